@@ -361,7 +361,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 	Expects: "a zero-length receive with the invalidated key; the second Write is an error, and changes nothing",
 	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
 		p, m := h.establishedPeer(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
-		key := p.bindWindow(m, verbs.AccessRemoteWrite)
+		key := p.BindWindow(p.qp, m, 0, 64, verbs.AccessRemoteWrite)
 		at := iwarp.At(uint32(key), m.Addr())
 		p.expectDelivered(writeTo(at, data(16)))
 		p.ExpectBytes(m, 0, data(16))
@@ -373,17 +373,3 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		p.ExpectUntouched(m)
 	}),
 }})
-
-// bindWindow binds a window of type 2 to all of m, and returns its key.
-func (q *deviceQP) bindWindow(m *rig.Memory, access verbs.Access) verbs.RKey {
-	const id = 0xb1d
-	mw, err := q.PD.AllocMW(verbs.MWType2)
-	q.Must("a window", err)
-	key := verbs.NextRKey(mw.RKey())
-	q.PostSend(q.qp, verbs.SendWR{
-		WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: uint64(len(m.Buf)), Access: access}},
-	})
-	q.ExpectCompletion(id, verbs.WCSuccess)
-	return key
-}

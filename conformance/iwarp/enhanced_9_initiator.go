@@ -11,10 +11,9 @@ import (
 
 // recvEnhancedRequest returns the enhanced data of the device's Request.
 func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
-	if hs.recvFrame(); hs.deviceFrame.Enhanced == nil {
-		rig.NotApplicable("the device's Request is not enhanced")
-	}
-	return *hs.deviceFrame.Enhanced
+	e := hs.recvFrame().Enhanced
+	require(e != nil, "the device's Request is not enhanced")
+	return *e
 }
 
 // excessiveDepth is an ORD that no device supports.
@@ -30,9 +29,7 @@ func (hs *handshake) replyExcessiveORD() *conn {
 // recvPeerToPeerRequest returns the flags of the device's Request for the peer-to-peer model.
 func (hs *handshake) recvPeerToPeerRequest() enhancedFlags {
 	f := flagsOf(hs.recvEnhancedRequest())
-	if f&flagA == 0 {
-		rig.NotApplicable("the device does not request the peer-to-peer model")
-	}
+	require(f&flagA != 0, "the device does not request the peer-to-peer model")
 	return f
 }
 
@@ -84,9 +81,7 @@ func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
 // device has sent the negotiated RTR. The case does not apply if the device does not offer it.
 func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
-		if !hs.replyOneRTR(kind) {
-			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
-		}
+		require(hs.replyOneRTR(kind), fmt.Sprintf("the device does not offer RTR %d", kind))
 		rtr := hs.establishByRTR(iwarp.Any())
 		body(hs.conn, rtr)
 	})
@@ -166,9 +161,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",
 	Expects: "a zero-length Write, then the application's Send",
 	Defects: []string{"RTRLate"}, Run: onActive(setup{}, func(hs *handshake) {
-		if !hs.replyOneRTR(iwarp.RTRWrite) {
-			rig.NotApplicable("the device does not offer a Write as RTR")
-		}
+		require(hs.replyOneRTR(iwarp.RTRWrite), "the device does not offer a Write as RTR")
 		c := hs.enterFullOperation()
 		hs.expectConnected()
 		c.expectSent(c.sendWR(1, 0, 16), iwarp.Op(iwarp.OpWrite).WithPayload(nil))

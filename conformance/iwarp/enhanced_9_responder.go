@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -125,9 +124,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"IRDNotRaised"},
 	Run: onRequest(setup{connParams: depthParam(0, 0)}, iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead), func(hs *handshake) {
 		e := hs.expectEnhancedReply()
-		if !iwarp.Val(e.ReadRTR) {
-			rig.NotApplicable("the device does not accept a Read as RTR")
-		}
+		require(iwarp.Val(e.ReadRTR), "the device does not accept a Read as RTR")
 		hs.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 		c := hs.enterFullOperation()
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(unknownSTag, 0x77)))

@@ -327,9 +327,6 @@ func (c *conn) expectFailures(n int) {
 	}
 }
 
-// bindID is the WRID of bind requests.
-const bindID = 0xb1d
-
 // bindableAccess are the rights of memory that remote peers can access through windows only.
 const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 
@@ -337,20 +334,12 @@ const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 // address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
 	m := c.Memory(64, bindableAccess)
-	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
+	return m, c.windowAddr(m, 0, 64, access)
 }
 
-// bindWindow binds a window of type 2 to n octets of m from off on, and returns its STag.
-func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
-	mw, err := c.PD.AllocMW(verbs.MWType2)
-	c.Must("a window", err)
-	key := verbs.NextRKey(mw.RKey())
-	c.PostSend(c.qp, verbs.SendWR{
-		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
-	})
-	c.ExpectCompletion(bindID, verbs.WCSuccess)
-	return uint32(key)
+// windowAddr binds a window of type 2 to n octets of m from off on, and returns its address.
+func (c *conn) windowAddr(m *rig.Memory, off, n int, access verbs.Access) iwarp.Addr {
+	return iwarp.At(uint32(c.BindWindow(c.qp, m, off, n, access)), m.Addr()+uint64(off))
 }
 
 // sendBatch sends n messages in one write. message returns message i; it may use the MSN after that

@@ -80,9 +80,7 @@ func (h *host) sendRequest(s setup, f startupFrame) *handshake {
 // startActive makes the device's application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
-	if err := hs.peerListener.Close(); err != nil {
-		rig.Abort(fmt.Errorf("close the peer's listener: %w", err))
-	}
+	abortOn("close the peer's listener", hs.peerListener.Close())
 	return hs
 }
 
@@ -91,9 +89,8 @@ func (h *host) startActiveListening(s setup) *handshake {
 	s.active = true
 	hs := &handshake{conn: h.newConn(&s), setup: s}
 	var err error
-	if hs.peerListener, err = h.Streams.Listen(0); err != nil {
-		rig.Abort(fmt.Errorf("listen: %w", err))
-	}
+	hs.peerListener, err = h.Streams.Listen(0)
+	abortOn("listen", err)
 	cm := h.CM()
 	hs.task = h.Go("connect", func() error {
 		var err error
@@ -109,12 +106,10 @@ func (h *host) startActiveListening(s setup) *handshake {
 func (hs *handshake) resetAndAwaitRetry() bool {
 	hs.reset()
 	tcp, err := hs.peerListener.Accept(hs.ResponseTimeout())
-	switch {
-	case errors.Is(err, verbs.ErrTimeout):
+	if errors.Is(err, verbs.ErrTimeout) {
 		return false
-	case err != nil:
-		rig.Abort(fmt.Errorf("accept: %w", err))
 	}
+	abortOn("accept", err)
 	hs.tcp, hs.startupOctets, hs.endErr, hs.deframer = tcp, nil, nil, iwarp.Deframer{}
 	return true
 }

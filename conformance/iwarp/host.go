@@ -3,6 +3,7 @@ package iwarp
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -27,6 +28,20 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 		defer h.finishAccepts()
 		body(h)
 	})
+}
+
+// require ends the case as not applicable, for the reason why, unless ok.
+func require(ok bool, why string) {
+	if !ok {
+		rig.NotApplicable(why)
+	}
+}
+
+// abortOn ends the case as broken if a step of the bench returned an error.
+func abortOn(step string, err error) {
+	if err != nil {
+		rig.Abort(fmt.Errorf("%s: %w", step, err))
+	}
 }
 
 // setup describes a connection. The zero value is one to a listening device, enhanced, in the

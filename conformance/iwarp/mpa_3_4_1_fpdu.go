@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -47,27 +46,19 @@ func expectFullSegments(c *conn) {
 }
 
 // Changes to the peer's start-up frame.
-
 func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
-
-func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
+func withoutCRC(f startupFrame) startupFrame  { return f.CRC(false) }
 
 // setupNoCRC configures the device not to request CRCs.
 var setupNoCRC = conformance.Setup{NoCRC: true}
 
-// onWithoutCRC is onConn for a connection without CRCs.
+// onWithoutCRC is onConn for a connection without CRCs. The case does not apply if the device
+// insists on them.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
-		c.requireNoCRC()
+		require(!c.framer.CRC, "the device requests CRCs")
 		body(c)
 	})
-}
-
-// requireNoCRC ends the case as not applicable if the device insists on CRCs.
-func (c *conn) requireNoCRC() {
-	if c.framer.CRC {
-		rig.NotApplicable("the device requests CRCs")
-	}
 }
 
 var mpaFPDUCases = []conformance.Case{{
@@ -89,9 +80,8 @@ var mpaFPDUCases = []conformance.Case{{
 	Sends:   "nothing: the device writes 256 KiB over a path with an MTU of 65535",
 	Expects: "ULPDUs of at most 64768 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
-		if mss := c.tcp.MSS(); mulpdu(mss, withoutMarkers) < maxULPDU {
-			rig.NotApplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
-		}
+		mss := c.tcp.MSS()
+		require(mulpdu(mss, withoutMarkers) >= maxULPDU, fmt.Sprintf("TCP segments hold %d octets here", mss))
 		c.allowBadFrames = true
 		got := c.longestULPDU(256 << 10)
 		c.Check(got <= maxULPDU, fmt.Sprintf("ULPDUs of at most %d octets", maxULPDU), "one of %d", got)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -21,13 +20,14 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 }
 
 // onMarkersFromDevice makes the body of a case from a function that receives markers from the
-// device. The case does not apply if the device rejects M; another case checks that.
+// device, and checks its framing. The case does not apply if the device rejects M; another case
+// checks that.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
-		if iwarp.Val(hs.recvFrame().R) {
-			rig.NotApplicable("the device refuses to send markers")
-		}
-		body(hs.establish())
+		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")
+		c := hs.establish()
+		c.allowBadFrames = true
+		body(c)
 	})
 }
 
@@ -91,7 +91,6 @@ func payloadToMarker(position uint64) int {
 // secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
 // marker, and returns the FPDU of the second, which begins with the marker.
 func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
-	c.allowBadFrames = true
 	n := payloadToMarker(c.deframer.Position)
 	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
 	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
@@ -186,7 +185,6 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "a Request for markers, and a Read Request for 5000 octets",
 	Expects: "markers at every 512th octet of the stream, and the payload between them",
 	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.send(c.peerRead(0, 5000))
 		var markers []iwarp.Marker
 		var octets []byte
@@ -203,7 +201,6 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device sends 100 and then 800 octets",
 	Expects: "a marker in the second FPDU that points to its length field",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
 		g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]))
@@ -227,7 +224,6 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device writes 1400 octets",
 	Expects: "three markers that point to the same octet",
 	Defects: []string{"MarkerPointsBack"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
 		g := c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:1400]))
@@ -242,7 +238,6 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device posts sixty zero-length Writes",
 	Expects: "markers that point to the length field before them",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.postBatch(60, func(i int) verbs.SendWR { return withoutData(c.writeWR(uint64(i+1), 0, 0)) })
 		inside := 0
 		for _, g := range c.nextFPDUs(60) {

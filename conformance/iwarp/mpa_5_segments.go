@@ -45,9 +45,7 @@ func (c *conn) hold(frames ...iwarp.Segment) (ends []int) {
 		b = append(b, c.encode(f)...)
 		ends = append(ends, len(b))
 	}
-	if err := c.raw().Hold(b); err != nil {
-		rig.Abort(fmt.Errorf("hold octets: %w", err))
-	}
+	abortOn("hold octets", c.raw().Hold(b))
 	return ends
 }
 
@@ -140,12 +138,11 @@ func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 // begins with an FPDU. The case does not apply if a read returns several segments.
 func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
-		n := len(c.deframer.Pending())
-		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", n)
+		part := len(c.deframer.Pending())
+		c.Check(part == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", part)
 		c.Check(c.readStream(c.ResponseTimeout()), "a message", "%s", c.describeMissing())
-		if n, mss := len(c.deframer.Pending()), c.tcp.MSS(); n > mss {
-			rig.NotApplicable(fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
-		}
+		n, mss := len(c.deframer.Pending()), c.tcp.MSS()
+		require(n <= mss, fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			if iwarp.Val(g.DDP.Last) {
 				messages--
@@ -356,9 +353,7 @@ var mpaSegmentCases = []conformance.Case{{
 		}
 		c.hold(frames...)
 		c.Note("send the held octets in a segment with FIN")
-		if err := c.raw().SendHeldFIN(0); err != nil {
-			rig.Abort(fmt.Errorf("send FIN: %w", err))
-		}
+		abortOn("send FIN", c.raw().SendHeldFIN(0))
 		c.ExpectRecv(1, 40)
 		c.waitForDevice()
 		for range defaultOrd {

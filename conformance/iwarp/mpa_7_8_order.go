@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -16,9 +15,8 @@ import (
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		if e := iwarp.Val(hs.deviceFrame.Enhanced); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
-			rig.NotApplicable("the device does not accept a Write as RTR")
-		}
+		flags := flagsOf(iwarp.Val(hs.deviceFrame.Enhanced)) & (flagA | flagC)
+		require(flags != flagA, "the device does not accept a Write as RTR")
 		c := hs.enterFullOperation()
 		posted := 0
 		for _, piece := range cut(c.encode(first)) {

@@ -193,7 +193,7 @@ var rdmapTerminateCases = []conformance.Case{{
 			c.checkFPDU(iwarp.Op(iwarp.OpReadResponse), g)
 			done += len(g.Payload)
 		}
-		rig.Abort(fmt.Errorf("the device has read all %d octets of the response before it sent the first: %w", tcpBufferBytes, conformance.ErrBenchCannot))
+		rig.BenchCannot("the device has read all %d octets of the response before it sent the first", tcpBufferBytes)
 	}),
 }, {
 	ID: "rdmap/terminate/number-of-the-read", Cite: cite("rfc5040/4.8/6", "rfc5040/7.1/4"),

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -50,7 +49,7 @@ var rdmapCheckCases = []conformance.Case{{
 	Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"}, Run: onHost(func(h *host) {
 		first := h.collectKeys()
 		if h.Reopen == nil {
-			rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
+			rig.BenchCannot("reopen the device")
 		}
 		h.Must("a device that can be reopened", h.Reopen())
 		h.Rig = rig.New(h.Bench)
