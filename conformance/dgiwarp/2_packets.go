@@ -52,9 +52,8 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device. The simulated network
-// delivers them in the order in which they were sent. A real network may not, and
-// nextMessage then sorts them by offset.
+// nextMessage returns the packets of the next message of the device. A real network may reorder
+// them: nextMessage then sorts them by offset.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
@@ -94,8 +93,7 @@ func messageOffset(a arrival) uint64 {
 	return uint64(iwarp.Val(a.Segment.DDP.MO))
 }
 
-// isComplete reports whether sorted segments are a whole message: without gaps, and with its last
-// segment.
+// isComplete reports whether sorted segments have no gaps, and end with the last of the message.
 func isComplete(all []arrival) bool {
 	end := uint64(0)
 	for _, a := range all {
@@ -311,8 +309,7 @@ func expectNarrowPathTraffic(p *peer) {
 	p.expectWithinMTU(4 << 10)
 }
 
-// expectWithinMTU fails the case unless the device sends a message of n octets in packets within
-// the path MTU.
+// expectWithinMTU expects that the device sends a message of n octets in packets within the MTU.
 func (p *peer) expectWithinMTU(n int) {
 	p.PostSend(p.qp, p.sendWR(1, 0, n))
 	var message []byte

@@ -28,8 +28,7 @@ const (
 // byteRange is a range of octets that have arrived.
 type byteRange struct{ off, n int }
 
-// writeRecords returns the packets of a Write-Record of message to targetMem at off, with n octets
-// of the message each.
+// writeRecords returns the packets of a Write-Record to targetMem at off, with n octets each.
 func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
 	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }

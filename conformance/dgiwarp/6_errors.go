@@ -191,8 +191,7 @@ var errorCases = []conformance.Case{{
 	}),
 }}
 
-// expectErrorMessage fails the case unless the next packet is an error message about a segment
-// with one of the causes.
+// expectErrorMessage expects an error message about a segment with one of the causes.
 func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {

@@ -17,8 +17,7 @@ const (
 	flowWindow = 256
 )
 
-// expectAckWithin fails the case unless a packet causes an Ack for all packets before next. In
-// virtual time it also checks the delay.
+// expectAckWithin expects that a packet causes an Ack up to next; in virtual time within this time.
 func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt iwarp.Packet) {
 	begun := p.Now()
 	p.send(pkt)

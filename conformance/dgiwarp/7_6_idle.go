@@ -55,8 +55,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 	Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
 	Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
 	Defects: []string{"FlowGoesOn"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
-		// A device may check for idle flows periodically. A packet renews its flow, so each flow
-		// is tested once.
+		// A device may check flows periodically. A packet renews its flow: each is tested once.
 		peers := []*peer{p, p.peer(1), p.peer(2)}
 		for _, x := range peers[1:] {
 			x.openFlow(zeroLengthWrite())

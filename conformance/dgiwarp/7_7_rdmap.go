@@ -15,8 +15,7 @@ import (
 // maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
-// expectResponse sends a request of the peer, and fails the case unless the device's next data
-// packet is the response want.
+// expectResponse sends a request, and expects want as the device's next data packet.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -40,9 +39,8 @@ func (h *host) establishedPeer() *peer {
 	return p
 }
 
-// expectSegmentError sends segments, the last of them invalid, and fails the case unless the
-// device reports one of the causes, the queue pair is in the error state, and no request or
-// receive succeeds.
+// expectSegmentError sends segments, the last of them invalid, and expects an error message with
+// one of the causes, a queue pair in the error state, and no success.
 func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.send(p.nextDataPacket(s))

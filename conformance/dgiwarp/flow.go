@@ -28,14 +28,12 @@ func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// withStart adds the start block of the peer's flow to a packet. proof is the cookie of the
-// device's Challenge; 0 for none.
+// withStart adds the start block of the peer's flow. proof is the Challenge's cookie; 0 for none.
 func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// start returns the first packet of the peer's flow, with a start block. proof is the cookie of the
-// device's Challenge; 0 for none.
+// start returns the first packet of the peer's flow. proof is the Challenge's cookie; 0 for none.
 func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
@@ -61,8 +59,7 @@ func (p *peer) expectChallenge() arrival {
 	return p.expect(want)
 }
 
-// openFlow establishes a flow to the device: the device challenges the first packet, and the peer
-// sends it again with the cookie.
+// openFlow establishes a flow to the device, which challenges the first packet.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
@@ -84,8 +81,7 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions skips retransmissions that crossed with the peer's Ack on a busy
-// machine, unless they match want.
+// skipLateRetransmissions skips retransmissions that crossed with the Ack, unless they match want.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -100,8 +96,7 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	}
 }
 
-// expectDelivered sends the peer's next data packet, and fails the case unless it is acknowledged.
-// It returns the Ack.
+// expectDelivered sends the peer's next data packet, and expects an Ack, which it returns.
 func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
 	return p.expectAck(p.toDevice.next)
@@ -137,8 +132,7 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf posts requests, and returns the first packet of the flow that they start, after a
-// Challenge if it has no proof.
+// acceptFlowOf is recvStartOf, followed by challenge if the flow has no proof.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != 0 {
 		return a
@@ -146,8 +140,7 @@ func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, which
-// must have the cookie.
+// challenge sends a Challenge for the device's flow, and returns its start with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
@@ -188,8 +181,7 @@ func (p *peer) ack(next uint32) iwarp.Packet {
 // ackAll acknowledges all received packets.
 func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 
-// ackAndComplete acknowledges all received packets, and fails the case unless the requests
-// complete with success.
+// ackAndComplete acknowledges all received packets, and expects that the requests complete.
 func (p *peer) ackAndComplete(ids ...uint64) {
 	p.ackAll()
 	p.ExpectCompletions(verbs.WCSuccess, ids...)
@@ -201,8 +193,7 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFailure(id)
 }
 
-// nextData returns the next data packet of the device's flow to the peer; false after the
-// timeout. It skips other packets.
+// nextData returns the next data packet to the peer, and skips others; false after the timeout.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -224,8 +215,7 @@ func (p *peer) mustNextData(want string) arrival {
 	return a
 }
 
-// expectData fails the case unless the device's next data packet is packet seq. It skips
-// retransmissions of earlier packets.
+// expectData expects packet seq as the next data packet, and skips retransmissions of earlier ones.
 func (p *peer) expectData(seq uint32) arrival {
 	missing := fmt.Sprintf("packet %d of the flow", seq)
 	a := p.mustNextData(missing)

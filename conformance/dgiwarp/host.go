@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// host is the device with its application, and a scripted host on its wire, before queue pairs
-// are created.
+// host is the device with its application, and a scripted host on its wire, without queue pairs.
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
@@ -76,8 +75,7 @@ type arrival struct {
 	size int
 }
 
-// nextPacket returns the next packet of the device; false after the timeout. Packets that syncDevice
-// kept come first.
+// nextPacket returns the next packet, pending ones first; false after the timeout.
 func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	if len(h.pending) > 0 {
 		a := h.pending[0]
@@ -87,8 +85,7 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
-// mustNextPacket is nextPacket, and fails the case after the response timeout; want describes the
-// packet.
+// mustNextPacket is nextPacket, and fails the case without one; want describes the packet.
 func (h *host) mustNextPacket(want string) arrival {
 	a, ok := h.nextPacket(h.ResponseTimeout())
 	h.Check(ok, want, "nothing in %v", h.ResponseTimeout())
@@ -196,8 +193,7 @@ func (h *host) syncDevice() {
 	}
 }
 
-// drain returns the packets that the device has sent until now, and within quiet in virtual
-// time.
+// drain returns the packets that the device has sent, and in virtual time within quiet.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

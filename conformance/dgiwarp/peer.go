@@ -18,8 +18,7 @@ type deviceQP struct {
 	*host
 	qp  verbs.QP
 	key uint32
-	// targetMem is the target of the peers' requests; localMem is for requests and receives of
-	// the device.
+	// targetMem is for requests of peers; localMem for requests and receives of the device.
 	targetMem, localMem *rig.Memory
 	// recvLen is the length of its receives, address area included.
 	recvLen int
@@ -137,8 +136,7 @@ type syncQP struct {
 // syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
 const syncQPN = 0x00ca4a51
 
-// newSyncQP creates the queue pair of syncDevice. It has a completion queue of its own, so that a case
-// does not see its completions.
+// newSyncQP creates the queue pair of syncDevice, whose completions a case does not see.
 func newSyncQP(h *host) *syncQP {
 	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
 	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
@@ -173,8 +171,7 @@ func (c *syncQP) replyPayload() []byte { return binary.BigEndian.AppendUint64(ni
 // isReply reports whether a packet is a reply of the synchronization queue pair, to any request.
 func (c *syncQP) isReply(a arrival) bool { return iwarp.Val(a.Header.DestQP) == syncQPN }
 
-// answered reports whether a packet is the reply to the current request. Replies to
-// earlier requests may still be in flight.
+// answered reports whether a packet is the reply to the current request, and not to an earlier one.
 func (c *syncQP) answered(a arrival) bool {
 	switch {
 	case !c.isReply(a):
@@ -218,8 +215,7 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th peer of the queue pair. Peers are distributed over the addresses of the
-// bench's peer side round robin.
+// peer returns the n-th peer of the queue pair. Peers have the bench's peer addresses in turn.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -258,8 +254,7 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	}
 }
 
-// expect fails the case unless the next packet is from the queue pair to the peer and matches
-// want. It returns the packet.
+// expect fails the case unless the next packet is from the queue pair to the peer and matches want.
 func (p *peer) expect(want iwarp.Packet) arrival {
 	got := p.mustNextPacket(want.String())
 	p.checkPacket(p.fromDevice(want), got)
@@ -268,8 +263,7 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
-// expectSent posts a UD request, and fails the case unless the device sends the packet and
-// completes the request.
+// expectSent posts a UD request, and expects that the device sends the packet and completes it.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)

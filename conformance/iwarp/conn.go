@@ -21,8 +21,7 @@ type conn struct {
 	task conformance.Task
 	// deviceConn is the connection of the application.
 	deviceConn verbs.Conn
-	// targetMem is the target of the peer's requests; localMem is for requests and receives of
-	// the device.
+	// targetMem is for requests of the peer; localMem for requests and receives of the device.
 	targetMem, localMem *rig.Memory
 	// recvLen is the length of its receives, which are one after the other in localMem.
 	recvLen int
@@ -159,8 +158,7 @@ func (c *stream) readStream(timeout time.Duration) bool {
 	return err == nil
 }
 
-// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless it checks that itself
-// (allowBadFrames).
+// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless allowBadFrames is set.
 func (c *stream) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return

@@ -45,8 +45,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 	}, about)
 }
 
-// connectCounted makes a connection with posted receives. It accepts wrong framing, which cases
-// about counters do not check.
+// connectCounted makes a connection with posted receives, on which framing is not checked.
 func (h *host) connectCounted(receives int) *conn {
 	c := h.connect(setup{receives: receives, signalAll: true})
 	c.allowBadFrames = true
@@ -56,8 +55,7 @@ func (h *host) connectCounted(receives int) *conn {
 // lastTO is the address of the last Read of a connection.
 const lastTO = peerTO + 1<<20
 
-// readResponses sends a Read, and reads the device's frames up to its response: the device has then
-// processed all earlier frames.
+// readResponses sends a Read, and reads up to its response: the device has processed all frames.
 func (c *conn) readResponses() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
 	for to := uint64(0); to != lastTO; {

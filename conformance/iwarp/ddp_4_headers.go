@@ -39,19 +39,16 @@ func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
 }
 
-// Headers built independently of package packet/iwarp, to find errors that its encoder and
-// parser share.
+// Headers built without package packet/iwarp, to find errors that its encoder and parser share.
 
-// taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
-// octet.
+// taggedHeader returns the header of a single-segment tagged message with an RDMAP control octet.
 func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
 	const ddp = 0xc1 // tagged, last, DDP version 1
 	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
 	return binary.BigEndian.AppendUint64(b, to)
 }
 
-// untaggedHeaderOctets returns a header of the first message of queue qn, with the control octets of
-// DDP and RDMAP.
+// untaggedHeaderOctets returns a header of the first message of queue qn, with both control octets.
 func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
 	b := []byte{ddp, rdmap, 0, 0, 0, 0}
 	const msn = 1

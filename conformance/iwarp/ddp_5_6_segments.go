@@ -51,8 +51,7 @@ func (c *conn) expectPlacedInOrder(order ...int) {
 	c.ExpectUnchangedOutside(c.targetMem, 0, len(b))
 }
 
-// startDisconnect starts a disconnect of the application in another goroutine, since it may
-// wait for posted requests.
+// startDisconnect starts a disconnect of the application, which may wait for posted requests.
 func (c *conn) startDisconnect() conformance.Task {
 	c.Note("disconnect")
 	return c.Go("disconnect", c.deviceConn.Disconnect)
@@ -340,8 +339,7 @@ var ddpSegmentCases = []conformance.Case{{
 	}),
 }}
 
-// postOutstanding posts reads, and Sends with a fence: none of them completes before the
-// peer sends a Read Response.
+// postOutstanding posts reads, and fenced Sends, which wait for the peer's Read Responses.
 func (c *conn) postOutstanding(reads, sends int) {
 	c.postBatch(reads+sends, func(i int) verbs.SendWR {
 		if i < reads {

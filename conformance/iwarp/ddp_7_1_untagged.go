@@ -157,8 +157,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	}),
 }}
 
-// ddpFaults are errors of the peer for which DDP has an error code. Other cases check errors
-// that involve receives.
+// ddpFaults are errors of the peer for which DDP has a code, but for those that involve receives.
 var ddpFaults = []peerFault{
 	taggedFault, untaggedFault,
 	codedFault(iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }),

@@ -54,8 +54,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Title:   "A Write to memory without remote write access is refused",
 	Sends:   "a Write to memory with remote read access only",
 	Expects: "a Terminate, and memory unchanged",
-	// DDP has no code for access rights. An invalid STag and RDMAP's access violation are
-	// both accepted.
+	// DDP has no code for access rights: an invalid STag and RDMAP's access violation are valid.
 	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
@@ -121,8 +120,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Title:   "Every segment of a Write is checked",
 	Sends:   "Writes whose first segment is valid, and whose second has the key of read-only memory, an unknown key, or begins or ends out of bounds",
 	Expects: "a Terminate for the second; the first is placed, and nothing of the second",
-	// A device may check the second segment against the region of the first, and report it
-	// as out of bounds.
+	// A device may report the second segment as out of bounds of the region of the first.
 	Defects: []string{"SecondSegmentRights"}, Run: onHost(func(h *host) {
 		locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for _, t := range []struct {
@@ -151,8 +149,7 @@ func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
-// foreignKeyCauses are the valid causes for a Write with an STag of another stream or
-// protection domain.
+// foreignKeyCauses are the valid causes for a Write with an STag of another stream or domain.
 var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
 
 var ddpProtectionCases = []conformance.Case{{
@@ -247,8 +244,7 @@ func (h *host) newPageRegion() *pageRegion {
 	return p
 }
 
-// register registers the region at p.off of the buffer; addr is its address, or 0 if the device
-// chooses it.
+// register registers the region at p.off of the buffer, at an address; 0: the device chooses it.
 func (p *pageRegion) register(h *host, addr uint64) {
 	var err error
 	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.buf[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})

@@ -152,8 +152,8 @@ var enhancedFrameCases = []conformance.Case{{
 	}),
 }}
 
-// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a
-// time, or if not all of them complete.
+// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a time,
+// or if not all of them complete.
 func (c *conn) expectReadsLimited(posted, limit int) {
 	for i := range posted {
 		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))

@@ -50,8 +50,8 @@ var rtrKinds = []struct {
 	{iwarp.RTRSend, iwarp.Send(1, nil)},
 }
 
-// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
-// does not offer it.
+// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device does
+// not offer it.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {

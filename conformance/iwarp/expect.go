@@ -15,8 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, or
-// with any if there are none.
+// expectTerminate expects a Terminate with one of the causes, or any if there are none.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
 	return c.checkTerminate(c.mustNextFPDU(formatTerminate(causes)), causes)
 }
@@ -30,8 +29,7 @@ func formatTerminate(causes []iwarp.Cause) string {
 	return strings.TrimSpace("TERMINATE " + strings.Join(names, ", or "))
 }
 
-// checkTerminate fails the case unless an FPDU is a Terminate with one of the causes, or with
-// any if there are none.
+// checkTerminate expects that g is a Terminate with one of the causes, or any if there are none.
 func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
 	g.Segment = c.parseTerminate(g)
 	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
@@ -47,8 +45,7 @@ func (c *conn) expectRefusal(wrong iwarp.Segment, causes ...iwarp.Cause) iwarp.S
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect is expectRefusal, and fails the case if a request or receive has
-// succeeded, or memory has changed.
+// expectRefusalWithoutEffect is expectRefusal, and expects no success and no change of memory.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
@@ -100,8 +97,7 @@ func (c *conn) expectRecvs(lengths ...int) {
 	}
 }
 
-// expectIdle fails the case if the device sends anything, ends the stream, or completes a request
-// or receive.
+// expectIdle fails the case if the device sends or completes anything, or ends the stream.
 func (c *conn) expectIdle() {
 	c.expectSilence(silencePeriod)
 	c.ExpectNoCompletion()
@@ -212,8 +208,7 @@ const (
 	ddpUntaggedLen = 18
 )
 
-// tcpBufferBytes is more than TCP buffers when the receiver does not read: on Linux, some
-// 10 MiB on both sides together.
+// tcpBufferBytes is more than TCP buffers if the receiver does not read: on Linux, some 10 MiB.
 const tcpBufferBytes = 16 << 20
 
 // longMemLen is the memory length of cases with messages of several segments.
@@ -297,8 +292,7 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// parseTerminate parses a Terminate in the RFC's bit order or in that of Linux's siw; some cases
-// check the bit order.
+// parseTerminate parses a Terminate in the RFC's bit order or in that of siw; some cases check it.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {
@@ -342,8 +336,7 @@ func (c *conn) windowAddr(m *rig.Memory, off, n int, access verbs.Access) iwarp.
 	return iwarp.At(uint32(c.BindWindow(c.qp, m, off, n, access)), m.Addr()+uint64(off))
 }
 
-// sendBatch sends n messages in one write. message returns message i; it may use the MSN after that
-// of the previous one.
+// sendBatch sends n messages in one write. message returns message i, and may use the next MSN.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const frameLen = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*frameLen)

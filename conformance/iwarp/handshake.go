@@ -16,8 +16,7 @@ import (
 // startupFrame is an MPA Request or Reply.
 type startupFrame = iwarp.StartupFrame
 
-// handshake is an MPA start-up that the case does step by step, while the application connects
-// or accepts in another goroutine.
+// handshake is an MPA start-up in steps, while the application connects or accepts in a goroutine.
 type handshake struct {
 	*conn
 	setup setup
@@ -48,8 +47,7 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the device's application listen and accept, and opens a TCP connection of the
-// peer to it.
+// startPassive makes the application listen and accept, and opens a TCP connection of the peer.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -199,8 +197,7 @@ func (hs *handshake) establishAfter(want startupFrame) *conn {
 	return hs.establish()
 }
 
-// establishWithReply sends the peer's Reply, changed by edit unless that is nil, and establishes
-// the connection.
+// establishWithReply is sendReply, followed by establish.
 func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *conn {
 	hs.sendReply(edit)
 	return hs.establish()
@@ -237,8 +234,7 @@ func describeEnd(err error) string {
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// enhancedRequest returns the peer's default Request: enhanced, with an IRD and ORD of 16,
-// peer-to-peer with every kind of RTR.
+// enhancedRequest returns the peer's default Request: peer-to-peer, with all RTRs and depths of 16.
 func enhancedRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead)
 }
@@ -289,9 +285,8 @@ func (c *conn) sendRTR() {
 	}
 }
 
-// wakeDevice sends zero-length Writes until the application has accepted: some devices do not
-// process a message right after their Reply until another one arrives. A separate case checks
-// that.
+// wakeDevice sends zero-length Writes until the application has accepted: some devices process a
+// message right after their Reply only when another one arrives, which a separate case checks.
 func (c *conn) wakeDevice() {
 	c.sendEmptyWrite()
 	for range wakeAttempts {

@@ -49,8 +49,7 @@ func abortOn(step string, err error) {
 type setup struct {
 	// active makes the device connect; else it listens.
 	active bool
-	// frame changes the peer's start-up frame: its Request if the device listens, its
-	// Reply if the device connects.
+	// frame changes the peer's start-up frame: its Request, or its Reply to an active device.
 	frame func(startupFrame) startupFrame
 	// connParams are the parameters of the application; an IRD and ORD of 16 if nil.
 	connParams *verbs.ConnParam
@@ -59,8 +58,8 @@ type setup struct {
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
-	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes each (64
-	// if zero), one after the other in localMem.
+	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes each (64 if
+	// zero), one after the other in localMem.
 	receives, recvLen int
 	// memLen is the length of targetMem and localMem; 16 KiB if zero.
 	memLen int
@@ -149,8 +148,8 @@ func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
 	return c
 }
 
-// expectNoConnRequest fails the case if the application has got a connection request. Callers
-// wait for the end of the stream first.
+// expectNoConnRequest fails the case if the application has got a connection request. Callers wait
+// for the end of the stream first.
 func (h *host) expectNoConnRequest(l verbs.Listener) {
 	_, err := l.GetRequest(shortWait)
 	h.Check(err != nil, "no connection request", "one")

@@ -37,8 +37,7 @@ func (c *conn) longestULPDU(n int) int {
 	return most
 }
 
-// expectFullSegments fails the case unless the longest ULPDU of a long message has the length of the
-// MULPDU.
+// expectFullSegments fails the case unless the longest ULPDU of a message is as long as the MULPDU.
 func expectFullSegments(c *conn) {
 	want := mulpdu(c.tcp.MSS(), withoutMarkers)
 	got := c.longestULPDU(8000)
@@ -52,8 +51,7 @@ func withoutCRC(f startupFrame) startupFrame  { return f.CRC(false) }
 // setupNoCRC configures the device not to request CRCs.
 var setupNoCRC = conformance.Setup{NoCRC: true}
 
-// onWithoutCRC is onConn for a connection without CRCs. The case does not apply if the device
-// insists on them.
+// onWithoutCRC is onConn without CRCs; the case does not apply if the device insists on them.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
 		require(!c.framer.CRC, "the device requests CRCs")

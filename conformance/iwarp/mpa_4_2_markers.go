@@ -19,9 +19,8 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// onMarkersFromDevice makes the body of a case from a function that receives markers from the
-// device, and checks its framing. The case does not apply if the device rejects M; another case
-// checks that.
+// onMarkersFromDevice makes the body of a case from a function that checks markers of the device.
+// It does not apply if the device rejects M, which another case checks.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")
@@ -31,8 +30,7 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// onChangedMarkers makes the body of a case that fails unless a message with markers changed by edit
-// is delivered.
+// onChangedMarkers makes the body of a case in which a message with changed markers is delivered.
 func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	return onMarkersToDevice(func(c *conn) {
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
@@ -68,8 +66,7 @@ func (c *conn) expectLeadingMarker() {
 
 const markerInterval = 512
 
-// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
-// each points to the start of its FPDU.
+// checkMarkers expects a marker at every 512th octet from first on, which points to its FPDU.
 func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	for i, m := range markers {
 		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
@@ -78,8 +75,7 @@ func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
 	}
 }
 
-// payloadToMarker returns the payload length of an untagged message at a position in the stream
-// whose FPDU ends at the next marker.
+// payloadToMarker returns the payload length of an untagged FPDU from position to the next marker.
 func payloadToMarker(position uint64) int {
 	n := int(markerInterval - position%markerInterval)
 	if position%markerInterval == 0 {

@@ -211,8 +211,7 @@ var mpaCRCCases = []conformance.Case{{
 	Sends:   "Sends with one flipped bit, each on a separate connection: one bit of every octet of payload and pad, and every bit of the CRC",
 	Expects: "a Terminate for a wrong CRC for each",
 	Defects: []string{"CRCIgnored"}, Run: onHost(func(h *host) {
-		// A wrong bit of length or header may be detected by another check first, or make the
-		// device wait for more octets.
+		// A wrong bit of length or header may be found by another check, or make the device wait.
 		const payload, crc, end = 2 + 18, 2 + 18 + 13 + 3, 2 + 18 + 13 + 3 + 4
 		flipped := func(bit int) {
 			c := h.connect(setup{receives: 1, memLen: 64})

@@ -49,8 +49,7 @@ func (c *conn) hold(frames ...iwarp.Segment) (ends []int) {
 	return ends
 }
 
-// release sends pieces, ranges [from, to) of the held octets, in a segment each, with a pause after
-// each.
+// release sends ranges [from, to) of the held octets in a segment each, with a pause after each.
 func (c *conn) release(pieces ...[2]int) {
 	for _, p := range pieces {
 		c.Note("send held octets %d to %d in a segment", p[0], p[1])
@@ -69,8 +68,7 @@ func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	return frames
 }
 
-// expectDelivered fails the case unless exactly Sends of the lengths are delivered, in order,
-// into receives of room octets each.
+// expectDelivered expects exactly Sends of the lengths, in order, in receives of room octets each.
 func (c *conn) expectDelivered(room int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)

@@ -21,8 +21,7 @@ func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout tim
 	h.expectNoConnRequest(l)
 }
 
-// onInvalidRequests makes the body of a case that fails unless the device drops each Request,
-// and accepts a valid one after them.
+// onInvalidRequests makes the body of a case: each Request is dropped, then a valid one accepted.
 func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		l := h.listen()
@@ -33,16 +32,14 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case that fails if a Reply, made invalid by one of the edits,
-// leads to a connection.
+// onInvalidReplies makes the body of a case in which no Reply changed by an edit is accepted.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendReply(edit)
-			// The device may send a Terminate. CRCs are in use only if the device requested them,
-			// since the Reply is invalid.
+			// The device may send a Terminate, with a CRC if it requested CRCs: the Reply is invalid.
 			c := hs.enterFullOperation()
 			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
@@ -104,8 +101,7 @@ func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 // Roles of the device in onPrivateData.
 const initiator, responder = true, false
 
-// onPrivateData makes the body of a case in which the device, as initiator if active is set, sends
-// private data of each length.
+// onPrivateData makes the body of a case in which the device sends private data of each length.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {

@@ -102,8 +102,7 @@ var mpaOrderCases = []conformance.Case{{
 	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
 	Expects: "the Sends are delivered",
 	Defects: []string{"FirstFPDUStuck"}, Run: onHost(func(h *host) {
-		// A device that starts to receive FPDUs after its Reply misses only those that arrive
-		// shortly after the Reply.
+		// A device that receives FPDUs from its Reply on misses only those right after it.
 		for range 16 {
 			hs := h.sendRequest(setup{receives: 1}, revision1Request())
 			hs.expectFrame(iwarp.Reply().Reject(false))

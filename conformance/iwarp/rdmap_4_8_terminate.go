@@ -17,8 +17,7 @@ type peerFault struct {
 	name   string
 	causes []iwarp.Cause
 	frame  makeSegment
-	// quotesDDP and quotesRDMAP tell whether the Terminate quotes the DDP header, and that of a
-	// Read Request.
+	// The Terminate quotes the DDP header, and that of a Read Request.
 	quotesDDP, quotesRDMAP bool
 }
 

@@ -24,8 +24,7 @@ func (c *conn) expectQPError() {
 	}
 }
 
-// hasEvent reports whether the device raises an asynchronous event of one of the types. It skips
-// others.
+// hasEvent reports whether the device raises an event of one of the types. It skips others.
 func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	for {
 		e, err := h.Device.WaitAsync(shortWait)

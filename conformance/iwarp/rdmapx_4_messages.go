@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// wordAddr returns the address off octets after the word of targetMem, eight aligned octets on which
-// cases test atomics.
+// wordAddr returns the address off octets after targetMem's word for atomics, eight aligned octets.
 func (c *conn) wordAddr(off int) iwarp.Addr { return c.targetAddr(c.targetMem.WordOffset(0) + off) }
 
 // wordOctets returns the octets of targetMem's word for atomics. They are in the host's byte order:
@@ -20,8 +19,7 @@ func (c *conn) wordOctets() []byte { return c.targetMem.Buf[c.targetMem.WordOffs
 // word returns the value of targetMem's word for atomics.
 func (c *conn) word() uint64 { return binary.NativeEndian.Uint64(c.wordOctets()) }
 
-// setWord sets the value of targetMem's word for atomics, and makes it part of the memory that later
-// checks expect unchanged.
+// setWord sets targetMem's word for atomics, and the content that later checks expect unchanged.
 func (c *conn) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(c.wordOctets(), v)
 	c.targetMem.Snapshot()

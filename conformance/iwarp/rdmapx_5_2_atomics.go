@@ -164,8 +164,7 @@ var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]confo
 	Title:   "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
 	Sends:   "a FetchAdd",
 	Expects: "T=0, queue 3, the identifier and the original value, and nothing else",
-	// Section 4 of RFC 7306 gives the header 32 octets; its figure and its appendix give
-	// twelve.
+	// Section 4 of RFC 7306 gives the header 32 octets, its figure and appendix twelve.
 	Defects: []string{"QueuesMixed"}, Run: onConn(func(c *conn) {
 		c.setWord(42)
 		g := c.expectAnswer(c.peerFetchAdd(0x11, 5), iwarp.Any())

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Verbs have no capability for immediate data over iWARP: a device supports it if it accepts the
-// work request.
+// Verbs have no capability for immediate data over iWARP: a device that accepts it supports it.
 
 // writeImmWR returns a work request for the device: a Write with immediate data.
 func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
@@ -26,8 +25,7 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 		probe := h.connect(setup{})
 		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL only. Check that a Write without
-			// immediate data is accepted.
+			// A library without the opcode may return EINVAL: a plain Write must be accepted.
 			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
 			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}

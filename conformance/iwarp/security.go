@@ -17,8 +17,7 @@ func (h *host) expectSegmentRefused(wrong makeSegment) {
 	c.ExpectNoSuccess()
 }
 
-// Valid causes for an access to a window that is out of bounds, or not permitted. DDP has no code
-// for the latter.
+// Valid causes for an access out of bounds, or not permitted, for which DDP has no code.
 var (
 	boundsCauses = []iwarp.Cause{iwarp.DDPTaggedBounds, iwarp.RDMAPBounds}
 	accessCauses = []iwarp.Cause{iwarp.DDPTaggedInvalidSTag, iwarp.DDPTaggedSTagNotAssociated, iwarp.RDMAPAccess}

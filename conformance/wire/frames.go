@@ -22,8 +22,7 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation returns the station for a configuration, or an error if that is invalid. The
-// default of cfg.MAC is interfaceMAC.
+// newStation returns the station of a valid configuration. The default of cfg.MAC is interfaceMAC.
 func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = interfaceMAC
@@ -174,8 +173,7 @@ type datagram struct {
 	payload     []byte
 }
 
-// packet returns the IP packet of the datagram, with defaults for fields that a socket
-// neither sets nor reports.
+// packet returns the IP packet, with defaults for fields that a socket neither sets nor reports.
 func (d *datagram) packet() []byte {
 	ip := packet.IP{Src: d.src.Addr().WithZone(""), Dst: d.dst.Addr().WithZone(""), TClass: &d.tclass, HopLimit: &d.hopLimit}
 	if ip.Is6() {
@@ -193,8 +191,7 @@ func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// datagram converts an IP packet for a socket. It returns an error unless the kernel would
-// send exactly this packet.
+// datagram converts an IP packet, or fails unless the kernel would send exactly this packet.
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {
@@ -244,8 +241,7 @@ func (c *UDPConfig) checkSendable(d *datagram) error {
 	return nil
 }
 
-// difference describes how made, the packet that a socket would send, differs from the wanted
-// headers.
+// difference describes how the packet that a socket would send differs from the wanted headers.
 func difference(made []byte, wantIP packet.IP, wantUDP packet.UDP) string {
 	ip, payload, _, _ := packet.ParseIP(made)
 	udp, _, _, _ := packet.ParseUDP(payload)

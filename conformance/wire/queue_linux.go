@@ -25,8 +25,7 @@ type queue struct {
 	dropped       uint64
 }
 
-// arrival is a received packet, or the error of one that cannot be returned as it was on the
-// link.
+// arrival is a received packet, or the error of one that was changed on its way from the link.
 type arrival struct {
 	conformance.Frame
 	seen time.Time

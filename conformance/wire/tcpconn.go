@@ -83,15 +83,13 @@ const (
 	maxWindow = 1<<16 - 1
 	// maxOutOfOrder limits the number of stored out-of-order segments.
 	maxOutOfOrder = 1024
-	// initialRTO is the first retransmission timeout. It doubles up to maxRTO, for
-	// maxRetransmits retransmissions.
+	// initialRTO is the first retransmission timeout. It doubles up to maxRTO.
 	initialRTO     = 250 * time.Millisecond
 	maxRTO         = 2 * time.Second
 	maxRetransmits = 8
 )
 
-// open sends our SYN with the initial sequence number isn, or SYN+ACK if the peer's SYN was
-// received.
+// open sends our SYN with sequence number isn, or SYN+ACK if the peer's SYN was received.
 func (c *tcpConn) open(now time.Time, isn seqNum) {
 	c.passive = c.rcv.syn
 	c.snd.una, c.snd.end, c.snd.nxt, c.snd.wnd = isn, isn, isn, 1
@@ -125,8 +123,7 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones, which
-// sendHeldRange sends.
+// transmitPending sends queued chunks that fit into the window, except held ones.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -195,8 +192,7 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick handles an expired retransmission timer: it retransmits the first chunk that is not held
-// back, or probes a closed window.
+// tick, if the timer has expired, retransmits the first chunk not held, or probes a closed window.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return

@@ -22,11 +22,9 @@ type TCPConfig struct {
 	Addr netip.Addr
 	// MTU is the largest IP packet of the wire.
 	MTU int
-	// MSS is the announced MSS of connections without TCPOptions.MSS; 0 derives it from
-	// the MTU.
+	// MSS is the announced MSS unless TCPOptions has one; 0 derives it from the MTU.
 	MSS int
-	// OnWait, if not nil, is called before a method blocks. The returned function is
-	// called afterwards.
+	// OnWait, if not nil, is called before a method blocks, and its result afterwards.
 	OnWait func(what string) (done func())
 	// Done, when closed, ends all blocked calls; it may be nil.
 	Done <-chan struct{}
@@ -155,8 +153,7 @@ func (h *TCPHost) tick() {
 	}
 }
 
-// handlePacket passes a TCP segment to its connection or listener. If there is none, it answers
-// with RST.
+// handlePacket passes a TCP segment to its connection or listener, or answers with RST.
 func (h *TCPHost) handlePacket(packet []byte) {
 	s, err := parseSegment(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {

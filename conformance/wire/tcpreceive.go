@@ -62,8 +62,7 @@ func (r *receiver) deliverOutOfOrder() {
 	}
 }
 
-// read returns the payload of the next segment, nil if there is none, or the error after
-// all payload was read.
+// read returns the payload of the next segment; nil if there is none, and the error after the last.
 func (c *tcpConn) read() ([]byte, error) {
 	if len(c.rcv.queue) > 0 {
 		b := c.rcv.queue[0]
@@ -105,8 +104,8 @@ func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 	return nil
 }
 
-// sendHeldRange sends a range of the held octets as one segment. Once every octet was sent,
-// they are retransmitted like others.
+// sendHeldRange sends a range of the held octets as one segment. Once every octet was sent, they
+// are retransmitted like others.
 func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
 	p := c.snd.held
 	switch {

@@ -93,8 +93,7 @@ func newFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	return file, conn, err
 }
 
-// setOptions sets the options of a socket, and enlarges its receive buffer, without privileges up to
-// the kernel's limit.
+// setOptions sets socket options, and enlarges the receive buffer up to the kernel's limit.
 func setOptions(fd int, options []option) error {
 	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
@@ -130,8 +129,7 @@ func (s *socket) configure(fd int, ipv6 bool, index int) error {
 	return nil
 }
 
-// sockaddr converts an address. Those of IPv6 that are link-local or multicast get the interface
-// index as their zone.
+// sockaddr converts an address; link-local and multicast ones of IPv6 get the index as their zone.
 func sockaddr(a netip.AddrPort, index int) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -320,8 +318,8 @@ func (t *ancillary) parse(level, kind int, data []byte) {
 	}
 }
 
-// errMissingAncillary is the error of a datagram without the requested ancillary data.
-// The wire must not invent these fields.
+// errMissingAncillary is the error of a datagram without the requested ancillary data. The wire
+// must not invent these fields.
 var errMissingAncillary = errors.New("the kernel did not report hop limit and traffic class of a datagram")
 
 // newReceived returns the datagram that a socket at address at received, with the header fields

@@ -36,12 +36,10 @@ func Diff(want Segment, got ReceivedFPDU) packet.Differences {
 	return d
 }
 
-// Deframer parses the stream of one direction, fed in pieces of any size. It trusts every
-// length field.
+// Deframer parses the stream of one direction, in pieces of any size. It trusts every length field.
 type Deframer struct {
 	Markers bool // the stream has markers
-	// Position is the stream offset of the next FPDU, counted from the first octet after
-	// the start-up frame.
+	// Position is the stream offset of the next FPDU, from the end of the start-up frame on.
 	Position uint64
 
 	buf []byte
@@ -167,8 +165,7 @@ func (r *markerReader) take(n int) (p []byte, ok bool) {
 	return p, !r.short
 }
 
-// ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs
-// with the negotiated markers and CRCs.
+// ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs.
 type ConnDeframer struct {
 	sides [2]direction
 }

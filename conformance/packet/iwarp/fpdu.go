@@ -15,8 +15,7 @@ type MPA struct {
 	// CRCStatus is the state of the CRC; nil: right if CRCs are in use, else zero.
 	CRCStatus *CRCState
 
-	// EditMarker changes the markers of the FPDU before they are sent. Expectations ignore
-	// it; see [ReceivedFPDU.Markers].
+	// EditMarker changes markers before they are sent. Expectations ignore it.
 	EditMarker func(*Marker)
 }
 
@@ -63,15 +62,13 @@ func (s Segment) Pad(octets ...byte) Segment { s.MPA.Pad = append([]byte{}, octe
 // ULPDULength sets the length field of the FPDU only.
 func (s Segment) ULPDULength(n uint16) Segment { s.MPA.Length = &n; return s }
 
-// EditMarkers changes the markers of the FPDU before they are sent. The CRC is computed
-// for the changed markers.
+// EditMarkers changes the markers of the FPDU before they are sent, and before the CRC is computed.
 func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = edit; return s }
 
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field: that of m if it is set, else the correct CRC, or 0 if CRCs are not in
-// use.
+// crc returns the CRC field: as m says, else the correct CRC, or 0 if CRCs are not in use.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {
 	switch {
 	case m.CRC != nil:
@@ -108,8 +105,7 @@ type Framer struct {
 	Position uint64
 }
 
-// Append appends a segment to b as an FPDU, with markers and a CRC if they are in use, and with
-// the deliberate errors of s.MPA.
+// Append appends a segment as an FPDU, with markers and CRC as negotiated or as s.MPA says.
 func (f *Framer) Append(b []byte, s Segment) []byte {
 	body := s.Append(make([]byte, lengthLen))
 	ulpdu := len(body) - lengthLen

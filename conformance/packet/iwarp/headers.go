@@ -83,8 +83,7 @@ func Val[T any](p *T) T {
 	return *p
 }
 
-// TerminateHeader is the header of a Terminate message (RFC 5040 section 4.8): the cause,
-// and quoted headers of the wrong segment.
+// TerminateHeader is the header of a Terminate message (RFC 5040 section 4.8).
 type TerminateHeader struct {
 	_     struct{} `size:"4"`
 	Cause *Cause   `at:"0,16"`
@@ -278,8 +277,7 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("OPCODE %d", uint8(o))
 }
 
-// Cause is the reason of a Terminate message: layer, error type and error code, as on the
-// wire.
+// Cause is the reason of a Terminate: layer, error type and error code, as on the wire.
 type Cause uint16
 
 // Layer is the layer that reported the error: 0 RDMAP, 1 DDP, 2 MPA.
@@ -291,8 +289,7 @@ func (c Cause) Type() uint8 { return uint8(c>>8) & 0x0f }
 // Code is the error code within the type.
 func (c Cause) Code() uint8 { return uint8(c) }
 
-// The causes of RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 5044 section 8 and
-// RFC 6581 section 8.
+// The causes of RFC 5040 (4.8), RFC 5041 (7.2), RFC 5044 (8) and RFC 6581 (8).
 const (
 	RDMAPCatastrophic           Cause = 0x0000 // any code
 	RDMAPInvalidSTag            Cause = 0x0100

@@ -26,8 +26,7 @@ type Packet struct {
 	CRC       *uint32   // nil: see CRCStatus
 	CRCStatus *CRCState // nil: correct
 
-	// CutAt truncates the packet before the CRC, which is then correct; nil: not
-	// truncated.
+	// CutAt truncates the packet before the CRC, which is correct; nil: not truncated.
 	CutAt *int
 }
 
@@ -137,8 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even
-// its fields are there.
+// parseAck parses the block at the start of b; false if that is too short, with what is complete.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -267,8 +265,7 @@ func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 	return writeRecord(msn, at, 0, uint32(len(data)), data, immediate)
 }
 
-// WriteRecords returns the packets of a Write-Record message, with at most maxData octets of data
-// each.
+// WriteRecords returns the packets of a Write-Record message, with up to maxData octets each.
 func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) []Packet {
 	var all []Packet
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
@@ -357,8 +354,7 @@ func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.E
 // Window sets the receive window in packets; 0 says that the receiver is busy.
 func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
 
-// SACK sets the bitmap of the acknowledgement. An empty one matches only an acknowledgement of no
-// packets after a gap.
+// SACK sets the bitmap of the acknowledgement; an empty one matches only an empty one.
 func (p Packet) SACK(words ...uint32) Packet {
 	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
 }

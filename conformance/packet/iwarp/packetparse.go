@@ -43,8 +43,7 @@ func ParsePacket(b []byte) ReceivedPacket {
 	return g
 }
 
-// parseBlocks parses the blocks that kind and flags announce. It returns the rest, and
-// whether a block is incomplete.
+// parseBlocks parses the blocks that kind and flags announce; short: a block is incomplete.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -64,8 +63,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a reliable packet. It returns the rest, and whether a block is
-// incomplete.
+// parseRD parses the blocks of a reliable packet; short: a block is incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -88,8 +86,7 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	return nil, false
 }
 
-// parseSegment parses b, the rest of the packet, as a ULPDU. A tagged one of the experimental
-// opcode is a Write-Record.
+// parseSegment parses b as a ULPDU; a tagged one of the experimental opcode is a Write-Record.
 func (p *Packet) parseSegment(b []byte) {
 	s := ParseSegment(b)
 	if s.Op() == OpExperimental && s.Verbatim == nil && s.IsTagged() {

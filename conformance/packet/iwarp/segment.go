@@ -22,11 +22,9 @@ type Segment struct {
 	// Payload follows the headers; nil is none when building and any when comparing. An
 	// empty slice matches no payload.
 	Payload []byte
-	// PayloadLen is the payload length. Building truncates the payload, or fills it up
-	// with zeros.
+	// PayloadLen is the length to which building cuts the payload, or fills it up with zeros.
 	PayloadLen *int
-	// CutAt truncates the built segment; nil: not truncated. Parsing and comparing ignore
-	// it.
+	// CutAt truncates a built segment; nil: not truncated. Comparing ignores it.
 	CutAt *int
 	// Verbatim are the octets of a segment that is too short for its header.
 	Verbatim []byte
@@ -161,8 +159,7 @@ func ParseSegment(b []byte) Segment {
 	return s
 }
 
-// parseHeaders parses a complete DDP header, and the RDMAP header if it is complete; a
-// truncated one is left as payload.
+// parseHeaders parses a complete DDP header. An incomplete RDMAP header is left as payload.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {

@@ -31,8 +31,7 @@ type StartupFrame struct {
 	Reserved *uint8   `at:"16.4,4" fmt:"%#x"`
 	Rev      *uint8   `at:"17,8"` // nil: 2 if Enhanced is set, else 1
 	PDLength *uint16  `at:"18,16"`
-	// Enhanced is the enhanced connection data at the start of the private data
-	// (RFC 6581); nil: none, or any.
+	// Enhanced is at the start of the private data (RFC 6581); nil: none, or any.
 	Enhanced *Enhanced
 	// PrivateData is the remaining private data; nil: none, or any.
 	PrivateData []byte
@@ -91,8 +90,7 @@ func (s StartupFrame) Depths(ird, ord uint16) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
 }
 
-// PeerToPeer sets flag A of the enhanced data, and the flags of the offered RTR frames; it
-// clears the flags of others.
+// PeerToPeer sets flag A of the enhanced data, and the RTR flags to the offered RTR frames.
 func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) {
 		e.PeerToPeer = new(true)
@@ -163,8 +161,7 @@ func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	return d
 }
 
-// String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
-// p2p(write) 16 B".
+// String formats the frame for a ladder diagram: "MPA REPLY rev 2 C S ird 4 ord 4 16 B".
 func (s StartupFrame) String() string {
 	var l packet.Line
 	switch key := packet.Get(s.Key, KeyRequest); key {
