@@ -198,10 +198,10 @@ var packetCases = []conformance.Case{{
 		good := iwarp.UD(iwarp.Send(1, data(16)))
 		for v := range uint8(16) {
 			if v != 1 {
-				p.send(good.Version(v))
+				p.send(good.EditHeader(func(h *iwarp.PacketHeader) { h.Version = &v }))
 			}
 			if v == 0 || v > uint8(iwarp.KindRefusal) {
-				p.send(good.OfKind(iwarp.PacketKind(v)))
+				p.send(good.EditHeader(func(h *iwarp.PacketHeader) { h.Kind = new(iwarp.PacketKind(v)) }))
 			}
 		}
 		for n := range headerLen {

@@ -114,7 +114,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		missing := p.drainFlight() - 4
 		p.send(p.ack(missing).SACK(1<<3 - 1))
 		p.expectRetransmission(missing, minTimeout/2)
-		p.send(p.ack(p.fromDeviceFlow.next).Repeats())
+		p.send(p.ack(p.fromDeviceFlow.next).EditHeader(func(h *iwarp.PacketHeader) { h.Repeats = new(true) }))
 		missing = p.drainFlight() - 6
 		p.send(p.ack(missing).SACK(1<<5 - 1))
 		p.expectNoRetransmission(missing)

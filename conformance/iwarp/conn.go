@@ -86,24 +86,19 @@ func (c *stream) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 // encode returns the octets of frames in the peer's stream, and notes their MSNs.
 func (c *stream) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
-	for _, f := range frames {
-		b = c.framer.Append(b, f)
-		c.trackMSN(f)
+	for _, s := range frames {
+		b = c.framer.Append(b, s)
+		if s.DDP.MSN == nil {
+			continue
+		}
+		switch s.Op() {
+		case iwarp.OpReadRequest, iwarp.OpAtomicRequest:
+			c.requestMSN = *s.DDP.MSN
+		case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate, iwarp.OpImmediate, iwarp.OpImmediateSE:
+			c.sendMSN = *s.DDP.MSN
+		}
 	}
 	return b
-}
-
-// trackMSN updates the MSNs of the peer's messages.
-func (c *stream) trackMSN(s iwarp.Segment) {
-	if s.DDP.MSN == nil || s.RDMAP.Opcode == nil {
-		return
-	}
-	switch s.Op() {
-	case iwarp.OpReadRequest, iwarp.OpAtomicRequest:
-		c.requestMSN = *s.DDP.MSN
-	case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate, iwarp.OpImmediate, iwarp.OpImmediateSE:
-		c.sendMSN = *s.DDP.MSN
-	}
 }
 
 // write sends octets in a TCP segment of their own.

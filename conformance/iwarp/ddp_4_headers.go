@@ -33,6 +33,15 @@ func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Be
 	})
 }
 
+// expectConstantOctets expects several segments whose ULPDUs have the same octets from and up to to.
+func (c *conn) expectConstantOctets(from, to int, segments []iwarp.ReceivedFPDU) {
+	c.Check(len(segments) > 1, "a message of several segments", "one")
+	want := segments[0].ULPDU[from:to]
+	for _, g := range segments {
+		c.Check(bytes.Equal(g.ULPDU[from:to], want), fmt.Sprintf("% x as in the first segment", want), "% x", g.ULPDU[from:to])
+	}
+}
+
 // expectHeaderOctets fails the case unless a ULPDU begins with want.
 func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
 	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
@@ -175,16 +184,10 @@ var ddpHeaderCases = []conformance.Case{{
 	Sends:   "a Read Request of several segments; the device writes as much",
 	Expects: "one STag and one opcode in each message",
 	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
-		same := func(segments []iwarp.ReceivedFPDU) {
-			c.Check(len(segments) > 1, "a message of several segments", "one")
-			for _, g := range segments {
-				c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
-			}
-		}
 		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-		same(c.nextPayload(c.longLen()))
+		c.expectConstantOctets(1, 6, c.nextPayload(c.longLen()))
 		c.send(c.peerRead(0, c.longLen()))
-		same(c.nextPayload(c.longLen()))
+		c.expectConstantOctets(1, 6, c.nextPayload(c.longLen()))
 	}),
 }, {
 	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
@@ -225,11 +228,7 @@ var ddpHeaderCases = []conformance.Case{{
 	Expects: "one queue number, one MSN and one opcode",
 	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-		segments := c.nextPayload(c.longLen())
-		c.Check(len(segments) > 1, "a message of several segments", "one")
-		for _, g := range segments {
-			c.Check(bytes.Equal(g.ULPDU[1:14], segments[0].ULPDU[1:14]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:14]), "% x", g.ULPDU[1:14])
-		}
+		c.expectConstantOctets(1, 14, c.nextPayload(c.longLen()))
 	}),
 }, {
 	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),

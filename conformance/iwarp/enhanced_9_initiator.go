@@ -40,16 +40,6 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 	return hs.enterFullOperation()
 }
 
-// rtrKinds are the kinds of RTR with their segments.
-var rtrKinds = []struct {
-	kind iwarp.RTR
-	want iwarp.Segment
-}{
-	{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
-	{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
-	{iwarp.RTRSend, iwarp.Send(1, nil)},
-}
-
 // replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device does
 // not offer it.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
@@ -187,7 +177,14 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Sends:   "Replies that select each kind of RTR that the Request offers, alone",
 	Expects: "that RTR, with zero length",
 	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
-		for _, rtr := range rtrKinds {
+		for _, rtr := range []struct {
+			kind iwarp.RTR
+			want iwarp.Segment
+		}{
+			{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+			{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+			{iwarp.RTRSend, iwarp.Send(1, nil)},
+		} {
 			hs := h.startActive(setup{})
 			if !hs.replyOneRTR(rtr.kind) {
 				continue

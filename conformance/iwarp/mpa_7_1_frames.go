@@ -11,9 +11,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// invalidKeys are invalid keys that resemble the valid ones.
-var invalidKeys = []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID "}
-
 // expectRequestDropped expects that the device ends a stream that begins with octets within the
 // timeout, without a Reply and without a connection request for the application.
 func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout time.Duration) {
@@ -67,19 +64,6 @@ func (c *conn) expectNoReservedFlags() {
 
 // revision1Request returns a valid Request of revision 1.
 func revision1Request() startupFrame { return iwarp.Request() }
-
-// malformedRequests are octets that are no valid Request.
-var malformedRequests = []struct {
-	what   string
-	octets []byte
-}{
-	{"zeros", make([]byte, 64)},
-	{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
-	{"a Reply", iwarp.Reply().Append(nil)},
-	{"revision 9", iwarp.Request().Revision(9).Append(nil)},
-	{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
-	{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
-}
 
 // privateDataParam returns connection parameters with private data.
 func privateDataParam(b []byte) *verbs.ConnParam {
@@ -156,7 +140,7 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "the end of the stream without a Reply, and no connection request",
 	Defects: []string{"KeyPrefixOnly"}, Run: onHost(func(h *host) {
 		l := h.listen()
-		for _, key := range append(invalidKeys, iwarp.KeyReply) {
+		for _, key := range []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID ", iwarp.KeyReply} {
 			h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil), h.ResponseTimeout())
 		}
 	}),
@@ -251,7 +235,17 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "the end of each stream, without a Reply, before any timer",
 	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
 		l := h.listen()
-		for _, m := range malformedRequests {
+		for _, m := range []struct {
+			what   string
+			octets []byte
+		}{
+			{"zeros", make([]byte, 64)},
+			{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
+			{"a Reply", iwarp.Reply().Append(nil)},
+			{"revision 9", iwarp.Request().Revision(9).Append(nil)},
+			{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
+			{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
+		} {
 			h.Note("%s", m.what)
 			h.expectRequestDropped(l, m.octets, belowStartupTimer)
 		}

@@ -63,14 +63,11 @@ var rdmapCheckCases = []conformance.Case{{
 	}),
 }}
 
-// keySamples is how many keys are compared.
-const keySamples = 100
-
 // collectKeys returns the keys of regions that stay registered, and of regions that are
 // deregistered at once. It fails the case if either are predictable.
 func (h *host) collectKeys() (all []verbs.RKey) {
 	for _, keep := range []bool{true, false} {
-		keys := make([]verbs.RKey, keySamples)
+		keys := make([]verbs.RKey, 100)
 		for i := range keys {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()

@@ -136,12 +136,6 @@ func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
 // misaligned are offsets in a word.
 var misaligned = []int{1, 2, 4, 7}
 
-// maskedAdd is a FetchAdd with a mask, and the memory before and after it.
-type maskedAdd struct{ before, add, mask, after uint64 }
-
-// maskedSwap is a CmpSwap with masks, and the memory before and after it.
-type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
-
 var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
 	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
 	Title:   "A FetchAdd adds, and returns the original value",
@@ -162,7 +156,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
 	Expects: "the sum of each field",
 	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
-		for i, a := range []maskedAdd{
+		for i, a := range []struct{ before, add, mask, after uint64 }{
 			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
 			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
 			{0x00000007_ffffffff, 0x00000001_00000001, 0x80000000_80000000, 0x00000008_00000000},
@@ -218,7 +212,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Expects: "the bits of the swap mask swapped where those of the compare mask match",
 	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
 		ones := ^uint64(0)
-		for i, s := range []maskedSwap{
+		for i, s := range []struct{ before, compare, compareMask, swap, swapMask, after uint64 }{
 			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
 			{0x11223344_55667788, 0x11223344_55667788, ones, 0xffff, 0xff, 0x11223344_556677ff},
 			{0x11223344_55667788, 0x99999999_99999988, 0xff, 7, ones, 7},

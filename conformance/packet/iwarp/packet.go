@@ -41,7 +41,7 @@ type PacketHeader struct {
 	Start         *bool   `at:"1.2,1"`
 	AckNow        *bool   `at:"1.3,1"`
 	Marked        *bool   `at:"1.4,1"`
-	Repeats       *bool   `at:"1.5,1"`
+	Repeats       *bool   `at:"1.5,1"` // a packet was retransmitted unnecessarily
 	FlagsReserved *uint8  `at:"1.6,2" fmt:"%#x"`
 	Reserved      *uint16 `at:"2,16" fmt:"%#x"`
 	DestQP        *uint32 `at:"4,32" fmt:"%#x"`
@@ -308,20 +308,11 @@ func (p Packet) FromQP(v uint32) Packet { p.Header.SourceQP = &v; return p }
 // WithKey sets the key.
 func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 
-// Version sets the version.
-func (p Packet) Version(v uint8) Packet { p.Header.Version = &v; return p }
-
-// OfKind sets the kind field only.
-func (p Packet) OfKind(k PacketKind) Packet { p.Header.Kind = &k; return p }
-
 // AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
 // Marked sets the flag of an acknowledgement that a packet arrived with CE.
 func (p Packet) Marked() Packet { p.Header.Marked = new(true); return p }
-
-// Repeats sets the flag of an acknowledgement that a packet was retransmitted unnecessarily.
-func (p Packet) Repeats() Packet { p.Header.Repeats = new(true); return p }
 
 // Starting adds a StartBlock to a data packet.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {

@@ -42,7 +42,7 @@ var goldenPackets = []struct {
 	},
 	{
 		"G5", "12440000 00000011 00000012 0badcafe 5eed0001 00000007 000003e9 0100 01 00 00000005 c0801f43",
-		RDAck(0x5eed0001, 7).Echo(1001).SACK(SACKOf(7, 8, 10)...).Repeats().Over(pathBack),
+		RDAck(0x5eed0001, 7).Echo(1001).SACK(SACKOf(7, 8, 10)...).EditHeader(func(h *PacketHeader) { h.Repeats = new(true) }).Over(pathBack),
 		"RD ack 7 sack [5] repeats",
 	},
 	{
@@ -172,9 +172,9 @@ func TestPacketOdditiesAreNamed(t *testing.T) {
 		odd string
 	}{
 		{ud, "[]"},
-		{ud.Version(2), "[version 2]"},
-		{ud.OfKind(0), "[kind 0 is not assigned 19 octets behind the last block]"},
-		{ud.OfKind(9), "[kind 9 is not assigned 19 octets behind the last block]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Version = new(uint8(2)) }), "[version 2]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Kind = new(PacketKind(0)) }), "[kind 0 is not assigned 19 octets behind the last block]"},
+		{ud.EditHeader(func(h *PacketHeader) { h.Kind = new(PacketKind(9)) }), "[kind 9 is not assigned 19 octets behind the last block]"},
 		{ud.EditHeader(func(h *PacketHeader) { h.Reserved = new(uint16(1)) }), "[reserved bits are set]"},
 		{ud.EditHeader(func(h *PacketHeader) { h.FlagsReserved = new(uint8(1)) }), "[reserved bits are set]"},
 		{ud.AckNow(), "[flags of RD are set in UD]"},
@@ -244,7 +244,7 @@ func TestWriteRecordsAreCut(t *testing.T) {
 func TestPacketModifiersCopy(t *testing.T) {
 	base := RDData(1, 2, Send(1, nil)).Acking(3, 4)
 	before := base.Append(nil)
-	base.Window(0).SACK(1).Timestamp(9).Starting(1, 2, 3).AckNow().Version(2).EditSegment(func(s Segment) Segment { return s.MSN(9) })
+	base.Window(0).SACK(1).Timestamp(9).Starting(1, 2, 3).AckNow().EditSegment(func(s Segment) Segment { return s.MSN(9) })
 	if !bytes.Equal(before, base.Append(nil)) {
 		t.Error("a modifier changed its receiver")
 	}
