@@ -214,7 +214,7 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 		p.acceptFlowOf(p.wr(1, verbs.OpRDMAWrite, 0, 1<<20))
 		n := p.expectInFlight(0, 1, anyWindow)
 		oldest := p.fromDeviceFlow.next
-		p.send(p.ack(oldest).Marked())
+		p.send(p.ack(oldest).EditHeader(func(h *iwarp.PacketHeader) { h.Marked = new(true) }))
 		p.expectInFlight(oldest, 1, 2*n*7/10)
 	}),
 }, {

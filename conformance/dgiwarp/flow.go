@@ -113,9 +113,6 @@ func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
 	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
 }
 
-// peerCookie is the cookie of the peer's Challenges.
-const peerCookie = 0x0123456789abcdef
-
 // recvStart returns the first packet of a flow of the device, without responding to it.
 func (p *peer) recvStart() arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
@@ -163,9 +160,6 @@ func (p *peer) expectProof(cookie uint64) arrival {
 	p.trackData(a)
 	return a
 }
-
-// maxLatePackets is how many packets may cross with the peer's response to them.
-const maxLatePackets = 2
 
 // trackData updates the state of the flow with a received data packet.
 func (p *peer) trackData(a arrival) {
@@ -254,5 +248,11 @@ func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.expectDataRange(1, uint32(len(wrs)))
 }
 
-// establishID is the WRID of the Send that establishes a flow.
-const establishID = 0xe57ab
+const (
+	// peerCookie is the cookie of the peer's Challenges.
+	peerCookie = 0x0123456789abcdef
+	// maxLatePackets is how many packets may cross with the peer's response to them.
+	maxLatePackets = 2
+	// establishID is the WRID of the Send that establishes a flow.
+	establishID = 0xe57ab
+)

@@ -197,22 +197,17 @@ func (c *conn) expectDisconnect() {
 	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
 }
 
-// Helpers of the cases of DDP, RDMAP and its extensions.
-
-// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
-const unknownSTag = 0x5eadbeef
-
-// Lengths of DDP's headers.
 const (
+	// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
+	unknownSTag = 0x5eadbeef
+	// Lengths of DDP's headers.
 	ddpTaggedLen   = 14
 	ddpUntaggedLen = 18
+	// tcpBufferBytes is more than TCP buffers if the receiver does not read: on Linux, some 10 MiB.
+	tcpBufferBytes = 16 << 20
+	// longMemLen is the memory length of cases with messages of several segments.
+	longMemLen = 256 << 10
 )
-
-// tcpBufferBytes is more than TCP buffers if the receiver does not read: on Linux, some 10 MiB.
-const tcpBufferBytes = 16 << 20
-
-// longMemLen is the memory length of cases with messages of several segments.
-const longMemLen = 256 << 10
 
 // onLongMessages makes the body of a case from a function that uses messages of several segments.
 func onLongMessages(body func(*conn)) func(*conformance.Bench) error {

@@ -224,8 +224,7 @@ var mpaFrameCases = []conformance.Case{{
 			c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
 			c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
 			c.expect(iwarp.Op(iwarp.OpWrite).DV(1).RV(1))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.ExpectCompletions(verbs.WCSuccess, 2, 3)
 		}
 	}),
 }, {

@@ -214,31 +214,21 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 		src: netip.AddrPortFrom(ip.Src, *udp.SrcPort), dst: netip.AddrPortFrom(ip.Dst, *udp.DstPort),
 		tclass: *ip.TClass, hopLimit: *ip.HopLimit, hasChecksum: *udp.Checksum != 0, payload: data,
 	}
-	if err := c.checkSendable(d); err != nil {
-		return nil, err
+	switch to := d.dst.Addr(); {
+	case !slices.Contains(c.Addrs, d.src.Addr()):
+		return nil, cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
+	case !to.IsMulticast() && !slices.Contains(c.Device, to):
+		return nil, cannotSend("destination address %v; the device has %v", to, c.Device)
+	case d.src.Port() == 0 || d.dst.Port() == 0:
+		return nil, cannotSend("UDP port 0")
+	case d.hopLimit == 0:
+		return nil, cannotSend("a hop limit of 0")
 	}
 	made := d.packet()
 	if !bytes.Equal(made, wanted) {
 		return nil, cannotSend("%s", difference(made, ip, udp))
 	}
 	return d, nil
-}
-
-// checkSendable returns an error if the source is not an address of this host, the destination is
-// neither the device nor a multicast group, or a port or the hop limit is 0.
-func (c *UDPConfig) checkSendable(d *datagram) error {
-	to := d.dst.Addr()
-	switch {
-	case !slices.Contains(c.Addrs, d.src.Addr()):
-		return cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
-	case !to.IsMulticast() && !slices.Contains(c.Device, to):
-		return cannotSend("destination address %v; the device has %v", to, c.Device)
-	case d.src.Port() == 0 || d.dst.Port() == 0:
-		return cannotSend("UDP port 0")
-	case d.hopLimit == 0:
-		return cannotSend("a hop limit of 0")
-	}
-	return nil
 }
 
 // difference describes how the packet that a socket would send differs from the wanted headers.

@@ -144,14 +144,6 @@ func ddpHeaderLen(ctrl byte) int {
 	return untaggedLen
 }
 
-// diff adds the fields of got that differ from the expected header h.
-func (h *TerminateHeader) diff(d *packet.Differences, got *TerminateHeader) {
-	packet.DiffFields(d, "", h, got)
-	packet.DiffValue(d, "SegmentLength", "%d", h.SegmentLength, got.SegmentLength)
-	packet.DiffBytes(d, "quoted DDP header", h.DDPHeader, got.DDPHeader)
-	packet.DiffBytes(d, "quoted RDMAP header", h.RDMAPHeader, got.RDMAPHeader)
-}
-
 // QuotedSegment returns the headers of the quoted segment; false if none is quoted.
 func (h *TerminateHeader) QuotedSegment() (Segment, bool) {
 	if h == nil || len(h.DDPHeader) == 0 {

@@ -40,7 +40,7 @@ type PacketHeader struct {
 	HasAck        *bool   `at:"1.1,1"`
 	Start         *bool   `at:"1.2,1"`
 	AckNow        *bool   `at:"1.3,1"`
-	Marked        *bool   `at:"1.4,1"`
+	Marked        *bool   `at:"1.4,1"` // a packet arrived with CE
 	Repeats       *bool   `at:"1.5,1"` // a packet was retransmitted unnecessarily
 	FlagsReserved *uint8  `at:"1.6,2" fmt:"%#x"`
 	Reserved      *uint16 `at:"2,16" fmt:"%#x"`
@@ -310,9 +310,6 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 
 // AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
-
-// Marked sets the flag of an acknowledgement that a packet arrived with CE.
-func (p Packet) Marked() Packet { p.Header.Marked = new(true); return p }
 
 // Starting adds a StartBlock to a data packet.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {

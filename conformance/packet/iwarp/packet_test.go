@@ -47,7 +47,7 @@ var goldenPackets = []struct {
 	},
 	{
 		"G6", "12c80000 00000012 00000011 0badcafe a0000002 ffffffff 000003e9 0000 00 00 5eed0001 00000008 000003ea c140 00000001 0000000000000000 0d9e80e7",
-		RDData(0x5eed0001, 8, Write(1, 0, nil)).Timestamp(1002).Acking(0xa0000002, 0xffffffff).Echo(1001).Window(0).Marked().Over(pathOut),
+		RDData(0x5eed0001, 8, Write(1, 0, nil)).Timestamp(1002).Acking(0xa0000002, 0xffffffff).Echo(1001).Window(0).EditHeader(func(h *PacketHeader) { h.Marked = new(true) }).Over(pathOut),
 		"RD ack 4294967295 busy seq 8 marked WRITE stag 0x1 to 0x0 0 B last",
 	},
 	{
@@ -152,7 +152,7 @@ func TestUnsetPacketFieldsAreNotCompared(t *testing.T) {
 		{AnyPacket().Window(0), "Ack.Window: want 0, got 9"},
 		{AnyPacket().SACK(), "Ack.SACK: want [], got [00000001]"},
 		{AnyPacket().SACK(3), "Ack.SACK: want [00000003], got [00000001]"},
-		{AnyPacket().Marked(), "Marked: want true, got false"},
+		{AnyPacket().EditHeader(func(h *PacketHeader) { h.Marked = new(true) }), "Marked: want true, got false"},
 		{AnyPacket().With(Op(OpWrite)), "opcode: want WRITE, got SEND"},
 		{AnyPacket().Starting(7, 8, 10), "Start.SourceKey: want 0xa, got 0x9"},
 		{Refusal(1, ReasonNoRoom), "Kind: want REFUSAL, got RD; Refusal: want one, got none"},

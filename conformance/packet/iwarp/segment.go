@@ -203,7 +203,12 @@ func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
 	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
 	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
-	diffPart(d, "Terminate header", s.Terminate, got.Terminate, (*TerminateHeader).diff)
+	packet.DiffHeader(d, "Terminate header", "", s.Terminate, got.Terminate)
+	if want, has := s.Terminate, got.Terminate; want != nil && has != nil {
+		packet.DiffValue(d, "SegmentLength", "%d", want.SegmentLength, has.SegmentLength)
+		packet.DiffBytes(d, "quoted DDP header", want.DDPHeader, has.DDPHeader)
+		packet.DiffBytes(d, "quoted RDMAP header", want.RDMAPHeader, has.RDMAPHeader)
+	}
 	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
 	packet.DiffBytes(d, "payload", s.Payload, got.Payload)
 	if s.Payload == nil {

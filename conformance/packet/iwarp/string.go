@@ -25,22 +25,17 @@ func (s Segment) String() string {
 			l.Addf("about %v", wrong)
 		}
 	} else {
-		s.describePlace(&l)
+		packet.AddField(&l, "stag %#x", s.DDP.STag)
+		packet.AddField(&l, "to %#x", s.DDP.TO)
+		packet.AddField(&l, "msn %d", s.DDP.MSN)
+		addIf(&l, Val(s.DDP.MO) != 0, "mo %d", Val(s.DDP.MO))
+		addIf(&l, Val(s.RDMAP.InvalidateSTag) != 0, "invalidate %#x", Val(s.RDMAP.InvalidateSTag))
 		s.describeHeaders(&l)
 		s.describeData(&l)
 	}
 	s.describeOddControl(&l)
 	s.MPA.describe(&l)
 	return l.String()
-}
-
-// describePlace adds the fields that say where the segment goes, and the STag it invalidates.
-func (s Segment) describePlace(l *packet.Line) {
-	packet.AddField(l, "stag %#x", s.DDP.STag)
-	packet.AddField(l, "to %#x", s.DDP.TO)
-	packet.AddField(l, "msn %d", s.DDP.MSN)
-	addIf(l, Val(s.DDP.MO) != 0, "mo %d", Val(s.DDP.MO))
-	addIf(l, Val(s.RDMAP.InvalidateSTag) != 0, "invalidate %#x", Val(s.RDMAP.InvalidateSTag))
 }
 
 // describeHeaders adds the fields of the RDMAP header.
