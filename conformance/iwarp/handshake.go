@@ -288,9 +288,10 @@ func (c *conn) sendRTR() {
 // wakeDevice sends zero-length Writes until the application has accepted: some devices process a
 // message right after their Reply only when another one arrives, which a separate case checks.
 func (c *conn) wakeDevice() {
+	const attempts, interval = 50, 20 * time.Millisecond
 	c.sendEmptyWrite()
-	for range wakeAttempts {
-		if err := c.task.Wait(wakeInterval); !errors.Is(err, verbs.ErrTimeout) {
+	for range attempts {
+		if err := c.task.Wait(interval); !errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
 		c.sendEmptyWrite()
@@ -300,12 +301,6 @@ func (c *conn) wakeDevice() {
 
 // sendEmptyWrite sends a zero-length Write, which has no effect.
 func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
-
-// The interval and number of zero-length Writes.
-const (
-	wakeInterval = 20 * time.Millisecond
-	wakeAttempts = 50
-)
 
 // finishAccepts sends the first message on connections whose application is still in accept.
 // With Linux's siw an accept cannot be cancelled before the first message, and the kernel panics

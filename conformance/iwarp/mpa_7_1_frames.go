@@ -175,8 +175,7 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "zeros in the device's Replies and in its Request",
 	Defects: []string{"EchoesFlags"}, Run: onHost(func(h *host) {
 		for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
-			c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }})
-			c.expectNoReservedFlags()
+			h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }}).expectNoReservedFlags()
 		}
 		h.connect(setup{active: true}).expectNoReservedFlags()
 	}),

@@ -262,29 +262,22 @@ func Refusal(epoch uint32, reason RefusalReason) Packet {
 
 // WriteRecord is an unreliable packet with a whole Write-Record message.
 func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
-	return writeRecord(msn, at, 0, uint32(len(data)), data, immediate)
+	return WriteRecords(msn, at, data, immediate, len(data)+1)[0]
 }
 
 // WriteRecords returns the packets of a Write-Record message, with up to maxData octets each.
-func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) []Packet {
-	var all []Packet
+func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
 		end := min(mo+maxData, len(data))
-		p := writeRecord(msn, at, uint32(mo), uint32(len(data)), data[mo:end], immediate)
+		s := Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data[mo:end])
 		if end < len(data) {
-			p = p.EditSegment(func(s Segment) Segment { return s.Last(false) })
+			s = s.Last(false)
 		}
+		p := UD(s)
+		p.Record = &RecordHeader{MSN: &msn, MO: new(uint32(mo)), Length: new(uint32(len(data))), Immediate: &immediate}
 		all = append(all, p)
 	}
 	return all
-}
-
-// writeRecord returns the packet with the data at message offset mo of a Write-Record message of
-// length octets. at is the address of the message.
-func writeRecord(msn uint32, at Addr, mo, length uint32, data []byte, immediate uint32) Packet {
-	p := UD(Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data))
-	p.Record = &RecordHeader{MSN: &msn, MO: &mo, Length: &length, Immediate: &immediate}
-	return p
 }
 
 // With sets the segment.

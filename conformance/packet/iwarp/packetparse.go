@@ -135,7 +135,17 @@ func (g *ReceivedPacket) findOddities(short bool) {
 	g.Odd.addIf(*h.Reserved != 0 || *h.FlagsReserved != 0, "reserved bits are set")
 	flags := *h.HasData || *h.HasAck || *h.Start || *h.AckNow || *h.Marked || *h.Repeats
 	g.Odd.addIf(*h.Kind != KindRD && flags, "flags of RD are set in %v", *h.Kind)
-	g.oddRD()
+	if *h.Kind == KindRD {
+		g.Odd.addIf(!*h.HasData && !*h.HasAck, "neither data nor acknowledgement")
+		g.Odd.addIf(*h.Start && !*h.HasData, "start flag without data")
+	}
+	if a := g.Ack; a != nil {
+		g.Odd.addIf(*a.Words > maxWords, "%d words of SACK, the most there can be is %d", *a.Words, maxWords)
+		g.Odd.addIf(*a.Reserved != 0, "reserved octet of the Ack is set")
+	}
+	if d := g.Data; d != nil && d.Start != nil {
+		g.Odd.addIf(*d.Start.Incarnation == 0, "incarnation 0")
+	}
 	if r := g.Refusal; r != nil {
 		g.Odd.addIf(*r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom, "reason %d is not assigned", uint8(*r.Reason))
 		g.Odd.addIf(*r.Reserved != 0, "reserved octets of the Refusal are set")
@@ -146,22 +156,6 @@ func (g *ReceivedPacket) findOddities(short bool) {
 		g.oddSegment()
 	}
 	g.Odd.addIf(*g.CRCStatus != CRCCorrect, "CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.CorrectCRC)
-}
-
-// oddRD adds unusual values in the blocks of a reliable packet to g.Odd.
-func (g *ReceivedPacket) oddRD() {
-	h := &g.Header
-	if *h.Kind != KindRD {
-		return
-	}
-	g.Odd.addIf(!*h.HasData && !*h.HasAck, "neither data nor acknowledgement")
-	g.Odd.addIf(*h.Start && !*h.HasData, "start flag without data")
-	if a := g.Ack; a != nil {
-		g.Odd.addIf(*a.Words > maxWords, "%d words of SACK, the most there can be is %d", *a.Words, maxWords)
-		g.Odd.addIf(*a.Reserved != 0, "reserved octet of the Ack is set")
-	}
-	d := g.Data
-	g.Odd.addIf(d != nil && d.Start != nil && *d.Start.Incarnation == 0, "incarnation 0")
 }
 
 // oddSegment adds unusual values of the segment to g.Odd.
