@@ -150,6 +150,7 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 	Expects: "four zeros and then a length, as the first octets of the stream",
 	Defects: []string{"MarkersStartLate"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = false
 		c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		c.expectLeadingMarker()
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
