@@ -26,7 +26,50 @@ func (h *host) maxSinglePacketSend() int {
 	return h.MTU - ipv6 - udp - sendOverhead
 }
 
-var udSendCases = []conformance.Case{{
+// immediateData is the immediate data of all cases.
+const immediateData = 0xcafef00d
+
+// writeRecordWR returns a Write with immediate data, which the device sends as a Write-Record.
+func (p *peer) writeRecordWR(id uint64, n int) verbs.SendWR {
+	wr := p.wr(id, verbs.OpRDMAWriteImm, 0, n)
+	wr.Imm = immediateData
+	return wr
+}
+
+// expectEvenSegments fails the case unless the packets are those of the message, split evenly.
+func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
+	var joined []byte
+	for i, a := range all {
+		h.checkPacket(iwarp.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
+		if i < len(all)-1 {
+			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
+				"%d in segment %d of %d", len(a.Segment.Payload), i, len(all))
+		}
+		joined = append(joined, a.Segment.Payload...)
+	}
+	last := len(all[len(all)-1].Segment.Payload)
+	h.Check(last <= len(all[0].Segment.Payload), "a last segment that is no longer than the others", "%d octets", last)
+	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or other content", len(joined))
+}
+
+// expectErrorState fails the case unless the queue pair raises an event and is in the error state.
+func (q *deviceQP) expectErrorState() {
+	q.expectQPEvent()
+	q.AwaitState(q.qp, verbs.QPStateErr)
+}
+
+// Limits of reassembly.
+const (
+	maxAssemblies   = 64
+	assemblyTimeout = 100 * time.Millisecond
+)
+
+// sendSegmentsOf returns the segments of a Send, with n octets of the message each.
+func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
+	return iwarp.Send(msn, message).Segments(untaggedLen + n)
+}
+
+var udCases = []conformance.Case{{
 	ID: "dg/ud/short-message-is-one-packet", Cite: cite("4", "dg/ud/1"), Setup: path1500,
 	Title:   "A message that fits into one packet is sent in one, with MO 0 and L set",
 	Sends:   "nothing; the device sends 0, 1, 100 octets, and as many as fit",
@@ -136,57 +179,12 @@ var udSendCases = []conformance.Case{{
 	Expects: "a tagged segment with opcode 15, the target address, the length and the immediate data",
 	Defects: []string{"RecordIsWrite"}, Run: onPeer(func(p *peer) {
 		want := iwarp.Op(iwarp.OpExperimental).STag(peerSTag).TO(peerTO).WithPayload(p.localMem.Buf[:32])
-		a := p.expectSent(p.writeRecordWR(1, 0, 32), iwarp.UD(want))
+		a := p.expectSent(p.writeRecordWR(1, 32), iwarp.UD(want))
 		p.Check(a.Record != nil, "the header of a Write-Record", "%v", a.Packet)
 		p.Check(*a.Record.Immediate == immediateData, fmt.Sprintf("immediate data %#x", immediateData), "%#x", *a.Record.Immediate)
 		p.expectSilence(silencePeriod)
 	}),
-}}
-
-// immediateData is the immediate data of all cases.
-const immediateData = 0xcafef00d
-
-// writeRecordWR returns a Write with immediate data, which the device sends as a Write-Record.
-func (p *peer) writeRecordWR(id uint64, off, n int) verbs.SendWR {
-	wr := p.wr(id, verbs.OpRDMAWriteImm, off, n)
-	wr.Imm = immediateData
-	return wr
-}
-
-// expectEvenSegments fails the case unless the packets are those of the message, split evenly.
-func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
-	var joined []byte
-	for i, a := range all {
-		h.checkPacket(iwarp.UD(iwarp.Op(iwarp.OpSend).MSN(msn).MO(uint32(len(joined)))), a)
-		if i < len(all)-1 {
-			h.Check(len(a.Segment.Payload) == len(all[0].Segment.Payload), fmt.Sprintf("segments of %d octets but for the last", len(all[0].Segment.Payload)),
-				"%d in segment %d of %d", len(a.Segment.Payload), i, len(all))
-		}
-		joined = append(joined, a.Segment.Payload...)
-	}
-	last := len(all[len(all)-1].Segment.Payload)
-	h.Check(last <= len(all[0].Segment.Payload), "a last segment that is no longer than the others", "%d octets", last)
-	h.Check(bytes.Equal(joined, message), fmt.Sprintf("the message of %d octets", len(message)), "%d octets, or other content", len(joined))
-}
-
-// expectErrorState fails the case unless the queue pair raises an event and is in the error state.
-func (q *deviceQP) expectErrorState() {
-	q.expectQPEvent()
-	q.AwaitState(q.qp, verbs.QPStateErr)
-}
-
-// Limits of reassembly.
-const (
-	maxAssemblies   = 64
-	assemblyTimeout = 100 * time.Millisecond
-)
-
-// sendSegmentsOf returns the segments of a Send, with n octets of the message each.
-func sendSegmentsOf(msn uint32, message []byte, n int) []iwarp.Segment {
-	return iwarp.Send(msn, message).Segments(untaggedLen + n)
-}
-
-var udReceiveCases = []conformance.Case{{
+}, {
 	ID: "dg/ud/order-of-numbers-is-not-looked-at", Cite: cite("4", "dg/ud/4"),
 	Title:   "Messages are received with any MSN",
 	Sends:   "Sends with MSNs 7, 3, 1000, 4294967295, 0 and 8",
@@ -332,8 +330,7 @@ var udReceiveCases = []conformance.Case{{
 	Sends:   "Sends to two queue pairs with one shared receive queue",
 	Expects: "receives of that queue, in the order of the Sends",
 	Defects: []string{"UDIgnoresSRQ"}, Run: onHost(func(h *host) {
-		srq, err := h.Device.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
-		h.Must("a shared receive queue", err)
+		srq := h.CreateSRQ(verbs.SRQInit{PD: h.PD, MaxWR: 16, MaxSGE: 1})
 		m := h.Memory(1024, verbs.AccessLocalWrite)
 		for i := range 4 {
 			h.PostRecv(srq, uint64(i+1), m.SGE(i*128, 128))

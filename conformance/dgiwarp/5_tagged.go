@@ -13,6 +13,43 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// taggedLen is the length of the header of a tagged segment.
+const taggedLen = 14
+
+// Limits of records.
+const (
+	maxOpenRecords  = 64
+	maxRecordRanges = 64
+	recordTimeout   = 10 * time.Millisecond
+	recordLen       = 20 // without ranges
+	rangeLen        = 8
+)
+
+// byteRange is a range of octets that have arrived.
+type byteRange struct{ off, n int }
+
+// writeRecords returns the packets of a Write-Record to targetMem at off, with n octets each.
+func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
+	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
+}
+
+// expectRecord fails the case unless the next completion is that of receive id, for a
+// Write-Record of length bytes at off of which these ranges have arrived.
+func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
+	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
+	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))
+	at := q.targetAddr(off)
+	want := binary.BigEndian.AppendUint32(nil, at.STag)
+	want = binary.BigEndian.AppendUint64(want, at.TO)
+	want = binary.BigEndian.AppendUint32(want, uint32(length))
+	want = binary.BigEndian.AppendUint32(want, uint32(len(spans)))
+	for _, s := range spans {
+		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
+		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
+	}
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, want)
+}
+
 var taggedCases = []conformance.Case{{
 	ID: "dg/write/placed-in-any-order", Cite: cite("5", "dg/tag/1"),
 	Title:   "The segments of a Write are placed in any order",
@@ -119,47 +156,7 @@ var taggedCases = []conformance.Case{{
 		p.ExpectUntouched(m)
 		p.expectErrorState()
 	}),
-}}
-
-// taggedLen is the length of the header of a tagged segment.
-const taggedLen = 14
-
-// Limits of records.
-const (
-	maxOpenRecords  = 64
-	maxRecordRanges = 64
-	recordTimeout   = 10 * time.Millisecond
-	recordLen       = 20 // without ranges
-	rangeLen        = 8
-)
-
-// byteRange is a range of octets that have arrived.
-type byteRange struct{ off, n int }
-
-// writeRecords returns the packets of a Write-Record of message to targetMem at off, with n octets
-// of the message each.
-func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.Packet {
-	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
-}
-
-// expectRecord fails the case unless the next completion is that of receive id, for a
-// Write-Record of length bytes at off of which these ranges have arrived.
-func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
-	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
-	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))
-	at := q.targetAddr(off)
-	want := binary.BigEndian.AppendUint32(nil, at.STag)
-	want = binary.BigEndian.AppendUint64(want, at.TO)
-	want = binary.BigEndian.AppendUint32(want, uint32(length))
-	want = binary.BigEndian.AppendUint32(want, uint32(len(spans)))
-	for _, s := range spans {
-		want = binary.BigEndian.AppendUint32(want, uint32(s.off))
-		want = binary.BigEndian.AppendUint32(want, uint32(s.n))
-	}
-	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, want)
-}
-
-var recordCases = []conformance.Case{{
+}, {
 	ID: "dg/record/layout", Cite: cite("5", "dg/tag/2"), Setup: path1500,
 	Title:   "Each segment of a Write-Record carries the MSN and length of the message, its offset, and the immediate data",
 	Sends:   "nothing; the device sends two of several segments",
@@ -168,7 +165,7 @@ var recordCases = []conformance.Case{{
 		var numbers []uint32
 		for range 2 {
 			const n = 5000
-			p.PostSend(p.qp, p.writeRecordWR(1, 0, n))
+			p.PostSend(p.qp, p.writeRecordWR(1, n))
 			all := p.nextMessage()
 			p.Check(all[0].Record != nil, "the header of a Write-Record", "%v", all[0].Packet)
 			msn, at := *all[0].Record.MSN, 0

@@ -8,7 +8,21 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var startSenderCases = overRD.Cases([]conformance.Case{{
+// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
+func (p *peer) awaitChallenge() uint64 {
+	for {
+		a := p.mustNextPacket("a Challenge")
+		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
+			return *a.Challenge.Cookie
+		}
+		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)
+	}
+}
+
+// cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
+const cookieSlot = 5 * time.Second
+
+var startCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/start/first-packet-carries-data", Cite: cite("7.1", "dg/start/1"),
 	Title:   "A flow starts with its first packet, which has sequence number 0, data, a proof, and incarnation and key of its source",
 	Sends:   "a Challenge",
@@ -31,23 +45,15 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		a := p.acceptFlowOf(p.sendWR(1, 0, 8), p.sendWR(2, 0, 8), p.sendWR(3, 0, 8))
 		// The other two, and retransmissions of all at a timeout.
 		for range 5 {
-			b, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, "packets and their retransmissions", "nothing in %v", p.ResponseTimeout())
+			b := p.mustNextData("packets and their retransmissions")
 			p.Check(b.Data.Start != nil, "the start flag until the first Ack", "%v", b.Packet)
 			p.Check(*b.Data.Start.Proof == *a.Data.Start.Proof && *b.Data.Start.SourceKey == deviceKey && *b.Data.Start.Incarnation == *a.Data.Start.Incarnation,
 				"the same proof, incarnation and key", "%v", b.Packet)
 		}
-		p.ackAll()
-		p.ExpectCompletions(verbs.WCSuccess, 1, 2, 3)
+		p.ackAndComplete(1, 2, 3)
 		p.PostSend(p.qp, p.sendWR(4, 0, 8))
-		for {
-			b, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, "packet 3", "nothing in %v", p.ResponseTimeout())
-			if *b.Data.Seq == 3 { // not a packet that was in flight before the Ack
-				p.Check(b.Data.Start == nil, "no start flag after an Ack", "%v", b.Packet)
-				break
-			}
-		}
+		b := p.expectData(3) // which skips packets that were in flight before the Ack
+		p.Check(b.Data.Start == nil, "no start flag after an Ack", "%v", b.Packet)
 	}),
 }, {
 	ID: "dg/start/epochs-are-not-guessable", Cite: cite("7.1", "dg/start/2"),
@@ -214,24 +220,7 @@ var startSenderCases = overRD.Cases([]conformance.Case{{
 		p.expectNoCompletionYet()
 		p.ackAndComplete(2)
 	}),
-}})
-
-// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
-func (p *peer) awaitChallenge() uint64 {
-	for {
-		a, ok := p.nextPacket(p.ResponseTimeout())
-		p.Check(ok, "a Challenge", "nothing in %v", p.ResponseTimeout())
-		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
-			return *a.Challenge.Cookie
-		}
-		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)
-	}
-}
-
-// cookieSlot is the time slot of cookies, which are valid in their slot and in the next.
-const cookieSlot = 5 * time.Second
-
-var startReceiverCases = overRD.Cases([]conformance.Case{{
+}, {
 	ID: "dg/start/without-proof-is-challenged", Cite: cite("7.1", "dg/start/4"),
 	Title:   "A start without a valid proof is answered with a Challenge, and keeps no state",
 	Sends:   "starts without proof, with an invalid one, and of a packet that is not the first, each with a Send",
@@ -382,9 +371,7 @@ var startReceiverCases = overRD.Cases([]conformance.Case{{
 		stranger.expectRefusal(iwarp.ReasonUnknownFlow)
 		nobody := uint32(p.qp.QPN()) + 100
 		stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))).ToQP(nobody))
-		a, ok := p.nextPacket(p.ResponseTimeout())
-		p.Check(ok, "a Refusal", "nothing in %v", p.ResponseTimeout())
-		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), a)
+		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), p.mustNextPacket("a Refusal"))
 		p.toDevice = known
 		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
 		p.ExpectNoCompletion()

@@ -17,7 +17,22 @@ const (
 	flowWindow = 256
 )
 
-var ackReceiverCases = overRD.Cases([]conformance.Case{{
+// expectAckWithin expects that a packet causes an Ack up to next; in virtual time within this time.
+func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt iwarp.Packet) {
+	begun := p.Now()
+	p.send(pkt)
+	a := p.expect(iwarp.RDAck(p.toDevice.epoch, next))
+	took := a.At - begun
+	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
+}
+
+// roundTrip is an upper bound of the round-trip time in virtual time.
+const roundTrip = 20 * time.Microsecond
+
+// setupNarrowRD is RD over a path MTU of 1500.
+var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
+
+var ackCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/ack/in-order-and-once", Cite: cite("7.2", "dg/ack/1"),
 	Title:   "Segments are delivered in order of sequence number, each once",
 	Sends:   "packets 3, 1, 1, 2, 3, 2 and 4 of a flow, each with a Send",
@@ -165,25 +180,7 @@ var ackReceiverCases = overRD.Cases([]conformance.Case{{
 			p.expect(iwarp.RDAck(p.toDevice.epoch, 4).Echo(1000 + i))
 		}
 	}),
-}})
-
-// expectAckWithin fails the case unless a packet causes an Ack for all packets before next. In
-// virtual time it also checks the delay.
-func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt iwarp.Packet) {
-	begun := p.Now()
-	p.send(pkt)
-	a := p.expect(iwarp.RDAck(p.toDevice.epoch, next))
-	took := a.At - begun
-	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
-}
-
-// roundTrip is an upper bound of the round-trip time in virtual time.
-const roundTrip = 20 * time.Microsecond
-
-// setupNarrowRD is RD over a path MTU of 1500.
-var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
-
-var ackSenderCases = overRD.Cases([]conformance.Case{{
+}, {
 	ID: "dg/ack/at-most-256-under-way", Cite: cite("7.2", "dg/ack/2"), Setup: setupNarrowRD,
 	Title:   "At most 256 packets of a flow are in flight, counted from the oldest unacknowledged one",
 	Sends:   "Acks for each of 600 packets of a long Write, then none",
@@ -193,9 +190,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.wr(1, verbs.OpRDMAWrite, 0, 1<<20), p.wr(2, verbs.OpRDMAWrite, 0, 1<<20))
 		for p.fromDeviceFlow.next < 600 {
 			oldest := p.fromDeviceFlow.next
-			a, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, fmt.Sprintf("packet %d", oldest), "nothing in %v", p.ResponseTimeout())
-			p.checkInWindow(oldest, a)
+			p.checkInWindow(oldest, p.mustNextData(fmt.Sprintf("packet %d", oldest)))
 			p.ackAll()
 		}
 		oldest := p.fromDeviceFlow.next
@@ -221,8 +216,7 @@ var ackSenderCases = overRD.Cases([]conformance.Case{{
 		p.PostSend(p.qp, p.wr(5, verbs.OpRDMAWrite, 0, 1<<20))
 		var last arrival
 		for {
-			a, ok := p.nextData(p.ResponseTimeout())
-			p.Check(ok, "retransmissions", "nothing in %v", p.ResponseTimeout())
+			a := p.mustNextData("retransmissions")
 			if last.Data != nil && *a.Data.Seq <= *last.Data.Seq {
 				asks(last, "the last before the window ends")
 				asks(a, "retransmissions")

@@ -114,7 +114,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 		missing := p.drainFlight() - 4
 		p.send(p.ack(missing).SACK(1<<3 - 1))
 		p.expectRetransmission(missing, minTimeout/2)
-		p.send(p.ack(p.fromDeviceFlow.next).Repeats())
+		p.send(p.ack(p.fromDeviceFlow.next).EditHeader(func(h *iwarp.PacketHeader) { h.Repeats = new(true) }))
 		missing = p.drainFlight() - 6
 		p.send(p.ack(missing).SACK(1<<5 - 1))
 		p.expectNoRetransmission(missing)
@@ -138,8 +138,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 			wc, ok := p.PollCompletion(3 * giveUpTimeout)
 			took := p.Now() - begun
 			p.Check(ok, "a failure after 10 s", "none in %v", took)
-			// The document does not specify whether later requests fail with the same status or
-			// are flushed.
+			// The document does not say whether later requests fail alike or are flushed.
 			p.Check(wc.WRID == id+1 && (wc.Status == verbs.WCRetryExcErr || id > 0 && wc.Status == verbs.WCWRFlushErr),
 				fmt.Sprintf("request %d fails: retries exceeded", id+1), "completion of %d: %v", wc.WRID, wc.Status)
 			p.Check(took >= giveUpTimeout && took < giveUpTimeout+2*maxTimeout, "a failure after 10 s", "after %v", took)
@@ -197,8 +196,7 @@ func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	}
 }
 
-// expectNoRetransmission expects no retransmission of packet seq for a quarter of the minimum
-// timeout.
+// expectNoRetransmission expects no retransmission of packet seq for a quarter of minTimeout.
 func (p *peer) expectNoRetransmission(seq uint32) {
 	for until := p.Now() + minTimeout/4; p.Now() < until; {
 		if a, ok := p.nextData(until - p.Now()); ok {

@@ -1,7 +1,6 @@
 package dgiwarp
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -56,8 +55,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 	Sends:   "packets of three flows after 32, 36 and 40 s of silence, until one is refused; a new flow",
 	Expects: "a Refusal, for the third at the latest; a Challenge and an Ack",
 	Defects: []string{"FlowGoesOn"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
-		// A device may check for idle flows periodically. A packet renews its flow, so each flow
-		// is tested once.
+		// A device may check flows periodically. A packet renews its flow: each is tested once.
 		peers := []*peer{p, p.peer(1), p.peer(2)}
 		for _, x := range peers[1:] {
 			x.openFlow(zeroLengthWrite())
@@ -66,8 +64,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		for _, x := range peers {
 			p.Sleep(4 * time.Second)
 			x.send(x.nextDataPacket(zeroLengthWrite()).AckNow())
-			a, ok := x.nextPacket(x.ResponseTimeout())
-			p.Check(ok, "an answer", "nothing in %v", x.ResponseTimeout())
+			a := x.mustNextPacket("an answer")
 			if a.Refusal != nil {
 				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDevice.epoch, iwarp.ReasonUnknownFlow)), a)
 				x.openFlowTo(1, iwarp.Send(1, data(8)))
@@ -83,7 +80,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 	Expects: "a Refusal with reason 4 of the one, and Acks for the others",
 	Defects: []string{"EvictsOldest"}, Run: onSetup(setup{receives: 1}, func(p *peer) {
 		if !p.Virtual {
-			rig.Abort(fmt.Errorf("270,000 packets in less than the idle timeout of 30 s: %w", conformance.ErrBenchCannot))
+			rig.BenchCannot("270,000 packets in less than the idle timeout of 30 s")
 		}
 		from := func(n int) *peer {
 			x := *p
@@ -92,12 +89,11 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		}
 		starts := func(x *peer) arrival {
 			x.send(x.start(0, zeroLengthWrite()))
-			a, ok := x.nextPacket(x.ResponseTimeout())
-			if ok && a.Challenge != nil {
+			a := x.mustNextPacket("an answer to a start")
+			if a.Challenge != nil {
 				x.send(x.start(*a.Challenge.Cookie, zeroLengthWrite()))
-				a, ok = x.nextPacket(x.ResponseTimeout())
+				a = x.mustNextPacket("an answer to a start")
 			}
-			x.Check(ok, "an answer to a start", "nothing in %v", x.ResponseTimeout())
 			return a
 		}
 		for n := range maxPeers {

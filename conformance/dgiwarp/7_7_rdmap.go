@@ -15,6 +15,66 @@ import (
 // maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
+// expectResponse sends a request, and expects want as the device's next data packet.
+func (p *peer) expectResponse(request, want iwarp.Segment) {
+	p.send(p.nextDataPacket(request).AckNow())
+	a := p.expectData(p.fromDeviceFlow.next)
+	p.checkPacket(iwarp.AnyPacket().With(want), a)
+	p.ackAll()
+}
+
+// expectRequest posts a request, and expects that the device's next data packet matches want.
+func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
+	p.PostSend(p.qp, wr)
+	a := p.expectData(p.fromDeviceFlow.next)
+	p.checkPacket(iwarp.AnyPacket().With(want), a)
+	return a
+}
+
+// establishedPeer returns the peer of a new queue pair, with flows in both directions.
+func (h *host) establishedPeer() *peer {
+	p := h.newQP(setup{receives: 2}).peer(0)
+	p.openFlow(zeroLengthWrite())
+	p.establishDeviceFlow()
+	return p
+}
+
+// expectSegmentError sends segments, the last of them invalid, and expects an error message with
+// one of the causes, a queue pair in the error state, and no success.
+func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
+	for _, s := range segments {
+		p.send(p.nextDataPacket(s))
+	}
+	a, wrong := p.expectData(p.fromDeviceFlow.next), segments[len(segments)-1]
+	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
+		return iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket)
+	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
+	p.ackAll()
+	p.drain(0) // retransmissions that crossed with the Ack
+	p.expectErrorState()
+	p.ExpectNoSuccess()
+}
+
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails
+// the case unless the device reports the second with one of the causes and does not place it.
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+	const first = 16
+	p := h.establishedPeer()
+	parts := sendSegmentsOf(1, data(2*first), first)
+	p.expectSegmentError(causes, parts[0], change(parts[1]))
+	p.ExpectUnchangedOutside(p.localMem, 0, addrAreaLen+first)
+}
+
+// expectResponseRefused answers a read with a changed Read Response, and fails the case unless the
+// device reports it with the cause and does not place it.
+func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
+	p := h.establishedPeer()
+	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
+	p.ackAll()
+	p.expectSegmentError([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
+	p.ExpectUntouched(p.localMem)
+}
+
 var rdmapCases = overRD.Cases([]conformance.Case{{
 	ID: "dg/rdmap/numbers-begin-with-the-flow", Cite: cite("7.7", "dg/rdmap/1"),
 	Title:   "MSNs begin at 1 with each flow",
@@ -81,7 +141,7 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 			p.expectRequest(t.wr, t.want)
 			p.ackAndComplete(t.wr.WRID)
 		}
-		p.expectRequest(p.writeRecordWR(9, 0, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
+		p.expectRequest(p.writeRecordWR(9, 8), iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:8]))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(6)), p.expectData(p.fromDeviceFlow.next))
 		p.ackAndComplete(9)
 		request := p.expectRequest(p.wr(6, verbs.OpRDMARead, 0, 8), iwarp.Op(iwarp.OpReadRequest).MSN(1))
@@ -201,72 +261,8 @@ var rdmapCases = overRD.Cases([]conformance.Case{{
 		ask(maxOutstandingReads + 1)
 		p.expectErrorState()
 	}),
-}})
-
-// expectResponse sends a request of the peer, and fails the case unless the device's next data
-// packet is the response want.
-func (p *peer) expectResponse(request, want iwarp.Segment) {
-	p.send(p.nextDataPacket(request).AckNow())
-	a := p.expectData(p.fromDeviceFlow.next)
-	p.checkPacket(iwarp.AnyPacket().With(want), a)
-	p.ackAll()
-}
-
-// expectRequest posts a request, and expects that the device's next data packet matches want.
-func (p *peer) expectRequest(wr verbs.SendWR, want iwarp.Segment) arrival {
-	p.PostSend(p.qp, wr)
-	a := p.expectData(p.fromDeviceFlow.next)
-	p.checkPacket(iwarp.AnyPacket().With(want), a)
-	return a
-}
-
-// establishedPeer returns the peer of a new queue pair, with flows in both directions.
-func (h *host) establishedPeer() *peer {
-	p := h.newQP(setup{receives: 2}).peer(0)
-	p.openFlow(zeroLengthWrite())
-	p.establishDeviceFlow()
-	return p
-}
-
-// expectSegmentError sends segments, the last of them invalid, and fails the case unless the
-// device reports one of the causes, the queue pair is in the error state, and no request or
-// receive succeeds.
-func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
-	for _, s := range segments {
-		p.send(p.nextDataPacket(s))
-	}
-	a, wrong := p.expectData(p.fromDeviceFlow.next), segments[len(segments)-1]
-	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
-		return iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket)
-	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
-	p.ackAll()
-	p.drain(0) // retransmissions that crossed with the Ack
-	p.expectErrorState()
-	p.ExpectNoSuccess()
-}
-
-// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and fails
-// the case unless the device reports the second with one of the causes and does not place it.
-func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
-	const first = 16
-	p := h.establishedPeer()
-	parts := sendSegmentsOf(1, data(2*first), first)
-	p.expectSegmentError(causes, parts[0], change(parts[1]))
-	p.ExpectUnchangedOutside(p.localMem, 0, addrAreaLen+first)
-}
-
-// expectResponseRefused answers a read with a changed Read Response, and fails the case unless the
-// device reports it with the cause and does not place it.
-func (h *host) expectResponseRefused(cause iwarp.Cause, change func(iwarp.Segment) iwarp.Segment) {
-	p := h.establishedPeer()
-	request := p.expectRequest(p.wr(9, verbs.OpRDMARead, 1024, 16), iwarp.Op(iwarp.OpReadRequest))
-	p.ackAll()
-	p.expectSegmentError([]iwarp.Cause{cause}, change(iwarp.ReadResponseTo(*request.Segment, data(16))))
-	p.ExpectUntouched(p.localMem)
-}
-
-// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
-var flowCheckCases = overRD.Cases([]conformance.Case{{
+}, {
+	// A flow is delivered in order, like a TCP stream: missing octets cannot arrive later.
 	ID: "dg/rdmap/offset-of-a-later-segment", Cite: cite("7.7", "dg/err/1", "dg/rdmap/2"),
 	Title:   "A second segment of a Send that does not follow the first is an error",
 	Sends:   "Sends of two segments of 16 octets, the second with MOs 0, 12 and 20",
@@ -363,7 +359,7 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 	Expects: "a zero-length receive with the invalidated key; the second Write is an error, and changes nothing",
 	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
 		p, m := h.establishedPeer(), h.Memory(64, verbs.AccessLocalWrite|verbs.AccessMWBind)
-		key := p.bindWindow(m, verbs.AccessRemoteWrite)
+		key := p.BindWindow(p.qp, m, 0, 64, verbs.AccessRemoteWrite)
 		at := iwarp.At(uint32(key), m.Addr())
 		p.expectDelivered(writeTo(at, data(16)))
 		p.ExpectBytes(m, 0, data(16))
@@ -375,17 +371,3 @@ var flowCheckCases = overRD.Cases([]conformance.Case{{
 		p.ExpectUntouched(m)
 	}),
 }})
-
-// bindWindow binds a window of type 2 to all of m, and returns its key.
-func (q *deviceQP) bindWindow(m *rig.Memory, access verbs.Access) verbs.RKey {
-	const id = 0xb1d
-	mw, err := q.PD.AllocMW(verbs.MWType2)
-	q.Must("a window", err)
-	key := verbs.NextRKey(mw.RKey())
-	q.PostSend(q.qp, verbs.SendWR{
-		WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr(), Length: uint64(len(m.Buf)), Access: access}},
-	})
-	q.ExpectCompletion(id, verbs.WCSuccess)
-	return key
-}

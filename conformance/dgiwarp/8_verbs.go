@@ -41,7 +41,7 @@ var verbsCases = []conformance.Case{{
 	Expects: "a Write, immediate data, the Send; completions after the Acks",
 	Defects: []string{"RecordIsWrite"}, Run: onFlow(setup{}, func(p *peer) {
 		p.establishDeviceFlow()
-		p.PostSend(p.qp, p.writeRecordWR(1, 0, 32), p.sendWR(2, 0, 8))
+		p.PostSend(p.qp, p.writeRecordWR(1, 32), p.sendWR(2, 0, 8))
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Write(peerSTag, peerTO, p.localMem.Buf[:32])), p.expectData(1))
 		a := p.expectData(2)
 		p.checkPacket(iwarp.AnyPacket().With(iwarp.Op(iwarp.OpImmediate).MSN(2)), a)

@@ -17,12 +17,9 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	})
 }
 
-// timestamp returns the time of the peer in microseconds, as in data packets.
-func (p *peer) timestamp() uint32 { return uint32(p.Now() / time.Microsecond) }
-
 // dataPacket returns data packet seq of the peer's flow.
 func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
-	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(p.timestamp())
+	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
@@ -31,14 +28,12 @@ func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// withStart adds the start block of the peer's flow to a packet. proof is the cookie of the
-// device's Challenge; 0 for none.
+// withStart adds the start block of the peer's flow. proof is the Challenge's cookie; 0 for none.
 func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// start returns the first packet of the peer's flow, with a start block. proof is the cookie of the
-// device's Challenge; 0 for none.
+// start returns the first packet of the peer's flow. proof is the Challenge's cookie; 0 for none.
 func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
@@ -64,8 +59,7 @@ func (p *peer) expectChallenge() arrival {
 	return p.expect(want)
 }
 
-// openFlow establishes a flow to the device: the device challenges the first packet, and the peer
-// sends it again with the cookie.
+// openFlow establishes a flow to the device, which challenges the first packet.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
@@ -87,8 +81,7 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions skips retransmissions that crossed with the peer's Ack on a busy
-// machine, unless they match want.
+// skipLateRetransmissions skips retransmissions that crossed with the Ack, unless they match want.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -103,8 +96,7 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	}
 }
 
-// expectDelivered sends the peer's next data packet, and fails the case unless it is acknowledged.
-// It returns the Ack.
+// expectDelivered sends the peer's next data packet, and expects an Ack, which it returns.
 func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
 	return p.expectAck(p.toDevice.next)
@@ -120,9 +112,6 @@ func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
 	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
 }
-
-// peerCookie is the cookie of the peer's Challenges.
-const peerCookie = 0x0123456789abcdef
 
 // recvStart returns the first packet of a flow of the device, without responding to it.
 func (p *peer) recvStart() arrival {
@@ -140,8 +129,7 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf posts requests, and returns the first packet of the flow that they start, after a
-// Challenge if it has no proof.
+// acceptFlowOf is recvStartOf, followed by challenge if the flow has no proof.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != 0 {
 		return a
@@ -149,8 +137,7 @@ func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, which
-// must have the cookie.
+// challenge sends a Challenge for the device's flow, and returns its start with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
@@ -174,9 +161,6 @@ func (p *peer) expectProof(cookie uint64) arrival {
 	return a
 }
 
-// maxLatePackets is how many packets may cross with the peer's response to them.
-const maxLatePackets = 2
-
 // trackData updates the state of the flow with a received data packet.
 func (p *peer) trackData(a arrival) {
 	p.fromDeviceFlow.lastTimestamp = iwarp.Val(a.Data.Timestamp)
@@ -191,8 +175,7 @@ func (p *peer) ack(next uint32) iwarp.Packet {
 // ackAll acknowledges all received packets.
 func (p *peer) ackAll() { p.send(p.ack(p.fromDeviceFlow.next)) }
 
-// ackAndComplete acknowledges all received packets, and fails the case unless the requests
-// complete with success.
+// ackAndComplete acknowledges all received packets, and expects that the requests complete.
 func (p *peer) ackAndComplete(ids ...uint64) {
 	p.ackAll()
 	p.ExpectCompletions(verbs.WCSuccess, ids...)
@@ -204,8 +187,7 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFailure(id)
 }
 
-// nextData returns the next data packet of the device's flow to the peer; false after the
-// timeout. It skips other packets.
+// nextData returns the next data packet to the peer, and skips others; false after the timeout.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -220,15 +202,19 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// expectData fails the case unless the device's next data packet is packet seq. It skips
-// retransmissions of earlier packets.
-func (p *peer) expectData(seq uint32) arrival {
+// mustNextData is nextData, and fails the case after the response timeout; want describes the packet.
+func (p *peer) mustNextData(want string) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
-	for ok && int32(*a.Data.Seq-seq) < 0 {
-		a, ok = p.nextData(p.ResponseTimeout())
-	}
-	if !ok {
-		p.Fail(fmt.Sprintf("packet %d of the flow", seq), "nothing in %v", p.ResponseTimeout())
+	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
+	return a
+}
+
+// expectData expects packet seq as the next data packet, and skips retransmissions of earlier ones.
+func (p *peer) expectData(seq uint32) arrival {
+	missing := fmt.Sprintf("packet %d of the flow", seq)
+	a := p.mustNextData(missing)
+	for int32(*a.Data.Seq-seq) < 0 {
+		a = p.mustNextData(missing)
 	}
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: &seq}
@@ -262,5 +248,11 @@ func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.expectDataRange(1, uint32(len(wrs)))
 }
 
-// establishID is the WRID of the Send that establishes a flow.
-const establishID = 0xe57ab
+const (
+	// peerCookie is the cookie of the peer's Challenges.
+	peerCookie = 0x0123456789abcdef
+	// maxLatePackets is how many packets may cross with the peer's response to them.
+	maxLatePackets = 2
+	// establishID is the WRID of the Send that establishes a flow.
+	establishID = 0xe57ab
+)

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// host is the device with its application, and a scripted host on its wire, before queue pairs
-// are created.
+// host is the device with its application, and a scripted host on its wire, without queue pairs.
 type host struct {
 	*rig.Rig
 	syncQP *syncQP
@@ -51,6 +50,12 @@ func (w route) toAddr(dst netip.Addr) route {
 	return w
 }
 
+// fromPort returns the route with another source port.
+func (w route) fromPort(port uint16) route {
+	w.from = netip.AddrPortFrom(w.from.Addr(), port)
+	return w
+}
+
 // sendOctets sends octets in a UDP datagram.
 func (h *host) sendOctets(w route, octets []byte) {
 	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
@@ -70,8 +75,7 @@ type arrival struct {
 	size int
 }
 
-// nextPacket returns the next packet of the device; false after the timeout. Packets that syncDevice
-// kept come first.
+// nextPacket returns the next packet, pending ones first; false after the timeout.
 func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	if len(h.pending) > 0 {
 		a := h.pending[0]
@@ -79,6 +83,13 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 		return a, true
 	}
 	return h.nextOnWire(timeout)
+}
+
+// mustNextPacket is nextPacket, and fails the case without one; want describes the packet.
+func (h *host) mustNextPacket(want string) arrival {
+	a, ok := h.nextPacket(h.ResponseTimeout())
+	h.Check(ok, want, "nothing in %v", h.ResponseTimeout())
+	return a
 }
 
 // nextOnWire returns the next UDP datagram on the wire. It fails the case if the CRC is wrong.
@@ -96,9 +107,8 @@ func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 		if !ok {
 			continue
 		}
-		if packet.Get(a.CRCStatus, iwarp.CRCWrong) != iwarp.CRCCorrect {
-			h.Fail(fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
-		}
+		ok = packet.Get(a.CRCStatus, iwarp.CRCWrong) == iwarp.CRCCorrect
+		h.Check(ok, fmt.Sprintf("the CRC %08x", a.CorrectCRC), "%08x in %v", iwarp.Val(a.CRC), a)
 		return a, true
 	}
 }
@@ -127,10 +137,7 @@ func (h *host) checkPacket(want iwarp.Packet, got arrival) {
 func (h *host) nextPackets(n int) []arrival {
 	all := make([]arrival, n)
 	for i := range all {
-		var ok bool
-		if all[i], ok = h.nextPacket(h.ResponseTimeout()); !ok {
-			h.Fail(fmt.Sprintf("%d packets", n), "%d", i)
-		}
+		all[i] = h.mustNextPacket(fmt.Sprintf("packet %d of %d", i+1, n))
 	}
 	return all
 }
@@ -138,9 +145,8 @@ func (h *host) nextPackets(n int) []arrival {
 // expectSilence fails the case if the device sends a packet before another queue pair (syncQP)
 // has replied. In virtual time it then waits for quiet, to observe timers.
 func (h *host) expectSilence(quiet time.Duration) {
-	if a, ok := h.packetAfterSync(quiet); ok {
-		h.Fail("nothing is sent", "%v", a.Packet)
-	}
+	a, ok := h.packetAfterSync(quiet)
+	h.Check(!ok, "nothing is sent", "%v", a.Packet)
 }
 
 // expectIdle fails the case if the device sends a packet, or completes a request or receive.
@@ -187,8 +193,7 @@ func (h *host) syncDevice() {
 	}
 }
 
-// drain returns the packets that the device has sent until now, and within quiet in virtual
-// time.
+// drain returns the packets that the device has sent, and in virtual time within quiet.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

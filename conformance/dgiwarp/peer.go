@@ -1,12 +1,188 @@
 package dgiwarp
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// deviceQP is a queue pair of the device.
+type deviceQP struct {
+	*host
+	qp  verbs.QP
+	key uint32
+	// targetMem is for requests of peers; localMem for requests and receives of the device.
+	targetMem, localMem *rig.Memory
+	// recvLen is the length of its receives, address area included.
+	recvLen int
+}
+
+// setup describes a queue pair. The zero value is one in RTS without receives.
+type setup struct {
+	// receives is how many receives are posted, with IDs from 1 on and recvLen octets after the
+	// address area (64 if zero), one after the other in localMem.
+	receives, recvLen int
+	// access are the rights of peers on targetMem; all if zero.
+	access verbs.Access
+	// memLen is the length of targetMem and localMem; 16 KiB if zero.
+	memLen int
+	key    uint32
+	cq     verbs.CQ
+	srq    verbs.SRQ
+}
+
+const (
+	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	// addrAreaLen is the length of the address area before a received message.
+	addrAreaLen = verbs.GRHLen
+	// deviceKey is the default Q_Key. Its first bit is 0: with 1, verbs use the Q_Key of the
+	// queue pair in place of that of the request.
+	deviceKey = 0x0badcafe
+)
+
+// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives.
+func (h *host) newQP(s setup) *deviceQP {
+	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: addrAreaLen + cmp.Or(s.recvLen, 64)}
+	if s.cq == nil {
+		s.cq = h.CQ
+	}
+	memLen := cmp.Or(s.memLen, 16<<10)
+	q.targetMem = h.Memory(memLen, cmp.Or(s.access, allAccess)|verbs.AccessLocalWrite)
+	q.localMem = h.Memory(max(memLen, s.receives*q.recvLen), verbs.AccessLocalWrite)
+	q.qp = h.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: h.PD, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq,
+		Caps: verbs.QPCaps{MaxSendWR: 512, MaxRecvWR: 256, MaxSendSGE: 2, MaxRecvSGE: 2},
+	})
+	q.toRTS()
+	for i := range s.receives {
+		q.PostRecv(q.qp, uint64(i+1), q.localMem.SGE(i*q.recvLen, q.recvLen))
+	}
+	return q
+}
+
+// toRTS moves the queue pair from RESET to RTS.
+func (q *deviceQP) toRTS() {
+	const noAccess = 0
+	q.ToInit(q.qp, noAccess, q.key)
+	q.ToRTR(q.qp, verbs.QPAttr{})
+	q.ToRTS(q.qp, verbs.QPAttr{})
+}
+
+// ahAttr returns the address attributes of a host and UDP port, which is the flow label.
+func ahAttr(host netip.Addr, port uint32) verbs.AHAttr {
+	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(host), FlowLabel: port, HopLimit: 64}}
+}
+
+// addressHandle creates an address handle.
+func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
+	ah, err := h.PD.CreateAH(a)
+	h.Must("an address handle", err)
+	return ah
+}
+
+// expectRecv fails the case unless the next completion is that of receive id of the queue pair,
+// with the message. It returns the completion.
+func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
+	wc := q.ExpectRecv(id, addrAreaLen+len(message))
+	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
+	q.ExpectBytes(q.localMem, int(id-1)*q.recvLen+addrAreaLen, message)
+	return wc
+}
+
+// targetAddr returns the address of an octet of targetMem; the R_Key is the STag.
+func (q *deviceQP) targetAddr(off int) iwarp.Addr { return addrOf(q.targetMem, off) }
+
+// addrOf returns the STag and TO of an octet of a region.
+func addrOf(m *rig.Memory, off int) iwarp.Addr {
+	return iwarp.At(uint32(m.RKey()), m.Addr()+uint64(off))
+}
+
+// writeToTarget returns a Write to targetMem.
+func (q *deviceQP) writeToTarget(off int, b []byte) iwarp.Segment {
+	return writeTo(q.targetAddr(off), b)
+}
+
+func writeTo(at iwarp.Addr, b []byte) iwarp.Segment { return iwarp.Write(at.STag, at.TO, b) }
+
+// zeroLengthWrite returns a message that has no effect, and needs no receive and no MSN.
+func zeroLengthWrite() iwarp.Segment { return iwarp.Write(0, 0, nil) }
+
+// unknownSTag is a key that no region has.
+const unknownSTag = 0x5eadbeef
+
+// unknownKeyWrite returns a Write that is an error on every queue pair.
+func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8)) }
+
+// data returns n octets of payload.
+func data(n int) []byte { return rig.Data(n) }
+
+// syncQP is a queue pair that only synchronizes: its reply shows that the device has
+// processed all earlier packets. With RD the device itself answers a flow start without
+// a valid cookie; with UD the application replies.
+type syncQP struct {
+	p  *peer
+	cq verbs.CQ
+	// round counts the requests.
+	round uint32
+}
+
+// syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
+const syncQPN = 0x00ca4a51
+
+// newSyncQP creates the queue pair of syncDevice, whose completions a case does not see.
+func newSyncQP(h *host) *syncQP {
+	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
+	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
+	c.p.qpn = syncQPN
+	return c
+}
+
+// syncBufLen is the buffer size of one message.
+const syncBufLen = addrAreaLen + 8
+
+// sync sends a request that makes the queue pair reply: if the device has RD, the start of a flow
+// without proof, which it challenges or refuses, else a Send that the application answers.
+func (c *syncQP) sync() {
+	c.round++
+	if c.p.Caps.Has(verbs.CapRD) {
+		c.p.send(iwarp.RDData(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
+		return
+	}
+	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
+	c.p.send(iwarp.UD(iwarp.Send(c.round, data(8))))
+	_, ok := c.p.PollCQ(c.cq, c.p.ResponseTimeout())
+	c.p.Check(ok, "a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
+	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
+	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
+	reply.Flags = 0
+	c.p.PostSend(c.p.qp, reply)
+}
+
+// replyPayload returns the payload of the application's reply to the current request.
+func (c *syncQP) replyPayload() []byte { return binary.BigEndian.AppendUint64(nil, uint64(c.round)) }
+
+// isReply reports whether a packet is a reply of the synchronization queue pair, to any request.
+func (c *syncQP) isReply(a arrival) bool { return iwarp.Val(a.Header.DestQP) == syncQPN }
+
+// answered reports whether a packet is the reply to the current request, and not to an earlier one.
+func (c *syncQP) answered(a arrival) bool {
+	switch {
+	case !c.isReply(a):
+		return false
+	case a.Challenge != nil:
+		return iwarp.Val(a.Challenge.Epoch) == c.round
+	case a.Refusal != nil:
+		return iwarp.Val(a.Refusal.Epoch) == c.round
+	}
+	return a.Segment != nil && bytes.Equal(a.Segment.Payload, c.replyPayload())
+}
 
 // peer is a scripted queue pair, with the queue pair of the device that it talks with. It never
 // responds or retransmits by itself.
@@ -39,8 +215,7 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th peer of the queue pair. Peers are distributed over the addresses of the
-// bench's peer side round robin.
+// peer returns the n-th peer of the queue pair. Peers have the bench's peer addresses in turn.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -79,21 +254,16 @@ func (p *peer) sendSegments(segments ...iwarp.Segment) {
 	}
 }
 
-// expect fails the case unless the next packet is from the queue pair to the peer and matches
-// want. It returns the packet.
+// expect fails the case unless the next packet is from the queue pair to the peer and matches want.
 func (p *peer) expect(want iwarp.Packet) arrival {
-	got, ok := p.nextPacket(p.ResponseTimeout())
-	if !ok {
-		p.Fail(want.String(), "nothing in %v", p.ResponseTimeout())
-	}
+	got := p.mustNextPacket(want.String())
 	p.checkPacket(p.fromDevice(want), got)
 	p.Check(got.IP.Dst == p.route.from.Addr() && iwarp.Val(got.UDP.DstPort) == p.route.from.Port(),
 		fmt.Sprintf("%v goes to %v", got.Packet, p.route.from), "it goes to %v, port %d", got.IP.Dst, iwarp.Val(got.UDP.DstPort))
 	return got
 }
 
-// expectSent posts a UD request, and fails the case unless the device sends the packet and
-// completes the request.
+// expectSent posts a UD request, and expects that the device sends the packet and completes it.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)
@@ -117,8 +287,6 @@ func (p *peer) expectReceived(id uint64, send iwarp.Segment) {
 func (p *peer) fromDevice(want iwarp.Packet) iwarp.Packet {
 	return want.ToQP(p.qpn).FromQP(uint32(p.qp.QPN()))
 }
-
-// Work requests of the device to the peer, with n octets of localMem from off on.
 
 // wr returns a work request of the device to the peer, with n bytes of localMem from off on.
 func (p *peer) wr(id uint64, op verbs.WROpcode, off, n int) verbs.SendWR {

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -14,21 +15,24 @@ import (
 // conn is a connected queue pair of the device, with a scripted peer. The peer keeps framing
 // state only: it never responds by itself.
 type conn struct {
-	*host
+	stream
 	qp verbs.QP
 	// task is the connect or accept call of the application.
 	task conformance.Task
 	// deviceConn is the connection of the application.
 	deviceConn verbs.Conn
-	tcp        conformance.Stream
-	// targetMem is the target of the peer's requests; localMem is for requests and receives of
-	// the device.
+	// targetMem is for requests of the peer; localMem for requests and receives of the device.
 	targetMem, localMem *rig.Memory
 	// recvLen is the length of its receives, which are one after the other in localMem.
 	recvLen int
 	// deviceFrame and peerFrame are the start-up frames.
 	deviceFrame, peerFrame startupFrame
+}
 
+// stream is the TCP stream of a connection, with the framing state of both directions.
+type stream struct {
+	*host
+	tcp      conformance.Stream
 	framer   iwarp.Framer
 	deframer iwarp.Deframer
 	// allowBadFrames turns off the check of padding, CRC and markers, for cases that check them.
@@ -74,36 +78,31 @@ func (h *host) connect(s setup) *conn {
 }
 
 // nextSendMSN is the MSN of the peer's next message to queue 0, which is for Sends.
-func (c *conn) nextSendMSN() uint32 { return c.sendMSN + 1 }
+func (c *stream) nextSendMSN() uint32 { return c.sendMSN + 1 }
 
 // nextRequestMSN is the MSN of the peer's next message to queue 1, which is for Read Requests.
-func (c *conn) nextRequestMSN() uint32 { return c.requestMSN + 1 }
+func (c *stream) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
 // encode returns the octets of frames in the peer's stream, and notes their MSNs.
-func (c *conn) encode(frames ...iwarp.Frame) []byte {
+func (c *stream) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
-	for _, f := range frames {
-		b = c.framer.Append(b, f)
-		c.trackMSN(f.FPDU().Segment)
+	for _, s := range frames {
+		b = c.framer.Append(b, s)
+		if s.DDP.MSN == nil {
+			continue
+		}
+		switch s.Op() {
+		case iwarp.OpReadRequest, iwarp.OpAtomicRequest:
+			c.requestMSN = *s.DDP.MSN
+		case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate, iwarp.OpImmediate, iwarp.OpImmediateSE:
+			c.sendMSN = *s.DDP.MSN
+		}
 	}
 	return b
 }
 
-// trackMSN updates the MSNs of the peer's messages.
-func (c *conn) trackMSN(s iwarp.Segment) {
-	if s.DDP.MSN == nil || s.RDMAP.Opcode == nil {
-		return
-	}
-	switch s.Op() {
-	case iwarp.OpReadRequest, iwarp.OpAtomicRequest:
-		c.requestMSN = *s.DDP.MSN
-	case iwarp.OpSend, iwarp.OpSendSE, iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate, iwarp.OpImmediate, iwarp.OpImmediateSE:
-		c.sendMSN = *s.DDP.MSN
-	}
-}
-
 // write sends octets in a TCP segment of their own.
-func (c *conn) write(b []byte) {
+func (c *stream) write(b []byte) {
 	if err := c.tcp.Write(b); err != nil {
 		// The device may have reset the stream; the case checks what it sent before.
 		c.Note("write: %v", err)
@@ -111,31 +110,24 @@ func (c *conn) write(b []byte) {
 }
 
 // send sends frames, each in a separate TCP segment.
-func (c *conn) send(frames ...iwarp.Frame) {
+func (c *stream) send(frames ...iwarp.Segment) {
 	for _, f := range frames {
 		c.write(c.encode(f))
 	}
 }
 
-// sendSegments sends DDP segments, each in a separate TCP segment.
-func (c *conn) sendSegments(segments []iwarp.Segment) {
-	for _, s := range segments {
-		c.send(s)
-	}
-}
-
 // sendAndSync sends frames, and expects that the device processes them without a response.
-func (c *conn) sendAndSync(frames ...iwarp.Frame) {
+func (c *conn) sendAndSync(frames ...iwarp.Segment) {
 	c.send(frames...)
 	c.sync()
 }
 
 // sendCoalesced sends frames in as few TCP segments as possible.
-func (c *conn) sendCoalesced(frames ...iwarp.Frame) { c.write(c.encode(frames...)) }
+func (c *stream) sendCoalesced(frames ...iwarp.Segment) { c.write(c.encode(frames...)) }
 
 // nextFPDU returns the next FPDU of the device; false after the timeout or at the end of the
 // stream. It fails the case if the framing is wrong.
-func (c *conn) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
+func (c *stream) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
 	until := c.Now() + timeout
 	for {
 		if g, ok := c.deframer.Next(); ok {
@@ -149,56 +141,45 @@ func (c *conn) nextFPDU(timeout time.Duration) (iwarp.ReceivedFPDU, bool) {
 }
 
 // readStream reads the next octets of the stream; false after the timeout or at its end.
-func (c *conn) readStream(timeout time.Duration) bool {
+func (c *stream) readStream(timeout time.Duration) bool {
 	if c.endErr != nil {
 		return false
 	}
 	b, err := c.tcp.Read(timeout)
-	switch {
-	case err == nil:
-		c.deframer.Feed(b)
-		return true
-	case errors.Is(err, verbs.ErrTimeout):
-		return false
-	default:
+	if err != nil && !errors.Is(err, verbs.ErrTimeout) {
 		c.endErr = err
-		return false
 	}
+	c.deframer.Feed(b)
+	return err == nil
 }
 
-// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless it checks that itself
-// (allowBadFrames).
-func (c *conn) checkFraming(g *iwarp.ReceivedFPDU) {
+// checkFraming fails the case if the MPA framing of an FPDU is wrong, unless allowBadFrames is set.
+func (c *stream) checkFraming(g *iwarp.ReceivedFPDU) {
 	if c.allowBadFrames {
 		return
 	}
-	if n := iwarp.Val(g.MPA.Length); n > maxULPDU {
-		c.Fail(fmt.Sprintf("a ULPDU of at most %d octets", maxULPDU), "%d in %v", n, g)
-	}
-	for _, b := range g.MPA.Pad {
-		c.Check(b == 0, "a pad of zeros", "% x in %v", g.MPA.Pad, g)
-	}
+	n, pad := iwarp.Val(g.MPA.Length), g.MPA.Pad
+	c.Check(n <= maxULPDU, fmt.Sprintf("a ULPDU of at most %d octets", maxULPDU), "%d in %v", n, g)
+	c.Check(bytes.Equal(pad, make([]byte, len(pad))), "a pad of zeros", "% x in %v", pad, g)
 	for _, m := range g.Markers {
 		c.Check(m.Ptr == m.Want && m.Reserved == 0, fmt.Sprintf("a marker at %d that points back %d", m.Offset, m.Want),
 			"one that says %#04x%04x", m.Reserved, m.Ptr)
 	}
-	if c.deframer.CRC && iwarp.Val(g.MPA.CRCStatus) != iwarp.CRCCorrect {
-		c.Fail(fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
-	}
+	c.Check(!c.framer.CRC || iwarp.Val(g.MPA.CRCStatus) == iwarp.CRCCorrect, fmt.Sprintf("the CRC %08x", g.CorrectCRC), "%08x in %v", iwarp.Val(g.MPA.CRC), g)
 }
 
 // maxULPDU is the maximum ULPDU length (RFC 5044 section 3).
 const maxULPDU = 64768
 
 // describeMissing describes what the device sent in place of a complete FPDU.
-func (c *conn) describeMissing() string {
-	switch {
-	case c.endErr != nil && len(c.deframer.Pending()) > 0:
+func (c *stream) describeMissing() string {
+	switch part := c.deframer.Pending(); {
+	case c.endErr != nil && len(part) > 0:
 		return fmt.Sprintf("%s inside an FPDU", describeEnd(c.endErr))
 	case c.endErr != nil:
 		return describeEnd(c.endErr)
-	case len(c.deframer.Pending()) > 0:
-		return fmt.Sprintf("%d octets of an FPDU and no more in %v: % x", len(c.deframer.Pending()), c.ResponseTimeout(), head(c.deframer.Pending()))
+	case len(part) > 0:
+		return fmt.Sprintf("%d octets of an FPDU and no more in %v: % x", len(part), c.ResponseTimeout(), head(part))
 	}
 	return fmt.Sprintf("nothing in %v", c.ResponseTimeout())
 }
@@ -207,36 +188,39 @@ func (c *conn) describeMissing() string {
 func head(b []byte) []byte { return b[:min(len(b), 32)] }
 
 // expect fails the case unless the next FPDU matches want. It returns the FPDU.
-func (c *conn) expect(want iwarp.Frame) iwarp.ReceivedFPDU {
-	got, ok := c.nextFPDU(c.ResponseTimeout())
-	if !ok {
-		c.Fail(want.String(), "%s", c.describeMissing())
-	}
+func (c *stream) expect(want iwarp.Segment) iwarp.ReceivedFPDU {
+	got := c.mustNextFPDU(want.String())
 	c.checkFPDU(want, got)
 	return got
 }
 
+// mustNextFPDU returns the next FPDU, or fails the case; want describes the expected FPDU.
+func (c *stream) mustNextFPDU(want string) iwarp.ReceivedFPDU {
+	g, ok := c.nextFPDU(c.ResponseTimeout())
+	if !ok {
+		c.Fail(want, "%s", c.describeMissing())
+	}
+	return g
+}
+
 // checkFPDU fails the case unless an FPDU matches want.
-func (c *conn) checkFPDU(want iwarp.Frame, got iwarp.ReceivedFPDU) {
+func (c *stream) checkFPDU(want iwarp.Segment, got iwarp.ReceivedFPDU) {
 	if d := iwarp.Diff(want, got); d != nil {
 		c.Fail(fmt.Sprintf("%v with %s", want, d.Want()), "%v with %s", got, d.Got())
 	}
 }
 
 // nextFPDUs returns the next n FPDUs, or fails the case.
-func (c *conn) nextFPDUs(n int) []iwarp.ReceivedFPDU {
+func (c *stream) nextFPDUs(n int) []iwarp.ReceivedFPDU {
 	all := make([]iwarp.ReceivedFPDU, n)
 	for i := range all {
-		var ok bool
-		if all[i], ok = c.nextFPDU(c.ResponseTimeout()); !ok {
-			c.Fail(fmt.Sprintf("%d FPDUs", n), "%d, then %s", i, c.describeMissing())
-		}
+		all[i] = c.mustNextFPDU(fmt.Sprintf("FPDU %d of %d", i+1, n))
 	}
 	return all
 }
 
 // nextMessage returns the segments of the next message of the device, which must be of opcode op.
-func (c *conn) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
+func (c *stream) nextMessage(op iwarp.Opcode) []iwarp.ReceivedFPDU {
 	for segments := []iwarp.ReceivedFPDU{}; ; {
 		g := c.expect(iwarp.Op(op))
 		if segments = append(segments, g); iwarp.Val(g.DDP.Last) {

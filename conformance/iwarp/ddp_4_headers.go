@@ -19,7 +19,55 @@ func (c *conn) expectLastFlagOnce(segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 }
 
-var ddpControlCases = []conformance.Case{{
+// onAcceptedWith makes the body of a case that fails unless messages of several kinds are accepted
+// with headers changed by edit.
+func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Bench) error {
+	return onConn(func(c *conn) {
+		c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
+		c.expectMessage(1, 16)
+		c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
+		c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
+		c.send(edit(iwarp.ReadResponseTo(c.deviceRead(7, 1024, 24), data(24))))
+		c.ExpectCompletion(7, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 1024, data(24))
+	})
+}
+
+// expectConstantOctets expects several segments whose ULPDUs have the same octets from and up to to.
+func (c *conn) expectConstantOctets(from, to int, segments []iwarp.ReceivedFPDU) {
+	c.Check(len(segments) > 1, "a message of several segments", "one")
+	want := segments[0].ULPDU[from:to]
+	for _, g := range segments {
+		c.Check(bytes.Equal(g.ULPDU[from:to], want), fmt.Sprintf("% x as in the first segment", want), "% x", g.ULPDU[from:to])
+	}
+}
+
+// expectHeaderOctets fails the case unless a ULPDU begins with want.
+func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
+	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
+	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
+}
+
+// Headers built without package packet/iwarp, to find errors that its encoder and parser share.
+
+// taggedHeader returns the header of a single-segment tagged message with an RDMAP control octet.
+func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
+	const ddp = 0xc1 // tagged, last, DDP version 1
+	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
+	return binary.BigEndian.AppendUint64(b, to)
+}
+
+// untaggedHeaderOctets returns a header of the first message of queue qn, with both control octets.
+func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
+	b := []byte{ddp, rdmap, 0, 0, 0, 0}
+	const msn = 1
+	for _, v := range []uint32{qn, msn, mo} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+var ddpHeaderCases = []conformance.Case{{
 	ID: "ddp/control/tagged-flag-of-what-is-sent", Cite: cite("rfc5041/4.1/1", "rfc5040/5.2.1/1", "rfc5040/5.2.2/1"),
 	Title:   "T is set in Writes and Read Responses, and in nothing else",
 	Sends:   "a Read Request; the device sends a message of every kind",
@@ -83,7 +131,7 @@ var ddpControlCases = []conformance.Case{{
 	Sends:   "a Send of three segments, then a Send of one segment",
 	Expects: "the two in the order in which they were sent",
 	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
-		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16))
+		c.send(iwarp.Send(c.nextSendMSN(), data(48)).Segments(18 + 16)...)
 		c.send(iwarp.Send(c.nextSendMSN(), data(16)))
 		c.expectRecvs(48, 16)
 	}),
@@ -102,9 +150,8 @@ var ddpControlCases = []conformance.Case{{
 	Title:   "The reserved bits of DDP's control octet are ignored",
 	Sends:   "a Send, a Write, a Read Request and a Read Response with all reserved bits set",
 	Expects: "each is accepted",
-	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
-		c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) })
-	}),
+	Defects: []string{"DDPReservedChecked"},
+	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.DDPReserved(0xf) }),
 }, {
 	ID: "ddp/control/version-on-every-segment", Cite: cite("rfc5041/4.1/8", "rfc5044/C.1/1"),
 	Title:   "Every segment of a message has DDP's version 1",
@@ -119,50 +166,7 @@ var ddpControlCases = []conformance.Case{{
 			c.Check(g.ULPDU[0]&3 == 1, "DV 1", "% x", head(g.ULPDU))
 		}
 	}),
-}}
-
-// expectAcceptedWith fails the case unless messages of several kinds are accepted with headers
-// changed by edit.
-func (c *conn) expectAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) {
-	c.send(edit(iwarp.Send(c.nextSendMSN(), data(16))))
-	c.expectMessage(1, 16)
-	c.send(edit(c.peerWrite(64, data(32))), edit(c.peerRead(64, 32)))
-	c.expect(iwarp.ReadResponse(peerSTag, peerTO, data(32)))
-	request := c.expectSent(c.readWR(7, 1024, 24), iwarp.Op(iwarp.OpReadRequest))
-	c.send(edit(iwarp.ReadResponseTo(request.Segment, data(24))))
-	c.ExpectCompletion(7, verbs.WCSuccess)
-	c.ExpectBytes(c.localMem, 1024, data(24))
-}
-
-// expectHeaderOctets fails the case unless a ULPDU begins with want.
-func (c *conn) expectHeaderOctets(g iwarp.ReceivedFPDU, want []byte) {
-	got := g.ULPDU[:min(len(want), len(g.ULPDU))]
-	c.Check(bytes.Equal(got, want), fmt.Sprintf("% x", want), "% x", got)
-}
-
-// Headers built independently of package packet/iwarp, to find errors that its encoder and
-// parser share.
-
-// taggedHeader returns the header of a single-segment tagged message; rdmap is the RDMAP control
-// octet.
-func taggedHeader(rdmap byte, stag uint32, to uint64) []byte {
-	const ddp = 0xc1 // tagged, last, DDP version 1
-	b := binary.BigEndian.AppendUint32([]byte{ddp, rdmap}, stag)
-	return binary.BigEndian.AppendUint64(b, to)
-}
-
-// untaggedHeaderOctets returns a header of the first message of queue qn, with the control octets of
-// DDP and RDMAP.
-func untaggedHeaderOctets(ddp, rdmap byte, qn, mo uint32) []byte {
-	b := []byte{ddp, rdmap, 0, 0, 0, 0}
-	const msn = 1
-	for _, v := range []uint32{qn, msn, mo} {
-		b = binary.BigEndian.AppendUint32(b, v)
-	}
-	return b
-}
-
-var ddpHeaderCases = []conformance.Case{{
+}, {
 	ID: "ddp/tagged/header-layout", Cite: cite("rfc5041/4.2/1"),
 	Title:   "A tagged header is two octets of control, the STag and the offset",
 	Sends:   "a Read Request; the device writes too",
@@ -180,16 +184,10 @@ var ddpHeaderCases = []conformance.Case{{
 	Sends:   "a Read Request of several segments; the device writes as much",
 	Expects: "one STag and one opcode in each message",
 	Defects: []string{"ControlFirstOnly"}, Run: onLongMessages(func(c *conn) {
-		same := func(segments []iwarp.ReceivedFPDU) {
-			c.Check(len(segments) > 1, "a message of several segments", "one")
-			for _, g := range segments {
-				c.Check(bytes.Equal(g.ULPDU[1:6], segments[0].ULPDU[1:6]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:6]), "% x", g.ULPDU[1:6])
-			}
-		}
 		c.PostSend(c.qp, c.writeWR(1, 0, c.longLen()))
-		same(c.nextPayload(c.longLen()))
+		c.expectConstantOctets(1, 6, c.nextPayload(c.longLen()))
 		c.send(c.peerRead(0, c.longLen()))
-		same(c.nextPayload(c.longLen()))
+		c.expectConstantOctets(1, 6, c.nextPayload(c.longLen()))
 	}),
 }, {
 	ID: "ddp/tagged/any-offset", Cite: cite("rfc5041/4.2/3"), Level: conformance.May,
@@ -230,11 +228,7 @@ var ddpHeaderCases = []conformance.Case{{
 	Expects: "one queue number, one MSN and one opcode",
 	Defects: []string{"SegmentsCounted"}, Run: onLongMessages(func(c *conn) {
 		c.PostSend(c.qp, c.sendWR(1, 0, c.longLen()))
-		segments := c.nextPayload(c.longLen())
-		c.Check(len(segments) > 1, "a message of several segments", "one")
-		for _, g := range segments {
-			c.Check(bytes.Equal(g.ULPDU[1:14], segments[0].ULPDU[1:14]), fmt.Sprintf("% x as in the first segment", segments[0].ULPDU[1:14]), "% x", g.ULPDU[1:14])
-		}
+		c.expectConstantOctets(1, 14, c.nextPayload(c.longLen()))
 	}),
 }, {
 	ID: "ddp/untagged/numbers-begin-at-one", Cite: cite("rfc5041/4.3/3"),

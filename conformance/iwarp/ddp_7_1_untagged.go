@@ -82,9 +82,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	Sends:   "three Sends to two receives",
 	Expects: "two receives, and a Terminate: no buffer",
 	Defects: []string{"BadSegmentsDropped"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
-		for range 3 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
+		c.sendSends(16, 16, 16)
 		c.expectRecvs(16, 16)
 		c.expectTerminateAndEnd(iwarp.DDPUntaggedNoBuffer)
 	}),
@@ -159,8 +157,7 @@ var ddpUntaggedCases = []conformance.Case{{
 	}),
 }}
 
-// ddpFaults are errors of the peer for which DDP has an error code. Other cases check errors
-// that involve receives.
+// ddpFaults are errors of the peer for which DDP has a code, but for those that involve receives.
 var ddpFaults = []peerFault{
 	taggedFault, untaggedFault,
 	codedFault(iwarp.DDPTaggedBounds, func(c *conn) iwarp.Segment { return c.peerWrite(memLen, data(16)) }),

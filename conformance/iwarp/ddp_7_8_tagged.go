@@ -9,6 +9,28 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
+// offsets, outside a region but inside its page, are refused.
+func onWritesOutsideRegion(offsets ...int) func(*conformance.Bench) error {
+	return onEachConn(setup{}, offsets, func(c *conn, off int) {
+		p := c.newPageRegion()
+		c.expectRefusal(writeTo(p.remoteAddr(off), data(16)), iwarp.DDPTaggedBounds)
+		c.expectPageUnchanged(p)
+	})
+}
+
+// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
+// fails the case unless the second causes a Terminate with one of the causes.
+func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
+	const first = 16
+	c := h.connect(setup{receives: 4})
+	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
+	c.send(parts[0], change(parts[1]))
+	c.expectTerminateAndEnd(causes...)
+	c.ExpectNoSuccess()
+	c.ExpectUnchangedOutside(c.localMem, 0, first)
+}
+
 var ddpTaggedCases = []conformance.Case{{
 	ID: "ddp/tagged/unknown-key", Cite: cite("rfc5041/7.1/6"),
 	Title:   "A Write with an unknown STag ends the stream",
@@ -32,8 +54,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Title:   "A Write to memory without remote write access is refused",
 	Sends:   "a Write to memory with remote read access only",
 	Expects: "a Terminate, and memory unchanged",
-	// DDP has no code for access rights. An invalid STag and RDMAP's access violation are
-	// both accepted.
+	// DDP has no code for access rights: an invalid STag and RDMAP's access violation are valid.
 	Defects: []string{"WriteRightsUnchecked", "RightsIgnored"}, Run: onConn(func(c *conn) {
 		m := c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		c.expectRefusal(writeTo(addrOf(m, 0), data(16)), accessCauses...)
@@ -69,31 +90,7 @@ var ddpTaggedCases = []conformance.Case{{
 	Defects: []string{"PlacesWhatFits"}, Run: onConn(func(c *conn) {
 		c.expectRefusalWithoutEffect(c.peerWrite(memLen-48, data(64)), iwarp.DDPTaggedBounds)
 	}),
-}}
-
-// onWritesOutsideRegion makes the body of a case that fails unless Writes of 16 octets at the
-// offsets, outside a region but inside its page, are refused.
-func onWritesOutsideRegion(offsets ...int) func(*conformance.Bench) error {
-	return onEachConn(setup{}, offsets, func(c *conn, off int) {
-		p := c.newPageRegion()
-		c.expectRefusal(writeTo(p.remoteAddr(off), data(16)), iwarp.DDPTaggedBounds)
-		c.expectPageUnchanged(p)
-	})
-}
-
-// expectSecondSegmentRefused sends a Send of two segments, the second of them changed, and
-// fails the case unless the second causes a Terminate with one of the causes.
-func (h *host) expectSecondSegmentRefused(causes []iwarp.Cause, change func(second iwarp.Segment) iwarp.Segment) {
-	const first = 16
-	c := h.connect(setup{receives: 4})
-	parts := iwarp.Send(c.nextSendMSN(), data(2*first)).Segments(ddpUntaggedLen + first)
-	c.send(parts[0], change(parts[1]))
-	c.expectTerminateAndEnd(causes...)
-	c.ExpectNoSuccess()
-	c.ExpectUnchangedOutside(c.localMem, 0, first)
-}
-
-var ddpLaterCases = []conformance.Case{{
+}, {
 	ID: "ddp/untagged/offset-of-a-later-segment", Cite: cite("rfc5041/7.1/3"),
 	Title:   "A Send whose second segment does not follow the first is refused",
 	Sends:   "Sends of two segments of 16 octets, the second with the offsets 0, 12, 20 and 48",
@@ -123,8 +120,7 @@ var ddpLaterCases = []conformance.Case{{
 	Title:   "Every segment of a Write is checked",
 	Sends:   "Writes whose first segment is valid, and whose second has the key of read-only memory, an unknown key, or begins or ends out of bounds",
 	Expects: "a Terminate for the second; the first is placed, and nothing of the second",
-	// A device may check the second segment against the region of the first, and report it
-	// as out of bounds.
+	// A device may report the second segment as out of bounds of the region of the first.
 	Defects: []string{"SecondSegmentRights"}, Run: onHost(func(h *host) {
 		locked := h.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 		for _, t := range []struct {
@@ -153,8 +149,7 @@ func (h *host) otherPDMemory(access verbs.Access) *rig.Memory {
 	return h.MemoryIn(pd, 64, access|verbs.AccessLocalWrite)
 }
 
-// foreignKeyCauses are the valid causes for a Write with an STag of another stream or
-// protection domain.
+// foreignKeyCauses are the valid causes for a Write with an STag of another stream or domain.
 var foreignKeyCauses = []iwarp.Cause{iwarp.DDPTaggedSTagNotAssociated, iwarp.DDPTaggedInvalidSTag}
 
 var ddpProtectionCases = []conformance.Case{{
@@ -237,7 +232,8 @@ func (h *host) newPageRegion() *pageRegion {
 	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
 	p.before = bytes.Clone(p.buf)
 	for p.off = pageMargin; p.off < pageMargin+pageLen; p.off += pageMargin {
-		if p.register(h, 0); p.hasMargins() {
+		p.register(h, 0)
+		if at := p.Addr() % pageLen; at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen {
 			return p
 		}
 		h.Must("a region that can be deregistered", p.Close())
@@ -248,18 +244,11 @@ func (h *host) newPageRegion() *pageRegion {
 	return p
 }
 
-// register registers the region at p.off of the buffer; addr is its address, or 0 if the device
-// chooses it.
+// register registers the region at p.off of the buffer, at an address; 0: the device chooses it.
 func (p *pageRegion) register(h *host, addr uint64) {
 	var err error
 	p.MR, err = h.PD.RegMR(verbs.MRInit{Buf: p.buf[p.off:][:pageRegionLen:pageRegionLen], Addr: addr, Access: allAccess})
 	h.Must("a memory region", err)
-}
-
-// hasMargins reports whether the page has pageMargin octets before and after the region.
-func (p *pageRegion) hasMargins() bool {
-	at := p.Addr() % pageLen
-	return at >= pageMargin && at+pageRegionLen+pageMargin <= pageLen
 }
 
 // remoteAddr returns the address at off, in the region or outside.

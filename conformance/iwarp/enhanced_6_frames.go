@@ -113,12 +113,10 @@ var enhancedFrameCases = []conformance.Case{{
 	Expects: "a Reply with an ORD of at most 5; at most two outstanding Read Requests",
 	Defects: []string{"FlagsLeak"}, Run: onHost(func(h *host) {
 		c := h.connect(setup{frame: withDepths(5, 6)})
-		ord := enhancedOf(c.deviceFrame).ORD
+		ord := iwarp.Val(c.deviceFrame.Enhanced).ORD
 		c.Check(iwarp.Val(ord) <= 5, "an ORD of at most 5", "%d", iwarp.Val(ord))
 		c = h.connect(setup{active: true, frame: withDepths(2, 0)})
-		if c.deviceFrame.Enhanced == nil {
-			rig.NotApplicable("the device's Request is not enhanced")
-		}
+		require(c.deviceFrame.Enhanced != nil, "the device's Request is not enhanced")
 		c.expectReadsLimited(4, 2)
 	}),
 }, {
@@ -154,16 +152,8 @@ var enhancedFrameCases = []conformance.Case{{
 	}),
 }}
 
-// enhancedOf returns the enhanced data of a frame, or zero.
-func enhancedOf(f startupFrame) iwarp.Enhanced {
-	if f.Enhanced == nil {
-		return iwarp.Enhanced{}
-	}
-	return *f.Enhanced
-}
-
-// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a
-// time, or if not all of them complete.
+// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a time,
+// or if not all of them complete.
 func (c *conn) expectReadsLimited(posted, limit int) {
 	for i := range posted {
 		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))

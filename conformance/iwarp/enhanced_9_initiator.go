@@ -11,10 +11,9 @@ import (
 
 // recvEnhancedRequest returns the enhanced data of the device's Request.
 func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
-	if hs.recvFrame(); hs.gotFrame.Enhanced == nil {
-		rig.NotApplicable("the device's Request is not enhanced")
-	}
-	return *hs.gotFrame.Enhanced
+	e := hs.recvFrame().Enhanced
+	require(e != nil, "the device's Request is not enhanced")
+	return *e
 }
 
 // excessiveDepth is an ORD that no device supports.
@@ -27,25 +26,55 @@ func (hs *handshake) replyExcessiveORD() *conn {
 	return hs.enterFullOperation()
 }
 
-// offeredRTRs returns the kinds of RTR that the flags of enhanced data name.
-func offeredRTRs(e iwarp.Enhanced) (r iwarp.RTR) {
-	f := flagsOf(e)
-	for kind, set := range map[iwarp.RTR]bool{iwarp.RTRSend: f.b, iwarp.RTRWrite: f.c, iwarp.RTRRead: f.d} {
-		if set {
-			r |= kind
-		}
-	}
-	return r
+// recvPeerToPeerRequest returns the flags of the device's Request for the peer-to-peer model.
+func (hs *handshake) recvPeerToPeerRequest() enhancedFlags {
+	f := flagsOf(hs.recvEnhancedRequest())
+	require(f&flagA != 0, "the device does not request the peer-to-peer model")
+	return f
 }
 
 // replyNoCommonRTR sends a Reply with kinds of RTR that the Request does not offer.
 func (hs *handshake) replyNoCommonRTR() *conn {
-	e := hs.recvEnhancedRequest()
-	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not request the peer-to-peer model")
-	}
-	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer(anyRTR &^ offeredRTRs(e)) })
+	offered := hs.recvPeerToPeerRequest()
+	hs.sendReply(func(f startupFrame) startupFrame { return f.PeerToPeer((rtrFlags &^ offered).rtrs()) })
 	return hs.enterFullOperation()
+}
+
+// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device does
+// not offer it.
+func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
+	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
+	hs.sendReply(func(f startupFrame) startupFrame {
+		if !offered {
+			return f.Reject(true)
+		}
+		return f.PeerToPeer(kind)
+	})
+	if !offered {
+		hs.expectConnError()
+	}
+	return offered
+}
+
+// establishByRTR receives an RTR that matches want, answers it if it is a Read, and fails the case
+// unless the application is connected. It returns the RTR.
+func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
+	rtr := hs.enterFullOperation().expect(want)
+	if rtr.Op() == iwarp.OpReadRequest {
+		hs.send(iwarp.ReadResponseTo(rtr.Segment, nil))
+	}
+	hs.expectConnected()
+	return rtr
+}
+
+// onAgreedRTR makes the body of a case from a function that uses a connection on which the
+// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
+func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
+	return onActive(setup{}, func(hs *handshake) {
+		require(hs.replyOneRTR(kind), fmt.Sprintf("the device does not offer RTR %d", kind))
+		rtr := hs.establishByRTR(iwarp.Any())
+		body(hs.conn, rtr)
+	})
 }
 
 var enhancedInitiatorCases = []conformance.Case{{
@@ -100,8 +129,7 @@ var enhancedInitiatorCases = []conformance.Case{{
 	Expects: "a connection with at most four outstanding reads",
 	Defects: []string{"DepthsAlwaysCount"}, Run: onActive(setup{connParams: depthParam(4, 4)}, func(hs *handshake) {
 		hs.recvEnhancedRequest()
-		hs.sendReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
-		c := hs.establish()
+		c := hs.establishWithReply(withDepths(iwarp.NoNegotiation, iwarp.NoNegotiation))
 		c.expectReadsLimited(8, 4)
 		c.sync()
 	}),
@@ -117,64 +145,13 @@ var enhancedInitiatorCases = []conformance.Case{{
 		hs.enterFullOperation().expectTerminateAndEnd(iwarp.MPAStartupCatastrophic)
 		hs.expectConnError()
 	}),
-}}
-
-// rtrKinds are the kinds of RTR with their segments.
-var rtrKinds = []struct {
-	kind iwarp.RTR
-	want iwarp.Segment
-}{
-	{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
-	{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
-	{iwarp.RTRSend, iwarp.Send(1, nil)},
-}
-
-// replyOneRTR sends a Reply with one kind of RTR; it rejects and returns false if the device
-// does not offer it.
-func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
-	e := hs.recvEnhancedRequest()
-	if !iwarp.Val(e.PeerToPeer) {
-		rig.NotApplicable("the device does not request the peer-to-peer model")
-	}
-	offered := offeredRTRs(e)&kind != 0
-	hs.sendReply(func(f startupFrame) startupFrame {
-		if !offered {
-			return f.Reject(true)
-		}
-		return f.PeerToPeer(kind)
-	})
-	if !offered {
-		hs.expectConnError()
-	}
-	return offered
-}
-
-// onAgreedRTR makes the body of a case from a function that uses a connection on which the
-// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
-func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
-	return onActive(setup{}, func(hs *handshake) {
-		if !hs.replyOneRTR(kind) {
-			rig.NotApplicable(fmt.Sprintf("the device does not offer RTR %d", kind))
-		}
-		c := hs.enterFullOperation()
-		g := c.expect(iwarp.Any())
-		if kind == iwarp.RTRRead {
-			c.send(iwarp.ReadResponseTo(g.Segment, nil))
-		}
-		hs.expectConnected()
-		body(c, g)
-	})
-}
-
-var enhancedRTRCases = []conformance.Case{{
+}, {
 	ID: "enhanced/rtr/comes-first", Cite: cite("rfc6581/5/1"),
 	Title:   "An initiator in the peer-to-peer model sends the RTR before anything else",
 	Sends:   "a Reply that selects a Write; the application sends as soon as it is connected",
 	Expects: "a zero-length Write, then the application's Send",
 	Defects: []string{"RTRLate"}, Run: onActive(setup{}, func(hs *handshake) {
-		if !hs.replyOneRTR(iwarp.RTRWrite) {
-			rig.NotApplicable("the device does not offer a Write as RTR")
-		}
+		require(hs.replyOneRTR(iwarp.RTRWrite), "the device does not offer a Write as RTR")
 		c := hs.enterFullOperation()
 		hs.expectConnected()
 		c.expectSent(c.sendWR(1, 0, 16), iwarp.Op(iwarp.OpWrite).WithPayload(nil))
@@ -187,7 +164,7 @@ var enhancedRTRCases = []conformance.Case{{
 	Expects: "a Request with A and at least one of B, C and D",
 	Defects: []string{"NoRTROffered"}, Run: onActive(setup{}, func(hs *handshake) {
 		f := flagsOf(hs.recvEnhancedRequest())
-		if !f.a {
+		if f&flagA == 0 {
 			hs.Check(!f.offersRTR(), "no RTR where A is not set", "%v", f)
 			rig.NotApplicable("the device does not request the peer-to-peer model")
 		}
@@ -200,18 +177,20 @@ var enhancedRTRCases = []conformance.Case{{
 	Sends:   "Replies that select each kind of RTR that the Request offers, alone",
 	Expects: "that RTR, with zero length",
 	Defects: []string{"RTRUnasked"}, Run: onHost(func(h *host) {
-		for _, rtr := range rtrKinds {
+		for _, rtr := range []struct {
+			kind iwarp.RTR
+			want iwarp.Segment
+		}{
+			{iwarp.RTRWrite, iwarp.Op(iwarp.OpWrite).WithPayload(nil)},
+			{iwarp.RTRRead, iwarp.Op(iwarp.OpReadRequest).MSN(1).EditRead(func(h *iwarp.ReadRequestHeader) { h.Size = new(uint32(0)) })},
+			{iwarp.RTRSend, iwarp.Send(1, nil)},
+		} {
 			hs := h.startActive(setup{})
 			if !hs.replyOneRTR(rtr.kind) {
 				continue
 			}
-			c := hs.enterFullOperation()
-			g := c.expect(rtr.want)
-			if rtr.kind == iwarp.RTRRead {
-				c.send(iwarp.ReadResponseTo(g.Segment, nil))
-			}
-			hs.expectConnected()
-			c.sync()
+			hs.establishByRTR(rtr.want)
+			hs.sync()
 		}
 	}),
 }, {

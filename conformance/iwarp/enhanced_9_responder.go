@@ -1,16 +1,13 @@
 package iwarp
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// anyRTR is every kind of RTR.
-const anyRTR = iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead
 
 // withDepths returns an edit of the peer's start-up frame that sets IRD and ORD.
 func withDepths(ird, ord uint16) func(startupFrame) startupFrame {
@@ -33,36 +30,48 @@ func (hs *handshake) expectEnhancedReply() iwarp.Enhanced {
 	return *f.Enhanced
 }
 
-// enhancedFlags are flags A to D of enhanced data.
-type enhancedFlags struct{ a, b, c, d bool }
+// enhancedFlags are flags A to D of enhanced data, as bits.
+type enhancedFlags uint8
+
+const (
+	flagA enhancedFlags = 1 << iota
+	flagB
+	flagC
+	flagD
+	rtrFlags = flagB | flagC | flagD
+)
 
 // flagsOf returns the flags A to D of enhanced data.
-func flagsOf(e iwarp.Enhanced) enhancedFlags {
-	return enhancedFlags{iwarp.Val(e.PeerToPeer), iwarp.Val(e.SendRTR), iwarp.Val(e.WriteRTR), iwarp.Val(e.ReadRTR)}
+func flagsOf(e iwarp.Enhanced) (f enhancedFlags) {
+	for i, flag := range []*bool{e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR} {
+		if iwarp.Val(flag) {
+			f |= 1 << i
+		}
+	}
+	return f
 }
 
 // String returns the letters of the flags that are set, as in "AC".
 func (f enhancedFlags) String() string {
 	s := ""
-	for i, set := range []bool{f.a, f.b, f.c, f.d} {
-		if set {
-			s += string("ABCD"[i])
+	for i, letter := range "ABCD" {
+		if f>>i&1 != 0 {
+			s += string(letter)
 		}
 	}
-	if s == "" {
-		return "no flags"
-	}
-	return s
+	return cmp.Or(s, "no flags")
 }
 
 // offersRTR reports whether a flag for an RTR is set.
-func (f enhancedFlags) offersRTR() bool { return f.b || f.c || f.d }
+func (f enhancedFlags) offersRTR() bool { return f&rtrFlags != 0 }
+
+// rtrs returns the kinds of RTR that the flags name.
+func (f enhancedFlags) rtrs() iwarp.RTR { return iwarp.RTR(f >> 1) }
 
 // requestWithFlags returns an enhanced Request with the flags.
 func requestWithFlags(f enhancedFlags) startupFrame {
-	return iwarp.Request().Depths(defaultOrd, defaultOrd).EditEnhanced(func(e *iwarp.Enhanced) {
-		e.PeerToPeer, e.SendRTR, e.WriteRTR, e.ReadRTR = &f.a, &f.b, &f.c, &f.d
-	})
+	r := iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(f.rtrs())
+	return r.EditEnhanced(func(e *iwarp.Enhanced) { e.PeerToPeer = new(f&flagA != 0) })
 }
 
 var enhancedResponderCases = []conformance.Case{{
@@ -84,7 +93,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"ORDNotLowered"}, Run: onHost(func(h *host) {
 		for _, ird := range []uint16{1, 2, 4} {
 			c := h.connect(setup{connParams: depthParam(8, 8), frame: withDepths(ird, 8)})
-			ord := iwarp.Val(enhancedOf(c.deviceFrame).ORD)
+			ord := iwarp.Val(iwarp.Val(c.deviceFrame.Enhanced).ORD)
 			c.Check(ord <= ird, fmt.Sprintf("an ORD of at most %d", ird), "%d", ord)
 			c.expectReadsLimited(8, int(ird))
 		}
@@ -96,9 +105,9 @@ var enhancedResponderCases = []conformance.Case{{
 	Expects: "a Reply with an IRD of at least 8, and eight Read Responses",
 	Defects: []string{"IRDNotRaised"},
 	Run: onSetup(setup{connParams: depthParam(4, 4), frame: withDepths(4, 8)}, func(c *conn) {
-		ird := iwarp.Val(enhancedOf(c.deviceFrame).IRD)
+		ird := iwarp.Val(iwarp.Val(c.deviceFrame.Enhanced).IRD)
 		c.Check(ird >= 8, "an IRD of at least 8", "%d", ird)
-		var reads []iwarp.Frame
+		var reads []iwarp.Segment
 		for i := range 8 {
 			reads = append(reads, c.peerRead(16*i, 16).MSN(c.nextRequestMSN()+uint32(i)))
 		}
@@ -115,9 +124,7 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"IRDNotRaised"},
 	Run: onRequest(setup{connParams: depthParam(0, 0)}, iwarp.Request().Depths(0, 0).PeerToPeer(iwarp.RTRRead), func(hs *handshake) {
 		e := hs.expectEnhancedReply()
-		if !iwarp.Val(e.ReadRTR) {
-			rig.NotApplicable("the device does not accept a Read as RTR")
-		}
+		require(iwarp.Val(e.ReadRTR), "the device does not accept a Read as RTR")
 		hs.Check(iwarp.Val(e.IRD) >= 1, "an IRD of at least 1", "%d", iwarp.Val(e.IRD))
 		c := hs.enterFullOperation()
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(unknownSTag, 0x77)))
@@ -133,12 +140,12 @@ var enhancedResponderCases = []conformance.Case{{
 	Defects: []string{"ORDNotLowered"},
 	Run: onRequest(setup{connParams: depthParam(4, 4)}, withDepths(0, 4)(enhancedRequest()), func(hs *handshake) {
 		e := hs.expectEnhancedReply()
-		if iwarp.Val(hs.gotFrame.R) {
-			hs.Check(iwarp.Val(e.ORD) >= 1, "the required ORD", "0 in %v", hs.gotFrame)
+		if iwarp.Val(hs.deviceFrame.R) {
+			hs.Check(iwarp.Val(e.ORD) >= 1, "the required ORD", "0 in %v", hs.deviceFrame)
 			hs.expectConnError()
 			return
 		}
-		hs.Check(iwarp.Val(e.ORD) == 0, "ORD 0", "%v", hs.gotFrame)
+		hs.Check(iwarp.Val(e.ORD) == 0, "ORD 0", "%v", hs.deviceFrame)
 		hs.establish()
 	}),
 }, {
@@ -164,12 +171,11 @@ var enhancedResponderCases = []conformance.Case{{
 	Sends:   "Requests with IRD and ORD of 0, 1, 128, 129 and 16382",
 	Expects: "Replies with at most the depths of the device attributes, or with R set",
 	Defects: []string{"DepthsUnbounded"}, Run: onHost(func(h *host) {
-		attr, err := h.Device.QueryDevice()
-		h.Must("the device's attributes", err)
+		attr := h.QueryDevice()
 		for _, n := range []uint16{0, 1, 128, 129, 16382} {
 			hs := h.sendRequest(setup{connParams: depthParam(4, 4)}, withDepths(n, n)(enhancedRequest()))
 			e := hs.expectEnhancedReply()
-			if iwarp.Val(hs.gotFrame.R) {
+			if iwarp.Val(hs.deviceFrame.R) {
 				hs.expectConnError()
 				continue
 			}
@@ -184,14 +190,13 @@ var enhancedResponderCases = []conformance.Case{{
 	Sends:   "Requests with the sixteen combinations of flags A, B, C and D",
 	Expects: "Replies with A and an RTR where A is set, and without flags where it is not; working connections",
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
-		for bits := range 16 {
-			f := enhancedFlags{bits&8 != 0, bits&4 != 0, bits&2 != 0, bits&1 != 0}
+		for f := range enhancedFlags(16) {
 			hs := h.sendRequest(setup{receives: 1}, requestWithFlags(f))
 			got := flagsOf(hs.expectEnhancedReply())
-			if f.a {
-				hs.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
+			if f&flagA != 0 {
+				hs.Check(got&flagA != 0 && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 			} else {
-				hs.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
+				hs.Check(got == 0, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 			}
 			hs.establish().sync()
 		}
@@ -207,15 +212,9 @@ func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 }
 
 // singleRTRFlags are the flags of peer-to-peer Requests that offer one RTR each.
-var singleRTRFlags = []enhancedFlags{{a: true, b: true}, {a: true, c: true}, {a: true, d: true}}
+var singleRTRFlags = []enhancedFlags{flagA | flagB, flagA | flagC, flagA | flagD}
 
-// writeRTRRequest returns a peer-to-peer Request that offers a Write as RTR.
-func writeRTRRequest() startupFrame {
-	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRWrite)
-}
-
-// onUnknownKeys makes the body of a case that calls body with unknown STags and offsets for an RTR,
-// each on a new connection.
+// onUnknownKeys makes the body of a case that sends RTRs with unknown STags, on a connection each.
 func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
@@ -244,9 +243,9 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Sends:   "Requests with A and one, or all, of B, C and D",
 	Expects: "Replies with A",
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
-		for _, f := range append(singleRTRFlags, enhancedFlags{true, true, true, true}) {
+		for _, f := range append(singleRTRFlags, flagA|rtrFlags) {
 			got := h.negotiate(f)
-			h.Check(got.a, fmt.Sprintf("A in response to %v", f), "%v", got)
+			h.Check(got&flagA != 0, fmt.Sprintf("A in response to %v", f), "%v", got)
 		}
 	}),
 }, {
@@ -255,13 +254,11 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Sends:   "Requests that offer one RTR each, to learn which the device accepts, then one that offers all",
 	Expects: "all RTRs that the device accepts in the last Reply",
 	Defects: []string{"OneRTR"}, Run: onHost(func(h *host) {
-		takes := enhancedFlags{
-			a: true,
-			b: h.negotiate(singleRTRFlags[0]).b,
-			c: h.negotiate(singleRTRFlags[1]).c,
-			d: h.negotiate(singleRTRFlags[2]).d,
+		takes := flagA
+		for _, f := range singleRTRFlags {
+			takes |= h.negotiate(f) & f
 		}
-		got := h.negotiate(enhancedFlags{true, true, true, true})
+		got := h.negotiate(flagA | rtrFlags)
 		h.Check(got == takes, takes.String(), "%v", got)
 	}),
 }, {
@@ -271,9 +268,9 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Expects: "Replies with A and an RTR",
 	Defects: []string{"ForgetsPeerToPeer"}, Run: onHost(func(h *host) {
 		// Some devices do not accept one of the three.
-		for _, f := range append(singleRTRFlags, enhancedFlags{a: true}) {
+		for _, f := range append(singleRTRFlags, flagA) {
 			got := h.negotiate(f)
-			h.Check(got.a && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
+			h.Check(got&flagA != 0 && got.offersRTR(), fmt.Sprintf("A and an RTR in response to %v", f), "%v", got)
 		}
 	}),
 }, {
@@ -282,9 +279,9 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Sends:   "Requests without A, with B, C, D, all of them, and none",
 	Expects: "Replies without flags",
 	Defects: []string{"RTRBitsLeft"}, Run: onHost(func(h *host) {
-		for _, f := range []enhancedFlags{{}, {b: true}, {c: true}, {d: true}, {b: true, c: true, d: true}} {
+		for _, f := range []enhancedFlags{0, flagB, flagC, flagD, rtrFlags} {
 			got := h.negotiate(f)
-			h.Check(got == enhancedFlags{}, fmt.Sprintf("no flags in response to %v", f), "%v", got)
+			h.Check(got == 0, fmt.Sprintf("no flags in response to %v", f), "%v", got)
 		}
 	}),
 }, {
@@ -293,7 +290,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Sends:   "a Request without A, with B, C and D, and a Send as the first message",
 	Expects: "the Send is delivered, and the connection works",
 	Defects: []string{"RTRAlwaysExpected"},
-	Run: onRequest(setup{receives: 1}, requestWithFlags(enhancedFlags{b: true, c: true, d: true}), func(hs *handshake) {
+	Run: onRequest(setup{receives: 1}, requestWithFlags(rtrFlags), func(hs *handshake) {
 		hs.expectEnhancedReply()
 		c := hs.enterFullOperation()
 		c.send(iwarp.Send(1, data(16)))
@@ -306,14 +303,14 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Title:   "In the peer-to-peer model a responder sends nothing before the RTR has arrived",
 	Sends:   "a Request for the peer-to-peer model, then nothing for some time, then the RTR. The application posts a Send meanwhile",
 	Expects: "nothing until the RTR has arrived, then the device's message",
-	Defects: []string{"NoFence"}, Run: onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), onePiece),
+	Defects: []string{"NoFence"}, Run: onResponderSilent(requestWithFlags(flagA|flagC), iwarp.Write(peerSTag, 0, nil), onePiece),
 }, {
 	ID: "enhanced/rtr/part-of-it-does-not-count", Cite: cite("rfc6581/9.2/10"),
 	Title:   "In the peer-to-peer model a responder sends nothing before the RTR is complete",
 	Sends:   "a Request for the peer-to-peer model, an RTR in three pieces, the last of one octet",
 	Expects: "nothing until the last octet has arrived, then the device's message",
 	Defects: []string{"EarlyFence"},
-	Run:     onResponderSilent(writeRTRRequest(), iwarp.Write(peerSTag, 0, nil), threePieces),
+	Run:     onResponderSilent(requestWithFlags(flagA|flagC), iwarp.Write(peerSTag, 0, nil), threePieces),
 }, {
 	ID: "enhanced/rtr/write-with-any-key", Cite: cite("rfc6581/9.2/11"), Level: conformance.Should,
 	Title:   "A Write as RTR is accepted with any STag and TO",

@@ -15,14 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectTerminate fails the case unless the next FPDU is a Terminate with one of the causes, or
-// with any if there are none.
+// expectTerminate expects a Terminate with one of the causes, or any if there are none.
 func (c *conn) expectTerminate(causes ...iwarp.Cause) iwarp.Segment {
-	g, ok := c.nextFPDU(c.ResponseTimeout())
-	if !ok {
-		c.Fail(formatTerminate(causes), "%s", c.describeMissing())
-	}
-	return c.checkTerminate(g, causes)
+	return c.checkTerminate(c.mustNextFPDU(formatTerminate(causes)), causes)
 }
 
 // formatTerminate formats an expected Terminate with alternative causes.
@@ -34,14 +29,9 @@ func formatTerminate(causes []iwarp.Cause) string {
 	return strings.TrimSpace("TERMINATE " + strings.Join(names, ", or "))
 }
 
-// checkTerminate fails the case unless an FPDU is a Terminate with one of the causes, or with
-// any if there are none. It parses the RFC's bit order and that of Linux's siw; other cases
-// check the bit order.
+// checkTerminate expects that g is a Terminate with one of the causes, or any if there are none.
 func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.Segment {
-	started := c.deviceConn != nil
-	if siw, ok := g.InSiwBitOrder(started); ok {
-		g.Segment = siw
-	}
+	g.Segment = c.parseTerminate(g)
 	if g.Terminate == nil || len(causes) > 0 && !slices.Contains(causes, iwarp.Val(g.Terminate.Cause)) {
 		c.Fail(formatTerminate(causes), "%v", g)
 	}
@@ -50,14 +40,13 @@ func (c *conn) checkTerminate(g iwarp.ReceivedFPDU, causes []iwarp.Cause) iwarp.
 
 // expectRefusal sends a frame, and fails the case unless it causes a Terminate with one of the
 // causes, or with any if there are none, and the end of the stream.
-func (c *conn) expectRefusal(wrong iwarp.Frame, causes ...iwarp.Cause) iwarp.Segment {
+func (c *conn) expectRefusal(wrong iwarp.Segment, causes ...iwarp.Cause) iwarp.Segment {
 	c.send(wrong)
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect is expectRefusal, and fails the case if a request or receive has
-// succeeded, or memory has changed.
-func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cause) {
+// expectRefusalWithoutEffect is expectRefusal, and expects no success and no change of memory.
+func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
 	c.ExpectUntouched(c.localMem)
@@ -65,19 +54,19 @@ func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Frame, causes ...iwarp.Cau
 }
 
 // expectAbortBy sends a frame, and expects the end of the stream, perhaps after a Terminate.
-func (c *conn) expectAbortBy(wrong iwarp.Frame) {
+func (c *conn) expectAbortBy(wrong iwarp.Segment) {
 	c.send(wrong)
 	c.expectAbort()
 }
 
 // expectAnswer sends a frame, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectAnswer(request, want iwarp.Frame) iwarp.ReceivedFPDU {
+func (c *conn) expectAnswer(request, want iwarp.Segment) iwarp.ReceivedFPDU {
 	c.send(request)
 	return c.expect(want)
 }
 
 // expectSent posts a request, and fails the case unless the next FPDU of the device matches want.
-func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Frame) iwarp.ReceivedFPDU {
+func (c *conn) expectSent(wr verbs.SendWR, want iwarp.Segment) iwarp.ReceivedFPDU {
 	c.PostSend(c.qp, wr)
 	return c.expect(want)
 }
@@ -88,15 +77,16 @@ func (c *conn) expectMessage(id uint64, n int) {
 	c.ExpectBytes(c.localMem, int(id-1)*c.recvLen, data(n))
 }
 
-// expectMessageDelivered sends a Send of n octets, and expects it in receive id.
-func (c *conn) expectMessageDelivered(id uint64, n int) {
-	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
-	c.expectMessage(id, n)
+// sendSends sends Sends of the lengths, each in a separate TCP segment.
+func (c *conn) sendSends(lengths ...int) {
+	for _, n := range lengths {
+		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	}
 }
 
 // expectSendDelivered sends a Send of n octets, and fails the case unless it completes receive id.
 func (c *conn) expectSendDelivered(id uint64, n int) verbs.WC {
-	c.send(iwarp.Send(c.nextSendMSN(), data(n)))
+	c.sendSends(n)
 	return c.ExpectRecv(id, n)
 }
 
@@ -107,8 +97,7 @@ func (c *conn) expectRecvs(lengths ...int) {
 	}
 }
 
-// expectIdle fails the case if the device sends anything, ends the stream, or completes a request
-// or receive.
+// expectIdle fails the case if the device sends or completes anything, or ends the stream.
 func (c *conn) expectIdle() {
 	c.expectSilence(silencePeriod)
 	c.ExpectNoCompletion()
@@ -133,15 +122,15 @@ func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
 // expectEndWithin is expectEnd with a timeout.
 func (c *conn) expectEndWithin(timeout time.Duration) {
-	want := "the end of the stream"
-	if g, ok := c.nextFPDU(timeout); ok {
+	const want = "the end of the stream"
+	g, ok := c.nextFPDU(timeout)
+	switch part := c.deframer.Pending(); {
+	case ok:
 		c.Fail(want, "%v", g)
-	}
-	switch n := len(c.deframer.Pending()); {
-	case c.endErr == nil && n == 0:
+	case len(part) > 0:
+		c.Fail(want, "%s", describeOctets(part))
+	case c.endErr == nil:
 		c.Fail(want, "nothing in %v", timeout)
-	case n != 0:
-		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
 	}
 }
 
@@ -152,17 +141,13 @@ const belowStartupTimer = time.Second
 // in virtual time, and until reads on another connection are answered in real time.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
-	timeout := c.syncUnlessVirtual(quiet)
-	if len(c.startupOctets) > 0 {
-		c.Fail(want, "%s", describeOctets(c.startupOctets))
-	}
-	if g, ok := c.nextFPDU(timeout); ok {
+	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
+	switch part := slices.Concat(c.startupOctets, c.deframer.Pending()); {
+	case ok:
 		c.Fail(want, "%v", g)
-	}
-	if len(c.deframer.Pending()) > 0 {
-		c.Fail(want, "%s", describeOctets(c.deframer.Pending()))
-	}
-	if c.endErr != nil {
+	case len(part) > 0:
+		c.Fail(want, "%s", describeOctets(part))
+	case c.endErr != nil:
 		c.Fail(want, "%s", describeEnd(c.endErr))
 	}
 }
@@ -212,23 +197,17 @@ func (c *conn) expectDisconnect() {
 	c.Must("a notification of the disconnect", c.deviceConn.WaitDisconnect(c.ResponseTimeout()))
 }
 
-// Helpers of the cases of DDP, RDMAP and its extensions.
-
-// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
-const unknownSTag = 0x5eadbeef
-
-// Lengths of DDP's headers.
 const (
+	// unknownSTag is a key that no region has, but for a coincidence of 1 to 2^32.
+	unknownSTag = 0x5eadbeef
+	// Lengths of DDP's headers.
 	ddpTaggedLen   = 14
 	ddpUntaggedLen = 18
+	// tcpBufferBytes is more than TCP buffers if the receiver does not read: on Linux, some 10 MiB.
+	tcpBufferBytes = 16 << 20
+	// longMemLen is the memory length of cases with messages of several segments.
+	longMemLen = 256 << 10
 )
-
-// tcpBufferBytes is more than TCP buffers when the receiver does not read: on Linux, some
-// 10 MiB on both sides together.
-const tcpBufferBytes = 16 << 20
-
-// longMemLen is the memory length of cases with messages of several segments.
-const longMemLen = 256 << 10
 
 // onLongMessages makes the body of a case from a function that uses messages of several segments.
 func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
@@ -273,10 +252,7 @@ func (c *conn) fetchAddWR(id uint64, off int, add uint64) verbs.SendWR {
 func (c *conn) nextPayload(n int) []iwarp.ReceivedFPDU {
 	var all []iwarp.ReceivedFPDU
 	for left := n; left > 0; {
-		g, ok := c.nextFPDU(c.ResponseTimeout())
-		if !ok {
-			c.Fail(fmt.Sprintf("%d octets of payload", n), "%d, then %s", n-left, c.describeMissing())
-		}
+		g := c.mustNextFPDU(fmt.Sprintf("%d more octets of payload", left))
 		all = append(all, g)
 		left -= len(g.Payload)
 	}
@@ -303,23 +279,17 @@ func (c *conn) expectAbort() {
 // expectTerminateAfter fails the case unless the device sends segments of op only, then a
 // Terminate with one of the causes, or with any if there are none, and the end of the stream.
 func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
-	for n := 0; ; n++ {
-		g, ok := c.nextFPDU(c.ResponseTimeout())
-		switch {
-		case !ok:
-			c.Fail("TERMINATE", "%s after %d segments", c.describeMissing(), n)
-		case g.Op() == iwarp.OpTerminate:
-			c.checkTerminate(g, causes)
-			c.expectEnd()
-			return
-		}
+	g := c.mustNextFPDU("TERMINATE")
+	for ; g.Op() != iwarp.OpTerminate; g = c.mustNextFPDU("TERMINATE") {
 		c.checkFPDU(iwarp.Op(op), g)
 	}
+	c.checkTerminate(g, causes)
+	c.expectEnd()
 }
 
-// parseTerminate parses a Terminate in the RFC's bit order or in that of siw.
-func parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
-	const started = true // MPA start-up has finished
+// parseTerminate parses a Terminate in the RFC's bit order or in that of siw; some cases check it.
+func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
+	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {
 		return t
 	}
@@ -341,43 +311,27 @@ func (c *conn) expectFailures(n int) {
 	}
 	for i := range n {
 		wc, ok := c.PollCompletion(c.ResponseTimeout())
-		if !ok {
-			c.Fail(fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
-		}
+		c.Check(ok, fmt.Sprintf("%d requests and receives that complete in error", n), "%d", i)
 		c.Check(wc.Status != verbs.WCSuccess, "an error completion", "%s", rig.Describe(&wc))
 	}
 }
 
-// bindID is the WRID of bind requests.
-const bindID = 0xb1d
-
-// bindableMemory registers memory that remote peers can access through windows only.
-func (h *host) bindableMemory(n int) *rig.Memory {
-	return h.Memory(n, verbs.AccessLocalWrite|verbs.AccessMWBind)
-}
+// bindableAccess are the rights of memory that remote peers can access through windows only.
+const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 
 // newWindow binds a window of type 2 to 64 octets of new memory, and returns the memory and the
 // address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
-	m := c.bindableMemory(64)
-	return m, iwarp.At(c.bindWindow(m, 0, 64, access), m.Addr())
+	m := c.Memory(64, bindableAccess)
+	return m, c.windowAddr(m, 0, 64, access)
 }
 
-// bindWindow binds a window of type 2 to n octets of m from off on, and returns its STag.
-func (c *conn) bindWindow(m *rig.Memory, off, n int, access verbs.Access) uint32 {
-	mw, err := c.PD.AllocMW(verbs.MWType2)
-	c.Must("a window", err)
-	key := verbs.NextRKey(mw.RKey())
-	c.PostSend(c.qp, verbs.SendWR{
-		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
-	})
-	c.ExpectCompletion(bindID, verbs.WCSuccess)
-	return uint32(key)
+// windowAddr binds a window of type 2 to n octets of m from off on, and returns its address.
+func (c *conn) windowAddr(m *rig.Memory, off, n int, access verbs.Access) iwarp.Addr {
+	return iwarp.At(uint32(c.BindWindow(c.qp, m, off, n, access)), m.Addr()+uint64(off))
 }
 
-// sendBatch sends n messages in one write. message returns message i; it may use the MSN after that
-// of the previous one.
+// sendBatch sends n messages in one write. message returns message i, and may use the next MSN.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const frameLen = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*frameLen)

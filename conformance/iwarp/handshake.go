@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/packet"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
 	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -15,13 +16,10 @@ import (
 // startupFrame is an MPA Request or Reply.
 type startupFrame = iwarp.StartupFrame
 
-// handshake is an MPA start-up that the case does step by step, while the application connects
-// or accepts in another goroutine.
+// handshake is an MPA start-up in steps, while the application connects or accepts in a goroutine.
 type handshake struct {
 	*conn
 	setup setup
-	// sentFrame and gotFrame are the start-up frames of the peer and of the device.
-	sentFrame, gotFrame startupFrame
 	// requestParam are the parameters of the connection request, once the application has it.
 	requestParam verbs.ConnParam
 
@@ -49,8 +47,7 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the device's application listen and accept, and opens a TCP connection of the
-// peer to it.
+// startPassive makes the application listen and accept, and opens a TCP connection of the peer.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -63,7 +60,7 @@ func (h *host) startPassive(s setup) *handshake {
 		if s.respond != nil {
 			hs.result, err = s.respond(r, hs.qp)
 		} else {
-			hs.result, err = r.Accept(hs.qp, s.connParam(), appTimeout)
+			hs.result, err = r.Accept(hs.qp, packet.Get(s.connParams, defaultParam), appTimeout)
 		}
 		return err
 	})
@@ -81,9 +78,7 @@ func (h *host) sendRequest(s setup, f startupFrame) *handshake {
 // startActive makes the device's application connect to the peer, which accepts one TCP connection.
 func (h *host) startActive(s setup) *handshake {
 	hs := h.startActiveListening(s)
-	if err := hs.peerListener.Close(); err != nil {
-		rig.Abort(fmt.Errorf("close the peer's listener: %w", err))
-	}
+	abortOn("close the peer's listener", hs.peerListener.Close())
 	return hs
 }
 
@@ -92,13 +87,12 @@ func (h *host) startActiveListening(s setup) *handshake {
 	s.active = true
 	hs := &handshake{conn: h.newConn(&s), setup: s}
 	var err error
-	if hs.peerListener, err = h.Streams.Listen(0); err != nil {
-		rig.Abort(fmt.Errorf("listen: %w", err))
-	}
+	hs.peerListener, err = h.Streams.Listen(0)
+	abortOn("listen", err)
 	cm := h.CM()
 	hs.task = h.Go("connect", func() error {
 		var err error
-		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), s.connParam(), appTimeout)
+		hs.result, err = cm.Connect(hs.qp, hs.peerListener.Addr(), packet.Get(s.connParams, defaultParam), appTimeout)
 		return err
 	})
 	hs.tcp, err = hs.peerListener.Accept(h.ResponseTimeout())
@@ -110,19 +104,17 @@ func (h *host) startActiveListening(s setup) *handshake {
 func (hs *handshake) resetAndAwaitRetry() bool {
 	hs.reset()
 	tcp, err := hs.peerListener.Accept(hs.ResponseTimeout())
-	switch {
-	case errors.Is(err, verbs.ErrTimeout):
+	if errors.Is(err, verbs.ErrTimeout) {
 		return false
-	case err != nil:
-		rig.Abort(fmt.Errorf("accept: %w", err))
 	}
+	abortOn("accept", err)
 	hs.tcp, hs.startupOctets, hs.endErr, hs.deframer = tcp, nil, nil, iwarp.Deframer{}
 	return true
 }
 
 // sendFrame sends the peer's start-up frame.
 func (hs *handshake) sendFrame(f startupFrame) {
-	hs.sentFrame = f
+	hs.peerFrame = f
 	hs.write(f.Append(nil))
 }
 
@@ -144,17 +136,16 @@ func (hs *handshake) exchangeFrames() {
 
 // recvFrame returns the device's start-up frame, or fails the case.
 func (hs *handshake) recvFrame() startupFrame {
-	want := "a start-up frame"
 	until := hs.Now() + hs.ResponseTimeout()
 	for {
 		f, rest, ok := iwarp.ParseStartupFrame(hs.startupOctets)
 		if ok {
-			hs.gotFrame, hs.startupOctets = f, rest
+			hs.deviceFrame, hs.startupOctets = f, rest
 			return f
 		}
 		b, err := hs.tcp.Read(max(0, until-hs.Now()))
 		if err != nil {
-			hs.Fail(want, "%s after %d octets", describeEnd(err), len(hs.startupOctets))
+			hs.Fail("a start-up frame", "%s after %d octets", describeEnd(err), len(hs.startupOctets))
 		}
 		hs.startupOctets = append(hs.startupOctets, b...)
 	}
@@ -173,10 +164,9 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 // frames negotiated. It returns the connection.
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
-	c.deviceFrame, c.peerFrame = hs.gotFrame, hs.sentFrame
-	crc := iwarp.Val(hs.gotFrame.C) || iwarp.Val(c.peerFrame.Strict().C) // Strict sets the default
-	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.gotFrame.M), CRC: crc}
-	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.sentFrame.M), CRC: crc}
+	crc := iwarp.Val(hs.deviceFrame.C) || packet.Get(hs.peerFrame.C, true)
+	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.deviceFrame.M), CRC: crc}
+	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.peerFrame.M)}
 	c.deframer.Feed(c.startupOctets)
 	c.startupOctets = nil
 	return c
@@ -207,8 +197,7 @@ func (hs *handshake) establishAfter(want startupFrame) *conn {
 	return hs.establish()
 }
 
-// establishWithReply sends the peer's Reply, changed by edit unless that is nil, and establishes
-// the connection.
+// establishWithReply is sendReply, followed by establish.
 func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *conn {
 	hs.sendReply(edit)
 	return hs.establish()
@@ -245,8 +234,7 @@ func describeEnd(err error) string {
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// enhancedRequest returns the peer's default Request: enhanced, with an IRD and ORD of 16,
-// peer-to-peer with every kind of RTR.
+// enhancedRequest returns the peer's default Request: peer-to-peer, with all RTRs and depths of 16.
 func enhancedRequest() startupFrame {
 	return iwarp.Request().Depths(defaultOrd, defaultOrd).PeerToPeer(iwarp.RTRSend | iwarp.RTRWrite | iwarp.RTRRead)
 }
@@ -254,11 +242,11 @@ func enhancedRequest() startupFrame {
 // sendReply answers the device's Request in the same revision, with the requested depths and
 // the cheapest of the offered RTRs. edit, unless it is nil, changes the Reply.
 func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
-	f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev))
-	if e := hs.gotFrame.Enhanced; e != nil {
+	f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev))
+	if e := hs.deviceFrame.Enhanced; e != nil {
 		f = f.Depths(iwarp.Val(e.ORD), min(iwarp.Val(e.IRD), defaultOrd))
 		if iwarp.Val(e.PeerToPeer) {
-			f = f.PeerToPeer(cheapestRTR(e))
+			f = f.PeerToPeer(cheapestRTR(*e))
 		}
 	}
 	if edit != nil {
@@ -267,11 +255,9 @@ func (hs *handshake) sendReply(edit func(startupFrame) startupFrame) {
 	hs.sendFrame(f)
 }
 
-// cheapestRTR returns the offered RTR that needs least from its receiver.
-func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
+// cheapestRTR returns the offered RTR that needs least from its receiver; 0 if there is none.
+func cheapestRTR(e iwarp.Enhanced) iwarp.RTR {
 	switch {
-	case e == nil:
-		return 0
 	case iwarp.Val(e.WriteRTR):
 		return iwarp.RTRWrite
 	case iwarp.Val(e.ReadRTR):
@@ -284,7 +270,7 @@ func cheapestRTR(e *iwarp.Enhanced) iwarp.RTR {
 
 // sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write.
 func (c *conn) sendRTR() {
-	switch cheapestRTR(c.deviceFrame.Enhanced) {
+	switch cheapestRTR(iwarp.Val(c.deviceFrame.Enhanced)) {
 	case iwarp.RTRRead:
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, peerTO), 0, iwarp.At(peerSTag, 0)))
 		c.wakeDevice()
@@ -299,13 +285,13 @@ func (c *conn) sendRTR() {
 	}
 }
 
-// wakeDevice sends zero-length Writes until the application has accepted: some devices do not
-// process a message right after their Reply until another one arrives. A separate case checks
-// that.
+// wakeDevice sends zero-length Writes until the application has accepted: some devices process a
+// message right after their Reply only when another one arrives, which a separate case checks.
 func (c *conn) wakeDevice() {
+	const attempts, interval = 50, 20 * time.Millisecond
 	c.sendEmptyWrite()
-	for range wakeAttempts {
-		if err := c.task.Wait(wakeInterval); !errors.Is(err, verbs.ErrTimeout) {
+	for range attempts {
+		if err := c.task.Wait(interval); !errors.Is(err, verbs.ErrTimeout) {
 			break
 		}
 		c.sendEmptyWrite()
@@ -316,21 +302,15 @@ func (c *conn) wakeDevice() {
 // sendEmptyWrite sends a zero-length Write, which has no effect.
 func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
 
-// The interval and number of zero-length Writes.
-const (
-	wakeInterval = 20 * time.Millisecond
-	wakeAttempts = 50
-)
-
 // finishAccepts sends the first message on connections whose application is still in accept.
 // With Linux's siw an accept cannot be cancelled before the first message, and the kernel panics
 // if the stream ends before it.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
-		if hs.gotFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
+		if hs.deviceFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {
 			continue // no Reply was sent, or the accept has returned
 		}
-		if hs.deviceFrame.Rev == nil {
+		if hs.framer.Position == 0 { // nothing was sent in full operation
 			hs.enterFullOperation()
 		}
 		hs.wakeDevice()
@@ -339,8 +319,7 @@ func (h *host) finishAccepts() {
 
 // recvRTR receives the RTR of a device in the peer-to-peer model, and answers a Read.
 func (c *conn) recvRTR() {
-	e := c.peerFrame.Enhanced
-	if e == nil || !iwarp.Val(e.PeerToPeer) {
+	if !iwarp.Val(iwarp.Val(c.peerFrame.Enhanced).PeerToPeer) {
 		return
 	}
 	switch g := c.expect(iwarp.Any()); g.Op() {

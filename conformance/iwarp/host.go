@@ -3,6 +3,7 @@ package iwarp
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -29,13 +30,26 @@ func onHost(body func(*host)) func(*conformance.Bench) error {
 	})
 }
 
+// require ends the case as not applicable, for the reason why, unless ok.
+func require(ok bool, why string) {
+	if !ok {
+		rig.NotApplicable(why)
+	}
+}
+
+// abortOn ends the case as broken if a step of the bench returned an error.
+func abortOn(step string, err error) {
+	if err != nil {
+		rig.Abort(fmt.Errorf("%s: %w", step, err))
+	}
+}
+
 // setup describes a connection. The zero value is one to a listening device, enhanced, in the
 // peer-to-peer model, with CRCs and without markers.
 type setup struct {
 	// active makes the device connect; else it listens.
 	active bool
-	// frame changes the peer's start-up frame: its Request if the device listens, its
-	// Reply if the device connects.
+	// frame changes the peer's start-up frame: its Request, or its Reply to an active device.
 	frame func(startupFrame) startupFrame
 	// connParams are the parameters of the application; an IRD and ORD of 16 if nil.
 	connParams *verbs.ConnParam
@@ -44,8 +58,8 @@ type setup struct {
 	respond func(verbs.ConnRequest, verbs.QP) (verbs.Conn, error)
 
 	caps verbs.QPCaps
-	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes each (64
-	// if zero), one after the other in localMem.
+	// receives is how many receives are posted, with IDs from 1 on and recvLen bytes each (64 if
+	// zero), one after the other in localMem.
 	receives, recvLen int
 	// memLen is the length of targetMem and localMem; 16 KiB if zero.
 	memLen int
@@ -64,13 +78,8 @@ const (
 	defaultOrd = 16
 )
 
-// connParam returns the connection parameters of the application.
-func (s *setup) connParam() verbs.ConnParam {
-	if s.connParams != nil {
-		return *s.connParams
-	}
-	return verbs.ConnParam{ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
-}
+// defaultParam are the default connection parameters of the application.
+var defaultParam = *depthParam(defaultOrd, defaultOrd)
 
 // depthParam returns connection parameters with the application's IRD and ORD.
 func depthParam(ird, ord uint8) *verbs.ConnParam {
@@ -79,17 +88,15 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 
 // newConn creates the queue pair and the memory of a connection.
 func (h *host) newConn(s *setup) *conn {
-	c := &conn{host: h}
+	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
 	if s.caps == (verbs.QPCaps{}) {
 		s.caps = verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2}
 	}
 	c.targetMem, c.localMem = h.Memory(n, access|verbs.AccessLocalWrite), h.Memory(n, verbs.AccessLocalWrite)
-	var err error
-	c.qp, err = h.Device.CreateQP(verbs.QPInit{
+	c.qp = h.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeRC, PD: h.PD, SendCQ: h.CQ, RecvCQ: h.CQ, SRQ: s.srq, Caps: s.caps, SignalAll: s.signalAll,
 	})
-	h.Must("a queue pair", err)
 	h.ToInit(c.qp, access&^verbs.AccessLocalWrite, 0) // RC has no Q_Key
 	c.recvLen = cmp.Or(s.recvLen, 64)
 	for i := range s.receives {
@@ -136,13 +143,13 @@ const appTimeout = 10 * time.Minute
 
 // dialAndSend connects the peer to the listening device and sends octets.
 func (h *host) dialAndSend(l verbs.Listener, octets []byte) *conn {
-	c := &conn{host: h, tcp: h.dial(l)}
+	c := &conn{stream: stream{host: h, tcp: h.dial(l)}}
 	c.write(octets)
 	return c
 }
 
-// expectNoConnRequest fails the case if the application has got a connection request. Callers
-// wait for the end of the stream first.
+// expectNoConnRequest fails the case if the application has got a connection request. Callers wait
+// for the end of the stream first.
 func (h *host) expectNoConnRequest(l verbs.Listener) {
 	_, err := l.GetRequest(shortWait)
 	h.Check(err != nil, "no connection request", "one")

@@ -42,7 +42,7 @@ func TestMULPDUFormula(t *testing.T) {
 // The message ends at the next marker from every position in the stream.
 func TestPayloadToMarkerEndsAtMarker(t *testing.T) {
 	for position := uint64(0); position < 480; position += 4 {
-		n := payloadToMarker(position, ddpUntaggedLen)
+		n := payloadToMarker(position)
 		if n < 0 {
 			continue
 		}
@@ -90,14 +90,14 @@ func TestPiecesJoinToTheFrame(t *testing.T) {
 }
 
 func TestEnhancedFlags(t *testing.T) {
-	e := enhancedOf(requestWithFlags(enhancedFlags{a: true, d: true}))
-	if got := flagsOf(e); got != (enhancedFlags{a: true, d: true}) || got.String() != "AD" || !got.offersRTR() {
+	e := iwarp.Val(requestWithFlags(flagA | flagD).Enhanced)
+	if got := flagsOf(e); got != flagA|flagD || got.String() != "AD" || !got.offersRTR() {
 		t.Errorf("%v", got)
 	}
-	if got := offeredRTRs(e); got != iwarp.RTRRead {
+	if got := flagsOf(e).rtrs(); got != iwarp.RTRRead {
 		t.Errorf("offered %v", got)
 	}
-	if got := flagsOf(enhancedOf(revision1Request())); got.String() != "no flags" || got.offersRTR() {
+	if got := flagsOf(iwarp.Val(revision1Request().Enhanced)); got.String() != "no flags" || got.offersRTR() {
 		t.Errorf("%v of a frame that is not enhanced", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestTerminateContentLenMatchesEncoding(t *testing.T) {
 	} {
 		sent := iwarp.Terminate(iwarp.DDPCatastrophic).About(c.about).Append(nil)
 		got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
-		if n := terminateContentLen(parseTerminate(got).Terminate); n != c.want {
+		if n := terminateContentLen((&conn{}).parseTerminate(got).Terminate); n != c.want {
 			t.Errorf("about %v: %d octets, want %d", c.about, n, c.want)
 		}
 		if word, rest := terminateControl(got); len(word) != 4 || len(rest) != c.want {
@@ -159,7 +159,7 @@ func TestTerminateContentLenCountsMissingHeaders(t *testing.T) {
 	h.HasRDMAP = new(true)
 	sent := iwarp.Segment{Terminate: h}.Opcode(iwarp.OpTerminate).Append(nil)
 	got := iwarp.ReceivedFPDU{Segment: iwarp.ParseSegment(sent), ULPDU: sent}
-	if _, rest := terminateControl(got); len(rest) == terminateContentLen(parseTerminate(got).Terminate) {
+	if _, rest := terminateControl(got); len(rest) == terminateContentLen((&conn{}).parseTerminate(got).Terminate) {
 		t.Errorf("%d octets follow, as a flag without its header announces", len(rest))
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -38,15 +37,29 @@ func (c *conn) longestULPDU(n int) int {
 	return most
 }
 
-// expectFullSegments fails the case unless the longest ULPDU of a long message has the length of the
-// MULPDU.
+// expectFullSegments fails the case unless the longest ULPDU of a message is as long as the MULPDU.
 func expectFullSegments(c *conn) {
 	want := mulpdu(c.tcp.MSS(), withoutMarkers)
 	got := c.longestULPDU(8000)
 	c.Check(got == want, fmt.Sprintf("ULPDUs of up to %d octets in segments of %d", want, c.tcp.MSS()), "up to %d", got)
 }
 
-var mpaRecordCases = []conformance.Case{{
+// Changes to the peer's start-up frame.
+func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
+func withoutCRC(f startupFrame) startupFrame  { return f.CRC(false) }
+
+// setupNoCRC configures the device not to request CRCs.
+var setupNoCRC = conformance.Setup{NoCRC: true}
+
+// onWithoutCRC is onConn without CRCs; the case does not apply if the device insists on them.
+func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
+	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
+		require(!c.framer.CRC, "the device requests CRCs")
+		body(c)
+	})
+}
+
+var mpaFPDUCases = []conformance.Case{{
 	ID: "mpa/record/one-segment-each", Cite: cite("rfc5044/3/1"),
 	Title:   "An FPDU holds one DDP segment, even if several are posted",
 	Sends:   "nothing: the device sends five messages that were posted at once",
@@ -65,9 +78,8 @@ var mpaRecordCases = []conformance.Case{{
 	Sends:   "nothing: the device writes 256 KiB over a path with an MTU of 65535",
 	Expects: "ULPDUs of at most 64768 octets",
 	Defects: []string{"MULPDUUnbounded"}, Run: onSetup(setup{memLen: 256 << 10}, func(c *conn) {
-		if mss := c.tcp.MSS(); mulpdu(mss, withoutMarkers) < maxULPDU {
-			rig.NotApplicable(fmt.Sprintf("TCP segments hold %d octets here", mss))
-		}
+		mss := c.tcp.MSS()
+		require(mulpdu(mss, withoutMarkers) >= maxULPDU, fmt.Sprintf("TCP segments hold %d octets here", mss))
 		c.allowBadFrames = true
 		got := c.longestULPDU(256 << 10)
 		c.Check(got <= maxULPDU, fmt.Sprintf("ULPDUs of at most %d octets", maxULPDU), "one of %d", got)
@@ -90,6 +102,7 @@ var mpaRecordCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device writes 8000 octets",
 	Expects: "ULPDUs of at most 1442 octets with an MSS of 1460, and FPDUs that fit with their markers",
 	Defects: []string{"MarkersForgotten"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = false
 		mss := c.tcp.MSS()
 		const markers = true
 		want := mulpdu(mss, markers)
@@ -108,33 +121,7 @@ var mpaRecordCases = []conformance.Case{{
 		got := c.longestULPDU(1000)
 		c.Check(got >= 128, "ULPDUs of at least 128 octets", "up to %d in segments of %d", got, c.tcp.MSS())
 	}),
-}}
-
-// Changes to the peer's start-up frame.
-
-func withMarkers(f startupFrame) startupFrame { return f.Markers(true) }
-
-func withoutCRC(f startupFrame) startupFrame { return f.CRC(false) }
-
-// setupNoCRC configures the device not to request CRCs.
-var setupNoCRC = conformance.Setup{NoCRC: true}
-
-// onWithoutCRC is onConn for a connection without CRCs.
-func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
-	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
-		c.requireNoCRC()
-		body(c)
-	})
-}
-
-// requireNoCRC ends the case as not applicable if the device insists on CRCs.
-func (c *conn) requireNoCRC() {
-	if c.deframer.CRC {
-		rig.NotApplicable("the device requests CRCs")
-	}
-}
-
-var mpaFPDUCases = []conformance.Case{{
+}, {
 	ID: "mpa/fpdu/layout", Cite: cite("rfc5044/4.1/1"),
 	Title:   "An FPDU is a length, most significant octet first, the ULPDU, a pad and a CRC",
 	Sends:   "nothing: the device sends 301 octets",
@@ -151,9 +138,7 @@ var mpaFPDUCases = []conformance.Case{{
 				c.Fail(fmt.Sprintf("%d octets: % x … % x", len(want), head(want), want[len(want)-8:]),
 					"%d: % x … % x", len(have), head(have), have[max(0, len(have)-8):])
 			}
-			if !c.readStream(c.ResponseTimeout()) {
-				c.Fail(fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
-			}
+			c.Check(c.readStream(c.ResponseTimeout()), fmt.Sprintf("an FPDU of %d octets", len(want)), "%s", c.describeMissing())
 		}
 	}),
 }, {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -20,22 +19,29 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 	})
 }
 
-// onMarkersFromDevice makes the body of a case from a function that receives markers from the
-// device. The case does not apply if the device rejects M; another case checks that.
+// onMarkersFromDevice makes the body of a case from a function that checks markers of the device.
+// It does not apply if the device rejects M, which another case checks.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
-		if iwarp.Val(hs.recvFrame().R) {
-			rig.NotApplicable("the device refuses to send markers")
-		}
-		body(hs.establish())
+		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")
+		c := hs.establish()
+		c.allowBadFrames = true
+		body(c)
 	})
 }
 
-// expectAcceptedWithMarkers fails the case unless a message with a changed marker is delivered.
-func (c *conn) expectAcceptedWithMarkers(edit func(*iwarp.Marker)) {
-	c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
-	c.expectMessage(1, 600)
-	c.sync()
+// onChangedMarkers makes the body of a case in which a message with changed markers is delivered.
+func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
+	return onMarkersToDevice(func(c *conn) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit))
+		c.expectMessage(1, 600)
+		c.sync()
+	})
+}
+
+// expectMarkers fails the case unless a Write of the device has markers.
+func expectMarkers(c *conn) {
+	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 }
 
 // deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
@@ -52,12 +58,41 @@ func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
 // length. The case must not have parsed an FPDU before.
 func (c *conn) expectLeadingMarker() {
 	for len(c.deframer.Pending()) < 6 {
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("octets of the stream", "%s", c.describeMissing())
-		}
+		c.Check(c.readStream(c.ResponseTimeout()), "octets of the stream", "%s", c.describeMissing())
 	}
 	b := c.deframer.Pending()
 	c.Check([4]byte(b) == [4]byte{} && b[4]|b[5] != 0, "a marker of zeros, then a length", "% x", head(b))
+}
+
+const markerInterval = 512
+
+// checkMarkers expects a marker at every 512th octet from first on, which points to its FPDU.
+func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
+	for i, m := range markers {
+		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
+		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
+			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
+	}
+}
+
+// payloadToMarker returns the payload length of an untagged FPDU from position to the next marker.
+func payloadToMarker(position uint64) int {
+	n := int(markerInterval - position%markerInterval)
+	if position%markerInterval == 0 {
+		n -= 4 // a marker before the FPDU
+	}
+	return n - 2 - ddpUntaggedLen - 4 // ULPDU_Length, header, CRC
+}
+
+// secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
+// marker, and returns the FPDU of the second, which begins with the marker.
+func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
+	n := payloadToMarker(c.deframer.Position)
+	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
+	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
+	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
+	c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
+	return g
 }
 
 var mpaMarkerCases = []conformance.Case{{
@@ -75,33 +110,25 @@ var mpaMarkerCases = []conformance.Case{{
 	Title:   "The first two octets of a marker are ignored",
 	Sends:   "a Send with a marker that begins with ffff, and the correct CRC",
 	Expects: "it is delivered",
-	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff })
-	}),
+	Defects: []string{"MPAReservedRefused"}, Run: onChangedMarkers(func(m *iwarp.Marker) { m.Reserved = 0xffff }),
 }, {
 	ID: "mpa/marker/low-bits-of-the-pointer-are-ignored", Cite: cite("rfc5044/4.2/3"), Setup: setupMarkers,
 	Title:   "The two lowest bits of a marker's pointer are ignored",
 	Sends:   "a Send with a marker whose pointer has the two bits set, and the correct CRC",
 	Expects: "it is delivered",
-	Defects: []string{"MPAReservedRefused"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectAcceptedWithMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 })
-	}),
+	Defects: []string{"MPAReservedRefused"}, Run: onChangedMarkers(func(m *iwarp.Marker) { m.Ptr |= 3 }),
 }, {
 	ID: "mpa/marker/request-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
 	Title:   "A responder sends markers to an initiator that requests them",
 	Sends:   "a Request with M set; the device writes 2000 octets",
 	Expects: "a Reply that accepts, and a stream with markers",
-	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, func(c *conn) {
-		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
-	}),
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{frame: withMarkers}, expectMarkers),
 }, {
 	ID: "mpa/marker/reply-for-markers-is-granted", Cite: cite("rfc5044/4.3/1", "rfc5044/7.1.1/6"),
 	Title:   "An initiator sends markers to a responder that requests them",
 	Sends:   "a Reply with M set; the device writes 2000 octets",
 	Expects: "a connection, and a stream with markers",
-	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, func(c *conn) {
-		c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
-	}),
+	Defects: []string{"RefusesMarkers"}, Run: onSetup(setup{active: true, frame: withMarkers}, expectMarkers),
 }, {
 	ID: "mpa/marker/none-unless-asked-for", Cite: cite("rfc5044/7.1.1/5", "rfc5044/7.1.2/10"),
 	Title:   "No markers are sent to a peer that does not request them",
@@ -123,6 +150,7 @@ var mpaMarkerCases = []conformance.Case{{
 	Sends:   "start-up frames with M set, as initiator and as responder; the device sends 16 octets",
 	Expects: "four zeros and then a length, as the first octets of the stream",
 	Defects: []string{"MarkersStartLate"}, Run: onMarkersFromDevice(func(c *conn) {
+		c.allowBadFrames = false
 		c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		c.expectLeadingMarker()
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
@@ -132,7 +160,7 @@ var mpaMarkerCases = []conformance.Case{{
 		hs.recvFrame()
 		hs.sendReply(withMarkers)
 		c = hs.enterFullOperation()
-		if e := enhancedOf(hs.sentFrame); !iwarp.Val(e.PeerToPeer) { // the application must send first
+		if e := iwarp.Val(hs.peerFrame.Enhanced); !iwarp.Val(e.PeerToPeer) { // the application must send first
 			hs.expectConnected()
 			c.PostSend(c.qp, c.sendWR(1, 0, 16))
 		}
@@ -140,43 +168,7 @@ var mpaMarkerCases = []conformance.Case{{
 		c.expect(iwarp.Any())
 		hs.expectConnected()
 	}),
-}}
-
-const markerInterval = 512
-
-// checkMarkers fails the case unless the markers are at every 512th octet from first on, and
-// each points to the start of its FPDU.
-func (c *conn) checkMarkers(first uint64, markers []iwarp.Marker) {
-	for i, m := range markers {
-		at := (first+markerInterval-1)/markerInterval*markerInterval + uint64(i)*markerInterval
-		c.Check(m.Offset == at && m.Ptr == m.Want && m.Reserved == 0,
-			fmt.Sprintf("a marker at %d that points back %d", at, m.Want), "%04x%04x at that position", m.Reserved, m.Ptr)
-	}
-}
-
-// payloadToMarker returns the payload length of a message at a position in the stream, with a DDP
-// header of header octets, whose FPDU ends at the next marker.
-func payloadToMarker(position uint64, header int) int {
-	n := int(markerInterval - position%markerInterval)
-	if position%markerInterval == 0 {
-		n -= 4 // a marker before the FPDU
-	}
-	return n - 2 - header - 4 // ULPDU_Length, header, CRC
-}
-
-// secondFPDUAtMarker makes the device send two messages, the first of which ends at the next
-// marker, and returns the FPDU of the second, which begins with the marker.
-func (c *conn) secondFPDUAtMarker() iwarp.ReceivedFPDU {
-	c.allowBadFrames = true
-	n := payloadToMarker(c.deframer.Position, ddpUntaggedLen)
-	c.PostSend(c.qp, c.sendWR(1, 0, n), c.sendWR(2, 0, 24))
-	c.expect(iwarp.Send(1, c.localMem.Buf[:n]))
-	g := c.expect(iwarp.Send(2, c.localMem.Buf[:24]))
-	c.Check(len(g.Markers) == 1 && g.Markers[0].Offset == g.Offset, "a marker before the second FPDU", "%d", len(g.Markers))
-	return g
-}
-
-var mpaPositionCases = []conformance.Case{{
+}, {
 	ID: "mpa/marker/every-512-octets", Cite: cite("rfc5044/4.3/2"),
 	Title:   "A marker is at every 512th octet of the stream, markers included",
 	Sends:   "a Request for markers; the device writes 5000 octets",
@@ -190,7 +182,6 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Request for markers, and a Read Request for 5000 octets",
 	Expects: "markers at every 512th octet of the stream, and the payload between them",
 	Defects: []string{"MarkersDrift"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.send(c.peerRead(0, 5000))
 		var markers []iwarp.Marker
 		var octets []byte
@@ -207,7 +198,6 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device sends 100 and then 800 octets",
 	Expects: "a marker in the second FPDU that points to its length field",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.sendWR(2, 0, 800))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
 		g := c.expect(iwarp.Send(2, c.localMem.Buf[:800]))
@@ -231,7 +221,6 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device writes 1400 octets",
 	Expects: "three markers that point to the same octet",
 	Defects: []string{"MarkerPointsBack"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.PostSend(c.qp, c.sendWR(1, 0, 100), c.writeWR(2, 0, 1400))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:100]))
 		g := c.expect(iwarp.Write(peerSTag, peerTO, c.localMem.Buf[:1400]))
@@ -246,7 +235,6 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Request for markers; the device posts sixty zero-length Writes",
 	Expects: "markers that point to the length field before them",
 	Defects: []string{"MarkerPointsFirst"}, Run: onMarkersFromDevice(func(c *conn) {
-		c.allowBadFrames = true
 		c.postBatch(60, func(i int) verbs.SendWR { return withoutData(c.writeWR(uint64(i+1), 0, 0)) })
 		inside := 0
 		for _, g := range c.nextFPDUs(60) {
@@ -265,7 +253,8 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send of 1500 octets with its markers",
 	Expects: "1500 octets in the receive, without the markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		c.expectMessageDelivered(1, 1500)
+		c.send(iwarp.Send(c.nextSendMSN(), data(1500)))
+		c.expectMessage(1, 1500)
 		c.ExpectUnchangedOutside(c.localMem, 0, 1500)
 	}),
 }, {
@@ -284,7 +273,7 @@ var mpaPositionCases = []conformance.Case{{
 	Sends:   "a Send that ends at the next marker, then one across the following marker",
 	Expects: "both are delivered, without markers",
 	Defects: []string{"MarkersKept"}, Run: onMarkersToDevice(func(c *conn) {
-		n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+		n := payloadToMarker(c.framer.Position)
 		c.send(iwarp.Send(c.nextSendMSN(), data(n)))
 		c.send(iwarp.Send(c.nextSendMSN(), data(600)))
 		c.expectMessage(1, n)

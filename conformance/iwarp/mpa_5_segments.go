@@ -11,6 +11,101 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
+// onRawTCP makes the body of a case from a function that uses a connection over raw TCP.
+func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*conformance.Bench) error {
+	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
+		tcp.SetOptions(options)
+		body(h.connect(s))
+	})
+}
+
+// withRawTCP makes the body of a case from a function that opens connections over raw TCP.
+func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) error {
+	return func(b *conformance.Bench) error {
+		if b.RawTCP == nil {
+			return fmt.Errorf("%w: no raw TCP for the peer on this bench", conformance.ErrBenchCannot)
+		}
+		tcp, err := b.RawTCP()
+		if err != nil {
+			return err
+		}
+		bench := *b
+		bench.Streams = tcp
+		return onHost(func(h *host) { body(h, tcp) })(&bench)
+	}
+}
+
+// raw returns the stream of a connection over raw TCP, whose TCP segments the case builds.
+func (c *stream) raw() conformance.RawStream { return c.tcp.(conformance.RawStream) }
+
+// hold queues frames without sending them, and returns the offset of each frame's end in the queue.
+func (c *conn) hold(frames ...iwarp.Segment) (ends []int) {
+	var b []byte
+	for _, f := range frames {
+		b = append(b, c.encode(f)...)
+		ends = append(ends, len(b))
+	}
+	abortOn("hold octets", c.raw().Hold(b))
+	return ends
+}
+
+// release sends ranges [from, to) of the held octets in a segment each, with a pause after each.
+func (c *conn) release(pieces ...[2]int) {
+	for _, p := range pieces {
+		c.Note("send held octets %d to %d in a segment", p[0], p[1])
+		if err := c.raw().SendHeld(p[0], p[1]); err != nil {
+			c.Note("release: %v", err) // the device may have reset the stream
+		}
+		c.Sleep(segmentPause)
+	}
+}
+
+// newSends returns Sends of the lengths.
+func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
+	for i, n := range lengths {
+		frames = append(frames, iwarp.Send(c.nextSendMSN()+uint32(i), rig.Pattern(n, byte(i))))
+	}
+	return frames
+}
+
+// expectDelivered expects exactly Sends of the lengths, in order, in receives of room octets each.
+func (c *conn) expectDelivered(room int, lengths ...int) {
+	for i, n := range lengths {
+		c.ExpectRecv(uint64(i+1), n)
+		c.ExpectBytes(c.localMem, room*i, rig.Pattern(n, byte(i)))
+	}
+	c.sync()
+	c.ExpectNoCompletion()
+}
+
+// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of
+// them duplicate and some overlapping. No segment ends in pad or CRC, which some devices do not
+// handle; other cases check that.
+func randomPieces(c *conn, ends []int) (pieces [][2]int) {
+	for at := 0; at < ends[len(ends)-1]; {
+		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
+		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 { // in pad or CRC
+			end = ends[i]
+		}
+		pieces = append(pieces, [2]int{max(0, at-c.Rand.IntN(30)), end})
+		if c.Rand.IntN(4) == 0 {
+			pieces = append(pieces, [2]int{at, end})
+		}
+		at = end
+	}
+	for i := range pieces {
+		k := min(len(pieces)-1, i+c.Rand.IntN(4))
+		pieces[i], pieces[k] = pieces[k], pieces[i]
+	}
+	return pieces
+}
+
+// isnBeforeWrap returns options with an initial sequence number for which the sequence number wraps
+// after the SYN and this number of octets.
+func isnBeforeWrap(octets uint32) conformance.TCPOptions {
+	return conformance.TCPOptions{ISN: new(-octets - 1)}
+}
+
 // writeInPieces writes octets in pieces that end at ends, and the rest, each in a separate TCP
 // segment, with a pause after each.
 func (c *conn) writeInPieces(b []byte, ends ...int) {
@@ -41,14 +136,11 @@ func (c *conn) expectDeliveredWhenSplit(n int, from, to int) {
 // begins with an FPDU. The case does not apply if a read returns several segments.
 func (c *conn) expectAlignedSegments(messages int) {
 	for messages > 0 {
-		n := len(c.deframer.Pending())
-		c.Check(n == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", n)
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("a message", "%s", c.describeMissing())
-		}
-		if n, mss := len(c.deframer.Pending()), c.tcp.MSS(); n > mss {
-			rig.NotApplicable(fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
-		}
+		part := len(c.deframer.Pending())
+		c.Check(part == 0, "a segment that begins with an FPDU", "one that begins %d octets after the start of an FPDU", part)
+		c.Check(c.readStream(c.ResponseTimeout()), "a message", "%s", c.describeMissing())
+		n, mss := len(c.deframer.Pending()), c.tcp.MSS()
+		require(n <= mss, fmt.Sprintf("a read returned %d octets, more than the MSS of %d", n, mss))
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			if iwarp.Val(g.DDP.Last) {
 				messages--
@@ -97,7 +189,7 @@ var mpaSegmentCases = []conformance.Case{{
 	Sends:   "without CRCs, a Send and a Write, each octet in a separate segment",
 	Expects: "one is delivered, the other is placed",
 	Defects: []string{"HeaderInOneRead"}, Run: onWithoutCRC(func(c *conn) {
-		for _, f := range []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
+		for _, f := range []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(13)), c.peerWrite(0, data(13))} {
 			b := c.encode(f)
 			for i := range b {
 				c.write(b[i : i+1])
@@ -130,7 +222,7 @@ var mpaSegmentCases = []conformance.Case{{
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		for i := range 5 {
 			// A message that ends at the next marker: the following one begins with the marker.
-			n := payloadToMarker(c.framer.Position, ddpUntaggedLen)
+			n := payloadToMarker(c.framer.Position)
 			c.PostRecv(c.qp, 1, c.localMem.SGE(0, n))
 			c.expectSendDelivered(1, n)
 			c.PostRecv(c.qp, 2, c.localMem.SGE(0, 600))
@@ -166,16 +258,14 @@ var mpaSegmentCases = []conformance.Case{{
 		c.sync()
 		c.ExpectBytes(c.targetMem, 0, data(512))
 	}),
-}}
-
-// segmentCases are cases that need raw TCP, since a kernel decides about its segments.
-var segmentCases = []conformance.Case{{
+}, {
+	// These cases need raw TCP, since a kernel decides about its segments.
 	ID: "mpa/segment/what-is-missing-is-waited-for", Cite: cite("rfc5040/5.5/1", "rfc5041/5.3/4"),
 	Title:   "Messages after a missing TCP segment are delivered in order once it arrives",
 	Sends:   "three Sends in three segments: the last first, then the second, later the first",
 	Expects: "nothing before the first has arrived; then all three, in order",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *conn) {
 		ends := c.hold(c.newSends(8, 24, 40)...)
 		c.release([2]int{ends[1], ends[2]}, [2]int{ends[0], ends[1]})
 		c.expectIdle()
@@ -188,7 +278,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "the beginning of a Send, twice; a segment that begins near its end and ends in the next Send; the octets missing between them; then both Sends again in one segment",
 	Expects: "two messages, each once",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 4}, func(c *conn) {
 		ends := c.hold(c.newSends(60, 33)...)
 		c.release([2]int{0, 10}, [2]int{0, 10}, [2]int{ends[0] - 3, ends[1] - 20}, [2]int{5, ends[0]}, [2]int{0, ends[1]}, [2]int{0, ends[0]})
 		c.expectDelivered(64, 60, 33)
@@ -198,7 +288,7 @@ var segmentCases = []conformance.Case{{
 	Title:   "A retransmitted TCP segment of a Write does not overwrite a later Write",
 	Sends:   "two Writes to the same place, the segment of the second first; then that of the first again, in pieces and whole",
 	Expects: "the content of the second",
-	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *rawConn) {
+	Defects: []string{"OneFPDUPerSegment"}, Run: onRawTCP(conformance.TCPOptions{}, setup{}, func(c *conn) {
 		ends := c.hold(c.peerWrite(0, rig.Pattern(64, 1)), c.peerWrite(0, rig.Pattern(64, 2)))
 		c.release([2]int{ends[0], ends[1]}, [2]int{0, ends[0]}, [2]int{0, 7}, [2]int{3, ends[0]}, [2]int{0, ends[0]})
 		c.sync()
@@ -211,7 +301,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "thirty Sends in segments of up to 230 octets that begin and end anywhere but in pad and CRC, some duplicate and reordered",
 	Expects: "all are delivered, in order, each once",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 31, recvLen: 256}, func(c *conn) {
 		lengths := make([]int, 30)
 		for i := range lengths {
 			lengths[i] = c.Rand.IntN(257)
@@ -226,7 +316,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "twelve Sends, two in each segment, over TCP whose sequence numbers wrap in one of them; then a Read Request",
 	Expects: "all are delivered, and a Read Response",
 	Defects: []string{"OneFPDUPerSegment"},
-	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *rawConn) {
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 13, recvLen: 128}, func(c *conn) {
 		lengths := slices.Repeat([]int{100}, 12)
 		for two := range slices.Chunk(c.newSends(lengths...), 2) {
 			c.sendCoalesced(two...)
@@ -241,7 +331,7 @@ var segmentCases = []conformance.Case{{
 	Sends:   "Sends with their markers, over TCP whose sequence numbers wrap between two markers",
 	Expects: "all are delivered, without markers",
 	Defects: []string{"MarkersKept"},
-	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *rawConn) {
+	Run: onRawTCP(isnBeforeWrap(777), setup{receives: 9, recvLen: 512}, func(c *conn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
 		lengths := slices.Repeat([]int{400}, 8)
 		c.send(c.newSends(lengths...)...)
@@ -253,17 +343,15 @@ var segmentCases = []conformance.Case{{
 	Sends:   "a Send, sixteen Read Requests for 1 MiB each and FIN in one segment, before it reads from the stream",
 	Expects: "the Send is delivered, and all reads are answered",
 	Defects: []string{"FINDropsAnswers"},
-	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *rawConn) {
+	Run: onRawTCP(conformance.TCPOptions{}, setup{receives: 1, memLen: tcpBufferBytes / defaultOrd}, func(c *conn) {
 		const n = tcpBufferBytes / defaultOrd
-		frames := []iwarp.Frame{iwarp.Send(c.nextSendMSN(), data(40))}
+		frames := []iwarp.Segment{iwarp.Send(c.nextSendMSN(), data(40))}
 		for i := range uint32(defaultOrd) {
 			frames = append(frames, iwarp.ReadRequest(c.nextRequestMSN()+i, iwarp.At(peerSTag, peerTO), n, c.targetAddr(0)))
 		}
 		c.hold(frames...)
 		c.Note("send the held octets in a segment with FIN")
-		if err := c.raw.SendHeldFIN(0); err != nil {
-			rig.Abort(fmt.Errorf("send FIN: %w", err))
-		}
+		abortOn("send FIN", c.raw().SendHeldFIN(0))
 		c.ExpectRecv(1, 40)
 		c.waitForDevice()
 		for range defaultOrd {
@@ -279,7 +367,7 @@ var segmentCases = []conformance.Case{{
 	Defects: []string{"SegmentsUnaligned", "MSSIgnored"}, Run: withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		for _, mss := range []int{536, 1000, 1447, 1463} {
 			tcp.SetOptions(conformance.TCPOptions{MSS: mss})
-			c := h.connectRaw(setup{})
+			c := h.connect(setup{})
 			c.PostSend(c.qp, c.writeWR(1, 0, 6000))
 			c.expectWholeFPDUs(mss, 6000)
 			c.ExpectCompletion(1, verbs.WCSuccess)
@@ -289,11 +377,9 @@ var segmentCases = []conformance.Case{{
 
 // expectWholeFPDUs receives a Write of n octets, and fails the case unless each segment holds
 // complete FPDUs only. mss is the length of the segments.
-func (c *rawConn) expectWholeFPDUs(mss, n int) {
+func (c *conn) expectWholeFPDUs(mss, n int) {
 	for received := 0; received < n; {
-		if !c.readStream(c.ResponseTimeout()) {
-			c.Fail("a Write", "%s", c.describeMissing())
-		}
+		c.Check(c.readStream(c.ResponseTimeout()), "a Write", "%s", c.describeMissing())
 		for g, ok := c.deframer.Next(); ok; g, ok = c.deframer.Next() {
 			c.checkFraming(&g)
 			c.checkFPDU(iwarp.Op(iwarp.OpWrite), g)

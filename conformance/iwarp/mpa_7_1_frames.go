@@ -11,9 +11,6 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// invalidKeys are invalid keys that resemble the valid ones.
-var invalidKeys = []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID "}
-
 // expectRequestDropped expects that the device ends a stream that begins with octets within the
 // timeout, without a Reply and without a connection request for the application.
 func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout time.Duration) {
@@ -21,8 +18,7 @@ func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout tim
 	h.expectNoConnRequest(l)
 }
 
-// onInvalidRequests makes the body of a case that fails unless the device drops each Request,
-// and accepts a valid one after them.
+// onInvalidRequests makes the body of a case: each Request is dropped, then a valid one accepted.
 func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		l := h.listen()
@@ -33,18 +29,16 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case that fails if a Reply, made invalid by one of the edits,
-// leads to a connection.
+// onInvalidReplies makes the body of a case in which no Reply changed by an edit is accepted.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendReply(edit)
-			// The device may send a Terminate. CRCs are in use only if the device requested them,
-			// since the Reply is invalid.
+			// The device may send a Terminate, with a CRC if it requested CRCs: the Reply is invalid.
 			c := hs.enterFullOperation()
-			c.deframer.CRC = iwarp.Val(hs.gotFrame.C)
+			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
 				c.checkTerminate(g, []iwarp.Cause{iwarp.MPAStartupFrame})
 			}
@@ -60,6 +54,52 @@ func (c *conn) expectTraffic() {
 	c.expectSendDelivered(70, 16)
 	c.expectSent(c.sendWR(71, 0, 16), iwarp.Op(iwarp.OpSend).WithPayload(data(16)))
 	c.ExpectCompletion(71, verbs.WCSuccess)
+}
+
+// expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
+func (c *conn) expectNoReservedFlags() {
+	bits := iwarp.Val(c.deviceFrame.Reserved)
+	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)
+}
+
+// revision1Request returns a valid Request of revision 1.
+func revision1Request() startupFrame { return iwarp.Request() }
+
+// privateDataParam returns connection parameters with private data.
+func privateDataParam(b []byte) *verbs.ConnParam {
+	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
+}
+
+// checkPrivateData fails the case unless a start-up frame of the device has the private data and
+// its length. PD_Length includes the enhanced data.
+func (c *conn) checkPrivateData(f startupFrame, want []byte) {
+	n := len(want)
+	if iwarp.Val(f.S) {
+		n += 4 // enhanced data
+	}
+	got := int(iwarp.Val(f.PDLength))
+	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
+	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
+}
+
+// Roles of the device in onPrivateData.
+const initiator, responder = true, false
+
+// onPrivateData makes the body of a case in which the device sends private data of each length.
+func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
+	return onHost(func(h *host) {
+		for _, n := range lengths {
+			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
+			hs.exchangeFrames()
+			hs.checkPrivateData(hs.deviceFrame, data(n))
+			hs.establish()
+		}
+	})
+}
+
+// checkRequestPrivateData fails the case unless the application got the private data.
+func (h *host) checkRequestPrivateData(got, want []byte) {
+	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
 }
 
 var mpaFrameCases = []conformance.Case{{
@@ -100,7 +140,7 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "the end of the stream without a Reply, and no connection request",
 	Defects: []string{"KeyPrefixOnly"}, Run: onHost(func(h *host) {
 		l := h.listen()
-		for _, key := range append(invalidKeys, iwarp.KeyReply) {
+		for _, key := range []string{"MPA ID Xeq Frame", "MPA ID Req FramE", "mpa id req frame", "MPA ID Req\x00Frame", "MPA ID ", iwarp.KeyReply} {
 			h.expectRequestDropped(l, enhancedRequest().WithKey(key).Append(nil), h.ResponseTimeout())
 		}
 	}),
@@ -127,9 +167,7 @@ var mpaFrameCases = []conformance.Case{{
 	Sends:   "a Request with R set",
 	Expects: "a Reply with R clear, and a working connection",
 	Defects: []string{"EchoesFlags"},
-	Run: onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, func(c *conn) {
-		c.expectTraffic()
-	}),
+	Run:     onSetup(setup{frame: func(f startupFrame) startupFrame { return f.Reject(true) }}, (*conn).expectTraffic),
 }, {
 	ID: "mpa/start/reserved-flags-are-zero", Cite: cite("rfc5044/7.1.1/9"),
 	Title:   "The reserved flags of start-up frames are zero",
@@ -137,8 +175,7 @@ var mpaFrameCases = []conformance.Case{{
 	Expects: "zeros in the device's Replies and in its Request",
 	Defects: []string{"EchoesFlags"}, Run: onHost(func(h *host) {
 		for _, bits := range []uint8{0xf, 0x8, 0x4, 0x2, 0x1} {
-			c := h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }})
-			c.expectNoReservedFlags()
+			h.connect(setup{frame: func(f startupFrame) startupFrame { return f.ReservedBits(bits) }}).expectNoReservedFlags()
 		}
 		h.connect(setup{active: true}).expectNoReservedFlags()
 	}),
@@ -152,31 +189,7 @@ var mpaFrameCases = []conformance.Case{{
 			h.connect(setup{active: active, frame: func(f startupFrame) startupFrame { return f.ReservedBits(0xf) }}).expectTraffic()
 		}
 	}),
-}}
-
-// expectNoReservedFlags fails the case if the device's start-up frame has a reserved flag set.
-func (c *conn) expectNoReservedFlags() {
-	bits := iwarp.Val(c.deviceFrame.Reserved)
-	c.Check(bits == 0, "no reserved flag", "%#x in %v", bits, c.deviceFrame)
-}
-
-// revision1Request returns a valid Request of revision 1.
-func revision1Request() startupFrame { return iwarp.Request() }
-
-// malformedRequests are octets that are no valid Request.
-var malformedRequests = []struct {
-	what   string
-	octets []byte
-}{
-	{"zeros", make([]byte, 64)},
-	{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
-	{"a Reply", iwarp.Reply().Append(nil)},
-	{"revision 9", iwarp.Request().Revision(9).Append(nil)},
-	{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
-	{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
-}
-
-var mpaRevisionCases = []conformance.Case{{
+}, {
 	ID: "mpa/start/unknown-revision-of-a-request-closes", Cite: cite("rfc5044/7.1.1/11", "rfc5044/8/4"),
 	Title:   "A responder closes a stream that begins with an unknown revision",
 	Sends:   "Requests of revision 3, 4, 128 and 255",
@@ -210,8 +223,7 @@ var mpaRevisionCases = []conformance.Case{{
 			c.PostSend(c.qp, c.sendWR(2, 0, 16), c.writeWR(3, 0, 16))
 			c.expect(iwarp.Op(iwarp.OpSend).DV(1).RV(1))
 			c.expect(iwarp.Op(iwarp.OpWrite).DV(1).RV(1))
-			c.ExpectCompletion(2, verbs.WCSuccess)
-			c.ExpectCompletion(3, verbs.WCSuccess)
+			c.ExpectCompletions(verbs.WCSuccess, 2, 3)
 		}
 	}),
 }, {
@@ -221,7 +233,17 @@ var mpaRevisionCases = []conformance.Case{{
 	Expects: "the end of each stream, without a Reply, before any timer",
 	Defects: []string{"BadRequestHangs"}, Run: onHost(func(h *host) {
 		l := h.listen()
-		for _, m := range malformedRequests {
+		for _, m := range []struct {
+			what   string
+			octets []byte
+		}{
+			{"zeros", make([]byte, 64)},
+			{"another protocol", []byte("GET / HTTP/1.1\r\nHost: device\r\n\r\n")},
+			{"a Reply", iwarp.Reply().Append(nil)},
+			{"revision 9", iwarp.Request().Revision(9).Append(nil)},
+			{"513 octets of data", iwarp.Request().Private(data(513)).Append(nil)},
+			{"65535 octets announced", iwarp.Request().PrivateLength(65535).Private(data(512)).Append(nil)},
+		} {
 			h.Note("%s", m.what)
 			h.expectRequestDropped(l, m.octets, belowStartupTimer)
 		}
@@ -251,8 +273,8 @@ var mpaRevisionCases = []conformance.Case{{
 		for _, n := range []int{9, 20, 24, 32} {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
-			f := iwarp.Reply().Revision(iwarp.Val(hs.gotFrame.Rev)).Private(data(16))
-			if hs.gotFrame.Enhanced != nil {
+			f := iwarp.Reply().Revision(iwarp.Val(hs.deviceFrame.Rev)).Private(data(16))
+			if hs.deviceFrame.Enhanced != nil {
 				f = f.Depths(1, 1).PeerToPeer(iwarp.RTRWrite)
 			}
 			hs.write(f.Append(nil)[:n])
@@ -261,47 +283,7 @@ var mpaRevisionCases = []conformance.Case{{
 			hs.expectConnError()
 		}
 	}),
-}}
-
-// privateDataParam returns connection parameters with private data.
-func privateDataParam(b []byte) *verbs.ConnParam {
-	return &verbs.ConnParam{PrivateData: b, ResponderResources: defaultOrd, InitiatorDepth: defaultOrd}
-}
-
-// checkPrivateData fails the case unless a start-up frame of the device has the private data and
-// its length. PD_Length includes the enhanced data.
-func (c *conn) checkPrivateData(f startupFrame, want []byte) {
-	n := len(want)
-	if iwarp.Val(f.S) {
-		n += 4 // enhanced data
-	}
-	got := int(iwarp.Val(f.PDLength))
-	c.Check(got == n, fmt.Sprintf("a PD_Length of %d", n), "%d in %v", got, f)
-	c.Check(bytes.Equal(f.PrivateData, want), fmt.Sprintf("the %d octets of private data", len(want)), "%d: % x", len(f.PrivateData), head(f.PrivateData))
-}
-
-// Roles of the device in onPrivateData.
-const initiator, responder = true, false
-
-// onPrivateData makes the body of a case in which the device, as initiator if active is set, sends
-// private data of each length.
-func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, n := range lengths {
-			hs := h.startHandshake(setup{active: active, connParams: privateDataParam(data(n))})
-			hs.exchangeFrames()
-			hs.checkPrivateData(hs.gotFrame, data(n))
-			hs.establish()
-		}
-	})
-}
-
-// checkRequestPrivateData fails the case unless the application got the private data.
-func (h *host) checkRequestPrivateData(got, want []byte) {
-	h.Check(bytes.Equal(got, want), fmt.Sprintf("%d octets of private data for the application", len(want)), "%d: % x", len(got), head(got))
-}
-
-var mpaPrivateCases = []conformance.Case{{
+}, {
 	ID: "mpa/private/length-is-that-of-the-data", Cite: cite("rfc5044/7.1.1/12"),
 	Title:   "PD_Length is the length of all private data, enhanced data included",
 	Sends:   "Replies; the device connects with 1, 16 and 100 octets of private data",

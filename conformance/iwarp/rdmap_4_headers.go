@@ -15,7 +15,7 @@ var rdmapControlOctets = map[byte]string{
 	0x45: "Send with solicited event", 0x4a: "Atomic Request",
 }
 
-var rdmapControlCases = []conformance.Case{{
+var rdmapHeaderCases = []conformance.Case{{
 	ID: "rdmap/header/queue-of-each-opcode", Cite: cite("rfc5040/3.1/1", "rfc5040/5.3/1", "rfc5040/5.2.1/1"),
 	Title:   "Sends go to queue 0, Read and Atomic Requests to queue 1",
 	Sends:   "a Read Request; the device sends a message of every kind",
@@ -68,9 +68,8 @@ var rdmapControlCases = []conformance.Case{{
 	Title:   "The reserved bits of the RDMAP control octet are ignored",
 	Sends:   "a Send, a Write, a Read Request and a Read Response with both reserved bits set",
 	Expects: "each is accepted",
-	Defects: []string{"DDPReservedChecked"}, Run: onConn(func(c *conn) {
-		c.expectAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) })
-	}),
+	Defects: []string{"DDPReservedChecked"},
+	Run:     onAcceptedWith(func(s iwarp.Segment) iwarp.Segment { return s.RDMAPReserved(3) }),
 }, {
 	ID: "rdmap/header/reserved-bits-are-zero", Cite: cite("rfc5040/4.1/4"),
 	Title:   "The reserved bits of the RDMAP control octet are sent as zeros",
@@ -115,9 +114,7 @@ var rdmapControlCases = []conformance.Case{{
 		c.sendAndSync(writeTo(at, data(32)))
 		c.ExpectBytes(m, 0, data(32))
 	}),
-}}
-
-var rdmapRequestCases = []conformance.Case{{
+}, {
 	ID: "rdmap/read/request-with-payload-is-refused", Cite: cite("rfc5040/4.2/1"),
 	Title:   "A Read Request with octets after its header is not executed",
 	Sends:   "a Read Request with four extra octets",

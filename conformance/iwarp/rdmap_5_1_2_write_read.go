@@ -9,14 +9,38 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-var rdmapWriteCases = []conformance.Case{{
+// expectReadResponse fails the case unless the next message is a Read Response with the data.
+func (c *conn) expectReadResponse(want []byte) {
+	c.expectPayload(c.nextMessage(iwarp.OpReadResponse), want)
+}
+
+// deviceRead makes the device read n octets into localMem at off, and returns the Read Request.
+func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
+	c.PostSend(c.qp, c.readWR(id, off, n))
+	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
+}
+
+// onInvalidResponses makes the body of a case that fails unless invalid responses to a read of
+// 32 octets, each on a separate connection, end the stream, fail the read and change no memory
+// outside that of the read.
+func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
+	return onEachConn(setup{}, answers, func(c *conn, answer func(*conn, iwarp.Segment) []iwarp.Segment) {
+		c.send(answer(c, c.deviceRead(1, 64, 32))...)
+		c.expectAbort()
+		c.expectFailures(1)
+		c.ExpectUntouched(c.targetMem)
+		c.ExpectUnchangedOutside(c.localMem, 64, 32)
+	})
+}
+
+var rdmapWriteReadCases = []conformance.Case{{
 	ID: "rdmap/write/nobody-is-told", Cite: cite("rfc5040/5.1/1"),
 	Title:   "A Write consumes no receive and completes nothing",
 	Sends:   "Writes of one and of several segments, and a Send",
 	Expects: "no completion for the Writes, and the first receive for the Send",
 	Defects: []string{"EverythingTakesReceive"}, Run: onConn(func(c *conn) {
 		c.send(c.peerWrite(0, data(16)))
-		c.sendSegments(c.peerWrite(64, data(64)).Segments(14 + 16))
+		c.send(c.peerWrite(64, data(64)).Segments(14 + 16)...)
 		c.sync()
 		c.ExpectNoCompletion()
 		c.expectSendDelivered(1, 16)
@@ -52,14 +76,7 @@ var rdmapWriteCases = []conformance.Case{{
 		c.expect(iwarp.Write(peerSTag, peerTO, want).Last(true))
 		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
 	}),
-}}
-
-// expectReadResponse fails the case unless the next message is a Read Response with the data.
-func (c *conn) expectReadResponse(want []byte) {
-	c.expectPayload(c.nextMessage(iwarp.OpReadResponse), want)
-}
-
-var rdmapSourceCases = []conformance.Case{{
+}, {
 	ID: "rdmap/read/places-are-given-back", Cite: cite("rfc5040/5.2.1/2"),
 	Title:   "An answered read frees its IRD resource",
 	Sends:   "four times as many Read Requests as the IRD, one after the other",
@@ -181,33 +198,7 @@ var rdmapSourceCases = []conformance.Case{{
 			return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite|verbs.AccessRemoteWrite), 0), 16)
 		},
 		func(c *conn) iwarp.Segment { return c.readFrom(addrOf(c.Memory(64, verbs.AccessLocalWrite), 0), 16) }),
-}}
-
-// deviceRead makes the device read n octets into localMem at off, and returns the Read Request.
-func (c *conn) deviceRead(id uint64, off, n int) iwarp.Segment {
-	c.PostSend(c.qp, c.readWR(id, off, n))
-	return c.expect(iwarp.Op(iwarp.OpReadRequest)).Segment
-}
-
-// onInvalidResponses makes the body of a case that fails unless invalid responses to a read of
-// 32 octets, each on a separate connection, end the stream, fail the read and change no memory
-// outside that of the read.
-func onInvalidResponses(answers ...func(c *conn, request iwarp.Segment) []iwarp.Segment) func(*conformance.Bench) error {
-	return onHost(func(h *host) {
-		for _, answer := range answers {
-			c := h.connect(setup{})
-			for _, s := range answer(c, c.deviceRead(1, 64, 32)) {
-				c.send(s)
-			}
-			c.expectAbort()
-			c.expectFailures(1)
-			c.ExpectUntouched(c.targetMem)
-			c.ExpectUnchangedOutside(c.localMem, 64, 32)
-		}
-	})
-}
-
-var rdmapResponseCases = []conformance.Case{{
+}, {
 	ID: "rdmap/response/as-many-as-granted", Cite: cite("rfc5040/5.2.2/2"),
 	Title:   "As many outstanding reads as the IRD are answered",
 	Sends:   "as many Read Requests at once as the IRD, none of which can be answered before all have arrived; then as many again",

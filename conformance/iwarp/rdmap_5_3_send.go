@@ -10,20 +10,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// useCompChannel makes later queue pairs use a completion queue with a completion channel, which it
-// returns.
-func (h *host) useCompChannel() verbs.CompChannel {
+// connectArmed makes a connection with two receives. Its completion queue raises an event in the
+// returned channel for the next solicited completion.
+func (h *host) connectArmed() (*conn, verbs.CompChannel) {
 	ch, err := h.Device.CreateCompChannel()
 	h.Must("a completion channel", err)
-	h.CQ, err = h.Device.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
-	h.Must("a completion queue with a channel", err)
-	return ch
-}
-
-// armCQ requests a notification for the next solicited completion.
-func (h *host) armCQ() {
+	h.CQ = h.CreateCQ(verbs.CQInit{Depth: 64, Channel: ch})
+	c := h.connect(setup{receives: 2})
 	const solicitedOnly = true
 	h.Must("a completion queue that can be armed", h.CQ.ReqNotify(solicitedOnly))
+	return c, ch
 }
 
 // expectCQEvent fails the case unless the completion queue raises an event.
@@ -45,68 +41,6 @@ func errorOr(err error, success string) string {
 	}
 	return err.Error()
 }
-
-var rdmapSendCases = []conformance.Case{{
-	ID: "rdmap/send/one-receive-each", Cite: cite("rfc5040/5.3/2"),
-	Title:   "Every Send consumes one receive, also a zero-length Send",
-	Sends:   "Sends of 16, 0, 0 and 32 octets",
-	Expects: "four receives",
-	Defects: []string{"ZeroSendSkipsReceive"}, Run: onConn(func(c *conn) {
-		for i, n := range []int{16, 0, 0, 32} {
-			c.expectSendDelivered(uint64(i+1), n)
-		}
-		c.ExpectBytes(c.localMem, 3*64, data(32))
-	}),
-}, {
-	ID: "rdmap/send/longer-than-the-receive", Cite: cite("rfc5040/5.3/4"),
-	Title:   "A receive that is too short for its Send fails, and the stream ends",
-	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
-	Expects: "a Terminate, receives that fail, and no octet after the first changed",
-	Defects: []string{"LongTruncated"},
-	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
-		c.sendSegments(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu))
-		c.expectTerminateAndEnd()
-		c.expectFailures(2)
-		c.ExpectUnchangedOutside(c.localMem, 0, 64)
-	}),
-}, {
-	ID: "rdmap/send/in-order-of-posting", Cite: cite("rfc5040/5.3/7"),
-	Title:   "Sends are sent in the order in which they were posted",
-	Sends:   "nothing: the application posts ten Sends at once",
-	Expects: "the ten in that order, with MSNs 1 to 10",
-	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
-		c.postBatch(10, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 16*i, 16) })
-		for i := range 10 {
-			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[16*i:][:16]))
-		}
-	}),
-}, {
-	ID: "rdmap/send/solicited-raises-an-event", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
-	Title:   "A Send with solicited event raises an event",
-	Sends:   "a Send with solicited event, to an application that waits for solicited events",
-	Expects: "an event",
-	Defects: []string{"NeverSolicited"}, Run: onHost(func(h *host) {
-		ch := h.useCompChannel()
-		c := h.connect(setup{receives: 4})
-		h.armCQ()
-		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)))
-		h.expectCQEvent(ch)
-		c.ExpectRecv(1, 16)
-	}),
-}, {
-	ID: "rdmap/send/unsolicited-raises-none", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
-	Title:   "A Send without solicited event raises no event for an application that waits for solicited events",
-	Sends:   "a Send, to an application that waits for solicited events",
-	Expects: "a receive, and no event",
-	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
-		ch := h.useCompChannel()
-		c := h.connect(setup{receives: 4})
-		h.armCQ()
-		c.expectSendDelivered(1, 16)
-		c.sync()
-		h.expectNoCQEvent(ch)
-	}),
-}}
 
 // invalidateCauses are for an STag that cannot be invalidated: two types have the code.
 var invalidateCauses = []iwarp.Cause{iwarp.RDMAPCannotInvalidate, iwarp.RDMAPCannotInvalidateRemote}
@@ -133,7 +67,63 @@ func (c *conn) checkInvalidated(wc verbs.WC, key uint32) {
 		"a receive with the invalidated key", "%s", rig.Describe(&wc))
 }
 
-var rdmapInvalidateCases = []conformance.Case{{
+var rdmapSendCases = []conformance.Case{{
+	ID: "rdmap/send/one-receive-each", Cite: cite("rfc5040/5.3/2"),
+	Title:   "Every Send consumes one receive, also a zero-length Send",
+	Sends:   "Sends of 16, 0, 0 and 32 octets",
+	Expects: "four receives",
+	Defects: []string{"ZeroSendSkipsReceive"}, Run: onConn(func(c *conn) {
+		for i, n := range []int{16, 0, 0, 32} {
+			c.expectSendDelivered(uint64(i+1), n)
+		}
+		c.ExpectBytes(c.localMem, 3*64, data(32))
+	}),
+}, {
+	ID: "rdmap/send/longer-than-the-receive", Cite: cite("rfc5040/5.3/4"),
+	Title:   "A receive that is too short for its Send fails, and the stream ends",
+	Sends:   "Sends of 100 octets to receives of 64: in one segment, and in several segments, the first of which fit",
+	Expects: "a Terminate, receives that fail, and no octet after the first changed",
+	Defects: []string{"LongTruncated"},
+	Run: onEachConn(setup{receives: 2}, []int{1000, 18 + 40}, func(c *conn, ulpdu int) {
+		c.send(iwarp.Send(c.nextSendMSN(), data(100)).Segments(ulpdu)...)
+		c.expectTerminateAndEnd()
+		c.expectFailures(2)
+		c.ExpectUnchangedOutside(c.localMem, 0, 64)
+	}),
+}, {
+	ID: "rdmap/send/in-order-of-posting", Cite: cite("rfc5040/5.3/7"),
+	Title:   "Sends are sent in the order in which they were posted",
+	Sends:   "nothing: the application posts ten Sends at once",
+	Expects: "the ten in that order, with MSNs 1 to 10",
+	Defects: []string{"LIFOQueue"}, Run: onConn(func(c *conn) {
+		c.postBatch(10, func(i int) verbs.SendWR { return c.sendWR(uint64(i+1), 16*i, 16) })
+		for i := range 10 {
+			c.expect(iwarp.Send(uint32(i+1), c.localMem.Buf[16*i:][:16]))
+		}
+	}),
+}, {
+	ID: "rdmap/send/solicited-raises-an-event", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
+	Title:   "A Send with solicited event raises an event",
+	Sends:   "a Send with solicited event, to an application that waits for solicited events",
+	Expects: "an event",
+	Defects: []string{"NeverSolicited"}, Run: onHost(func(h *host) {
+		c, ch := h.connectArmed()
+		c.send(iwarp.SendSE(c.nextSendMSN(), data(16)))
+		h.expectCQEvent(ch)
+		c.ExpectRecv(1, 16)
+	}),
+}, {
+	ID: "rdmap/send/unsolicited-raises-none", Cite: cite("rfc5040/5.3/6"), Level: conformance.May,
+	Title:   "A Send without solicited event raises no event for an application that waits for solicited events",
+	Sends:   "a Send, to an application that waits for solicited events",
+	Expects: "a receive, and no event",
+	Defects: []string{"EverySendSolicited"}, Run: onHost(func(h *host) {
+		c, ch := h.connectArmed()
+		c.expectSendDelivered(1, 16)
+		c.sync()
+		h.expectNoCQEvent(ch)
+	}),
+}, {
 	ID: "rdmap/invalidate/takes-effect", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A window is invalid when the Send with its Invalidate is delivered",
 	Sends:   "a Read Request to a window, a Send with solicited event that invalidates it, and another Read Request",
@@ -151,15 +141,12 @@ var rdmapInvalidateCases = []conformance.Case{{
 	Title:   "A zero-length Send with Invalidate invalidates its key",
 	Sends:   "zero-length Sends that invalidate a window, with and without solicited event, and a Write to the window after each",
 	Expects: "a zero-length receive with the invalidated key; the Write ends the stream, and memory unchanged",
-	Defects: []string{"EmptySendKeepsKey"}, Run: onHost(func(h *host) {
-		for _, send := range []func(msn, stag uint32, b []byte) iwarp.Segment{iwarp.SendInvalidate, iwarp.SendSEInvalidate} {
-			c := h.connect(setup{receives: 1})
-			m, at := c.newWindow(verbs.AccessRemoteWrite)
-			c.send(send(c.nextSendMSN(), at.STag, nil))
-			c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
-			c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
-			h.ExpectUntouched(m)
-		}
+	Defects: []string{"EmptySendKeepsKey"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{iwarp.OpSendInvalidate, iwarp.OpSendSEInvalidate}, func(c *conn, op iwarp.Opcode) {
+		m, at := c.newWindow(verbs.AccessRemoteWrite)
+		c.send(iwarp.SendInvalidate(c.nextSendMSN(), at.STag, nil).Opcode(op))
+		c.checkInvalidated(c.ExpectRecv(1, 0), at.STag)
+		c.expectRefusal(writeTo(at, data(16)), foreignKeyCauses...)
+		c.ExpectUntouched(m)
 	}),
 }, {
 	ID: "rdmap/invalidate/is-reported", Cite: cite("rfc5040/5.3/8"), Needs: verbs.CapMWType2 | verbs.CapSendInv,

@@ -17,17 +17,14 @@ func (c *conn) expectQPError() {
 	}
 	for {
 		wc, ok := c.PollCompletion(0)
-		if !ok {
-			c.Fail("an event of the queue pair, or a completion with its error", "neither")
-		}
+		c.Check(ok, "an event of the queue pair, or a completion with its error", "neither")
 		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
 			return
 		}
 	}
 }
 
-// hasEvent reports whether the device raises an asynchronous event of one of the types. It skips
-// others.
+// hasEvent reports whether the device raises an event of one of the types. It skips others.
 func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	for {
 		e, err := h.Device.WaitAsync(shortWait)
@@ -42,7 +39,20 @@ func (h *host) hasEvent(types ...verbs.AsyncEventType) bool {
 	}
 }
 
-var rdmapEndCases = []conformance.Case{{
+// onRequestAfterRead makes the body of a case that fails if a request completes before a read that
+// was posted before it. after returns the request, with ID 12; the device sends it with opcode op.
+func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
+	return onConn(func(c *conn) {
+		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
+		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
+		c.expect(iwarp.Op(op))
+		c.expectIdle()
+		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12)
+	})
+}
+
+var rdmapStreamCases = []conformance.Case{{
 	ID: "rdmap/terminate/queue-and-number", Cite: cite("rfc5040/5.4/1", "rfc5040/3.1/1"),
 	Title:   "A Terminate has queue 2 and MSN 1",
 	Sends:   "a Send and a Read Request, and then a Write to an unknown key",
@@ -119,9 +129,109 @@ var rdmapEndCases = []conformance.Case{{
 		c.expectTerminate()
 		c.expectClose()
 	}),
-}}
-
-var rdmapStreamCases = []conformance.Case{{
+}, {
+	ID: "rdmap/order/sends-wait-for-delivery", Cite: cite("rfc5040/5.5/1"),
+	Title:   "Sends after an incomplete Send are delivered after it",
+	Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
+	Expects: "four receives, then nothing, and then the others in order",
+	Defects: []string{"DeliversFirstSegment"}, Run: onSetup(setup{receives: 8}, func(c *conn) {
+		c.sendSends(16, 16, 16, 16)
+		parts := iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 32)
+		b := c.encode(parts[0], parts[1])
+		cut := len(b) - 20
+		c.write(b[:cut])
+		c.expectRecvs(16, 16, 16, 16)
+		c.expectIdle()
+		c.write(b[cut:])
+		c.sendSends(16, 16, 16)
+		for i, n := range []int{64, 16, 16, 16} {
+			c.ExpectRecv(uint64(i+5), n)
+		}
+	}),
+}, {
+	ID: "rdmap/order/reads-complete-in-order", Cite: cite("rfc5040/5.5/2"),
+	Title:   "Reads complete in the order in which they were posted, whatever their size",
+	Sends:   "responses to three outstanding reads, the first of them in several segments",
+	Expects: "three completions in that order",
+	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
+		sizes := []int{64, 16, 4}
+		c.postBatch(len(sizes), func(i int) verbs.SendWR { return c.readWR(uint64(11+i), 1024+64*i, sizes[i]) })
+		for i, g := range c.nextFPDUs(len(sizes)) {
+			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
+			c.send(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16)...)
+		}
+		for i, n := range sizes {
+			c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
+			c.ExpectBytes(c.localMem, 1024+64*i, data(n))
+		}
+	}),
+}, {
+	ID: "rdmap/order/read-sees-earlier-writes", Cite: cite("rfc5040/5.5/3"),
+	Title:   "A read returns the data of earlier Writes",
+	Sends:   "a Write of several segments and a Read Request for the same memory, at once; three times",
+	Expects: "the written data",
+	Defects: []string{"WritesPlacedLate"}, Run: onConn(func(c *conn) {
+		for i := range 3 {
+			b := data(64 + 16*i)
+			c.sendCoalesced(append(c.peerWrite(128*i, b).Segments(14+32), c.peerRead(128*i, len(b)))...)
+			c.expect(iwarp.ReadResponse(peerSTag, peerTO, b))
+		}
+	}),
+}, {
+	ID: "rdmap/order/completion-waits-for-the-transport", Cite: cite("rfc5040/5.5/5"),
+	Title:   "A Write does not complete before TCP has accepted all of it",
+	Sends:   "nothing, and does not read at first: the device writes more than TCP buffers",
+	Expects: "no completion until the peer reads, and then one",
+	Defects: []string{"CompletesEarly"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
+		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
+		c.waitForDevice()
+		c.ExpectNoCompletion()
+		c.expectPayload(c.nextMessage(iwarp.OpWrite), c.localMem.Buf)
+		c.ExpectCompletion(1, verbs.WCSuccess)
+	}),
+}, {
+	ID: "rdmap/order/completions-in-post-order", Cite: cite("rfc5040/5.5/6"),
+	Title:   "A Send after a read completes after it",
+	Sends:   "a delayed Read Response",
+	Expects: "no completion of the Send before that of the read",
+	Defects: []string{"SendsOvertake"},
+	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
+}, {
+	ID: "rdmap/order/write-behind-a-read-completes-after", Cite: cite("rfc5040/5.5/6"),
+	Title:   "A Write after a read completes after it",
+	Sends:   "a delayed Read Response",
+	Expects: "no completion of the Write before that of the read",
+	Defects: []string{"SendsOvertake"},
+	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
+}, {
+	ID: "rdmap/order/read-completes-with-its-response", Cite: cite("rfc5040/5.5/7"),
+	Title:   "A read does not complete before it is answered",
+	Sends:   "a delayed Read Response",
+	Expects: "no completion before the Read Response, and one after it",
+	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
+		request := c.deviceRead(11, 64, 16)
+		c.expectIdle()
+		c.send(iwarp.ReadResponseTo(request, data(16)))
+		c.ExpectCompletion(11, verbs.WCSuccess)
+		c.ExpectBytes(c.localMem, 64, data(16))
+	}),
+}, {
+	ID: "rdmap/order/fence-waits-for-reads", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should,
+	Title:   "A Send with a fence is not sent before earlier reads are answered",
+	Sends:   "delayed responses to two reads",
+	Expects: "no Send before both have been answered, and one after them",
+	Defects: []string{"FenceIgnored"}, Run: onConn(func(c *conn) {
+		fenced := c.sendWR(13, 0, 16)
+		fenced.Flags |= verbs.SendFence
+		c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
+		for _, g := range c.nextFPDUs(2) {
+			c.expectSilence(silencePeriod)
+			c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
+		}
+		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
+		c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
+	}),
+}, {
 	ID: "rdmap/stream/garbage-ends-it", Cite: cite("rfc5040/6.1/1"),
 	Title:   "Octets that are no RDMA message end the stream",
 	Sends:   "40 zeros, and a valid Send after them",
@@ -219,131 +329,5 @@ var rdmapStreamCases = []conformance.Case{{
 		c.expectDisconnect()
 		c.AwaitState(c.qp, verbs.QPStateErr)
 		c.expectFailures(2)
-	}),
-}}
-
-// onRequestAfterRead makes the body of a case that fails if a request completes before a read that
-// was posted before it. after returns the request, with ID 12; the device sends it with opcode op.
-func onRequestAfterRead(after func(c *conn) verbs.SendWR, op iwarp.Opcode) func(*conformance.Bench) error {
-	return onConn(func(c *conn) {
-		c.PostSend(c.qp, c.readWR(11, 64, 16), after(c))
-		request := c.expect(iwarp.Op(iwarp.OpReadRequest))
-		c.expect(iwarp.Op(op))
-		c.expectIdle()
-		c.send(iwarp.ReadResponseTo(request.Segment, data(16)))
-		c.ExpectCompletions(verbs.WCSuccess, 11, 12)
-	})
-}
-
-var rdmapOrderCases = []conformance.Case{{
-	ID: "rdmap/order/sends-wait-for-delivery", Cite: cite("rfc5040/5.5/1"),
-	Title:   "Sends after an incomplete Send are delivered after it",
-	Sends:   "four Sends and a part of the fifth, which ends inside an FPDU; later the rest, and three more Sends",
-	Expects: "four receives, then nothing, and then the others in order",
-	Defects: []string{"DeliversFirstSegment"}, Run: onSetup(setup{receives: 8}, func(c *conn) {
-		for range 4 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
-		parts := iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 32)
-		b := c.encode(parts[0], parts[1])
-		cut := len(b) - 20
-		c.write(b[:cut])
-		c.expectRecvs(16, 16, 16, 16)
-		c.expectIdle()
-		c.write(b[cut:])
-		for range 3 {
-			c.send(iwarp.Send(c.nextSendMSN(), data(16)))
-		}
-		c.ExpectRecv(5, 64)
-		for id := range uint64(3) {
-			c.ExpectRecv(id+6, 16)
-		}
-	}),
-}, {
-	ID: "rdmap/order/reads-complete-in-order", Cite: cite("rfc5040/5.5/2"),
-	Title:   "Reads complete in the order in which they were posted, whatever their size",
-	Sends:   "responses to three outstanding reads, the first of them in several segments",
-	Expects: "three completions in that order",
-	Defects: []string{"LongDeliveredLate"}, Run: onConn(func(c *conn) {
-		sizes := []int{64, 16, 4}
-		c.postBatch(len(sizes), func(i int) verbs.SendWR { return c.readWR(uint64(11+i), 1024+64*i, sizes[i]) })
-		for i, g := range c.nextFPDUs(len(sizes)) {
-			c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), g)
-			c.sendSegments(iwarp.ReadResponseTo(g.Segment, data(sizes[i])).Segments(ddpTaggedLen + 16))
-		}
-		for i, n := range sizes {
-			c.ExpectCompletion(uint64(11+i), verbs.WCSuccess)
-			c.ExpectBytes(c.localMem, 1024+64*i, data(n))
-		}
-	}),
-}, {
-	ID: "rdmap/order/read-sees-earlier-writes", Cite: cite("rfc5040/5.5/3"),
-	Title:   "A read returns the data of earlier Writes",
-	Sends:   "a Write of several segments and a Read Request for the same memory, at once; three times",
-	Expects: "the written data",
-	Defects: []string{"WritesPlacedLate"}, Run: onConn(func(c *conn) {
-		for i := range 3 {
-			b := data(64 + 16*i)
-			var frames []iwarp.Frame
-			for _, part := range c.peerWrite(128*i, b).Segments(14 + 32) {
-				frames = append(frames, part)
-			}
-			c.sendCoalesced(append(frames, c.peerRead(128*i, len(b)))...)
-			c.expect(iwarp.ReadResponse(peerSTag, peerTO, b))
-		}
-	}),
-}, {
-	ID: "rdmap/order/completion-waits-for-the-transport", Cite: cite("rfc5040/5.5/5"),
-	Title:   "A Write does not complete before TCP has accepted all of it",
-	Sends:   "nothing, and does not read at first: the device writes more than TCP buffers",
-	Expects: "no completion until the peer reads, and then one",
-	Defects: []string{"CompletesEarly"}, Run: onSetup(setup{memLen: tcpBufferBytes}, func(c *conn) {
-		c.PostSend(c.qp, c.writeWR(1, 0, tcpBufferBytes))
-		c.waitForDevice()
-		c.ExpectNoCompletion()
-		c.expectPayload(c.nextMessage(iwarp.OpWrite), c.localMem.Buf)
-		c.ExpectCompletion(1, verbs.WCSuccess)
-	}),
-}, {
-	ID: "rdmap/order/completions-in-post-order", Cite: cite("rfc5040/5.5/6"),
-	Title:   "A Send after a read completes after it",
-	Sends:   "a delayed Read Response",
-	Expects: "no completion of the Send before that of the read",
-	Defects: []string{"SendsOvertake"},
-	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.sendWR(12, 0, 16) }, iwarp.OpSend),
-}, {
-	ID: "rdmap/order/write-behind-a-read-completes-after", Cite: cite("rfc5040/5.5/6"),
-	Title:   "A Write after a read completes after it",
-	Sends:   "a delayed Read Response",
-	Expects: "no completion of the Write before that of the read",
-	Defects: []string{"SendsOvertake"},
-	Run:     onRequestAfterRead(func(c *conn) verbs.SendWR { return c.writeWR(12, 0, 16) }, iwarp.OpWrite),
-}, {
-	ID: "rdmap/order/read-completes-with-its-response", Cite: cite("rfc5040/5.5/7"),
-	Title:   "A read does not complete before it is answered",
-	Sends:   "a delayed Read Response",
-	Expects: "no completion before the Read Response, and one after it",
-	Defects: []string{"CompletesEarly"}, Run: onConn(func(c *conn) {
-		request := c.deviceRead(11, 64, 16)
-		c.expectIdle()
-		c.send(iwarp.ReadResponseTo(request, data(16)))
-		c.ExpectCompletion(11, verbs.WCSuccess)
-		c.ExpectBytes(c.localMem, 64, data(16))
-	}),
-}, {
-	ID: "rdmap/order/fence-waits-for-reads", Cite: cite("rfc5040/5.5/10"), Level: conformance.Should,
-	Title:   "A Send with a fence is not sent before earlier reads are answered",
-	Sends:   "delayed responses to two reads",
-	Expects: "no Send before both have been answered, and one after them",
-	Defects: []string{"FenceIgnored"}, Run: onConn(func(c *conn) {
-		fenced := c.sendWR(13, 0, 16)
-		fenced.Flags |= verbs.SendFence
-		c.PostSend(c.qp, c.readWR(11, 64, 16), c.readWR(12, 128, 16), fenced)
-		for _, g := range c.nextFPDUs(2) {
-			c.expectSilence(silencePeriod)
-			c.send(iwarp.ReadResponseTo(g.Segment, data(16)))
-		}
-		c.expect(iwarp.Send(1, c.localMem.Buf[:16]))
-		c.ExpectCompletions(verbs.WCSuccess, 11, 12, 13)
 	}),
 }}

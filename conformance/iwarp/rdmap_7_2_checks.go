@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -15,16 +14,9 @@ var rdmapCheckCases = []conformance.Case{{
 	Title:   "A message with an unassigned opcode ends the stream",
 	Sends:   "a Send and a Write with opcode 13",
 	Expects: "a Terminate: unexpected opcode, and no receive",
-	Defects: []string{"BadSegmentsDropped"}, Run: onHost(func(h *host) {
-		for _, wrong := range []func(*conn) iwarp.Segment{
-			func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
-			func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) },
-		} {
-			c := h.connect(setup{receives: 2})
-			c.expectRefusal(wrong(c), iwarp.RDMAPUnexpectedOpcode)
-			c.ExpectNoSuccess()
-		}
-	}),
+	Defects: []string{"BadSegmentsDropped"}, Run: onEachRefused([]iwarp.Cause{iwarp.RDMAPUnexpectedOpcode},
+		func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).Opcode(13) },
+		func(c *conn) iwarp.Segment { return c.peerWrite(0, data(16)).Opcode(13) }),
 }, {
 	ID: "rdmap/check/version", Cite: cite("rfc5040/7.2/2"),
 	Title:   "A message with another RDMAP version ends the stream",
@@ -57,7 +49,7 @@ var rdmapCheckCases = []conformance.Case{{
 	Defects: []string{"KeysCount", "KeysStride", "KeysReused", "KeysRepeat"}, Run: onHost(func(h *host) {
 		first := h.collectKeys()
 		if h.Reopen == nil {
-			rig.Abort(fmt.Errorf("reopen the device: %w", conformance.ErrBenchCannot))
+			rig.BenchCannot("reopen the device")
 		}
 		h.Must("a device that can be reopened", h.Reopen())
 		h.Rig = rig.New(h.Bench)
@@ -71,14 +63,11 @@ var rdmapCheckCases = []conformance.Case{{
 	}),
 }}
 
-// keySamples is how many keys are compared.
-const keySamples = 100
-
 // collectKeys returns the keys of regions that stay registered, and of regions that are
 // deregistered at once. It fails the case if either are predictable.
 func (h *host) collectKeys() (all []verbs.RKey) {
 	for _, keep := range []bool{true, false} {
-		keys := make([]verbs.RKey, keySamples)
+		keys := make([]verbs.RKey, 100)
 		for i := range keys {
 			m := h.Memory(64, allAccess)
 			keys[i] = m.RKey()
@@ -117,7 +106,7 @@ var registryCases = []conformance.Case{{
 	Expects: "the end of the stream without a message, the application is notified, and a receive that fails",
 	Defects: []string{"StrangeTerminateIgnored"},
 	Run: onEachConn(setup{receives: 1}, []uint8{0x00, 0x01, 0x77, 0xff}, func(c *conn, code uint8) {
-		c.send(iwarp.Terminate(iwarp.NewCause(0, 0, code)))
+		c.send(iwarp.Terminate(iwarp.RDMAPCatastrophic | iwarp.Cause(code)))
 		c.expectEnd()
 		c.expectDisconnect()
 		c.expectFailure(1)
@@ -135,12 +124,9 @@ var registryCases = []conformance.Case{{
 	Title:   "Unassigned opcodes are reported as unexpected",
 	Sends:   "messages with the opcodes 12, 13, 14 and 15, each on a separate connection",
 	Expects: "a Terminate for an unexpected opcode each, and a receive that fails",
-	Defects: []string{"OpcodeMasked"}, Run: onHost(func(h *host) {
-		for op := iwarp.Opcode(12); op <= iwarp.OpExperimental; op++ {
-			c := h.connect(setup{receives: 1})
-			h.Note("opcode %d", op)
-			c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
-			c.expectFailure(1)
-		}
+	Defects: []string{"OpcodeMasked"}, Run: onEachConn(setup{receives: 1}, []iwarp.Opcode{12, 13, 14, 15}, func(c *conn, op iwarp.Opcode) {
+		c.Note("opcode %d", op)
+		c.expectRefusal(iwarp.Op(op).QN(0).MSN(c.nextSendMSN()).WithPayload(data(16)), iwarp.RDMAPUnexpectedOpcode)
+		c.expectFailure(1)
 	}),
 }}

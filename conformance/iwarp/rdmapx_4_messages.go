@@ -9,10 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The word is the first aligned eight octets of targetMem, the target of the peer's atomics.
-
-// wordAddr returns the address off octets after the word of targetMem, eight aligned octets on which
-// cases test atomics.
+// wordAddr returns the address off octets after targetMem's word for atomics, eight aligned octets.
 func (c *conn) wordAddr(off int) iwarp.Addr { return c.targetAddr(c.targetMem.WordOffset(0) + off) }
 
 // wordOctets returns the octets of targetMem's word for atomics. They are in the host's byte order:
@@ -22,8 +19,7 @@ func (c *conn) wordOctets() []byte { return c.targetMem.Buf[c.targetMem.WordOffs
 // word returns the value of targetMem's word for atomics.
 func (c *conn) word() uint64 { return binary.NativeEndian.Uint64(c.wordOctets()) }
 
-// setWord sets the value of targetMem's word for atomics, and makes it part of the memory that later
-// checks expect unchanged.
+// setWord sets targetMem's word for atomics, and the content that later checks expect unchanged.
 func (c *conn) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(c.wordOctets(), v)
 	c.targetMem.Snapshot()
@@ -140,12 +136,6 @@ func (c *conn) deviceFetchAdd(wrID uint64, off int) (id uint32) {
 // misaligned are offsets in a word.
 var misaligned = []int{1, 2, 4, 7}
 
-// maskedAdd is a FetchAdd with a mask, and the memory before and after it.
-type maskedAdd struct{ before, add, mask, after uint64 }
-
-// maskedSwap is a CmpSwap with masks, and the memory before and after it.
-type maskedSwap struct{ before, compare, compareMask, swap, swapMask, after uint64 }
-
 var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
 	ID: "rdmapx/fetchadd/returns-what-was-there", Cite: cite("rfc7306/5.1.1/3"),
 	Title:   "A FetchAdd adds, and returns the original value",
@@ -166,7 +156,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Sends:   "FetchAdds without a mask, and with masks of two and of eight fields",
 	Expects: "the sum of each field",
 	Defects: []string{"AddMaskIsAnd"}, Run: onConn(func(c *conn) {
-		for i, a := range []maskedAdd{
+		for i, a := range []struct{ before, add, mask, after uint64 }{
 			{0x00000000_ffffffff, 1, 0, 0x00000001_00000000},
 			{0x00000007_ffffffff, 1, 0x80000000, 0x00000007_00000000},
 			{0x00000007_ffffffff, 0x00000001_00000001, 0x80000000_80000000, 0x00000008_00000000},
@@ -222,7 +212,7 @@ var rdmapxOperationCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]co
 	Expects: "the bits of the swap mask swapped where those of the compare mask match",
 	Defects: []string{"MasksSwapped"}, Run: onConn(func(c *conn) {
 		ones := ^uint64(0)
-		for i, s := range []maskedSwap{
+		for i, s := range []struct{ before, compare, compareMask, swap, swapMask, after uint64 }{
 			{0x11223344_55667788, 0x55667788, 0xffffffff, 0xaabbccdd_eeff0011, 0xffffffff_00000000, 0xaabbccdd_55667788},
 			{0x11223344_55667788, 0x11223344_55667788, ones, 0xffff, 0xff, 0x11223344_556677ff},
 			{0x11223344_55667788, 0x99999999_99999988, 0xff, 7, ones, 7},

@@ -14,7 +14,7 @@ func (c *conn) sendFetchAdds(first uint32, at iwarp.Addr, n int) {
 	c.sendBatch(n, func(i int) iwarp.Segment { return iwarp.FetchAdd(c.nextRequestMSN(), first+uint32(i), at, 1) })
 }
 
-var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+var rdmapxAtomicCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
 	ID: "rdmapx/atomic/indivisible-between-streams", Cite: cite("rfc7306/5/2"),
 	Title:   "Concurrent atomics of two streams on one word lose no update",
 	Sends:   "FetchAdds of 1 to one word, alternately on two streams",
@@ -159,15 +159,12 @@ var rdmapxRequestCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conf
 		c.ExpectBytes(m, off, binary.NativeEndian.AppendUint64(nil, was+5))
 		c.ExpectUnchangedOutside(m, off, 8)
 	}),
-}})
-
-var rdmapxResponseCases = conformance.Group{Needs: verbs.CapAtomics}.Cases([]conformance.Case{{
+}, {
 	ID: "rdmapx/atomic/response-on-queue-3", Cite: cite("rfc7306/5/3", "rfc7306/4.1/2"),
 	Title:   "An Atomic Response is untagged, on queue 3, and has twelve octets of header",
 	Sends:   "a FetchAdd",
 	Expects: "T=0, queue 3, the identifier and the original value, and nothing else",
-	// Section 4 of RFC 7306 gives the header 32 octets; its figure and its appendix give
-	// twelve.
+	// Section 4 of RFC 7306 gives the header 32 octets, its figure and appendix twelve.
 	Defects: []string{"QueuesMixed"}, Run: onConn(func(c *conn) {
 		c.setWord(42)
 		g := c.expectAnswer(c.peerFetchAdd(0x11, 5), iwarp.Any())

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Verbs have no capability for immediate data over iWARP: a device supports it if it accepts the
-// work request.
+// Verbs have no capability for immediate data over iWARP: a device that accepts it supports it.
 
 // writeImmWR returns a work request for the device: a Write with immediate data.
 func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
@@ -26,8 +25,7 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 		probe := h.connect(setup{})
 		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL only. Check that a Write without
-			// immediate data is accepted.
+			// A library without the opcode may return EINVAL: a plain Write must be accepted.
 			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
 			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}
@@ -131,7 +129,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "a Send of several segments, immediate data, a Send of several segments and a short one",
 	Expects: "four receives in that order",
 	Defects: []string{"LongDeliveredLate"}, Run: onImmediate(func(c *conn) {
-		long := func() { c.sendSegments(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16)) }
+		long := func() { c.send(iwarp.Send(c.nextSendMSN(), data(64)).Segments(18 + 16)...) }
 		long()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		long()
@@ -148,11 +146,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Expects: "all octets of a Write in the memory when its receive completes",
 	Defects: []string{"WritesPlacedLate"}, Run: onImmediate(func(c *conn) {
 		for i := range 4 {
-			var frames []iwarp.Frame
-			for _, part := range c.peerWrite(2048*i, data(2000)).Segments(14 + 400) {
-				frames = append(frames, part)
-			}
-			c.sendCoalesced(append(frames, iwarp.Immediate(c.nextSendMSN(), doubled(uint32(i))))...)
+			c.sendCoalesced(append(c.peerWrite(2048*i, data(2000)).Segments(14+400), iwarp.Immediate(c.nextSendMSN(), doubled(uint32(i))))...)
 			c.expectRecvImm(uint64(i+1), uint32(i))
 			c.ExpectBytes(c.targetMem, 2048*i, data(2000))
 		}
@@ -164,9 +158,7 @@ var rdmapxImmediateCases = []conformance.Case{{
 	Sends:   "immediate data, and immediate data with solicited event, to an application that waits for solicited events",
 	Expects: "no event for the first, and one for the second",
 	Defects: []string{"NeverSolicited"}, Run: onImmediate(func(first *conn) {
-		ch := first.useCompChannel()
-		c := first.connect(setup{receives: 2})
-		c.armCQ()
+		c, ch := first.connectArmed()
 		c.send(iwarp.Immediate(c.nextSendMSN(), doubled(1)))
 		c.expectRecvImm(1, 1)
 		c.sync()

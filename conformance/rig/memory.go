@@ -119,3 +119,20 @@ func (m *Memory) Snapshot() {
 
 // syncDevice synchronizes with the device by a verb that changes nothing.
 func (r *Rig) syncDevice() { r.QueryPort() }
+
+// bindID is the WRID of bind requests.
+const bindID = 0xb1d
+
+// BindWindow binds a new window of type 2 to n bytes of m from off on by a request of qp, or fails
+// the case. It returns the window's key.
+func (r *Rig) BindWindow(qp verbs.QP, m *Memory, off, n int, access verbs.Access) verbs.RKey {
+	mw, err := r.PD.AllocMW(verbs.MWType2)
+	r.Must("a window", err)
+	key := verbs.NextRKey(mw.RKey())
+	r.PostSend(qp, verbs.SendWR{
+		WRID: bindID, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: m.MR, Addr: m.Addr() + uint64(off), Length: uint64(n), Access: access}},
+	})
+	r.ExpectCompletion(bindID, verbs.WCSuccess)
+	return key
+}

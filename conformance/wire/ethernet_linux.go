@@ -81,19 +81,11 @@ func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 
 // configureSocket sets the options of a packet socket, and binds it to the interface index.
 func configureSocket(fd, index int) error {
-	for _, o := range []struct {
-		level, opt int
-		name       string
-	}{
-		{unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING"}, // no frames of our own
-		{unix.SOL_PACKET, unix.PACKET_AUXDATA, "PACKET_AUXDATA"},                 // flags partial checksums
-		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, "SO_TIMESTAMPNS"},
-	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.opt, 1); err != nil {
-			return fmt.Errorf("%s: %w", o.name, err)
-		}
-	}
-	if err := setReceiveBuffer(fd); err != nil {
+	if err := setOptions(fd, []option{
+		{unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING"}, // no frames of our own
+		{unix.SOL_PACKET, unix.PACKET_AUXDATA, 1, "PACKET_AUXDATA"},                 // flags partial checksums
+		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
+	}); err != nil {
 		return err
 	}
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
@@ -198,7 +190,7 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	case len(ip) > w.mtu:
 		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
-	w.add(a, false, 0) // not by time: one socket keeps the order; overruns counts the dropped packets
+	w.add(a) // Recv counts the dropped packets
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface

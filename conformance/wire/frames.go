@@ -22,8 +22,7 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation returns the station for a configuration, or an error if that is invalid. The
-// default of cfg.MAC is interfaceMAC.
+// newStation returns the station of a valid configuration. The default of cfg.MAC is interfaceMAC.
 func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = interfaceMAC
@@ -174,8 +173,7 @@ type datagram struct {
 	payload     []byte
 }
 
-// packet returns the IP packet of the datagram, with defaults for fields that a socket
-// neither sets nor reports.
+// packet returns the IP packet, with defaults for fields that a socket neither sets nor reports.
 func (d *datagram) packet() []byte {
 	ip := packet.IP{Src: d.src.Addr().WithZone(""), Dst: d.dst.Addr().WithZone(""), TClass: &d.tclass, HopLimit: &d.hopLimit}
 	if ip.Is6() {
@@ -193,8 +191,7 @@ func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// datagram converts an IP packet for a socket. It returns an error unless the kernel would
-// send exactly this packet.
+// datagram converts an IP packet, or fails unless the kernel would send exactly this packet.
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {
@@ -217,8 +214,15 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 		src: netip.AddrPortFrom(ip.Src, *udp.SrcPort), dst: netip.AddrPortFrom(ip.Dst, *udp.DstPort),
 		tclass: *ip.TClass, hopLimit: *ip.HopLimit, hasChecksum: *udp.Checksum != 0, payload: data,
 	}
-	if err := c.checkSendable(d); err != nil {
-		return nil, err
+	switch to := d.dst.Addr(); {
+	case !slices.Contains(c.Addrs, d.src.Addr()):
+		return nil, cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
+	case !to.IsMulticast() && !slices.Contains(c.Device, to):
+		return nil, cannotSend("destination address %v; the device has %v", to, c.Device)
+	case d.src.Port() == 0 || d.dst.Port() == 0:
+		return nil, cannotSend("UDP port 0")
+	case d.hopLimit == 0:
+		return nil, cannotSend("a hop limit of 0")
 	}
 	made := d.packet()
 	if !bytes.Equal(made, wanted) {
@@ -227,25 +231,7 @@ func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	return d, nil
 }
 
-// checkSendable returns an error if the source is not an address of this host, the destination is
-// neither the device nor a multicast group, or a port or the hop limit is 0.
-func (c *UDPConfig) checkSendable(d *datagram) error {
-	to := d.dst.Addr()
-	switch {
-	case !slices.Contains(c.Addrs, d.src.Addr()):
-		return cannotSend("source address %v; this host has %v", d.src.Addr(), c.Addrs)
-	case !to.IsMulticast() && !slices.Contains(c.Device, to):
-		return cannotSend("destination address %v; the device has %v", to, c.Device)
-	case d.src.Port() == 0 || d.dst.Port() == 0:
-		return cannotSend("UDP port 0")
-	case d.hopLimit == 0:
-		return cannotSend("a hop limit of 0")
-	}
-	return nil
-}
-
-// difference describes how made, the packet that a socket would send, differs from the wanted
-// headers.
+// difference describes how the packet that a socket would send differs from the wanted headers.
 func difference(made []byte, wantIP packet.IP, wantUDP packet.UDP) string {
 	ip, payload, _, _ := packet.ParseIP(made)
 	udp, _, _, _ := packet.ParseUDP(payload)

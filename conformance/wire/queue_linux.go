@@ -17,6 +17,7 @@ type queue struct {
 	epoch  time.Time
 	signal chan struct{} // a packet is queued
 	closed chan struct{}
+	byTime bool // sort packets by their receive time, for wires of several sockets
 
 	mu            sync.Mutex
 	discardBefore time.Time // packets received before are ignored
@@ -24,8 +25,7 @@ type queue struct {
 	dropped       uint64
 }
 
-// arrival is a received packet, or the error of one that cannot be returned as it was on the
-// link.
+// arrival is a received packet, or the error of one that was changed on its way from the link.
 type arrival struct {
 	conformance.Frame
 	seen time.Time
@@ -46,13 +46,11 @@ func newQueue(name string, epoch time.Time) *queue {
 // Epoch is time 0 of received frames.
 func (q *queue) Epoch() time.Time { return q.epoch }
 
-// add appends a packet; with byTime, for wires of several sockets, it inserts the packet by its
-// receive time. dropped is the number of packets that were dropped before it.
-func (q *queue) add(a arrival, byTime bool, dropped uint64) {
+// add adds a packet.
+func (q *queue) add(a arrival) {
 	a.At = a.seen.Sub(q.epoch)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dropped += dropped
 	if a.seen.Before(q.discardBefore) {
 		return
 	}
@@ -61,7 +59,7 @@ func (q *queue) add(a arrival, byTime bool, dropped uint64) {
 		return
 	}
 	i := len(q.arrivals)
-	for byTime && i > 0 && q.arrivals[i-1].seen.After(a.seen) {
+	for q.byTime && i > 0 && q.arrivals[i-1].seen.After(a.seen) {
 		i--
 	}
 	q.arrivals = slices.Insert(q.arrivals, i, a)

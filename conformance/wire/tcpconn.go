@@ -21,31 +21,41 @@ type tcpConn struct {
 	err error
 	// transmit sends a segment.
 	transmit func(*segment)
+	snd      sender
+	rtx      retransmission
+	rcv      receiver
+}
 
-	// Send state, with the names of RFC 9293: sndUna is the oldest unacknowledged octet,
-	// sndNxt the next one to send, sndEnd the end of the queued octets.
-	sndUna, sndEnd, sndNxt seqNum
-	sndWnd                 int // from sndUna on
-	peerMSS                int // of the other side
-	sendQueue              []chunk
-	rtxDeadline            time.Time // of the first chunk; zero if the timer is off
-	rto                    time.Duration
-	retransmits            int
-	dupAcks                int // duplicate acknowledgements
-	recovering             bool
-	recoverEnd             seqNum // while recovering: octets before this may be lost
-	heldChunk              *chunk
-	finQueued              bool // FIN is queued or sent
+// sender is the send state, with the names of RFC 9293.
+type sender struct {
+	una, nxt seqNum // the oldest unacknowledged octet, and the next one to send
+	end      seqNum // the end of the queued octets
+	wnd      int    // from una on
+	mss      int    // of the other side
+	queue    []chunk
+	held     *chunk
+	fin      bool // FIN is queued or sent
+}
 
-	// Receive state. rcvNxt is the next expected octet; 0 before the SYN.
-	rcvNxt      seqNum
-	synReceived bool
-	ownMSS      int // the MSS that we announce
-	outOfOrder  []chunk
-	readQueue   [][]byte // one entry per segment
-	unreadLen   int
-	finReceived bool // the other side's FIN has come
-	advertised  int  // the last advertised window
+// retransmission is the state of the retransmission timer and of loss recovery.
+type retransmission struct {
+	deadline   time.Time // of the first chunk; zero if the timer is off
+	timeout    time.Duration
+	count      int
+	dupAcks    int
+	recovering bool
+	recoverEnd seqNum // while recovering: octets before this may be lost
+}
+
+// receiver is the receive state.
+type receiver struct {
+	nxt        seqNum // the next expected octet; 0 before the SYN
+	syn, fin   bool   // SYN and FIN of the other side have come
+	mss        int    // the MSS that we announce
+	outOfOrder []chunk
+	queue      [][]byte // one entry per segment
+	unread     int      // octets in queue
+	advertised int      // the last advertised window
 }
 
 // chunk is a part of the send queue that is sent in one segment.
@@ -73,106 +83,103 @@ const (
 	maxWindow = 1<<16 - 1
 	// maxOutOfOrder limits the number of stored out-of-order segments.
 	maxOutOfOrder = 1024
-	// initialRTO is the first retransmission timeout. It doubles up to maxRTO, for
-	// maxRetransmits retransmissions.
+	// initialRTO is the first retransmission timeout. It doubles up to maxRTO.
 	initialRTO     = 250 * time.Millisecond
 	maxRTO         = 2 * time.Second
 	maxRetransmits = 8
 )
 
-// open sends our SYN with the initial sequence number isn, or SYN+ACK if the peer's SYN was
-// received.
+// open sends our SYN with sequence number isn, or SYN+ACK if the peer's SYN was received.
 func (c *tcpConn) open(now time.Time, isn seqNum) {
-	c.passive = c.synReceived
-	c.sndUna, c.sndEnd, c.sndNxt, c.rto, c.sndWnd = isn, isn, isn, initialRTO, 1
-	c.enqueue(chunk{flags: syn})
+	c.passive = c.rcv.syn
+	c.snd.una, c.snd.end, c.snd.nxt, c.snd.wnd = isn, isn, isn, 1
+	c.rtx.timeout = initialRTO
+	c.snd.enqueue(chunk{flags: syn})
 	c.transmitPending(now)
 }
 
 // enqueue appends a chunk to the send queue, and sets its sequence number.
-func (c *tcpConn) enqueue(p chunk) {
-	p.seq = c.sndEnd
-	c.sndEnd = p.end()
-	c.sendQueue = append(c.sendQueue, p)
+func (s *sender) enqueue(p chunk) {
+	p.seq = s.end
+	s.end = p.end()
+	s.queue = append(s.queue, p)
 }
 
 // write queues and sends octets in as few segments as the peer's MSS allows.
 func (c *tcpConn) write(now time.Time, b []byte) {
-	for part := range slices.Chunk(slices.Clone(b), max(c.peerMSS, 1)) {
-		c.enqueue(chunk{data: part})
+	for part := range slices.Chunk(slices.Clone(b), max(c.snd.mss, 1)) {
+		c.snd.enqueue(chunk{data: part})
 	}
 	c.transmitPending(now)
 }
 
 // closeWrite queues and sends FIN.
 func (c *tcpConn) closeWrite(now time.Time) {
-	if c.finQueued {
+	if c.snd.fin {
 		return
 	}
-	c.finQueued = true
-	c.enqueue(chunk{flags: fin})
+	c.snd.fin = true
+	c.snd.enqueue(chunk{flags: fin})
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones, which
-// sendHeldRange sends.
+// transmitPending sends queued chunks that fit into the window, except held ones.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
 	}
-	for i := 0; i < len(c.sendQueue); i++ {
-		p := &c.sendQueue[i]
+	for i := 0; i < len(c.snd.queue); i++ {
+		p := &c.snd.queue[i]
 		if p.sent || p.held {
 			continue
 		}
-		if p.seq == c.sndUna && c.sndWnd > 0 && c.sndWnd < len(p.data) { // the chunk would never fit: split it
-			rest := chunk{seq: p.seq.add(c.sndWnd), data: p.data[c.sndWnd:]}
-			p.data = p.data[:c.sndWnd]
-			c.sendQueue = slices.Insert(c.sendQueue, i+1, rest)
-			p = &c.sendQueue[i]
+		if p.seq == c.snd.una && c.snd.wnd > 0 && c.snd.wnd < len(p.data) { // the chunk would never fit: split it
+			rest := chunk{seq: p.seq.add(c.snd.wnd), data: p.data[c.snd.wnd:]}
+			p.data = p.data[:c.snd.wnd]
+			c.snd.queue = slices.Insert(c.snd.queue, i+1, rest)
+			p = &c.snd.queue[i]
 		}
-		if p.end().sub(c.sndUna) > max(c.sndWnd, 0) || p.flags&syn == 0 && !c.established {
+		if p.end().sub(c.snd.una) > max(c.snd.wnd, 0) || p.flags&syn == 0 && !c.established {
 			break
 		}
 		p.sent = true
 		c.sendSegment(p.seq, p.data, p.flags)
-		c.startRetransmitTimer(now)
 	}
-	if len(c.sendQueue) > 0 {
-		c.startRetransmitTimer(now)
+	if len(c.snd.queue) > 0 {
+		c.rtx.startTimer(now)
 	}
 }
 
-// startRetransmitTimer starts the retransmission timer if it is off.
-func (c *tcpConn) startRetransmitTimer(now time.Time) {
-	if c.rtxDeadline.IsZero() {
-		c.rtxDeadline = now.Add(c.rto)
+// startTimer starts the retransmission timer if it is off.
+func (r *retransmission) startTimer(now time.Time) {
+	if r.deadline.IsZero() {
+		r.deadline = now.Add(r.timeout)
 	}
 }
 
 // sendSegment sends a segment with the current acknowledgement and window.
 func (c *tcpConn) sendSegment(seq seqNum, data []byte, flags tcpFlags) {
 	s := segment{src: c.local, dst: c.remote, seq: seq, flags: flags, payload: data}
-	if c.synReceived {
+	if c.rcv.syn {
 		s.flags |= ack
-		s.ack = c.rcvNxt
+		s.ack = c.rcv.nxt
 	}
 	if len(data) > 0 {
 		s.flags |= psh
 	}
 	if flags&syn != 0 {
-		s.mss = uint16(c.ownMSS)
+		s.mss = uint16(c.rcv.mss)
 	}
-	c.advertised = max(0, maxWindow-c.unreadLen)
-	s.window = uint16(c.advertised)
-	if end := seq.add(s.len()); end.sub(c.sndNxt) > 0 {
-		c.sndNxt = end
+	c.rcv.advertised = c.rcv.window()
+	s.window = uint16(c.rcv.advertised)
+	if end := seq.add(s.len()); end.sub(c.snd.nxt) > 0 {
+		c.snd.nxt = end
 	}
 	c.transmit(&s)
 }
 
 // sendAck sends an acknowledgement.
-func (c *tcpConn) sendAck() { c.sendSegment(c.sndNxt, nil, 0) }
+func (c *tcpConn) sendAck() { c.sendSegment(c.snd.nxt, nil, 0) }
 
 // abort ends the connection with an error, and sends RST unless both sides have closed.
 func (c *tcpConn) abort(why error) {
@@ -180,33 +187,32 @@ func (c *tcpConn) abort(why error) {
 		return
 	}
 	c.err = why
-	if !(c.finReceived && c.finQueued && c.sndUna == c.sndEnd) {
-		c.sendSegment(c.sndNxt, nil, rst)
+	if !(c.rcv.fin && c.snd.fin && c.snd.una == c.snd.end) {
+		c.sendSegment(c.snd.nxt, nil, rst)
 	}
 }
 
-// tick handles an expired retransmission timer: it retransmits the first chunk that is not held
-// back, or probes a closed window.
+// tick, if the timer has expired, retransmits the first chunk not held, or probes a closed window.
 func (c *tcpConn) tick(now time.Time) {
-	if c.err != nil || c.rtxDeadline.IsZero() || now.Before(c.rtxDeadline) {
+	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return
 	}
-	c.rtxDeadline = time.Time{}
-	i := slices.IndexFunc(c.sendQueue, func(p chunk) bool { return !p.held })
+	c.rtx.deadline = time.Time{}
+	i := slices.IndexFunc(c.snd.queue, func(p chunk) bool { return !p.held })
 	if i < 0 {
 		return
 	}
-	c.rto = min(2*c.rto, maxRTO)
-	p := &c.sendQueue[i]
+	c.rtx.timeout = min(2*c.rtx.timeout, maxRTO)
+	p := &c.snd.queue[i]
 	if !p.sent { // the window is closed: probe it
 		if len(p.data) > 0 && c.established {
 			c.sendSegment(p.seq, p.data[:1], 0)
 		}
-		c.startRetransmitTimer(now)
+		c.rtx.startTimer(now)
 		return
 	}
-	if c.retransmits++; c.retransmits > maxRetransmits {
-		c.abort(fmt.Errorf("the device did not acknowledge a segment sent %d times: %w", c.retransmits, errNoResponse))
+	if c.rtx.count++; c.rtx.count > maxRetransmits {
+		c.abort(fmt.Errorf("the device did not acknowledge a segment sent %d times: %w", c.rtx.count, errNoResponse))
 		return
 	}
 	c.retransmit(now, p)
@@ -214,11 +220,11 @@ func (c *tcpConn) tick(now time.Time) {
 
 // retransmit sends a chunk again. handleAck retransmits later chunks that may be lost too.
 func (c *tcpConn) retransmit(now time.Time, p *chunk) {
-	if !c.recovering {
-		c.recovering, c.recoverEnd = true, c.sndNxt
+	if !c.rtx.recovering {
+		c.rtx.recovering, c.rtx.recoverEnd = true, c.snd.nxt
 	}
 	c.sendSegment(p.seq, p.data, p.flags)
-	c.rtxDeadline = now.Add(c.rto)
+	c.rtx.deadline = now.Add(c.rtx.timeout)
 }
 
 // errNoResponse is the error of a connection whose peer does not respond.
@@ -231,62 +237,65 @@ func (c *tcpConn) handle(now time.Time, s *segment) {
 	}
 	switch {
 	case s.flags&rst != 0:
-		c.handleRST(s)
+		if c.acceptsRST(s) {
+			c.err = fmt.Errorf("%w by the device", conformance.ErrReset)
+		}
 		return
 	case s.flags&syn != 0:
 		c.handleSYN(s)
-	case !c.synReceived:
+	case !c.rcv.syn:
 		return // ignored before the SYN
 	}
 	if s.flags&ack != 0 {
 		c.handleAck(now, s)
 	}
-	if c.synReceived && (len(s.payload) > 0 || s.flags&fin != 0) {
+	if c.rcv.syn && (len(s.payload) > 0 || s.flags&fin != 0) {
 		c.receive(s)
 	}
 }
 
-// handleRST processes a RST with an acceptable sequence number.
-func (c *tcpConn) handleRST(s *segment) {
-	switch {
-	case !c.synReceived && (s.flags&ack == 0 || s.ack != c.sndEnd),
-		c.synReceived && (s.seq.sub(c.rcvNxt) < 0 || s.seq.sub(c.rcvNxt) > maxWindow):
-		return
+// acceptsRST reports whether a RST acknowledges our SYN or, after the peer's SYN, is in the window.
+func (c *tcpConn) acceptsRST(s *segment) bool {
+	if !c.rcv.syn {
+		return s.flags&ack != 0 && s.ack == c.snd.end
 	}
-	c.err = fmt.Errorf("%w by the device", conformance.ErrReset)
+	distance := s.seq.sub(c.rcv.nxt)
+	return distance >= 0 && distance <= maxWindow
 }
 
 // handleSYN processes the first SYN of the peer, and acknowledges further ones again.
 func (c *tcpConn) handleSYN(s *segment) {
-	if c.synReceived {
+	if c.rcv.syn {
 		c.sendAck() // our ACK was lost
 		return
 	}
-	if s.flags&ack != 0 && s.ack != c.sndUna.add(1) {
+	if s.flags&ack != 0 && s.ack != c.snd.una.add(1) {
 		return // SYN of another connection
 	}
-	c.synReceived, c.rcvNxt = true, s.seq.add(1)
-	if c.peerMSS = int(s.mss); c.peerMSS == 0 {
-		c.peerMSS = 536 // the default of RFC 9293
+	c.rcv.syn, c.rcv.nxt = true, s.seq.add(1)
+	if c.snd.mss = int(s.mss); c.snd.mss == 0 {
+		c.snd.mss = 536 // the default of RFC 9293
 	}
 }
 
 // handleAck processes the acknowledgement number and the window of a segment.
 func (c *tcpConn) handleAck(now time.Time, s *segment) {
-	n := s.ack.sub(c.sndUna)
+	n := s.ack.sub(c.snd.una)
 	switch {
-	case n < 0 || s.ack.sub(c.sndNxt) > 0:
+	case n < 0 || s.ack.sub(c.snd.nxt) > 0:
 		return // old, or beyond the sent octets
 	case n == 0:
 		c.handleDupAck(now, s)
 	}
-	windowGrew := int(s.window) > c.sndWnd
-	c.sndWnd = int(s.window)
+	windowGrew := int(s.window) > c.snd.wnd
+	c.snd.wnd = int(s.window)
 	if n > 0 {
-		c.sndUna, c.rto, c.retransmits, c.dupAcks, c.rtxDeadline = s.ack, initialRTO, 0, 0, time.Time{}
-		c.removeAcked()
-		if c.recovering = c.recovering && c.sndUna.sub(c.recoverEnd) < 0; c.recovering && len(c.sendQueue) > 0 && c.sendQueue[0].sent {
-			c.retransmit(now, &c.sendQueue[0]) // the next chunk is probably lost as well
+		c.snd.una = s.ack
+		c.snd.removeAcked()
+		recovering := c.rtx.recovering && s.ack.sub(c.rtx.recoverEnd) < 0
+		c.rtx = retransmission{timeout: initialRTO, recovering: recovering, recoverEnd: c.rtx.recoverEnd}
+		if recovering && len(c.snd.queue) > 0 && c.snd.queue[0].sent {
+			c.retransmit(now, &c.snd.queue[0]) // the next chunk is probably lost as well
 		}
 		if !c.established {
 			c.established = true
@@ -302,27 +311,27 @@ func (c *tcpConn) handleAck(now time.Time, s *segment) {
 
 // handleDupAck counts duplicate acknowledgements, and retransmits after the third.
 func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
-	if s.len() > 0 || int(s.window) != c.sndWnd || len(c.sendQueue) == 0 {
+	if s.len() > 0 || int(s.window) != c.snd.wnd || len(c.snd.queue) == 0 {
 		return
 	}
-	if c.dupAcks++; c.dupAcks == 3 && c.sendQueue[0].sent && !c.sendQueue[0].held {
-		c.retransmit(now, &c.sendQueue[0])
+	if c.rtx.dupAcks++; c.rtx.dupAcks == 3 && c.snd.queue[0].sent && !c.snd.queue[0].held {
+		c.retransmit(now, &c.snd.queue[0])
 	}
 }
 
 // removeAcked removes acknowledged octets from the send queue.
-func (c *tcpConn) removeAcked() {
-	for len(c.sendQueue) > 0 {
-		p := &c.sendQueue[0]
-		n := c.sndUna.sub(p.seq)
+func (s *sender) removeAcked() {
+	for len(s.queue) > 0 {
+		p := &s.queue[0]
+		n := s.una.sub(p.seq)
 		switch {
 		case n <= 0:
 			return
-		case c.sndUna.sub(p.end()) >= 0:
-			c.sendQueue = c.sendQueue[1:]
+		case s.una.sub(p.end()) >= 0:
+			s.queue = s.queue[1:]
 			continue
 		case n <= len(p.data) && !p.held:
-			p.seq, p.data = c.sndUna, p.data[n:]
+			p.seq, p.data = s.una, p.data[n:]
 		}
 		return
 	}

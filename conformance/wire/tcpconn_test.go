@@ -25,7 +25,7 @@ const peerISN = seqNum(1<<32 - 10) // the peer's first octet
 func established(t testing.TB, first seqNum) *testConn {
 	t.Helper()
 	b := &testConn{now: time.Unix(1000, 0)}
-	b.tcpConn = &tcpConn{local: tcpNear, remote: tcpFar, ownMSS: 1460, peerMSS: 1, transmit: func(s *segment) {
+	b.tcpConn = &tcpConn{local: tcpNear, remote: tcpFar, snd: sender{mss: 1}, rcv: receiver{mss: 1460}, transmit: func(s *segment) {
 		s.payload = bytes.Clone(s.payload)
 		b.log = append(b.log, *s)
 	}}
@@ -63,7 +63,7 @@ func (b *testConn) readAll() (all string) {
 }
 
 func (b *testConn) receiveData(text string, at int) {
-	b.receiveSegment(&segment{flags: ack, seq: peerISN.add(at), ack: b.sndUna, window: 1000, payload: []byte(text)})
+	b.receiveSegment(&segment{flags: ack, seq: peerISN.add(at), ack: b.snd.una, window: 1000, payload: []byte(text)})
 }
 
 func expectSegments(t *testing.T, what string, got []string, want ...string) {
@@ -94,7 +94,7 @@ func TestReceiveReassemblesSegments(t *testing.T) {
 		t.Errorf("acknowledged up to %d", last.ack-peerISN)
 	}
 	// FIN takes effect when all octets before it have arrived.
-	b.receiveSegment(&segment{flags: ack | fin, seq: peerISN.add(28), payload: []byte("3"), window: 1000, ack: b.sndUna})
+	b.receiveSegment(&segment{flags: ack | fin, seq: peerISN.add(28), payload: []byte("3"), window: 1000, ack: b.snd.una})
 	if _, err := b.read(); err != nil {
 		t.Errorf("ended early: %v", err)
 	}
@@ -118,13 +118,13 @@ func TestRetransmitsUntilLimit(t *testing.T) {
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
 	expectSegments(t, "again", b.data(), "one")
-	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna + 4, window: 1000}) // "one", and half of "two"
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una + 4, window: 1000}) // "one", and half of "two"
 	expectSegments(t, "the rest, which may be lost too", b.data(), "wo")
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
 	expectSegments(t, "once more", b.data(), "wo")
 	for range 3 {
-		b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 1000})
+		b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 1000})
 	}
 	expectSegments(t, "behind three that say nothing new", b.data(), "wo")
 	for range 2 * maxRetransmits {
@@ -139,15 +139,15 @@ func TestRetransmitsUntilLimit(t *testing.T) {
 // The sender does not exceed the peer's window, and probes a closed window.
 func TestSenderRespectsWindowAndProbes(t *testing.T) {
 	b := established(t, 7)
-	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 3})
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 3})
 	b.write(b.now, []byte("hello"))
 	expectSegments(t, "what fits", b.data(), "hel")
-	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna + 3, window: 0})
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una + 3, window: 0})
 	expectSegments(t, "no room", b.data())
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
 	expectSegments(t, "asked", b.data(), "l")
-	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.sndUna, window: 100})
+	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 100})
 	expectSegments(t, "room", b.data(), "lo")
 }
 
@@ -180,7 +180,7 @@ func FuzzConn(f *testing.F) {
 		var got []byte
 		for ; len(script) >= 4; script = script[4:] {
 			at, n, fl := int(binary.BigEndian.Uint16(script)), int(script[2]), tcpFlags(script[3]&^byte(syn))
-			s := &segment{seq: peerISN.add(at), ack: b.sndUna.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: tcpStream[at:min(len(tcpStream), at+n)]}
+			s := &segment{seq: peerISN.add(at), ack: b.snd.una.add(n % 7), flags: fl | ack, window: uint16(n) * 3, payload: tcpStream[at:min(len(tcpStream), at+n)]}
 			b.receiveSegment(s)
 			_ = b.sendHeldRange(b.now, n%9, 9, 0)
 			b.now = b.now.Add(time.Duration(n) * time.Millisecond)
@@ -196,8 +196,8 @@ func FuzzConn(f *testing.F) {
 		if !bytes.HasPrefix(tcpStream, got) {
 			t.Fatalf("%d octets were read that are not those that were said", len(got))
 		}
-		if b.sndUna.sub(b.sndNxt) > 0 || b.sndNxt.sub(b.sndEnd) > 0 {
-			t.Fatalf("acknowledged %d, sent %d, said %d", b.sndUna, b.sndNxt, b.sndEnd)
+		if b.snd.una.sub(b.snd.nxt) > 0 || b.snd.nxt.sub(b.snd.end) > 0 {
+			t.Fatalf("acknowledged %d, sent %d, said %d", b.snd.una, b.snd.nxt, b.snd.end)
 		}
 	})
 }

@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,11 +22,9 @@ type TCPConfig struct {
 	Addr netip.Addr
 	// MTU is the largest IP packet of the wire.
 	MTU int
-	// MSS is the announced MSS of connections without TCPOptions.MSS; 0 derives it from
-	// the MTU.
+	// MSS is the announced MSS unless TCPOptions has one; 0 derives it from the MTU.
 	MSS int
-	// OnWait, if not nil, is called before a method blocks. The returned function is
-	// called afterwards.
+	// OnWait, if not nil, is called before a method blocks, and its result afterwards.
 	OnWait func(what string) (done func())
 	// Done, when closed, ends all blocked calls; it may be nil.
 	Done <-chan struct{}
@@ -153,8 +153,7 @@ func (h *TCPHost) tick() {
 	}
 }
 
-// handlePacket passes a TCP segment to its connection or listener. If there is none, it answers
-// with RST.
+// handlePacket passes a TCP segment to its connection or listener, or answers with RST.
 func (h *TCPHost) handlePacket(packet []byte) {
 	s, err := parseSegment(packet)
 	if err != nil || s.dst.Addr() != h.cfg.Addr {
@@ -166,8 +165,10 @@ func (h *TCPHost) handlePacket(packet []byte) {
 	case c != nil:
 		wasEstablished := c.established
 		c.handle(now, &s)
-		if !wasEstablished && c.established && l != nil && l.removeHalfOpen(c) {
-			l.ready = append(l.ready, c)
+		if !wasEstablished && c.established && l != nil {
+			if i := slices.Index(l.halfOpen, c); i >= 0 {
+				l.halfOpen, l.ready = slices.Delete(l.halfOpen, i, i+1), append(l.ready, c)
+			}
 		}
 		h.notify()
 	case l != nil && s.flags&(syn|ack|rst) == syn && len(l.halfOpen)+len(l.ready) < tcpBacklog:
@@ -203,7 +204,8 @@ func (h *TCPHost) send(s *segment) {
 
 // newConn adds a connection, which open then opens. The peer's MSS is unknown until its SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
-	c := &tcpConn{local: local, remote: remote, transmit: h.send, ownMSS: h.ownMSS(), peerMSS: 1}
+	mss := cmp.Or(h.options.MSS, h.cfg.MSS, h.linkMSS())
+	c := &tcpConn{local: local, remote: remote, transmit: h.send, snd: sender{mss: 1}, rcv: receiver{mss: mss}}
 	if h.conns[remote] == nil {
 		h.conns[remote] = make(map[uint16]*tcpConn)
 	}
@@ -217,17 +219,6 @@ func (h *TCPHost) newISN() seqNum {
 		return seqNum(*h.options.ISN)
 	}
 	return seqNum(rand.Uint32())
-}
-
-// ownMSS returns the MSS to announce.
-func (h *TCPHost) ownMSS() int {
-	switch {
-	case h.options.MSS != 0:
-		return h.options.MSS
-	case h.cfg.MSS != 0:
-		return h.cfg.MSS
-	}
-	return h.linkMSS()
 }
 
 // linkMSS returns the largest segment payload of the link.
@@ -259,7 +250,7 @@ func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool
 	if timeout >= 0 {
 		expired = time.After(timeout)
 	}
-	for {
+	for timedOut := false; ; {
 		h.mu.Lock()
 		ok, err, change := done(), h.err, h.change
 		h.mu.Unlock()
@@ -268,19 +259,15 @@ func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool
 			return nil
 		case err != nil:
 			return err
+		case timedOut:
+			return fmt.Errorf("no %s: %w", what, verbs.ErrTimeout)
 		}
 		select {
 		case <-change:
 		case <-h.cfg.Done:
 			return net.ErrClosed
 		case <-expired:
-			h.mu.Lock()
-			ok := done()
-			h.mu.Unlock()
-			if ok {
-				return nil
-			}
-			return fmt.Errorf("no %s: %w", what, verbs.ErrTimeout)
+			timedOut = true // a change until now takes precedence
 		}
 	}
 }

@@ -255,7 +255,7 @@ func TestReceiveWindowCloses(t *testing.T) {
 	must.Do(t, err)
 	time.Sleep(300 * time.Millisecond)
 	c.tcp.mu.Lock()
-	unread := s.(*tcpStream).c.unreadLen
+	unread := s.(*tcpStream).c.rcv.unread
 	c.tcp.mu.Unlock()
 	if unread == 0 || unread > maxWindow {
 		t.Errorf("%d octets have come unread", unread)

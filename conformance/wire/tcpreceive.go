@@ -10,81 +10,70 @@ import (
 
 // receive processes the payload and FIN of a segment.
 func (c *tcpConn) receive(s *segment) {
-	window := max(0, maxWindow-c.unreadLen)
 	p := chunk{seq: s.seq, data: s.payload, flags: s.flags & fin}
-	if n := c.rcvNxt.sub(p.seq); n > 0 { // remove octets received before
-		if n > len(p.data) {
-			n = len(p.data)
-		}
-		p.seq, p.data = p.seq.add(n), p.data[n:]
-	}
-	switch n := p.seq.sub(c.rcvNxt); {
-	case p.end().sub(c.rcvNxt) <= 0: // a duplicate
-	case p.end().sub(c.rcvNxt) > window+1, c.finReceived: // outside the window
-	case n > 0:
-		c.storeOutOfOrder(p)
+	switch end := p.end().sub(c.rcv.nxt); {
+	case end <= 0: // a duplicate
+	case end > c.rcv.window()+1, c.rcv.fin: // outside the window
+	case p.seq.sub(c.rcv.nxt) > 0:
+		c.rcv.storeOutOfOrder(p)
 	default:
-		c.deliver(p)
-		c.deliverOutOfOrder()
+		c.rcv.deliver(p)
+		c.rcv.deliverOutOfOrder()
 	}
 	c.sendAck()
 }
 
+// window returns the receive window.
+func (r *receiver) window() int { return max(0, maxWindow-r.unread) }
+
 // storeOutOfOrder stores a segment that is not next.
-func (c *tcpConn) storeOutOfOrder(p chunk) {
-	if len(c.outOfOrder) >= maxOutOfOrder {
+func (r *receiver) storeOutOfOrder(p chunk) {
+	if len(r.outOfOrder) >= maxOutOfOrder {
 		return
 	}
 	p.data = slices.Clone(p.data)
-	i, _ := slices.BinarySearchFunc(c.outOfOrder, p, func(x, y chunk) int {
+	i, _ := slices.BinarySearchFunc(r.outOfOrder, p, func(x, y chunk) int {
 		if d := x.seq.sub(y.seq); d != 0 {
 			return d
 		}
 		return y.end().sub(x.end()) // longer ones first
 	})
-	c.outOfOrder = slices.Insert(c.outOfOrder, i, p)
+	r.outOfOrder = slices.Insert(r.outOfOrder, i, p)
 }
 
-// deliver appends the next octets to the read queue.
-func (c *tcpConn) deliver(p chunk) {
-	if len(p.data) > 0 {
-		c.readQueue = append(c.readQueue, slices.Clone(p.data))
-		c.unreadLen += len(p.data)
+// deliver appends the octets of a chunk that were not received before to the read queue.
+func (r *receiver) deliver(p chunk) {
+	if fresh := p.data[min(r.nxt.sub(p.seq), len(p.data)):]; len(fresh) > 0 {
+		r.queue = append(r.queue, slices.Clone(fresh))
+		r.unread += len(fresh)
 	}
-	c.rcvNxt = p.end()
-	c.finReceived = p.flags&fin != 0
+	r.nxt = p.end()
+	r.fin = p.flags&fin != 0
 }
 
 // deliverOutOfOrder delivers stored segments that are next.
-func (c *tcpConn) deliverOutOfOrder() {
-	for len(c.outOfOrder) > 0 && !c.finReceived {
-		p := c.outOfOrder[0]
-		n := c.rcvNxt.sub(p.seq)
-		if n < 0 {
-			return
+func (r *receiver) deliverOutOfOrder() {
+	for len(r.outOfOrder) > 0 && !r.fin && r.outOfOrder[0].seq.sub(r.nxt) <= 0 {
+		p := r.outOfOrder[0]
+		r.outOfOrder = r.outOfOrder[1:]
+		if p.end().sub(r.nxt) > 0 {
+			r.deliver(p)
 		}
-		c.outOfOrder = c.outOfOrder[1:]
-		if p.end().sub(c.rcvNxt) <= 0 {
-			continue
-		}
-		p.seq, p.data = p.seq.add(min(n, len(p.data))), p.data[min(n, len(p.data)):]
-		c.deliver(p)
 	}
 }
 
-// read returns the payload of the next segment, nil if there is none, or the error after
-// all payload was read.
+// read returns the payload of the next segment; nil if there is none, and the error after the last.
 func (c *tcpConn) read() ([]byte, error) {
-	if len(c.readQueue) > 0 {
-		b := c.readQueue[0]
-		c.readQueue, c.unreadLen = c.readQueue[1:], c.unreadLen-len(b)
+	if len(c.rcv.queue) > 0 {
+		b := c.rcv.queue[0]
+		c.rcv.queue, c.rcv.unread = c.rcv.queue[1:], c.rcv.unread-len(b)
 		// Send a window update if the advertised window was small.
-		if c.err == nil && !c.finReceived && c.advertised < maxWindow/2 && maxWindow-c.unreadLen >= maxWindow/2 {
+		if c.err == nil && !c.rcv.fin && c.rcv.advertised < maxWindow/2 && maxWindow-c.rcv.unread >= maxWindow/2 {
 			c.sendAck()
 		}
 		return b, nil
 	}
-	if c.finReceived { // a later RST does not change that
+	if c.rcv.fin { // a later RST does not change that
 		return nil, io.EOF
 	}
 	return nil, c.err
@@ -92,34 +81,33 @@ func (c *tcpConn) read() ([]byte, error) {
 
 // hold queues octets that only sendHeldRange sends.
 func (c *tcpConn) hold(b []byte) error {
-	if c.heldChunk != nil && c.heldChunk.held {
+	if c.snd.held != nil && c.snd.held.held {
 		return errors.New("octets are held already: send all of them first")
 	}
-	c.enqueue(chunk{data: slices.Clone(b), held: true})
-	p := c.sendQueue[len(c.sendQueue)-1] // a copy: chunks in the queue move
-	c.heldChunk = &p
+	c.snd.enqueue(chunk{data: slices.Clone(b), held: true})
+	p := c.snd.queue[len(c.snd.queue)-1] // a copy: chunks in the queue move
+	c.snd.held = &p
 	return nil
 }
 
 // sendHeldFIN sends the held octets from an offset on, with FIN.
 func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
-	if c.heldChunk == nil || c.sndEnd != c.heldChunk.end() || c.finQueued {
+	if c.snd.held == nil || c.snd.end != c.snd.held.end() || c.snd.fin {
 		return errors.New("octets were written after the held ones")
 	}
-	n := len(c.heldChunk.data)
-	if err := c.sendHeldRange(now, from, n, fin); err != nil {
+	if err := c.sendHeldRange(now, from, len(c.snd.held.data), fin); err != nil {
 		return err
 	}
-	c.finQueued = true
-	c.enqueue(chunk{flags: fin, sent: true})
-	c.startRetransmitTimer(now)
+	c.snd.fin = true
+	c.snd.enqueue(chunk{flags: fin, sent: true})
+	c.rtx.startTimer(now)
 	return nil
 }
 
-// sendHeldRange sends a range of the held octets as one segment. Once every octet was sent,
-// they are retransmitted like others.
+// sendHeldRange sends a range of the held octets as one segment. Once every octet was sent, they
+// are retransmitted like others.
 func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
-	p := c.heldChunk
+	p := c.snd.held
 	switch {
 	case c.err != nil:
 		return c.err
@@ -144,17 +132,17 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
 // send queue, which are retransmitted if lost.
 func (c *tcpConn) queueHeld(now time.Time) {
 	var rest []chunk
-	at := c.heldChunk.seq
-	for part := range slices.Chunk(c.heldChunk.data, max(c.peerMSS, 1)) {
+	at := c.snd.held.seq
+	for part := range slices.Chunk(c.snd.held.data, max(c.snd.mss, 1)) {
 		rest = append(rest, chunk{seq: at, data: part, sent: true})
 		at = at.add(len(part))
 	}
-	if i := slices.IndexFunc(c.sendQueue, func(x chunk) bool { return x.held }); i >= 0 {
-		c.sendQueue = slices.Concat(c.sendQueue[:i], rest, c.sendQueue[i+1:])
+	if i := slices.IndexFunc(c.snd.queue, func(x chunk) bool { return x.held }); i >= 0 {
+		c.snd.queue = slices.Concat(c.snd.queue[:i], rest, c.snd.queue[i+1:])
 	}
-	c.removeAcked()
-	if len(c.sendQueue) > 0 {
-		c.startRetransmitTimer(now)
+	c.snd.removeAcked()
+	if len(c.snd.queue) > 0 {
+		c.rtx.startTimer(now)
 	}
 }
 

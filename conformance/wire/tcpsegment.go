@@ -143,8 +143,7 @@ func parseMSS(options []byte) uint16 {
 	return 0
 }
 
-// DescribeTCP formats the TCP segment of an IP packet, and returns its payload; false if the
-// packet has none.
+// DescribeTCP formats the TCP segment of a packet, and returns its payload; false if it has none.
 func DescribeTCP(packet []byte) (text string, payload []byte, ok bool) {
 	s, err := parseSegment(packet)
 	if err != nil {

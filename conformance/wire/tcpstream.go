@@ -24,7 +24,6 @@ func (h *TCPHost) Dial(to netip.AddrPort, timeout time.Duration) (conformance.St
 	c := h.newConn(netip.AddrPortFrom(h.cfg.Addr, port), to)
 	c.open(time.Now(), h.newISN())
 	h.mu.Unlock()
-	s := &tcpStream{h, c}
 	err = h.waitUntil("stream to "+to.String(), timeout, func() bool { return c.established || c.err != nil })
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +36,7 @@ func (h *TCPHost) Dial(to netip.AddrPort, timeout time.Duration) (conformance.St
 		c.abort(net.ErrClosed)
 		return nil, fmt.Errorf("dial %v: %w", to, err)
 	}
-	return s, nil
+	return &tcpStream{h, c}, nil
 }
 
 // tcpListener accepts connections to a port.
@@ -68,15 +67,6 @@ func (h *TCPHost) Listen(port uint16) (conformance.Listener, error) {
 	l := &tcpListener{h: h, at: netip.AddrPortFrom(h.cfg.Addr, port)}
 	h.listeners[port] = l
 	return l, nil
-}
-
-// removeHalfOpen removes a connection from l.halfOpen; false if it is not there.
-func (l *tcpListener) removeHalfOpen(c *tcpConn) bool {
-	i := slices.Index(l.halfOpen, c)
-	if i >= 0 {
-		l.halfOpen = slices.Delete(l.halfOpen, i, i+1)
-	}
-	return i >= 0
 }
 
 // Addr implements conformance.Listener.
@@ -133,7 +123,7 @@ func (s *tcpStream) Remote() netip.AddrPort { return s.c.remote }
 func (s *tcpStream) MSS() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return min(s.c.ownMSS, s.h.linkMSS())
+	return min(s.c.rcv.mss, s.h.linkMSS())
 }
 
 // maxSendBuffer limits the unacknowledged octets.
@@ -141,7 +131,7 @@ const maxSendBuffer = 1 << 20
 
 // Write implements conformance.Stream.
 func (s *tcpStream) Write(b []byte) error {
-	err := s.h.waitUntil("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.sndEnd.sub(s.c.sndUna) < maxSendBuffer })
+	err := s.h.waitUntil("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.snd.end.sub(s.c.snd.una) < maxSendBuffer })
 	if err != nil {
 		return err
 	}
@@ -149,7 +139,7 @@ func (s *tcpStream) Write(b []byte) error {
 		switch {
 		case c.err != nil:
 			return c.err
-		case c.finQueued:
+		case c.snd.fin:
 			return errors.New("the stream is closed for writing")
 		}
 		c.write(now, b)

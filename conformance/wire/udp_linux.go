@@ -43,6 +43,7 @@ const (
 // OpenUDP opens a conformance.Wire of UDP sockets. It needs the permission to bind the port.
 func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	w := &UDP{queue: newQueue("UDP sockets at "+cfg.Interface, cfg.Epoch), cfg: cfg, sendSockets: make(map[netip.AddrPort]*socket)}
+	w.byTime = true // each socket has its own reader
 	if w.cfg.InNamespace == nil {
 		w.cfg.InNamespace = func(f func() error) error { return f() }
 	}

@@ -134,12 +134,12 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 				built[h.Side] = h.Startup.Append(built[h.Side])
 				continue
 			}
-			frame := h.FPDU.FPDU()
+			frame := h.FPDU.Segment
 			if pad := h.FPDU.MPA.Pad; !bytes.Equal(pad, make([]byte, len(pad))) {
 				frame = frame.Pad(pad...)
 				dirty++
 			}
-			for _, odd := range h.FPDU.Odd {
+			for _, odd := range oddOf(*h.FPDU) {
 				if frame.MPA.Pad == nil || !strings.HasPrefix(odd, "pad ") {
 					t.Errorf("%s: %v: %s", path, h, odd)
 				}

@@ -18,8 +18,8 @@ func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 	hear := func(side int, b []byte) {
 		for _, h := range d.Feed(side, b) {
 			got = append(got, fmt.Sprint(h.Side, " ", h))
-			if h.FPDU != nil && len(h.FPDU.Odd) != 0 {
-				t.Errorf("%v: odd: %q", h, h.FPDU.Odd)
+			if h.FPDU != nil && len(oddOf(*h.FPDU)) != 0 {
+				t.Errorf("%v: odd: %q", h, oddOf(*h.FPDU))
 			}
 		}
 	}
@@ -40,13 +40,13 @@ func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 
 func TestCausesHaveNames(t *testing.T) {
 	for cause, want := range map[Cause]string{
-		NewCause(0, 0, 0):      "rdmap/local",
-		NewCause(0, 0, 7):      "rdmap/local code 0x07",
+		Cause(0x0000):          "rdmap/local",
+		Cause(0x0007):          "rdmap/local code 0x07",
 		DDPTaggedInvalidSTag:   "ddp/tagged invalid stag",
 		MPACRC:                 "mpa crc",
-		NewCause(1, 3, 9):      "ddp/llp code 0x09",
-		NewCause(2, 0, 9):      "mpa code 0x09",
-		NewCause(3, 1, 2):      "3/1/02",
+		Cause(0x1309):          "ddp/llp code 0x09",
+		Cause(0x2009):          "mpa code 0x09",
+		Cause(0x3102):          "3/1/02",
 		RDMAPUnexpectedOpcode:  "rdmap/operation unexpected opcode",
 		RDMAPSTagNotAssociated: "rdmap/protection stag not associated with the stream",
 	} {
@@ -54,7 +54,7 @@ func TestCausesHaveNames(t *testing.T) {
 			t.Errorf("%d/%d/%02x is %q, want %q", cause.Layer(), cause.Type(), cause.Code(), s, want)
 		}
 	}
-	for cause, want := range map[Cause]bool{NewCause(0, 0, 9): true, NewCause(1, 3, 1): true, MPACRC: true, NewCause(2, 0, 8): false, NewCause(1, 1, 5): false} {
+	for cause, want := range map[Cause]bool{Cause(0x0009): true, Cause(0x1301): true, MPACRC: true, Cause(0x2008): false, Cause(0x1105): false} {
 		if cause.Listed() != want {
 			t.Errorf("%v: listed %t", cause, !want)
 		}

@@ -1,8 +1,9 @@
 package iwarp
 
 import (
+	"bytes"
 	"encoding/binary"
-	"fmt"
+	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -17,36 +18,28 @@ type ReceivedFPDU struct {
 	ULPDU      []byte   // without markers and CRC
 	Markers    []Marker // markers in it, and the one before it
 	CorrectCRC uint32   // the correct CRC
-	Odd        []string // descriptions of unusual values
 }
 
-// String formats the segment and the unusual values of its frame. It takes a zero CRC as usual,
-// since it does not know whether CRCs are in use.
+// String formats the segment and the unusual values of its frame.
 func (g ReceivedFPDU) String() string {
-	const crcInUse = false
-	s := g.Segment.String()
-	for _, odd := range g.oddFrame(crcInUse) {
-		s += ", " + odd
-	}
-	return s
+	return strings.Join(append([]string{g.Segment.String()}, g.oddFrame()...), ", ")
 }
 
-// Diff returns the fields of got that differ from the expected frame.
-func Diff(want Frame, got ReceivedFPDU) packet.Differences {
+// Diff returns the fields of got that differ from the expected segment and its framing.
+func Diff(want Segment, got ReceivedFPDU) packet.Differences {
 	var d packet.Differences
-	f := want.FPDU()
-	f.Segment.Diff(&d, got.Segment)
-	f.MPA.diff(&d, got.MPA)
+	want.Diff(&d, got.Segment)
+	packet.DiffValue(&d, "ULPDU_Length", "%d", want.MPA.Length, got.MPA.Length)
+	packet.DiffBytes(&d, "pad", want.MPA.Pad, got.MPA.Pad)
+	packet.DiffValue(&d, "CRC", "%v", want.MPA.CRCStatus, got.MPA.CRCStatus)
+	packet.DiffValue(&d, "CRC", "%#08x", want.MPA.CRC, got.MPA.CRC)
 	return d
 }
 
-// Deframer parses the stream of one direction, fed in pieces of any size. It trusts every
-// length field.
+// Deframer parses the stream of one direction, in pieces of any size. It trusts every length field.
 type Deframer struct {
 	Markers bool // the stream has markers
-	CRC     bool // CRCs are in use: report missing ones
-	// Position is the stream offset of the next FPDU, counted from the first octet after
-	// the start-up frame.
+	// Position is the stream offset of the next FPDU, from the end of the start-up frame on.
 	Position uint64
 
 	buf []byte
@@ -60,8 +53,9 @@ func (d *Deframer) Pending() []byte { return d.buf }
 
 // Next returns the next FPDU; false if it is incomplete.
 func (d *Deframer) Next() (ReceivedFPDU, bool) {
-	r := markerReader{b: d.buf, at: d.Position, inUse: d.Markers}
-	r.begin()
+	r := markerReader{b: d.buf, at: d.Position, start: d.Position, inUse: d.Markers}
+	r.markerIfDue() // a marker before the FPDU has the pointer 0
+	r.start = r.at
 	length, ok := r.take(lengthLen)
 	if !ok {
 		return ReceivedFPDU{}, false
@@ -90,7 +84,6 @@ func (d *Deframer) Next() (ReceivedFPDU, bool) {
 		Markers:    r.markers,
 		CorrectCRC: correct,
 	}
-	g.Odd = append(g.oddFrame(d.CRC), g.Oddities()...)
 	d.buf, d.Position = d.buf[size:], r.at
 	return g, true
 }
@@ -107,39 +100,23 @@ func crcState(got, correct uint32) CRCState {
 	}
 }
 
-// oddFrame lists unusual values of the frame. A zero CRC is unusual only if CRCs are in use.
-func (g ReceivedFPDU) oddFrame(crcInUse bool) (odd oddities) {
-	if n := Val(g.MPA.Length); n > maxULPDU {
-		odd.addf("ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
-	}
-	for _, b := range g.MPA.Pad {
-		if b != 0 {
-			odd.addf("pad %x", g.MPA.Pad)
-			break
-		}
-	}
+// oddFrame lists unusual values of the frame. A CRC of zero is usual: CRCs may not be in use.
+func (g ReceivedFPDU) oddFrame() (odd oddities) {
+	n := Val(g.MPA.Length)
+	odd.addIf(n > maxULPDU, "ULPDU of %d octets, the most there can be is %d", n, maxULPDU)
+	odd.addIf(len(bytes.Trim(g.MPA.Pad, "\x00")) > 0, "pad %x", g.MPA.Pad)
 	for _, m := range g.Markers {
-		if text := m.odd(); text != "" {
-			odd.addf("%s", text)
+		switch {
+		case m.Ptr&^ptrUnused != m.Want:
+			odd.addf("marker at %d points back %d, its FPDU began %d before", m.Offset, m.Ptr, m.Want)
+		case m.Ptr != m.Want:
+			odd.addf("marker at %d has low bits set: %#x", m.Offset, m.Ptr)
+		case m.Reserved != 0:
+			odd.addf("marker at %d has reserved bits set: %#x", m.Offset, m.Reserved)
 		}
 	}
-	if state := Val(g.MPA.CRCStatus); state == CRCWrong || state == CRCZero && crcInUse {
-		odd.addf("CRC %08x %v, right is %08x", Val(g.MPA.CRC), state, g.CorrectCRC)
-	}
+	odd.addIf(Val(g.MPA.CRCStatus) == CRCWrong, "CRC %08x wrong, right is %08x", Val(g.MPA.CRC), g.CorrectCRC)
 	return odd
-}
-
-// odd describes what is unusual about a marker; empty if nothing is.
-func (m Marker) odd() string {
-	switch {
-	case m.Ptr&^ptrUnused != m.Want:
-		return fmt.Sprintf("marker at %d points back %d, its FPDU began %d before", m.Offset, m.Ptr, m.Want)
-	case m.Ptr != m.Want:
-		return fmt.Sprintf("marker at %d has low bits set: %#x", m.Offset, m.Ptr)
-	case m.Reserved != 0:
-		return fmt.Sprintf("marker at %d has reserved bits set: %#x", m.Offset, m.Reserved)
-	}
-	return ""
 }
 
 // markerReader reads octets of one FPDU, and removes markers.
@@ -150,13 +127,6 @@ type markerReader struct {
 	inUse   bool
 	short   bool
 	markers []Marker
-}
-
-// begin removes a marker that is due before the FPDU, and notes where the FPDU starts.
-func (r *markerReader) begin() {
-	r.start = r.at // this marker has a pointer of 0
-	r.markerIfDue()
-	r.start = r.at
 }
 
 // markerIfDue removes a marker at the current stream offset. It sets short if the marker is incomplete.
@@ -195,19 +165,15 @@ func (r *markerReader) take(n int) (p []byte, ok bool) {
 	return p, !r.short
 }
 
-// ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs
-// with the negotiated markers and CRCs.
+// ConnDeframer parses both directions of a captured connection: start-up frames, then FPDUs.
 type ConnDeframer struct {
 	sides [2]direction
 }
 
 // direction is the state of one direction of a connection.
 type direction struct {
-	startup    StartupFrame
-	hasStartup bool
-	waiting    []byte // unparsed: a partial start-up frame, or octets before the other side's start-up frame
-	fpdus      Deframer
-	inFPDUs    bool
+	startup *StartupFrame // nil until it is complete
+	fpdus   Deframer      // has all octets that are not parsed, also those of a start-up frame
 }
 
 // ParsedFrame is a parsed start-up frame or FPDU.
@@ -219,58 +185,29 @@ type ParsedFrame struct {
 
 // Feed adds octets that side 0 or 1 has sent, and returns the frames that are complete.
 // FPDUs are parsed once the start-up frames of both sides are known.
-func (d *ConnDeframer) Feed(side int, b []byte) []ParsedFrame {
-	var frames []ParsedFrame
+func (d *ConnDeframer) Feed(side int, b []byte) (frames []ParsedFrame) {
 	me, other := &d.sides[side], &d.sides[1-side]
-	if me.inFPDUs {
-		me.fpdus.Feed(b)
-		return me.appendFPDUs(side, frames)
-	}
-	me.waiting = append(me.waiting, b...)
-	if !me.hasStartup {
-		start, rest, ok := ParseStartupFrame(me.waiting)
+	me.fpdus.Feed(b)
+	if me.startup == nil {
+		start, rest, ok := ParseStartupFrame(me.fpdus.buf)
 		if !ok {
 			return nil
 		}
-		me.startup, me.waiting, me.hasStartup = start, rest, true
-		frames = append(frames, ParsedFrame{Side: side, Startup: &me.startup})
+		me.startup, me.fpdus.buf = &start, rest
+		frames = append(frames, ParsedFrame{Side: side, Startup: &start})
 	}
-	if me.hasStartup && other.hasStartup {
-		frames = me.startFPDUs(other, side, frames)
-		frames = other.startFPDUs(me, 1-side, frames)
+	if other.startup == nil {
+		return frames
+	}
+	me.fpdus.Markers, other.fpdus.Markers = Val(other.startup.M), Val(me.startup.M)
+	for _, from := range []int{side, 1 - side} {
+		fpdus := &d.sides[from].fpdus
+		for g, ok := fpdus.Next(); ok; g, ok = fpdus.Next() {
+			frames = append(frames, ParsedFrame{Side: from, FPDU: &g})
+		}
 	}
 	return frames
 }
 
-// startFPDUs switches a side from start-up frames to FPDUs, and appends the complete FPDUs to
-// frames. The start-up frames of both sides decide on markers and CRCs.
-func (l *direction) startFPDUs(other *direction, side int, frames []ParsedFrame) []ParsedFrame {
-	if l.inFPDUs {
-		return frames
-	}
-	l.inFPDUs = true
-	l.fpdus.Markers = Val(other.startup.M)
-	l.fpdus.CRC = Val(l.startup.C) || Val(other.startup.C)
-	l.fpdus.Feed(l.waiting)
-	l.waiting = nil
-	return l.appendFPDUs(side, frames)
-}
-
-// appendFPDUs appends the complete FPDUs of a side to frames.
-func (l *direction) appendFPDUs(side int, frames []ParsedFrame) []ParsedFrame {
-	for {
-		g, ok := l.fpdus.Next()
-		if !ok {
-			return frames
-		}
-		frames = append(frames, ParsedFrame{Side: side, FPDU: &g})
-	}
-}
-
 // Pending returns the octets of a side that belong to no complete frame.
-func (d *ConnDeframer) Pending(side int) []byte {
-	if l := &d.sides[side]; !l.inFPDUs {
-		return l.waiting
-	}
-	return d.sides[side].fpdus.Pending()
-}
+func (d *ConnDeframer) Pending(side int) []byte { return d.sides[side].fpdus.Pending() }

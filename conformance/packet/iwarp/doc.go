@@ -12,11 +12,9 @@
 //	d = iwarp.RDAck(epoch, 4).Diff(iwarp.ParsePacket(b))
 //
 // Constructors (Send, Write, …) set the fields of their arguments; methods set one more
-// field and return a copy. DDP and RDMAP fields are in a [Segment]; methods for MPA fields
-// return an [FPDU], and therefore come last in a chain. [Segment.Strict] makes an
-// expectation of every field.
+// field and return a copy.
 //
-// Parsing never fails. Unusual values are listed as text ([ReceivedFPDU.Odd], [Segment.Oddities]),
+// Parsing never fails. Unusual values are listed as text ([ReceivedPacket.Odd], [Segment.Oddities]),
 // and missing fields are nil; cases decide whether that is a violation. A [Framer] builds
 // invalid frames as well.
 //

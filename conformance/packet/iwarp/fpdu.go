@@ -15,8 +15,7 @@ type MPA struct {
 	// CRCStatus is the state of the CRC; nil: right if CRCs are in use, else zero.
 	CRCStatus *CRCState
 
-	// EditMarker changes the markers of the FPDU before they are sent. Expectations ignore
-	// it; see [ReceivedFPDU.Markers].
+	// EditMarker changes markers before they are sent. Expectations ignore it.
 	EditMarker func(*Marker)
 }
 
@@ -50,94 +49,36 @@ const (
 	ptrUnused      = 0x3 // unused low bits of FPDUPTR
 )
 
-// FPDU is a segment with MPA framing.
-type FPDU struct {
-	Segment Segment
-	MPA     MPA
-}
+// BadCRC flips one bit of the CRC of the FPDU, even if CRCs are not in use.
+func (s Segment) BadCRC() Segment { s.MPA.CRCStatus = new(CRCWrong); return s }
 
-// Frame is a [Segment] or an [FPDU], to send or to expect.
-type Frame interface {
-	FPDU() FPDU
-	String() string
-}
-
-// FPDU implements [Frame]: it returns the segment with default framing.
-func (s Segment) FPDU() FPDU { return FPDU{Segment: s} }
-
-// FPDU implements [Frame]: it returns f.
-func (f FPDU) FPDU() FPDU { return f }
-
-// BadCRC flips one bit of the CRC, even if CRCs are not in use.
-func (f FPDU) BadCRC() FPDU { f.MPA.CRCStatus = new(CRCWrong); return f }
-
-// CRC sets the CRC field.
-func (f FPDU) CRC(v uint32) FPDU { f.MPA.CRC = &v; return f }
+// CRC sets the CRC field of the FPDU.
+func (s Segment) CRC(v uint32) Segment { s.MPA.CRC = &v; return s }
 
 // Pad sets the octets between ULPDU and CRC. Unless they fill up to a multiple of four, a
 // receiver loses the frame boundaries.
-func (f FPDU) Pad(octets ...byte) FPDU { f.MPA.Pad = append([]byte{}, octets...); return f }
+func (s Segment) Pad(octets ...byte) Segment { s.MPA.Pad = append([]byte{}, octets...); return s }
 
-// ULPDULength sets the length field only.
-func (f FPDU) ULPDULength(n uint16) FPDU { f.MPA.Length = &n; return f }
+// ULPDULength sets the length field of the FPDU only.
+func (s Segment) ULPDULength(n uint16) Segment { s.MPA.Length = &n; return s }
 
-// EditMarkers changes the markers of the FPDU before they are sent. The CRC is computed
-// for the changed markers.
-func (f FPDU) EditMarkers(edit func(*Marker)) FPDU { f.MPA.EditMarker = edit; return f }
-
-// BadCRC is [FPDU.BadCRC].
-func (s Segment) BadCRC() FPDU { return s.FPDU().BadCRC() }
-
-// CRC is [FPDU.CRC].
-func (s Segment) CRC(v uint32) FPDU { return s.FPDU().CRC(v) }
-
-// Pad is [FPDU.Pad].
-func (s Segment) Pad(octets ...byte) FPDU { return s.FPDU().Pad(octets...) }
-
-// ULPDULength is [FPDU.ULPDULength].
-func (s Segment) ULPDULength(n uint16) FPDU { return s.FPDU().ULPDULength(n) }
-
-// EditMarkers is [FPDU.EditMarkers].
-func (s Segment) EditMarkers(edit func(*Marker)) FPDU { return s.FPDU().EditMarkers(edit) }
-
-// body returns the FPDU without markers and CRC.
-func (f FPDU) body() []byte {
-	b := f.Segment.Append(make([]byte, lengthLen))
-	binary.BigEndian.PutUint16(b, packet.Get(f.MPA.Length, uint16(len(b)-lengthLen)))
-	if f.MPA.Pad != nil {
-		return append(b, f.MPA.Pad...)
-	}
-	return append(b, make([]byte, padLen(len(b)-lengthLen))...)
-}
+// EditMarkers changes the markers of the FPDU before they are sent, and before the CRC is computed.
+func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = edit; return s }
 
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field: that of m if it is set, else the correct CRC, or 0 if CRCs are not in
-// use.
+// crc returns the CRC field: as m says, else the correct CRC, or 0 if CRCs are not in use.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {
-	defaultState := CRCCorrect
-	if !inUse {
-		defaultState = CRCZero
-	}
 	switch {
 	case m.CRC != nil:
 		return *m.CRC
-	case packet.Get(m.CRCStatus, defaultState) == CRCCorrect:
+	case m.CRCStatus == nil && inUse || m.CRCStatus != nil && *m.CRCStatus == CRCCorrect:
 		return correct
-	case packet.Get(m.CRCStatus, defaultState) == CRCZero:
+	case m.CRCStatus == nil || *m.CRCStatus == CRCZero:
 		return 0
-	default:
-		return correct ^ 1
 	}
-}
-
-// diff adds the framing fields of got that differ from the expected ones.
-func (m MPA) diff(d *packet.Differences, got MPA) {
-	packet.DiffValue(d, "ULPDU_Length", "%d", m.Length, got.Length)
-	packet.DiffBytes(d, "pad", m.Pad, got.Pad)
-	packet.DiffValue(d, "CRC", "%v", m.CRCStatus, got.CRCStatus)
-	packet.DiffValue(d, "CRC", "%#08x", m.CRC, got.CRC)
+	return correct ^ 1
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -145,19 +86,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // CRC32c is the CRC of MPA. Its least significant octet is sent first.
 func CRC32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// String formats the segment and the framing fields that are set.
-func (f FPDU) String() string {
-	l := packet.Line{f.Segment.String()}
-	packet.AddField(&l, "with length %d", f.MPA.Length)
-	if f.MPA.Pad != nil {
-		l.Addf("with pad %x", f.MPA.Pad)
-	}
-	packet.AddField(&l, "with CRC %#08x", f.MPA.CRC)
-	packet.AddField(&l, "with CRC %v", f.MPA.CRCStatus)
-	if f.MPA.EditMarker != nil {
-		l.Addf("with markers changed")
-	}
-	return l.String()
+// describe adds the framing fields that are set.
+func (m MPA) describe(l *packet.Line) {
+	packet.AddField(l, "with length %d", m.Length)
+	addIf(l, m.Pad != nil, "with pad %x", m.Pad)
+	packet.AddField(l, "with CRC %#08x", m.CRC)
+	packet.AddField(l, "with CRC %v", m.CRCStatus)
+	addIf(l, m.EditMarker != nil, "with markers changed")
 }
 
 // Framer builds the stream of one direction, with the negotiated markers and CRCs.
@@ -170,17 +105,23 @@ type Framer struct {
 	Position uint64
 }
 
-// Append appends a frame to b as an FPDU, with markers and a CRC if they are in use, and with
-// the deliberate errors of the frame.
-func (f *Framer) Append(b []byte, frame Frame) []byte {
-	fpdu := frame.FPDU()
-	w := markerWriter{b: b, at: f.Position, edit: fpdu.MPA.EditMarker, inUse: f.Markers}
-	crcStart := len(b)
-	w.begin()
-	w.write(fpdu.body())
+// Append appends a segment as an FPDU, with markers and CRC as negotiated or as s.MPA says.
+func (f *Framer) Append(b []byte, s Segment) []byte {
+	body := s.Append(make([]byte, lengthLen))
+	ulpdu := len(body) - lengthLen
+	binary.BigEndian.PutUint16(body, packet.Get(s.MPA.Length, uint16(ulpdu)))
+	if s.MPA.Pad != nil {
+		body = append(body, s.MPA.Pad...)
+	} else {
+		body = append(body, make([]byte, padLen(ulpdu))...)
+	}
+	w := markerWriter{b: b, at: f.Position, start: f.Position, edit: s.MPA.EditMarker, inUse: f.Markers}
+	w.markerIfDue() // a marker before the FPDU has the pointer 0
+	w.start = w.at
+	w.write(body)
 	w.markerIfDue() // the CRC covers a marker between pad and CRC
-	correctCRC := CRC32c(w.b[crcStart:])
-	w.write(binary.LittleEndian.AppendUint32(nil, fpdu.MPA.crc(correctCRC, f.CRC)))
+	correctCRC := CRC32c(w.b[len(b):])
+	w.write(binary.LittleEndian.AppendUint32(nil, s.MPA.crc(correctCRC, f.CRC)))
 	f.Position = w.at
 	return w.b
 }
@@ -192,14 +133,6 @@ type markerWriter struct {
 	start uint64 // stream offset of the FPDU
 	edit  func(*Marker)
 	inUse bool
-}
-
-// begin inserts a marker that is due before the FPDU, with pointer 0, and notes where the FPDU
-// starts.
-func (w *markerWriter) begin() {
-	w.start = w.at // for the pointer 0
-	w.markerIfDue()
-	w.start = w.at
 }
 
 // markerIfDue inserts a marker if one is due at the current stream offset.

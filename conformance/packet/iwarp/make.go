@@ -54,8 +54,7 @@ func ReadResponseTo(request Segment, data []byte) Segment {
 	return ReadResponse(Val(h.SinkSTag), Val(h.SinkTO), data)
 }
 
-// Terminate is a Terminate without quoted headers. As an expectation it matches any quoted
-// headers.
+// Terminate is a Terminate without quoted headers; an expected one matches any quoted headers.
 func Terminate(cause Cause) Segment {
 	s := Op(OpTerminate)
 	s.Terminate = &TerminateHeader{Cause: &cause}
@@ -82,8 +81,7 @@ func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 	})
 }
 
-// AtomicResponse is the response to an atomic, with the original value. Its MSN counts
-// responses, not requests.
+// AtomicResponse is the response to an atomic. Its MSN counts responses, not requests.
 func AtomicResponse(msn, id uint32, original uint64) Segment {
 	s := Op(OpAtomicResponse).MSN(msn)
 	s.AtomicResponse = &AtomicResponseHeader{ID: &id, Original: &original}
@@ -206,8 +204,7 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate quote the DDP header of the segment that caused it, with
-// any length and RDMAP header.
+// Quoting makes an expected Terminate quote the DDP header of the wrong segment, and anything else.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })

@@ -76,8 +76,8 @@ func TestMarkerPositions(t *testing.T) {
 	if got := binary.BigEndian.Uint32(b[2048:]); got != 8 {
 		t.Errorf("at 2048: %#x, want 8", got)
 	}
-	got := deframe(t, &Deframer{Markers: true, CRC: true}, b)
-	if odd := got[0].Odd; len(odd) != 0 {
+	got := deframe(t, &Deframer{Markers: true}, b)
+	if odd := oddOf(got[0]); len(odd) != 0 {
 		t.Errorf("odd: %q", odd)
 	}
 	if want := []Marker{{0, 0, 0, 0}, {512, 0, 508, 508}, {1024, 0, 1020, 1020}}; !slices.Equal(got[0].Markers, want) {
@@ -91,7 +91,7 @@ func TestMarkerPositions(t *testing.T) {
 func TestEditedMarkersAreReported(t *testing.T) {
 	send := Op(OpSend).MSN(1).Length(600)
 	for _, tc := range []struct {
-		frame FPDU
+		frame Segment
 		odd   string
 	}{
 		{send.EditMarkers(func(m *Marker) { m.Reserved = 7 }), "[marker at 0 has reserved bits set: 0x7 marker at 512 has reserved bits set: 0x7]"},
@@ -102,8 +102,8 @@ func TestEditedMarkersAreReported(t *testing.T) {
 			}
 		}), "[marker at 512 points back 512, its FPDU began 508 before]"},
 	} {
-		got := deframe(t, &Deframer{Markers: true, CRC: true}, withMarkers().Append(nil, tc.frame))
-		if odd := fmt.Sprint(got[0].Odd); odd != tc.odd {
+		got := deframe(t, &Deframer{Markers: true}, withMarkers().Append(nil, tc.frame))
+		if odd := fmt.Sprint(oddOf(got[0])); odd != tc.odd {
 			t.Errorf("odd: %s, want %s", odd, tc.odd)
 		}
 	}
@@ -118,7 +118,7 @@ func TestEveryCutOfTheStream(t *testing.T) {
 		b = f.Append(b, Op(OpSend).MSN(uint32(n+1)).Length(n*131))
 	}
 	for cut := range b {
-		d := Deframer{Markers: true, CRC: true}
+		d := Deframer{Markers: true}
 		d.Feed(b[:cut])
 		got := all(&d)
 		d.Feed(b[cut:])
@@ -127,12 +127,12 @@ func TestEveryCutOfTheStream(t *testing.T) {
 			t.Fatalf("cut at %d: %d FPDUs, %d octets left", cut, len(got), len(d.Pending()))
 		}
 		for i, g := range got {
-			if len(g.Odd) != 0 || *g.DDP.MSN != uint32(i+1) {
-				t.Fatalf("cut at %d: %v, odd %q", cut, g, g.Odd)
+			if len(oddOf(g)) != 0 || *g.DDP.MSN != uint32(i+1) {
+				t.Fatalf("cut at %d: %v, odd %q", cut, g, oddOf(g))
 			}
 		}
 	}
-	d, n := Deframer{Markers: true, CRC: true}, 0
+	d, n := Deframer{Markers: true}, 0
 	for i := range b {
 		d.Feed(b[i : i+1])
 		n += len(all(&d))

@@ -2,8 +2,6 @@ package iwarp
 
 import (
 	"encoding/binary"
-	"fmt"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
@@ -28,8 +26,7 @@ type Packet struct {
 	CRC       *uint32   // nil: see CRCStatus
 	CRCStatus *CRCState // nil: correct
 
-	// CutAt truncates the packet before the CRC, which is then correct; nil: not
-	// truncated.
+	// CutAt truncates the packet before the CRC, which is correct; nil: not truncated.
 	CutAt *int
 }
 
@@ -43,8 +40,8 @@ type PacketHeader struct {
 	HasAck        *bool   `at:"1.1,1"`
 	Start         *bool   `at:"1.2,1"`
 	AckNow        *bool   `at:"1.3,1"`
-	Marked        *bool   `at:"1.4,1"`
-	Repeats       *bool   `at:"1.5,1"`
+	Marked        *bool   `at:"1.4,1"` // a packet arrived with CE
+	Repeats       *bool   `at:"1.5,1"` // a packet was retransmitted unnecessarily
 	FlagsReserved *uint8  `at:"1.6,2" fmt:"%#x"`
 	Reserved      *uint16 `at:"2,16" fmt:"%#x"`
 	DestQP        *uint32 `at:"4,32" fmt:"%#x"`
@@ -84,11 +81,17 @@ func (p Packet) Append(b []byte) []byte {
 		HasAck:  new(p.Ack != nil),
 		Start:   new(p.Data != nil && p.Data.Start != nil),
 	}))
-	if p.Ack != nil {
-		b = p.Ack.append(b)
+	if a := p.Ack; a != nil {
+		b = packet.AppendFields(b, packet.Or(*a, AckBlock{Words: new(uint8(len(a.SACK)))}))
+		for _, w := range a.SACK {
+			b = binary.BigEndian.AppendUint32(b, w)
+		}
 	}
 	if p.Data != nil {
-		b = p.Data.append(b)
+		b = packet.AppendFields(b, p.Data)
+		if p.Data.Start != nil {
+			b = packet.AppendFields(b, p.Data.Start)
+		}
 	}
 	if p.Challenge != nil {
 		b = packet.AppendFields(b, p.Challenge)
@@ -117,14 +120,6 @@ func (p Packet) segment() *Segment {
 	return &s
 }
 
-// Strict returns the packet with all nil fields set to their defaults. As an expectation it
-// compares every bit; the CRC must be correct.
-func (p Packet) Strict() Packet {
-	s := ParsePacket(p.Append(nil)).Packet
-	s.CRC = nil
-	return s
-}
-
 // AckBlock acknowledges packets of a flow.
 type AckBlock struct {
 	_        struct{} `size:"16"`
@@ -141,40 +136,17 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// append appends the block with its SACK bitmap.
-func (a AckBlock) append(b []byte) []byte {
-	b = packet.AppendFields(b, packet.Or(a, AckBlock{Words: new(uint8(len(a.SACK)))}))
-	for _, w := range a.SACK {
-		b = binary.BigEndian.AppendUint32(b, w)
-	}
-	return b
-}
-
-// parseAck parses the block at the start of b. ok is false if b is too short; a is nil if not even
-// its fields are there.
+// parseAck parses the block at the start of b; false if that is too short, with what is complete.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
-	a = new(AckBlock)
-	b, err := packet.ParseFields(b, a)
-	if err != nil {
-		return nil, b, false
-	}
-	n := int(*a.Words)
-	if len(b) < 4*n {
+	a, b = packet.ParseAs[AckBlock](b)
+	if a == nil || len(b) < 4*int(*a.Words) {
 		return a, b, false
 	}
-	a.SACK = make([]uint32, n)
+	a.SACK = make([]uint32, *a.Words)
 	for i := range a.SACK {
-		a.SACK[i] = binary.BigEndian.Uint32(b[4*i:])
+		a.SACK[i], b = binary.BigEndian.Uint32(b), b[4:]
 	}
-	return a, b[4*n:], true
-}
-
-// diff adds the fields of got that differ from the expected block a.
-func (a *AckBlock) diff(d *packet.Differences, got *AckBlock) {
-	packet.DiffFields(d, "Ack.", a, got)
-	if a.SACK != nil && !slices.Equal(a.SACK, got.SACK) {
-		d.Add("Ack.SACK", fmt.Sprintf("%08x", a.SACK), fmt.Sprintf("%08x", got.SACK))
-	}
+	return a, b, true
 }
 
 // Arrived reports whether the block acknowledges packet seq.
@@ -219,21 +191,6 @@ type StartBlock struct {
 	SourceKey   *uint32  `at:"12,32" fmt:"%#x"`
 }
 
-// append appends the block, with its StartBlock if it has one.
-func (d DataBlock) append(b []byte) []byte {
-	b = packet.AppendFields(b, d)
-	if d.Start != nil {
-		b = packet.AppendFields(b, d.Start)
-	}
-	return b
-}
-
-// diff adds the fields of got that differ from the expected block d.
-func (d *DataBlock) diff(to *packet.Differences, got *DataBlock) {
-	packet.DiffFields(to, "Data.", d, got)
-	packet.DiffHeader(to, "Start", "Start.", d.Start, got.Start)
-}
-
 // ChallengeBlock is the stateless response of a receiver to the start of a flow.
 type ChallengeBlock struct {
 	_           struct{} `size:"16"`
@@ -269,3 +226,128 @@ type RecordHeader struct {
 	Length    *uint32  `at:"8,32"` // message length
 	Immediate *uint32  `at:"12,32" fmt:"%#x"`
 }
+
+// AnyPacket matches any packet.
+func AnyPacket() Packet { return Packet{} }
+
+// PacketOf returns a packet of a kind, with no other field set.
+func PacketOf(kind PacketKind) Packet { return Packet{Header: PacketHeader{Kind: &kind}} }
+
+// UD is an unreliable packet with a segment.
+func UD(s Segment) Packet { return PacketOf(KindUD).With(s) }
+
+// RDData is packet seq of a flow, with a segment.
+func RDData(epoch, seq uint32, s Segment) Packet {
+	p := PacketOf(KindRD).With(s)
+	p.Data = &DataBlock{Epoch: &epoch, Seq: &seq}
+	return p
+}
+
+// RDAck acknowledges all packets before next, without data.
+func RDAck(epoch, next uint32) Packet { return PacketOf(KindRD).Acking(epoch, next) }
+
+// Challenge asks the source of a new flow to prove its address.
+func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
+	p := PacketOf(KindChallenge)
+	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
+	return p
+}
+
+// Refusal rejects a flow.
+func Refusal(epoch uint32, reason RefusalReason) Packet {
+	p := PacketOf(KindRefusal)
+	p.Refusal = &RefusalBlock{Epoch: &epoch, Reason: &reason}
+	return p
+}
+
+// WriteRecord is an unreliable packet with a whole Write-Record message.
+func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
+	return WriteRecords(msn, at, data, immediate, len(data)+1)[0]
+}
+
+// WriteRecords returns the packets of a Write-Record message, with up to maxData octets each.
+func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
+	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
+		end := min(mo+maxData, len(data))
+		s := Op(OpExperimental).STag(at.STag).TO(at.TO + uint64(mo)).WithPayload(data[mo:end])
+		if end < len(data) {
+			s = s.Last(false)
+		}
+		p := UD(s)
+		p.Record = &RecordHeader{MSN: &msn, MO: new(uint32(mo)), Length: new(uint32(len(data))), Immediate: &immediate}
+		all = append(all, p)
+	}
+	return all
+}
+
+// With sets the segment.
+func (p Packet) With(s Segment) Packet { p.Segment = &s; return p }
+
+// EditSegment changes the segment.
+func (p Packet) EditSegment(edit func(Segment) Segment) Packet { return p.With(edit(Val(p.Segment))) }
+
+// EditRecord changes the header of a Write-Record.
+func (p Packet) EditRecord(edit func(*RecordHeader)) Packet {
+	p.Record = edited(p.Record, edit)
+	return p
+}
+
+// ToQP sets the destination QPN.
+func (p Packet) ToQP(v uint32) Packet { p.Header.DestQP = &v; return p }
+
+// FromQP sets the source QPN.
+func (p Packet) FromQP(v uint32) Packet { p.Header.SourceQP = &v; return p }
+
+// WithKey sets the key.
+func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
+
+// AckNow sets the flag that requests an immediate acknowledgement.
+func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
+
+// Starting adds a StartBlock to a data packet.
+func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
+	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
+	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })
+	return p
+}
+
+// Timestamp sets the timestamp of a data packet.
+func (p Packet) Timestamp(v uint32) Packet {
+	p.Data = edited(p.Data, func(d *DataBlock) { d.Timestamp = &v })
+	return p
+}
+
+// Acking adds an acknowledgement.
+func (p Packet) Acking(epoch, next uint32) Packet {
+	p.Ack = &AckBlock{Epoch: &epoch, Next: &next}
+	return p
+}
+
+// EditAck changes the acknowledgement.
+func (p Packet) EditAck(edit func(*AckBlock)) Packet {
+	p.Ack = edited(p.Ack, edit)
+	return p
+}
+
+// Echo sets the echoed timestamp of the acknowledgement.
+func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.Echo = &v }) }
+
+// Window sets the receive window in packets; 0 says that the receiver is busy.
+func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
+
+// SACK sets the bitmap of the acknowledgement; an empty one matches only an empty one.
+func (p Packet) SACK(words ...uint32) Packet {
+	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
+}
+
+// EditHeader changes the header.
+func (p Packet) EditHeader(edit func(*PacketHeader)) Packet { edit(&p.Header); return p }
+
+// Trailing adds trailing octets.
+func (p Packet) Trailing(b ...byte) Packet { p.Trailer = append([]byte{}, b...); return p }
+
+// Cut truncates the packet to n octets; a correct CRC follows them.
+func (p Packet) Cut(n int) Packet { p.CutAt = &n; return p }
+
+// BadCRC flips one bit of the CRC.
+func (p Packet) BadCRC() Packet { p.CRCStatus = new(CRCWrong); return p }

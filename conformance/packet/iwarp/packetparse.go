@@ -3,6 +3,7 @@ package iwarp
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/packet"
@@ -37,15 +38,12 @@ func ParsePacket(b []byte) ReceivedPacket {
 	}
 	short := false
 	g.Trailer, short = g.parseBlocks(rest)
-	if short {
-		g.Odd.addf("%d octets are too few for the blocks", len(g.Raw))
-	}
+	g.Odd.addIf(short, "%d octets are too few for the blocks", len(g.Raw))
 	g.findOddities(short)
 	return g
 }
 
-// parseBlocks parses the blocks that kind and flags announce. It returns the rest, and
-// whether a block is incomplete.
+// parseBlocks parses the blocks that kind and flags announce; short: a block is incomplete.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -65,8 +63,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a reliable packet. It returns the rest, and whether a block is
-// incomplete.
+// parseRD parses the blocks of a reliable packet; short: a block is incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -89,8 +86,7 @@ func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	return nil, false
 }
 
-// parseSegment parses b, the rest of the packet, as a ULPDU. A tagged one of the experimental
-// opcode is a Write-Record.
+// parseSegment parses b as a ULPDU; a tagged one of the experimental opcode is a Write-Record.
 func (p *Packet) parseSegment(b []byte) {
 	s := ParseSegment(b)
 	if s.Op() == OpExperimental && s.Verbatim == nil && s.IsTagged() {
@@ -103,12 +99,24 @@ func (p *Packet) parseSegment(b []byte) {
 func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", p.Header, got.Header)
-	diffPart(&d, "Ack", p.Ack, got.Ack, (*AckBlock).diff)
-	diffPart(&d, "Data", p.Data, got.Data, (*DataBlock).diff)
+	packet.DiffHeader(&d, "Ack", "Ack.", p.Ack, got.Ack)
+	if want, has := Val(p.Ack).SACK, Val(got.Ack).SACK; want != nil && got.Ack != nil && !slices.Equal(want, has) {
+		d.Add("Ack.SACK", fmt.Sprintf("%08x", want), fmt.Sprintf("%08x", has))
+	}
+	packet.DiffHeader(&d, "Data", "Data.", p.Data, got.Data)
+	if got.Data != nil {
+		packet.DiffHeader(&d, "Start", "Start.", Val(p.Data).Start, got.Data.Start)
+	}
 	packet.DiffHeader(&d, "Challenge", "Challenge.", p.Challenge, got.Challenge)
 	packet.DiffHeader(&d, "Refusal", "Refusal.", p.Refusal, got.Refusal)
 	packet.DiffHeader(&d, "Record", "Record.", p.Record, got.Record)
-	diffPart(&d, "segment", p.Segment, got.Segment, func(w *Segment, d *packet.Differences, g *Segment) { w.Diff(d, *g) })
+	switch {
+	case p.Segment == nil:
+	case got.Segment == nil:
+		d.Add("segment", "one", "none")
+	default:
+		p.Segment.Diff(&d, *got.Segment)
+	}
 	packet.DiffBytes(&d, "octets behind the last block", p.Trailer, got.Trailer)
 	packet.DiffValue(&d, "CRC", "%v", p.CRCStatus, got.CRCStatus)
 	packet.DiffValue(&d, "CRC", "%#08x", p.CRC, got.CRC)
@@ -118,80 +126,36 @@ func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 // Matches reports whether got matches the expected packet.
 func (p Packet) Matches(got ReceivedPacket) bool { return len(p.Diff(got)) == 0 }
 
-// diffPart compares an optional part of a packet, called name, by diff; nil in want matches any.
-func diffPart[P any](d *packet.Differences, name string, want, got *P, diff func(*P, *packet.Differences, *P)) {
-	switch {
-	case want == nil:
-	case got == nil:
-		d.Add(name, "one", "none")
-	default:
-		diff(want, d, got)
-	}
-}
-
 // findOddities adds unusual values of the packet to g.Odd as text. Cases decide whether one is an
 // error. short tells that a block was incomplete.
 func (g *ReceivedPacket) findOddities(short bool) {
 	h := &g.Header
-	if *h.Version != version {
-		g.Odd.addf("version %d", *h.Version)
-	}
-	if k := *h.Kind; k < KindUD || k > KindRefusal {
-		g.Odd.addf("%v is not assigned", k)
-	}
-	if *h.Reserved != 0 || *h.FlagsReserved != 0 {
-		g.Odd.addf("reserved bits are set")
-	}
+	g.Odd.addIf(*h.Version != version, "version %d", *h.Version)
+	g.Odd.addIf(*h.Kind < KindUD || *h.Kind > KindRefusal, "%v is not assigned", *h.Kind)
+	g.Odd.addIf(*h.Reserved != 0 || *h.FlagsReserved != 0, "reserved bits are set")
 	flags := *h.HasData || *h.HasAck || *h.Start || *h.AckNow || *h.Marked || *h.Repeats
-	if *h.Kind != KindRD && flags {
-		g.Odd.addf("flags of RD are set in %v", *h.Kind)
+	g.Odd.addIf(*h.Kind != KindRD && flags, "flags of RD are set in %v", *h.Kind)
+	if *h.Kind == KindRD {
+		g.Odd.addIf(!*h.HasData && !*h.HasAck, "neither data nor acknowledgement")
+		g.Odd.addIf(*h.Start && !*h.HasData, "start flag without data")
 	}
-	g.oddRD()
+	if a := g.Ack; a != nil {
+		g.Odd.addIf(*a.Words > maxWords, "%d words of SACK, the most there can be is %d", *a.Words, maxWords)
+		g.Odd.addIf(*a.Reserved != 0, "reserved octet of the Ack is set")
+	}
+	if d := g.Data; d != nil && d.Start != nil {
+		g.Odd.addIf(*d.Start.Incarnation == 0, "incarnation 0")
+	}
 	if r := g.Refusal; r != nil {
-		if *r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom {
-			g.Odd.addf("reason %d is not assigned", uint8(*r.Reason))
-		}
-		if *r.Reserved != 0 {
-			g.Odd.addf("reserved octets of the Refusal are set")
-		}
+		g.Odd.addIf(*r.Reason < ReasonUnknownFlow || *r.Reason > ReasonNoRoom, "reason %d is not assigned", uint8(*r.Reason))
+		g.Odd.addIf(*r.Reserved != 0, "reserved octets of the Refusal are set")
 	}
-	if c := g.Challenge; c != nil && *c.Incarnation == 0 {
-		g.Odd.addf("incarnation 0")
-	}
-	if len(g.Trailer) > 0 && !short {
-		g.Odd.addf("%d octets behind the last block", len(g.Trailer))
-	}
+	g.Odd.addIf(g.Challenge != nil && *g.Challenge.Incarnation == 0, "incarnation 0")
+	g.Odd.addIf(len(g.Trailer) > 0 && !short, "%d octets behind the last block", len(g.Trailer))
 	if g.Segment != nil {
 		g.oddSegment()
 	}
-	if *g.CRCStatus != CRCCorrect {
-		g.Odd.addf("CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.CorrectCRC)
-	}
-}
-
-// oddRD adds unusual values in the blocks of a reliable packet to g.Odd.
-func (g *ReceivedPacket) oddRD() {
-	h := &g.Header
-	if *h.Kind != KindRD {
-		return
-	}
-	if !*h.HasData && !*h.HasAck {
-		g.Odd.addf("neither data nor acknowledgement")
-	}
-	if *h.Start && !*h.HasData {
-		g.Odd.addf("start flag without data")
-	}
-	if a := g.Ack; a != nil {
-		if *a.Words > maxWords {
-			g.Odd.addf("%d words of SACK, the most there can be is %d", *a.Words, maxWords)
-		}
-		if *a.Reserved != 0 {
-			g.Odd.addf("reserved octet of the Ack is set")
-		}
-	}
-	if d := g.Data; d != nil && d.Start != nil && *d.Start.Incarnation == 0 {
-		g.Odd.addf("incarnation 0")
-	}
+	g.Odd.addIf(*g.CRCStatus != CRCCorrect, "CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.CorrectCRC)
 }
 
 // oddSegment adds unusual values of the segment to g.Odd.
@@ -200,9 +164,8 @@ func (g *ReceivedPacket) oddSegment() {
 	switch {
 	case g.Record != nil:
 		// Write-Record uses the opcode reserved for experiments.
-		if end := uint64(*g.Record.MO) + uint64(len(s.Payload)); end > uint64(*g.Record.Length) {
-			g.Odd.addf("a record of %d octets has some up to %d", *g.Record.Length, end)
-		}
+		end := uint64(*g.Record.MO) + uint64(len(s.Payload))
+		g.Odd.addIf(end > uint64(*g.Record.Length), "a record of %d octets has some up to %d", *g.Record.Length, end)
 		s = s.Opcode(OpWrite)
 	case s.Op() == OpExperimental && s.Verbatim == nil:
 		g.Odd.addf("a Write-Record without its header")
@@ -236,9 +199,8 @@ func (p Packet) String() string {
 	} else {
 		l.Addf("%v", *p.Header.Kind)
 	}
-	if v := packet.Get(p.Header.Version, version); v != version {
-		l.Addf("version %d", v)
-	}
+	v := packet.Get(p.Header.Version, version)
+	addIf(&l, v != version, "version %d", v)
 	p.describeBlocks(&l)
 	l.AddFlag("ack-now", p.Header.AckNow)
 	l.AddFlag("marked", p.Header.Marked)
@@ -246,12 +208,8 @@ func (p Packet) String() string {
 	if p.Segment != nil {
 		l.Addf("%s", p.describeSegment())
 	}
-	if len(p.Trailer) > 0 {
-		l.Addf("and %d B more", len(p.Trailer))
-	}
-	if state := Val(p.CRCStatus); state != CRCCorrect {
-		l.Addf("with CRC %v", state)
-	}
+	addIf(&l, len(p.Trailer) > 0, "and %d B more", len(p.Trailer))
+	addIf(&l, Val(p.CRCStatus) != CRCCorrect, "with CRC %v", Val(p.CRCStatus))
 	return l.String()
 }
 
@@ -259,21 +217,15 @@ func (p Packet) String() string {
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)
-		if len(a.SACK) > 0 {
-			l.Addf("sack %x", a.SACK)
-		}
-		if a.Window != nil && *a.Window == 0 {
-			l.Addf("busy")
-		}
+		addIf(l, len(a.SACK) > 0, "sack %x", a.SACK)
+		addIf(l, packet.Get(a.Window, 1) == 0, "busy")
 	}
 	if d := p.Data; d != nil {
 		packet.AddField(l, "seq %d", d.Seq)
 		if d.Start != nil {
 			l.Addf("start")
 			packet.AddField(l, "epoch %#x", d.Epoch)
-			if proof := Val(d.Start.Proof); proof != 0 {
-				l.Addf("proof %#x", proof)
-			}
+			addIf(l, Val(d.Start.Proof) != 0, "proof %#x", Val(d.Start.Proof))
 		}
 	}
 	if c := p.Challenge; c != nil {

@@ -22,14 +22,15 @@ type Segment struct {
 	// Payload follows the headers; nil is none when building and any when comparing. An
 	// empty slice matches no payload.
 	Payload []byte
-	// PayloadLen is the payload length. Building truncates the payload, or fills it up
-	// with zeros.
+	// PayloadLen is the length to which building cuts the payload, or fills it up with zeros.
 	PayloadLen *int
-	// CutAt truncates the built segment; nil: not truncated. Parsing and comparing ignore
-	// it.
+	// CutAt truncates a built segment; nil: not truncated. Comparing ignores it.
 	CutAt *int
 	// Verbatim are the octets of a segment that is too short for its header.
 	Verbatim []byte
+
+	// MPA has the fields of the FPDU around the segment. Parsing and [Segment.Diff] ignore it.
+	MPA MPA
 }
 
 // DDP has the DDP header fields (RFC 5041 section 4). Its tags are about the first octet of a segment.
@@ -111,7 +112,11 @@ func (s Segment) appendHeaders(b []byte) []byte {
 	case s.Terminate != nil:
 		b = s.Terminate.append(b)
 	case s.AtomicRequest != nil:
-		b = packet.AppendFields(b, s.AtomicRequest.withDefaultMasks())
+		mask := uint64(0) // an add carries from each bit to the next
+		if Val(s.AtomicRequest.Operation) == AtomicCompareSwap {
+			mask = ^mask // a swap changes all bits
+		}
+		b = packet.AppendFields(b, packet.Or(*s.AtomicRequest, AtomicRequestHeader{Mask: &mask}))
 	case s.AtomicResponse != nil:
 		b = packet.AppendFields(b, s.AtomicResponse)
 	case s.Immediate != nil:
@@ -136,10 +141,6 @@ func (s Segment) appendDDP(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, Val(d.MO))
 }
 
-// Strict returns the segment with all nil fields set to their defaults. As an expectation it
-// compares every bit.
-func (s Segment) Strict() Segment { return ParseSegment(s.Append(nil)) }
-
 // ParseSegment parses a ULPDU of any octets. The T bit decides which DDP header is parsed. A ULPDU
 // too short for it is kept in Verbatim, and a truncated RDMAP header as payload, so that Append
 // returns the same octets. The result does not alias b.
@@ -158,8 +159,7 @@ func ParseSegment(b []byte) Segment {
 	return s
 }
 
-// parseHeaders parses a complete DDP header, and the RDMAP header if it is complete; a
-// truncated one is left as payload.
+// parseHeaders parses a complete DDP header. An incomplete RDMAP header is left as payload.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {
@@ -187,9 +187,29 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 // Diff adds the fields of got that differ from the expected segment s.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
-	s.DDP.diff(d, got.DDP)
-	s.RDMAP.diff(d, got.RDMAP)
-	s.diffHeaders(d, got)
+	packet.DiffValue(d, "T", "%t", s.DDP.Tagged, got.DDP.Tagged)
+	packet.DiffValue(d, "L", "%t", s.DDP.Last, got.DDP.Last)
+	packet.DiffValue(d, "DDP reserved bits", "%#x", s.DDP.Reserved, got.DDP.Reserved)
+	packet.DiffValue(d, "DV", "%d", s.DDP.Version, got.DDP.Version)
+	packet.DiffValue(d, "STag", "%#x", s.DDP.STag, got.DDP.STag)
+	packet.DiffValue(d, "TO", "%#x", s.DDP.TO, got.DDP.TO)
+	packet.DiffValue(d, "QN", "%d", s.DDP.QN, got.DDP.QN)
+	packet.DiffValue(d, "MSN", "%d", s.DDP.MSN, got.DDP.MSN)
+	packet.DiffValue(d, "MO", "%d", s.DDP.MO, got.DDP.MO)
+	packet.DiffValue(d, "RV", "%d", s.RDMAP.Version, got.RDMAP.Version)
+	packet.DiffValue(d, "RDMAP reserved bits", "%#x", s.RDMAP.Reserved, got.RDMAP.Reserved)
+	packet.DiffValue(d, "Invalidate STag", "%#x", s.RDMAP.InvalidateSTag, got.RDMAP.InvalidateSTag)
+	packet.DiffHeader(d, "Read Request header", "", s.Read, got.Read)
+	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
+	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
+	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
+	packet.DiffHeader(d, "Terminate header", "", s.Terminate, got.Terminate)
+	if want, has := s.Terminate, got.Terminate; want != nil && has != nil {
+		packet.DiffValue(d, "SegmentLength", "%d", want.SegmentLength, has.SegmentLength)
+		packet.DiffBytes(d, "quoted DDP header", want.DDPHeader, has.DDPHeader)
+		packet.DiffBytes(d, "quoted RDMAP header", want.RDMAPHeader, has.RDMAPHeader)
+	}
+	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
 	packet.DiffBytes(d, "payload", s.Payload, got.Payload)
 	if s.Payload == nil {
 		packet.DiffValue(d, "payload", "%d B", s.PayloadLen, new(len(got.Payload)))
@@ -197,34 +217,4 @@ func (s Segment) Diff(d *packet.Differences, got Segment) {
 	if s.Verbatim != nil {
 		packet.DiffBytes(d, "ULPDU", s.Verbatim, got.Append(nil))
 	}
-}
-
-// diff adds the fields of got that differ from the expected header h.
-func (h DDP) diff(d *packet.Differences, got DDP) {
-	packet.DiffValue(d, "T", "%t", h.Tagged, got.Tagged)
-	packet.DiffValue(d, "L", "%t", h.Last, got.Last)
-	packet.DiffValue(d, "DDP reserved bits", "%#x", h.Reserved, got.Reserved)
-	packet.DiffValue(d, "DV", "%d", h.Version, got.Version)
-	packet.DiffValue(d, "STag", "%#x", h.STag, got.STag)
-	packet.DiffValue(d, "TO", "%#x", h.TO, got.TO)
-	packet.DiffValue(d, "QN", "%d", h.QN, got.QN)
-	packet.DiffValue(d, "MSN", "%d", h.MSN, got.MSN)
-	packet.DiffValue(d, "MO", "%d", h.MO, got.MO)
-}
-
-// diff adds the fields of got that differ from the expected header h.
-func (h RDMAP) diff(d *packet.Differences, got RDMAP) {
-	packet.DiffValue(d, "RV", "%d", h.Version, got.Version)
-	packet.DiffValue(d, "RDMAP reserved bits", "%#x", h.Reserved, got.Reserved)
-	packet.DiffValue(d, "Invalidate STag", "%#x", h.InvalidateSTag, got.InvalidateSTag)
-}
-
-// diffHeaders compares the RDMAP headers.
-func (s Segment) diffHeaders(d *packet.Differences, got Segment) {
-	packet.DiffHeader(d, "Read Request header", "", s.Read, got.Read)
-	packet.DiffHeader(d, "Atomic Request header", "", s.AtomicRequest, got.AtomicRequest)
-	packet.DiffHeader(d, "Atomic Response header", "", s.AtomicResponse, got.AtomicResponse)
-	packet.DiffHeader(d, "immediate data", "", s.Immediate, got.Immediate)
-	diffPart(d, "Terminate header", s.Terminate, got.Terminate, (*TerminateHeader).diff)
-	packet.DiffBytes(d, "header", s.OtherHeader, got.OtherHeader)
 }

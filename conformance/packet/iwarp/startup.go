@@ -16,9 +16,8 @@ const (
 const NoNegotiation uint16 = 0x3fff
 
 const (
-	enhancedLen    = 4
-	maxPrivateData = 512
-	revEnhanced    = 2
+	enhancedLen = 4
+	revEnhanced = 2
 )
 
 // StartupFrame is an MPA Request or Reply frame (RFC 5044 section 7.1.1).
@@ -32,8 +31,7 @@ type StartupFrame struct {
 	Reserved *uint8   `at:"16.4,4" fmt:"%#x"`
 	Rev      *uint8   `at:"17,8"` // nil: 2 if Enhanced is set, else 1
 	PDLength *uint16  `at:"18,16"`
-	// Enhanced is the enhanced connection data at the start of the private data
-	// (RFC 6581); nil: none, or any.
+	// Enhanced is at the start of the private data (RFC 6581); nil: none, or any.
 	Enhanced *Enhanced
 	// PrivateData is the remaining private data; nil: none, or any.
 	PrivateData []byte
@@ -92,8 +90,7 @@ func (s StartupFrame) Depths(ird, ord uint16) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) { e.IRD, e.ORD = &ird, &ord })
 }
 
-// PeerToPeer sets flag A of the enhanced data, and the flags of the offered RTR frames; it
-// clears the flags of others.
+// PeerToPeer sets flag A of the enhanced data, and the RTR flags to the offered RTR frames.
 func (s StartupFrame) PeerToPeer(offers RTR) StartupFrame {
 	return s.EditEnhanced(func(e *Enhanced) {
 		e.PeerToPeer = new(true)
@@ -154,16 +151,6 @@ func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	return s, rest, ok
 }
 
-// Strict returns the frame with all nil fields set to their defaults. As an expectation it
-// compares every bit.
-func (s StartupFrame) Strict() StartupFrame {
-	length := s.PDLength // restored at the end: a wrong length would change what is parsed
-	s.PDLength = nil
-	s, _, _ = ParseStartupFrame(s.Append(nil))
-	s.PDLength = new(packet.Get(length, *s.PDLength))
-	return s
-}
-
 // Diff returns the fields of got that differ from the expected frame s.
 func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	var d packet.Differences
@@ -174,40 +161,7 @@ func (s StartupFrame) Diff(got StartupFrame) packet.Differences {
 	return d
 }
 
-// Oddities lists unusual values of a start-up frame as text. Cases decide whether one is an
-// error.
-func (s StartupFrame) Oddities() []string {
-	var odd oddities
-	switch key := packet.Get(s.Key, KeyRequest); key {
-	case KeyRequest, KeyReply:
-	default:
-		odd.addf("key %q", key)
-	}
-	odd.addUnless("reserved bits", Val(s.Reserved), 0)
-	rev := packet.Get(s.Rev, 1)
-	if rev != 1 && rev != revEnhanced {
-		odd.addf("revision %d", rev)
-	}
-	if n := Val(s.PDLength); n > maxPrivateData {
-		odd.addf("private data of %d octets, the most there can be is %d", n, maxPrivateData)
-	}
-	switch {
-	case Val(s.S) && rev < revEnhanced:
-		odd.addf("S is set in revision %d", rev)
-	case Val(s.S) && s.Enhanced == nil:
-		odd.addf("S is set and there is no enhanced data")
-	}
-	if e := s.Enhanced; e != nil && !Val(e.PeerToPeer) && (Val(e.SendRTR) || Val(e.WriteRTR) || Val(e.ReadRTR)) {
-		odd.addf("first messages are offered though A is not set")
-	}
-	if Val(s.R) && packet.Get(s.Key, KeyRequest) == KeyRequest {
-		odd.addf("R is set in a Request")
-	}
-	return odd
-}
-
-// String formats the frame as a line of a ladder diagram: "MPA REPLY rev 2 C ird 4 ord 4
-// p2p(write) 16 B".
+// String formats the frame for a ladder diagram: "MPA REPLY rev 2 C S ird 4 ord 4 16 B".
 func (s StartupFrame) String() string {
 	var l packet.Line
 	switch key := packet.Get(s.Key, KeyRequest); key {
@@ -223,24 +177,15 @@ func (s StartupFrame) String() string {
 	l.AddFlag("C", s.C)
 	l.AddFlag("S", s.S)
 	l.AddFlag("rejected", s.R)
-	if Val(s.Reserved) != 0 {
-		l.Addf("reserved %#x", *s.Reserved)
+	addIf(&l, Val(s.Reserved) != 0, "reserved %#x", Val(s.Reserved))
+	if e := s.Enhanced; e != nil {
+		packet.AddField(&l, "ird %d", e.IRD)
+		packet.AddField(&l, "ord %d", e.ORD)
+		l.AddFlag("p2p", e.PeerToPeer)
+		l.AddFlag("rtr-send", e.SendRTR)
+		l.AddFlag("rtr-write", e.WriteRTR)
+		l.AddFlag("rtr-read", e.ReadRTR)
 	}
-	if s.Enhanced != nil {
-		s.Enhanced.describe(&l)
-	}
-	if len(s.PrivateData) > 0 {
-		l.Addf("%d B", len(s.PrivateData))
-	}
+	addIf(&l, len(s.PrivateData) > 0, "%d B", len(s.PrivateData))
 	return l.String()
-}
-
-// describe adds IRD, ORD and the flags that are set.
-func (e *Enhanced) describe(l *packet.Line) {
-	packet.AddField(l, "ird %d", e.IRD)
-	packet.AddField(l, "ord %d", e.ORD)
-	l.AddFlag("p2p", e.PeerToPeer)
-	l.AddFlag("rtr-send", e.SendRTR)
-	l.AddFlag("rtr-write", e.WriteRTR)
-	l.AddFlag("rtr-read", e.ReadRTR)
 }

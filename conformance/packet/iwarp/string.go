@@ -20,27 +20,22 @@ func (s Segment) String() string {
 		return l.String()
 	}
 	if s.Terminate != nil {
-		s.Terminate.describe(&l)
+		packet.AddField(&l, "%v", s.Terminate.Cause)
+		if wrong, ok := s.Terminate.QuotedSegment(); ok {
+			l.Addf("about %v", wrong)
+		}
 	} else {
-		s.describePlace(&l)
+		packet.AddField(&l, "stag %#x", s.DDP.STag)
+		packet.AddField(&l, "to %#x", s.DDP.TO)
+		packet.AddField(&l, "msn %d", s.DDP.MSN)
+		addIf(&l, Val(s.DDP.MO) != 0, "mo %d", Val(s.DDP.MO))
+		addIf(&l, Val(s.RDMAP.InvalidateSTag) != 0, "invalidate %#x", Val(s.RDMAP.InvalidateSTag))
 		s.describeHeaders(&l)
 		s.describeData(&l)
 	}
 	s.describeOddControl(&l)
+	s.MPA.describe(&l)
 	return l.String()
-}
-
-// describePlace adds the fields that say where the segment goes, and the STag it invalidates.
-func (s Segment) describePlace(l *packet.Line) {
-	packet.AddField(l, "stag %#x", s.DDP.STag)
-	packet.AddField(l, "to %#x", s.DDP.TO)
-	packet.AddField(l, "msn %d", s.DDP.MSN)
-	if Val(s.DDP.MO) != 0 {
-		packet.AddField(l, "mo %d", s.DDP.MO)
-	}
-	if Val(s.RDMAP.InvalidateSTag) != 0 {
-		packet.AddField(l, "invalidate %#x", s.RDMAP.InvalidateSTag)
-	}
 }
 
 // describeHeaders adds the fields of the RDMAP header.
@@ -89,33 +84,20 @@ func (s Segment) describeData(l *packet.Line) {
 // describeOddControl adds control fields with unusual values.
 func (s Segment) describeOddControl(l *packet.Line) {
 	f, known := s.Op().form()
-	if t := s.DDP.Tagged; t != nil && known && *t != f.tagged {
-		l.Addf("T=%t", *t)
-	}
-	if qn := s.DDP.QN; qn != nil && *qn != f.qn {
-		l.Addf("qn %d", *qn)
-	}
-	for _, x := range []struct {
-		name  string
-		value *uint8
-		usual uint8
-	}{
-		{"dv", s.DDP.Version, version},
-		{"rv", s.RDMAP.Version, version},
-		{"ddp-reserved", s.DDP.Reserved, 0},
-		{"rdmap-reserved", s.RDMAP.Reserved, 0},
-	} {
-		if x.value != nil && *x.value != x.usual {
-			l.Addf("%s %#x", x.name, *x.value)
-		}
-	}
+	tagged, qn := packet.Get(s.DDP.Tagged, f.tagged), packet.Get(s.DDP.QN, f.qn)
+	dv, rv := packet.Get(s.DDP.Version, version), packet.Get(s.RDMAP.Version, version)
+	addIf(l, known && tagged != f.tagged, "T=%t", tagged)
+	addIf(l, qn != f.qn, "qn %d", qn)
+	addIf(l, dv != version, "dv %#x", dv)
+	addIf(l, rv != version, "rv %#x", rv)
+	addIf(l, Val(s.DDP.Reserved) != 0, "ddp-reserved %#x", Val(s.DDP.Reserved))
+	addIf(l, Val(s.RDMAP.Reserved) != 0, "rdmap-reserved %#x", Val(s.RDMAP.Reserved))
 }
 
-// describe adds the cause and the quoted segment.
-func (h *TerminateHeader) describe(l *packet.Line) {
-	packet.AddField(l, "%v", h.Cause)
-	if wrong, ok := h.QuotedSegment(); ok {
-		l.Addf("about %v", wrong)
+// addIf adds a formatted part to a line if cond is true.
+func addIf(l *packet.Line, cond bool, format string, args ...any) {
+	if cond {
+		l.Addf(format, args...)
 	}
 }
 
@@ -139,9 +121,7 @@ func (s Segment) Oddities() []string {
 		return odd
 	}
 	f, ok := s.Op().form()
-	if !ok {
-		odd.addf("opcode %d is not assigned", s.Op())
-	}
+	odd.addIf(!ok, "opcode %d is not assigned", s.Op())
 	s.oddControl(&odd, f, ok)
 	s.oddHeader(&odd, f)
 	s.Terminate.odd(&odd, s)
@@ -158,23 +138,13 @@ func (s Segment) oddControl(odd *oddities, f form, known bool) {
 	if !known {
 		return
 	}
-	if got := packet.Get(s.DDP.Tagged, f.tagged); got != f.tagged {
-		odd.addf("T is %t, for %v it is %t", got, s.Op(), f.tagged)
-	}
-	if stag := Val(s.RDMAP.InvalidateSTag); stag != 0 && !f.invalidates {
-		odd.addf("Invalidate STag is %#x, for %v it is 0", stag, s.Op())
-	}
-	if qn := packet.Get(s.DDP.QN, f.qn); qn != f.qn && !s.IsTagged() {
-		odd.addf("QN is %d, for %v it is %d", qn, s.Op(), f.qn)
-	}
-	if !f.tagged && !f.payload {
-		if !packet.Get(s.DDP.Last, true) {
-			odd.addf("L is false, %v is one segment", s.Op())
-		}
-		if mo := Val(s.DDP.MO); mo != 0 {
-			odd.addf("MO is %d, %v is one segment", mo, s.Op())
-		}
-	}
+	tagged, qn, stag, mo := packet.Get(s.DDP.Tagged, f.tagged), packet.Get(s.DDP.QN, f.qn), Val(s.RDMAP.InvalidateSTag), Val(s.DDP.MO)
+	odd.addIf(tagged != f.tagged, "T is %t, for %v it is %t", tagged, s.Op(), f.tagged)
+	odd.addIf(stag != 0 && !f.invalidates, "Invalidate STag is %#x, for %v it is 0", stag, s.Op())
+	odd.addIf(qn != f.qn && !s.IsTagged(), "QN is %d, for %v it is %d", qn, s.Op(), f.qn)
+	single := !f.tagged && !f.payload
+	odd.addIf(single && !packet.Get(s.DDP.Last, true), "L is false, %v is one segment", s.Op())
+	odd.addIf(single && mo != 0, "MO is %d, %v is one segment", mo, s.Op())
 }
 
 // oddHeader adds unusual values of a message with an RDMAP header and no payload.
@@ -183,17 +153,13 @@ func (s Segment) oddHeader(odd *oddities, f form) {
 		return
 	}
 	hasHeader := s.Read != nil || s.Terminate != nil || s.AtomicRequest != nil || s.AtomicResponse != nil || s.Immediate != nil
-	switch n := len(s.Payload); {
-	case !hasHeader:
-		odd.addf("the header of %v is %d octets, of which there are %d", s.Op(), f.header, n)
-	case n > 0:
-		odd.addf("%d octets behind the header of %v", n, s.Op())
-	}
+	n := len(s.Payload)
+	odd.addIf(!hasHeader, "the header of %v is %d octets, of which there are %d", s.Op(), f.header, n)
+	odd.addIf(hasHeader && n > 0, "%d octets behind the header of %v", n, s.Op())
 	if a := s.AtomicRequest; a != nil {
+		op := Val(a.Operation)
 		odd.addUnless("reserved bits of the atomic", Val(a.Reserved), 0)
-		if op := Val(a.Operation); op != AtomicFetchAdd && op != AtomicCompareSwap {
-			odd.addf("atomic operation %d is not assigned", op)
-		}
+		odd.addIf(op != AtomicFetchAdd && op != AtomicCompareSwap, "atomic operation %d is not assigned", op)
 	}
 }
 
@@ -204,27 +170,25 @@ func (h *TerminateHeader) odd(odd *oddities, s Segment) {
 	}
 	odd.addUnless("MSN of TERMINATE", packet.Get(s.DDP.MSN, firstMSN), firstMSN)
 	odd.addUnless("reserved bits of TERMINATE", Val(h.Reserved), 0)
-	if c := Val(h.Cause); !c.Listed() {
-		odd.addf("cause %d/%d/%02x is in no list", c.Layer(), c.Type(), c.Code())
-	}
-	if Val(h.LengthValid) && h.SegmentLength == nil {
-		odd.addf("M is set and no length is there")
-	}
-	if Val(h.HasDDP) && h.DDPHeader == nil {
-		odd.addf("D is set and no DDP header is there")
-	}
-	if Val(h.HasRDMAP) && h.RDMAPHeader == nil {
-		odd.addf("R is set and no RDMAP header is there")
-	}
+	c := Val(h.Cause)
+	odd.addIf(!c.Listed(), "cause %d/%d/%02x is in no list", c.Layer(), c.Type(), c.Code())
+	odd.addIf(Val(h.LengthValid) && h.SegmentLength == nil, "M is set and no length is there")
+	odd.addIf(Val(h.HasDDP) && h.DDPHeader == nil, "D is set and no DDP header is there")
+	odd.addIf(Val(h.HasRDMAP) && h.RDMAPHeader == nil, "R is set and no RDMAP header is there")
 }
 
 type oddities []string
 
 func (o *oddities) addf(format string, args ...any) { *o = append(*o, fmt.Sprintf(format, args...)) }
 
+// addIf adds a formatted description if cond is true.
+func (o *oddities) addIf(cond bool, format string, args ...any) {
+	if cond {
+		o.addf(format, args...)
+	}
+}
+
 // addUnless adds a field that does not have its usual value.
 func (o *oddities) addUnless(field string, got, usual any) {
-	if fmt.Sprint(got) != fmt.Sprint(usual) {
-		o.addf("%s: %v instead of %v", field, got, usual)
-	}
+	o.addIf(fmt.Sprint(got) != fmt.Sprint(usual), "%s: %v instead of %v", field, got, usual)
 }

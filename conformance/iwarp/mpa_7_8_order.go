@@ -6,19 +6,17 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/iwarp"
-	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // onResponderSilent makes the body of a case that fails if a responder sends before it has
 // received the first FPDU, which the peer sends in the pieces of cut. The application posts a Send before
 // each piece; the device may accept or refuse it.
-func onResponderSilent(f startupFrame, first iwarp.Frame, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
+func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		if e := enhancedOf(hs.gotFrame); iwarp.Val(e.PeerToPeer) && !iwarp.Val(e.WriteRTR) {
-			rig.NotApplicable("the device does not accept a Write as RTR")
-		}
+		flags := flagsOf(iwarp.Val(hs.deviceFrame.Enhanced)) & (flagA | flagC)
+		require(flags != flagA, "the device does not accept a Write as RTR")
 		c := hs.enterFullOperation()
 		posted := 0
 		for _, piece := range cut(c.encode(first)) {
@@ -48,62 +46,6 @@ func threePieces(b []byte) [][]byte {
 	return [][]byte{b[:len(b)/2], b[len(b)/2 : len(b)-1], b[len(b)-1:]}
 }
 
-var mpaOrderCases = []conformance.Case{{
-	ID: "mpa/order/initiator-speaks-first", Cite: cite("rfc5044/7.1.2/1"),
-	Title:   "An initiator sends its Request without waiting for the responder",
-	Sends:   "nothing, until the Request has arrived",
-	Expects: "a Request",
-	Defects: []string{"ResponderSpeaksFirst"}, Run: onActive(setup{}, func(hs *handshake) {
-		hs.expectFrame(iwarp.Request())
-		hs.establishWithReply(nil)
-	}),
-}, {
-	ID: "mpa/order/responder-waits-for-a-request", Cite: cite("rfc5044/7.1.2/2"),
-	Title:   "A responder sends nothing before it has received a complete Request",
-	Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
-	Expects: "nothing until the last octet, then a Reply",
-	Defects: []string{"ResponderSpeaksFirst"}, Run: onHost(func(h *host) {
-		hs := h.startPassive(setup{})
-		hs.expectSilence(silencePeriod)
-		f := enhancedRequest().Private(data(8))
-		b := f.Append(nil)
-		hs.write(b[:len(b)-1])
-		hs.expectSilence(silencePeriod)
-		hs.write(b[len(b)-1:])
-		hs.sentFrame = f
-		hs.establishAfter(iwarp.Reply().Reject(false))
-	}),
-}, {
-	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
-	Title:   "A responder processes an FPDU that arrives right after its Reply",
-	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
-	Expects: "the Sends are delivered",
-	Defects: []string{"FirstFPDUStuck"}, Run: onHost(func(h *host) {
-		// A device that starts to receive FPDUs after its Reply misses only those that arrive
-		// shortly after the Reply.
-		for range 16 {
-			hs := h.sendRequest(setup{receives: 1}, revision1Request())
-			hs.expectFrame(iwarp.Reply().Reject(false))
-			c := hs.enterFullOperation()
-			c.send(iwarp.Send(1, data(16)))
-			c.ExpectRecv(1, 16)
-			hs.expectConnected()
-		}
-	}),
-}, {
-	ID: "mpa/order/responder-is-mute-until-spoken-to", Cite: cite("rfc5044/7.1.2/9"),
-	Title:   "A responder sends no FPDU before it has received one",
-	Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
-	Expects: "nothing until the Send has arrived, then the device's message",
-	Defects: []string{"NoFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
-}, {
-	ID: "mpa/order/half-an-fpdu-does-not-unmute", Cite: cite("rfc5044/7.1.2/9", "rfc6581/9.2/10"),
-	Title:   "A responder sends no FPDU before it has received a complete one",
-	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
-	Expects: "nothing until the last octet has arrived, then the device's messages",
-	Defects: []string{"EarlyFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
-}}
-
 // rejectingSetup returns a setup whose application rejects the connection with private data.
 func rejectingSetup(private []byte) setup {
 	return setup{respond: func(r verbs.ConnRequest, _ verbs.QP) (verbs.Conn, error) { return nil, r.Reject(private) }}
@@ -129,7 +71,60 @@ func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) er
 	})
 }
 
-var mpaRejectCases = []conformance.Case{{
+var mpaOrderCases = []conformance.Case{{
+	ID: "mpa/order/initiator-speaks-first", Cite: cite("rfc5044/7.1.2/1"),
+	Title:   "An initiator sends its Request without waiting for the responder",
+	Sends:   "nothing, until the Request has arrived",
+	Expects: "a Request",
+	Defects: []string{"ResponderSpeaksFirst"}, Run: onActive(setup{}, func(hs *handshake) {
+		hs.expectFrame(iwarp.Request())
+		hs.establishWithReply(nil)
+	}),
+}, {
+	ID: "mpa/order/responder-waits-for-a-request", Cite: cite("rfc5044/7.1.2/2"),
+	Title:   "A responder sends nothing before it has received a complete Request",
+	Sends:   "nothing for some time, then a Request without its last octet, then the last octet",
+	Expects: "nothing until the last octet, then a Reply",
+	Defects: []string{"ResponderSpeaksFirst"}, Run: onHost(func(h *host) {
+		hs := h.startPassive(setup{})
+		hs.expectSilence(silencePeriod)
+		f := enhancedRequest().Private(data(8))
+		b := f.Append(nil)
+		hs.write(b[:len(b)-1])
+		hs.expectSilence(silencePeriod)
+		hs.write(b[len(b)-1:])
+		hs.peerFrame = f
+		hs.establishAfter(iwarp.Reply().Reject(false))
+	}),
+}, {
+	ID: "mpa/order/first-fpdu-behind-the-reply-is-taken", Cite: cite("rfc5044/7.1.2/6"), Level: conformance.Should,
+	Title:   "A responder processes an FPDU that arrives right after its Reply",
+	Sends:   "a Request of revision 1, and a Send right after the Reply, on sixteen streams",
+	Expects: "the Sends are delivered",
+	Defects: []string{"FirstFPDUStuck"}, Run: onHost(func(h *host) {
+		// A device that receives FPDUs from its Reply on misses only those right after it.
+		for range 16 {
+			hs := h.sendRequest(setup{receives: 1}, revision1Request())
+			hs.expectFrame(iwarp.Reply().Reject(false))
+			c := hs.enterFullOperation()
+			c.send(iwarp.Send(1, data(16)))
+			c.ExpectRecv(1, 16)
+			hs.expectConnected()
+		}
+	}),
+}, {
+	ID: "mpa/order/responder-is-mute-until-spoken-to", Cite: cite("rfc5044/7.1.2/9"),
+	Title:   "A responder sends no FPDU before it has received one",
+	Sends:   "a Request of revision 1, then nothing for some time, then a Send. The application posts a Send right after it accepts",
+	Expects: "nothing until the Send has arrived, then the device's message",
+	Defects: []string{"NoFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), onePiece),
+}, {
+	ID: "mpa/order/half-an-fpdu-does-not-unmute", Cite: cite("rfc5044/7.1.2/9", "rfc6581/9.2/10"),
+	Title:   "A responder sends no FPDU before it has received a complete one",
+	Sends:   "a Request of revision 1, a Send in three pieces, the last of one octet. The application posts a Send before each",
+	Expects: "nothing until the last octet has arrived, then the device's messages",
+	Defects: []string{"EarlyFence"}, Run: onResponderSilent(revision1Request(), iwarp.Send(1, data(16)), threePieces),
+}, {
 	ID: "mpa/reject/program-says-no", Cite: cite("rfc5044/7.1.2/4", "rfc5044/7.1.1/8"),
 	Title:   "A Request that the application rejects gets a Reply with R set",
 	Sends:   "Requests of both revisions",
@@ -226,3 +221,88 @@ var mpaTimerCases = conformance.Group{Labels: []string{conformance.Slow}}.Cases(
 	Expects: "the end of the stream within two minutes, and a connect that fails",
 	Defects: []string{"TimerStopsEarly"}, Run: onPartialReply(10),
 }})
+
+// onWrongMarkers makes the body of a case that sends messages with a wrong marker, each on a
+// separate connection, and fails unless the device reports the marker.
+func onWrongMarkers(edits ...func(*iwarp.Marker)) func(*conformance.Bench) error {
+	return onEachConn(setup{receives: 1, recvLen: 2048}, edits, func(c *conn, edit func(*iwarp.Marker)) {
+		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
+		c.expectRefusal(iwarp.Send(c.nextSendMSN(), data(600)).EditMarkers(edit), iwarp.MPAMarker)
+		c.expectFailure(1)
+	})
+}
+
+var mpaErrorCases = []conformance.Case{{
+	ID: "mpa/error/fin-reaches-the-program", Cite: cite("rfc5044/7.2/1"), Level: conformance.Should,
+	Title:   "The application is notified that the peer has closed the stream",
+	Sends:   "FIN",
+	Expects: "the application is notified",
+	Defects: []string{"EndUnreported"}, Run: onConn(func(c *conn) {
+		c.closeWrite()
+		c.expectDisconnect()
+	}),
+}, {
+	ID: "mpa/error/reset-reaches-the-program", Cite: cite("rfc5044/8/1", "rfc5041/6.2.2/1"),
+	Title:   "The application is notified that the peer has reset the stream",
+	Sends:   "a reset",
+	Expects: "the application is notified, and a receive that fails",
+	Defects: []string{"EndUnreported"}, Run: onSetup(setup{receives: 1}, func(c *conn) {
+		c.reset()
+		c.expectDisconnect()
+		c.expectFailure(1)
+	}),
+}, {
+	ID: "mpa/error/nothing-is-taken-after-one", Cite: cite("rfc5044/8/2"),
+	Title:   "No FPDU is processed after one with a wrong CRC",
+	Sends:   "a Write with a wrong CRC, and 400 valid Writes and Sends after it, the first of them in the same segment",
+	Expects: "a Terminate, memory unchanged, and receives that fail",
+	Defects: []string{"Resynchronises"}, Run: onSetup(setup{receives: 2}, func(c *conn) {
+		first := c.nextSendMSN()
+		c.sendCoalesced(c.peerWrite(0, data(64)).BadCRC(), c.peerWrite(64, data(64)), iwarp.Send(first, data(16)))
+		for i := range uint32(199) {
+			c.sendCoalesced(c.peerWrite(128, data(64)), iwarp.Send(first+1+i, data(16)))
+		}
+		c.expectTerminateAndEnd(iwarp.MPACRC)
+		c.ExpectUnchangedOutside(c.targetMem, 0, 64) // another case checks the Write with the wrong CRC
+		c.expectFailure(1)
+		c.expectFailure(2)
+	}),
+}, {
+	ID: "mpa/error/wrong-crc-is-said-before-the-end", Cite: cite("rfc5044/8/3", "rfc5044/8/1"),
+	Title:   "A wrong CRC is reported in a Terminate before the stream ends",
+	Sends:   "a Write with a wrong CRC",
+	Expects: "a Terminate that names the CRC, then the end of the stream; the application is notified",
+	Defects: []string{"ErrorResets"}, Run: onConn(func(c *conn) {
+		c.expectRefusal(c.peerWrite(0, data(64)).BadCRC(), iwarp.MPACRC)
+		c.expectDisconnect()
+	}),
+}, {
+	ID: "mpa/error/wrong-marker-is-said-before-the-end", Cite: cite("rfc5044/8/3", "rfc5044/8/5", "rfc5044/8/1"),
+	Setup:   setupMarkers,
+	Title:   "A wrong marker is reported in a Terminate before the stream ends",
+	Sends:   "a Send with a marker that points four octets too far, and the correct CRC",
+	Expects: "a Terminate that names the marker, then the end of the stream",
+	Defects: []string{"ErrorResets", "MarkersUnchecked"}, Run: onWrongMarkers(func(m *iwarp.Marker) { m.Ptr += 4 }),
+}, {
+	ID: "mpa/error/marker-beside-the-length", Cite: cite("rfc5044/8/5"), Level: conformance.Should, Setup: setupMarkers,
+	Title:   "A marker that does not point to the length field of its FPDU is detected",
+	Sends:   "Sends with markers whose pointers are four octets short, 0, and 0xfffc, each on a separate connection",
+	Expects: "a Terminate that names the marker for each",
+	Defects: []string{"MarkersUnchecked"}, Run: onWrongMarkers(
+		func(m *iwarp.Marker) { m.Ptr -= 4 },
+		func(m *iwarp.Marker) { m.Ptr = 0 },
+		func(m *iwarp.Marker) { m.Ptr = 0xfffc },
+	),
+}, {
+	ID: "mpa/error/fin-inside-an-fpdu", Cite: cite("rfc5044/8/1", "rfc5041/6.2.2/1"),
+	Title:   "An FPDU that is cut off by FIN is not delivered, and its receive fails",
+	Sends:   "a Send without its CRC, and FIN",
+	Expects: "the application is notified, and a receive that fails",
+	Defects: []string{"EndUnreported"}, Run: onSetup(setup{receives: 1}, func(c *conn) {
+		b := c.encode(iwarp.Send(c.nextSendMSN(), data(16)))
+		c.write(b[:len(b)-4])
+		c.closeWrite()
+		c.expectDisconnect()
+		c.expectFailure(1)
+	}),
+}}
