@@ -11,8 +11,8 @@ import (
 
 // Stream reads the packets of a capture.
 type Stream struct {
-	src   source
-	in    *input
+	source
+	*section
 	rec   record
 	p     Packet
 	arena []byte // copies of ULPDUs of the current packet
@@ -39,8 +39,8 @@ func Open(r io.Reader) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{in: in, flows: newLRUCache[flowKey, flow](maxFlows, nil)}
-	s.conns = newLRUCache[connKey, conn](maxConns, func(c *conn) { s.outOfOrderLen -= c.directions[0].outOfOrderLen + c.directions[1].outOfOrderLen })
+	s := &Stream{section: &section{in: in, order: binary.LittleEndian, hosts: hostNames{}}, flows: newLRUCache[flowKey, flow](maxFlows, nil)}
+	s.conns = newLRUCache[connKey, conn](maxConns, func(c *conn) { s.outOfOrderLen -= c[0].outOfOrderLen + c[1].outOfOrderLen })
 	magic, err := in.r.Peek(4)
 	switch {
 	case errors.Is(err, io.EOF) && len(magic) == 0:
@@ -52,25 +52,19 @@ func Open(r io.Reader) (*Stream, error) {
 	}
 	switch m := binary.LittleEndian.Uint32(magic); m {
 	case magicMicro, magicNano, magicMicroSwapped, magicNanoSwapped:
-		s.src, err = openPcap(in, m)
+		s.source, err = openPcap(s.section, m)
 	case blockSection:
-		s.src, err = openPcapng(in)
+		s.source, err = openPcapng(s.section)
 	default:
-		return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
+		err = fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
-
-// Interfaces returns the interfaces described so far.
-func (s *Stream) Interfaces() []Interface { return s.src.interfaces() }
 
 // Host returns the host name of an address, from name resolution blocks and interface
 // names read so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
-	name, ok := s.src.hosts().byAddr[a]
+	name, ok := s.hosts[a]
 	return name, ok
 }
 
@@ -81,8 +75,8 @@ func (s *Stream) Next() (*Packet, error) {
 		return nil, s.err
 	}
 	at := s.in.offset
-	if err := s.src.next(&s.rec); err != nil {
-		if !errors.Is(err, io.EOF) || errors.Is(err, ErrTruncated) {
+	if err := s.next(&s.rec); err != nil {
+		if !errors.Is(err, io.EOF) {
 			err = &CorruptError{Offset: at, Packet: s.p.Number, Err: err}
 		}
 		s.err = err
@@ -90,7 +84,7 @@ func (s *Stream) Next() (*Packet, error) {
 	}
 	s.newPacket()
 	s.dissect()
-	s.src.hosts().learn(&s.p, s.src.interfaces())
+	s.hosts.learn(&s.p, s.interfaces)
 	return &s.p, nil
 }
 
@@ -98,7 +92,7 @@ func (s *Stream) Next() (*Packet, error) {
 func (s *Stream) newPacket() {
 	r, p := &s.rec, &s.p
 	*p = Packet{
-		Number: p.Number + 1, Time: r.time, Interface: s.src.interfaces()[r.iface], Direction: r.direction,
+		Number: p.Number + 1, Time: r.time, Interface: s.interfaces[r.iface], Direction: r.direction,
 		Data: r.data, Length: r.length, Comments: r.comments, PDUs: p.PDUs[:0], Marks: p.Marks[:0],
 	}
 	s.arena = s.arena[:0]

@@ -28,7 +28,7 @@ var preferences = []string{"udp.ignore_ipv6_zero_checksum:TRUE"}
 func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	names := slices.Clone(heuristics)
 	for {
-		args := options(names)
+		args := tsharkArgs(names)
 		probe := exec.CommandContext(ctx, tshark, append([]string{"-r", file, "-c", "1"}, args...)...)
 		out, err := probe.CombinedOutput()
 		unknown := noSuchProtocol.FindSubmatch(out)
@@ -43,13 +43,10 @@ func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	}
 }
 
-// DefaultTsharkOptions returns the options for Wireshark 4, without probing.
-func DefaultTsharkOptions() []string { return options(heuristics) }
-
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
-// options returns the command-line options that set preferences and disable heuristic dissectors.
-func options(heuristics []string) (args []string) {
+// tsharkArgs returns the command-line options that set preferences and disable heuristic dissectors.
+func tsharkArgs(heuristics []string) (args []string) {
 	for _, p := range preferences {
 		args = append(args, "-o", p)
 	}
