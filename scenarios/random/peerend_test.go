@@ -159,6 +159,23 @@ func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
 
 func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
+// pipe is an end of an Exchange between goroutines.
+type pipe struct{ out, in chan []byte }
+
+func (p pipe) Send(msg []byte) error {
+	p.out <- msg
+	return nil
+}
+
+func (p pipe) Recv(timeout time.Duration) ([]byte, error) {
+	select {
+	case msg := <-p.in:
+		return msg, nil
+	case <-time.After(timeout):
+		return nil, verbs.ErrTimeout
+	}
+}
+
 // The programs of the simulated world run unchanged in real time, on loopback sockets.
 func TestSameProgramsInRealTime(t *testing.T) {
 	work := everyService()
@@ -168,8 +185,8 @@ func TestSameProgramsInRealTime(t *testing.T) {
 		l.Messages = [2]int{60, 60}
 		l.Timeout = 14 // 67 ms: the machine may be busy
 	}
-	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = traffic.Pipe()
+	ab, ba := make(chan []byte, 100), make(chan []byte, 100)
+	pipes := []pipe{{ab, ba}, {ba, ab}}
 	errs := make(chan error, 2)
 	for side, addr := range []string{"127.72.0.2", "127.72.0.3"} {
 		d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
@@ -204,8 +221,7 @@ func TestEndWithoutPeerStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	a, _ := traffic.Pipe()
-	end, err := random.NewEnd(random.Env{Device: d, Peer: a, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
+	end, err := random.NewEnd(random.Env{Device: d, Peer: pipe{out: make(chan []byte, 100)}, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
 	if err != nil {
 		t.Fatal(err)
 	}

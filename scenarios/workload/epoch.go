@@ -212,7 +212,7 @@ func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
 	}
-	if c.sq.Draining() || !c.recv.Shared() && c.recv.Outstanding() > 0 {
+	if c.sq.Draining() || !c.recv.Shared && c.recv.Outstanding() > 0 {
 		if !c.due(c.drainSince + c.grace()) {
 			return nil
 		}

@@ -166,7 +166,7 @@ func (l *link) openQP(r *rail) error {
 	}
 	r.byQPN[l.Receiver().QPN()] = l.index
 	err := l.ToInit(verbs.QPAttr{Port: 1, Access: peerAccess, QKey: l.qkey(l.side)})
-	if err != nil || l.recv.Shared() {
+	if err != nil || l.recv.Shared {
 		return err
 	}
 	return l.recv.attach(l.QP)

@@ -53,7 +53,7 @@ func (n *node) runOnce() (moved bool, err error) {
 	}
 	n.spareScheduled = list
 	for _, r := range n.rings {
-		if !r.Shared() {
+		if !r.Shared {
 			continue // its connection refills it
 		}
 		did, err := r.refill()

@@ -144,7 +144,7 @@ func (p *producer) messageCompleted(r traffic.Request) {
 	p.acked = r.Seq + 1
 	p.completed++
 	p.windowClosedSince = 0
-	if p.link.cfg.Op == OpSend || r.WithImm() {
+	if p.link.cfg.Op == OpSend || r.Op == verbs.OpRDMAWriteImm {
 		p.announced = p.acked
 	}
 }

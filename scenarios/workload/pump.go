@@ -33,7 +33,7 @@ func countOf(imm uint32, near int) int {
 // pump refills receives, and posts notices, messages, reads and atomics.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send. Without RNR the receives must be posted before.
-	if !c.recv.Shared() || c.traits.NoRNR {
+	if !c.recv.Shared || c.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}

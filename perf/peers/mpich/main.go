@@ -47,7 +47,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/perf"
 )
 
 // The first argument of the child processes.
@@ -128,7 +127,8 @@ func command() error {
 		fmt.Printf("skipped: %v\ninstall it with: %s\n", missing, installCommand)
 		return nil
 	}
-	if !profiled() {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" }) {
 		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile, which makes them faster: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
@@ -152,7 +152,7 @@ func command() error {
 	} else {
 		err = r.write(os.Stdout)
 	}
-	if err == nil && r.worst() == perf.Missed {
+	if err == nil && r.missed() {
 		err = errMissed
 	}
 	return err
@@ -161,12 +161,6 @@ func command() error {
 // profilePath is the PGO profile. It is not named default.pgo, to avoid a second
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
-
-// profiled reports whether this program was built with profile-guided optimization (-pgo).
-func profiled() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" })
-}
 
 // measureInFabric runs the measurement in a child process with new namespaces, which are
 // removed when it ends.
