@@ -52,10 +52,11 @@ type matrixRow struct {
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Tiers: r.tiers()}
 	p.Page = kit.Page{
-		About: "report of a run", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: runFacts(r),
+		About: "report of a run", Headline: headline(r), Facts: runFacts(r),
 		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil)
 	p.addResults(r)
 	return p
 }

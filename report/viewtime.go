@@ -245,17 +245,12 @@ func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
 		positions[m.What] = append(positions[m.What], int(g.X(m.At)))
 	}
 	for _, kind := range kinds[:min(maxMarks, len(kinds))] {
-		v.Marks = append(v.Marks, markView{Name: kind, Path: ticks(positions[kind]), Count: len(positions[kind])})
+		mark := markView{Name: kind, Count: len(positions[kind])}
+		for _, x := range slices.Compact(positions[kind]) {
+			mark.Path += fmt.Sprintf("M%d 0V1", x) // a vertical line
+		}
+		v.Marks = append(v.Marks, mark)
 	}
-}
-
-// ticks returns SVG path data with a vertical line at each of the ascending positions.
-func ticks(positions []int) string {
-	var path strings.Builder
-	for _, x := range slices.Compact(positions) {
-		fmt.Fprintf(&path, "M%d 0V1", x)
-	}
-	return path.String()
 }
 
 // percent converts a position on the time axis to a CSS percentage.

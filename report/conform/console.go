@@ -86,7 +86,11 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 		d.writeBadResult(&b, r)
 	}
 	d.writeFaults(&b, run)
-	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
+	fmt.Fprintf(&b, "\n%s", d.tally(run))
+	if n := len(run.Faults); n > 0 {
+		fmt.Fprintf(&b, " The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
+	}
+	b.WriteString("\n")
 	return d.Panel.Finish(b.String(), paths)
 }
 
@@ -139,17 +143,8 @@ func ladderText(l *Ladder, limit int) string {
 	return text + "\n"
 }
 
-// tally returns the last sentences of the summary: the number of cases by verdict, and of
-// faults of the cases.
+// tally returns the number of cases by verdict, or of measurements, as a sentence.
 func (d *Display) tally(run *Run) string {
-	if n := len(run.Faults); n > 0 {
-		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
-	}
-	return d.tallyDevices(run)
-}
-
-// tallyDevices returns the number of cases by verdict, or of measurements, as a sentence.
-func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()

@@ -84,10 +84,11 @@ type unsupportedView struct {
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Several: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{
-		About: "conformance, clause by clause", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: facts(r),
+		About: "conformance, clause by clause", Headline: headline(r), Facts: facts(r),
 		Filter: "Filter: words, an ID, a row, a label",
 	}
 	p.Title = "fabrictest conform: " + p.Headline
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil)
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
 	p.Levels = r.DeviationCounts()
