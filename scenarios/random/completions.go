@@ -88,16 +88,14 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// When a reliable queue pair fails, its requests are flushed. The peer cannot detect that,
-// therefore it gets a note and stops as well.
-
 // handleFailure handles a completion with an error. The first of a reliable lane may be that
-// retries are exhausted, if Network.GivesUp; all later requests must be flushed.
+// retries are exhausted, if Network.GivesUp; all later requests must be flushed, and the peer, which
+// cannot detect that, gets a note and stops as well.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
-	if o.shared {
-		s.lane.end.words.requestFlushed()
+	if o.shared { // nobody knows whether it was executed
+		s.lane.end.words.unknown = true
 	}
 	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
 		s.flushing = true
@@ -115,7 +113,12 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	if s.qpFailed {
 		return nil // the requests of the peer have failed as well
 	}
-	return s.lane.requestsFailed()
+	// An RC queue pair fails in both directions, an XRC lane in one.
+	s.qpFailed = true
+	if s.lane.spec.Service == RC {
+		s.lane.incoming.peerStopped()
+	}
+	return s.lane.end.sendNote(note{Kind: noteFailed, Lane: s.lane.index})
 }
 
 // postDrainMarker posts a request after all others to a queue pair in the error state. Its
@@ -142,16 +145,6 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 		}
 	}
 	return nil
-}
-
-// requestsFailed stops a lane whose requests have exhausted their retries, and tells the peer. An RC queue pair
-// fails in both directions, an XRC lane in one.
-func (l *lane) requestsFailed() error {
-	l.outgoing.qpFailed = true
-	if l.spec.Service == RC {
-		l.incoming.peerStopped()
-	}
-	return l.end.sendNote(note{Kind: noteFailed, Lane: l.index})
 }
 
 // peerRequestsFailed stops a lane after the failure of the peer's requests. Packets under

@@ -117,7 +117,12 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, e.cqDepth()); err != nil {
+	cqDepth := 16 // and room for every possible completion
+	for i := range e.w.Lanes {
+		l := &e.w.Lanes[i]
+		cqDepth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
+	}
+	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, cqDepth); err != nil {
 		return err
 	}
 	if err := e.words.open(e); err != nil {
@@ -140,16 +145,6 @@ func (e *End) open() (err error) {
 		e.posters = append(e.posters, &l.outgoing)
 	}
 	return nil
-}
-
-// cqDepth is the depth of a completion queue with room for every possible completion.
-func (e *End) cqDepth() int {
-	depth := 16
-	for i := range e.w.Lanes {
-		l := &e.w.Lanes[i]
-		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
-	}
-	return depth
 }
 
 // openSharedRing creates the shared receive queue with its ring, if a lane uses it.
@@ -185,7 +180,7 @@ func (e *End) close() error {
 	for _, r := range e.rings {
 		err = errors.Join(err, r.close())
 	}
-	return errors.Join(err, e.words.close(), e.Queues.Close())
+	return errors.Join(err, e.words.mr.Close(), e.Queues.Close())
 }
 
 // Side is one of the two ends of a workload.

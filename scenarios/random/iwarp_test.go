@@ -131,7 +131,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 					}
 				}
 				// The first packet of a flow is sent again with the cookie of the receiver.
-				if again := r.Counter("rd_sent_again"); (again > uint64(len(r.Lanes))) != (spec.LossPPM > 0) {
+				if again := counter(r, "rd_sent_again"); (again > uint64(len(r.Lanes))) != (spec.LossPPM > 0) {
 					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, again)
 				}
 			}

@@ -68,7 +68,9 @@ const (
 // is connected.
 func (e *End) openLane(i int) (*lane, error) {
 	l := &lane{end: e, spec: &e.w.Lanes[i], index: i}
-	if err := l.openMemory(); err != nil {
+	var err error
+	l.bytes = initialTarget(e.w, i, e.side)
+	if l.memory, err = e.PD.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess}); err != nil {
 		return nil, err
 	}
 	if err := l.openQPs(); err != nil {
@@ -81,17 +83,9 @@ func (e *End) openLane(i int) (*lane, error) {
 	if l.spec.Service.Reliable() {
 		l.incoming = newReliableChecker(l, incoming)
 	} else {
-		l.incoming = newUnreliableChecker(l, incoming)
+		l.incoming = &unreliableChecker{incoming: newIncoming(l, incoming), arrivalCounts: make([]int, len(incoming.ops)), highest: -1}
 	}
 	return l, l.outgoing.open(l)
-}
-
-// openMemory registers the memory that the peer accesses.
-func (l *lane) openMemory() (err error) {
-	e := l.end
-	l.bytes = initialTarget(e.w, l.index, e.side)
-	l.memory, err = e.PD.RegMR(verbs.MRInit{Buf: l.bytes, Access: verbs.AccessLocalWrite | verbs.AccessMWBind | remoteAccess})
-	return err
 }
 
 // openQPs creates the queue pairs.
@@ -182,19 +176,12 @@ func (l *lane) complete() bool {
 	return l.outgoing.complete() && l.incoming.complete()
 }
 
-// windowsClosed reports whether every window on the lane's memory is known to be invalidated.
-func (l *lane) windowsClosed() bool {
-	if x, ok := l.incoming.(*reliableChecker); ok && !x.stopped && !l.outgoing.qpFailed {
-		return x.invalidated == len(l.windows) && !l.outgoing.spareBound
-	}
-	return false
-}
-
-// close destroys the resources of the lane. If all windows are closed, the memory is
-// deregistered first, which a window that is still bound would prevent.
+// close destroys the resources of the lane. If all windows are known to be invalidated, the
+// memory is deregistered first, which a window that is still bound would prevent.
 func (l *lane) close() error {
 	var first, later io.Closer = nil, l.memory
-	if l.windowsClosed() {
+	x, reliable := l.incoming.(*reliableChecker)
+	if reliable && !x.stopped && !l.outgoing.qpFailed && x.invalidated == len(l.windows) && !l.outgoing.spareBound {
 		first, later = l.memory, nil
 	}
 	err := traffic.Close(first, l.QP, l.Target, l.AH, later)

@@ -35,7 +35,11 @@ func (e *End) traffic() error {
 		switch {
 		case done && !doneSent:
 			doneSent = true
-			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
+			r := new(report) // the result of this end's requests
+			for _, l := range e.lanes {
+				r.Lanes = append(r.Lanes, laneReport{Good: l.outgoing.succeeded, Failed: l.outgoing.qpFailed})
+			}
+			if err := e.sendNote(note{Kind: noteDone, Report: r}); err != nil {
 				return err
 			}
 		case moved:
@@ -52,15 +56,6 @@ func (e *End) traffic() error {
 // complete reports whether every lane has completed.
 func (e *End) complete() bool {
 	return !slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.complete() })
-}
-
-// report returns the result of this end's requests, for the peer.
-func (e *End) report() *report {
-	r := new(report)
-	for _, l := range e.lanes {
-		r.Lanes = append(r.Lanes, laneReport{Good: l.outgoing.succeeded, Failed: l.outgoing.qpFailed})
-	}
-	return r
 }
 
 // step posts requests and polls completions. It reports whether there was progress.

@@ -150,7 +150,7 @@ func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, r := range results {
-			if r.Counter("duplicate_request") == 0 {
+			if counter(r, "duplicate_request") == 0 {
 				t.Errorf("seed %d: no request was retransmitted", seed)
 			}
 		}

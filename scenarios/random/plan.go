@@ -51,14 +51,6 @@ func (o *op) atomic() bool {
 
 func (o *op) withImm() bool { return o.code == verbs.OpSendImm || o.code == verbs.OpRDMAWriteImm }
 
-// payload is the number of bytes sent to the peer.
-func (o *op) payload() int {
-	if o.returnsData() || o.local() || o.code == verbs.OpFlush {
-		return 0
-	}
-	return o.size
-}
-
 // String describes the request in a violation.
 func (o *op) String() string {
 	s := fmt.Sprintf("%v, %d bytes", o.code, o.size)
@@ -73,9 +65,6 @@ type plan struct {
 	ops []op
 	key uint64 // all random values derive from it
 }
-
-// payloadKey is the key of the payload of request n.
-func (p *plan) payloadKey(n int) uint64 { return traffic.Derive(p.key, keyPayload, uint64(n)) }
 
 // newPlan returns the requests of side s on lane i. Both sides compute the same.
 func newPlan(w *Workload, i int, s Side) plan {

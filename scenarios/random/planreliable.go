@@ -2,6 +2,7 @@ package random
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -12,9 +13,6 @@ const privateWords = 8
 
 // rwAreaLen is the length of the area for writes and reads, which begins the target of a lane.
 func rwAreaLen(l *Lane) int { return max(4*l.MaxBytes, 4096) &^ 7 }
-
-// targetLen is the length of the target of a reliable lane.
-func targetLen(l *Lane) int { return rwAreaLen(l) + 8*privateWords }
 
 // privateWordAt is the offset of word i for atomics in the target of a lane.
 func privateWordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
@@ -55,11 +53,8 @@ type planner struct {
 // the result would be undefined.
 func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 	l := &w.Lanes[lane]
-	p := planner{w: w, l: l, rng: rng, validWindows: make([]bool, l.Windows), readWindows: make([]bool, l.Windows)}
+	p := planner{w: w, l: l, rng: rng, validWindows: slices.Repeat([]bool{true}, l.Windows), readWindows: make([]bool, l.Windows)}
 	p.afterWrite = true // a connection may start with an empty write
-	for i := range p.validWindows {
-		p.validWindows[i] = true
-	}
 	target := initialTarget(w, lane, s.Peer())
 	for i := range p.words {
 		p.words[i] = word(target[privateWordAt(l, i):])
@@ -93,7 +88,10 @@ func (p *planner) draw(last bool) op {
 	}
 	switch o.code {
 	case verbs.OpSendInv:
-		if o.window = p.pickWindow(); o.window == noWindow || !p.mayInvalidate(o.window) {
+		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or reorders
+		// packets: then it could arrive after the invalidation and end the connection.
+		late := p.w.Network.Duplicates || p.w.Network.Reorders
+		if o.window = p.pickWindow(); o.window == noWindow || late && p.readWindows[o.window] {
 			o.code, o.window = verbs.OpSend, noWindow
 		} else {
 			p.validWindows[o.window] = false
@@ -132,15 +130,6 @@ func (p *planner) pickWindow() int8 {
 	return noWindow
 }
 
-// mayInvalidate reports whether a window can be invalidated safely. Retransmitted READs
-// arrive before a fenced SEND_INV on a network that keeps order. On a network that
-// duplicates or reorders, a copy could arrive after the invalidation and end the
-// connection.
-func (p *planner) mayInvalidate(window int8) bool {
-	late := p.w.Network.Duplicates || p.w.Network.Reorders
-	return !late || !p.readWindows[window]
-}
-
 // drawRange draws the range of a write, read or flush.
 func (p *planner) drawRange(o *op) {
 	at, n := 0, rwAreaLen(p.l)
@@ -176,20 +165,15 @@ func (p *planner) drawAtomic(o *op) {
 	case p.rng.IntN(2) == 0: // a swap that succeeds
 		o.operand = p.words[i]
 		p.words[i] = o.swap
-	default:
-		if o.operand == p.words[i] {
-			o.operand++
-		}
+	case o.operand == p.words[i]:
+		o.operand++
 	}
 }
 
 // needsFence reports whether o changes memory of an unfenced read, or invalidates its window.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
-	for _, r := range p.unfencedReads {
-		if o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.unfencedReads, func(r unfencedRead) bool {
+		return o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n})
+	})
 }

@@ -2,6 +2,7 @@ package random
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -152,7 +153,11 @@ func (x *reliableChecker) checkVisible(n int) error {
 		}
 	}
 	for _, t := range x.changed {
-		if x.mayBeLate(t, first, n) || x.lane.end.env.Concurrent && x.willChange(t) {
+		changesAgain := func(o op) bool { // a later request changes part of t
+			at, size := o.modifies()
+			return size > 0 && t.overlaps(extent{at, size})
+		}
+		if x.mayBeLate(t, first, n) || x.lane.end.env.Concurrent && slices.ContainsFunc(x.plan.ops[x.applied:], changesAgain) {
 			continue
 		}
 		if err := x.plan.checkMemory(x.image, x.lane.bytes, t.at, t.n, x.applied); err != nil {
@@ -176,16 +181,6 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 		}
 		if o.flags&verbs.SendFence != 0 {
 			return false // it was sent after all responses before it
-		}
-	}
-	return false
-}
-
-// willChange reports whether a later request changes part of t.
-func (x *reliableChecker) willChange(t extent) bool {
-	for i := x.applied; i < len(x.plan.ops); i++ {
-		if at, n := x.plan.ops[i].modifies(); n > 0 && t.overlaps(extent{at, n}) {
-			return true
 		}
 	}
 	return false

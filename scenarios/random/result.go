@@ -45,16 +45,6 @@ type Arrivals struct {
 	Bytes      int64
 }
 
-// Counter returns the increment of a counter; 0 if it does not exist.
-func (r *Result) Counter(name string) uint64 {
-	for _, c := range r.Counters {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	return 0
-}
-
 // Received returns the messages and bytes received so far.
 func (e *End) Received() (messages, bytes uint64) {
 	for _, l := range e.lanes {

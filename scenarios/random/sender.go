@@ -128,13 +128,18 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	switch {
 	case o.shared:
 		wr.Remote = l.end.peer.Words.atOffset(8 * o.at)
-		wr.Atomic = l.end.words.operands(o)
+		if o.code == verbs.OpAtomicCmpAndSwp { // it succeeds if no other lane was faster
+			o.operand = l.end.words.last[o.at]
+		}
+	case o.window != noWindow && o.code != verbs.OpSendInv:
+		start, _ := windowExtent(l.spec, int(o.window))
+		wr.Remote = s.peer().Windows[o.window].atOffset(o.at - start)
 	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
-		wr.Remote = s.remote(o)
-		wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+		wr.Remote = s.peer().Target.atOffset(o.at)
 	case o.code == verbs.OpSendInv:
 		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
 	}
+	wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
 	switch l.spec.Service {
 	case UD, RD:
 		wr.UD = verbs.UD{AH: l.AH, QPN: s.peer().QPN, QKey: l.qkey}
@@ -150,16 +155,6 @@ func (s *sender) prepare(n int) verbs.SendWR {
 // peer returns the connection data of the peer's end of the lane.
 func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
 
-// remote returns the address and key of a request's memory: in its memory window if it has one, else in the
-// peer's target region.
-func (s *sender) remote(o *op) verbs.Remote {
-	if o.window != noWindow {
-		start, _ := windowExtent(s.lane.spec, int(o.window))
-		return s.peer().Windows[o.window].atOffset(o.at - start)
-	}
-	return s.peer().Target.atOffset(o.at)
-}
-
 // prepareData puts the payload into a slot, or inline: half of those that fit, at random.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
@@ -167,7 +162,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		wr.Flush = verbs.Flush{Length: uint32(o.size), Type: verbs.FlushGlobal, Level: verbs.FlushRange}
 		return
 	}
-	msg := s.scratch[:o.payload()]
+	msg := s.scratch[:o.size]
 	s.plan.fillPayload(n, msg)
 	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
 		stamp(msg, s.plan.key, n)

@@ -46,23 +46,12 @@ func (x *sharedWords) open(e *End) (err error) {
 	return err
 }
 
-func (x *sharedWords) close() error { return x.mr.Close() }
-
 // values returns the current words of this side.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
 		v = append(v, word(x.bytes[8*i:]))
 	}
 	return v
-}
-
-// operands returns the operands of an atomic. A swap compares with the last known value: it
-// succeeds if no other lane was faster.
-func (x *sharedWords) operands(o *op) verbs.Atomic {
-	if o.code == verbs.OpAtomicCmpAndSwp {
-		o.operand = x.last[o.at]
-	}
-	return verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
 }
 
 // atomicCompleted records the change of a shared word by request n of a lane, which found a value.
@@ -76,9 +65,6 @@ func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
 	x.last[o.at] = result
 	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: result})
 }
-
-// requestFlushed notes that an atomic was flushed: nobody knows whether it was executed.
-func (x *sharedWords) requestFlushed() { x.unknown = true }
 
 // check checks that the changes form a chain from the initial values to final.
 func (x *sharedWords) check(final []uint64) error {

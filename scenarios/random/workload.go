@@ -85,10 +85,9 @@ type Pacing struct {
 // Lane is a connection, or a pair of datagram queue pairs, with traffic in both directions.
 // Fields with two values are for the direction from A and from B.
 type Lane struct {
-	Service  Service
-	Messages [2]int // work requests
-	MinBytes int
-	MaxBytes int
+	Service            Service
+	Messages           [2]int // work requests
+	MinBytes, MaxBytes int
 	// Mix is the list of operations, drawn with equal probability. An operation may be
 	// listed more than once.
 	Mix []verbs.WROpcode
@@ -99,7 +98,15 @@ type Lane struct {
 	// Windows is the number of type 2 memory windows that each side of an RC or RD lane
 	// opens for the other, which may invalidate them.
 	Windows int
+	// TightReceives posts receives of exactly the size of their message, where it is known.
+	TightReceives bool
 
+	QPAttr
+	Queues
+}
+
+// QPAttr are attributes of the queue pairs of a lane, as in an ibv_qp_attr.
+type QPAttr struct {
 	MTU      verbs.MTU
 	FirstPSN [2]uint32
 	// RdAtomic is the number of outstanding reads and atomics of a side.
@@ -110,13 +117,14 @@ type Lane struct {
 	MinRNRTimer  uint8
 	TrafficClass uint8
 	FlowLabel    uint32
+}
 
+// Queues are the sizes of the queues of a lane, and how they are filled.
+type Queues struct {
 	SendDepth, RecvDepth int
 	MaxSGE, MaxInline    int
 	// SignalEvery is the average number of requests per signaled one; 1: all are.
-	SignalEvery int
-	// TightReceives posts receives of exactly the size of their message, where it is known.
-	TightReceives          bool
+	SignalEvery            int
 	SendPacing, RecvPacing Pacing
 }
 
@@ -148,9 +156,11 @@ func Operations(s Service) []verbs.WROpcode { return slices.Clone(operations[s])
 func NewLane(s Service, n, maxBytes int) Lane {
 	l := Lane{
 		Service: s, Messages: [2]int{n, n}, MaxBytes: maxBytes, Mix: Operations(s),
-		MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
-		Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
-		SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3,
+		QPAttr: QPAttr{
+			MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
+			Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
+		},
+		Queues: Queues{SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3},
 	}
 	switch s {
 	case RC, RD:

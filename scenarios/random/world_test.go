@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 				t.Errorf("lane %d (%v) saw no effects of the network: %+v", i, l.Service, got)
 			}
 		}
-		if r.Counter("retransmitted_pkts") == 0 {
+		if counter(r, "retransmitted_pkts") == 0 {
 			t.Error("no retransmissions")
 		}
 	}
@@ -179,7 +180,7 @@ func TestAllWakeupModes(t *testing.T) {
 			t.Errorf("wakeup %d: %v", how, err)
 			continue
 		}
-		if results[0].Counter("rcvd_rnr_nak") == 0 {
+		if counter(results[0], "rcvd_rnr_nak") == 0 {
 			t.Errorf("wakeup %d: slow receivers caused no RNR NAKs", how)
 		}
 	}
@@ -201,4 +202,10 @@ func expectStall(t *testing.T, err error, why string) {
 	if !errors.As(err, &s) || !strings.Contains(err.Error(), why) {
 		t.Fatalf("run = %v, want a stall error: %s", err, why)
 	}
+}
+
+// counter returns the increment of a device counter.
+func counter(r *random.Result, name string) uint64 {
+	i := slices.IndexFunc(r.Counters, func(c verbs.Counter) bool { return c.Name == name })
+	return r.Counters[i].Value
 }
