@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,8 +84,8 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	fields := fieldsOf(v.Type())
 	seen := d.keyIndexes(n, key)
 	for name, at := range seen {
-		if _, ok := fields.find(name); !ok {
-			d.fail(join(key, name), n.Content[at], "unknown key%s", suggestion(name, fields.names()))
+		if names := fields.names(); !slices.Contains(names, name) {
+			d.fail(join(key, name), n.Content[at], "unknown key%s", suggestion(name, names))
 		}
 	}
 	for _, f := range fields {

@@ -71,16 +71,6 @@ func fieldsOf(t reflect.Type) (all fields) {
 	return all
 }
 
-// find returns the field with a key, and whether there is one.
-func (fs fields) find(name string) (field, bool) {
-	for _, f := range fs {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return field{}, false
-}
-
 // names returns the keys.
 func (fs fields) names() []string {
 	names := make([]string, len(fs))

@@ -56,13 +56,6 @@ var errPeerEnded = errors.New("the peer has ended")
 // errCallBroken means that the connection of a call failed.
 var errCallBroken = errors.New("the call broke off")
 
-// newCMEndpoint returns the program of a rank for calls: the even rank of a pair is the client.
-func newCMEndpoint(e *env) *cmEndpoint {
-	c := &cmEndpoint{env: e, side: e.rank.Rank % 2}
-	c.peer, c.nic = e.pair()
-	return c
-}
-
 // Run makes the calls, or accepts them.
 func (e *cmEndpoint) Run() (*Report, error) {
 	e.log = newEventLog(e.rank)

@@ -178,7 +178,8 @@ func (c Config) WithDefaults(hosts int) Config {
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
-			c.Services = withoutRD(k.services)
+			// rd replaces rc on devices without connections.
+			c.Services = slices.DeleteFunc(slices.Clone(k.services), func(s string) bool { return s == ServiceRD })
 		}
 	}
 	if c.Op == "" && len(k.ops) > 0 {
@@ -194,11 +195,6 @@ func (c Config) WithDefaults(hosts int) Config {
 	seven := 7
 	c.Retries, c.RNRRetries = cmp.Or(c.Retries, &seven), cmp.Or(c.RNRRetries, &seven)
 	return c
-}
-
-// withoutRD removes rd, which replaces rc on devices without connections.
-func withoutRD(services []string) []string {
-	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == ServiceRD })
 }
 
 // ForDevice selects rd as the default service on devices without rc that have rd. Workloads
@@ -238,8 +234,6 @@ var rnrTimes = [...]time.Duration{
 	1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
 	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536,
 }
-
-const maxRNRTime = 655360 * time.Microsecond
 
 // rnrCode returns the RNR NAK timer code of the shortest time of at least d; 0, the code of the
 // longest time, if there is none.

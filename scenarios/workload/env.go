@@ -39,19 +39,17 @@ const (
 func (e *env) host() string { return hostOf(e.rank.Rank) }
 
 // tick is the interval at which a rank polls notes.
-func (e *env) tick() time.Duration {
-	if e.rank.Concurrent {
-		return realTick
-	}
-	return simTick
-}
+func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 
 // grace is the time for packets under way to arrive.
-func (e *env) grace() time.Duration {
+func (e *env) grace() time.Duration { return e.byClock(simGrace, realGrace) }
+
+// byClock returns the first duration in a simulation, and the second in real time.
+func (e *env) byClock(simulated, real time.Duration) time.Duration {
 	if e.rank.Concurrent {
-		return realGrace
+		return real
 	}
-	return simGrace
+	return simulated
 }
 
 // due reports whether a time has come. If not, it arms the timer, which schedules all
@@ -118,17 +116,6 @@ const (
 	// noticeReceives are receives beyond those for messages.
 	noticeReceives = 8
 )
-
-// privateLen is the length of private memory: receives, outgoing messages and results of atomics.
-func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
-
-// publicLen is the length of public memory for an operation of Config.Op; a send uses none but a guard.
-func (l *layout) publicLen(op string) int {
-	if op == OpSend {
-		return slotsAt
-	}
-	return slotsAt + l.window*l.stride + guardLen
-}
 
 // slot is the offset of message seq in public memory.
 func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }

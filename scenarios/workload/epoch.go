@@ -109,7 +109,9 @@ func (c *conn) stepConnecting() error {
 // stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
 // the epoch must end, it starts to drain the queue pair.
 func (c *conn) stepUp() (bool, error) {
-	if c.awaitsStatus() {
+	// Responses to outstanding requests may still arrive although the peer has ended: its note can
+	// overtake its NAK. Moving the queue pair to the error state would flush them without their status.
+	if c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace()) {
 		return false, nil
 	}
 	if c.peerOver || c.peerEpoch > c.epoch || c.broken {
@@ -131,13 +133,6 @@ func (c *conn) stepUp() (bool, error) {
 		return true, c.startDraining()
 	}
 	return moved, nil
-}
-
-// awaitsStatus reports whether requests are outstanding whose responses may still arrive
-// although the peer has ended: the peer's note can overtake its NAK. Moving the queue pair
-// to the error state would flush them without their status.
-func (c *conn) awaitsStatus() bool {
-	return c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace())
 }
 
 // reportEnd sends a note when the requests of this end have completed, and another when it

@@ -71,10 +71,10 @@ func (l *link) flush() error {
 
 // flushIfFull posts the batch if it takes no more requests.
 func (l *link) flushIfFull() error {
-	if !l.sq.Full() {
-		return nil
+	if l.sq.Full() {
+		return l.flush()
 	}
-	return l.flush()
+	return nil
 }
 
 // numbersMessages reports whether immediate data holds the number of a message, which is too short for a stamp.
@@ -85,8 +85,12 @@ func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen &&
 // number of its ring of receives, unless it shares those of others.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
-	l.mem = &memory{buf: make([]byte, l.privateLen())}
-	l.public = &memory{buf: make([]byte, l.publicLen(l.cfg.Op))}
+	l.mem = &memory{buf: make([]byte, l.results+maxAdds*wordLen)}
+	public := slotsAt // a send needs only the guard
+	if l.cfg.Op != OpSend {
+		public += l.window*l.stride + guardLen
+	}
+	l.public = &memory{buf: make([]byte, public)}
 	l.fillGuard(l.public.buf)
 	l.sq = traffic.NewSendQueue(l.depth + spareRequests)
 	switch service := l.cfg.service(); service {
@@ -216,7 +220,10 @@ func (l *link) connect() (ok bool, err error) {
 	}
 	var to verbs.UD
 	if l.AH != nil {
-		to = verbs.UD{AH: l.AH, QPN: l.peerInfo.QPN, QKey: l.peerQKey()}
+		to = verbs.UD{AH: l.AH, QPN: l.peerInfo.QPN, QKey: l.qkey(1 - l.side)}
+	}
+	if l.endpoint != nil {
+		to.QKey = l.endpointQKey(l.peer.rank)
 	}
 	l.sq.SetDestination(to, l.peerInfo.SRQN)
 	l.live.add(l.QP, l.Target)
@@ -226,7 +233,11 @@ func (l *link) connect() (ok bool, err error) {
 // connectQPs connects the queue pairs without the connection manager.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
-		err = l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index)
+		from := source{l.peerInfo.GID, l.peerInfo.QPN}
+		if other, ok := l.endpoint.bySource[from]; ok && other != l.index {
+			return fmt.Errorf("queue pair %#x of %v is the peer of two connections", from.qpn, from.gid)
+		}
+		l.endpoint.bySource[from] = l.index
 	} else {
 		err = l.ToRTS(l.peerInfo.QPNumbers, l.attr())
 	}
@@ -234,14 +245,6 @@ func (l *link) connectQPs() (err error) {
 		l.AH, err = l.rail.PD.CreateAH(l.address())
 	}
 	return err
-}
-
-// peerQKey is the Q_Key of the peer's queue pair.
-func (l *link) peerQKey() uint32 {
-	if l.endpoint != nil {
-		return l.endpointQKey(l.peer.rank)
-	}
-	return l.qkey(1 - l.side)
 }
 
 func (l *link) address() verbs.AHAttr { return traffic.Address(1, l.rail.gidIndex, l.peerInfo.GID) }

@@ -52,16 +52,6 @@ type peer struct {
 	gone bool
 }
 
-// newNode returns the program of a rank, without connections and hooks of its kind.
-func newNode(e *env) *node {
-	cfg := &e.cfg
-	cfg.CM = cfg.CM || e.traits.ConnectsByCM
-	return &node{
-		env: e, kind: kind{flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0},
-		byEdge: map[int]*conn{}, peers: map[int]*peer{},
-	}
-}
-
 // Run runs the connections and returns the report.
 func (n *node) Run() (*Report, error) {
 	n.log = newEventLog(n.rank)

@@ -221,9 +221,6 @@ func (a *atomicAdder) handleCompletion(n int) {
 	w.lastOld = got
 }
 
-// abandonOutstanding gives up atomics whose result is unknown.
-func (a *atomicAdder) abandonOutstanding() { a.resolved = a.posted }
-
 // verifyAtomics compares the words of this rank with the atomics that the peers report.
 // Without a report of every peer it checks nothing.
 func (n *node) verifyAtomics() {

@@ -80,7 +80,7 @@ func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 func (r *rail) close() error {
 	var errs []error
 	for _, e := range r.endpoints {
-		errs = append(errs, e.close())
+		errs = append(errs, e.qp.Close(), e.recv.mem.close())
 	}
 	errs = append(errs, traffic.Close(r.srq))
 	if r.shared != nil {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,12 +21,6 @@ type randomProgram struct {
 	work       *random.Workload
 	end        *random.End
 	lastSample time.Duration
-}
-
-func newRandomProgram(e *env) *randomProgram {
-	w := &randomProgram{env: e}
-	w.peer, w.nic = e.pair()
-	return w
 }
 
 // Run runs the traffic and returns the report.
@@ -93,10 +88,7 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	if err := w.rank.Control.Send(w.peer, b); err != nil {
 		return 0, err
 	}
-	wait := verbs.Forever
-	if w.rank.StallTimeout > 0 {
-		wait = w.rank.StallTimeout
-	}
+	wait := cmp.Or(w.rank.StallTimeout, verbs.Forever)
 	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
 		if errors.Is(err, verbs.ErrTimeout) {
 			return 0, &traffic.StallError{After: wait, Status: w.Status()}
@@ -149,33 +141,21 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 func (w *randomProgram) lanes(service string, mtu verbs.MTU) []random.Lane {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
-	case ServiceSRQ:
-		// Two connections share one SRQ.
+	case ServiceSRQ: // two connections share one SRQ
 		two := []random.Lane{random.NewLane(random.RC, n-n/2, size), random.NewLane(random.RC, n/2, size)}
-		for i := range two {
-			two[i].SharedReceives = true
-		}
+		two[0].SharedReceives, two[1].SharedReceives = true, true
 		return two
-	case ServiceXRC:
-		return []random.Lane{random.NewLane(random.XRC, n, size)}
-	case ServiceRD:
-		return []random.Lane{random.NewLane(random.RD, n, size)}
-	case ServiceUC:
-		return []random.Lane{random.NewLane(random.UC, n, size)}
 	case ServiceUD:
-		return []random.Lane{random.NewLane(random.UD, n, min(size, mtu.Bytes()))}
+		size = min(size, mtu.Bytes())
 	}
-	return []random.Lane{random.NewLane(random.RC, n, size)}
+	kinds := map[string]random.Service{ServiceRC: random.RC, ServiceXRC: random.XRC, ServiceRD: random.RD, ServiceUC: random.UC, ServiceUD: random.UD}
+	return []random.Lane{random.NewLane(kinds[service], n, size)}
 }
 
 // sample publishes the status and sends samples to the launcher.
 func (w *randomProgram) sample() {
 	now := w.proc.Now()
-	gap := simTick
-	if w.rank.Concurrent {
-		gap = realGap
-	}
-	if now-w.lastSample < gap && w.lastSample > 0 {
+	if now-w.lastSample < w.byClock(simTick, realGap) && w.lastSample > 0 {
 		return
 	}
 	if w.lastSample == 0 {
