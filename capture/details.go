@@ -95,14 +95,12 @@ type Mark struct {
 	Text string // details
 }
 
-// maxNames bounds the number of host names.
-const maxNames = 1 << 12
-
 // hostNames maps addresses to host names.
 type hostNames map[netip.Addr]string
 
 // add names an address, unless it has a name or there are too many.
 func (n hostNames) add(a netip.Addr, name string) {
+	const maxNames = 1 << 12 // names that are stored
 	if _, known := n[a]; !known && len(n) < maxNames {
 		n[a] = name
 	}

@@ -22,9 +22,6 @@ const (
 	typeRoCE = 0x8915 // RoCEv1
 )
 
-// maxVLANs bounds the VLAN tags that are decoded.
-const maxVLANs = 4
-
 // linkHeaders are the decoded link headers. typeAt is the offset of the EtherType, -1 if there is none.
 var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 	LinkRaw: {0, -1}, LinkRawBSD: {0, -1}, LinkIPv4: {0, -1}, LinkIPv6: {0, -1}, LinkNull: {4, -1}, LinkLoop: {4, -1},
@@ -34,6 +31,7 @@ var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 // decodeLink decodes the link header and returns the rest; ok is false if it cannot be
 // decoded.
 func (s *Stream) decodeLink() (rest []byte, ok bool) {
+	const maxVLANs = 4 // tags that are decoded
 	p, b := &s.p, s.p.Data
 	h, known := linkHeaders[p.Interface.LinkType]
 	switch {

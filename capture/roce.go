@@ -23,12 +23,10 @@ type RoCE struct {
 	payload int // on the wire
 }
 
-// gsiQP is the general services QP, which the CM uses.
-const gsiQP = 1
-
 // dissectRoCE decodes b, the captured part of a UDP payload, after which the number of missing
 // octets was not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
+	const gsiQP = 1 // the general services QP, which the CM uses
 	p := &s.p
 	p.Protocol = "RoCEv2"
 	r := new(RoCE)

@@ -67,11 +67,9 @@ type stats struct {
 	naks          map[string]int // count by mark text
 }
 
-// maxNakTexts limits the number of different texts of NAKs that are counted.
-const maxNakTexts = 1000
-
 // add counts a packet: in total, for its flow and for its operations, and its marks.
 func (st *stats) add(s *Stream, pkt *Packet) {
+	const maxNakTexts = 1000 // different texts that are counted
 	payload := 0
 	for _, d := range pkt.PDUs {
 		payload += d.PayloadLen()

@@ -169,8 +169,6 @@ type spinTimer struct {
 	since time.Time
 }
 
-const clockInterval = 4096 // calls of waited per reading of the clock
-
 // reset starts the timer again at the next call of waited.
 func (t *spinTimer) reset() { t.spins, t.since = 0, time.Time{} }
 
@@ -180,6 +178,7 @@ func (t *spinTimer) expired() bool { return t.waited() > waitTimeout }
 // waited returns the time since the first reading of the clock after reset. Only one of
 // clockInterval calls reads the clock; the others return 0.
 func (t *spinTimer) waited() time.Duration {
+	const clockInterval = 4096 // calls per reading of the clock
 	if t.spins++; t.spins%clockInterval != 0 {
 		return 0
 	}

@@ -71,12 +71,9 @@ const verdictWidth = 6
 // verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
 var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
 
-// minReason is the minimum printed length of a reason. A longer reason is truncated to the
-// width of the terminal; the summary has it in full.
-const minReason = 24
-
 // row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *Result) string {
+	const minReason = 24 // printed length of a reason, which is truncated to the width of the terminal
 	verdictName := verdictNames[r.Verdict]
 	verdict := d.paint(r.Verdict, verdictName) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(verdictName)))
 	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.nameWidth), textfmt.PrintableLine(r.Tier)

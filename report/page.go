@@ -61,11 +61,9 @@ func newPage(r *Run) *htmlPage {
 	return p
 }
 
-// maxOpen limits how many bad results are expanded at first.
-const maxOpen = 8
-
 // addResults adds a view of each result, and a row of the overview for each scenario.
 func (p *htmlPage) addResults(r *Run) {
+	const maxOpen = 8 // bad results that are expanded at first
 	// The more results there are, the fewer rows of each are shown, to keep the page
 	// small. All rows are in result.json.
 	const rowsOfPage = 4800

@@ -42,9 +42,6 @@ type resultView struct {
 	Text                               string // text for the filter
 }
 
-// longText is the length above which a text does not fit into a narrow column.
-const longText = 160
-
 // legendView explains a state of the drawing.
 type legendView struct{ State, Text string }
 
@@ -60,6 +57,7 @@ type fileView struct{ Kind, Path, Href, Size string }
 // newResultView returns the template's data for a result. id is its anchor on the page, maxRows
 // the limit of rows of each table.
 func newResultView(r *Result, id string, maxRows int) *resultView {
+	const longText = 160 // length above which a text does not fit into a narrow column
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
 		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.shortReason(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,

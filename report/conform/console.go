@@ -96,6 +96,7 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 
 // writeBadResult prints a bad result with its citation, its ladder and the replay command.
 func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
+	const maxLadder = 16 // the number of last steps that are printed
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
@@ -121,9 +122,6 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 
 // maxPrinted limits the described results; the report has all.
 const maxPrinted = 20
-
-// maxLadder is the number of steps printed by default, the last ones.
-const maxLadder = 16
 
 // ladderText formats the last limit steps of a ladder diagram, or all if limit is 0.
 func ladderText(l *Ladder, limit int) string {

@@ -182,11 +182,9 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// maxFaults limits the faults of a kind that are shown at first.
-const maxFaults = 12
-
 // faultGroups groups faults of the cases by kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
+	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{
 		{Unsound, "Cases that fail on the device without defects"},
 		{Unproven, "Cases that do not detect the defect that they should"},

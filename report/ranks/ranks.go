@@ -136,9 +136,6 @@ var (
 	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
 )
 
-// maxRails is the largest number of rails of a rank.
-const maxRails = 4
-
 // memoryOf returns the largest size that each of memoryKinds had in a rank, in bytes, and
 // their sum.
 func memoryOf(stats Values) (kinds []uint64, sum uint64) {

@@ -72,6 +72,7 @@ const (
 // Rows returns the statistics that the tables show, in their order: heading, name, kind, and
 // path in the JSON of mpi.Stats.
 func Rows() []Row {
+	const maxRails = 4 // of a rank
 	rows := []Row{
 		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
 		{groupMessages, "  bytes", Bytes, eagerSends + "Bytes"},

@@ -73,12 +73,9 @@ func (e *End) Result() *Result {
 	return r
 }
 
-// latePacketTime is how long packets of unreliable lanes may still arrive after both ends
-// have completed.
-const latePacketTime = 20 * time.Millisecond
-
 // waitForLatePackets waits for late packets of unreliable lanes.
 func (e *End) waitForLatePackets() error {
+	const latePacketTime = 20 * time.Millisecond // in which packets of unreliable lanes may still arrive
 	if !e.hasUnreliableLanes() {
 		return nil
 	}

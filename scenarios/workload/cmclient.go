@@ -128,6 +128,7 @@ func (c *cmClient) resolve() error {
 
 // callWithRetries makes call i until it succeeds.
 func (c *cmClient) callWithRetries(i int) error {
+	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {
 		if try > 0 {
 			// Give the fabric time to recover, and check that the server is still there.

@@ -47,9 +47,6 @@ const (
 	cmFreeTimeout = 70 * time.Second
 )
 
-// maxTries limits the attempts at one call.
-const maxTries = 60
-
 // errPeerEnded means that the peer has ended or given up.
 var errPeerEnded = errors.New("the peer has ended")
 

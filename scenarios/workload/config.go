@@ -170,6 +170,7 @@ const anyHosts = 0
 // WithDefaults fills in the defaults for a fabric of this many hosts. Timeout and RNRTimer
 // stay zero: their defaults depend on whether time is virtual.
 func (c Config) WithDefaults(hosts int) Config {
+	const datagramBytes = 1024 // default size of datagrams, which fits every Ethernet MTU
 	k, ok := kinds[c.Kind]
 	if !ok {
 		return c
@@ -211,9 +212,6 @@ func (c Config) ForDevice(caps verbs.Caps) Config {
 func (c Config) Uses(service string) bool {
 	return slices.Contains(c.WithDefaults(anyHosts).Services, service)
 }
-
-// datagramBytes is the default size of datagrams. It fits every Ethernet MTU.
-const datagramBytes = 1024
 
 // ackTimeoutOf returns the time of a code of the 5-bit ack timeout field: 4.096 µs ·
 // 2^code. Code 0 is infinite.

@@ -123,12 +123,10 @@ func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 // stagingSlot is the offset of message seq in private memory.
 func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.stride }
 
-// messageBudget limits the memory for messages at one rank.
-const messageBudget = 32 << 20
-
 // planLayout sizes queues and memory such that the busiest rank keeps within its budget. All
 // ranks compute the same sizes.
 func (n *node) planLayout() (l layout) {
+	const messageBudget = 32 << 20 // bytes for the messages of one rank
 	load := make(map[int]int)
 	busiest := 1
 	for _, e := range n.edges {

@@ -91,12 +91,10 @@ func (p *producer) pump() (moved bool, err error) {
 	return moved, nil
 }
 
-// announceEvery is the number of writes between announcements to the receiver.
-const announceEvery = 8
-
 // post adds the next message to the batch. After the last that may be sent now, and every
 // announceEvery, a write has immediate data, which announces it and those before.
 func (p *producer) post(last bool) {
+	const announceEvery = 8 // writes between announcements to the receiver
 	c := p.link
 	at := c.stagingSlot(p.next)
 	p.Fill(c.mem.buf[at:at+p.size], p.next)
