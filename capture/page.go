@@ -195,11 +195,9 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	if noGUI != nil && noTshark != nil {
 		return nil, ErrNotInstalled
 	}
-	var options []string
+	options := tsharkArgs(heuristics) // for Wireshark 4
 	if noTshark == nil {
 		options = TsharkOptions(ctx, tshark, file)
-	} else {
-		options = tsharkArgs(heuristics) // for Wireshark 4, without probing
 	}
 	hasDisplay := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
 	if asText || noGUI != nil || !hasDisplay {
@@ -219,7 +217,14 @@ func Find(run string, words []string) ([]string, error) {
 	} else if !info.IsDir() {
 		return []string{run}, nil
 	}
-	all, err := capturesIn(run)
+	var all []string
+	err := filepath.WalkDir(run, func(name string, e fs.DirEntry, err error) error {
+		base := strings.TrimSuffix(name, ".gz")
+		if err == nil && e.Type().IsRegular() && (strings.HasSuffix(base, ".pcapng") || strings.HasSuffix(base, ".pcap")) {
+			all = append(all, name)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -233,16 +238,4 @@ func Find(run string, words []string) ([]string, error) {
 		return nil, fmt.Errorf("no capture in %s has %s in its path; there are:\n  %s", run, strings.Join(words, " and "), strings.Join(all, "\n  "))
 	}
 	return chosen, nil
-}
-
-// capturesIn returns the captures below a folder.
-func capturesIn(dir string) (files []string, err error) {
-	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		base := strings.TrimSuffix(name, ".gz")
-		if err == nil && e.Type().IsRegular() && (strings.HasSuffix(base, ".pcapng") || strings.HasSuffix(base, ".pcap")) {
-			files = append(files, name)
-		}
-		return err
-	})
-	return files, err
 }

@@ -164,9 +164,6 @@ func Sign(ctx context.Context, dir, key string) error {
 	return err
 }
 
-// errUnsigned is the error of a missing signature.
-var errUnsigned = errors.New("the certificate is not signed")
-
 // isSigned reports whether a folder has a signature, valid or not.
 func isSigned(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, SignatureFile))
@@ -201,7 +198,7 @@ func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (who
 	}
 	sig := filepath.Join(dir, SignatureFile)
 	if !isSigned(dir) {
-		return "", errUnsigned
+		return "", errors.New("the certificate is not signed")
 	}
 	for _, file := range []string{sig, signers} { // ssh-keygen would block on a pipe
 		if err := cmdline.CheckFile(file); err != nil {

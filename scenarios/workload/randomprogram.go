@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,6 +18,7 @@ type randomProgram struct {
 	nic  *NIC
 
 	work       *random.Workload
+	services   []string // by connection
 	end        *random.End
 	lastSample time.Duration
 }
@@ -81,22 +81,19 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	if n := w.cfg.mtu(w.rank.Rank); n != 0 {
 		mine = verbs.MTUFor(n)
 	}
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return 0, err
-	}
-	if err := w.rank.Control.Send(w.peer, b); err != nil {
+	if err := w.rank.Control.Send(w.peer, fmt.Append(nil, uint32(mine))); err != nil {
 		return 0, err
 	}
 	wait := cmp.Or(w.rank.StallTimeout, verbs.Forever)
-	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
-		if errors.Is(err, verbs.ErrTimeout) {
-			return 0, &traffic.StallError{After: wait, Status: w.Status()}
-		}
+	b, err := w.rank.Control.Recv(w.peer, wait)
+	if errors.Is(err, verbs.ErrTimeout) {
+		err = &traffic.StallError{After: wait, Status: w.Status()}
+	}
+	if err != nil {
 		return 0, err
 	}
 	var theirs verbs.MTU
-	if err := json.Unmarshal(b, &theirs); err != nil {
+	if _, err := fmt.Sscan(string(b), (*uint32)(&theirs)); err != nil {
 		return 0, fmt.Errorf("MTU of rank %d: %w", w.peer, err)
 	}
 	return min(mine, theirs), nil
@@ -116,7 +113,9 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 		work.Wakeup = random.ByPolling
 	}
 	for _, s := range cfg.Services {
-		work.Lanes = append(work.Lanes, w.lanes(s, mtu)...)
+		for _, l := range w.lanes(s, mtu) {
+			work.Lanes, w.services = append(work.Lanes, l), append(w.services, s)
+		}
 	}
 	timeout, rnr := cfg.timing(w.rank.Concurrent)
 	for i := range work.Lanes {
@@ -184,7 +183,7 @@ func (w *randomProgram) report() *Report {
 	var flows []Flow
 	for i, l := range result.Lanes {
 		flows = append(flows, Flow{
-			Peer: w.peer, Rail: w.nic.Rail, Service: w.serviceOf(i), Posted: l.Sent.Posted, Acked: l.Sent.Completed,
+			Peer: w.peer, Rail: w.nic.Rail, Service: w.services[i], Posted: l.Sent.Posted, Acked: l.Sent.Completed,
 			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
 			Duplicates: l.Received.Duplicated, Reordered: l.Received.Reordered, Bytes: l.Received.Bytes,
 		})
@@ -199,22 +198,6 @@ func (w *randomProgram) report() *Report {
 	r := w.log.report()
 	r.Elapsed, r.Flows = result.Elapsed, flows
 	return r
-}
-
-// serviceOf returns the service of a connection, by its index. A shared receive queue has two
-// connections.
-func (w *randomProgram) serviceOf(conn int) string {
-	for _, s := range w.cfg.Services {
-		n := 1
-		if s == ServiceSRQ {
-			n = 2
-		}
-		if conn < n {
-			return s
-		}
-		conn -= n
-	}
-	return ""
 }
 
 // peerExchange exchanges messages with one peer through Control.
