@@ -6,18 +6,9 @@ import (
 	"time"
 )
 
-// record is a packet record of a file.
-type record struct {
-	iface     int
-	time      time.Time // zero if the file has none
-	data      []byte    // valid until the next record is read
-	length    int       // on the wire
-	comments  []string
-	direction Direction
-}
-
-// source reads the packets of a pcap or pcapng file, one by one.
-type source interface{ next(*record) error }
+// source reads the packets of a pcap or pcapng file, one by one. next sets the fields of a packet
+// that its record has, from Time to Comments; Data is valid until the next call.
+type source interface{ next(*Packet) error }
 
 // section is the state of a pcap file, or of the current section of a pcapng file.
 type section struct {
@@ -60,7 +51,7 @@ func openPcap(s *section, magic uint32) (*pcapFile, error) {
 }
 
 // next implements source: it reads the next packet.
-func (f *pcapFile) next(r *record) error {
+func (f *pcapFile) next(p *Packet) error {
 	b, err := f.in.read(16) // the record header
 	if err != nil {
 		return err
@@ -77,8 +68,8 @@ func (f *pcapFile) next(r *record) error {
 	if frac >= perSecond {
 		return fmt.Errorf("a timestamp has %d parts of a second; %d make one", frac, perSecond)
 	}
-	*r = record{time: time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), length: max(int(length), int(captured))}
-	if r.data, err = f.in.read(int(captured)); err != nil && captured > 0 {
+	p.Interface, p.Time, p.Length = f.interfaces[0], time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), max(int(length), int(captured))
+	if p.Data, err = f.in.read(int(captured)); err != nil && captured > 0 {
 		return truncatedIfEOF(err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func openPcapng(s *section) (*pcapngFile, error) {
 }
 
 // next implements source: it reads blocks until it finds a packet.
-func (f *pcapngFile) next(r *record) error {
+func (f *pcapngFile) next(p *Packet) error {
 	for {
 		head, err := f.in.read(8)
 		if err != nil {
@@ -94,9 +94,9 @@ func (f *pcapngFile) next(r *record) error {
 		case blockNames:
 			err = f.hosts.parseBlock(body, f.order)
 		case blockSimple:
-			return f.simplePacket(body, r)
+			return f.simplePacket(body, p)
 		default:
-			return f.enhancedPacket(kind, body, r)
+			return f.enhancedPacket(kind, body, p)
 		}
 		if err != nil {
 			return err
@@ -194,8 +194,8 @@ func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 }
 
 // enhancedPacket decodes an enhanced packet block or an obsolete packet block, which differ in the
-// size of the interface number, into r.
-func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
+// size of the interface number, into p.
+func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, p *Packet) error {
 	if len(b) < 20 {
 		return errors.New("a packet block is too short")
 	}
@@ -212,23 +212,21 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	if int64(captured) > int64(len(b)) {
 		return fmt.Errorf("a packet claims %d bytes in a block of %d", captured, len(b))
 	}
-	*r = record{
-		iface: int(iface), time: f.clocks[iface].time(ticks),
-		data: b[:captured:captured], length: max(int(length), int(captured)),
-	}
+	p.Interface, p.Time = f.interfaces[iface], f.clocks[iface].time(ticks)
+	p.Data, p.Length = b[:captured:captured], max(int(length), int(captured))
 	return f.forEachOption(b[min((int(captured)+3)&^3, len(b)):], func(code uint16, value []byte) error {
 		switch {
-		case code == optionComment && len(r.comments) < maxComments:
-			r.comments = append(r.comments, string(value))
+		case code == optionComment && len(p.Comments) < maxComments:
+			p.Comments = append(p.Comments, string(value))
 		case code == optionFlags && len(value) == 4:
-			r.direction = Direction(f.order.Uint32(value) & 3)
+			p.Direction = Direction(f.order.Uint32(value) & 3)
 		}
 		return nil
 	})
 }
 
 // simplePacket decodes a simple packet block, which has no time and belongs to the first interface.
-func (f *pcapngFile) simplePacket(b []byte, r *record) error {
+func (f *pcapngFile) simplePacket(b []byte, p *Packet) error {
 	if len(f.clocks) == 0 || len(b) < 4 {
 		return errors.New("a simple packet block without an interface or a length")
 	}
@@ -237,7 +235,7 @@ func (f *pcapngFile) simplePacket(b []byte, r *record) error {
 	if snap := f.clocks[0].snapLen; snap != 0 {
 		captured = min(captured, int64(snap))
 	}
-	*r = record{data: b[4 : 4+captured : 4+captured], length: max(int(length), int(captured))}
+	p.Interface, p.Data, p.Length = f.interfaces[0], b[4:4+captured:4+captured], max(int(length), int(captured))
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 type Stream struct {
 	source
 	*section
-	rec   record
 	p     Packet
 	arena []byte // copies of ULPDUs of the current packet
 
@@ -74,35 +73,25 @@ func (s *Stream) Next() (*Packet, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	at := s.in.offset
-	if err := s.next(&s.rec); err != nil {
-		if !errors.Is(err, io.EOF) {
-			err = &CorruptError{Offset: at, Packet: s.p.Number, Err: err}
+	p, at := &s.p, s.in.offset
+	*p = Packet{Number: p.Number + 1, PDUs: p.PDUs[:0], Marks: p.Marks[:0]}
+	if s.err = s.next(p); s.err != nil {
+		if !errors.Is(s.err, io.EOF) {
+			s.err = &CorruptError{Offset: at, Packet: p.Number - 1, Err: s.err}
 		}
-		s.err = err
-		return nil, err
+		return nil, s.err
 	}
-	s.newPacket()
+	s.arena = s.arena[:0]
+	if !p.Time.IsZero() {
+		if s.first.IsZero() {
+			s.first, s.last = p.Time, p.Time
+		}
+		p.SinceFirst, p.Delta, s.last = p.Time.Sub(s.first), p.Time.Sub(s.last), p.Time
+	}
+	for _, c := range p.Comments {
+		p.mark(MarkComment, c)
+	}
 	s.dissect()
 	s.hosts.learn(&s.p, s.interfaces)
 	return &s.p, nil
-}
-
-// newPacket initialises s.p from the record, without decoding it.
-func (s *Stream) newPacket() {
-	r, p := &s.rec, &s.p
-	*p = Packet{
-		Number: p.Number + 1, Time: r.time, Interface: s.interfaces[r.iface], Direction: r.direction,
-		Data: r.data, Length: r.length, Comments: r.comments, PDUs: p.PDUs[:0], Marks: p.Marks[:0],
-	}
-	s.arena = s.arena[:0]
-	if !r.time.IsZero() {
-		if s.first.IsZero() {
-			s.first, s.last = r.time, r.time
-		}
-		p.SinceFirst, p.Delta, s.last = r.time.Sub(s.first), r.time.Sub(s.last), r.time
-	}
-	for _, c := range r.comments {
-		p.mark(MarkComment, c)
-	}
 }
