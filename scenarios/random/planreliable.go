@@ -7,20 +7,20 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The target of a reliable lane is an area for writes and reads, followed by words for
-// atomics of the lane. Windows are parts of the area.
+// The target of a reliable connection is an area for writes and reads, followed by words for
+// atomics of the connection. Windows are parts of the area.
 const privateWords = 8
 
-// rwAreaLen is the length of the area for writes and reads, which begins the target of a lane.
-func rwAreaLen(l *Lane) int { return max(4*l.MaxBytes, 4096) &^ 7 }
+// rwAreaLen is the length of the area for writes and reads, which begins the target of a connection.
+func rwAreaLen(c *Conn) int { return max(4*c.MaxBytes, 4096) &^ 7 }
 
-// privateWordAt is the offset of word i for atomics in the target of a lane.
-func privateWordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
+// privateWordAt is the offset of word i for atomics in the target of a connection.
+func privateWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
 
 // windowExtent is the part of the read-write area of a target that window i covers. Windows overlap.
-func windowExtent(l *Lane, i int) (at, n int) {
-	at = (i * rwAreaLen(l) / 8) % (rwAreaLen(l) / 2)
-	return at, min(rwAreaLen(l)-at, l.MaxBytes+512)
+func windowExtent(c *Conn, i int) (at, n int) {
+	at = (i * rwAreaLen(c) / 8) % (rwAreaLen(c) / 2)
+	return at, min(rwAreaLen(c)-at, c.MaxBytes+512)
 }
 
 // extent is a range of the target.
@@ -34,10 +34,10 @@ type unfencedRead struct {
 	window int8
 }
 
-// planner generates the requests of one side of a reliable lane.
+// planner generates the requests of one side of a reliable connection.
 type planner struct {
 	w             *Workload
-	l             *Lane
+	conn          *Conn
 	rng           *rand.Rand
 	words         [privateWords]uint64 // final values, so far
 	validWindows  []bool               // not yet invalidated
@@ -48,22 +48,22 @@ type planner struct {
 	sinceSignal   int
 }
 
-// planReliable returns the requests of one side of a reliable lane. A request that would
+// planReliable returns the requests of one side of a reliable connection. A request that would
 // change memory of an earlier read is fenced: a retransmitted read may execute again, and
 // the result would be undefined.
-func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
-	l := &w.Lanes[lane]
-	p := planner{w: w, l: l, rng: rng, validWindows: slices.Repeat([]bool{true}, l.Windows), readWindows: make([]bool, l.Windows)}
+func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
+	c := &w.Conns[conn]
+	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
 	p.afterWrite = true // a connection may start with an empty write
-	target := initialTarget(w, lane, s.Peer())
+	target := initialTarget(w, conn, s.Peer())
 	for i := range p.words {
-		p.words[i] = word(target[privateWordAt(l, i):])
+		p.words[i] = word(target[privateWordAt(c, i):])
 	}
-	ops := make([]op, 0, l.Messages[s])
+	ops := make([]op, 0, c.Messages[s])
 	for len(ops) < cap(ops) {
 		last := len(ops)+1 == cap(ops)
 		o := p.draw(last)
-		o.flags |= drawFlags(rng, l, &p.sinceSignal, last)
+		o.flags |= drawFlags(rng, c, &p.sinceSignal, last)
 		if p.needsFence(&o) || rng.IntN(16) == 0 {
 			o.flags |= verbs.SendFence
 			p.unfencedReads = p.unfencedReads[:0]
@@ -79,12 +79,12 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 // draw draws the next request. If completions do not mean delivery, the last request is a
 // read.
 func (p *planner) draw(last bool) op {
-	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
+	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
 		o.code = verbs.OpRDMARead
 	}
-	if p.l.XRCQueues > 0 {
-		o.queue = uint8(p.rng.IntN(p.l.XRCQueues))
+	if p.conn.XRCQueues > 0 {
+		o.queue = uint8(p.rng.IntN(p.conn.XRCQueues))
 	}
 	switch o.code {
 	case verbs.OpSendInv:
@@ -96,9 +96,9 @@ func (p *planner) draw(last bool) op {
 		} else {
 			p.validWindows[o.window] = false
 		}
-		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
-		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 		switch immAlone := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
 		case immAlone && p.afterWrite: // it would look like a write with immediate data
 			o.code = verbs.OpSend
@@ -132,16 +132,16 @@ func (p *planner) pickWindow() int8 {
 
 // drawRange draws the range of a write, read or flush.
 func (p *planner) drawRange(o *op) {
-	at, n := 0, rwAreaLen(p.l)
+	at, n := 0, rwAreaLen(p.conn)
 	if o.code != verbs.OpFlush && p.rng.IntN(3) == 0 { // windows do not permit flush
 		if o.window = p.pickWindow(); o.window != noWindow {
-			at, n = windowExtent(p.l, int(o.window))
+			at, n = windowExtent(p.conn, int(o.window))
 		}
 	}
 	if o.code == verbs.OpRDMARead && o.window != noWindow {
 		p.readWindows[o.window] = true
 	}
-	o.size = drawSize(p.rng, p.l, n)
+	o.size = drawSize(p.rng, p.conn, n)
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
@@ -155,7 +155,7 @@ func (p *planner) drawAtomic(o *op) {
 		return
 	}
 	i := p.rng.IntN(privateWords)
-	o.at = privateWordAt(p.l, i)
+	o.at = privateWordAt(p.conn, i)
 	o.operand, o.swap = p.rng.Uint64(), p.rng.Uint64()
 	switch {
 	case o.code == verbs.OpAtomicFetchAdd:

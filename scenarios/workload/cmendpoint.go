@@ -150,11 +150,9 @@ func (e *cmEndpoint) pollControl() (string, error) {
 	return string(b), nil
 }
 
-// Control messages between client and server, after the server has sent its address.
-const (
-	controlDone   = "done"
-	controlGaveUp = "gave up"
-)
+// controlGaveUp is the control message of a client that makes no more attempts at a call. Otherwise the
+// server sends its address, and the client controlDone at the end.
+const controlGaveUp = "gave up"
 
 // sendControl sends a control message to the peer. A peer that has ended is not an error.
 func (e *cmEndpoint) sendControl(message string) error {

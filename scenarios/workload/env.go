@@ -22,7 +22,7 @@ type env struct {
 	nextTimer    time.Duration // 0: none
 }
 
-// Intervals at which a rank polls notes, and waits for completions.
+// Intervals at which a rank polls control messages, and waits for completions.
 const (
 	simTick  = 100 * time.Microsecond
 	realTick = time.Millisecond
@@ -38,7 +38,7 @@ const (
 // host is the name of the rank's host.
 func (e *env) host() string { return hostOf(e.rank.Rank) }
 
-// tick is the interval at which a rank polls notes.
+// tick is the interval at which a rank polls control messages.
 func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 
 // grace is the time for packets under way to arrive.

@@ -23,12 +23,12 @@ type node struct {
 	rings    []*recvRing
 	pattern  []byte
 
-	scheduled      []*conn
-	spareScheduled []*conn
-	nextNotePoll   time.Duration
-	waitRail       int // rail whose events waitCompletion waits for
-	unfinished     int // connections
-	neverUp        int // connections
+	scheduled       []*conn
+	spareScheduled  []*conn
+	nextControlPoll time.Duration
+	waitRail        int // rail whose events waitCompletion waits for
+	unfinished      int // connections
+	neverUp         int // connections
 }
 
 // kind is what one kind of workload does differently.
@@ -139,7 +139,7 @@ func (n *node) addConn(e edge, me int) {
 		n.peerList = append(n.peerList, p)
 	}
 	p.open++
-	c := &conn{n: n, remoteEnd: remoteEnd{peerEpoch: -1, peerReady: -1}}
+	c := &conn{n: n, remoteEnd: remoteEnd{peerIncarnation: -1, peerReady: -1}}
 	c.link = link{env: n.env, kind: &n.kind, connID: connID{len(n.conns), e, me, p}, schedule: c.scheduleStep}
 	content := func(from int) traffic.Content {
 		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}

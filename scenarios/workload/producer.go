@@ -24,7 +24,7 @@ type producer struct {
 	announced int // messages before it are known to the receiver
 	credit    int // messages before it were consumed by the receiver
 
-	posted, completed int // over all epochs
+	posted, completed int // over all incarnations
 	published         int // messages before it were published for the peer to read
 	readableSent      int // value of next in the last readable notice
 	sentAt            time.Duration
@@ -166,7 +166,7 @@ type atomicAdder struct {
 	total   int
 	allowed int // by the workload, so far
 
-	posted    int // over all epochs
+	posted    int // over all incarnations
 	completed int // with success
 	resolved  int // completed or failed
 	peerWords []wordState

@@ -135,7 +135,7 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// resume starts an epoch from the state of the previous one.
+// resume starts an incarnation from the state of the previous one.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)

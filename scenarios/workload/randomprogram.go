@@ -63,8 +63,8 @@ func (w *randomProgram) run() (err error) {
 		return err
 	}
 	expected := 0
-	for i := range w.work.Lanes {
-		expected += w.work.Lanes[i].Messages[0]
+	for i := range w.work.Conns {
+		expected += w.work.Conns[i].Messages[0]
 	}
 	w.log.samples.expect(expected)
 	_, err = w.end.Run(w.proc)
@@ -113,13 +113,13 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 		work.Wakeup = random.ByPolling
 	}
 	for _, s := range cfg.Services {
-		for _, l := range w.lanes(s, mtu) {
-			work.Lanes, w.services = append(work.Lanes, l), append(w.services, s)
+		for _, l := range w.conns(s, mtu) {
+			work.Conns, w.services = append(work.Conns, l), append(w.services, s)
 		}
 	}
 	timeout, rnr := cfg.timing(w.rank.Concurrent)
-	for i := range work.Lanes {
-		l := &work.Lanes[i]
+	for i := range work.Conns {
+		l := &work.Conns[i]
 		// PSNs start shortly before the wrap.
 		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
 		l.MTU, l.Timeout, l.MinRNRTimer = mtu, timeout, rnr
@@ -136,19 +136,19 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	return work
 }
 
-// lanes returns the connections of a service.
-func (w *randomProgram) lanes(service string, mtu verbs.MTU) []random.Lane {
+// connections returns the connections of a service.
+func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
 	case ServiceSRQ: // two connections share one SRQ
-		two := []random.Lane{random.NewLane(random.RC, n-n/2, size), random.NewLane(random.RC, n/2, size)}
+		two := []random.Conn{random.NewConn(random.RC, n-n/2, size), random.NewConn(random.RC, n/2, size)}
 		two[0].SharedReceives, two[1].SharedReceives = true, true
 		return two
 	case ServiceUD:
 		size = min(size, mtu.Bytes())
 	}
 	kinds := map[string]random.Service{ServiceRC: random.RC, ServiceXRC: random.XRC, ServiceRD: random.RD, ServiceUC: random.UC, ServiceUD: random.UD}
-	return []random.Lane{random.NewLane(kinds[service], n, size)}
+	return []random.Conn{random.NewConn(kinds[service], n, size)}
 }
 
 // sample publishes the status and sends samples to the launcher.
@@ -170,7 +170,7 @@ func (w *randomProgram) sample() {
 	w.log.sample(now)
 }
 
-// report returns the Report of this rank: a flow for each lane of the random traffic, their sums,
+// report returns the Report of this rank: a flow for each connection of the random traffic, their sums,
 // and the completion errors. Without traffic it has what was logged before.
 func (w *randomProgram) report() *Report {
 	if w.end == nil {
@@ -181,10 +181,10 @@ func (w *randomProgram) report() *Report {
 	result := w.end.Result()
 	w.log.messages, w.log.bytes = 0, 0
 	var flows []Flow
-	for i, l := range result.Lanes {
+	for i, l := range result.Conns {
 		flows = append(flows, Flow{
 			Peer: w.peer, Rail: w.nic.Rail, Service: w.services[i], Posted: l.Sent.Posted, Acked: l.Sent.Completed,
-			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
+			Expected: w.work.Conns[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
 			Duplicates: l.Received.Duplicated, Reordered: l.Received.Reordered, Bytes: l.Received.Bytes,
 		})
 		w.log.messages += uint64(l.Received.Delivered)

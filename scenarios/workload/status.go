@@ -105,8 +105,8 @@ func (n *node) publish() {
 // status describes the progress of the connection.
 func (c *conn) status() string {
 	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer.rank), c.rail.num, c.state)
-	if c.epoch > 0 {
-		s += fmt.Sprintf(" (attempt %d)", c.epoch+1)
+	if c.incarnation > 0 {
+		s += fmt.Sprintf(" (attempt %d)", c.incarnation+1)
 	}
 	if p := c.out; p != nil {
 		s += fmt.Sprintf("; sent %d of %d, %d acknowledged", p.next, p.total, p.acked)
