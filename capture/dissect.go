@@ -85,13 +85,10 @@ func (s *Stream) dissectUDP(b []byte) {
 // portNames are the names of UDP protocols that are common in RDMA networks, by port.
 var portNames = map[uint16]string{53: " (DNS)", 67: " (DHCP)", 68: " (DHCP)", 319: " (PTP)", 320: " (PTP)", 5353: " (mDNS)"}
 
-// flagNames are the TCP flags, least significant bit first.
-var flagNames = [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
-
 // FlagNames returns the names of the set flags, as in "SYN ACK".
 func (t *TCP) FlagNames() string {
 	var set []string
-	for i, name := range flagNames {
+	for i, name := range []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"} { // the least significant bit first
 		if t.Flags&(1<<i) != 0 {
 			set = append(set, name)
 		}

@@ -20,9 +20,6 @@ var heuristics = []string{
 	"sdp_infiniband", "fc_infiniband", "lnet_ib", "mellanox_eoib", "eth_over_ib", "cltp_udp",
 }
 
-// preferences: RoCEv2 has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
-var preferences = []string{"udp.ignore_ipv6_zero_checksum:TRUE"}
-
 // TsharkOptions returns the options for tshark or wireshark to read a capture. It probes the
 // installed version, and does not disable heuristic dissectors that this version does not know.
 func TsharkOptions(ctx context.Context, tshark, file string) []string {
@@ -45,11 +42,10 @@ func TsharkOptions(ctx context.Context, tshark, file string) []string {
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
-// tsharkArgs returns the command-line options that set preferences and disable heuristic dissectors.
-func tsharkArgs(heuristics []string) (args []string) {
-	for _, p := range preferences {
-		args = append(args, "-o", p)
-	}
+// tsharkArgs returns the command-line options that disable heuristic dissectors, and permit that RoCEv2
+// has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
+func tsharkArgs(heuristics []string) []string {
+	args := []string{"-o", "udp.ignore_ipv6_zero_checksum:TRUE"}
 	for _, h := range heuristics {
 		args = append(args, "--disable-heuristic", h)
 	}

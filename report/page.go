@@ -96,11 +96,8 @@ func (p *htmlPage) addResults(r *Run) {
 	}
 }
 
-// thinSpace is the digit group separator on the page.
-const thinSpace = "\u202f"
-
-// count formats a number in groups of three digits.
-func count(n uint64) string { return textfmt.Count(n, thinSpace) }
+// count formats a number in groups of three digits, separated by thin spaces.
+func count(n uint64) string { return textfmt.Count(n, "\u202f") }
 
 // headline summarizes the run in a few words.
 func headline(r *Run) string {

@@ -44,8 +44,6 @@ var workloadTags = map[string]reflect.StructTag{
 	"Excuses":    `enum:"loses duplicates reorders gives_up"`,
 }
 
-var typeOfWorkload = reflect.TypeFor[workload.Config]()
-
 // fieldsOf returns the keys of a section, including inlined sections.
 func fieldsOf(t reflect.Type) (all fields) {
 	for i := range t.NumField() {
@@ -59,7 +57,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 			}
 		case name != "":
 			tag := f.Tag
-			if t == typeOfWorkload { // it has no tags of its own
+			if t == reflect.TypeFor[workload.Config]() { // it has no tags of its own
 				tag = workloadTags[f.Name]
 			}
 			all = append(all, field{

@@ -28,8 +28,6 @@ type thesisRow struct {
 	Saved                             string // published saving of all memory
 }
 
-const mega = 1e6
-
 // connectionBytes is the memory per connection in the thesis, and here.
 const connectionBytes = 200 * pageBytes
 
@@ -70,7 +68,7 @@ func newThesisView(e *Experiment) *thesisView {
 	return v
 }
 
-func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/mega) }
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
 // surveyView compares the eager designs with those of the survey.
 type surveyView struct {

@@ -1,6 +1,7 @@
 package random
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,12 +94,7 @@ func (e *End) receiveControl(timeout time.Duration) (*controlMessage, error) {
 }
 
 // stallTimeout is how long to wait for the peer.
-func (e *End) stallTimeout() time.Duration {
-	if e.env.StallTimeout > 0 {
-		return e.env.StallTimeout
-	}
-	return verbs.Forever
-}
+func (e *End) stallTimeout() time.Duration { return cmp.Or(e.env.StallTimeout, verbs.Forever) }
 
 // expectControl waits for a control message of one kind, and handles others.
 func (e *End) expectControl(kind string) (*controlMessage, error) {

@@ -82,9 +82,6 @@ func main() {
 	exit(command())
 }
 
-// errMissed is returned if a target was missed.
-var errMissed = errors.New("a target was missed")
-
 // exit prints an error and exits with 1, or with 0 if err is nil.
 func exit(err error) {
 	if err != nil {
@@ -108,7 +105,7 @@ func (j *job) turnLimit() time.Duration {
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns
-// errMissed if a target was missed.
+// an error if a target was missed.
 func command() error {
 	j := job{}
 	var asJSON bool
@@ -153,7 +150,7 @@ func command() error {
 		err = r.write(os.Stdout)
 	}
 	if err == nil && r.missed() {
-		err = errMissed
+		err = errors.New("a target was missed")
 	}
 	return err
 }
