@@ -73,11 +73,11 @@ func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	}
 	for len(b) > 0 {
 		f, rest, ok := m.deframer.Next(b)
-		if p := &s.p; !ok && len(p.PDUs) == 0 {
-			p.Protocol = "iWARP"
-			p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
-		}
 		if !ok {
+			if p := &s.p; len(p.PDUs) == 0 {
+				p.Protocol = "iWARP"
+				p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
+			}
 			return
 		}
 		s.addFPDU(dir, reverse, &f)

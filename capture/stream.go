@@ -57,7 +57,10 @@ func Open(r io.Reader) (*Stream, error) {
 	default:
 		err = fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
 	}
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Host returns the host name of an address, from name resolution blocks and interface

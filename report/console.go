@@ -73,7 +73,7 @@ var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BRO
 
 // row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *Result) string {
-	const minReason = 24 // printed length of a reason, which is truncated to the width of the terminal
+	const minReason = 24 // a reason is truncated to the width of the terminal, but not further than this
 	verdictName := verdictNames[r.Verdict]
 	verdict := d.paint(r.Verdict, verdictName) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(verdictName)))
 	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.nameWidth), textfmt.PrintableLine(r.Tier)
