@@ -14,14 +14,11 @@ type CM struct {
 	// RejectReason is set if the message rejects something.
 	RejectReason string
 
-	summary string
+	summary string // main fields, in one line
 }
 
 // Name returns the message name, as in "REQ".
 func (c *CM) Name() string { return c.Header.Attr.String() }
-
-// Summary returns the main fields in one line.
-func (c *CM) Summary() string { return c.summary }
 
 // parseCM decodes a MAD; it returns nil unless the MAD is a CM message of a known type.
 func parseCM(b []byte) *CM {

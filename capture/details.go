@@ -28,11 +28,12 @@ func (p *Printer) details(pkt *Packet) string {
 	}
 	for _, h := range pkt.Headers() {
 		used := indent
-		name := fmt.Sprintf("    %-*s", nameWidth, truncate(h.Name, nameWidth-1))
+		name := "    " + truncate(h.Name, nameWidth-1)
 		if p.opts.Colour {
 			name = cyan + name + reset
 		}
 		b.WriteString(name)
+		gap := strings.Repeat(" ", max(1, indent-4-utf8.RuneCountInString(h.Name))) // before the next field
 		for i, f := range h.Fields {
 			text := f.Name + " " + textfmt.PrintableLine(f.String())
 			if i < len(h.Fields)-1 {
@@ -40,26 +41,14 @@ func (p *Printer) details(pkt *Packet) string {
 			}
 			n := utf8.RuneCountInString(text) + 1
 			if used+n > width && used > indent {
-				b.WriteString("\n" + strings.Repeat(" ", indent))
-				used = indent
+				gap, used = "\n"+strings.Repeat(" ", indent), indent
 			}
-			b.WriteString(text + " ")
-			used += n
+			b.WriteString(gap + text)
+			gap, used = " ", used+n
 		}
 		b.WriteByte('\n')
 	}
-	return trimLines(b.String())
-}
-
-// trimLines removes trailing spaces from each line.
-func trimLines(s string) string {
-	lines := strings.SplitAfter(s, "\n")
-	for i, l := range lines {
-		if body, ok := strings.CutSuffix(l, "\n"); ok {
-			lines[i] = strings.TrimRight(body, " ") + "\n"
-		}
-	}
-	return strings.Join(lines, "")
+	return b.String()
 }
 
 // hexDump formats bytes like hexdump -C, indented.
@@ -98,12 +87,7 @@ var markNames = [NumMarkKinds]string{
 }
 
 // String returns the name of the kind.
-func (k MarkKind) String() string {
-	if k < NumMarkKinds {
-		return markNames[k]
-	}
-	return fmt.Sprintf("mark %d", uint8(k))
-}
+func (k MarkKind) String() string { return markNames[k] }
 
 // Mark is a diagnostic of a packet, similar to Wireshark's expert information.
 type Mark struct {
@@ -111,24 +95,19 @@ type Mark struct {
 	Text string // details
 }
 
-// maxNames bounds the number of host names.
-const maxNames = 1 << 12
-
 // hostNames maps addresses to host names.
-type hostNames struct{ byAddr map[netip.Addr]string }
+type hostNames map[netip.Addr]string
 
 // add names an address, unless it has a name or there are too many.
-func (n *hostNames) add(a netip.Addr, name string) {
-	if n.byAddr == nil {
-		n.byAddr = make(map[netip.Addr]string)
-	}
-	if _, known := n.byAddr[a]; !known && len(n.byAddr) < maxNames {
-		n.byAddr[a] = name
+func (n hostNames) add(a netip.Addr, name string) {
+	const maxNames = 1 << 12 // names that are stored
+	if _, known := n[a]; !known && len(n) < maxNames {
+		n[a] = name
 	}
 }
 
 // parseBlock adds the names of a pcapng name resolution block.
-func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
+func (n hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 	addrLens := map[uint16]int{1: 4, 2: 16} // of the records for IPv4 and IPv6; others are skipped
 	for len(b) >= 4 {
 		kind, size := order.Uint16(b), int(order.Uint16(b[2:]))
@@ -153,22 +132,19 @@ func (n *hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 
 // learn derives the name of a host from the interface of its packets: captures of a
 // fabric name interfaces "host/nic".
-func (n *hostNames) learn(p *Packet, all []Interface) {
+func (n hostNames) learn(p *Packet, all []Interface) {
 	name := p.Interface.Name
-	if name == "" || p.Direction == DirectionUnknown || !strings.Contains(name, "/") {
+	host, _, ok := strings.Cut(name, "/")
+	if !ok || p.Direction == DirectionUnknown {
 		return
 	}
 	addr := p.IP.Src
 	if p.Direction == Inbound {
 		addr = p.IP.Dst
 	}
-	if !addr.IsValid() || addr.IsMulticast() || addr.IsUnspecified() {
+	if _, known := n[addr]; known || !addr.IsValid() || addr.IsMulticast() || addr.IsUnspecified() {
 		return
 	}
-	if _, known := n.byAddr[addr]; known {
-		return
-	}
-	host, _, _ := strings.Cut(name, "/")
 	for i := range all { // a host with several NICs is named "host/nic"
 		if i != p.Interface.Index && strings.HasPrefix(all[i].Name, host+"/") {
 			host = name

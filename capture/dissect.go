@@ -1,9 +1,11 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
@@ -15,7 +17,7 @@ func (s *Stream) dissect() {
 		return
 	}
 	switch p.Link.Type {
-	case 0, typeIPv4, typeIPv6: // 0 if the link header has no type field
+	case 0, link.EtherTypeIPv4, link.EtherTypeIPv6: // 0 if the link header has no type field
 		s.dissectIP(b)
 	case typeARP:
 		p.Protocol, p.Note = "ARP", arpNote(b)
@@ -48,9 +50,9 @@ func (s *Stream) dissectIP(b []byte) {
 		return
 	}
 	switch p.IP.Protocol {
-	case protoUDP:
+	case link.ProtocolUDP:
 		s.dissectUDP(b)
-	case protoTCP:
+	case link.ProtocolTCP:
 		s.dissectTCP(b)
 	case protoICMP:
 		p.Protocol, p.Note = "ICMP", icmpNote(b)
@@ -77,34 +79,16 @@ func (s *Stream) dissectUDP(b []byte) {
 		s.dissectRoCE(payload, missing)
 		return
 	}
-	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, wellKnownUDP(p.UDP))
+	p.Note = fmt.Sprintf("%d bytes%s", p.UDP.Length, cmp.Or(portNames[p.UDP.DstPort], portNames[p.UDP.SrcPort]))
 }
 
-// wellKnownUDP returns the name of the protocol that uses one of the ports; empty if it is not
-// common in RDMA networks.
-func wellKnownUDP(u UDP) string {
-	for _, port := range []uint16{u.DstPort, u.SrcPort} {
-		switch port {
-		case 53:
-			return " (DNS)"
-		case 67, 68:
-			return " (DHCP)"
-		case 319, 320:
-			return " (PTP)"
-		case 5353:
-			return " (mDNS)"
-		}
-	}
-	return ""
-}
-
-// flagNames are the TCP flags, least significant bit first.
-var flagNames = [...]string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
+// portNames are the names of UDP protocols that are common in RDMA networks, by port.
+var portNames = map[uint16]string{53: " (DNS)", 67: " (DHCP)", 68: " (DHCP)", 319: " (PTP)", 320: " (PTP)", 5353: " (mDNS)"}
 
 // FlagNames returns the names of the set flags, as in "SYN ACK".
 func (t *TCP) FlagNames() string {
 	var set []string
-	for i, name := range flagNames {
+	for i, name := range []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"} { // the least significant bit first
 		if t.Flags&(1<<i) != 0 {
 			set = append(set, name)
 		}

@@ -85,8 +85,8 @@ func TestPcapngInterfacesCommentsDirectionsAndNames(t *testing.T) {
 	if err != nil || n != 3 {
 		t.Fatalf("%d packets, %v", n, err)
 	}
-	if len(last.Interfaces()) != 2 {
-		t.Errorf("%d interfaces", len(last.Interfaces()))
+	if len(last.interfaces) != 2 {
+		t.Errorf("%d interfaces", len(last.interfaces))
 	}
 	// Packets are outbound at host0 and inbound at host1.
 	for addr, want := range map[string]string{alice.String(): "host0", bob.String(): "host1"} {
@@ -144,7 +144,7 @@ func TestPcapngBigEndian(t *testing.T) {
 	n := 0
 	err := forEachPacket(t, bytes.NewReader(bigEndian()), func(s *Stream, p *Packet) {
 		n++
-		if p.Protocol != "RoCEv2" || len(p.PDUs) != 1 || p.PDUs[0].RoCE.ICRC != ChecksumGood {
+		if p.Protocol != "RoCEv2" || len(p.PDUs) != 1 || p.PDUs[0].(*RoCE).ICRC != ChecksumGood {
 			t.Errorf("packet %d: %s %s", n, p.Protocol, p.Note)
 		}
 		if want := time.Unix(5, 5e8); n == 1 && !p.Time.Equal(want) || n == 2 && !p.Time.IsZero() {

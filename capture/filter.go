@@ -28,19 +28,16 @@ func ParseRange(s string) (Range, error) {
 	if !isRange {
 		last = first
 	}
-	a, err := parse24(first)
+	a, err := Parse24(first)
 	if err != nil {
 		return Range{}, err
 	}
-	b, err := parse24(last)
+	b, err := Parse24(last)
 	return Range{a, b}, err
 }
 
-// ParseQP parses a queue pair number.
-func ParseQP(s string) (uint32, error) { return parse24(s) }
-
-// parse24 parses a 24-bit number, decimal or with a prefix such as 0x.
-func parse24(s string) (uint32, error) {
+// Parse24 parses a 24-bit number such as a QPN or PSN, decimal or with a prefix such as 0x.
+func Parse24(s string) (uint32, error) {
 	v, err := strconv.ParseUint(strings.TrimSpace(s), 0, 24)
 	if err != nil {
 		return 0, fmt.Errorf("%q is no number of 24 bits, such as 17 or 0x11", s)
@@ -84,19 +81,17 @@ func (f *Filter) match(s *Stream, p *Packet) bool {
 
 // matchPDU reports whether a PDU matches QPs, PSNs and Ops.
 func (f *Filter) matchPDU(d PDU) bool {
-	r := d.RoCE
-	if len(f.QPs) > 0 && (r == nil || !f.matchQP(r)) {
+	r, ok := d.(*RoCE)
+	if !ok {
+		return len(f.QPs) == 0 && len(f.PSNs) == 0 && f.matchOp(d.Op())
+	}
+	if len(f.QPs) > 0 && !slices.Contains(f.QPs, r.BTH.DestQP) && (r.DETH.SrcQP == 0 || !slices.Contains(f.QPs, r.DETH.SrcQP)) {
 		return false
 	}
-	if len(f.PSNs) > 0 && (r == nil || !slices.ContainsFunc(f.PSNs, func(p Range) bool { return p.contains(uint32(r.BTH.PSN)) })) {
+	if len(f.PSNs) > 0 && !slices.ContainsFunc(f.PSNs, func(p Range) bool { return p.contains(uint32(r.BTH.PSN)) }) {
 		return false
 	}
-	return len(f.Ops) == 0 || f.matchOp(d.Op()) || f.matchOp(d.Aliases()...)
-}
-
-// matchQP reports whether a packet is to one of QPs, or a datagram from one of them.
-func (f *Filter) matchQP(r *RoCE) bool {
-	return slices.Contains(f.QPs, r.BTH.DestQP) || r.DETH.SrcQP != 0 && slices.Contains(f.QPs, r.DETH.SrcQP)
+	return len(f.Ops) == 0 || f.matchOp(append(r.aliases(), r.Op())...)
 }
 
 // matchOp reports whether one of the names matches Ops. It ignores case and treats "_" as a space.

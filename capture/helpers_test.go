@@ -99,10 +99,10 @@ func decode(t testing.TB, frames ...frame) (all []decoded) {
 			one.marks = append(one.marks, m.Kind)
 			one.texts = append(one.texts, m.Text)
 		}
-		for i := range p.PDUs {
-			one.ops = append(one.ops, p.PDUs[i].Op()+": "+p.PDUs[i].Summary())
-			p.PDUs[i].Headers()
-			if f := p.PDUs[i].FPDU; f != nil && f.CRCStatus != iwarp.CRCBad && f.Segment.Control.Opcode == iwarp.OpSend {
+		for _, d := range p.PDUs {
+			one.ops = append(one.ops, d.Op()+": "+d.Summary())
+			d.Headers()
+			if f, ok := d.(*FPDU); ok && f.CRCStatus != iwarp.CRCBad && f.Segment.Control.Opcode == iwarp.OpSend {
 				checkSend(t, f)
 			}
 		}

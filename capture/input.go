@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
+	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // Limits on sizes in a file, against corrupt values. pcapgo does not read such files safely:
@@ -79,13 +80,6 @@ func (in *input) read(n int) ([]byte, error) {
 	return b, err
 }
 
-// skip discards n octets.
-func (in *input) skip(n int64) error {
-	got, err := io.CopyN(io.Discard, in.r, n)
-	in.offset += got
-	return truncatedIfEOF(err)
-}
-
 // truncatedIfEOF replaces io.EOF inside a record by ErrTruncated.
 func truncatedIfEOF(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -112,10 +106,8 @@ func PrintFiles(ctx context.Context, streams Streams, files []string, opts Print
 	p := NewPrinter(streams.Out, opts)
 	ok = true
 	for _, name := range files {
-		if len(files) > 1 {
-			if err := p.Heading(name); err != nil {
-				return false, err
-			}
+		if len(files) > 1 && !opts.JSON && !opts.StatsOnly {
+			fmt.Fprintf(p.w, "==> %s <==\n", textfmt.PrintableLine(name)) // Finish returns write errors
 		}
 		err := p.printFile(ctx, streams.In, name)
 		if errors.Is(err, context.Canceled) { // by Ctrl-C; the counts are still printed

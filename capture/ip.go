@@ -28,12 +28,10 @@ type IP struct {
 	headerLen int    // with extension headers
 }
 
-// IP protocol numbers.
+// Further IP protocol numbers; package link has those of TCP and UDP.
 const (
 	protoICMP   = 1
 	protoIGMP   = 2
-	protoTCP    = 6
-	protoUDP    = 17
 	protoICMPv6 = 58
 )
 
@@ -67,9 +65,8 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	fragment := binary.BigEndian.Uint16(b[6:])
 	*ip = IP{
 		Version: 4, TClass: b[1], HopLimit: b[8], Protocol: b[9], ID: binary.BigEndian.Uint16(b[4:]),
-		DontFragment: fragment&link.DontFragment != 0, Offset: int(fragment&0x1FFF) * 8,
+		DontFragment: fragment&link.DontFragment != 0, Offset: int(fragment&0x1FFF) * 8, Fragment: fragment&0x3FFF != 0,
 	}
-	ip.Fragment = fragment&0x3FFF != 0
 	ip.Src, ip.Dst = link.IPAddrs(b)
 	if size < 20 || len(b) < size || total < size {
 		return nil, "IPv4 lengths contradict each other"

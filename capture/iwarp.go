@@ -74,19 +74,14 @@ func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	for len(b) > 0 {
 		f, rest, ok := m.deframer.Next(b)
 		if !ok {
-			s.notePartialFPDU(m)
+			if p := &s.p; len(p.PDUs) == 0 {
+				p.Protocol = "iWARP"
+				p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
+			}
 			return
 		}
 		s.addFPDU(dir, reverse, &f)
 		b = rest
-	}
-}
-
-// notePartialFPDU sets the note of a packet in which no FPDU ends.
-func (s *Stream) notePartialFPDU(m *mpaDirection) {
-	if p := &s.p; len(p.PDUs) == 0 {
-		p.Protocol = "iWARP"
-		p.Note += fmt.Sprintf(", part of an FPDU (%d octets so far)", m.deframer.Pending())
 	}
 }
 
@@ -149,7 +144,7 @@ func (s *Stream) parseStartFrame(dir *tcpDirection, seq uint32, b []byte) (rest 
 	m.frame, m.hasFrame, m.base, m.state, m.partial = start.StartFrame, true, seq+uint32(used), mpaFPDUs, nil
 	m.frame.PrivateData = nil // aliases the packet data
 	p.Protocol = "MPA"
-	p.PDUs = append(p.PDUs, PDU{MPAStart: start})
+	p.PDUs = append(p.PDUs, start)
 	if start.Reply && start.Reject {
 		p.mark(MarkRejected, "MPA reply rejects the connection")
 	}
@@ -232,7 +227,7 @@ func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 	d.ULPDU = s.arena[at:len(s.arena):len(s.arena)]
 	err := d.Segment.Parse(d.ULPDU)
 	d.HeadersComplete = err == nil
-	p.PDUs = append(p.PDUs, PDU{FPDU: d})
+	p.PDUs = append(p.PDUs, d)
 	if err != nil && f.CRCStatus != wire.CRCUnknown {
 		p.mark(MarkMalformed, err.Error())
 	}

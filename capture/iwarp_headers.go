@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// headers implements the interface part.
-func (m *MPAStart) headers() []Header {
-	h := Header{Name: m.op()}
+// Headers implements PDU.
+func (m *MPAStart) Headers() []Header {
+	h := Header{Name: m.Op()}
 	h.add("markers", m.Markers)
 	h.add("CRC", m.CRC)
 	h.add("reject", m.Reject)
@@ -32,8 +32,8 @@ func (m *MPAStart) headers() []Header {
 	return []Header{h, x}
 }
 
-// headers implements the interface part: the FPDU, the DDP segment and the RDMAP header.
-func (f *FPDU) headers() []Header {
+// Headers implements PDU: the FPDU, the DDP segment and the RDMAP header.
+func (f *FPDU) Headers() []Header {
 	h := Header{Name: "FPDU"}
 	h.add("ULPDU_Length", f.Length)
 	h.add("position", f.Offset)
@@ -138,52 +138,12 @@ func terminateHeaders(t *wire.Terminate) []Header {
 	return all
 }
 
-// PDU is a RoCEv2 packet, an MPA start-up frame or an FPDU. Exactly one pointer is set.
-type PDU struct {
-	RoCE     *RoCE
-	MPAStart *MPAStart
-	FPDU     *FPDU
-}
-
-// Op returns the name of the operation, as in "RC SEND_ONLY", "CM REQ", "MPA Reply" or
-// "RDMA Write".
-func (d *PDU) Op() string { return d.part().op() }
-
-// Aliases returns other names for filters: Op without the transport, and the type of
-// an acknowledgement.
-func (d *PDU) Aliases() []string {
-	if d.RoCE == nil {
-		return nil
-	}
-	return d.RoCE.aliases()
-}
-
-// Summary returns the main fields in one line.
-func (d *PDU) Summary() string { return d.part().summary() }
-
-// Headers returns the decoded headers.
-func (d *PDU) Headers() []Header { return d.part().headers() }
-
-// PayloadLen returns the length of the application payload on the wire.
-func (d *PDU) PayloadLen() int { return d.part().payloadLen() }
-
-// part is a RoCE packet, an MPA start-up frame or an FPDU; see the methods of PDU.
-type part interface {
-	op() string
-	summary() string
-	headers() []Header
-	payloadLen() int
-}
-
-// part returns the RoCE packet, MPA start-up frame or FPDU, whichever d has.
-func (d *PDU) part() part {
-	switch {
-	case d.RoCE != nil:
-		return d.RoCE
-	case d.MPAStart != nil:
-		return d.MPAStart
-	}
-	return d.FPDU
+// PDU is a RoCEv2 packet (*RoCE), an MPA start-up frame (*MPAStart) or an FPDU (*FPDU).
+type PDU interface {
+	Op() string        // name of the operation: "RC SEND_ONLY", "CM REQ", "MPA Reply", "RDMA Write"
+	Summary() string   // main fields, in one line
+	Headers() []Header // decoded headers
+	PayloadLen() int   // length of the application payload on the wire
 }
 
 // Header is a decoded protocol header.
@@ -208,10 +168,9 @@ const (
 	ChecksumUnknown ChecksumStatus = iota // octets were not captured
 	ChecksumGood
 	ChecksumBad
-	ChecksumNone // the PDU has no checksum
 )
 
 // String returns the name of the status.
 func (v ChecksumStatus) String() string {
-	return [...]string{"unknown", "good", "bad", "off"}[v&3]
+	return [...]string{"unknown", "good", "bad"}[v]
 }

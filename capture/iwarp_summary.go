@@ -7,17 +7,19 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-func (m *MPAStart) op() string {
+// Op implements PDU.
+func (m *MPAStart) Op() string {
 	if m.Reply {
 		return "MPA Reply"
 	}
 	return "MPA Request"
 }
 
-func (m *MPAStart) payloadLen() int { return 0 }
+// PayloadLen implements PDU. Private data is no payload.
+func (m *MPAStart) PayloadLen() int { return 0 }
 
-// summary implements the interface part.
-func (m *MPAStart) summary() string {
+// Summary implements PDU.
+func (m *MPAStart) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, CRC %s, markers %s", m.Revision, onOff(m.CRC), onOff(m.Markers))
 	if m.Reject {
@@ -64,24 +66,24 @@ func depth(n uint16) string {
 	return fmt.Sprint(n)
 }
 
-// op implements the interface part.
-func (f *FPDU) op() string {
+// Op implements PDU.
+func (f *FPDU) Op() string {
 	if !f.HeadersComplete && len(f.ULPDU) < wire.ControlLen {
 		return "FPDU"
 	}
 	return f.Segment.Control.Opcode.String()
 }
 
-// payloadLen includes octets that were not captured.
-func (f *FPDU) payloadLen() int {
+// PayloadLen implements PDU. It includes octets that were not captured.
+func (f *FPDU) PayloadLen() int {
 	if !f.HeadersComplete {
 		return 0
 	}
 	return len(f.Segment.Payload) + f.Length - len(f.ULPDU)
 }
 
-// summary implements the interface part.
-func (f *FPDU) summary() string {
+// Summary implements PDU.
+func (f *FPDU) Summary() string {
 	var b strings.Builder
 	if f.HeadersComplete {
 		f.summariseSegment(&b)
@@ -115,8 +117,8 @@ func (f *FPDU) summariseSegment(b *strings.Builder) {
 			fmt.Fprintf(b, " invalidate %#x", uint32(s.Untagged.Invalidate))
 		}
 	}
-	if info.Class.Has(wire.HasPayload) || f.payloadLen() > 0 {
-		fmt.Fprintf(b, " %d B", f.payloadLen())
+	if info.Class.Has(wire.HasPayload) || f.PayloadLen() > 0 {
+		fmt.Fprintf(b, " %d B", f.PayloadLen())
 	}
 	switch op := s.Control.Opcode; {
 	case s.Control.Tagged:

@@ -9,25 +9,30 @@ import (
 
 // jsonPacket is a packet in the output of --json. Fields may be added, not changed.
 type jsonPacket struct {
-	Number    int          `json:"number"`
-	Time      *time.Time   `json:"time,omitempty"`
-	Since     float64      `json:"since"` // seconds after the first packet
-	Interface string       `json:"interface,omitempty"`
-	Direction string       `json:"direction,omitempty"`
-	Src       string       `json:"src,omitempty"`
-	Dst       string       `json:"dst,omitempty"`
-	SrcName   string       `json:"src_name,omitempty"`
-	DstName   string       `json:"dst_name,omitempty"`
-	SrcPort   uint16       `json:"src_port,omitempty"`
-	DstPort   uint16       `json:"dst_port,omitempty"`
-	Length    int          `json:"length"`
-	Recorded  int          `json:"recorded"`
-	Protocol  string       `json:"protocol"`
-	Note      string       `json:"note,omitempty"`
-	PDUs      []jsonPDU    `json:"pdus,omitempty"`
-	Marks     []jsonMark   `json:"marks,omitempty"`
-	Headers   []jsonHeader `json:"headers,omitempty"`
-	Data      []byte       `json:"data,omitempty"`
+	Number    int        `json:"number"`
+	Time      *time.Time `json:"time,omitempty"`
+	Since     float64    `json:"since"` // seconds after the first packet
+	Interface string     `json:"interface,omitempty"`
+	Direction string     `json:"direction,omitempty"`
+	jsonEndpoints
+	Length   int          `json:"length"`
+	Recorded int          `json:"recorded"`
+	Protocol string       `json:"protocol"`
+	Note     string       `json:"note,omitempty"`
+	PDUs     []jsonPDU    `json:"pdus,omitempty"`
+	Marks    []jsonMark   `json:"marks,omitempty"`
+	Headers  []jsonHeader `json:"headers,omitempty"`
+	Data     []byte       `json:"data,omitempty"`
+}
+
+// jsonEndpoints are the source and the destination of an IP packet.
+type jsonEndpoints struct {
+	Src     string `json:"src,omitempty"`
+	Dst     string `json:"dst,omitempty"`
+	SrcName string `json:"src_name,omitempty"`
+	DstName string `json:"dst_name,omitempty"`
+	SrcPort uint16 `json:"src_port,omitempty"`
+	DstPort uint16 `json:"dst_port,omitempty"`
 }
 
 type jsonPDU struct {
@@ -58,6 +63,9 @@ type jsonHeader struct {
 	Fields map[string]any `json:"fields"`
 }
 
+// jsonKey makes the key of a header field from its name in lower case.
+var jsonKey = strings.NewReplacer(" ", "_", "'", "")
+
 // printJSON prints a packet as a JSON object.
 func (p *Printer) printJSON(s *Stream, pkt *Packet) error {
 	out := jsonPacket{
@@ -74,15 +82,19 @@ func (p *Printer) printJSON(s *Stream, pkt *Packet) error {
 		out.SrcName, _ = s.Host(src.Addr())
 		out.DstName, _ = s.Host(dst.Addr())
 	}
-	for i := range pkt.PDUs {
-		out.PDUs = append(out.PDUs, pduJSON(&pkt.PDUs[i]))
+	for _, d := range pkt.PDUs {
+		out.PDUs = append(out.PDUs, pduJSON(d))
 	}
 	for _, m := range pkt.Marks {
 		out.Marks = append(out.Marks, jsonMark{m.Kind.String(), m.Text})
 	}
 	if p.opts.Verbose {
 		for _, h := range pkt.Headers() {
-			out.Headers = append(out.Headers, headerJSON(h))
+			fields := make(map[string]any, len(h.Fields))
+			for _, f := range h.Fields {
+				fields[jsonKey.Replace(strings.ToLower(f.Name))] = f.Value
+			}
+			out.Headers = append(out.Headers, jsonHeader{h.Name, fields})
 		}
 	}
 	if p.opts.Hex {
@@ -97,38 +109,27 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// headerJSON converts a header. Keys are the names of fields in lower case, with underscores.
-func headerJSON(h Header) jsonHeader {
-	fields := make(map[string]any, len(h.Fields))
-	for _, f := range h.Fields {
-		fields[strings.NewReplacer(" ", "_", "'", "").Replace(strings.ToLower(f.Name))] = f.Value
-	}
-	return jsonHeader{h.Name, fields}
-}
-
 // pduJSON converts a PDU.
-func pduJSON(d *PDU) jsonPDU {
+func pduJSON(d PDU) jsonPDU {
 	out := jsonPDU{Op: d.Op(), Summary: d.Summary(), Payload: d.PayloadLen()}
-	switch {
-	case d.RoCE != nil:
-		r := d.RoCE
-		out.Opcode, out.QP, out.PSN, out.Check = ptr(uint8(r.BTH.Opcode)), &r.BTH.DestQP, ptr(uint32(r.BTH.PSN)), r.ICRC.String()
-		if text, ok := r.SyndromeText(); ok {
-			out.Syndrome, out.MSN = text, ptr(uint32(r.AETH.MSN))
+	switch d := d.(type) {
+	case *RoCE:
+		out.Opcode, out.QP, out.PSN, out.Check = new(uint8(d.BTH.Opcode)), &d.BTH.DestQP, new(uint32(d.BTH.PSN)), d.ICRC.String()
+		if d.hasAETH() {
+			out.Syndrome, out.MSN = syndromeText(d.AETH.Syndrome), new(uint32(d.AETH.MSN))
 		}
-	case d.FPDU != nil && d.FPDU.HeadersComplete:
-		g := &d.FPDU.Segment
-		out.Opcode, out.Last = ptr(uint8(g.Control.Opcode)), &g.Control.Last
+	case *FPDU:
+		out.Check = d.CRCStatus.String()
+		if !d.HeadersComplete {
+			break
+		}
+		g := &d.Segment
+		out.Opcode, out.Last = new(uint8(g.Control.Opcode)), &g.Control.Last
 		if g.Control.Tagged {
-			out.STag, out.TO = ptr(uint32(g.Tagged.STag)), &g.Tagged.TO
+			out.STag, out.TO = new(uint32(g.Tagged.STag)), &g.Tagged.TO
 		} else {
-			out.QN, out.MSN, out.MO = ptr(uint32(g.Untagged.QN)), ptr(uint32(g.Untagged.MSN)), &g.Untagged.MO
+			out.QN, out.MSN, out.MO = new(uint32(g.Untagged.QN)), new(uint32(g.Untagged.MSN)), &g.Untagged.MO
 		}
-		out.Check = d.FPDU.CRCStatus.String()
-	case d.FPDU != nil:
-		out.Check = d.FPDU.CRCStatus.String()
 	}
 	return out
 }
-
-func ptr[T any](v T) *T { return &v }

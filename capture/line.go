@@ -44,7 +44,7 @@ func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 	first := line{marks: slices.Clone(pkt.Marks), endpoints: endpointsOf(pkt)}
 	first.cols[colNumber] = fmt.Sprint(pkt.Number)
 	first.cols[colTime] = p.time(pkt)
-	if len(s.Interfaces()) > 1 {
+	if len(s.interfaces) > 1 {
 		first.cols[colInterface] = interfaceName(pkt.Interface)
 	}
 	first.cols[colProtocol] = pkt.Protocol
@@ -54,15 +54,19 @@ func (p *Printer) lines(s *Stream, pkt *Packet) []line {
 		return []line{first}
 	}
 	all := make([]line, 0, len(pkt.PDUs))
-	for i := range pkt.PDUs {
-		d := &pkt.PDUs[i]
+	for i, d := range pkt.PDUs {
 		l := first
 		if i > 0 {
 			l = line{more: true}
 			l.cols[colProtocol] = pkt.Protocol
 		}
 		l.cols[colOp], l.summary = d.Op(), d.Summary()
-		l.connSetup = d.MPAStart != nil || d.RoCE != nil && d.RoCE.CM != nil
+		switch d := d.(type) {
+		case *MPAStart:
+			l.connSetup = true
+		case *RoCE:
+			l.connSetup = d.CM != nil
+		}
 		l.dimmed = strings.HasSuffix(l.cols[colOp], "ACKNOWLEDGE")
 		if pkt.Note != "" && i == 0 { // why decoding stopped
 			l.summary += ", " + textfmt.PrintableLine(pkt.Note)

@@ -13,19 +13,14 @@ type Link struct {
 	Type     uint16 // EtherType; 0 if the link header has none
 }
 
-// EtherTypes.
+// Further EtherTypes; package link has those of IP.
 const (
-	typeIPv4 = 0x0800
 	typeARP  = 0x0806
-	typeIPv6 = 0x86DD
 	typeVLAN = 0x8100
 	typeQinQ = 0x88A8
 	typeLLDP = 0x88CC
 	typeRoCE = 0x8915 // RoCEv1
 )
-
-// maxVLANs bounds the VLAN tags that are decoded.
-const maxVLANs = 4
 
 // linkHeaders are the decoded link headers. typeAt is the offset of the EtherType, -1 if there is none.
 var linkHeaders = map[LinkType]struct{ length, typeAt int }{
@@ -36,6 +31,7 @@ var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 // decodeLink decodes the link header and returns the rest; ok is false if it cannot be
 // decoded.
 func (s *Stream) decodeLink() (rest []byte, ok bool) {
+	const maxVLANs = 4 // tags that are decoded
 	p, b := &s.p, s.p.Data
 	h, known := linkHeaders[p.Interface.LinkType]
 	switch {
@@ -52,15 +48,11 @@ func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	if p.Interface.LinkType == LinkEthernet {
 		p.Link.Dst, p.Link.Src, p.Link.HasMAC = [6]byte(b), [6]byte(b[6:]), true
 	}
-	return p.Link.decodeVLANs(b[h.length:]), true
-}
-
-// decodeVLANs records the VLAN tags at the start of b, and returns the bytes after them.
-func (l *Link) decodeVLANs(b []byte) []byte {
+	l, b := &p.Link, b[h.length:]
 	for (l.Type == typeVLAN || l.Type == typeQinQ) && len(b) >= 4 && len(l.VLANs) < maxVLANs {
 		l.VLANs = append(l.VLANs, binary.BigEndian.Uint16(b)&0x0FFF)
 		l.Type = binary.BigEndian.Uint16(b[2:])
 		b = b[4:]
 	}
-	return b
+	return b, true
 }

@@ -43,10 +43,9 @@ const (
 
 // Interface is the interface on which packets were captured.
 type Interface struct {
-	Index       int
-	Name        string // empty if the file has none
-	Description string
-	LinkType    LinkType
+	Index    int
+	Name     string // empty if the file has none
+	LinkType LinkType
 }
 
 // Direction is the direction of a packet at its interface.
@@ -76,11 +75,8 @@ type Packet struct {
 	UDP  UDP
 	TCP  TCP
 
-	// Protocol is the highest decoded protocol: "RoCEv2", "CM", "MPA", "iWARP",
-	// "TCP", "UDP", "ARP", ….
-	Protocol string
-	// Note is the summary of a packet without PDUs.
-	Note string
+	Protocol string // highest decoded protocol: "RoCEv2", "CM", "MPA", "iWARP", "TCP", "UDP", "ARP", …
+	Note     string // summary of a packet without PDUs
 	// PDUs are the RDMA messages that end in this packet. A TCP segment can have
 	// several or none; they may have begun in earlier segments.
 	PDUs  []PDU
@@ -162,8 +158,8 @@ func (p *Packet) Headers() (all []Header) {
 		h.add("length", p.TCP.Length)
 		all = append(all, h)
 	}
-	for i := range p.PDUs {
-		all = append(all, p.PDUs[i].Headers()...)
+	for _, d := range p.PDUs {
+		all = append(all, d.Headers()...)
 	}
 	return all
 }

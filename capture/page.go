@@ -195,24 +195,18 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	if noGUI != nil && noTshark != nil {
 		return nil, ErrNotInstalled
 	}
-	var options []string
+	options := tsharkArgs(heuristics) // for Wireshark 4
 	if noTshark == nil {
 		options = TsharkOptions(ctx, tshark, file)
-	} else {
-		options = DefaultTsharkOptions()
 	}
-	if asText || noGUI != nil || !hasDisplay() {
+	hasDisplay := os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
+	if asText || noGUI != nil || !hasDisplay {
 		if noTshark != nil {
 			return nil, fmt.Errorf("there is no display for %s, and tshark is not on PATH: install it (apt install tshark), or open %s elsewhere", gui, file)
 		}
 		return append([]string{tshark, "-r", file}, options...), nil
 	}
 	return append(append([]string{gui}, options...), "-r", file), nil
-}
-
-// hasDisplay reports whether programs can open windows.
-func hasDisplay() bool {
-	return os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || runtime.GOOS == "darwin"
 }
 
 // Find returns the captures in the folder of a run whose path below it contains all of
@@ -223,7 +217,14 @@ func Find(run string, words []string) ([]string, error) {
 	} else if !info.IsDir() {
 		return []string{run}, nil
 	}
-	all, err := capturesIn(run)
+	var all []string
+	err := filepath.WalkDir(run, func(name string, e fs.DirEntry, err error) error {
+		base := strings.TrimSuffix(name, ".gz")
+		if err == nil && e.Type().IsRegular() && (strings.HasSuffix(base, ".pcapng") || strings.HasSuffix(base, ".pcap")) {
+			all = append(all, name)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -237,21 +238,4 @@ func Find(run string, words []string) ([]string, error) {
 		return nil, fmt.Errorf("no capture in %s has %s in its path; there are:\n  %s", run, strings.Join(words, " and "), strings.Join(all, "\n  "))
 	}
 	return chosen, nil
-}
-
-// capturesIn returns the captures below a folder.
-func capturesIn(dir string) (files []string, err error) {
-	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() && isCapture(name) {
-			files = append(files, name)
-		}
-		return err
-	})
-	return files, err
-}
-
-// isCapture reports whether the name of a file is that of a capture.
-func isCapture(name string) bool {
-	name = strings.TrimSuffix(name, ".gz")
-	return strings.HasSuffix(name, ".pcapng") || strings.HasSuffix(name, ".pcap")
 }

@@ -6,21 +6,16 @@ import (
 	"time"
 )
 
-// record is a packet record of a file.
-type record struct {
-	iface     int
-	time      time.Time // zero if the file has none
-	data      []byte    // valid until the next record is read
-	length    int       // on the wire
-	comments  []string
-	direction Direction
-}
+// source reads the packets of a pcap or pcapng file, one by one. next sets the fields of a packet
+// that its record has, from Time to Comments; Data is valid until the next call.
+type source interface{ next(*Packet) error }
 
-// source is a pcap or pcapng file.
-type source interface {
-	next(*record) error
-	interfaces() []Interface
-	hosts() *hostNames
+// section is the state of a pcap file, or of the current section of a pcapng file.
+type section struct {
+	in         *input
+	order      binary.ByteOrder
+	interfaces []Interface // described so far
+	hosts      hostNames
 }
 
 // Magic numbers of pcap, read as little endian.
@@ -31,27 +26,19 @@ const (
 	magicNanoSwapped  = 0x4D3CB2A1
 )
 
-const (
-	pcapHeaderLen = 24
-	pcapRecordLen = 16
-)
-
 // pcapFile is a classic pcap file.
 type pcapFile struct {
-	in        *input
-	order     binary.ByteOrder
-	nano      bool
-	ifs       [1]Interface
-	hostNames hostNames
+	*section
+	nano bool
 }
 
 // openPcap reads the file header. magic are the first four bytes, read as little endian.
-func openPcap(in *input, magic uint32) (*pcapFile, error) {
-	f := &pcapFile{in: in, order: binary.LittleEndian, nano: magic == magicNano || magic == magicNanoSwapped}
+func openPcap(s *section, magic uint32) (*pcapFile, error) {
+	f := &pcapFile{section: s, nano: magic == magicNano || magic == magicNanoSwapped}
 	if magic == magicMicroSwapped || magic == magicNanoSwapped {
 		f.order = binary.BigEndian
 	}
-	b, err := in.read(pcapHeaderLen)
+	b, err := f.in.read(24)
 	if err != nil {
 		return nil, fmt.Errorf("header of a pcap file: %w", truncatedIfEOF(err))
 	}
@@ -59,16 +46,13 @@ func openPcap(in *input, magic uint32) (*pcapFile, error) {
 		return nil, fmt.Errorf("pcap file of version %d: only version 2 is known", major)
 	}
 	// The upper bits of the field are about the FCS.
-	f.ifs[0] = Interface{LinkType: LinkType(f.order.Uint32(b[20:]) & 0xFFFF)}
+	f.interfaces = []Interface{{LinkType: LinkType(f.order.Uint32(b[20:]) & 0xFFFF)}}
 	return f, nil
 }
 
-func (f *pcapFile) interfaces() []Interface { return f.ifs[:] }
-func (f *pcapFile) hosts() *hostNames       { return &f.hostNames }
-
 // next implements source: it reads the next packet.
-func (f *pcapFile) next(r *record) error {
-	b, err := f.in.read(pcapRecordLen)
+func (f *pcapFile) next(p *Packet) error {
+	b, err := f.in.read(16) // the record header
 	if err != nil {
 		return err
 	}
@@ -84,8 +68,8 @@ func (f *pcapFile) next(r *record) error {
 	if frac >= perSecond {
 		return fmt.Errorf("a timestamp has %d parts of a second; %d make one", frac, perSecond)
 	}
-	*r = record{time: time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), length: max(int(length), int(captured))}
-	if r.data, err = f.in.read(int(captured)); err != nil && captured > 0 {
+	p.Interface, p.Time, p.Length = f.interfaces[0], time.Unix(int64(sec), int64(frac*nanoseconds)).UTC(), max(int(length), int(captured))
+	if p.Data, err = f.in.read(int(captured)); err != nil && captured > 0 {
 		return truncatedIfEOF(err)
 	}
 	return nil

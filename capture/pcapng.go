@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 	"time"
@@ -23,22 +24,18 @@ const (
 
 // Options that are decoded.
 const (
-	optionEnd         = 0
-	optionComment     = 1
-	optionName        = 2 // of an interface
-	optionFlags       = 2 // of a packet
-	optionDescription = 3
-	optionResolution  = 9
-	optionOffset      = 14
+	optionEnd        = 0
+	optionComment    = 1
+	optionName       = 2 // of an interface
+	optionFlags      = 2 // of a packet
+	optionResolution = 9
+	optionOffset     = 14
 )
 
 // pcapngFile is a pcapng file.
 type pcapngFile struct {
-	in        *input
-	order     binary.ByteOrder
-	ifs       []interfaceClock
-	list      []Interface // what interfaces returns
-	hostNames hostNames
+	*section
+	clocks []interfaceClock // by interface
 }
 
 // interfaceClock converts the timestamps of an interface.
@@ -49,23 +46,20 @@ type interfaceClock struct {
 }
 
 // openPcapng reads the first section header.
-func openPcapng(in *input) (*pcapngFile, error) {
-	f := &pcapngFile{in: in, order: binary.LittleEndian}
-	head, err := in.read(8)
+func openPcapng(s *section) (*pcapngFile, error) {
+	f := &pcapngFile{section: s}
+	head, err := f.in.read(8)
+	if err == nil {
+		err = f.readSection([4]byte(head[4:]))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("header of a pcapng file: %w", truncatedIfEOF(err))
-	}
-	if err := f.readSection([4]byte(head[4:])); err != nil {
-		return nil, fmt.Errorf("header of a pcapng file: %w", err)
 	}
 	return f, nil
 }
 
-func (f *pcapngFile) interfaces() []Interface { return f.list }
-func (f *pcapngFile) hosts() *hostNames       { return &f.hostNames }
-
 // next implements source: it reads blocks until it finds a packet.
-func (f *pcapngFile) next(r *record) error {
+func (f *pcapngFile) next(p *Packet) error {
 	for {
 		head, err := f.in.read(8)
 		if err != nil {
@@ -83,18 +77,29 @@ func (f *pcapngFile) next(r *record) error {
 		}
 		switch kind {
 		case blockInterface, blockNames, blockOldPacket, blockSimple, blockEnhanced:
-			body, err := f.readBody(kind, length, 8)
-			if err != nil {
-				return err
-			}
-			found, err := f.handleBlock(kind, body, r)
-			if found || err != nil {
-				return err
-			}
 		default:
-			if err := f.in.skip(int64(length) - 8); err != nil {
-				return err
+			skipped, err := io.CopyN(io.Discard, f.in.r, int64(length)-8)
+			if f.in.offset += skipped; err != nil {
+				return truncatedIfEOF(err)
 			}
+			continue
+		}
+		body, err := f.readBody(kind, length, 8)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case blockInterface:
+			err = f.addInterface(body)
+		case blockNames:
+			err = f.hosts.parseBlock(body, f.order)
+		case blockSimple:
+			return f.simplePacket(body, p)
+		default:
+			return f.enhancedPacket(kind, body, p)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -142,22 +147,9 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	if major := f.order.Uint16(body); major != 1 {
 		return fmt.Errorf("a section of version %d: only version 1 is known", major)
 	}
-	f.ifs, f.list, f.hostNames = f.ifs[:0], f.list[:0], hostNames{}
+	f.clocks, f.interfaces, f.hosts = f.clocks[:0], f.interfaces[:0], hostNames{}
 	// Options of a section are only checked for their length.
 	return f.forEachOption(body[12:], func(uint16, []byte) error { return nil })
-}
-
-// handleBlock decodes the body of a block. found reports that it is a packet, which is then in r.
-func (f *pcapngFile) handleBlock(kind uint32, b []byte, r *record) (found bool, err error) {
-	switch kind {
-	case blockInterface:
-		return false, f.addInterface(b)
-	case blockNames:
-		return false, f.hostNames.parseBlock(b, f.order)
-	case blockEnhanced, blockOldPacket:
-		return true, f.enhancedPacket(kind, b, r)
-	}
-	return true, f.simplePacket(b, r)
 }
 
 // addInterface reads an interface description block.
@@ -165,17 +157,15 @@ func (f *pcapngFile) addInterface(b []byte) error {
 	if len(b) < 8 {
 		return errors.New("an interface description is too short")
 	}
-	if len(f.ifs) == maxInterfaces {
+	if len(f.clocks) == maxInterfaces {
 		return fmt.Errorf("more than %d interfaces in a section", maxInterfaces)
 	}
 	clock := interfaceClock{perSecond: 1e6, snapLen: f.order.Uint32(b[4:])}
-	iface := Interface{Index: len(f.ifs), LinkType: LinkType(f.order.Uint16(b))}
+	iface := Interface{Index: len(f.clocks), LinkType: LinkType(f.order.Uint16(b))}
 	err := f.forEachOption(b[8:], func(code uint16, value []byte) error {
 		switch {
 		case code == optionName:
 			iface.Name = string(value)
-		case code == optionDescription:
-			iface.Description = string(value)
 		case code == optionOffset && len(value) == 8:
 			clock.offset = int64(f.order.Uint64(value))
 		case code == optionResolution && len(value) == 1:
@@ -186,7 +176,7 @@ func (f *pcapngFile) addInterface(b []byte) error {
 		}
 		return nil
 	})
-	f.ifs, f.list = append(f.ifs, clock), append(f.list, iface)
+	f.clocks, f.interfaces = append(f.clocks, clock), append(f.interfaces, iface)
 	return err
 }
 
@@ -204,8 +194,8 @@ func ticksPerSecond(v uint8) (perSecond uint64, ok bool) {
 }
 
 // enhancedPacket decodes an enhanced packet block or an obsolete packet block, which differ in the
-// size of the interface number, into r.
-func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
+// size of the interface number, into p.
+func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, p *Packet) error {
 	if len(b) < 20 {
 		return errors.New("a packet block is too short")
 	}
@@ -213,8 +203,8 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	if kind == blockOldPacket {
 		iface = uint32(f.order.Uint16(b))
 	}
-	if int64(iface) >= int64(len(f.ifs)) {
-		return fmt.Errorf("a packet of interface %d: the section has %d", iface, len(f.ifs))
+	if int64(iface) >= int64(len(f.clocks)) {
+		return fmt.Errorf("a packet of interface %d: the section has %d", iface, len(f.clocks))
 	}
 	ticks := uint64(f.order.Uint32(b[4:]))<<32 | uint64(f.order.Uint32(b[8:]))
 	captured, length := f.order.Uint32(b[12:]), f.order.Uint32(b[16:])
@@ -222,32 +212,30 @@ func (f *pcapngFile) enhancedPacket(kind uint32, b []byte, r *record) error {
 	if int64(captured) > int64(len(b)) {
 		return fmt.Errorf("a packet claims %d bytes in a block of %d", captured, len(b))
 	}
-	*r = record{
-		iface: int(iface), time: f.ifs[iface].time(ticks),
-		data: b[:captured:captured], length: max(int(length), int(captured)),
-	}
+	p.Interface, p.Time = f.interfaces[iface], f.clocks[iface].time(ticks)
+	p.Data, p.Length = b[:captured:captured], max(int(length), int(captured))
 	return f.forEachOption(b[min((int(captured)+3)&^3, len(b)):], func(code uint16, value []byte) error {
 		switch {
-		case code == optionComment && len(r.comments) < maxComments:
-			r.comments = append(r.comments, string(value))
+		case code == optionComment && len(p.Comments) < maxComments:
+			p.Comments = append(p.Comments, string(value))
 		case code == optionFlags && len(value) == 4:
-			r.direction = Direction(f.order.Uint32(value) & 3)
+			p.Direction = Direction(f.order.Uint32(value) & 3)
 		}
 		return nil
 	})
 }
 
 // simplePacket decodes a simple packet block, which has no time and belongs to the first interface.
-func (f *pcapngFile) simplePacket(b []byte, r *record) error {
-	if len(f.ifs) == 0 || len(b) < 4 {
+func (f *pcapngFile) simplePacket(b []byte, p *Packet) error {
+	if len(f.clocks) == 0 || len(b) < 4 {
 		return errors.New("a simple packet block without an interface or a length")
 	}
 	length := f.order.Uint32(b)
 	captured := min(int64(length), int64(len(b)-4))
-	if snap := f.ifs[0].snapLen; snap != 0 {
+	if snap := f.clocks[0].snapLen; snap != 0 {
 		captured = min(captured, int64(snap))
 	}
-	*r = record{data: b[4 : 4+captured : 4+captured], length: max(int(length), int(captured))}
+	p.Interface, p.Data, p.Length = f.interfaces[0], b[4:4+captured:4+captured], max(int(length), int(captured))
 	return nil
 }
 

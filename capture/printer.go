@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-
-	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
 // PrintOptions configure a Printer.
@@ -37,10 +35,11 @@ type Printer struct {
 
 // NewPrinter returns a printer that writes to w.
 func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
-	return &Printer{w: bufio.NewWriterSize(w, 1<<16), opts: opts, stats: newStats()}
+	return &Printer{w: bufio.NewWriterSize(w, 1<<16), opts: opts, stats: stats{
+		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[statsFlow]*counters{}, namedFlows: map[string]*counters{},
+		otherFlows: counters{Name: "other flows"}, marks: map[MarkKind]int{}, naks: map[string]int{},
+	}}
 }
-
-var errLimitReached = errors.New("limit reached")
 
 // Show prints the packets of s until its end, the limit, or the end of ctx. If reading
 // fails, for example with a *capture.CorruptError, it has printed all packets before.
@@ -54,23 +53,19 @@ func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	if werr := p.w.Flush(); werr != nil {
 		return werr
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, errLimitReached) {
-		return nil
-	}
 	return err
 }
 
-// printPackets prints the packets of a stream that match the filter, up to the limit. It returns
-// io.EOF at the end of the stream.
+// printPackets prints the packets of a stream that match the filter, up to the limit.
 func (p *Printer) printPackets(ctx context.Context, s *Stream) error {
-	for {
-		if p.opts.Limit > 0 && p.shown >= p.opts.Limit {
-			return errLimitReached
-		}
+	for p.opts.Limit == 0 || p.shown < p.opts.Limit {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		pkt, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -83,6 +78,7 @@ func (p *Printer) printPackets(ctx context.Context, s *Stream) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // printPacket prints one packet in the chosen format.
@@ -112,15 +108,6 @@ func (p *Printer) printPacket(s *Stream, pkt *Packet) error {
 		return p.w.Flush()
 	}
 	return nil
-}
-
-// Heading prints the name of the next capture, unless the output is JSON or statistics only.
-func (p *Printer) Heading(name string) error {
-	if p.opts.JSON || p.opts.StatsOnly {
-		return nil
-	}
-	_, err := p.w.WriteString("==> " + textfmt.PrintableLine(name) + " <==\n")
-	return err
 }
 
 // Finish prints the statistics of all captures, if requested.

@@ -150,7 +150,7 @@ func (q *responseTracker) observe(p *Packet, r *RoCE, info wire.Info) {
 	if info.Headers.Has(wire.HasAETH) {
 		switch r.AETH.Syndrome.Kind() {
 		case wire.SyndromeRNR:
-			p.mark(MarkRNR, SyndromeText(r.AETH.Syndrome))
+			p.mark(MarkRNR, syndromeText(r.AETH.Syndrome))
 		case wire.SyndromeNak:
 			p.mark(MarkNak, r.AETH.Syndrome.String())
 		}

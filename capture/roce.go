@@ -23,12 +23,10 @@ type RoCE struct {
 	payload int // on the wire
 }
 
-// gsiQP is the general services QP, which the CM uses.
-const gsiQP = 1
-
 // dissectRoCE decodes b, the captured part of a UDP payload, after which the number of missing
 // octets was not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
+	const gsiQP = 1 // the general services QP, which the CM uses
 	p := &s.p
 	p.Protocol = "RoCEv2"
 	r := new(RoCE)
@@ -41,7 +39,7 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 			return
 		}
 	}
-	p.PDUs = append(p.PDUs, PDU{RoCE: r})
+	p.PDUs = append(p.PDUs, r)
 	if missing == 0 {
 		r.ICRC, r.ICRCValue = checkICRC(p, b)
 	}
@@ -119,8 +117,8 @@ func checkICRC(p *Packet, b []byte) (ChecksumStatus, uint32) {
 	return ChecksumGood, value
 }
 
-// op implements the interface part: the opcode, or the CM message.
-func (r *RoCE) op() string {
+// Op implements PDU: the opcode, or the CM message.
+func (r *RoCE) Op() string {
 	if r.CM != nil {
 		return "CM " + r.CM.Name()
 	}
@@ -130,14 +128,22 @@ func (r *RoCE) op() string {
 	return r.BTH.Opcode.String()
 }
 
-func (r *RoCE) payloadLen() int { return r.payload }
+// PayloadLen implements PDU.
+func (r *RoCE) PayloadLen() int { return r.payload }
 
-// aliases returns other names of the operation for filters; see PDU.Aliases.
+// hasAETH reports whether the packet is a response with a syndrome, which was captured.
+func (r *RoCE) hasAETH() bool {
+	info, _ := r.BTH.Opcode.Info()
+	return r.HeadersComplete && info.Headers.Has(wire.HasAETH)
+}
+
+// aliases returns other names of the operation for filters: Op without the transport, and the type
+// of an acknowledgement.
 func (r *RoCE) aliases() (names []string) {
-	if _, op, ok := strings.Cut(r.op(), " "); ok {
+	if _, op, ok := strings.Cut(r.Op(), " "); ok {
 		names = append(names, op)
 	}
-	if info, _ := r.BTH.Opcode.Info(); r.HeadersComplete && info.Headers.Has(wire.HasAETH) {
+	if r.hasAETH() {
 		switch r.AETH.Syndrome.Kind() {
 		case wire.SyndromeAck:
 			names = append(names, "ACK")

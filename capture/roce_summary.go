@@ -2,16 +2,16 @@ package capture
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// summary implements the interface part.
-func (r *RoCE) summary() string {
+// Summary implements PDU.
+func (r *RoCE) Summary() string {
 	if r.CM != nil {
-		return r.CM.Summary()
+		return r.CM.summary
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "QP %#x", r.BTH.DestQP)
@@ -39,7 +39,7 @@ func (r *RoCE) summary() string {
 // summariseHeaders appends the fields of the extension headers.
 func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 	has := info.Headers.Has
-	if info.Class.Has(wire.HasPayload) && r.BTH.Opcode != wire.CNP || r.payload != 0 && r.BTH.Opcode != wire.CNP {
+	if r.BTH.Opcode != wire.CNP && (info.Class.Has(wire.HasPayload) || r.payload != 0) {
 		fmt.Fprintf(b, " %d B", r.payload)
 	}
 	if has(wire.HasXRCETH) {
@@ -60,7 +60,7 @@ func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 		}
 	}
 	if has(wire.HasAETH) {
-		fmt.Fprintf(b, " %s MSN %d", SyndromeText(r.AETH.Syndrome), r.AETH.MSN)
+		fmt.Fprintf(b, " %s MSN %d", syndromeText(r.AETH.Syndrome), r.AETH.MSN)
 	}
 	if has(wire.HasAtomicAckETH) {
 		fmt.Fprintf(b, " was %#x", r.AtomicAckETH.Original)
@@ -76,9 +76,9 @@ func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 	}
 }
 
-// SyndromeText describes an AETH syndrome, as in "ACK", "ACK credits 16", "RNR NAK 0.64
+// syndromeText describes an AETH syndrome, as in "ACK", "ACK credits 16", "RNR NAK 0.64
 // ms" or "NAK PSN sequence error".
-func SyndromeText(s wire.Syndrome) string {
+func syndromeText(s wire.Syndrome) string {
 	switch s.Kind() {
 	case wire.SyndromeAck:
 		if n, valid := wire.CreditCount(s.Value()); valid {
@@ -86,27 +86,14 @@ func SyndromeText(s wire.Syndrome) string {
 		}
 		return "ACK"
 	case wire.SyndromeRNR:
-		return "RNR NAK " + milliseconds(wire.RNRDelay(s.Value()))
+		milliseconds := float64(wire.RNRDelay(s.Value())) / 1e6
+		return "RNR NAK " + strconv.FormatFloat(milliseconds, 'f', -1, 64) + " ms"
 	}
 	return s.String()
 }
 
-// milliseconds formats an RNR timer, as in "0.64 ms".
-func milliseconds(d time.Duration) string {
-	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(d)/1e6), "0"), ".") + " ms"
-}
-
-// SyndromeText describes the AETH syndrome of a response; ok is false if it has none.
-func (r *RoCE) SyndromeText() (text string, ok bool) {
-	info, _ := r.BTH.Opcode.Info()
-	if !r.HeadersComplete || !info.Headers.Has(wire.HasAETH) {
-		return "", false
-	}
-	return SyndromeText(r.AETH.Syndrome), true
-}
-
-// headers implements the interface part.
-func (r *RoCE) headers() (all []Header) {
+// Headers implements PDU.
+func (r *RoCE) Headers() (all []Header) {
 	all = append(all, r.bth())
 	if r.HeadersComplete {
 		info, _ := r.BTH.Opcode.Info()
@@ -166,7 +153,7 @@ func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 		Field{"DMA length", r.RETH.DMALen, ""})
 	header(wire.HasAtomicETH, "AtomicETH", hexField("virtual address", r.AtomicETH.VA), hexField("R_Key", r.AtomicETH.RKey),
 		hexField("swap or add", r.AtomicETH.SwapAdd), hexField("compare", r.AtomicETH.Compare))
-	syndrome := fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), SyndromeText(r.AETH.Syndrome))
+	syndrome := fmt.Sprintf("0x%02x (%s)", uint8(r.AETH.Syndrome), syndromeText(r.AETH.Syndrome))
 	header(wire.HasAETH, "AETH", Field{"syndrome", uint8(r.AETH.Syndrome), syndrome}, Field{"MSN", uint32(r.AETH.MSN), ""})
 	header(wire.HasAtomicAckETH, "AtomicAckETH", hexField("original", r.AtomicAckETH.Original))
 	header(wire.HasImm, "ImmDt", hexField("immediate", uint32(r.Imm)))

@@ -28,7 +28,7 @@ func TestICRCOfCaptures(t *testing.T) {
 			if slices.Contains(bad[name], p.Number) {
 				want = ChecksumBad
 			}
-			switch got := p.PDUs[0].RoCE.ICRC; {
+			switch got := p.PDUs[0].(*RoCE).ICRC; {
 			case got == ChecksumUnknown && len(p.Data) < 14+20+8+wire.BTHLen+wire.ICRCLen: // of twelve bytes in all
 			case got != want || p.Has(MarkChecksum) != (want == ChecksumBad):
 				t.Errorf("%s: packet %d: ICRC %v, want %v", name, p.Number, got, want)
@@ -58,7 +58,7 @@ func TestICRCWithoutDontFragment(t *testing.T) {
 		ip[len(ip)-1] ^= flip
 		var got ChecksumStatus
 		_ = forEachPacket(t, bytes.NewReader(pcapOf(t, layers.LinkTypeRaw, frame{data: ip})), func(_ *Stream, p *Packet) {
-			got = p.PDUs[0].RoCE.ICRC
+			got = p.PDUs[0].(*RoCE).ICRC
 		})
 		if want := [...]ChecksumStatus{ChecksumGood, ChecksumBad}[flip]; got != want {
 			t.Errorf("ICRC %v, want %v", got, want)
@@ -150,7 +150,7 @@ func TestSummaries(t *testing.T) {
 		wire.Ack(31): "ACK", wire.Ack(3): "ACK credits 3", wire.RNRNak(12): "RNR NAK 0.64 ms", wire.RNRNak(0): "RNR NAK 655.36 ms",
 		wire.RNRNak(1): "RNR NAK 0.01 ms", wire.Nak(wire.NakPSNSequence): "NAK PSN sequence error", wire.Nak(wire.NakRemoteAccess): "NAK remote access error",
 	} {
-		if got := SyndromeText(s); got != want {
+		if got := syndromeText(s); got != want {
 			t.Errorf("%#x: %q, want %q", uint8(s), got, want)
 		}
 	}

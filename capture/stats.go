@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -47,12 +48,12 @@ func (t *counters) add(pkt *Packet, payload int) {
 	}
 }
 
-// rate returns the payload rate in bits per second, or 0 if the duration is 0.
-func (t *counters) rate() float64 {
-	if d := t.last.Sub(t.first).Seconds(); d > 0 {
-		return float64(t.Payload) * 8 / d
+// rate formats the payload rate in bits per second; "-" if the duration or the payload is 0.
+func (t *counters) rate() string {
+	if d := t.last.Sub(t.first).Seconds(); d > 0 && t.Payload > 0 {
+		return textfmt.BitRate(float64(t.Payload) * 8 / d)
 	}
-	return 0
+	return "-"
 }
 
 type stats struct {
@@ -66,21 +67,12 @@ type stats struct {
 	naks          map[string]int // count by mark text
 }
 
-// maxNakTexts limits the number of different texts of NAKs that are counted.
-const maxNakTexts = 1000
-
-func newStats() stats {
-	return stats{
-		total: counters{Name: "total"}, ops: map[string]*counters{}, flows: map[statsFlow]*counters{}, namedFlows: map[string]*counters{}, otherFlows: counters{Name: "other flows"},
-		marks: map[MarkKind]int{}, naks: map[string]int{},
-	}
-}
-
 // add counts a packet: in total, for its flow and for its operations, and its marks.
 func (st *stats) add(s *Stream, pkt *Packet) {
+	const maxNakTexts = 1000 // different texts that are counted
 	payload := 0
-	for i := range pkt.PDUs {
-		payload += pkt.PDUs[i].PayloadLen()
+	for _, d := range pkt.PDUs {
+		payload += d.PayloadLen()
 	}
 	st.total.add(pkt, payload)
 	flow := st.flow(s, pkt)
@@ -102,8 +94,8 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 	if len(pkt.PDUs) == 0 {
 		countersOf(st.ops, pkt.Protocol).add(pkt, 0)
 	}
-	for i := range pkt.PDUs { // a TCP segment counts for each of its PDUs
-		countersOf(st.ops, pkt.PDUs[i].Op()).add(pkt, pkt.PDUs[i].PayloadLen())
+	for _, d := range pkt.PDUs { // a TCP segment counts for each of its PDUs
+		countersOf(st.ops, d.Op()).add(pkt, d.PayloadLen())
 	}
 }
 
@@ -129,13 +121,15 @@ type statsFlow struct {
 // flow returns the counters of a packet's flow; those of all other flows if there are too many.
 func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
-	switch {
-	case len(pkt.PDUs) > 0 && pkt.PDUs[0].RoCE != nil:
-		key.roce, key.qp = true, pkt.PDUs[0].RoCE.BTH.DestQP
-	case !pkt.TCP.Present:
+	if len(pkt.PDUs) > 0 {
+		if r, ok := pkt.PDUs[0].(*RoCE); ok {
+			key.roce, key.qp = true, r.BTH.DestQP
+		}
+	}
+	if !key.roce && !pkt.TCP.Present {
 		key.protocol = pkt.Protocol
 	}
-	st.maxInterfaces = max(st.maxInterfaces, len(s.Interfaces()))
+	st.maxInterfaces = max(st.maxInterfaces, len(s.interfaces))
 	t := st.flows[key]
 	if t == nil {
 		if len(st.flows)+len(st.namedFlows) >= maxStatsFlows {
@@ -150,7 +144,7 @@ func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 // nameFlows moves the flows of a finished capture to namedFlows, with the host names
 // that are known at its end.
 func (st *stats) nameFlows(s *Stream) {
-	severalInterfaces := len(s.Interfaces()) > 1
+	severalInterfaces := len(s.interfaces) > 1
 	for key, t := range st.flows {
 		name := key.endpoints.format(s)
 		switch {
@@ -161,8 +155,8 @@ func (st *stats) nameFlows(s *Stream) {
 		default:
 			name += " TCP"
 		}
-		if severalInterfaces && key.iface < len(s.Interfaces()) {
-			name = interfaceName(s.Interfaces()[key.iface]) + ": " + name
+		if severalInterfaces && key.iface < len(s.interfaces) {
+			name = interfaceName(s.interfaces[key.iface]) + ": " + name
 		}
 		countersOf(st.namedFlows, name).merge(t)
 	}
@@ -183,26 +177,21 @@ func (t *counters) merge(o *counters) {
 
 // sorted returns the counters, those with most packets first.
 func sorted(m map[string]*counters) []*counters {
-	all := make([]*counters, 0, len(m))
-	for _, t := range m {
-		all = append(all, t)
-	}
-	slices.SortFunc(all, func(a, b *counters) int {
+	return slices.SortedFunc(maps.Values(m), func(a, b *counters) int {
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
 	})
-	return all
 }
 
 // text prints the statistics as tables.
 func (st *stats) text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
 	d := st.total.last.Sub(st.total.first)
-	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, size(st.total.Bytes), size(st.total.Payload))
+	fmt.Fprintf(t, "\n%d packets, %s on the wire, %s payload", st.total.Packets, textfmt.Bytes(st.total.Bytes), textfmt.Bytes(st.total.Payload))
 	switch {
 	case st.maxInterfaces > 1:
 		fmt.Fprintf(t, ", in %v\nRecorded at %d interfaces: what passed two counts twice.", d, st.maxInterfaces)
 	case d > 0:
-		fmt.Fprintf(t, ", in %v: %.0f packets/s, %s", d, float64(st.total.Packets)/d.Seconds(), bitrate(st.total.rate()))
+		fmt.Fprintf(t, ", in %v: %.0f packets/s, %s", d, float64(st.total.Packets)/d.Seconds(), st.total.rate())
 	}
 	fmt.Fprint(t, "\n\npackets\tbytes\tpayload\t  message\n")
 	for _, o := range sorted(st.ops) {
@@ -211,7 +200,7 @@ func (st *stats) text(w io.Writer) error {
 	fmt.Fprint(t, "\npackets\tpayload\trate\tresent\tgaps\tnaks\t  flow\n")
 	flows := sorted(st.namedFlows)
 	for _, f := range flows[:min(len(flows), topFlows)] {
-		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\t%d\t  %s\n", f.Packets, f.Payload, bitrate(f.rate()), f.Retransmissions, f.Gaps, f.Naks, f.Name)
+		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\t%d\t  %s\n", f.Packets, f.Payload, f.rate(), f.Retransmissions, f.Gaps, f.Naks, f.Name)
 	}
 	if n := len(flows) - topFlows; n > 0 {
 		fmt.Fprintf(t, "and %d flows more (--json has all)\n", n)
@@ -238,13 +227,9 @@ func (st *stats) writeMarks(w io.Writer) {
 	if len(st.naks) == 0 {
 		return
 	}
-	texts := make([]string, 0, len(st.naks))
-	for t := range st.naks {
-		texts = append(texts, t)
-	}
-	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) })
 	fmt.Fprint(w, "\ntimes\t  complaint\n")
-	for _, t := range texts {
+	frequentFirst := func(a, b string) int { return cmp.Or(cmp.Compare(st.naks[b], st.naks[a]), cmp.Compare(a, b)) }
+	for _, t := range slices.SortedFunc(maps.Keys(st.naks), frequentFirst) {
 		fmt.Fprintf(w, "%d\t  %s\n", st.naks[t], textfmt.PrintableLine(t))
 	}
 }
@@ -267,29 +252,4 @@ func (st *stats) json(w io.Writer) error {
 	return writeJSON(w, map[string]summary{"stats": {
 		st.total, st.total.last.Sub(st.total.first).Seconds(), sorted(st.ops), sorted(st.namedFlows), st.otherFlows.Packets, marks, st.naks,
 	}})
-}
-
-// size formats a number of bytes, in a larger unit from 10 of them on.
-func size(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 10<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 10<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
-
-func bitrate(bps float64) string {
-	switch {
-	case bps >= 1e9:
-		return fmt.Sprintf("%.2f Gb/s", bps/1e9)
-	case bps >= 1e6:
-		return fmt.Sprintf("%.2f Mb/s", bps/1e6)
-	case bps > 0:
-		return fmt.Sprintf("%.2f kb/s", bps/1e3)
-	}
-	return "-"
 }

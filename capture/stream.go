@@ -11,9 +11,8 @@ import (
 
 // Stream reads the packets of a capture.
 type Stream struct {
-	src   source
-	in    *input
-	rec   record
+	source
+	*section
 	p     Packet
 	arena []byte // copies of ULPDUs of the current packet
 
@@ -39,8 +38,8 @@ func Open(r io.Reader) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{in: in, flows: newLRUCache[flowKey, flow](maxFlows, nil)}
-	s.conns = newLRUCache[connKey, conn](maxConns, func(c *conn) { s.outOfOrderLen -= c.directions[0].outOfOrderLen + c.directions[1].outOfOrderLen })
+	s := &Stream{section: &section{in: in, order: binary.LittleEndian, hosts: hostNames{}}, flows: newLRUCache[flowKey, flow](maxFlows, nil)}
+	s.conns = newLRUCache[connKey, conn](maxConns, func(c *conn) { s.outOfOrderLen -= c[0].outOfOrderLen + c[1].outOfOrderLen })
 	magic, err := in.r.Peek(4)
 	switch {
 	case errors.Is(err, io.EOF) && len(magic) == 0:
@@ -52,11 +51,11 @@ func Open(r io.Reader) (*Stream, error) {
 	}
 	switch m := binary.LittleEndian.Uint32(magic); m {
 	case magicMicro, magicNano, magicMicroSwapped, magicNanoSwapped:
-		s.src, err = openPcap(in, m)
+		s.source, err = openPcap(s.section, m)
 	case blockSection:
-		s.src, err = openPcapng(in)
+		s.source, err = openPcapng(s.section)
 	default:
-		return nil, fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
+		err = fmt.Errorf("%w: it begins with %x", ErrFormat, magic)
 	}
 	if err != nil {
 		return nil, err
@@ -64,13 +63,10 @@ func Open(r io.Reader) (*Stream, error) {
 	return s, nil
 }
 
-// Interfaces returns the interfaces described so far.
-func (s *Stream) Interfaces() []Interface { return s.src.interfaces() }
-
 // Host returns the host name of an address, from name resolution blocks and interface
 // names read so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
-	name, ok := s.src.hosts().byAddr[a]
+	name, ok := s.hosts[a]
 	return name, ok
 }
 
@@ -80,35 +76,25 @@ func (s *Stream) Next() (*Packet, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	at := s.in.offset
-	if err := s.src.next(&s.rec); err != nil {
-		if !errors.Is(err, io.EOF) || errors.Is(err, ErrTruncated) {
-			err = &CorruptError{Offset: at, Packet: s.p.Number, Err: err}
+	p, at := &s.p, s.in.offset
+	*p = Packet{Number: p.Number + 1, PDUs: p.PDUs[:0], Marks: p.Marks[:0]}
+	if s.err = s.next(p); s.err != nil {
+		if !errors.Is(s.err, io.EOF) {
+			s.err = &CorruptError{Offset: at, Packet: p.Number - 1, Err: s.err}
 		}
-		s.err = err
-		return nil, err
-	}
-	s.newPacket()
-	s.dissect()
-	s.src.hosts().learn(&s.p, s.src.interfaces())
-	return &s.p, nil
-}
-
-// newPacket initialises s.p from the record, without decoding it.
-func (s *Stream) newPacket() {
-	r, p := &s.rec, &s.p
-	*p = Packet{
-		Number: p.Number + 1, Time: r.time, Interface: s.src.interfaces()[r.iface], Direction: r.direction,
-		Data: r.data, Length: r.length, Comments: r.comments, PDUs: p.PDUs[:0], Marks: p.Marks[:0],
+		return nil, s.err
 	}
 	s.arena = s.arena[:0]
-	if !r.time.IsZero() {
+	if !p.Time.IsZero() {
 		if s.first.IsZero() {
-			s.first, s.last = r.time, r.time
+			s.first, s.last = p.Time, p.Time
 		}
-		p.SinceFirst, p.Delta, s.last = r.time.Sub(s.first), r.time.Sub(s.last), r.time
+		p.SinceFirst, p.Delta, s.last = p.Time.Sub(s.first), p.Time.Sub(s.last), p.Time
 	}
-	for _, c := range r.comments {
+	for _, c := range p.Comments {
 		p.mark(MarkComment, c)
 	}
+	s.dissect()
+	s.hosts.learn(&s.p, s.interfaces)
+	return &s.p, nil
 }

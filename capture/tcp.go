@@ -12,10 +12,8 @@ type connKey struct {
 	a, b  netip.AddrPort // a < b
 }
 
-// conn is a TCP connection; directions[0] is from a to b.
-type conn struct {
-	directions [2]tcpDirection
-}
+// conn is a TCP connection: its directions from a to b, and from b to a.
+type conn [2]tcpDirection
 
 // tcpDirection reassembles one direction of a connection.
 type tcpDirection struct {
@@ -67,8 +65,12 @@ func (s *Stream) dissectTCP(b []byte) {
 	if t.Length > 0 {
 		p.Note += fmt.Sprintf(" %d B", t.Length)
 	}
-	c, from := s.findConn()
-	out, reverse := &c.directions[from], &c.directions[1-from]
+	key, from := connKey{p.Interface.Index, p.Src(), p.Dst()}, 0
+	if key.b.Compare(key.a) < 0 {
+		key.a, key.b, from = key.b, key.a, 1
+	}
+	c := s.conns.get(key)
+	out, reverse := &c[from], &c[1-from]
 	out.checkAck(p, reverse)
 	if t.Flags&FlagRST != 0 {
 		p.mark(MarkRejected, "TCP reset")
@@ -83,15 +85,6 @@ func (s *Stream) dissectTCP(b []byte) {
 	if len(p.PDUs) > 0 {
 		p.Note = ""
 	}
-}
-
-// findConn returns the connection of the packet and the index of its direction.
-func (s *Stream) findConn() (c *conn, from int) {
-	a, b := s.p.Src(), s.p.Dst()
-	if b.Compare(a) < 0 {
-		a, b, from = b, a, 1
-	}
-	return s.conns.get(connKey{s.p.Interface.Index, a, b}), from
 }
 
 // handleSYN starts a new connection in direction dir and drops the state of an older one.

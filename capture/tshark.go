@@ -20,15 +20,12 @@ var heuristics = []string{
 	"sdp_infiniband", "fc_infiniband", "lnet_ib", "mellanox_eoib", "eth_over_ib", "cltp_udp",
 }
 
-// preferences: RoCEv2 has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
-var preferences = []string{"udp.ignore_ipv6_zero_checksum:TRUE"}
-
 // TsharkOptions returns the options for tshark or wireshark to read a capture. It probes the
 // installed version, and does not disable heuristic dissectors that this version does not know.
 func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	names := slices.Clone(heuristics)
 	for {
-		args := options(names)
+		args := tsharkArgs(names)
 		probe := exec.CommandContext(ctx, tshark, append([]string{"-r", file, "-c", "1"}, args...)...)
 		out, err := probe.CombinedOutput()
 		unknown := noSuchProtocol.FindSubmatch(out)
@@ -43,16 +40,12 @@ func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	}
 }
 
-// DefaultTsharkOptions returns the options for Wireshark 4, without probing.
-func DefaultTsharkOptions() []string { return options(heuristics) }
-
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
-// options returns the command-line options that set preferences and disable heuristic dissectors.
-func options(heuristics []string) (args []string) {
-	for _, p := range preferences {
-		args = append(args, "-o", p)
-	}
+// tsharkArgs returns the command-line options that disable heuristic dissectors, and permit that RoCEv2
+// has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
+func tsharkArgs(heuristics []string) []string {
+	args := []string{"-o", "udp.ignore_ipv6_zero_checksum:TRUE"}
 	for _, h := range heuristics {
 		args = append(args, "--disable-heuristic", h)
 	}

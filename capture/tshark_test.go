@@ -82,12 +82,12 @@ func TestRoCEMatchesTshark(t *testing.T) {
 			return
 		}
 		total++
-		h := p.PDUs[0].RoCE.BTH
+		h := p.PDUs[0].(*RoCE).BTH
 		if uint64(h.Opcode) != number(row[0]) || uint64(h.DestQP) != number(row[1]) || uint64(h.PSN) != number(row[2]) {
 			t.Errorf("packet %d: %v to QP %#x PSN %d; tshark has %v", p.Number, h.Opcode, h.DestQP, h.PSN, row)
 		}
-		if row[3] != "" && uint64(p.PDUs[0].RoCE.AETH.MSN) != number(row[3]) {
-			t.Errorf("packet %d: MSN %d; tshark has %s", p.Number, p.PDUs[0].RoCE.AETH.MSN, row[3])
+		if row[3] != "" && uint64(p.PDUs[0].(*RoCE).AETH.MSN) != number(row[3]) {
+			t.Errorf("packet %d: MSN %d; tshark has %s", p.Number, p.PDUs[0].(*RoCE).AETH.MSN, row[3])
 		}
 	})
 	if total < 1600 {
@@ -103,8 +103,8 @@ func TestIWARPMatchesTshark(t *testing.T) {
 	forEachPacketOfFile(t, path, func(_ *Stream, p *Packet) {
 		var ours [8][]string
 		add := func(column int, v any) { ours[column] = append(ours[column], fmt.Sprint(v)) }
-		for i := range p.PDUs {
-			if m := p.PDUs[i].MPAStart; m != nil {
+		for _, d := range p.PDUs {
+			if m, ok := d.(*MPAStart); ok {
 				starts++
 				add(5, m.Revision)
 				add(6, len(m.PrivateData))
@@ -112,7 +112,7 @@ func TestIWARPMatchesTshark(t *testing.T) {
 				continue
 			}
 			fpdus++
-			f := p.PDUs[i].FPDU
+			f := d.(*FPDU)
 			add(0, f.Length)
 			add(1, uint8(f.Segment.Control.Opcode))
 			if f.Segment.Control.Tagged {
@@ -172,8 +172,8 @@ func TestMarkersMatchTshark(t *testing.T) {
 	}
 	markers := 0
 	err = forEachPacket(t, bytes.NewReader(readFile(t, path)), func(_ *Stream, p *Packet) {
-		for i := range p.PDUs {
-			if f := p.PDUs[i].FPDU; f != nil {
+		for _, d := range p.PDUs {
+			if f, ok := d.(*FPDU); ok {
 				markers += f.Markers
 				if f.CRCStatus != iwarp.CRCGood || f.MarkerMismatch || fmt.Sprint(f.Length) != want[f.Segment.Untagged.MSN-1] {
 					t.Errorf("packet %d: CRC %v, marker fault %v, %d octets", p.Number, f.CRCStatus, f.MarkerMismatch, f.Length)

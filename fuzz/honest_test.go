@@ -40,8 +40,8 @@ func damage(b []byte) int {
 	return n
 }
 
-// lanes is a short workload: a few messages of each service.
-func lanes(p *program, services ...random.Service) *random.Workload {
+// conns returns a short workload: a few messages of each service.
+func conns(p *program, services ...random.Service) *random.Workload {
 	flags := p.octet()
 	w := &random.Workload{Seed: uint64(p.octet()), CQs: 1 + int(flags&1), SharedWords: 2, Wakeup: random.Wakeup(flags>>1) & 3 % 3}
 	w.Network = random.Network{Loses: true, Duplicates: true, Reorders: true}
@@ -53,7 +53,7 @@ func lanes(p *program, services ...random.Service) *random.Workload {
 		if s == random.UD {
 			size = 1024
 		}
-		l := random.NewLane(s, 5, size)
+		l := random.NewConn(s, 5, size)
 		l.SharedReceives = flags>>3&1 == 1 && i == 0 && s.Reliable()
 		l.TightReceives = flags>>4&1 == 1
 		l.SendDepth, l.RecvDepth = 4, max(8, l.RecvDepth&15)
@@ -61,7 +61,7 @@ func lanes(p *program, services ...random.Service) *random.Workload {
 		if flags>>5&1 == 1 && s != random.UD {
 			l.MTU = verbs.MTU256
 		}
-		w.Lanes = append(w.Lanes, l)
+		w.Conns = append(w.Conns, l)
 	}
 	return w
 }
@@ -79,7 +79,7 @@ func rocePath(t testing.TB, b []byte) {
 	t.Helper()
 	prog := newProgram(b)
 	p := rocePair(t, prog, prog.octet()&1 == 1)
-	work := lanes(prog, random.RC, random.XRC, random.UC, random.UD)
+	work := conns(prog, random.RC, random.XRC, random.UC, random.UD)
 	// Eight losses in a row are the least that exhausts the seven retries there are.
 	work.Network.GivesUp = damage(prog.b) > 7
 	results, err := p.exchange(t, work)
@@ -87,9 +87,9 @@ func rocePath(t testing.TB, b []byte) {
 		t.Fatalf("at %v: %v", p.Now(), err)
 	}
 	for side, r := range results {
-		for i, l := range r.Lanes {
+		for i, l := range r.Conns {
 			if l.Service.Reliable() && !work.Network.GivesUp && (l.Sent.Completed != 5 || l.Received.Delivered != 5) {
-				t.Fatalf("side %d, lane %d (%v): %+v", side, i, l.Service, l)
+				t.Fatalf("side %d, connection %d (%v): %+v", side, i, l.Service, l)
 			}
 		}
 	}
@@ -112,20 +112,20 @@ func datagramPath(t testing.TB, b []byte) {
 		service = random.RD
 	}
 	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, patience())
-	work := lanes(prog, service, service)
+	work := conns(prog, service, service)
 	manners := must.Get(traffic.TraitsOf(p.devs[0]))(t)
 	work.Traits = manners
-	for i := range work.Lanes {
-		work.Lanes[i].Adapt(&manners)
+	for i := range work.Conns {
+		work.Conns[i].Adapt(&manners)
 	}
 	results, err := p.exchange(t, work)
 	if err != nil {
 		t.Fatalf("at %v: %v", p.Now(), err)
 	}
 	for side, r := range results {
-		for i, l := range r.Lanes {
+		for i, l := range r.Conns {
 			if l.Service == random.RD && (l.Sent.Completed != 5 || l.Received.Delivered != 5) {
-				t.Fatalf("side %d, lane %d: %+v", side, i, l)
+				t.Fatalf("side %d, connection %d: %+v", side, i, l)
 			}
 		}
 	}

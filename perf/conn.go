@@ -6,25 +6,24 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // conn has the verbs objects of one side: connected queue pairs, completion queues
 // and memory.
 type conn struct {
-	side       *Side
-	pd         verbs.PD
-	events     verbs.CompChannel
-	sends      verbs.CQ
-	recvs      verbs.CQ
-	qps        []verbs.QP
-	buf        []byte // registered as mr
-	mr         verbs.MR
-	grhBytes   int          // GRH space before each received message; 0 except for UD
-	creditBase int          // offset of the credits in buf
-	remote     verbs.Remote // memory of the other side
-	peers      []verbs.UD   // UD destinations, by queue pair
-	closers    []func() error
+	side *Side
+	traffic.Queues
+	sends, recvs verbs.CQ
+	qps          []verbs.QP
+	buf          []byte // registered as mr
+	mr           verbs.MR
+	grhBytes     int          // GRH space before each received message; 0 except for UD
+	creditBase   int          // offset of the credits in buf
+	remote       verbs.Remote // memory of the other side
+	peers        []verbs.UD   // UD destinations, by queue pair
+	closers      []func() error
 
 	listener verbs.Listener // of the server, for connections by CM
 }
@@ -32,10 +31,9 @@ type conn struct {
 // connConfig is the size of a conn.
 type connConfig struct {
 	qps    int
-	sends  int  // send queue depth
-	recvs  int  // receive queue depth
-	memory int  // bytes
-	notify bool // receive completions are waited for by events
+	sends  int // send queue depth
+	recvs  int // receive queue depth
+	memory int // bytes
 }
 
 // connInfo is exchanged with the other side.
@@ -81,45 +79,28 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	return c, s.barrier(ctx) // the other side's queue pairs are connected, too
 }
 
-// createObjects creates the verbs objects: PD, MR, CQs and unconnected QPs. The buffer has
+// createObjects creates the verbs objects: PD, CQs, MR and unconnected QPs. The buffer has
 // cfg.memory bytes for messages, followed by the credits.
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
-	if c.pd, err = dev.AllocPD(); err != nil {
+	c.deferClose(c.Queues.Close)
+	if c.Queues, err = traffic.OpenQueues(dev, 2, max(1, cfg.qps*max(cfg.sends, cfg.recvs))); err != nil {
 		return err
 	}
-	c.deferClose(c.pd.Close)
+	c.sends, c.recvs = c.CQs[0], c.CQs[1]
 	kind := verbs.QPTypeRC
 	if c.side.Service == ServiceUD {
 		kind, c.grhBytes = verbs.QPTypeUD, verbs.GRHLen
 	}
 	c.creditBase = cfg.memory + c.grhBytes
 	c.buf = make([]byte, c.creditOffset(cfg.qps, 0)) // the end of the last queue pair's credits
-	if c.mr, err = c.pd.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
+	if c.mr, err = c.PD.RegMR(verbs.MRInit{Buf: c.buf, Access: access}); err != nil {
 		return err
 	}
 	c.deferClose(c.mr.Close)
-	if cfg.notify {
-		if c.events, err = dev.CreateCompChannel(); err != nil {
-			return err
-		}
-		c.deferClose(c.events.Close)
-	}
-	if c.sends, err = dev.CreateCQ(verbs.CQInit{Depth: max(1, cfg.qps*cfg.sends)}); err != nil {
-		return err
-	}
-	c.deferClose(c.sends.Close)
-	recvInit := verbs.CQInit{Depth: max(1, cfg.qps*cfg.recvs)}
-	if cfg.notify {
-		recvInit.Channel = c.events
-	}
-	if c.recvs, err = dev.CreateCQ(recvInit); err != nil {
-		return err
-	}
-	c.deferClose(c.recvs.Close)
 	for range cfg.qps {
 		q, err := dev.CreateQP(verbs.QPInit{
-			Type: kind, PD: c.pd, SendCQ: c.sends, RecvCQ: c.recvs,
+			Type: kind, PD: c.PD, SendCQ: c.sends, RecvCQ: c.recvs,
 			Caps: verbs.QPCaps{MaxSendWR: cfg.sends, MaxRecvWR: cfg.recvs, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
@@ -154,9 +135,12 @@ func (c *conn) info() (connInfo, error) {
 	}
 	info := connInfo{GID: gid.GID, MTU: port.ActiveMTU, Addr: c.mr.Addr(), RKey: c.mr.RKey()}
 	if c.side.Service == ServiceIWARP && c.side.Role == Server {
-		if info.Listen, err = c.listen(); err != nil {
+		c.listener, err = traffic.Listen(c.side.Device, c.side.Addr, verbs.PortSpaceTCP, max(1, len(c.qps)))
+		if err != nil {
 			return connInfo{}, err
 		}
+		c.deferClose(c.listener.Close)
+		info.Listen = c.listener.Addr()
 	}
 	for _, q := range c.qps {
 		info.QPNs = append(info.QPNs, q.QPN())
@@ -185,8 +169,6 @@ type spinTimer struct {
 	since time.Time
 }
 
-const clockInterval = 4096 // calls of waited per reading of the clock
-
 // reset starts the timer again at the next call of waited.
 func (t *spinTimer) reset() { t.spins, t.since = 0, time.Time{} }
 
@@ -196,6 +178,7 @@ func (t *spinTimer) expired() bool { return t.waited() > waitTimeout }
 // waited returns the time since the first reading of the clock after reset. Only one of
 // clockInterval calls reads the clock; the others return 0.
 func (t *spinTimer) waited() time.Duration {
+	const clockInterval = 4096 // calls per reading of the clock
 	if t.spins++; t.spins%clockInterval != 0 {
 		return 0
 	}

@@ -58,7 +58,7 @@ func (c *conn) connectUD(to connInfo) error {
 			return err
 		}
 	}
-	ah, err := c.pd.CreateAH(traffic.Address(c.side.port(), c.side.GIDIndex, to.GID))
+	ah, err := c.PD.CreateAH(traffic.Address(c.side.port(), c.side.GIDIndex, to.GID))
 	if err != nil {
 		return err
 	}
@@ -67,15 +67,6 @@ func (c *conn) connectUD(to connInfo) error {
 		c.peers = append(c.peers, verbs.UD{AH: ah, QPN: n, QKey: datagramKey})
 	}
 	return nil
-}
-
-// listen starts the server's CM listener, closed with c, and returns its address.
-func (c *conn) listen() (addr netip.AddrPort, err error) {
-	if c.listener, err = traffic.Listen(c.side.Device, c.side.Addr, verbs.PortSpaceTCP, max(1, len(c.qps))); err != nil {
-		return addr, err
-	}
-	c.deferClose(c.listener.Close)
-	return c.listener.Addr(), nil
 }
 
 // connParam returns the parameters of a CM request or reply with this private data.
@@ -149,17 +140,7 @@ const (
 	ServiceUD
 )
 
-func (s Service) String() string {
-	switch s {
-	case ServiceRC:
-		return "reliable"
-	case ServiceIWARP:
-		return "streamed"
-	case ServiceUD:
-		return "datagrams"
-	}
-	return fmt.Sprintf("Service(%d)", uint8(s))
-}
+func (s Service) String() string { return [...]string{"reliable", "streamed", "datagrams"}[s] }
 
 // needsCredits reports whether the receiver must send credits, because the service has no
 // RNR: a message without a posted receive is lost or breaks the connection.
@@ -174,12 +155,7 @@ const (
 	Server
 )
 
-func (r Role) String() string {
-	if r == Client {
-		return "client"
-	}
-	return "server"
-}
+func (r Role) String() string { return [...]string{"client", "server"}[r] }
 
 // Exchange is the out-of-band channel between the sides.
 type Exchange interface {
@@ -224,8 +200,4 @@ func swap[T any](ctx context.Context, s *Side, mine T) (theirs T, err error) {
 func (s *Side) barrier(ctx context.Context) error {
 	_, err := swap(ctx, s, struct{}{})
 	return err
-}
-
-type messageCount struct {
-	Messages uint64
 }

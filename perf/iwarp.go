@@ -22,10 +22,13 @@ var pingSizes = []int{8, 64}
 func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Result, error) {
 	r := &run{Bench: streams, Options: opt.orDefault(), baseline: "plain TCP"}
 	w := &iwarpRun{run: r, datagrams: datagrams}
-	// Each part with its number of progress steps.
+	writeSteps := 0 // with and without CRC
+	for _, n := range r.Sizes {
+		writeSteps += 2 * w.writeRounds(n)
+	}
 	parts := []part{
 		{1, r.measureMemory},
-		{w.writeSteps(), w.compareWrites},
+		{writeSteps, w.compareWrites},
 		{2 * len(pingSizes) * r.Rounds, w.comparePings},
 		{r.Rounds, r.measureRates},
 		{2 * len(r.Sizes), func(ctx context.Context) error { return r.measureStreams(ctx, verbs.OpSend, verbs.OpRDMARead) }},
@@ -53,14 +56,6 @@ func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 		Name: name, To: to, Unit: d.Device.Unit, Ratio: d.Ratio(), Noise: d.Noise(),
 		Got: Median(d.Device.Values), Limit: (Median(d.Baseline.Values) + Median(d.BaselineAgain.Values)) / 2,
 	})
-}
-
-// writeSteps returns the number of progress steps of writes, with and without CRC.
-func (w *iwarpRun) writeSteps() (steps int) {
-	for _, n := range w.Sizes {
-		steps += 2 * w.writeRounds(n)
-	}
-	return steps
 }
 
 // writeRounds returns how often WRITEs of a size are compared; less often for sizes without
@@ -163,12 +158,11 @@ const targetWriteBytes = 1 << 20
 // RunQuick compares devices with plain sockets, and measures the rate of small
 // messages, streams of all sizes, and idle memory.
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
-	const latencyBytes = 8
 	r := &run{Bench: b, Options: opt.orDefault(), baseline: "bare sockets"}
 	err := r.measure(ctx, []part{
 		{1, r.measureMemory},
 		{2 * r.Rounds, r.compareBigWrites},
-		{2 * r.Rounds, func(ctx context.Context) error { return r.compareLatencies(ctx, latencyBytes) }},
+		{2 * r.Rounds, r.compareLatencies},
 		{r.Rounds, r.measureRates},
 		{3 * len(r.Sizes), func(ctx context.Context) error {
 			return r.measureStreams(ctx, verbs.OpRDMAWrite, verbs.OpSend, verbs.OpRDMARead)
@@ -202,10 +196,10 @@ func (r *run) setWriteRatio(d *PairedSeries, offloaded bool) {
 	}
 }
 
-// compareLatencies compares half round trips of one size, spinning and blocking.
-func (r *run) compareLatencies(ctx context.Context, bytes int) error {
+// compareLatencies compares half round trips of 8 bytes, spinning and blocking.
+func (r *run) compareLatencies(ctx context.Context) error {
 	for _, blocking := range []bool{false, true} {
-		if _, err := r.compareLatency(ctx, bytes, blocking); err != nil {
+		if _, err := r.compareLatency(ctx, 8, blocking); err != nil {
 			return err
 		}
 	}

@@ -61,16 +61,13 @@ func (d *PairedSeries) Round(ctx context.Context, baseline, device Measurement) 
 	return nil
 }
 
-// Ratio returns the median ratio of the device to the baseline of the same round.
-func (d *PairedSeries) Ratio() float64 { return Median(d.ratios()) }
-
-// ratios returns, for each round, the device's value divided by the mean of the baselines.
-func (d *PairedSeries) ratios() []float64 {
+// Ratio returns the median over the rounds of the device's value divided by the mean of the baselines.
+func (d *PairedSeries) Ratio() float64 {
 	v := make([]float64, len(d.Device.Values))
 	for i := range v {
 		v[i] = d.Device.Values[i] / ((d.Baseline.Values[i] + d.BaselineAgain.Values[i]) / 2)
 	}
-	return v
+	return Median(v)
 }
 
 // Noise returns the median relative difference of the two baselines of a round.
@@ -87,8 +84,6 @@ func differences(a, b []float64) []float64 {
 	}
 	return v
 }
-
-func (d *PairedSeries) series() []Series { return []Series{d.Baseline, d.Device, d.BaselineAgain} }
 
 // Rate measures how many small messages are sent per second over one or more queue pairs.
 type Rate struct {

@@ -36,7 +36,7 @@ const (
 // Run runs one side. The client returns the median half round trip in µs.
 func (p PingPong) Run(ctx context.Context, s *Side) (halfMicros float64, err error) {
 	p.Bytes, p.Rounds = cmp.Or(p.Bytes, 8), cmp.Or(p.Rounds, 10_000)
-	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes, notify: p.Blocking})
+	c, err := s.connect(ctx, connConfig{qps: 1, sends: pingSends, recvs: pingRecvs, memory: 2 * p.Bytes})
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +182,7 @@ func (p *pingPongSide) recvOne() error {
 		if got, err := p.tryRecv(); got || err != nil {
 			return err
 		}
-		if _, err := p.events.Wait(waitTimeout); err != nil {
+		if _, err := p.Channel.Wait(waitTimeout); err != nil {
 			return err
 		}
 	}

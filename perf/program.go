@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -49,7 +47,7 @@ func (p Program) Unit() string {
 func (p Program) String() string {
 	switch {
 	case p.Stream != nil:
-		name := fmt.Sprintf("%s %s", opName(p.Stream.Op), sizeName(p.Stream.Bytes))
+		name := fmt.Sprintf("%s %s", opNames[p.Stream.Op], sizeName(p.Stream.Bytes))
 		if p.Stream.NoBursts {
 			name += ", singly"
 		}
@@ -69,18 +67,8 @@ func (p Program) String() string {
 	return "nothing"
 }
 
-// opName returns the name of an operation in results.
-func opName(op verbs.WROpcode) string {
-	switch op {
-	case verbs.OpRDMAWrite:
-		return "write"
-	case verbs.OpRDMARead:
-		return "read"
-	case verbs.OpSend:
-		return "send"
-	}
-	return op.String()
-}
+// opNames are the names of operations in results.
+var opNames = map[verbs.WROpcode]string{verbs.OpRDMAWrite: "write", verbs.OpRDMARead: "read", verbs.OpSend: "send"}
 
 // sizeName formats a size in the largest binary unit of which it is a multiple.
 func sizeName(bytes int) string {
@@ -111,13 +99,9 @@ func ResidentMB() (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("resident memory: %w", err)
 	}
-	fields := strings.Fields(string(b))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("resident memory: /proc/self/statm has no resident size: %q", b)
+	var size, resident uint64 // in pages
+	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
+		return 0, fmt.Errorf("resident memory: /proc/self/statm is %q: %w", b, err)
 	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("resident memory: /proc/self/statm: %w", err)
-	}
-	return float64(pages) * float64(os.Getpagesize()) / 1e6, nil
+	return float64(resident) * float64(os.Getpagesize()) / 1e6, nil
 }

@@ -153,7 +153,7 @@ func TestVerdicts(t *testing.T) {
 		{1.5, 1.6, 0.3, true, Unclear},
 		{1.1, 1.6, 0.3, true, Holds},
 	} {
-		got := Target{Got: c.got, Want: c.want, Noise: c.noise, IsMax: c.most}.withVerdict().Verdict
+		got := Target{Got: c.got, Want: c.want, Noise: c.noise, IsMax: c.most}.WithVerdict().Verdict
 		if got != c.verdict {
 			t.Errorf("%+v: %s", c, got)
 		}

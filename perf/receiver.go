@@ -92,12 +92,12 @@ func (r *receiver) poll() (int, error) {
 func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 	const unknown = ^uint64(0) // the other side is still sending
 	type answer struct {
-		messageCount
-		err error
+		sent uint64
+		err  error
 	}
 	sentCount := make(chan answer, 1)
 	go func() {
-		sent, err := swap(ctx, r.side, messageCount{})
+		sent, err := swap(ctx, r.side, uint64(0))
 		sentCount <- answer{sent, err}
 	}()
 	want := unknown
@@ -116,7 +116,7 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 			if a.err != nil {
 				return got, a.err
 			}
-			want = a.Messages
+			want = a.sent
 		default:
 			switch waited := timer.waited(); {
 			case want == unknown:

@@ -94,8 +94,6 @@ type Noises struct {
 	Datagrams float64 `json:"datagrams,omitempty"`
 }
 
-func (n Noises) worst() float64 { return max(n.Write, n.Spinning, n.Blocking, n.Rate, n.Datagrams) }
-
 // Target is a required value of a figure.
 type Target struct {
 	Name  string  `json:"name"`
@@ -119,8 +117,8 @@ const (
 // NoisyThreshold is the noise at and above which a run is inconclusive.
 const NoisyThreshold = 0.15
 
-// withVerdict returns the target with its verdict, which depends on Got, Want and Noise.
-func (t Target) withVerdict() Target {
+// WithVerdict returns the target with its verdict, which depends on Got, Want and Noise.
+func (t Target) WithVerdict() Target {
 	// The noise-free figure lies between worst and best.
 	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise)
 	if t.IsMax {
@@ -158,7 +156,7 @@ func (q *Result) memoryTarget() Target {
 // withVerdicts sets the verdict of each target.
 func withVerdicts(all []Target) []Target {
 	for i := range all {
-		all[i] = all[i].withVerdict()
+		all[i] = all[i].WithVerdict()
 	}
 	return all
 }

@@ -56,7 +56,8 @@ func (r *run) measure(ctx context.Context, parts []part) error {
 			return err
 		}
 	}
-	r.result.Noise = r.result.Noises.worst()
+	n := &r.result.Noises
+	r.result.Noise = max(n.Write, n.Spinning, n.Blocking, n.Rate, n.Datagrams)
 	r.result.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
 	r.Progress("done", 1)
 	return nil
@@ -97,7 +98,7 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 			return nil, err
 		}
 	}
-	r.result.Samples = append(r.result.Samples, d.series()...)
+	r.result.Samples = append(r.result.Samples, d.Baseline, d.Device, d.BaselineAgain)
 	return &d, nil
 }
 
@@ -207,7 +208,7 @@ func (r *run) measureStreams(ctx context.Context, ops ...verbs.WROpcode) error {
 
 // addStream adds the goodput of a stream to the result, from its samples in Gb/s.
 func (r *run) addStream(op verbs.WROpcode, bytes int, gbps []float64) {
-	r.result.Streams = append(r.result.Streams, StreamRate{Op: opName(op), Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
+	r.result.Streams = append(r.result.Streams, StreamRate{Op: opNames[op], Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
 }
 
 // Bench is two hosts with devices of one kind, and plain sockets of the transport

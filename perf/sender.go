@@ -11,13 +11,10 @@ import (
 // sender keeps the send queues full.
 type sender struct {
 	*conn
+	sendLoad
 	wrs         []verbs.SendWR // the largest burst
-	minBurst    int            // the smallest burst
-	signalEvery int            // messages per signaled completion
 	free        []int          // send queue slots, by queue pair
 	posts       []int          // messages posted, by queue pair
-	bytes       int            // of a message
-	slots       int            // message buffers in memory, used in turn
 	credits     *creditTracker // nil if the service needs no credits
 	creditEvery int            // messages per credit of the receiver
 	wcs         []verbs.WC
@@ -34,7 +31,7 @@ type sendLoad struct {
 	burst       int // maximum messages per post
 	minBurst    int // minimum messages per post
 	signalEvery int // messages per signaled completion; burst and minBurst are multiples
-	slots       int // message buffers in memory
+	slots       int // message buffers in memory, used in turn
 	window      int // receives per queue pair of the other side, if op needs receives
 }
 
@@ -42,7 +39,7 @@ type sendLoad struct {
 // and the service needs credits, the sender tracks the receives of the other side.
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
-		conn: c, wrs: make([]verbs.SendWR, l.burst), minBurst: l.minBurst, signalEvery: l.signalEvery, bytes: l.bytes, slots: l.slots,
+		conn: c, sendLoad: l, wrs: make([]verbs.SendWR, l.burst),
 		free: make([]int, len(c.qps)), posts: make([]int, len(c.qps)), creditEvery: repostCount(l.window), wcs: make([]verbs.WC, 64),
 	}
 	for i := range s.wrs {
@@ -247,15 +244,15 @@ func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := swap(ctx, s.side, messageCount{Messages: uint64(warmupMessages + n)}); err != nil {
+	if _, err := swap(ctx, s.side, uint64(warmupMessages+n)); err != nil {
 		return 0, 0, err
 	}
-	got, err := swap(ctx, s.side, messageCount{})
+	got, err := swap(ctx, s.side, uint64(0))
 	if err != nil {
 		return 0, 0, err
 	}
 	if s.side.Service != ServiceUD {
 		return float64(n), took, nil
 	}
-	return float64(n) * float64(got.Messages) / float64(warmupMessages+n), took, nil
+	return float64(n) * float64(got) / float64(warmupMessages+n), took, nil
 }

@@ -120,7 +120,7 @@ func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 		if err := c.side.barrier(ctx); err != nil {
 			return err
 		}
-		sent, err := swap(ctx, c.side, messageCount{})
+		sent, err := swap(ctx, c.side, uint64(0))
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
-	_, err = swap(ctx, c.side, messageCount{Messages: got})
+	_, err = swap(ctx, c.side, got)
 	return err
 }
 

@@ -43,7 +43,11 @@ func (d *Display) Done(r *Result) {
 			return d.row(r)
 		}
 		d.headerPrinted = true
-		return d.header() + d.row(r)
+		cells := make([]string, len(tableColumns))
+		for i, c := range tableColumns {
+			cells[i] = c.name
+		}
+		return tableLine(kit.Pad("", verdictWidth), kit.Pad("scenario", d.nameWidth), cells) + d.row(r)
 	})
 }
 
@@ -67,21 +71,9 @@ const verdictWidth = 6
 // verdictNames are the printed verdicts. Bad ones are in capitals, visible without colours.
 var verdictNames = map[Verdict]string{Passed: "ok", Failed: "FAIL", Broken: "BROKEN", Starved: "STARVED", Skipped: "skip"}
 
-// header returns the header line of the table.
-func (d *Display) header() string {
-	cells := make([]string, len(tableColumns))
-	for i, c := range tableColumns {
-		cells[i] = c.name
-	}
-	return tableLine(kit.Pad("", verdictWidth), kit.Pad("scenario", d.nameWidth), cells)
-}
-
-// minReason is the minimum printed length of a reason. A longer reason is truncated to the
-// width of the terminal; the summary has it in full.
-const minReason = 24
-
 // row formats a result: figures if it passed, else the reason.
 func (d *Display) row(r *Result) string {
+	const minReason = 24 // a reason is truncated to the width of the terminal, but not further than this
 	verdictName := verdictNames[r.Verdict]
 	verdict := d.paint(r.Verdict, verdictName) + strings.Repeat(" ", max(0, verdictWidth-kit.TextWidth(verdictName)))
 	name, tier := kit.Pad(textfmt.PrintableLine(r.Name), d.nameWidth), textfmt.PrintableLine(r.Tier)
@@ -102,12 +94,11 @@ func tableLine(verdict, name string, cells []string) string {
 	var b strings.Builder
 	b.WriteString(verdict + "  " + name)
 	for i, c := range cells {
-		b.WriteString("  ")
+		pad := kit.PadLeft
 		if i == 0 {
-			b.WriteString(kit.Pad(c, tableColumns[i].width))
-			continue
+			pad = kit.Pad
 		}
-		b.WriteString(kit.PadLeft(c, tableColumns[i].width))
+		b.WriteString("  " + pad(c, tableColumns[i].width))
 	}
 	b.WriteByte('\n')
 	return b.String()
@@ -134,10 +125,7 @@ func (d *Display) summary(run *Run) string {
 		d.describe(&b, r)
 	}
 	fmt.Fprintf(&b, "\n%s\n", d.countsLine(run))
-	b.WriteString(starvedLines(run))
-	for _, s := range skipLines(run) {
-		b.WriteString(s + "\n")
-	}
+	b.WriteString(starvedLines(run) + skipLines(run))
 	if run.Command != "" {
 		if run.Seed != 0 { // 0: each scenario has its own
 			fmt.Fprintf(&b, "Seed %d. ", run.Seed)
@@ -203,25 +191,20 @@ func starvedLines(run *Run) (text string) {
 }
 
 // skipLines returns a line for each distinct reason of skipped results, with their number.
-func skipLines(run *Run) []string {
+func skipLines(run *Run) (text string) {
 	var reasons []string
 	counts := map[string]int{} // by reason
 	for i := range run.Scenarios {
-		r := &run.Scenarios[i]
-		if r.Verdict != Skipped {
-			continue
+		if r := &run.Scenarios[i]; r.Verdict == Skipped {
+			if counts[r.Reason]++; counts[r.Reason] == 1 {
+				reasons = append(reasons, r.Reason)
+			}
 		}
-		reason := textfmt.PrintableLine(r.Reason)
-		if counts[reason] == 0 {
-			reasons = append(reasons, reason)
-		}
-		counts[reason]++
 	}
-	lines := make([]string, len(reasons))
-	for i, reason := range reasons {
-		lines[i] = fmt.Sprintf("Skipped %d: %s", counts[reason], reason)
+	for _, reason := range reasons {
+		text += fmt.Sprintf("Skipped %d: %s\n", counts[reason], textfmt.PrintableLine(reason))
 	}
-	return lines
+	return text
 }
 
 // ProgressLine shows the progress of a measurement: one line that changes on a terminal,

@@ -1,8 +1,6 @@
 package report
 
 import (
-	"cmp"
-	_ "embed"
 	"fmt"
 	"io"
 	"slices"
@@ -12,24 +10,14 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-//go:embed schema.json
-var schema []byte
-
-// Schema returns the JSON schema (draft 2020-12) of result.json.
-func Schema() []byte { return slices.Clone(schema) }
-
 // ErrVersion is wrapped by the error of Read for an unknown version.
 var ErrVersion = kit.ErrVersion
 
 // KeyError is the error for a key of a file.
 type KeyError = kit.KeyError
 
-// Write writes a run as JSON. A version of 0 is written as Version.
-func Write(w io.Writer, r *Run) error {
-	out := *r
-	out.Version = cmp.Or(r.Version, Version)
-	return kit.WriteJSON(w, &out)
-}
+// Write writes a run as JSON, whose schema is schema.json.
+func Write(w io.Writer, r *Run) error { return kit.WriteJSON(w, r) }
 
 // Read reads a result that Write wrote. An unknown version, and an unknown, missing or
 // duplicate key are errors; a *KeyError names the key.
@@ -59,8 +47,7 @@ type FolderError = kit.Error
 // creates if needed. Each file is replaced atomically, and an error in one does not
 // prevent the others. The error is a *FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths Paths, err error) {
-	err = kit.WriteAll(dir, kit.Results(r, &paths, ResultFile, Write, WriteJUnit, WriteHTML))
-	return paths, err
+	return kit.Folder[*Run]{Result: ResultFile, JUnit: WriteJUnit, Page: WriteHTML}.Write(dir, r)
 }
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier, a case for each scenario. A
@@ -105,10 +92,8 @@ func (r *Result) junitCase() kit.Case {
 		c.Skipped = kit.NewProblem(r.Reason, "", "")
 	case Failed:
 		c.Failure = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
-	case Starved:
-		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	default:
-		c.Error = kit.NewProblem(r.Reason, string(Broken), "\n"+r.explanation()+"\n")
+		c.Error = kit.NewProblem(r.Reason, string(r.Verdict), "\n"+r.explanation()+"\n")
 	}
 	return c
 }

@@ -127,12 +127,12 @@ func TestReadFileErrorNamesFile(t *testing.T) {
 // copy.
 func TestWriteDoesNotModifyRun(t *testing.T) {
 	fabric := &topology.Topology{Hosts: []topology.Host{{Name: "h", NICs: []topology.NIC{{Name: "rdma0"}}}, {Name: "i"}}}
-	run := &report.Run{Scenarios: []report.Result{{Name: "a", Verdict: report.Passed, Fabric: fabric}}}
+	run := &report.Run{Version: report.Version, Scenarios: []report.Result{{Name: "a", Verdict: report.Passed, Fabric: fabric}}}
 	text := written(t, run)
 	if strings.Contains(string(text), "null") {
 		t.Errorf("null in %s", text)
 	}
-	if run.Version != 0 || fabric.Cables != nil || fabric.Hosts[0].NICs[0].Addrs != nil || fabric.Hosts[1].NICs != nil {
+	if fabric.Cables != nil || fabric.Hosts[0].NICs[0].Addrs != nil || fabric.Hosts[1].NICs != nil {
 		t.Error("the caller's run was changed")
 	}
 	if _, err := report.Read(bytes.NewReader(text)); err != nil {
@@ -171,9 +171,6 @@ func TestSchemaMatchesTypes(t *testing.T) {
 	text := must.Get(json.MarshalIndent(document.Schema(t), "", "  "))(t)
 	text = append(text, '\n')
 	testutil.Golden(t, "schema.json", text, *update)
-	if !*update && !bytes.Equal(report.Schema(), text) {
-		t.Error("Schema() is not the file")
-	}
 }
 
 // TestSchemaDescribesKeys: a key explains itself, or its name does. Those whose
@@ -196,8 +193,8 @@ func TestSchemaDescribesKeys(t *testing.T) {
 
 func TestResultsAreValid(t *testing.T) {
 	t.Parallel()
-	s := testutil.CompileSchema(t, report.Schema())
-	for name, run := range map[string]*report.Run{"everything": sampleRun(), "hostile": hostileRun(), "empty": {}} {
+	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
+	for name, run := range map[string]*report.Run{"everything": sampleRun(), "hostile": hostileRun(), "empty": {Version: report.Version}} {
 		// A validator takes its time with samples, and they are all alike.
 		for i := range run.Scenarios {
 			for k := range run.Scenarios[i].Ranks {
@@ -214,7 +211,7 @@ func TestResultsAreValid(t *testing.T) {
 
 // TestSchemaRejectsWhatReadRejects: neither is laxer than the other.
 func TestSchemaRejectsWhatReadRejects(t *testing.T) {
-	s := testutil.CompileSchema(t, report.Schema())
+	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	for key, text := range misshapen(t) {
 		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
 		if err != nil {

@@ -52,19 +52,18 @@ type matrixRow struct {
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Tiers: r.tiers()}
 	p.Page = kit.Page{
-		About: "report of a run", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: runFacts(r),
+		About: "report of a run", Headline: headline(r), Facts: runFacts(r),
 		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil)
 	p.addResults(r)
 	return p
 }
 
-// maxOpen limits how many bad results are expanded at first.
-const maxOpen = 8
-
 // addResults adds a view of each result, and a row of the overview for each scenario.
 func (p *htmlPage) addResults(r *Run) {
+	const maxOpen = 8 // bad results that are expanded at first
 	// The more results there are, the fewer rows of each are shown, to keep the page
 	// small. All rows are in result.json.
 	const rowsOfPage = 4800
@@ -97,11 +96,8 @@ func (p *htmlPage) addResults(r *Run) {
 	}
 }
 
-// thinSpace is the digit group separator on the page.
-const thinSpace = "\u202f"
-
-// count formats a number in groups of three digits.
-func count(n uint64) string { return textfmt.Count(n, thinSpace) }
+// count formats a number in groups of three digits, separated by thin spaces.
+func count(n uint64) string { return textfmt.Count(n, "\u202f") }
 
 // headline summarizes the run in a few words.
 func headline(r *Run) string {

@@ -74,14 +74,11 @@ type Cause struct {
 	Packets uint64
 }
 
-// damaged is the cause name of corrupted packets.
-const damaged = "damaged"
-
 // Causes returns the causes of loss, the most frequent first.
 func (l *Link) Causes() []Cause {
 	causes := make([]Cause, 0, len(l.Lost)+1)
 	if l.Corrupted > 0 {
-		causes = append(causes, Cause{damaged, l.Corrupted})
+		causes = append(causes, Cause{"damaged", l.Corrupted})
 	}
 	for name, n := range l.Lost {
 		causes = append(causes, Cause{name, n})

@@ -23,15 +23,6 @@ func linkState(l *Link) kit.State {
 	}
 }
 
-// faultState returns how the targets of a fault are drawn. A link that was down is drawn as
-// down even if no packet was lost.
-func faultState(f *Fault) kit.State {
-	if strings.HasSuffix(f.What, " down") {
-		return kit.Down
-	}
-	return kit.Impaired
-}
-
 // fabricPainter implements kit.Painter by the counters of a result.
 type fabricPainter struct {
 	links       map[[2]string][]*Link // by their ends
@@ -57,8 +48,12 @@ func newFabricPainter(r *Result) *fabricPainter {
 		l.ranks[rank.Host] = append(l.ranks[rank.Host], rank)
 	}
 	for _, f := range r.Faults {
+		state := kit.Impaired
+		if strings.HasSuffix(f.What, " down") { // even if no packet was lost
+			state = kit.Down
+		}
 		for _, on := range f.On {
-			l.faultStates[on] = max(l.faultStates[on], faultState(&f))
+			l.faultStates[on] = max(l.faultStates[on], state)
 		}
 	}
 	return l

@@ -42,9 +42,6 @@ type resultView struct {
 	Text                               string // text for the filter
 }
 
-// longText is the length above which a text does not fit into a narrow column.
-const longText = 160
-
 // legendView explains a state of the drawing.
 type legendView struct{ State, Text string }
 
@@ -60,6 +57,7 @@ type fileView struct{ Kind, Path, Href, Size string }
 // newResultView returns the template's data for a result. id is its anchor on the page, maxRows
 // the limit of rows of each table.
 func newResultView(r *Result, id string, maxRows int) *resultView {
+	const longText = 160 // length above which a text does not fit into a narrow column
 	v := &resultView{
 		ID: id, Name: r.Name, Title: r.Title, Description: r.Description, Tier: r.Tier, Tags: r.Tags,
 		Verdict: r.Verdict, Reason: cut(r.Reason, maxLine), Why: clip(r.shortReason(), maxReason), Detail: clip(r.Detail, maxDetail), Replay: r.Replay,
@@ -128,7 +126,7 @@ func figures(r *Result) kit.Facts {
 	if s := r.Scheduling; s != nil {
 		add("Processors taken by others or a CPU limit", fmt.Sprintf("%.0f %%", 100*s.Others))
 		if s.Process != "" {
-			add("Waited most for a processor", s.waits())
+			add("Waited most for a processor", fmt.Sprintf("%s: %s, and ran for %s", s.Process, milliseconds(s.Waited), milliseconds(s.Ran)))
 		}
 	}
 	if r.First != nil { // the scenario was repeated, because the first run lacked CPU time
@@ -137,19 +135,17 @@ func figures(r *Result) kit.Facts {
 	return f
 }
 
-// waits returns how long the process that waited most for a CPU waited, and how long it ran.
-func (s *Scheduling) waits() string {
-	return fmt.Sprintf("%s: %s, and ran for %s", s.Process, textfmt.Duration(s.Waited.Round(time.Millisecond)), textfmt.Duration(s.Ran.Round(time.Millisecond)))
-}
+// milliseconds formats a time, rounded to milliseconds.
+func milliseconds(d time.Duration) string { return textfmt.Duration(d.Round(time.Millisecond)) }
 
 // String describes the CPU time of the run in one line.
 func (s *Scheduling) String() string {
 	text := fmt.Sprintf("other processes, or a CPU limit, took %.0f %% of the processors", 100*s.Others)
 	if s.Process != "" {
-		text += "; " + s.Process + " waited " + textfmt.Duration(s.Waited.Round(time.Millisecond)) + " for one and ran " + textfmt.Duration(s.Ran.Round(time.Millisecond))
+		text += "; " + s.Process + " waited " + milliseconds(s.Waited) + " for one and ran " + milliseconds(s.Ran)
 	}
 	if s.Late > 0 {
-		text += "; a fault came " + textfmt.Duration(s.Late.Round(time.Millisecond)) + " late"
+		text += "; a fault came " + milliseconds(s.Late) + " late"
 	}
 	return text
 }
@@ -157,21 +153,17 @@ func (s *Scheduling) String() string {
 // waits groups the blocked ranks by the operation that they wait for. It lists up to maxWaits
 // operations, and then the number of the others.
 func waits(ranks []Rank) []waitView {
-	indexOf := map[string]int{} // in texts and groups
-	var texts []string          // operations
-	var groups [][]int          // ranks by operation
+	var texts []string           // operations
+	groups := map[string][]int{} // ranks by operation
 	for i := range ranks {
 		text := strings.TrimRight(ranks[i].Waiting, "\n")
 		if text == "" {
 			continue
 		}
-		group, ok := indexOf[text]
-		if !ok {
-			group = len(texts)
-			indexOf[text] = group
-			texts, groups = append(texts, text), append(groups, nil)
+		if groups[text] == nil {
+			texts = append(texts, text)
 		}
-		groups[group] = append(groups[group], ranks[i].Rank)
+		groups[text] = append(groups[text], ranks[i].Rank)
 	}
 	var out []waitView
 	for i, text := range texts {
@@ -179,12 +171,12 @@ func waits(ranks []Rank) []waitView {
 			out = append(out, waitView{"Others", fmt.Sprintf("%d more, in result.json", len(texts)-maxWaits)})
 			break
 		}
-		slices.Sort(groups[i])
+		slices.Sort(groups[text])
 		name := "Rank "
-		if len(groups[i]) > 1 {
+		if len(groups[text]) > 1 {
 			name = "Ranks "
 		}
-		out = append(out, waitView{name + rankList(groups[i]), clip(text, maxReason)})
+		out = append(out, waitView{name + rankList(groups[text]), clip(text, maxReason)})
 	}
 	return out
 }

@@ -61,9 +61,6 @@ type tickView struct {
 	End  bool // near the right edge: not centred
 }
 
-// maxRankLines is the largest number of ranks with separate lines.
-const maxRankLines = 6
-
 // newTimeView returns the charts of a result over time; nil if no rank has samples.
 func newTimeView(r *Result) *timeView {
 	var bytes, resent, errs []kit.Track
@@ -142,6 +139,7 @@ func mapTracks(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 // addThroughput adds a panel with a line per rank if there are few ranks; else a panel with the
 // sum, and one with the least, median and most of a rank. names are those of the lines.
 func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) {
+	const maxRankLines = 6 // ranks with separate lines
 	rates := mapTracks(bytes, g.Rate)
 	for _, r := range rates {
 		for i := range r {
@@ -226,11 +224,9 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 	}
 }
 
-// maxMarks limits the kinds of marks.
-const maxMarks = 6
-
 // addMarks adds the marks of all ranks, grouped by kind, for the maxMarks kinds that occur first.
 func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
+	const maxMarks = 6 // kinds of marks
 	var marks []Mark
 	for i := range ranks {
 		marks = append(marks, ranks[i].Marks...)
@@ -245,17 +241,12 @@ func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
 		positions[m.What] = append(positions[m.What], int(g.X(m.At)))
 	}
 	for _, kind := range kinds[:min(maxMarks, len(kinds))] {
-		v.Marks = append(v.Marks, markView{Name: kind, Path: ticks(positions[kind]), Count: len(positions[kind])})
+		mark := markView{Name: kind, Count: len(positions[kind])}
+		for _, x := range slices.Compact(positions[kind]) {
+			mark.Path += fmt.Sprintf("M%d 0V1", x) // a vertical line
+		}
+		v.Marks = append(v.Marks, mark)
 	}
-}
-
-// ticks returns SVG path data with a vertical line at each of the ascending positions.
-func ticks(positions []int) string {
-	var path strings.Builder
-	for _, x := range slices.Compact(positions) {
-		fmt.Fprintf(&path, "M%d 0V1", x)
-	}
-	return path.String()
 }
 
 // percent converts a position on the time axis to a CSS percentage.

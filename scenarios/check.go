@@ -59,32 +59,24 @@ func (c *checker) requireKeys(section, why string, keys ...string) bool {
 
 // checkAll checks every section of the scenario.
 func (c *checker) checkAll() {
-	c.checkNames()
+	checkUnique(c, "tags", c.s.Tags)
+	checkUnique(c, "tiers", c.s.Tiers)
 	c.checkFabric()
 	c.checkNIC()
-	for i := range c.s.Impair {
-		if key := fmt.Sprintf("impair[%d]", i); !c.unreadable(key) {
-			c.checkImpairment(key, &c.s.Impair[i])
-		}
-	}
-	for i := range c.s.Events {
-		if key := fmt.Sprintf("events[%d]", i); !c.unreadable(key) {
-			c.checkEvent(key, &c.s.Events[i])
-		}
-	}
-	for i := range c.s.Faults {
-		if key := fmt.Sprintf("faults[%d]", i); !c.unreadable(key) {
-			c.checkFault(key, &c.s.Faults[i])
-		}
-	}
+	checkEntries(c, "impair", c.s.Impair, c.checkImpairment)
+	checkEntries(c, "events", c.s.Events, c.checkEvent)
+	checkEntries(c, "faults", c.s.Faults, c.checkFault)
 	c.checkWorkload()
 	c.checkExpect()
 }
 
-// checkNames checks that no tag and no tier is listed twice.
-func (c *checker) checkNames() {
-	checkUnique(c, "tags", c.s.Tags)
-	checkUnique(c, "tiers", c.s.Tiers)
+// checkEntries calls check for each entry of a list that could be decoded.
+func checkEntries[T any](c *checker, list string, entries []T, check func(key string, entry *T)) {
+	for i := range entries {
+		if key := fmt.Sprintf("%s[%d]", list, i); !c.unreadable(key) {
+			check(key, &entries[i])
+		}
+	}
 }
 
 // checkUnique checks that the list at key has no entry twice.
@@ -96,10 +88,10 @@ func checkUnique[T ~string](c *checker, key string, list []T) {
 	}
 }
 
-// checkPorts checks port patterns, each of which must match a port.
-func (c *checker) checkPorts(key string, patterns []string) {
+// checkPatterns calls check, which is checkPort or checkHost, for each pattern of the list at key.
+func checkPatterns(key string, patterns []string, check func(key, pattern string)) {
 	for i, p := range patterns {
-		c.checkPort(fmt.Sprintf("%s[%d]", key, i), p)
+		check(fmt.Sprintf("%s[%d]", key, i), p)
 	}
 }
 
@@ -110,13 +102,6 @@ func (c *checker) checkPort(key, pattern string) {
 	}
 	if _, err := c.fabric.Match(pattern); err != nil {
 		c.fail(key, "%w", err)
-	}
-}
-
-// checkHosts checks host patterns, each of which must match a host.
-func (c *checker) checkHosts(key string, patterns []string) {
-	for i, p := range patterns {
-		c.checkHost(fmt.Sprintf("%s[%d]", key, i), p)
 	}
 }
 
@@ -241,5 +226,5 @@ func (c *checker) checkNIC() {
 		c.rejectKeys("nic", "there are no defects", "on")
 	}
 	checkUnique(c, "nic.defects", n.Defects)
-	c.checkHosts("nic.on", n.On)
+	checkPatterns("nic.on", n.On, c.checkHost)
 }

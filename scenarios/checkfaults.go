@@ -10,7 +10,7 @@ import (
 
 // checkImpairment checks an entry of "impair", or the section "set" of a fault.
 func (c *checker) checkImpairment(key string, im *Impairment) {
-	c.checkPorts(key+".on", im.On)
+	checkPatterns(key+".on", im.On, c.checkPort)
 	if im.Until != 0 && im.Until <= im.From {
 		c.fail(key+".until", "%s is not after from, %s", formatDuration(im.Until), formatDuration(im.From))
 	}
@@ -29,23 +29,16 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 	if im.Rate == 0 {
 		c.rejectKeys(key, "without rate nothing ever queues", "queue")
 	}
-	if c.has(key + ".burst") {
-		c.checkBurst(key+".burst", &im.Burst)
+	if c.has(key+".burst") && im.Burst.ToBad == 0 {
+		c.fail(key+".burst.to_bad", "0%%: the channel never turns bad: leave burst out")
+	}
+	if c.has(key+".burst") && im.Burst.Loss == 0 {
+		c.fail(key+".burst.loss", "0%%: nothing is lost: leave burst out")
 	}
 	effects := *im
 	effects.PortSelector, effects.From, effects.Until, effects.KeepOrder = PortSelector{}, 0, 0, false
 	if reflect.ValueOf(effects).IsZero() {
 		c.fail(key, "does nothing: give loss, delay, rate or another impairment")
-	}
-}
-
-// checkBurst checks that a section "burst" loses packets.
-func (c *checker) checkBurst(key string, b *Burst) {
-	if b.ToBad == 0 {
-		c.fail(key+".to_bad", "0%%: the channel never turns bad: leave burst out")
-	}
-	if b.Loss == 0 {
-		c.fail(key+".loss", "0%%: nothing is lost: leave burst out")
 	}
 }
 
@@ -93,7 +86,7 @@ func (c *checker) checkStreamEvent(key string, e *Event) {
 // checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of
 // its action.
 func (c *checker) checkEvent(key string, e *Event) {
-	c.checkPorts(key+".on", e.On)
+	checkPatterns(key+".on", e.On, c.checkPort)
 	if e.Offset == nil {
 		c.rejectKeys(key, "it selects a stream, which needs offset", "conn")
 	}
@@ -132,9 +125,9 @@ func (c *checker) checkFault(key string, f *Fault) {
 	}
 	switch f.Do {
 	case Down:
-		c.checkPorts(key+".on", f.On)
+		checkPatterns(key+".on", f.On, c.checkPort)
 	case Kill, Freeze, QPError:
-		c.checkHosts(key+".on", f.On)
+		checkPatterns(key+".on", f.On, c.checkHost)
 	case Partition:
 		c.checkGroups(key+".groups", f.Groups)
 	case SetImpair:

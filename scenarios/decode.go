@@ -1,8 +1,10 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,14 +79,11 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructT
 // decodeStruct decodes the mapping n into the fields of a struct. Unknown and missing keys are
 // errors.
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
-	if _, ok := d.src.positions[key]; !ok {
-		d.src.positions[key] = position{n.Line, n.Column}
-	}
 	fields := fieldsOf(v.Type())
 	seen := d.keyIndexes(n, key)
 	for name, at := range seen {
-		if _, ok := fields.find(name); !ok {
-			d.fail(join(key, name), n.Content[at], "unknown key%s", suggestion(name, fields.names()))
+		if names := fields.names(); !slices.Contains(names, name) {
+			d.fail(join(key, name), n.Content[at], "unknown key%s", suggestion(name, names))
 		}
 	}
 	for _, f := range fields {
@@ -198,13 +197,7 @@ func (e *Error) Unwrap() error { return e.Err }
 type Errors []*Error
 
 // Error returns a line for each error.
-func (es Errors) Error() string {
-	lines := make([]string, len(es))
-	for i, e := range es {
-		lines[i] = e.Error()
-	}
-	return strings.Join(lines, "\n")
-}
+func (es Errors) Error() string { return errors.Join(es.Unwrap()...).Error() }
 
 // Unwrap returns the errors for errors.Is and errors.As.
 func (es Errors) Unwrap() []error {

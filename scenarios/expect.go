@@ -28,14 +28,10 @@ func (c *checker) checkWorkload() {
 	if err != nil {
 		c.fail("workload", "%w", err)
 	}
-	if n := c.s.RankCount(); n%2 != 0 && runsInPairs(w.Kind) {
+	paired := []workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls} // between ranks 2i and 2i+1
+	if n := c.s.RankCount(); n%2 != 0 && slices.Contains(paired, w.Kind) {
 		c.fail("workload.ranks", "%d ranks: %s needs pairs: give an even number", n, w.Kind)
 	}
-}
-
-// runsInPairs reports whether a workload runs between ranks 2i and 2i+1.
-func runsInPairs(k workload.Kind) bool {
-	return slices.Contains([]workload.Kind{workload.Stream, workload.PingPong, workload.Random, workload.Calls}, k)
 }
 
 // checkExpect checks the section "expect" and its exceptions for tiers.
@@ -119,7 +115,7 @@ func (c *checker) checkKilled() {
 			}
 		}
 	}
-	c.checkHosts("expect.killed", c.s.Expect.Killed)
+	checkPatterns("expect.killed", c.s.Expect.Killed, c.checkHost)
 	for _, h := range c.hosts {
 		expected := MatchesAny(c.s.Expect.Killed, h)
 		switch killed := killedBy[h]; {

@@ -44,8 +44,6 @@ var workloadTags = map[string]reflect.StructTag{
 	"Excuses":    `enum:"loses duplicates reorders gives_up"`,
 }
 
-var typeOfWorkload = reflect.TypeFor[workload.Config]()
-
 // fieldsOf returns the keys of a section, including inlined sections.
 func fieldsOf(t reflect.Type) (all fields) {
 	for i := range t.NumField() {
@@ -59,7 +57,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 			}
 		case name != "":
 			tag := f.Tag
-			if t == typeOfWorkload { // it has no tags of its own
+			if t == reflect.TypeFor[workload.Config]() { // it has no tags of its own
 				tag = workloadTags[f.Name]
 			}
 			all = append(all, field{
@@ -69,16 +67,6 @@ func fieldsOf(t reflect.Type) (all fields) {
 		}
 	}
 	return all
-}
-
-// find returns the field with a key, and whether there is one.
-func (fs fields) find(name string) (field, bool) {
-	for _, f := range fs {
-		if f.name == name {
-			return f, true
-		}
-	}
-	return field{}, false
 }
 
 // names returns the keys.

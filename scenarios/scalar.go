@@ -94,7 +94,7 @@ func describeType(t reflect.Type, tag reflect.StructTag) string {
 	case formDuration:
 		return "a time, such as 10ms"
 	}
-	if words := enumOf(tag); words != nil {
+	if words := enumOf(tag); len(words) > 0 {
 		return "one of " + strings.Join(words, ", ")
 	}
 	return "text"
@@ -164,13 +164,8 @@ func decodeNumber(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	return nil
 }
 
-// enumOf returns the values of an enum; nil without one.
-func enumOf(tag reflect.StructTag) []string {
-	if tag.Get("enum") == "" {
-		return nil
-	}
-	return strings.Fields(tag.Get("enum"))
-}
+// enumOf returns the values of an enum; none if the tag has no enum.
+func enumOf(tag reflect.StructTag) []string { return strings.Fields(tag.Get("enum")) }
 
 // rangeOf returns the smallest and the largest value of the tag "range"; not ok without one.
 func rangeOf(tag reflect.StructTag) (least, most int64, ok bool) {
@@ -200,7 +195,7 @@ func checkRange(n int64, tag reflect.StructTag) error {
 
 // checkText checks a string against the enum and the pattern of its tag.
 func checkText(word string, tag reflect.StructTag) error {
-	if words := enumOf(tag); words != nil && !slices.Contains(words, word) {
+	if words := enumOf(tag); len(words) > 0 && !slices.Contains(words, word) {
 		return fmt.Errorf("%s is none of %s", quoteShort(word), strings.Join(words, ", "))
 	}
 	if p := tag.Get("pattern"); p != "" && !compilePattern(p).MatchString(word) {

@@ -35,9 +35,6 @@ const (
 	NetNS Tier = "netns" // network namespaces, one process per host, real time
 )
 
-// Tiers returns all tiers: the simulator and network namespaces.
-func Tiers() []Tier { return []Tier{Sim, NetNS} }
-
 // DefaultLimit is the default of Scenario.Limit.
 const DefaultLimit = time.Minute
 

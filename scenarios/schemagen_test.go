@@ -102,7 +102,7 @@ func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 		return object{"$ref": "#/$defs/" + t.Name()}
 	case formMap:
 		o := object{"type": "object", "additionalProperties": g.value(t.Elem(), "")}
-		if words := enumOf(tag); words != nil {
+		if words := enumOf(tag); len(words) > 0 {
 			o["propertyNames"] = object{"enum": words}
 		}
 		return o
@@ -114,7 +114,7 @@ func (g *generator) value(t reflect.Type, tag reflect.StructTag) object {
 		return o
 	case formText:
 		o := object{"type": "string"}
-		if words := enumOf(tag); words != nil {
+		if words := enumOf(tag); len(words) > 0 {
 			o["enum"] = words
 		}
 		if p := tag.Get("pattern"); p != "" {

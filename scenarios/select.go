@@ -48,10 +48,10 @@ func (s *Selection) Find() ([]Selected, error) {
 	}
 	var chosen []Selected
 	for _, sc := range shipped {
-		if len(s.Patterns) > 0 && !MatchesAny(names, sc.Name) || !hasAll(sc.Tags, tags) {
-			continue
+		lacksTag := slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(sc.Tags, tag) })
+		if !lacksTag && (len(s.Patterns) == 0 || MatchesAny(names, sc.Name)) {
+			chosen = append(chosen, Selected{sc, sc.Name})
 		}
-		chosen = append(chosen, Selected{sc, sc.Name})
 	}
 	for _, file := range files {
 		sc, err := Load(cmdline.DirFS(filepath.Dir(file)), filepath.Base(file))
@@ -88,7 +88,11 @@ func (s *Selection) split(shipped []*Scenario) (names, files []string, err error
 			return nil, nil, cmdline.Errorf("pattern %q: %w", p, err)
 		}
 		if !isShipped(p, shipped) {
-			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, scenarioNames(shipped), "fabrictest list scenarios"))
+			var known []string
+			for _, sc := range shipped {
+				known = append(known, sc.Name)
+			}
+			return nil, nil, cmdline.Errorf("no scenario is called %q; %s", p, cmdline.DidYouMean(p, known, "fabrictest list scenarios"))
 		}
 		names = append(names, p)
 	}
@@ -140,11 +144,6 @@ func MatchesAny(patterns []string, name string) bool {
 	})
 }
 
-// hasAll reports whether tags contains all wanted tags.
-func hasAll(tags, wanted []string) bool {
-	return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(tags, w) })
-}
-
 // Tags returns the tags of scenarios, sorted.
 func Tags(all []*Scenario) (tags []string) {
 	for _, sc := range all {
@@ -152,13 +151,6 @@ func Tags(all []*Scenario) (tags []string) {
 	}
 	slices.Sort(tags)
 	return slices.Compact(tags)
-}
-
-func scenarioNames(all []*Scenario) (names []string) {
-	for _, sc := range all {
-		names = append(names, sc.Name)
-	}
-	return names
 }
 
 // ParseTiers reads the value of --on; nil if it is empty.

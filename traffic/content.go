@@ -90,15 +90,12 @@ func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	return int(number), true
 }
 
-// Describe describes how b differs from message seq, and whether the differing chunk is that of
+// Describe describes how b, which does not match message seq, differs from it, and whether the differing chunk is that of
 // another message from 0 to messages-1.
 func (c *Content) Describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.Fill(want, seq)
 	i, n := difference(want, b)
-	if n == 0 {
-		return "it is as expected"
-	}
 	s := fmt.Sprintf("byte %d of %d is %#02x, not %#02x (%d in a row differ)", i, len(b), b[i], want[i], n)
 	chunk := i / chunkLen
 	if other, ok := c.ParseSeq(b[chunk*chunkLen:], chunk, messages); ok && other != seq {

@@ -16,48 +16,6 @@ type Exchange interface {
 	Recv(timeout time.Duration) ([]byte, error)
 }
 
-// Pipe returns the two ends of an Exchange between goroutines.
-func Pipe() (a, b Exchange) {
-	const capacity = 1 << 10 // more than any program sends without receiving
-	ab, ba := make(chan []byte, capacity), make(chan []byte, capacity)
-	return &pipeEnd{out: ab, in: ba}, &pipeEnd{out: ba, in: ab}
-}
-
-type pipeEnd struct {
-	out chan<- []byte
-	in  <-chan []byte
-}
-
-// Send implements Exchange. It fails if the peer has left too many messages unread.
-func (p *pipeEnd) Send(msg []byte) error {
-	select {
-	case p.out <- msg:
-		return nil
-	default:
-		return fmt.Errorf("exchange: %w: the peer does not receive", verbs.ErrNoMemory)
-	}
-}
-
-// Recv implements Exchange. A negative timeout means no limit.
-func (p *pipeEnd) Recv(timeout time.Duration) ([]byte, error) {
-	if timeout < 0 {
-		return <-p.in, nil
-	}
-	select {
-	case msg := <-p.in:
-		return msg, nil
-	default:
-	}
-	t := time.NewTimer(timeout)
-	defer t.Stop()
-	select {
-	case msg := <-p.in:
-		return msg, nil
-	case <-t.C:
-		return nil, fmt.Errorf("exchange: %w after %v", verbs.ErrTimeout, timeout)
-	}
-}
-
 // RealTime returns a Proc for goroutines, whose clock starts now.
 func RealTime() verbs.Proc { return realTime{start: time.Now()} }
 

@@ -70,9 +70,6 @@ type QPNumbers struct {
 	XRC verbs.QPN `json:"xrc,omitempty"` // the queue pair that receives with XRC
 }
 
-// Receiver is the number of the queue pair that receives: with XRC the target, else the only one.
-func (n QPNumbers) Receiver() verbs.QPN { return cmp.Or(n.XRC, n.QPN) }
-
 // CreateQPs creates the queue pairs of one end. With XRC (init.Type is verbs.QPTypeXRCSend) the
 // queue pair that receives belongs to the XRC domain; otherwise domain is not used.
 func CreateQPs(dev verbs.Context, init verbs.QPInit, domain verbs.XRCD) (q QPs, err error) {
@@ -124,7 +121,7 @@ func (q *QPs) ToRTS(peer QPNumbers, attr verbs.QPAttr) error {
 			return err
 		}
 	}
-	attr.DestQPN = peer.Receiver()
+	attr.DestQPN = cmp.Or(peer.XRC, peer.QPN)
 	return ToRTS(q.QP, attr)
 }
 

@@ -17,7 +17,7 @@ type RecvQueue interface {
 // memory of a slot in WRs before it is posted.
 type RecvRing struct {
 	WRs           []verbs.RecvWR // by slot
-	shared        bool
+	Shared        bool           // several queue pairs receive from the queue
 	queue         RecvQueue
 	num           int
 	seqs          []uint64 // by slot: sequence number, from 1; 0 if it is not posted
@@ -45,7 +45,7 @@ func RingOf(id uint64) (ring int, isRecv bool) {
 // NewRecvRing returns a ring of receives with the given number of slots. num is its number in work request
 // IDs (see RingOf). If shared, its queue is an SRQ, whose receives may complete in any order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
-	return &RecvRing{num: num, shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
+	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
 
 // Attach sets the queue to post to, and frees all slots: receives of an earlier queue are
@@ -57,9 +57,6 @@ func (r *RecvRing) Attach(queue RecvQueue) {
 		r.free = append(r.free, slot)
 	}
 }
-
-// Shared reports whether several queue pairs receive from the queue.
-func (r *RecvRing) Shared() bool { return r.shared }
 
 // Free returns the slots that can be posted, in the order in which Post takes them.
 func (r *RecvRing) Free() []int { return r.free }
@@ -106,7 +103,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	r.free = append(r.free, slot)
 	// Only the first completion after a gap is an error; later ones find lastCompleted beyond the gap.
 	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
-		if r.lastCompleted = seq; seq > oldest && !r.shared {
+		if r.lastCompleted = seq; seq > oldest && !r.Shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))
 		}
 	}

@@ -32,11 +32,6 @@ type Request struct {
 	marker   bool // the drain marker
 }
 
-// WithImm reports whether the request has immediate data.
-func (r Request) WithImm() bool {
-	return r.Op == verbs.OpRDMAWriteImm || r.Op == verbs.OpSendImm
-}
-
 // maxBatch is the number of requests posted in one call.
 const maxBatch = 32
 

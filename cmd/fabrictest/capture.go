@@ -61,7 +61,7 @@ func newCaptureShowCommand() *cobra.Command {
 // selectPackets parses the values of --qp and --psn into the filter, and checks those of --op.
 func selectPackets(f *capture.Filter, qps, psns []string) error {
 	for _, s := range qps {
-		qp, err := capture.ParseQP(s)
+		qp, err := capture.Parse24(s)
 		if err != nil {
 			return cmdline.Errorf("--qp: %w", err)
 		}

@@ -153,11 +153,11 @@ func outsideICRC(p *capture.Packet) bool {
 // beyondTshark reports an RDMAP Terminate that has a tagged DDP header. tshark takes
 // every such header for an untagged one, which is longer.
 func beyondTshark(d capture.PDU) bool {
-	if d.FPDU == nil || d.FPDU.Segment.Control.Opcode != wire.OpTerminate {
+	f, ok := d.(*capture.FPDU)
+	if !ok || f.Segment.Control.Opcode != wire.OpTerminate {
 		return false
 	}
-	t := &d.FPDU.Segment.Terminate
-	return t.HasDDP && t.DDP.Control.Tagged
+	return f.Segment.Terminate.HasDDP && f.Segment.Terminate.DDP.Control.Tagged
 }
 
 // The command prints what it runs, and passes on what follows "--".

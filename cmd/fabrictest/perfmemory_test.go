@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,13 +11,20 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
+// readRanks reads the ranks.json of a folder.
+func readRanks(t *testing.T, dir string) (run ranks.Run) {
+	t.Helper()
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join(dir, ranks.ResultFile)))(t), &run))
+	return run
+}
+
 func TestPerfMemory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "memory")
 	code, out := launched(t, "perf", "memory", "--ranks", "16,4", "--only", "curves,thesis", "--workload", "star,cg", "--design", "sendrecv,ud", "--out", dir)
 	if code != exitOK || !strings.Contains(out, "curves: mean of a rank             4        16\n") || !strings.Contains(out, "report: "+dir) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	run := must.Get(ranks.ReadFile(filepath.Join(dir, ranks.ResultFile)))(t)
+	run := readRanks(t, dir)
 	if len(run.Memory) != 2 || len(run.Memory[0].Points) != 8 || len(run.Memory[1].Points) != 4 || run.Machine.OS == "" || run.Wall == 0 {
 		t.Fatalf("%+v", run)
 	}
@@ -42,7 +51,7 @@ func TestMPIRunReports(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "report: "+filepath.Join(ok, ranks.PageFile)) || strings.Contains(out, "4 of 4 ranks") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	run := must.Get(ranks.ReadFile(filepath.Join(ok, ranks.ResultFile)))(t)
+	run := readRanks(t, ok)
 	j := run.Job
 	if j == nil || j.Program != "cg --class S" || j.Ranks != 4 || j.Tier != onSim || j.LossPPM != 10000 || j.Protocol != "rget" || j.Progress != "polling" || len(j.Stats) != 4 {
 		t.Fatalf("%+v", j)
@@ -57,9 +66,8 @@ func TestMPIRunReports(t *testing.T) {
 	}
 	myRanks(t, "fails")
 	code, out = launched(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
-	run, err := ranks.ReadFile(filepath.Join(failed, ranks.ResultFile))
-	if code != exitFailed || err != nil || run.Job.Code != 1 {
-		t.Errorf("exit code %d, %v\n%s", code, err, out)
+	if code != exitFailed || readRanks(t, failed).Job.Code != 1 {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 	if code, _, stderr := call(t, "mpirun", "-n", "2", "--on", "sim", "--out", ok, "ring"); code != exitUsage || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("exit code %d, %q", code, stderr)

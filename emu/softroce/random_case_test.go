@@ -227,8 +227,8 @@ func (c *randomCase) String() string {
 	fmt.Fprintf(&b, "seed %d: cable %v, %v and %v, link %+v, window %d\n", c.seed, c.cable, c.addrs[0], c.addrs[1], c.link, c.window)
 	fmt.Fprintf(&b, "from a: %+v\nfrom b: %+v\nflaps: %+v\n", c.up[0].Specs, c.up[1].Specs, c.flaps)
 	fmt.Fprintf(&b, "%d CQs, %d shared words, wakeup %d, network %+v\n", c.work.CQs, c.work.SharedWords, c.work.Wakeup, c.work.Network)
-	for i, l := range c.work.Lanes {
-		fmt.Fprintf(&b, "lane %d: %+v\n", i, l)
+	for i, l := range c.work.Conns {
+		fmt.Fprintf(&b, "connection %d: %+v\n", i, l)
 	}
 	return b.String()
 }

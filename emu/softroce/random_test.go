@@ -100,7 +100,7 @@ func (c *randomCase) run() (randomTotals, error) {
 	got := totalsOf(results)
 	got.took = time.Duration(w.Now())
 	if cause := c.harm(&got); uint64(got.lost) > cause {
-		return got, fmt.Errorf("seed %d: %d messages of unreliable lanes were lost, but only %d packets", c.seed, got.lost, cause)
+		return got, fmt.Errorf("seed %d: %d messages of unreliable connections were lost, but only %d packets", c.seed, got.lost, cause)
 	}
 	return got, nil
 }
@@ -155,7 +155,7 @@ func pipes(p *sim.Port) (all []*impair.Pipe) {
 
 // randomTotals are the totals of many random cases.
 type randomTotals struct {
-	cases, lanes, reliable, gaveUp int
+	cases, conns, reliable, gaveUp int
 	requests                       int
 	bytes                          int64
 	delivered, lost                int // of unreliable messages
@@ -166,8 +166,8 @@ type randomTotals struct {
 func totalsOf(results [2]*random.Result) randomTotals {
 	t := randomTotals{cases: 1, counters: map[string]uint64{}}
 	for _, r := range results {
-		for _, l := range r.Lanes {
-			t.lanes++
+		for _, l := range r.Conns {
+			t.conns++
 			t.requests += l.Sent.Posted
 			t.bytes += l.Received.Bytes
 			if l.Service.Reliable() {
@@ -189,7 +189,7 @@ func totalsOf(results [2]*random.Result) randomTotals {
 
 func (t *randomTotals) add(o randomTotals) {
 	t.cases += o.cases
-	t.lanes += o.lanes
+	t.conns += o.conns
 	t.reliable += o.reliable
 	t.gaveUp += o.gaveUp
 	t.requests += o.requests
@@ -206,7 +206,7 @@ func (t *randomTotals) add(o randomTotals) {
 }
 
 func (t randomTotals) String() string {
-	s := fmt.Sprintf("%d cases, %d requests and %d bytes checked; %d of %d reliable lanes gave up; %d of %d unreliable messages lost; longest %v",
+	s := fmt.Sprintf("%d cases, %d requests and %d bytes checked; %d of %d reliable connections gave up; %d of %d unreliable messages lost; longest %v",
 		t.cases, t.requests, t.bytes, t.gaveUp, t.reliable, t.lost, t.lost+t.delivered, t.took)
 	for _, name := range variety {
 		s += fmt.Sprintf("; %s %d", name, t.counters[name])
@@ -227,8 +227,8 @@ func (t *randomTotals) checkVariety(tt *testing.T) {
 			tt.Errorf("%s is %d in %d cases: they no longer reach that part", name, t.counters[name], t.cases)
 		}
 	}
-	// A lane that gives up is checked less far.
+	// A connection that gives up is checked less far.
 	if t.gaveUp*10 > t.reliable {
-		tt.Errorf("%d of %d reliable lanes gave up: the networks are too bad, or retries are wasted", t.gaveUp, t.reliable)
+		tt.Errorf("%d of %d reliable connections gave up: the networks are too bad, or retries are wasted", t.gaveUp, t.reliable)
 	}
 }

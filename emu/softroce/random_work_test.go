@@ -19,13 +19,13 @@ func (c *randomCase) drawWork() {
 	}
 	services := []random.Service{random.RC, random.RC, random.RC, random.XRC, random.UC, random.UD}
 	for range 1 + c.rng.IntN(5) {
-		c.work.Lanes = append(c.work.Lanes, c.drawLane(pick(c, services...)))
+		c.work.Conns = append(c.work.Conns, c.drawConn(pick(c, services...)))
 	}
 }
 
-func (c *randomCase) drawLane(s random.Service) random.Lane {
+func (c *randomCase) drawConn(s random.Service) random.Conn {
 	rng := c.rng
-	l := random.NewLane(s, 0, 0)
+	l := random.NewConn(s, 0, 0)
 	most := pick(c, 10, 60, 60, 200)
 	l.Messages = [2]int{rng.IntN(most), rng.IntN(most)}
 	l.MTU = verbs.MTU256 + verbs.MTU(rng.IntN(int(c.mtu)))
@@ -65,7 +65,7 @@ func (c *randomCase) drawLane(s random.Service) random.Lane {
 
 // drawQueues decides on the sizes of queues and the rhythm they are filled in:
 // slow receivers make a reliable sender wait and an unreliable one lose.
-func (c *randomCase) drawQueues(l *random.Lane) {
+func (c *randomCase) drawQueues(l *random.Conn) {
 	l.SendDepth = pick(c, 2, 3, 16, 64)
 	l.RecvDepth = pick(c, 1, 2, 16, 64)
 	l.MaxSGE = 1 + c.rng.IntN(4)
@@ -88,7 +88,7 @@ func (c *randomCase) drawRhythm() (r random.Pacing) {
 
 // drawTimers chooses timeouts that are too short at times where that may happen:
 // a network that loses nothing must never make anyone give up.
-func (c *randomCase) drawTimers(l *random.Lane) {
+func (c *randomCase) drawTimers(l *random.Conn) {
 	l.RetryCnt, l.RNRRetry = 7, 7
 	l.MinRNRTimer = uint8(1 + c.rng.IntN(14))
 	l.Timeout = 14 // 67 ms

@@ -114,9 +114,6 @@ const (
 // states lists all states, the worst first.
 var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported, Untestable}
 
-// levels are in the order of their weight.
-var levels = []string{"MUST", "SHOULD", "MAY"}
-
 // New returns the certificate of a run: the state of each clause, and the outcome, which follow
 // from the results of the cases. The run must have one device, without injected defects.
 func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
@@ -179,7 +176,7 @@ func clauseState(results []*conform.Result) (s State, cases []string) {
 
 // counts returns the numbers of clauses by level and state, without zeros.
 func counts(clauses []Clause) (all []Count) {
-	for _, level := range levels {
+	for _, level := range conform.Levels {
 		for _, s := range states {
 			n := 0
 			for i := range clauses {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -152,11 +151,10 @@ func readRun(dir string) (*conform.Run, *Certificate, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, nil, err
 	}
-	file := filepath.Join(dir, conform.ResultFile)
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%s has neither %s nor %s: give a folder written by certify or conform", dir, File, conform.ResultFile)
+	run, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s has neither %s nor %s: give a folder written by certify or conform", dir, File, conform.ResultFile)
 	}
-	run, err := conform.ReadFile(file)
 	return run, nil, err
 }
 

@@ -169,7 +169,7 @@ func newDeviceLine(col *Column, href string) *deviceLine {
 			d.About = append(d.About, s)
 		}
 	}
-	for _, l := range levels {
+	for _, l := range conform.Levels {
 		line := levelLine{Level: l}
 		n := make(map[State]int)
 		for _, s := range barOrder {

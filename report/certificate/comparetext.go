@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fabrictest/fabrictest/internal/textfmt"
+	"github.com/fabrictest/fabrictest/report/conform"
 )
 
 // WriteJSON writes the comparison as JSON.
@@ -66,7 +67,7 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	var used []State
 	for _, s := range barOrder {
 		if slices.ContainsFunc(c.Columns, func(col Column) bool {
-			return slices.ContainsFunc(levels, func(l string) bool { return col.count(l, s) > 0 })
+			return slices.ContainsFunc(conform.Levels, func(l string) bool { return col.count(l, s) > 0 })
 		}) {
 			used = append(used, s)
 		}
@@ -93,10 +94,11 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	}
 }
 
+// cellEscapes are the characters with a meaning in a cell of a Markdown table.
+var cellEscapes = strings.NewReplacer("|", `\|`, "<", "&lt;")
+
 // escapeCell escapes a text for a cell of a Markdown table.
-func escapeCell(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(textfmt.PrintableLine(s))
-}
+func escapeCell(s string) string { return cellEscapes.Replace(textfmt.PrintableLine(s)) }
 
 // count returns the number of clauses of a level in a state.
 func (c *Column) count(level string, s State) int {

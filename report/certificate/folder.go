@@ -1,9 +1,7 @@
 package certificate
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -64,12 +62,7 @@ func (c *Certificate) pages() []kit.File {
 }
 
 // write writes the certificate as JSON.
-func (c *Certificate) write(w io.Writer) error {
-	out := *c
-	out.Version = Version
-	out.Run.Version = cmp.Or(c.Run.Version, conform.Version)
-	return kit.WriteJSON(w, &out)
-}
+func (c *Certificate) write(w io.Writer) error { return kit.WriteJSON(w, c) }
 
 // Read reads the certificate of a folder. Unknown versions and keys are errors.
 func Read(dir string) (*Certificate, error) { return kit.ReadFile(filepath.Join(dir, File), parse) }
@@ -160,22 +153,15 @@ func manifest(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxManifest is the largest size of a manifest.
-const maxManifest = maxFiles * 4096
-
-// readManifest reads the manifest of a folder.
-func readManifest(dir string) ([]byte, error) {
-	return cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
-}
-
 // checkManifest compares the text of a manifest with have, the hashes of the files by path. It
 // returns the number of files in the manifest, and an error that lists all differences.
 func checkManifest(text []byte, have map[string]string) (files int, err error) {
 	var errs []error
 	listed := make(map[string]bool)
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		sum, name, ok := strings.Cut(lines.Text(), "  ")
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		switch {
 		case !ok || len(sum) != 2*sha256.Size:
 			return 0, fmt.Errorf("%s, line %d is not a hash, two spaces and a name", ManifestFile, n)
@@ -187,9 +173,6 @@ func checkManifest(text []byte, have map[string]string) (files int, err error) {
 			errs = append(errs, fmt.Errorf("%s has been changed", name))
 		}
 		listed[name] = true
-	}
-	if err := lines.Err(); err != nil {
-		return 0, fmt.Errorf("%s: %w", ManifestFile, err)
 	}
 	for name := range have {
 		if !listed[name] {

@@ -69,7 +69,7 @@ func newCover(c *Certificate) *cover {
 			v.States = append(v.States, namedState{st, shortNames[st]})
 		}
 	}
-	for _, l := range levels {
+	for _, l := range conform.Levels {
 		line := levelView{Level: l}
 		for _, st := range v.States {
 			line.N = append(line.N, kit.Share{State: string(st.State), N: (&Column{Counts: c.Counts}).count(l, st.State)})

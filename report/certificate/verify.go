@@ -39,7 +39,8 @@ func Verify(ctx context.Context, dir, signers string) (*Verified, error) {
 		return v, err
 	}
 	v.Certificate = c
-	text, err := readManifest(dir)
+	const maxManifest = maxFiles * 4096
+	text, err := cmdline.ReadFile(filepath.Join(dir, ManifestFile), maxManifest)
 	if err != nil {
 		return v, err
 	}
@@ -131,7 +132,8 @@ func (c *Certificate) checkCaptures(dir string) error {
 	for i := range c.Run.Devices[0].Results {
 		r := &c.Run.Devices[0].Results[i]
 		if r.Capture == "" {
-			if r.Verdict != conform.Unsupported && r.Ladder != nil && hasPackets(r.Ladder) {
+			isPacket := func(s conform.Step) bool { return s.Kind == conform.Sent || s.Kind == conform.Received }
+			if r.Verdict != conform.Unsupported && r.Ladder != nil && slices.ContainsFunc(r.Ladder.Steps, isPacket) {
 				errs = append(errs, fmt.Errorf("no capture for the verdict of %s", r.ID))
 			}
 			continue
@@ -143,16 +145,6 @@ func (c *Certificate) checkCaptures(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// hasPackets reports whether the ladder diagram of a case has a packet sent or received.
-func hasPackets(l *conform.Ladder) bool {
-	for i := range l.Steps {
-		if k := l.Steps[i].Kind; k == conform.Sent || k == conform.Received {
-			return true
-		}
-	}
-	return false
 }
 
 // namespace is the SSH signature namespace of certificates.
@@ -171,9 +163,6 @@ func Sign(ctx context.Context, dir, key string) error {
 	_, err := run(exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", namespace, file))
 	return err
 }
-
-// errUnsigned is the error of a missing signature.
-var errUnsigned = errors.New("the certificate is not signed")
 
 // isSigned reports whether a folder has a signature, valid or not.
 func isSigned(dir string) bool {
@@ -209,7 +198,7 @@ func checkSigner(ctx context.Context, dir, signers string, manifest []byte) (who
 	}
 	sig := filepath.Join(dir, SignatureFile)
 	if !isSigned(dir) {
-		return "", errUnsigned
+		return "", errors.New("the certificate is not signed")
 	}
 	for _, file := range []string{sig, signers} { // ssh-keygen would block on a pipe
 		if err := cmdline.CheckFile(file); err != nil {

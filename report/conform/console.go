@@ -86,12 +86,17 @@ func (d *Display) Finish(run *Run, paths report.Paths) error {
 		d.writeBadResult(&b, r)
 	}
 	d.writeFaults(&b, run)
-	fmt.Fprintf(&b, "\n%s\n", d.tally(run))
+	fmt.Fprintf(&b, "\n%s", d.tally(run))
+	if n := len(run.Faults); n > 0 {
+		fmt.Fprintf(&b, " The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
+	}
+	b.WriteString("\n")
 	return d.Panel.Finish(b.String(), paths)
 }
 
 // writeBadResult prints a bad result with its citation, its ladder and the replay command.
 func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
+	const maxLadder = 16 // the number of last steps that are printed
 	fmt.Fprintf(b, "\n%s %s, %s\n", d.tint(r.Verdict, verdictNames[r.Verdict]), d.bold(textfmt.PrintableLine(r.ID)), textfmt.PrintableLine(r.Device.Label()))
 	fmt.Fprintf(b, "    %s\n", textfmt.PrintableLine(r.Title))
 	fmt.Fprintf(b, "    %s, %s", textfmt.PrintableLine(r.Level), textfmt.PrintableLine(r.Cite))
@@ -118,9 +123,6 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 // maxPrinted limits the described results; the report has all.
 const maxPrinted = 20
 
-// maxLadder is the number of steps printed by default, the last ones.
-const maxLadder = 16
-
 // ladderText formats the last limit steps of a ladder diagram, or all if limit is 0.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
@@ -139,17 +141,8 @@ func ladderText(l *Ladder, limit int) string {
 	return text + "\n"
 }
 
-// tally returns the last sentences of the summary: the number of cases by verdict, and of
-// faults of the cases.
+// tally returns the number of cases by verdict, or of measurements, as a sentence.
 func (d *Display) tally(run *Run) string {
-	if n := len(run.Faults); n > 0 {
-		return d.tallyDevices(run) + fmt.Sprintf(" The cases have %s.", d.tint(Fail, textfmt.Plural(n, "fault")))
-	}
-	return d.tallyDevices(run)
-}
-
-// tallyDevices returns the number of cases by verdict, or of measurements, as a sentence.
-func (d *Display) tallyDevices(run *Run) string {
 	c := run.Counts()
 	wall := textfmt.Duration(run.Wall.Round(time.Millisecond))
 	total := c.Total()

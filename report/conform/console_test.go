@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -108,14 +109,11 @@ func TestSchemaMatchesTypes(t *testing.T) {
 	}.Schema(t), "", "  "))(t)
 	text = append(text, '\n')
 	testutil.Golden(t, "schema.json", text, *update)
-	if !*update && !bytes.Equal(conform.Schema(), text) {
-		t.Error("Schema() is not the file")
-	}
 }
 
 func TestWriteReadRoundTrip(t *testing.T) {
-	s := testutil.CompileSchema(t, conform.Schema())
-	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {}, "bare": {Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
+	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
+	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {Version: conform.Version}, "bare": {Version: conform.Version, Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
 		text := written(t, run)
 		doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(text)))(t)
 		if err := s.Validate(doc); err != nil {
@@ -134,7 +132,7 @@ func TestWriteReadRoundTrip(t *testing.T) {
 
 // What a reader refuses it names, and the schema refuses it as well.
 func TestReadErrorNamesKey(t *testing.T) {
-	s := testutil.CompileSchema(t, conform.Schema())
+	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	good := string(written(t, sample()))
 	for _, c := range []struct{ key, old, new string }{
 		{"version", `"version":1`, `"version":2`},

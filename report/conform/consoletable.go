@@ -16,24 +16,16 @@ type part struct {
 	parts  []*part
 }
 
-// countBad returns the number of cases with a bad verdict.
-func (p *part) countBad() (n int) {
-	for verdict, count := range p.counts {
-		if verdict.Bad() {
-			n += count
-		}
-	}
-	return n
-}
-
 // writeVerdictTable prints the number of cases by verdict for each device, document and
 // section. A case counts in the section of its first requirement (ledger row). With several
 // devices, only sections with bad verdicts are printed.
 func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
-	shown := shownVerdicts(run.Counts())
+	counts := run.Counts()
+	shown := slices.DeleteFunc(Verdicts(), func(v Verdict) bool { return counts[v] == 0 })
 	if len(shown) == 0 {
 		return
 	}
+	slices.Reverse(shown) // the best first
 	const titleWidth = 52
 	head := kit.Pad("", titleWidth) + fmt.Sprintf("%7s", "cases")
 	for _, v := range shown {
@@ -60,22 +52,12 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 		for _, doc := range partsOf(run, dev) {
 			line(2, doc)
 			for _, s := range doc.parts {
-				if len(run.Devices) == 1 || s.countBad() > 0 {
+				if len(run.Devices) == 1 || slices.ContainsFunc(Verdicts(), func(v Verdict) bool { return v.Bad() && s.counts[v] > 0 }) {
 					line(4, s)
 				}
 			}
 		}
 	}
-}
-
-// shownVerdicts returns the verdicts that occur, the best first.
-func shownVerdicts(c Counts) (shown []Verdict) {
-	for _, v := range slices.Backward(Verdicts()) {
-		if c[v] > 0 {
-			shown = append(shown, v)
-		}
-	}
-	return shown
 }
 
 // partsOf counts a device's results by document and section, in the order of the ledger of

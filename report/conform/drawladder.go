@@ -89,7 +89,10 @@ func letters(width float64) int { return int(width / charWidth) }
 // drawStep draws a step: a packet as an arrow, anything else as a note. The step that caused
 // the failure is highlighted.
 func (d *ladder) drawStep(s *Step, culprit bool) {
-	class := "step " + cssName(s.Kind)
+	class := "step " + s.Kind
+	if arrows[s.Kind] == "" { // an unknown kind
+		class = "step " + Note
+	}
 	if culprit {
 		class += " culprit"
 	}
@@ -108,15 +111,6 @@ func (d *ladder) drawStep(s *Step, culprit bool) {
 	d.WriteString("</g>")
 }
 
-// cssName returns the CSS class of a kind of step; that of a note for an unknown kind.
-func cssName(kind string) string {
-	switch kind {
-	case Sent, Received, Note, FinSent, FinReceived, Reset, Gap:
-		return kind
-	}
-	return Note
-}
-
 // drawTime writes the time of a step into the first column.
 func (d *ladder) drawTime(at time.Duration, y float64) {
 	fmt.Fprintf(d, `<text class="at" x="%d" y="%.1f" text-anchor="end">%s</text>`, timeEnd, y, Clock(at))
@@ -130,25 +124,16 @@ func (d *ladder) drawArrow(s *Step, from, to float64) {
 		fmt.Fprintf(d, `<text x="%.0f" y="%.1f" text-anchor="middle">%s</text>`, (lo+hi)/2, d.y+10+float64(i*lineHeight), html.EscapeString(l))
 	}
 	y := d.y + float64(len(lines)*lineHeight) + 3
-	tip := to - 7
+	end, base := to-7, to-9 // of the line, and of the tip, which overlaps it
 	if to < from {
-		tip = to + 7
+		end, base = to+7, to+9
 	}
-	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, tip, to, y, tip+tipOffset(from, to), y-4.5, y+4.5)
+	fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fH%.0f"/><path class="tip" d="M%.0f %.1fL%.0f %.1fV%.1fZ"/>`, from, y, end, to, y, base, y-4.5, y+4.5)
 	if s.Kind == Reset {
 		fmt.Fprintf(d, `<path class="wire" d="M%.0f %.1fl10 10m0 -10l-10 10"/>`, (lo+hi)/2-5, y-5)
 	}
 	d.drawTime(s.At, y+3.5)
 	d.y += float64(len(lines)*lineHeight) + stepPad - 2
-}
-
-// tipOffset returns the distance from the end of an arrow's line to the base of its tip, which
-// overlaps the line.
-func tipOffset(from, to float64) float64 {
-	if to < from {
-		return 2
-	}
-	return -2
 }
 
 // drawNote draws an action of the application: a post as an arrow to the device, a completion

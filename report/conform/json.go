@@ -1,8 +1,6 @@
 package conform
 
 import (
-	"cmp"
-	_ "embed"
 	"fmt"
 	"io"
 	"slices"
@@ -13,24 +11,14 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-//go:embed schema.json
-var schema []byte
-
-// Schema returns the JSON schema (draft 2020-12) of conformance.json.
-func Schema() []byte { return slices.Clone(schema) }
-
 // Files of a result folder.
 const (
 	ResultFile = "conformance.json"
 	PageFile   = kit.PageFile
 )
 
-// Write writes a run as JSON. A version of 0 is written as Version.
-func Write(w io.Writer, r *Run) error {
-	out := *r
-	out.Version = cmp.Or(r.Version, Version)
-	return kit.WriteJSON(w, &out)
-}
+// Write writes a run as JSON, whose schema is schema.json.
+func Write(w io.Writer, r *Run) error { return kit.WriteJSON(w, r) }
 
 // Read reads a run that Write wrote. An unknown version, and an unknown, missing or
 // duplicate key are errors; a *report.KeyError names the key.
@@ -52,8 +40,7 @@ func ReadFile(path string) (*Run, error) { return kit.ReadFile(path, Read) }
 // creates if needed. Each file is replaced atomically, and an error in one does not prevent
 // the others. The error is a *report.FolderError; paths has the files that were written.
 func WriteFolder(dir string, r *Run) (paths report.Paths, err error) {
-	err = kit.WriteAll(dir, kit.Results(r, &paths, ResultFile, Write, WriteJUnit, WriteHTML))
-	return paths, err
+	return kit.Folder[*Run]{Result: ResultFile, JUnit: WriteJUnit, Page: WriteHTML}.Write(dir, r)
 }
 
 // Check returns a *report.KeyError for an unknown verdict.

@@ -84,10 +84,11 @@ type unsupportedView struct {
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Several: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{
-		About: "conformance, clause by clause", Headline: headline(r), Counts: kit.CountsOf(r.Counts(), Verdicts()), Facts: facts(r),
+		About: "conformance, clause by clause", Headline: headline(r), Facts: facts(r),
 		Filter: "Filter: words, an ID, a row, a label",
 	}
 	p.Title = "fabrictest conform: " + p.Headline
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil)
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
 	p.Levels = r.DeviationCounts()
@@ -181,11 +182,9 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// maxFaults limits the faults of a kind that are shown at first.
-const maxFaults = 12
-
 // faultGroups groups faults of the cases by kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
+	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{
 		{Unsound, "Cases that fail on the device without defects"},
 		{Unproven, "Cases that do not detect the defect that they should"},

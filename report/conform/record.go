@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,8 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 		if e.Stream > 0 {
 			f := flows[e.Stream]
 			if f == nil {
-				f = newFlow(r.Stream(e.Stream), peerSendsFirst(events[i:], e.Stream))
+				s := r.Stream(e.Stream)
+				f = &flow{peer: end{addr: s.Peer, next: peerFirst}, device: end{addr: s.Device, next: deviceFirst}, peerDialled: peerSendsFirst(events[i:], e.Stream)}
 				flows[e.Stream] = f
 				// Write the handshake before the first data.
 				for j, p := range f.handshake() {
@@ -184,9 +186,8 @@ func withChecksum(b []byte) []byte {
 	}
 	b = slices.Clone(b)
 	u = b[ipv6Header:][:len(u)]
-	pseudo := slices.Clone(b[8:ipv6Header]) // source and destination address
-	pseudo = append(binary.BigEndian.AppendUint32(pseudo, uint32(len(u))), 0, 0, 0, packet.ProtocolUDP)
-	sum := packet.Checksum(pseudo, u)
+	src, dst := netip.AddrFrom16([16]byte(b[8:])), netip.AddrFrom16([16]byte(b[24:]))
+	sum := packet.Checksum(pseudoHeader(src, dst, packet.ProtocolUDP, len(u)), u)
 	if sum == 0 { // 0 means that there is no checksum (RFC 768)
 		sum = 0xffff
 	}

@@ -27,7 +27,7 @@ const (
 // flow is an invented TCP connection, which carries the recorded data of a stream in a capture.
 type flow struct {
 	peer, device end
-	peerDialled  bool
+	peerDialled  bool // the peer sends the SYN
 }
 
 // end is one end of a flow.
@@ -42,11 +42,6 @@ const (
 	peerFirst   = 1_000_000
 	deviceFirst = 5_000_000
 )
-
-// newFlow returns a flow between the ends of a stream. The side that dialled sends the SYN.
-func newFlow(s conformance.StreamInfo, peerDialled bool) *flow {
-	return &flow{peer: end{addr: s.Peer, next: peerFirst}, device: end{addr: s.Device, next: deviceFirst}, peerDialled: peerDialled}
-}
 
 // segment is a segment of the handshake.
 type segment struct {
@@ -112,15 +107,15 @@ func buildPacket(from, to *end, flags byte, ack uint32, payload []byte) []byte {
 	b = append(b, 0, 0, 0, 0) // checksum, urgent pointer
 	b = append(b, payload...)
 	src, dst := from.addr.Addr().Unmap(), to.addr.Addr().Unmap()
-	binary.BigEndian.PutUint16(b[16:], packet.Checksum(pseudoHeader(src, dst, len(b)), b))
+	binary.BigEndian.PutUint16(b[16:], packet.Checksum(pseudoHeader(src, dst, packet.ProtocolTCP, len(b)), b))
 	return packet.IP{Src: src, Dst: dst, Protocol: new(uint8(packet.ProtocolTCP))}.Append(nil, b)
 }
 
-// pseudoHeader returns the pseudo-header of the TCP checksum.
-func pseudoHeader(src, dst netip.Addr, length int) []byte {
+// pseudoHeader returns the pseudo-header of a TCP or UDP checksum.
+func pseudoHeader(src, dst netip.Addr, protocol byte, length int) []byte {
 	b := append(src.AsSlice(), dst.AsSlice()...)
 	if src.Is4() {
-		return append(b, 0, packet.ProtocolTCP, byte(length>>8), byte(length))
+		return append(b, 0, protocol, byte(length>>8), byte(length))
 	}
-	return append(binary.BigEndian.AppendUint32(b, uint32(length)), 0, 0, 0, packet.ProtocolTCP)
+	return append(binary.BigEndian.AppendUint32(b, uint32(length)), 0, 0, 0, protocol)
 }

@@ -20,13 +20,6 @@ func (v Verdict) Bad() bool { return v != Pass && v != Unsupported && v != Devia
 // Counts are numbers of results by verdict.
 type Counts map[Verdict]int
 
-// Add adds results to the counts.
-func (c Counts) Add(results []Result) {
-	for i := range results {
-		c[results[i].Verdict]++
-	}
-}
-
 // Total returns the number of results.
 func (c Counts) Total() (n int) {
 	for _, k := range c {
@@ -39,7 +32,9 @@ func (c Counts) Total() (n int) {
 func (r *Run) Counts() Counts {
 	c := Counts{}
 	for i := range r.Devices {
-		c.Add(r.Devices[i].Results)
+		for j := range r.Devices[i].Results {
+			c[r.Devices[i].Results[j].Verdict]++
+		}
 	}
 	return c
 }
@@ -90,21 +85,23 @@ func RowVerdict(all []Verdict) Verdict {
 	return ""
 }
 
-// levels are the requirement levels, the strongest first.
-var levels = []string{"MUST", "SHOULD", "MAY"}
+// Levels are the requirement levels, the strongest first.
+var Levels = []string{"MUST", "SHOULD", "MAY"}
 
 // Deviating returns the results that do not meet a requirement for a reason on record, the
 // strongest requirements first.
 func (r *Run) Deviating() []Judged {
 	all := r.resultsWith(func(v Verdict) bool { return v == Deviates })
-	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })
+	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(Levels, a.Level) - slices.Index(Levels, b.Level) })
 	return all
 }
 
-// countByLevel counts results by requirement level: "1 MUST, 2 SHOULDs"; empty if there are none.
-func countByLevel(all []Judged) string {
+// DeviationCounts counts the deviating results of the run by level, as in "1 MUST, 2 SHOULDs";
+// empty if there are none.
+func (r *Run) DeviationCounts() string {
+	all := r.Deviating()
 	var counts []string
-	for _, l := range levels {
+	for _, l := range Levels {
 		n := 0
 		for _, r := range all {
 			if r.Level == l {
@@ -117,10 +114,6 @@ func countByLevel(all []Judged) string {
 	}
 	return strings.Join(counts, ", ")
 }
-
-// DeviationCounts counts the deviating results of the run by level, as in "1 MUST, 2 SHOULDs";
-// empty if there are none.
-func (r *Run) DeviationCounts() string { return countByLevel(r.Deviating()) }
 
 // UnsupportedReason is a reason of unsupported cases, with their IDs.
 type UnsupportedReason struct {

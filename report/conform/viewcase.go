@@ -115,7 +115,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	if len(p.Bad) > maxBad {
 		p.Bad, p.MoreBad = p.Bad[:maxBad], p.Bad[maxBad:]
 	}
-	slices.SortStableFunc(p.Known, func(a, b *caseView) int { return slices.Index(levels, a.Level) - slices.Index(levels, b.Level) })
+	slices.SortStableFunc(p.Known, func(a, b *caseView) int { return slices.Index(Levels, a.Level) - slices.Index(Levels, b.Level) })
 	if len(byID) == 1 { // expand a single case
 		for _, a := range p.Areas {
 			a.Open, a.Cases[0].Open = true, true
@@ -152,14 +152,15 @@ func (p *htmlPage) addToArea(c *caseView) {
 }
 
 // Counts counts the results of the area by verdict.
-func (a *areaView) Counts() []kit.Count {
+func (a *areaView) Counts() []kit.Share {
 	n := Counts{}
 	for _, c := range a.Cases {
 		for _, o := range c.On {
 			n[o.Verdict]++
 		}
 	}
-	return kit.CountsOf(n, Verdicts())
+	shares, _ := kit.Bar(n, Verdicts(), nil)
+	return shares
 }
 
 // newCaseView returns the view of a result of a device, with a new HTML ID from ids and the

@@ -88,7 +88,7 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 				sec.Rows = append(sec.Rows, row)
 				n[row.State]++
 				all[row.State]++
-				hasVerdict := isVerdict(row.State)
+				hasVerdict := row.State != notTested && row.State != untestable && row.State != open
 				tested = tested || hasVerdict
 				sec.Open = sec.Open || hasVerdict && Verdict(row.State).Bad()
 			}
@@ -102,11 +102,6 @@ func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 			p.Others = append(p.Others, doc)
 		}
 	}
-}
-
-// isVerdict reports whether the state of a requirement is a verdict.
-func isVerdict(state string) bool {
-	return state != notTested && state != untestable && state != open
 }
 
 // newRowView returns the view of a requirement. Its state is the verdict of the cases that

@@ -41,7 +41,7 @@ func drawLines(all []series, ranks []int) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bytes a rank against ranks">`, left+width+4, top+height+38)
 	for _, v := range scale.Marks() {
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), width, left-6, y(v)+4, decimalBytes(v))
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, y(v), width, left-6, y(v)+4, strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "")) // as "10 MB"
 	}
 	for _, n := range ranks {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(n), top+height+17, n)
@@ -75,9 +75,6 @@ func drawLines(all []series, ranks []int) template.HTML {
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
 }
-
-// decimalBytes formats a number of bytes that is a power of ten, as "10 MB".
-func decimalBytes(v float64) string { return strings.ReplaceAll(textfmt.SI(v, "B"), ".0", "") }
 
 // drawByRank draws a column for the memory of each rank, divided by kind. stats has the
 // statistics by rank; nil for a rank without. With more than 128 ranks, a column stands for

@@ -62,9 +62,6 @@ type Job struct {
 // lists and numbers. This package does not link the runtime; it knows the names only.
 type Values map[string]any
 
-// UnmarshalJSON implements json.Unmarshaler. null is accepted.
-func (v *Values) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*map[string]any)(v)) }
-
 // ValuesOf encodes a struct as JSON and returns the object.
 func ValuesOf(from any) (v Values, err error) {
 	text, err := json.Marshal(from)
@@ -138,9 +135,6 @@ var (
 	transports  = []string{"connection", "ring", "datagrams", "shared memory", "itself"}
 	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
 )
-
-// maxRails is the largest number of rails of a rank.
-const maxRails = 4
 
 // memoryOf returns the largest size that each of memoryKinds had in a rank, in bytes, and
 // their sum.

@@ -69,13 +69,11 @@ const (
 	groupMemory       = "Communication memory"
 )
 
-// maxRows is at least the number of rows.
-const maxRows = 80
-
 // Rows returns the statistics that the tables show, in their order: heading, name, kind, and
 // path in the JSON of mpi.Stats.
 func Rows() []Row {
-	rows := append(make([]Row, 0, maxRows), []Row{
+	const maxRails = 4 // of a rank
+	rows := []Row{
 		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
 		{groupMessages, "  bytes", Bytes, eagerSends + "Bytes"},
 		{groupMessages, "rendezvous messages sent", Count, rendezvousSends + "Messages"},
@@ -102,7 +100,7 @@ func Rows() []Row {
 		{groupWindows, "accumulates", Count, "Window.Accumulates"},
 		{groupWindows, "atomics executed by NICs", Count, "Window.Atomics"},
 		{groupWindows, "locks that ranks waited for", Count, "Window.LocksWaited"},
-	}...)
+	}
 	for i, name := range transports {
 		rows = append(rows, Row{groupPackets, "packets by " + name, Count, fmt.Sprint(packetsSent, i)})
 	}

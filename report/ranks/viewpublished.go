@@ -28,8 +28,6 @@ type thesisRow struct {
 	Saved                             string // published saving of all memory
 }
 
-const mega = 1e6
-
 // connectionBytes is the memory per connection in the thesis, and here.
 const connectionBytes = 200 * pageBytes
 
@@ -48,7 +46,8 @@ func newThesisView(e *Experiment) *thesisView {
 			if rc == nil || ud == nil {
 				continue
 			}
-			published, measured := t.connectionMemory(column), rc.Bytes.Mean-ud.Bytes.Mean
+			// The bytes per process that connections need more than datagrams.
+			published, measured := (t.rc[column]-t.ud[column])*pageBytes/float64(ranks), rc.Bytes.Mean-ud.Bytes.Mean
 			bars.Add(t.name, megabytes(published), kit.Segment{Class: "k3", Value: published})
 			bars.Add("", megabytes(measured), kit.Segment{Class: "k0", Value: measured})
 			v.Rows = append(v.Rows, thesisRow{
@@ -56,7 +55,7 @@ func newThesisView(e *Experiment) *thesisView {
 				Pages:     fmt.Sprintf("%.0f and %.0f", t.rc[column], t.ud[column]),
 				Published: megabytes(published), Ours: megabytes(measured),
 				PublishedPartners: fmt.Sprintf("%.1f", published/connectionBytes), OurConnections: fmt.Sprintf("%.1f", rc.Connections.Mean),
-				Saved: fmt.Sprintf("%.1f %%", 100*t.saved(column)),
+				Saved: fmt.Sprintf("%.1f %%", 100*(1-t.ud[column]/t.rc[column])),
 			})
 		}
 		if bars = bars.Scaled(); bars != nil {
@@ -69,7 +68,7 @@ func newThesisView(e *Experiment) *thesisView {
 	return v
 }
 
-func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/mega) }
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
 // surveyView compares the eager designs with those of the survey.
 type surveyView struct {
@@ -169,15 +168,6 @@ var thesisPages = []tableRow{
 }
 
 const pageBytes = 4096
-
-// connectionMemory returns the published bytes per process that connections need more than
-// datagrams. column is an index of thesisRanks.
-func (p *tableRow) connectionMemory(column int) float64 {
-	return (p.rc[column] - p.ud[column]) * pageBytes / float64(thesisRanks[column])
-}
-
-// saved returns the fraction of an application's memory that datagrams save over connections.
-func (p *tableRow) saved(column int) float64 { return 1 - p.ud[column]/p.rc[column] }
 
 // surveyed has the values of Survey Tables 1 and 2, and its text, for an application with
 // 64 processes. Negative values are not published.

@@ -14,14 +14,14 @@ func (s *sender) completed(wc *verbs.WC, n int) error {
 			fmt.Sprintf("completion of request %d, with %d..%d outstanding", n, s.completedBefore, s.posted-1))
 	}
 	o := &s.plan.ops[n]
-	s.lane.end.trace("lane %d completed %d: %v", s.lane.index, n, wc.Status)
+	s.conn.end.trace("connection %d completed %d: %v", s.conn.index, n, wc.Status)
 	for s.completedBefore < n {
 		if err := s.finishUnsignaled(s.completedBefore); err != nil {
 			return err
 		}
 	}
-	if wc.QPN != s.lane.QP.QPN() {
-		return s.violation(n, fmt.Sprintf("QP %#x in the completion", s.lane.QP.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
+	if wc.QPN != s.conn.QP.QPN() {
+		return s.violation(n, fmt.Sprintf("QP %#x in the completion", s.conn.QP.QPN()), fmt.Sprintf("QP %#x", wc.QPN))
 	}
 	if wc.Status != verbs.WCSuccess {
 		return s.handleFailure(wc, n)
@@ -79,7 +79,7 @@ func (s *sender) finishRequest(n int) error {
 	got := s.scratch[:o.size]
 	gather(got, mem, s.pieces)
 	if o.shared {
-		s.lane.end.words.atomicCompleted(s.lane.index, n, o, word(got))
+		s.conn.end.words.atomicCompleted(s.conn.index, n, o, word(got))
 		return nil
 	}
 	if diff := traffic.FirstDifference(s.wants[index], got); diff != "" {
@@ -88,16 +88,14 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// When a reliable queue pair fails, its requests are flushed. The peer cannot detect that,
-// therefore it gets a note and stops as well.
-
-// handleFailure handles a completion with an error. The first of a reliable lane may be that
-// retries are exhausted, if Network.GivesUp; all later requests must be flushed.
+// handleFailure handles a completion with an error. The first of a reliable connection may be that
+// retries are exhausted, if Network.GivesUp; all later requests must be flushed, and the peer, which
+// cannot detect that, gets a control message and stops as well.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
-	if o.shared {
-		s.lane.end.words.requestFlushed()
+	if o.shared { // nobody knows whether it was executed
+		s.conn.end.words.unknown = true
 	}
 	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
 		s.flushing = true
@@ -107,7 +105,7 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 		return nil
 	}
 	gaveUp := wc.Status == verbs.WCRetryExcErr || wc.Status == verbs.WCRNRRetryExcErr
-	if !gaveUp || !s.lane.end.w.Network.GivesUp || !s.lane.spec.Service.Reliable() {
+	if !gaveUp || !s.conn.end.w.Network.GivesUp || !s.conn.spec.Service.Reliable() {
 		return s.violation(n, verbs.WCSuccess.String(), wc.Status.String())
 	}
 	s.flushing = true
@@ -115,15 +113,20 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	if s.qpFailed {
 		return nil // the requests of the peer have failed as well
 	}
-	return s.lane.requestsFailed()
+	// An RC queue pair fails in both directions, an XRC connection in one.
+	s.qpFailed = true
+	if s.conn.spec.Service == RC {
+		s.conn.incoming.peerStopped()
+	}
+	return s.conn.end.sendControl(controlMessage{Kind: controlFailed, Conn: s.conn.index})
 }
 
 // postDrainMarker posts a request after all others to a queue pair in the error state. Its
 // flush shows that all requests before it, unsignaled ones too, have completed.
 func (s *sender) postDrainMarker() error {
 	s.drainPending = true
-	wr := verbs.SendWR{WRID: uint64(s.lane.index)<<laneShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
-	if _, err := s.lane.QP.PostSend([]verbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{WRID: uint64(s.conn.index)<<connShift | markerBit, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	if _, err := s.conn.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 		return fmt.Errorf("marker on a queue pair in the error state: %w", err)
 	}
 	return nil
@@ -144,46 +147,36 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	return nil
 }
 
-// requestsFailed stops a lane whose requests have exhausted their retries, and tells the peer. An RC queue pair
-// fails in both directions, an XRC lane in one.
-func (l *lane) requestsFailed() error {
-	l.outgoing.qpFailed = true
-	if l.spec.Service == RC {
-		l.incoming.peerStopped()
-	}
-	return l.end.sendNote(note{Kind: noteFailed, Lane: l.index})
-}
-
-// peerRequestsFailed stops a lane after the failure of the peer's requests. Packets under
+// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under
 // way may still arrive; moving the queue pair to the error state ends that.
-func (l *lane) peerRequestsFailed() error {
-	l.incoming.peerStopped()
-	if l.spec.Service == RC {
-		if l.outgoing.qpFailed {
+func (c *conn) peerRequestsFailed() error {
+	c.incoming.peerStopped()
+	if c.spec.Service == RC {
+		if c.outgoing.qpFailed {
 			return nil
 		}
-		l.outgoing.qpFailed = true
+		c.outgoing.qpFailed = true
 	}
-	l.errorExpected = true
-	if err := traffic.ToError(l.Receiver()); err != nil || l.spec.Service != RC {
+	c.errorExpected = true
+	if err := traffic.ToError(c.Receiver()); err != nil || c.spec.Service != RC {
 		return err
 	}
-	return l.outgoing.postDrainMarker()
+	return c.outgoing.postDrainMarker()
 }
 
 // receiveFailed handles a receive that completed with an error. It may be polled before the
 // send completion with the cause, which is in another queue.
-func (l *lane) receiveFailed(wc *verbs.WC) error {
-	from := l.end.side.Peer()
-	if wc.Status == verbs.WCRemInvReqErr && l.spec.Service == UC && l.spec.SharedReceives && l.end.w.Network.Loses {
+func (c *conn) receiveFailed(wc *verbs.WC) error {
+	from := c.end.side.Peer()
+	if wc.Status == verbs.WCRemInvReqErr && c.spec.Service == UC && c.spec.SharedReceives && c.end.w.Network.Loses {
 		return nil // an incomplete message; with an SRQ its receive is not reused
 	}
 	if wc.Status != verbs.WCWRFlushErr {
-		return l.violation(from, "a message", "a receive completed with "+wc.Status.String())
+		return c.violation(from, "a message", "a receive completed with "+wc.Status.String())
 	}
-	if !l.errorExpected && !l.outgoing.qpFailed && !l.end.w.Network.GivesUp {
-		return l.violation(from, "a message", "a receive was flushed")
+	if !c.errorExpected && !c.outgoing.qpFailed && !c.end.w.Network.GivesUp {
+		return c.violation(from, "a message", "a receive was flushed")
 	}
-	l.flushes++
+	c.flushes++
 	return nil
 }

@@ -11,66 +11,66 @@ import (
 
 // connect exchanges connection data with the peer and moves every queue pair to RTS.
 func (e *End) connect() error {
-	c := e.connInfo()
-	if err := e.listenCM(c); err != nil {
+	info := e.endInfo()
+	if err := e.listenCM(info); err != nil {
 		return err
 	}
-	if err := e.sendNote(note{Kind: noteConnInfo, ConnInfo: c}); err != nil {
+	if err := e.sendControl(controlMessage{Kind: controlInfo, EndInfo: info}); err != nil {
 		return err
 	}
-	n, err := e.expectNote(noteConnInfo)
+	n, err := e.expectControl(controlInfo)
 	if err != nil {
 		return err
 	}
-	if n.ConnInfo == nil || len(n.ConnInfo.Lanes) != len(e.lanes) {
-		return fmt.Errorf("the peer has another workload: its connection data do not name %d lanes", len(e.lanes))
+	if n.EndInfo == nil || len(n.EndInfo.Conns) != len(e.conns) {
+		return fmt.Errorf("the peer has another workload: its data do not name %d connections", len(e.conns))
 	}
-	e.peer = *n.ConnInfo
-	windows := make([][]remoteMemory, len(e.lanes))
-	for i, l := range e.lanes {
-		if err := l.connect(); err != nil {
-			return fmt.Errorf("lane %d (%v): %w", i, l.spec.Service, err)
+	e.peer = *n.EndInfo
+	windows := make([][]remoteMemory, len(e.conns))
+	for i, c := range e.conns {
+		if err := c.connect(); err != nil {
+			return fmt.Errorf("connection %d (%v): %w", i, c.spec.Service, err)
 		}
-		if windows[i], err = l.openWindows(); err != nil {
-			return fmt.Errorf("lane %d (%v): %w", i, l.spec.Service, err)
+		if windows[i], err = c.openWindows(); err != nil {
+			return fmt.Errorf("connection %d (%v): %w", i, c.spec.Service, err)
 		}
 	}
 	if err := e.postFirstReceives(); err != nil {
 		return err
 	}
-	if err := e.sendNote(note{Kind: noteReady, Windows: windows}); err != nil {
+	if err := e.sendControl(controlMessage{Kind: controlReady, Windows: windows}); err != nil {
 		return err
 	}
-	if n, err = e.expectNote(noteReady); err != nil {
+	if n, err = e.expectControl(controlReady); err != nil {
 		return err
 	}
-	for i := range e.peer.Lanes {
-		if e.peer.Lanes[i].Windows = n.Windows[i]; len(n.Windows[i]) != e.w.Lanes[i].Windows {
-			return fmt.Errorf("lane %d: the peer opened %d windows, not %d", i, len(n.Windows[i]), e.w.Lanes[i].Windows)
+	for i := range e.peer.Conns {
+		if e.peer.Conns[i].Windows = n.Windows[i]; len(n.Windows[i]) != e.w.Conns[i].Windows {
+			return fmt.Errorf("connection %d: the peer opened %d windows, not %d", i, len(n.Windows[i]), e.w.Conns[i].Windows)
 		}
 	}
 	return nil
 }
 
-// connInfo returns what the peer needs to connect to this end.
-func (e *End) connInfo() *connInfo {
-	c := &connInfo{GID: e.gid, Words: remoteMemoryOf(e.words.mr)}
-	for _, l := range e.lanes {
-		lc := laneInfo{QPNumbers: l.Numbers(), Target: remoteMemoryOf(l.memory)}
-		for _, r := range l.xrc {
-			lc.SRQNs = append(lc.SRQNs, r.srq.Number())
+// endInfo returns what the peer needs to connect to this end.
+func (e *End) endInfo() *endInfo {
+	info := &endInfo{GID: e.gid, Words: remoteMemoryOf(e.words.mr)}
+	for _, c := range e.conns {
+		one := connInfo{QPNumbers: c.Numbers(), Target: remoteMemoryOf(c.memory)}
+		for _, r := range c.xrc {
+			one.SRQNs = append(one.SRQNs, r.srq.Number())
 		}
-		c.Lanes = append(c.Lanes, lc)
+		info.Conns = append(info.Conns, one)
 	}
-	return c
+	return info
 }
 
-// postFirstReceives posts the receives of unreliable lanes before the peer may send,
+// postFirstReceives posts the receives of unreliable connections before the peer may send,
 // because a message without a receive is lost there. Without RNR it also posts those of
-// reliable lanes.
+// reliable connections.
 func (e *End) postFirstReceives() error {
 	for _, r := range e.rings {
-		if r.lane != nil && r.lane.spec.Service.Reliable() && !e.w.Traits.NoRNR {
+		if r.conn != nil && r.conn.spec.Service.Reliable() && !e.w.Traits.NoRNR {
 			continue
 		}
 		if _, err := r.postUpTo(r.space()); err != nil {
@@ -80,34 +80,34 @@ func (e *End) postFirstReceives() error {
 	return nil
 }
 
-// connect moves the queue pairs of the lane to RTS.
-func (l *lane) connect() (err error) {
-	if l.end.w.Traits.ConnectsByCM {
-		return l.connectCM()
+// connect moves the queue pairs of the connection to RTS.
+func (c *conn) connect() (err error) {
+	if c.end.w.Traits.ConnectsByCM {
+		return c.connectCM()
 	}
-	peer := &l.end.peer.Lanes[l.index]
-	if err := l.ToInit(l.attr()); err != nil {
+	peer := &c.end.peer.Conns[c.index]
+	if err := c.ToInit(c.attr()); err != nil {
 		return err
 	}
-	if err := l.ToRTS(peer.QPNumbers, l.attr()); err != nil || !l.spec.Service.Datagram() {
+	if err := c.ToRTS(peer.QPNumbers, c.attr()); err != nil || !c.spec.Service.Datagram() {
 		return err
 	}
-	l.AH, err = l.end.PD.CreateAH(l.address())
+	c.AH, err = c.end.PD.CreateAH(c.address())
 	return err
 }
 
 // address returns the address vector for the peer.
-func (l *lane) address() verbs.AHAttr {
-	a := traffic.Address(1, l.end.env.GIDIndex, l.end.peer.GID)
-	a.GRH.TrafficClass, a.GRH.FlowLabel = l.spec.TrafficClass, l.spec.FlowLabel
+func (c *conn) address() verbs.AHAttr {
+	a := traffic.Address(1, c.end.env.GIDIndex, c.end.peer.GID)
+	a.GRH.TrafficClass, a.GRH.FlowLabel = c.spec.TrafficClass, c.spec.FlowLabel
 	return a
 }
 
 // attr returns the attributes of the queue pairs, except the number of the peer.
-func (l *lane) attr() verbs.QPAttr {
-	s, me := l.spec, l.end.side
+func (c *conn) attr() verbs.QPAttr {
+	s, me := c.spec, c.end.side
 	return verbs.QPAttr{
-		Port: 1, Access: remoteAccess, QKey: l.qkey, AH: l.address(), PathMTU: s.MTU,
+		Port: 1, Access: remoteAccess, QKey: c.qkey, AH: c.address(), PathMTU: s.MTU,
 		RQPSN: s.FirstPSN[me.Peer()], MaxDestRdAtomic: s.RdAtomic[me.Peer()], MinRNRTimer: s.MinRNRTimer,
 		SQPSN: s.FirstPSN[me], MaxRdAtomic: s.RdAtomic[me], Timeout: s.Timeout, RetryCnt: s.RetryCnt, RNRRetry: s.RNRRetry,
 	}
@@ -116,31 +116,31 @@ func (l *lane) attr() verbs.QPAttr {
 // openWindows binds the memory windows for the peer, and waits for the binds: a key is
 // valid only after its bind has completed. It also allocates the spare window, which this end's
 // own requests bind and invalidate.
-func (l *lane) openWindows() (handles []remoteMemory, err error) {
-	if l.spec.Windows == 0 && l.spec.Service != RC {
+func (c *conn) openWindows() (handles []remoteMemory, err error) {
+	if c.spec.Windows == 0 && c.spec.Service != RC {
 		return nil, nil
 	}
-	if l.spareWindow, err = l.end.PD.AllocMW(verbs.MWType2); err != nil {
+	if c.spareWindow, err = c.end.PD.AllocMW(verbs.MWType2); err != nil {
 		return nil, err
 	}
-	l.outgoing.spareKey = l.spareWindow.RKey()
-	for i := range l.spec.Windows {
-		w, err := l.end.PD.AllocMW(verbs.MWType2)
+	c.outgoing.spareKey = c.spareWindow.RKey()
+	for i := range c.spec.Windows {
+		w, err := c.end.PD.AllocMW(verbs.MWType2)
 		if err != nil {
 			return nil, err
 		}
-		at, n := windowExtent(l.spec, i)
-		key, addr := verbs.NextRKey(w.RKey()), l.memory.Addr()+uint64(at)
+		at, n := windowExtent(c.spec, i)
+		key, addr := verbs.NextRKey(w.RKey()), c.memory.Addr()+uint64(at)
 		wr := verbs.SendWR{
-			WRID: uint64(l.index)<<laneShift | windowsBit | uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
-			Bind: verbs.Bind{MW: w, RKey: key, Info: verbs.BindInfo{MR: l.memory, Addr: addr, Length: uint64(n), Access: windowAccess}},
+			WRID: uint64(c.index)<<connShift | windowsBit | uint64(i), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			Bind: verbs.Bind{MW: w, RKey: key, Info: verbs.BindInfo{MR: c.memory, Addr: addr, Length: uint64(n), Access: windowAccess}},
 		}
-		if _, err := l.QP.PostSend([]verbs.SendWR{wr}); err != nil {
+		if _, err := c.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 			return nil, err
 		}
-		l.windows, l.keys, handles = append(l.windows, w), append(l.keys, key), append(handles, remoteMemory{addr, key})
-		for l.binds <= i {
-			if err := l.end.waitCompletions(); err != nil {
+		c.windows, c.keys, handles = append(c.windows, w), append(c.keys, key), append(handles, remoteMemory{addr, key})
+		for c.binds <= i {
+			if err := c.end.waitCompletions(); err != nil {
 				return nil, err
 			}
 		}
@@ -151,8 +151,8 @@ func (l *lane) openWindows() (handles []remoteMemory, err error) {
 const connectTimeout = 20 * time.Second
 
 // listenCM starts the listener of side B, where connections need the connection manager.
-// Side A requests the connections, lane by lane.
-func (e *End) listenCM(c *connInfo) error {
+// Side A requests the connections, one by one.
+func (e *End) listenCM(info *endInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil
 	}
@@ -161,14 +161,14 @@ func (e *End) listenCM(c *connInfo) error {
 	if e.cmListener, err = traffic.Listen(e.env.Device, e.gid.Addr(), verbs.PortSpaceTCP, backlog); err != nil {
 		return err
 	}
-	c.Port = e.cmListener.Addr().Port()
+	info.Port = e.cmListener.Addr().Port()
 	return nil
 }
 
-// connectCM requests the connection of the lane, or accepts it.
-func (l *lane) connectCM() error {
-	e, s := l.end, l.spec
-	if err := traffic.ToInit(l.QP, verbs.QPAttr{Port: 1, Access: remoteAccess}); err != nil {
+// connectCM requests the connection, or accepts it.
+func (c *conn) connectCM() error {
+	e, s := c.end, c.spec
+	if err := traffic.ToInit(c.QP, verbs.QPAttr{Port: 1, Access: remoteAccess}); err != nil {
 		return err
 	}
 	param := verbs.ConnParam{
@@ -176,13 +176,13 @@ func (l *lane) connectCM() error {
 		RetryCount: s.RetryCnt, RNRRetryCount: s.RNRRetry,
 	}
 	if e.side == A {
-		_, err := traffic.Dial(e.env.Device, l.QP, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
+		_, err := traffic.Dial(e.env.Device, c.QP, netip.AddrPortFrom(e.peer.GID.Addr(), e.peer.Port), param, connectTimeout)
 		return err
 	}
 	r, err := e.cmListener.GetRequest(connectTimeout)
 	if err != nil {
 		return err
 	}
-	_, err = r.Accept(l.QP, param, connectTimeout)
+	_, err = r.Accept(c.QP, param, connectTimeout)
 	return err
 }

@@ -31,15 +31,15 @@ func flip(at func(region []byte) []int) testutil.Change {
 	}
 }
 
-// Regions are identified by size. The memory of a lane ends with eight words.
+// Regions are identified by size. The memory of a connection ends with eight words.
 const (
-	laneBytes  = 3000
-	wordsAt    = 4 * laneBytes
+	connBytes  = 3000
+	wordsAt    = 4 * connBytes
 	targetSize = wordsAt + 64
 	sharedSize = 16
 )
 
-// inWords returns bytes of the words of the lane.
+// inWords returns bytes of the words of the connection.
 func inWords(region []byte) (at []int) {
 	if len(region) == targetSize {
 		for i := range 8 {
@@ -68,7 +68,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		{"datagram completed twice", random.UD, testutil.Nth(0, received, testutil.Duplicate)},
 		{"another QP", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.QPN++ }))},
 		{"another request", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1000 }))},
-		{"another lane", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
+		{"another connection", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.WRID += 1 << 45 }))},
 		{"another operation", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.Opcode ^= 1 }))},
 		{"failed", random.RC, testutil.Nth(0, sent, testutil.Field(func(wc *verbs.WC) { wc.Status = verbs.WCRemAccessErr }))},
 		{"flushed", random.RC, testutil.Nth(0, received, testutil.Field(func(wc *verbs.WC) { wc.Status = verbs.WCWRFlushErr }))},
@@ -84,14 +84,14 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		{"a shared word", random.RC, testutil.Nth(0, fetched, flip(inShared))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			size := laneBytes
+			size := connBytes
 			if tc.service == random.UD {
 				size = 1024
 			}
-			lane := random.NewLane(tc.service, 120, size)
-			lane.RecvDepth = 64
-			lane.SignalEvery = 1
-			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Lanes: []random.Lane{lane}}
+			conn := random.NewConn(tc.service, 120, size)
+			conn.RecvDepth = 64
+			conn.SignalEvery = 1
+			work := &random.Workload{Seed: 3, CQs: 1, SharedWords: 2, Conns: []random.Conn{conn}}
 			w := newWorld(t, 1, impair.Spec{})
 			l := testutil.NewFaultyDevice(tc.fault)
 			l.Context = w.devices[1]
@@ -111,7 +111,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 
 // A missing completion is a deadlock, which the world reports.
 func TestLostCompletionCausesDeadlock(t *testing.T) {
-	work := &random.Workload{Seed: 3, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 20, 100)}}
+	work := &random.Workload{Seed: 3, CQs: 1, Conns: []random.Conn{random.NewConn(random.RC, 20, 100)}}
 	w := newWorld(t, 1, impair.Spec{})
 	last := func(wc verbs.WC) bool { return wc.WRID == 19 }
 	l := testutil.NewFaultyDevice(testutil.Nth(0, last, testutil.Drop))

@@ -33,25 +33,25 @@ type End struct {
 	side Side
 
 	endObjects
-	lanes []*lane
-	byQPN map[verbs.QPN]*lane
+	conns []*conn
+	byQPN map[verbs.QPN]*conn
 	words sharedWords
-	// posters are the receive rings, and then the senders of all lanes.
+	// posters are the receive rings, and then the senders of all connections.
 	posters []poster
 
-	peer           connInfo
+	peer           endInfo
 	phase          string
 	peerDone       *report
 	countersBefore []verbs.Counter
 	endTimes
 }
 
-// endObjects are the objects that the lanes of an end share.
+// endObjects are the objects that the connections of an end share.
 type endObjects struct {
 	gid verbs.GID
 	traffic.Queues
 	rings      []*recvRing    // by the number in their work request IDs
-	shared     *recvRing      // of the SRQ; nil if no lane uses it
+	shared     *recvRing      // of the SRQ; nil if no connection uses it
 	cmListener verbs.Listener // nil without the connection manager
 }
 
@@ -65,7 +65,7 @@ func NewEnd(env Env, w *Workload, side Side) (*End, error) {
 	if err := w.Validate(); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
 	}
-	return &End{env: env, w: w, side: side, byQPN: map[verbs.QPN]*lane{}, phase: "not started"}, nil
+	return &End{env: env, w: w, side: side, byQPN: map[verbs.QPN]*conn{}, phase: "not started"}, nil
 }
 
 // Run connects, exchanges and checks the traffic, and closes everything. It returns a
@@ -95,8 +95,8 @@ func (e *End) Run(p verbs.Proc) (*Result, error) {
 // Status describes in one line the progress of the end and what it waits for.
 func (e *End) Status() string {
 	parts := []string{fmt.Sprintf("side %v %s", e.side, e.phase)}
-	for _, l := range e.lanes {
-		if s := l.status(); s != "" {
+	for _, c := range e.conns {
+		if s := c.status(); s != "" {
 			parts = append(parts, s)
 		}
 	}
@@ -117,7 +117,12 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, e.cqDepth()); err != nil {
+	cqDepth := 16 // and room for every possible completion
+	for i := range e.w.Conns {
+		c := &e.w.Conns[i]
+		cqDepth += c.SendDepth + 1 + (1+c.XRCQueues)*c.RecvDepth + c.Windows
+	}
+	if e.Queues, err = traffic.OpenQueues(e.env.Device, e.w.CQs, cqDepth); err != nil {
 		return err
 	}
 	if err := e.words.open(e); err != nil {
@@ -126,42 +131,32 @@ func (e *End) open() (err error) {
 	if err := e.openSharedRing(); err != nil {
 		return err
 	}
-	for i := range e.w.Lanes {
-		l, err := e.openLane(i)
+	for i := range e.w.Conns {
+		c, err := e.openConn(i)
 		if err != nil {
-			return fmt.Errorf("lane %d (%v): %w", i, e.w.Lanes[i].Service, err)
+			return fmt.Errorf("connection %d (%v): %w", i, e.w.Conns[i].Service, err)
 		}
-		e.lanes = append(e.lanes, l)
+		e.conns = append(e.conns, c)
 	}
 	for _, r := range e.rings {
 		e.posters = append(e.posters, r)
 	}
-	for _, l := range e.lanes {
-		e.posters = append(e.posters, &l.outgoing)
+	for _, c := range e.conns {
+		e.posters = append(e.posters, &c.outgoing)
 	}
 	return nil
 }
 
-// cqDepth is the depth of a completion queue with room for every possible completion.
-func (e *End) cqDepth() int {
-	depth := 16
-	for i := range e.w.Lanes {
-		l := &e.w.Lanes[i]
-		depth += l.SendDepth + 1 + (1+l.XRCQueues)*l.RecvDepth + l.Windows
-	}
-	return depth
-}
-
-// openSharedRing creates the shared receive queue with its ring, if a lane uses it.
+// openSharedRing creates the shared receive queue with its ring, if a connection uses it.
 func (e *End) openSharedRing() error {
 	var cfg ringConfig
-	for i := range e.w.Lanes {
-		if l := &e.w.Lanes[i]; l.SharedReceives {
+	for i := range e.w.Conns {
+		if c := &e.w.Conns[i]; c.SharedReceives {
 			if cfg.depth == 0 {
-				cfg.pace = l.RecvPacing // that of the first lane
+				cfg.pace = c.RecvPacing // that of the first connection
 			}
-			cfg.depth += l.RecvDepth
-			cfg.maxLen, cfg.maxPieces = max(cfg.maxLen, l.MaxBytes+verbs.GRHLen), max(cfg.maxPieces, l.MaxSGE)
+			cfg.depth += c.RecvDepth
+			cfg.maxLen, cfg.maxPieces = max(cfg.maxLen, c.MaxBytes+verbs.GRHLen), max(cfg.maxPieces, c.MaxSGE)
 		}
 	}
 	if cfg.depth == 0 {
@@ -179,13 +174,13 @@ func (e *End) openSharedRing() error {
 // close closes everything. A resource in use would return an error.
 func (e *End) close() error {
 	err := traffic.Close(e.cmListener)
-	for _, l := range e.lanes {
-		err = errors.Join(err, l.close())
+	for _, c := range e.conns {
+		err = errors.Join(err, c.close())
 	}
 	for _, r := range e.rings {
 		err = errors.Join(err, r.close())
 	}
-	return errors.Join(err, e.words.close(), e.Queues.Close())
+	return errors.Join(err, e.words.mr.Close(), e.Queues.Close())
 }
 
 // Side is one of the two ends of a workload.

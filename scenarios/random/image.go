@@ -17,14 +17,14 @@ import (
 func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// initialTarget returns the initial contents of a lane's target on side s: the memory that the
-// peer's requests access. On an unreliable lane it ends after the peer's last write.
-func initialTarget(w *Workload, lane int, s Side) []byte {
-	l := &w.Lanes[lane]
-	n := targetLen(l)
-	if !l.Service.Reliable() {
+// initialTarget returns the initial contents of a connection's target on side s: the memory that the
+// peer's requests access. On an unreliable connection it ends after the peer's last write.
+func initialTarget(w *Workload, conn int, s Side) []byte {
+	c := &w.Conns[conn]
+	n := privateWordAt(c, privateWords) // the end of the last word
+	if !c.Service.Reliable() {
 		n = 8 // the target may be empty, but a region may not
-		p := newPlan(w, lane, s.Peer())
+		p := newPlan(w, conn, s.Peer())
 		for i := range p.ops {
 			if at, size := p.ops[i].modifies(); size > 0 {
 				n = max(n, at+size)
@@ -32,7 +32,7 @@ func initialTarget(w *Workload, lane int, s Side) []byte {
 		}
 	}
 	b := make([]byte, n)
-	traffic.Fill(b, traffic.Derive(w.Seed, uint64(lane), uint64(s), keyTarget))
+	traffic.Fill(b, traffic.Derive(w.Seed, uint64(conn), uint64(s), keyTarget))
 	return b
 }
 
@@ -72,11 +72,10 @@ func (p *plan) apply(n int, image []byte) {
 
 // fillPayload writes the payload of request n.
 func (p *plan) fillPayload(n int, b []byte) {
-	switch o := &p.ops[n]; o.code {
-	case verbs.OpAtomicWrite:
+	if o := &p.ops[n]; o.code == verbs.OpAtomicWrite {
 		putWord(b, o.swap)
-	default:
-		traffic.Fill(b, p.payloadKey(n))
+	} else {
+		traffic.Fill(b, traffic.Derive(p.key, keyPayload, uint64(n)))
 	}
 }
 
@@ -241,9 +240,6 @@ const (
 // the plan. A message that is too short stays as it is.
 func stamp(b []byte, k uint64, n int) {
 	if len(b) >= traffic.StampLen {
-		binary.LittleEndian.PutUint64(b, traffic.Mix(k)^uint64(n))
+		putWord(b, traffic.Mix(k)^uint64(n))
 	}
 }
-
-// stampOf returns the number that stamp wrote. Without a stamp it is most likely far beyond any plan.
-func stampOf(b []byte, k uint64) uint64 { return binary.LittleEndian.Uint64(b) ^ traffic.Mix(k) }

@@ -28,7 +28,7 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 
 // connections returns a workload of connections that suits the device.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
-	return lanesOf(t, dev, seed, random.RC, messages, 9000)
+	return connsOf(t, dev, seed, random.RC, messages, 9000)
 }
 
 // Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
@@ -40,9 +40,9 @@ func TestReliableConnectionsOverIWARP(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for side, r := range results {
-			for i, l := range r.Lanes {
+			for i, l := range r.Conns {
 				if l.Received.Delivered != 300 || l.Sent.Completed != 300 {
-					t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, l)
+					t.Errorf("seed %d, side %d, connection %d: %+v", seed, side, i, l)
 				}
 			}
 		}
@@ -68,9 +68,9 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 	w := newStreamWorld(t, 1, sim.StreamConfig{}, false)
 	work := connections(t, w.devices[0], 1, 10)
 	work.Network.GivesUp = true
-	work.Lanes[0] = random.NewLane(random.UC, 100, 100)
-	work.Lanes[0].RecvDepth = 1
-	work.Lanes[1].Mix = random.Operations(random.RC)
+	work.Conns[0] = random.NewConn(random.UC, 100, 100)
+	work.Conns[0].RecvDepth = 1
+	work.Conns[1].Mix = random.Operations(random.RC)
 	_, err := random.NewEnd(random.Env{}, work, random.A)
 	if err == nil {
 		t.Fatal("no error")
@@ -96,16 +96,16 @@ func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint
 // families are the addresses of two ends, of either IP version.
 var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 
-// lanesOf returns a workload of three lanes of a service: with receives of its own, shared ones, and tight ones.
-func lanesOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
+// connsOf returns a workload of three connections of a service: with receives of its own, shared ones, and tight ones.
+func connsOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
 	m := must.Get(traffic.TraitsOf(dev))(t)
 	w := &random.Workload{Seed: seed, CQs: 2, SharedWords: 3, Traits: m}
 	for i := range 3 {
-		l := random.NewLane(s, messages, size)
+		l := random.NewConn(s, messages, size)
 		l.SharedReceives, l.TightReceives = i == 1, i == 2
 		l.Adapt(&m)
-		w.Lanes = append(w.Lanes, l)
+		w.Conns = append(w.Conns, l)
 	}
 	return w
 }
@@ -120,18 +120,18 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, spec := range []impair.Spec{{}, worst} {
 			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: families[seed%2]}, true, 0)
-			results, err := w.run(t, lanesOf(t, w.devices[0], seed, random.RD, 300, 9000))
+			results, err := w.run(t, connsOf(t, w.devices[0], seed, random.RD, 300, 9000))
 			if err != nil {
 				t.Fatalf("seed %d, loss %d ppm: %v", seed, spec.LossPPM, err)
 			}
 			for side, r := range results {
-				for i, l := range r.Lanes {
+				for i, l := range r.Conns {
 					if l.Received.Delivered != 300 || l.Sent.Completed != 300 {
-						t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, l)
+						t.Errorf("seed %d, side %d, connection %d: %+v", seed, side, i, l)
 					}
 				}
 				// The first packet of a flow is sent again with the cookie of the receiver.
-				if again := r.Counter("rd_sent_again"); (again > uint64(len(r.Lanes))) != (spec.LossPPM > 0) {
+				if again := counter(r, "rd_sent_again"); (again > uint64(len(r.Conns))) != (spec.LossPPM > 0) {
 					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, again)
 				}
 			}
@@ -143,9 +143,9 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 func TestUnreliableDatagramsAreIntact(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: families[seed%2]}, false, 0)
-		work := lanesOf(t, w.devices[0], seed, random.UD, 300, 4096)
-		for i := range work.Lanes {
-			work.Lanes[i].MTU, work.Lanes[i].SharedReceives = verbs.MTU4096, false
+		work := connsOf(t, w.devices[0], seed, random.UD, 300, 4096)
+		for i := range work.Conns {
+			work.Conns[i].MTU, work.Conns[i].SharedReceives = verbs.MTU4096, false
 		}
 		work.Network.Loses = true
 		results, err := w.run(t, work)
@@ -153,9 +153,9 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for side, r := range results {
-			for i, l := range r.Lanes {
+			for i, l := range r.Conns {
 				if got := l.Received; got.Lost < 10 || got.Lost > 60 || got.Delivered+got.Lost != 300 {
-					t.Errorf("seed %d, side %d, lane %d: %+v", seed, side, i, got)
+					t.Errorf("seed %d, side %d, connection %d: %+v", seed, side, i, got)
 				}
 			}
 		}
@@ -173,7 +173,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 func TestSourcePortsAreChecked(t *testing.T) {
 	for service, reliable := range map[random.Service]bool{random.UD: false, random.RD: true} {
 		w := newDatagramWorld(t, 1, cable{}, reliable, 7777)
-		work := lanesOf(t, w.devices[0], 1, service, 20, 256)
+		work := connsOf(t, w.devices[0], 1, service, 20, 256)
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "source port 65041") || v.Got != "7777" {
 			t.Errorf("%v: %v, want a violation of the port", service, err)
@@ -181,10 +181,10 @@ func TestSourcePortsAreChecked(t *testing.T) {
 	}
 }
 
-// RD gives up on peers, not on queue pairs, which the model of a lane does not support.
+// RD gives up on peers, not on queue pairs, which the model of a connection does not support.
 func TestValidateRejectsGivesUpForRD(t *testing.T) {
 	w := newDatagramWorld(t, 1, cable{}, true, 0)
-	work := lanesOf(t, w.devices[0], 1, random.RD, 20, 256)
+	work := connsOf(t, w.devices[0], 1, random.RD, 20, 256)
 	work.Network.GivesUp = true
 	if _, err := random.NewEnd(random.Env{}, work, random.A); err == nil || !strings.Contains(err.Error(), "GivesUp") {
 		t.Error(err)

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// noteInterval is how often an end polls the Exchange while it waits for completions.
-	noteInterval = 200 * time.Microsecond
+	// controlInterval is how often an end polls the Exchange while it waits for completions.
+	controlInterval = 200 * time.Microsecond
 	// minPollInterval is the first sleep of an end that polls. It doubles up to
-	// noteInterval.
+	// controlInterval.
 	minPollInterval = time.Microsecond
 )
 
@@ -35,7 +35,11 @@ func (e *End) traffic() error {
 		switch {
 		case done && !doneSent:
 			doneSent = true
-			if err := e.sendNote(note{Kind: noteDone, Report: e.report()}); err != nil {
+			r := new(report) // the result of this end's requests
+			for _, c := range e.conns {
+				r.Conns = append(r.Conns, connReport{Good: c.outgoing.succeeded, Failed: c.outgoing.qpFailed})
+			}
+			if err := e.sendControl(controlMessage{Kind: controlDone, Report: r}); err != nil {
 				return err
 			}
 		case moved:
@@ -49,18 +53,9 @@ func (e *End) traffic() error {
 	}
 }
 
-// complete reports whether every lane has completed.
+// complete reports whether every connection has completed.
 func (e *End) complete() bool {
-	return !slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.complete() })
-}
-
-// report returns the result of this end's requests, for the peer.
-func (e *End) report() *report {
-	r := new(report)
-	for _, l := range e.lanes {
-		r.Lanes = append(r.Lanes, laneReport{Good: l.outgoing.succeeded, Failed: l.outgoing.qpFailed})
-	}
-	return r
+	return !slices.ContainsFunc(e.conns, func(c *conn) bool { return !c.complete() })
 }
 
 // step posts requests and polls completions. It reports whether there was progress.
@@ -99,8 +94,8 @@ func (e *End) nextPostTime() time.Duration {
 	return at
 }
 
-// waitForEvent waits until completions or a note arrive, or pacing permits a post. done is set if
-// all lanes of this end have completed.
+// waitForEvent waits until completions or a control message arrive, or pacing permits a post. done is set if
+// all connections of this end have completed.
 func (e *End) waitForEvent(done bool) error {
 	now := e.proc.Now()
 	wait := verbs.Forever
@@ -116,33 +111,33 @@ func (e *End) waitForEvent(done bool) error {
 		}
 		shorten(left)
 	}
-	if done && !e.hasUnreliableLanes() {
-		// Only the final note of the peer is missing.
-		n, err := e.receiveNote(wait)
+	if done && !e.hasUnreliableConns() {
+		// Only the final control message of the peer is missing.
+		n, err := e.receiveControl(wait)
 		if err != nil || n == nil {
 			return err
 		}
-		return e.handleNote(n)
+		return e.handleControl(n)
 	}
 	if at := e.nextPostTime(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
-	if done || e.hasUnreliableLanes() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
-		n, err := e.receiveNote(0)
+	if done || e.hasUnreliableConns() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
+		n, err := e.receiveControl(0)
 		if err != nil {
 			return err
 		}
 		if n != nil {
-			return e.handleNote(n)
+			return e.handleControl(n)
 		}
-		shorten(noteInterval)
+		shorten(controlInterval)
 	}
 	return e.wait(wait)
 }
 
-// hasUnreliableLanes reports whether messages may arrive after the peer has completed.
-func (e *End) hasUnreliableLanes() bool {
-	return slices.ContainsFunc(e.lanes, func(l *lane) bool { return !l.spec.Service.Reliable() })
+// hasUnreliableConns reports whether messages may arrive after the peer has completed.
+func (e *End) hasUnreliableConns() bool {
+	return slices.ContainsFunc(e.conns, func(c *conn) bool { return !c.spec.Service.Reliable() })
 }
 
 // waitCompletions waits for completions only.
@@ -158,7 +153,7 @@ func (e *End) waitCompletions() error {
 func (e *End) wait(d time.Duration) error {
 	if e.w.Wakeup == ByPolling {
 		idle := e.proc.Now() - e.lastProgress
-		e.proc.Sleep(min(max(idle, minPollInterval), noteInterval))
+		e.proc.Sleep(min(max(idle, minPollInterval), controlInterval))
 		return nil
 	}
 	solicited := e.w.Wakeup == BySolicited
@@ -172,8 +167,8 @@ func (e *End) wait(d time.Duration) error {
 	if n > 0 || err != nil {
 		return err
 	}
-	if solicited && (d < 0 || d > noteInterval) {
-		d = noteInterval
+	if solicited && (d < 0 || d > controlInterval) {
+		d = controlInterval
 	}
 	if _, err := e.Channel.Wait(d); err != nil && !errors.Is(err, verbs.ErrTimeout) {
 		return err
@@ -206,7 +201,7 @@ func (e *End) poll() (total int, err error) {
 	return total, nil
 }
 
-// completed passes a completion to its lane.
+// completed passes a completion to its connection.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}
@@ -217,37 +212,37 @@ func (e *End) completed(wc *verbs.WC) error {
 		}
 		return e.received(wc, e.rings[i])
 	}
-	i := int(wc.WRID >> laneShift)
-	if i >= len(e.lanes) {
+	i := int(wc.WRID >> connShift)
+	if i >= len(e.conns) {
 		return unknown()
 	}
-	l := e.lanes[i]
-	n := int(wc.WRID & (1<<laneShift - 1))
+	c := e.conns[i]
+	n := int(wc.WRID & (1<<connShift - 1))
 	switch {
 	case n&markerBit != 0:
-		return l.outgoing.drainMarkerFlushed(wc)
+		return c.outgoing.drainMarkerFlushed(wc)
 	case n&windowsBit == 0:
-		return l.outgoing.completed(wc, n)
+		return c.outgoing.completed(wc, n)
 	}
-	if n&^windowsBit != l.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
-		return l.violation(e.side, fmt.Sprintf("window %d bound", l.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
+	if n&^windowsBit != c.binds || wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpBindMW {
+		return c.violation(e.side, fmt.Sprintf("window %d bound", c.binds), fmt.Sprintf("%v for window %d", wc.Status, n&^windowsBit))
 	}
-	l.binds++
+	c.binds++
 	return nil
 }
 
-// received passes a completed receive to its lane.
+// received passes a completed receive to its connection.
 func (e *End) received(wc *verbs.WC, r *recvRing) error {
-	l := e.byQPN[wc.QPN]
-	if l == nil || r.lane != nil && r.lane != l || l.Receiver().QPN() != wc.QPN {
+	c := e.byQPN[wc.QPN]
+	if c == nil || r.conn != nil && r.conn != c || c.Receiver().QPN() != wc.QPN {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("receive queue %d", r.num), Want: "a QP that receives from it", Got: fmt.Sprintf("QP %#x", wc.QPN)}
 	}
 	slot, err := r.Complete(wc.WRID)
 	if err != nil {
-		return l.violation(e.side.Peer(), "each receive completed once, in order", err.Error())
+		return c.violation(e.side.Peer(), "each receive completed once, in order", err.Error())
 	}
 	if wc.Status != verbs.WCSuccess {
-		return l.receiveFailed(wc)
+		return c.receiveFailed(wc)
 	}
-	return l.incoming.receive(wc, r, slot)
+	return c.incoming.receive(wc, r, slot)
 }

@@ -38,7 +38,7 @@ func (m *endingExchange) Recv(timeout time.Duration) ([]byte, error) {
 func TestDetectPeerEndEndsRun(t *testing.T) {
 	for _, watch := range []bool{true, false} {
 		w := newWorld(t, 1, impair.Spec{})
-		work := &random.Workload{Seed: 1, CQs: 1, Lanes: []random.Lane{random.NewLane(random.RC, 5000, 3000)}}
+		work := &random.Workload{Seed: 1, CQs: 1, Conns: []random.Conn{random.NewConn(random.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
 		pipes[0], pipes[1] = sim.Pipe(w.World)
 		const death = 300 * time.Microsecond
@@ -50,7 +50,7 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 			if side == random.A {
 				env.OnStep = func() {
 					pulses++
-					most = max(most, ends[0].Result().Lanes[0].Sent.Posted)
+					most = max(most, ends[0].Result().Conns[0].Sent.Posted)
 				}
 			}
 			var err error
@@ -103,8 +103,8 @@ func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 				t.Fatal("TraitsOf lacks LateAtomics")
 			}
 			work.Traits.LateAtomics = late
-			for i := range work.Lanes {
-				work.Lanes[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
+			for i := range work.Conns {
+				work.Conns[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
 			}
 			_, err := w.run(t, work)
 			var v *random.Violation
@@ -140,17 +140,17 @@ func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
 	for seed := range uint64(40) {
 		work := &random.Workload{Seed: seed, CQs: 1, SharedWords: 2}
 		for range 2 {
-			l := random.NewLane(random.RC, 100, 16<<10)
+			l := random.NewConn(random.RC, 100, 16<<10)
 			l.Timeout, l.Windows, l.SignalEvery = 3+uint8(seed%4), 16, 1 // 33 µs to 0.26 ms
 			l.Mix = append(l.Mix, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpSendInv)
-			work.Lanes = append(work.Lanes, l)
+			work.Conns = append(work.Conns, l)
 		}
 		results, err := newShortTimeoutWorld(t, seed).run(t, work)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, r := range results {
-			if r.Counter("duplicate_request") == 0 {
+			if counter(r, "duplicate_request") == 0 {
 				t.Errorf("seed %d: no request was retransmitted", seed)
 			}
 		}
@@ -159,17 +159,34 @@ func TestPlansTolerateSpuriousRetransmission(t *testing.T) {
 
 func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
+// pipe is an end of an Exchange between goroutines.
+type pipe struct{ out, in chan []byte }
+
+func (p pipe) Send(msg []byte) error {
+	p.out <- msg
+	return nil
+}
+
+func (p pipe) Recv(timeout time.Duration) ([]byte, error) {
+	select {
+	case msg := <-p.in:
+		return msg, nil
+	case <-time.After(timeout):
+		return nil, verbs.ErrTimeout
+	}
+}
+
 // The programs of the simulated world run unchanged in real time, on loopback sockets.
 func TestSameProgramsInRealTime(t *testing.T) {
 	work := everyService()
 	work.Network = random.Network{Loses: true} // a socket buffer may overflow
-	for i := range work.Lanes {
-		l := &work.Lanes[i]
+	for i := range work.Conns {
+		l := &work.Conns[i]
 		l.Messages = [2]int{60, 60}
 		l.Timeout = 14 // 67 ms: the machine may be busy
 	}
-	var pipes [2]traffic.Exchange
-	pipes[0], pipes[1] = traffic.Pipe()
+	ab, ba := make(chan []byte, 100), make(chan []byte, 100)
+	pipes := []pipe{{ab, ba}, {ba, ab}}
 	errs := make(chan error, 2)
 	for side, addr := range []string{"127.72.0.2", "127.72.0.3"} {
 		d, err := softroce.OnUDP(udplink.Config{}, softroce.Config{Name: addr, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
@@ -204,11 +221,10 @@ func TestEndWithoutPeerStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	a, _ := traffic.Pipe()
-	end, err := random.NewEnd(random.Env{Device: d, Peer: a, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
+	end, err := random.NewEnd(random.Env{Device: d, Peer: pipe{out: make(chan []byte, 100)}, StallTimeout: 10 * time.Millisecond}, everyService(), random.A)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = end.Run(traffic.RealTime())
-	expectStall(t, err, "waits for the peer to be card")
+	expectStall(t, err, "waits for the control message info")
 }

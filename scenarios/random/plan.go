@@ -51,14 +51,6 @@ func (o *op) atomic() bool {
 
 func (o *op) withImm() bool { return o.code == verbs.OpSendImm || o.code == verbs.OpRDMAWriteImm }
 
-// payload is the number of bytes sent to the peer.
-func (o *op) payload() int {
-	if o.returnsData() || o.local() || o.code == verbs.OpFlush {
-		return 0
-	}
-	return o.size
-}
-
 // String describes the request in a violation.
 func (o *op) String() string {
 	s := fmt.Sprintf("%v, %d bytes", o.code, o.size)
@@ -68,50 +60,47 @@ func (o *op) String() string {
 	return s
 }
 
-// plan is all requests of one side on one lane.
+// plan is all requests of one side on one connection.
 type plan struct {
 	ops []op
 	key uint64 // all random values derive from it
 }
 
-// payloadKey is the key of the payload of request n.
-func (p *plan) payloadKey(n int) uint64 { return traffic.Derive(p.key, keyPayload, uint64(n)) }
-
-// newPlan returns the requests of side s on lane i. Both sides compute the same.
+// newPlan returns the requests of side s on connection i. Both sides compute the same.
 func newPlan(w *Workload, i int, s Side) plan {
 	p := plan{key: traffic.Derive(w.Seed, uint64(i), uint64(s))}
-	l := &w.Lanes[i]
+	c := &w.Conns[i]
 	rng := newRand(traffic.Derive(p.key, keyPlan))
-	if l.Service.Reliable() {
+	if c.Service.Reliable() {
 		p.ops = planReliable(w, i, s, rng)
 	} else {
-		p.ops = planUnreliable(l, l.Messages[s], rng, w.Traits.SeparateImm)
+		p.ops = planUnreliable(c, c.Messages[s], rng, w.Traits.SeparateImm)
 	}
 	return p
 }
 
 // drawSize draws a size, often a boundary case: zero, one, whole packets, and one byte more
 // or less.
-func drawSize(rng *rand.Rand, l *Lane, limit int) int {
-	n := l.MinBytes + rng.IntN(l.MaxBytes-l.MinBytes+1)
+func drawSize(rng *rand.Rand, c *Conn, limit int) int {
+	n := c.MinBytes + rng.IntN(c.MaxBytes-c.MinBytes+1)
 	switch rng.IntN(8) {
 	case 0:
 		n = rng.IntN(2)
 	case 1:
-		n = l.MTU.Bytes() * (1 + rng.IntN(4))
+		n = c.MTU.Bytes() * (1 + rng.IntN(4))
 	case 2:
-		n = l.MTU.Bytes()*(1+rng.IntN(3)) - 1 + 2*rng.IntN(2)
+		n = c.MTU.Bytes()*(1+rng.IntN(3)) - 1 + 2*rng.IntN(2)
 	case 3:
 		n = rng.IntN(65)
 	}
-	return min(max(n, l.MinBytes), l.MaxBytes, limit)
+	return min(max(n, c.MinBytes), c.MaxBytes, limit)
 }
 
 // drawFlags draws the send flags. The last request is signaled and solicited, which ends
 // all waits. sinceSignal counts the requests since the last signaled one.
-func drawFlags(rng *rand.Rand, l *Lane, sinceSignal *int, last bool) (f verbs.SendFlags) {
+func drawFlags(rng *rand.Rand, c *Conn, sinceSignal *int, last bool) (f verbs.SendFlags) {
 	// A completion at least every half queue frees slots.
-	if *sinceSignal++; last || rng.IntN(l.SignalEvery) == 0 || *sinceSignal >= l.SendDepth/2 {
+	if *sinceSignal++; last || rng.IntN(c.SignalEvery) == 0 || *sinceSignal >= c.SendDepth/2 {
 		f |= verbs.SendSignaled
 		*sinceSignal = 0
 	}
@@ -121,16 +110,16 @@ func drawFlags(rng *rand.Rand, l *Lane, sinceSignal *int, last bool) (f verbs.Se
 	return f
 }
 
-// planUnreliable returns the requests of a UC or UD lane. Each write has its own place in
+// planUnreliable returns the requests of a UC or UD connection. Each write has its own place in
 // the target. A message too short for a stamp has its number as immediate data. If separateImm,
 // sends with immediate data are empty.
-func planUnreliable(l *Lane, n int, rng *rand.Rand, separateImm bool) []op {
+func planUnreliable(c *Conn, n int, rng *rand.Rand, separateImm bool) []op {
 	ops := make([]op, n)
 	at, sinceSignal := 0, 0
 	for i := range ops {
 		o := &ops[i]
-		*o = op{code: l.Mix[rng.IntN(len(l.Mix))], size: drawSize(rng, l, l.MaxBytes), imm: uint32(i), window: noWindow}
-		o.flags = drawFlags(rng, l, &sinceSignal, i == n-1)
+		*o = op{code: c.Mix[rng.IntN(len(c.Mix))], size: drawSize(rng, c, c.MaxBytes), imm: uint32(i), window: noWindow}
+		o.flags = drawFlags(rng, c, &sinceSignal, i == n-1)
 		switch o.code {
 		case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 			o.at = at

@@ -10,17 +10,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func lanesOf(l ...Lane) *Workload { return &Workload{Seed: 5, CQs: 1, SharedWords: 2, Lanes: l} }
+func connsOf(l ...Conn) *Workload { return &Workload{Seed: 5, CQs: 1, SharedWords: 2, Conns: l} }
 
 func TestBothSidesComputeSamePlan(t *testing.T) {
-	w := lanesOf(NewLane(RC, 100, 3000), NewLane(UC, 100, 3000))
-	for lane := range w.Lanes {
-		a, b := newPlan(w, lane, A), newPlan(w, lane, A)
+	w := connsOf(NewConn(RC, 100, 3000), NewConn(UC, 100, 3000))
+	for conn := range w.Conns {
+		a, b := newPlan(w, conn, A), newPlan(w, conn, A)
 		if !reflect.DeepEqual(a, b) {
-			t.Errorf("lane %d: two plans from one workload differ", lane)
+			t.Errorf("connection %d: two plans from one workload differ", conn)
 		}
-		if reflect.DeepEqual(a.ops, newPlan(w, lane, B).ops) {
-			t.Errorf("lane %d: both directions have the same plan", lane)
+		if reflect.DeepEqual(a.ops, newPlan(w, conn, B).ops) {
+			t.Errorf("connection %d: both directions have the same plan", conn)
 		}
 	}
 }
@@ -28,9 +28,9 @@ func TestBothSidesComputeSamePlan(t *testing.T) {
 // A request must not change memory of an earlier read without a fence between them: a
 // retransmitted read executes again.
 func TestPlanFencesRequestsThatChangeReadMemory(t *testing.T) {
-	l := NewLane(RC, 2000, 3000)
+	l := NewConn(RC, 2000, 3000)
 	l.Windows = 4
-	ops := newPlan(lanesOf(l), 0, A).ops
+	ops := newPlan(connsOf(l), 0, A).ops
 	conflicts := 0
 	for i := range ops {
 		r := &ops[i]
@@ -56,7 +56,7 @@ func TestPlanFencesRequestsThatChangeReadMemory(t *testing.T) {
 func TestPlansContainEveryOperation(t *testing.T) {
 	for _, s := range []Service{RC, UC, UD, XRC} {
 		seen := map[verbs.WROpcode]int{}
-		p := newPlan(lanesOf(NewLane(s, 1000, 1024)), 0, A)
+		p := newPlan(connsOf(NewConn(s, 1000, 1024)), 0, A)
 		for i := range p.ops {
 			seen[p.ops[i].code]++
 		}
@@ -72,11 +72,11 @@ func TestPlansContainEveryOperation(t *testing.T) {
 }
 
 func TestCheckMemoryAcceptsOnlyLaterRequests(t *testing.T) {
-	w := lanesOf(NewLane(RC, 0, 100))
+	w := connsOf(NewConn(RC, 0, 100))
 	p := plan{key: 1, ops: []op{
 		{code: verbs.OpRDMAWrite, at: 0, size: 50},
 		{code: verbs.OpRDMAWrite, at: 20, size: 50},
-		{code: verbs.OpAtomicFetchAdd, at: privateWordAt(&w.Lanes[0], 0), size: 8, operand: 1 << 40},
+		{code: verbs.OpAtomicFetchAdd, at: privateWordAt(&w.Conns[0], 0), size: 8, operand: 1 << 40},
 	}}
 	image := initialTarget(w, 0, B)
 	p.apply(0, image)
@@ -143,10 +143,10 @@ func cutShort(pieces []piece, n int) (out []piece) {
 func TestSharedWordChangesFormOneOrder(t *testing.T) {
 	fresh := func() *sharedWords {
 		return &sharedWords{initial: []uint64{10}, changes: []wordChange{
-			{lane: 0, n: 1, old: 10, new: 15},
-			{lane: 1, n: 4, old: 15, new: 100},
-			{lane: 0, n: 2, old: 100, new: 101},
-			{lane: 1, n: 5, old: 15, new: 15}, // a swap that failed
+			{conn: 0, n: 1, old: 10, new: 15},
+			{conn: 1, n: 4, old: 15, new: 100},
+			{conn: 0, n: 2, old: 100, new: 101},
+			{conn: 1, n: 5, old: 15, new: 15}, // a swap that failed
 		}}
 	}
 	if err := fresh().check([]uint64{101}); err != nil {
@@ -168,27 +168,27 @@ func TestSharedWordChangesFormOneOrder(t *testing.T) {
 }
 
 func TestValidateReportsEveryProblem(t *testing.T) {
-	good := NewLane(RC, 1, 1)
-	for want, spoil := range map[string]func(*Workload, *Lane){
-		"no lanes":           func(w *Workload, _ *Lane) { w.Lanes = nil },
-		"CQs is 0":           func(w *Workload, _ *Lane) { w.CQs = 0 },
-		"SharedWords is -1":  func(w *Workload, _ *Lane) { w.SharedWords = -1 },
-		"no such service":    func(_ *Workload, l *Lane) { l.Service = 9 },
-		"Messages[1] is -1":  func(_ *Workload, l *Lane) { l.Messages[1] = -1 },
-		"RdAtomic[0] is 0":   func(_ *Workload, l *Lane) { l.RdAtomic[0] = 0 },
-		"sizes 5..1":         func(_ *Workload, l *Lane) { l.MinBytes = 5 },
-		"Mix is empty":       func(_ *Workload, l *Lane) { l.Mix = nil },
-		"IBV_WR_RDMA_READ":   func(_ *Workload, l *Lane) { l.Service, l.Windows, l.Mix = UC, 0, []verbs.WROpcode{verbs.OpRDMARead} },
-		"queues of 1 sends":  func(_ *Workload, l *Lane) { l.SendDepth = 1 },
-		"MaxSGE is 0":        func(_ *Workload, l *Lane) { l.MaxSGE = 0 },
-		"SignalEvery is 0":   func(_ *Workload, l *Lane) { l.SignalEvery = 0 },
-		"XRCQueues":          func(_ *Workload, l *Lane) { *l = NewLane(XRC, 1, 1); l.XRCQueues = 0 },
-		"windows are for RC": func(_ *Workload, l *Lane) { *l = NewLane(XRC, 1, 1); l.Windows = 1 },
-		"not a valid MTU":    func(_ *Workload, l *Lane) { l.MTU = 0 },
-		"does not fit":       func(_ *Workload, l *Lane) { *l = NewLane(UD, 1, 1025) },
+	good := NewConn(RC, 1, 1)
+	for want, spoil := range map[string]func(*Workload, *Conn){
+		"no connections":     func(w *Workload, _ *Conn) { w.Conns = nil },
+		"CQs is 0":           func(w *Workload, _ *Conn) { w.CQs = 0 },
+		"SharedWords is -1":  func(w *Workload, _ *Conn) { w.SharedWords = -1 },
+		"no such service":    func(_ *Workload, l *Conn) { l.Service = 9 },
+		"Messages[1] is -1":  func(_ *Workload, l *Conn) { l.Messages[1] = -1 },
+		"RdAtomic[0] is 0":   func(_ *Workload, l *Conn) { l.RdAtomic[0] = 0 },
+		"sizes 5..1":         func(_ *Workload, l *Conn) { l.MinBytes = 5 },
+		"Mix is empty":       func(_ *Workload, l *Conn) { l.Mix = nil },
+		"IBV_WR_RDMA_READ":   func(_ *Workload, l *Conn) { l.Service, l.Windows, l.Mix = UC, 0, []verbs.WROpcode{verbs.OpRDMARead} },
+		"queues of 1 sends":  func(_ *Workload, l *Conn) { l.SendDepth = 1 },
+		"MaxSGE is 0":        func(_ *Workload, l *Conn) { l.MaxSGE = 0 },
+		"SignalEvery is 0":   func(_ *Workload, l *Conn) { l.SignalEvery = 0 },
+		"XRCQueues":          func(_ *Workload, l *Conn) { *l = NewConn(XRC, 1, 1); l.XRCQueues = 0 },
+		"windows are for RC": func(_ *Workload, l *Conn) { *l = NewConn(XRC, 1, 1); l.Windows = 1 },
+		"not a valid MTU":    func(_ *Workload, l *Conn) { l.MTU = 0 },
+		"does not fit":       func(_ *Workload, l *Conn) { *l = NewConn(UD, 1, 1025) },
 	} {
-		w := lanesOf(good)
-		spoil(w, &w.Lanes[0])
+		w := connsOf(good)
+		spoil(w, &w.Conns[0])
 		if err := w.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate() = %v, want something about %q", err, want)
 		}
@@ -221,12 +221,12 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
-		l := &lane{end: &End{w: &Workload{Traits: traffic.TransportTraits{LateAtomics: true}}}}
-		x := &reliableChecker{incoming: incoming{direction: direction{lane: l, plan: plan{ops: tc.ops}}}}
+		c := &conn{end: &End{w: &Workload{Traits: traffic.TransportTraits{LateAtomics: true}}}}
+		x := &reliableChecker{incoming: incoming{direction: direction{conn: c, plan: plan{ops: tc.ops}}}}
 		if got := x.mayBeLate(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)
 		}
-		x.lane.end.w.Traits.LateAtomics = false
+		x.conn.end.w.Traits.LateAtomics = false
 		if x.mayBeLate(tc.on, 0, len(tc.ops)-1) {
 			t.Errorf("%s: late where atomics never are", tc.name)
 		}

@@ -2,27 +2,25 @@ package random
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The target of a reliable lane is an area for writes and reads, followed by words for
-// atomics of the lane. Windows are parts of the area.
+// The target of a reliable connection is an area for writes and reads, followed by words for
+// atomics of the connection. Windows are parts of the area.
 const privateWords = 8
 
-// rwAreaLen is the length of the area for writes and reads, which begins the target of a lane.
-func rwAreaLen(l *Lane) int { return max(4*l.MaxBytes, 4096) &^ 7 }
+// rwAreaLen is the length of the area for writes and reads, which begins the target of a connection.
+func rwAreaLen(c *Conn) int { return max(4*c.MaxBytes, 4096) &^ 7 }
 
-// targetLen is the length of the target of a reliable lane.
-func targetLen(l *Lane) int { return rwAreaLen(l) + 8*privateWords }
-
-// privateWordAt is the offset of word i for atomics in the target of a lane.
-func privateWordAt(l *Lane, i int) int { return rwAreaLen(l) + 8*i }
+// privateWordAt is the offset of word i for atomics in the target of a connection.
+func privateWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
 
 // windowExtent is the part of the read-write area of a target that window i covers. Windows overlap.
-func windowExtent(l *Lane, i int) (at, n int) {
-	at = (i * rwAreaLen(l) / 8) % (rwAreaLen(l) / 2)
-	return at, min(rwAreaLen(l)-at, l.MaxBytes+512)
+func windowExtent(c *Conn, i int) (at, n int) {
+	at = (i * rwAreaLen(c) / 8) % (rwAreaLen(c) / 2)
+	return at, min(rwAreaLen(c)-at, c.MaxBytes+512)
 }
 
 // extent is a range of the target.
@@ -36,10 +34,10 @@ type unfencedRead struct {
 	window int8
 }
 
-// planner generates the requests of one side of a reliable lane.
+// planner generates the requests of one side of a reliable connection.
 type planner struct {
 	w             *Workload
-	l             *Lane
+	conn          *Conn
 	rng           *rand.Rand
 	words         [privateWords]uint64 // final values, so far
 	validWindows  []bool               // not yet invalidated
@@ -50,25 +48,22 @@ type planner struct {
 	sinceSignal   int
 }
 
-// planReliable returns the requests of one side of a reliable lane. A request that would
+// planReliable returns the requests of one side of a reliable connection. A request that would
 // change memory of an earlier read is fenced: a retransmitted read may execute again, and
 // the result would be undefined.
-func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
-	l := &w.Lanes[lane]
-	p := planner{w: w, l: l, rng: rng, validWindows: make([]bool, l.Windows), readWindows: make([]bool, l.Windows)}
+func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
+	c := &w.Conns[conn]
+	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
 	p.afterWrite = true // a connection may start with an empty write
-	for i := range p.validWindows {
-		p.validWindows[i] = true
-	}
-	target := initialTarget(w, lane, s.Peer())
+	target := initialTarget(w, conn, s.Peer())
 	for i := range p.words {
-		p.words[i] = word(target[privateWordAt(l, i):])
+		p.words[i] = word(target[privateWordAt(c, i):])
 	}
-	ops := make([]op, 0, l.Messages[s])
+	ops := make([]op, 0, c.Messages[s])
 	for len(ops) < cap(ops) {
 		last := len(ops)+1 == cap(ops)
 		o := p.draw(last)
-		o.flags |= drawFlags(rng, l, &p.sinceSignal, last)
+		o.flags |= drawFlags(rng, c, &p.sinceSignal, last)
 		if p.needsFence(&o) || rng.IntN(16) == 0 {
 			o.flags |= verbs.SendFence
 			p.unfencedReads = p.unfencedReads[:0]
@@ -84,23 +79,26 @@ func planReliable(w *Workload, lane int, s Side, rng *rand.Rand) []op {
 // draw draws the next request. If completions do not mean delivery, the last request is a
 // read.
 func (p *planner) draw(last bool) op {
-	o := op{code: p.l.Mix[p.rng.IntN(len(p.l.Mix))], imm: p.rng.Uint32(), window: noWindow}
+	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
 		o.code = verbs.OpRDMARead
 	}
-	if p.l.XRCQueues > 0 {
-		o.queue = uint8(p.rng.IntN(p.l.XRCQueues))
+	if p.conn.XRCQueues > 0 {
+		o.queue = uint8(p.rng.IntN(p.conn.XRCQueues))
 	}
 	switch o.code {
 	case verbs.OpSendInv:
-		if o.window = p.pickWindow(); o.window == noWindow || !p.mayInvalidate(o.window) {
+		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or reorders
+		// packets: then it could arrive after the invalidation and end the connection.
+		late := p.w.Network.Duplicates || p.w.Network.Reorders
+		if o.window = p.pickWindow(); o.window == noWindow || late && p.readWindows[o.window] {
 			o.code, o.window = verbs.OpSend, noWindow
 		} else {
 			p.validWindows[o.window] = false
 		}
-		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 	case verbs.OpSend, verbs.OpSendImm:
-		o.size = drawSize(p.rng, p.l, p.l.MaxBytes)
+		o.size = drawSize(p.rng, p.conn, p.conn.MaxBytes)
 		switch immAlone := o.code == verbs.OpSendImm && p.w.Traits.SeparateImm; {
 		case immAlone && p.afterWrite: // it would look like a write with immediate data
 			o.code = verbs.OpSend
@@ -132,27 +130,18 @@ func (p *planner) pickWindow() int8 {
 	return noWindow
 }
 
-// mayInvalidate reports whether a window can be invalidated safely. Retransmitted READs
-// arrive before a fenced SEND_INV on a network that keeps order. On a network that
-// duplicates or reorders, a copy could arrive after the invalidation and end the
-// connection.
-func (p *planner) mayInvalidate(window int8) bool {
-	late := p.w.Network.Duplicates || p.w.Network.Reorders
-	return !late || !p.readWindows[window]
-}
-
 // drawRange draws the range of a write, read or flush.
 func (p *planner) drawRange(o *op) {
-	at, n := 0, rwAreaLen(p.l)
+	at, n := 0, rwAreaLen(p.conn)
 	if o.code != verbs.OpFlush && p.rng.IntN(3) == 0 { // windows do not permit flush
 		if o.window = p.pickWindow(); o.window != noWindow {
-			at, n = windowExtent(p.l, int(o.window))
+			at, n = windowExtent(p.conn, int(o.window))
 		}
 	}
 	if o.code == verbs.OpRDMARead && o.window != noWindow {
 		p.readWindows[o.window] = true
 	}
-	o.size = drawSize(p.rng, p.l, n)
+	o.size = drawSize(p.rng, p.conn, n)
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
@@ -166,7 +155,7 @@ func (p *planner) drawAtomic(o *op) {
 		return
 	}
 	i := p.rng.IntN(privateWords)
-	o.at = privateWordAt(p.l, i)
+	o.at = privateWordAt(p.conn, i)
 	o.operand, o.swap = p.rng.Uint64(), p.rng.Uint64()
 	switch {
 	case o.code == verbs.OpAtomicFetchAdd:
@@ -176,20 +165,15 @@ func (p *planner) drawAtomic(o *op) {
 	case p.rng.IntN(2) == 0: // a swap that succeeds
 		o.operand = p.words[i]
 		p.words[i] = o.swap
-	default:
-		if o.operand == p.words[i] {
-			o.operand++
-		}
+	case o.operand == p.words[i]:
+		o.operand++
 	}
 }
 
 // needsFence reports whether o changes memory of an unfenced read, or invalidates its window.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
-	for _, r := range p.unfencedReads {
-		if o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.unfencedReads, func(r unfencedRead) bool {
+		return o.code == verbs.OpSendInv && r.window == o.window || n > 0 && r.overlaps(extent{at, n})
+	})
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Work request IDs of sends have their lane and the number of the request.
+// Work request IDs of sends have their connection and the number of the request.
 const (
-	laneShift  = 40
+	connShift  = 40
 	windowsBit = 1 << 39 // bind of a window before the traffic starts
-	markerBit  = 1 << 38 // drain marker of a failed lane
+	markerBit  = 1 << 38 // drain marker of a failed connection
 )
 
 const unlimited = -1
@@ -38,7 +38,7 @@ type recvRing struct {
 }
 
 type ringConfig struct {
-	lane      *lane     // nil if shared
+	conn      *conn     // nil if shared
 	srq       verbs.SRQ // nil if the queue is that of a queue pair
 	depth     int
 	maxLen    int // of a message
@@ -48,7 +48,7 @@ type ringConfig struct {
 
 // newRing returns a ring for receives on queue to, and registers its memory. It posts nothing.
 func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
-	num, shared := len(e.rings), cfg.lane == nil
+	num, shared := len(e.rings), cfg.conn == nil
 	r = &recvRing{
 		RecvRing: traffic.NewRecvRing(num, cfg.depth, shared), end: e, ringConfig: cfg, num: num, limit: unlimited,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),

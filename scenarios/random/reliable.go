@@ -2,12 +2,13 @@ package random
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// reliableChecker checks the messages of a reliable lane: each exactly once, in order, and
+// reliableChecker checks the messages of a reliable connection: each exactly once, in order, and
 // the resulting memory.
 type reliableChecker struct {
 	incoming
@@ -22,21 +23,21 @@ type reliableChecker struct {
 }
 
 // newReliableChecker returns the checker of plan p of the peer, and tells the receive rings which messages to expect.
-func newReliableChecker(l *lane, p plan) *reliableChecker {
-	x := &reliableChecker{incoming: newIncoming(l, p), image: initialTarget(l.end.w, l.index, l.end.side)}
-	sizes := make([][]int, max(1, len(l.xrc)))
+func newReliableChecker(c *conn, p plan) *reliableChecker {
+	x := &reliableChecker{incoming: newIncoming(c, p), image: initialTarget(c.end.w, c.index, c.end.side)}
+	sizes := make([][]int, max(1, len(c.xrc)))
 	for i := range p.ops {
 		if o := &p.ops[i]; o.takesReceive() {
 			x.msgs = append(x.msgs, i)
-			sizes[o.queue] = append(sizes[o.queue], l.grhLen()+o.recvLen())
+			sizes[o.queue] = append(sizes[o.queue], c.grhLen()+o.recvLen())
 		}
 	}
 	spare := int(traffic.Derive(p.key, keyPoison) % 4)
-	if l.ring != nil {
-		l.ring.expect(sizes[0], spare, l.spec.TightReceives)
+	if c.ring != nil {
+		c.ring.expect(sizes[0], spare, c.spec.TightReceives)
 	}
-	for i, r := range l.xrc {
-		r.expect(sizes[i], spare, l.spec.TightReceives)
+	for i, r := range c.xrc {
+		r.expect(sizes[i], spare, c.spec.TightReceives)
 	}
 	return x
 }
@@ -76,7 +77,7 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 	return bytes
 }
 
-// receive checks a completed receive against the next message that the lane expects: completion, queue, source
+// receive checks a completed receive against the next message that the connection expects: completion, queue, source
 // and payload.
 func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
@@ -85,21 +86,21 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	n := x.msgs[x.next]
 	x.next++
 	o := &x.plan.ops[n]
-	x.lane.end.trace("lane %d received %d", x.lane.index, n)
+	x.conn.end.trace("connection %d received %d", x.conn.index, n)
 	if err := x.checkCompletion(wc, n, o); err != nil {
 		return err
 	}
-	if x.lane.xrc != nil && r != x.lane.xrc[o.queue] {
+	if x.conn.xrc != nil && r != x.conn.xrc[o.queue] {
 		return x.violation(n, fmt.Sprintf("a receive of shared receive queue %d", o.queue), "one of another queue")
 	}
 	const reused = false
-	msg, err := r.message(slot, x.lane.grhLen()+o.recvLen(), reused)
+	msg, err := r.message(slot, x.conn.grhLen()+o.recvLen(), reused)
 	if err != nil {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
-	if x.lane.spec.Service.Datagram() {
+	if x.conn.spec.Service.Datagram() {
 		// The device writes the GRH with the first packet, when it does not know the message's length.
-		if want, got := x.lane.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
+		if want, got := x.conn.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}
 		msg = msg[verbs.GRHLen:]
@@ -130,12 +131,12 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	switch {
 	case wc.Opcode != opcode || wc.Flags&shown != flags:
 		return x.violation(n, fmt.Sprintf("%v with flags %#x", opcode, flags), fmt.Sprintf("%v with flags %#x", wc.Opcode, wc.Flags))
-	case int(wc.ByteLen) != x.lane.grhLen()+o.size:
-		return x.violation(n, fmt.Sprintf("%d bytes", x.lane.grhLen()+o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
+	case int(wc.ByteLen) != x.conn.grhLen()+o.size:
+		return x.violation(n, fmt.Sprintf("%d bytes", x.conn.grhLen()+o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
 	case o.withImm() && wc.Imm != o.imm:
 		return x.violation(n, fmt.Sprintf("immediate data %#x", o.imm), fmt.Sprintf("%#x", wc.Imm))
-	case o.code == verbs.OpSendInv && wc.InvalidatedRKey != x.lane.keys[o.window]:
-		return x.violation(n, fmt.Sprintf("key %#x invalidated", x.lane.keys[o.window]), fmt.Sprintf("%#x", wc.InvalidatedRKey))
+	case o.code == verbs.OpSendInv && wc.InvalidatedRKey != x.conn.keys[o.window]:
+		return x.violation(n, fmt.Sprintf("key %#x invalidated", x.conn.keys[o.window]), fmt.Sprintf("%#x", wc.InvalidatedRKey))
 	}
 	return nil
 }
@@ -152,10 +153,14 @@ func (x *reliableChecker) checkVisible(n int) error {
 		}
 	}
 	for _, t := range x.changed {
-		if x.mayBeLate(t, first, n) || x.lane.end.env.Concurrent && x.willChange(t) {
+		changesAgain := func(o op) bool { // a later request changes part of t
+			at, size := o.modifies()
+			return size > 0 && t.overlaps(extent{at, size})
+		}
+		if x.mayBeLate(t, first, n) || x.conn.end.env.Concurrent && slices.ContainsFunc(x.plan.ops[x.applied:], changesAgain) {
 			continue
 		}
-		if err := x.plan.checkMemory(x.image, x.lane.bytes, t.at, t.n, x.applied); err != nil {
+		if err := x.plan.checkMemory(x.image, x.conn.bytes, t.at, t.n, x.applied); err != nil {
 			return x.violation(n, "everything written before the message", err.Error()).as(traffic.Contents)
 		}
 	}
@@ -166,7 +171,7 @@ func (x *reliableChecker) checkVisible(n int) error {
 // see TransportTraits.LateAtomics. Atomics execute in order and writes use other memory,
 // therefore the final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
-	if !x.lane.end.w.Traits.LateAtomics {
+	if !x.conn.end.w.Traits.LateAtomics {
 		return false
 	}
 	for i := n; i >= first; i-- {
@@ -181,19 +186,9 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	return false
 }
 
-// willChange reports whether a later request changes part of t.
-func (x *reliableChecker) willChange(t extent) bool {
-	for i := x.applied; i < len(x.plan.ops); i++ {
-		if at, n := x.plan.ops[i].modifies(); n > 0 && t.overlaps(extent{at, n}) {
-			return true
-		}
-	}
-	return false
-}
-
 // verify compares the whole memory. If the peer's requests failed, those that completed
 // must have been executed, and later ones may have been.
-func (x *reliableChecker) verify(peer *laneReport) error {
+func (x *reliableChecker) verify(peer *connReport) error {
 	done := len(x.plan.ops)
 	if peer.Failed {
 		done = max(peer.Good, x.applied)
@@ -210,7 +205,7 @@ func (x *reliableChecker) verify(peer *laneReport) error {
 	if peer.Failed {
 		next = x.applied
 	}
-	if err := x.plan.checkMemory(x.image, x.lane.bytes, 0, len(x.image), next); err != nil {
+	if err := x.plan.checkMemory(x.image, x.conn.bytes, 0, len(x.image), next); err != nil {
 		return x.violation(noRequest, "the memory that the requests in order make", err.Error()).as(traffic.Contents)
 	}
 	x.arrivals.Delivered, x.arrivals.Bytes = done, x.bytesMoved(done)

@@ -13,14 +13,14 @@ type Result struct {
 	Side Side
 	// Elapsed is the time from the first request to the last completion.
 	Elapsed time.Duration
-	Lanes   []LaneResult
+	Conns   []ConnResult
 	// Counters are the increments of the device counters, for all ends that share the
 	// device.
 	Counters []verbs.Counter
 }
 
-// LaneResult is the result of one end on one lane.
-type LaneResult struct {
+// ConnResult is the result of one end on one connection.
+type ConnResult struct {
 	Service  Service
 	Sent     Requests
 	Received Arrivals
@@ -31,7 +31,7 @@ type Requests struct {
 	Posted    int
 	Completed int   // with success
 	Bytes     int64 // of completed requests, in either direction
-	// Failed is the completion status that ended the lane early, or WCSuccess.
+	// Failed is the completion status that ended the connection early, or WCSuccess.
 	Failed verbs.WCStatus
 }
 
@@ -45,20 +45,10 @@ type Arrivals struct {
 	Bytes      int64
 }
 
-// Counter returns the increment of a counter; 0 if it does not exist.
-func (r *Result) Counter(name string) uint64 {
-	for _, c := range r.Counters {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	return 0
-}
-
 // Received returns the messages and bytes received so far.
 func (e *End) Received() (messages, bytes uint64) {
-	for _, l := range e.lanes {
-		t := l.incoming.counts()
+	for _, c := range e.conns {
+		t := c.incoming.counts()
 		messages += uint64(t.Delivered)
 		bytes += uint64(t.Bytes)
 	}
@@ -71,25 +61,22 @@ func (e *End) Result() *Result {
 	if e.endedAt > 0 {
 		r.Elapsed = e.endedAt - e.startedAt
 	}
-	for _, l := range e.lanes {
-		s := &l.outgoing
-		r.Lanes = append(r.Lanes, LaneResult{
-			Service:  l.spec.Service,
+	for _, c := range e.conns {
+		s := &c.outgoing
+		r.Conns = append(r.Conns, ConnResult{
+			Service:  c.spec.Service,
 			Sent:     Requests{Posted: s.posted, Completed: s.succeeded, Bytes: s.bytes, Failed: s.failStatus},
-			Received: l.incoming.counts(),
+			Received: c.incoming.counts(),
 		})
 	}
 	r.Counters = traffic.CountersSince(e.countersBefore, e.env.Device.Counters())
 	return r
 }
 
-// latePacketTime is how long packets of unreliable lanes may still arrive after both ends
-// have completed.
-const latePacketTime = 20 * time.Millisecond
-
-// waitForLatePackets waits for late packets of unreliable lanes.
+// waitForLatePackets waits for late packets of unreliable connections.
 func (e *End) waitForLatePackets() error {
-	if !e.hasUnreliableLanes() {
+	const latePacketTime = 20 * time.Millisecond // in which packets of unreliable connections may still arrive
+	if !e.hasUnreliableConns() {
 		return nil
 	}
 	until := e.proc.Now() + latePacketTime
@@ -109,25 +96,25 @@ func (e *End) waitForLatePackets() error {
 // verify checks memory and shared words, and that all posted receives are flushed.
 func (e *End) verify() error {
 	e.endedAt = max(e.lastCompletion, e.startedAt)
-	for i, l := range e.lanes {
-		if l.flushes > 0 && !l.outgoing.qpFailed && !l.errorExpected {
-			return l.violation(e.side.Peer(), "no flush without a failure", fmt.Sprintf("%d receives flushed", l.flushes))
+	for i, c := range e.conns {
+		if c.flushes > 0 && !c.outgoing.qpFailed && !c.errorExpected {
+			return c.violation(e.side.Peer(), "no flush without a failure", fmt.Sprintf("%d receives flushed", c.flushes))
 		}
-		if err := l.incoming.verify(&e.peerDone.Lanes[i]); err != nil {
+		if err := c.incoming.verify(&e.peerDone.Conns[i]); err != nil {
 			return err
 		}
 	}
 	if e.w.Traits.ConnectsByCM {
 		// The peer may disconnect as soon as it has our words, which moves our queue pairs
 		// to the error state.
-		for _, l := range e.lanes {
-			l.errorExpected = true
+		for _, c := range e.conns {
+			c.errorExpected = true
 		}
 	}
-	if err := e.sendNote(note{Kind: noteWords, Words: e.words.values()}); err != nil {
+	if err := e.sendControl(controlMessage{Kind: controlWords, Words: e.words.values()}); err != nil {
 		return err
 	}
-	n, err := e.expectNote(noteWords)
+	n, err := e.expectControl(controlWords)
 	if err != nil {
 		return err
 	}
@@ -137,22 +124,22 @@ func (e *End) verify() error {
 	if err := e.drain(); err != nil {
 		return err
 	}
-	if err := e.sendNote(note{Kind: noteClose}); err != nil {
+	if err := e.sendControl(controlMessage{Kind: controlClose}); err != nil {
 		return err
 	}
-	_, err = e.expectNote(noteClose)
+	_, err = e.expectControl(controlClose)
 	return err
 }
 
 // drain moves the queue pairs to the error state and waits until their receives are
 // flushed. Shared receives stay posted.
 func (e *End) drain() error {
-	for _, l := range e.lanes {
-		l.errorExpected = true
-		if err := l.ToError(); err != nil {
+	for _, c := range e.conns {
+		c.errorExpected = true
+		if err := c.ToError(); err != nil {
 			return err
 		}
-		for l.ring != nil && l.ring.Outstanding() > 0 {
+		for c.ring != nil && c.ring.Outstanding() > 0 {
 			if err := e.waitCompletions(); err != nil {
 				return err
 			}
@@ -168,7 +155,7 @@ func (e *End) drain() error {
 // Violation is a broken guarantee of the service.
 type Violation struct { //nolint:errname // a finding, not a failure
 	Kind  traffic.ViolationKind
-	Where string // lane, direction and request
+	Where string // connection, direction and request
 	Want  string
 	Got   string
 }
@@ -183,19 +170,19 @@ func (v *Violation) as(kind traffic.ViolationKind) *Violation {
 	return v
 }
 
-// violation returns a Violation of kind Completion about the lane's requests from a side.
-func (l *lane) violation(from Side, want, got string) *Violation {
-	return &Violation{Kind: traffic.Completion, Where: l.describe(from), Want: want, Got: got}
+// violation returns a Violation of kind Completion about the connection's requests from a side.
+func (c *conn) violation(from Side, want, got string) *Violation {
+	return &Violation{Kind: traffic.Completion, Where: c.describe(from), Want: want, Got: got}
 }
 
-// describe names the lane and the side whose requests are meant, in errors.
-func (l *lane) describe(from Side) string {
-	return fmt.Sprintf("lane %d (%v), %v to %v", l.index, l.spec.Service, from, from.Peer())
+// describe names the connection and the side whose requests are meant, in errors.
+func (c *conn) describe(from Side) string {
+	return fmt.Sprintf("connection %d (%v), %v to %v", c.index, c.spec.Service, from, from.Peer())
 }
 
-// direction is the requests of one side on a lane.
+// direction is the requests of one side on a connection.
 type direction struct {
-	lane *lane
+	conn *conn
 	plan plan
 	from Side
 }
@@ -205,7 +192,7 @@ const noRequest = -1
 
 // violation returns a Violation of kind Completion about request n, or about all requests for noRequest.
 func (d *direction) violation(n int, want, got string) *Violation {
-	v := d.lane.violation(d.from, want, got)
+	v := d.conn.violation(d.from, want, got)
 	if n != noRequest {
 		v.Where = d.describe(n)
 	}
@@ -214,10 +201,10 @@ func (d *direction) violation(n int, want, got string) *Violation {
 
 // describe names request n in errors.
 func (d *direction) describe(n int) string {
-	return fmt.Sprintf("%s, request %d (%v)", d.lane.describe(d.from), n, &d.plan.ops[n])
+	return fmt.Sprintf("%s, request %d (%v)", d.conn.describe(d.from), n, &d.plan.ops[n])
 }
 
-// incoming is the requests of the peer on a lane, and how they arrived.
+// incoming is the requests of the peer on a connection, and how they arrived.
 type incoming struct {
 	direction
 	want     []byte // room for an expected message
@@ -225,6 +212,6 @@ type incoming struct {
 }
 
 // newIncoming returns the common part of the checkers, for plan p of the peer.
-func newIncoming(l *lane, p plan) incoming {
-	return incoming{direction: direction{l, p, l.end.side.Peer()}, want: make([]byte, l.spec.MaxBytes)}
+func newIncoming(c *conn, p plan) incoming {
+	return incoming{direction: direction{c, p, c.end.side.Peer()}, want: make([]byte, c.spec.MaxBytes)}
 }

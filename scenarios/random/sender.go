@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sender posts the requests of a lane and checks their completions.
+// sender posts the requests of a connection and checks their completions.
 type sender struct {
 	direction
 	requestState
@@ -20,13 +20,13 @@ type sender struct {
 	pacer
 }
 
-// requestState is how far the requests of a lane have come.
+// requestState is how far the requests of a connection have come.
 type requestState struct {
 	posted          int
 	completedBefore int // requests before it have completed
 	succeeded       int // completed with success
 	bytes           int64
-	failStatus      verbs.WCStatus // completion status that ended the lane
+	failStatus      verbs.WCStatus // completion status that ended the connection
 	qpFailed        bool           // no more requests are posted
 	// flushing is set by the first completion with an error: all later ones must be
 	// flushed. qpFailed may be set earlier, while successful completions are still in the
@@ -35,7 +35,7 @@ type requestState struct {
 	drainPending bool // the drain marker has not completed
 }
 
-// sendBuffers is the memory of the requests of a lane, in slots, and of their lists.
+// sendBuffers is the memory of the requests of a connection, in slots, and of their lists.
 type sendBuffers struct {
 	mr      verbs.MR
 	buf     []byte
@@ -49,11 +49,11 @@ type sendBuffers struct {
 }
 
 // open plans the requests and registers their memory.
-func (s *sender) open(l *lane) (err error) {
-	e, spec := l.end, l.spec
-	s.direction = direction{l, newPlan(e.w, l.index, e.side), e.side}
+func (s *sender) open(c *conn) (err error) {
+	e, spec := c.end, c.spec
+	s.direction = direction{c, newPlan(e.w, c.index, e.side), e.side}
 	if spec.Service.Reliable() {
-		s.image = initialTarget(e.w, l.index, e.side.Peer())
+		s.image = initialTarget(e.w, c.index, e.side.Peer())
 	}
 	s.size = slotLen(max(spec.MaxBytes, 8), spec.MaxSGE)
 	s.buf = make([]byte, spec.SendDepth*s.size)
@@ -80,7 +80,7 @@ func (s *sender) status() string {
 
 // slot returns the number and the offset of the send buffer's slot for request n.
 func (s *sender) slot(n int) (index, base int) {
-	index = n % s.lane.spec.SendDepth
+	index = n % s.conn.spec.SendDepth
 	return index, index * s.size
 }
 
@@ -89,7 +89,7 @@ func (s *sender) space() int {
 	if s.qpFailed {
 		return 0
 	}
-	return min(len(s.plan.ops)-s.posted, s.lane.spec.SendDepth-(s.posted-s.completedBefore))
+	return min(len(s.plan.ops)-s.posted, s.conn.spec.SendDepth-(s.posted-s.completedBefore))
 }
 
 // post posts the next requests if the pacing permits, and reports whether it posted any.
@@ -103,7 +103,7 @@ func (s *sender) post(now time.Duration) (bool, error) {
 		s.wrs = append(s.wrs, s.prepare(s.posted))
 		s.posted++
 	}
-	if got, err := s.lane.QP.PostSend(s.wrs); err != nil {
+	if got, err := s.conn.QP.PostSend(s.wrs); err != nil {
 		return false, fmt.Errorf("%s: %w", s.describe(s.posted-n+got), err)
 	}
 	// The caller may reuse inline data: changing it detects a device that reads it later.
@@ -114,9 +114,9 @@ func (s *sender) post(now time.Duration) (bool, error) {
 // prepare returns work request n, and applies it to the expected contents of the peer's target.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
-	l := s.lane
-	wr := verbs.SendWR{WRID: uint64(l.index)<<laneShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
-	l.end.trace("lane %d posts %d: %v", l.index, n, o)
+	c := s.conn
+	wr := verbs.SendWR{WRID: uint64(c.index)<<connShift | uint64(n), Opcode: o.code, Flags: o.flags, Imm: o.imm}
+	c.end.trace("connection %d posts %d: %v", c.index, n, o)
 	switch {
 	case o.returnsData():
 		s.prepareFetch(n, &wr)
@@ -127,17 +127,22 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	}
 	switch {
 	case o.shared:
-		wr.Remote = l.end.peer.Words.atOffset(8 * o.at)
-		wr.Atomic = l.end.words.operands(o)
+		wr.Remote = c.end.peer.Words.atOffset(8 * o.at)
+		if o.code == verbs.OpAtomicCmpAndSwp { // it succeeds if no other connection was faster
+			o.operand = c.end.words.last[o.at]
+		}
+	case o.window != noWindow && o.code != verbs.OpSendInv:
+		start, _ := windowExtent(c.spec, int(o.window))
+		wr.Remote = s.peer().Windows[o.window].atOffset(o.at - start)
 	case !o.takesReceive() || o.code == verbs.OpRDMAWriteImm:
-		wr.Remote = s.remote(o)
-		wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+		wr.Remote = s.peer().Target.atOffset(o.at)
 	case o.code == verbs.OpSendInv:
 		wr.InvalidateRKey = s.peer().Windows[o.window].RKey
 	}
-	switch l.spec.Service {
+	wr.Atomic = verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
+	switch c.spec.Service {
 	case UD, RD:
-		wr.UD = verbs.UD{AH: l.AH, QPN: s.peer().QPN, QKey: l.qkey}
+		wr.UD = verbs.UD{AH: c.AH, QPN: s.peer().QPN, QKey: c.qkey}
 	case XRC:
 		wr.XRC.SRQN = s.peer().SRQNs[o.queue]
 	}
@@ -147,18 +152,8 @@ func (s *sender) prepare(n int) verbs.SendWR {
 	return wr
 }
 
-// peer returns the connection data of the peer's end of the lane.
-func (s *sender) peer() *laneInfo { return &s.lane.end.peer.Lanes[s.lane.index] }
-
-// remote returns the address and key of a request's memory: in its memory window if it has one, else in the
-// peer's target region.
-func (s *sender) remote(o *op) verbs.Remote {
-	if o.window != noWindow {
-		start, _ := windowExtent(s.lane.spec, int(o.window))
-		return s.peer().Windows[o.window].atOffset(o.at - start)
-	}
-	return s.peer().Target.atOffset(o.at)
-}
+// peer returns what the peer has told about its end of the connection.
+func (s *sender) peer() *connInfo { return &s.conn.end.peer.Conns[s.conn.index] }
 
 // prepareData puts the payload into a slot, or inline: half of those that fit, at random.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
@@ -167,13 +162,13 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		wr.Flush = verbs.Flush{Length: uint32(o.size), Type: verbs.FlushGlobal, Level: verbs.FlushRange}
 		return
 	}
-	msg := s.scratch[:o.payload()]
+	msg := s.scratch[:o.size]
 	s.plan.fillPayload(n, msg)
-	if !s.lane.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
+	if !s.conn.spec.Service.Reliable() && (o.code == verbs.OpSend || o.code == verbs.OpSendImm) {
 		stamp(msg, s.plan.key, n)
 	}
 	seed := traffic.Derive(s.plan.key, keyPieces, uint64(n))
-	if len(msg) <= s.lane.spec.MaxInline && seed&1 == 0 {
+	if len(msg) <= s.conn.spec.MaxInline && seed&1 == 0 {
 		from := len(s.inline)
 		s.inline = append(s.inline, msg...)
 		wr.Flags |= verbs.SendInline
@@ -181,7 +176,7 @@ func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 		return
 	}
 	_, base := s.slot(n)
-	s.pieces = split(s.pieces[:0], seed, len(msg), s.lane.spec.MaxSGE)
+	s.pieces = split(s.pieces[:0], seed, len(msg), s.conn.spec.MaxSGE)
 	scatter(s.buf[base:base+s.size], msg, s.pieces)
 	s.setSGL(wr, base)
 }
@@ -213,7 +208,7 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 // fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is
 // one piece.
 func (s *sender) fetchPieces(n int) []piece {
-	o, most := &s.plan.ops[n], s.lane.spec.MaxSGE
+	o, most := &s.plan.ops[n], s.conn.spec.MaxSGE
 	if o.atomic() {
 		most = 1
 	}
@@ -222,13 +217,13 @@ func (s *sender) fetchPieces(n int) []piece {
 
 // prepareLocal sets wr to bind or invalidate the spare window, by its opcode.
 func (s *sender) prepareLocal(wr *verbs.SendWR) {
-	l := s.lane
+	c := s.conn
 	if wr.Opcode == verbs.OpLocalInv {
 		wr.InvalidateRKey = s.spareKey
 		return
 	}
 	s.spareKey = verbs.NextRKey(s.spareKey)
-	wr.Bind = verbs.Bind{MW: l.spareWindow, RKey: s.spareKey, Info: verbs.BindInfo{
-		MR: l.memory, Addr: l.memory.Addr(), Length: uint64(l.memory.Len()), Access: verbs.AccessRemoteRead,
+	wr.Bind = verbs.Bind{MW: c.spareWindow, RKey: s.spareKey, Info: verbs.BindInfo{
+		MR: c.memory, Addr: c.memory.Addr(), Length: uint64(c.memory.Len()), Access: verbs.AccessRemoteRead,
 	}}
 }

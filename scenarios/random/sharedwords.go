@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sharedWords are words on which several lanes of the peer execute atomics concurrently.
+// sharedWords are words on which several connections of the peer execute atomics concurrently.
 // Their results must fit one order: a chain of changes from the initial value to the final
 // one with every request once.
 type sharedWords struct {
@@ -23,7 +23,7 @@ type sharedWords struct {
 // wordChange is a completed atomic.
 type wordChange struct {
 	at      int
-	lane, n int
+	conn, n int
 	old     uint64
 	new     uint64
 }
@@ -46,8 +46,6 @@ func (x *sharedWords) open(e *End) (err error) {
 	return err
 }
 
-func (x *sharedWords) close() error { return x.mr.Close() }
-
 // values returns the current words of this side.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
@@ -56,17 +54,8 @@ func (x *sharedWords) values() (v []uint64) {
 	return v
 }
 
-// operands returns the operands of an atomic. A swap compares with the last known value: it
-// succeeds if no other lane was faster.
-func (x *sharedWords) operands(o *op) verbs.Atomic {
-	if o.code == verbs.OpAtomicCmpAndSwp {
-		o.operand = x.last[o.at]
-	}
-	return verbs.Atomic{CompareAdd: o.operand, Swap: o.swap}
-}
-
-// atomicCompleted records the change of a shared word by request n of a lane, which found a value.
-func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
+// atomicCompleted records the change of a shared word by request n of a connection, which found a value.
+func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	result := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
 		if result = found; found == o.operand {
@@ -74,11 +63,8 @@ func (x *sharedWords) atomicCompleted(lane, n int, o *op, found uint64) {
 		}
 	}
 	x.last[o.at] = result
-	x.changes = append(x.changes, wordChange{at: o.at, lane: lane, n: n, old: found, new: result})
+	x.changes = append(x.changes, wordChange{at: o.at, conn: conn, n: n, old: found, new: result})
 }
-
-// requestFlushed notes that an atomic was flushed: nobody knows whether it was executed.
-func (x *sharedWords) requestFlushed() { x.unknown = true }
 
 // check checks that the changes form a chain from the initial values to final.
 func (x *sharedWords) check(final []uint64) error {
@@ -94,7 +80,7 @@ func (x *sharedWords) check(final []uint64) error {
 }
 
 // checkWord checks that the changes of word i form a chain from its initial value to final, in
-// the order of requests of each lane.
+// the order of requests of each connection.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
@@ -111,7 +97,7 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 			continue
 		case next[c.old] != nil:
 			o := next[c.old]
-			return bad("each value changed once", "request %d of lane %d and request %d of lane %d both found %#x", o.n, o.lane, c.n, c.lane, c.old)
+			return bad("each value changed once", "request %d of connection %d and request %d of connection %d both found %#x", o.n, o.conn, c.n, c.conn, c.old)
 		}
 		next[c.old] = c
 		changes++
@@ -121,10 +107,10 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	}
 	value, visited, lastOf := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{}
 	for c := next[value]; c != nil; c = next[value] {
-		if n, ok := lastOf[c.lane]; ok && n > c.n {
-			return bad("each lane's requests in order", "request %d of lane %d took effect after request %d", c.n, c.lane, n)
+		if n, ok := lastOf[c.conn]; ok && n > c.n {
+			return bad("each connection's requests in order", "request %d of connection %d took effect after request %d", c.n, c.conn, n)
 		}
-		lastOf[c.lane] = c.n
+		lastOf[c.conn] = c.n
 		delete(next, value)
 		changes--
 		value = c.new
@@ -135,7 +121,7 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	}
 	for _, c := range misses {
 		if !visited[c.old] {
-			return bad("a value that the word had", "request %d of lane %d found %#x", c.n, c.lane, c.old)
+			return bad("a value that the word had", "request %d of connection %d found %#x", c.n, c.conn, c.old)
 		}
 	}
 	return nil

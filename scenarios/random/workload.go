@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Service is the transport service of a lane.
+// Service is the transport service of a connection.
 type Service uint8
 
 // Transport services.
@@ -40,16 +40,16 @@ func (s Service) Datagram() bool { return s == UD || s == RD }
 type Workload struct {
 	// Seed determines the requests, their data and their pacing.
 	Seed  uint64
-	Lanes []Lane
+	Conns []Conn
 	// CQs is the number of completion queues of each side.
 	CQs int
-	// SharedWords is the number of words of each side on which all reliable lanes of the
+	// SharedWords is the number of words of each side on which all reliable connections of the
 	// other side execute atomics concurrently.
 	SharedWords int
 	// Wakeup is how an end learns of completions.
 	Wakeup  Wakeup
 	Network Network
-	// Traits are those of the transport, the same on both sides. Adapt makes lanes suitable
+	// Traits are those of the transport, the same on both sides. Adapt makes connections suitable
 	// for them.
 	Traits traffic.TransportTraits
 }
@@ -82,24 +82,31 @@ type Pacing struct {
 	Pause time.Duration
 }
 
-// Lane is a connection, or a pair of datagram queue pairs, with traffic in both directions.
+// Conn is a connection, or a pair of datagram queue pairs, with traffic in both directions.
 // Fields with two values are for the direction from A and from B.
-type Lane struct {
-	Service  Service
-	Messages [2]int // work requests
-	MinBytes int
-	MaxBytes int
+type Conn struct {
+	Service            Service
+	Messages           [2]int // work requests
+	MinBytes, MaxBytes int
 	// Mix is the list of operations, drawn with equal probability. An operation may be
 	// listed more than once.
 	Mix []verbs.WROpcode
-	// SharedReceives uses the SRQ that the lanes of a side share.
+	// SharedReceives uses the SRQ that the connections of a side share.
 	SharedReceives bool
 	// XRCQueues is the number of XRC SRQs of each side.
 	XRCQueues int
-	// Windows is the number of type 2 memory windows that each side of an RC or RD lane
+	// Windows is the number of type 2 memory windows that each side of an RC or RD connection
 	// opens for the other, which may invalidate them.
 	Windows int
+	// TightReceives posts receives of exactly the size of their message, where it is known.
+	TightReceives bool
 
+	QPAttr
+	Queues
+}
+
+// QPAttr are attributes of the queue pairs of a connection, as in an ibv_qp_attr.
+type QPAttr struct {
 	MTU      verbs.MTU
 	FirstPSN [2]uint32
 	// RdAtomic is the number of outstanding reads and atomics of a side.
@@ -110,13 +117,14 @@ type Lane struct {
 	MinRNRTimer  uint8
 	TrafficClass uint8
 	FlowLabel    uint32
+}
 
+// Queues are the sizes of the queues of a connection, and how they are filled.
+type Queues struct {
 	SendDepth, RecvDepth int
 	MaxSGE, MaxInline    int
 	// SignalEvery is the average number of requests per signaled one; 1: all are.
-	SignalEvery int
-	// TightReceives posts receives of exactly the size of their message, where it is known.
-	TightReceives          bool
+	SignalEvery            int
 	SendPacing, RecvPacing Pacing
 }
 
@@ -143,24 +151,26 @@ var operations = map[Service][]verbs.WROpcode{
 // invalidation of the window.
 func Operations(s Service) []verbs.WROpcode { return slices.Clone(operations[s]) }
 
-// NewLane returns a lane with every operation of the service and default values: n messages
+// NewConn returns a connection with every operation of the service and default values: n messages
 // in each direction, of up to maxBytes.
-func NewLane(s Service, n, maxBytes int) Lane {
-	l := Lane{
+func NewConn(s Service, n, maxBytes int) Conn {
+	c := Conn{
 		Service: s, Messages: [2]int{n, n}, MaxBytes: maxBytes, Mix: Operations(s),
-		MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
-		Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
-		SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3,
+		QPAttr: QPAttr{
+			MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
+			Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
+		},
+		Queues: Queues{SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3},
 	}
 	switch s {
 	case RC, RD:
-		l.Windows = 2
+		c.Windows = 2
 	case XRC:
-		l.XRCQueues = 2
+		c.XRCQueues = 2
 	case UC, UD:
-		l.RecvDepth = max(n, 1) // nothing slows the sender down
+		c.RecvDepth = max(n, 1) // nothing slows the sender down
 	}
-	return l
+	return c
 }
 
 const (
@@ -171,17 +181,17 @@ const (
 // Validate reports everything in w that cannot work.
 func (w *Workload) Validate() error {
 	var errs problems
-	errs.check(len(w.Lanes) > 0, "no lanes")
+	errs.check(len(w.Conns) > 0, "no connections")
 	errs.check(w.CQs >= 1, "CQs is %d: at least 1 is needed", w.CQs)
 	errs.check(w.SharedWords >= 0, "SharedWords is %d", w.SharedWords)
 	errs.check(!w.Traits.CompletesEarly || !w.Network.GivesUp,
 		"GivesUp with CompletesEarly: without proof of delivery the memory cannot be checked")
-	for i := range w.Lanes {
-		l := &w.Lanes[i]
-		errs.check(l.Service != RD || !w.Network.GivesUp,
-			"lane %d (%v): GivesUp: a failure would not show in the other direction", i, l.Service)
-		for _, err := range append(l.problems(), l.transportProblems(&w.Traits)...) {
-			errs = append(errs, fmt.Errorf("lane %d (%v): %w", i, l.Service, err))
+	for i := range w.Conns {
+		c := &w.Conns[i]
+		errs.check(c.Service != RD || !w.Network.GivesUp,
+			"connection %d (%v): GivesUp: a failure would not show in the other direction", i, c.Service)
+		for _, err := range append(c.problems(), c.transportProblems(&w.Traits)...) {
+			errs = append(errs, fmt.Errorf("connection %d (%v): %w", i, c.Service, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -197,56 +207,56 @@ func (p *problems) check(ok bool, format string, args ...any) {
 	}
 }
 
-// problems lists the fields of the lane with values that cannot work.
-func (l *Lane) problems() (errs problems) {
-	have := operations[l.Service]
+// problems lists the fields of the connection with values that cannot work.
+func (c *Conn) problems() (errs problems) {
+	have := operations[c.Service]
 	if have == nil {
 		return []error{errors.New("no such service")}
 	}
-	for d, n := range l.Messages {
+	for d, n := range c.Messages {
 		errs.check(n >= 0 && n <= maxMessages, "Messages[%d] is %d, not in 0..%d", d, n, maxMessages)
-		errs.check(!l.Service.Reliable() || l.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
+		errs.check(!c.Service.Reliable() || c.RdAtomic[d] > 0, "RdAtomic[%d] is 0: reads could never start", d)
 	}
-	errs.check(l.MinBytes >= 0 && l.MaxBytes >= l.MinBytes, "sizes %d..%d", l.MinBytes, l.MaxBytes)
-	errs.check(len(l.Mix) > 0, "Mix is empty: name some operations")
-	for _, op := range l.Mix {
+	errs.check(c.MinBytes >= 0 && c.MaxBytes >= c.MinBytes, "sizes %d..%d", c.MinBytes, c.MaxBytes)
+	errs.check(len(c.Mix) > 0, "Mix is empty: name some operations")
+	for _, op := range c.Mix {
 		errs.check(slices.Contains(have, op), "Mix has %v, which the service lacks", op)
 	}
-	errs.check(l.SendDepth >= 2 && l.RecvDepth >= 1,
-		"queues of %d sends and %d receives: at least 2 and 1 are needed", l.SendDepth, l.RecvDepth)
-	errs.check(l.RecvDepth <= maxReceives, "%d receives: at most %d are possible", l.RecvDepth, maxReceives)
-	errs.check(l.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", l.MaxSGE)
-	errs.check(l.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", l.SignalEvery)
-	errs.check(l.Service != XRC || l.XRCQueues >= 1 && !l.SharedReceives,
-		"an XRC lane has XRCQueues of its own, at least 1")
-	errs.check(l.Windows == 0 || l.Service == RC || l.Service == RD, "memory windows are for RC and RD lanes")
-	errs.check(l.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(l.MTU))
-	errs.check(l.Service != UD || l.MaxBytes <= l.MTU.Bytes(),
-		"a datagram of %d bytes does not fit the MTU of %v", l.MaxBytes, l.MTU)
+	errs.check(c.SendDepth >= 2 && c.RecvDepth >= 1,
+		"queues of %d sends and %d receives: at least 2 and 1 are needed", c.SendDepth, c.RecvDepth)
+	errs.check(c.RecvDepth <= maxReceives, "%d receives: at most %d are possible", c.RecvDepth, maxReceives)
+	errs.check(c.MaxSGE >= 1, "MaxSGE is %d: at least 1 is needed", c.MaxSGE)
+	errs.check(c.SignalEvery >= 1, "SignalEvery is %d: 1 signals all", c.SignalEvery)
+	errs.check(c.Service != XRC || c.XRCQueues >= 1 && !c.SharedReceives,
+		"an XRC connection has XRCQueues of its own, at least 1")
+	errs.check(c.Windows == 0 || c.Service == RC || c.Service == RD, "memory windows are for RC and RD connections")
+	errs.check(c.MTU.Bytes() > 0, "MTU is %d, which is not a valid MTU", uint32(c.MTU))
+	errs.check(c.Service != UD || c.MaxBytes <= c.MTU.Bytes(),
+		"a datagram of %d bytes does not fit the MTU of %v", c.MaxBytes, c.MTU)
 	return errs
 }
 
-// Adapt makes a lane suitable for the transport: it removes missing operations, and without
+// Adapt makes a connection suitable for the transport: it removes missing operations, and without
 // RNR it makes room for all receives at the start.
-func (l *Lane) Adapt(m *traffic.TransportTraits) {
+func (c *Conn) Adapt(m *traffic.TransportTraits) {
 	lacks := func(op verbs.WROpcode) bool { return slices.Contains(m.MissingOps, op) }
-	l.Mix = slices.DeleteFunc(slices.Clone(l.Mix), lacks)
+	c.Mix = slices.DeleteFunc(slices.Clone(c.Mix), lacks)
 	if lacks(verbs.OpBindMW) {
-		l.Windows = 0
+		c.Windows = 0
 	}
 	if m.NoRNR {
-		l.RecvDepth, l.RecvPacing = max(l.Messages[A], l.Messages[B], 1), Pacing{}
+		c.RecvDepth, c.RecvPacing = max(c.Messages[A], c.Messages[B], 1), Pacing{}
 	}
 }
 
-// transportProblems lists what a lane needs and the transport lacks.
-func (l *Lane) transportProblems(m *traffic.TransportTraits) (errs problems) {
+// transportProblems lists what a connection needs and the transport lacks.
+func (c *Conn) transportProblems(m *traffic.TransportTraits) (errs problems) {
 	for _, op := range m.MissingOps {
-		errs.check(!slices.Contains(l.Mix, op), "Mix has %v, which the transport lacks", op)
+		errs.check(!slices.Contains(c.Mix, op), "Mix has %v, which the transport lacks", op)
 	}
-	errs.check(!m.ConnectsByCM || l.Service == RC, "the transport has connections only, of RC")
-	messages := max(l.Messages[A], l.Messages[B])
-	errs.check(!m.NoRNR || l.RecvDepth >= messages,
-		"%d receives for %d messages: a message without a posted receive ends the connection", l.RecvDepth, messages)
+	errs.check(!m.ConnectsByCM || c.Service == RC, "the transport has connections only, of RC")
+	messages := max(c.Messages[A], c.Messages[B])
+	errs.check(!m.NoRNR || c.RecvDepth >= messages,
+		"%d receives for %d messages: a message without a posted receive ends the connection", c.RecvDepth, messages)
 	return errs
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,20 +88,20 @@ func everyService() *random.Workload {
 		if s == random.UD {
 			size = 1024
 		}
-		w.Lanes = append(w.Lanes, random.NewLane(s, 300, size))
+		w.Conns = append(w.Conns, random.NewConn(s, 300, size))
 	}
-	shared := random.NewLane(random.RC, 300, 3000)
+	shared := random.NewConn(random.RC, 300, 3000)
 	shared.SharedReceives = true
-	w.Lanes = append(w.Lanes, shared)
+	w.Conns = append(w.Conns, shared)
 	return w
 }
 
 func TestCleanNetworkLosesNothing(t *testing.T) {
 	results := must.Get(newWorld(t, 1, impair.Spec{}).run(t, everyService()))(t)
 	for side, r := range results {
-		for i, l := range r.Lanes {
+		for i, l := range r.Conns {
 			if l.Sent.Posted != 300 || l.Sent.Completed != 300 || l.Received.Delivered != 300 || l.Received.Lost != 0 {
-				t.Errorf("side %d, lane %d (%v): sent %+v, received %+v", side, i, l.Service, l.Sent, l.Received)
+				t.Errorf("side %d, connection %d (%v): sent %+v, received %+v", side, i, l.Service, l.Sent, l.Received)
 			}
 		}
 	}
@@ -116,27 +117,27 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		for i, l := range r.Lanes {
+		for i, l := range r.Conns {
 			if got := l.Received; l.Service.Reliable() && got.Delivered != 300 || got.Delivered+got.Lost != 300 {
-				t.Errorf("lane %d (%v): %+v", i, l.Service, got)
+				t.Errorf("connection %d (%v): %+v", i, l.Service, got)
 			}
 			if got := l.Received; l.Service == random.UD && (got.Lost == 0 || got.Duplicated+got.Reordered == 0) {
-				t.Errorf("lane %d (%v) saw no effects of the network: %+v", i, l.Service, got)
+				t.Errorf("connection %d (%v) saw no effects of the network: %+v", i, l.Service, got)
 			}
 		}
-		if r.Counter("retransmitted_pkts") == 0 {
+		if counter(r, "retransmitted_pkts") == 0 {
 			t.Error("no retransmissions")
 		}
 	}
 }
 
-// A network too bad for the retry count ends a lane, and all requests before the failure
+// A network too bad for the retry count ends a connection, and all requests before the failure
 // are checked.
-func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
+func TestConnectionsFailWhenRetriesAreExhausted(t *testing.T) {
 	work := everyService()
 	work.Network = random.Network{Loses: true, GivesUp: true}
-	for i := range work.Lanes {
-		work.Lanes[i].RetryCnt = 1
+	for i := range work.Conns {
+		work.Conns[i].RetryCnt = 1
 	}
 	failed := 0
 	for seed := range uint64(10) {
@@ -146,7 +147,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		for _, r := range results {
-			for _, l := range r.Lanes {
+			for _, l := range r.Conns {
 				if l.Sent.Failed != verbs.WCSuccess {
 					failed++
 				}
@@ -154,7 +155,7 @@ func TestLanesFailWhenRetriesAreExhausted(t *testing.T) {
 		}
 	}
 	if failed < 10 {
-		t.Errorf("only %d lanes failed", failed)
+		t.Errorf("only %d connections failed", failed)
 	}
 	work.Network.GivesUp = false
 	_, err := newWorld(t, 0, impair.Spec{LossPPM: 100_000}).run(t, work)
@@ -168,10 +169,10 @@ func TestAllWakeupModes(t *testing.T) {
 	for _, how := range []random.Wakeup{random.ByEvent, random.BySolicited, random.ByPolling} {
 		work := everyService()
 		work.Wakeup = how
-		for i := range work.Lanes {
-			work.Lanes[i].SendPacing = random.Pacing{Batch: 3, Pause: 2 * time.Microsecond}
-			if work.Lanes[i].Service.Reliable() {
-				work.Lanes[i].RecvPacing = random.Pacing{Batch: 1, Pause: 20 * time.Microsecond}
+		for i := range work.Conns {
+			work.Conns[i].SendPacing = random.Pacing{Batch: 3, Pause: 2 * time.Microsecond}
+			if work.Conns[i].Service.Reliable() {
+				work.Conns[i].RecvPacing = random.Pacing{Batch: 1, Pause: 20 * time.Microsecond}
 			}
 		}
 		results, err := newWorld(t, 1, impair.Spec{}).run(t, work)
@@ -179,7 +180,7 @@ func TestAllWakeupModes(t *testing.T) {
 			t.Errorf("wakeup %d: %v", how, err)
 			continue
 		}
-		if results[0].Counter("rcvd_rnr_nak") == 0 {
+		if counter(results[0], "rcvd_rnr_nak") == 0 {
 			t.Errorf("wakeup %d: slow receivers caused no RNR NAKs", how)
 		}
 	}
@@ -201,4 +202,10 @@ func expectStall(t *testing.T, err error, why string) {
 	if !errors.As(err, &s) || !strings.Contains(err.Error(), why) {
 		t.Fatalf("run = %v, want a stall error: %s", err, why)
 	}
+}
+
+// counter returns the increment of a device counter.
+func counter(r *random.Result, name string) uint64 {
+	i := slices.IndexFunc(r.Counters, func(c verbs.Counter) bool { return c.Name == name })
+	return r.Counters[i].Value
 }

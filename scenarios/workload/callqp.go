@@ -136,14 +136,17 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 			continue // completions before ReqNotify raise no event
 		}
 		_, err := p.Channel.Wait(wait)
-		if err == nil {
-			armed = false
+		if armed = err != nil; !armed {
 			continue
 		}
 		if !errors.Is(err, verbs.ErrTimeout) {
 			return wc, err
 		}
-		if err := p.end.checkPeer(); err != nil {
+		message, err := p.end.pollControl()
+		if err == nil && message != "" {
+			err = fmt.Errorf("%s says %q in the middle of a call", hostOf(p.end.peer), message)
+		}
+		if err != nil {
 			return wc, err
 		}
 	}
@@ -161,13 +164,4 @@ func (p *callQP) pollFailed() (bool, error) {
 		return false, nil
 	}
 	return true, nil
-}
-
-// checkPeer returns an error if the peer has ended, or has sent a control message during a call.
-func (e *cmEndpoint) checkPeer() error {
-	message, err := e.pollControl()
-	if err == nil && message != "" {
-		err = fmt.Errorf("%s says %q in the middle of a call", hostOf(e.peer), message)
-	}
-	return err
 }

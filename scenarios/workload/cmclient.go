@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,23 +11,16 @@ import (
 
 // privateData is the private data of a connection request and reply.
 type privateData struct {
-	Call     int `json:"c"`
-	Try      int `json:"t"`
-	Received int `json:"h"` // messages, over all calls
+	call, try int
+	received  int // messages, over all calls
 }
 
 // bytes encodes the private data.
-func (d privateData) bytes() []byte {
-	b, err := json.Marshal(d)
-	if err != nil {
-		panic(err) // cannot fail
-	}
-	return b
-}
+func (d privateData) bytes() []byte { return fmt.Appendf(nil, "%d/%d/%d", d.call, d.try, d.received) }
 
 // parsePrivateData decodes what bytes encoded; the CM may have padded it.
 func parsePrivateData(private []byte) (d privateData, err error) {
-	if err := json.Unmarshal([]byte(trimPadding(private)), &d); err != nil {
+	if _, err := fmt.Sscanf(trimPadding(private), "%d/%d/%d", &d.call, &d.try, &d.received); err != nil {
 		return d, fmt.Errorf("private data %q: %w", trimPadding(private), err)
 	}
 	return d, nil
@@ -128,6 +120,7 @@ func (c *cmClient) resolve() error {
 
 // callWithRetries makes call i until it succeeds.
 func (c *cmClient) callWithRetries(i int) error {
+	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {
 		if try > 0 {
 			// Give the fabric time to recover, and check that the server is still there.
@@ -179,11 +172,11 @@ func (c *cmClient) call(i, try int) (err error) {
 	if err != nil {
 		return err
 	}
-	if reply.Received != c.received && reply.Received != c.received+1 { // an answer may have been lost
-		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.Received, c.received)
+	if reply.received != c.received && reply.received != c.received+1 { // an answer may have been lost
+		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.received, c.received)
 	}
 	end := i*c.cfg.Depth + c.messagesInCall(i)
-	c.sent = reply.Received
+	c.sent = reply.received
 	for c.received < end {
 		c.setStatus("call %d, message %d", i, c.received)
 		if c.sent == c.received {

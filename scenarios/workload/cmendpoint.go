@@ -47,21 +47,11 @@ const (
 	cmFreeTimeout = 70 * time.Second
 )
 
-// maxTries limits the attempts at one call.
-const maxTries = 60
-
 // errPeerEnded means that the peer has ended or given up.
 var errPeerEnded = errors.New("the peer has ended")
 
 // errCallBroken means that the connection of a call failed.
 var errCallBroken = errors.New("the call broke off")
-
-// newCMEndpoint returns the program of a rank for calls: the even rank of a pair is the client.
-func newCMEndpoint(e *env) *cmEndpoint {
-	c := &cmEndpoint{env: e, side: e.rank.Rank % 2}
-	c.peer, c.nic = e.pair()
-	return c
-}
 
 // Run makes the calls, or accepts them.
 func (e *cmEndpoint) Run() (*Report, error) {
@@ -160,11 +150,9 @@ func (e *cmEndpoint) pollControl() (string, error) {
 	return string(b), nil
 }
 
-// Control messages between client and server, after the server has sent its address.
-const (
-	controlDone   = "done"
-	controlGaveUp = "gave up"
-)
+// controlGaveUp is the control message of a client that makes no more attempts at a call. Otherwise the
+// server sends its address, and the client controlDone at the end.
+const controlGaveUp = "gave up"
 
 // sendControl sends a control message to the peer. A peer that has ended is not an error.
 func (e *cmEndpoint) sendControl(message string) error {

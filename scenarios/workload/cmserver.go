@@ -112,30 +112,30 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	if err != nil {
 		return err
 	}
-	again := asked.Call == c.nextCall-1 && c.cfg.Reconnect // the client repeats a call that was complete here
-	if asked.Call != c.nextCall && !again {
-		c.violation(traffic.Connection, "a request for call %d, after %d", asked.Call, c.nextCall-1)
+	again := asked.call == c.nextCall-1 && c.cfg.Reconnect // the client repeats a call that was complete here
+	if asked.call != c.nextCall && !again {
+		c.violation(traffic.Connection, "a request for call %d, after %d", asked.call, c.nextCall-1)
 		return r.Reject(nil)
 	}
-	c.setStatus("call %d, accepting", asked.Call)
+	c.setStatus("call %d, accepting", asked.call)
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	param := c.param()
-	param.PrivateData = privateData{asked.Call, asked.Try, c.received}.bytes()
+	param.PrivateData = privateData{asked.call, asked.try, c.received}.bytes()
 	conn, err := r.Accept(p.qp, param, callTimeout)
 	if err != nil {
 		return c.callError(err)
 	}
 	c.live.add(p.qp)
 	c.noteProgress()
-	if asked.Try > 0 {
+	if asked.try > 0 {
 		c.log.reconnects++
 		c.log.mark("reconnected %s", hostOf(c.peer))
 	}
-	if asked.Call == 0 && asked.Try == 0 {
+	if asked.call == 0 && asked.try == 0 {
 		c.log.mark("connected")
 	}
 	return c.exchangeMessages(p, conn, asked)
@@ -144,14 +144,14 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 // exchangeMessages receives and answers the messages of the call that the client asked for, and
 // waits for its disconnect.
 func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateData) error {
-	end := asked.Call*c.cfg.Depth + c.messagesInCall(asked.Call)
-	if asked.Received < c.received { // our last answer was lost
+	end := asked.call*c.cfg.Depth + c.messagesInCall(asked.call)
+	if asked.received < c.received { // our last answer was lost
 		if err := p.send(c.received - 1); err != nil {
 			return err
 		}
 	}
 	for c.received < end {
-		c.setStatus("call %d, message %d", asked.Call, c.received)
+		c.setStatus("call %d, message %d", asked.call, c.received)
 		if err := p.receive(c.received); err != nil {
 			return err
 		}
@@ -159,9 +159,9 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateDat
 			return err
 		}
 	}
-	c.nextCall = asked.Call + 1
+	c.nextCall = asked.call + 1
 	// The client disconnects when it has received everything.
-	c.setStatus("call %d, waiting for its end", asked.Call)
+	c.setStatus("call %d, waiting for its end", asked.call)
 	over, err := c.waitDisconnect(p, conn)
 	if over {
 		c.flow.Acked = c.received

@@ -170,6 +170,7 @@ const anyHosts = 0
 // WithDefaults fills in the defaults for a fabric of this many hosts. Timeout and RNRTimer
 // stay zero: their defaults depend on whether time is virtual.
 func (c Config) WithDefaults(hosts int) Config {
+	const datagramBytes = 1024 // default size of datagrams, which fits every Ethernet MTU
 	k, ok := kinds[c.Kind]
 	if !ok {
 		return c
@@ -178,7 +179,8 @@ func (c Config) WithDefaults(hosts int) Config {
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
-			c.Services = withoutRD(k.services)
+			// rd replaces rc on devices without connections.
+			c.Services = slices.DeleteFunc(slices.Clone(k.services), func(s string) bool { return s == ServiceRD })
 		}
 	}
 	if c.Op == "" && len(k.ops) > 0 {
@@ -196,11 +198,6 @@ func (c Config) WithDefaults(hosts int) Config {
 	return c
 }
 
-// withoutRD removes rd, which replaces rc on devices without connections.
-func withoutRD(services []string) []string {
-	return slices.DeleteFunc(slices.Clone(services), func(s string) bool { return s == ServiceRD })
-}
-
 // ForDevice selects rd as the default service on devices without rc that have rd. Workloads
 // that need connections keep rc, and random tries all services.
 func (c Config) ForDevice(caps verbs.Caps) Config {
@@ -215,9 +212,6 @@ func (c Config) ForDevice(caps verbs.Caps) Config {
 func (c Config) Uses(service string) bool {
 	return slices.Contains(c.WithDefaults(anyHosts).Services, service)
 }
-
-// datagramBytes is the default size of datagrams. It fits every Ethernet MTU.
-const datagramBytes = 1024
 
 // ackTimeoutOf returns the time of a code of the 5-bit ack timeout field: 4.096 µs ·
 // 2^code. Code 0 is infinite.
@@ -238,8 +232,6 @@ var rnrTimes = [...]time.Duration{
 	1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
 	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536,
 }
-
-const maxRNRTime = 655360 * time.Microsecond
 
 // rnrCode returns the RNR NAK timer code of the shortest time of at least d; 0, the code of the
 // longest time, if there is none.

@@ -15,11 +15,11 @@ import (
 type edge struct {
 	id       int
 	ends     [2]int // ranks
-	rail     int    // of the first epoch
+	rail     int    // of the first incarnation
 	messages [2]int // from ends[0], from ends[1]
 }
 
-// conn is a rank's end of an edge. It outlives queue pairs: each epoch has a new one. An
+// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An
 // end that sees an error closes its queue pair, creates the next and sends its connInfo
 // through Control, and the other end follows. The connInfo says which messages have
 // arrived; the rest is sent again.
@@ -34,30 +34,30 @@ type conn struct {
 	add *atomicAdder // atomics on memory of the peer; nil if there are none
 
 	remoteEnd
-	attempt
+	incarnationState
 	wasUp        bool
 	sentReported bool
 	doneReported bool
 }
 
-// attempt is the state of the current epoch.
-type attempt struct {
-	broken       bool // its failure was recorded
-	carriedData  bool // it has delivered or completed something
-	failedEpochs int  // consecutive, without carriedData
-	retryAt      time.Duration
-	drainSince   time.Duration
+// incarnationState is the state of the current incarnation.
+type incarnationState struct {
+	broken             bool // its failure was recorded
+	carriedData        bool // it has delivered or completed something
+	failedIncarnations int  // consecutive, without carriedData
+	retryAt            time.Duration
+	drainSince         time.Duration
 }
 
 // remoteEnd is what the peer has said about its end.
 type remoteEnd struct {
-	peerEpoch  int // of peerInfo; -1 before the first
-	peerReady  int
-	peerFinal  *final // its requests have completed
-	peerSentAt time.Duration
-	peerDone   bool
-	peerOver   bool
-	peerOverAt time.Duration
+	peerIncarnation int // of peerInfo; -1 before the first
+	peerReady       int
+	peerFinal       *final // its requests have completed
+	peerSentAt      time.Duration
+	peerDone        bool
+	peerOver        bool
+	peerOverAt      time.Duration
 }
 
 type connState uint8
@@ -83,12 +83,12 @@ func (c *conn) scheduleStep() {
 	}
 }
 
-// railOf is the rail of the connection in an epoch: with Failover every epoch, which has its own
+// railOf is the rail of the connection in an incarnation: with Failover every incarnation, which has its own
 // queue pair, uses the next rail. Both ends compute the same.
-func (c *conn) railOf(epoch int) *rail {
+func (c *conn) railOf(incarnation int) *rail {
 	num := c.edge.rail
 	if c.cfg.Failover {
-		num += epoch
+		num += incarnation
 	}
 	return c.n.rails[num%len(c.n.rails)]
 }
@@ -105,7 +105,7 @@ func (c *conn) finished() bool { return c.state == connOver && c.doneReported &&
 // are done or the peer ended it first.
 func (c *conn) finish() error {
 	if !(c.doneReported && c.peerDone) && !c.peerOver {
-		if err := c.sendNote(note{Kind: noteOver}); err != nil {
+		if err := c.sendControl(controlMessage{Kind: controlOver}); err != nil {
 			return err
 		}
 	}
@@ -118,21 +118,21 @@ func (c *conn) finish() error {
 	return c.closeQP()
 }
 
-// note is a message between the two ends of a connection, sent through Control.
-type note struct {
-	Edge     int       `json:"edge"`
-	Epoch    int       `json:"epoch"` // of the connection
-	Kind     string    `json:"kind"`
-	ConnInfo *connInfo `json:"card,omitempty"`
-	Final    *final    `json:"final,omitempty"`
+// controlMessage is a message between the two ends of a connection, sent through Control.
+type controlMessage struct {
+	Edge        int       `json:"edge"`
+	Incarnation int       `json:"incarnation"` // of the connection
+	Kind        string    `json:"kind"`
+	ConnInfo    *connInfo `json:"info,omitempty"`
+	Final       *final    `json:"final,omitempty"`
 }
 
 const (
-	noteConnInfo = "card"  // queue pair of this epoch; the receiver closes that of the previous epoch
-	noteReady    = "ready" // the queue pair can receive
-	noteSent     = "sent"  // all requests of the sender have completed
-	noteDone     = "done"  // and it expects no more messages
-	noteOver     = "over"  // the connection has failed for good
+	controlInfo  = "info"  // queue pair of this incarnation; the receiver closes that of the previous incarnation
+	controlReady = "ready" // the queue pair can receive
+	controlSent  = "sent"  // all requests of the sender have completed
+	controlDone  = "done"  // and it expects no more messages
+	controlOver  = "over"  // the connection has failed for good
 )
 
 // connInfo is what a peer needs to connect.
@@ -159,21 +159,21 @@ type final struct {
 	AddsProven int `json:"adds_proven"` // atomics completed
 }
 
-// sendNote sends a note about the connection. A peer that has ended is not an error.
-func (c *conn) sendNote(n note) error {
-	n.Edge, n.Epoch = c.edge.id, c.epoch
+// sendControl sends a control message about the connection. A peer that has ended is not an error.
+func (c *conn) sendControl(n controlMessage) error {
+	n.Edge, n.Incarnation = c.edge.id, c.incarnation
 	b, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
 	if err := c.rank.Control.Send(c.peer.rank, b); err != nil && !errors.Is(err, ErrGone) {
-		return fmt.Errorf("note to rank %d: %w", c.peer.rank, err)
+		return fmt.Errorf("control message to rank %d: %w", c.peer.rank, err)
 	}
 	return nil
 }
 
-// receiveNotes handles the pending notes of a peer, waiting up to timeout for the first.
-func (n *node) receiveNotes(p *peer, timeout time.Duration) (heard bool, err error) {
+// receiveControl handles the pending control messages of a peer, waiting up to timeout for the first.
+func (n *node) receiveControl(p *peer, timeout time.Duration) (heard bool, err error) {
 	for !p.gone && p.open > 0 {
 		b, err := n.rank.Control.Recv(p.rank, timeout)
 		switch {
@@ -183,18 +183,18 @@ func (n *node) receiveNotes(p *peer, timeout time.Duration) (heard bool, err err
 			n.peerEnded(p)
 			return true, nil
 		case err != nil:
-			return heard, fmt.Errorf("note of rank %d: %w", p.rank, err)
+			return heard, fmt.Errorf("control message of rank %d: %w", p.rank, err)
 		}
 		heard, timeout = true, 0
-		var m note
+		var m controlMessage
 		if err := json.Unmarshal(b, &m); err != nil {
-			return heard, fmt.Errorf("note of rank %d: %w", p.rank, err)
+			return heard, fmt.Errorf("control message of rank %d: %w", p.rank, err)
 		}
 		c := n.byEdge[m.Edge]
 		if c == nil || c.peer != p {
-			return heard, fmt.Errorf("note %q of rank %d about connection %d, which it is not part of: do all ranks run the same workload?", m.Kind, p.rank, m.Edge)
+			return heard, fmt.Errorf("control message %q of rank %d about connection %d, which it is not part of: do all ranks run the same workload?", m.Kind, p.rank, m.Edge)
 		}
-		if err := c.handleNote(&m); err != nil {
+		if err := c.handleControl(&m); err != nil {
 			return heard, err
 		}
 	}
@@ -216,22 +216,22 @@ func (n *node) peerEnded(p *peer) {
 	}
 }
 
-// handleNote stores what a note of the peer tells, and schedules the connection.
-func (c *conn) handleNote(m *note) error {
+// handleControl stores what a control message of the peer tells, and schedules the connection.
+func (c *conn) handleControl(m *controlMessage) error {
 	c.schedule()
 	switch {
-	case m.Kind == noteConnInfo && m.ConnInfo != nil:
-		c.peerInfo, c.peerEpoch = m.ConnInfo, m.Epoch
-	case m.Kind == noteReady:
-		c.peerReady = m.Epoch
-	case m.Kind == noteSent && m.Final != nil:
+	case m.Kind == controlInfo && m.ConnInfo != nil:
+		c.peerInfo, c.peerIncarnation = m.ConnInfo, m.Incarnation
+	case m.Kind == controlReady:
+		c.peerReady = m.Incarnation
+	case m.Kind == controlSent && m.Final != nil:
 		c.peerFinal, c.peerSentAt = m.Final, c.now
-	case m.Kind == noteDone:
+	case m.Kind == controlDone:
 		c.peerDone = true
-	case m.Kind == noteOver:
+	case m.Kind == controlOver:
 		c.peerOver, c.peerOverAt = true, c.now
 	default:
-		return fmt.Errorf("note %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
+		return fmt.Errorf("control message %q of rank %d: do all ranks run the same workload?", m.Kind, c.peer.rank)
 	}
 	return nil
 }

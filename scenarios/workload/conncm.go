@@ -43,11 +43,11 @@ func (r *rail) listen() (uint16, error) {
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the
-// other accepts it. Private data names edge and epoch. It reports whether the queue pair is
+// other accepts it. Private data names edge and incarnation. It reports whether the queue pair is
 // connected; it is not while the request has not arrived.
 func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
-		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.epoch),
+		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.incarnation),
 		ResponderResources: l.rail.maxReads, InitiatorDepth: l.rail.maxReads,
 		RetryCount: uint8(*l.cfg.Retries), RNRRetryCount: uint8(*l.cfg.RNRRetries),
 	}
@@ -89,7 +89,7 @@ func isFabricError(err error) bool {
 	return !slices.ContainsFunc(deviceErrors, is) && slices.ContainsFunc(fabricErrors, is)
 }
 
-// rejectStaleRequests rejects requests of earlier epochs (attempts to connect), of connections that
+// rejectStaleRequests rejects requests of earlier incarnations (attempts to connect), of connections that
 // are over, and unreadable ones. Without a reject their senders would wait for a timeout.
 func (n *node) rejectStaleRequests() error {
 	for _, r := range n.rails {
@@ -101,10 +101,10 @@ func (n *node) rejectStaleRequests() error {
 		}
 		for i := 0; i < len(r.cm.pending); i++ {
 			call := r.cm.pending[i]
-			var edge, epoch int
-			_, err := fmt.Sscanf(trimPadding(call.Param().PrivateData), "%d/%d", &edge, &epoch)
+			var edge, incarnation int
+			_, err := fmt.Sscanf(trimPadding(call.Param().PrivateData), "%d/%d", &edge, &incarnation)
 			// Private data is not protected against corruption.
-			if c := n.byEdge[edge]; err == nil && c != nil && c.epoch <= epoch && c.state != connOver {
+			if c := n.byEdge[edge]; err == nil && c != nil && c.incarnation <= incarnation && c.state != connOver {
 				continue
 			}
 			r.cm.pending = slices.Delete(r.cm.pending, i, i+1)

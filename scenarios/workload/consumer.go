@@ -52,10 +52,7 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	if peer.peerFinal == nil || x.link.cfg.Op == OpRead || x.link.traits.CompletesEarly || !x.quietAfter(peer.peerSentAt) {
 		return false
 	}
-	if x.lossy() {
-		return true
-	}
-	if x.next < x.total {
+	if !x.lossy() && x.next < x.total {
 		x.link.violation(traffic.Delivery, "messages %d to %d were acknowledged and never arrived", x.next, x.total-1)
 		x.next = x.total
 	}
@@ -190,11 +187,6 @@ func (x *consumer) verify(finished bool) {
 	if lost > 0 && finished && !(x.lossy() && x.link.cfg.excused(ExcuseLoses)) {
 		x.link.violation(traffic.Delivery, "%d of %d messages never arrived", lost, x.total)
 	}
-}
-
-// resume restarts reads after the queue pair was replaced.
-func (x *consumer) resume() {
-	x.readable, x.nextRead, x.creditSent = x.next, x.next, x.next
 }
 
 // quietAfter reports whether nothing has arrived for the grace period since a time.

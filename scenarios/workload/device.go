@@ -44,6 +44,7 @@ func IsTimeout(err error) bool {
 // time of retries without a receive, for services that have no such attributes. A value of
 // 0 means not configured; rnrTime is also 0 for infinite retries.
 func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duration) {
+	const infiniteRNRRetries = 7 // the RNR retry count without limit
 	d := c.WithDefaults(anyHosts)
 	if c.Timeout > 0 {
 		ackTimeout = ackTimeoutOf(ackTimeoutCode(c.Timeout))
@@ -55,9 +56,6 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 	}
 	return ackTimeout, retransmitTime, rnrTime
 }
-
-// infiniteRNRRetries is the RNR retry count without limit.
-const infiniteRNRRetries = 7
 
 // NeedsImmediateData reports whether messages may be lost that are too short to hold their
 // number, and need immediate data to carry it.

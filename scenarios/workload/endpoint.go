@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/fabrictest/fabrictest/traffic"
@@ -26,15 +25,10 @@ type source struct {
 
 // openEndpoint creates an endpoint: a queue pair that a number of rd connections share. It posts the
 // receives; num is the number of their ring, which work request IDs contain.
-func (r *rail) openEndpoint(num, conns int, l *layout) error {
+func (r *rail) openEndpoint(num, conns int, l *layout) (err error) {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
-	return e.open(num, conns, l)
-}
-
-// open creates the queue pair, which needs no connection, and posts its receives.
-func (e *endpoint) open(num, conns int, l *layout) (err error) {
-	r, sends, receives := e.rail, conns*(l.depth+spareRequests), conns*l.receives
+	sends, receives := conns*(l.depth+spareRequests), conns*l.receives
 	e.qp, err = r.dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],
 		Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -54,28 +48,10 @@ func (e *endpoint) open(num, conns int, l *layout) (err error) {
 	return e.recv.attach(e.qp)
 }
 
-// close destroys the queue pair and its receives.
-func (e *endpoint) close() error {
-	errs := []error{e.qp.Close()}
-	if e.recv != nil {
-		errs = append(errs, e.recv.mem.close())
-	}
-	return errors.Join(errs...)
-}
-
 // endpointQKey is the Q_Key of a rank's endpoints.
 func (e *env) endpointQKey(rank int) uint32 {
 	const salt = 4                                               // makes the keys differ from others of the seed
 	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
-}
-
-// assign assigns datagrams from a source to a connection.
-func (e *endpoint) assign(from source, conn int) error {
-	if other, ok := e.bySource[from]; ok && other != conn {
-		return fmt.Errorf("queue pair %#x of %v is the peer of two connections", from.qpn, from.gid)
-	}
-	e.bySource[from] = conn
-	return nil
 }
 
 // connOf returns the connection of a received datagram; noConn if there is none.

@@ -22,7 +22,7 @@ type env struct {
 	nextTimer    time.Duration // 0: none
 }
 
-// Intervals at which a rank polls notes, and waits for completions.
+// Intervals at which a rank polls control messages, and waits for completions.
 const (
 	simTick  = 100 * time.Microsecond
 	realTick = time.Millisecond
@@ -38,20 +38,18 @@ const (
 // host is the name of the rank's host.
 func (e *env) host() string { return hostOf(e.rank.Rank) }
 
-// tick is the interval at which a rank polls notes.
-func (e *env) tick() time.Duration {
-	if e.rank.Concurrent {
-		return realTick
-	}
-	return simTick
-}
+// tick is the interval at which a rank polls control messages.
+func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 
 // grace is the time for packets under way to arrive.
-func (e *env) grace() time.Duration {
+func (e *env) grace() time.Duration { return e.byClock(simGrace, realGrace) }
+
+// byClock returns the first duration in a simulation, and the second in real time.
+func (e *env) byClock(simulated, real time.Duration) time.Duration {
 	if e.rank.Concurrent {
-		return realGrace
+		return real
 	}
-	return simGrace
+	return simulated
 }
 
 // due reports whether a time has come. If not, it arms the timer, which schedules all
@@ -119,29 +117,16 @@ const (
 	noticeReceives = 8
 )
 
-// privateLen is the length of private memory: receives, outgoing messages and results of atomics.
-func (l *layout) privateLen() int { return l.results + maxAdds*wordLen }
-
-// publicLen is the length of public memory for an operation of Config.Op; a send uses none but a guard.
-func (l *layout) publicLen(op string) int {
-	if op == OpSend {
-		return slotsAt
-	}
-	return slotsAt + l.window*l.stride + guardLen
-}
-
 // slot is the offset of message seq in public memory.
 func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 
 // stagingSlot is the offset of message seq in private memory.
 func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.stride }
 
-// messageBudget limits the memory for messages at one rank.
-const messageBudget = 32 << 20
-
 // planLayout sizes queues and memory such that the busiest rank keeps within its budget. All
 // ranks compute the same sizes.
 func (n *node) planLayout() (l layout) {
+	const messageBudget = 32 << 20 // bytes for the messages of one rank
 	load := make(map[int]int)
 	busiest := 1
 	for _, e := range n.edges {

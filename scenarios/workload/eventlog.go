@@ -34,9 +34,6 @@ type eventLog struct {
 // MaxViolations limits the violations in a Report.
 const MaxViolations = 32
 
-// maxMarks limits the marks of a rank that fails and recovers without end.
-const maxMarks = 500
-
 // newEventLog returns a log that reports counters as their increase from now on.
 func newEventLog(r *Rank) *eventLog {
 	l := &eventLog{rank: r}
@@ -67,12 +64,9 @@ var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
 // retransmits returns the sum of the NICs' retransmission counters.
 func (l *eventLog) retransmits() (sum uint64) {
-	for i := range l.rank.NICs {
-		for _, c := range l.rank.NICs[i].Device.Counters() {
-			if slices.Contains(retransmitCounters, c.Name) {
-				sum += c.Value
-				break
-			}
+	for _, c := range SumCounters(l.rank.NICs) {
+		if slices.Contains(retransmitCounters, c.Name) {
+			sum += c.Value
 		}
 	}
 	return sum
@@ -101,6 +95,7 @@ func hostOf(rank int) string { return fmt.Sprintf("host%d", rank) }
 
 // mark sends a mark to the launcher, up to maxMarks.
 func (l *eventLog) mark(format string, args ...any) {
+	const maxMarks = 500 // a rank may fail and recover without end
 	if l.marks++; l.marks <= maxMarks {
 		l.rank.Control.Mark(fmt.Sprintf(format, args...))
 	}

@@ -25,12 +25,15 @@ func New(cfg Config, r *Rank) (Program, error) {
 	e := &env{rank: r, cfg: cfg, proc: r.Proc, traits: traits}
 	switch cfg.Kind {
 	case Random:
-		return newRandomProgram(e), nil
-	case Calls:
-		return newCMEndpoint(e), nil
+		peer, nic := e.pair()
+		return &randomProgram{env: e, peer: peer, nic: nic}, nil
+	case Calls: // the even rank of a pair is the client
+		peer, nic := e.pair()
+		return &cmEndpoint{env: e, side: r.Rank % 2, peer: peer, nic: nic}, nil
 	}
-	n := newNode(e)
-	n.edges = edges(&cfg, len(r.NICs))
+	e.cfg.CM = cfg.CM || traits.ConnectsByCM
+	n := &node{env: e, byEdge: map[int]*conn{}, peers: map[int]*peer{}}
+	n.kind = kind{edges: edges(&cfg, len(r.NICs)), flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0}
 	switch cfg.Kind {
 	case PingPong:
 		n.pingPong()

@@ -11,12 +11,12 @@ import (
 const peerAccess = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // link is a rank's end of an edge at the level of verbs: memory, receives, and the queue pair
-// of the current epoch.
+// of the current incarnation.
 type link struct {
 	*env
 	kind *kind
 	connID
-	epoch int
+	incarnation int
 	layout
 
 	rail     *rail
@@ -38,7 +38,7 @@ type connID struct {
 	peer  *peer
 }
 
-// verbsObjects are the objects of an epoch, and those of XRC, which outlive epochs.
+// verbsObjects are the objects of an incarnation, and those of XRC, which outlive incarnations.
 type verbsObjects struct {
 	traffic.QPs
 	cmConn verbs.Conn // of the connection manager
@@ -49,11 +49,11 @@ type verbsObjects struct {
 // spareRequests is the room in a send queue besides messages.
 const spareRequests = 8
 
-// Work request IDs of requests have connection, epoch and number.
+// Work request IDs of requests have connection, incarnation and number.
 const (
-	connShift  = 48
-	epochShift = 32
-	epochMask  = 1<<(connShift-epochShift) - 1
+	connShift        = 48
+	incarnationShift = 32
+	incarnationMask  = 1<<(connShift-incarnationShift) - 1
 )
 
 // violation records a violation of the connection's service.
@@ -71,22 +71,26 @@ func (l *link) flush() error {
 
 // flushIfFull posts the batch if it takes no more requests.
 func (l *link) flushIfFull() error {
-	if !l.sq.Full() {
-		return nil
+	if l.sq.Full() {
+		return l.flush()
 	}
-	return l.flush()
+	return nil
 }
 
 // numbersMessages reports whether immediate data holds the number of a message, which is too short for a stamp.
 // Where immediate data travels alone, the order counts instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
-// prepare creates what a connection keeps for all epochs; first is its first rail. num is the
+// prepare creates what a connection keeps for all incarnations; first is its first rail. num is the
 // number of its ring of receives, unless it shares those of others.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
-	l.mem = &memory{buf: make([]byte, l.privateLen())}
-	l.public = &memory{buf: make([]byte, l.publicLen(l.cfg.Op))}
+	l.mem = &memory{buf: make([]byte, l.results+maxAdds*wordLen)}
+	public := slotsAt // a send needs only the guard
+	if l.cfg.Op != OpSend {
+		public += l.window*l.stride + guardLen
+	}
+	l.public = &memory{buf: make([]byte, public)}
 	l.fillGuard(l.public.buf)
 	l.sq = traffic.NewSendQueue(l.depth + spareRequests)
 	switch service := l.cfg.service(); service {
@@ -121,7 +125,7 @@ func (l *link) openXRC(r *rail) (err error) {
 	return l.recv.attach(l.srq)
 }
 
-// open creates the queue pair of the current epoch on a rail with its receives, and returns what the
+// open creates the queue pair of the current incarnation on a rail with its receives, and returns what the
 // peer needs to connect.
 func (l *link) open(r *rail) (*connInfo, error) {
 	l.rail = r
@@ -135,8 +139,8 @@ func (l *link) open(r *rail) (*connInfo, error) {
 		return nil, err
 	}
 	r.openQPs++
-	// The upper half of work request IDs has the connection and the epoch.
-	l.sq.Attach(l.QP, uint32(l.index)<<(connShift-epochShift)|uint32(l.epoch&epochMask))
+	// The upper half of work request IDs has the connection and the incarnation.
+	l.sq.Attach(l.QP, uint32(l.index)<<(connShift-incarnationShift)|uint32(l.incarnation&incarnationMask))
 	info := &connInfo{
 		Rail: r.num, GID: r.gid, QPNumbers: l.Numbers(), PSN: l.psn(l.side), Slots: l.window,
 		Memory: l.public.mr.Addr(), RKey: l.public.mr.RKey(),
@@ -166,7 +170,7 @@ func (l *link) openQP(r *rail) error {
 	}
 	r.byQPN[l.Receiver().QPN()] = l.index
 	err := l.ToInit(verbs.QPAttr{Port: 1, Access: peerAccess, QKey: l.qkey(l.side)})
-	if err != nil || l.recv.Shared() {
+	if err != nil || l.recv.Shared {
 		return err
 	}
 	return l.recv.attach(l.QP)
@@ -195,7 +199,7 @@ func (l *link) createQP(r *rail) (err error) {
 
 // psn is the initial PSN of an end, shortly before the wrap.
 func (l *link) psn(end int) uint32 {
-	return 1<<24 - 1 - uint32(traffic.Derive(l.rank.Seed, l.edge.id, l.epoch, end)%200)
+	return 1<<24 - 1 - uint32(traffic.Derive(l.rank.Seed, l.edge.id, l.incarnation, end)%200)
 }
 
 // qkey is the Q_Key of the queue pair at an end, 0 or 1, of the connection.
@@ -216,7 +220,10 @@ func (l *link) connect() (ok bool, err error) {
 	}
 	var to verbs.UD
 	if l.AH != nil {
-		to = verbs.UD{AH: l.AH, QPN: l.peerInfo.QPN, QKey: l.peerQKey()}
+		to = verbs.UD{AH: l.AH, QPN: l.peerInfo.QPN, QKey: l.qkey(1 - l.side)}
+	}
+	if l.endpoint != nil {
+		to.QKey = l.endpointQKey(l.peer.rank)
 	}
 	l.sq.SetDestination(to, l.peerInfo.SRQN)
 	l.live.add(l.QP, l.Target)
@@ -226,7 +233,11 @@ func (l *link) connect() (ok bool, err error) {
 // connectQPs connects the queue pairs without the connection manager.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
-		err = l.endpoint.assign(source{l.peerInfo.GID, l.peerInfo.QPN}, l.index)
+		from := source{l.peerInfo.GID, l.peerInfo.QPN}
+		if other, ok := l.endpoint.bySource[from]; ok && other != l.index {
+			return fmt.Errorf("queue pair %#x of %v is the peer of two connections", from.qpn, from.gid)
+		}
+		l.endpoint.bySource[from] = l.index
 	} else {
 		err = l.ToRTS(l.peerInfo.QPNumbers, l.attr())
 	}
@@ -234,14 +245,6 @@ func (l *link) connectQPs() (err error) {
 		l.AH, err = l.rail.PD.CreateAH(l.address())
 	}
 	return err
-}
-
-// peerQKey is the Q_Key of the peer's queue pair.
-func (l *link) peerQKey() uint32 {
-	if l.endpoint != nil {
-		return l.endpointQKey(l.peer.rank)
-	}
-	return l.qkey(1 - l.side)
 }
 
 func (l *link) address() verbs.AHAttr { return traffic.Address(1, l.rail.gidIndex, l.peerInfo.GID) }
@@ -257,7 +260,7 @@ func (l *link) attr() verbs.QPAttr {
 	}
 }
 
-// closeQP destroys the resources of an epoch.
+// closeQP destroys the resources of an incarnation.
 func (l *link) closeQP() error {
 	if l.QP == nil {
 		return nil

@@ -30,8 +30,8 @@ func (n *node) loop() error {
 
 // runOnce does everything that is possible now, and reports whether there was progress.
 func (n *node) runOnce() (moved bool, err error) {
-	if n.now >= n.nextNotePoll {
-		if moved, err = n.pollNotes(); err != nil {
+	if n.now >= n.nextControlPoll {
+		if moved, err = n.pollControlMessages(); err != nil {
 			return moved, err
 		}
 	}
@@ -53,7 +53,7 @@ func (n *node) runOnce() (moved bool, err error) {
 	}
 	n.spareScheduled = list
 	for _, r := range n.rings {
-		if !r.Shared() {
+		if !r.Shared {
 			continue // its connection refills it
 		}
 		did, err := r.refill()
@@ -66,11 +66,11 @@ func (n *node) runOnce() (moved bool, err error) {
 	return moved || did, err
 }
 
-// pollNotes receives the notes of all peers.
-func (n *node) pollNotes() (moved bool, err error) {
-	n.nextNotePoll = n.now + n.tick()
+// pollControlMessages receives the control messages of all peers.
+func (n *node) pollControlMessages() (moved bool, err error) {
+	n.nextControlPoll = n.now + n.tick()
 	for _, p := range n.peerList {
-		did, err := n.receiveNotes(p, 0)
+		did, err := n.receiveControl(p, 0)
 		if moved = moved || did; err != nil {
 			return moved, err
 		}
@@ -120,7 +120,7 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 		return
 	}
 	// Late completions of closed queue pairs are ignored.
-	if c := n.conns[i]; c.QP != nil && c.epoch&epochMask == int(wc.WRID>>epochShift)&epochMask {
+	if c := n.conns[i]; c.QP != nil && c.incarnation&incarnationMask == int(wc.WRID>>incarnationShift)&incarnationMask {
 		c.requestCompleted(wc)
 	}
 }
@@ -204,7 +204,7 @@ func (n *node) stallTimeout() time.Duration {
 	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
-// waitForEvent waits for completions, notes or timers.
+// waitForEvent waits for completions, control messages or timers.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
@@ -224,9 +224,9 @@ func (n *node) waitForEvent() error {
 		}
 		return nil
 	}
-	n.nextNotePoll = 0 // poll as soon as the wait is over
+	n.nextControlPoll = 0 // poll as soon as the wait is over
 	if p := n.awaitedPeer(); p != nil {
-		_, err := n.receiveNotes(p, wait)
+		_, err := n.receiveControl(p, wait)
 		return err
 	}
 	return n.waitCompletion(wait)
@@ -242,7 +242,7 @@ func (n *node) railsInUse() (used int) {
 	return used
 }
 
-// awaitedPeer returns a peer whose note the rank waits for; nil if a queue pair is
+// awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is
 // connected.
 func (n *node) awaitedPeer() *peer {
 	var waited *peer

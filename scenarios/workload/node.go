@@ -23,12 +23,12 @@ type node struct {
 	rings    []*recvRing
 	pattern  []byte
 
-	scheduled      []*conn
-	spareScheduled []*conn
-	nextNotePoll   time.Duration
-	waitRail       int // rail whose events waitCompletion waits for
-	unfinished     int // connections
-	neverUp        int // connections
+	scheduled       []*conn
+	spareScheduled  []*conn
+	nextControlPoll time.Duration
+	waitRail        int // rail whose events waitCompletion waits for
+	unfinished      int // connections
+	neverUp         int // connections
 }
 
 // kind is what one kind of workload does differently.
@@ -50,16 +50,6 @@ type peer struct {
 	rank int
 	open int // connections that are not over
 	gone bool
-}
-
-// newNode returns the program of a rank, without connections and hooks of its kind.
-func newNode(e *env) *node {
-	cfg := &e.cfg
-	cfg.CM = cfg.CM || e.traits.ConnectsByCM
-	return &node{
-		env: e, kind: kind{flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0},
-		byEdge: map[int]*conn{}, peers: map[int]*peer{},
-	}
 }
 
 // Run runs the connections and returns the report.
@@ -149,7 +139,7 @@ func (n *node) addConn(e edge, me int) {
 		n.peerList = append(n.peerList, p)
 	}
 	p.open++
-	c := &conn{n: n, remoteEnd: remoteEnd{peerEpoch: -1, peerReady: -1}}
+	c := &conn{n: n, remoteEnd: remoteEnd{peerIncarnation: -1, peerReady: -1}}
 	c.link = link{env: n.env, kind: &n.kind, connID: connID{len(n.conns), e, me, p}, schedule: c.scheduleStep}
 	content := func(from int) traffic.Content {
 		return traffic.Content{Pattern: n.pattern, Key: traffic.Derive(n.rank.Seed, e.id, e.ends[from], e.ends[1-from])}

@@ -24,7 +24,7 @@ type producer struct {
 	announced int // messages before it are known to the receiver
 	credit    int // messages before it were consumed by the receiver
 
-	posted, completed int // over all epochs
+	posted, completed int // over all incarnations
 	published         int // messages before it were published for the peer to read
 	readableSent      int // value of next in the last readable notice
 	sentAt            time.Duration
@@ -91,12 +91,10 @@ func (p *producer) pump() (moved bool, err error) {
 	return moved, nil
 }
 
-// announceEvery is the number of writes between announcements to the receiver.
-const announceEvery = 8
-
 // post adds the next message to the batch. After the last that may be sent now, and every
 // announceEvery, a write has immediate data, which announces it and those before.
 func (p *producer) post(last bool) {
+	const announceEvery = 8 // writes between announcements to the receiver
 	c := p.link
 	at := c.stagingSlot(p.next)
 	p.Fill(c.mem.buf[at:at+p.size], p.next)
@@ -144,7 +142,7 @@ func (p *producer) messageCompleted(r traffic.Request) {
 	p.acked = r.Seq + 1
 	p.completed++
 	p.windowClosedSince = 0
-	if p.link.cfg.Op == OpSend || r.WithImm() {
+	if p.link.cfg.Op == OpSend || r.Op == verbs.OpRDMAWriteImm {
 		p.announced = p.acked
 	}
 }
@@ -168,7 +166,7 @@ type atomicAdder struct {
 	total   int
 	allowed int // by the workload, so far
 
-	posted    int // over all epochs
+	posted    int // over all incarnations
 	completed int // with success
 	resolved  int // completed or failed
 	peerWords []wordState
@@ -220,9 +218,6 @@ func (a *atomicAdder) handleCompletion(n int) {
 	w.completed++
 	w.lastOld = got
 }
-
-// abandonOutstanding gives up atomics whose result is unknown.
-func (a *atomicAdder) abandonOutstanding() { a.resolved = a.posted }
 
 // verifyAtomics compares the words of this rank with the atomics that the peers report.
 // Without a report of every peer it checks nothing.

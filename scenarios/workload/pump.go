@@ -33,7 +33,7 @@ func countOf(imm uint32, near int) int {
 // pump refills receives, and posts notices, messages, reads and atomics.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send. Without RNR the receives must be posted before.
-	if !c.recv.Shared() || c.traits.NoRNR {
+	if !c.recv.Shared || c.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
 		}
@@ -105,7 +105,12 @@ func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	case notice && kind == immCredit && c.out != nil:
 		c.handleCredit(countOf(wc.Imm, c.out.credit))
 	case notice && kind == immReadable && c.in != nil && op == OpRead:
-		c.handleReadable(countOf(wc.Imm, c.in.readable))
+		count := countOf(wc.Imm, c.in.readable)
+		if count > c.in.total || count < c.in.readable {
+			c.violation(traffic.Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
+			return
+		}
+		c.in.readable = count
 	case wc.Opcode == verbs.WCOpRecvRDMAWithImm && withImm && kind == immMessage && c.in != nil && op == OpWrite:
 		c.in.writesAnnounced(countOf(wc.Imm, c.in.next))
 	case wc.Opcode == verbs.WCOpRecv && c.in != nil && op == OpSend && withImm == c.numbersMessages() && n <= r.slotLen:
@@ -130,25 +135,16 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// handleReadable notes how many messages can be read.
-func (c *conn) handleReadable(count int) {
-	if count > c.in.total || count < c.in.readable {
-		c.violation(traffic.Delivery, "the peer offers %d messages of %d, after %d", count, c.in.total, c.in.readable)
-		return
-	}
-	c.in.readable = count
-}
-
-// resume starts an epoch from the state of the previous one.
+// resume starts an incarnation from the state of the previous one.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)
 	}
-	if c.in != nil {
-		c.in.resume()
+	if x := c.in; x != nil {
+		x.readable, x.nextRead, x.creditSent = x.next, x.next, x.next
 	}
 	if c.add != nil {
-		c.add.abandonOutstanding()
+		c.add.resolved = c.add.posted // the results of those outstanding stay unknown
 	}
 }
 

@@ -33,11 +33,9 @@ type railPort struct {
 	maxReads uint8 // outstanding reads and atomics, in either direction
 }
 
-// maxOutstandingReads limits the outstanding reads of a connection.
-const maxOutstandingReads = 16
-
 // openRail queries the NIC and opens its completion queue.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
+	const maxOutstandingReads = 16 // of a connection
 	nic := &e.rank.NICs[num]
 	r := &rail{env: e, railPort: railPort{num: num, dev: nic.Device, gidIndex: nic.GIDIndex}, byQPN: map[verbs.QPN]int{}}
 	entry, err := r.dev.QueryGID(1, int(r.gidIndex))
@@ -80,7 +78,7 @@ func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 func (r *rail) close() error {
 	var errs []error
 	for _, e := range r.endpoints {
-		errs = append(errs, e.close())
+		errs = append(errs, e.qp.Close(), e.recv.mem.close())
 	}
 	errs = append(errs, traffic.Close(r.srq))
 	if r.shared != nil {

@@ -1,7 +1,7 @@
 package workload
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -18,14 +18,9 @@ type randomProgram struct {
 	nic  *NIC
 
 	work       *random.Workload
+	services   []string // by connection
 	end        *random.End
 	lastSample time.Duration
-}
-
-func newRandomProgram(e *env) *randomProgram {
-	w := &randomProgram{env: e}
-	w.peer, w.nic = e.pair()
-	return w
 }
 
 // Run runs the traffic and returns the report.
@@ -68,8 +63,8 @@ func (w *randomProgram) run() (err error) {
 		return err
 	}
 	expected := 0
-	for i := range w.work.Lanes {
-		expected += w.work.Lanes[i].Messages[0]
+	for i := range w.work.Conns {
+		expected += w.work.Conns[i].Messages[0]
 	}
 	w.log.samples.expect(expected)
 	_, err = w.end.Run(w.proc)
@@ -86,25 +81,19 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	if n := w.cfg.mtu(w.rank.Rank); n != 0 {
 		mine = verbs.MTUFor(n)
 	}
-	b, err := json.Marshal(mine)
+	if err := w.rank.Control.Send(w.peer, fmt.Append(nil, uint32(mine))); err != nil {
+		return 0, err
+	}
+	wait := cmp.Or(w.rank.StallTimeout, verbs.Forever)
+	b, err := w.rank.Control.Recv(w.peer, wait)
+	if errors.Is(err, verbs.ErrTimeout) {
+		err = &traffic.StallError{After: wait, Status: w.Status()}
+	}
 	if err != nil {
 		return 0, err
 	}
-	if err := w.rank.Control.Send(w.peer, b); err != nil {
-		return 0, err
-	}
-	wait := verbs.Forever
-	if w.rank.StallTimeout > 0 {
-		wait = w.rank.StallTimeout
-	}
-	if b, err = w.rank.Control.Recv(w.peer, wait); err != nil {
-		if errors.Is(err, verbs.ErrTimeout) {
-			return 0, &traffic.StallError{After: wait, Status: w.Status()}
-		}
-		return 0, err
-	}
 	var theirs verbs.MTU
-	if err := json.Unmarshal(b, &theirs); err != nil {
+	if _, err := fmt.Sscan(string(b), (*uint32)(&theirs)); err != nil {
 		return 0, fmt.Errorf("MTU of rank %d: %w", w.peer, err)
 	}
 	return min(mine, theirs), nil
@@ -124,11 +113,13 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 		work.Wakeup = random.ByPolling
 	}
 	for _, s := range cfg.Services {
-		work.Lanes = append(work.Lanes, w.lanes(s, mtu)...)
+		for _, l := range w.conns(s, mtu) {
+			work.Conns, w.services = append(work.Conns, l), append(w.services, s)
+		}
 	}
 	timeout, rnr := cfg.timing(w.rank.Concurrent)
-	for i := range work.Lanes {
-		l := &work.Lanes[i]
+	for i := range work.Conns {
+		l := &work.Conns[i]
 		// PSNs start shortly before the wrap.
 		l.FirstPSN = [2]uint32{1<<24 - 20 - uint32(i), 1<<24 - 200}
 		l.MTU, l.Timeout, l.MinRNRTimer = mtu, timeout, rnr
@@ -145,37 +136,25 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	return work
 }
 
-// lanes returns the connections of a service.
-func (w *randomProgram) lanes(service string, mtu verbs.MTU) []random.Lane {
+// connections returns the connections of a service.
+func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
-	case ServiceSRQ:
-		// Two connections share one SRQ.
-		two := []random.Lane{random.NewLane(random.RC, n-n/2, size), random.NewLane(random.RC, n/2, size)}
-		for i := range two {
-			two[i].SharedReceives = true
-		}
+	case ServiceSRQ: // two connections share one SRQ
+		two := []random.Conn{random.NewConn(random.RC, n-n/2, size), random.NewConn(random.RC, n/2, size)}
+		two[0].SharedReceives, two[1].SharedReceives = true, true
 		return two
-	case ServiceXRC:
-		return []random.Lane{random.NewLane(random.XRC, n, size)}
-	case ServiceRD:
-		return []random.Lane{random.NewLane(random.RD, n, size)}
-	case ServiceUC:
-		return []random.Lane{random.NewLane(random.UC, n, size)}
 	case ServiceUD:
-		return []random.Lane{random.NewLane(random.UD, n, min(size, mtu.Bytes()))}
+		size = min(size, mtu.Bytes())
 	}
-	return []random.Lane{random.NewLane(random.RC, n, size)}
+	kinds := map[string]random.Service{ServiceRC: random.RC, ServiceXRC: random.XRC, ServiceRD: random.RD, ServiceUC: random.UC, ServiceUD: random.UD}
+	return []random.Conn{random.NewConn(kinds[service], n, size)}
 }
 
 // sample publishes the status and sends samples to the launcher.
 func (w *randomProgram) sample() {
 	now := w.proc.Now()
-	gap := simTick
-	if w.rank.Concurrent {
-		gap = realGap
-	}
-	if now-w.lastSample < gap && w.lastSample > 0 {
+	if now-w.lastSample < w.byClock(simTick, realGap) && w.lastSample > 0 {
 		return
 	}
 	if w.lastSample == 0 {
@@ -191,7 +170,7 @@ func (w *randomProgram) sample() {
 	w.log.sample(now)
 }
 
-// report returns the Report of this rank: a flow for each lane of the random traffic, their sums,
+// report returns the Report of this rank: a flow for each connection of the random traffic, their sums,
 // and the completion errors. Without traffic it has what was logged before.
 func (w *randomProgram) report() *Report {
 	if w.end == nil {
@@ -202,10 +181,10 @@ func (w *randomProgram) report() *Report {
 	result := w.end.Result()
 	w.log.messages, w.log.bytes = 0, 0
 	var flows []Flow
-	for i, l := range result.Lanes {
+	for i, l := range result.Conns {
 		flows = append(flows, Flow{
-			Peer: w.peer, Rail: w.nic.Rail, Service: w.serviceOf(i), Posted: l.Sent.Posted, Acked: l.Sent.Completed,
-			Expected: w.work.Lanes[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
+			Peer: w.peer, Rail: w.nic.Rail, Service: w.services[i], Posted: l.Sent.Posted, Acked: l.Sent.Completed,
+			Expected: w.work.Conns[i].Messages[1-w.rank.Rank%2], Arrived: l.Received.Delivered,
 			Duplicates: l.Received.Duplicated, Reordered: l.Received.Reordered, Bytes: l.Received.Bytes,
 		})
 		w.log.messages += uint64(l.Received.Delivered)
@@ -219,22 +198,6 @@ func (w *randomProgram) report() *Report {
 	r := w.log.report()
 	r.Elapsed, r.Flows = result.Elapsed, flows
 	return r
-}
-
-// serviceOf returns the service of a connection, by its index. A shared receive queue has two
-// connections.
-func (w *randomProgram) serviceOf(conn int) string {
-	for _, s := range w.cfg.Services {
-		n := 1
-		if s == ServiceSRQ {
-			n = 2
-		}
-		if conn < n {
-			return s
-		}
-		conn -= n
-	}
-	return ""
 }
 
 // peerExchange exchanges messages with one peer through Control.

@@ -105,8 +105,8 @@ func (n *node) publish() {
 // status describes the progress of the connection.
 func (c *conn) status() string {
 	s := fmt.Sprintf("%s on rail %d: %v", hostOf(c.peer.rank), c.rail.num, c.state)
-	if c.epoch > 0 {
-		s += fmt.Sprintf(" for the %s time", ordinal(c.epoch+1))
+	if c.incarnation > 0 {
+		s += fmt.Sprintf(" (attempt %d)", c.incarnation+1)
 	}
 	if p := c.out; p != nil {
 		s += fmt.Sprintf("; sent %d of %d, %d acknowledged", p.next, p.total, p.acked)
@@ -130,19 +130,6 @@ func (c *conn) status() string {
 		s += "; done, waits for the peer to be"
 	}
 	return s
-}
-
-// ordinal returns an English ordinal number: 1st, 2nd.
-func ordinal(n int) string {
-	switch {
-	case n%10 == 1 && n%100 != 11:
-		return fmt.Sprint(n, "st")
-	case n%10 == 2 && n%100 != 12:
-		return fmt.Sprint(n, "nd")
-	case n%10 == 3 && n%100 != 13:
-		return fmt.Sprint(n, "rd")
-	}
-	return fmt.Sprint(n, "th")
 }
 
 // fillGuard fills memory that the peer must not write with bytes that depend on the

@@ -197,12 +197,11 @@ func (v *validator) transport(k rules) {
 		v.within("rnr_retries", *c.RNRRetries, 0, 7)
 	}
 	for _, d := range []struct {
-		key   string
-		value time.Duration
-		most  time.Duration
+		key         string
+		value, most time.Duration
 	}{
 		{"timeout", c.Timeout, ackTimeoutOf(31)},
-		{"rnr_timer", c.RNRTimer, maxRNRTime},
+		{"rnr_timer", c.RNRTimer, rnrTimeOf(0)},
 		{"pause", c.Pause, time.Hour},
 		{"think", c.Think, time.Hour},
 	} {

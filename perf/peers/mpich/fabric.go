@@ -141,11 +141,8 @@ func minStreamedBytes() (n uint64) {
 
 // loadAverage returns the load average of the last minute, 0 if it cannot be read.
 func loadAverage() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	v, _ := strconv.ParseFloat(first, 64)
-	return v
+	text, _ := os.ReadFile("/proc/loadavg")
+	var load float64
+	_, _ = fmt.Sscan(string(text), &load)
+	return load
 }

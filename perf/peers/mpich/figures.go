@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -137,42 +138,16 @@ func compare(rounds []round) (all []comparison) {
 		if m.wantRatioNoICRC != m.wantRatio {
 			c.Target += fmt.Sprintf(", %.1f", m.wantRatioNoICRC)
 		}
-		c.Verdict = verdictOf(c.Ratio, m.wantRatio, m.atMost, c.Noise)
-		c.VerdictNoICRC = verdictOf(c.RatioNoICRC, m.wantRatioNoICRC, m.atMost, c.Noise)
+		c.Verdict = perf.Target{Got: c.Ratio, Want: m.wantRatio, IsMax: m.atMost, Noise: c.Noise}.WithVerdict().Verdict
+		c.VerdictNoICRC = perf.Target{Got: c.RatioNoICRC, Want: m.wantRatioNoICRC, IsMax: m.atMost, Noise: c.Noise}.WithVerdict().Verdict
 		all = append(all, c)
 	}
 	return all
 }
 
-// verdictOf compares a ratio with its target, a maximum if atMost is set, else a minimum.
-// As in perf.Target, the ratio may be wrong by the noise, and much noise is Unclear unless
-// the target holds in any case.
-func verdictOf(ratio, want float64, atMost bool, noise float64) string {
-	worst, best := ratio*(1-noise), ratio*(1+noise)
-	if atMost {
-		worst, best = best, worst
-	}
-	reached := func(ratio float64) bool { return atMost && ratio <= want || !atMost && ratio >= want }
-	switch {
-	case reached(worst), reached(ratio) && noise < perf.NoisyThreshold:
-		return perf.Holds
-	case reached(best), noise >= perf.NoisyThreshold:
-		return perf.Unclear
-	}
-	return perf.Missed
-}
-
-// worst returns the worst verdict of all comparisons: Missed, else Unclear, else Holds.
-func (r *result) worst() string {
-	worst := perf.Holds
-	for _, c := range r.Comparisons {
-		for _, v := range []string{c.Verdict, c.VerdictNoICRC} {
-			if v == perf.Missed || v == perf.Unclear && worst == perf.Holds {
-				worst = v
-			}
-		}
-	}
-	return worst
+// missed reports whether a target of a comparison was missed.
+func (r *result) missed() bool {
+	return slices.ContainsFunc(r.Comparisons, func(c comparison) bool { return c.Verdict == perf.Missed || c.VerdictNoICRC == perf.Missed })
 }
 
 // write writes the result as a table.

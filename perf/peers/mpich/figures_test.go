@@ -60,28 +60,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.Name, c.Verdict, perf.Holds)
 		}
 	}
-	if got := r.worst(); got != perf.Missed { // without ICRC more is wanted
-		t.Errorf("the verdict on all is %s, want %s", got, perf.Missed)
-	}
-}
-
-func TestVerdictsRespectNoise(t *testing.T) {
-	for _, c := range []struct {
-		ratio, want float64
-		most        bool
-		noise       float64
-		verdict     string
-	}{
-		{0.9, 1, true, 0.05, perf.Holds},
-		{1.04, 1, true, 0.05, perf.Unclear},
-		{1.2, 1, true, 0.05, perf.Missed},
-		{0.95, 1, true, 0.3, perf.Unclear},
-		{2.5, 2, false, 0.05, perf.Holds},
-		{1.5, 2, false, 0.05, perf.Missed},
-		{1.5, 2, false, 0.5, perf.Unclear},
-	} {
-		if got := verdictOf(c.ratio, c.want, c.most, c.noise); got != c.verdict {
-			t.Errorf("%+v: %s", c, got)
-		}
+	if !r.missed() { // without ICRC more is wanted
+		t.Error("no target is missed")
 	}
 }

@@ -47,7 +47,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/perf"
 )
 
 // The first argument of the child processes.
@@ -83,9 +82,6 @@ func main() {
 	exit(command())
 }
 
-// errMissed is returned if a target was missed.
-var errMissed = errors.New("a target was missed")
-
 // exit prints an error and exits with 1, or with 0 if err is nil.
 func exit(err error) {
 	if err != nil {
@@ -109,7 +105,7 @@ func (j *job) turnLimit() time.Duration {
 }
 
 // command parses the flags, runs the measurement and prints its result. It returns
-// errMissed if a target was missed.
+// an error if a target was missed.
 func command() error {
 	j := job{}
 	var asJSON bool
@@ -128,7 +124,8 @@ func command() error {
 		fmt.Printf("skipped: %v\ninstall it with: %s\n", missing, installCommand)
 		return nil
 	}
-	if !profiled() {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" }) {
 		fmt.Fprintf(os.Stderr, "mpich: our ranks were built without a profile, which makes them faster: go run -pgo=%s ./perf/peers/mpich\n", profilePath)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
@@ -152,8 +149,8 @@ func command() error {
 	} else {
 		err = r.write(os.Stdout)
 	}
-	if err == nil && r.worst() == perf.Missed {
-		err = errMissed
+	if err == nil && r.missed() {
+		err = errors.New("a target was missed")
 	}
 	return err
 }
@@ -161,12 +158,6 @@ func command() error {
 // profilePath is the PGO profile. It is not named default.pgo, to avoid a second
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
-
-// profiled reports whether this program was built with profile-guided optimization (-pgo).
-func profiled() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-pgo" })
-}
 
 // measureInFabric runs the measurement in a child process with new namespaces, which are
 // removed when it ends.

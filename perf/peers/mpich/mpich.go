@@ -99,12 +99,10 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 	return cmd, h.NS.Start(cmd)
 }
 
-// joinTimeout is how long our ranks may take to start.
-const joinTimeout = 10 * time.Second
-
 // runOurs runs the benchmark on ranks of this runtime, with or without computing ICRCs, and
 // returns the output of rank 0.
 func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
+	const joinTimeout = 10 * time.Second // how long our ranks may take to start
 	const ipv4 = false
 	specs := make([]launch.Spec, 0, len(f.hosts))
 	began := time.Now()

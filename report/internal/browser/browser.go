@@ -100,11 +100,10 @@ type Look struct {
 	Media  string // "" for a screen, or print
 }
 
-const maxPhoneWidth = 600 // pixels
-
 // Open loads the HTML file at an absolute path, with the width, colour scheme and medium
 // of l.
 func (b *Browser) Open(path string, l Look) {
+	const maxPhoneWidth = 600 // pixels
 	b.t.Helper()
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: int64(l.Width), Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < maxPhoneWidth,

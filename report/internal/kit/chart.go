@@ -29,8 +29,7 @@ func Decades(values []float64, at, length float64) Scale {
 		least, most = 1, 10
 	}
 	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-	const logarithmic = true
-	return Scale{from, max(to, from+1), at, length, logarithmic}
+	return Scale{From: from, To: max(to, from+1), At: at, Len: length, Log: true}
 }
 
 // Position returns the position of a value on the axis. On a logarithmic scale, lower values
@@ -90,13 +89,17 @@ func (c ColumnChart) Draw(columns []Column) template.HTML {
 	if most == 0 {
 		return ""
 	}
-	step := niceStep(most / float64(c.Ticks))
-	end := step * math.Ceil(most/step) // of the scale
+	step := max(1, math.Exp2(math.Ceil(math.Log2(most/float64(c.Ticks))))) // a power of two
+	end := step * math.Ceil(most/step)                                     // of the scale
 	y := func(v float64) float64 { return top + (c.Height-top-below)*(1-v/end) }
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, c.Width, c.Height, Escape(c.Label))
 	for v := 0.0; v <= end*1.001; v += step {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.0f %.1fH%.0f"/><text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(v), c.Width-right, c.Left-5, y(v)+3.5, shortBytes(v))
+		label := strings.Replace(textfmt.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
+		if v == 0 {
+			label = "0"
+		}
+		fmt.Fprintf(&b, `<path class="grid" d="M%.0f %.1fH%.0f"/><text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, c.Left, y(v), c.Width-right, c.Left-5, y(v)+3.5, label)
 	}
 	band := (c.Width - right - c.Left) / float64(len(columns))
 	gap := min(band*0.2, 6)
@@ -120,23 +123,6 @@ func (c ColumnChart) Draw(columns []Column) template.HTML {
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
-}
-
-// niceStep returns the smallest power of two that is at least this large.
-func niceStep(least float64) float64 {
-	step := 1.0
-	for step < least {
-		step *= 2
-	}
-	return step
-}
-
-// shortBytes formats a number of bytes with a unit, without ".0".
-func shortBytes(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	return strings.Replace(textfmt.Bytes(uint64(v+0.5)), ".0 ", " ", 1)
 }
 
 // Bars is a horizontal bar chart: names on the left, values on the right. It consists

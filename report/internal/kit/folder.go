@@ -49,18 +49,22 @@ type File struct {
 	Path *string
 }
 
-// Results returns the files of a result folder: the results, with this name, the page and,
-// unless junit is nil, junit.xml. The functions write v. Writing a file sets its path in
-// paths.
-func Results[T any](v T, paths *Paths, name string, result, junit, page func(io.Writer, T) error) []File {
-	bind := func(write func(io.Writer, T) error) func(io.Writer) error {
-		return func(w io.Writer) error { return write(w, v) }
+// Folder is a kind of result folder: a JSON file, junit.xml and a page with the results of a value.
+type Folder[T any] struct {
+	Result string                   // name of the JSON file
+	JUnit  func(io.Writer, T) error // writes junit.xml; nil if there is none
+	Page   func(io.Writer, T) error // writes the page
+}
+
+// Write writes the files for v into a folder as WriteAll does. paths has those that were written.
+func (f Folder[T]) Write(dir string, v T) (paths Paths, err error) {
+	all := []File{{f.Result, func(w io.Writer) error { return WriteJSON(w, v) }, &paths.Result}}
+	if f.JUnit != nil {
+		all = append(all, File{JUnitFile, func(w io.Writer) error { return f.JUnit(w, v) }, &paths.JUnit})
 	}
-	all := []File{{name, bind(result), &paths.Result}}
-	if junit != nil {
-		all = append(all, File{JUnitFile, bind(junit), &paths.JUnit})
-	}
-	return append(all, File{PageFile, bind(page), &paths.HTML})
+	all = append(all, File{PageFile, func(w io.Writer) error { return f.Page(w, v) }, &paths.HTML})
+	err = WriteAll(dir, all)
+	return paths, err
 }
 
 // Names of files in result folders.
@@ -83,7 +87,11 @@ func WriteAll(dir string, all []File) error {
 			}
 		}
 		if err != nil {
-			fail.Failed, fail.Errs = append(fail.Failed, f.Name), append(fail.Errs, withoutTempName(err))
+			var path *os.PathError
+			if errors.As(err, &path) && strings.HasSuffix(path.Path, ".tmp") { // a name that the user does not know
+				err = path.Err
+			}
+			fail.Failed, fail.Errs = append(fail.Failed, f.Name), append(fail.Errs, err)
 			continue
 		}
 		if f.Path != nil {
@@ -115,15 +123,6 @@ func Write(dir, name string, text []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // the file may be gone already
-	}
-	return err
-}
-
-// withoutTempName returns an error without the name of the temporary file.
-func withoutTempName(err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) && strings.HasSuffix(path.Path, ".tmp") {
-		return path.Err
 	}
 	return err
 }

@@ -31,7 +31,7 @@ type Page struct {
 	Title    string
 	About    string // the kind of page
 	Headline string
-	Counts   []Count // the bar of verdicts
+	Counts   []Share // the bar of verdicts
 	Facts    Facts
 	Filter   string        // placeholder of the filter
 	Results  string        // the JSON file next to the page
@@ -45,23 +45,7 @@ type Page struct {
 // shell returns the Page, for Layout.Write, whose data embeds it.
 func (p *Page) shell() *Page { return p }
 
-// Count is a verdict and its number of results.
-type Count struct {
-	Verdict string
-	N       int
-}
-
-// CountsOf returns the verdicts with a number other than 0 in n, in the given order.
-func CountsOf[V ~string](n map[V]int, order []V) (all []Count) {
-	for _, v := range order {
-		if n[v] > 0 {
-			all = append(all, Count{string(v), n[v]})
-		}
-	}
-	return all
-}
-
-// Share is a segment of a bar.
+// Share is a segment of a bar: a state or verdict and its number of results.
 type Share struct {
 	State string
 	N     int

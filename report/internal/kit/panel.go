@@ -68,7 +68,7 @@ func (d *Panel) Open(cfg PanelConfig) {
 		d.stopped.Go(func() { d.repeat(tick, d.draw) })
 	default:
 		d.plain = cfg.Status
-		d.stopped.Go(func() { d.repeat(logTick, d.log) })
+		d.stopped.Go(func() { d.repeat(logTick, func() { fmt.Fprintln(d.plain, d.progress(100)) }) })
 	}
 }
 
@@ -94,13 +94,6 @@ func (d *Panel) Start(name string) {
 	defer d.mu.Unlock()
 	d.running = append(d.running, textfmt.PrintableLine(name))
 	d.draw()
-}
-
-// AddSteps increases the number of steps.
-func (d *Panel) AddSteps(n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.total += n
 }
 
 // SetStepProgress sets how much of a running step is done. The next refresh shows it.
@@ -203,9 +196,6 @@ func (d *Panel) draw() {
 	d.shown = true
 	io.WriteString(d.status, "\r\x1b[K"+Cut(d.progress(width), width))
 }
-
-// log writes the progress as a line of a log.
-func (d *Panel) log() { fmt.Fprintln(d.plain, d.progress(100)) }
 
 // progress formats the number of steps done, the time and the running steps, as many as fit
 // into this number of columns.

@@ -86,8 +86,7 @@ func openPanel(cfg PanelConfig) *Panel {
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &screen{cols: 60}
-		d := openPanel(PanelConfig{Out: s, Status: s, Total: 2})
-		d.AddSteps(1)
+		d := openPanel(PanelConfig{Out: s, Status: s, Total: 3})
 		d.Start("rc-clean on sim")
 		if got := s.last(); got != "0 of 3 done, 0:00: rc-clean on sim" {
 			t.Errorf("%q", got)

@@ -137,9 +137,7 @@ const (
 )
 
 // String returns the CSS class of the state.
-func (s State) String() string {
-	return [...]string{"fine", "impaired", "lossy", "down"}[s]
-}
+func (s State) String() string { return [...]string{"fine", "impaired", "lossy", "down"}[s] }
 
 // Part is the appearance of a link or a host.
 type Part struct {
@@ -277,10 +275,7 @@ type Tick struct {
 
 // Ticks returns the ticks of the time axis, four to seven, at multiples of a round number.
 func (g Grid) Ticks() []Tick {
-	step := Top([]float64{float64(g.End) / 6})
-	if step < 1 {
-		step = 1
-	}
+	step := max(1, Top([]float64{float64(g.End) / 6}))
 	var ticks []Tick
 	for t := 0.0; t <= float64(g.End)*1.0001; t += step {
 		text := "0"

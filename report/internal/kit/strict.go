@@ -44,22 +44,20 @@ type decoder struct {
 // value decodes the next JSON value into v. Errors name path, the keys that lead to it.
 func (d decoder) value(v reflect.Value, path string) error {
 	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
-	custom, isCustom := v.Addr().Interface().(json.Unmarshaler)
 	switch {
 	case isText:
 		return d.scalar(v, path)
-	case isCustom:
-		if err := d.Decode(custom); err != nil {
-			return &KeyError{path, err}
-		}
-		return nil
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		return d.value(v.Elem(), path)
 	case v.Kind() == reflect.Struct:
 		return d.object(v, path)
-	case v.Kind() == reflect.Slice:
-		return d.list(v, path)
+	case v.Kind() == reflect.Slice: // an empty list is decoded as nil
+		return d.each(path, '[', func(string) error {
+			i := v.Len()
+			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+			return d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		})
 	case v.Kind() == reflect.Map:
 		return d.mapOf(v, path)
 	}
@@ -95,7 +93,11 @@ func (d decoder) object(v reflect.Value, path string) error {
 		key := join(path, name)
 		switch {
 		case at < 0:
-			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", keyList(fields))}
+			var known []string
+			for _, f := range fields {
+				known = append(known, f.name)
+			}
+			return &KeyError{key, fmt.Errorf("unknown key; known here are %s", strings.Join(known, ", "))}
 		case seen[at]:
 			return &KeyError{key, errors.New("duplicate key")}
 		}
@@ -108,16 +110,6 @@ func (d decoder) object(v reflect.Value, path string) error {
 		}
 	}
 	return err
-}
-
-// list decodes a list; an empty one is decoded as nil.
-func (d decoder) list(v reflect.Value, path string) error {
-	i := -1
-	return d.each(path, '[', func(string) error {
-		i++
-		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		return d.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
-	})
 }
 
 // mapOf decodes an object into a map. Duplicate keys are errors.
@@ -179,24 +171,11 @@ func (d decoder) fields(t reflect.Type) []field {
 	}
 	fields := make([]field, t.NumField())
 	for i := range fields {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		fields[i] = field{name, i, options != ""}
 	}
 	d.known[t] = fields
 	return fields
-}
-
-// keyList returns the keys of fields, separated by commas.
-func keyList(fields []field) string {
-	all := make([]string, len(fields))
-	for i, f := range fields {
-		all[i] = f.name
-	}
-	return strings.Join(all, ", ")
 }
 
 // join returns the path of a key below path. Both are empty for the document itself.

@@ -10,9 +10,9 @@ import (
 
 // Limits of reconnecting to a peer that cannot be reached.
 const (
-	firstBackoff    = time.Millisecond
-	lastBackoff     = 128 * time.Millisecond
-	maxFailedEpochs = 60
+	firstBackoff          = time.Millisecond
+	lastBackoff           = 128 * time.Millisecond
+	maxFailedIncarnations = 60
 )
 
 // step advances the state of the connection as far as possible.
@@ -42,12 +42,12 @@ func (c *conn) step() (moved bool, err error) {
 	}
 }
 
-// stepWaiting opens the queue pair of the next epoch when it is time to, and sends its connInfo.
+// stepWaiting opens the queue pair of the next incarnation when it is time to, and sends its connInfo.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()
 	}
-	if c.peerEpoch < c.epoch {
+	if c.peerIncarnation < c.incarnation {
 		if c.awaitsPeerOnly() {
 			return nil // the peer decides whether to reconnect
 		}
@@ -55,8 +55,8 @@ func (c *conn) stepWaiting() error {
 			return nil
 		}
 	}
-	c.epoch = max(c.epoch, c.peerEpoch)
-	info, err := c.open(c.railOf(c.epoch))
+	c.incarnation = max(c.incarnation, c.peerIncarnation)
+	info, err := c.open(c.railOf(c.incarnation))
 	if err != nil {
 		return err
 	}
@@ -64,26 +64,26 @@ func (c *conn) stepWaiting() error {
 		info.Next = c.in.next
 	}
 	c.state = connAwaitingInfo
-	return c.sendNote(note{Kind: noteConnInfo, ConnInfo: info})
+	return c.sendControl(controlMessage{Kind: controlInfo, ConnInfo: info})
 }
 
 // unneeded reports whether both ends have completed, or one has ended.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
-// awaitsPeerOnly reports whether this end has completed and needs no other epoch by itself:
+// awaitsPeerOnly reports whether this end has completed and needs no other incarnation by itself:
 // requests of the peer would fail. A producer of reads must announce its messages in every
-// epoch, and with completions that do not mean delivery the end does not know.
+// incarnation, and with completions that do not mean delivery the end does not know.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
 
 // stepConnecting connects the queue pair when the peer has sent its connInfo and is ready.
 func (c *conn) stepConnecting() error {
-	if c.unneeded() || c.peerEpoch > c.epoch || c.broken {
+	if c.unneeded() || c.peerIncarnation > c.incarnation || c.broken {
 		return c.startDraining()
 	}
 	if c.state == connAwaitingInfo {
-		if c.peerEpoch < c.epoch {
+		if c.peerIncarnation < c.incarnation {
 			return nil
 		}
 		ok, err := c.connect()
@@ -96,9 +96,9 @@ func (c *conn) stepConnecting() error {
 		}
 		c.resume()
 		c.state = connAwaitingReady
-		return c.sendNote(note{Kind: noteReady})
+		return c.sendControl(controlMessage{Kind: controlReady})
 	}
-	if c.peerReady == c.epoch {
+	if c.peerReady == c.incarnation {
 		c.state = connUp
 		c.wasUp = true
 		c.n.noteConnected()
@@ -107,12 +107,14 @@ func (c *conn) stepConnecting() error {
 }
 
 // stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
-// the epoch must end, it starts to drain the queue pair.
+// the incarnation must end, it starts to drain the queue pair.
 func (c *conn) stepUp() (bool, error) {
-	if c.awaitsStatus() {
+	// Responses to outstanding requests may still arrive although the peer has ended: its control message can
+	// overtake its NAK. Moving the queue pair to the error state would flush them without their status.
+	if c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace()) {
 		return false, nil
 	}
-	if c.peerOver || c.peerEpoch > c.epoch || c.broken {
+	if c.peerOver || c.peerIncarnation > c.incarnation || c.broken {
 		return true, c.startDraining()
 	}
 	moved, err := c.pump()
@@ -133,14 +135,7 @@ func (c *conn) stepUp() (bool, error) {
 	return moved, nil
 }
 
-// awaitsStatus reports whether requests are outstanding whose responses may still arrive
-// although the peer has ended: the peer's note can overtake its NAK. Moving the queue pair
-// to the error state would flush them without their status.
-func (c *conn) awaitsStatus() bool {
-	return c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace())
-}
-
-// reportEnd sends a note when the requests of this end have completed, and another when it
+// reportEnd sends a control message when the requests of this end have completed, and another when it
 // has also received everything.
 func (c *conn) reportEnd() error {
 	if c.out != nil && !c.sentReported && c.requestsDone() {
@@ -149,20 +144,20 @@ func (c *conn) reportEnd() error {
 		if c.add != nil {
 			f.Adds, f.AddsProven = c.add.posted, c.add.completed
 		}
-		if err := c.sendNote(note{Kind: noteSent, Final: f}); err != nil {
+		if err := c.sendControl(controlMessage{Kind: controlSent, Final: f}); err != nil {
 			return err
 		}
 	}
 	if !c.doneReported && c.requestsDone() && (c.in == nil || c.in.complete(&c.remoteEnd)) {
 		c.doneReported = true
-		return c.sendNote(note{Kind: noteDone})
+		return c.sendControl(controlMessage{Kind: controlDone})
 	}
 	return nil
 }
 
-// fail records the first failed completion of an epoch; later ones are flushed because of
+// fail records the first failed completion of an incarnation; later ones are flushed because of
 // it. An end that has completed ignores it, because the peer has most likely completed too.
-// The peer's final note can arrive before the completion with the cause, therefore errors
+// The peer's final control message can arrive before the completion with the cause, therefore errors
 // count while draining, except flushes.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
@@ -175,13 +170,13 @@ func (c *conn) fail(status verbs.WCStatus) {
 	c.schedule()
 }
 
-// noteCarriedData notes that the epoch has delivered or completed something.
+// noteCarriedData notes that the incarnation has delivered or completed something.
 func (c *conn) noteCarriedData() {
 	if c.carriedData {
 		return
 	}
-	c.carriedData, c.failedEpochs = true, 0
-	if c.epoch == 0 {
+	c.carriedData, c.failedIncarnations = true, 0
+	if c.incarnation == 0 {
 		return
 	}
 	c.log.reconnects++
@@ -212,7 +207,7 @@ func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
 	}
-	if c.sq.Draining() || !c.recv.Shared() && c.recv.Outstanding() > 0 {
+	if c.sq.Draining() || !c.recv.Shared && c.recv.Outstanding() > 0 {
 		if !c.due(c.drainSince + c.grace()) {
 			return nil
 		}
@@ -222,20 +217,20 @@ func (c *conn) stepDraining() error {
 		return err
 	}
 	if !c.carriedData {
-		c.failedEpochs++
+		c.failedIncarnations++
 	}
-	if c.unneeded() || c.peerEpoch <= c.epoch && !c.awaitsPeerOnly() && !c.mayReconnect() {
+	if c.unneeded() || c.peerIncarnation <= c.incarnation && !c.awaitsPeerOnly() && !c.mayReconnect() {
 		return c.finish()
 	}
 	backoff := time.Duration(0)
 	if c.doneReported {
-		backoff = 2 * c.tick() // the peer's final note may be under way
+		backoff = 2 * c.tick() // the peer's final control message may be under way
 	}
-	if c.failedEpochs > 0 {
-		backoff = min(firstBackoff<<min(c.failedEpochs-1, 20), lastBackoff)
+	if c.failedIncarnations > 0 {
+		backoff = min(firstBackoff<<min(c.failedIncarnations-1, 20), lastBackoff)
 	}
 	c.retryAt = c.now + backoff
-	c.epoch++
+	c.incarnation++
 	c.broken, c.carriedData = false, false
 	c.state = connWaiting
 	return nil
@@ -244,11 +239,11 @@ func (c *conn) stepDraining() error {
 // mayReconnect reports whether to connect again.
 func (c *conn) mayReconnect() bool {
 	switch {
-	case c.failedEpochs > maxFailedEpochs:
+	case c.failedIncarnations > maxFailedIncarnations:
 		c.log.mark("gave up on %s", hostOf(c.peer.rank))
 		return false
 	case c.cfg.Reconnect:
 		return true
 	}
-	return c.cfg.Failover && c.epoch+1 < len(c.n.rails)
+	return c.cfg.Failover && c.incarnation+1 < len(c.n.rails)
 }

@@ -1,0 +1,127 @@
+package random
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fabrictest/fabrictest/traffic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// controlMessage is a message of the Exchange.
+type controlMessage struct {
+	Kind    string           `json:"kind"`
+	EndInfo *endInfo         `json:"info,omitempty"`
+	Windows [][]remoteMemory `json:"windows,omitempty"` // by connection
+	Conn    int              `json:"conn,omitempty"`
+	Report  *report          `json:"report,omitempty"`
+	Words   []uint64         `json:"words,omitempty"`
+}
+
+const (
+	controlInfo   = "info"   // addresses, queue pairs and keys
+	controlReady  = "ready"  // the peer may send
+	controlFailed = "failed" // the requests of a connection have failed
+	controlDone   = "done"   // nothing more to send or to receive
+	controlWords  = "words"  // final values of the shared words
+	controlClose  = "bye"    // the peer may destroy its queue pairs
+)
+
+// connInfo is what the peer needs to connect.
+type endInfo struct {
+	GID   verbs.GID    `json:"gid"`
+	Port  uint16       `json:"port,omitempty"` // of the connection manager
+	Words remoteMemory `json:"words"`
+	Conns []connInfo   `json:"conns"`
+}
+
+type connInfo struct {
+	traffic.QPNumbers
+	Target  remoteMemory   `json:"target"`
+	SRQNs   []uint32       `json:"srqns,omitempty"`
+	Windows []remoteMemory `json:"-"` // sent after they are bound
+}
+
+// remoteMemory is the address and key of memory of the peer.
+type remoteMemory struct {
+	Addr uint64     `json:"addr"`
+	RKey verbs.RKey `json:"rkey"`
+}
+
+func remoteMemoryOf(mr verbs.MR) remoteMemory { return remoteMemory{mr.Addr(), mr.RKey()} }
+
+// atOffset returns the memory from an offset on.
+func (h remoteMemory) atOffset(off int) verbs.Remote {
+	return verbs.Remote{Addr: h.Addr + uint64(off), RKey: h.RKey}
+}
+
+// report is the result of an end's requests.
+type report struct {
+	Conns []connReport `json:"conns"`
+}
+
+type connReport struct {
+	Good   int  `json:"good"`   // requests that completed with success, from the first on
+	Failed bool `json:"failed"` // the rest was flushed
+}
+
+// sendControl sends a control message to the peer.
+func (e *End) sendControl(n controlMessage) error {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return e.env.Peer.Send(b)
+}
+
+// receiveControl returns the next control message of the peer; nil after the timeout.
+func (e *End) receiveControl(timeout time.Duration) (*controlMessage, error) {
+	b, err := e.env.Peer.Recv(timeout)
+	if errors.Is(err, verbs.ErrTimeout) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := new(controlMessage)
+	if err := json.Unmarshal(b, n); err != nil {
+		return nil, fmt.Errorf("control message of the peer: %w", err)
+	}
+	return n, nil
+}
+
+// stallTimeout is how long to wait for the peer.
+func (e *End) stallTimeout() time.Duration { return cmp.Or(e.env.StallTimeout, verbs.Forever) }
+
+// expectControl waits for a control message of one kind, and handles others.
+func (e *End) expectControl(kind string) (*controlMessage, error) {
+	for {
+		n, err := e.receiveControl(e.stallTimeout())
+		switch {
+		case err != nil:
+			return nil, err
+		case n == nil:
+			return nil, &traffic.StallError{After: e.env.StallTimeout, Status: e.Status() + "; waits for the control message " + kind}
+		case n.Kind == kind:
+			return n, nil
+		}
+		if err := e.handleControl(n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// handleControl handles a control message that may arrive at any time.
+func (e *End) handleControl(n *controlMessage) error {
+	switch {
+	case n.Kind == controlFailed && n.Conn >= 0 && n.Conn < len(e.conns):
+		return e.conns[n.Conn].peerRequestsFailed()
+	case n.Kind == controlDone && n.Report != nil && len(n.Report.Conns) == len(e.conns):
+		e.peerDone = n.Report
+		return nil
+	}
+	return fmt.Errorf("control message %q of the peer while %s: do both ends run the same workload?", n.Kind, e.phase)
+}
