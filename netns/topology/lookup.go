@@ -69,15 +69,6 @@ func (t Topology) AddrsOf(p Port) []netip.Prefix {
 	return p.Addrs
 }
 
-// Rail returns the rail of a port's NIC or switch.
-func (t Topology) Rail(p Port) int {
-	if n, ok := t.NIC(p); ok {
-		return n.Rail
-	}
-	s, _ := t.Switch(p.Node)
-	return s.Rail
-}
-
 // CableAt returns the cable of a port, and whether it has one.
 func (t Topology) CableAt(p Port) (Cable, bool) {
 	return find(t.Cables, func(c Cable) bool { return c.A.Same(p) || c.B.Same(p) })
