@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,4 +129,14 @@ func (m *member) terminate() {
 		_ = m.proc.signal(unix.SIGKILL)
 		<-m.proc.done
 	}
+}
+
+// StopSignals are the signals on which a command stops its ranks early and still writes
+// its report: SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.
+func StopSignals() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }

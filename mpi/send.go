@@ -1,6 +1,10 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi/p2p"
+import (
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
 
 // Send sends a message. It may return before the message is received.
 func (c *Comm) Send(buf []byte, dest, tag int) error {
@@ -82,4 +86,112 @@ func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Re
 	c.startSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
 	c.rank.unlock()
 	return r, nil
+}
+
+// Recv receives a message.
+func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
+	if err := c.checkRecv(source, tag); err != nil {
+		return emptyStatus, c.raise("Recv", err)
+	}
+	if source == ProcNull {
+		return procNullStatus, nil
+	}
+	c.rank.lock()
+	r := c.rank.allocRequest()
+	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
+	c.rank.waitUntil(r.p2p.Done)
+	st, err := c.recvStatus(&r.p2p), r.p2p.Err
+	c.rank.freeRequest(r)
+	c.rank.unlock()
+	return st, c.raise("Recv", err)
+}
+
+// startRecv starts a receive. The caller holds the lock.
+func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
+	if m.peer != AnySource {
+		m.peer = c.worldRank(m.peer)
+	}
+	p.Peer, p.Context, p.Tag, p.Buf = m.peer, context, int32(m.tag), m.buf
+	c.rank.p2p.Irecv(p)
+}
+
+// recvStatus returns the status of a completed receive.
+func (c *Comm) recvStatus(p *p2p.Request) Status {
+	switch {
+	case p.Cancelled:
+		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
+	case p.Matched() && (p.Err == nil || p.Size > 0):
+		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
+	}
+	return emptyStatus
+}
+
+// Irecv starts a receive.
+func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
+	if err := c.checkRecv(source, tag); err != nil {
+		return nil, c.raise("Irecv", err)
+	}
+	if source == ProcNull {
+		return &Request{c: c, call: "Irecv", active: true, status: procNullStatus}, nil
+	}
+	r := &Request{c: c, call: "Irecv", active: true, kind: recvRequest}
+	c.rank.lock()
+	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
+	c.rank.unlock()
+	return r, nil
+}
+
+// Sendrecv sends a message and receives another, without deadlock.
+func (c *Comm) Sendrecv(sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (Status, error) {
+	return c.sendrecv("Sendrecv", message{sendbuf, dest, sendtag}, message{recvbuf, source, recvtag})
+}
+
+// SendrecvReplace sends the contents of a buffer and receives into the same buffer.
+func (c *Comm) SendrecvReplace(buf []byte, dest, sendtag, source, recvtag int) (Status, error) {
+	return c.sendrecv("SendrecvReplace", message{slices.Clone(buf), dest, sendtag}, message{buf, source, recvtag})
+}
+
+// sendrecv sends out and receives in, and waits for both.
+func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
+	err := c.checkSend(out.peer, out.tag)
+	if err == nil {
+		err = c.checkRecv(in.peer, in.tag)
+	}
+	if err != nil {
+		return emptyStatus, c.raise(call, err)
+	}
+	c.rank.lock()
+	st, err := c.sendrecvLocked(c.context, out, in)
+	c.rank.unlock()
+	return st, c.raise(call, err)
+}
+
+// sendrecvLocked sends and receives, and waits for both. The caller holds the lock.
+func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
+	st = procNullStatus
+	var s, r *Request
+	if in.peer != ProcNull {
+		r = c.rank.allocRequest()
+		c.startRecv(&r.p2p, context, in)
+	}
+	if out.peer != ProcNull {
+		s = c.rank.allocRequest()
+		c.startSend(&s.p2p, context, out, p2p.Standard)
+	}
+	if r != nil {
+		c.rank.waitUntil(r.p2p.Done)
+		st, err = c.recvStatus(&r.p2p), r.p2p.Err
+		c.rank.freeRequest(r)
+		if err != nil && context&collective != 0 {
+			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
+		}
+	}
+	if s != nil {
+		c.rank.waitUntil(s.p2p.Done)
+		if err == nil {
+			err = s.p2p.Err
+		}
+		c.rank.freeRequest(s)
+	}
+	return st, err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
 
@@ -115,4 +116,23 @@ func (p *Process) Report(rank int, report any) {
 	if err != nil && p.reportErr == nil {
 		p.reportErr = fmt.Errorf("report of rank %d: %w", rank, err)
 	}
+}
+
+func init() { mpi.RegisterLauncher("lab/mpihost", startRanks) }
+
+// startRanks implements mpi.Launcher: it calls runRank for each rank of this process, with the
+// mpi.Options of its job, and reports the statistics of each rank to the launcher.
+func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
+	p, err := Join()
+	if err != nil {
+		return err
+	}
+	var o mpi.Options
+	if text := p.Job().Options; text != nil {
+		if err := json.Unmarshal(text, &o); err != nil {
+			return fmt.Errorf("the options from 'fabrictest mpirun': %w", err)
+		}
+	}
+	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
+	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
 }

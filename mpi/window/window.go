@@ -212,3 +212,55 @@ func (w *Window) clearUsed() {
 	}
 	w.usedTargets = w.usedTargets[:0]
 }
+
+// Assert is a set of promises about an epoch.
+type Assert uint8
+
+// The assertions.
+const (
+	NoStore Assert = 1 << iota
+	NoPut
+	NoPrecede
+	NoSucceed
+	NoCheck
+)
+
+// LockKind is the kind of a lock.
+type LockKind uint8
+
+// The kinds.
+const (
+	Shared LockKind = iota
+	Exclusive
+)
+
+// Errors of operations and epochs.
+var (
+	ErrArg      = errors.New("invalid argument")
+	ErrType     = errors.New("no such type")
+	ErrOp       = errors.New("invalid reduction operation")
+	ErrSync     = errors.New("not allowed in this epoch")
+	ErrRange    = errors.New("outside the window")
+	ErrConflict = errors.New("accesses conflict")
+	ErrLost     = errors.New("peer is lost")
+	// ErrProtocol: a peer has sent a message that the protocol does not allow.
+	ErrProtocol = errors.New("peer violates the protocol")
+)
+
+// EachAwaitedPeer calls visit for each peer that an open epoch or a pending operation of a
+// window waits for: for its replies, its Complete or its Post.
+func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
+	for _, w := range e.ordered {
+		for i := range w.targets {
+			if t := &w.targets[i]; t.isAwaited() || w.exposed && t.unusedCompletes == 0 && slices.Contains(w.exposedTo, i) ||
+				w.access == startEpoch && !t.postReceived && slices.Contains(w.group, i) {
+				visit(t.peer)
+			}
+		}
+	}
+}
+
+// isAwaited reports whether operations, a lock request or a flush wait for the target.
+func (t *target) isAwaited() bool {
+	return t.pending > 0 || t.lock == lockRequested || t.flushesSent != t.flushesAcked
+}

@@ -3,6 +3,7 @@ package work
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -100,4 +101,208 @@ func combineMemory(all []byte, columns, kinds int) Memory {
 		m.Unexpected = float64(sums[kinds+5]) / float64(m.Messages)
 	}
 	return m
+}
+
+// Launch runs a program as all ranks of a world, and returns when they have ended.
+type Launch func(ranks int, o mpi.Options, program func(*mpi.World) error) error
+
+// MemoryPoint is the memory of a workload with a design and a number of ranks.
+type MemoryPoint struct {
+	Workload string         `json:"workload"`
+	Design   carrier.Design `json:"design"`
+	// Rank0Only means that the values are those of rank 0 alone.
+	Rank0Only bool `json:"one,omitempty"`
+	Memory
+}
+
+// MemoryPattern is a workload whose memory is measured.
+type MemoryPattern struct {
+	Workload string
+	Params   Params
+	// MaxRanks limits the number of ranks: connections between all ranks exceed one machine
+	// long before those of one rank do. 0: no limit.
+	MaxRanks int
+	// Rank0Only measures rank 0 alone.
+	Rank0Only bool
+}
+
+// fullRanks is the largest number of ranks for all-to-all patterns, as published. Beyond,
+// star shows the memory of one rank.
+const fullRanks = 64
+
+// MemoryPatterns returns the patterns of published curves: a constant number of partners, a
+// logarithmic one, and all ranks.
+func MemoryPatterns() []MemoryPattern {
+	return []MemoryPattern{
+		{Workload: "neighbours", Params: Params{Iterations: 20}},
+		{Workload: "cg"},
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for an indirect algorithm
+		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
+		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
+		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},
+	}
+}
+
+// MemoryRun is one run of a measurement.
+type MemoryRun struct {
+	MemoryPattern
+	Design carrier.Design
+	Ranks  int
+}
+
+// MemoryRuns returns the runs of patterns with every design and permitted number of ranks,
+// in ascending order of ranks.
+func MemoryRuns(patterns []MemoryPattern, designs []carrier.Design, ranks []int) (runs []MemoryRun, err error) {
+	for _, p := range patterns {
+		wl, err := Find(p.Workload)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range ranks {
+			if wl.Check(n, p.Params) != nil || p.MaxRanks > 0 && n > p.MaxRanks {
+				continue
+			}
+			for _, d := range designs {
+				runs = append(runs, MemoryRun{p, d, n})
+			}
+		}
+	}
+	return runs, nil
+}
+
+func (r *MemoryRun) String() string {
+	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
+}
+
+// Measure runs the workload in a new world with the run's design, and returns the memory that its
+// ranks have used.
+func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
+	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
+	wl, err := Find(r.Workload)
+	if err != nil {
+		return point, err
+	}
+	o.Carrier.Design = r.Design
+	err = start(r.Ranks, o, func(w *mpi.World) error {
+		if _, err := wl.Run(w, r.Params); err != nil {
+			return err
+		}
+		m, err := MemoryOf(w, r.Rank0Only)
+		if w.Rank() == 0 {
+			point.Memory = m
+		}
+		return err
+	})
+	if err != nil {
+		return point, fmt.Errorf("%v: %w", r, err)
+	}
+	return point, nil
+}
+
+// Configurations and experiments of published measurements, for comparison.
+
+// ThesisMemory is the configuration of Thesis §6.6.2: 95 receives of 8 KB per connection,
+// about 800 KB.
+func ThesisMemory() carrier.Config {
+	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
+}
+
+// SurveyMemory is the configuration of Survey: a ring of 64 packets of 8 KB, about 500 KB,
+// for every peer after 16 packets, 64 receives per connection without SRQ, and as many
+// shared receives as fit 5 MB with everything else.
+func SurveyMemory() carrier.Config {
+	return carrier.Config{
+		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
+		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, After: 16, Peers: 1 << 10},
+	}
+}
+
+// MemoryExperiment is a memory measurement.
+type MemoryExperiment struct {
+	Name     string
+	Config   carrier.Config
+	Patterns []MemoryPattern
+	Designs  []carrier.Design
+	Ranks    []int // published numbers of ranks; nil: any
+}
+
+// Names of the experiments.
+const (
+	MemoryByRanks  = "curves" // all designs against the number of ranks
+	MemoryOfThesis = "thesis" // connections and datagrams (Thesis Table 6.1)
+	MemoryOfSurvey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
+)
+
+// MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
+// ThesisMemory and the rings of SurveyMemory, and the published ones of Thesis and Survey.
+func MemoryExperiments() []MemoryExperiment {
+	byRanks := SurveyMemory()
+	byRanks.Receives = ThesisMemory().Receives
+	return []MemoryExperiment{
+		{Name: MemoryByRanks, Config: byRanks, Patterns: MemoryPatterns(), Designs: carrier.Designs()},
+		{
+			Name: MemoryOfThesis, Config: ThesisMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
+			Patterns: []MemoryPattern{
+				{Workload: "cg"},
+				{Workload: "mg"},
+				{Workload: "lu"},
+				{Workload: "smg", Params: Params{Iterations: 4}},
+				{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}},
+			},
+		},
+		{
+			Name: MemoryOfSurvey, Config: SurveyMemory(), Designs: []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}, Ranks: []int{64},
+			Patterns: []MemoryPattern{
+				{Workload: "is", Params: Params{Class: ClassS}},
+				{Workload: "ft", Params: Params{Class: ClassS}},
+				{Workload: "bt", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "sp", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "cg"},
+				{Workload: "mg", Params: Params{Class: ClassS}},
+				{Workload: "lu"},
+				{Workload: "superlu", Params: Params{Class: ClassS}},
+				{Workload: "hpl", Params: Params{Class: ClassS}},
+			},
+		},
+	}
+}
+
+// Runs returns the runs of an experiment for each of these numbers of ranks or, if the experiment
+// is a published one, for those of its numbers that are among them.
+func (e *MemoryExperiment) Runs(ranks []int) ([]MemoryRun, error) {
+	if e.Ranks != nil {
+		published := slices.Clone(e.Ranks)
+		ranks = slices.DeleteFunc(published, func(n int) bool { return !slices.Contains(ranks, n) })
+	}
+	return MemoryRuns(e.Patterns, e.Designs, ranks)
+}
+
+// MemorySelection selects memory experiments; an empty list selects all.
+type MemorySelection struct {
+	Experiments []string
+	Designs     []string
+	Workloads   []string
+}
+
+// PlannedMemory is an experiment with the runs that it takes.
+type PlannedMemory struct {
+	MemoryExperiment
+	Runs []MemoryRun
+}
+
+// Plan returns the selected experiments that have runs with one of the numbers of ranks.
+func (s MemorySelection) Plan(ranks []int) (all []PlannedMemory, err error) {
+	isSelected := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
+	for _, e := range MemoryExperiments() {
+		e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !isSelected(s.Designs, string(d)) })
+		e.Patterns = slices.DeleteFunc(e.Patterns, func(p MemoryPattern) bool { return !isSelected(s.Workloads, p.Workload) })
+		runs, err := e.Runs(ranks)
+		if err != nil {
+			return nil, err
+		}
+		if isSelected(s.Experiments, e.Name) && len(runs) > 0 {
+			all = append(all, PlannedMemory{e, runs})
+		}
+	}
+	return all, nil
 }

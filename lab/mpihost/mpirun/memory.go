@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -71,4 +73,92 @@ func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	return json.NewEncoder(out).Encode(p)
+}
+
+// MemoryPlan selects experiments that measure the memory of ranks, and the numbers of ranks.
+type MemoryPlan struct {
+	work.MemorySelection
+	Ranks []int
+	Seed  uint64
+
+	experiments []work.PlannedMemory
+	runs        int // of all experiments
+}
+
+// MemoryExperiments returns the names of the experiments that measure the memory of ranks.
+func MemoryExperiments() (names []string) {
+	for _, e := range work.MemoryExperiments() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// Check checks the selection, sorts the numbers of ranks, and plans the runs of Measure. An
+// error names the flag that is wrong.
+func (p *MemoryPlan) Check() (err error) {
+	for _, n := range p.Ranks {
+		if n < 2 || n > MaxRanks {
+			return cmdline.Errorf("--ranks %d: give 2 to %d", n, MaxRanks)
+		}
+	}
+	slices.Sort(p.Ranks)
+	p.Ranks = slices.Compact(p.Ranks)
+	for _, name := range p.Experiments {
+		if _, err := ChoiceIndex("only", name, MemoryExperiments()); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.Workloads {
+		if _, err := work.Find(name); err != nil {
+			return cmdline.Errorf("--workload %s: %w", name, err)
+		}
+	}
+	for _, name := range p.Designs {
+		if _, err := ChoiceIndex("design", name, Designs()); err != nil {
+			return err
+		}
+	}
+	p.experiments, err = p.MemorySelection.Plan(p.Ranks)
+	for i := range p.experiments {
+		p.runs += len(p.experiments[i].Runs)
+	}
+	if err == nil && p.runs == 0 {
+		err = cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
+	}
+	return err
+}
+
+// RankList returns the numbers of ranks as the value of a flag: "4,16,64".
+func (p *MemoryPlan) RankList() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(p.Ranks), " ", ","), "[]")
+}
+
+// Measure does the runs that Check planned. It calls progress before each run, with the name
+// of the run and the share of runs that have ended. At an error it stops, and returns the
+// measurements so far too.
+func (p *MemoryPlan) Measure(ctx context.Context, progress func(run string, share float64)) (all []ranks.Experiment, err error) {
+	done := 0
+	for _, planned := range p.experiments {
+		config, err := ranks.ValuesOf(planned.Config)
+		if err != nil {
+			return all, err
+		}
+		e := ranks.Experiment{Name: planned.Name, Config: config}
+		for _, r := range planned.Runs {
+			progress(r.String(), float64(done)/float64(p.runs))
+			var point ranks.Point
+			if point, err = MeasureMemory(ctx, MemoryJob{Run: r, Config: planned.Config, Seed: p.Seed}); err != nil {
+				break
+			}
+			e.Points = append(e.Points, point)
+			done++
+		}
+		if len(e.Points) > 0 {
+			all = append(all, e)
+		}
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }

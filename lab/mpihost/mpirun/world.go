@@ -63,3 +63,14 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 
 // noLimit is for output that is forwarded and not kept.
 const noLimit = 1 << 62
+
+// withStdin returns a function that starts a process as start does, with the standard input of
+// this process, unless it is a terminal, from which a background process group must not read.
+func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
+	return func(cmd *exec.Cmd) error {
+		if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice == 0 {
+			cmd.Stdin = os.Stdin
+		}
+		return start(cmd)
+	}
+}
