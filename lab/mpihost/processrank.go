@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -29,7 +30,7 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		return fmt.Errorf("the launcher started %d ranks, and the job is for %d", e.Size, f.Ranks)
 	}
 	if cpu := p.job.Rank.CPU; cpu > 0 { // counted from 1
-		if err := bindToCPU(cpu - 1); err != nil {
+		if err := process.BindToCPU(cpu - 1); err != nil {
 			return err
 		}
 	}

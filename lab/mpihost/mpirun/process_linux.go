@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -111,7 +112,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 	}
 	var cpus []int
 	if j.Bind {
-		if cpus, err = mpihost.CPUs(); err != nil {
+		if cpus, err = process.UsableCPUs(); err != nil {
 			return nil, closeShared, err
 		}
 	}
