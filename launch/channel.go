@@ -19,24 +19,20 @@ func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()
 	if err == nil {
-		w := m.welcome()
-		m.conn.Limits = w.rankLimits()
+		m.conn.Limits = m.welcome().rankLimits()
 		err = m.conn.Serve(m.handleFrame)
 	}
 	var bye *control.CloseError
 	switch {
 	case errors.As(err, &bye):
 		m.handleBye(strings.ToValidUTF8(bye.Reason, "\uFFFD"))
-		_, _ = io.Copy(io.Discard, m.channel) // from goroutines of the rank that raced with Close
-	case !isDisconnect(err):
+		_, _ = io.Copy(io.Discard, m.file) // from goroutines of the rank that raced with Close
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		// the rank closed the channel
+	case errors.Is(err, os.ErrDeadlineExceeded): // the rank has exited
+	default:
 		m.fail(Failed, err.Error())
 	}
-}
-
-// isDisconnect reports whether err only means that the rank closed the channel or has exited, after
-// which reads have a deadline.
-func isDisconnect(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // acceptJoin waits for the rank's hello, sends the welcome and starts the send queue.
@@ -60,7 +56,11 @@ func (m *member) acceptJoin() error {
 	m.g.mu.Lock()
 	m.joined, m.isGoProgram = true, h.Go != ""
 	m.g.mu.Unlock()
-	m.goTask(m.runSendQueue)
+	m.goTask(func() { // sends queued frames until the rank disconnects or stops reading
+		if errors.Is(m.conn.Run(), os.ErrDeadlineExceeded) {
+			m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", m.g.opts.HangTimeout))
+		}
+	})
 	m.postEvent(Joined, h.Go)
 	m.setHandlingFrame(false)
 	return nil
@@ -71,13 +71,6 @@ func (m *member) welcome() *welcome {
 	return &welcome{
 		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
 		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport, Job: m.spec.Job,
-	}
-}
-
-// runSendQueue sends queued frames until the rank disconnects or stops reading.
-func (m *member) runSendQueue() {
-	if errors.Is(m.conn.Run(), os.ErrDeadlineExceeded) {
-		m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", m.g.opts.HangTimeout))
 	}
 }
 
@@ -111,10 +104,10 @@ func (m *member) handleFrame(f control.Frame) error {
 	case kindReport:
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if m.report != nil {
+		if m.outcome.Report != nil {
 			return fmt.Errorf("%w: a second report", control.ErrProtocol)
 		}
-		m.report = append([]byte{}, f.Body...) // not nil even if empty
+		m.outcome.Report = append([]byte{}, f.Body...) // not nil even if empty
 	case control.Reply:
 		return m.calls.Reply(f)
 	}
@@ -127,7 +120,7 @@ func (m *member) handleBye(reason string) {
 	peak, _ := readPeakRSS(m.proc.pid)
 	m.g.mu.Lock()
 	m.byeReceived, m.byeReason = true, reason
-	m.peakRSS = max(m.peakRSS, peak)
+	m.outcome.MaxRSS = max(m.outcome.MaxRSS, peak)
 	m.g.mu.Unlock()
 	m.disconnect()
 	_ = m.conn.QueueNow(control.Frame{Kind: control.Close})

@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,7 +12,13 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// mailbox holds the messages of one rank that have not been received yet.
+// inbox holds the messages that have not been received yet.
+type inbox struct {
+	from  []mailbox // by rank
+	bytes int       // of all messages
+}
+
+// mailbox holds the messages of one rank.
 type mailbox struct {
 	queue [][]byte
 	ended bool
@@ -28,7 +36,7 @@ func (c *Conn) Send(to int, msg []byte) error {
 		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", what, ErrTooBig, len(msg), c.welcome.MaxMessage)
 	}
 	c.mu.Lock()
-	ended := c.mailboxes[to].ended
+	ended := c.inbox.from[to].ended
 	c.mu.Unlock()
 	if ended {
 		return fmt.Errorf("%s: %w", what, ErrEnded)
@@ -45,21 +53,18 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	}
 	var msg []byte
 	err := c.waitUntil(fmt.Sprintf("a message from rank %d", from), timeout, func() (bool, error) {
-		box := &c.mailboxes[from]
+		box := &c.inbox.from[from]
 		switch {
 		case len(box.queue) > 0:
 			msg = box.queue[0]
-			box.queue[0] = nil
-			if box.queue = box.queue[1:]; len(box.queue) == 0 {
-				box.queue = nil
-			}
-			c.queuedBytes -= len(msg) + messageOverhead
+			box.queue[0] = nil // lets the collector free it
+			box.queue = box.queue[1:]
+			c.inbox.bytes -= len(msg) + messageOverhead
 			return true, nil
 		case box.ended:
 			return true, ErrEnded
-		default:
-			return c.endErr()
 		}
+		return c.endErr()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("receive from rank %d: %w", from, err)
@@ -72,12 +77,12 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 // same, and the next call waits for the same barrier.
 func (c *Conn) Barrier(timeout time.Duration) error {
 	c.mu.Lock()
-	n := c.barriersEntered
-	enter := c.barriersPassed == c.barriersEntered && !c.closing && c.disconnectErr == nil
+	b := &c.barriers
+	enter := b.passed == b.entered && !c.closing && c.disconnectErr == nil
 	if enter {
-		c.barriersEntered++
-		n = c.barriersEntered
+		b.entered++
 	}
+	n := b.entered
 	c.mu.Unlock()
 	if enter {
 		if err := c.put("barrier", control.Frame{Kind: kindBarrier, Num: n}); err != nil {
@@ -85,8 +90,8 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 		}
 	}
 	err := c.waitUntil(fmt.Sprintf("other ranks at barrier %d", n), timeout, func() (bool, error) {
-		if c.barriersDone >= n && n > 0 {
-			c.barriersPassed = max(c.barriersPassed, n)
+		if b.released >= n && n > 0 {
+			b.passed = max(b.passed, n)
 			return true, nil
 		}
 		return c.endErr()
@@ -102,31 +107,26 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 func (c *Conn) HasEnded(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return rank >= 0 && rank < len(c.mailboxes) && c.mailboxes[rank].ended
+	return rank >= 0 && rank < len(c.inbox.from) && c.inbox.from[rank].ended
 }
 
 // endErr reports whether the connection has ended, and why. The caller holds the lock.
 func (c *Conn) endErr() (bool, error) {
-	switch {
-	case c.disconnectErr != nil:
-		return true, c.disconnectErr
-	case c.closing:
-		return true, ErrClosed
-	default:
-		return false, nil
+	if c.disconnectErr != nil || !c.closing {
+		return c.disconnectErr != nil, c.disconnectErr
 	}
+	return true, ErrClosed
 }
 
-// deliver queues a received message. The caller holds the lock.
-func (c *Conn) deliver(from uint64, msg []byte) error {
-	if from >= uint64(len(c.mailboxes)) {
-		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(c.mailboxes))
+// deliver queues a received message.
+func (b *inbox) deliver(from uint64, msg []byte) error {
+	if from >= uint64(len(b.from)) {
+		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(b.from))
 	}
-	if c.queuedBytes += len(msg) + messageOverhead; c.queuedBytes > maxQueuedBytes {
+	if b.bytes += len(msg) + messageOverhead; b.bytes > maxQueuedBytes {
 		return fmt.Errorf("%d MiB of messages are queued, and the program does not receive them", maxQueuedBytes>>20)
 	}
-	box := &c.mailboxes[from]
-	box.queue = append(box.queue, msg)
+	b.from[from].queue = append(b.from[from].queue, msg)
 	return nil
 }
 
@@ -190,7 +190,7 @@ const onDumpTimeout = time.Second
 func (c *Conn) OnDump(f func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.onDump = f
+	c.requests.onDump = f
 }
 
 // OnCommand sets the function that handles commands of the launcher, one at a time and
@@ -198,43 +198,37 @@ func (c *Conn) OnDump(f func() string) {
 func (c *Conn) OnCommand(f func(string) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.onCommand = f
+	c.requests.onCommand = f
 }
 
 // queueCommand passes a command to runCommands. The caller holds the lock.
-func (c *Conn) queueCommand(f control.Frame) error {
+func (c *Conn) queueCommand(f control.Frame) {
 	if c.closing {
-		return nil
+		return
 	}
 	select {
-	case c.commands <- f:
+	case c.requests.commands <- f:
 	default:
 		full := fmt.Sprintf("%d commands are queued already", maxCommands)
 		_ = c.frames.QueueNow(control.Frame{Kind: control.Reply, Num: f.Num, Body: []byte(full)})
 	}
-	return nil
 }
 
 // runCommands runs commands until Close.
 func (c *Conn) runCommands() {
-	for f := range c.commands {
+	for f := range c.requests.commands {
 		command := string(f.Body)
 		c.mu.Lock()
-		handle := c.onCommand
-		c.running = &command
+		handle := c.requests.onCommand
+		c.requests.running = &command
 		c.mu.Unlock()
-		reply := control.Frame{Kind: control.Reply, Num: f.Num}
-		if handle == nil {
-			reply.Body = []byte("this rank accepts no commands")
-		} else if err := handle(command); err != nil {
-			reply.Body = []byte(truncate(err.Error(), maxReason))
-			if len(reply.Body) == 0 {
-				reply.Body = fmt.Appendf(nil, "%T", err)
-			}
+		err := errors.New("this rank accepts no commands")
+		if handle != nil {
+			err = handle(command)
 		}
-		_ = c.frames.Queue(reply)
+		_ = c.frames.Queue(control.Frame{Kind: control.Reply, Num: f.Num, Body: errorText(err)})
 		c.mu.Lock()
-		c.running = nil
+		c.requests.running = nil
 		c.notifyWaiters()
 		c.mu.Unlock()
 	}
@@ -244,7 +238,7 @@ func (c *Conn) runCommands() {
 func (c *Conn) replyDump(id uint64) {
 	text := c.describeWaits()
 	c.mu.Lock()
-	describe := c.onDump
+	describe := c.requests.onDump
 	c.mu.Unlock()
 	if describe == nil {
 		text += "\n" + goroutineStacks()
@@ -266,17 +260,12 @@ func (c *Conn) replyDump(id uint64) {
 func (c *Conn) describeWaits() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits := make([]*wait, 0, len(c.waits))
-	for w := range c.waits {
-		waits = append(waits, w)
-	}
-	slices.SortFunc(waits, func(a, b *wait) int { return a.since.Compare(b.since) })
 	var b strings.Builder
-	for _, w := range waits {
+	for _, w := range slices.SortedFunc(maps.Keys(c.waits), func(a, b *wait) int { return a.since.Compare(b.since) }) {
 		fmt.Fprintf(&b, "waits for %s, for %v\n", w.what, time.Since(w.since).Round(time.Millisecond))
 	}
-	if c.running != nil {
-		fmt.Fprintf(&b, "runs the command %q\n", *c.running)
+	if c.requests.running != nil {
+		fmt.Fprintf(&b, "runs the command %q\n", *c.requests.running)
 	}
 	return strings.TrimSpace(b.String())
 }

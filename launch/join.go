@@ -34,7 +34,12 @@ const ExitDisconnected = 125
 // Join connects to the launcher that started this process. It returns ErrNotLaunched
 // if there is none, or if it has been called before. If the launcher dies or closes the
 // connection, the process prints the error to stderr and exits with ExitDisconnected.
-func Join() (*Conn, error) { return join(exitDisconnected) }
+func Join() (*Conn, error) {
+	return join(func(err error) {
+		fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
+		os.Exit(ExitDisconnected)
+	})
+}
 
 // join is Join with the function to call when the connection ends before Close.
 func join(onDisconnect func(error)) (*Conn, error) {
