@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"time"
 
@@ -49,8 +48,6 @@ type Fabric struct {
 	// Impair are random impairments of packets that hosts send. For a provider over
 	// TCP only LossPPM is allowed, and costs time.
 	Impair []impair.Spec
-	// Stream configures simulated byte streams, for a provider over TCP.
-	Stream sim.StreamConfig
 	// Costs are the virtual times of work on memory; nil means none. Its times of
 	// verb calls are not used: NICs have their defaults.
 	Costs *verbs.Costs
@@ -63,10 +60,10 @@ type Fabric struct {
 	// Script, if not nil, is called once before the ranks run, to schedule faults
 	// with World.At.
 	Script func(*World)
-	// Chooser, Trace and Stop are those of sim.Config.
-	Chooser sim.Chooser
-	Trace   io.Writer
-	Stop    func() error
+	// Stop is that of sim.Config.
+	Stop func() error
+
+	stream sim.StreamConfig // of a provider over TCP
 }
 
 // withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the
@@ -96,7 +93,7 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 		f.Setup.Options["reliable"] = true
 	}
 	if p.OverTCP {
-		f.Stream, err = streamConfig(f.Stream, f.Impair)
+		f.stream, err = streamConfig(f.Impair)
 		f.Impair = nil
 	}
 	return f, p, err
@@ -106,16 +103,15 @@ func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 // retransmit, and 200 ms for a timeout.
 const lossDelay = 300 * time.Microsecond
 
-// streamConfig returns c with the packet losses of specs converted to stalls of streams, each
-// of lossDelay. It returns an error if specs has other impairments.
-func streamConfig(c sim.StreamConfig, specs []impair.Spec) (sim.StreamConfig, error) {
+// streamConfig converts the packet losses of specs to stalls of streams, each of lossDelay. It
+// returns an error if specs has other impairments.
+func streamConfig(specs []impair.Spec) (c sim.StreamConfig, err error) {
 	for _, s := range specs {
 		if s != (impair.Spec{LossPPM: s.LossPPM}) {
-			return c, errors.New("a provider over TCP supports only LossPPM, for the whole run: use Fabric.Stream for other impairments")
+			return c, errors.New("a provider over TCP supports only LossPPM, for the whole run")
 		}
 		if s.LossPPM > 0 {
-			c.StallPPM = min(c.StallPPM+s.LossPPM, impair.PPM)
-			c.StallFor = cmp.Or(c.StallFor, lossDelay)
+			c.StallPPM, c.StallFor = min(c.StallPPM+s.LossPPM, impair.PPM), lossDelay
 		}
 	}
 	return c, nil

@@ -128,7 +128,7 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 		return err
 	}
 	var o mpi.Options
-	if text := p.Job().Options; text != nil {
+	if text := p.job.Options; text != nil {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return fmt.Errorf("the options from 'fabrictest mpirun': %w", err)
 		}

@@ -87,7 +87,7 @@ func (r *worldRank) end() {
 	r.w.hub.End(r.rank)
 	// In a separate event: the caller may be one of the coroutines to end, and Close
 	// in a coroutine takes virtual time.
-	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.scriptErr = errors.Join(r.w.scriptErr, r.release()) })
+	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.releaseErr = errors.Join(r.w.releaseErr, r.release()) })
 }
 
 // release ends the coroutines and closes the devices of the rank.
@@ -117,7 +117,7 @@ func (w *World) kill(r *worldRank) {
 	}
 	w.out.Ranks[r.rank].Killed = true
 	r.end()
-	w.scriptErr = errors.Join(w.scriptErr, r.release()) // now: end only schedules it
+	w.releaseErr = errors.Join(w.releaseErr, r.release()) // now: end only schedules it
 }
 
 // abort ends all ranks, first the rank that aborts: it may hold locks that deferred calls of

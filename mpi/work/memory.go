@@ -150,26 +150,6 @@ type MemoryRun struct {
 	Ranks  int
 }
 
-// MemoryRuns returns the runs of patterns with every design and permitted number of ranks,
-// in ascending order of ranks.
-func MemoryRuns(patterns []MemoryPattern, designs []carrier.Design, ranks []int) (runs []MemoryRun, err error) {
-	for _, p := range patterns {
-		wl, err := Find(p.Workload)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range ranks {
-			if wl.Check(n, p.Params) != nil || p.MaxRanks > 0 && n > p.MaxRanks {
-				continue
-			}
-			for _, d := range designs {
-				runs = append(runs, MemoryRun{p, d, n})
-			}
-		}
-	}
-	return runs, nil
-}
-
 func (r *MemoryRun) String() string {
 	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
 }
@@ -267,42 +247,22 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment for each of these numbers of ranks or, if the experiment
-// is a published one, for those of its numbers that are among them.
-func (e *MemoryExperiment) Runs(ranks []int) ([]MemoryRun, error) {
-	if e.Ranks != nil {
-		published := slices.Clone(e.Ranks)
-		ranks = slices.DeleteFunc(published, func(n int) bool { return !slices.Contains(ranks, n) })
-	}
-	return MemoryRuns(e.Patterns, e.Designs, ranks)
-}
-
-// MemorySelection selects memory experiments; an empty list selects all.
-type MemorySelection struct {
-	Experiments []string
-	Designs     []string
-	Workloads   []string
-}
-
-// PlannedMemory is an experiment with the runs that it takes.
-type PlannedMemory struct {
-	MemoryExperiment
-	Runs []MemoryRun
-}
-
-// Plan returns the selected experiments that have runs with one of the numbers of ranks.
-func (s MemorySelection) Plan(ranks []int) (all []PlannedMemory, err error) {
-	isSelected := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
-	for _, e := range MemoryExperiments() {
-		e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !isSelected(s.Designs, string(d)) })
-		e.Patterns = slices.DeleteFunc(e.Patterns, func(p MemoryPattern) bool { return !isSelected(s.Workloads, p.Workload) })
-		runs, err := e.Runs(ranks)
+// Runs returns the runs of an experiment, by pattern and number of ranks: each of these numbers
+// that the workload permits or, if the experiment is a published one, those that were published.
+func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
+	for _, p := range e.Patterns {
+		wl, err := Find(p.Workload)
 		if err != nil {
 			return nil, err
 		}
-		if isSelected(s.Experiments, e.Name) && len(runs) > 0 {
-			all = append(all, PlannedMemory{e, runs})
+		for _, n := range ranks {
+			if e.Ranks != nil && !slices.Contains(e.Ranks, n) || wl.Check(n, p.Params) != nil || p.MaxRanks > 0 && n > p.MaxRanks {
+				continue
+			}
+			for _, d := range e.Designs {
+				runs = append(runs, MemoryRun{p, d, n})
+			}
 		}
 	}
-	return all, nil
+	return runs, nil
 }

@@ -53,7 +53,8 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 
 func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) (points []work.MemoryPoint) {
 	t.Helper()
-	for _, r := range must.Get(work.MemoryRuns(ps, designs, ranks))(t) {
+	e := work.MemoryExperiment{Patterns: ps, Designs: designs}
+	for _, r := range must.Get(e.Runs(ranks))(t) {
 		p := must.Get(r.Measure(start, mpi.Options{Carrier: cfg}))(t)
 		points = append(points, p)
 		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)

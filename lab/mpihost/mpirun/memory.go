@@ -75,14 +75,21 @@ func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(p)
 }
 
-// MemoryPlan selects experiments that measure the memory of ranks, and the numbers of ranks.
+// MemoryPlan selects experiments that measure the memory of ranks, and the numbers of ranks. An
+// empty list of names selects all.
 type MemoryPlan struct {
-	work.MemorySelection
-	Ranks []int
-	Seed  uint64
+	Experiments, Designs, Workloads []string
+	Ranks                           []int
+	Seed                            uint64
 
-	experiments []work.PlannedMemory
+	experiments []plannedExperiment
 	runs        int // of all experiments
+}
+
+// plannedExperiment is an experiment with its selected runs.
+type plannedExperiment struct {
+	work.MemoryExperiment
+	runs []work.MemoryRun
 }
 
 // MemoryExperiments returns the names of the experiments that measure the memory of ranks.
@@ -95,7 +102,7 @@ func MemoryExperiments() (names []string) {
 
 // Check checks the selection, sorts the numbers of ranks, and plans the runs of Measure. An
 // error names the flag that is wrong.
-func (p *MemoryPlan) Check() (err error) {
+func (p *MemoryPlan) Check() error {
 	for _, n := range p.Ranks {
 		if n < 2 || n > MaxRanks {
 			return cmdline.Errorf("--ranks %d: give 2 to %d", n, MaxRanks)
@@ -118,14 +125,22 @@ func (p *MemoryPlan) Check() (err error) {
 			return err
 		}
 	}
-	p.experiments, err = p.MemorySelection.Plan(p.Ranks)
-	for i := range p.experiments {
-		p.runs += len(p.experiments[i].Runs)
+	isSelected := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
+	for _, e := range work.MemoryExperiments() {
+		e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !isSelected(p.Designs, string(d)) })
+		e.Patterns = slices.DeleteFunc(e.Patterns, func(m work.MemoryPattern) bool { return !isSelected(p.Workloads, m.Workload) })
+		runs, err := e.Runs(p.Ranks)
+		if err != nil {
+			return err
+		}
+		if isSelected(p.Experiments, e.Name) && len(runs) > 0 {
+			p.experiments, p.runs = append(p.experiments, plannedExperiment{e, runs}), p.runs+len(runs)
+		}
 	}
-	if err == nil && p.runs == 0 {
-		err = cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
+	if p.runs == 0 {
+		return cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
 	}
-	return err
+	return nil
 }
 
 // RankList returns the numbers of ranks as the value of a flag: "4,16,64".
@@ -144,7 +159,7 @@ func (p *MemoryPlan) Measure(ctx context.Context, progress func(run string, shar
 			return all, err
 		}
 		e := ranks.Experiment{Name: planned.Name, Config: config}
-		for _, r := range planned.Runs {
+		for _, r := range planned.runs {
 			progress(r.String(), float64(done)/float64(p.runs))
 			var point ranks.Point
 			if point, err = MeasureMemory(ctx, MemoryJob{Run: r, Config: planned.Config, Seed: p.Seed}); err != nil {
