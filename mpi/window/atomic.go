@@ -26,22 +26,19 @@ const maxLookahead = 8
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]
-		if started := o.parts > 0; !started && !slices.ContainsFunc(t.atomicOps[:i], o.overlaps) {
+		overlaps := func(other *Operation) bool { return o.firstWord() < other.endWord() && other.firstWord() < o.endWord() }
+		if started := o.parts > 0; !started && !slices.ContainsFunc(t.atomicOps[:i], overlaps) {
 			w.startAtomics(o)
 		}
 	}
 }
 
 // firstWord is the offset of the first 8-byte word of an operation.
-func (o *Operation) firstWord() uint64 { return uint64(o.offset) &^ 7 }
+func (o *Operation) firstWord() uint64 { return uint64(o.Offset) &^ 7 }
 
 // endWord is the offset of the end of the last 8-byte word of an operation.
-func (o *Operation) endWord() uint64 { return (uint64(o.offset+o.size) + 7) &^ 7 }
+func (o *Operation) endWord() uint64 { return (uint64(o.Offset+o.size) + 7) &^ 7 }
 
-// overlaps reports whether two operations have a word in common.
-func (o *Operation) overlaps(other *Operation) bool {
-	return o.firstWord() < other.endWord() && other.firstWord() < o.endWord()
-}
 
 // startAtomics starts the atomics of an accumulate, up to the limit of Config.InFlight.
 func (w *Window) startAtomics(o *Operation) {
@@ -76,16 +73,16 @@ func (w *Window) startNextWord(a *Atomic) {
 	o.nextWord += 8
 	w.e.Stats.Atomics++
 	switch at := o.t.remoteAddr(a.offset); {
-	case o.op == NoOp:
+	case o.Op == NoOp:
 		a.isFetchAdd = true
-		w.e.transport.FetchAdd(o.t.peer, at, 0, a)
-	case o.op == Sum && o.kind == AccumulateOp && (o.typ == Int64 || o.typ == Uint64):
+		w.e.transport.FetchAdd(o.t.Peer, at, 0, a)
+	case o.Op == Sum && o.Kind == AccumulateOp && (o.Type == Int64 || o.Type == Uint64):
 		a.isFetchAdd = true
-		w.e.transport.FetchAdd(o.t.peer, at, binary.LittleEndian.Uint64(o.origin[a.offset-uint64(o.offset):]), a)
+		w.e.transport.FetchAdd(o.t.Peer, at, binary.LittleEndian.Uint64(o.Origin[a.offset-uint64(o.Offset):]), a)
 	default:
-		if o.kind == CompareAndSwapOp {
+		if o.Kind == CompareAndSwapOp {
 			// The element must equal compare; the other bytes of the word are guessed as 0.
-			a.expected = o.applied(a, 0, o.compare)
+			a.expected = o.applied(a, 0, o.Compare)
 		}
 		w.compareSwap(a)
 	}
@@ -94,14 +91,14 @@ func (w *Window) startNextWord(a *Atomic) {
 // compareSwap tries to replace the expected value of a word by the result of the
 // operation.
 func (w *Window) compareSwap(a *Atomic) {
-	w.e.transport.CompareSwap(a.op.t.peer, a.op.t.remoteAddr(a.offset), a.expected, a.op.applied(a, a.expected, a.op.origin), a)
+	w.e.transport.CompareSwap(a.op.t.Peer, a.op.t.remoteAddr(a.offset), a.expected, a.op.applied(a, a.expected, a.op.Origin), a)
 }
 
 // span returns the byte range [from, to) of the atomic's word that the operation covers, and
 // the offset at of this range in the operation's buffers.
 func (o *Operation) span(a *Atomic) (from, to, at int) {
-	from, to = max(0, o.offset-int(a.offset)), min(8, o.offset+o.size-int(a.offset))
-	return from, to, int(a.offset) + from - o.offset
+	from, to = max(0, o.Offset-int(a.offset)), min(8, o.Offset+o.size-int(a.offset))
+	return from, to, int(a.offset) + from - o.Offset
 }
 
 // applied returns the value of the atomic's word after the operation was applied to old, with
@@ -110,18 +107,21 @@ func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], old)
 	from, to, at := o.span(a)
-	Reduce(b[from:to], elements[at:at+to-from], o.typ, o.op)
+	Reduce(b[from:to], elements[at:at+to-from], o.Type, o.Op)
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// AtomicDone completes an atomic; without an error, Fetched was called before. It retries a
-// failed compare-and-swap, and continues with the next word of the operation.
+// AtomicDone completes an atomic; without an error, Fetched was called before. It continues with
+// the next word of the operation.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
 	w := o.w
 	o.fail(err)
 	if o.err == nil {
-		if !a.isFetchAdd && a.old != a.expected && o.mustRetry(a) {
+		// A failed compare-and-swap is retried with the fetched value: always for an accumulate; for
+		// CompareAndSwap only if the fetched element equals compare: other bytes of the word differed.
+		failed := !a.isFetchAdd && a.old != a.expected
+		if failed && (o.Kind != CompareAndSwapOp || o.applied(a, a.old, o.Compare) == a.old) {
 			e.Stats.Atomics++
 			e.Stats.Retries++
 			a.expected = a.old
@@ -137,22 +137,16 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 	w.atomicDone(o)
 }
 
-// mustRetry reports whether a failed compare-and-swap is retried with the fetched value:
-// always for an accumulate; for CompareAndSwap only if the fetched element equals compare, so
-// that just the other bytes of the word differed.
-func (o *Operation) mustRetry(a *Atomic) bool {
-	return o.kind != CompareAndSwapOp || o.applied(a, a.old, o.compare) == a.old
-}
 
 // storeResult copies the fetched bytes of the atomic's word to the result buffer, if any.
 func (o *Operation) storeResult(a *Atomic) {
-	if o.result == nil {
+	if o.Result == nil {
 		return
 	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], a.old)
 	from, to, at := o.span(a)
-	copy(o.result[at:], b[from:to])
+	copy(o.Result[at:], b[from:to])
 }
 
 // dequeue removes and completes an accumulate, and starts queued ones that overlapped it.

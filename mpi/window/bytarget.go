@@ -17,53 +17,53 @@ type reply struct {
 // a message. If old elements are fetched, a reply to each chunk follows.
 func (w *Window) sendAccumulate(o *Operation) {
 	t := o.t
-	h := wire.Header{Kind: wire.Accumulate, Context: w.id, Type: uint8(o.typ), Op: uint8(o.op)}
-	if o.result != nil {
+	h := wire.Header{Kind: wire.Accumulate, Context: w.id, Type: uint8(o.Type), Op: uint8(o.Op)}
+	if o.Result != nil {
 		h.Flags = wire.Fetch
 	}
 	o.parts = 1 // held by this function: sends may complete at once
 	for at := 0; at < o.size; at += w.e.cfg.Chunk {
 		to := min(at+w.e.cfg.Chunk, o.size)
-		h.Offset = uint64(o.offset + at)
-		if o.result != nil {
+		h.Offset = uint64(o.Offset + at)
+		if o.Result != nil {
 			h.Size = uint64(to - at)
 			t.pendingReplies = append(t.pendingReplies, reply{o, at, to})
 			o.parts++
 		}
-		if o.origin == nil {
+		if o.Origin == nil {
 			w.send(t, &h, nil, nil)
 			continue
 		}
 		o.parts++
-		w.send(t, &h, o.origin[at:to], o)
+		w.send(t, &h, o.Origin[at:to], o)
 	}
-	t.unflushed = t.unflushed || o.result == nil
+	t.flush.needed = t.flush.needed || o.Result == nil
 	o.partDone()
 }
 
 // sendCompareSwap sends a compare-and-swap to be executed by the target's CPU.
 func (w *Window) sendCompareSwap(o *Operation) {
 	t := o.t
-	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.offset), Type: uint8(o.typ)}
+	h := wire.Header{Kind: wire.CompareSwap, Context: w.id, Offset: uint64(o.Offset), Type: uint8(o.Type)}
 	t.pendingReplies = append(t.pendingReplies, reply{o, 0, o.size})
 	o.parts = 2 // the message and the reply
 	// Both elements must be contiguous until the message is sent.
-	o.origin = append(bytes.Clone(o.compare), o.origin...)
-	w.send(t, &h, o.origin, o)
+	o.Origin = append(bytes.Clone(o.Compare), o.Origin...)
+	w.send(t, &h, o.Origin, o)
 }
 
 // handleReply stores the old elements of an accumulate. Replies arrive in the order of the
 // requests.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
-		return protocolError(t.peer, h, "no request is outstanding")
+		return protocolError(t.Peer, h, "no request is outstanding")
 	}
 	r := t.pendingReplies[0]
 	if len(data) != r.to-r.from {
-		return protocolError(t.peer, h, "wrong size")
+		return protocolError(t.Peer, h, "wrong size")
 	}
 	t.pendingReplies = t.pendingReplies[1:]
-	copy(r.op.result[r.from:r.to], data)
+	copy(r.op.Result[r.from:r.to], data)
 	r.op.partDone()
 	return nil
 }
@@ -90,7 +90,7 @@ func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error 
 	}
 	elements := w.elements(h, size)
 	if elements == nil || !op.ValidFor(Type(h.Type)) || h.Flags&wire.Fetch != 0 && h.Size != size {
-		return protocolError(t.peer, h, "invalid range, type or operation")
+		return protocolError(t.Peer, h, "invalid range, type or operation")
 	}
 	w.e.Stats.ExecutedForPeers++
 	if h.Flags&wire.Fetch != 0 {
@@ -108,7 +108,7 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	size := Type(h.Type).Size()
 	element := w.elements(h, uint64(size))
 	if element == nil || len(data) != 2*size {
-		return protocolError(t.peer, h, "invalid range, type or operation")
+		return protocolError(t.Peer, h, "invalid range, type or operation")
 	}
 	w.e.Stats.ExecutedForPeers++
 	w.sendReply(t, element)
@@ -121,8 +121,8 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 // sendReply sends a copy of the current elements to the origin, in a reused buffer.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
-	buf := append(o.origin[:0], data...)
-	*o = Operation{w: w, t: t, kind: replyOp, origin: buf, parts: 1}
+	buf := append(o.Origin[:0], data...)
+	*o = Operation{Access: Access{Kind: replyOp, Origin: buf}, w: w, t: t, parts: 1}
 	w.e.busy++
 	w.send(t, &wire.Header{Kind: wire.AccumulateReply, Context: w.id}, buf, o)
 }
