@@ -80,18 +80,13 @@ func (w *World) DetachBuffer() error {
 
 // Bsend copies a message to the attached buffer and sends it from there. It does not
 // block.
-func (c *Comm) Bsend(buf []byte, dest, tag int) error { return c.bsend("Bsend", buf, dest, tag) }
+func (c *Comm) Bsend(buf []byte, dest, tag int) error {
+	return c.locked("Bsend", c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
+}
 
 // Ibsend is Bsend with a request, which is already complete.
 func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
-	if err := c.bsend("Ibsend", buf, dest, tag); err != nil {
-		return nil, err
-	}
-	return &Request{c: c, call: "Ibsend", active: true, kind: bsendRequest}, nil
-}
-
-func (c *Comm) bsend(call string, buf []byte, dest, tag int) error {
-	return c.locked(call, c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
+	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
 // bufferedSend copies a message to the attached buffer and starts to send it. The caller

@@ -10,25 +10,19 @@ import (
 // collectiveSend sends one message of a collective operation and waits for it. The caller holds
 // the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
-	r := c.rank.allocRequest()
-	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
-	c.rank.waitUntil(r.p2p.Done)
-	err := r.p2p.Err
-	c.rank.freeRequest(r)
+	_, err := c.await(func(p *p2p.Request) {
+		c.startBlockingSend(p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
+	})
 	return c.collectiveError(err)
 }
 
 // collectiveRecv receives one message of a collective operation, which must fill buf. The caller
 // holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
-	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
-	c.rank.waitUntil(r.p2p.Done)
-	err := r.p2p.Err
-	if err == nil && r.p2p.Size != len(buf) {
-		err = lengthMismatch(c.rankOf(r.p2p.Source), r.p2p.Size, len(buf))
+	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context|collective, message{buf, source, tag}) })
+	if err == nil && st.Count != len(buf) {
+		err = lengthMismatch(source, st.Count, len(buf))
 	}
-	c.rank.freeRequest(r)
 	return c.collectiveError(err)
 }
 

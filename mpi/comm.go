@@ -1,6 +1,9 @@
 package mpi
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Comm is a communicator: an ordered group of ranks with its own context.
 type Comm struct {
@@ -20,25 +23,17 @@ type Comm struct {
 // collective is the bit of a context that marks messages of collective operations.
 const collective = 1
 
-// newComm creates a communicator and registers it under its context.
+// newComm creates a communicator of members, all ranks if nil, and registers it under its context.
 func (k *rank) newComm(name string, context uint32, members []int) *Comm {
-	c := &Comm{rank: k, name: name, context: context, size: len(members), members: members}
-	c.ranks = make([]int32, k.env.Size)
-	for i := range c.ranks {
-		c.ranks[i] = -1
+	c := &Comm{rank: k, name: name, context: context, size: k.env.Size, me: k.env.Rank}
+	if members != nil {
+		c.members, c.size, c.ranks = members, len(members), slices.Repeat([]int32{-1}, k.env.Size)
+		for i, m := range members {
+			c.ranks[m] = int32(i)
+		}
+		c.me = int(c.ranks[k.env.Rank])
 	}
-	for i, m := range members {
-		c.ranks[m] = int32(i)
-	}
-	c.me = int(c.ranks[k.env.Rank])
 	k.comms[context] = c
-	return c
-}
-
-// newWorld creates the communicator of all ranks.
-func (k *rank) newWorld() *Comm {
-	c := &Comm{rank: k, name: "world", context: 0, size: k.env.Size, me: k.env.Rank}
-	k.comms[c.context] = c
 	return c
 }
 

@@ -63,15 +63,6 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// limitData limits eager messages and accumulate chunks to maxData, the largest payload of a
-// message of the carrier.
-func (o *Options) limitData(maxData int) {
-	o.P2P.EagerLimit = min(o.P2P.EagerLimit, maxData)
-	if o.Window.Chunk == 0 || o.Window.Chunk > maxData {
-		o.Window.Chunk = min(window.DefaultChunk, maxData) &^ 7
-	}
-}
-
 // Stats are the statistics of a rank.
 type Stats struct {
 	P2P    p2p.Stats

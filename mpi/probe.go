@@ -138,12 +138,10 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	}
 	k := m.c.rank
 	k.lock()
-	r := k.allocRequest()
-	r.p2p.Buf = buf
-	k.p2p.Imrecv(&r.p2p, m.m)
-	k.waitUntil(r.p2p.Done)
-	st, err := m.c.recvStatus(&r.p2p), r.p2p.Err
-	k.freeRequest(r)
+	st, err := m.c.await(func(p *p2p.Request) {
+		p.Buf = buf
+		k.p2p.Imrecv(p, m.m)
+	})
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
 }

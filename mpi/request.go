@@ -19,7 +19,7 @@ type Request struct {
 	status     Status      // of requests that were complete when created
 	ibarrier   *ibarrier
 	op         *window.Operation // of RMA operations
-	persistent *persistent       // arguments of a persistent request
+	persistent *arguments        // of a persistent request
 }
 
 // requestKind is the kind of operation.
@@ -169,49 +169,67 @@ func (r *Request) comm() *Comm {
 	return r.c
 }
 
-// persistent holds the arguments of a persistent request.
-type persistent struct {
-	buf       []byte
-	peer, tag int
-	kind      requestKind
-	mode      p2p.Mode
+// arguments are those of a nonblocking send or receive.
+type arguments struct {
+	message
+	kind requestKind // sendRequest, bsendRequest or recvRequest
+	mode p2p.Mode
+}
+
+// check validates the peer and the tag.
+func (a *arguments) check(c *Comm) error {
+	if a.kind == recvRequest {
+		return c.checkRecv(a.peer, a.tag)
+	}
+	return c.checkSend(a.peer, a.tag)
+}
+
+// begin starts a send or receive.
+func (c *Comm) begin(call string, a arguments) (*Request, error) {
+	err := a.check(c)
+	if err == nil {
+		r := &Request{c: c, call: call}
+		c.rank.lock()
+		err = r.start(&a)
+		c.rank.unlock()
+		if err == nil {
+			return r, nil
+		}
+	}
+	return nil, c.raise(call, err)
 }
 
 // SendInit creates a persistent send, inactive until Start.
 func (c *Comm) SendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SendInit", persistent{buf, dest, tag, sendRequest, p2p.Standard})
+	return c.persist("SendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
 // SsendInit creates a persistent synchronous send.
 func (c *Comm) SsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("SsendInit", persistent{buf, dest, tag, sendRequest, p2p.Synchronous})
+	return c.persist("SsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
 // BsendInit creates a persistent buffered send.
 func (c *Comm) BsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("BsendInit", persistent{buf, dest, tag, bsendRequest, p2p.Standard})
+	return c.persist("BsendInit", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
 // RsendInit creates a persistent ready send.
 func (c *Comm) RsendInit(buf []byte, dest, tag int) (*Request, error) {
-	return c.persist("RsendInit", persistent{buf, dest, tag, sendRequest, p2p.Ready})
+	return c.persist("RsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
 
 // RecvInit creates a persistent receive.
 func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
-	return c.persist("RecvInit", persistent{buf, source, tag, recvRequest, 0})
+	return c.persist("RecvInit", arguments{message{buf, source, tag}, recvRequest, 0})
 }
 
-// persist checks the arguments of a persistent request, and returns it.
-func (c *Comm) persist(call string, p persistent) (*Request, error) {
-	check := c.checkSend
-	if p.kind == recvRequest {
-		check = c.checkRecv
-	}
-	if err := check(p.peer, p.tag); err != nil {
+// persist returns a persistent request.
+func (c *Comm) persist(call string, a arguments) (*Request, error) {
+	if err := a.check(c); err != nil {
 		return nil, c.raise(call, err)
 	}
-	return &Request{c: c, call: call, persistent: &p}, nil
+	return &Request{c: c, call: call, persistent: &a}, nil
 }
 
 // Start starts an inactive persistent request.
@@ -224,34 +242,26 @@ func (r *Request) Start() error {
 	case r.active:
 		return r.c.raise("Start", fmt.Errorf("%w: it is active; wait for it first", ErrRequest))
 	}
-	if err := r.c.check(); err != nil {
-		return r.c.raise("Start", err)
-	}
-	r.c.rank.lock()
-	err := r.start()
-	r.c.rank.unlock()
-	return r.c.raise("Start", err)
+	return r.c.locked("Start", r.c.check(), func() error { return r.start(r.persistent) })
 }
 
 // start starts the request. The caller holds the lock.
-func (r *Request) start() error {
-	p := r.persistent
-	r.active, r.kind = true, p.kind
+func (r *Request) start(a *arguments) error {
+	r.active, r.kind = true, a.kind
 	switch {
-	case p.peer == ProcNull:
+	case a.peer == ProcNull:
 		r.kind, r.status = completed, emptyStatus
-		if p.kind == recvRequest {
+		if a.kind == recvRequest {
 			r.status = procNullStatus
 		}
-	case p.kind == recvRequest:
-		r.c.startRecv(&r.p2p, r.c.context, message{p.buf, p.peer, p.tag})
-	case p.kind == bsendRequest:
-		if err := r.c.bufferedSend(p.buf, p.peer, p.tag); err != nil {
-			r.active = false
-			return err
-		}
+	case a.kind == recvRequest:
+		r.c.startRecv(&r.p2p, r.c.context, a.message)
+	case a.kind == bsendRequest:
+		err := r.c.bufferedSend(a.buf, a.peer, a.tag)
+		r.active = err == nil
+		return err
 	default:
-		r.c.startSend(&r.p2p, r.c.context, message{p.buf, p.peer, p.tag}, p.mode)
+		r.c.startSend(&r.p2p, r.c.context, a.message, a.mode)
 	}
 	return nil
 }

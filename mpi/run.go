@@ -62,14 +62,17 @@ func (k *rank) close() error {
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
-	k.world = k.newWorld()
+	k.world = k.newComm("world", 0, nil)
 	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective
 	k.nextContext = 4
 	carrier, err := o.Open(e, k)
 	if err != nil {
 		return nil, err
 	}
-	o.limitData(carrier.MaxData())
+	o.P2P.EagerLimit = min(o.P2P.EagerLimit, carrier.MaxData())
+	if o.Window.Chunk == 0 || o.Window.Chunk > carrier.MaxData() {
+		o.Window.Chunk = min(window.DefaultChunk, carrier.MaxData()) &^ 7
+	}
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
@@ -235,14 +238,11 @@ func (w *World) Stats() Stats {
 // purpose. No operation on it may be pending. Memory that the garbage collector manages
 // needs no call: a registration keeps it alive until the cache evicts it.
 func (w *World) Invalidate(buf []byte) error {
-	if err := w.check(); err != nil {
-		return w.raise("Invalidate", err)
-	}
-	w.rank.lock()
-	err := w.rank.carrier.Invalidate(buf)
-	if err == nil { // delayed packets may still access it
-		w.rank.waitUntil(func() bool { return w.rank.carrier.Invalidated(buf) })
-	}
-	w.rank.unlock()
-	return w.raise("Invalidate", err)
+	return w.locked("Invalidate", w.check(), func() error {
+		if err := w.rank.carrier.Invalidate(buf); err != nil {
+			return err
+		}
+		w.rank.waitUntil(func() bool { return w.rank.carrier.Invalidated(buf) }) // delayed packets may still access it
+		return nil
+	})
 }

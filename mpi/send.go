@@ -25,17 +25,27 @@ func (c *Comm) Rsend(buf []byte, dest, tag int) error {
 // send sends a message and waits for completion.
 func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
 	err := c.checkSend(dest, tag)
-	if err == nil && dest != ProcNull {
-		c.rank.lock()
-		r := c.rank.allocRequest()
-		c.startBlockingSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
-		c.rank.carrier.Flush() // the program may compute next
-		c.rank.waitUntil(r.p2p.Done)
-		err = r.p2p.Err
-		c.rank.freeRequest(r)
-		c.rank.unlock()
+	if err == nil && dest == ProcNull {
+		return nil
 	}
-	return c.raise(call, err)
+	return c.locked(call, err, func() error {
+		_, err := c.await(func(p *p2p.Request) {
+			c.startBlockingSend(p, c.context, message{buf, dest, tag}, mode)
+			c.rank.carrier.Flush() // the program may compute next
+		})
+		return err
+	})
+}
+
+// await calls start, which starts a send or receive with the request p, and waits until it
+// completes. The caller holds the lock.
+func (c *Comm) await(start func(p *p2p.Request)) (Status, error) {
+	r := c.rank.allocRequest()
+	start(&r.p2p)
+	c.rank.waitUntil(r.p2p.Done)
+	st, err := c.recvStatus(&r.p2p), r.p2p.Err
+	c.rank.freeRequest(r)
+	return st, err
 }
 
 // message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of
@@ -60,32 +70,17 @@ func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode
 
 // Isend starts a send.
 func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Isend", buf, dest, tag, p2p.Standard)
+	return c.begin("Isend", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
 // Issend starts a synchronous send.
 func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Issend", buf, dest, tag, p2p.Synchronous)
+	return c.begin("Issend", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
 // Irsend starts a ready send.
 func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Irsend", buf, dest, tag, p2p.Ready)
-}
-
-// isend starts a send of a mode.
-func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Request, error) {
-	if err := c.checkSend(dest, tag); err != nil {
-		return nil, c.raise(call, err)
-	}
-	if dest == ProcNull {
-		return &Request{c: c, call: call, active: true, status: emptyStatus}, nil
-	}
-	r := &Request{c: c, call: call, active: true, kind: sendRequest}
-	c.rank.lock()
-	c.startSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
-	c.rank.unlock()
-	return r, nil
+	return c.begin("Irsend", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
 
 // Recv receives a message.
@@ -97,11 +92,7 @@ func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
 		return procNullStatus, nil
 	}
 	c.rank.lock()
-	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
-	c.rank.waitUntil(r.p2p.Done)
-	st, err := c.recvStatus(&r.p2p), r.p2p.Err
-	c.rank.freeRequest(r)
+	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context, message{buf, source, tag}) })
 	c.rank.unlock()
 	return st, c.raise("Recv", err)
 }
@@ -128,17 +119,7 @@ func (c *Comm) recvStatus(p *p2p.Request) Status {
 
 // Irecv starts a receive.
 func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
-	if err := c.checkRecv(source, tag); err != nil {
-		return nil, c.raise("Irecv", err)
-	}
-	if source == ProcNull {
-		return &Request{c: c, call: "Irecv", active: true, status: procNullStatus}, nil
-	}
-	r := &Request{c: c, call: "Irecv", active: true, kind: recvRequest}
-	c.rank.lock()
-	c.startRecv(&r.p2p, c.context, message{buf, source, tag})
-	c.rank.unlock()
-	return r, nil
+	return c.begin("Irecv", arguments{message{buf, source, tag}, recvRequest, 0})
 }
 
 // Sendrecv sends a message and receives another, without deadlock.

@@ -102,9 +102,6 @@ func (w *Win) Memory() []byte { return w.mem }
 // Size is the size of a rank's window memory in bytes.
 func (w *Win) Size(rank int) int { return w.w.Size(rank) }
 
-// Comm is the communicator of the window. It is freed with the window.
-func (w *Win) Comm() *Comm { return w.c }
-
 // call runs do with the lock held, if the window can be used.
 func (w *Win) call(name string, do func(*window.Window) error) error {
 	return w.comm().locked(name, w.check(), func() error { return do(w.w) })

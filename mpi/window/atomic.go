@@ -39,7 +39,6 @@ func (o *Operation) firstWord() uint64 { return uint64(o.Offset) &^ 7 }
 // endWord is the offset of the end of the last 8-byte word of an operation.
 func (o *Operation) endWord() uint64 { return (uint64(o.Offset+o.size) + 7) &^ 7 }
 
-
 // startAtomics starts the atomics of an accumulate, up to the limit of Config.InFlight.
 func (w *Window) startAtomics(o *Operation) {
 	o.nextWord = o.firstWord()
@@ -136,7 +135,6 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 	}
 	w.atomicDone(o)
 }
-
 
 // storeResult copies the fetched bytes of the atomic's word to the result buffer, if any.
 func (o *Operation) storeResult(a *Atomic) {
