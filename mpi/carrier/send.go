@@ -87,10 +87,7 @@ type BlockingOwner interface{ IsBlocking() bool }
 // that is used often. It returns nil for data to be copied after its header, as is that of an
 // owner who waits for this send only: a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
-	if owner == nil || !c.mem.TracksReuse() {
-		return nil
-	}
-	if o, ok := owner.(BlockingOwner); ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
+	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
 	}
 	r, err := c.mem.Register(data)

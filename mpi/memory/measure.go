@@ -8,35 +8,17 @@ import (
 // Small data is usually copied behind its header, which is cheaper than registering its
 // memory. A buffer that the program uses often is registered instead.
 
-// Reuse configures how buffers that are used often are detected.
-type Reuse struct {
-	// Off copies all small data.
-	Off bool `json:"off,omitempty"`
-	// Thresholds is how often a buffer of each size must be used before registration pays.
-	// By default they are measured, and in a simulated world without costs all small data
-	// is copied.
-	Thresholds Thresholds `json:"thresholds,omitempty"`
-	// Speculation, Buckets and Frequent are fields of ReuseConfig.
-	Speculation float64 `json:"speculation,omitempty"`
-	Buckets     int     `json:"buckets,omitempty"`
-	Frequent    float64 `json:"frequent,omitempty"`
-}
-
 // TrackReuse starts to count the uses of small buffers, so that IsFrequent can select those to
 // register. It measures the thresholds if cfg has none.
 func (r *Registry) TrackReuse(cfg Reuse) (err error) {
-	t := cfg.Thresholds
-	if t == nil {
-		if t, err = r.measureThresholds(); err != nil {
+	if cfg.Thresholds == nil {
+		if cfg.Thresholds, err = r.measureThresholds(); err != nil {
 			return err
 		}
 	}
-	r.reuse = NewReuseTable(ReuseConfig{Thresholds: t, Speculation: cfg.Speculation, Buckets: cfg.Buckets, Frequent: cfg.Frequent})
+	r.reuse = NewReuseTable(cfg)
 	return nil
 }
-
-// TracksReuse reports whether the uses of small buffers are counted.
-func (r *Registry) TracksReuse() bool { return r.reuse != nil }
 
 // IsFrequent counts a use of a buffer, and reports whether to register it instead of
 // copying.
@@ -72,7 +54,7 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 	}
 	// A frequent buffer costs a lookup in the reuse table and one in the registration
 	// cache.
-	table := NewReuseTable(ReuseConfig{Thresholds: Thresholds{1}}) // all buffers are frequent
+	table := NewReuseTable(Reuse{Thresholds: Thresholds{1}}) // all buffers are frequent
 	lookup := func() error {
 		r.recordUse(table, from)
 		region, err := r.Register(from)
@@ -131,17 +113,14 @@ type Stats struct {
 	// for its registration.
 	Reuse           ReuseStats `json:"reuse"`
 	ReuseThresholds Thresholds `json:"reuse_pays,omitempty"`
+	ZeroCopy        uint64     `json:"zero_copy"` // small puts and gets without bounce buffer
 }
 
 // Stats returns the counters of memory use, of the registration cache and of the reuse table.
 func (r *Registry) Stats() Stats {
-	s := Stats{Memory: r.Usage, Registrations: r.cache.Stats}
+	s := Stats{Memory: r.Usage, Registrations: r.cache.Stats, ZeroCopy: r.zeroCopy}
 	if r.reuse != nil {
 		s.Reuse, s.ReuseThresholds = r.reuse.Stats, r.reuse.cfg.Thresholds
 	}
 	return s
 }
-
-// ZeroCopy is how often Source and Sink registered a small buffer instead of using a bounce
-// buffer.
-func (r *Registry) ZeroCopy() uint64 { return r.zeroCopy }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -70,14 +69,15 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether no retired memory overlaps buf: after Invalidate, all memory
-// regions that overlapped buf are then deregistered.
+// Invalidated reports whether no registered memory overlaps buf, neither in use nor retired.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
-	return !slices.ContainsFunc(r.retired, func(old retired) bool {
-		start := addr(old.block.buf)
-		return start < to && start+uintptr(len(old.block.buf)) > from
-	})
+	for _, b := range r.byKey {
+		if start := addr(b.buf); start < to && start+uintptr(len(b.buf)) > from {
+			return false
+		}
+	}
+	return true
 }
 
 // maxBounced limits the bounce buffers in use. Beyond it buffers are registered.

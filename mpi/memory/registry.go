@@ -66,8 +66,15 @@ func New(cfg Config) *Registry {
 	if cfg.Costs != nil {
 		r.costs = *cfg.Costs
 	}
+	retire := func(b *Block) error { // schedules the deregistration, and resets the reuse count
+		if r.reuse != nil {
+			r.reuse.Reset(addr(b.buf))
+		}
+		r.retired = append(r.retired, retired{b, cfg.Now() + deregisterDelay})
+		return nil
+	}
 	r.cache = NewCache(CacheConfig[*Block]{
-		Register: r.register, Deregister: r.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
+		Register: r.register, Deregister: retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
 	})
 	r.large = r.NewPool(SendBuffers, cfg.PacketSize, largeChunk)
 	r.small = r.NewPool(SendBuffers, min(smallPacket, cfg.PacketSize), smallChunk)
@@ -172,16 +179,6 @@ type retired struct {
 	due   time.Duration // when it may be deregistered
 }
 
-// retire schedules memory for deregistration after deregisterDelay, since a peer's duplicate read
-// request may still arrive for it, and resets its reuse count.
-func (r *Registry) retire(b *Block) error {
-	if r.reuse != nil {
-		r.reuse.Reset(addr(b.buf))
-	}
-	r.retired = append(r.retired, retired{b, r.cfg.Now() + deregisterDelay})
-	return nil
-}
-
 // forever is later than every delay.
 const forever = time.Duration(math.MaxInt64)
 
@@ -252,14 +249,6 @@ type Usage struct {
 func (u *Usage) Add(kind Kind, n int) {
 	u.Now[kind] += n
 	u.Max[kind] = max(u.Max[kind], u.Now[kind])
-}
-
-// Total is the memory in use now, of all kinds, in bytes.
-func (u *Usage) Total() (n int) {
-	for _, bytes := range u.Now {
-		n += bytes
-	}
-	return n
 }
 
 // charge advances the virtual time by d, the CPU time of an operation. In real time, where

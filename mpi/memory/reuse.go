@@ -48,30 +48,28 @@ func (t Thresholds) forSize(n int) int {
 	return t[min(n/sizeStep, len(t)-1)]
 }
 
-// ReuseConfig configures a table. Thresholds are required.
-type ReuseConfig struct {
-	Thresholds Thresholds
-	// MinSize is the size of the smallest buffer that is tracked; 128 if 0.
-	MinSize int
+// Reuse configures how small buffers that are used often are detected.
+type Reuse struct {
+	// Off copies all small data.
+	Off bool `json:"off,omitempty"`
+	// Thresholds is how often a buffer of each size must be used before registration pays.
+	// By default a Registry measures them, and in a simulated world without costs all small
+	// data is copied.
+	Thresholds Thresholds `json:"thresholds,omitempty"`
 	// Speculation is the fraction of the threshold at which a buffer becomes frequent;
 	// 0.25 if 0.
-	Speculation float64
+	Speculation float64 `json:"speculation,omitempty"`
 	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
-	Buckets int
+	Buckets int `json:"buckets,omitempty"`
 	// Frequent is the fraction of frequent buffers below which the table stops growing;
 	// 0.2 if 0. A negative value never stops it.
-	Frequent float64
+	Frequent float64 `json:"frequent,omitempty"`
 	// MaxBuffers is the maximum number of tracked buffers; four per bucket if 0.
-	MaxBuffers int
+	MaxBuffers int `json:"max_buffers,omitempty"`
 }
 
-func (c *ReuseConfig) setDefaults() {
-	c.MinSize = cmp.Or(c.MinSize, 128)
-	c.Speculation = cmp.Or(c.Speculation, 0.25)
-	c.Buckets = cmp.Or(c.Buckets, 1<<16)
-	c.Frequent = cmp.Or(c.Frequent, 0.2)
-	c.MaxBuffers = cmp.Or(c.MaxBuffers, 4*c.Buckets)
-}
+// minTracked is the size of the smallest buffer that is tracked.
+const minTracked = 128
 
 // ReuseStats are the statistics of a table.
 type ReuseStats struct {
@@ -99,7 +97,7 @@ type ReuseStats struct {
 type ReuseTable struct {
 	Stats ReuseStats
 
-	cfg     ReuseConfig
+	cfg     Reuse
 	shift   uint // of a hash, which leaves the index of its bucket
 	buckets []*trackedBuffer
 }
@@ -113,9 +111,12 @@ type trackedBuffer struct {
 	frequent bool
 }
 
-// NewReuseTable returns an empty table.
-func NewReuseTable(cfg ReuseConfig) *ReuseTable {
-	cfg.setDefaults()
+// NewReuseTable returns an empty table. The configuration must have thresholds.
+func NewReuseTable(cfg Reuse) *ReuseTable {
+	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25)
+	cfg.Buckets = cmp.Or(cfg.Buckets, 1<<16)
+	cfg.Frequent = cmp.Or(cfg.Frequent, 0.2)
+	cfg.MaxBuffers = cmp.Or(cfg.MaxBuffers, 4*cfg.Buckets)
 	hashBits := uint(bits.Len(uint(cfg.Buckets - 1)))
 	return &ReuseTable{cfg: cfg, shift: 64 - hashBits, buckets: make([]*trackedBuffer, 1<<hashBits)}
 }
@@ -126,7 +127,7 @@ const hashMultiplier = 0x9e3779b97f4a7c15
 // RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
 // its uses exceed the configured fraction (Speculation) of the threshold of its size.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
-	if n < t.cfg.MinSize {
+	if n < minTracked {
 		return false
 	}
 	threshold := t.cfg.Thresholds.forSize(n)
