@@ -58,19 +58,16 @@ func (r *rail) listenCM() (err error) {
 	}
 	r.cm = l
 	r.c.waiter.mustPoll.Store(true) // callbacks raise no completion event
-	r.c.env.Go("take calls", l.acceptLoop)
-	return nil
-}
-
-// acceptLoop queues connection requests for the rank until the listener is closed.
-func (l *connManager) acceptLoop(verbs.Proc) {
-	for {
-		req, err := l.listener.GetRequest(verbs.Forever)
-		if err != nil {
-			return
+	r.c.env.Go("accept connections", func(verbs.Proc) {
+		for {
+			req, err := l.listener.GetRequest(verbs.Forever)
+			if err != nil {
+				return // the listener is closed
+			}
+			r.c.conns.callbacks.put(func() { l.handleRequest(req) })
 		}
-		l.rail.c.conns.callbacks.put(func() { l.handleRequest(req) })
-	}
+	})
+	return nil
 }
 
 // param returns the parameters of a CM message. The private data tells the peer this rank and the

@@ -41,12 +41,10 @@ func (k *conn) psn(rank int) uint32 {
 
 // sendConnMessage sends a connection message by datagram, or queues it.
 func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
-	if dg := c.datagrams(p); len(p.control) == 0 && dg.hasRoom(p, prefixLen+len(body)) {
-		c.sendOn(p, dg, msg, nil, body)
-		return
-	}
 	p.control = append(p.control, outgoing{kind: msg, data: body})
-	c.markBusy(p)
+	if c.sendQueuedControl(p); len(p.control) > 0 {
+		c.markBusy(p)
+	}
 }
 
 // sendQueuedControl sends queued connection messages.

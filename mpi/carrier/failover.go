@@ -173,7 +173,11 @@ func (c *Carrier) checkRails(now time.Duration) {
 			case p.lastHeard > since+timeout/2 && p.findConn(isOtherOpen) != nil:
 				k.connFailed(errRailStalled)
 			default:
-				c.probeOtherRails(p, k)
+				for other := range p.eachConn {
+					if other != k && other.canProbe() && p.lost == nil {
+						c.sendOn(p, other, probe, nil, nil)
+					}
+				}
 			}
 		}
 	}
@@ -192,15 +196,6 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	return 0, false
 }
 
-// probeOtherRails sends a probe on all open connections except one.
-func (c *Carrier) probeOtherRails(p *peer, except *conn) {
-	for k := range p.eachConn {
-		if k != except && k.canProbe() && p.lost == nil {
-			c.sendOn(p, k, probe, nil, nil)
-		}
-	}
-}
-
 // A rank that waits for a dead or unreachable peer gets no error from the network.
 // Therefore it probes awaited peers that are silent. A NIC acknowledges probes for a busy
 // program; other peers have PeerTimeout to answer.
@@ -214,22 +209,10 @@ type keepalive struct {
 	stalledUntil time.Duration // when Progress was last called after a long pause
 }
 
-// progressed notes a call of Progress. After a pause of more than two KeepaliveIdle (idle),
-// requests on a rail have waited for this rank, not for the peer.
-func (k *keepalive) progressed(now, idle time.Duration) {
-	if now-k.lastProgress > 2*idle {
-		k.stalledUntil = now
-	}
-	k.lastProgress = now
-}
-
-// next is when silent peers are checked next.
-func (k *keepalive) next(idle time.Duration) time.Duration { return k.lastCheck + idle }
-
 // checkSilentPeers probes awaited peers from which nothing has arrived for KeepaliveIdle.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
-	if now < c.keepalive.next(c.cfg.KeepaliveIdle) {
+	if now < c.keepalive.lastCheck+c.cfg.KeepaliveIdle {
 		return
 	}
 	c.keepalive.lastCheck = now

@@ -16,7 +16,7 @@ type peer struct {
 	timed bool // in Carrier.lists.timed
 
 	codec
-	out        packetSender[*packet]
+	out        packetSender
 	in         packetReceiver[bufferedPacket]
 	acks       ackTimer
 	queue      []outgoing // messages that no transport has room for
@@ -109,7 +109,7 @@ func (c *Carrier) peer(rank int) *peer {
 		d := &c.cfg.Datagrams
 		c.peers[rank] = &peer{
 			rank: rank, liveness: liveness{lastHeard: c.Now()},
-			out: newPacketSender[*packet](d.Timeout), in: newPacketReceiver[bufferedPacket](),
+			out: packetSender{timeout: d.Timeout, next: 1}, in: packetReceiver[bufferedPacket]{next: 1},
 			acks: ackTimer{Every: d.AckEvery, Delay: d.AckDelay},
 		}
 	}
@@ -149,7 +149,8 @@ func (c *Carrier) pump() (moved bool) {
 			moved = c.pumpPeer(p) || moved
 		}
 		queued := len(p.queue) + len(p.control) + len(p.streams) + len(p.queuedParts) + len(p.toReroute)
-		return p.lost == nil && (queued > 0 || p.findConn((*conn).hasPendingNotices) != nil)
+		hasNotices := func(k *conn) bool { return len(k.pendingNotices) > 0 }
+		return p.lost == nil && (queued > 0 || p.findConn(hasNotices) != nil)
 	})
 	return moved
 }
@@ -161,7 +162,10 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	c.reroute(p)
 	for k := range p.eachConn {
 		k.sendDREP()
-		k.endIfPeerClosed()
+		// With an SRQ no completion reports that the peer has disconnected.
+		if k.disconnection.awaitsPeerClose && !k.ended && k.cm.conn != nil && k.cm.conn.WaitDisconnect(0) == nil {
+			c.endConn(k)
+		}
 		k.sendNotices()
 	}
 	n := 0

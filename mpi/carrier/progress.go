@@ -25,17 +25,25 @@ func (c *Carrier) Progress() (moved bool) {
 	if !moved {
 		armed := false
 		for _, r := range c.rails {
-			armed = r.arm() || armed
+			pollAgain, err := r.Arm()
+			if err != nil {
+				c.failAll(err)
+			}
+			armed = armed || pollAgain
 		}
 		if armed { // completions before the notification was armed raise no event
 			moved = c.pollOnce()
 		}
 	}
-	c.keepalive.progressed(c.Now(), c.cfg.KeepaliveIdle)
+	alive, now, idle := &c.keepalive, c.Now(), c.cfg.KeepaliveIdle
+	if now-alive.lastProgress > 2*idle { // requests on a rail have waited for this rank, not for the peer
+		alive.stalledUntil = now
+	}
+	alive.lastProgress = now
 	if !c.waiter.progressed(moved, c.clock.now) {
 		c.checkSilentPeers()
 	}
-	at := c.keepalive.next(c.cfg.KeepaliveIdle)
+	at := alive.lastCheck + idle
 	if t, ok := c.nextTimer(); ok {
 		at = min(at, t)
 	}
@@ -72,7 +80,8 @@ func (c *Carrier) enter() bool {
 		return false
 	}
 	c.Flush()
-	c.clock.enter()
+	c.clock.progressCalls++
+	c.clock.cached, c.clock.inProgress = 0, true
 	return true
 }
 
@@ -83,11 +92,6 @@ type clock struct {
 	inProgress    bool          // within Progress or PollFast
 	progressCalls uint64        // number of calls of either
 	cached        time.Duration // time of the current Progress; 0 if not read yet
-}
-
-func (k *clock) enter() {
-	k.progressCalls++
-	k.cached, k.inProgress = 0, true
 }
 
 func (k *clock) exit() { k.inProgress = false }
@@ -112,25 +116,25 @@ func (c *Carrier) pollOnce() (moved bool) {
 // pollAll polls completion queues, rings and shared memory.
 func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
-		moved = r.poll() || moved
+		polled, err := r.Poll(r.completed)
+		if err != nil {
+			c.failAll(err)
+		}
+		moved = moved || polled
 	}
-	return c.polled.poll() || moved
+	for _, ring := range c.polled.remote {
+		moved = ring.poll() || moved
+	}
+	for _, n := range c.polled.shared {
+		moved = n.poll() || moved
+	}
+	return moved
 }
 
 // polledRings are the rings that must be polled.
 type polledRings struct {
 	remote []*ringIn  // that peers write to with RDMA
 	shared []*shmPeer // in shared memory
-}
-
-func (p *polledRings) poll() (moved bool) {
-	for _, ring := range p.remote {
-		moved = ring.poll() || moved
-	}
-	for _, n := range p.shared {
-		moved = n.poll() || moved
-	}
-	return moved
 }
 
 // runDeferredWork does everything but polling: callbacks, timers, queues, closing and

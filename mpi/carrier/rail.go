@@ -34,25 +34,6 @@ func (c *Carrier) openRail(num int, nic transport.NIC) (*rail, error) {
 // endpoint is the address of a peer on the rail.
 func (r *rail) endpoint(p *peer) transport.Endpoint { return r.endpoints.Of(p.rank, r.Num) }
 
-// poll handles completions.
-func (r *rail) poll() bool {
-	moved, err := r.Poll(r.completed)
-	if err != nil {
-		r.c.failAll(err)
-	}
-	return moved
-}
-
-// arm requests a completion event. It returns true if the caller must poll again for
-// completions that came before.
-func (r *rail) arm() bool {
-	again, err := r.Arm()
-	if err != nil {
-		r.c.failAll(err)
-	}
-	return again
-}
-
 // repost posts used receives in a batch.
 func (r *rail) repost() {
 	if r.dg != nil {

@@ -38,21 +38,6 @@ func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
 }
 
-// countSent counts a packet of a burst, which ends with a call of Progress. progressCalls is the
-// number of these calls so far.
-func (u *coalescing) countSent(progressCalls uint64) {
-	if u.burstAt != progressCalls {
-		u.burstAt, u.burst = progressCalls, 0
-	}
-	u.burst++
-}
-
-// inBurst reports whether enough packets were sent since the last call of Progress, of
-// progressCalls calls, to coalesce the next messages.
-func (u *coalescing) inBurst(progressCalls uint64) bool {
-	return u.burstAt == progressCalls && u.burst >= coalesceAfter
-}
-
 // start sets the packet in which messages are collected until they are sent over via, with at
 // most maxLen bytes. With nil no messages are collected.
 func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
@@ -82,7 +67,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 // startCoalescing starts a packet of coalesced messages, if a message with n bytes should be
 // coalesced. It reports whether it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
-	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !p.coalescing.inBurst(c.clock.progressCalls) || c.clock.inProgress {
+	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
+	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {
 		return false
 	}
 	via := c.selectSender(p, maxOverhead+lengthLen+n)

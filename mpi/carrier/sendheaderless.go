@@ -20,12 +20,6 @@ func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 // maxImmediateCredits is the largest number of credits in an immediate.
 const maxImmediateCredits = 0xff
 
-// immediate encodes credits, slots and the low half of the sequence number. That half
-// suffices, because one connection delivers in order and only datagrams and rings reorder.
-func (p *prefix) immediate() uint32 {
-	return uint32(uint8(p.credits))<<24 | uint32(p.slots)<<16 | uint32(uint16(p.seq))
-}
-
 // receiveHeaderless handles a packet of data alone.
 func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 	p := conn.peer
