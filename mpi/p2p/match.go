@@ -11,16 +11,6 @@ type Envelope struct {
 	Tag     int32
 }
 
-// Matches reports whether a receive with this envelope matches a message.
-func (e Envelope) Matches(message Envelope) bool {
-	return e.Context == message.Context && (e.Source == Any || e.Source == message.Source) && (e.Tag == Any || e.Tag == message.Tag)
-}
-
-// Overlaps reports whether some message matches receives of both envelopes.
-func (e Envelope) Overlaps(o Envelope) bool {
-	return e.Context == o.Context && (e.Source == Any || o.Source == Any || e.Source == o.Source) && (e.Tag == Any || o.Tag == Any || e.Tag == o.Tag)
-}
-
 // Sets of wildcards, as bits.
 const (
 	exact = iota
@@ -201,9 +191,8 @@ func (q *Posted[T]) Last(e Envelope) *Node[T] {
 	return nil
 }
 
-// Prev returns the receive with the same envelope that was posted before n; nil if there
-// is none.
-func (q *Posted[T]) Prev(n *Node[T]) *Node[T] { return n.links[n.Envelope.wildcards()].prev }
+// prev returns the receive with the same envelope that was posted before n; nil if there is none.
+func (n *Node[T]) prev() *Node[T] { return n.links[n.Envelope.wildcards()].prev }
 
 // HasWildcardMatch reports whether a receive with a wildcard matches the message.
 func (q *Posted[T]) HasWildcardMatch(message Envelope) bool {

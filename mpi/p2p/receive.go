@@ -69,7 +69,8 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	r := n.Value
 	e.posted.Remove(n)
 	if r.sentRTR {
-		e.countMispredicted(n.Envelope)
+		e.Stats.Mispredicted++
+		e.receiverState(n.Envelope).mispredicted++
 	}
 	e.deliver(r, peer, h, data, notAcked)
 	return nil
@@ -107,7 +108,12 @@ const notAcked = false
 func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
-		e.deliverEager(r, peer, h, data)
+		r.Size = len(data)
+		copy(r.Buf, data)
+		if h.Flags&wire.Sync != 0 {
+			e.sendControl(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
+		}
+		e.finishRecv(r)
 		return
 	}
 	if err := e.lost[peer]; err != nil { // the data of the message is at the lost peer
@@ -115,16 +121,6 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsA
 		return
 	}
 	e.startTransfer(r, peer, h, rtsAcked)
-}
-
-// deliverEager copies the data of an eager message to its receive.
-func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte) {
-	r.Size = len(data)
-	copy(r.Buf, data)
-	if h.Flags&wire.Sync != 0 {
-		e.sendControl(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
-	}
-	e.finishRecv(r)
 }
 
 // startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an

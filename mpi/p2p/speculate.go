@@ -235,13 +235,6 @@ func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	e.adapt(s)
 }
 
-// handleRTSRead updates the sender's state when the receiver has read the data of an RTS.
-func (e *Engine) handleRTSRead(r *Request) {
-	s := e.senderState(r.envelope())
-	s.removeUnmatched(r)
-	e.confirmRTRStop(r, s)
-}
-
 // confirmRTRStop records that the receiver has seen the StopRTR of this send, if it had one:
 // all RTRs that the receiver sent before have arrived and were dropped.
 func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
