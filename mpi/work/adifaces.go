@@ -27,13 +27,6 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// check compares every unknown of this rank with want; they may differ by bound.
-func (a *adi) check(want func(at [3]int) [adiVars]float64, bound float64) {
-	for _, c := range a.cells {
-		c.each(func(at [3]int, i int) { a.checkPoint(at, want(at), c.unknowns(i), bound, "of this rank") })
-	}
-}
-
 // checkPoint compares the unknowns of a point; where says in an error which copy of the point it is.
 func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
 	for v, w := range want {

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// bothway is the both-way bandwidth of Thesis §3.3: two ranks each start a window of sends
+// bothway is the both-way bandwidth of Rashti 2010 §3.3: two ranks each start a window of sends
 // and then one of receives, and wait for all. Receives follow the sends, therefore many
 // messages are unexpected.
 func bothway(j *job) {
@@ -17,7 +17,7 @@ func bothway(j *job) {
 	}
 }
 
-// multipair is the multi-connection benchmark of Thesis §3.4.2: a growing number of pairs
+// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: a growing number of pairs
 // runs bothway concurrently. It reports their aggregate bandwidth, and the time of a
 // message divided by the number of pairs.
 func multipair(j *job) {

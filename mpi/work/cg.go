@@ -10,9 +10,9 @@ import (
 // conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid
 // with as many or twice as many columns as rows; each has a block of the matrix. Products
 // are summed along rows with halving partners and exchanged across the diagonal; scalars
-// are summed the same way, in messages of 8 bytes, which are the majority (Thesis Table
-// 5.1). The loop has receives, sends and waits without work in between (Thesis Fig. 4.18). The
-// number of partners grows with the logarithm of the ranks (Thesis §6.6.2, Survey Table 1).
+// are summed the same way, in messages of 8 bytes, which are the majority (Rashti 2010 Table
+// 5.1). The loop has receives, sends and waits without work in between (Rashti 2010 Fig. 4.18). The
+// number of partners grows with the logarithm of the ranks (Rashti 2010 §6.6.2, Sur 2006 Table 1).
 func conjugateGradient(j *job) {
 	size := map[Class]cgSize{
 		ClassT: {unknowns: 256, perRow: 3, steps: 25},
@@ -21,7 +21,13 @@ func conjugateGradient(j *job) {
 		ClassA: {unknowns: 14000, perRow: 11, steps: 375},
 	}[j.p.Class]
 	c := newCG(j, size)
-	c.solveAll(j.setIterations(size.steps))
+	steps := j.setIterations(size.steps)
+	j.start()
+	for done := 0; done < steps; done += cgRestart {
+		c.solve(min(cgRestart, steps-done))
+	}
+	j.stop()
+	j.addFigure("residual", c.lastResidual, "")
 	c.check()
 }
 
@@ -155,16 +161,6 @@ func (c *cg) innerProduct(x, y []float64) float64 {
 	return sum
 }
 
-// solveAll solves the system repeatedly, for a number of steps.
-func (c *cg) solveAll(steps int) {
-	c.j.start()
-	for done := 0; done < steps; done += cgRestart {
-		c.solve(min(cgRestart, steps-done))
-	}
-	c.j.stop()
-	c.j.addFigure("residual", c.lastResidual, "")
-}
-
 // solve runs steps of the conjugate gradient method from the solution 0, and computes the residual.
 func (c *cg) solve(steps int) {
 	c.lastSteps = steps
@@ -188,12 +184,7 @@ func (c *cg) solve(steps int) {
 			c.p[i] = c.r[i] + rho/before*c.p[i]
 		}
 	}
-	c.residual()
-}
-
-// residual computes the residual with a separate product, because the residual of the
-// iteration would not show a wrong product.
-func (c *cg) residual() {
+	// The residual of the iteration would not show a wrong product.
 	c.multiply(c.q, c.z)
 	for i := range c.q {
 		c.q[i] = c.right[i] - c.q[i]

@@ -11,7 +11,7 @@ import (
 // block-cyclic matrix. One column of ranks factors a panel of columns, with small messages
 // for each pivot; the panel goes along the rows of ranks in a ring, with receives posted
 // early; rows are swapped, and the rest of the matrix is updated. Most messages are small
-// ones of pivots; those with the volume grow with the matrix (Survey §3.5, Fig. 11, Table 1).
+// ones of pivots; those with the volume grow with the matrix (Sur 2006 §3.5, Fig. 11, Table 1).
 func linpack(j *job) {
 	size := map[Class]struct{ n, block int }{
 		ClassT: {48, 4}, ClassS: {256, 16}, ClassW: {768, 32}, ClassA: {2048, 64},

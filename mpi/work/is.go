@@ -10,7 +10,7 @@ import (
 
 // integerSort sorts keys as NPB's IS does: ranks count the keys of each bucket, assign
 // buckets to ranks with a reduction, exchange the numbers of keys, and then the keys, in an
-// all-to-all of few and large messages (Survey §3.2: most of the volume; small messages are
+// all-to-all of few and large messages (Sur 2006 §3.2: most of the volume; small messages are
 // mostly control).
 func integerSort(j *job) {
 	size := map[Class]isSize{

@@ -181,16 +181,16 @@ func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
 
 // Configurations and experiments of published measurements, for comparison.
 
-// ThesisMemory is the configuration of Thesis §6.6.2: 95 receives of 8 KB per connection,
+// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection,
 // about 800 KB.
-func ThesisMemory() carrier.Config {
+func RashtiMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
 
-// SurveyMemory is the configuration of Survey: a ring of 64 packets of 8 KB, about 500 KB,
+// SurMemory is the configuration of Sur 2006: a ring of 64 packets of 8 KB, about 500 KB,
 // for every peer after 16 packets, 64 receives per connection without SRQ, and as many
 // shared receives as fit 5 MB with everything else.
-func SurveyMemory() carrier.Config {
+func SurMemory() carrier.Config {
 	return carrier.Config{
 		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
 		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, After: 16, Peers: 1 << 10},
@@ -209,19 +209,19 @@ type MemoryExperiment struct {
 // Names of the experiments.
 const (
 	MemoryByRanks  = "curves" // all designs against the number of ranks
-	MemoryOfThesis = "thesis" // connections and datagrams (Thesis Table 6.1)
-	MemoryOfSurvey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
+	MemoryOfRashti = "thesis" // connections and datagrams (Rashti 2010 Table 6.1)
+	MemoryOfSur = "survey" // rings, and shared receives (Sur 2006 Table 1 and Fig. 4)
 )
 
 // MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
-// ThesisMemory and the rings of SurveyMemory, and the published ones of Thesis and Survey.
+// RashtiMemory and the rings of SurMemory, and the published ones of Rashti 2010 and Sur 2006.
 func MemoryExperiments() []MemoryExperiment {
-	byRanks := SurveyMemory()
-	byRanks.Receives = ThesisMemory().Receives
+	byRanks := SurMemory()
+	byRanks.Receives = RashtiMemory().Receives
 	return []MemoryExperiment{
 		{Name: MemoryByRanks, Config: byRanks, Patterns: MemoryPatterns(), Designs: carrier.Designs()},
 		{
-			Name: MemoryOfThesis, Config: ThesisMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
+			Name: MemoryOfRashti, Config: RashtiMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
 			Patterns: []MemoryPattern{
 				{Workload: "cg"},
 				{Workload: "mg"},
@@ -231,7 +231,7 @@ func MemoryExperiments() []MemoryExperiment {
 			},
 		},
 		{
-			Name: MemoryOfSurvey, Config: SurveyMemory(), Designs: []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}, Ranks: []int{64},
+			Name: MemoryOfSur, Config: SurMemory(), Designs: []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}, Ranks: []int{64},
 			Patterns: []MemoryPattern{
 				{Workload: "is", Params: Params{Class: ClassS}},
 				{Workload: "ft", Params: Params{Class: ClassS}},

@@ -1,8 +1,6 @@
 package work
 
 import (
-	"encoding/binary"
-
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
@@ -39,16 +37,6 @@ func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
 }
 
-// has reports whether the box has a point of the whole grid.
-func (l *mgLevel) has(at [3]int) bool {
-	for axis, p := range at {
-		if p < l.from[axis] || p >= l.from[axis]+l.n[axis] {
-			return false
-		}
-	}
-	return true
-}
-
 // each visits the own points of the box.
 func (l *mgLevel) each(do func(at int)) {
 	for z := 1; z <= l.n[2]; z++ {
@@ -83,16 +71,6 @@ func (l *mgLevel) applyStencil(s *stencil, f []float64, at int) float64 {
 	corners := f[at-dz-dy-1] + f[at-dz-dy+1] + f[at-dz+dy-1] + f[at-dz+dy+1] +
 		f[at+dz-dy-1] + f[at+dz-dy+1] + f[at+dz+dy-1] + f[at+dz+dy+1]
 	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
-}
-
-// residual computes the residual of u into r.
-func (l *mgLevel) residual(right []float64) {
-	l.each(func(at int) { l.r[at] = right[at] - l.applyStencil(&mgOperator, l.u, at) })
-}
-
-// smooth applies the smoother to r and adds the result to u.
-func (l *mgLevel) smooth() {
-	l.each(func(at int) { l.u[at] += l.applyStencil(&mgSmoother, l.r, at) })
 }
 
 // restrict computes r from the next finer level: a point is there at twice its coordinates.
@@ -145,56 +123,29 @@ func mgTag(axis, up int) int { return 2*axis + up }
 
 // exchangeAxis exchanges faces with both neighbours on an axis.
 func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
-	j, n := m.j, l.faceSize(axis)
+	j, n := m.j, 8*(l.n[(axis+1)%3]+2)*(l.n[(axis+2)%3]+2) // bytes of a face, with ghost points
 	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)
-	out, in := make([]byte, 2*8*n), make([]byte, 2*8*n)
-	rs := [2]*mpi.Request{j.Irecv(in[:8*n], down, mgTag(axis, 1)), j.Irecv(in[8*n:], up, mgTag(axis, 0))}
+	out, in := make([]byte, 2*n), make([]byte, 2*n)
+	rs := [2]*mpi.Request{j.Irecv(in[:n], down, mgTag(axis, 1)), j.Irecv(in[n:], up, mgTag(axis, 0))}
 	send := func(buf []byte, place, to, tag int) {
-		l.getFace(buf, f, axis, place)
-		m.sentDigests[tag].add(buf)
-		j.Send(buf, to, tag)
+		rest := buf
+		l.onFace(axis, place, func(at int) {
+			putFloats(rest, f[at:at+1])
+			rest = rest[8:]
+		})
+		j.sendWithDigest(buf, to, tag)
 	}
-	send(out[:8*n], l.n[axis], up, mgTag(axis, 1))
-	send(out[8*n:], 1, down, mgTag(axis, 0))
-	for i, r := range rs {
-		j.wait(r)
-		m.receivedDigests[mgTag(axis, 1-i)].add(in[i*8*n:][:8*n])
-		l.putFace(f, axis, i*(l.n[axis]+1), in[i*8*n:][:8*n])
+	send(out[:n], l.n[axis], up, mgTag(axis, 1))
+	send(out[n:], 1, down, mgTag(axis, 0))
+	for i, from := range []int{down, up} {
+		j.wait(rs[i])
+		face := in[i*n:][:n]
+		j.digestReceived(from, face)
+		l.onFace(axis, i*(l.n[axis]+1), func(at int) {
+			f[at] = getFloat(face)
+			face = face[8:]
+		})
 	}
-}
-
-// digestSum is a digest of all messages in one direction.
-type digestSum uint64
-
-// add adds a message, whose length is a multiple of 8, to the digest.
-func (d *digestSum) add(buf []byte) {
-	for at := 0; at < len(buf); at += 8 {
-		*d = digestSum(mix(uint64(*d) ^ binary.LittleEndian.Uint64(buf[at:])))
-	}
-}
-
-// compareDigests compares with neighbours the digests of all messages. Many ghost points
-// are overwritten or multiplied by 0, therefore the solution would not show that they are
-// wrong.
-func (m *mg) compareDigests() {
-	for axis, ranks := range m.torus.sides {
-		for up := range 2 {
-			if ranks == 1 {
-				continue
-			}
-			tag := mgTag(axis, up)
-			to, from := m.torus.neighbour(axis, 2*up-1), m.torus.neighbour(axis, 1-2*up)
-			var in [8]byte
-			m.j.Sendrecv(binary.LittleEndian.AppendUint64(nil, uint64(m.sentDigests[tag])), to, in[:], from, tag)
-			m.j.checkEqual(binary.LittleEndian.Uint64(in[:]), uint64(m.receivedDigests[tag]), "digest of all faces from rank %d, direction %d of axis %d", from, up, axis)
-		}
-	}
-}
-
-// faceSize is the number of points of a face, with ghost points.
-func (l *mgLevel) faceSize(axis int) int {
-	a, b := (axis+1)%3, (axis+2)%3
-	return (l.n[a] + 2) * (l.n[b] + 2)
 }
 
 // onFace visits the points whose coordinate on an axis is place, ghost points included.
@@ -206,22 +157,6 @@ func (l *mgLevel) onFace(axis, place int, do func(at int)) {
 			do(place*strides[axis] + p*strides[a] + q*strides[b])
 		}
 	}
-}
-
-// getFace copies the values of the field f at a coordinate of an axis to a buffer, and putFace copies
-// them back.
-func (l *mgLevel) getFace(buf []byte, f []float64, axis, place int) {
-	l.onFace(axis, place, func(at int) {
-		putFloats(buf, f[at:at+1])
-		buf = buf[8:]
-	})
-}
-
-func (l *mgLevel) putFace(f []float64, axis, place int, buf []byte) {
-	l.onFace(axis, place, func(at int) {
-		f[at] = getFloat(buf)
-		buf = buf[8:]
-	})
 }
 
 // copyFace copies the points at one coordinate of an axis to another.

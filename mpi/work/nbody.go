@@ -10,7 +10,7 @@ import (
 // nbody moves particles that attract each other. Ranks pass their particles on in a ring
 // until every rank has seen all, with the next ones under way while forces of the last are
 // computed; then they exchange centre and momentum in an allgather of 64 bytes per rank,
-// the size of most in the N-BODY application (Collectives §4.3, §6.5.3).
+// the size of most in the N-BODY application (Qian 2010 §4.3, §6.5.3).
 func nbody(j *job) {
 	size := map[Class]struct{ bodies, steps int }{
 		ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// overlap measures how much computation overlaps with a message, as Thesis §3.6.1 and
-// Overlap §6 do: the computation between the start of a send or receive and its wait grows
+// overlap measures how much computation overlaps with a message, as Rashti 2010 §3.6.1 and
+// Rashti 2007 §6 do: the computation between the start of a send or receive and its wait grows
 // by a tenth each time, until the total time has grown by a tenth. The peer sends or
-// receives synchronously. The order of send and receive matters (Thesis §4.4.1), therefore
+// receives synchronously. The order of send and receive matters (Rashti 2010 §4.4.1), therefore
 // both orders are measured, and sends also without an order (§3.6.1).
 func overlap(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
@@ -19,8 +19,8 @@ func overlap(j *job) {
 	})
 }
 
-// progress measures whether a message progresses while the program computes, as Thesis
-// §3.6.2 and Overlap §7 do: a delay much longer than the message follows the start of a
+// progress measures whether a message progresses while the program computes, as Rashti 2010
+// §3.6.2 and Rashti 2007 §7 do: a delay much longer than the message follows the start of a
 // send or receive. For a sender it reports by how much of its delay the message is late;
 // for a receiver, how much of the message's time remains after the delay.
 func progress(j *job) {

@@ -50,7 +50,7 @@ func passToken(j *job, token []byte, to int) {
 
 // neighbours exchanges messages with both neighbours on each axis of a torus of up to three
 // axes: the pattern of programs on grids, whose number of partners does not grow with the
-// ranks (Thesis §6.6.2). Receives are posted first.
+// ranks (Rashti 2010 §6.6.2). Receives are posted first.
 func neighbours(j *job) {
 	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 1 << 10, ClassS: 8 << 10, ClassW: 32 << 10, ClassA: 128 << 10}[j.p.Class])
 	partners := newTorus(box(j.Size()), j.Rank()).partners()

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// pingpong is the latency benchmark of Thesis §3.3: blocking sends and receives between two
+// pingpong is the latency benchmark of Rashti 2010 §3.3: blocking sends and receives between two
 // ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
 func pingpong(j *job) {
 	sizes := j.messageSizes(map[Class][]int{
@@ -67,7 +67,7 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 }
 
 // spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in
-// Thesis §5.5.1: the gain of buffer reuse where some buffers are used often and others
+// Rashti 2010 §5.5.1: the gain of buffer reuse where some buffers are used often and others
 // rarely. Uses alternate. A rank waits for its send after it has received the answer.
 func spectrum(j *job) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
@@ -109,7 +109,7 @@ func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status) {
 	return s
 }
 
-// putget measures one-sided operations between ranks 0 and 1, as Thesis §5.5.1 does: puts
+// putget measures one-sided operations between ranks 0 and 1, as Rashti 2010 §5.5.1 does: puts
 // and gets of one size between fences, always from the same buffer.
 func putget(j *job) {
 	sizes := j.messageSizes(map[Class][]int{
@@ -123,8 +123,8 @@ func putget(j *job) {
 	win := must(j.world.WinAllocate(most))
 	o := &oneSided{j: j, win: win, buf: make([]byte, most)}
 	for _, n := range sizes {
-		o.measure("put", n, o.put)
-		o.measure("get", n, o.get)
+		o.measure("put", n, 0, win.Put)
+		o.measure("get", n, 1, win.Get)
 	}
 	check(win.Free())
 }
@@ -136,55 +136,33 @@ type oneSided struct {
 	buf []byte
 }
 
-// measure runs the epochs of once, a put or get of n bytes, and adds their mean time at rank 0 as
-// a figure.
-func (o *oneSided) measure(what string, n int, once func(n, number int) time.Duration) {
+// measure runs epochs with a put or get of n bytes by rank 0, and adds their mean time at rank 0
+// as a figure. source is the rank whose data is moved.
+func (o *oneSided) measure(what string, n, source int, start func(buf []byte, target, offset int) error) {
 	defer annotate("%s of %d bytes", what, n)
-	j := o.j
+	j, me, data := o.j, o.j.Rank(), o.buf[:n]
+	if me == 1 {
+		data = o.win.Memory()[:n]
+	}
 	j.start()
 	var total time.Duration
 	for i := range j.iterations {
-		total += once(n, i)
+		contents := j.messageKey(source, 1-source, i)
+		if me == source {
+			fill(data, contents)
+		}
+		check(o.win.Fence(mpi.NoPrecede))
+		began := j.Wtime()
+		if me == 0 {
+			check(start(data, 1, 0))
+		}
+		check(o.win.Fence(mpi.NoSucceed))
+		total += j.Wtime() - began
+		if me == 1-source {
+			j.checkContents(data, contents, "data of %s %d of %d bytes", what, i, n)
+		}
 	}
 	j.stop()
 	mean := j.bcastFromRoot(total.Seconds() / float64(j.iterations))
 	j.addFigure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
-}
-
-// put writes from rank 0 to rank 1, which checks the data.
-func (o *oneSided) put(n, number int) time.Duration {
-	contents := o.j.messageKey(0, 1, number)
-	if o.j.Rank() == 0 {
-		fill(o.buf[:n], contents)
-	}
-	took := o.epoch(func() error { return o.win.Put(o.buf[:n], 1, 0) })
-	if o.j.Rank() == 1 {
-		o.j.checkContents(o.win.Memory()[:n], contents, "data of put %d of %d bytes", number, n)
-	}
-	return took
-}
-
-// get reads from rank 1 to rank 0, which checks the data.
-func (o *oneSided) get(n, number int) time.Duration {
-	contents := o.j.messageKey(1, 0, number)
-	if o.j.Rank() == 1 {
-		fill(o.win.Memory()[:n], contents)
-	}
-	took := o.epoch(func() error { return o.win.Get(o.buf[:n], 1, 0) })
-	if o.j.Rank() == 0 {
-		o.j.checkContents(o.buf[:n], contents, "data of get %d of %d bytes", number, n)
-	}
-	return took
-}
-
-// epoch runs an operation of rank 0 between two fences. It returns the time of the
-// operation and the closing fence.
-func (o *oneSided) epoch(operation func() error) time.Duration {
-	check(o.win.Fence(mpi.NoPrecede))
-	began := o.j.Wtime()
-	if o.j.Rank() == 0 {
-		check(operation())
-	}
-	check(o.win.Fence(mpi.NoSucceed))
-	return o.j.Wtime() - began
 }

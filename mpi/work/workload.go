@@ -136,19 +136,10 @@ type Result struct {
 	// Time is that of the measured part, of the slowest rank.
 	Time time.Duration `json:"time_ns"`
 	// Waited is the mean time of ranks in calls that wait for requests: the wait time of
-	// Thesis §4.4.2.
+	// Rashti 2010 §4.4.2.
 	Waited time.Duration `json:"waited_ns"`
 	// Checks is the number of comparisons, and Verified the number of compared bytes.
 	Checks   uint64   `json:"checks"`
 	Verified uint64   `json:"verified_bytes"`
 	Figures  []Figure `json:"figures,omitempty"`
-}
-
-// Figure returns the measured value with a name, and whether it exists.
-func (r *Result) Figure(name string) (f Figure, ok bool) {
-	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == name })
-	if i >= 0 {
-		f = r.Figures[i]
-	}
-	return f, i >= 0
 }
