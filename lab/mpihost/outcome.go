@@ -71,7 +71,7 @@ func (e *AbortError) ExitCode() int {
 // HungError is returned if ranks did not end, with what they waited for.
 type HungError struct {
 	Reason  string
-	Waiting []Waiting // grouped by reason and time
+	Waiting []Waiting // grouped by reason and time, the longest wait first
 	Err     error     // of the world
 }
 
@@ -107,29 +107,27 @@ func (e *HungError) Unwrap() error { return e.Err }
 // hungError returns the HungError for a deadlock of the simulation, or for a limit that it
 // reached; nil for other errors.
 func hungError(err error) *HungError {
+	e := &HungError{Err: err}
+	var waiting []sim.WaitingProgram
 	if deadlock, ok := errors.AsType[*sim.DeadlockError](err); ok {
-		why := fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(deadlock.Waiting))
-		return &HungError{Reason: why, Waiting: groupWaiting(deadlock.Waiting), Err: err}
+		waiting = deadlock.Waiting
+		e.Reason = fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(waiting))
+	} else if limit, ok := errors.AsType[*sim.LimitError](err); ok {
+		waiting = limit.Waiting
+		e.Reason = fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
+			limit.Limit, time.Duration(limit.Now), limit.Events, len(waiting))
+	} else {
+		return nil
 	}
-	if limit, ok := errors.AsType[*sim.LimitError](err); ok {
-		why := fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
-			limit.Limit, time.Duration(limit.Now), limit.Events, len(limit.Waiting))
-		return &HungError{Reason: why, Waiting: groupWaiting(limit.Waiting), Err: err}
-	}
-	return nil
-}
-
-// groupWaiting groups programs by reason and time, the longest wait first.
-func groupWaiting(all []sim.WaitingProgram) (groups []Waiting) {
-	for _, w := range all {
+	for _, w := range waiting {
 		since := time.Duration(w.Since)
-		i := slices.IndexFunc(groups, func(g Waiting) bool { return g.Reason == w.Reason && g.Since == since })
+		i := slices.IndexFunc(e.Waiting, func(g Waiting) bool { return g.Reason == w.Reason && g.Since == since })
 		if i < 0 {
-			i = len(groups)
-			groups = append(groups, Waiting{Reason: w.Reason, Since: since})
+			i = len(e.Waiting)
+			e.Waiting = append(e.Waiting, Waiting{Reason: w.Reason, Since: since})
 		}
-		groups[i].Programs = append(groups[i].Programs, w.Program)
+		e.Waiting[i].Programs = append(e.Waiting[i].Programs, w.Program)
 	}
-	slices.SortStableFunc(groups, func(a, b Waiting) int { return cmp.Compare(a.Since, b.Since) })
-	return groups
+	slices.SortStableFunc(e.Waiting, func(a, b Waiting) int { return cmp.Compare(a.Since, b.Since) })
+	return e
 }

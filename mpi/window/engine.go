@@ -136,7 +136,10 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Granted:
 		return w.handleGranted(t, h)
 	case wire.Unlock:
-		return w.handleUnlock(t, h)
+		if _, has := w.lock.holders[peer]; !has {
+			return protocolError(peer, h, "the peer does not hold the lock")
+		}
+		w.removeHolder(peer)
 	default:
 		return protocolError(peer, h, "unknown kind")
 	}

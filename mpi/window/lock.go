@@ -198,15 +198,6 @@ func (w *Window) grantLocks() {
 	}
 }
 
-// handleUnlock releases the lock of a peer.
-func (w *Window) handleUnlock(t *target, h *wire.Header) error {
-	if _, has := w.lock.holders[t.Peer]; !has {
-		return protocolError(t.Peer, h, "the peer does not hold the lock")
-	}
-	w.removeHolder(t.Peer)
-	return nil
-}
-
 // removeHolder takes the local lock from a peer, if it holds it, and grants it to waiting requests.
 func (w *Window) removeHolder(peer int) {
 	if kind, has := w.lock.holders[peer]; has && kind == Shared {

@@ -149,20 +149,14 @@ func (j *job) alltoallv(send []byte, to []int, recv []byte, from []int, unit int
 	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])
 	rs := make([]*mpi.Request, 0, 2*ranks)
 	for i := 1; i < ranks; i++ {
-		r := (me + ranks - i) % ranks
-		if from[r] == from[r+1] {
-			continue
+		if r := (me + ranks - i) % ranks; from[r] < from[r+1] {
+			rs = append(rs, j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagAlltoallv))
 		}
-		q := j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagAlltoallv)
-		rs = append(rs, q)
 	}
 	for i := 1; i < ranks; i++ {
-		r := (me + i) % ranks
-		if to[r] == to[r+1] {
-			continue
+		if r := (me + i) % ranks; to[r] < to[r+1] {
+			rs = append(rs, j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagAlltoallv))
 		}
-		q := j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagAlltoallv)
-		rs = append(rs, q)
 	}
 	j.waitAll(rs...)
 }

@@ -210,7 +210,7 @@ type MemoryExperiment struct {
 const (
 	MemoryByRanks  = "curves" // all designs against the number of ranks
 	MemoryOfRashti = "thesis" // connections and datagrams (Rashti 2010 Table 6.1)
-	MemoryOfSur = "survey" // rings, and shared receives (Sur 2006 Table 1 and Fig. 4)
+	MemoryOfSur    = "survey" // rings, and shared receives (Sur 2006 Table 1 and Fig. 4)
 )
 
 // MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of

@@ -61,8 +61,7 @@ func neighbours(j *job) {
 	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
 		rs := make([]*mpi.Request, 0, 2*len(partners))
 		for i, p := range partners {
-			r := j.Irecv(recv[i], p.rank, p.direction^1) // the peer sends in the opposite direction
-			rs = append(rs, r)
+			rs = append(rs, j.Irecv(recv[i], p.rank, p.direction^1)) // the peer sends in the opposite direction
 		}
 		j.compute(2)
 		for i, p := range partners {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/process"
@@ -156,7 +155,8 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 // runRanks runs the ranks until all have ended. aborted is the first abort of a rank, nil if
 // none aborted.
 func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
-	var a abortHandler
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	group, err := launch.Start(ctx, specs, launch.Options{
 		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
@@ -165,7 +165,7 @@ func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []la
 				j.forwardOutput(&e)
 			case launch.Marked:
 				if abort := mpihost.ParseAbort(e.Text); abort != nil {
-					a.record(abort)
+					cancel(abort) // stops the group; the first abort is the cause
 				}
 			}
 		},
@@ -173,38 +173,9 @@ func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []la
 	if err != nil {
 		return nil, nil, err
 	}
-	a.setGroup(group)
 	all, _ = group.Wait() // the outcomes have the errors
-	return all, a.first, nil
-}
-
-// abortHandler stops the group when a rank aborts, which may be before setGroup.
-type abortHandler struct {
-	mu    sync.Mutex
-	first *mpihost.AbortError
-	group *launch.Group
-}
-
-// record records the abort of a rank, unless one was recorded before, and stops the group.
-func (a *abortHandler) record(abort *mpihost.AbortError) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.first == nil {
-		a.first = abort
-		if a.group != nil {
-			a.group.Stop(abort)
-		}
-	}
-}
-
-// setGroup sets the group to stop, and stops it if a rank has aborted already.
-func (a *abortHandler) setGroup(g *launch.Group) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.group = g
-	if a.first != nil {
-		g.Stop(a.first)
-	}
+	aborted, _ = errors.AsType[*mpihost.AbortError](context.Cause(ctx))
+	return all, aborted, nil
 }
 
 // reportsFD is the descriptor for reports in the fabric process.
