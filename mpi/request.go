@@ -86,17 +86,14 @@ func (k *rank) freeRequest(r *Request) {
 	k.freeRequests = append(k.freeRequests, r)
 }
 
-// inactive reports whether there is nothing to wait for.
-func (r *Request) inactive() bool { return r == nil || !r.active || r.freed }
-
 // Active reports whether the request has been started and neither Wait nor Test has
 // completed it.
-func (r *Request) Active() bool { return !r.inactive() }
+func (r *Request) Active() bool { return r != nil && r.active && !r.freed }
 
 // Wait blocks until the request completes and deactivates it. Wait on an inactive request
 // returns an empty status.
 func (r *Request) Wait() (Status, error) {
-	if r.inactive() {
+	if !r.Active() {
 		return emptyStatus, nil
 	}
 	k := r.c.rank
@@ -118,7 +115,7 @@ func (r *Request) GetStatus() (Status, bool, error) { return r.test((*Request).r
 
 // test polls once, and calls result if the request is complete.
 func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, error) {
-	if r.inactive() {
+	if !r.Active() {
 		return emptyStatus, true, nil
 	}
 	k := r.c.rank
@@ -137,7 +134,7 @@ func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, err
 // Cancel cancels a receive that has not matched a message. Wait must still be called; its
 // status says whether the receive was cancelled. Sends are never cancelled: they complete.
 func (r *Request) Cancel() error {
-	if r.inactive() {
+	if !r.Active() {
 		return r.comm().raise("Cancel", fmt.Errorf("%w: it is not active", ErrRequest))
 	}
 	if r.kind == ibarrierRequest || r.kind == rmaRequest {

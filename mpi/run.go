@@ -78,9 +78,6 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.p2p.DependsOn = k.dependsOn
 	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
-		if e.Go == nil {
-			return nil, errors.Join(fmt.Errorf("%w: the environment cannot run a progress task: use Polling", ErrArg), carrier.Close())
-		}
 		k.progressTaskRunning.Store(true)
 		e.Go("progress", k.progressTask)
 	}
@@ -138,17 +135,10 @@ func (k *rank) finalize() error {
 // holds the lock.
 func (k *rank) finalBarrier(timeout time.Duration) error {
 	var result atomic.Pointer[error]
-	barrier := func(verbs.Proc) {
+	k.env.Go("final barrier", func(verbs.Proc) {
 		err := k.env.Control.Barrier(timeout)
 		result.Store(&err)
-	}
-	if k.env.Go == nil {
-		k.unlock()
-		k.runUnlocked(func() { barrier(nil) })
-		k.lock()
-		return classifyControl(*result.Load())
-	}
-	k.env.Go("final barrier", barrier)
+	})
 	for result.Load() == nil {
 		if !k.progress() {
 			k.unlock()
