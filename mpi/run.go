@@ -76,12 +76,24 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
+	if e.OnDump != nil {
+		e.OnDump(k.describeRequests)
+	}
 	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
 		k.progressTaskRunning.Store(true)
 		e.Go("progress", k.progressTask)
 	}
 	return k, nil
+}
+
+// describeRequests lists the pending sends and receives.
+func (k *rank) describeRequests() string {
+	if !k.mu.TryLock() {
+		return "in a call of the runtime"
+	}
+	defer k.mu.Unlock()
+	return k.p2p.DescribePending()
 }
 
 // run runs the program and turns its panic into an error. A panic within the runtime is

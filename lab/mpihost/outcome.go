@@ -72,7 +72,9 @@ func (e *AbortError) ExitCode() int {
 type HungError struct {
 	Reason  string
 	Waiting []Waiting // grouped by reason and time, the longest wait first
-	Err     error     // of the world
+	// Requests are the pending sends and receives of up to maxNames ranks.
+	Requests []string
+	Err      error // of the world
 }
 
 // Waiting has the programs, ranks or their tasks, that wait for the same reason
@@ -83,9 +85,11 @@ type Waiting struct {
 	Since    time.Duration
 }
 
-// Error returns the reason, and a line for each group of waiting programs.
+// maxNames limits the names in a line and the ranks in the report of a hang.
+const maxNames = 8
+
+// Error returns the reason, and a line for each group of waiting programs and each of Requests.
 func (e *HungError) Error() string {
-	const maxNames = 8
 	var b strings.Builder
 	b.WriteString(e.Reason)
 	for _, w := range e.Waiting {
@@ -98,6 +102,9 @@ func (e *HungError) Error() string {
 			}
 		}
 		fmt.Fprintf(&b, "\n  %s %s for %s since %v", names, verb, w.Reason, w.Since)
+	}
+	for _, line := range e.Requests {
+		b.WriteString("\n  " + line)
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		}
 	}
 	e.Go = func(_ string, f func(verbs.Proc)) { go f(e.Proc) }
+	e.OnDump = func(describe func() string) {
+		p.conn.OnDump(func() string {
+			stacks := make([]byte, 64<<10)
+			return fmt.Sprintf("pending requests: %s\n%s", describe(), stacks[:runtime.Stack(stacks, true)])
+		})
+	}
 	if fd := p.job.Rank.SharedFD; fd > 0 {
 		shared, err := openSharedMemory(fd)
 		if err != nil {

@@ -133,6 +133,11 @@ func (w *World) runError(simErr error) error {
 		errs = append(errs, &RankError{Rank: first, Host: w.nodes[first], Err: w.out.Ranks[first].Err, Others: failed - 1})
 	}
 	if hung := hungError(simErr); hung != nil {
+		for _, r := range w.ranks {
+			if r.describe != nil && !r.ended && len(hung.Requests) < maxNames {
+				hung.Requests = append(hung.Requests, fmt.Sprintf("pending requests of rank %d: %s", r.rank, r.describe()))
+			}
+		}
 		w.out.Elapsed = time.Duration(w.sim.Now())
 		simErr = hung
 	}

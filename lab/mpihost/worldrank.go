@@ -21,6 +21,8 @@ type worldRank struct {
 	tasks []*sim.Proc // running coroutines of Env.Go
 	nics  []*rankDevice
 	ended bool
+	// describe describes what the rank waits for; nil before it has set that up.
+	describe func() string
 }
 
 // addRanks starts a coroutine for every rank, which calls run and records its error.
@@ -46,7 +48,8 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	e := &transport.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
-		Costs: w.f.Costs, Spend: func(d time.Duration) {
+		OnDump: func(describe func() string) { r.describe = describe },
+		Costs:  w.f.Costs, Spend: func(d time.Duration) {
 			if p := w.sim.Current(); p != nil { // the rank or one of its tasks
 				p.Compute(d)
 			}

@@ -27,6 +27,9 @@ type Env struct {
 	// Go runs f as a concurrent task with its own Proc. The rank does not wait for it at
 	// its end.
 	Go func(what string, f func(verbs.Proc))
+	// OnDump, if not nil, takes the function that describes what the rank waits for, for the
+	// report of a hang. Any goroutine may call that function.
+	OnDump func(describe func() string)
 	// Concurrent says that ranks and devices run in parallel, as in real time. Otherwise
 	// one task runs at a time, until it waits.
 	Concurrent bool
