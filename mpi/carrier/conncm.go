@@ -87,7 +87,7 @@ func (l *connManager) connect(p *peer) error {
 	}
 	remote := l.rail.endpoint(p)
 	to, param, qp := netip.AddrPortFrom(remote.GID.Addr(), remote.Port), l.param(k.cm.generation), k.QP
-	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
+	c.env.Go(fmt.Sprintf("connect to rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
 		c.conns.callbacks.put(func() { l.connectDone(k, conn, err) })
 	})
@@ -162,7 +162,7 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 		return
 	}
 	param := l.param(generation)
-	c.env.Go("accept itself", func(verbs.Proc) {
+	c.env.Go("accept own connection", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, connectTimeout); err != nil {
 			c.conns.callbacks.put(func() { c.failAll(err) })
 		}

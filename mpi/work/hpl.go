@@ -129,7 +129,7 @@ func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	best := 0
 	for r := range all {
 		// Candidates that are not chosen are checked only here.
-		h.j.checkWithin(checksum(all[r][:2+2*w]), all[r][2+2*w], 0,
+		h.j.checkWithin(checksum(all[r][:2+2*w]), all[r][2+2*w], exactly,
 			"checksum of the candidate of row %d of ranks for column %d", r, g)
 		if all[r][0] > all[best][0] || all[r][0] == all[best][0] && all[r][1] < all[best][1] {
 			best = r

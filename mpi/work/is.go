@@ -129,7 +129,7 @@ func (s *bucketSort) sortReceived(n int) {
 	for i := range n {
 		k := binary.LittleEndian.Uint32(s.recv[4*i:])
 		if int(k) >= s.size.most {
-			s.j.failVerification(fmt.Sprintf("less than %d", s.size.most), k, "key %d of %d that came", i, n)
+			s.j.failVerification(fmt.Sprintf("less than %d", s.size.most), k, "received key %d of %d", i, n)
 		}
 		count[k]++
 	}

@@ -216,15 +216,10 @@ func (j *job) Size() int               { return j.world.Size() }
 func (j *job) Wtime() time.Duration    { return j.world.Wtime() }
 func (j *job) Compute(d time.Duration) { j.world.Compute(d) }
 
-func (j *job) Send(buf []byte, dest, tag int)  { check(j.world.Send(buf, dest, tag)) }
-func (j *job) Ssend(buf []byte, dest, tag int) { check(j.world.Ssend(buf, dest, tag)) }
+func (j *job) Send(buf []byte, dest, tag int) { check(j.world.Send(buf, dest, tag)) }
 
 func (j *job) Isend(buf []byte, dest, tag int) *mpi.Request {
 	return must(j.world.Isend(buf, dest, tag))
-}
-
-func (j *job) Issend(buf []byte, dest, tag int) *mpi.Request {
-	return must(j.world.Issend(buf, dest, tag))
 }
 
 func (j *job) Recv(buf []byte, source, tag int) mpi.Status {
@@ -234,8 +229,6 @@ func (j *job) Recv(buf []byte, source, tag int) mpi.Status {
 func (j *job) Irecv(buf []byte, source, tag int) *mpi.Request {
 	return must(j.world.Irecv(buf, source, tag))
 }
-
-func (j *job) Probe(source, tag int) mpi.Status { return must(j.world.Probe(source, tag)) }
 
 // Sendrecv exchanges messages of a tag.
 func (j *job) Sendrecv(send []byte, dest int, recv []byte, source, tag int) {

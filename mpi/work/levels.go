@@ -48,7 +48,7 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 		for i := range 2*len(all) - 1 { // down, and up again
 			all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
 		}
-		j.checkWithin(float64(j.Size()), j.sumAll(1), 0, "ranks that were counted at the end of cycle %d", cycle)
+		j.checkWithin(float64(j.Size()), j.sumAll(1), exactly, "ranks that were counted at the end of cycle %d", cycle)
 	}
 	j.stop()
 	partners := 0
@@ -123,7 +123,7 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 // receiveRequest receives a request from any source, and stores the requested points.
 func (t *gridLevel) receiveRequest(counts []byte) {
 	j := t.j
-	s := j.Probe(mpi.AnySource, tagRequest+t.level)
+	s := must(j.world.Probe(mpi.AnySource, tagRequest+t.level))
 	j.checkEqual(4*uint64(binary.LittleEndian.Uint32(counts[4*s.Source:])), uint64(s.Count), "bytes of the request of rank %d on level %d", s.Source, t.level)
 	list := make([]byte, s.Count)
 	j.Recv(list, s.Source, tagRequest+t.level)
@@ -160,7 +160,7 @@ func (t *gridLevel) exchange(cycle, step int) {
 	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {
-			if want, got := t.value(p, cycle, step), getFloat(e.buf[8*i:]); !j.withinBound(want, got, 0) {
+			if want, got := t.value(p, cycle, step), getFloat(e.buf[8*i:]); !j.withinBound(want, got, exactly) {
 				j.failVerification(want, got, "point %d of level %d from rank %d, cycle %d", p, t.level, e.rank, cycle)
 			}
 		}

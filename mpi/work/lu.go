@@ -175,7 +175,7 @@ func (l *lu) check(before float64, side int) {
 		whole.eachPlane(whole.sweep)
 	}
 	l.g.each(func(x, y, z, v, at int) {
-		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, 0) {
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, exactly) {
 			j.failVerification(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
 		}
 	})

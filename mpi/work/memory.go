@@ -103,9 +103,6 @@ func combineMemory(all []byte, columns, kinds int) Memory {
 	return m
 }
 
-// Launch runs a program as all ranks of a world, and returns when they have ended.
-type Launch func(ranks int, o mpi.Options, program func(*mpi.World) error) error
-
 // MemoryPoint is the memory of a workload with a design and a number of ranks.
 type MemoryPoint struct {
 	Workload string         `json:"workload"`
@@ -155,8 +152,8 @@ func (r *MemoryRun) String() string {
 }
 
 // Measure runs the workload in a new world with the run's design, and returns the memory that its
-// ranks have used.
-func (r *MemoryRun) Measure(start Launch, o mpi.Options) (MemoryPoint, error) {
+// ranks have used. start runs a program as all ranks of a world until they have ended.
+func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*mpi.World) error) error, o mpi.Options) (MemoryPoint, error) {
 	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
 	if err != nil {

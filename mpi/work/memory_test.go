@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// start is a work.Launch with one rank per host.
+// start runs a program as all ranks of a world, with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
 	return must.Err(mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) }))
 }

@@ -187,7 +187,7 @@ func (m *mg) check(side int) {
 	l, w := m.levels[0], whole.levels[0]
 	l.each(func(at int) {
 		x, y, z := l.globalPoint(at)
-		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; !j.withinBound(want, got, 0) {
+		if want, got := w.u[w.index(x+1, y+1, z+1)], l.u[at]; !j.withinBound(want, got, exactly) {
 			j.failVerification(want, got, "solution at (%d, %d, %d)", x, y, z)
 		}
 	})

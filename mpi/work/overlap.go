@@ -25,7 +25,10 @@ func overlap(j *job) {
 // for a receiver, how much of the message's time remains after the delay.
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
-		alone, delay, delayed := h.delayed()
+		const receiver, delays = 1, 10 // the delay is ten times as long as the message
+		message := h.calibrate(receiver)
+		alone, delay := message.Seconds(), (delays * message).Seconds()
+		delayed := h.measure(delays*message, receiver).Seconds()
 		if h.side.computingRank == 0 {
 			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side.name, len(h.buf)), 100*(delayed-alone)/delay, "%")
 		} else {
@@ -135,7 +138,7 @@ func (h *overlapTest) runWaiting() {
 	if h.side.announced {
 		h.j.Recv(nil, 1, tagReady)
 	}
-	h.j.Ssend(h.buf, 1, h.tag)
+	check(h.j.world.Ssend(h.buf, 1, h.tag))
 }
 
 // runComputing starts the operation, computes, and waits.
@@ -143,7 +146,7 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j := h.j
 	var r *mpi.Request
 	if h.side.computingRank == 0 {
-		r = j.Issend(h.buf, 1, h.tag)
+		r = must(j.world.Issend(h.buf, 1, h.tag))
 	} else {
 		r = j.Irecv(h.buf, 0, h.tag)
 	}
@@ -179,12 +182,4 @@ func (h *overlapTest) overlap() float64 {
 		compute += max(compute/10, 1)
 	}
 	return min(best, 1)
-}
-
-// delayed returns the time of a message at the receiver, without and with a long delay.
-func (h *overlapTest) delayed() (alone, delay, delayed float64) {
-	const receiver, delays = 1, 10 // the delay is ten times as long as the message
-	message := h.calibrate(receiver)
-	with := h.measure(delays*message, receiver)
-	return message.Seconds(), (delays * message).Seconds(), with.Seconds()
 }

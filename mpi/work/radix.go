@@ -118,7 +118,7 @@ func (s *radix) checkCounts() {
 			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
 		}
 		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
-		s.j.checkEqual(uint64(want), sum, "keys that rank %d tells of", rank)
+		s.j.checkEqual(uint64(want), sum, "number of keys that rank %d announced", rank)
 	}
 }
 

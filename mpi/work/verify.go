@@ -33,6 +33,9 @@ func (j *job) checkEqual(want, got uint64, place string, args ...any) {
 	}
 }
 
+// exactly is the bound of numbers that must be equal to the bit.
+const exactly = 0
+
 // checkWithin checks that two numbers differ by at most bound. A NaN fails the check.
 func (j *job) checkWithin(want, got, bound float64, place string, args ...any) {
 	if !j.withinBound(want, got, bound) {
