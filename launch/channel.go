@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fabrictest/fabrictest/control"
 )
@@ -18,24 +19,20 @@ func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()
 	if err == nil {
-		w := m.welcome()
-		m.conn.Limits = w.rankLimits()
+		m.conn.Limits = m.welcome().rankLimits()
 		err = m.conn.Serve(m.handleFrame)
 	}
 	var bye *control.CloseError
 	switch {
 	case errors.As(err, &bye):
 		m.handleBye(strings.ToValidUTF8(bye.Reason, "\uFFFD"))
-		_, _ = io.Copy(io.Discard, m.channel) // from goroutines of the rank that raced with Close
-	case !isDisconnect(err):
+		_, _ = io.Copy(io.Discard, m.file) // from goroutines of the rank that raced with Close
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		// the rank closed the channel
+	case errors.Is(err, os.ErrDeadlineExceeded): // the rank has exited
+	default:
 		m.fail(Failed, err.Error())
 	}
-}
-
-// isDisconnect reports whether err only means that the rank closed the channel or has exited, after
-// which reads have a deadline.
-func isDisconnect(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // acceptJoin waits for the rank's hello, sends the welcome and starts the send queue.
@@ -59,7 +56,11 @@ func (m *member) acceptJoin() error {
 	m.g.mu.Lock()
 	m.joined, m.isGoProgram = true, h.Go != ""
 	m.g.mu.Unlock()
-	m.goTask(m.runSendQueue)
+	m.goTask(func() { // sends queued frames until the rank disconnects or stops reading
+		if errors.Is(m.conn.Run(), os.ErrDeadlineExceeded) {
+			m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", m.g.opts.HangTimeout))
+		}
+	})
 	m.postEvent(Joined, h.Go)
 	m.setHandlingFrame(false)
 	return nil
@@ -70,13 +71,6 @@ func (m *member) welcome() *welcome {
 	return &welcome{
 		Rank: m.spec.Rank, Size: len(m.g.members), Host: m.spec.Host,
 		MaxMessage: m.g.opts.MaxMessage, MaxReport: m.g.opts.MaxReport, Job: m.spec.Job,
-	}
-}
-
-// runSendQueue sends queued frames until the rank disconnects or stops reading.
-func (m *member) runSendQueue() {
-	if errors.Is(m.conn.Run(), os.ErrDeadlineExceeded) {
-		m.fail(Hung, fmt.Sprintf("did not read its control channel for %v", m.g.opts.HangTimeout))
 	}
 }
 
@@ -110,10 +104,10 @@ func (m *member) handleFrame(f control.Frame) error {
 	case kindReport:
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if m.report != nil {
+		if m.outcome.Report != nil {
 			return fmt.Errorf("%w: a second report", control.ErrProtocol)
 		}
-		m.report = append([]byte{}, f.Body...) // not nil even if empty
+		m.outcome.Report = append([]byte{}, f.Body...) // not nil even if empty
 	case control.Reply:
 		return m.calls.Reply(f)
 	}
@@ -126,9 +120,79 @@ func (m *member) handleBye(reason string) {
 	peak, _ := readPeakRSS(m.proc.pid)
 	m.g.mu.Lock()
 	m.byeReceived, m.byeReason = true, reason
-	m.peakRSS = max(m.peakRSS, peak)
+	m.outcome.MaxRSS = max(m.outcome.MaxRSS, peak)
 	m.g.mu.Unlock()
 	m.disconnect()
 	_ = m.conn.QueueNow(control.Frame{Kind: control.Close})
 	m.conn.CloseQueue()
+}
+
+// forward sends a message to another rank. While the receiver's send queue is full,
+// it blocks, and so the sender's channel is not read (backpressure).
+func (m *member) forward(f control.Frame) error {
+	if f.Num >= uint64(len(m.g.members)) {
+		return fmt.Errorf("%w: message to rank %d of %d", control.ErrProtocol, f.Num, len(m.g.members))
+	}
+	// Queue fails if the receiver has ended; the sender gets a kindRankEnded frame.
+	_ = m.g.members[f.Num].conn.Queue(control.Frame{Kind: kindData, Num: uint64(m.spec.Rank), Body: f.Body})
+	return nil
+}
+
+// enterBarrier records that the rank has entered barrier n.
+func (m *member) enterBarrier(n uint64) error {
+	m.g.mu.Lock()
+	defer m.g.mu.Unlock()
+	if n != m.g.barriersDone+1 || m.barriersEntered == n {
+		return fmt.Errorf("%w: entered barrier %d after barrier %d; barrier %d was the last to complete",
+			control.ErrProtocol, n, m.barriersEntered, m.g.barriersDone)
+	}
+	m.barriersEntered = n
+	m.g.releaseBarrier()
+	return nil
+}
+
+// releaseBarrier completes the barrier if all connected ranks have entered it. The
+// caller holds the lock.
+func (g *Group) releaseBarrier() {
+	entered := 0
+	for _, m := range g.members {
+		if m.disconnected {
+			continue
+		}
+		if m.barriersEntered <= g.barriersDone {
+			return
+		}
+		entered++
+	}
+	if entered == 0 {
+		return
+	}
+	g.barriersDone++
+	for _, m := range g.members {
+		if !m.disconnected {
+			_ = m.conn.QueueNow(control.Frame{Kind: kindBarrierDone, Num: g.barriersDone})
+		}
+	}
+}
+
+// disconnect tells the other ranks that this rank has ended, after all its messages
+// have been forwarded. After a bye, its send queue stays open for the acknowledgement.
+func (m *member) disconnect() {
+	g := m.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !m.byeReceived {
+		m.conn.CloseQueue()
+	}
+	if m.disconnected {
+		return
+	}
+	m.disconnected, m.heartbeat.disconnectedAt = true, time.Now()
+	m.calls.Close()
+	for _, other := range g.members {
+		if other != m {
+			_ = other.conn.QueueNow(control.Frame{Kind: kindRankEnded, Num: uint64(m.spec.Rank)})
+		}
+	}
+	g.releaseBarrier()
 }

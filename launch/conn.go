@@ -34,25 +34,31 @@ type Conn struct {
 	welcome      welcome
 	onDisconnect func(error)
 
-	frames   *control.Conn // on file
-	flushed  chan struct{} // closed when the send queue has been written
-	commands chan control.Frame
+	frames  *control.Conn // on file
+	flushed chan struct{} // closed when the send queue has been written
 
-	mu              sync.Mutex
-	changed         chan struct{} // closed and replaced when anything below changes
-	mailboxes       []mailbox
-	queuedBytes     int // bytes in all mailboxes
-	barriersEntered uint64
-	barriersDone    uint64 // released by the launcher
-	barriersPassed  uint64 // of those, Barrier has returned
-	reported        bool
-	closing         bool
-	byeAcked        bool
-	disconnectErr   error // set when the connection has ended
-	onDump          func() string
-	onCommand       func(string) error
-	waits           map[*wait]struct{}
-	running         *string // the command being run; nil if none
+	mu            sync.Mutex
+	changed       chan struct{} // closed and replaced when anything below changes
+	waits         map[*wait]struct{}
+	inbox         inbox
+	barriers      barriers
+	reported      bool
+	closing       bool
+	byeAcked      bool
+	disconnectErr error // set when the connection has ended
+	requests      requests
+}
+
+// barriers are the numbers of barriers that this rank has entered, that the launcher has
+// released, and of those, from which Barrier has returned.
+type barriers struct{ entered, released, passed uint64 }
+
+// requests are the launcher's requests for dumps and commands.
+type requests struct {
+	onDump    func() string
+	onCommand func(string) error
+	commands  chan control.Frame // queued
+	running   *string            // the command being run; nil if none
 }
 
 // newConn starts the goroutines of a connection after the handshake.
@@ -60,11 +66,11 @@ func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(erro
 	frames.Limits = w.launcherLimits()
 	c := &Conn{
 		file: f, frames: frames, welcome: w, onDisconnect: onDisconnect,
-		flushed:   make(chan struct{}),
-		commands:  make(chan control.Frame, maxCommands),
-		changed:   make(chan struct{}),
-		mailboxes: make([]mailbox, w.Size),
-		waits:     map[*wait]struct{}{},
+		flushed:  make(chan struct{}),
+		changed:  make(chan struct{}),
+		waits:    map[*wait]struct{}{},
+		inbox:    inbox{from: make([]mailbox, w.Size)},
+		requests: requests{commands: make(chan control.Frame, maxCommands)},
 	}
 	go func() {
 		// Ignore the error: if writing fails, reading fails too. Only Close sets a
@@ -75,12 +81,6 @@ func newConn(f *os.File, frames *control.Conn, w welcome, onDisconnect func(erro
 	go c.read()
 	go c.runCommands()
 	return c
-}
-
-// exitDisconnected ends a process that has lost its launcher.
-func exitDisconnected(err error) {
-	fmt.Fprintf(os.Stderr, "control channel: %v; exiting\n", err)
-	os.Exit(ExitDisconnected)
 }
 
 // Rank returns the rank of this process.
@@ -140,16 +140,8 @@ func (c *Conn) Close(reason error) error {
 	c.mu.Unlock()
 	// Let a running command reply first. It times out if the command itself calls
 	// Close.
-	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.running == nil, nil })
-	f := control.Frame{Kind: control.Close}
-	if reason != nil {
-		// An empty body means success, so an error needs a text.
-		f.Body = []byte(truncate(fmt.Sprintf("%v", reason), maxReason))
-		if len(f.Body) == 0 {
-			f.Body = fmt.Appendf(nil, "%T", reason)
-		}
-	}
-	err := c.frames.QueueNow(f)
+	_ = c.waitUntil("a command to complete", commandTimeout, func() (bool, error) { return c.requests.running == nil, nil })
+	err := c.frames.QueueNow(control.Frame{Kind: control.Close, Body: errorText(reason)})
 	if err == nil {
 		err = c.waitUntil("the launcher to acknowledge Close", byeTimeout, func() (bool, error) {
 			if c.byeAcked {
@@ -159,7 +151,7 @@ func (c *Conn) Close(reason error) error {
 		})
 	}
 	c.frames.CloseQueue()
-	close(c.commands)
+	close(c.requests.commands)
 	// Unblock the writer if the launcher does not read.
 	_ = c.file.SetWriteDeadline(time.Now())
 	<-c.flushed
@@ -221,19 +213,27 @@ func (c *Conn) handle(f control.Frame) error {
 	case control.Ping:
 		_ = c.frames.QueueNow(control.Frame{Kind: control.Pong, Num: f.Num})
 	case kindData:
-		return c.deliver(f.Num, f.Body)
+		return c.inbox.deliver(f.Num, f.Body)
 	case kindRankEnded:
-		if f.Num < uint64(len(c.mailboxes)) {
-			c.mailboxes[f.Num].ended = true
+		if f.Num < uint64(len(c.inbox.from)) {
+			c.inbox.from[f.Num].ended = true
 		}
 	case kindBarrierDone:
-		c.barriersDone = f.Num
+		c.barriers.released = f.Num
 	case kindDump:
 		go c.replyDump(f.Num)
 	case kindCommand:
-		return c.queueCommand(f)
+		c.queueCommand(f)
 	}
 	return nil
+}
+
+// errorText returns the text of an error, which is empty only for nil: an empty text means success.
+func errorText(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	return []byte(cmp.Or(truncate(fmt.Sprint(err), maxReason), fmt.Sprintf("%T", err)))
 }
 
 // truncate cuts s to limit bytes, and marks the cut.

@@ -210,7 +210,7 @@ func TestBarrierAfterTimeoutContinuesSameBarrier(t *testing.T) {
 	l.send(control.Frame{Kind: kindBarrierDone, Num: 1})
 	for released := false; !released; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		released = c.barriersDone == 1
+		released = c.barriers.released == 1
 		c.mu.Unlock()
 	}
 	// The barrier that the calls before have entered, although it is released already.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/control"
 )
@@ -25,8 +26,8 @@ func (g *Group) Dump(ctx context.Context) map[int]string {
 	ctx, cancel := context.WithTimeout(ctx, g.opts.DumpTimeout)
 	defer cancel()
 	texts := map[int]string{}
-	for rank, a := range g.requestDumps(ctx, g.members) {
-		texts[rank] = a.text
+	for rank, d := range g.requestDumps(ctx) {
+		texts[rank] = d.text
 	}
 	return texts
 }
@@ -38,25 +39,24 @@ type dump struct {
 	timedOut bool // the rank did not reply in time
 }
 
-// requestDumps requests dumps from all members concurrently. It waits for the replies until ctx ends.
-func (g *Group) requestDumps(ctx context.Context, members []*member) map[int]dump {
+// requestDumps requests dumps from all running ranks concurrently. It waits for the replies until
+// ctx ends.
+func (g *Group) requestDumps(ctx context.Context) map[int]dump {
 	var (
 		all   sync.WaitGroup
 		mu    sync.Mutex
 		dumps = map[int]dump{}
 	)
-	for _, m := range members {
+	for _, m := range g.members {
 		all.Go(func() {
 			if m.proc.exited() {
 				return
 			}
-			d := dump{fromRank: true}
 			text, err := m.request(ctx, control.Frame{Kind: kindDump})
+			d := dump{text: text, fromRank: err == nil}
 			if err != nil {
-				d = dump{text: fmt.Sprintf("no answer: %v\n%s", err, procState(m.proc.pid))}
+				d.text = fmt.Sprintf("no answer: %v\n%s", err, procState(m.proc.pid))
 				d.timedOut = ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
-			} else {
-				d.text = text
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Group) requestDumps(ctx context.Context, members []*member) map[int]dum
 		})
 	}
 	all.Wait()
-	return maps.Clone(dumps)
+	return dumps
 }
 
 // SendCommand sends a command to a rank, waits for its reply, and returns the error
@@ -148,26 +148,13 @@ func (m *member) captureState(d dump, needStacks bool) {
 	isGo := isGoProcess(m.proc.pid)
 	g.mu.Lock()
 	m.stopping = true
-	m.stateDump = d.text
+	m.outcome.StateDump = d.text
 	quit := !d.fromRank && (d.timedOut || needStacks || m.failState != "") && !m.frozen && !m.byeReceived && (m.isGoProgram || isGo)
 	if quit {
-		m.sigquitOffset = m.stderr.bytesRead()
+		m.sigquitOffset = m.stderr.snapshot().Bytes
 	}
 	g.mu.Unlock()
-	if quit && m.proc.sigquit() == nil {
+	if quit && m.proc.signal(m.proc.pid, unix.SIGQUIT, unix.SIGCONT) == nil { // it may be stopped
 		m.proc.exitedWithin(sigquitTimeout)
 	}
-}
-
-// finalStateDump returns the state dump and the goroutines printed on SIGQUIT. The
-// caller holds the lock and has read all output.
-func (m *member) finalStateDump() string {
-	if m.sigquitOffset < 0 {
-		return m.stateDump
-	}
-	stacks := strings.TrimSpace(m.stderr.tailSince(m.sigquitOffset))
-	if stacks == "" {
-		return m.stateDump
-	}
-	return m.stateDump + "\non SIGQUIT it printed:\n" + stacks
 }

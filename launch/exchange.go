@@ -1,13 +1,24 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// mailbox holds the messages of one rank that have not been received yet.
+// inbox holds the messages that have not been received yet.
+type inbox struct {
+	from  []mailbox // by rank
+	bytes int       // of all messages
+}
+
+// mailbox holds the messages of one rank.
 type mailbox struct {
 	queue [][]byte
 	ended bool
@@ -25,7 +36,7 @@ func (c *Conn) Send(to int, msg []byte) error {
 		return fmt.Errorf("%s: %w: %d bytes, the launcher's limit is %d", what, ErrTooBig, len(msg), c.welcome.MaxMessage)
 	}
 	c.mu.Lock()
-	ended := c.mailboxes[to].ended
+	ended := c.inbox.from[to].ended
 	c.mu.Unlock()
 	if ended {
 		return fmt.Errorf("%s: %w", what, ErrEnded)
@@ -42,21 +53,18 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 	}
 	var msg []byte
 	err := c.waitUntil(fmt.Sprintf("a message from rank %d", from), timeout, func() (bool, error) {
-		box := &c.mailboxes[from]
+		box := &c.inbox.from[from]
 		switch {
 		case len(box.queue) > 0:
 			msg = box.queue[0]
-			box.queue[0] = nil
-			if box.queue = box.queue[1:]; len(box.queue) == 0 {
-				box.queue = nil
-			}
-			c.queuedBytes -= len(msg) + messageOverhead
+			box.queue[0] = nil // lets the collector free it
+			box.queue = box.queue[1:]
+			c.inbox.bytes -= len(msg) + messageOverhead
 			return true, nil
 		case box.ended:
 			return true, ErrEnded
-		default:
-			return c.endErr()
 		}
+		return c.endErr()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("receive from rank %d: %w", from, err)
@@ -69,12 +77,12 @@ func (c *Conn) Recv(from int, timeout time.Duration) ([]byte, error) {
 // same, and the next call waits for the same barrier.
 func (c *Conn) Barrier(timeout time.Duration) error {
 	c.mu.Lock()
-	n := c.barriersEntered
-	enter := c.barriersPassed == c.barriersEntered && !c.closing && c.disconnectErr == nil
+	b := &c.barriers
+	enter := b.passed == b.entered && !c.closing && c.disconnectErr == nil
 	if enter {
-		c.barriersEntered++
-		n = c.barriersEntered
+		b.entered++
 	}
+	n := b.entered
 	c.mu.Unlock()
 	if enter {
 		if err := c.put("barrier", control.Frame{Kind: kindBarrier, Num: n}); err != nil {
@@ -82,8 +90,8 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 		}
 	}
 	err := c.waitUntil(fmt.Sprintf("other ranks at barrier %d", n), timeout, func() (bool, error) {
-		if c.barriersDone >= n && n > 0 {
-			c.barriersPassed = max(c.barriersPassed, n)
+		if b.released >= n && n > 0 {
+			b.passed = max(b.passed, n)
 			return true, nil
 		}
 		return c.endErr()
@@ -99,31 +107,26 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 func (c *Conn) HasEnded(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return rank >= 0 && rank < len(c.mailboxes) && c.mailboxes[rank].ended
+	return rank >= 0 && rank < len(c.inbox.from) && c.inbox.from[rank].ended
 }
 
 // endErr reports whether the connection has ended, and why. The caller holds the lock.
 func (c *Conn) endErr() (bool, error) {
-	switch {
-	case c.disconnectErr != nil:
-		return true, c.disconnectErr
-	case c.closing:
-		return true, ErrClosed
-	default:
-		return false, nil
+	if c.disconnectErr != nil || !c.closing {
+		return c.disconnectErr != nil, c.disconnectErr
 	}
+	return true, ErrClosed
 }
 
-// deliver queues a received message. The caller holds the lock.
-func (c *Conn) deliver(from uint64, msg []byte) error {
-	if from >= uint64(len(c.mailboxes)) {
-		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(c.mailboxes))
+// deliver queues a received message.
+func (b *inbox) deliver(from uint64, msg []byte) error {
+	if from >= uint64(len(b.from)) {
+		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(b.from))
 	}
-	if c.queuedBytes += len(msg) + messageOverhead; c.queuedBytes > maxQueuedBytes {
+	if b.bytes += len(msg) + messageOverhead; b.bytes > maxQueuedBytes {
 		return fmt.Errorf("%d MiB of messages are queued, and the program does not receive them", maxQueuedBytes>>20)
 	}
-	box := &c.mailboxes[from]
-	box.queue = append(box.queue, msg)
+	b.from[from].queue = append(b.from[from].queue, msg)
 	return nil
 }
 
@@ -175,4 +178,99 @@ func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool,
 func (c *Conn) notifyWaiters() {
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// onDumpTimeout limits the OnDump function, which may deadlock. After it the reply
+// contains the stacks of all goroutines.
+const onDumpTimeout = time.Second
+
+// OnDump sets the function that describes the state of this rank. It is called on a
+// separate goroutine when the launcher requests a dump. The reply also lists blocked
+// calls of this Conn, and all goroutine stacks if no function is set.
+func (c *Conn) OnDump(f func() string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.onDump = f
+}
+
+// OnCommand sets the function that handles commands of the launcher, one at a time and
+// in order, on a separate goroutine. Its error is returned by Group.SendCommand.
+func (c *Conn) OnCommand(f func(string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.onCommand = f
+}
+
+// queueCommand passes a command to runCommands. The caller holds the lock.
+func (c *Conn) queueCommand(f control.Frame) {
+	if c.closing {
+		return
+	}
+	select {
+	case c.requests.commands <- f:
+	default:
+		full := fmt.Sprintf("%d commands are queued already", maxCommands)
+		_ = c.frames.QueueNow(control.Frame{Kind: control.Reply, Num: f.Num, Body: []byte(full)})
+	}
+}
+
+// runCommands runs commands until Close.
+func (c *Conn) runCommands() {
+	for f := range c.requests.commands {
+		command := string(f.Body)
+		c.mu.Lock()
+		handle := c.requests.onCommand
+		c.requests.running = &command
+		c.mu.Unlock()
+		err := errors.New("this rank accepts no commands")
+		if handle != nil {
+			err = handle(command)
+		}
+		_ = c.frames.Queue(control.Frame{Kind: control.Reply, Num: f.Num, Body: errorText(err)})
+		c.mu.Lock()
+		c.requests.running = nil
+		c.notifyWaiters()
+		c.mu.Unlock()
+	}
+}
+
+// replyDump replies to a dump request with the state of this rank.
+func (c *Conn) replyDump(id uint64) {
+	text := c.describeWaits()
+	c.mu.Lock()
+	describe := c.requests.onDump
+	c.mu.Unlock()
+	if describe == nil {
+		text += "\n" + goroutineStacks()
+	} else {
+		described := make(chan string, 1)
+		go func() { described <- describe() }()
+		select {
+		case s := <-described:
+			text += "\n" + s
+		case <-time.After(onDumpTimeout):
+			text += fmt.Sprintf("\nOnDump did not return within %v; goroutines:\n%s", onDumpTimeout, goroutineStacks())
+		}
+	}
+	text = truncate(strings.TrimSpace(text), maxDump)
+	_ = c.frames.QueueNow(control.Frame{Kind: control.Reply, Num: id, Body: []byte(text)})
+}
+
+// describeWaits lists the blocked calls, the longest first, and the running command.
+func (c *Conn) describeWaits() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for _, w := range slices.SortedFunc(maps.Keys(c.waits), func(a, b *wait) int { return a.since.Compare(b.since) }) {
+		fmt.Fprintf(&b, "waits for %s, for %v\n", w.what, time.Since(w.since).Round(time.Millisecond))
+	}
+	if c.requests.running != nil {
+		fmt.Fprintf(&b, "runs the command %q\n", *c.requests.running)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func goroutineStacks() string {
+	b := make([]byte, maxDump/2)
+	return string(b[:runtime.Stack(b, true)])
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ type Group struct {
 	dispatcher *eventDispatcher
 	members    []*member      // by rank
 	running    sync.WaitGroup // ranks
-	stopTasks  sync.WaitGroup // goroutines started by stop
+	stopTasks  sync.WaitGroup // goroutines started by Stop
 	done       chan struct{}  // closed when all ranks have ended and all events are delivered
 
 	mu           sync.Mutex
@@ -66,7 +67,7 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			what = "timed out"
 		}
-		g.stop(fmt.Errorf("%s: %w", what, context.Cause(ctx)))
+		g.Stop(fmt.Errorf("%s: %w", what, context.Cause(ctx)))
 	})
 	go func() {
 		g.running.Wait()
@@ -81,7 +82,7 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Group, error) {
 // close releases the resources of a group whose ranks have all ended.
 func (g *Group) close() {
 	g.mu.Lock()
-	g.stopping = true // disables stop
+	g.stopping = true // disables Stop
 	g.mu.Unlock()
 	g.stopTasks.Wait()
 	g.guard.stop()
@@ -129,16 +130,6 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Size returns the number of ranks.
 func (g *Group) Size() int { return len(g.members) }
 
-// PID returns the process ID of a rank, even if it has ended; 0 if there is no such
-// rank.
-func (g *Group) PID(rank int) int {
-	m, err := g.member(rank)
-	if err != nil {
-		return 0
-	}
-	return m.proc.pid
-}
-
 func (g *Group) member(rank int) (*member, error) {
 	if rank < 0 || rank >= len(g.members) {
 		return nil, fmt.Errorf("rank %d: there are %d ranks", rank, len(g.members))
@@ -151,19 +142,17 @@ func (g *Group) member(rank int) (*member, error) {
 func (g *Group) recordFailure(m *member, s State, why string) {
 	err := &RankError{Rank: m.spec.Rank, Host: m.spec.Host, State: s, Text: why}
 	if !g.opts.KeepGoing {
-		g.stop(err)
+		g.Stop(err)
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.cause == nil {
-		g.cause = err
-	}
+	g.cause = cmp.Or(g.cause, error(err))
 }
 
 // killAndClose kills a started process before run has been called.
 func (m *member) killAndClose() {
-	_ = m.proc.signal(unix.SIGKILL)
+	_ = m.proc.signalGroup(unix.SIGKILL)
 	<-m.proc.done
 	m.g.guard.remove(m.proc.pid)
 	m.closeFiles()

@@ -3,7 +3,6 @@ package launch
 import (
 	"bufio"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -68,9 +67,7 @@ type guard struct {
 // startGuard starts a guard, the process that kills all ranks if this process dies, with a random
 // group ID.
 func startGuard() (*guard, error) {
-	var id [12]byte
-	_, _ = rand.Read(id[:]) // never fails
-	g := &guard{groupID: hex.EncodeToString(id[:])}
+	g := &guard{groupID: rand.Text()}
 	path, err := executablePath()
 	if err != nil {
 		return nil, err
@@ -91,13 +88,13 @@ func startGuard() (*guard, error) {
 
 // add and remove register a process group with the guard. Write errors are ignored:
 // if the guard was killed, Pdeathsig remains.
-func (g *guard) add(pid int)    { g.writeLine(fmt.Sprintf("+%d", pid)) }
-func (g *guard) remove(pid int) { g.writeLine(fmt.Sprintf("-%d", pid)) }
+func (g *guard) add(pid int)    { g.write("+%d\n", pid) }
+func (g *guard) remove(pid int) { g.write("-%d\n", pid) }
 
-func (g *guard) writeLine(line string) {
+func (g *guard) write(format string, pid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, _ = io.WriteString(g.pipe, line+"\n")
+	_, _ = fmt.Fprintf(g.pipe, format, pid)
 }
 
 // stop kills the remaining processes of the group, and the guard.

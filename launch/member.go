@@ -3,6 +3,7 @@ package launch
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,35 +23,35 @@ const (
 
 // member is the launcher's state of one rank.
 type member struct {
-	g       *Group
-	spec    Spec
-	proc    *process
-	started time.Time
-
-	channel        *os.File
-	conn           *control.Conn // on channel
-	calls          control.Calls // dumps and commands
+	g    *Group
+	spec Spec
+	proc *process
+	channel
 	stdout, stderr *outputReader
 	tasks          sync.WaitGroup // goroutines that may post events
-	outcome        Outcome        // set before g.running.Done
 
 	// Guarded by the group's lock.
 	exitInfo
+	outcome         Outcome // complete before g.running.Done
 	heartbeat       heartbeat
 	isGoProgram     bool // from its hello
 	frozen          bool
-	disconnected    bool // no more frames will be handled
-	report          []byte
 	barriersEntered uint64 // number of barriers
 	finishing       bool   // no task may start
-	peakRSS         int64  // bytes
-	stateDump       string // taken before it was stopped
 	sigquitOffset   int64  // offset of the goroutine dump in stderr; -1 if none
+}
+
+// channel is the control channel to a rank.
+type channel struct {
+	file         *os.File
+	conn         *control.Conn // on file
+	calls        control.Calls // dumps and commands
+	disconnected bool          // no more frames will be handled; guarded by the group's lock
 }
 
 // newMember returns the member of a group for a rank that is not started yet.
 func newMember(g *Group, s Spec) *member {
-	m := &member{g: g, spec: s, sigquitOffset: -1}
+	m := &member{g: g, spec: s, sigquitOffset: -1, outcome: Outcome{Rank: s.Rank, Host: s.Host}}
 	m.mustJoin = g.opts.Join == JoinRequired
 	m.stdout = newOutputReader(g.opts, s.Rank, Stdout, m.lineHandler(Stdout))
 	m.stderr = newOutputReader(g.opts, s.Rank, Stderr, m.lineHandler(Stderr))
@@ -86,7 +87,7 @@ func (m *member) start() error {
 		return err
 	}
 	defer remote.Close()
-	m.channel = local
+	m.file = local
 	stdout, err := m.stdout.openPipe()
 	if err != nil {
 		m.closeFiles()
@@ -108,14 +109,14 @@ func (m *member) start() error {
 		m.closeFiles()
 		return err
 	}
-	m.started = time.Now()
-	m.heartbeat.joinStart = m.started
+	m.outcome.Started = time.Now()
+	m.heartbeat.joinStart = m.outcome.Started
 	m.g.guard.add(m.proc.pid)
 	return nil
 }
 
 // files returns the launcher's ends of the control channel and of the output pipes.
-func (m *member) files() []*os.File { return []*os.File{m.channel, m.stdout.pipe, m.stderr.pipe} }
+func (m *member) files() []*os.File { return []*os.File{m.file, m.stdout.pipe, m.stderr.pipe} }
 
 func (m *member) closeFiles() {
 	for _, f := range m.files() {
@@ -128,7 +129,7 @@ func (m *member) run() {
 	g := m.g
 	g.running.Add(1)
 	e := m.newEvent(Started)
-	e.At, e.Text = m.started, fmt.Sprintf("process %d", m.proc.pid)
+	e.At, e.Text = m.outcome.Started, fmt.Sprintf("process %d", m.proc.pid)
 	g.dispatcher.post(e)
 	var reading sync.WaitGroup
 	reading.Go(m.serveChannel)
@@ -166,28 +167,27 @@ func (m *member) goTask(f func()) {
 
 // finish computes the outcome of the rank and posts the Ended event.
 func (m *member) finish() {
-	g := m.g
-	status := m.proc.status()
+	g, o, state := m.g, &m.outcome, m.proc.cmd.ProcessState
 	g.mu.Lock()
-	m.panicLine, m.status = m.stderr.findPanic(), status
-	e := m.exitInfo
-	m.outcome = Outcome{
-		Rank: m.spec.Rank, Host: m.spec.Host, ExitCode: status.ExitStatus(), Joined: m.joined, Report: m.report,
-		StateDump: m.finalStateDump(), MaxRSS: m.peakRSS, Started: m.started, Ended: time.Now(),
-	}
-	g.mu.Unlock()
-	o := &m.outcome
-	o.State, o.Error = e.classify()
-	if status.Signaled() {
-		o.Signal = signalName(status.Signal())
+	m.panicLine, m.status = m.stderr.findPanic(), m.proc.status()
+	o.State, o.Error = m.classify()
+	o.ExitCode, o.Joined, o.Ended = m.status.ExitStatus(), m.joined, time.Now()
+	if m.status.Signaled() {
+		o.Signal = signalName(m.status.Signal())
 	}
 	o.Stdout, o.Stderr = m.stdout.snapshot(), m.stderr.snapshot()
-	state := m.proc.cmd.ProcessState
 	o.User, o.System = state.UserTime(), state.SystemTime()
 	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
 		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*maxrssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
-	if !o.State.OK() && o.State != Stopped && e.failState == "" {
+	if m.sigquitOffset >= 0 { // the rank printed its goroutines
+		if stacks := strings.TrimSpace(m.stderr.tailSince(m.sigquitOffset)); stacks != "" {
+			o.StateDump += "\non SIGQUIT it printed:\n" + stacks
+		}
+	}
+	unexpected := !o.State.OK() && o.State != Stopped && m.failState == ""
+	g.mu.Unlock()
+	if unexpected {
 		g.recordFailure(m, o.State, o.Error)
 	}
 	ended := m.newEvent(Ended)

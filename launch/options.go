@@ -63,14 +63,14 @@ const maxFrame = 256 << 20
 
 // withDefaults replaces zero values by defaults and validates the options.
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.JoinTimeout, 10*time.Second)
-	setDefault(&o.Heartbeat, 500*time.Millisecond)
-	setDefault(&o.HangTimeout, 10*time.Second)
-	setDefault(&o.TermGrace, 5*time.Second)
-	setDefault(&o.DumpTimeout, 3*time.Second)
-	setDefault(&o.LogLimit, 16<<20)
-	setDefault(&o.MaxMessage, 4<<20)
-	setDefault(&o.MaxReport, 16<<20)
+	o.JoinTimeout = cmp.Or(o.JoinTimeout, 10*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 500*time.Millisecond)
+	o.HangTimeout = cmp.Or(o.HangTimeout, 10*time.Second)
+	o.TermGrace = cmp.Or(o.TermGrace, 5*time.Second)
+	o.DumpTimeout = cmp.Or(o.DumpTimeout, 3*time.Second)
+	o.LogLimit = cmp.Or(o.LogLimit, 16<<20)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 4<<20)
+	o.MaxReport = cmp.Or(o.MaxReport, 16<<20)
 	if o.Prefix == nil {
 		o.Prefix = func(rank int, _ string, _ Stream) string { return fmt.Sprintf("%d: ", rank) }
 	}
@@ -94,6 +94,3 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
-
-// setDefault sets *v to value if it is zero.
-func setDefault[T comparable](v *T, value T) { *v = cmp.Or(*v, value) }

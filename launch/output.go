@@ -181,13 +181,6 @@ func (k *outputReader) snapshot() Output {
 	return o
 }
 
-// bytesRead returns the number of bytes read so far.
-func (k *outputReader) bytesRead() int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.result.Bytes
-}
-
 // tailSince returns the bytes after offset n, as far as the tail contains them.
 func (k *outputReader) tailSince(n int64) string {
 	k.mu.Lock()

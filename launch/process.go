@@ -69,48 +69,30 @@ func (p *process) reap() {
 	}
 	p.reaped = true
 	p.mu.Unlock()
-	p.reapOrphans()
+	// Reap the other processes of the group. They are children of this process only if it is a
+	// subreaper or PID 1 of a container.
+	for err := error(nil); err == nil || errors.Is(err, unix.EINTR); {
+		_, err = unix.Wait4(-p.pid, nil, 0, nil)
+	}
 	close(p.done)
 }
 
-// reapOrphans reaps the other processes of the group. They are children of this
-// process only if it is a subreaper or PID 1 of a container.
-func (p *process) reapOrphans() {
-	for {
-		_, err := unix.Wait4(-p.pid, nil, 0, nil)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
+// signalGroup sends signals to the process group.
+func (p *process) signalGroup(sigs ...unix.Signal) error { return p.signal(-p.pid, sigs...) }
 
-// signal sends signals to the process group.
-func (p *process) signal(sigs ...unix.Signal) error {
+// signal sends signals to a process ID, as kill(2): -p.pid is the process group.
+func (p *process) signal(pid int, sigs ...unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
 		return ErrEnded
 	}
 	for _, sig := range sigs {
-		if err := unix.Kill(-p.pid, sig); err != nil {
-			return fmt.Errorf("send %s to process group %d: %w", unix.SignalName(sig), p.pid, err)
+		if err := unix.Kill(pid, sig); err != nil {
+			return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), pid, err)
 		}
 	}
 	return nil
-}
-
-// sigquit makes a Go program print its goroutines and exit, even if SIGSTOP has
-// stopped it.
-func (p *process) sigquit() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reaped {
-		return ErrEnded
-	}
-	if err := unix.Kill(p.pid, unix.SIGQUIT); err != nil {
-		return err
-	}
-	return unix.Kill(p.pid, unix.SIGCONT)
 }
 
 // status returns the wait status of a reaped process.

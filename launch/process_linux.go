@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,4 +60,142 @@ func readPeakRSS(pid int) (int64, bool) {
 func isGoProcess(pid int) bool {
 	_, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
+}
+
+// maxThreads limits the threads in the result of procState.
+const maxThreads = 32
+
+// procState describes a process from /proc: its state, and the kernel function and
+// system call in which each thread waits. It omits files that it may not read.
+func procState(pid int) string {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	var b strings.Builder
+	status := procFile(dir, "status")
+	if status == "" {
+		return fmt.Sprintf("process %d does not exist any more", pid)
+	}
+	fmt.Fprintf(&b, "the kernel's view of process %d:", pid)
+	for line := range strings.Lines(status) {
+		switch key, value, _ := strings.Cut(line, ":"); key {
+		case "Name", "State", "Threads", "VmRSS", "SigPnd", "ShdPnd", "SigBlk", "SigIgn":
+			fmt.Fprintf(&b, " %s %s;", key, strings.Join(strings.Fields(value), " "))
+		}
+	}
+	threads, _ := filepath.Glob(dir + "/task/*")
+	for i, t := range threads {
+		if i == maxThreads {
+			fmt.Fprintf(&b, "\n  and %d threads more", len(threads)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  thread %s: %s", filepath.Base(t), threadState(t))
+	}
+	return b.String()
+}
+
+// threadState describes a thread from its directory in /proc.
+func threadState(dir string) string {
+	var parts []string
+	// The state follows the name in parentheses, which may contain any character.
+	if stat := procFile(dir, "stat"); stat != "" {
+		if _, rest, ok := strings.Cut(stat[max(0, strings.LastIndexByte(stat, ')')):], ") "); ok {
+			parts = append(parts, "state "+rest[:min(1, len(rest))])
+		}
+	}
+	if w := procFile(dir, "wchan"); w != "" && w != "0" {
+		parts = append(parts, "waits in "+w)
+	}
+	if s, _, _ := strings.Cut(procFile(dir, "syscall"), " "); s != "" && s != "running" {
+		parts = append(parts, "syscall "+s)
+	}
+	// The kernel stack is only shown for uninterruptible sleep.
+	if s := procFile(dir, "stack"); s != "" && slices.Contains(parts, "state D") {
+		parts = append(parts, "stack\n    "+strings.ReplaceAll(s, "\n", "\n    "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// procFile returns the text of a file; empty if it cannot be read.
+func procFile(dir, name string) string {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func executablePath() (string, error) { return "/proc/self/exe", nil }
+
+// maxKillRounds bounds the rounds if processes fork faster than they are killed.
+const maxKillRounds = 50
+
+// killStrays kills every process that has the group ID, and the rank unless it is anyRank, in its
+// environment. It finds processes that left the process group of their rank, such as daemons. It
+// skips processes of other users.
+func killStrays(groupID string, rank int) {
+	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
+	if rank != anyRank {
+		want = append(want, fmt.Appendf(nil, "\x00%s=%d\x00", envRank, rank))
+	}
+	for range maxKillRounds {
+		killed := killWithEnv(want)
+		if len(killed) == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond) // let the killed processes exit
+		for _, pid := range killed {
+			// As a subreaper or PID 1, this process has to reap orphans.
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// killWithEnv kills the processes whose environment contains all of want.
+func killWithEnv(want [][]byte) (killed []int) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if killIfEnvMatches(pid, want) {
+			killed = append(killed, pid)
+		}
+	}
+	return killed
+}
+
+// killIfEnvMatches kills a process if its environment contains all of want.
+func killIfEnvMatches(pid int, want [][]byte) bool {
+	if !envMatches(pid, want) {
+		return false
+	}
+	// Check again with a pidfd, in case the kernel has reused the PID.
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case errors.Is(err, unix.ENOSYS): // before Linux 5.3
+		return unix.Kill(pid, unix.SIGKILL) == nil
+	case err != nil:
+		return false
+	}
+	defer unix.Close(fd)
+	return envMatches(pid, want) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
+// envMatches reports whether the environment of a process contains all of want. It is
+// false for zombies, which have none.
+func envMatches(pid int, want [][]byte) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false
+	}
+	env = append([]byte{0}, env...)
+	return !slices.ContainsFunc(want, func(w []byte) bool { return !bytes.Contains(env, w) })
 }

@@ -2,7 +2,11 @@
 
 package launch
 
-import "syscall"
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
 
 // sysProcAttr lacks Pdeathsig: ranks exit when their channel closes, and the guard
 // kills the others.
@@ -22,3 +26,14 @@ func readPeakRSS(int) (int64, bool) { return 0, false }
 
 // isGoProcess is not supported here; the hello of a rank tells.
 func isGoProcess(int) bool { return false }
+
+// procState has no source here.
+func procState(pid int) string {
+	return fmt.Sprintf("process %d runs; this system shows no more of it", pid)
+}
+
+func executablePath() (string, error) { return os.Executable() }
+
+// killStrays is not supported here: processes that left the process group of their
+// rank are not found.
+func killStrays(string, int) {}

@@ -1,9 +1,13 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +44,7 @@ func (g *Group) signal(what string, rank int, sig unix.Signal, sent func(*member
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := m.proc.signal(sig); err != nil {
+	if err := m.proc.signalGroup(sig); err != nil {
 		return fmt.Errorf("%s %s: %w", what, rankName(m.spec.Rank, m.spec.Host), err)
 	}
 	sent(m)
@@ -51,32 +55,22 @@ func (g *Group) signal(what string, rank int, sig unix.Signal, sent func(*member
 // SIGKILL after Options.TermGrace. Wait then returns reason, unless the group was
 // stopping already.
 func (g *Group) Stop(reason error) {
-	if reason == nil {
-		reason = errors.New("stopped")
-	}
-	g.stop(reason)
-}
-
-// stop implements Stop. Only the first call has an effect.
-func (g *Group) stop(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.stopping {
 		return
 	}
 	g.stopping = true
-	if g.cause == nil {
-		g.cause = cause
-	}
+	g.cause = cmp.Or(g.cause, reason)
 	// A slow OnEvent must not delay the stop.
 	g.stopTasks.Go(func() {
-		g.dispatcher.post(Event{Rank: -1, At: time.Now(), Kind: Stopping, Text: cause.Error()})
+		g.dispatcher.post(Event{Rank: -1, At: time.Now(), Kind: Stopping, Text: reason.Error()})
 	})
 	g.stopTasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), g.opts.DumpTimeout)
 		defer cancel()
-		dumps := g.requestDumps(ctx, g.members)
-		timedOut := errors.Is(cause, context.DeadlineExceeded)
+		dumps := g.requestDumps(ctx)
+		timedOut := errors.Is(reason, context.DeadlineExceeded)
 		for _, m := range g.members {
 			d := dumps[m.spec.Rank]
 			g.stopTasks.Go(func() {
@@ -119,11 +113,21 @@ func (m *member) terminate() {
 	m.stopping = true
 	m.g.mu.Unlock()
 	// A stopped process handles SIGTERM only after SIGCONT.
-	if m.proc.signal(unix.SIGTERM, unix.SIGCONT) != nil {
+	if m.proc.signalGroup(unix.SIGTERM, unix.SIGCONT) != nil {
 		return
 	}
 	if !m.proc.exitedWithin(m.g.opts.TermGrace) {
-		_ = m.proc.signal(unix.SIGKILL)
+		_ = m.proc.signalGroup(unix.SIGKILL)
 		<-m.proc.done
 	}
+}
+
+// StopSignals are the signals on which a command stops its ranks early and still writes
+// its report: SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.
+func StopSignals() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }

@@ -18,13 +18,6 @@ type heartbeat struct {
 	disconnectedAt time.Time // start of the exit timeout
 }
 
-// extendTimeouts moves the start of all timeouts by late.
-func (h *heartbeat) extendTimeouts(late time.Duration) {
-	for _, start := range []*time.Time{&h.lastHeard, &h.joinStart, &h.disconnectedAt} {
-		*start = start.Add(late)
-	}
-}
-
 // setHandlingFrame records that the launcher begins or ends to handle a frame of the rank.
 func (m *member) setHandlingFrame(handling bool) {
 	m.g.mu.Lock()
@@ -92,7 +85,9 @@ func (m *member) supervise(now time.Time, late time.Duration) {
 	g := m.g
 	g.mu.Lock()
 	s := &m.heartbeat
-	s.extendTimeouts(late)
+	for _, start := range []*time.Time{&s.lastHeard, &s.joinStart, &s.disconnectedAt} {
+		*start = start.Add(late)
+	}
 	var state State
 	var why string
 	switch {
@@ -132,7 +127,7 @@ func (m *member) updatePeakRSS() {
 	}
 	if peak, ok := readPeakRSS(m.proc.pid); ok {
 		m.g.mu.Lock()
-		m.peakRSS = max(m.peakRSS, peak)
+		m.outcome.MaxRSS = max(m.outcome.MaxRSS, peak)
 		m.g.mu.Unlock()
 	}
 }

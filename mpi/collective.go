@@ -10,25 +10,19 @@ import (
 // collectiveSend sends one message of a collective operation and waits for it. The caller holds
 // the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
-	r := c.rank.allocRequest()
-	c.startBlockingSend(&r.p2p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
-	c.rank.waitUntil(r.p2p.Done)
-	err := r.p2p.Err
-	c.rank.freeRequest(r)
+	_, err := c.await(func(p *p2p.Request) {
+		c.startBlockingSend(p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
+	})
 	return c.collectiveError(err)
 }
 
 // collectiveRecv receives one message of a collective operation, which must fill buf. The caller
 // holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
-	r := c.rank.allocRequest()
-	c.startRecv(&r.p2p, c.context|collective, message{buf, source, tag})
-	c.rank.waitUntil(r.p2p.Done)
-	err := r.p2p.Err
-	if err == nil && r.p2p.Size != len(buf) {
-		err = lengthMismatch(c.rankOf(r.p2p.Source), r.p2p.Size, len(buf))
+	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context|collective, message{buf, source, tag}) })
+	if err == nil && st.Count != len(buf) {
+		err = lengthMismatch(source, st.Count, len(buf))
 	}
-	c.rank.freeRequest(r)
 	return c.collectiveError(err)
 }
 
@@ -141,6 +135,127 @@ func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 	}
 	if c.me < extra {
 		return c.collectiveSend(buf, c.me+pow2, tagReduce)
+	}
+	return nil
+}
+
+// ringMinBytes is the block size from which Allgather uses the ring algorithm.
+const ringMinBytes = 4 << 10
+
+// Allgather concatenates the blocks of all ranks in rank order, on every rank. All blocks
+// have the same size.
+func (c *Comm) Allgather(local, all []byte) error {
+	err := c.check()
+	if err == nil && len(all) != len(local)*c.size {
+		err = fmt.Errorf("%w: a buffer of %d bytes for blocks of %d bytes from %d ranks", ErrArg, len(all), len(local), c.size)
+	}
+	return c.locked("Allgather", err, func() error { return c.allgather(local, all) })
+}
+
+// allgather is Allgather with the lock held and valid arguments.
+func (c *Comm) allgather(local, all []byte) error {
+	if len(local) >= ringMinBytes {
+		return c.allgatherRing(local, all)
+	}
+	return c.allgatherBruck(local, all)
+}
+
+// allgatherBruck is Bruck's algorithm with log2(size) rounds: a rank that holds n blocks
+// sends them to rank me-n and receives as many from rank me+n. Blocks are kept in the
+// order me, me+1, … and rotated into rank order at the end.
+func (c *Comm) allgatherBruck(local, all []byte) error {
+	n := len(local)
+	blocks := make([]byte, len(all))
+	copy(blocks, local)
+	for held := 1; held < c.size; held *= 2 {
+		count := min(held, c.size-held)
+		to, from := (c.me-held+c.size)%c.size, (c.me+held)%c.size
+		if err := c.collectiveSendrecv(blocks[:count*n], to, blocks[held*n:(held+count)*n], from, tagAllgather); err != nil {
+			return err
+		}
+	}
+	offset := c.me * n
+	copy(all[offset:], blocks)
+	copy(all[:offset], blocks[len(all)-offset:])
+	return nil
+}
+
+// allgatherRing passes each block once around the ring of ranks.
+func (c *Comm) allgatherRing(local, all []byte) error {
+	n := len(local)
+	block := func(rank int) []byte { return all[rank*n : (rank+1)*n] }
+	copy(block(c.me), local)
+	next, prev := (c.me+1)%c.size, (c.me-1+c.size)%c.size
+	for i := range c.size - 1 {
+		out, in := (c.me-i+c.size)%c.size, (c.me-i-1+c.size)%c.size
+		if err := c.collectiveSendrecv(block(out), next, block(in), prev, tagAllgather); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Alltoall sends the i-th block of each rank's send buffer to rank i, which stores the
+// blocks in rank order. All blocks have the same size.
+func (c *Comm) Alltoall(send, recv []byte) error {
+	err := c.check()
+	if err == nil && (len(send) != len(recv) || len(send)%c.size != 0) {
+		err = fmt.Errorf("%w: %d bytes to send and %d to receive; the sizes must be equal and a multiple of the %d ranks", ErrArg, len(send), len(recv), c.size)
+	}
+	return c.locked("Alltoall", err, func() error {
+		n := len(send) / c.size
+		if n > c.rank.opts.Bruck {
+			return c.alltoallPairwise(send, recv, n)
+		}
+		return c.alltoallBruck(send, recv, n)
+	})
+}
+
+// alltoallPairwise exchanges blocks of n bytes in size-1 rounds. In round i each rank sends to
+// rank me+i and receives from rank me-i.
+func (c *Comm) alltoallPairwise(send, recv []byte, n int) error {
+	block := func(b []byte, rank int) []byte { return b[rank*n : (rank+1)*n] }
+	copy(block(recv, c.me), block(send, c.me))
+	for i := 1; i < c.size; i++ {
+		to, from := (c.me+i)%c.size, (c.me-i+c.size)%c.size
+		if err := c.collectiveSendrecv(block(send, to), to, block(recv, from), from, tagAlltoall); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alltoallBruck is Bruck's algorithm for blocks of n bytes, with log2(size) rounds. Block i is
+// for rank me+i; in the round with distance step, the blocks whose index has bit step set are
+// sent to rank me+step.
+func (c *Comm) alltoallBruck(send, recv []byte, n int) error {
+	blocks := make([]byte, len(send))
+	offset := c.me * n
+	copy(blocks, send[offset:])
+	copy(blocks[len(send)-offset:], send[:offset])
+	out, in := make([]byte, 0, len(send)), make([]byte, len(send))
+	for step := 1; step < c.size; step *= 2 {
+		out = out[:0]
+		for i := step; i < c.size; i++ {
+			if i&step != 0 {
+				out = append(out, blocks[i*n:(i+1)*n]...)
+			}
+		}
+		received := in[:len(out)]
+		if err := c.collectiveSendrecv(out, (c.me+step)%c.size, received, (c.me-step+c.size)%c.size, tagAlltoall); err != nil {
+			return err
+		}
+		for i := step; i < c.size; i++ {
+			if i&step != 0 {
+				copy(blocks[i*n:(i+1)*n], received[:n])
+				received = received[n:]
+			}
+		}
+	}
+	// Block i now comes from rank me-i.
+	for i := range c.size {
+		from := (c.me - i + c.size) % c.size
+		copy(recv[from*n:(from+1)*n], blocks[i*n:(i+1)*n])
 	}
 	return nil
 }

@@ -7,14 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// envelope returns the match envelope of a source and a tag.
-func (c *Comm) envelope(source, tag int) p2p.Envelope {
-	if source != AnySource {
-		source = c.worldRank(source)
-	}
-	return p2p.Envelope{Context: c.context, Source: int32(source), Tag: int32(tag)}
-}
-
 // Probe waits for a matching message without receiving it.
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	st, _, err := c.probeStatus("Probe", source, tag, blocking)
@@ -48,7 +40,10 @@ func (c *Comm) probe(call string, source, tag int, wait bool, find func(p2p.Enve
 	if err := c.checkRecv(source, tag); err != nil || source == ProcNull {
 		return err == nil, c.raise(call, err)
 	}
-	envelope := c.envelope(source, tag)
+	envelope := p2p.Envelope{Context: c.context, Source: p2p.Any, Tag: int32(tag)}
+	if source != AnySource {
+		envelope.Source = int32(c.worldRank(source))
+	}
 	done := func() bool {
 		if found = found || find(envelope); !found {
 			err = c.rank.p2p.ProbeError(envelope)
@@ -138,12 +133,10 @@ func (m *Message) Recv(buf []byte) (Status, error) {
 	}
 	k := m.c.rank
 	k.lock()
-	r := k.allocRequest()
-	r.p2p.Buf = buf
-	k.p2p.Imrecv(&r.p2p, m.m)
-	k.waitUntil(r.p2p.Done)
-	st, err := m.c.recvStatus(&r.p2p), r.p2p.Err
-	k.freeRequest(r)
+	st, err := m.c.await(func(p *p2p.Request) {
+		p.Buf = buf
+		k.p2p.Imrecv(p, m.m)
+	})
 	k.unlock()
 	return st, m.c.raise("Message.Recv", err)
 }

@@ -19,7 +19,7 @@ type Request struct {
 	status     Status      // of requests that were complete when created
 	ibarrier   *ibarrier
 	op         *window.Operation // of RMA operations
-	persistent *persistent       // arguments of a persistent request
+	persistent *arguments        // of a persistent request
 }
 
 // requestKind is the kind of operation.
@@ -86,17 +86,14 @@ func (k *rank) freeRequest(r *Request) {
 	k.freeRequests = append(k.freeRequests, r)
 }
 
-// inactive reports whether there is nothing to wait for.
-func (r *Request) inactive() bool { return r == nil || !r.active || r.freed }
-
 // Active reports whether the request has been started and neither Wait nor Test has
 // completed it.
-func (r *Request) Active() bool { return !r.inactive() }
+func (r *Request) Active() bool { return r != nil && r.active && !r.freed }
 
 // Wait blocks until the request completes and deactivates it. Wait on an inactive request
 // returns an empty status.
 func (r *Request) Wait() (Status, error) {
-	if r.inactive() {
+	if !r.Active() {
 		return emptyStatus, nil
 	}
 	k := r.c.rank
@@ -118,7 +115,7 @@ func (r *Request) GetStatus() (Status, bool, error) { return r.test((*Request).r
 
 // test polls once, and calls result if the request is complete.
 func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, error) {
-	if r.inactive() {
+	if !r.Active() {
 		return emptyStatus, true, nil
 	}
 	k := r.c.rank
@@ -137,7 +134,7 @@ func (r *Request) test(result func(*Request) (Status, error)) (Status, bool, err
 // Cancel cancels a receive that has not matched a message. Wait must still be called; its
 // status says whether the receive was cancelled. Sends are never cancelled: they complete.
 func (r *Request) Cancel() error {
-	if r.inactive() {
+	if !r.Active() {
 		return r.comm().raise("Cancel", fmt.Errorf("%w: it is not active", ErrRequest))
 	}
 	if r.kind == ibarrierRequest || r.kind == rmaRequest {
@@ -167,4 +164,111 @@ func (r *Request) comm() *Comm {
 		return nil
 	}
 	return r.c
+}
+
+// arguments are those of a nonblocking send or receive.
+type arguments struct {
+	message
+	kind requestKind // sendRequest, bsendRequest or recvRequest
+	mode p2p.Mode
+}
+
+// check validates the peer and the tag.
+func (a *arguments) check(c *Comm) error {
+	if a.kind == recvRequest {
+		return c.checkRecv(a.peer, a.tag)
+	}
+	return c.checkSend(a.peer, a.tag)
+}
+
+// begin starts a send or receive.
+func (c *Comm) begin(call string, a arguments) (*Request, error) {
+	err := a.check(c)
+	if err == nil {
+		r := &Request{c: c, call: call}
+		c.rank.lock()
+		err = r.start(&a)
+		c.rank.unlock()
+		if err == nil {
+			return r, nil
+		}
+	}
+	return nil, c.raise(call, err)
+}
+
+// SendInit creates a persistent send, inactive until Start.
+func (c *Comm) SendInit(buf []byte, dest, tag int) (*Request, error) {
+	return c.persist("SendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
+}
+
+// SsendInit creates a persistent synchronous send.
+func (c *Comm) SsendInit(buf []byte, dest, tag int) (*Request, error) {
+	return c.persist("SsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
+}
+
+// BsendInit creates a persistent buffered send.
+func (c *Comm) BsendInit(buf []byte, dest, tag int) (*Request, error) {
+	return c.persist("BsendInit", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
+}
+
+// RsendInit creates a persistent ready send.
+func (c *Comm) RsendInit(buf []byte, dest, tag int) (*Request, error) {
+	return c.persist("RsendInit", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
+}
+
+// RecvInit creates a persistent receive.
+func (c *Comm) RecvInit(buf []byte, source, tag int) (*Request, error) {
+	return c.persist("RecvInit", arguments{message{buf, source, tag}, recvRequest, 0})
+}
+
+// persist returns a persistent request.
+func (c *Comm) persist(call string, a arguments) (*Request, error) {
+	if err := a.check(c); err != nil {
+		return nil, c.raise(call, err)
+	}
+	return &Request{c: c, call: call, persistent: &a}, nil
+}
+
+// Start starts an inactive persistent request.
+func (r *Request) Start() error {
+	switch {
+	case r == nil || r.freed:
+		return r.comm().raise("Start", fmt.Errorf("%w: it is nil or freed", ErrRequest))
+	case r.persistent == nil:
+		return r.c.raise("Start", fmt.Errorf("%w: the request of %s is not persistent", ErrRequest, r.call))
+	case r.active:
+		return r.c.raise("Start", fmt.Errorf("%w: it is active; wait for it first", ErrRequest))
+	}
+	return r.c.locked("Start", r.c.check(), func() error { return r.start(r.persistent) })
+}
+
+// start starts the request. The caller holds the lock.
+func (r *Request) start(a *arguments) error {
+	r.active, r.kind = true, a.kind
+	switch {
+	case a.peer == ProcNull:
+		r.kind, r.status = completed, emptyStatus
+		if a.kind == recvRequest {
+			r.status = procNullStatus
+		}
+	case a.kind == recvRequest:
+		r.c.startRecv(&r.p2p, r.c.context, a.message)
+	case a.kind == bsendRequest:
+		err := r.c.bufferedSend(a.buf, a.peer, a.tag)
+		r.active = err == nil
+		return err
+	default:
+		r.c.startSend(&r.p2p, r.c.context, a.message, a.mode)
+	}
+	return nil
+}
+
+// StartAll starts persistent requests in order.
+func StartAll(rs []*Request) error {
+	for _, r := range rs {
+		if err := r.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

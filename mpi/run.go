@@ -62,26 +62,38 @@ func (k *rank) close() error {
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
-	k.world = k.newWorld()
+	k.world = k.newComm("world", 0, nil)
 	k.self = k.newComm("self", 2, []int{e.Rank}) // contexts are even: bit 0 is collective
 	k.nextContext = 4
 	carrier, err := o.Open(e, k)
 	if err != nil {
 		return nil, err
 	}
-	o.limitData(carrier.MaxData())
+	o.P2P.EagerLimit = min(o.P2P.EagerLimit, carrier.MaxData())
+	if o.Window.Chunk == 0 || o.Window.Chunk > carrier.MaxData() {
+		o.Window.Chunk = min(window.DefaultChunk, carrier.MaxData()) &^ 7
+	}
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)
 	k.p2p.DependsOn = k.dependsOn
+	if e.OnDump != nil {
+		e.OnDump(k.describeRequests)
+	}
 	k.windows = window.New(o.Window, carrier)
 	if o.Progress == Background {
-		if e.Go == nil {
-			return nil, errors.Join(fmt.Errorf("%w: the environment cannot run a progress task: use Polling", ErrArg), carrier.Close())
-		}
 		k.progressTaskRunning.Store(true)
 		e.Go("progress", k.progressTask)
 	}
 	return k, nil
+}
+
+// describeRequests lists the pending sends and receives.
+func (k *rank) describeRequests() string {
+	if !k.mu.TryLock() {
+		return "in a call of the runtime"
+	}
+	defer k.mu.Unlock()
+	return k.p2p.DescribePending()
 }
 
 // run runs the program and turns its panic into an error. A panic within the runtime is
@@ -135,17 +147,10 @@ func (k *rank) finalize() error {
 // holds the lock.
 func (k *rank) finalBarrier(timeout time.Duration) error {
 	var result atomic.Pointer[error]
-	barrier := func(verbs.Proc) {
+	k.env.Go("final barrier", func(verbs.Proc) {
 		err := k.env.Control.Barrier(timeout)
 		result.Store(&err)
-	}
-	if k.env.Go == nil {
-		k.unlock()
-		k.runUnlocked(func() { barrier(nil) })
-		k.lock()
-		return classifyControl(*result.Load())
-	}
-	k.env.Go("final barrier", barrier)
+	})
 	for result.Load() == nil {
 		if !k.progress() {
 			k.unlock()
@@ -185,4 +190,61 @@ func (k *rank) discardContext(context uint32) (n uint64) {
 		k.p2p.Imrecv(new(p2p.Request), m)
 		n++
 	}
+}
+
+// World is the argument of a rank's program: the communicator of all ranks, and functions
+// of the rank itself.
+type World struct {
+	*Comm
+}
+
+// Self is the communicator that has only this rank.
+func (w *World) Self() *Comm { return w.rank.self }
+
+// Wtime is the time since an arbitrary start.
+func (w *World) Wtime() time.Duration { return w.rank.env.Proc.Now() }
+
+// Compute keeps the CPU busy for a duration. In mode Polling the rank makes no progress
+// meanwhile.
+func (w *World) Compute(d time.Duration) {
+	w.rank.runUnlocked(func() { w.rank.env.Proc.Compute(d) })
+}
+
+// Abort terminates all ranks. It does not return.
+func (w *World) Abort(code int, why string) { w.rank.abort(code, why) }
+
+// AbortError is the error of the rank that called Abort.
+type AbortError struct {
+	Code int
+	Why  string
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("aborted with code %d: %s", e.Code, e.Why) }
+
+// abort terminates all ranks, and panics in case the environment lets this rank continue.
+func (k *rank) abort(code int, why string) {
+	k.runUnlocked(func() { k.env.Control.Abort(code, why) })
+	panic(&AbortError{code, why})
+}
+
+// Stats returns the current statistics of the rank.
+func (w *World) Stats() Stats {
+	k := w.rank
+	k.lock()
+	s := Stats{P2P: k.p2p.Stats, Window: k.windows.Stats, NeverReceived: k.neverReceived, Carrier: k.carrier.Stats()}
+	k.unlock()
+	return s
+}
+
+// Invalidate deregisters memory that the program is about to free or reuse for another
+// purpose. No operation on it may be pending. Memory that the garbage collector manages
+// needs no call: a registration keeps it alive until the cache evicts it.
+func (w *World) Invalidate(buf []byte) error {
+	return w.locked("Invalidate", w.check(), func() error {
+		if err := w.rank.carrier.Invalidate(buf); err != nil {
+			return err
+		}
+		w.rank.waitUntil(func() bool { return w.rank.carrier.Invalidated(buf) }) // delayed packets may still access it
+		return nil
+	})
 }

@@ -1,6 +1,11 @@
 package mpi
 
-import "github.com/fabrictest/fabrictest/mpi/p2p"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fabrictest/fabrictest/mpi/p2p"
+)
 
 // Send sends a message. It may return before the message is received.
 func (c *Comm) Send(buf []byte, dest, tag int) error {
@@ -21,17 +26,27 @@ func (c *Comm) Rsend(buf []byte, dest, tag int) error {
 // send sends a message and waits for completion.
 func (c *Comm) send(call string, buf []byte, dest, tag int, mode p2p.Mode) error {
 	err := c.checkSend(dest, tag)
-	if err == nil && dest != ProcNull {
-		c.rank.lock()
-		r := c.rank.allocRequest()
-		c.startBlockingSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
-		c.rank.carrier.Flush() // the program may compute next
-		c.rank.waitUntil(r.p2p.Done)
-		err = r.p2p.Err
-		c.rank.freeRequest(r)
-		c.rank.unlock()
+	if err == nil && dest == ProcNull {
+		return nil
 	}
-	return c.raise(call, err)
+	return c.locked(call, err, func() error {
+		_, err := c.await(func(p *p2p.Request) {
+			c.startBlockingSend(p, c.context, message{buf, dest, tag}, mode)
+			c.rank.carrier.Flush() // the program may compute next
+		})
+		return err
+	})
+}
+
+// await calls start, which starts a send or receive with the request p, and waits until it
+// completes. The caller holds the lock.
+func (c *Comm) await(start func(p *p2p.Request)) (Status, error) {
+	r := c.rank.allocRequest()
+	start(&r.p2p)
+	c.rank.waitUntil(r.p2p.Done)
+	st, err := c.recvStatus(&r.p2p), r.p2p.Err
+	c.rank.freeRequest(r)
+	return st, err
 }
 
 // message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of
@@ -56,30 +71,217 @@ func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode
 
 // Isend starts a send.
 func (c *Comm) Isend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Isend", buf, dest, tag, p2p.Standard)
+	return c.begin("Isend", arguments{message{buf, dest, tag}, sendRequest, p2p.Standard})
 }
 
 // Issend starts a synchronous send.
 func (c *Comm) Issend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Issend", buf, dest, tag, p2p.Synchronous)
+	return c.begin("Issend", arguments{message{buf, dest, tag}, sendRequest, p2p.Synchronous})
 }
 
 // Irsend starts a ready send.
 func (c *Comm) Irsend(buf []byte, dest, tag int) (*Request, error) {
-	return c.isend("Irsend", buf, dest, tag, p2p.Ready)
+	return c.begin("Irsend", arguments{message{buf, dest, tag}, sendRequest, p2p.Ready})
 }
 
-// isend starts a send of a mode.
-func (c *Comm) isend(call string, buf []byte, dest, tag int, mode p2p.Mode) (*Request, error) {
-	if err := c.checkSend(dest, tag); err != nil {
-		return nil, c.raise(call, err)
+// Recv receives a message.
+func (c *Comm) Recv(buf []byte, source, tag int) (Status, error) {
+	if err := c.checkRecv(source, tag); err != nil {
+		return emptyStatus, c.raise("Recv", err)
 	}
-	if dest == ProcNull {
-		return &Request{c: c, call: call, active: true, status: emptyStatus}, nil
+	if source == ProcNull {
+		return procNullStatus, nil
 	}
-	r := &Request{c: c, call: call, active: true, kind: sendRequest}
 	c.rank.lock()
-	c.startSend(&r.p2p, c.context, message{buf, dest, tag}, mode)
+	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context, message{buf, source, tag}) })
 	c.rank.unlock()
-	return r, nil
+	return st, c.raise("Recv", err)
+}
+
+// startRecv starts a receive. The caller holds the lock.
+func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
+	if m.peer != AnySource {
+		m.peer = c.worldRank(m.peer)
+	}
+	p.Peer, p.Context, p.Tag, p.Buf = m.peer, context, int32(m.tag), m.buf
+	c.rank.p2p.Irecv(p)
+}
+
+// recvStatus returns the status of a completed receive.
+func (c *Comm) recvStatus(p *p2p.Request) Status {
+	switch {
+	case p.Cancelled:
+		return Status{Source: AnySource, Tag: AnyTag, Cancelled: true}
+	case p.Matched() && (p.Err == nil || p.Size > 0):
+		return Status{Source: c.rankOf(p.Source), Tag: int(p.MatchedTag), Count: min(p.Size, len(p.Buf))}
+	}
+	return emptyStatus
+}
+
+// Irecv starts a receive.
+func (c *Comm) Irecv(buf []byte, source, tag int) (*Request, error) {
+	return c.begin("Irecv", arguments{message{buf, source, tag}, recvRequest, 0})
+}
+
+// Sendrecv sends a message and receives another, without deadlock.
+func (c *Comm) Sendrecv(sendbuf []byte, dest, sendtag int, recvbuf []byte, source, recvtag int) (Status, error) {
+	return c.sendrecv("Sendrecv", message{sendbuf, dest, sendtag}, message{recvbuf, source, recvtag})
+}
+
+// SendrecvReplace sends the contents of a buffer and receives into the same buffer.
+func (c *Comm) SendrecvReplace(buf []byte, dest, sendtag, source, recvtag int) (Status, error) {
+	return c.sendrecv("SendrecvReplace", message{slices.Clone(buf), dest, sendtag}, message{buf, source, recvtag})
+}
+
+// sendrecv sends out and receives in, and waits for both.
+func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
+	err := c.checkSend(out.peer, out.tag)
+	if err == nil {
+		err = c.checkRecv(in.peer, in.tag)
+	}
+	if err != nil {
+		return emptyStatus, c.raise(call, err)
+	}
+	c.rank.lock()
+	st, err := c.sendrecvLocked(c.context, out, in)
+	c.rank.unlock()
+	return st, c.raise(call, err)
+}
+
+// sendrecvLocked sends and receives, and waits for both. The caller holds the lock.
+func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
+	st = procNullStatus
+	var s, r *Request
+	if in.peer != ProcNull {
+		r = c.rank.allocRequest()
+		c.startRecv(&r.p2p, context, in)
+	}
+	if out.peer != ProcNull {
+		s = c.rank.allocRequest()
+		c.startSend(&s.p2p, context, out, p2p.Standard)
+	}
+	if r != nil {
+		c.rank.waitUntil(r.p2p.Done)
+		st, err = c.recvStatus(&r.p2p), r.p2p.Err
+		c.rank.freeRequest(r)
+		if err != nil && context&collective != 0 {
+			c.announceFailure() // before the send completes: its receiver may wait for this rank indirectly
+		}
+	}
+	if s != nil {
+		c.rank.waitUntil(s.p2p.Done)
+		if err == nil {
+			err = s.p2p.Err
+		}
+		c.rank.freeRequest(s)
+	}
+	return st, err
+}
+
+// attachedBuffer is the buffer that buffered sends copy their messages to.
+type attachedBuffer struct {
+	buf      []byte
+	present  bool
+	messages []*bufferedMessage // ordered by offset
+}
+
+// bufferedMessage is a message that occupies space in the attached buffer until its send
+// completes.
+type bufferedMessage struct {
+	req          p2p.Request
+	offset, size int
+}
+
+// reclaim frees the space of completed sends.
+func (a *attachedBuffer) reclaim() {
+	a.messages = slices.DeleteFunc(a.messages, func(m *bufferedMessage) bool { return m.req.Done() })
+}
+
+// alloc allocates n bytes of the buffer by first fit; nil if no gap is large enough.
+func (a *attachedBuffer) alloc(n int) *bufferedMessage {
+	at, index := 0, 0 // of the first gap that is large enough
+	for i, m := range a.messages {
+		if m.offset-at >= n {
+			break
+		}
+		at, index = m.offset+m.size, i+1
+	}
+	if index == len(a.messages) && len(a.buf)-at < n {
+		return nil
+	}
+	m := &bufferedMessage{offset: at, size: n}
+	a.messages = slices.Insert(a.messages, index, m)
+	return m
+}
+
+// AttachBuffer allocates n bytes for buffered sends. A message needs exactly its own size;
+// there is no overhead per message.
+func (w *World) AttachBuffer(n int) error {
+	err := w.check()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%w: buffer size %d is negative", ErrArg, n)
+	}
+	return w.locked("AttachBuffer", err, func() error {
+		a := &w.rank.bsendBuffer
+		if a.present {
+			return fmt.Errorf("%w: a buffer of %d bytes is already attached; detach it first", ErrBuffer, len(a.buf))
+		}
+		a.present, a.buf = true, make([]byte, n)
+		return nil
+	})
+}
+
+// DetachBuffer waits until all buffered messages have been sent, and then removes the
+// buffer.
+func (w *World) DetachBuffer() error {
+	return w.locked("DetachBuffer", w.check(), func() error {
+		a := &w.rank.bsendBuffer
+		if !a.present {
+			return fmt.Errorf("%w: no buffer is attached", ErrBuffer)
+		}
+		w.rank.waitUntil(func() bool {
+			a.reclaim()
+			return len(a.messages) == 0
+		})
+		buf := a.buf
+		*a = attachedBuffer{}
+		return w.rank.carrier.Invalidate(buf)
+	})
+}
+
+// Bsend copies a message to the attached buffer and sends it from there. It does not
+// block.
+func (c *Comm) Bsend(buf []byte, dest, tag int) error {
+	return c.locked("Bsend", c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
+}
+
+// Ibsend is Bsend with a request, which is already complete.
+func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
+	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
+}
+
+// bufferedSend copies a message to the attached buffer and starts to send it. The caller
+// holds the lock.
+func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
+	if dest == ProcNull {
+		return nil
+	}
+	a := &c.rank.bsendBuffer
+	m := a.alloc(len(buf))
+	if m == nil {
+		c.rank.progress() // may complete earlier sends
+		a.reclaim()
+		m = a.alloc(len(buf))
+	}
+	switch {
+	case m != nil:
+	case !a.present:
+		return fmt.Errorf("%w: no buffer is attached; call World.AttachBuffer first", ErrBuffer)
+	default:
+		return fmt.Errorf("%w: no space for %d bytes: %d messages occupy the buffer of %d bytes", ErrBuffer, len(buf), len(a.messages), len(a.buf))
+	}
+	part := a.buf[m.offset : m.offset+m.size]
+	copy(part, buf)
+	c.startSend(&m.req, c.context, message{part, dest, tag}, p2p.Standard)
+	return nil
 }

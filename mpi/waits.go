@@ -7,7 +7,7 @@ const blocking, nonblocking = true, false
 // error if the rank has been finalized.
 func rankOf(rs []*Request) (*rank, error) {
 	for _, r := range rs {
-		if !r.inactive() {
+		if r.Active() {
 			return r.c.rank, r.c.raise(r.call, r.c.rank.checkRunning())
 		}
 	}
@@ -17,7 +17,7 @@ func rankOf(rs []*Request) (*rank, error) {
 // firstComplete returns the index of the first complete active request, or Undefined.
 func firstComplete(rs []*Request) int {
 	for i, r := range rs {
-		if !r.inactive() && r.complete() {
+		if r.Active() && r.complete() {
 			return i
 		}
 	}
@@ -58,7 +58,7 @@ func finishAll(rs []*Request, o *requestErrors) []Status {
 	for i, r := range rs {
 		statuses[i] = emptyStatus
 		var err error
-		if !r.inactive() {
+		if r.Active() {
 			statuses[i], err = r.finish()
 		}
 		o.add(r, err)
@@ -70,7 +70,7 @@ func finishAll(rs []*Request, o *requestErrors) []Status {
 // the error of each, nil included, to o.
 func finishCompleted(rs []*Request, o *requestErrors) (indices []int, statuses []Status) {
 	for i, r := range rs {
-		if !r.inactive() && r.complete() {
+		if r.Active() && r.complete() {
 			st, err := r.finish()
 			indices, statuses = append(indices, i), append(statuses, st)
 			o.add(r, err)
@@ -103,7 +103,7 @@ func completeAll(rs []*Request, wait bool) (statuses []Status, done bool, err er
 	next := 0 // requests before it are complete
 	k.lock()
 	if done = k.poll(wait, func() bool {
-		for next < len(rs) && (rs[next].inactive() || rs[next].complete()) {
+		for next < len(rs) && (!rs[next].Active() || rs[next].complete()) {
 			next++
 		}
 		return next == len(rs)

@@ -2,8 +2,16 @@
 
 package process
 
+import "errors"
+
 // UsedCPU is only supported on Linux.
 func UsedCPU() (CPUUsage, bool) { return CPUUsage{}, false }
 
 // SampleCPU is only supported on Linux.
 func SampleCPU() (CPUSample, bool) { return CPUSample{}, false }
+
+// UsableCPUs is only supported on Linux.
+func UsableCPUs() ([]int, error) { return nil, errors.ErrUnsupported }
+
+// BindToCPU is only supported on Linux.
+func BindToCPU(int) error { return errors.ErrUnsupported }

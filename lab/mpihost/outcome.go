@@ -71,8 +71,10 @@ func (e *AbortError) ExitCode() int {
 // HungError is returned if ranks did not end, with what they waited for.
 type HungError struct {
 	Reason  string
-	Waiting []Waiting // grouped by reason and time
-	Err     error     // of the world
+	Waiting []Waiting // grouped by reason and time, the longest wait first
+	// Requests are the pending sends and receives of up to maxNames ranks.
+	Requests []string
+	Err      error // of the world
 }
 
 // Waiting has the programs, ranks or their tasks, that wait for the same reason
@@ -83,9 +85,11 @@ type Waiting struct {
 	Since    time.Duration
 }
 
-// Error returns the reason, and a line for each group of waiting programs.
+// maxNames limits the names in a line and the ranks in the report of a hang.
+const maxNames = 8
+
+// Error returns the reason, and a line for each group of waiting programs and each of Requests.
 func (e *HungError) Error() string {
-	const maxNames = 8
 	var b strings.Builder
 	b.WriteString(e.Reason)
 	for _, w := range e.Waiting {
@@ -99,6 +103,9 @@ func (e *HungError) Error() string {
 		}
 		fmt.Fprintf(&b, "\n  %s %s for %s since %v", names, verb, w.Reason, w.Since)
 	}
+	for _, line := range e.Requests {
+		b.WriteString("\n  " + line)
+	}
 	return b.String()
 }
 
@@ -107,29 +114,27 @@ func (e *HungError) Unwrap() error { return e.Err }
 // hungError returns the HungError for a deadlock of the simulation, or for a limit that it
 // reached; nil for other errors.
 func hungError(err error) *HungError {
+	e := &HungError{Err: err}
+	var waiting []sim.WaitingProgram
 	if deadlock, ok := errors.AsType[*sim.DeadlockError](err); ok {
-		why := fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(deadlock.Waiting))
-		return &HungError{Reason: why, Waiting: groupWaiting(deadlock.Waiting), Err: err}
+		waiting = deadlock.Waiting
+		e.Reason = fmt.Sprintf("deadlock at %v: no event is pending, and %d programs wait", time.Duration(deadlock.Now), len(waiting))
+	} else if limit, ok := errors.AsType[*sim.LimitError](err); ok {
+		waiting = limit.Waiting
+		e.Reason = fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
+			limit.Limit, time.Duration(limit.Now), limit.Events, len(waiting))
+	} else {
+		return nil
 	}
-	if limit, ok := errors.AsType[*sim.LimitError](err); ok {
-		why := fmt.Sprintf("the limit of %s is reached at %v after %d events (Fabric.Limit, Fabric.Events), and %d programs have not ended",
-			limit.Limit, time.Duration(limit.Now), limit.Events, len(limit.Waiting))
-		return &HungError{Reason: why, Waiting: groupWaiting(limit.Waiting), Err: err}
-	}
-	return nil
-}
-
-// groupWaiting groups programs by reason and time, the longest wait first.
-func groupWaiting(all []sim.WaitingProgram) (groups []Waiting) {
-	for _, w := range all {
+	for _, w := range waiting {
 		since := time.Duration(w.Since)
-		i := slices.IndexFunc(groups, func(g Waiting) bool { return g.Reason == w.Reason && g.Since == since })
+		i := slices.IndexFunc(e.Waiting, func(g Waiting) bool { return g.Reason == w.Reason && g.Since == since })
 		if i < 0 {
-			i = len(groups)
-			groups = append(groups, Waiting{Reason: w.Reason, Since: since})
+			i = len(e.Waiting)
+			e.Waiting = append(e.Waiting, Waiting{Reason: w.Reason, Since: since})
 		}
-		groups[i].Programs = append(groups[i].Programs, w.Program)
+		e.Waiting[i].Programs = append(e.Waiting[i].Programs, w.Program)
 	}
-	slices.SortStableFunc(groups, func(a, b Waiting) int { return cmp.Compare(a.Since, b.Since) })
-	return groups
+	slices.SortStableFunc(e.Waiting, func(a, b Waiting) int { return cmp.Compare(a.Since, b.Since) })
+	return e
 }

@@ -5,10 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/fabrictest/fabrictest/internal/process"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
+	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Process is this process as the launcher started it: one rank, or all ranks of a
@@ -114,5 +121,165 @@ func (p *Process) Report(rank int, report any) {
 	}
 	if err != nil && p.reportErr == nil {
 		p.reportErr = fmt.Errorf("report of rank %d: %w", rank, err)
+	}
+}
+
+func init() { mpi.RegisterLauncher("lab/mpihost", startRanks) }
+
+// startRanks implements mpi.Launcher: it calls runRank for each rank of this process, with the
+// mpi.Options of its job, and reports the statistics of each rank to the launcher.
+func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
+	p, err := Join()
+	if err != nil {
+		return err
+	}
+	var o mpi.Options
+	if text := p.job.Options; text != nil {
+		if err := json.Unmarshal(text, &o); err != nil {
+			return fmt.Errorf("the options from 'fabrictest mpirun': %w", err)
+		}
+	}
+	o.OnFinalize = func(rank int, s mpi.Stats) { p.Report(rank, s) }
+	return p.Run(func(e *transport.Env) error { return runRank(e, o) })
+}
+
+// runRank opens the NICs and the shared memory of this process's rank, binds the process to its
+// CPU, and calls run with them. It closes the NICs when run returns.
+func (p *Process) runRank(run func(*transport.Env) error) (err error) {
+	f, provider, err := p.job.fabric().withDefaults()
+	if err != nil {
+		return err
+	}
+	e := &transport.Env{
+		Rank: p.conn.Rank(), Size: p.conn.Size(), Nodes: f.nodes(), Seed: f.Seed,
+		Proc: newClock(p.job.Rank.StartTime), Control: &launcherControl{p.conn}, Concurrent: true,
+	}
+	if e.Size != f.Ranks {
+		return fmt.Errorf("the launcher started %d ranks, and the job is for %d", e.Size, f.Ranks)
+	}
+	if cpu := p.job.Rank.CPU; cpu > 0 { // counted from 1
+		if err := process.BindToCPU(cpu - 1); err != nil {
+			return err
+		}
+	}
+	e.Go = func(_ string, f func(verbs.Proc)) { go f(e.Proc) }
+	e.OnDump = func(describe func() string) {
+		p.conn.OnDump(func() string {
+			stacks := make([]byte, 64<<10)
+			return fmt.Sprintf("pending requests: %s\n%s", describe(), stacks[:runtime.Stack(stacks, true)])
+		})
+	}
+	if fd := p.job.Rank.SharedFD; fd > 0 {
+		shared, err := openSharedMemory(fd)
+		if err != nil {
+			return err
+		}
+		e.Shared = shared
+	}
+	opener, err := provider.NewOpener(f.Setup)
+	if err != nil {
+		return err
+	}
+	for _, n := range p.job.Rank.NICs {
+		d, err := opener.OnSockets(nics.NICConfig{Name: fmt.Sprintf("%s/%s", p.conn.Host(), n.Name), Addr: n.Addr})
+		if err != nil {
+			return fmt.Errorf("NIC %s at %v: %w", n.Name, n.Addr, err)
+		}
+		defer func() { err = errors.Join(err, d.Close()) }()
+		e.NICs = append(e.NICs, transport.NIC{Device: d, Addr: n.Addr})
+	}
+	return run(e)
+}
+
+// launcherControl is transport.Control over the connection to the launcher.
+type launcherControl struct{ conn *launch.Conn }
+
+var _ transport.Control = (*launcherControl)(nil)
+
+// Send implements transport.Control.
+func (c *launcherControl) Send(to int, msg []byte) error { return wrapErr(c.conn.Send(to, msg)) }
+
+// Recv implements transport.Control.
+func (c *launcherControl) Recv(from int, timeout time.Duration) ([]byte, error) {
+	msg, err := c.conn.Recv(from, timeout)
+	return msg, wrapErr(err)
+}
+
+// Barrier implements transport.Control.
+func (c *launcherControl) Barrier(timeout time.Duration) error {
+	return wrapErr(c.conn.Barrier(timeout))
+}
+
+// Gone implements transport.Control: it reports whether a rank has ended.
+func (c *launcherControl) Gone(rank int) bool { return c.conn.HasEnded(rank) }
+
+// abortMark is the prefix of the mark (a text that a rank sends to its launcher) by which a
+// rank asks the launcher to stop all ranks, also with KeepGoing.
+const abortMark = "mpi: abort: "
+
+// ParseAbort parses the mark, a text event, that Abort of a rank sends to the launcher; nil for
+// other marks.
+func ParseAbort(mark string) *AbortError {
+	text, ok := strings.CutPrefix(mark, abortMark)
+	e := new(AbortError)
+	if !ok || json.Unmarshal([]byte(text), e) != nil {
+		return nil
+	}
+	return e
+}
+
+// maxReason bounds the reason in a mark, whose length is limited.
+const maxReason = 512
+
+// Abort implements transport.Control: it asks the launcher to stop all ranks, and exits.
+func (c *launcherControl) Abort(code int, why string) {
+	err := &AbortError{Rank: c.conn.Rank(), Code: code, Reason: why[:min(len(why), maxReason)]}
+	if text, marshalErr := json.Marshal(err); marshalErr == nil {
+		_ = c.conn.Mark(abortMark + string(text)) // if the launcher has ended, so have the other ranks
+	}
+	_ = c.conn.Close(err)
+	os.Exit(err.ExitCode())
+}
+
+// wrapErr wraps errors of package launch in the errors that ranks test for: transport.ErrGone
+// if a rank has ended, and verbs.ErrTimeout.
+func wrapErr(err error) error {
+	switch {
+	case errors.Is(err, launch.ErrEnded):
+		return fmt.Errorf("%w (%w)", transport.ErrGone, err)
+	case errors.Is(err, launch.ErrTimeout):
+		return fmt.Errorf("%w (%w)", verbs.ErrTimeout, err)
+	}
+	return err
+}
+
+// clock is a verbs.Proc in real time, with the same time 0 for all ranks.
+type clock struct{ began time.Time }
+
+// newClock returns a clock whose time 0 is startTime, a wall-clock time of the launcher. It
+// compares wall-clock times once, and uses the monotonic clock from then on.
+func newClock(startTime time.Time) clock {
+	now := time.Now()
+	elapsed := now.Round(0).Sub(startTime) // Round strips the monotonic clock reading
+	return clock{now.Add(-elapsed)}
+}
+
+// Now implements verbs.Proc.
+func (c clock) Now() time.Duration { return time.Since(c.began) }
+
+// Sleep implements verbs.Proc.
+func (clock) Sleep(d time.Duration) { time.Sleep(d) }
+
+// spinTime is how long Compute spins at the end, to cover late timers.
+const spinTime = 100 * time.Microsecond
+
+// Compute implements verbs.Proc: it stands for a computation of duration d. It sleeps for most
+// of the time, because the ranks share the CPUs of this machine.
+func (clock) Compute(d time.Duration) {
+	began := time.Now()
+	if d > spinTime {
+		time.Sleep(d - spinTime)
+	}
+	for time.Since(began) < d { // spin
 	}
 }

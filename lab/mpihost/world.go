@@ -16,15 +16,15 @@ import (
 
 // World is a simulated fabric with ranks, as a Script sees it.
 type World struct {
-	f         Fabric
-	provider  *nics.Provider
-	sim       *sim.World
-	hub       *sim.Hub
-	hosts     []host
-	ranks     []*worldRank
-	nodes     []int
-	out       Outcome
-	scriptErr error // errors of calls by a Script
+	f          Fabric
+	provider   *nics.Provider
+	sim        *sim.World
+	hub        *sim.Hub
+	hosts      []host
+	ranks      []*worldRank
+	nodes      []int
+	out        Outcome
+	releaseErr error // of ranks that have ended
 }
 
 type host struct {
@@ -42,9 +42,7 @@ func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("fabric: %w", err)
 	}
 	w := &World{f: f, provider: p, nodes: f.nodes()}
-	w.sim = sim.New(sim.Config{
-		Seed: f.Seed, MaxTime: mono.Time(f.Limit), MaxEvents: f.Events, Chooser: f.Chooser, Trace: f.Trace, Stop: f.Stop,
-	})
+	w.sim = sim.New(sim.Config{Seed: f.Seed, MaxTime: mono.Time(f.Limit), MaxEvents: f.Events, Stop: f.Stop})
 	defer w.sim.Close()
 	if err := w.build(); err != nil {
 		return Outcome{}, errors.Join(fmt.Errorf("fabric: %w", err), w.close())
@@ -56,7 +54,7 @@ func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	err = w.sim.RunPrograms()
 	w.out.Events = w.sim.Events()
 	err = w.runError(err)
-	return w.out, errors.Join(err, w.scriptErr, w.close())
+	return w.out, errors.Join(err, w.releaseErr, w.close())
 }
 
 // build creates a network for each rail, and a device for each host and rail.
@@ -72,7 +70,7 @@ func (w *World) build() error {
 	nets := make([]*sim.Net, w.f.Rails)
 	for rail := range nets {
 		nets[rail], err = sim.NewNet(w.sim, sim.NetConfig{
-			Name: fmt.Sprintf("rail%d", rail), Dissector: w.provider.Dissector, Stream: w.f.Stream,
+			Name: fmt.Sprintf("rail%d", rail), Dissector: w.provider.Dissector, Stream: w.f.stream,
 		})
 		if err != nil {
 			return err
@@ -135,26 +133,22 @@ func (w *World) runError(simErr error) error {
 		errs = append(errs, &RankError{Rank: first, Host: w.nodes[first], Err: w.out.Ranks[first].Err, Others: failed - 1})
 	}
 	if hung := hungError(simErr); hung != nil {
+		for _, r := range w.ranks {
+			if r.describe != nil && !r.ended && len(hung.Requests) < maxNames {
+				hung.Requests = append(hung.Requests, fmt.Sprintf("pending requests of rank %d: %s", r.rank, r.describe()))
+			}
+		}
 		w.out.Elapsed = time.Duration(w.sim.Now())
 		simErr = hung
 	}
 	return errors.Join(append(errs, simErr)...)
 }
 
-// Sim returns the simulation.
-func (w *World) Sim() *sim.World { return w.sim }
-
 // Now returns the virtual time.
 func (w *World) Now() time.Duration { return time.Duration(w.sim.Now()) }
 
 // At calls f at a virtual time. f must not block.
 func (w *World) At(t time.Duration, f func()) { w.sim.AtFunc(mono.Time(t), f) }
-
-// Hosts returns the number of hosts.
-func (w *World) Hosts() int { return len(w.hosts) }
-
-// Rails returns the number of NICs of each host.
-func (w *World) Rails() int { return w.f.Rails }
 
 // Host returns the index of the host of a rank.
 func (w *World) Host(rank int) int { return w.nodes[rank] }
@@ -165,36 +159,17 @@ func (w *World) Port(host, rail int) *sim.Port { return w.hosts[host].ports[rail
 // Device returns the device of a host on a rail.
 func (w *World) Device(host, rail int) verbs.Context { return w.hosts[host].devices[rail] }
 
-// Program returns the coroutine of a rank.
-func (w *World) Program(rank int) *sim.Proc { return w.ranks[rank].proc }
-
-// LinkDown sets the link of a host on a rail down, or on all rails if rail is
-// negative.
+// LinkDown sets the link of a host on a rail down, or on all rails if rail is negative.
 func (w *World) LinkDown(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetDown) }
 
 // LinkUp sets the links up that LinkDown set down.
 func (w *World) LinkUp(host, rail int) { w.eachPort(host, rail, (*sim.Port).SetUp) }
 
-// Impair replaces the random impairments of packets that a host sends on a rail; a
-// negative host or rail means all. Invalid impairments, and any on a provider over
-// TCP, are errors of the run.
-func (w *World) Impair(host, rail int, specs ...impair.Spec) {
-	if w.provider.OverTCP {
-		w.scriptErr = errors.Join(w.scriptErr, fmt.Errorf("the simulated streams of %s cannot be impaired at run time: use World.LinkDown, or set Fabric.Stream", w.f.Provider))
-		return
-	}
-	w.eachPort(host, rail, func(p *sim.Port) {
-		w.scriptErr = errors.Join(w.scriptErr, p.SetImpair(specs, nil)) // nil: none for received packets
-	})
-}
-
-// eachPort calls f for the port of a host on a rail; a negative host or rail means all.
+// eachPort calls f for the port of a host on a rail, or on all rails if rail is negative.
 func (w *World) eachPort(host, rail int, f func(*sim.Port)) {
-	for h := range w.hosts {
-		for r, p := range w.hosts[h].ports {
-			if (host < 0 || h == host) && (rail < 0 || r == rail) {
-				f(p)
-			}
+	for r, p := range w.hosts[host].ports {
+		if rail < 0 || r == rail {
+			f(p)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package mpihost
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -19,6 +21,8 @@ type worldRank struct {
 	tasks []*sim.Proc // running coroutines of Env.Go
 	nics  []*rankDevice
 	ended bool
+	// describe describes what the rank waits for; nil before it has set that up.
+	describe func() string
 }
 
 // addRanks starts a coroutine for every rank, which calls run and records its error.
@@ -44,7 +48,8 @@ func (r *worldRank) env(p *sim.Proc) *transport.Env {
 	e := &transport.Env{
 		Rank: r.rank, Size: w.f.Ranks, Nodes: w.nodes, Seed: w.f.Seed, Proc: p,
 		Control: &control{w.hub.Endpoint(r.rank), w.abort}, Shared: h.shared, Go: r.startTask,
-		Costs: w.f.Costs, Spend: func(d time.Duration) {
+		OnDump: func(describe func() string) { r.describe = describe },
+		Costs:  w.f.Costs, Spend: func(d time.Duration) {
 			if p := w.sim.Current(); p != nil { // the rank or one of its tasks
 				p.Compute(d)
 			}
@@ -85,7 +90,7 @@ func (r *worldRank) end() {
 	r.w.hub.End(r.rank)
 	// In a separate event: the caller may be one of the coroutines to end, and Close
 	// in a coroutine takes virtual time.
-	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.scriptErr = errors.Join(r.w.scriptErr, r.release()) })
+	r.w.sim.AtFunc(r.w.sim.Now(), func() { r.w.releaseErr = errors.Join(r.w.releaseErr, r.release()) })
 }
 
 // release ends the coroutines and closes the devices of the rank.
@@ -115,7 +120,7 @@ func (w *World) kill(r *worldRank) {
 	}
 	w.out.Ranks[r.rank].Killed = true
 	r.end()
-	w.scriptErr = errors.Join(w.scriptErr, r.release()) // now: end only schedules it
+	w.releaseErr = errors.Join(w.releaseErr, r.release()) // now: end only schedules it
 }
 
 // abort ends all ranks, first the rank that aborts: it may hold locks that deferred calls of
@@ -131,4 +136,113 @@ func (w *World) abort(rank, code int, why string) {
 			w.kill(r)
 		}
 	})
+}
+
+// control is the transport.Control of a rank in a simulation.
+type control struct {
+	*sim.Endpoint
+	abort func(rank, code int, why string)
+}
+
+var _ transport.Control = (*control)(nil)
+
+// Abort implements transport.Control: it ends all ranks. It does not return in a coroutine of
+// the simulation, which blocks until it is ended. The caller must not hold a lock that deferred
+// calls of other ranks need.
+func (c *control) Abort(code int, why string) {
+	c.abort(c.Rank(), code, why)
+	if p := c.World().Current(); p != nil {
+		var neverSet sim.Signal
+		for {
+			p.Wait(&neverSet, sim.WaitReason("the end of all ranks"), verbs.Forever)
+		}
+	}
+}
+
+// segments is the shared memory of a simulated host.
+type segments map[string][]byte
+
+// Segment implements transport.SharedMemory: it returns the memory with a name, which the first
+// call creates. All calls must give the same size.
+func (s segments) Segment(name string, size int) ([]byte, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("segment %q: %w: %d bytes", name, verbs.ErrInvalid, size)
+	}
+	mem, exists := s[name]
+	if !exists {
+		mem = aligned(size)
+		s[name] = mem
+	}
+	if len(mem) != size {
+		return nil, fmt.Errorf("segment %q: %w: %d bytes requested, and another rank created it with %d", name, verbs.ErrInvalid, size, len(mem))
+	}
+	return mem, nil
+}
+
+// aligned returns memory that starts at a cache line, as mapped memory does, for
+// atomics on its first word.
+func aligned(size int) []byte {
+	const line = 64
+	b := make([]byte, size+line)
+	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (line - 1)
+	return b[skip : skip+size : skip+size]
+}
+
+// rankDevice is the device of a host as one of its ranks uses it. It tracks queue
+// pairs and listeners, to close them when the rank ends, as the end of a process
+// would.
+type rankDevice struct {
+	verbs.Context
+	qps       []verbs.QP
+	listeners []verbs.Listener
+}
+
+// CreateQP implements verbs.Context. It tracks the queue pair, so that release closes it.
+func (d *rankDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	qp, err := d.Context.CreateQP(init)
+	if err == nil {
+		d.qps = append(d.qps, qp)
+	}
+	return qp, err
+}
+
+// CM implements verbs.Context. The returned CM tracks its listeners, so that release closes them.
+func (d *rankDevice) CM() (verbs.CM, error) {
+	cm, err := d.Context.CM()
+	if err != nil {
+		return nil, err
+	}
+	return &rankCM{cm, d}, nil
+}
+
+// Close implements verbs.Context. It closes the rank's objects; the device belongs
+// to the host.
+func (d *rankDevice) Close() error {
+	d.release()
+	return nil
+}
+
+// release closes the open queue pairs and listeners. Closing one twice is harmless.
+func (d *rankDevice) release() {
+	for _, l := range d.listeners {
+		_ = l.Close()
+	}
+	for _, qp := range d.qps {
+		_ = qp.Close()
+	}
+	d.qps, d.listeners = nil, nil
+}
+
+type rankCM struct {
+	verbs.CM
+	device *rankDevice
+}
+
+// Listen implements verbs.CM. It tracks the listener, so that rankDevice.release closes it.
+func (c *rankCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
+	l, err := c.CM.Listen(addr, space, backlog)
+	if err == nil {
+		c.device.listeners = append(c.device.listeners, l)
+	}
+	return l, err
 }

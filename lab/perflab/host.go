@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/perf"
 )
@@ -57,8 +58,8 @@ func HostMain() error {
 		return fmt.Errorf("decode the job: %w", err)
 	}
 	if id.CPU > 0 {
-		if err := bindProcess(id.CPU - 1); err != nil {
-			return fmt.Errorf("bind to CPU %d: %w", id.CPU-1, err)
+		if err := process.BindToCPU(id.CPU - 1); err != nil {
+			return err
 		}
 	}
 	h := &host{addr: id.Addr, kinds: deviceKinds, exchange: exchange{conn}}

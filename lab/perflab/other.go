@@ -15,6 +15,3 @@ var errNotLinux = fmt.Errorf("measurements need Linux: %w on %s", errors.ErrUnsu
 
 // measure fails: it is written for Linux only.
 func measure(context.Context, *job, perf.Options) (*perf.Result, error) { return nil, errNotLinux }
-
-// bindProcess fails: it is written for Linux only.
-func bindProcess(int) error { return errNotLinux }

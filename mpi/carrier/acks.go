@@ -8,16 +8,12 @@ import (
 
 // scheduleAck notes a received packet that must be acknowledged, unless the NIC does so.
 func (c *Carrier) scheduleAck(p *peer) {
-	if c.nicDeliversDatagrams() && !c.rails[0].completesBeforeDelivery() {
+	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
 		return
 	}
 	p.acks.Received(c.Now())
 	c.lists.timed.add(p)
 }
-
-// nicDeliversDatagrams reports whether the NIC needs no acknowledgements of the carrier: it has
-// reliable datagrams, or connections only.
-func (c *Carrier) nicDeliversDatagrams() bool { return c.rails[0].dg == nil || c.rails[0].dg.Reliable }
 
 // handleAck frees the packets that the peer acknowledges: all before the sequence number ack.
 func (c *Carrier) handleAck(p *peer, ack uint32) {
@@ -104,7 +100,7 @@ func (c *Carrier) retransmit(p *peer) {
 			return
 		}
 	}
-	p.out.RestartTimer(c.Now())
+	p.out.expiry = c.Now() + p.out.retransmitTimeout()
 }
 
 // refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It

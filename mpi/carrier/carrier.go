@@ -106,7 +106,11 @@ func (c *Carrier) open() error {
 	if err := c.cfg.restrictTo(c.caps()); err != nil {
 		return err
 	}
-	c.openMemory()
+	domains := make([]memory.Domain, len(c.rails))
+	for i, r := range c.rails {
+		domains[i] = r.Domain
+	}
+	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend})
 	for _, r := range c.rails {
 		if r.Attr.Caps.Has(verbs.CapUD) {
 			if err := r.openDatagrams(&c.cfg); err != nil {
@@ -131,15 +135,6 @@ func (c *Carrier) open() error {
 		return err
 	}
 	return c.exchangeEndpoints()
-}
-
-// openMemory creates the registry of memory, with the protection domains of all rails.
-func (c *Carrier) openMemory() {
-	domains := make([]memory.Domain, len(c.rails))
-	for i, r := range c.rails {
-		domains[i] = r.Domain
-	}
-	c.mem = memory.New(memory.Config{Domains: domains, PacketSize: c.cfg.PacketSize, CacheBytes: c.cfg.CacheBytes, Now: c.clock.now, Costs: c.env.Costs, Spend: c.env.Spend})
 }
 
 // Register makes a buffer accessible to peers until Release. It must not be empty.

@@ -68,14 +68,6 @@ func (k *conn) handleDisconnect(msg kind) {
 	}
 }
 
-// endIfPeerClosed ends a connection whose peer has disconnected. With an SRQ no completion
-// reports that.
-func (k *conn) endIfPeerClosed() {
-	if k.disconnection.awaitsPeerClose && !k.ended && k.cm.conn != nil && k.cm.conn.WaitDisconnect(0) == nil {
-		k.c.endConn(k)
-	}
-}
-
 // sendDREP sends a DREP when nothing is outstanding. It is the last packet of the
 // connection.
 func (k *conn) sendDREP() {

@@ -58,19 +58,16 @@ func (r *rail) listenCM() (err error) {
 	}
 	r.cm = l
 	r.c.waiter.mustPoll.Store(true) // callbacks raise no completion event
-	r.c.env.Go("take calls", l.acceptLoop)
-	return nil
-}
-
-// acceptLoop queues connection requests for the rank until the listener is closed.
-func (l *connManager) acceptLoop(verbs.Proc) {
-	for {
-		req, err := l.listener.GetRequest(verbs.Forever)
-		if err != nil {
-			return
+	r.c.env.Go("accept connections", func(verbs.Proc) {
+		for {
+			req, err := l.listener.GetRequest(verbs.Forever)
+			if err != nil {
+				return // the listener is closed
+			}
+			r.c.conns.callbacks.put(func() { l.handleRequest(req) })
 		}
-		l.rail.c.conns.callbacks.put(func() { l.handleRequest(req) })
-	}
+	})
+	return nil
 }
 
 // param returns the parameters of a CM message. The private data tells the peer this rank and the
@@ -90,7 +87,7 @@ func (l *connManager) connect(p *peer) error {
 	}
 	remote := l.rail.endpoint(p)
 	to, param, qp := netip.AddrPortFrom(remote.GID.Addr(), remote.Port), l.param(k.cm.generation), k.QP
-	c.env.Go(fmt.Sprintf("call rank %d", p.rank), func(verbs.Proc) {
+	c.env.Go(fmt.Sprintf("connect to rank %d", p.rank), func(verbs.Proc) {
 		conn, err := l.cm.Connect(qp, to, param, connectTimeout)
 		c.conns.callbacks.put(func() { l.connectDone(k, conn, err) })
 	})
@@ -165,7 +162,7 @@ func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 		return
 	}
 	param := l.param(generation)
-	c.env.Go("accept itself", func(verbs.Proc) {
+	c.env.Go("accept own connection", func(verbs.Proc) {
 		if _, err := req.Accept(end, param, connectTimeout); err != nil {
 			c.conns.callbacks.put(func() { c.failAll(err) })
 		}

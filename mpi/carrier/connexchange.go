@@ -1,6 +1,12 @@
 package carrier
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
+)
 
 // Connections are established by messages over datagrams, named as those of the InfiniBand
 // CM: REQ, REP, RTU. If the REQs of two ranks cross, that of the lower rank wins.
@@ -35,12 +41,10 @@ func (k *conn) psn(rank int) uint32 {
 
 // sendConnMessage sends a connection message by datagram, or queues it.
 func (c *Carrier) sendConnMessage(p *peer, msg kind, body []byte) {
-	if dg := c.datagrams(p); len(p.control) == 0 && dg.hasRoom(p, prefixLen+len(body)) {
-		c.sendOn(p, dg, msg, nil, body)
-		return
-	}
 	p.control = append(p.control, outgoing{kind: msg, data: body})
-	c.markBusy(p)
+	if c.sendQueuedControl(p); len(p.control) > 0 {
+		c.markBusy(p)
+	}
 }
 
 // sendQueuedControl sends queued connection messages.
@@ -128,4 +132,127 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 func (k *conn) connectQP(h connInfo) error {
 	k.credits.available = h.credits
 	return k.rail.ConnectRC(k.QP, h.remote(k.rail.endpoint(k.peer)), k.psn(k.c.env.Rank))
+}
+
+// connInfo is the information that two ranks exchange to connect.
+type connInfo struct {
+	rail    int
+	qpn     verbs.QPN
+	psn     uint32
+	credits int
+}
+
+// remote is the queue pair of the peer at an endpoint.
+func (h connInfo) remote(at transport.Endpoint) transport.Remote {
+	return transport.Remote{GID: at.GID, QPN: h.qpn, PSN: h.psn}
+}
+
+const connInfoLen = 1 + 4 + 4 + 2
+
+// bytes encodes the information for the peer.
+func (h connInfo) bytes() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, connInfoLen), byte(h.rail))
+	b = le.AppendUint32(b, uint32(h.qpn))
+	b = le.AppendUint32(b, h.psn)
+	return le.AppendUint16(b, uint16(h.credits))
+}
+
+// parseConnInfo decodes the information that bytes encodes, and checks its length and rail.
+func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
+	if len(b) != connInfoLen || int(b[0]) >= len(c.rails) {
+		return h, fmt.Errorf("%w: of a connection: % x", errMalformed, b)
+	}
+	le := binary.LittleEndian
+	return connInfo{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
+}
+
+// Atomics on a rank's own memory must be executed by its NIC, like those of other ranks.
+// Therefore a rank connects to itself on demand, with a second queue pair as the passive
+// end.
+
+// newLoopbackQP creates the queue pair at the passive end of a connection of this rank to itself.
+func (r *rail) newLoopbackQP() (verbs.QP, error) {
+	qp, err := r.NewRC(verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}, nil)
+	if err == nil {
+		r.loopbackQPs = append(r.loopbackQPs, qp)
+	}
+	return qp, err
+}
+
+// connectSelf connects a queue pair of this rank to another one of this rank (loopback), so
+// that it can send to itself. No connection manager takes part.
+func (c *Carrier) connectSelf(p *peer, r *rail) error {
+	k, err := c.newConn(p, r, open)
+	if err != nil {
+		return err
+	}
+	end, err := r.newLoopbackQP()
+	if err != nil {
+		return err
+	}
+	mine, theirs := k.connInfo(), connInfo{qpn: end.QPN(), psn: k.psn(p.rank) + 1, credits: k.credits.available}
+	if err := r.ConnectRC(end, mine.remote(r.endpoint(p)), theirs.psn); err != nil {
+		return err
+	}
+	c.stats.ConnectionsOpened++
+	c.markBusy(p)
+	return k.connectQP(theirs)
+}
+
+// With Hybrid the busiest peers have a connection, at most HybridPeers, counting those that
+// peers have requested. All other peers are reached by datagrams.
+
+// noQP in a REP rejects a connection.
+const noQP verbs.QPN = 0
+
+// connectionsFull reports whether the limit of connections is reached.
+func (c *Carrier) connectionsFull() bool {
+	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
+}
+
+// shouldConnect reports whether a peer should be connected now. If the limit is reached,
+// it may evict the least used connection.
+func (c *Carrier) shouldConnect(p *peer) bool {
+	minPackets := c.cfg.HybridAfter
+	if p.packetsSent < max(minPackets, p.retryConnectAt) {
+		return false
+	}
+	if !c.connectionsFull() {
+		return true
+	}
+	if p.packetsSent%minPackets == 0 { // seldom, because it visits all peers
+		c.evictLeastUsed(p)
+	}
+	return false
+}
+
+// evictLeastUsed disconnects the peer with the fewest packets, if it has less than half as
+// many as p.
+func (c *Carrier) evictLeastUsed(p *peer) {
+	var victim *peer
+	for _, q := range c.peers {
+		if q != nil && q.conns[0] != nil && !q.busy && (victim == nil || q.packetsSent < victim.packetsSent) {
+			victim = q
+		}
+	}
+	if victim == nil || 2*victim.packetsSent >= p.packetsSent {
+		return
+	}
+	for k := range victim.eachConn {
+		if k.canDisconnect() {
+			k.disconnect()
+		}
+	}
+}
+
+// connectionRefused handles a connection request that the peer has rejected. The next request is
+// sent when the number of packets to the peer has doubled.
+func (c *Carrier) connectionRefused(k *conn) error {
+	p := k.peer
+	p.retryConnectAt = 2 * p.packetsSent
+	p.conns[k.rail.Num] = nil
+	c.stats.Connections--
+	c.stats.ConnectionsRefused++
+	return k.close()
 }

@@ -11,9 +11,9 @@
 // NICs move bulk data with RDMA where the transport has it; other transports send it in
 // packets.
 //
-// Files are named by concern: conn*.go establish and close connections; datagram.go, ring.go,
-// shm.go and srq.go are the other transports; send*.go and receive.go move messages;
-// transfer*.go are one-sided; acks.go, failover.go and keepalive.go recover from losses.
+// Files are named by concern: conn*.go establish and close connections; rail.go (datagrams, SRQ)
+// and ring.go (rings, shared memory) are the other transports; send*.go and receive.go move
+// messages; transfer*.go are one-sided; acks.go and failover.go recover from losses.
 //
 // The caller holds the rank's lock in every method except Wait. The carrier calls its Upper
 // from within its methods, and Upper may call the carrier.

@@ -23,9 +23,6 @@ type packet struct {
 	sentAt   time.Duration // last time
 }
 
-// Seq is the sequence number.
-func (pkt *packet) Seq() uint32 { return pkt.seq }
-
 // packetPool holds what packets are made of.
 type packetPool struct {
 	idle    []*packet
@@ -48,8 +45,8 @@ type kind uint8
 
 const (
 	message    kind = iota + 1 // a wire header, and the data of an eager message
-	ackOnly                    // the prefix alone
-	probe                      // keepalive probe: the receiver sends ackOnly
+	ackOnly                    // the prefix alone, without a sequence number
+	probe                      // keepalive probe, without a sequence number: the receiver sends ackOnly
 	connREQ                    // connection request, with the connInfo of the sender
 	connREP                    // accepts a connREQ, or rejects it with noQP
 	connRTU                    // first packet on a connection
@@ -64,9 +61,6 @@ const (
 
 	headerlessData // data of an eager message without prefix; not on the wire as a kind
 )
-
-// sequenced reports whether packets of a kind have a sequence number.
-func (k kind) sequenced() bool { return k != ackOnly && k != probe }
 
 // prefix is the header of every packet.
 type prefix struct {

@@ -16,7 +16,7 @@ type peer struct {
 	timed bool // in Carrier.lists.timed
 
 	codec
-	out        packetSender[*packet]
+	out        packetSender
 	in         packetReceiver[bufferedPacket]
 	acks       ackTimer
 	queue      []outgoing // messages that no transport has room for
@@ -109,7 +109,7 @@ func (c *Carrier) peer(rank int) *peer {
 		d := &c.cfg.Datagrams
 		c.peers[rank] = &peer{
 			rank: rank, liveness: liveness{lastHeard: c.Now()},
-			out: newPacketSender[*packet](d.Timeout), in: newPacketReceiver[bufferedPacket](),
+			out: packetSender{timeout: d.Timeout, next: 1}, in: packetReceiver[bufferedPacket]{next: 1},
 			acks: ackTimer{Every: d.AckEvery, Delay: d.AckDelay},
 		}
 	}
@@ -149,7 +149,8 @@ func (c *Carrier) pump() (moved bool) {
 			moved = c.pumpPeer(p) || moved
 		}
 		queued := len(p.queue) + len(p.control) + len(p.streams) + len(p.queuedParts) + len(p.toReroute)
-		return p.lost == nil && (queued > 0 || p.findConn((*conn).hasPendingNotices) != nil)
+		hasNotices := func(k *conn) bool { return len(k.pendingNotices) > 0 }
+		return p.lost == nil && (queued > 0 || p.findConn(hasNotices) != nil)
 	})
 	return moved
 }
@@ -161,7 +162,10 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	c.reroute(p)
 	for k := range p.eachConn {
 		k.sendDREP()
-		k.endIfPeerClosed()
+		// With an SRQ no completion reports that the peer has disconnected.
+		if k.disconnection.awaitsPeerClose && !k.ended && k.cm.conn != nil && k.cm.conn.WaitDisconnect(0) == nil {
+			c.endConn(k)
+		}
 		k.sendNotices()
 	}
 	n := 0
@@ -209,4 +213,49 @@ func (c *Carrier) losePeer(p *peer, cause error) {
 	}
 	c.failTransfers(p, cause)
 	c.up.Lost(p.rank, fmt.Errorf("connection lost: %w", cause))
+}
+
+// peerList is a list of peers to visit. A peer is in it at most once.
+type peerList struct {
+	peers []*peer
+	spare []*peer // empty slice for reuse
+	in    func(*peer) *bool
+}
+
+// peerLists are the peers that Progress visits.
+type peerLists struct {
+	busy       peerList // with queued packets or transfers
+	timed      peerList // with a timer that runs
+	coalescing []*peer  // with coalesced messages
+}
+
+// newPeerLists returns empty lists. A flag of each peer says whether it is in the list.
+func newPeerLists() peerLists {
+	return peerLists{
+		busy:  peerList{in: func(p *peer) *bool { return &p.busy }},
+		timed: peerList{in: func(p *peer) *bool { return &p.timed }},
+	}
+}
+
+// add adds a peer, unless it is in the list.
+func (l *peerList) add(p *peer) {
+	if in := l.in(p); !*in {
+		*in = true
+		l.peers = append(l.peers, p)
+	}
+}
+
+// visit calls look for each peer, and removes the peer if look returns false. Peers that look
+// adds are not visited.
+func (l *peerList) visit(look func(*peer) (stays bool)) {
+	visited := l.peers
+	l.peers, l.spare = l.spare[:0], nil
+	for _, p := range visited {
+		stays := look(p)
+		if *l.in(p) = false; stays {
+			l.add(p)
+		}
+	}
+	clear(visited)
+	l.spare = visited[:0]
 }

@@ -1,10 +1,14 @@
 package carrier
 
 import (
+	"errors"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // Progress handles received packets and completions, and sends what is queued. It reports
@@ -21,17 +25,25 @@ func (c *Carrier) Progress() (moved bool) {
 	if !moved {
 		armed := false
 		for _, r := range c.rails {
-			armed = r.arm() || armed
+			pollAgain, err := r.Arm()
+			if err != nil {
+				c.failAll(err)
+			}
+			armed = armed || pollAgain
 		}
 		if armed { // completions before the notification was armed raise no event
 			moved = c.pollOnce()
 		}
 	}
-	c.keepalive.progressed(c.Now(), c.cfg.KeepaliveIdle)
+	alive, now, idle := &c.keepalive, c.Now(), c.cfg.KeepaliveIdle
+	if now-alive.lastProgress > 2*idle { // requests on a rail have waited for this rank, not for the peer
+		alive.stalledUntil = now
+	}
+	alive.lastProgress = now
 	if !c.waiter.progressed(moved, c.clock.now) {
 		c.checkSilentPeers()
 	}
-	at := c.keepalive.next(c.cfg.KeepaliveIdle)
+	at := alive.lastCheck + idle
 	if t, ok := c.nextTimer(); ok {
 		at = min(at, t)
 	}
@@ -68,7 +80,8 @@ func (c *Carrier) enter() bool {
 		return false
 	}
 	c.Flush()
-	c.clock.enter()
+	c.clock.progressCalls++
+	c.clock.cached, c.clock.inProgress = 0, true
 	return true
 }
 
@@ -79,11 +92,6 @@ type clock struct {
 	inProgress    bool          // within Progress or PollFast
 	progressCalls uint64        // number of calls of either
 	cached        time.Duration // time of the current Progress; 0 if not read yet
-}
-
-func (k *clock) enter() {
-	k.progressCalls++
-	k.cached, k.inProgress = 0, true
 }
 
 func (k *clock) exit() { k.inProgress = false }
@@ -108,25 +116,25 @@ func (c *Carrier) pollOnce() (moved bool) {
 // pollAll polls completion queues, rings and shared memory.
 func (c *Carrier) pollAll() (moved bool) {
 	for _, r := range c.rails {
-		moved = r.poll() || moved
+		polled, err := r.Poll(r.completed)
+		if err != nil {
+			c.failAll(err)
+		}
+		moved = moved || polled
 	}
-	return c.polled.poll() || moved
+	for _, ring := range c.polled.remote {
+		moved = ring.poll() || moved
+	}
+	for _, n := range c.polled.shared {
+		moved = n.poll() || moved
+	}
+	return moved
 }
 
 // polledRings are the rings that must be polled.
 type polledRings struct {
 	remote []*ringIn  // that peers write to with RDMA
 	shared []*shmPeer // in shared memory
-}
-
-func (p *polledRings) poll() (moved bool) {
-	for _, ring := range p.remote {
-		moved = ring.poll() || moved
-	}
-	for _, n := range p.shared {
-		moved = n.poll() || moved
-	}
-	return moved
 }
 
 // runDeferredWork does everything but polling: callbacks, timers, queues, closing and
@@ -174,4 +182,84 @@ func (c *Carrier) AllDelivered() bool {
 		}
 	}
 	return true
+}
+
+// waiter lets goroutines of the rank block until there is something to do. Its atomic fields
+// are those that Wait shares with Progress.
+type waiter struct {
+	env          *transport.Env
+	mustPoll     atomic.Bool  // rings or callbacks exist, which do not wake Wait
+	lastActivity atomic.Int64 // when Progress last did something
+	deadline     atomic.Int64 // of timers; 0 if none runs
+	blocked      atomic.Bool  // a goroutine waits for a completion event
+	notified     atomic.Bool  // there was a completion event
+	activity     bool         // PollFast did something since lastActivity
+}
+
+// progressed records the time if Progress has done something (moved), or PollFast before it. It
+// reports whether one of them has.
+func (w *waiter) progressed(moved bool, now func() time.Duration) bool {
+	if !moved && !w.activity {
+		return false
+	}
+	w.activity = false
+	w.lastActivity.Store(int64(now()))
+	return true
+}
+
+// Rings and callbacks do not wake Wait, therefore it polls them. The interval is (time
+// waited)/PollBackoff, with minIdle and maxPollInterval as limits.
+const (
+	minIdle         = 4 * time.Microsecond
+	maxPollInterval = 10 * time.Millisecond
+)
+
+// Wait blocks until Progress may have something to do: after an event, when a timer expires or
+// polling is due. It returns at once shortly after activity, and at the latest after timeout,
+// unless that is negative. Several goroutines may wait.
+func (c *Carrier) Wait(timeout time.Duration) {
+	w := &c.waiter
+	now := c.env.Proc.Now()
+	for start := now; ; now = c.env.Proc.Now() {
+		left := timeout - (now - start)
+		if timeout < 0 {
+			left = time.Hour
+		}
+		if left <= 0 {
+			return
+		}
+		if at := time.Duration(w.deadline.Load()); at != 0 {
+			left = min(left, max(at-now, 0))
+		}
+		idle := now - time.Duration(w.lastActivity.Load())
+		if c.env.Concurrent && idle < c.cfg.Spin {
+			runtime.Gosched() // the caller polls again after other goroutines have run
+			return
+		}
+		interval := min(max(minIdle, idle)/time.Duration(c.cfg.PollBackoff), maxPollInterval)
+		mustPoll := w.mustPoll.Load() || len(c.rails) > 1 // not all that arrives raises an event
+		if mustPoll {
+			left = min(left, interval)
+		}
+		if w.block(c.rails[0], left, interval) || mustPoll || left == 0 {
+			return
+		}
+	}
+}
+
+// block waits up to timeout for a completion event of a rail. It returns false after a timeout:
+// otherwise the caller must poll. If another goroutine waits already, it sleeps for at most
+// pollInterval.
+func (w *waiter) block(r *rail, timeout, pollInterval time.Duration) bool {
+	if !w.blocked.CompareAndSwap(false, true) {
+		w.env.Proc.Sleep(min(timeout, pollInterval))
+		return true
+	}
+	defer w.blocked.Store(false)
+	err := r.Wait(timeout)
+	if err == nil {
+		w.notified.Store(true)
+		return true
+	}
+	return !errors.Is(err, verbs.ErrTimeout)
 }

@@ -8,41 +8,33 @@ import (
 // seqBefore reports whether sequence number a is before b. Sequence numbers wrap.
 func seqBefore(a, b uint32) bool { return int32(a-b) < 0 }
 
-// sequenced is a sent packet.
-type sequenced interface{ Seq() uint32 }
-
 // The types of this file make packets between two ranks arrive once and in order. Every
 // packet acknowledges all packets that were received before it. A packet with an
 // acknowledgement alone follows after a number of packets or a delay. The sender retransmits
 // packets that are not acknowledged in time.
 
 // packetSender numbers the packets to a peer, and keeps them until the peer has acknowledged them.
-type packetSender[P sequenced] struct {
+type packetSender struct {
 	timeout     time.Duration // first retransmission timeout
-	next        uint32        // sequence number
-	unacked     []P           // in sequence
-	acked       []P           // result of Acknowledge
+	next        uint32        // sequence number; 1 at first
+	unacked     []*packet     // in sequence
+	acked       []*packet     // result of Acknowledge
 	retransmits int           // since the last acknowledgement
 	unackedFor  time.Duration // sum of timeouts since the last acknowledgement
 	expiry      time.Duration // 0 if the timer does not run
 }
 
-// newPacketSender returns a sender whose first retransmission timeout is given.
-func newPacketSender[P sequenced](timeout time.Duration) packetSender[P] {
-	return packetSender[P]{timeout: timeout, next: 1}
-}
-
 // NextSeq returns the sequence number of the next packet.
-func (s *packetSender[P]) NextSeq() uint32 {
+func (s *packetSender) NextSeq() uint32 {
 	s.next++
 	return s.next - 1
 }
 
 // Acknowledge removes the packets before a sequence number and stops the timer if there are
 // any. The result is valid until the next call.
-func (s *packetSender[P]) Acknowledge(ack uint32) []P {
+func (s *packetSender) Acknowledge(ack uint32) []*packet {
 	n := 0
-	for n < len(s.unacked) && seqBefore(s.unacked[n].Seq(), ack) {
+	for n < len(s.unacked) && seqBefore(s.unacked[n].seq, ack) {
 		n++
 	}
 	if n == 0 {
@@ -56,7 +48,7 @@ func (s *packetSender[P]) Acknowledge(ack uint32) []P {
 
 // StartTimer starts the retransmission timer, unless it runs or all packets are
 // acknowledged. It reports whether it did.
-func (s *packetSender[P]) StartTimer(now time.Duration) bool {
+func (s *packetSender) StartTimer(now time.Duration) bool {
 	if s.expiry != 0 || len(s.unacked) == 0 {
 		return false
 	}
@@ -64,11 +56,8 @@ func (s *packetSender[P]) StartTimer(now time.Duration) bool {
 	return true
 }
 
-// RestartTimer starts the timer again after it has expired.
-func (s *packetSender[P]) RestartTimer(now time.Duration) { s.expiry = now + s.retransmitTimeout() }
-
 // retransmitTimeout doubles with every retransmission, up to a second.
-func (s *packetSender[P]) retransmitTimeout() time.Duration {
+func (s *packetSender) retransmitTimeout() time.Duration {
 	const maxShift = 16 // avoids an overflow
 	return min(time.Second, s.timeout<<min(s.retransmits, maxShift))
 }
@@ -76,7 +65,7 @@ func (s *packetSender[P]) retransmitTimeout() time.Duration {
 // Expired counts an expiry of the timer. It returns how often it has expired and how long the
 // peer has been silent since its last acknowledgement. The time counts only if the first
 // packet was transmitted since the timer started.
-func (s *packetSender[P]) Expired(transmitted bool) (retransmits int, silent time.Duration) {
+func (s *packetSender) Expired(transmitted bool) (retransmits int, silent time.Duration) {
 	if transmitted {
 		s.unackedFor += s.retransmitTimeout()
 	}
@@ -85,7 +74,7 @@ func (s *packetSender[P]) Expired(transmitted bool) (retransmits int, silent tim
 }
 
 // Stop removes all packets, which it returns, and stops the timer.
-func (s *packetSender[P]) Stop() []P {
+func (s *packetSender) Stop() []*packet {
 	all := s.unacked
 	s.unacked, s.expiry = nil, 0
 	return all
@@ -106,12 +95,9 @@ const maxEarly = 4096
 
 // packetReceiver puts the packets of a peer in sequence. It buffers packets of type P.
 type packetReceiver[P any] struct {
-	next  uint32       // sequence number of the next packet: all before it have arrived
+	next  uint32       // sequence number of the next packet, 1 at first: all before it have arrived
 	early map[uint32]P // packets that were received too soon
 }
-
-// newPacketReceiver returns the receiver of a peer that has sent nothing.
-func newPacketReceiver[P any]() packetReceiver[P] { return packetReceiver[P]{next: 1} }
 
 // Receive reports whether a packet is the next in sequence, and if so, advances to the one after.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {

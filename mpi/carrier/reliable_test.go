@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-type pkt uint32
-
-func (p pkt) Seq() uint32 { return uint32(p) }
-
 func TestBeforeWraps(t *testing.T) {
 	for _, c := range []struct {
 		a, b uint32
@@ -36,7 +32,7 @@ func TestReceiverOrdersPackets(t *testing.T) {
 		{"old", []uint32{0, math.MaxUint32, 1}, []uint32{1}, []arrivalOrder{duplicate, duplicate, inOrder}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newPacketReceiver[uint32]()
+			r := packetReceiver[uint32]{next: 1}
 			var got []uint32
 			var orders []arrivalOrder
 			for _, seq := range c.arrive {
@@ -66,17 +62,16 @@ func TestReceiverOrdersPackets(t *testing.T) {
 }
 
 func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
-	s := newPacketSender[pkt](time.Millisecond)
-	s.next = math.MaxUint32 - 1 // it wraps
-	var sent []pkt
+	s := packetSender{timeout: time.Millisecond, next: math.MaxUint32 - 1} // it wraps
+	var sent []*packet
 	for range 4 {
-		sent = append(sent, pkt(s.NextSeq()))
+		sent = append(sent, &packet{seq: s.NextSeq()})
 		s.unacked = append(s.unacked, sent[len(sent)-1])
 	}
 	for _, c := range []struct {
 		ack  uint32
-		want []pkt
-	}{{sent[0].Seq(), nil}, {sent[2].Seq(), sent[:2]}, {sent[1].Seq(), nil}, {sent[3].Seq() + 1, sent[2:]}} {
+		want []*packet
+	}{{sent[0].seq, nil}, {sent[2].seq, sent[:2]}, {sent[1].seq, nil}, {sent[3].seq + 1, sent[2:]}} {
 		if got := s.Acknowledge(c.ack); !slices.Equal(got, c.want) {
 			t.Errorf("acknowledgement %d: %v, want %v", c.ack, got, c.want)
 		}
@@ -88,8 +83,8 @@ func TestSenderKeepsPacketsUntilAcknowledged(t *testing.T) {
 
 func TestRetransmissionTimeoutDoubles(t *testing.T) {
 	const first = 300 * time.Millisecond
-	s := newPacketSender[pkt](first)
-	s.unacked = append(s.unacked, pkt(s.NextSeq()))
+	s := packetSender{timeout: first, next: 1}
+	s.unacked = append(s.unacked, &packet{seq: s.NextSeq()})
 	if !s.StartTimer(1) || s.StartTimer(5) || s.expiry != 1+first {
 		t.Fatalf("the timer expires at %v", s.expiry)
 	}
@@ -102,16 +97,16 @@ func TestRetransmissionTimeoutDoubles(t *testing.T) {
 		if n, d := s.Expired(transmitted); n != i+1 || d != silent {
 			t.Errorf("expiry %d: %d, silent for %v, want %v", i+1, n, d, silent)
 		}
-		if s.RestartTimer(10); s.expiry != 10+want {
-			t.Errorf("after expiry %d the timer expires at %v, want %v", i+1, s.expiry, 10+want)
+		if d := s.retransmitTimeout(); d != want {
+			t.Errorf("after expiry %d the timeout is %v, want %v", i+1, d, want)
 		}
 	}
-	s.unacked = append(s.unacked, pkt(s.NextSeq()))
+	s.unacked = append(s.unacked, &packet{seq: s.NextSeq()})
 	s.Acknowledge(2)
 	if !s.StartTimer(7) || s.expiry != 7+first {
 		t.Errorf("after an acknowledgement the timer expires at %v", s.expiry)
 	}
-	if left := s.Stop(); !slices.Equal(left, []pkt{2}) || s.expiry != 0 {
+	if left := s.Stop(); len(left) != 1 || left[0].seq != 2 || s.expiry != 0 {
 		t.Errorf("%v are left, and the timer expires at %v", left, s.expiry)
 	}
 }

@@ -87,10 +87,7 @@ type BlockingOwner interface{ IsBlocking() bool }
 // that is used often. It returns nil for data to be copied after its header, as is that of an
 // owner who waits for this send only: a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
-	if owner == nil || !c.mem.TracksReuse() {
-		return nil
-	}
-	if o, ok := owner.(BlockingOwner); ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
+	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
 	}
 	r, err := c.mem.Register(data)
@@ -192,7 +189,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		pkt.Gathered, pkt.owner = o.gathered, o.owner
 		pkt.Len += o.gathered.Len()
 	}
-	if pkt.numbered = o.kind.sequenced(); pkt.numbered {
+	if pkt.numbered = o.kind != ackOnly && o.kind != probe; pkt.numbered {
 		pkt.seq = p.out.NextSeq()
 	}
 	c.writePrefix(pkt, o.kind, via)
@@ -205,11 +202,15 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	return true
 }
 
-// countSent counts a packet to a peer: a burst starts coalescing, and the design Hybrid connects
-// peers with many packets.
+// countSent counts a packet to a peer: a burst, which ends with a call of Progress, starts
+// coalescing, and the design Hybrid connects peers with many packets.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
-	p.coalescing.countSent(c.clock.progressCalls)
+	if u := &p.coalescing; u.burstAt == c.clock.progressCalls {
+		u.burst++
+	} else {
+		u.burstAt, u.burst = c.clock.progressCalls, 1
+	}
 }
 
 // writePrefix writes the prefix of a packet that is sent over via; in a headerless packet, the
@@ -220,8 +221,10 @@ func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 		pre.credits, pre.slots = conn.takeCreditsToReturn(), pkt.peer.ringIn.takeSlotsToReturn()
 	}
 	if pkt.HasImm {
-		pkt.Imm = pre.immediate()
-		return // an immediate has no acknowledgement
+		// The low half of the sequence number suffices, because one connection delivers in order
+		// and only datagrams and rings reorder. An immediate has no acknowledgement.
+		pkt.Imm = uint32(uint8(pre.credits))<<24 | uint32(pre.slots)<<16 | uint32(uint16(pre.seq))
+		return
 	}
 	pre.put(pkt.Buf.B)
 	pkt.peer.acks.Acknowledged()

@@ -38,21 +38,6 @@ func (u *coalescing) fits(n int) bool {
 	return u.pkt != nil && n <= maxCoalescedData && len(u.b)+lengthLen+wire.MaxLen+n <= u.maxLen
 }
 
-// countSent counts a packet of a burst, which ends with a call of Progress. progressCalls is the
-// number of these calls so far.
-func (u *coalescing) countSent(progressCalls uint64) {
-	if u.burstAt != progressCalls {
-		u.burstAt, u.burst = progressCalls, 0
-	}
-	u.burst++
-}
-
-// inBurst reports whether enough packets were sent since the last call of Progress, of
-// progressCalls calls, to coalesce the next messages.
-func (u *coalescing) inBurst(progressCalls uint64) bool {
-	return u.burstAt == progressCalls && u.burst >= coalesceAfter
-}
-
 // start sets the packet in which messages are collected until they are sent over via, with at
 // most maxLen bytes. With nil no messages are collected.
 func (u *coalescing) start(pkt *packet, via sender, maxLen int) {
@@ -82,7 +67,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 // startCoalescing starts a packet of coalesced messages, if a message with n bytes should be
 // coalesced. It reports whether it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
-	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !p.coalescing.inBurst(c.clock.progressCalls) || c.clock.inProgress {
+	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
+	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {
 		return false
 	}
 	via := c.selectSender(p, maxOverhead+lengthLen+n)
@@ -148,3 +134,44 @@ func (c *Carrier) deliverCoalesced(p *peer, b []byte) error {
 	}
 	return nil
 }
+
+// An eager message of MTU size plus its header would take two packets of the NIC. If the
+// header equals that of the previous message, the data is sent alone, and immediate data
+// holds the variable fields of the prefix.
+
+// canOmitHeader reports whether a message is sent without its header: the header would make the
+// packet exceed the MTU, and the receiver knows it from the previous message (CachedEager).
+func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
+	k, ok := via.(*conn)
+	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.credits.enabled && k.credits.toReturn > maxImmediateCredits {
+		return false
+	}
+	mtu := k.rail.MTU.Bytes()
+	return len(data) <= mtu && len(header)+len(data) > mtu && len(header) == prefixLen+1 && header[prefixLen] == wire.CachedEager
+}
+
+// maxImmediateCredits is the largest number of credits in an immediate.
+const maxImmediateCredits = 0xff
+
+// receiveHeaderless handles a packet of data alone.
+func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
+	p := conn.peer
+	if p.lost != nil {
+		return
+	}
+	next := p.in.next
+	// The number nearest to next that has the low half in imm.
+	seq := next + uint32(int32(int16(uint16(imm)-uint16(next))))
+	c.receiveFrom(p, &prefix{kind: headerlessData, slots: uint8(imm >> 16), credits: uint16(imm >> 24), seq: seq}, data, conn, OverConnection)
+}
+
+// deliverHeaderless delivers data with the header of the previous eager message of the peer.
+func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
+	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
+		return err
+	}
+	c.mem.ChargeCopy(len(data))
+	return c.up.Arrived(p.rank, &p.header, data)
+}
+
+var cachedHeader = [1]byte{wire.CachedEager}

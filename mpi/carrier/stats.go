@@ -38,7 +38,6 @@ type PacketStats struct {
 	Coalesced     uint64                `json:"coalesced"`  // messages that shared a packet
 	Headerless    uint64                `json:"headerless"` // packets without prefix and header
 	Gathered      uint64                `json:"gathered"`   // packets whose data the NIC gathered from the program's buffer
-	ZeroCopy      uint64                `json:"zero_copy"`  // small puts and gets without bounce buffer
 	AckOnly       uint64                `json:"ack_only"`   // packets with acknowledgements and credits only
 	Retransmitted uint64                `json:"retransmitted"`
 	Duplicates    uint64                `json:"duplicates"`   // received packets that had arrived before
@@ -69,6 +68,6 @@ type ConnStats struct {
 // Stats returns the counters.
 func (c *Carrier) Stats() Stats {
 	s := c.stats
-	s.Stats, s.ZeroCopy = c.mem.Stats(), c.mem.ZeroCopy()
+	s.Stats = c.mem.Stats()
 	return s
 }

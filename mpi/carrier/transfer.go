@@ -50,14 +50,6 @@ type transferPart struct {
 	probeBuf *memory.Buffer
 }
 
-// source returns the local SGE of a part; that of a read probe is in its own buffer.
-func (part *transferPart) source(rail int) verbs.SGE {
-	if part.probeBuf != nil {
-		return part.probeBuf.SGE(rail, 0, part.n)
-	}
-	return part.transfer.local.SGE(rail, part.off, part.n)
-}
-
 // Read reads the memory of a peer; Finished follows.
 func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
@@ -85,9 +77,6 @@ func (c *Carrier) Atomics() bool { return c.caps().Has(verbs.CapAtomics) && c.rd
 func (c *Carrier) rdma() bool {
 	return c.cfg.Design != UD && c.cfg.Design != Hybrid || c.caps().Has(verbs.CapRD)
 }
-
-// rdmaTo reports whether data to a peer is moved by RDMA.
-func (c *Carrier) rdmaTo(p *peer) bool { return p.shm == nil && c.rdma() }
 
 // FetchAdd adds to an aligned 8-byte word. The owner, a Fetcher, receives the old value.
 func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
@@ -130,7 +119,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 	case p.lost != nil:
 		c.finishTransfer(m, p.lost)
 		return
-	case !c.rdmaTo(p) && m.op != OpAtomic:
+	case (p.shm != nil || !c.rdma()) && m.op != OpAtomic:
 		c.sendInPackets(m)
 		return
 	}

@@ -59,12 +59,12 @@ func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 // fill fills in the work request of a part.
 func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
 	m := part.transfer
-	opcode := m.opcode
+	opcode, local := m.opcode, m.local.SGE(rail, part.off, part.n)
 	if part.probeBuf != nil {
-		opcode = verbs.OpRDMARead
+		opcode, local = verbs.OpRDMARead, part.probeBuf.SGE(rail, 0, part.n)
 	}
 	*wr = verbs.SendWR{
-		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic, SGL: append(sgl, part.source(rail)),
+		WRID: id, Opcode: opcode, Flags: verbs.SendSignaled, Atomic: m.atomic, SGL: append(sgl, local),
 		Remote: verbs.Remote{Addr: m.remote.Addr + uint64(part.off), RKey: verbs.RKey(m.remote.Keys[min(rail, int(m.remote.Rails)-1)])},
 	}
 }
@@ -161,5 +161,3 @@ func (k *conn) sendNotices() {
 		}
 	}
 }
-
-func (k *conn) hasPendingNotices() bool { return len(k.pendingNotices) > 0 }

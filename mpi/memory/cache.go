@@ -184,18 +184,13 @@ func (c *Cache[R]) evictIdle(count, bytes int) (err error) {
 	for c.idleCount > count || c.idleBytes > bytes {
 		e := c.idle.prev
 		c.removeIdle(e)
-		c.remove(e)
+		i := c.firstAfter(e.from) - 1
+		c.entries = slices.Delete(c.entries, i, i+1)
+		e.detached = true
 		c.Stats.Evictions++
 		err = errors.Join(err, c.deregister(e))
 	}
 	return err
-}
-
-// remove removes an entry from c.entries.
-func (c *Cache[R]) remove(e *Entry[R]) {
-	i := c.firstAfter(e.from) - 1
-	c.entries = slices.Delete(c.entries, i, i+1)
-	e.detached = true
 }
 
 // deregister deregisters the memory of a detached entry.

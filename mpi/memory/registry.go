@@ -66,8 +66,15 @@ func New(cfg Config) *Registry {
 	if cfg.Costs != nil {
 		r.costs = *cfg.Costs
 	}
+	retire := func(b *Block) error { // schedules the deregistration, and resets the reuse count
+		if r.reuse != nil {
+			r.reuse.Reset(addr(b.buf))
+		}
+		r.retired = append(r.retired, retired{b, cfg.Now() + deregisterDelay})
+		return nil
+	}
 	r.cache = NewCache(CacheConfig[*Block]{
-		Register: r.register, Deregister: r.retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
+		Register: r.register, Deregister: retire, MaxIdle: maxIdle, MaxIdleBytes: max(cfg.CacheBytes, 0),
 	})
 	r.large = r.NewPool(SendBuffers, cfg.PacketSize, largeChunk)
 	r.small = r.NewPool(SendBuffers, min(smallPacket, cfg.PacketSize), smallChunk)
@@ -172,16 +179,6 @@ type retired struct {
 	due   time.Duration // when it may be deregistered
 }
 
-// retire schedules memory for deregistration after deregisterDelay, since a peer's duplicate read
-// request may still arrive for it, and resets its reuse count.
-func (r *Registry) retire(b *Block) error {
-	if r.reuse != nil {
-		r.reuse.Reset(addr(b.buf))
-	}
-	r.retired = append(r.retired, retired{b, r.cfg.Now() + deregisterDelay})
-	return nil
-}
-
 // forever is later than every delay.
 const forever = time.Duration(math.MaxInt64)
 
@@ -223,3 +220,51 @@ func (r *Registry) Close() error {
 	}
 	return err
 }
+
+// Kind is a kind of communication memory.
+type Kind uint8
+
+// The kinds of communication memory.
+const (
+	SendBuffers            Kind = iota // packets under way
+	ConnReceiveBuffers                 // receives of connections without SRQ
+	SharedReceiveBuffers               // receives of SRQs
+	DatagramReceiveBuffers             // receives of datagrams
+	RingBuffers                        // rings that peers write to
+	SharedSegments                     // shared memory with ranks of the same host
+	kinds
+)
+
+var kindNames = [kinds]string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Usage is the current and the largest size of each kind of memory, in bytes.
+type Usage struct {
+	Now [kinds]int `json:"now"`
+	Max [kinds]int `json:"max"`
+}
+
+// Add counts n more bytes of a kind; fewer if n is negative.
+func (u *Usage) Add(kind Kind, n int) {
+	u.Now[kind] += n
+	u.Max[kind] = max(u.Max[kind], u.Now[kind])
+}
+
+// charge advances the virtual time by d, the CPU time of an operation. In real time, where
+// Config.Costs is nil, all costs are 0 and it does nothing.
+func (r *Registry) charge(d time.Duration) {
+	if d > 0 {
+		r.cfg.Spend(d)
+	}
+}
+
+// ChargeCopy advances the virtual time by the CPU time of a copy of n bytes.
+func (r *Registry) ChargeCopy(n int) {
+	if n > 0 {
+		r.charge(r.costs.Copy.Of(n))
+	}
+}
+
+// chargeLookups advances the virtual time by the CPU time of n table lookups.
+func (r *Registry) chargeLookups(n uint64) { r.charge(r.costs.LookUp * time.Duration(n)) }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/bits"
 	"time"
@@ -48,30 +49,28 @@ func (t Thresholds) forSize(n int) int {
 	return t[min(n/sizeStep, len(t)-1)]
 }
 
-// ReuseConfig configures a table. Thresholds are required.
-type ReuseConfig struct {
-	Thresholds Thresholds
-	// MinSize is the size of the smallest buffer that is tracked; 128 if 0.
-	MinSize int
+// Reuse configures how small buffers that are used often are detected.
+type Reuse struct {
+	// Off copies all small data.
+	Off bool `json:"off,omitempty"`
+	// Thresholds is how often a buffer of each size must be used before registration pays.
+	// By default a Registry measures them, and in a simulated world without costs all small
+	// data is copied.
+	Thresholds Thresholds `json:"thresholds,omitempty"`
 	// Speculation is the fraction of the threshold at which a buffer becomes frequent;
 	// 0.25 if 0.
-	Speculation float64
+	Speculation float64 `json:"speculation,omitempty"`
 	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
-	Buckets int
+	Buckets int `json:"buckets,omitempty"`
 	// Frequent is the fraction of frequent buffers below which the table stops growing;
 	// 0.2 if 0. A negative value never stops it.
-	Frequent float64
+	Frequent float64 `json:"frequent,omitempty"`
 	// MaxBuffers is the maximum number of tracked buffers; four per bucket if 0.
-	MaxBuffers int
+	MaxBuffers int `json:"max_buffers,omitempty"`
 }
 
-func (c *ReuseConfig) setDefaults() {
-	c.MinSize = cmp.Or(c.MinSize, 128)
-	c.Speculation = cmp.Or(c.Speculation, 0.25)
-	c.Buckets = cmp.Or(c.Buckets, 1<<16)
-	c.Frequent = cmp.Or(c.Frequent, 0.2)
-	c.MaxBuffers = cmp.Or(c.MaxBuffers, 4*c.Buckets)
-}
+// minTracked is the size of the smallest buffer that is tracked.
+const minTracked = 128
 
 // ReuseStats are the statistics of a table.
 type ReuseStats struct {
@@ -99,7 +98,7 @@ type ReuseStats struct {
 type ReuseTable struct {
 	Stats ReuseStats
 
-	cfg     ReuseConfig
+	cfg     Reuse
 	shift   uint // of a hash, which leaves the index of its bucket
 	buckets []*trackedBuffer
 }
@@ -113,9 +112,12 @@ type trackedBuffer struct {
 	frequent bool
 }
 
-// NewReuseTable returns an empty table.
-func NewReuseTable(cfg ReuseConfig) *ReuseTable {
-	cfg.setDefaults()
+// NewReuseTable returns an empty table. The configuration must have thresholds.
+func NewReuseTable(cfg Reuse) *ReuseTable {
+	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25)
+	cfg.Buckets = cmp.Or(cfg.Buckets, 1<<16)
+	cfg.Frequent = cmp.Or(cfg.Frequent, 0.2)
+	cfg.MaxBuffers = cmp.Or(cfg.MaxBuffers, 4*cfg.Buckets)
 	hashBits := uint(bits.Len(uint(cfg.Buckets - 1)))
 	return &ReuseTable{cfg: cfg, shift: 64 - hashBits, buckets: make([]*trackedBuffer, 1<<hashBits)}
 }
@@ -126,7 +128,7 @@ const hashMultiplier = 0x9e3779b97f4a7c15
 // RecordUse counts a use of n bytes at addr. It reports whether the buffer is frequent, that is,
 // its uses exceed the configured fraction (Speculation) of the threshold of its size.
 func (t *ReuseTable) RecordUse(addr uintptr, n int) (frequent bool) {
-	if n < t.cfg.MinSize {
+	if n < minTracked {
 		return false
 	}
 	threshold := t.cfg.Thresholds.forSize(n)
@@ -219,4 +221,124 @@ func (t *ReuseTable) remove(slot **trackedBuffer, match func(*trackedBuffer) boo
 			t.Stats.FrequentBuffers--
 		}
 	}
+}
+
+// Small data is usually copied behind its header, which is cheaper than registering its
+// memory. A buffer that the program uses often is registered instead.
+
+// TrackReuse starts to count the uses of small buffers, so that IsFrequent can select those to
+// register. It measures the thresholds if cfg has none.
+func (r *Registry) TrackReuse(cfg Reuse) (err error) {
+	if cfg.Thresholds == nil {
+		if cfg.Thresholds, err = r.measureThresholds(); err != nil {
+			return err
+		}
+	}
+	r.reuse = NewReuseTable(cfg)
+	return nil
+}
+
+// IsFrequent counts a use of a buffer, and reports whether to register it instead of
+// copying.
+func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
+
+// recordUse counts a use of a buffer in a table and reports whether the buffer is frequent. It
+// charges a lookup for each entry of the hash chain that was compared.
+func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
+	uses, skipped := t.Stats.Uses, t.Stats.Skipped
+	frequent := t.RecordUse(addr(buf), len(buf))
+	if t.Stats.Uses > uses { // else the table does not track buffers of this size
+		r.chargeLookups(1 + t.Stats.Skipped - skipped)
+	}
+	return frequent
+}
+
+// measureThresholds measures the CPU time of registration, copy and lookup for sizes up to the
+// packet size, and computes after how many uses registration is cheaper than copying.
+func (r *Registry) measureThresholds() (Thresholds, error) {
+	const rounds, batches = 16, 8
+	from, to := make([]byte, r.cfg.PacketSize), make([]byte, r.cfg.PacketSize)
+	var failed error
+	timeOf := func(f func() error) time.Duration {
+		least := forever // the shortest batch counts: other processes can only prolong one
+		for range batches {
+			began := r.clock()
+			for range rounds {
+				failed = errors.Join(failed, f())
+			}
+			least = min(least, (r.clock()-began)/rounds)
+		}
+		return least
+	}
+	// A frequent buffer costs a lookup in the reuse table and one in the registration
+	// cache.
+	table := NewReuseTable(Reuse{Thresholds: Thresholds{1}}) // all buffers are frequent
+	lookup := func() error {
+		r.recordUse(table, from)
+		region, err := r.Register(from)
+		if err == nil {
+			err = r.Release(region)
+		}
+		return err
+	}
+	if err := lookup(); err != nil { // the first lookup registers the buffer
+		return nil, err
+	}
+	t := ComputeThresholds(Measured{
+		LookUp: timeOf(lookup),
+		Copy: func(n int) time.Duration {
+			return timeOf(func() error {
+				copy(to[:n], from[:n])
+				r.ChargeCopy(n)
+				return nil
+			})
+		},
+		Register: func(n int) time.Duration {
+			var registered []*Block
+			took := timeOf(func() error {
+				b, err := r.register(from[:n])
+				if err == nil {
+					registered = append(registered, b)
+				}
+				return err
+			})
+			for _, b := range registered { // not measured: programs deregister late, if at all
+				failed = errors.Join(failed, r.deregister(b))
+			}
+			return took
+		},
+	}, r.cfg.PacketSize)
+	failed = errors.Join(failed, r.Invalidate(from))
+	r.cache.Stats = CacheStats{} // forget the registrations of the measurement
+	return t, failed
+}
+
+// clock returns the time for measurements: virtual time if costs are simulated, else real time.
+func (r *Registry) clock() time.Duration {
+	if r.cfg.Costs != nil {
+		return r.cfg.Now()
+	}
+	return time.Since(started)
+}
+
+var started = time.Now()
+
+// Stats are the counters of a registry.
+type Stats struct {
+	Memory        Usage      `json:"memory"`
+	Registrations CacheStats `json:"registrations"`
+	// Reuse counts uses of small buffers. ReuseThresholds is how many uses of a size pay
+	// for its registration.
+	Reuse           ReuseStats `json:"reuse"`
+	ReuseThresholds Thresholds `json:"reuse_pays,omitempty"`
+	ZeroCopy        uint64     `json:"zero_copy"` // small puts and gets without bounce buffer
+}
+
+// Stats returns the counters of memory use, of the registration cache and of the reuse table.
+func (r *Registry) Stats() Stats {
+	s := Stats{Memory: r.Usage, Registrations: r.cache.Stats, ZeroCopy: r.zeroCopy}
+	if r.reuse != nil {
+		s.Reuse, s.ReuseThresholds = r.reuse.Stats, r.reuse.cfg.Thresholds
+	}
+	return s
 }

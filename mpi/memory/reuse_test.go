@@ -40,7 +40,7 @@ func TestComputeThresholds(t *testing.T) {
 }
 
 func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
-	tab := NewReuseTable(ReuseConfig{Thresholds: Thresholds{432, 200, 110, 76, 60}})
+	tab := NewReuseTable(Reuse{Thresholds: Thresholds{432, 200, 110, 76, 60}})
 	for i := 1; i <= 30; i++ {
 		if got, want := tab.RecordUse(0x1000, 4096), i > 15; got != want {
 			t.Fatalf("use %d of 4 KiB, whose threshold is 60: frequent is %v", i, got)
@@ -59,7 +59,7 @@ func TestBufferIsFrequentAfterFractionOfThreshold(t *testing.T) {
 // Buffers that are used once do not fill the table: it stops growing when hash chains
 // form, and keeps counting the buffers in it.
 func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
-	tab := NewReuseTable(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 64})
+	tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 10_000 {
 		tab.RecordUse(uintptr(0x1000+i*4096), 512)
 	}
@@ -74,7 +74,7 @@ func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 		t.Error("a buffer in the table is not frequent after many uses")
 	}
 
-	used := NewReuseTable(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 64})
+	used := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 64})
 	for i := range 500 {
 		for range 8 {
 			used.RecordUse(uintptr(0x1000+i*4096), 512)
@@ -89,7 +89,7 @@ func TestTableStopsGrowingWhenFewAreFrequent(t *testing.T) {
 }
 
 func TestReuseInvalidate(t *testing.T) {
-	tab := NewReuseTable(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
+	tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1, Frequent: -1, MaxBuffers: 100})
 	const first, apart = uintptr(0x1000), uintptr(0x1000)
 	use := func(i uintptr) bool { return tab.RecordUse(first+i*apart, 512) }
 	for i := range uintptr(10) {
@@ -125,7 +125,7 @@ func TestReuseInvalidate(t *testing.T) {
 func BenchmarkUse(b *testing.B) {
 	for _, n := range []int{1, 1000, 100_000} {
 		b.Run(fmt.Sprintf("buffers=%d", n), func(b *testing.B) {
-			tab := NewReuseTable(ReuseConfig{Thresholds: Thresholds{4}, Buckets: 1 << 20, Frequent: -1})
+			tab := NewReuseTable(Reuse{Thresholds: Thresholds{4}, Buckets: 1 << 20, Frequent: -1})
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {

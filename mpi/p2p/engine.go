@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,19 +43,6 @@ type Config struct {
 	MaxMispredicted int
 }
 
-// setDefaults sets the limits of the speculative protocol that are 0.
-func (c *Config) setDefaults() {
-	if c.Usage == 0 {
-		c.Usage = 0.8
-	}
-	if c.Sample == 0 {
-		c.Sample = 16
-	}
-	if c.MaxMispredicted == 0 {
-		c.MaxMispredicted = 4
-	}
-}
-
 // Transport sends the messages of an engine and moves its data. If it cannot reach a peer,
 // Engine.Lost is called.
 type Transport interface {
@@ -93,31 +81,44 @@ type Engine struct {
 	// Any depend on it.
 	DependsOn func(context uint32, from, lost int) bool
 
-	cfg            Config
-	transport      Transport
-	posted         Posted[*Request]
-	unexpected     Unexpected[*unexpectedMessage]
-	requests       requestTable
-	senders        map[Envelope]*senderState   // state as a sender; Source is the receiver
-	evictAt        int                         // number of senders at which unused ones are evicted
-	evicted        bool                        // some sender state was evicted
-	receivers      map[Envelope]*receiverState // state as a receiver
-	lost           map[int]error
-	lostOrder      []int            // keys of lost, in order
-	failedContexts map[uint32]error // error by context
-	freeMessages   []*unexpectedMessage
-	sendHeader     wire.Header // header being sent; a local variable would be heap-allocated
+	cfg        Config
+	transport  Transport
+	posted     Posted[*Request]
+	unexpected Unexpected[*unexpectedMessage]
+	requests   requestTable
+	speculation
+	losses
+	freeMessages []*unexpectedMessage
+	sendHeader   wire.Header // header being sent; a local variable would be heap-allocated
+}
 
-	maxEnvelopes int
+// speculation is the state of the speculative protocol.
+type speculation struct {
+	senders      map[Envelope]*senderState   // as a sender; Source is the receiver
+	receivers    map[Envelope]*receiverState // as a receiver
+	maxEnvelopes int                         // limit of each
+	evictAt      int                         // number of senders at which unused ones are evicted
+	evicted      bool                        // some sender state was evicted
+}
+
+// losses are the failures of peers and contexts, with their errors.
+type losses struct {
+	lost           map[int]error
+	lostOrder      []int // keys of lost, in order
+	failedContexts map[uint32]error
 }
 
 // New returns an engine for one rank.
 func New(cfg Config, t Transport) *Engine {
-	cfg.setDefaults()
+	cfg.Usage = cmp.Or(cfg.Usage, 0.8)
+	cfg.Sample = cmp.Or(cfg.Sample, 16)
+	cfg.MaxMispredicted = cmp.Or(cfg.MaxMispredicted, 4)
 	return &Engine{
-		cfg: cfg, transport: t, lost: make(map[int]error), failedContexts: make(map[uint32]error),
-		senders: make(map[Envelope]*senderState), receivers: make(map[Envelope]*receiverState),
-		maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
+		cfg: cfg, transport: t, losses: losses{lost: make(map[int]error), failedContexts: make(map[uint32]error)},
+		speculation: speculation{
+			senders: make(map[Envelope]*senderState), receivers: make(map[Envelope]*receiverState),
+			maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
+		},
 	}
 }
 
@@ -270,4 +271,22 @@ func (e *Engine) CancelAll() {
 // can.
 func (e *Engine) ProbeError(envelope Envelope) error {
 	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
+}
+
+// EachAwaitedPeer calls visit for the peer that each pending request waits for. For a posted
+// receive it calls postedRecv as well; source is Any if any member of the communicator may send.
+func (e *Engine) EachAwaitedPeer(visit func(peer int), postedRecv func(context uint32, source int)) {
+	for _, r := range e.requests.all() {
+		switch {
+		case r.isRecv && r.state == statePosted:
+			if r.Peer != Any {
+				visit(r.Peer)
+			}
+			postedRecv(r.Context, r.Peer)
+		case r.isRecv:
+			visit(r.Source)
+		default:
+			visit(r.Peer)
+		}
+	}
 }

@@ -38,18 +38,12 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	switch {
 	case flags&wire.StopRTR != 0:
 		e.receiverState(envelope).rtrStopped = true
-		for n := e.posted.Last(envelope); n != nil && n.Value.sentRTR; n = e.posted.Prev(n) {
+		for n := e.posted.Last(envelope); n != nil && n.Value.sentRTR; n = n.prev() {
 			n.Value.sentRTR = false
 		}
 	case flags&wire.ResumeRTR != 0:
 		delete(e.receivers, envelope)
 	}
-}
-
-// countMispredicted counts an RTR that was sent for a message that came eagerly.
-func (e *Engine) countMispredicted(envelope Envelope) {
-	e.Stats.Mispredicted++
-	e.receiverState(envelope).mispredicted++
 }
 
 // maySendRTR reports whether a receive that is about to be posted may send an RTR. It may

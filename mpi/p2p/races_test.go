@@ -10,7 +10,7 @@ import (
 )
 
 // Each test forces one interleaving in which a control message could be assigned to the
-// wrong request, numbered by the figures of Thesis §4.2.3 and §4.2.4. Rank 0 sends, rank 1
+// wrong request, numbered by the figures of Rashti 2010 §4.2.3 and §4.2.4. Rank 0 sends, rank 1
 // receives, and all messages have the same envelope.
 const rendezvousSize = 2 * eagerLimit
 

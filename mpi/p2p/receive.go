@@ -69,7 +69,8 @@ func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	r := n.Value
 	e.posted.Remove(n)
 	if r.sentRTR {
-		e.countMispredicted(n.Envelope)
+		e.Stats.Mispredicted++
+		e.receiverState(n.Envelope).mispredicted++
 	}
 	e.deliver(r, peer, h, data, notAcked)
 	return nil
@@ -107,7 +108,12 @@ const notAcked = false
 func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
-		e.deliverEager(r, peer, h, data)
+		r.Size = len(data)
+		copy(r.Buf, data)
+		if h.Flags&wire.Sync != 0 {
+			e.sendControl(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
+		}
+		e.finishRecv(r)
 		return
 	}
 	if err := e.lost[peer]; err != nil { // the data of the message is at the lost peer
@@ -115,16 +121,6 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsA
 		return
 	}
 	e.startTransfer(r, peer, h, rtsAcked)
-}
-
-// deliverEager copies the data of an eager message to its receive.
-func (e *Engine) deliverEager(r *Request, peer int, h *wire.Header, data []byte) {
-	r.Size = len(data)
-	copy(r.Buf, data)
-	if h.Flags&wire.Sync != 0 {
-		e.sendControl(peer, &wire.Header{Kind: wire.SyncAck, Send: h.Send})
-	}
-	e.finishRecv(r)
 }
 
 // startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an
@@ -203,4 +199,40 @@ func (e *Engine) finishCancel(r *Request) {
 	e.posted.Remove(&r.node)
 	r.Cancelled = true
 	e.finish(r)
+}
+
+// Message is a message that Improbe has removed from the unexpected queue.
+type Message struct{ unexpected *unexpectedMessage }
+
+// Status returns the source, the tag and the size of the message.
+func (m *Message) Status() (source int, tag int32, size int) { return m.unexpected.status() }
+
+// Improbe removes the first unexpected message that a receive with this envelope would
+// match; nil if there is none.
+func (e *Engine) Improbe(envelope Envelope) *Message {
+	n := e.unexpected.Match(envelope)
+	if n == nil {
+		return nil
+	}
+	msg := n.Value
+	e.unexpected.Remove(n)
+	if e.cfg.Protocol == Speculative && msg.header.Kind == wire.RTS && e.lost[msg.peer] == nil {
+		// Acknowledge now, not in Imrecv: a receive posted in between may send an RTR, and
+		// the sender would use it for this message.
+		msg.rtsAcked = true
+		e.sendControl(msg.peer, &wire.Header{Kind: wire.RTSAck, Send: msg.header.Send})
+	}
+	return &Message{msg}
+}
+
+// Imrecv starts to receive a message of Improbe. A message can be received once.
+func (e *Engine) Imrecv(r *Request, m *Message) {
+	msg := m.unexpected
+	m.unexpected = nil
+	r.Context, r.Peer, r.Tag = msg.header.Context, msg.peer, msg.header.Tag
+	r.reset()
+	r.isRecv = true
+	e.requests.add(r)
+	e.deliver(r, msg.peer, &msg.header, msg.data, msg.rtsAcked)
+	e.freeUnexpected(msg)
 }

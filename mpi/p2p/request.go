@@ -1,7 +1,9 @@
 package p2p
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi/wire"
@@ -211,4 +213,22 @@ func (t *requestTable) all() (all []*Request) {
 		}
 	}
 	return all
+}
+
+// DescribePending lists the pending sends and receives with their peers, which are world ranks,
+// and tags; "none" if there is none.
+func (e *Engine) DescribePending() string {
+	var all []string
+	for _, r := range e.requests.all() {
+		switch {
+		case !r.isRecv:
+			all = append(all, fmt.Sprintf("a send of %d bytes to rank %d with tag %d", len(r.Buf), r.Peer, r.Tag))
+		case r.state == statePosted:
+			text := fmt.Sprintf("a receive from rank %d with tag %d", r.Peer, r.Tag)
+			all = append(all, strings.NewReplacer("rank -1", "any rank", "tag -1", "any tag").Replace(text))
+		default:
+			all = append(all, fmt.Sprintf("the data of a message from rank %d with tag %d", r.Source, r.MatchedTag))
+		}
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
 }

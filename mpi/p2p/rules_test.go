@@ -32,7 +32,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"a sender acknowledges the RTR that it uses", "speculate.go", "e.sendControl(r.Peer, &wire.Header{Kind: wire.RTRAck,", "_ = (&wire.Header{Kind: wire.RTRAck,"},
 	{"a receiver without an RTR acknowledges an RTS", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "false"},
 	{"a receiver with an RTR does not", "receive.go", "e.cfg.Protocol == Speculative && !r.sentRTR && !rtsAcked", "e.cfg.Protocol == Speculative && !rtsAcked"},
-	{"Improbe acknowledges an RTS at once", "mprobe.go", "msg.rtsAcked = true", "return &Message{msg}"},
+	{"Improbe acknowledges an RTS at once", "receive.go", "msg.rtsAcked = true", "return &Message{msg}"},
 	{"an RTR belongs to the first unmatched RTS", "speculate.go", "case s.firstUnmatched != nil:\n\t\ts.removeUnmatched", "case false:\n\t\ts.removeUnmatched"},
 	{"an RTSAck matches its send", "speculate.go", "\ts.removeUnmatched(r)\n\t// An RTR", "\t// An RTR"},
 
@@ -72,7 +72,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"a send that fails sends nothing", "speculate.go", "; err != nil { // before", "; err != nil && false { // before"},
 	{"a send notices that its state was evicted", "speculate.go", "s = e.senderState(r.envelope()) // an", "// an"},
 	{"state with stopped RTRs is evicted too", "speculate.go", "s.rtrs.len() == 0 && !s.stopping", "s.rtrs.len() == 0 && !s.stopped"},
-	{"pop takes constant time", "rtrqueue.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
+	{"pop takes constant time", "speculate.go", "q.first++; q.first == len(q.all)", "q.all = append(q.all[:0:0], q.all[1:]...); len(q.all) == 0"},
 	{"a request completes when the transport has returned its buffer", "request.go", "if r.inTransport {", "if false {"},
 	{"a small message without credit uses rendezvous", "send.go", "switch canSend := e.transport.CanSend(r.Peer, n); {", "switch canSend := n >= 0; {"},
 }

@@ -169,7 +169,9 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 		return nil
 	case h.Recv == 0 && r.state == stateRTSSent && e.cfg.Protocol != RPUT:
 		if e.cfg.Protocol == Speculative {
-			e.handleRTSRead(r)
+			s := e.senderState(r.envelope())
+			s.removeUnmatched(r)
+			e.confirmRTRStop(r, s)
 		}
 		e.finish(r)
 		return nil

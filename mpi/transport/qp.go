@@ -1,8 +1,11 @@
 package transport
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 
+	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -104,3 +107,217 @@ func (q *SendQueue) Post() error {
 
 // CountCompletion must be called for every completion of a posted request.
 func (q *SendQueue) CountCompletion() { q.outstanding-- }
+
+// Packet is the contents of a packet.
+type Packet struct {
+	Buf       *memory.Buffer
+	Len       int
+	CopiedLen int            // length of the part in Buf
+	Gathered  *memory.Region // the rest of the packet; nil if all is in Buf
+	HasImm    bool
+	Imm       uint32 // immediate data
+}
+
+// AppendSGL appends the packet's scatter/gather list with the LKeys of a rail: the part in Buf,
+// then the Gathered part, if any.
+func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
+	sges = append(sges, p.Buf.SGE(rail, 0, p.CopiedLen))
+	if p.Gathered != nil {
+		sges = append(sges, p.Gathered.SGE(rail, 0, p.Len-p.CopiedLen))
+	}
+	return sges
+}
+
+// AppendSGLWithTail is AppendSGL for a slot of a ring: the list ends with the tail that marks the
+// packet as complete. The tail is stored in Buf after the CopiedLen bytes of the packet.
+func (p *Packet) AppendSGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
+	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], tail)
+	sges = p.AppendSGL(sges, rail)
+	if p.Gathered == nil {
+		sges[len(sges)-1].Length += TailLen
+		return sges
+	}
+	return append(sges, p.Buf.SGE(rail, p.CopiedLen, TailLen))
+}
+
+// RecvQueue posts receives to a queue pair or an SRQ.
+type RecvQueue struct {
+	Post   func([]verbs.RecvWR) (int, error)
+	Rail   int
+	Size   int            // of a receive
+	staged []verbs.RecvWR // to post at the next Flush
+	sges   []verbs.SGE    // of staged
+}
+
+// Stage adds a receive to those that Flush posts.
+func (q *RecvQueue) Stage(wrid uint64, buf *memory.Buffer) {
+	q.sges = append(q.sges, buf.SGE(q.Rail, 0, q.Size))
+	q.staged = append(q.staged, verbs.RecvWR{WRID: wrid})
+}
+
+// Staged is the number of receives that Flush posts.
+func (q *RecvQueue) Staged() int { return len(q.staged) }
+
+// Flush posts the staged receives, all in one call.
+func (q *RecvQueue) Flush() error {
+	if len(q.staged) == 0 {
+		return nil
+	}
+	for i := range q.staged {
+		q.staged[i].SGL = q.sges[i : i+1 : i+1]
+	}
+	n, err := q.Post(q.staged)
+	if err != nil {
+		return fmt.Errorf("post receive %d of %d: %w", n, len(q.staged), err)
+	}
+	q.staged, q.sges = q.staged[:0], q.sges[:0]
+	return nil
+}
+
+// Requests is the table of posted work requests, each with a context of type T. A WRID is
+// the index of a request and a generation, which identifies late completions of closed queue
+// pairs.
+type Requests[T any] struct {
+	entries []request[T]
+	idle    []uint32
+}
+
+type request[T any] struct {
+	context    T
+	generation uint32
+	posted     bool
+}
+
+// Add stores a request and returns its WRID.
+func (r *Requests[T]) Add(context T) (wrid uint64) {
+	n := len(r.idle)
+	if n == 0 {
+		r.entries = append(r.entries, request[T]{context: context, posted: true})
+		return uint64(len(r.entries) - 1)
+	}
+	i := r.idle[n-1]
+	r.idle = r.idle[:n-1]
+	e := &r.entries[i]
+	e.context, e.posted = context, true
+	return uint64(e.generation)<<32 | uint64(i)
+}
+
+// Find returns the context of a posted request. It returns nil for any other WRID; stale
+// reports whether the WRID is that of a removed request.
+func (r *Requests[T]) Find(wrid uint64) (context *T, stale bool) {
+	i := uint32(wrid)
+	if int(i) >= len(r.entries) {
+		return nil, false
+	}
+	e := &r.entries[i]
+	if e.generation != uint32(wrid>>32) {
+		return nil, true
+	}
+	if !e.posted {
+		return nil, false
+	}
+	return &e.context, false
+}
+
+// Remove removes a request, whose WRID becomes stale.
+func (r *Requests[T]) Remove(wrid uint64) {
+	i := uint32(wrid)
+	r.entries[i] = request[T]{generation: r.entries[i].generation + 1}
+	r.idle = append(r.idle, i)
+}
+
+// RemoveMatching removes all requests for which match returns true, and calls removed for
+// each.
+func (r *Requests[T]) RemoveMatching(match func(*T) bool, removed func(T)) {
+	for i := range r.entries {
+		if e := &r.entries[i]; e.posted && match(&e.context) {
+			context := e.context
+			r.Remove(uint64(i)) // Remove uses only the index of a WRID
+			removed(context)
+		}
+	}
+}
+
+// Datagrams is the queue pair of a rail that reaches every rank. A NIC with reliable
+// datagrams also executes RDMA on it.
+type Datagrams struct {
+	SendQueue
+	Reliable  bool
+	MaxPacket int
+	rail      *Rail
+	ahs       map[int]verbs.AH // by rank
+}
+
+// qKey is the Q_Key of all ranks.
+const qKey = 0x0fab7e57
+
+// datagramDepth is the depth of the send queue.
+const datagramDepth = 512
+
+// OpenDatagrams creates the rail's datagram queue pair with room for a number of receives, and
+// moves it to RTS. packetSize is the longest packet; a NIC without reliable datagrams may lower
+// it to the MTU. After an error the result must be closed as well.
+func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
+	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
+	d.Depth = datagramDepth
+	if !d.Reliable {
+		d.MaxPacket = min(packetSize, r.MTU.Bytes())
+	}
+	if err := r.ReserveCQEs(receives + datagramDepth); err != nil {
+		return d, err
+	}
+	var err error
+	d.QP, err = r.Dev.CreateQP(verbs.QPInit{
+		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.cq, RecvCQ: r.cq,
+		Caps: verbs.QPCaps{MaxSendWR: datagramDepth, MaxRecvWR: receives, MaxSendSGE: 2, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return d, fmt.Errorf("create a datagram queue pair: %w", err)
+	}
+	for _, step := range []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: qKey}, verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey},
+		{verbs.QPAttr{State: verbs.QPStateRTR}, 0},
+		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrSQPSN},
+	} {
+		if err := d.QP.Modify(step.attr, verbs.QPAttrState|step.mask); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// Destination returns the address of a rank's datagram queue pair. The address handle is
+// created with the first call for a rank, and kept until Close.
+func (d *Datagrams) Destination(rank int, remote Endpoint) (verbs.UD, error) {
+	ah := d.ahs[rank]
+	if ah == nil {
+		var err error
+		if ah, err = d.rail.PD.CreateAH(d.rail.address(remote.GID)); err != nil {
+			return verbs.UD{}, err
+		}
+		d.ahs[rank] = ah
+	}
+	return verbs.UD{AH: ah, QPN: remote.QPN, QKey: qKey}, nil
+}
+
+// Fail moves the queue pair to the error state: the NIC no longer accesses memory for it.
+func (d *Datagrams) Fail() {
+	if d.QP != nil {
+		_ = d.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) // fails if the device is gone
+	}
+}
+
+// Close closes the queue pair and the address handles.
+func (d *Datagrams) Close() error {
+	if d.QP == nil {
+		return nil
+	}
+	errs := []error{d.QP.Close()}
+	for _, ah := range d.ahs {
+		errs = append(errs, ah.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -79,13 +79,16 @@ func (r *Rail) LacksRNR() bool { return r.iwarp }
 // ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases
 // entries.
 func (r *Rail) ReserveCQEs(n int) error {
-	r.reservedCQEs += n
-	if r.reservedCQEs <= r.cq.Depth() {
-		return nil
+	need := r.reservedCQEs + n
+	if need > r.Attr.MaxCQE && n > 0 {
+		return fmt.Errorf("completion queue of %d entries: the NIC has at most %d", need, r.Attr.MaxCQE)
 	}
-	if err := r.cq.Resize(min(max(2*r.cq.Depth(), r.reservedCQEs), r.Attr.MaxCQE)); err != nil {
-		return fmt.Errorf("completion queue of %d entries: %w", r.reservedCQEs, err)
+	if need > r.cq.Depth() {
+		if err := r.cq.Resize(min(max(2*r.cq.Depth(), need), r.Attr.MaxCQE)); err != nil {
+			return fmt.Errorf("completion queue of %d entries: %w", need, err)
+		}
 	}
+	r.reservedCQEs = need
 	return nil
 }
 

@@ -22,12 +22,6 @@ type Config struct {
 	InFlight int
 }
 
-func (c *Config) setDefaults() {
-	const inFlight = 16
-	c.Chunk = max(cmp.Or(c.Chunk, DefaultChunk)&^7, 8)
-	c.InFlight = max(cmp.Or(c.InFlight, inFlight), 1)
-}
-
 // Stats are the statistics of an engine.
 type Stats struct {
 	Puts, Gets, Accumulates uint64
@@ -77,7 +71,9 @@ type Engine struct {
 
 // New returns an engine for one rank.
 func New(cfg Config, t Transport) *Engine {
-	cfg.setDefaults()
+	const inFlight = 16
+	cfg.Chunk = max(cmp.Or(cfg.Chunk, DefaultChunk)&^7, 8)
+	cfg.InFlight = max(cmp.Or(cfg.InFlight, inFlight), 1)
 	return &Engine{cfg: cfg, transport: t, windows: make(map[uint32]*Window), lost: make(map[int]error)}
 }
 
@@ -96,7 +92,7 @@ func (w *Window) sendControl(t *target, h wire.Header) {
 // send sends and counts a message. The owner of its data, if any, is an *Operation.
 func (w *Window) send(t *target, h *wire.Header, data []byte, owner any) {
 	w.e.Stats.ControlMessages[h.Kind-wire.FirstWindowKind]++
-	w.e.transport.Send(t.peer, h, data, owner)
+	w.e.transport.Send(t.Peer, h, data, owner)
 }
 
 // Arrived handles a message of a peer. The data is valid until Arrived returns. The error is
@@ -127,10 +123,10 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Flush:
 		w.sendControl(t, wire.Header{Kind: wire.Flushed})
 	case wire.Flushed:
-		if t.flushesAcked == t.flushesSent {
+		if t.flush.acked == t.flush.sent {
 			return protocolError(peer, h, "no flush is outstanding")
 		}
-		t.flushesAcked++
+		t.flush.acked++
 	case wire.Post:
 		w.handlePost(i)
 	case wire.Complete:
@@ -140,7 +136,10 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Granted:
 		return w.handleGranted(t, h)
 	case wire.Unlock:
-		return w.handleUnlock(t, h)
+		if _, has := w.lock.holders[peer]; !has {
+			return protocolError(peer, h, "the peer does not hold the lock")
+		}
+		w.removeHolder(peer)
 	default:
 		return protocolError(peer, h, "unknown kind")
 	}
@@ -168,8 +167,9 @@ func (e *Engine) Lost(peer int, cause error) {
 
 // failTarget fails everything in a window that needs a lost peer.
 func (w *Window) failTarget(t *target) {
-	t.lost = w.e.lost[t.peer]
-	w.removeLockUser(t)
+	t.lost = w.e.lost[t.Peer]
+	w.lock.queue = slices.DeleteFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer })
+	w.removeHolder(t.Peer)
 	waiting := t.waiting
 	t.waiting = nil
 	for _, o := range waiting {
@@ -188,5 +188,5 @@ func (w *Window) failTarget(t *target) {
 			w.dequeue(o)
 		}
 	}
-	t.unflushed, t.flushesAcked = false, t.flushesSent
+	t.flush.needed, t.flush.acked = false, t.flush.sent
 }

@@ -163,8 +163,8 @@ func TestLocksAreGrantedInOrder(t *testing.T) {
 	}
 	checkHolders := func(want ...int) {
 		t.Helper()
-		if !slices.Equal(slices.Sorted(maps.Keys(w.holders)), want) {
-			t.Fatalf("holders %v, want %v", w.holders, want)
+		if !slices.Equal(slices.Sorted(maps.Keys(w.lock.holders)), want) {
+			t.Fatalf("holders %v, want %v", w.lock.holders, want)
 		}
 	}
 	lock(0, 0)
@@ -214,8 +214,8 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 	if !o.Done() || o.Err() != nil || e.Stats.Atomics != 10 || e.Stats.Retries != 5 { // five words of eight bytes
 		t.Errorf("done %v, %v, with %d atomics, %d of them retries", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
 	}
-	if want := "\x00\x00\x00\x00\x07\x00"; string(o.result[:6]) != want {
-		t.Errorf("found %x, want %x", o.result[:6], want)
+	if want := "\x00\x00\x00\x00\x07\x00"; string(o.Result[:6]) != want {
+		t.Errorf("found %x, want %x", o.Result[:6], want)
 	}
 	// An error completes the operation once all pending atomics have completed.
 	o = must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 0, Type: Byte, Op: Sum, Request: true}))(t)

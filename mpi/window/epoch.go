@@ -12,13 +12,13 @@ import (
 // rank's window. Operations with a request need a lock epoch.
 func (w *Window) checkAccess(rank int, hasRequest bool) error {
 	switch {
-	case w.access == noEpoch:
+	case w.access.kind == noEpoch:
 		return fmt.Errorf("%w: no access epoch is open: call Fence, Start or Lock first", ErrSync)
-	case w.access == startEpoch && !slices.Contains(w.group, rank):
-		return fmt.Errorf("%w: rank %d is not in the group %v of Start", ErrSync, rank, w.group)
-	case w.access == lockEpoch && w.targets[rank].lock != lockHeld:
+	case w.access.kind == startEpoch && !slices.Contains(w.access.group, rank):
+		return fmt.Errorf("%w: rank %d is not in the group %v of Start", ErrSync, rank, w.access.group)
+	case w.access.kind == lockEpoch && w.targets[rank].lock != lockHeld:
 		return fmt.Errorf("%w: the window of rank %d is not locked", ErrSync, rank)
-	case hasRequest && w.access != lockEpoch && w.access != lockAllEpoch:
+	case hasRequest && w.access.kind != lockEpoch && w.access.kind != lockAllEpoch:
 		return fmt.Errorf("%w: operations with requests need a lock", ErrSync)
 	}
 	return nil
@@ -27,12 +27,12 @@ func (w *Window) checkAccess(rank int, hasRequest bool) error {
 // prepareTarget reports whether operations on a target can be issued now. In a LockAll epoch
 // it requests the lock on first use.
 func (w *Window) prepareTarget(t *target) bool {
-	switch w.access {
+	switch w.access.kind {
 	case startEpoch:
 		return t.postReceived
 	case lockAllEpoch:
 		if t.lock == lockNone {
-			w.requestLock(t, Shared, w.noCheck)
+			w.requestLock(t, Shared, w.access.noCheck)
 		}
 		return t.lock == lockHeld
 	}
@@ -51,7 +51,7 @@ func (w *Window) issueWaiting(t *target) {
 // checkNewEpoch returns an error, with the name of the call, if an access epoch cannot be
 // opened now. A fence epoch without operations may be replaced by any epoch.
 func (w *Window) checkNewEpoch(call string) error {
-	if w.access == noEpoch || w.access == fenceEpoch && !w.fenceUsed {
+	if w.access.kind == noEpoch || w.access.kind == fenceEpoch && !w.access.fenceUsed {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", call, w.CheckNoEpoch())
@@ -59,7 +59,7 @@ func (w *Window) checkNewEpoch(call string) error {
 
 // CheckFence returns an error if Fence is not allowed now.
 func (w *Window) CheckFence() error {
-	if !w.exposed && (w.access == noEpoch || w.access == fenceEpoch) {
+	if !w.exposed && (w.access.kind == noEpoch || w.access.kind == fenceEpoch) {
 		return nil
 	}
 	return fmt.Errorf("Fence within another epoch: %w", w.CheckNoEpoch())
@@ -70,10 +70,9 @@ func (w *Window) CheckFence() error {
 // the epoch's operations.
 func (w *Window) Fence(a Assert) error {
 	err := w.TakeErrors()
-	w.clearUsed()
-	w.access, w.fenceUsed = fenceEpoch, false
-	if a&NoSucceed != 0 {
-		w.access = noEpoch
+	w.access.close()
+	if a&NoSucceed == 0 {
+		w.access.kind, w.access.fenceUsed = fenceEpoch, false
 	}
 	return err
 }
@@ -84,10 +83,10 @@ func (w *Window) Start(group []int, a Assert) error {
 	if err := w.checkNewEpoch("Start"); err != nil {
 		return err
 	}
-	w.access, w.group = startEpoch, slices.Clone(group)
+	w.access.kind, w.access.group = startEpoch, slices.Clone(group)
 	for _, i := range group {
 		t := &w.targets[i]
-		w.markUsed(i)
+		w.access.markUsed(i)
 		if t.postReceived = a&NoCheck != 0; !t.postReceived && t.unusedPosts > 0 {
 			t.unusedPosts--
 			t.postReceived = true
@@ -100,7 +99,7 @@ func (w *Window) Start(group []int, a Assert) error {
 // operations are issued; otherwise a later Start uses it.
 func (w *Window) handlePost(i int) {
 	t := &w.targets[i]
-	if w.access == startEpoch && !t.postReceived && slices.Contains(w.group, i) {
+	if w.access.kind == startEpoch && !t.postReceived && slices.Contains(w.access.group, i) {
 		t.postReceived = true
 		w.issueWaiting(t)
 		return
@@ -111,10 +110,10 @@ func (w *Window) handlePost(i int) {
 // CanComplete reports whether Complete can be called: the group has posted and all
 // operations are locally complete. Lost ranks are ignored.
 func (w *Window) CanComplete() (bool, error) {
-	if w.access != startEpoch {
+	if w.access.kind != startEpoch {
 		return false, fmt.Errorf("%w: Complete without Start", ErrSync)
 	}
-	for _, i := range w.group {
+	for _, i := range w.access.group {
 		if t := &w.targets[i]; t.lost == nil && !t.postReceived || !w.LocalComplete(i) {
 			return false, nil
 		}
@@ -125,15 +124,14 @@ func (w *Window) CanComplete() (bool, error) {
 // Complete closes the access epoch of Start, and returns the errors of its operations. Its
 // messages to the group arrive after those of the operations.
 func (w *Window) Complete() (err error) {
-	for _, i := range w.group {
+	for _, i := range w.access.group {
 		t := &w.targets[i]
 		err = errors.Join(err, t.lost)
-		t.postReceived, t.unflushed = false, false
+		t.postReceived, t.flush.needed = false, false
 		w.sendControl(t, wire.Header{Kind: wire.Complete})
 	}
 	err = errors.Join(err, w.TakeErrors())
-	w.clearUsed()
-	w.access, w.group = noEpoch, nil
+	w.access.close()
 	return err
 }
 
@@ -142,12 +140,12 @@ func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)
 	}
-	if w.access == fenceEpoch && w.fenceUsed {
+	if w.access.kind == fenceEpoch && w.access.fenceUsed {
 		return fmt.Errorf("Post: %w", w.CheckNoEpoch())
 	}
 	w.exposed, w.exposedTo = true, slices.Clone(group)
-	if w.access == fenceEpoch {
-		w.access = noEpoch
+	if w.access.kind == fenceEpoch {
+		w.access.kind = noEpoch
 	}
 	if a&NoCheck == 0 {
 		for _, i := range group {

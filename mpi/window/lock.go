@@ -24,16 +24,16 @@ func (w *Window) Lock(kind LockKind, rank int, a Assert) error {
 	switch {
 	case kind != Shared && kind != Exclusive:
 		return fmt.Errorf("%w: unknown lock kind %d", ErrArg, kind)
-	case w.access == lockEpoch && t.lock != lockNone:
+	case w.access.kind == lockEpoch && t.lock != lockNone:
 		return fmt.Errorf("%w: the window of rank %d is already locked", ErrSync, rank)
-	case w.access != lockEpoch:
+	case w.access.kind != lockEpoch:
 		if err := w.checkNewEpoch("Lock"); err != nil {
 			return err
 		}
 	}
-	w.access = lockEpoch
-	w.locks++
-	w.markUsed(rank)
+	w.access.kind = lockEpoch
+	w.access.locks++
+	w.access.markUsed(rank)
 	w.requestLock(t, kind, a&NoCheck != 0)
 	return nil
 }
@@ -70,7 +70,7 @@ func (w *Window) TestLock(rank int) (bool, error) {
 
 // CheckUnlock returns an error if Unlock is not allowed.
 func (w *Window) CheckUnlock(rank int) error {
-	if w.access != lockEpoch || w.targets[rank].lock == lockNone {
+	if w.access.kind != lockEpoch || w.targets[rank].lock == lockNone {
 		return fmt.Errorf("%w: the window of rank %d is not locked by Lock", ErrSync, rank)
 	}
 	return nil
@@ -88,9 +88,8 @@ func (w *Window) Unlock(rank int) error {
 // unlockTarget releases the lock of one target, and closes the epoch with the last lock.
 func (w *Window) unlockTarget(t *target) {
 	w.releaseLock(t)
-	if w.locks--; w.locks == 0 {
-		w.access = noEpoch
-		w.clearUsed()
+	if w.access.locks--; w.access.locks == 0 {
+		w.access.close()
 	}
 }
 
@@ -109,13 +108,13 @@ func (w *Window) LockAll(a Assert) error {
 	if err := w.checkNewEpoch("LockAll"); err != nil {
 		return err
 	}
-	w.access, w.noCheck = lockAllEpoch, a&NoCheck != 0
+	w.access.kind, w.access.noCheck = lockAllEpoch, a&NoCheck != 0
 	return nil
 }
 
 // CheckUnlockAll returns an error if UnlockAll is not allowed.
 func (w *Window) CheckUnlockAll() error {
-	if w.access != lockAllEpoch {
+	if w.access.kind != lockAllEpoch {
 		return fmt.Errorf("%w: UnlockAll without LockAll", ErrSync)
 	}
 	return nil
@@ -125,17 +124,16 @@ func (w *Window) CheckUnlockAll() error {
 // AllRemoteComplete.
 func (w *Window) UnlockAll() error {
 	err := w.TakeErrors()
-	for _, i := range w.usedTargets {
+	for _, i := range w.access.used {
 		w.releaseLock(&w.targets[i])
 	}
-	w.clearUsed()
-	w.access = noEpoch
+	w.access.close()
 	return err
 }
 
 // CheckFlush returns an error if operations on a rank's window cannot be flushed.
 func (w *Window) CheckFlush(rank int) error {
-	if w.access == lockAllEpoch || w.access == lockEpoch && w.targets[rank].lock == lockHeld {
+	if w.access.kind == lockAllEpoch || w.access.kind == lockEpoch && w.targets[rank].lock == lockHeld {
 		return nil
 	}
 	return fmt.Errorf("%w: the window of rank %d is not locked", ErrSync, rank)
@@ -143,7 +141,7 @@ func (w *Window) CheckFlush(rank int) error {
 
 // CheckFlushAll returns an error if no lock epoch is open.
 func (w *Window) CheckFlushAll() error {
-	if w.access == lockAllEpoch || w.access == lockEpoch {
+	if w.access.kind == lockAllEpoch || w.access.kind == lockEpoch {
 		return nil
 	}
 	return fmt.Errorf("%w: no lock epoch is open", ErrSync)
@@ -153,7 +151,7 @@ func (w *Window) CheckFlushAll() error {
 // waited for it.
 func (w *Window) handleGranted(t *target, h *wire.Header) error {
 	if t.lock != lockRequested {
-		return protocolError(t.peer, h, "no lock was requested")
+		return protocolError(t.Peer, h, "no lock was requested")
 	}
 	t.lock = lockHeld
 	w.issueWaiting(t)
@@ -169,15 +167,15 @@ type lockRequest struct {
 // handleLock queues a peer's lock request, and grants it if possible. To prevent starvation, requests
 // are granted in their order: a shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
-	if _, has := w.holders[t.peer]; has || slices.ContainsFunc(w.lockQueue, func(r lockRequest) bool { return r.peer == t.peer }) {
-		return protocolError(t.peer, h, "the peer already holds or waits for the lock")
+	if _, has := w.lock.holders[t.Peer]; has || slices.ContainsFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer }) {
+		return protocolError(t.Peer, h, "the peer already holds or waits for the lock")
 	}
-	request := lockRequest{peer: t.peer, kind: Shared}
+	request := lockRequest{peer: t.Peer, kind: Shared}
 	if h.Flags&wire.Exclusive != 0 {
 		request.kind = Exclusive
 	}
-	w.lockQueue = append(w.lockQueue, request)
-	if w.grantLocks(); len(w.lockQueue) > 0 {
+	w.lock.queue = append(w.lock.queue, request)
+	if w.grantLocks(); len(w.lock.queue) > 0 {
 		w.e.Stats.LocksWaited++
 	}
 	return nil
@@ -185,44 +183,26 @@ func (w *Window) handleLock(t *target, h *wire.Header) error {
 
 // grantLocks grants the local lock to as many queued requests as possible, in order.
 func (w *Window) grantLocks() {
-	for len(w.lockQueue) > 0 {
-		request := w.lockQueue[0]
-		heldExclusively := len(w.holders) > 0 && w.sharedHolders == 0
-		if heldExclusively || request.kind == Exclusive && len(w.holders) > 0 {
+	for len(w.lock.queue) > 0 {
+		request := w.lock.queue[0]
+		heldExclusively := len(w.lock.holders) > 0 && w.lock.shared == 0
+		if heldExclusively || request.kind == Exclusive && len(w.lock.holders) > 0 {
 			return
 		}
-		w.lockQueue = w.lockQueue[1:]
-		w.holders[request.peer] = request.kind
+		w.lock.queue = w.lock.queue[1:]
+		w.lock.holders[request.peer] = request.kind
 		if request.kind == Shared {
-			w.sharedHolders++
+			w.lock.shared++
 		}
 		w.sendControl(&w.targets[w.index[request.peer]], wire.Header{Kind: wire.Granted})
 	}
 }
 
-// handleUnlock releases the lock of a peer.
-func (w *Window) handleUnlock(t *target, h *wire.Header) error {
-	if _, has := w.holders[t.peer]; !has {
-		return protocolError(t.peer, h, "the peer does not hold the lock")
-	}
-	w.removeHolder(t.peer)
-	return nil
-}
-
-// removeHolder takes the local lock from a peer, and grants it to waiting requests.
+// removeHolder takes the local lock from a peer, if it holds it, and grants it to waiting requests.
 func (w *Window) removeHolder(peer int) {
-	if w.holders[peer] == Shared {
-		w.sharedHolders--
+	if kind, has := w.lock.holders[peer]; has && kind == Shared {
+		w.lock.shared--
 	}
-	delete(w.holders, peer)
-	w.grantLocks()
-}
-
-// removeLockUser takes the local lock from a lost peer, or removes its request from the queue.
-func (w *Window) removeLockUser(t *target) {
-	w.lockQueue = slices.DeleteFunc(w.lockQueue, func(r lockRequest) bool { return r.peer == t.peer })
-	if _, has := w.holders[t.peer]; has {
-		w.removeHolder(t.peer)
-	}
+	delete(w.lock.holders, peer)
 	w.grantLocks()
 }

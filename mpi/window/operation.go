@@ -10,24 +10,17 @@ import (
 
 // Operation is a pending one-sided operation, or a reply to one of a peer.
 type Operation struct {
-	w       *Window
-	t       *target
-	kind    OpKind
-	origin  []byte // nil if nothing is combined
-	compare []byte
-	result  []byte // destination of fetched data; may be nil
-	size    int    // of the target memory
-	offset  int
-	typ     Type
-	op      Op
+	Access
+	w    *Window
+	t    *target
+	size int // of the target memory
 
-	region     wire.Region
-	parts      int  // pending transfers, messages and replies
-	hasRequest bool // the caller keeps it, so it is not reused
-	done       bool
-	err        error
-	atomics    []Atomic
-	nextWord   uint64 // offset of the first word without an atomic
+	region   wire.Region
+	parts    int // pending transfers, messages and replies
+	done     bool
+	err      error
+	atomics  []Atomic
+	nextWord uint64 // offset of the first word without an atomic
 }
 
 // OpKind is the kind of an operation.
@@ -53,78 +46,73 @@ type Access struct {
 	Kind    OpKind
 	Rank    int    // of the target
 	Offset  int    // in the window of the target
-	Origin  []byte // ignored by NoOp
+	Origin  []byte // nil if nothing is combined; ignored by NoOp
 	Compare []byte // of CompareAndSwapOp
 	Result  []byte // destination of a get or of the old elements; nil if they are not fetched
 	Type    Type   // of accumulates
 	Op      Op
-	// Request: the caller uses the returned operation. It needs a lock epoch.
+	// Request: the caller keeps the returned operation, so it is not reused. It needs a lock epoch.
 	Request bool
 }
 
 // StartOp starts an operation. Its result buffer must not overlap its other buffers. Unless
 // a.Request is set, the returned operation may be reused when it completes.
 func (w *Window) StartOp(a Access) (*Operation, error) {
-	o := Operation{
-		kind: a.Kind, origin: a.Origin, compare: a.Compare, result: a.Result, size: len(a.Origin), offset: a.Offset, typ: a.Type, op: a.Op,
-	}
-	n := a.Type.Size()
-	switch a.Kind {
+	size := len(a.Origin)
+	switch n := a.Type.Size(); a.Kind {
 	case GetOp:
-		o.size = len(a.Result)
+		size = len(a.Result)
 	case AccumulateOp:
 		if a.Op == NoOp {
-			o.origin, o.size = nil, len(a.Result)
+			a.Origin, size = nil, len(a.Result)
 		}
-		if a.Result != nil && len(a.Result) != o.size {
-			return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(a.Result), o.size)
+		if a.Result != nil && len(a.Result) != size {
+			return nil, fmt.Errorf("%w: a result buffer of %d bytes for %d bytes", ErrArg, len(a.Result), size)
 		}
 	case CompareAndSwapOp:
 		if len(a.Origin) != n || len(a.Compare) != n || len(a.Result) != n {
 			return nil, fmt.Errorf("%w: CompareAndSwap needs buffers of one %v: origin has %d bytes, compare %d, result %d", ErrArg, a.Type, len(a.Origin), len(a.Compare), len(a.Result))
 		}
-		o.op = Replace
+		a.Op = Replace
 	}
-	return w.start(o, a.Rank, a.Request)
+	if err := w.checkOp(&a, size); err != nil {
+		return nil, err
+	}
+	return w.start(a, size)
 }
 
-// checkOp returns an error if the epoch, the range, the type or the reduction of an operation
-// is invalid.
-func (w *Window) checkOp(o *Operation, rank int, hasRequest bool) error {
-	if err := w.checkAccess(rank, hasRequest); err != nil {
+// checkOp returns an error if the epoch, the range, the type or the reduction of an operation on
+// size bytes is invalid.
+func (w *Window) checkOp(a *Access, size int) error {
+	if err := w.checkAccess(a.Rank, a.Request); err != nil {
 		return err
 	}
-	t := &w.targets[rank]
-	if o.offset < 0 || o.size > t.Size || o.offset > t.Size-o.size {
-		return fmt.Errorf("%w: %d bytes at offset %d; the window of rank %d has %d", ErrRange, o.size, o.offset, rank, t.Size)
+	t := &w.targets[a.Rank]
+	if a.Offset < 0 || size > t.Size || a.Offset > t.Size-size {
+		return fmt.Errorf("%w: %d bytes at offset %d; the window of rank %d has %d", ErrRange, size, a.Offset, a.Rank, t.Size)
 	}
-	if o.kind != AccumulateOp && o.kind != CompareAndSwapOp {
+	if a.Kind != AccumulateOp && a.Kind != CompareAndSwapOp {
 		return nil
 	}
-	switch size := o.typ.Size(); {
-	case size == 0:
-		return fmt.Errorf("%w: %v", ErrType, o.typ)
-	case !o.op.ValidFor(o.typ):
-		return fmt.Errorf("%w: %v of %v", ErrOp, o.op, o.typ)
-	case o.size%size != 0 || o.offset%size != 0:
-		return fmt.Errorf("%w: %d bytes at offset %d: both must be multiples of %d, the size of %v", ErrArg, o.size, o.offset, size, o.typ)
+	switch element := a.Type.Size(); {
+	case element == 0:
+		return fmt.Errorf("%w: %v", ErrType, a.Type)
+	case !a.Op.ValidFor(a.Type):
+		return fmt.Errorf("%w: %v of %v", ErrOp, a.Op, a.Type)
+	case size%element != 0 || a.Offset%element != 0:
+		return fmt.Errorf("%w: %d bytes at offset %d: both must be multiples of %d, the size of %v", ErrArg, size, a.Offset, element, a.Type)
 	}
 	return nil
 }
 
-// start validates op and copies it to an allocated operation, which it returns. It issues the
-// operation now if prepareTarget allows it, else when the target is ready.
-func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, error) {
-	if err := w.checkOp(&op, rank, hasRequest); err != nil {
-		return nil, err
-	}
-	w.e.countOp(&op)
+// start starts a valid operation on size bytes. It issues the operation now if prepareTarget
+// allows it, else when the target is ready.
+func (w *Window) start(a Access, size int) (*Operation, error) {
+	t := &w.targets[a.Rank]
 	o := w.e.allocOp()
-	op.atomics = o.atomics
-	*o = op
-	t := &w.targets[rank]
-	o.w, o.t, o.hasRequest = w, t, hasRequest
-	w.fenceUsed = true
+	*o = Operation{Access: a, w: w, t: t, size: size, atomics: o.atomics}
+	w.e.countOp(o)
+	w.access.fenceUsed = true
 	if o.size == 0 {
 		o.done = true
 		return o, nil
@@ -134,16 +122,16 @@ func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, err
 		return nil, t.lost
 	}
 	var err error
-	switch o.kind {
+	switch o.Kind {
 	case PutOp:
-		o.region, err = w.e.transport.Source(o.origin)
+		o.region, err = w.e.transport.Source(o.Origin)
 	case GetOp:
-		o.region, err = w.e.transport.Sink(o.result)
+		o.region, err = w.e.transport.Sink(o.Result)
 	}
 	if err != nil {
 		return nil, err
 	}
-	w.markUsed(rank)
+	w.access.markUsed(a.Rank)
 	t.pending++
 	w.e.busy++
 	if w.prepareTarget(t) {
@@ -156,7 +144,7 @@ func (w *Window) start(op Operation, rank int, hasRequest bool) (*Operation, err
 
 // countOp adds an operation to the statistics.
 func (e *Engine) countOp(o *Operation) {
-	switch o.kind {
+	switch o.Kind {
 	case PutOp:
 		e.Stats.Puts++
 		e.Stats.PutBytes += uint64(o.size)
@@ -189,23 +177,23 @@ func (t *target) remoteAddr(offset uint64) wire.Memory {
 
 // transfer returns the RDMA transfer of a put or get.
 func (o *Operation) transfer() wire.Transfer {
-	return wire.Transfer{Local: o.region, N: o.size, Remote: o.t.remoteAddr(uint64(o.offset))}
+	return wire.Transfer{Local: o.region, N: o.size, Remote: o.t.remoteAddr(uint64(o.Offset))}
 }
 
 // issue starts the transfers of an operation.
 func (w *Window) issue(o *Operation) {
 	t := o.t
 	switch {
-	case o.kind == PutOp:
+	case o.Kind == PutOp:
 		o.parts = 1
-		w.e.transport.Write(t.peer, o.transfer(), o)
-	case o.kind == GetOp:
+		w.e.transport.Write(t.Peer, o.transfer(), o)
+	case o.Kind == GetOp:
 		o.parts = 1
-		w.e.transport.Read(t.peer, o.transfer(), o)
+		w.e.transport.Read(t.Peer, o.transfer(), o)
 	case t.Atomics:
 		t.atomicOps = append(t.atomicOps, o)
 		w.startEligible(t)
-	case o.kind == CompareAndSwapOp:
+	case o.Kind == CompareAndSwapOp:
 		w.sendCompareSwap(o)
 	default:
 		w.sendAccumulate(o)
@@ -238,17 +226,17 @@ func (o *Operation) complete() {
 		e.transport.Release(o.region)
 		o.region = nil
 	}
-	if o.kind != replyOp {
+	if o.Kind != replyOp {
 		o.t.pending--
 		o.t.err = cmp.Or(o.t.err, o.err)
 	}
 	const maxFree = 256
-	if !o.hasRequest && len(e.freeOps) < maxFree {
+	if !o.Request && len(e.freeOps) < maxFree {
 		var reusable []byte // the buffer of a reply; others belong to the caller
-		if o.kind == replyOp {
-			reusable = o.origin[:0]
+		if o.Kind == replyOp {
+			reusable = o.Origin[:0]
 		}
-		*o = Operation{atomics: o.atomics[:0], origin: reusable}
+		*o = Operation{atomics: o.atomics[:0], Access: Access{Origin: reusable}}
 		e.freeOps = append(e.freeOps, o)
 	}
 }

@@ -50,40 +50,45 @@ type Window struct {
 	targets []target
 	index   map[int]int // of targets, by peer
 
-	// As an origin:
-	access      accessEpoch
-	fenceUsed   bool  // fence epoch: an operation was started
-	group       []int // of Start
-	noCheck     bool  // of LockAll
-	locks       int   // number of locks of Lock
-	usedTargets []int // ranks with operations in this epoch
-	isUsed      []bool
-
-	// As a target:
-	exposed       bool
-	exposedTo     []int            // group of Post
-	holders       map[int]LockKind // of the local lock, by peer
-	sharedHolders int              // number of shared holders
-	lockQueue     []lockRequest    // requests for the local lock
+	access    accessEpoch // as an origin
+	exposed   bool        // as a target, to the group of Post
+	exposedTo []int
+	lock      localLock // as a target
 }
 
-// accessEpoch is the kind of the open access epoch.
-type accessEpoch uint8
+// accessEpoch is the access epoch of an origin.
+type accessEpoch struct {
+	kind      epochKind
+	fenceUsed bool  // fence epoch: an operation was started
+	group     []int // of Start
+	noCheck   bool  // of LockAll
+	locks     int   // number of locks of Lock
+	used      []int // ranks with operations, a lock, or in the group of Start
+	isUsed    []bool
+}
+
+// epochKind is the kind of an access epoch.
+type epochKind uint8
 
 const (
-	noEpoch    accessEpoch = iota
-	fenceEpoch             // access to all targets
-	startEpoch             // access to the group
-	lockEpoch              // access to locked targets
+	noEpoch    epochKind = iota
+	fenceEpoch           // access to all targets
+	startEpoch           // access to the group
+	lockEpoch            // access to locked targets
 	lockAllEpoch
 )
+
+// localLock is the lock of the local memory.
+type localLock struct {
+	holders map[int]LockKind // by peer
+	shared  int              // number of shared holders
+	queue   []lockRequest
+}
 
 // target is the state of this rank as an origin for one target, and as a target for that
 // rank.
 type target struct {
 	Segment
-	peer int
-	rank int
 	lost error
 
 	postReceived    bool // for the current Start epoch
@@ -92,13 +97,17 @@ type target struct {
 	waiting         []*Operation // until the post or the lock grant arrives
 	atomicOps       []*Operation // accumulates by NIC atomics, in order
 	pending         int          // operations that are not locally complete
-	unflushed       bool         // accumulate messages were sent since the last flush
-	flushesSent     int
-	flushesAcked    int
+	flush           flushState
 	pendingReplies  []reply // in order
 	err             error   // first error of this epoch
 	unusedPosts     int     // posts that no Start has used
 	unusedCompletes int     // completes that no Wait has used
+}
+
+// flushState is the state of flush requests to a target.
+type flushState struct {
+	needed      bool // accumulate messages were sent since the last flush
+	sent, acked int
 }
 
 // Open opens a window with the segments of all ranks, by rank. mem is the local memory and region
@@ -106,10 +115,10 @@ type target struct {
 func (e *Engine) Open(id uint32, segments []Segment, mem []byte, region wire.Region) *Window {
 	w := &Window{
 		e: e, id: id, mem: mem, region: region, index: make(map[int]int, len(segments)),
-		targets: make([]target, len(segments)), isUsed: make([]bool, len(segments)), holders: make(map[int]LockKind),
+		targets: make([]target, len(segments)), access: accessEpoch{isUsed: make([]bool, len(segments))}, lock: localLock{holders: make(map[int]LockKind)},
 	}
 	for rank, s := range segments {
-		w.targets[rank] = target{Segment: s, peer: s.Peer, rank: rank, lost: e.lost[s.Peer]}
+		w.targets[rank] = target{Segment: s, lost: e.lost[s.Peer]}
 		w.index[s.Peer] = rank
 	}
 	e.windows[id] = w
@@ -131,13 +140,13 @@ func (w *Window) Size(rank int) int { return w.targets[rank].Size }
 // CheckNoEpoch returns an error that names the open epoch, if there is one.
 func (w *Window) CheckNoEpoch() error {
 	switch {
-	case w.access == startEpoch:
+	case w.access.kind == startEpoch:
 		return fmt.Errorf("%w: Start was called and Complete was not", ErrSync)
-	case w.access == lockEpoch:
-		return fmt.Errorf("%w: %d locks are held", ErrSync, w.locks)
-	case w.access == lockAllEpoch:
+	case w.access.kind == lockEpoch:
+		return fmt.Errorf("%w: %d locks are held", ErrSync, w.access.locks)
+	case w.access.kind == lockAllEpoch:
 		return fmt.Errorf("%w: LockAll was called and UnlockAll was not", ErrSync)
-	case w.access == fenceEpoch && w.fenceUsed:
+	case w.access.kind == fenceEpoch && w.access.fenceUsed:
 		return fmt.Errorf("%w: operations were started since the last fence; close the epoch with another", ErrSync)
 	case w.exposed:
 		return fmt.Errorf("%w: Post was called and Wait was not", ErrSync)
@@ -146,11 +155,19 @@ func (w *Window) CheckNoEpoch() error {
 }
 
 // markUsed notes that this epoch uses a target: by operations, a lock or the group of Start.
-func (w *Window) markUsed(i int) {
-	if !w.isUsed[i] {
-		w.isUsed[i] = true
-		w.usedTargets = append(w.usedTargets, i)
+func (a *accessEpoch) markUsed(i int) {
+	if !a.isUsed[i] {
+		a.isUsed[i] = true
+		a.used = append(a.used, i)
 	}
+}
+
+// close closes the epoch.
+func (a *accessEpoch) close() {
+	for _, i := range a.used {
+		a.isUsed[i] = false
+	}
+	a.used, a.kind, a.group = a.used[:0], noEpoch, nil
 }
 
 // RemoteComplete reports whether all operations on a rank's window are complete at the
@@ -161,12 +178,12 @@ func (w *Window) RemoteComplete(rank int) bool {
 		return false
 	}
 	t := &w.targets[rank]
-	if t.unflushed {
-		t.unflushed = false
-		t.flushesSent++
+	if t.flush.needed {
+		t.flush.needed = false
+		t.flush.sent++
 		w.sendControl(t, wire.Header{Kind: wire.Flush})
 	}
-	return t.flushesSent == t.flushesAcked
+	return t.flush.sent == t.flush.acked
 }
 
 // LocalComplete reports whether all operations on a rank's window are locally complete.
@@ -184,7 +201,7 @@ func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 // all reports whether complete is true for every target used in this epoch.
 func (w *Window) all(complete func(rank int) bool) bool {
 	all := true // call complete for every target, since RemoteComplete may send a flush
-	for _, i := range w.usedTargets {
+	for _, i := range w.access.used {
 		all = complete(i) && all
 	}
 	return all
@@ -199,16 +216,60 @@ func (w *Window) TakeError(rank int) error {
 
 // TakeErrors is TakeError for all targets with operations in this epoch.
 func (w *Window) TakeErrors() (err error) {
-	for _, i := range w.usedTargets {
+	for _, i := range w.access.used {
 		err = errors.Join(err, w.TakeError(i))
 	}
 	return err
 }
 
-// clearUsed marks all targets as unused, for the next epoch.
-func (w *Window) clearUsed() {
-	for _, i := range w.usedTargets {
-		w.isUsed[i] = false
+// Assert is a set of promises about an epoch.
+type Assert uint8
+
+// The assertions.
+const (
+	NoStore Assert = 1 << iota
+	NoPut
+	NoPrecede
+	NoSucceed
+	NoCheck
+)
+
+// LockKind is the kind of a lock.
+type LockKind uint8
+
+// The kinds.
+const (
+	Shared LockKind = iota
+	Exclusive
+)
+
+// Errors of operations and epochs.
+var (
+	ErrArg      = errors.New("invalid argument")
+	ErrType     = errors.New("no such type")
+	ErrOp       = errors.New("invalid reduction operation")
+	ErrSync     = errors.New("not allowed in this epoch")
+	ErrRange    = errors.New("outside the window")
+	ErrConflict = errors.New("accesses conflict")
+	ErrLost     = errors.New("peer is lost")
+	// ErrProtocol: a peer has sent a message that the protocol does not allow.
+	ErrProtocol = errors.New("peer violates the protocol")
+)
+
+// EachAwaitedPeer calls visit for each peer that an open epoch or a pending operation of a
+// window waits for: for its replies, its Complete or its Post.
+func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
+	for _, w := range e.ordered {
+		for i := range w.targets {
+			t := &w.targets[i]
+			switch {
+			case t.pending > 0, t.lock == lockRequested, t.flush.sent != t.flush.acked:
+			case w.exposed && t.unusedCompletes == 0 && slices.Contains(w.exposedTo, i):
+			case w.access.kind == startEpoch && !t.postReceived && slices.Contains(w.access.group, i):
+			default:
+				continue
+			}
+			visit(t.Peer)
+		}
 	}
-	w.usedTargets = w.usedTargets[:0]
 }

@@ -69,7 +69,7 @@ func pingpongTimeAt(t *testing.T, costs *verbs.Costs, cfg carrier.Config, times 
 
 // A program like AMG2006, with few buffers that are used just often enough to count as
 // frequent, loses time by reuse, mostly by useless registrations. With 20 % as the minimum
-// share of frequent buffers the table stops growing, and the loss is a third (Thesis
+// share of frequent buffers the table stops growing, and the loss is a third (Rashti 2010
 // §5.5.2: 2 %, and 6 % without).
 func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 	const (
@@ -107,7 +107,7 @@ func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 }
 
 // Registration makes large messages from new buffers take several times as long, most of
-// all those just too large to copy (Thesis §3.5: 6.7 times at 16 KB on InfiniBand). Without
+// all those just too large to copy (Rashti 2010 §3.5: 6.7 times at 16 KB on InfiniBand). Without
 // the cache all buffers are new.
 func TestRegistrationCache(t *testing.T) {
 	latency := func(cfg carrier.Config, size, reusePercent int) float64 {

@@ -12,7 +12,7 @@ import "github.com/fabrictest/fabrictest/mpi"
 // faces, is checked.
 type adi struct {
 	j               *job // nil for a whole grid
-	solver          lineSolver
+	solver          *lineSolver
 	coefficientSeed uint64 // seed of the coefficients
 	seed            uint64 // seed of the solution of the step
 	side            int
@@ -20,38 +20,40 @@ type adi struct {
 	i, k            int // position on the square of ranks
 	cells           []*adiCell
 	step            int
+	boundary        boundary
+	faces           [6]face
+}
 
-	forwardIn, forwardOut []float64
-	in, out               []byte
-	pending               *mpi.Request // the last send
-	faces                 [6]face
+// boundary is the numbers that the lines of a cell receive from the previous cell and pass on to
+// the next, and the messages with them.
+type boundary struct {
+	received, passed []float64
+	in, out          []byte
+	pending          *mpi.Request // the last send
 }
 
 // adiVars is the number of unknowns of a point.
 const adiVars = 5
 
 // lineSolver solves the lines of a cell along an axis.
-type lineSolver interface {
+type lineSolver struct {
 	// apply applies the operator of an axis to a field at a point. It accesses points up to
 	// faceDepth away within the grid.
-	apply(a *adi, axis int, at [3]int, field func(at [3]int) [adiVars]float64) [adiVars]float64
-	// forwardSize and backSize are the numbers that a line passes on in elimination and in
-	// back substitution.
-	forwardSize() int
-	backSize() int
+	apply func(a *adi, axis int, at [3]int, field func(at [3]int) [adiVars]float64) [adiVars]float64
 	// eliminate takes the numbers from the previous cell of the line (none for the first),
 	// and returns those for the next.
-	eliminate(a *adi, c *adiCell, l line, before, after []float64)
+	eliminate func(a *adi, c *adiCell, l line, before, after []float64)
 	// solve does the back substitution, from the other end.
-	solve(a *adi, c *adiCell, l line, before, after []float64)
-	// scratch is how many numbers elimination stores per point.
-	scratch() int
+	solve func(a *adi, c *adiCell, l line, before, after []float64)
+	// forwardSize and backSize are how many numbers a line passes on in elimination and in back
+	// substitution; scratch is how many elimination stores per point.
+	forwardSize, backSize, scratch int
 }
 
 // newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating
 // direction implicit method: one cell in each slice of the grid along every axis. It has no job: a
 // solver of the whole grid, with ranks = 1, needs none.
-func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
+func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, slices: isqrt(ranks)}
 	a.i, a.k = rank%a.slices, rank/a.slices
 	for c := range a.slices {
@@ -62,13 +64,12 @@ func newADI(seed uint64, side, ranks, rank int, s lineSolver) *adi {
 			cell.n[axis] = part(side, a.slices, at+1) - cell.from[axis]
 			points *= cell.n[axis]
 		}
-		cell.eliminated = make([]float64, s.scratch()*points)
+		cell.eliminated = make([]float64, s.scratch*points)
 		a.cells = append(a.cells, cell)
 	}
 	widest := (side + a.slices - 1) / a.slices
-	n := widest * widest * max(s.forwardSize(), s.backSize())
-	a.forwardIn, a.forwardOut = make([]float64, n), make([]float64, n)
-	a.in, a.out = make([]byte, 8*n), make([]byte, 8*n)
+	n := widest * widest * max(s.forwardSize, s.backSize)
+	a.boundary = boundary{received: make([]float64, n), passed: make([]float64, n), in: make([]byte, 8*n), out: make([]byte, 8*n)}
 	return a
 }
 
@@ -95,16 +96,22 @@ func (a *adi) run(steps int) {
 		a.solve()
 		a.j.stop()
 		want, bound := a.reference()
-		a.check(want, bound)
+		for _, c := range a.cells {
+			c.each(func(at [3]int, i int) { a.checkPoint(at, want(at), c.unknowns(i), bound, "of this rank") })
+		}
 		a.exchangeFaces(want, bound)
 	}
 }
 
-// makeRightSide computes the right side of a step.
+// makeRightSide sets the unknowns of all cells to the right side of a step: the operators of all
+// axes, applied to the exact solution in turn. Each needs the previous result up to faceDepth
+// beyond the cell.
 func (a *adi) makeRightSide(step int) {
 	a.step, a.seed = step, key(a.coefficientSeed, uint64(step))
 	for _, c := range a.cells {
-		a.rightSide(c)
+		alongZ := a.applyTo(2, c.extended(a.side, 0, 1), a.exact)
+		alongY := a.applyTo(1, c.extended(a.side, 0), alongZ.at)
+		c.u = a.applyTo(0, c.extended(a.side), alongY.at).u
 	}
 }
 
@@ -135,14 +142,6 @@ func (a *adi) coefficient(axis int, at [3]int) float64 {
 	return unit(key(a.coefficientSeed, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
 }
 
-// rightSide sets the unknowns of a cell to the right side: the operators of all axes, applied to the
-// exact solution in turn. Each needs the previous result up to faceDepth beyond the cell.
-func (a *adi) rightSide(c *adiCell) {
-	alongZ := a.applyTo(2, c.extended(a.side, 0, 1), a.exact)
-	alongY := a.applyTo(1, c.extended(a.side, 0), alongZ.at)
-	c.u = a.applyTo(0, c.extended(a.side), alongY.at).u
-}
-
 // applyTo applies the operator of an axis to a field at all points of a box.
 func (a *adi) applyTo(axis int, box *adiCell, field func([3]int) [adiVars]float64) *adiCell {
 	box.each(func(at [3]int, i int) {
@@ -162,24 +161,24 @@ func (a *adi) cellInSlice(axis, s int) *adiCell {
 	panic("work: a rank has a cell in every slice")
 }
 
-// sweep eliminates along an axis, or substitutes if back is set. The order is that of Thesis Fig.
+// sweep eliminates along an axis, or substitutes if back is set. The order is that of Rashti 2010 Fig.
 // 4.18: the receive is posted, independent work is done, then the last send and the receive
 // are waited for.
 func (a *adi) sweep(axis int, back bool) {
 	direction, first, d, tag := "", 0, 1, 1+2*axis
-	size, handle := a.solver.forwardSize(), a.solver.eliminate
+	size, handle := a.solver.forwardSize, a.solver.eliminate
 	if back {
 		direction, first, d, tag = ", back", a.slices-1, -1, 2+2*axis
-		size, handle = a.solver.backSize(), a.solver.solve
+		size, handle = a.solver.backSize, a.solver.solve
 	}
 	defer annotate("step %d, axis %d%s", a.step, axis, direction)
-	from, to := a.neighbour(axis, -d), a.neighbour(axis, d)
+	from, to, b := a.neighbour(axis, -d), a.neighbour(axis, d), &a.boundary
 	for n := range a.slices {
 		c := a.cellInSlice(axis, first+n*d)
 		lines := c.n[(axis+1)%3] * c.n[(axis+2)%3]
 		var in *mpi.Request
 		if n > 0 {
-			in = a.j.Irecv(a.in[:8*size*lines], from, tag)
+			in = a.j.Irecv(b.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil {
 			a.j.compute(6 * a.slices)
@@ -187,20 +186,20 @@ func (a *adi) sweep(axis int, back bool) {
 		a.waitSend()
 		if in != nil {
 			a.j.wait(in)
-			a.j.digestReceived(from, a.in[:8*size*lines])
-			getFloats(a.forwardIn[:size*lines], a.in)
+			a.j.digestReceived(from, b.in[:8*size*lines])
+			getFloats(b.received[:size*lines], b.in)
 		}
 		c.lines(axis, func(i int, l line) {
 			var before []float64
 			if n > 0 {
-				before = a.forwardIn[size*i:][:size]
+				before = b.received[size*i:][:size]
 			}
-			handle(a, c, l, before, a.forwardOut[size*i:][:size])
+			handle(a, c, l, before, b.passed[size*i:][:size])
 		})
 		if n < a.slices-1 {
-			putFloats(a.out, a.forwardOut[:size*lines])
-			a.j.digestSent(to, a.out[:8*size*lines])
-			a.pending = a.j.Isend(a.out[:8*size*lines], to, tag)
+			putFloats(b.out, b.passed[:size*lines])
+			a.j.digestSent(to, b.out[:8*size*lines])
+			b.pending = a.j.Isend(b.out[:8*size*lines], to, tag)
 		}
 	}
 	a.waitSend()
@@ -208,8 +207,8 @@ func (a *adi) sweep(axis int, back bool) {
 
 // waitSend waits for the last send, whose buffer the next one uses.
 func (a *adi) waitSend() {
-	if a.pending != nil {
-		a.j.wait(a.pending)
-		a.pending = nil
+	if b := &a.boundary; b.pending != nil {
+		a.j.wait(b.pending)
+		b.pending = nil
 	}
 }

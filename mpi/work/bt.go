@@ -3,11 +3,11 @@ package work
 // blockTridiagonal solves lines of 5 × 5 blocks on a multipartition, as NPB's BT does. Each
 // line passes on a block and a vector (240 bytes), and a vector on the way back (40), in
 // large messages of a whole face to six neighbours, from named sources, with receives
-// posted before the preceding work (Thesis §4.4.2, Fig. 4.18; Survey Table 1).
-func blockTridiagonal(j *job) { runADI(j, blockSolver{}) }
+// posted before the preceding work (Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 Table 1).
+func blockTridiagonal(j *job) { runADI(j, &blockSolver) }
 
 // runADI runs the steps of bt or sp, which differ in the solver.
-func runADI(j *job, solver lineSolver) {
+func runADI(j *job, solver *lineSolver) {
 	size := adiSizes[j.p.Class]
 	a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver)
 	a.j = j
@@ -28,19 +28,20 @@ var adiSizes = map[Class]struct{ side, steps int }{
 }
 
 // blockSolver solves lines whose points are coupled by 5 × 5 blocks.
-type blockSolver struct{}
+var blockSolver = lineSolver{
+	apply: applyBlocks, eliminate: eliminateBlocks, solve: solveBlocks,
+	forwardSize: blockSize + adiVars, backSize: adiVars, scratch: blockSize,
+}
 
 type block [adiVars][adiVars]float64
 
+const blockSize = adiVars * adiVars
+
 // lower and upper are the blocks that couple a point to the one before and after it, and middle
 // is its diagonal block, with 4 to 6 on the diagonal. Each unknown is weakly coupled to the next.
-func lower() (b block) { return diagonal(-1, 0.1) }
-func upper() (b block) { return diagonal(-1, -0.1) }
-
-// middle is described at lower.
-func (blockSolver) middle(a *adi, axis int, at [3]int) block {
-	return diagonal(5+a.coefficient(axis, at), 0.2)
-}
+func lower() block                             { return diagonal(-1, 0.1) }
+func upper() block                             { return diagonal(-1, -0.1) }
+func middle(a *adi, axis int, at [3]int) block { return diagonal(5+a.coefficient(axis, at), 0.2) }
 
 // diagonal returns a block with d on its diagonal and next beside it.
 func diagonal(d, next float64) (b block) {
@@ -61,9 +62,9 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
-// apply implements lineSolver.
-func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
-	l, m, u := lower(), s.middle(a, axis, at), upper()
+// applyBlocks implements lineSolver.apply.
+func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
+	l, m, u := lower(), middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
 		p := at
 		p[axis] += d - 1
@@ -78,16 +79,9 @@ func (s blockSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiV
 	return sum
 }
 
-const blockSize = adiVars * adiVars
-
-// forwardSize, backSize and scratch implement lineSolver.
-func (blockSolver) forwardSize() int { return blockSize + adiVars }
-func (blockSolver) backSize() int    { return adiVars }
-func (blockSolver) scratch() int     { return blockSize }
-
-// eliminate implements lineSolver. It turns the diagonal block of each point into the identity,
+// eliminateBlocks implements lineSolver.eliminate. It turns the diagonal block of each point into the identity,
 // and stores the block to the next point, and the right side in place.
-func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
+func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 	var next block             // of the previous point
 	var right [adiVars]float64 // of the previous point
 	if before != nil {
@@ -98,7 +92,7 @@ func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	at := l.at
 	for i := range l.n {
 		p := l.first + i*l.stride
-		own := s.middle(a, l.axis, at)
+		own := middle(a, l.axis, at)
 		here := c.unknowns(p)
 		if i > 0 || before != nil {
 			own.subtract(&low, &next)
@@ -118,8 +112,9 @@ func (s blockSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	copy(after[blockSize:], right[:])
 }
 
-// solve implements lineSolver. It subtracts the known values of the next point from each point.
-func (blockSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
+// solveBlocks implements lineSolver.solve. It subtracts the known values of the next point from
+// each point.
+func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [adiVars]float64
 	copy(known[:], before)
 	for i := l.n - 1; i >= 0; i-- {

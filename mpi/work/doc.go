@@ -13,17 +13,17 @@
 //
 // # Papers
 //
-// Workloads name the papers that their patterns are from:
+// Workloads name the publications that their patterns and expected figures are from:
 //
-//   - Thesis: the dissertation on MPI over InfiniBand, iWARP and Myrinet, of Queen's
-//     University (hdl.handle.net/1974/6284): characteristics, speculative rendezvous,
-//     reuse of small buffers, datagram-iWARP
-//   - Collectives: that on collective operations over Quadrics and InfiniBand, of the same
-//     university: N-BODY, RADIX and FT
-//   - Overlap: the paper on overlap and progress over InfiniBand, Myrinet and iWARP, of
-//     2007
-//   - Survey: the paper on the memory and speed of MVAPICH with the NAS benchmarks,
-//     SuperLU, NAMD and HPL, of 2006
+//   - Rashti 2010: M. J. Rashti, dissertation, Queen's University (hdl.handle.net/1974/6284):
+//     MPI over InfiniBand, iWARP and Myrinet, speculative rendezvous, reuse of small buffers,
+//     datagram-iWARP
+//   - Rashti 2007: M. J. Rashti and A. Afsahi on overlap and progress over InfiniBand, Myrinet
+//     and iWARP
+//   - Qian 2010: Y. Qian, dissertation, Queen's University: collective operations over Quadrics
+//     and InfiniBand; N-BODY, RADIX and FT
+//   - Sur 2006: S. Sur, M. Koop and D. Panda on the memory and speed of MVAPICH with the NAS
+//     benchmarks, SuperLU, NAMD and HPL
 //
 // # Concurrency
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// exchange1 is the first data exchange model of Thesis §4.4.1 (Fig. 4.15): receives are
+// exchange1 is the first data exchange model of Rashti 2010 §4.4.1 (Fig. 4.15): receives are
 // posted, data is packed and sent, the next data is produced, and then both are waited for.
 // Speculative rendezvous benefits from the early receive.
 func exchange1(j *job) {

@@ -3,14 +3,15 @@ package work
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/cmplx"
 )
 
 // fourier solves a diffusion equation with three-dimensional FFTs, as NPB's FT does: the
 // field is transformed once, and in each step its modes are damped and transformed back.
 // Ranks have slabs of the field; the transform along the third axis needs a transposition,
-// an all-to-all in blocks that are larger with fewer ranks (Survey §3.2: nearly all volume
-// in messages beyond 256 KB; Collectives §6.5.3).
+// an all-to-all in blocks that are larger with fewer ranks (Sur 2006 §3.2: nearly all volume
+// in messages beyond 256 KB; Qian 2010 §6.5.3).
 //
 // The initial field is noise, therefore every mode counts. The first inverse transform,
 // without damping, must return the field; the field of each step is transformed again,
@@ -108,7 +109,9 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 func (f *ft) forward(modes []complex128) {
 	f.transformPlanes(f.field, forward)
 	f.j.compute(1)
-	f.toColumns(modes)
+	f.transpose(
+		func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) },
+		func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
 	for i := 0; i < len(modes); i += f.n[2] {
 		f.transforms[2].transform(modes[i:i+f.n[2]], forward)
 	}
@@ -121,7 +124,9 @@ func (f *ft) evolve(steps int) {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], backward)
 	}
 	f.j.compute(1)
-	f.toPlanes()
+	f.transpose(
+		func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) },
+		func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
 	f.transformPlanes(f.field, backward)
 }
 
@@ -152,15 +157,10 @@ func (f *ft) transformPlanes(field []complex128, back bool) {
 	}
 }
 
-// toColumns transposes the field from planes to columns.
-func (f *ft) toColumns(modes []complex128) {
-	f.eachElement(f.send, func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) })
-	f.exchangeBlocks()
-	f.eachElement(f.recv, func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
-}
-
-// exchangeBlocks sends a block of f.send to every rank, and receives one from each in f.recv.
-func (f *ft) exchangeBlocks() {
+// transpose sends a block of the slab of planes or columns to every rank, and receives one from
+// each. put writes an element to send, by its indexes in both slabs, and get reads one.
+func (f *ft) transpose(put, get func(buf []byte, planeAt, columnAt int)) {
+	f.eachElement(f.send, put)
 	n := len(f.send) / f.j.Size()
 	for to := range f.j.Size() {
 		f.j.digestSent(to, f.send[to*n:][:n])
@@ -169,13 +169,7 @@ func (f *ft) exchangeBlocks() {
 	for from := range f.j.Size() {
 		f.j.digestReceived(from, f.recv[from*n:][:n])
 	}
-}
-
-// toPlanes transposes the damped modes from columns to planes.
-func (f *ft) toPlanes() {
-	f.eachElement(f.send, func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) })
-	f.exchangeBlocks()
-	f.eachElement(f.recv, func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
+	f.eachElement(f.recv, get)
 }
 
 // eachElement visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
@@ -230,4 +224,61 @@ func (f *ft) check(steps int) {
 func (f *ft) withinBound(want, got complex128, bound float64) bool {
 	f.j.checked(1, 16)
 	return cmplx.Abs(want-got) <= bound
+}
+
+// fft transforms lines whose length is a power of two.
+type fft struct {
+	n     int
+	roots []complex128 // of unity: the k-th is exp(-2πik/n)
+}
+
+// newFFT returns the transform of lines of n numbers, a power of two.
+func newFFT(n int) *fft {
+	f := &fft{n: n, roots: make([]complex128, n/2)}
+	for k := range f.roots {
+		f.roots[k] = cmplx.Rect(1, -2*math.Pi*float64(k)/float64(n))
+	}
+	return f
+}
+
+// Values of the parameter back of transforms and sweeps.
+const forward, backward = false, true
+
+// transform transforms a line in place, forward or back; back divides by the length.
+func (f *fft) transform(x []complex128, back bool) {
+	n, shift := f.n, 64-bits.Len(uint(f.n-1))
+	for i := range n {
+		if k := int(bits.Reverse64(uint64(i)) >> shift); n > 1 && k > i {
+			x[i], x[k] = x[k], x[i]
+		}
+	}
+	for half := 1; half < n; half *= 2 {
+		for at := 0; at < n; at += 2 * half {
+			for k := range half {
+				root := f.roots[k*(n/2/half)]
+				if back {
+					root = cmplx.Conj(root)
+				}
+				a, b := x[at+k], x[at+k+half]*root
+				x[at+k], x[at+k+half] = a+b, a-b
+			}
+		}
+	}
+	if back {
+		for i := range x {
+			x[i] /= complex(float64(n), 0)
+		}
+	}
+}
+
+// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory
+// of its length.
+func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
+	for i := range line {
+		line[i] = x[i*stride]
+	}
+	f.transform(line, back)
+	for i := range line {
+		x[i*stride] = line[i]
+	}
 }

@@ -164,7 +164,7 @@ func (h *hpl) checkElimination() {
 	for i := range h.rows.owned {
 		for k, got := range h.localRow(i) {
 			row, column := h.rows.global(i), h.columns.global(k)
-			if want := whole.localRow(row)[column]; !h.j.withinBound(want, got, 0) {
+			if want := whole.localRow(row)[column]; !h.j.withinBound(want, got, exactly) {
 				h.j.failVerification(want, got, "eliminated matrix at row %d, column %d", row, column)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // algebraicMultigrid has the exchanges of a multigrid solver on unstructured grids, after
 // AMG2006: on coarser levels points are coupled farther, therefore messages become smaller
 // and partners more. Receives from all partners are posted, then the data is gathered and
-// sent, then all is waited for. Messages have some bytes to a few KB (Thesis Table 5.1: 8
+// sent, then all is waited for. Messages have some bytes to a few KB (Rashti 2010 Table 5.1: 8
 // to 3648), from many buffers of which none is used very often (Tables 5.1 and 5.4). The
 // setup exchanges counts in an all-to-all, and requests with probes of any source.
 func algebraicMultigrid(j *job) {
@@ -19,7 +19,7 @@ func algebraicMultigrid(j *job) {
 }
 
 // semicoarsening is the same after SMG2000, whose coarsest levels couple all points: every
-// rank communicates with every other (Thesis §6.6.2, Table 6.1).
+// rank communicates with every other (Rashti 2010 §6.6.2, Table 6.1).
 func semicoarsening(j *job) {
 	runLevels(j, func(level, levels, points int) int {
 		if level == levels-1 {
@@ -48,7 +48,7 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 		for i := range 2*len(all) - 1 { // down, and up again
 			all[min(i, 2*len(all)-2-i)].exchange(cycle, i)
 		}
-		j.checkWithin(float64(j.Size()), j.sumAll(1), 0, "ranks that were counted at the end of cycle %d", cycle)
+		j.checkWithin(float64(j.Size()), j.sumAll(1), exactly, "ranks that were counted at the end of cycle %d", cycle)
 	}
 	j.stop()
 	partners := 0
@@ -63,7 +63,6 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 type gridLevel struct {
 	j          *job
 	level      int
-	points     int               // of all ranks
 	first, end int               // points of this rank
 	from       []neighbourPoints // ranks whose points this rank needs
 	to         []neighbourPoints // ranks that need points of this rank
@@ -86,13 +85,14 @@ const (
 // tell each other which points they need.
 func newLevel(j *job, level, points, reach int) *gridLevel {
 	defer annotate("level %d", level)
-	t := &gridLevel{j: j, level: level, points: points}
+	t := &gridLevel{j: j, level: level}
 	t.first, t.end = part(points, j.Size(), j.Rank()), part(points, j.Size(), j.Rank()+1)
 	needed := make([][]uint32, j.Size())
 	seen := make([]bool, points)
 	for i := t.first - reach; i < t.end+reach && t.end > t.first; i++ {
 		p := (i + points) % points
-		if owner := t.owner(p); owner != j.Rank() && !seen[p] {
+		owner := ((p+1)*j.Size() - 1) / points // the last rank whose part starts at or before p
+		if owner != j.Rank() && !seen[p] {
 			seen[p] = true
 			needed[owner] = append(needed[owner], uint32(p))
 		}
@@ -120,13 +120,10 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	return t
 }
 
-// owner is the rank that has a point: the last whose part starts at or before it.
-func (t *gridLevel) owner(point int) int { return ((point+1)*t.j.Size() - 1) / t.points }
-
 // receiveRequest receives a request from any source, and stores the requested points.
 func (t *gridLevel) receiveRequest(counts []byte) {
 	j := t.j
-	s := j.Probe(mpi.AnySource, tagRequest+t.level)
+	s := must(j.world.Probe(mpi.AnySource, tagRequest+t.level))
 	j.checkEqual(4*uint64(binary.LittleEndian.Uint32(counts[4*s.Source:])), uint64(s.Count), "bytes of the request of rank %d on level %d", s.Source, t.level)
 	list := make([]byte, s.Count)
 	j.Recv(list, s.Source, tagRequest+t.level)
@@ -163,7 +160,7 @@ func (t *gridLevel) exchange(cycle, step int) {
 	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {
-			if want, got := t.value(p, cycle, step), getFloat(e.buf[8*i:]); !j.withinBound(want, got, 0) {
+			if want, got := t.value(p, cycle, step), getFloat(e.buf[8*i:]); !j.withinBound(want, got, exactly) {
 				j.failVerification(want, got, "point %d of level %d from rank %d, cycle %d", p, t.level, e.rank, cycle)
 			}
 		}

@@ -1,8 +1,12 @@
 package work
 
 import (
+	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 )
@@ -11,45 +15,45 @@ import (
 func All() []*Workload {
 	const own = "the runtime's own"
 	return []*Workload{
-		pattern("pingpong", "a message there and back between ranks 0 and 1", "Thesis §3.3", pingpong),
-		pattern("bothway", "windows of messages both ways between ranks 0 and 1", "Thesis §3.3, Overlap §5", bothway),
-		pattern("multipair", "windows of messages both ways between more and more pairs", "Thesis §3.4.2",
+		pattern("pingpong", "a message there and back between ranks 0 and 1", "Rashti 2010 §3.3", pingpong),
+		pattern("bothway", "windows of messages both ways between ranks 0 and 1", "Rashti 2010 §3.3, Rashti 2007 §5", bothway),
+		pattern("multipair", "windows of messages both ways between more and more pairs", "Rashti 2010 §3.4.2",
 			multipair).onRanks(2, Even),
 		pattern("ring", "a token through all ranks", own, ring),
 		pattern("barrier", "a barrier that no rank leaves before the last has entered", own, barrier),
-		pattern("alltoall", "a message from every rank to every other", "Thesis §6.6.2, Collectives ch. 6",
+		pattern("alltoall", "a message from every rank to every other", "Rashti 2010 §6.6.2, Qian 2010 ch. 6",
 			alltoall).onRanks(1, AnyCount),
 		pattern("smoke", "check that all ranks respond: a ring, a barrier, and an all-to-all of 8 bytes", own, smoke),
-		pattern("star", "rank 0 with every other rank, in turn: a master and its workers", "Thesis §6.6.2", star),
-		pattern("neighbours", "messages to both neighbours on each axis of a torus", "Thesis §6.6.2", neighbours),
-		pattern("overlap", "how much computation overlaps with a message", "Thesis §3.6.1, §4.4.1; Overlap §6", overlap),
-		pattern("progress", "whether a message progresses while the program computes", "Thesis §3.6.2; Overlap §7", progress),
-		pattern("spectrum", "a ping-pong from buffers of which some are used more often", "Thesis §5.5.1, Fig. 5.6", spectrum),
-		pattern("putget", "puts and gets between ranks 0 and 1", "Thesis §5.5.1, Fig. 5.7", putget),
-		pattern("exchange1", "produce and consume, receive posted before the send", "Thesis §4.4.1, Fig. 4.15", exchange1),
-		pattern("exchange2", "produce and consume, receive posted after the send", "Thesis §4.4.1, Fig. 4.15", exchange2),
+		pattern("star", "rank 0 with every other rank, in turn: a master and its workers", "Rashti 2010 §6.6.2", star),
+		pattern("neighbours", "messages to both neighbours on each axis of a torus", "Rashti 2010 §6.6.2", neighbours),
+		pattern("overlap", "how much computation overlaps with a message", "Rashti 2010 §3.6.1, §4.4.1; Rashti 2007 §6", overlap),
+		pattern("progress", "whether a message progresses while the program computes", "Rashti 2010 §3.6.2; Rashti 2007 §7", progress),
+		pattern("spectrum", "a ping-pong from buffers of which some are used more often", "Rashti 2010 §5.5.1, Fig. 5.6", spectrum),
+		pattern("putget", "puts and gets between ranks 0 and 1", "Rashti 2010 §5.5.1, Fig. 5.7", putget),
+		pattern("exchange1", "produce and consume, receive posted before the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange1),
+		pattern("exchange2", "produce and consume, receive posted after the send", "Rashti 2010 §4.4.1, Fig. 4.15", exchange2),
 		application("cg", "conjugate gradient on a sparse matrix (NPB CG)",
-			"Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo),
 		application("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)",
-			"Thesis §4.4.2, Fig. 4.18; Survey §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfit),
+			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfit),
 		application("sp", "lines of five diagonals on a multipartition (NPB SP)",
-			"Thesis §4.4.2, Fig. 4.18; Survey §3.2, Table 1", scalarPentadiagonal).onRanks(4, Square).unless(adiUnfit),
+			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", scalarPentadiagonal).onRanks(4, Square).unless(adiUnfit),
 		application("lu", "pipelined sweeps over a grid, receives of any source (NPB LU)",
-			"Thesis §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Survey Table 1", wavefront).unless(luUnfit),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Sur 2006 Table 1", wavefront).unless(luUnfit),
 		application("mg", "V-cycles on a periodic grid (NPB MG)",
-			"Survey §3.2, Table 1; Thesis Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfit),
+			"Sur 2006 §3.2, Table 1; Rashti 2010 Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfit),
 		application("ft", "diffusion by Fourier transforms in three dimensions (NPB FT)",
-			"Survey §3.2, Table 1; Collectives §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfit),
-		application("is", "bucket sort of integers (NPB IS)", "Survey §3.2, Table 1", integerSort),
+			"Sur 2006 §3.2, Table 1; Qian 2010 §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfit),
+		application("is", "bucket sort of integers (NPB IS)", "Sur 2006 §3.2, Table 1", integerSort),
 		application("radix", "radix sort of integers (RADIX)",
-			"Thesis §4.4.2, Fig. 4.18, §6.6.2; Collectives §6.5.3", radixSort),
+			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort),
 		application("nbody", "particles that attract each other, passed on in a ring (N-BODY)",
-			"Collectives §4.3, §6.5.3", nbody),
-		application("amg", "levels with more and more partners (AMG2006)", "Thesis Tables 5.1 and 5.4, §5.5.2", algebraicMultigrid),
-		application("smg", "levels of which the coarsest ties all ranks (SMG2000)", "Thesis §6.6.2, Table 6.1", semicoarsening),
+			"Qian 2010 §4.3, §6.5.3", nbody),
+		application("amg", "levels with more and more partners (AMG2006)", "Rashti 2010 Tables 5.1 and 5.4, §5.5.2", algebraicMultigrid),
+		application("smg", "levels of which the coarsest ties all ranks (SMG2000)", "Rashti 2010 §6.6.2, Table 6.1", semicoarsening),
 		application("superlu", "message-driven solution of a sparse triangular system (SuperLU)",
-			"Survey §3.3, Table 2, Fig. 7", triangularSolve),
-		application("hpl", "elimination with pivots, panels passed on in a ring (HPL)", "Survey §3.5, Fig. 11, Table 1", linpack),
+			"Sur 2006 §3.3, Table 2, Fig. 7", triangularSolve),
+		application("hpl", "elimination with pivots, panels passed on in a ring (HPL)", "Sur 2006 §3.5, Fig. 11, Table 1", linpack),
 	}
 }
 
@@ -88,4 +92,140 @@ func Find(name string) (*Workload, error) {
 		return nil, fmt.Errorf("no workload %q; is it %s?", name, strings.Join(guesses, " or "))
 	}
 	return nil, fmt.Errorf("no workload %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Class is the problem size.
+type Class string
+
+// The classes. T is for tests and takes milliseconds; S, W and A have the sizes of the NAS
+// benchmarks where the workload has a model there.
+const (
+	ClassT Class = "T"
+	ClassS Class = "S"
+	ClassW Class = "W"
+	ClassA Class = "A"
+)
+
+// Classes returns all classes, the smallest first.
+func Classes() []Class { return []Class{ClassT, ClassS, ClassW, ClassA} }
+
+// ErrParams means that a workload cannot run with its parameters.
+var ErrParams = errors.New("invalid parameters")
+
+// Params are the parameters of a workload, the same on all ranks. Zero values have defaults
+// of the class or the workload.
+type Params struct {
+	Class Class `json:"class,omitempty"` // default: ClassT
+	// Iterations is the number of steps.
+	Iterations int `json:"iterations,omitempty"`
+	// Bytes is the size of messages, for workloads with Sized.
+	Bytes int `json:"bytes,omitempty"`
+	// Compute is the time that the processor is busy in each step, where the model
+	// computes.
+	Compute time.Duration `json:"compute_ns,omitempty"`
+	// Seed determines all data.
+	Seed uint64 `json:"seed,omitempty"`
+}
+
+// RankRule is a restriction on the number of ranks.
+type RankRule string
+
+// Restrictions on the number of ranks.
+const (
+	AnyCount   RankRule = "any number"
+	Even       RankRule = "an even number"
+	PowerOfTwo RankRule = "a power of two"
+	Square     RankRule = "a square"
+)
+
+// allows reports whether the rule permits n ranks.
+func (r RankRule) allows(n int) bool {
+	switch r {
+	case Even:
+		return n%2 == 0
+	case PowerOfTwo:
+		return bits.OnesCount(uint(n)) == 1
+	case Square:
+		return isqrt(n)*isqrt(n) == n
+	}
+	return true
+}
+
+// Workload is a named program.
+type Workload struct {
+	Name  string
+	Title string // description on one line
+	Paper string // source of its pattern
+	// MinRanks and RankRule restrict the number of ranks.
+	MinRanks int
+	RankRule RankRule
+	// Sized means that Params.Bytes is the size of its messages.
+	Sized bool
+	// unfit explains why the problem of a class cannot be divided among a number of ranks;
+	// "" if it can. nil: it always can.
+	unfit func(c Class, ranks int) string
+	// do is the program of a rank.
+	do func(*job)
+}
+
+// Check reports why the workload cannot run with this number of ranks and these parameters.
+// Run calls it before it sends anything.
+func (wl *Workload) Check(ranks int, p Params) error {
+	p.setDefaults()
+	complain := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w: %s", wl.Name, ErrParams, fmt.Sprintf(format, args...))
+	}
+	if !slices.Contains(Classes(), p.Class) {
+		return complain("no class %q; there are T, S, W, A", p.Class)
+	}
+	if ranks < wl.MinRanks || !wl.RankRule.allows(ranks) {
+		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
+	}
+	if wl.unfit != nil {
+		if why := wl.unfit(p.Class, ranks); why != "" {
+			return complain("%d ranks: %s: take a larger class, or fewer ranks", ranks, why)
+		}
+	}
+	if p.Bytes != 0 && !wl.Sized {
+		return complain("%d bytes: the class determines the size of its messages", p.Bytes)
+	}
+	if p.Bytes < 0 || p.Iterations < 0 || p.Compute < 0 {
+		return complain("bytes, iterations and compute time must not be negative")
+	}
+	return nil
+}
+
+func (p *Params) setDefaults() {
+	if p.Class == "" {
+		p.Class = ClassT
+	}
+	if p.Seed == 0 {
+		p.Seed = 1
+	}
+}
+
+// Figure is a measured value.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+func (f Figure) String() string { return fmt.Sprintf("%s %.4g %s", f.Name, f.Value, f.Unit) }
+
+// Result is the result of a run, of all ranks.
+type Result struct {
+	Workload   string `json:"workload"`
+	Class      Class  `json:"class"`
+	Ranks      int    `json:"ranks"`
+	Iterations int    `json:"iterations"`
+	// Time is that of the measured part, of the slowest rank.
+	Time time.Duration `json:"time_ns"`
+	// Waited is the mean time of ranks in calls that wait for requests: the wait time of
+	// Rashti 2010 §4.4.2.
+	Waited time.Duration `json:"waited_ns"`
+	// Checks is the number of comparisons, and Verified the number of compared bytes.
+	Checks   uint64   `json:"checks"`
+	Verified uint64   `json:"verified_bytes"`
+	Figures  []Figure `json:"figures,omitempty"`
 }

@@ -11,8 +11,8 @@ import (
 // as NPB's LU does. Ranks have columns of the grid; a plane can be swept when those of the
 // northern and western neighbours have been. A sweep is a pipeline with two small messages
 // per plane and rank, five numbers for each point of an edge, from the same buffers thousands
-// of times (Thesis Table 5.1); many are unexpected (Survey Table 1). Before each pair of
-// sweeps, faces are exchanged with receives of any source (Thesis Fig. 4.18).
+// of times (Rashti 2010 Table 5.1); many are unexpected (Sur 2006 Table 1). Before each pair of
+// sweeps, faces are exchanged with receives of any source (Rashti 2010 Fig. 4.18).
 func wavefront(j *job) {
 	size := luSizes[j.p.Class]
 	rows, columns := rectangle(j.Size())
@@ -21,7 +21,8 @@ func wavefront(j *job) {
 	before := l.errorNorm()
 	j.start()
 	for range j.setIterations(size.steps) {
-		l.step()
+		l.exchangeFaces()
+		g.eachPlane(l.sweepPlane)
 	}
 	j.stop()
 	l.check(before, size.side)
@@ -81,27 +82,19 @@ const (
 // luSteps are the steps in each direction along x and y.
 var luSteps = [4][2]int{north: {0, -1}, south: {0, 1}, west: {-1, 0}, east: {1, 0}}
 
-// step exchanges faces, and sweeps down and up.
-func (l *lu) step() {
-	g := l.g
-	l.exchangeFaces()
-	for z := range g.side {
-		l.sweepPlane(z, [2]int{north, west}, g.sweepDown)
+// sweepPlane sweeps plane z with the edges from north and west, or back from south and east, and
+// sends the opposite edges on. The opposite of direction d is d^1.
+func (l *lu) sweepPlane(z int, back bool) {
+	a, b := north, west
+	if back {
+		a, b = south, east
 	}
-	for z := g.side - 1; z >= 0; z-- {
-		l.sweepPlane(z, [2]int{south, east}, g.sweepUp)
-	}
-}
-
-// sweepPlane sweeps plane z with the edges from two directions, and sends the opposite edges on.
-// The opposite of direction d is d^1.
-func (l *lu) sweepPlane(z int, from [2]int, sweep func(z int)) {
-	l.receiveEdge(z, from[0])
-	l.receiveEdge(z, from[1])
+	l.receiveEdge(z, a)
+	l.receiveEdge(z, b)
 	l.j.compute(4 * l.g.side)
-	sweep(z)
-	l.sendEdge(z, from[0]^1)
-	l.sendEdge(z, from[1]^1)
+	l.g.sweep(z, back)
+	l.sendEdge(z, a^1)
+	l.sendEdge(z, b^1)
 }
 
 // luTag is the tag of an edge that its receiver gets from the neighbour in a direction.
@@ -179,15 +172,10 @@ func (l *lu) check(before float64, side int) {
 	}
 	whole := newLUGrid(j.p.Seed, side, 1, 1, 0)
 	for range j.iterations {
-		for z := range side {
-			whole.sweepDown(z)
-		}
-		for z := side - 1; z >= 0; z-- {
-			whole.sweepUp(z)
-		}
+		whole.eachPlane(whole.sweep)
 	}
 	l.g.each(func(x, y, z, v, at int) {
-		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, 0) {
+		if want, got := whole.u[whole.index(x, y, z, v)], l.g.u[at]; !j.withinBound(want, got, exactly) {
 			j.failVerification(want, got, "unknown %d at (%d, %d, %d)", v, x, y, z)
 		}
 	})

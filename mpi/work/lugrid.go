@@ -68,20 +68,23 @@ func (g *luGrid) each(do func(x, y, z, v, at int)) {
 	}
 }
 
-// sweepDown relaxes the points of plane z from the first to the last, and sweepUp the other way.
-func (g *luGrid) sweepDown(z int) {
-	for y := g.fy; y < g.fy+g.ny; y++ {
-		for x := g.fx; x < g.fx+g.nx; x++ {
-			g.relax(x, y, z)
-		}
+// eachPlane visits the planes of a pair of sweeps: from the first to the last, and back.
+func (g *luGrid) eachPlane(sweep func(z int, back bool)) {
+	for z := range g.side {
+		sweep(z, forward)
+	}
+	for z := g.side - 1; z >= 0; z-- {
+		sweep(z, backward)
 	}
 }
 
-func (g *luGrid) sweepUp(z int) {
-	for y := g.fy + g.ny - 1; y >= g.fy; y-- {
-		for x := g.fx + g.nx - 1; x >= g.fx; x-- {
-			g.relax(x, y, z)
+// sweep relaxes the points of plane z from the first to the last, or back.
+func (g *luGrid) sweep(z int, back bool) {
+	for n := range g.nx * g.ny {
+		if back {
+			n = g.nx*g.ny - 1 - n
 		}
+		g.relax(g.fx+n%g.nx, g.fy+n/g.nx, z)
 	}
 }
 

@@ -3,6 +3,7 @@ package work
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -100,4 +101,165 @@ func combineMemory(all []byte, columns, kinds int) Memory {
 		m.Unexpected = float64(sums[kinds+5]) / float64(m.Messages)
 	}
 	return m
+}
+
+// MemoryPoint is the memory of a workload with a design and a number of ranks.
+type MemoryPoint struct {
+	Workload string         `json:"workload"`
+	Design   carrier.Design `json:"design"`
+	// Rank0Only means that the values are those of rank 0 alone.
+	Rank0Only bool `json:"one,omitempty"`
+	Memory
+}
+
+// MemoryPattern is a workload whose memory is measured.
+type MemoryPattern struct {
+	Workload string
+	Params   Params
+	// MaxRanks limits the number of ranks: connections between all ranks exceed one machine
+	// long before those of one rank do. 0: no limit.
+	MaxRanks int
+	// Rank0Only measures rank 0 alone.
+	Rank0Only bool
+}
+
+// fullRanks is the largest number of ranks for all-to-all patterns, as published. Beyond,
+// star shows the memory of one rank.
+const fullRanks = 64
+
+// MemoryPatterns returns the patterns of published curves: a constant number of partners, a
+// logarithmic one, and all ranks.
+func MemoryPatterns() []MemoryPattern {
+	return []MemoryPattern{
+		{Workload: "neighbours", Params: Params{Iterations: 20}},
+		{Workload: "cg"},
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for an indirect algorithm
+		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
+		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
+		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},
+	}
+}
+
+// MemoryRun is one run of a measurement.
+type MemoryRun struct {
+	MemoryPattern
+	Design carrier.Design
+	Ranks  int
+}
+
+func (r *MemoryRun) String() string {
+	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
+}
+
+// Measure runs the workload in a new world with the run's design, and returns the memory that its
+// ranks have used. start runs a program as all ranks of a world until they have ended.
+func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*mpi.World) error) error, o mpi.Options) (MemoryPoint, error) {
+	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
+	wl, err := Find(r.Workload)
+	if err != nil {
+		return point, err
+	}
+	o.Carrier.Design = r.Design
+	err = start(r.Ranks, o, func(w *mpi.World) error {
+		if _, err := wl.Run(w, r.Params); err != nil {
+			return err
+		}
+		m, err := MemoryOf(w, r.Rank0Only)
+		if w.Rank() == 0 {
+			point.Memory = m
+		}
+		return err
+	})
+	if err != nil {
+		return point, fmt.Errorf("%v: %w", r, err)
+	}
+	return point, nil
+}
+
+// Configurations and experiments of published measurements, for comparison.
+
+// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection,
+// about 800 KB.
+func RashtiMemory() carrier.Config {
+	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
+}
+
+// SurMemory is the configuration of Sur 2006: a ring of 64 packets of 8 KB, about 500 KB,
+// for every peer after 16 packets, 64 receives per connection without SRQ, and as many
+// shared receives as fit 5 MB with everything else.
+func SurMemory() carrier.Config {
+	return carrier.Config{
+		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
+		Ring: carrier.Ring{Slots: 64, SlotSize: 8 << 10, After: 16, Peers: 1 << 10},
+	}
+}
+
+// MemoryExperiment is a memory measurement.
+type MemoryExperiment struct {
+	Name     string
+	Config   carrier.Config
+	Patterns []MemoryPattern
+	Designs  []carrier.Design
+	Ranks    []int // published numbers of ranks; nil: any
+}
+
+// Names of the experiments.
+const (
+	MemoryByRanks  = "curves" // all designs against the number of ranks
+	MemoryOfRashti = "thesis" // connections and datagrams (Rashti 2010 Table 6.1)
+	MemoryOfSur    = "survey" // rings, and shared receives (Sur 2006 Table 1 and Fig. 4)
+)
+
+// MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
+// RashtiMemory and the rings of SurMemory, and the published ones of Rashti 2010 and Sur 2006.
+func MemoryExperiments() []MemoryExperiment {
+	byRanks := SurMemory()
+	byRanks.Receives = RashtiMemory().Receives
+	return []MemoryExperiment{
+		{Name: MemoryByRanks, Config: byRanks, Patterns: MemoryPatterns(), Designs: carrier.Designs()},
+		{
+			Name: MemoryOfRashti, Config: RashtiMemory(), Designs: []carrier.Design{carrier.SendRecv, carrier.UD}, Ranks: []int{4, 16, 64},
+			Patterns: []MemoryPattern{
+				{Workload: "cg"},
+				{Workload: "mg"},
+				{Workload: "lu"},
+				{Workload: "smg", Params: Params{Iterations: 4}},
+				{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}},
+			},
+		},
+		{
+			Name: MemoryOfSur, Config: SurMemory(), Designs: []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ, carrier.SRQ}, Ranks: []int{64},
+			Patterns: []MemoryPattern{
+				{Workload: "is", Params: Params{Class: ClassS}},
+				{Workload: "ft", Params: Params{Class: ClassS}},
+				{Workload: "bt", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "sp", Params: Params{Class: ClassW, Iterations: 4}},
+				{Workload: "cg"},
+				{Workload: "mg", Params: Params{Class: ClassS}},
+				{Workload: "lu"},
+				{Workload: "superlu", Params: Params{Class: ClassS}},
+				{Workload: "hpl", Params: Params{Class: ClassS}},
+			},
+		},
+	}
+}
+
+// Runs returns the runs of an experiment, by pattern and number of ranks: each of these numbers
+// that the workload permits or, if the experiment is a published one, those that were published.
+func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
+	for _, p := range e.Patterns {
+		wl, err := Find(p.Workload)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range ranks {
+			if e.Ranks != nil && !slices.Contains(e.Ranks, n) || wl.Check(n, p.Params) != nil || p.MaxRanks > 0 && n > p.MaxRanks {
+				continue
+			}
+			for _, d := range e.Designs {
+				runs = append(runs, MemoryRun{p, d, n})
+			}
+		}
+	}
+	return runs, nil
 }

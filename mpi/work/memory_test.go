@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// start is a work.Launch with one rank per host.
+// start runs a program as all ranks of a world, with one rank per host.
 func start(ranks int, o mpi.Options, program func(*mpi.World) error) error {
 	return must.Err(mpihost.InWorld(mpihost.Fabric{Ranks: ranks, Limit: time.Minute}, func(e *transport.Env) error { return mpi.Run(e, o, program) }))
 }
@@ -53,7 +53,8 @@ func memoryCurves(t *testing.T, cfg carrier.Config, patterns []string, designs .
 
 func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, designs []carrier.Design, ranks ...int) (points []work.MemoryPoint) {
 	t.Helper()
-	for _, r := range must.Get(work.MemoryRuns(ps, designs, ranks))(t) {
+	e := work.MemoryExperiment{Patterns: ps, Designs: designs}
+	for _, r := range must.Get(e.Runs(ranks))(t) {
 		p := must.Get(r.Measure(start, mpi.Options{Carrier: cfg}))(t)
 		points = append(points, p)
 		t.Logf("%-10s %-13s %4d ranks: %6.0f KB, %4.1f connections, %4.1f rings", p.Workload, p.Design, p.Ranks, p.Bytes.Mean/1024, p.Connections.Mean, p.Rings.Mean)
@@ -62,9 +63,9 @@ func measureMemory(t *testing.T, cfg carrier.Config, ps []work.MemoryPattern, de
 }
 
 // Connections need memory for their receives, datagrams do not: memory grows with the
-// number of partners (Thesis §6.6.2).
+// number of partners (Rashti 2010 §6.6.2).
 func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
-	at := memoryCurves(t, work.ThesisMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
+	at := memoryCurves(t, work.RashtiMemory(), []string{"alltoall", "cg"}, carrier.SendRecv, carrier.UD)
 	for _, ranks := range []int{4, 16} {
 		all := at("alltoall", carrier.SendRecv, ranks)
 		if all.Connections.Mean != float64(ranks-1) {
@@ -85,9 +86,9 @@ func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
 }
 
 // Shared receives do not grow with ranks and stay below 5 MB; rings and receives per
-// connection grow (Survey).
+// connection grow (Sur 2006).
 func TestSharedReceiveMemoryIsConstant(t *testing.T) {
-	at := memoryCurves(t, work.SurveyMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
+	at := memoryCurves(t, work.SurMemory(), []string{"alltoall"}, carrier.SRQ, carrier.RingSRQ, carrier.RingSendRecv)
 	few, many := at("alltoall", carrier.SRQ, 4), at("alltoall", carrier.SRQ, 16)
 	if many.Bytes.Most > 5e6 || many.Bytes.Most > few.Bytes.Most*1.1 {
 		t.Errorf("shared receives: from %v on 4 ranks to %v on 16", few.Bytes, many.Bytes)
@@ -102,7 +103,7 @@ func TestSharedReceiveMemoryIsConstant(t *testing.T) {
 }
 
 // With shared receives alone a rank has at most 5 MB at 64 ranks, with few or all partners,
-// in bursts or in turn, and hardly more at many times as many (Survey).
+// in bursts or in turn, and hardly more at many times as many (Sur 2006).
 func TestSharedReceivesDoNotGrow(t *testing.T) {
 	const most = 5e6
 	patterns := []work.MemoryPattern{
@@ -112,14 +113,14 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	}
 	designs := []carrier.Design{carrier.SRQ}
 	few := map[string]float64{}
-	for _, p := range measureMemory(t, work.SurveyMemory(), patterns, designs, 4, 64) {
+	for _, p := range measureMemory(t, work.SurMemory(), patterns, designs, 4, 64) {
 		if p.Ranks == 4 {
 			few[p.Workload] = p.Bytes.Most
 		} else if p.Bytes.Most > most || p.Bytes.Most > 1.05*few[p.Workload] || p.Connections.Most < 10 {
 			t.Errorf("%s on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Workload, p.Ranks, p.Bytes, p.Connections, few[p.Workload])
 		}
 	}
-	for _, p := range measureMemory(t, work.SurveyMemory(), patterns[2:], designs, 200) {
+	for _, p := range measureMemory(t, work.SurMemory(), patterns[2:], designs, 200) {
 		if p.Bytes.Most > most || p.Bytes.Most > 1.05*few["star"] || p.Connections.Most < 199 {
 			t.Errorf("a rank with all of %d: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
 		}

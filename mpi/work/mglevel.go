@@ -1,5 +1,9 @@
 package work
 
+import (
+	"github.com/fabrictest/fabrictest/mpi"
+)
+
 // mgLevel is a rank's box of a grid, with a ghost point on every side.
 type mgLevel struct {
 	side    int
@@ -31,16 +35,6 @@ func (l *mgLevel) globalPoint(at int) (x, y, z int) {
 	x, at = at%(l.n[0]+2), at/(l.n[0]+2)
 	y, z = at%(l.n[1]+2), at/(l.n[1]+2)
 	return l.from[0] + x - 1, l.from[1] + y - 1, l.from[2] + z - 1
-}
-
-// has reports whether the box has a point of the whole grid.
-func (l *mgLevel) has(at [3]int) bool {
-	for axis, p := range at {
-		if p < l.from[axis] || p >= l.from[axis]+l.n[axis] {
-			return false
-		}
-	}
-	return true
 }
 
 // each visits the own points of the box.
@@ -79,16 +73,6 @@ func (l *mgLevel) applyStencil(s *stencil, f []float64, at int) float64 {
 	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
 }
 
-// residual computes the residual of u into r.
-func (l *mgLevel) residual(right []float64) {
-	l.each(func(at int) { l.r[at] = right[at] - l.applyStencil(&mgOperator, l.u, at) })
-}
-
-// smooth applies the smoother to r and adds the result to u.
-func (l *mgLevel) smooth() {
-	l.each(func(at int) { l.u[at] += l.applyStencil(&mgSmoother, l.r, at) })
-}
-
 // restrict computes r from the next finer level: a point is there at twice its coordinates.
 func (l *mgLevel) restrict(fine *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
@@ -119,4 +103,92 @@ func (l *mgLevel) interpolate(coarse *mgLevel) {
 			}
 		}
 	}
+}
+
+// exchange fills the ghost points from the neighbours, axis by axis, which includes edges
+// and corners.
+func (m *mg) exchange(l *mgLevel, f []float64) {
+	for axis, ranks := range m.torus.sides {
+		if ranks == 1 {
+			l.copyFace(f, axis, 0, l.n[axis])
+			l.copyFace(f, axis, l.n[axis]+1, 1)
+			continue
+		}
+		m.exchangeAxis(l, f, axis)
+	}
+}
+
+// mgTag is the tag of a face that is sent up an axis, or down if up is 0.
+func mgTag(axis, up int) int { return 2*axis + up }
+
+// exchangeAxis exchanges faces with both neighbours on an axis.
+func (m *mg) exchangeAxis(l *mgLevel, f []float64, axis int) {
+	j, n := m.j, 8*(l.n[(axis+1)%3]+2)*(l.n[(axis+2)%3]+2) // bytes of a face, with ghost points
+	down, up := m.torus.neighbour(axis, -1), m.torus.neighbour(axis, 1)
+	out, in := make([]byte, 2*n), make([]byte, 2*n)
+	rs := [2]*mpi.Request{j.Irecv(in[:n], down, mgTag(axis, 1)), j.Irecv(in[n:], up, mgTag(axis, 0))}
+	send := func(buf []byte, place, to, tag int) {
+		rest := buf
+		l.onFace(axis, place, func(at int) {
+			putFloats(rest, f[at:at+1])
+			rest = rest[8:]
+		})
+		j.sendWithDigest(buf, to, tag)
+	}
+	send(out[:n], l.n[axis], up, mgTag(axis, 1))
+	send(out[n:], 1, down, mgTag(axis, 0))
+	for i, from := range []int{down, up} {
+		j.wait(rs[i])
+		face := in[i*n:][:n]
+		j.digestReceived(from, face)
+		l.onFace(axis, i*(l.n[axis]+1), func(at int) {
+			f[at] = getFloat(face)
+			face = face[8:]
+		})
+	}
+}
+
+// onFace visits the points whose coordinate on an axis is place, ghost points included.
+func (l *mgLevel) onFace(axis, place int, do func(at int)) {
+	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
+	a, b := (axis+1)%3, (axis+2)%3
+	for q := range l.n[b] + 2 {
+		for p := range l.n[a] + 2 {
+			do(place*strides[axis] + p*strides[a] + q*strides[b])
+		}
+	}
+}
+
+// copyFace copies the points at one coordinate of an axis to another.
+func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
+	strides := [3]int{1, l.n[0] + 2, (l.n[0] + 2) * (l.n[1] + 2)}
+	l.onFace(axis, to, func(at int) { f[at] = f[at+(from-to)*strides[axis]] })
+}
+
+// solveCoarse does the rest of a cycle on the whole last level, on every rank: the
+// residuals of all boxes are gathered, and each rank takes its part of the solution.
+func (m *mg) solveCoarse(l *mgLevel) {
+	own := 8 * l.n[0] * l.n[1] * l.n[2]
+	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())
+	l.each(func(at int) {
+		mine = mine[:len(mine)+8]
+		putFloats(mine[len(mine)-8:], l.r[at:at+1])
+	})
+	m.j.Allgather(mine, all)
+	whole := m.coarse.levels[0]
+	for rank := range m.j.Size() {
+		box := newMGLevel(l.side, newTorus(m.torus.sides, rank))
+		box.each(func(at int) {
+			x, y, z := box.globalPoint(at)
+			whole.r[whole.index(x+1, y+1, z+1)] = getFloat(all)
+			all = all[8:]
+		})
+	}
+	m.coarse.exchange(whole, whole.r)
+	m.coarse.cycle(0)
+	l.each(func(at int) {
+		x, y, z := l.globalPoint(at)
+		l.u[at] = whole.u[whole.index(x+1, y+1, z+1)]
+	})
+	m.exchange(l, l.u)
 }

@@ -10,7 +10,7 @@ import (
 // nbody moves particles that attract each other. Ranks pass their particles on in a ring
 // until every rank has seen all, with the next ones under way while forces of the last are
 // computed; then they exchange centre and momentum in an allgather of 64 bytes per rank,
-// the size of most in the N-BODY application (Collectives §4.3, §6.5.3).
+// the size of most in the N-BODY application (Qian 2010 §4.3, §6.5.3).
 func nbody(j *job) {
 	size := map[Class]struct{ bodies, steps int }{
 		ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
@@ -100,12 +100,9 @@ func (b *bodies) computeForces() {
 	here, others := b.n, make([]float64, len(b.passing[0])/8)
 	for hop := range ranks {
 		buf := b.passing[hop%2][:8*bodySize*here]
-		var rs []*mpi.Request
-		next := b.passing[1-hop%2]
+		var in, out *mpi.Request
 		if ranks > 1 {
-			in := j.Irecv(next, left, 1)
-			out := j.Isend(buf, right, 1)
-			rs = append(rs, out, in)
+			in, out = j.Irecv(b.passing[1-hop%2], left, 1), j.Isend(buf, right, 1)
 		}
 		visitors := others[:bodySize*here]
 		getFloats(visitors, buf)
@@ -114,8 +111,8 @@ func (b *bodies) computeForces() {
 		if ranks == 1 {
 			return
 		}
-		j.wait(rs[0])
-		s := j.wait(rs[1])
+		j.wait(out)
+		s := j.wait(in)
 		from := (j.Rank() - hop - 1 + ranks) % ranks
 		here = part(b.total, ranks, from+1) - part(b.total, ranks, from)
 		j.checkEqual(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop)

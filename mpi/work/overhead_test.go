@@ -14,7 +14,7 @@ import (
 )
 
 // crossingPingpong is a ping-pong whose receives are posted when their messages are sent:
-// all RTRs cross RTSs and are useless (Thesis §4.4.3). It returns the time of a message
+// all RTRs cross RTSs and are useless (Rashti 2010 §4.4.3). It returns the time of a message
 // from both calls to the end of the receive.
 func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time.Duration, all p2p.Stats) {
 	t.Helper()
@@ -44,7 +44,7 @@ func crossingPingpong(t *testing.T, cfg p2p.Config, bytes, trips int) (each time
 }
 
 // Speculation stops when the receives of a program are late for a while, and resumes when
-// they are early again, although ranks make progress only in calls (Thesis §4.4.2).
+// they are early again, although ranks make progress only in calls (Rashti 2010 §4.4.2).
 func TestSpeculationStopsAndResumes(t *testing.T) {
 	var all p2p.Stats
 	o := testbedOptions(adaptive, func(_ int, s mpi.Stats) { addStats(&all, &s.P2P) })
@@ -76,7 +76,7 @@ func TestSpeculationStopsAndResumes(t *testing.T) {
 	}
 }
 
-// The cost of useless speculation (Thesis §4.4.3, Fig. 4.19): less than 1 % of the time of
+// The cost of useless speculation (Rashti 2010 §4.4.3, Fig. 4.19): less than 1 % of the time of
 // eager messages, less than 3 % of that of rendezvous, and less than 0.04 % of the volume.
 func TestOverheadOfSpeculation(t *testing.T) {
 	const trips = 40

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// overlap measures how much computation overlaps with a message, as Thesis §3.6.1 and
-// Overlap §6 do: the computation between the start of a send or receive and its wait grows
+// overlap measures how much computation overlaps with a message, as Rashti 2010 §3.6.1 and
+// Rashti 2007 §6 do: the computation between the start of a send or receive and its wait grows
 // by a tenth each time, until the total time has grown by a tenth. The peer sends or
-// receives synchronously. The order of send and receive matters (Thesis §4.4.1), therefore
+// receives synchronously. The order of send and receive matters (Rashti 2010 §4.4.1), therefore
 // both orders are measured, and sends also without an order (§3.6.1).
 func overlap(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
@@ -19,13 +19,16 @@ func overlap(j *job) {
 	})
 }
 
-// progress measures whether a message progresses while the program computes, as Thesis
-// §3.6.2 and Overlap §7 do: a delay much longer than the message follows the start of a
+// progress measures whether a message progresses while the program computes, as Rashti 2010
+// §3.6.2 and Rashti 2007 §7 do: a delay much longer than the message follows the start of a
 // send or receive. For a sender it reports by how much of its delay the message is late;
 // for a receiver, how much of the message's time remains after the delay.
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
-		alone, delay, delayed := h.delayed()
+		const receiver, delays = 1, 10 // the delay is ten times as long as the message
+		message := h.calibrate(receiver)
+		alone, delay := message.Seconds(), (delays * message).Seconds()
+		delayed := h.measure(delays*message, receiver).Seconds()
 		if h.side.computingRank == 0 {
 			j.addFigure(fmt.Sprintf("%s shifted %d B", h.side.name, len(h.buf)), 100*(delayed-alone)/delay, "%")
 		} else {
@@ -135,7 +138,7 @@ func (h *overlapTest) runWaiting() {
 	if h.side.announced {
 		h.j.Recv(nil, 1, tagReady)
 	}
-	h.j.Ssend(h.buf, 1, h.tag)
+	check(h.j.world.Ssend(h.buf, 1, h.tag))
 }
 
 // runComputing starts the operation, computes, and waits.
@@ -143,7 +146,7 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j := h.j
 	var r *mpi.Request
 	if h.side.computingRank == 0 {
-		r = j.Issend(h.buf, 1, h.tag)
+		r = must(j.world.Issend(h.buf, 1, h.tag))
 	} else {
 		r = j.Irecv(h.buf, 0, h.tag)
 	}
@@ -179,12 +182,4 @@ func (h *overlapTest) overlap() float64 {
 		compute += max(compute/10, 1)
 	}
 	return min(best, 1)
-}
-
-// delayed returns the time of a message at the receiver, without and with a long delay.
-func (h *overlapTest) delayed() (alone, delay, delayed float64) {
-	const receiver, delays = 1, 10 // the delay is ten times as long as the message
-	message := h.calibrate(receiver)
-	with := h.measure(delays*message, receiver)
-	return message.Seconds(), (delays * message).Seconds(), with.Seconds()
 }

@@ -91,7 +91,7 @@ func TestBlockCyclicCoversMatrix(t *testing.T) {
 
 // Elimination inverts the operators of bt and sp, however lines are divided.
 func TestLineSolversInvertTheirOperators(t *testing.T) {
-	for name, s := range map[string]lineSolver{"bt": blockSolver{}, "sp": pentaSolver{}} {
+	for name, s := range map[string]*lineSolver{"bt": &blockSolver, "sp": &pentaSolver} {
 		a := newADI(3, 9, 1, 0, s)
 		a.makeRightSide(1)
 		a.solve()

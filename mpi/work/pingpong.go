@@ -1,13 +1,14 @@
 package work
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// pingpong is the latency benchmark of Thesis §3.3: blocking sends and receives between two
+// pingpong is the latency benchmark of Rashti 2010 §3.3: blocking sends and receives between two
 // ranks. Half the round trip is the latency; bytes divided by it are the one-way bandwidth.
 func pingpong(j *job) {
 	sizes := j.messageSizes(map[Class][]int{
@@ -64,3 +65,210 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 	}
 	j.checkContents(buf, k, "message from rank %d with tag %d", source, tag)
 }
+
+// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in
+// Rashti 2010 §5.5.1: the gain of buffer reuse where some buffers are used often and others
+// rarely. Uses alternate. A rank waits for its send after it has received the answer.
+func spectrum(j *job) {
+	n := cmp.Or(j.p.Bytes, 2<<10)
+	most := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
+	const page = 4 << 10 // buffers do not share pages
+	room := (n + page - 1) / page * page
+	memory, recv := make([]byte, room*most), make([]byte, n)
+	j.start()
+	var inCalls time.Duration
+	trips, me := 0, j.Rank()
+	for turn := range most {
+		for i := turn; i < most && me < 2; i++ { // buffer i has one turn less than buffer i+1
+			buf := memory[room*i:][:n]
+			fill(buf, j.messageKey(me, 1-me, trips))
+			began := j.Wtime()
+			s := roundTripNonblocking(j, buf, recv)
+			inCalls += j.Wtime() - began
+			j.checkReceived(recv, s, 1-me, 1, j.messageKey(1-me, me, trips))
+			trips++
+		}
+	}
+	j.stop()
+	latency := j.bcastFromRoot(inCalls.Seconds() / float64(max(1, 2*trips)))
+	j.addFigure("latency", latency*1e6, "us")
+}
+
+// roundTripNonblocking is roundTrip with sends that continue during the wait for the
+// answer.
+func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status) {
+	me := j.Rank()
+	if me == 1 {
+		s = j.Recv(recv, 0, 1)
+	}
+	r := j.Isend(send, 1-me, 1)
+	if me == 0 {
+		s = j.Recv(recv, 1, 1)
+	}
+	j.waitAll(r)
+	return s
+}
+
+// putget measures one-sided operations between ranks 0 and 1, as Rashti 2010 §5.5.1 does: puts
+// and gets of one size between fences, always from the same buffer.
+func putget(j *job) {
+	sizes := j.messageSizes(map[Class][]int{
+		ClassT: {8, 1 << 10, 16 << 10},
+		ClassS: {8, 128, 1 << 10, 4 << 10, 8 << 10, 64 << 10},
+		ClassW: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 6 << 10, 8 << 10, 64 << 10, 1 << 20},
+		ClassA: {8, 128, 512, 1 << 10, 2 << 10, 3 << 10, 4 << 10, 5 << 10, 6 << 10, 7 << 10, 8 << 10, 64 << 10, 1 << 20},
+	})
+	j.setIterations(map[Class]int{ClassT: 3, ClassS: 50, ClassW: 500, ClassA: 5000}[j.p.Class])
+	most := sizes[len(sizes)-1]
+	win := must(j.world.WinAllocate(most))
+	o := &oneSided{j: j, win: win, buf: make([]byte, most)}
+	for _, n := range sizes {
+		o.measure("put", n, 0, win.Put)
+		o.measure("get", n, 1, win.Get)
+	}
+	check(win.Free())
+}
+
+// oneSided is the window of rank 1 and the buffer of rank 0.
+type oneSided struct {
+	j   *job
+	win *mpi.Win
+	buf []byte
+}
+
+// measure runs epochs with a put or get of n bytes by rank 0, and adds their mean time at rank 0
+// as a figure. source is the rank whose data is moved.
+func (o *oneSided) measure(what string, n, source int, start func(buf []byte, target, offset int) error) {
+	defer annotate("%s of %d bytes", what, n)
+	j, me, data := o.j, o.j.Rank(), o.buf[:n]
+	if me == 1 {
+		data = o.win.Memory()[:n]
+	}
+	j.start()
+	var total time.Duration
+	for i := range j.iterations {
+		contents := j.messageKey(source, 1-source, i)
+		if me == source {
+			fill(data, contents)
+		}
+		check(o.win.Fence(mpi.NoPrecede))
+		began := j.Wtime()
+		if me == 0 {
+			check(start(data, 1, 0))
+		}
+		check(o.win.Fence(mpi.NoSucceed))
+		total += j.Wtime() - began
+		if me == 1-source {
+			j.checkContents(data, contents, "data of %s %d of %d bytes", what, i, n)
+		}
+	}
+	j.stop()
+	mean := j.bcastFromRoot(total.Seconds() / float64(j.iterations))
+	j.addFigure(fmt.Sprintf("%s %d B", what, n), mean*1e6, "us")
+}
+
+// bothway is the both-way bandwidth of Rashti 2010 §3.3: two ranks each start a window of sends
+// and then one of receives, and wait for all. Receives follow the sends, therefore many
+// messages are unexpected.
+func bothway(j *job) {
+	for _, n := range bandwidthSizes(j) {
+		took := exchangePairs(j, 1, n)
+		j.addFigure(fmt.Sprintf("bandwidth %d B", n), float64(2*n*window(n)*j.iterations)/took/1e6, "MB/s")
+	}
+}
+
+// multipair is the multi-connection benchmark of Rashti 2010 §3.4.2: a growing number of pairs
+// runs bothway concurrently. It reports their aggregate bandwidth, and the time of a
+// message divided by the number of pairs.
+func multipair(j *job) {
+	sizes := bandwidthSizes(j)
+	for pairs := 1; ; pairs = min(2*pairs, j.Size()/2) {
+		for _, n := range sizes {
+			took := exchangePairs(j, pairs, n)
+			j.addFigure(fmt.Sprintf("%d pairs: bandwidth %d B", pairs, n), float64(2*n*window(n)*j.iterations*pairs)/took/1e6, "MB/s")
+			j.addFigure(fmt.Sprintf("%d pairs: normalized time %d B", pairs, n), took/float64(window(n)*j.iterations*pairs)*1e6, "us")
+		}
+		if pairs == j.Size()/2 {
+			return
+		}
+	}
+}
+
+// window is the number of outstanding messages of a size.
+func window(n int) int { return min(64, max(4, 1<<20/n)) }
+
+// bandwidthSizes sets the iterations of the class, and returns its message sizes.
+func bandwidthSizes(j *job) []int {
+	j.setIterations(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 200}[j.p.Class])
+	return j.messageSizes(map[Class][]int{
+		ClassT: {64, 4 << 10, 64 << 10},
+		ClassS: {64, 1 << 10, 8 << 10, 64 << 10, 256 << 10},
+		ClassW: {1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20},
+		ClassA: {1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20},
+	})
+}
+
+// exchangePairs exchanges windows of messages of n bytes, in pairs of a rank of the first half and
+// the rank at its position in the second. It returns the time of the slowest pair in seconds.
+func exchangePairs(j *job, pairs, n int) float64 {
+	half := j.Size() / 2
+	if pairs == 1 {
+		half = 1 // as bothway, whose number of ranks may be odd
+	}
+	peer := -1
+	if me := j.Rank(); me < pairs {
+		peer = me + half
+	} else if me >= half && me < half+pairs {
+		peer = me - half
+	}
+	j.start()
+	took := 0.0
+	if peer >= 0 {
+		w := windowPair{j: j, peer: peer, n: n, send: make([]byte, window(n)*n), recv: make([]byte, window(n)*n)}
+		for i := range j.iterations + 1 { // the first iteration is a warm-up
+			t := w.exchange(i)
+			if i > 0 {
+				took += t.Seconds()
+			}
+		}
+	}
+	j.stop()
+	return j.maxAll(took)
+}
+
+// windowPair is the windows of a pair of ranks.
+type windowPair struct {
+	j          *job
+	peer, n    int
+	send, recv []byte
+	requests   []*mpi.Request
+}
+
+// slot returns message i of a window.
+func (w *windowPair) slot(buf []byte, i int) []byte { return buf[i*w.n:][:w.n] }
+
+// exchange sends a window and receives one, and returns the time. Both ranks synchronize
+// first, which keeps the generation and comparison of data out of the measurement.
+func (w *windowPair) exchange(round int) time.Duration {
+	j, many := w.j, window(w.n)
+	for i := range many {
+		fill(w.slot(w.send, i), j.messageKey(j.Rank(), w.peer, round*many+i))
+	}
+	j.Sendrecv(nil, w.peer, nil, w.peer, tagReady)
+	began := j.Wtime()
+	w.requests = w.requests[:0]
+	for i := range many {
+		w.requests = append(w.requests, j.Isend(w.slot(w.send, i), w.peer, i))
+	}
+	for i := range many {
+		w.requests = append(w.requests, j.Irecv(w.slot(w.recv, i), w.peer, i))
+	}
+	j.waitAll(w.requests...)
+	took := j.Wtime() - began
+	for i := range many {
+		j.checkContents(w.slot(w.recv, i), j.messageKey(w.peer, j.Rank(), round*many+i), "message %d of round %d from rank %d", i, round, w.peer)
+	}
+	return took
+}
+
+const tagReady = 904

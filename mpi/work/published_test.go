@@ -2,6 +2,7 @@ package work_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,11 +15,11 @@ import (
 
 func figure(t *testing.T, r work.Result, name string) float64 {
 	t.Helper()
-	f, ok := r.Figure(name)
-	if !ok {
+	i := slices.IndexFunc(r.Figures, func(f work.Figure) bool { return f.Name == name })
+	if i < 0 {
 		t.Fatalf("no figure %q in %v", name, r)
 	}
-	return f.Value
+	return r.Figures[i].Value
 }
 
 // bounds are the limits of a figure.
@@ -37,7 +38,7 @@ var (
 	little = bounds{-1, 10}  // hardly anything
 )
 
-// Overlap of computation with messages (Thesis §3.6.1 and §4.4.1, Fig. 4.13; Overlap §6).
+// Overlap of computation with messages (Rashti 2010 §3.6.1 and §4.4.1, Fig. 4.13; Rashti 2007 §6).
 // Eager messages overlap most. Of a rendezvous, senders overlap nearly all if the receiver
 // reads, and little if they must wait for the address; receivers overlap less than a tenth,
 // and nearly all with speculation. That costs senders up to 14 % if the receiver is first,
@@ -66,8 +67,8 @@ func TestOverlapOfProtocols(t *testing.T) {
 	}
 }
 
-// Progress of messages while a program computes (Thesis §3.6.2 and §4.4.1, Fig. 4.14;
-// Overlap §7): by how much of a sender's delay a message is late, and how much of its time
+// Progress of messages while a program computes (Rashti 2010 §3.6.2 and §4.4.1, Fig. 4.14;
+// Rashti 2007 §7): by how much of a sender's delay a message is late, and how much of its time
 // remains after a receiver's delay. Of an eager message that is only its copy.
 func TestProgressOfProtocols(t *testing.T) {
 	const eager, large = 4 << 10, 1 << 20
@@ -107,7 +108,7 @@ func TestBackgroundProgress(t *testing.T) {
 	}
 }
 
-// Exchanges of 128 KB (Thesis Fig. 4.16): with receives first, speculation shortens them by
+// Exchanges of 128 KB (Rashti 2010 Fig. 4.16): with receives first, speculation shortens them by
 // up to 32 %, most where communication takes about 80 % of the time of computation; with
 // sends first by up to 20 %, at 50 %. Where either takes much longer, the gain is smaller.
 // With receives first nearly all RTRs are used, and adaptation changes nothing; with sends
@@ -154,7 +155,7 @@ func TestSpeculationGainOfExchanges(t *testing.T) {
 	}
 }
 
-// Applications (Thesis §4.4.2, Fig. 4.17), by their wait time. BT, whose receives are
+// Applications (Rashti 2010 §4.4.2, Fig. 4.17), by their wait time. BT, whose receives are
 // posted before work, gains. LU, whose receives are of any source, sends no RTRs and
 // changes little. CG, without computation between posting and waiting, gains nothing: too
 // few of its RTRs are used, it waits longer, and adaptation restores nearly all.

@@ -8,10 +8,10 @@ import (
 
 // radixSort sorts keys digit by digit, as the RADIX application does. In each pass ranks
 // exchange how many keys they have of each digit (an allgather of 4 KB per rank in the
-// larger classes, Collectives §6.5.3), and compute where every key goes; the keys of one
+// larger classes, Qian 2010 §6.5.3), and compute where every key goes; the keys of one
 // digit from one rank to another are a message. Receives are started four at a time, with a
-// wait for all four, before or after the sends of a pair of ranks (Thesis §4.4.2, Fig.
-// 4.18). Every rank communicates with every other (Thesis §6.6.2).
+// wait for all four, before or after the sends of a pair of ranks (Rashti 2010 §4.4.2, Fig.
+// 4.18). Every rank communicates with every other (Rashti 2010 §6.6.2).
 func radixSort(j *job) {
 	size := map[Class]radixSize{
 		ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
@@ -92,7 +92,11 @@ func (s *radix) pass(digit int) {
 		peer := (round - j.Rank() + j.Size()) % j.Size()
 		switch {
 		case peer == j.Rank():
-			s.keepOwn(out[peer])
+			in := s.chunks[peer]
+			j.checkEqual(uint64(len(in)), uint64(len(out[peer])), "chunks that stay")
+			for i, c := range out[peer] {
+				copy(s.recv[4*in[i].at:4*(in[i].at+in[i].n)], s.send[4*c.at:])
+			}
 		case peer > j.Rank():
 			s.receive(peer)
 			s.sendChunks(peer, out[peer])
@@ -114,7 +118,7 @@ func (s *radix) checkCounts() {
 			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
 		}
 		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
-		s.j.checkEqual(uint64(want), sum, "keys that rank %d tells of", rank)
+		s.j.checkEqual(uint64(want), sum, "number of keys that rank %d announced", rank)
 	}
 }
 
@@ -147,15 +151,6 @@ func (s *radix) plan(begin []int) [][]chunk {
 		}
 	}
 	return out
-}
-
-// keepOwn copies the keys that stay on this rank.
-func (s *radix) keepOwn(out []chunk) {
-	in := s.chunks[s.j.Rank()]
-	s.j.checkEqual(uint64(len(in)), uint64(len(out)), "chunks that stay")
-	for i, c := range out {
-		copy(s.recv[4*in[i].at:4*(in[i].at+in[i].n)], s.send[4*c.at:])
-	}
 }
 
 // receive receives the chunks of a rank, four at a time.

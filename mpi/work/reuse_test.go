@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The platform of Thesis ch. 5: InfiniBand of 1600 MB/s (ch. 3), packets of 2 KB, eager
+// The platform of Rashti 2010 ch. 5: InfiniBand of 1600 MB/s (ch. 3), packets of 2 KB, eager
 // messages up to 9 KB, and processors with the registration costs of Table 5.3, counted in
 // copies. Times follow from the latency of 8 KB with a gain of 14 %.
 const (
@@ -82,7 +82,7 @@ func gain(t *testing.T, name, what string, ranks int, costs *verbs.Costs, cfg ca
 
 // Without the copy at the sender, a ping-pong of 8 KB takes 14 % less time on the fast
 // path, and less so with send and receive, where copies are cheaper. Both agree with the
-// costs (Thesis §5.5.1, Fig. 5.5). Below 128 bytes nothing changes.
+// costs (Rashti 2010 §5.5.1, Fig. 5.5). Below 128 bytes nothing changes.
 func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	gains := map[carrier.Design]float64{}
 	for _, way := range []struct {
@@ -124,7 +124,7 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	}
 }
 
-// Puts gain 20 % at 8 KB, and gets 17 % (Thesis Fig. 5.7); small ones hardly anything. In
+// Puts gain 20 % at 8 KB, and gets 17 % (Rashti 2010 Fig. 5.7); small ones hardly anything. In
 // the thesis gets gain nothing below 3 KB, because their copy overlaps with the end of the
 // epoch: here it comes before, therefore gets gain as puts do.
 func TestReuseSpeedsUpPutsAndGets(t *testing.T) {
@@ -140,7 +140,7 @@ func TestReuseSpeedsUpPutsAndGets(t *testing.T) {
 	}
 }
 
-// Of buffers that are used 1, 2, 3 … times, the frequent ones gain: the result of Thesis
+// Of buffers that are used 1, 2, 3 … times, the frequent ones gain: the result of Rashti 2010
 // Fig. 5.6 for a thousand (12.7 % at 8 KB) follows for fewer from the same costs.
 func TestSpectrumOfReuse(t *testing.T) {
 	const buffers = 50
@@ -166,7 +166,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 	}
 }
 
-// The measured thresholds are those of Thesis Table 5.3. Its column for one-sided
+// The measured thresholds are those of Rashti 2010 Table 5.3. Its column for one-sided
 // operations is omitted: there copies cost two and a half times as much at 4 KB as at 3 KB,
 // which no constant cost per byte has.
 func TestMeasuredThresholdsMatchPaper(t *testing.T) {

@@ -13,13 +13,6 @@ type sluMatrix struct {
 	rank          int
 }
 
-// newSLUMatrix returns a matrix whose blocks are distributed on a grid of ranks.
-func newSLUMatrix(seed uint64, size sluSize, ranks, rank int) *sluMatrix {
-	m := &sluMatrix{seed: seed, size: size, rank: rank}
-	m.rows, m.columns = rectangle(ranks)
-	return m
-}
-
 // ownerOf is the rank that has a block.
 func (m *sluMatrix) ownerOf(row, column int) int {
 	return row%m.rows*m.columns + column%m.columns
@@ -39,43 +32,41 @@ func (m *sluMatrix) has(row, column int) bool {
 	return column < row && int(key(m.seed, 2, uint64(row), uint64(column))%100) < m.size.percent
 }
 
-// rowBlocks returns the columns of this rank's blocks in a row.
-func (m *sluMatrix) rowBlocks(row int) (columns []int) {
+// columnsIn returns the columns of the blocks in a row, and rowsIn the rows of those in a column.
+func (m *sluMatrix) columnsIn(row int) (columns []int) {
 	for c := range row {
-		if m.ownerOf(row, c) == m.rank && m.has(row, c) {
+		if m.has(row, c) {
 			columns = append(columns, c)
 		}
 	}
 	return columns
 }
 
-// columnBlocks returns the rows of this rank's blocks in a column.
-func (m *sluMatrix) columnBlocks(column int) (rows []int) {
+func (m *sluMatrix) rowsIn(column int) (rows []int) {
 	for r := column + 1; r < m.size.blocks; r++ {
-		if m.ownerOf(r, column) == m.rank && m.has(r, column) {
+		if m.has(r, column) {
 			rows = append(rows, r)
 		}
 	}
 	return rows
 }
 
-// ownersOfRow returns the ranks with blocks in a row.
-func (m *sluMatrix) ownersOfRow(row int) (ranks []int) {
-	for c := range row {
-		if m.has(row, c) {
-			ranks = append(ranks, m.ownerOf(row, c))
+// ownersOfRow returns the ranks with blocks in a row, and how many this rank has.
+func (m *sluMatrix) ownersOfRow(row int) (ranks []int, mine int) {
+	for _, c := range m.columnsIn(row) {
+		ranks = append(ranks, m.ownerOf(row, c))
+		if m.ownerOf(row, c) == m.rank {
+			mine++
 		}
 	}
 	slices.Sort(ranks)
-	return slices.Compact(ranks)
+	return slices.Compact(ranks), mine
 }
 
 // usersOfColumn returns the ranks with blocks in a column: they need its part of the solution.
 func (m *sluMatrix) usersOfColumn(column int) (ranks []int) {
-	for r := column + 1; r < m.size.blocks; r++ {
-		if m.has(r, column) {
-			ranks = append(ranks, m.ownerOf(r, column))
-		}
+	for _, r := range m.rowsIn(column) {
+		ranks = append(ranks, m.ownerOf(r, column))
 	}
 	slices.Sort(ranks)
 	return slices.Compact(ranks)

@@ -4,12 +4,15 @@ package work
 // Unknowns are not coupled to each other; three have the same factors and two their own.
 // Each line passes on factors and right sides of two points (22 numbers), and unknowns of
 // two points on the way back (10): smaller messages than BT's, and more of them per work
-// (Survey Table 1).
-func scalarPentadiagonal(j *job) { runADI(j, pentaSolver{}) }
+// (Sur 2006 Table 1).
+func scalarPentadiagonal(j *job) { runADI(j, &pentaSolver) }
 
-type pentaSolver struct{}
+var pentaSolver = lineSolver{
+	apply: applyDiagonals, eliminate: eliminateDiagonals, solve: solveDiagonals,
+	forwardSize: 2 * rowSize, backSize: 2 * adiVars, scratch: 2 * pentaSets,
+}
 
-// pentaSets is the number of sets of factors; factorSet returns that of an unknown.
+// pentaSets is the number of sets of factors.
 const pentaSets = 3
 
 // factorSet is the index of the set of factors of unknown v: the first three share set 0.
@@ -20,15 +23,15 @@ const pentaOuter = 0.2
 
 // coefficients are the coefficients of the two points before a point, of the point itself, and of
 // the two points after it, for a set of factors.
-func (pentaSolver) coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
+func coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
-// apply implements lineSolver.
-func (s pentaSolver) apply(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
+// applyDiagonals implements lineSolver.apply.
+func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {
-		sets[i] = s.coefficients(a, axis, at, i)
+		sets[i] = coefficients(a, axis, at, i)
 	}
 	for d := range 5 {
 		p := at
@@ -66,14 +69,9 @@ func (r *row) store(xs []float64) {
 	copy(xs[2*pentaSets:], r.right[:])
 }
 
-// forwardSize, backSize and scratch implement lineSolver.
-func (pentaSolver) forwardSize() int { return 2 * rowSize }
-func (pentaSolver) backSize() int    { return 2 * adiVars }
-func (pentaSolver) scratch() int     { return 2 * pentaSets }
-
-// eliminate implements lineSolver. It removes the coupling of each point to the two before it.
+// eliminateDiagonals implements lineSolver.eliminate. It removes the coupling of each point to the two before it.
 // Points before the start of the line are 0.
-func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float64) {
+func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 	var last [2]row // the last two rows
 	if before != nil {
 		last[0].load(before)
@@ -86,7 +84,7 @@ func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 		var next row
 		var coupling, own [pentaSets]float64
 		for set := range pentaSets {
-			k := s.coefficients(a, l.axis, at, set)
+			k := coefficients(a, l.axis, at, set)
 			// Substitute the row before the last, then the last.
 			coupling[set] = k[1] - k[0]*last[0].first[set]
 			own[set] = k[2] - k[0]*last[0].second[set] - coupling[set]*last[1].first[set]
@@ -108,9 +106,9 @@ func (s pentaSolver) eliminate(a *adi, c *adiCell, l line, before, after []float
 	last[1].store(after[rowSize:])
 }
 
-// solve implements lineSolver. It subtracts the known values of the next two points from each
+// solveDiagonals implements lineSolver.solve. It subtracts the known values of the next two points from each
 // point. Points after the end of the line are 0.
-func (pentaSolver) solve(_ *adi, c *adiCell, l line, before, after []float64) {
+func solveDiagonals(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [2][adiVars]float64 // the next two points
 	if before != nil {
 		copy(known[0][:], before)

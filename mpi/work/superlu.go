@@ -2,6 +2,7 @@ package work
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/mpi"
 )
@@ -10,7 +11,7 @@ import (
 // distributed on a grid of ranks, and received messages determine the next operation. Their
 // order is unknown, therefore receives are of any source and any tag. Messages come in
 // bursts and up to a third of them unexpected; 94 % and more are below 2 KB, and a few have
-// most of the volume (Survey §3.3, Table 2, Fig. 7).
+// most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
 func triangularSolve(j *job) {
 	size := map[Class]sluSize{
 		ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},
@@ -26,8 +27,7 @@ func triangularSolve(j *job) {
 		j.stop()
 		s.check(solve)
 	}
-	messages := j.sumAll(float64(s.received))
-	j.addFigure("messages", messages, "")
+	j.addFigure("messages", j.sumAll(float64(s.received)), "")
 }
 
 // Kinds of messages: a part of the solution, for the ranks with blocks of its column, or
@@ -56,7 +56,8 @@ type slu struct {
 
 // newSLU returns a rank's part of a matrix, with a receive buffer for the largest message.
 func newSLU(j *job, size sluSize) *slu {
-	s := &slu{sluMatrix: newSLUMatrix(j.p.Seed, size, j.Size(), j.Rank()), j: j}
+	s := &slu{sluMatrix: &sluMatrix{seed: j.p.Seed, size: size, rank: j.Rank()}, j: j}
+	s.rows, s.columns = rectangle(j.Size())
 	widest := 0
 	for b := range size.blocks {
 		widest = max(widest, s.width(b))
@@ -72,22 +73,19 @@ func (s *slu) reset(solve int) {
 	s.sums, s.right, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
 	s.expected = 0
 	for b := range s.size.blocks {
-		if n := len(s.rowBlocks(b)); n > 0 {
-			s.inRow[b] = n
+		owners, mine := s.ownersOfRow(b)
+		if mine > 0 {
+			s.inRow[b] = mine
 			s.sums[b] = make([]float64, s.width(b)*s.size.rights)
 		}
 		if s.ownerOf(b, b) != s.rank {
-			if len(s.columnBlocks(b)) > 0 {
+			if slices.Contains(s.usersOfColumn(b), s.rank) {
 				s.expected++
 			}
 			continue
 		}
-		s.toSolve[b] = len(s.ownersOfRow(b))
-		for _, rank := range s.ownersOfRow(b) {
-			if rank != s.rank {
-				s.expected++
-			}
-		}
+		s.toSolve[b] = len(owners)
+		s.expected += len(owners) - min(mine, 1) // not from this rank
 		s.right[b] = s.rightSide(b, solve)
 	}
 }
@@ -144,10 +142,9 @@ func (s *slu) solveBlock(b int) {
 	buf := make([]byte, 8*len(s.x[b]))
 	putFloats(buf, s.x[b])
 	for _, rank := range s.usersOfColumn(b) {
-		if rank == s.rank {
-			continue
+		if rank != s.rank {
+			s.send(buf, rank, b*sluKinds+sluSolution)
 		}
-		s.send(buf, rank, b*sluKinds+sluSolution)
 	}
 	s.apply(b, s.x[b])
 }
@@ -156,7 +153,10 @@ func (s *slu) solveBlock(b int) {
 // their diagonal.
 func (s *slu) apply(column int, x []float64) {
 	s.j.compute(s.size.blocks)
-	for _, row := range s.columnBlocks(column) {
+	for _, row := range s.rowsIn(column) {
+		if s.ownerOf(row, column) != s.rank {
+			continue
+		}
 		s.addProduct(s.sums[row], row, column, x)
 		if s.inRow[row]--; s.inRow[row] > 0 {
 			continue

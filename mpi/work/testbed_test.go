@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/work"
 )
 
-// The testbed of Thesis ch. 3 and 4 in a simulated world: 10 Gb/s, and a small message
-// takes 6.6 µs with verbs and 7 with MPI (Thesis §3.3, Fig. 3.3). The difference is CPU
+// The testbed of Rashti 2010 ch. 3 and 4 in a simulated world: 10 Gb/s, and a small message
+// takes 6.6 µs with verbs and 7 with MPI (Rashti 2010 §3.3, Fig. 3.3). The difference is CPU
 // time of the library for every message sent and received. NICs have short queues,
 // therefore later messages do not wait for all of a large one.
 //

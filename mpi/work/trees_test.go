@@ -102,7 +102,7 @@ func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*
 }
 
 // A broadcast along a tree gains at every step, and so does a scatter up to 4 KB; beyond,
-// the message to the first child is too large for eager (Thesis Fig. 5.9). There a
+// the message to the first child is too large for eager (Rashti 2010 Fig. 5.9). There a
 // broadcast gains up to 25 %, because the copies for all children count; here the second
 // copy overlaps with the first message, and only copies on the critical path count.
 func TestReuseSpeedsUpTrees(t *testing.T) {

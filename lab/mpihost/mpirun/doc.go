@@ -84,7 +84,7 @@ const notARank = "it did not join the job: it must call mpi.Main, and import lab
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {
-		case printedItself(o):
+		case o.Host == "" && o.State == launch.Exited: // a simulation, which has no host, has printed its error
 		case !o.Joined && o.State == launch.Exited && o.ExitCode == 0:
 			fmt.Fprintf(w, "fabrictest: %s ended: %s\n", rankName(o), notARank)
 		default:
@@ -92,10 +92,6 @@ func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 		}
 	})
 }
-
-// printedItself reports whether the process has printed its error: a simulation,
-// which has no host, does so before it exits.
-func printedItself(o *launch.Outcome) bool { return o.Host == "" && o.State == launch.Exited }
 
 // rankName names the process of an outcome in messages.
 func rankName(o *launch.Outcome) string {

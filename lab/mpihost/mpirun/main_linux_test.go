@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
@@ -126,7 +127,7 @@ var programs = map[string]func(*transport.Env) error{
 		return err
 	},
 	"bound": func(e *transport.Env) error {
-		all, err := mpihost.CPUs()
+		all, err := process.UsableCPUs()
 		fmt.Printf("rank %d has %d\n", e.Rank, len(all))
 		return err
 	},

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
+	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
@@ -71,4 +73,107 @@ func MemoryMain(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	return json.NewEncoder(out).Encode(p)
+}
+
+// MemoryPlan selects experiments that measure the memory of ranks, and the numbers of ranks. An
+// empty list of names selects all.
+type MemoryPlan struct {
+	Experiments, Designs, Workloads []string
+	Ranks                           []int
+	Seed                            uint64
+
+	experiments []plannedExperiment
+	runs        int // of all experiments
+}
+
+// plannedExperiment is an experiment with its selected runs.
+type plannedExperiment struct {
+	work.MemoryExperiment
+	runs []work.MemoryRun
+}
+
+// MemoryExperiments returns the names of the experiments that measure the memory of ranks.
+func MemoryExperiments() (names []string) {
+	for _, e := range work.MemoryExperiments() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// Check checks the selection, sorts the numbers of ranks, and plans the runs of Measure. An
+// error names the flag that is wrong.
+func (p *MemoryPlan) Check() error {
+	for _, n := range p.Ranks {
+		if n < 2 || n > MaxRanks {
+			return cmdline.Errorf("--ranks %d: give 2 to %d", n, MaxRanks)
+		}
+	}
+	slices.Sort(p.Ranks)
+	p.Ranks = slices.Compact(p.Ranks)
+	for _, name := range p.Experiments {
+		if _, err := ChoiceIndex("only", name, MemoryExperiments()); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.Workloads {
+		if _, err := work.Find(name); err != nil {
+			return cmdline.Errorf("--workload %s: %w", name, err)
+		}
+	}
+	for _, name := range p.Designs {
+		if _, err := ChoiceIndex("design", name, Designs()); err != nil {
+			return err
+		}
+	}
+	isSelected := func(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
+	for _, e := range work.MemoryExperiments() {
+		e.Designs = slices.DeleteFunc(e.Designs, func(d carrier.Design) bool { return !isSelected(p.Designs, string(d)) })
+		e.Patterns = slices.DeleteFunc(e.Patterns, func(m work.MemoryPattern) bool { return !isSelected(p.Workloads, m.Workload) })
+		runs, err := e.Runs(p.Ranks)
+		if err != nil {
+			return err
+		}
+		if isSelected(p.Experiments, e.Name) && len(runs) > 0 {
+			p.experiments, p.runs = append(p.experiments, plannedExperiment{e, runs}), p.runs+len(runs)
+		}
+	}
+	if p.runs == 0 {
+		return cmdline.Errorf("nothing to measure with --ranks %s: experiment \"thesis\" runs with 4, 16 or 64 ranks, \"survey\" with 64; each supports only some workloads and designs", p.RankList())
+	}
+	return nil
+}
+
+// RankList returns the numbers of ranks as the value of a flag: "4,16,64".
+func (p *MemoryPlan) RankList() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(p.Ranks), " ", ","), "[]")
+}
+
+// Measure does the runs that Check planned. It calls progress before each run, with the name
+// of the run and the share of runs that have ended. At an error it stops, and returns the
+// measurements so far too.
+func (p *MemoryPlan) Measure(ctx context.Context, progress func(run string, share float64)) (all []ranks.Experiment, err error) {
+	done := 0
+	for _, planned := range p.experiments {
+		config, err := ranks.ValuesOf(planned.Config)
+		if err != nil {
+			return all, err
+		}
+		e := ranks.Experiment{Name: planned.Name, Config: config}
+		for _, r := range planned.runs {
+			progress(r.String(), float64(done)/float64(p.runs))
+			var point ranks.Point
+			if point, err = MeasureMemory(ctx, MemoryJob{Run: r, Config: planned.Config, Seed: p.Seed}); err != nil {
+				break
+			}
+			e.Points = append(e.Points, point)
+			done++
+		}
+		if len(e.Points) > 0 {
+			all = append(all, e)
+		}
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }

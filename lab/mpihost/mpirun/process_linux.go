@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
@@ -111,7 +111,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 	}
 	var cpus []int
 	if j.Bind {
-		if cpus, err = mpihost.CPUs(); err != nil {
+		if cpus, err = process.UsableCPUs(); err != nil {
 			return nil, closeShared, err
 		}
 	}
@@ -155,7 +155,8 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 // runRanks runs the ranks until all have ended. aborted is the first abort of a rank, nil if
 // none aborted.
 func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
-	var a abortHandler
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	group, err := launch.Start(ctx, specs, launch.Options{
 		JoinTimeout: joinTimeout, HangTimeout: hangTimeout, KeepGoing: j.KeepGoing, LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
@@ -164,7 +165,7 @@ func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []la
 				j.forwardOutput(&e)
 			case launch.Marked:
 				if abort := mpihost.ParseAbort(e.Text); abort != nil {
-					a.record(abort)
+					cancel(abort) // stops the group; the first abort is the cause
 				}
 			}
 		},
@@ -172,36 +173,49 @@ func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []la
 	if err != nil {
 		return nil, nil, err
 	}
-	a.setGroup(group)
 	all, _ = group.Wait() // the outcomes have the errors
-	return all, a.first, nil
+	aborted, _ = errors.AsType[*mpihost.AbortError](context.Cause(ctx))
+	return all, aborted, nil
 }
 
-// abortHandler stops the group when a rank aborts, which may be before setGroup.
-type abortHandler struct {
-	mu    sync.Mutex
-	first *mpihost.AbortError
-	group *launch.Group
+// reportsFD is the descriptor for reports in the fabric process.
+const reportsFD = 4
+
+// fabricJob is the input of the fabric process.
+type fabricJob struct {
+	Config
+	Dir string `json:"dir"`
 }
 
-// record records the abort of a rank, unless one was recorded before, and stops the group.
-func (a *abortHandler) record(abort *mpihost.AbortError) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.first == nil {
-		a.first = abort
-		if a.group != nil {
-			a.group.Stop(abort)
-		}
+// InNamespaces runs the program with one process for each rank, in a fabric of network
+// namespaces. A child process creates the fabric, and the kernel removes it with that process.
+func InNamespaces(ctx context.Context, r Config) (result Result, err error) {
+	if err := r.setDefaults(); err != nil {
+		return Result{}, err
 	}
-}
-
-// setGroup sets the group to stop, and stops it if a rank has aborted already.
-func (a *abortHandler) setGroup(g *launch.Group) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.group = g
-	if a.first != nil {
-		g.Stop(a.first)
+	j := fabricJob{Config: r}
+	if j.Dir, err = os.Getwd(); err != nil {
+		return Result{}, err
 	}
+	reports, childReports, err := os.Pipe()
+	if err != nil {
+		return Result{}, err
+	}
+	defer reports.Close()
+	var readErr error
+	readDone := make(chan struct{})
+	go func() {
+		defer close(readDone)
+		result.Reports, _, readErr = readReports(reports, r.Ranks)
+	}()
+	code, err := daemon.RunOnce(ctx, ProcessCommand, j, childReports)
+	<-readDone
+	switch {
+	case ctx.Err() != nil:
+		return Result{}, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	case code != 0: // the child printed the reason
+		result.Code = code
+		return result, nil
+	}
+	return result, errors.Join(err, readErr)
 }

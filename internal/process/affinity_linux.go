@@ -1,4 +1,4 @@
-package mpihost
+package process
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUs returns the CPUs that this process may use.
-func CPUs() (all []int, err error) {
+// UsableCPUs returns the CPUs that this process may use, counted from 0.
+func UsableCPUs() (all []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil, os.NewSyscallError("sched_getaffinity", err)
@@ -24,9 +24,9 @@ func CPUs() (all []int, err error) {
 	return all, nil
 }
 
-// bindToCPU binds all threads of this process to one CPU, counted from 0, and sets GOMAXPROCS
+// BindToCPU binds all threads of this process to one CPU, counted from 0, and sets GOMAXPROCS
 // to 1. New threads inherit the affinity of the thread that creates them.
-func bindToCPU(cpu int) error {
+func BindToCPU(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
 	runtime.LockOSThread()
