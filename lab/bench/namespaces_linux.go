@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -109,7 +108,10 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if err != nil {
 		return err
 	}
-	p := newNetnsCase(t, cfg)
+	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
+	for _, a := range cfg.local {
+		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
+	}
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
@@ -138,7 +140,7 @@ type realTimeCase struct {
 
 // stop makes the next blocking call of the case panic, and closes its connections.
 func (r *realTimeCase) stop() {
-	close(r.world.stop)
+	r.world.stop()
 	if r.streams != nil {
 		r.streams.close()
 	}
@@ -155,15 +157,6 @@ type netnsCase struct {
 	devices []verbs.Context
 }
 
-// newNetnsCase returns a case with the devices of cfg.
-func newNetnsCase(t *benchNetwork, cfg *benchConfig) *netnsCase {
-	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
-	for _, a := range cfg.local {
-		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
-	}
-	return p
-}
-
 // open opens the device and the peer's end of its link.
 func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
@@ -173,14 +166,9 @@ func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := openTested(b, p.openTested); err != nil {
 		return err
 	}
-	attr, err := b.Device.QueryDevice()
-	if err != nil {
-		return err
-	}
-	b.Caps = attr.Caps
 	if w := p.net.wire; w != nil {
 		w.Discard()
-		b.Wire = b.Record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
+		b.Wire = b.Record.RecordWire(p.world, &realWire{w, p.world, p.cfg.mtu})
 		return nil
 	}
 	b.RawTCP = func() (conformance.RawTCP, error) { return p.rawTCP(b.Record) }
@@ -242,24 +230,16 @@ func (p *netnsCase) cleanUp() (clean bool, err error) {
 	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
 }
 
-// setAddress adds or removes an address of the device's interface.
-func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
-	if !slices.Contains(p.cfg.local, a) {
-		return notLocal(a, p.cfg.local)
-	}
-	return p.interfaceState.setAddress(a, present)
-}
-
 // rawTCP returns the peer's user-space TCP, which it creates on first use.
 func (p *netnsCase) rawTCP(record *conformance.Record) (conformance.RawTCP, error) {
-	if p.tcpHost == nil {
-		wire, err := p.net.segmentWire()
-		if err != nil {
-			return nil, err
-		}
-		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
+	if p.tcpHost != nil {
+		return record.RecordRawTCP(p.world, p.tcpHost), nil
 	}
-	return record.RecordRawTCP(p.world, p.tcpHost), nil
+	wire, err := p.net.segmentWire()
+	if err != nil {
+		return nil, err
+	}
+	return p.openTCP(wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu), nil
 }
 
 // openWire is a wire that is used for several cases.
@@ -276,13 +256,13 @@ type openWire interface {
 type realWire struct {
 	openWire
 	w   *realWorld
-	cfg *benchConfig
+	mtu int // of the device's link
 }
 
 // Send implements conformance.Wire. It checks the MTU of the device's link, which may be smaller
 // than that of the socket's interface.
 func (x *realWire) Send(packet []byte) error {
-	if err := x.cfg.checkMTU(packet); err != nil {
+	if err := checkMTU(packet, x.mtu); err != nil {
 		return err
 	}
 	return x.openWire.Send(packet)

@@ -12,7 +12,7 @@ import (
 )
 
 // Device needs Linux.
-type Device struct{ deviceProperties }
+type Device struct{ DeviceProperties }
 
 var errDeviceNotLinux = errors.New("judging a device of another host needs the packet sockets of Linux")
 

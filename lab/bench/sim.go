@@ -14,6 +14,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -87,7 +88,7 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	var outcome error
 	s.world.World.Go("case", func(*sim.Proc) error {
 		outcome = body(b)
-		outcome = s.finish(outcome)
+		outcome = cmp.Or(outcome, errors.Join(s.world.endTasks(), closeDevices(s.devices)))
 		return nil
 	})
 	if err := s.world.RunPrograms(); err != nil {
@@ -131,23 +132,20 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
 		b.SetAddress = func(netip.Addr, bool) error {
-			return cannotCarryf("removing an address, which does not affect streams here")
+			return fmt.Errorf("%w: removing an address does not affect simulated streams", conformance.ErrBenchCannot)
 		}
-		b.SetPath = noImpairments(cannotCarryf("impairments of streams, which have no packets here"))
-		b.Streams = b.Record.RecordStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
+		b.SetPath = noImpairments(fmt.Errorf("%w: simulated streams have no packets to impair", conformance.ErrBenchCannot))
+		streams := &simStreams{w: s.world, host: peer.StreamHost(), from: w.peers[0]}
+		streams.host.OnReady(streams, 0)
+		b.Streams = b.Record.RecordStreams(s.world, streams)
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
 		s.net.SetTap(s.wire.tap)
-		s.at.WrapLink = s.wire.wrapLink
+		s.at.WrapLink = func(l link.GroupLink) link.GroupLink { return &redirectedLink{l, s.wire} }
 		b.Wire = b.Record.RecordWire(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
-	if err := openTested(b, s.openTested); err != nil {
-		return nil, err
-	}
-	attr, err := b.Device.QueryDevice()
-	b.Caps = attr.Caps
-	return b, err
+	return b, openTested(b, s.openTested)
 }
 
 // openTested opens the device under test, with the restrictions of the lab.
@@ -194,7 +192,7 @@ func (s *simCase) setLink(up bool) error {
 	}
 	s.port.SetDown()
 	if s.wire != nil {
-		s.wire.dropInFlight()
+		s.wire.inFlight = nil
 	}
 	return nil
 }
@@ -224,13 +222,6 @@ func (s *simCase) setPath(p conformance.Path) error {
 		return s.port.SetImpair(nil, nil)
 	}
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
-}
-
-// finish ends the tasks and closes the devices. It returns the outcome of the case or, if that is
-// nil, an error of its own.
-func (s *simCase) finish(outcome error) error {
-	err := errors.Join(s.world.endTasks(), closeDevices(s.devices))
-	return cmp.Or(outcome, err)
 }
 
 // runError converts the error of a simulation: a panic of the device or the case, or a hang.
