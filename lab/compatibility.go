@@ -79,7 +79,10 @@ func (f *compatibility) checkNIC() (why string) {
 	const noHost = "" // check settings that are the same on all hosts
 	setup, err := setupOf(f.s, f.p, noHost, nil)
 	if err != nil {
-		return reasonOf(err)
+		if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
+			err = inFile.Err // without the position in the file
+		}
+		return err.Error()
 	}
 	o, err := f.p.NewOpener(setup)
 	if err != nil {
@@ -87,14 +90,6 @@ func (f *compatibility) checkNIC() (why string) {
 	}
 	f.caps, f.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD)
 	return ""
-}
-
-// reasonOf returns the text of an error without its position in the file.
-func reasonOf(err error) string {
-	if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
-		return inFile.Err.Error()
-	}
-	return err.Error()
 }
 
 // checkServices checks that the provider has the transport services of the workload (rc, ud, …),

@@ -80,19 +80,14 @@ func (r *Rank) counters() []verbs.Counter {
 	return r.Counters
 }
 
-// counter returns the sum of the counters with a name.
-func (r *Rank) counter(name string) (sum uint64) {
+// retransmits returns the number of packets that the rank's NICs retransmitted.
+func (o *Observation) retransmits(r *Rank) (sum uint64) {
 	for _, c := range r.counters() {
-		if c.Name == name {
+		if c.Name == o.Plan.Provider.RetransmitCounter {
 			sum += c.Value
 		}
 	}
 	return sum
-}
-
-// retransmits returns the number of packets that the rank's NICs retransmitted.
-func (o *Observation) retransmits(r *Rank) uint64 {
-	return r.counter(o.Plan.Provider.RetransmitCounter)
 }
 
 // CountEvents adds the occurrences of the events of one direction of a port to Events. fired has

@@ -46,20 +46,15 @@ func (w *SchedStat) waitedPart() float64 {
 // SetScheduling records how the processes of the run were scheduled. The argument
 // others is the share of CPU time used by processes outside of the run.
 func (o *Observation) SetScheduling(others float64, all []SchedStat) {
-	o.Scheduling = &report.Scheduling{Others: others, Late: o.maxLateness()}
+	o.Scheduling = &report.Scheduling{Others: others}
+	for _, executed := range o.Steps {
+		o.Scheduling.Late = max(o.Scheduling.Late, executed.At-executed.Step.At)
+	}
 	if len(all) == 0 {
 		return
 	}
 	most := slices.MaxFunc(all, func(a, b SchedStat) int { return cmp.Compare(a.waitedPart(), b.waitedPart()) })
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
-}
-
-// maxLateness returns by how much the latest step of a fault was executed after its time.
-func (o *Observation) maxLateness() (most time.Duration) {
-	for _, executed := range o.Steps {
-		most = max(most, executed.At-executed.Step.At)
-	}
-	return most
 }
 
 // isStarved reports whether a run in real time got so little CPU time that its timers may have

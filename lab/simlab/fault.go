@@ -24,7 +24,7 @@ func (r *run) execute(step *lab.Step) {
 			}
 		}
 	case scenarios.Partition:
-		r.fabric.partition(r.plan, step)
+		r.fabric.partition(step)
 	case scenarios.SetImpair:
 		for _, set := range step.Set {
 			r.addError(r.fabric.setSpecs(set))
@@ -52,10 +52,8 @@ func (r *run) addError(err error) {
 // eachRank calls f for the ranks on the hosts of a step.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {
-		for _, k := range r.ranks {
-			if k.host == host {
-				f(k)
-			}
+		if host < len(r.ranks) {
+			f(r.ranks[host])
 		}
 	}
 }
@@ -69,7 +67,7 @@ func (r *run) kill(k *rank) {
 	k.observed.State, k.ended = lab.Killed, time.Duration(r.world.Now())
 	k.observed.Waiting = k.status()
 	r.addError(k.proc.Kill())
-	for _, nic := range r.fabric.nics[k.host] {
+	for _, nic := range r.fabric.nics[k.observed.Rank] {
 		r.addError(nic.Device.Close())
 	}
 }
@@ -81,14 +79,14 @@ func (r *run) freeze(k *rank) {
 	if k.observed.State == "" {
 		k.proc.Pause()
 	}
-	for _, p := range r.fabric.ports[k.host] {
+	for _, p := range r.fabric.ports[k.observed.Rank] {
 		p.Freeze()
 	}
 }
 
 // thaw resumes the ports and the process of a frozen host.
 func (r *run) thaw(k *rank) {
-	for _, p := range r.fabric.ports[k.host] {
+	for _, p := range r.fabric.ports[k.observed.Rank] {
 		p.Thaw()
 	}
 	if k.observed.State == "" {

@@ -159,7 +159,7 @@ func (r *run) finish(result *report.Result) error {
 	}
 	for _, k := range r.ranks {
 		r.observed.Elapsed = max(r.observed.Elapsed, k.ended)
-		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.host])
+		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.observed.Rank])
 		r.observed.Ranks = append(r.observed.Ranks, k.observed)
 	}
 	r.fabric.readCounters(&r.observed)
