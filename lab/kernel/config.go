@@ -138,13 +138,6 @@ type Guest struct {
 	Control netip.Addr `json:"control"` // on its control link
 }
 
-// guestAt returns the addresses of the guest with the number id.
-func guestAt(id int) Guest {
-	return Guest{
-		ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
-	}
-}
-
 // Status is the state of a guest.
 type Status struct {
 	Guest

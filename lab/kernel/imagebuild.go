@@ -88,7 +88,11 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 
 // packages returns the packages of the kernel, the programs and the libraries.
 func (b *build) packages(ctx context.Context) ([]Package, error) {
-	meta, err := b.apt.find(ctx, b.series.metapackage())
+	metapackage := "linux-image-amd64" // depends on the current kernel
+	if b.series != Linux61 {
+		metapackage = "linux-image-" + string(b.series) + "-amd64"
+	}
+	meta, err := b.apt.find(ctx, metapackage)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -212,17 +211,13 @@ func (g *guestClient) Output(ctx context.Context, id int, c guest.Command) (outp
 }
 
 // Put writes a file in a guest; see guest.Put.
-func (g *guestClient) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
-		return guest.Put(ctx, conn, path, mode, size, from)
-	})
+func (g *guestClient) Put(ctx context.Context, id int, f guest.File) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.Put(ctx, conn, f) })
 }
 
 // SetDevices replaces the RDMA devices of a guest.
 func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
-		return guest.SetDevices(ctx, conn, devices)
-	})
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.SetDevices(ctx, conn, devices) })
 }
 
 // withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.

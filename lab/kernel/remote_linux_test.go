@@ -65,7 +65,7 @@ func TestStartAndDown(t *testing.T) {
 		t.Errorf("%q, %d, %v", out.String(), code, err)
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := r.Put(t.Context(), 1, path, 0o644, 5, strings.NewReader("hello")); err != nil {
+	if err := r.Put(t.Context(), 1, guest.File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
 		t.Error(err)
 	}
 	if err := r.Restart(t.Context(), 1); err != nil {

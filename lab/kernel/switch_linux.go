@@ -34,10 +34,6 @@ type linkSet struct {
 	closed bool
 }
 
-func newLinkSet(ns netNamespace, guests int, seed uint64) *linkSet {
-	return &linkSet{ns: ns, seed: seed, links: make([]*switchedLink, guests), down: make([]bool, guests)}
-}
-
 // switchedLink is a link through a user-space switch.
 type switchedLink struct {
 	sw         *uswitch.Switch

@@ -185,25 +185,18 @@ func (info *Info) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range info.Topology.Hosts {
 		for i, n := range h.NICs {
-			name := h.Name
+			name, farEnd := h.Name, ""
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv6), n.Addr(ipv4), farEnd(info.Topology, h.Name, n.Name))
+			port := topology.Port{Node: h.Name, NIC: n.Name}
+			if c, ok := info.Topology.CableAt(port); ok {
+				farEnd = "to " + c.Other(port).Node
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv6), n.Addr(ipv4), farEnd)
 		}
 	}
 	return t.Flush()
-}
-
-// farEnd returns "to NODE" for the host or switch at the other end of a NIC's cable; empty for
-// a NIC without a cable.
-func farEnd(t *topology.Topology, host, nic string) string {
-	p := topology.Port{Node: host, NIC: nic}
-	c, ok := t.CableAt(p)
-	if !ok {
-		return ""
-	}
-	return "to " + c.Other(p).Node
 }
 
 // WriteHints prints the NICs of the lab, and examples of commands to use the lab. program is

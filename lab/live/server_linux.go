@@ -44,11 +44,15 @@ func newServer(j *serverJob) (*server, error) {
 		return nil, err
 	}
 	if j.RDMA != "" {
-		if err := s.testbed.AddRDMA(j.RDMA, j.Name); err != nil {
-			return nil, errors.Join(err, s.testbed.Close())
-		}
+		err = s.testbed.AddRDMA(j.RDMA, j.Name)
 	}
-	return s, s.testbed.Begin(time.Now())
+	if err == nil {
+		err = s.testbed.Begin(time.Now())
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.testbed.Close())
+	}
+	return s, nil
 }
 
 // Close implements daemon.Lab.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -54,16 +53,6 @@ func (c *capture) close() error {
 		return nil
 	}
 	return closeCapture(c.file, c.packets.Close())
-}
-
-// trimCapture removes an incomplete packet at the end of the capture of a killed
-// rank. A rank that wrote nothing has no file.
-func trimCapture(name string) error {
-	err := pcaplink.Trim(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // captureSuffix is the suffix of uncompressed captures.

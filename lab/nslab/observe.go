@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -43,21 +44,19 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 			stats = append(stats, lab.SchedStat{Process: fmt.Sprintf("rank %d", o.Rank), Ran: u.Ran, Waited: u.Waited})
 		}
 		observed.Elapsed = max(observed.Elapsed, p.recorder.since(o.Ended))
-		errs = append(errs, fileError(o, &out), resourceError(o))
+		if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" { // a file could not be written
+			errs = append(errs, fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why))
+		}
+		errs = append(errs, resourceError(o))
 		if o.State != launch.Finished && p.dir != "" {
-			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
+			// A killed rank leaves an incomplete packet, or has written no file.
+			if err := pcaplink.Trim(captureFile(p.dir, o.Host)); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	observed.SetScheduling(others, stats)
 	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
-}
-
-// fileError returns an error if a file of a rank could not be written.
-func fileError(o *launch.Outcome, out *rankOutcome) error {
-	if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" {
-		return fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why)
-	}
-	return nil
 }
 
 // observedRank combines the data about one rank: its process, its report and its samples.
@@ -165,12 +164,18 @@ func startError(err error) error {
 	return err
 }
 
-// crashReason returns the line with the cause of a crash from the output of a
-// process, with advice if there is any.
-func crashReason(output string) string {
-	line := crashLine.FindString(output)
-	if advice := limitAdvice(line); advice != "" {
-		line += ": " + advice
+// describeOutput returns the output of a lab process as the end of an error message: the cause of a
+// crash if there is one, with advice, and then all of it.
+func describeOutput(output string) string {
+	if output == "" {
+		return ""
 	}
-	return strings.TrimSpace(line)
+	cause := strings.TrimSpace(crashLine.FindString(output))
+	if advice := limitAdvice(cause); advice != "" {
+		cause += ": " + advice
+	}
+	if cause != "" {
+		cause = ": " + cause
+	}
+	return cause + "\n" + output
 }

@@ -118,7 +118,7 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 	}
 	epoch := <-start // wait for the start command, which has time 0 of the scenario
 	program, err := workload.New(s.Workload, &workload.Rank{
-		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(epoch), NICs: nics,
+		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: clock{time.Now().Add(epoch - monotonic())}, NICs: nics,
 		Control: &control{conn}, Concurrent: true, StallTimeout: job.StallTimeout,
 	})
 	if err != nil {
@@ -137,12 +137,13 @@ type commandHandler struct {
 // handle executes a command of the lab process: it sends time 0 of a start command to start,
 // or moves the queue pairs of the running program to Error.
 func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
-	if strings.HasPrefix(command, startCommand) {
-		epoch, err := parseStart(command)
-		if err == nil {
-			start <- epoch
+	if epoch, ok := strings.CutPrefix(command, startCommand); ok {
+		n, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return fmt.Errorf("command %q: %w", command, err)
 		}
-		return err
+		start <- time.Duration(n)
+		return nil
 	}
 	p := o.program.Load()
 	if p == nil {
@@ -194,25 +195,8 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []w
 // CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
-// formatStart returns the start command. epoch is time 0 of the scenario on CLOCK_MONOTONIC.
-func formatStart(epoch time.Duration) string {
-	return startCommand + strconv.FormatInt(int64(epoch), 10)
-}
-
-// parseStart returns the epoch of a command of formatStart.
-func parseStart(command string) (epoch time.Duration, err error) {
-	n, err := strconv.ParseInt(strings.TrimPrefix(command, startCommand), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("command %q: %w", command, err)
-	}
-	return time.Duration(n), nil
-}
-
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
 type clock struct{ epoch time.Time }
-
-// newClock returns a clock whose time 0 is epoch on CLOCK_MONOTONIC.
-func newClock(epoch time.Duration) clock { return clock{time.Now().Add(epoch - monotonic())} }
 
 // Now returns the time of the scenario.
 func (c clock) Now() time.Duration { return time.Since(c.epoch) }

@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -100,7 +100,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, err
 	}
 	defer messages.Close()
-	var stderr outputEnds
+	var stderr daemon.HeadTail
 	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+setupTimeout, errors.New("the lab process did not end"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
@@ -127,7 +127,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	default:
-		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), stderr.String())
+		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), describeOutput(stderr.String()))
 	}
 }
 
@@ -172,42 +172,6 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// outputEnds keeps the first and the last keepBytes bytes that are written to it.
-type outputEnds struct {
-	mu   sync.Mutex
-	head []byte // has the cause if a Go program crashes
-	tail []byte
-}
-
-const keepBytes = 8 << 10
-
-// Write implements io.Writer. It keeps the first and the last keepBytes bytes.
-func (t *outputEnds) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.head = append(t.head, b[:min(len(b), keepBytes-len(t.head))]...)
-	t.tail = append(t.tail, b...)
-	if over := len(t.tail) - keepBytes; over > 0 {
-		t.tail = append(t.tail[:0], t.tail[over:]...)
-	}
-	return len(b), nil
-}
-
-// String returns the end of the output as the end of an error message, after the cause of a
-// crash if there is one.
-func (t *outputEnds) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.tail))
-	if text == "" {
-		return ""
-	}
-	if why := crashReason(string(t.head)); why != "" {
-		return ": " + why + "\n" + text
-	}
-	return "\n" + text
-}
-
 // LabMain is the main function of a lab process: it runs the scenario from its
 // standard input, and reports. It returns an error only if it cannot report.
 func LabMain() error {
@@ -218,7 +182,8 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
-	job.Options.OnProgress, job.Options.OnState = messages.progress, messages.state
+	job.Options.OnProgress = func(p lab.Progress) { _ = messages.write(labMessage{Progress: &p}) } // the reader may be gone
+	job.Options.OnState = func(all []lab.RankState) { _ = messages.write(labMessage{State: all}) }
 	requests := make(chan os.Signal, 1)
 	signal.Notify(requests, syscall.SIGUSR1)
 	job.Options.StateRequests = requests
@@ -226,7 +191,7 @@ func LabMain() error {
 	if err != nil {
 		return err
 	}
-	return messages.result(runScenario(ctx, s, job.Options))
+	return messages.write(labMessage{Result: runScenario(ctx, s, job.Options)})
 }
 
 // messageWriter writes the messages of a lab process. It is safe for concurrent
@@ -236,20 +201,9 @@ type messageWriter struct {
 	to *json.Encoder
 }
 
-func (w *messageWriter) progress(p lab.Progress) {
+// write writes a message as a line of JSON.
+func (w *messageWriter) write(m labMessage) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.to.Encode(labMessage{Progress: &p}) // the reader may be gone
-}
-
-func (w *messageWriter) state(all []lab.RankState) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.to.Encode(labMessage{State: all}) // the reader may be gone
-}
-
-func (w *messageWriter) result(r *report.Result) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Encode(labMessage{Result: r})
+	return w.to.Encode(m)
 }

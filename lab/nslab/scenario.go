@@ -149,7 +149,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	case errors.As(err, &rankErr) && p.abortReason == "":
 		p.abortReason = "the run was ended when " + rankErr.Error()
 	}
-	internalErr := errors.Join(p.internalErr, p.stopSwitches())
+	internalErr := errors.Join(p.internalErr, p.switches.close())
 	observed, err := p.observe(outcomes, process.OthersShare(cpuBefore, cpuAfter))
 	return observed, errors.Join(internalErr, err)
 }
@@ -182,8 +182,12 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
-			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
+			Defects:      p.opts.Defects,
 			StallTimeout: idleTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
+		}
+		for _, n := range host.NICs {
+			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
+			job.NICs = append(job.NICs, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
@@ -207,13 +211,3 @@ func captureFile(dir, host string) string { return filepath.Join(dir, host+captu
 // idleTimeout is how long a program may make no progress. It is longer than the
 // retries of a connection.
 const idleTimeout = 30 * time.Second
-
-// rankNICs returns the NICs of a host, with the address that the workload uses and the rate of
-// the cable.
-func (p *scenarioRun) rankNICs(h topology.Host) (nics []rankNIC) {
-	for _, n := range h.NICs {
-		cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
-		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
-	}
-	return nics
-}

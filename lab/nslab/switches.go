@@ -98,7 +98,11 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 			return w, err
 		}
 	}
-	for _, group := range distribute(w.switches, runtime.GOMAXPROCS(0)) {
+	groups := make([][]*uswitch.Switch, min(len(w.switches), runtime.GOMAXPROCS(0))) // a thread for each
+	for i, s := range w.switches {
+		groups[i%len(groups)] = append(groups[i%len(groups)], s)
+	}
+	for _, group := range groups {
 		w.run.Go(func() {
 			if err := uswitch.Run(ctx, group...); err != nil && ctx.Err() == nil {
 				w.fail(err)
@@ -106,15 +110,6 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 		})
 	}
 	return w, nil
-}
-
-// distribute divides switches into groups, at most as many as threads.
-func distribute(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
-	groups := make([][]*uswitch.Switch, min(len(all), threads))
-	for i, s := range all {
-		groups[i%len(groups)] = append(groups[i%len(groups)], s)
-	}
-	return groups
 }
 
 // switchPort is an interface in the core namespace, and the port at the other end
@@ -139,13 +134,19 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 	for i := range w.plan.Ports {
 		p := &w.plan.Ports[i]
 		for k, e := range ends {
-			if e.far.Same(p.Port) {
-				cable := w.plan.Topology.Cables[p.Cable]
-				w.directions[i] = [2]*portDirection{
-					lab.Out: {set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In, linkSpecs: linkSpecsOut(p, cable)},
-					lab.In:  {set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out, linkSpecs: linkSpecsIn(w.plan, p, cable)},
-				}
+			if !e.far.Same(p.Port) {
+				continue
 			}
+			cable := w.plan.Topology.Cables[p.Cable]
+			out := &portDirection{set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In}
+			in := &portDirection{set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
+			fromSwitch := p.Host < 0 // ports of switches have a finite queue; hosts wait
+			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
+			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // else Out of the other host applies
+				const finiteQueue = true
+				in.linkSpecs = linkSpecs(cable.Link, finiteQueue)
+			}
+			w.directions[i] = [2]*portDirection{lab.Out: out, lab.In: in}
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -93,9 +94,9 @@ func TestExitReasonIsTheCause(t *testing.T) {
 			t.Errorf("%q: %q, want %q", words, got, want)
 		}
 	}
-	var complaints outputEnds
-	fmt.Fprint(&complaints, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
-	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*keepBytes {
+	var output daemon.HeadTail
+	fmt.Fprint(&output, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
+	if got := describeOutput(output.String()); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 10<<10 {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
 }

@@ -66,10 +66,18 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 	return b.String(), code, err
 }
 
-// Put writes size bytes from a reader to a file in the guest that conn is connected to, and
-// closes conn. The file appears under its path when it is complete.
-func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
-	r := request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size}
+// File is a file to write in a guest.
+type File struct {
+	Path    string // in the guest, absolute
+	Mode    fs.FileMode
+	Size    int64
+	Content io.Reader // of Size bytes
+}
+
+// Put writes a file in the guest that conn is connected to, and closes conn. The file appears under
+// its path when it is complete.
+func Put(ctx context.Context, conn net.Conn, f File) error {
+	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
 		// The guest may fail at once, and then stops reading.
 		result := make(chan error, 1)
@@ -77,9 +85,9 @@ func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size
 			_, err := awaitExit(frames, control.ProgramClient{})
 			result <- err
 		}()
-		sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(from, size))
-		if err == nil && sent < size {
-			return fmt.Errorf("put %s: the source ended after %d of %d bytes", path, sent, size)
+		sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(f.Content, f.Size))
+		if err == nil && sent < f.Size {
+			return fmt.Errorf("put %s: the source ended after %d of %d bytes", f.Path, sent, f.Size)
 		}
 		return cmp.Or(<-result, err)
 	})

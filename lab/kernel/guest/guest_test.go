@@ -125,20 +125,20 @@ func TestPutIsAtomic(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
 	path := filepath.Join(dir, "new", "file")
 	for range 2 { // the second replaces the first
-		must.Do(t, Put(t.Context(), dial(), path, 0o751, int64(len(text)), bytes.NewReader(text)))
+		must.Do(t, Put(t.Context(), dial(), File{path, 0o751, int64(len(text)), bytes.NewReader(text)}))
 		got, err := os.ReadFile(path)
 		info, _ := os.Stat(path)
 		if err != nil || !bytes.Equal(got, text) || info.Mode() != fs.FileMode(0o751) {
 			t.Errorf("%d octets of %d, mode %v, %v", len(got), len(text), info.Mode(), err)
 		}
 	}
-	if err := Put(t.Context(), dial(), path+"-empty", 0o600, 0, nil); err != nil {
+	if err := Put(t.Context(), dial(), File{Path: path + "-empty", Mode: 0o600}); err != nil {
 		t.Error(err)
 	}
 	for want, put := range map[string]func() error{
-		"want an absolute path":     func() error { return Put(t.Context(), dial(), "rel", 0o644, 1, strings.NewReader("x")) },
-		"ended after 3 of 10 bytes": func() error { return Put(t.Context(), dial(), path, 0o644, 10, strings.NewReader("abc")) },
-		"not a directory":           func() error { return Put(t.Context(), dial(), path+"/x", 0o644, 1, strings.NewReader("x")) },
+		"want an absolute path":     func() error { return Put(t.Context(), dial(), File{"rel", 0o644, 1, strings.NewReader("x")}) },
+		"ended after 3 of 10 bytes": func() error { return Put(t.Context(), dial(), File{path, 0o644, 10, strings.NewReader("abc")}) },
+		"not a directory":           func() error { return Put(t.Context(), dial(), File{path + "/x", 0o644, 1, strings.NewReader("x")}) },
 	} {
 		if err := put(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
