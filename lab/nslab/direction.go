@@ -65,7 +65,7 @@ func (d *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, fi
 		handler = d.stream
 	}
 	if filtered {
-		d.filter = ethernet.NewFilter(handler, d.set.blocked)
+		d.filter = &ethernet.Filter{Next: handler, Blocked: d.set.blocked}
 		handler = d.filter
 	}
 	if handler, err = d.set.capture.tap(d.name(), handler); err != nil {
@@ -98,7 +98,7 @@ func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 		const filtered = false // begin installs every filter
 		return d.install(impair.Config{Specs: d.withLinkSpecs(specs)}, nil, filtered)
 	}
-	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe().SetSpecs(d.withLinkSpecs(specs)) })
+	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe.SetSpecs(d.withLinkSpecs(specs)) })
 	return err
 }
 

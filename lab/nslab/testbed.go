@@ -168,18 +168,18 @@ func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.
 	lab.AddLost(l, "too_big", c.Drops.TooBig-before.Drops.TooBig)
 	lab.AddLost(l, "refused", c.Drops.SendErrors-before.Drops.SendErrors)
 	if d.filter != nil {
-		lab.AddLost(l, "partition", d.filter.Blocked())
+		lab.AddLost(l, "partition", d.filter.Dropped)
 	}
 	if d.impairer == nil {
 		return
 	}
-	pipe := d.impairer.Pipe()
+	pipe := d.impairer.Pipe
 	lab.AddPipeCounters(l, pipe.Counters())
-	lab.AddLost(l, "held_full", d.impairer.HeldOverflow())
+	lab.AddLost(l, "held_full", d.impairer.HeldOverflow)
 	o.CountEvents(plan, pipe.Fired())
 	if d.stream != nil {
-		o.CountStreamEvents(d.stream.Matcher())
-		lab.AddLost(l, "event", d.stream.Drops())
+		o.CountStreamEvents(d.stream.Matcher)
+		lab.AddLost(l, "event", d.stream.Drops)
 	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))
