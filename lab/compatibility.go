@@ -175,7 +175,7 @@ func (f *compatibility) checkCounts() (why string) {
 	switch {
 	case f.p.RetransmitCounter == "" && !f.want.Retransmits.IsZero():
 		return "its expect.retransmits needs a counter, which TCP does not have: use lost"
-	case !(f.p.HasECN && f.caps.Has(verbs.CapCongestion)) && expectsSome(f.want.Marked):
+	case !f.caps.Has(verbs.CapCongestion) && expectsSome(f.want.Marked):
 		return fmt.Sprintf("it expects packets with CE marks: %s sends no ECN-capable packets", f.p.Title)
 	case f.p.OverTCP && f.tier == scenarios.Sim && expectsSome(f.want.Lost) && !f.hasLoss():
 		return "it expects packets to be dropped at full queues: simulated streams block instead"
