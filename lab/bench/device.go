@@ -79,6 +79,14 @@ func (d *DeviceProperties) Streams() bool {
 	return d.Identity.Info.Transport == verbs.TransportIWARP
 }
 
+// Protocol returns the protocol of the device.
+func (d *DeviceProperties) Protocol() conformance.Protocol {
+	if d.Streams() {
+		return conformance.IWARP
+	}
+	return conformance.RoCE
+}
+
 // Addresses returns the addresses of the device and of the judge.
 func (d *DeviceProperties) Addresses() (device, judge []netip.Addr) {
 	for _, family := range []int{6, 4} {

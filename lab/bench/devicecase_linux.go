@@ -107,11 +107,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 	if next >= len(free) {
 		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.local[0], len(free))
 	}
-	protocol := conformance.RoCE
-	if r.lab.Streams() {
-		protocol = conformance.IWARP
-	}
-	opener, err := nics.OfProtocol(protocol).NewOpener(nics.Setup{})
+	opener, err := nics.OfProtocol(r.lab.Protocol()).NewOpener(nics.Setup{})
 	if err != nil {
 		return nil, err
 	}

@@ -158,8 +158,10 @@ func (c *conn) accepted() bool {
 // than timeout, has acknowledged them as TCP does, and has sent nothing since its
 // reply.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
+	sent := &c.streams[initiator]
+	received := !sent.lost && len(sent.early) == 0 && sent.acked == sent.next // by the responder's TCP, all of it
 	return c.accepted() && !c.notMPA && c.counts[initiator].FPDUs > 0 && len(c.deframer.Pending(initiator)) == 0 &&
-		c.streams[initiator].whole() && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
+		received && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
 }
 
 // Stalled reports whether a connection hangs: its initiator has sent frames, the

@@ -115,17 +115,13 @@ func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) 
 	case cmd.Program != nil:
 		return cmd.Program.Run(ctx, side)
 	case cmd.Idle:
-		return idleMB(ctx, side)
+		// The resident memory of this process with an idle connection.
+		err = perf.WithConnection(ctx, side, func() error {
+			time.Sleep(settleTime)
+			v, err = perf.ResidentMB()
+			return err
+		})
+		return v, err
 	}
 	return 0, errors.New("empty command")
-}
-
-// idleMB returns the resident memory of this process with an idle connection.
-func idleMB(ctx context.Context, s *perf.Side) (mb float64, err error) {
-	err = perf.WithConnection(ctx, s, func() error {
-		time.Sleep(settleTime)
-		mb, err = perf.ResidentMB()
-		return err
-	})
-	return mb, err
 }

@@ -1,7 +1,6 @@
 package perflab
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 )
@@ -57,27 +56,3 @@ const (
 	// ioTimeout is how long a side waits for the other.
 	ioTimeout = 20 * time.Second
 )
-
-// check returns an error if the configuration is invalid for TCP.
-func (c RawStreamConfig) check() error {
-	if c.Bytes < 1 || c.Duration <= 0 {
-		return fmt.Errorf("stream: messages of %d bytes for %v", c.Bytes, c.Duration)
-	}
-	return nil
-}
-
-// checkUDP returns an error if the configuration is invalid for UDP.
-func (c RawStreamConfig) checkUDP() error {
-	if c.Bytes < minSegment || c.Bytes > maxUDPPayload {
-		return fmt.Errorf("stream: segment of %d bytes, want %d to %d", c.Bytes, minSegment, maxUDPPayload)
-	}
-	return c.check()
-}
-
-// check returns an error if the configuration is invalid.
-func (c RawPingPongConfig) check() error {
-	if c.Bytes < 1 || c.Rounds < 1 {
-		return fmt.Errorf("ping-pong: %d rounds of %d bytes", c.Rounds, c.Bytes)
-	}
-	return nil
-}

@@ -8,7 +8,6 @@ import (
 const (
 	maxUDPPayload = 65507 // IPv4's, the smaller of the two families
 	seqBytes      = 8
-	minSegment    = seqBytes + crcBytes
 
 	// firstProbeSeq is the first sequence number of probes, which are not counted.
 	firstProbeSeq = 1 << 63

@@ -67,14 +67,6 @@ func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certifi
 	return c, c.plan(protocol)
 }
 
-// protocol returns the protocol of the device.
-func (c *Certification) protocol() conformance.Protocol {
-	if c.lab.Streams() {
-		return conformance.IWARP
-	}
-	return conformance.RoCE
-}
-
 // transport returns the name of the protocol in reports.
 func (c *Certification) transport() string {
 	if c.lab.Streams() {
@@ -147,7 +139,7 @@ func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr st
 	}
 	defer c.lab.Close()
 	if c.judge == nil {
-		if err := c.plan(c.protocol()); err != nil {
+		if err := c.plan(c.lab.Protocol()); err != nil {
 			return nil, err
 		}
 	}
