@@ -38,8 +38,6 @@ type Device struct {
 	err error // set when the device is lost for good
 }
 
-var _ conformance.Lab = (*Device)(nil)
-
 // OnDevice returns a lab with a device of an agent. Some wires need CAP_NET_RAW:
 // see [DeviceWire]. The lab owns the client, also if OnDevice fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {

@@ -33,8 +33,6 @@ type LocalHost struct {
 	hostNetwork
 }
 
-var _ agent.Host = (*LocalHost)(nil)
-
 // NewLocalHost returns the local machine. Links and addresses are those of the caller's network
 // namespace.
 func NewLocalHost(p verbs.Provider, opt LocalHostOptions) (*LocalHost, error) {

@@ -31,8 +31,6 @@ type Namespaces struct {
 	closed bool
 }
 
-var _ conformance.Lab = (*Namespaces)(nil)
-
 // InNamespaces returns a lab of devices on sockets. The process must be able to
 // create network namespaces: as root, or in a process of netns.StartUnshared.
 //

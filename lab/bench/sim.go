@@ -54,8 +54,6 @@ type Simulation struct {
 	opt      SimOptions
 }
 
-var _ conformance.Lab = (*Simulation)(nil)
-
 // InSimulation returns a lab of simulated devices.
 func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 	opt.MaxTime, opt.MaxEvents = cmp.Or(opt.MaxTime, defaultMaxTime), cmp.Or(opt.MaxEvents, defaultMaxEvents)

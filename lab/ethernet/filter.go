@@ -52,14 +52,9 @@ func addresses(b []byte) (src, dst netip.Addr, ok bool) {
 
 // explainer is a FrameHandler that can describe what it did to the last frame.
 type explainer interface {
-	// enableExplanation must be called before explanation is used.
-	enableExplanation()
 	// explanation is empty if the frame was unchanged or only delayed.
 	explanation() string
 }
-
-// enableExplanation implements explainer. From now on p keeps its counters of before each frame.
-func (p *Impairer) enableExplanation() { p.explainEnabled = true }
 
 // explanation lists the effects whose counters in the Pipe have grown since the last frame
 // arrived. "event" is listed only without another effect, which then is that of the event.
@@ -86,13 +81,6 @@ func (p *Impairer) explanation() string {
 		}
 	}
 	return strings.Join(effects, ", ")
-}
-
-// enableExplanation implements explainer, for the next handler.
-func (f *Filter) enableExplanation() {
-	if e, ok := f.Next.(explainer); ok {
-		e.enableExplanation()
-	}
 }
 
 // explanation implements explainer.

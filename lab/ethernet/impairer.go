@@ -36,11 +36,8 @@ type Impairer struct {
 	frame   []byte
 	held    templateStore
 
-	explainEnabled bool // a Tap calls explanation
-	before         impair.Counters
+	before impair.Counters // when the current frame arrived, for explanation
 }
-
-var _ uswitch.FrameHandler = (*Impairer)(nil)
 
 // NewImpairer returns an Impairer with a new Pipe for cfg.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
@@ -85,9 +82,7 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 // later, its headers are stored in a slot. The slot's number travels in the unused upper bits of
 // the flow label, so that each output of the Pipe can be matched with its headers.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
-	if p.explainEnabled {
-		p.before = p.Pipe.Counters()
-	}
+	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
 		emit(0, f)
 		return
@@ -166,9 +161,7 @@ func (p *Impairer) NextTimer() time.Duration {
 
 // HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe releases.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
-	if p.explainEnabled {
-		p.before = p.Pipe.Counters()
-	}
+	p.before = p.Pipe.Counters()
 	p.out = p.Pipe.HandleTimer(p.time(now), p.out[:0])
 	for i := range p.out {
 		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)

@@ -29,8 +29,6 @@ type Tap struct {
 	scratch []byte
 }
 
-var _ uswitch.FrameHandler = (*Tap)(nil)
-
 // Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it
 // with a comment that says what the handler did, followed by the changed frames.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
@@ -138,9 +136,6 @@ func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 // there and passes them to next.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
 	t := &Tap{capture: c, next: next, id: c.AddInterface(name)}
-	if e, ok := next.(explainer); ok {
-		e.enableExplanation()
-	}
 	t.observeFunc = t.observe
 	return t
 }
