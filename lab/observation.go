@@ -259,9 +259,6 @@ type Options struct {
 	// the current state of all ranks.
 	StateRequests <-chan os.Signal        `json:"-"`
 	OnState       func(state []RankState) `json:"-"`
-	// OnProgress, if not nil, is called from time to time by the goroutine of the
-	// run.
-	OnProgress func(Progress) `json:"-"`
 }
 
 // RankState is the state of a rank that runs, as text of its program.
@@ -269,15 +266,6 @@ type RankState struct {
 	Rank  int    `json:"rank"`
 	Host  string `json:"host"`
 	State string `json:"state"`
-}
-
-// Progress is the progress of a run.
-type Progress struct {
-	At         time.Duration // time of the scenario
-	Messages   uint64        // received by all ranks
-	Bytes      uint64
-	RanksEnded int
-	RanksTotal int
 }
 
 // defaultSeed is the seed if neither the options nor the scenario have one.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -32,8 +31,6 @@ type SimOptions struct {
 	// VerbTime is the virtual time of each verb call, to simulate a slow agent.
 	// Cases then use the timers of real time.
 	VerbTime time.Duration
-	// Trace, if not nil, receives a line of text for each simulated event.
-	Trace io.Writer
 }
 
 const (
@@ -70,7 +67,7 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 		return err
 	}
 	s := &simCase{cfg: cfg, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
-		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents, Trace: l.opt.Trace,
+		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents,
 		Stop: func() error { return context.Cause(ctx) },
 	})}}
 	defer s.world.Close()

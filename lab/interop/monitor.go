@@ -26,7 +26,6 @@ type Side struct {
 type TapReport struct {
 	Connections  int // accepted
 	WithCRC      int // accepted with a CRC
-	Rejected     int
 	Ours, Theirs Side
 	// Unread are connections that could not be read to the end: segments were missing, or
 	// the protocol was not iWARP.
@@ -187,15 +186,11 @@ func (m *Monitor) Report(ours netip.Addr) TapReport {
 		if c.notMPA || slices.ContainsFunc(c.streams[:], func(s stream) bool { return s.lost || len(s.early) > 0 }) {
 			r.Unread++
 		}
-		switch {
-		case c.notMPA:
-		case c.accepted():
+		if !c.notMPA && c.accepted() {
 			r.Connections++
 			if c.withCRC() {
 				r.WithCRC++
 			}
-		case c.startup[responder] != nil:
-			r.Rejected++
 		}
 		for i, counts := range c.counts {
 			if key[i].Addr() == ours {

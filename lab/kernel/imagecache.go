@@ -25,7 +25,6 @@ type Image struct {
 	Kernel   string
 	Archives []string
 	SIW      bool // Archives includes siw
-	Packages []Package
 	Built    time.Time
 }
 
@@ -123,7 +122,7 @@ func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 // image returns the image without siw whose base the manifest describes.
 func (m *manifest) image() *Image {
 	return &Image{
-		Series: m.Series, Release: m.Release, Version: m.Version, Packages: m.Packages, Built: m.Built,
+		Series: m.Series, Release: m.Release, Version: m.Version, Built: m.Built,
 		Kernel: filepath.Join(m.dir, kernelName), Archives: []string{filepath.Join(m.dir, baseName)},
 	}
 }

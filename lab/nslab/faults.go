@@ -48,7 +48,9 @@ func (p *scenarioRun) begin(ctx context.Context) error {
 		return ctx.Err()
 	}
 	now, command := time.Now(), startCommand+strconv.FormatInt(int64(monotonic()), 10)
-	p.recorder.begin(now)
+	p.recorder.mu.Lock()
+	p.recorder.epoch = now
+	p.recorder.mu.Unlock()
 	if err := p.switches.begin(now); err != nil {
 		return err
 	}

@@ -185,16 +185,11 @@ func describeOutput(output string) string {
 
 // recorder keeps the samples and marks of the ranks. It is safe for concurrent use.
 type recorder struct {
-	plan       *lab.Plan
-	onProgress func(lab.Progress)
-
-	mu           sync.Mutex
-	ranks        []record
-	ready        int // ranks that wait for the start command
-	ended        int
-	lastProgress time.Time
-	epoch        time.Time     // time 0 of the scenario; zero until all ranks are ready
-	allReady     chan struct{} // closed when all ranks are ready
+	mu       sync.Mutex
+	ranks    []record
+	ready    int           // ranks that wait for the start command
+	epoch    time.Time     // time 0 of the scenario; zero until all ranks are ready
+	allReady chan struct{} // closed when all ranks are ready
 }
 
 // record has the samples and marks of one rank.
@@ -206,16 +201,7 @@ type record struct {
 // maxRecords bounds the marks, and the samples, of one rank.
 const maxRecords = 100_000
 
-// progressInterval is the minimum interval between progress reports.
-const progressInterval = 100 * time.Millisecond
-
-// newRecorder returns a recorder that calls onProgress, unless it is nil, about ten times per
-// second.
-func newRecorder(plan *lab.Plan, onProgress func(lab.Progress)) *recorder {
-	return &recorder{plan: plan, onProgress: onProgress, ranks: make([]record, plan.Scenario.RankCount()), allReady: make(chan struct{})}
-}
-
-// handleEvent records an event of the launcher, and reports progress.
+// handleEvent records the marks and samples that the launcher reports.
 func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,12 +213,7 @@ func (r *recorder) handleEvent(e launch.Event) {
 		if k := &r.ranks[e.Rank]; json.Unmarshal(e.Sample, &s) == nil && len(k.samples) < maxRecords {
 			k.samples = append(k.samples, s)
 		}
-	case launch.Ended:
-		r.ended++
-	default:
-		return
 	}
-	r.reportProgress(e.At)
 }
 
 // handleMark records a mark of a rank, and closes allReady when every rank is ready.
@@ -248,13 +229,6 @@ func (r *recorder) handleMark(e launch.Event) {
 	}
 }
 
-// begin sets time 0 of the scenario.
-func (r *recorder) begin(epoch time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch = epoch
-}
-
 // since returns the scenario's time at t; 0 before the start.
 func (r *recorder) since(t time.Time) time.Duration {
 	if r.epoch.IsZero() {
@@ -268,21 +242,4 @@ func (r *recorder) now() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.since(time.Now())
-}
-
-// reportProgress calls onProgress with the sums of the last samples of all ranks, at most once
-// per progressInterval.
-func (r *recorder) reportProgress(at time.Time) {
-	if r.onProgress == nil || at.Sub(r.lastProgress) < progressInterval {
-		return
-	}
-	r.lastProgress = at
-	p := lab.Progress{At: r.since(at), RanksEnded: r.ended, RanksTotal: len(r.ranks)}
-	for i := range r.ranks {
-		if n := len(r.ranks[i].samples); n > 0 {
-			p.Messages += r.ranks[i].samples[n-1].Messages
-			p.Bytes += r.ranks[i].samples[n-1].Bytes
-		}
-	}
-	r.onProgress(p)
 }

@@ -31,9 +31,8 @@ type labJob struct {
 
 // labMessage is a message of a lab process, as a line of JSON.
 type labMessage struct {
-	Progress *lab.Progress   `json:"progress,omitempty"`
-	State    []lab.RankState `json:"state,omitempty"`
-	Result   *report.Result  `json:"result,omitempty"`
+	State  []lab.RankState `json:"state,omitempty"`
+	Result *report.Result  `json:"result,omitempty"`
 }
 
 const (
@@ -164,8 +163,6 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 		switch {
 		case n.Result != nil:
 			result = n.Result
-		case n.Progress != nil && opts.OnProgress != nil:
-			opts.OnProgress(*n.Progress)
 		case n.State != nil && opts.OnState != nil:
 			opts.OnState(n.State)
 		}
@@ -182,8 +179,7 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
-	job.Options.OnProgress = func(p lab.Progress) { _ = messages.write(labMessage{Progress: &p}) } // the reader may be gone
-	job.Options.OnState = func(all []lab.RankState) { _ = messages.write(labMessage{State: all}) }
+	job.Options.OnState = func(all []lab.RankState) { _ = messages.write(labMessage{State: all}) } // the reader may be gone
 	requests := make(chan os.Signal, 1)
 	signal.Notify(requests, syscall.SIGUSR1)
 	job.Options.StateRequests = requests

@@ -75,7 +75,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 		return nil, err
 	}
 	defer p.Close() //nolint:errcheck // the kernel removes the namespaces with this process
-	p.recorder = newRecorder(plan, opts.OnProgress)
+	p.recorder = &recorder{ranks: make([]record, s.RankCount()), allReady: make(chan struct{})}
 	return p.run(ctx)
 }
 

@@ -22,12 +22,12 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	var text strings.Builder
 	out := json.NewEncoder(&text)
 	for i := range 1000 {
-		must.Do(t, out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}))
+		must.Do(t, out.Encode(labMessage{State: []lab.RankState{{Rank: i}}}))
 	}
 	must.Do(t, out.Encode(labMessage{Result: &report.Result{Name: "x"}}))
 	const limit = 4 << 10
 	told := 0
-	opts := &lab.Options{OnProgress: func(lab.Progress) { told++ }}
+	opts := &lab.Options{OnState: func([]lab.RankState) { told++ }}
 	r, err := readMessages(strings.NewReader(text.String()), limit, opts)
 	if err != nil || r == nil || told != 1000 || text.Len() < 10*limit {
 		t.Errorf("%d of 1000 told, result %v: %v", told, r, err)

@@ -40,7 +40,6 @@ func (r *run) addRanks() {
 	}
 	r.hub.OnSample = func(i int, s workload.Sample) {
 		r.ranks[i].observed.Samples = append(r.ranks[i].observed.Samples, s)
-		r.reportProgress()
 	}
 	for i := range size {
 		k := &rank{observed: lab.Rank{Rank: i, Host: r.plan.Topology.Hosts[i].Name}}
@@ -72,25 +71,6 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	case err != nil:
 		k.observed.State = lab.Errored
 	}
-	r.reportProgress()
-}
-
-// reportProgress calls OnProgress with the sums over all ranks.
-func (r *run) reportProgress() {
-	if r.opts.OnProgress == nil {
-		return
-	}
-	p := lab.Progress{At: time.Duration(r.world.Now()), RanksTotal: len(r.ranks)}
-	for _, k := range r.ranks {
-		if n := len(k.observed.Samples); n > 0 {
-			p.Messages += k.observed.Samples[n-1].Messages
-			p.Bytes += k.observed.Samples[n-1].Bytes
-		}
-		if k.observed.State != "" {
-			p.RanksEnded++
-		}
-	}
-	r.opts.OnProgress(p)
 }
 
 // Hub connects the control channels of the ranks of a world.

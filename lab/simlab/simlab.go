@@ -42,7 +42,11 @@ func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, creat
 	}()
 	r := &run{ctx: ctx, opts: &opts, newProgram: create}
 	if err := r.build(s); err != nil {
-		r.discard()
+		_ = r.fabric.close() // the error of build matters more
+		_, _ = r.capture.close()
+		if r.world != nil {
+			r.world.Close()
+		}
 		lab.MarkBroken(result, err)
 		return result
 	}
@@ -170,15 +174,6 @@ func (r *run) finish(result *report.Result) error {
 	}
 	r.world.Close()
 	return errors.Join(closed, err)
-}
-
-// discard releases the resources of a failed build.
-func (r *run) discard() {
-	_ = r.fabric.close()
-	_, _ = r.capture.close()
-	if r.world != nil {
-		r.world.Close()
-	}
 }
 
 // execute executes a step of the plan now: it applies or undoes a fault.

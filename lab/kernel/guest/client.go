@@ -26,8 +26,6 @@ var ErrConnectionClosed = errors.New("the guest closed the connection")
 // Command is a program to run in a guest.
 type Command struct {
 	Args []string // found by the guest's PATH
-	Env  []string // added to the guest's environment
-	Dir  string
 	// Stdin is the input of the program; nil is empty.
 	Stdin io.Reader
 	// Stdout and Stderr receive its output; nil discards it. They are not written
@@ -44,7 +42,7 @@ func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line
 // exit code, or 128 plus the number of the signal that ended the program. The process group of
 // the program is killed when ctx or the connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
-	r := request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir}
+	r := request{Op: opExec, Args: c.Args}
 	err = sendRequest(ctx, conn, r, func(frames *control.Conn) (err error) {
 		go func() { // may continue after Exec, until Stdin ends
 			if c.Stdin != nil {
@@ -133,8 +131,6 @@ type request struct {
 	Op op `json:"op"`
 	// For opExec:
 	Args []string `json:"args,omitempty"`
-	Env  []string `json:"env,omitempty"` // added to the guest's environment
-	Dir  string   `json:"dir,omitempty"`
 	// For opPut:
 	Path string `json:"path,omitempty"`
 	Mode uint32 `json:"mode,omitempty"`
@@ -161,7 +157,7 @@ func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames
 		return err
 	}
 	if len(b) > maxRequest {
-		return fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxRequest)
+		return fmt.Errorf("the request has %d bytes, more than the limit of %d", len(b), maxRequest)
 	}
 	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
 	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {

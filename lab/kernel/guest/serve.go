@@ -168,10 +168,7 @@ func newProgram(r request) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the guest has no program %s: put it there first", r.Args[0])
 	}
-	if info, err := os.Stat(r.Dir); r.Dir != "" && (err != nil || !info.IsDir()) {
-		return nil, fmt.Errorf("the guest has no folder %s", r.Dir)
-	}
-	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Dir: r.Dir, Env: append(os.Environ(), r.Env...)}}
+	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Env: os.Environ()}}
 	// A new session: signals to its group reach its children, and not the server.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe := func() (reader, writer *os.File) { // keeps the first error in err
