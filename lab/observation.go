@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,7 +151,10 @@ func (o *Observation) FillResult(r *report.Result) {
 	r.Scheduling = o.Scheduling
 	if r.Verdict == report.Failed {
 		r.Detail = o.unfinishedRanks()
-		o.excuseStarved(r)
+		onlyTiming := !slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing })
+		if onlyTiming && o.isStarved() {
+			r.Verdict, r.Reason = report.Starved, fmt.Sprintf("the machine is too busy: %v; then %s", o.Scheduling, r.Reason)
+		}
 	}
 }
 

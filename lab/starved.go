@@ -2,7 +2,6 @@ package lab
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -79,15 +78,6 @@ func (o *Observation) shortestTimer() time.Duration {
 		}
 	}
 	return shortest
-}
-
-// excuseStarved changes the verdict of a starved run to Starved if all failed
-// checks depend on timing.
-func (o *Observation) excuseStarved(r *report.Result) {
-	if !o.isStarved() || slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing }) {
-		return
-	}
-	r.Verdict, r.Reason = report.Starved, fmt.Sprintf("the machine is too busy: %v; then %s", o.Scheduling, r.Reason)
 }
 
 // endedByTimeout reports whether a rank did not finish because of a timeout only.

@@ -188,39 +188,20 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 	return selected, nil
 }
 
-// identityOf returns the identities of the agent's host, and of its device with a name.
-func identityOf(client *agent.Client, name string) (agent.Identity, agent.DeviceIdentity, error) {
+// identityOf returns the identity of the device with a name on the agent's host.
+func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _ error) {
 	id, err := client.Identity()
 	if err != nil {
-		return id, agent.DeviceIdentity{}, err
+		return none, err
 	}
 	names := make([]string, 0, len(id.Devices))
 	for _, d := range id.Devices {
 		if d.Info.Name == name {
-			return id, d, nil
+			return d, nil
 		}
 		names = append(names, d.Info.Name)
 	}
-	return id, agent.DeviceIdentity{}, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
-}
-
-// watchdog detects cases on a device of another host that hang: those in which the agent does
-// not reply for a time. A slow case gets replies.
-type watchdog struct {
-	end     time.Duration // maximum time of a case
-	replies uint64        // at the last call of hung
-}
-
-// longestCase is the maximum duration of a case, as a multiple of its limit without
-// a reply.
-const longestCase = 10
-
-// hung reports whether the case hangs: there was no reply since the last call, or the case takes
-// too long. It is called once every DeviceOptions.MaxTime, with the number of replies so far.
-func (w *watchdog) hung(now time.Duration, replies uint64) bool {
-	progress := replies != w.replies
-	w.replies = replies
-	return !progress || now >= w.end
+	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
 // DeviceWire is the access of the judge to a device's link.

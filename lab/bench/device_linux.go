@@ -56,7 +56,7 @@ func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, 
 // identify queries the device, and selects the addresses and the wire.
 func (d *Device) identify() (err error) {
 	client := d.client.Load()
-	if _, d.Identity, err = identityOf(client, d.name); err != nil {
+	if d.Identity, err = identityOf(client, d.name); err != nil {
 		return err
 	}
 	intf, addrs, err := interfaceAddrs(d.opt.Interface)

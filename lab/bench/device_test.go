@@ -190,10 +190,12 @@ func TestWatchdogEndsCasesWithoutProgress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Second
-			w := watchdog{end: start + longestCase*limit, replies: 5}
+			replies := uint64(0)
+			w := watchdog{end: start + longestCase*limit, lastReplies: 5, replies: func() uint64 { return replies }}
 			hungAt := 0
 			for i, n := range c.replies {
-				if w.hung(start+time.Duration(i+1)*limit, n) {
+				replies = n
+				if w.hung(start + time.Duration(i+1)*limit) {
 					hungAt = i + 1
 					break
 				}

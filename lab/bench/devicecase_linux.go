@@ -36,12 +36,9 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 		return err
 	}
 	limit := r.lab.opt.MaxTime
-	w := watchdog{end: r.world.Now() + longestCase*limit, replies: r.client.Replies()}
-	check := hangCheck{limit, func() bool {
-		r.hung = w.hung(r.world.Now(), r.client.Replies())
-		return r.hung
-	}}
-	err := r.world.runBody(ctx, func() error { return body(b) }, check, r.client.Lost())
+	dog := &watchdog{interval: limit, end: r.world.Now() + longestCase*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
+	err := r.world.runBody(ctx, func() error { return body(b) }, dog, r.client.Lost())
+	_, r.hung = errors.AsType[*conformance.HangError](err)
 	if errors.Is(err, agent.ErrLost) {
 		err = cmp.Or(r.client.Err(), err)
 	}

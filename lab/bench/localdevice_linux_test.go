@@ -158,7 +158,7 @@ func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := openTested(b, p.open); err != nil {
 		return fmt.Errorf("open the device: %w", err)
 	}
-	outcome := p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: p.lab.maxTime}, nil)
+	outcome := p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: p.lab.maxTime}, nil)
 	p.world.stop()
 	return errors.Join(outcome, p.cleanUp())
 }

@@ -127,7 +127,7 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := p.open(b); err != nil {
 		return err
 	}
-	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: maxTime}, nil)
+	return p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: maxTime}, nil)
 }
 
 // realTimeCase is the part of a case in real time that netnsCase and deviceCase share.

@@ -109,17 +109,32 @@ func (w *realWorld) describeWaits() string {
 	return "it waits for " + strings.Join(all, ", ")
 }
 
-// hangCheck ends cases that hang. hung is called after every interval; nil means that the case
-// hangs after the first.
-type hangCheck struct {
-	interval time.Duration
-	hung     func() bool
+// longestCase is the maximum duration of a case, as a multiple of the watchdog's interval.
+const longestCase = 10
+
+// watchdog ends cases that hang: on a device of another host, those in which the agent does not
+// reply for an interval, or that take too long; elsewhere, those that do not end within the interval.
+type watchdog struct {
+	interval    time.Duration
+	end         time.Duration // maximum time of a case with replies
+	replies     func() uint64 // counts the agent's replies; nil elsewhere
+	lastReplies uint64        // at the last call of hung
+}
+
+// hung reports at the end of an interval whether the case hangs.
+func (w *watchdog) hung(now time.Duration) bool {
+	if w.replies == nil {
+		return true
+	}
+	before := w.lastReplies
+	w.lastReplies = w.replies()
+	return w.lastReplies == before || now >= w.end
 }
 
 // runBody runs the body of a case until it returns, a task crashes, it hangs, or ctx or lost,
 // which may be nil, is done.
-func (w *realWorld) runBody(ctx context.Context, body func() error, check hangCheck, lost <-chan struct{}) error {
-	tick := time.NewTicker(check.interval)
+func (w *realWorld) runBody(ctx context.Context, body func() error, dog *watchdog, lost <-chan struct{}) error {
+	tick := time.NewTicker(dog.interval)
 	defer tick.Stop()
 	w.bodyDone = goCase(body)
 	for {
@@ -134,8 +149,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, check hangCh
 		case <-lost:
 			return agent.ErrLost
 		case <-tick.C:
-			if check.hung == nil || check.hung() {
-				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(check.interval), w.describeWaits())}
+			if dog.hung(w.Now()) {
+				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(dog.interval), w.describeWaits())}
 			}
 		}
 	}

@@ -225,27 +225,26 @@ func runError(err error) error {
 		panicked *sim.PanicError
 		deadlock *sim.DeadlockError
 		limit    *sim.LimitError
+		why      string
+		waiting  []sim.WaitingProgram
 	)
 	switch {
 	case errors.As(err, &panicked):
 		return newCrashError(panicked.Value, panicked.Stack)
 	case errors.As(err, &deadlock):
-		return &conformance.HangError{Waiting: fmt.Sprintf("no event is pending at %v, and %s", deadlock.Now, describeWaiting(deadlock.Waiting))}
+		why, waiting = fmt.Sprintf("no event is pending at %v", deadlock.Now), deadlock.Waiting
 	case errors.As(err, &limit) && limit.Limit == "time":
-		return &conformance.HangError{Waiting: fmt.Sprintf("the time limit is reached at %v, and %s", limit.Now, describeWaiting(limit.Waiting))}
+		why, waiting = fmt.Sprintf("the time limit is reached at %v", limit.Now), limit.Waiting
 	case errors.As(err, &limit):
-		return &conformance.HangError{Waiting: fmt.Sprintf("the limit of %d events is reached at %v, and %s", limit.Events, limit.Now, describeWaiting(limit.Waiting))}
+		why, waiting = fmt.Sprintf("the limit of %d events is reached at %v", limit.Events, limit.Now), limit.Waiting
+	default:
+		return err
 	}
-	return err
-}
-
-// describeWaiting lists the programs that wait, with their reasons.
-func describeWaiting(all []sim.WaitingProgram) string {
-	texts := make([]string, len(all))
-	for i, w := range all {
+	texts := make([]string, len(waiting))
+	for i, w := range waiting {
 		texts[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.Reason, w.Since)
 	}
-	return strings.Join(texts, ", ")
+	return &conformance.HangError{Waiting: why + ", and " + strings.Join(texts, ", ")}
 }
 
 // simWorld is the conformance.Runtime of a simulated case.

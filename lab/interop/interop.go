@@ -23,6 +23,8 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -142,7 +144,13 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 			Devices: map[interop.Family]verbs.Context{interop.IPv4: theirs, interop.IPv6: theirs},
 			Addrs:   map[interop.Family]netip.Addr{interop.IPv4: at.IPv4, interop.IPv6: at.IPv6},
 			Lacks:   kernelLacks(o.transport()),
-			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
+			Objects: func(ctx context.Context) (map[string]int, error) {
+				out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", name}})
+				if err != nil || code != 0 {
+					return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", name, code, err, out)
+				}
+				return parseResources(out)
+			},
 		},
 		Lossy: lossy, Timeout: timeout, Exceptions: kernelExceptions(string(cfg.Devices[0]), lossy),
 	}
@@ -186,8 +194,12 @@ func (o *Options) ours() (*interop.End, error) {
 	provider := nics.OfProtocol(protocol)
 	e := &interop.End{
 		Name: provider.Name, Devices: make(map[interop.Family]verbs.Context),
-		Addrs:   map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
-		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
+		Addrs: map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
+		// Connections and queues that leak keep descriptors and goroutines.
+		Objects: func(context.Context) (map[string]int, error) {
+			files, err := os.ReadDir("/proc/self/fd")
+			return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, err
+		},
 	}
 	for family, addr := range e.Addrs {
 		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})

@@ -51,10 +51,11 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 // ensurePart returns the manifest of a part of an image. If no part with this prefix was built
 // from the same recipe and packages, it builds one: fill writes its files to the directory out.
 func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(out string) error) (*manifest, error) {
-	name := partName(prefix, struct {
+	inputs := hash(struct {
 		Recipe   string
 		Packages []Package
 	}{recipe, packages})
+	name := prefix + "-" + inputs[:16]
 	if m, err := readManifest(filepath.Join(b.Dir, name)); err == nil {
 		return m, nil
 	}
@@ -73,7 +74,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 // release, and else in Debian's.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
-	if hostSuite() == currentRecipe.Suite {
+	release, _ := os.ReadFile("/etc/os-release")
+	if suiteOf(string(release)) == currentRecipe.Suite {
 		all, err = b.packages(ctx)
 		var unknown *unknownPackageError
 		if err == nil || !errors.As(err, &unknown) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -287,10 +286,4 @@ func (c ImageCache) publish(out, name string, m *manifest) error {
 		return err
 	}
 	return os.Rename(out, m.dir)
-}
-
-// partName returns the directory of a part, which includes a hash of its inputs.
-func partName(prefix string, madeFrom any) string {
-	const digits = 16
-	return strings.Join([]string{prefix, hash(madeFrom)[:digits]}, "-")
 }

@@ -254,12 +254,12 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestHasVirtualisation(t *testing.T) {
+func TestVirtualisationFlag(t *testing.T) {
 	for text, want := range map[string]bool{
 		"model name : x\nflags\t\t: fpu vme svm avx\n": true, "flags\t\t: fpu vmx\n": true,
 		"flags\t\t: fpu vme\n": false, "model name : vmx\nflags : svm_lock\n": false, "": false,
 	} {
-		if got := hasVirtualisation([]byte(text)); got != want {
+		if got := virtualisationFlag.MatchString(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

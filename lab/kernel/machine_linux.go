@@ -164,7 +164,7 @@ func checkKVM() error {
 	if err != nil {
 		return err
 	}
-	if !hasVirtualisation(info) {
+	if !virtualisationFlag.Match(info) {
 		return errors.New("the processor has no virtualisation: neither vmx nor svm is among its flags")
 	}
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
@@ -189,7 +189,3 @@ func checkKVM() error {
 
 // virtualisationFlag matches the flags of a processor with VT-x or AMD-V in /proc/cpuinfo.
 var virtualisationFlag = regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`)
-
-func hasVirtualisation(cpuinfo []byte) bool {
-	return virtualisationFlag.Match(cpuinfo)
-}

@@ -64,14 +64,18 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 			return nil, err
 		}
 	}
-	p := &scenarioRun{opts: opts, onTruncated: onTruncated}
+	p := &scenarioRun{opts: opts}
 	if opts.Dir != "" {
 		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
 		if err := os.MkdirAll(p.dir, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	if p.Testbed, err = Open(plan, p.testbedOptions()); err != nil {
+	testbed := TestbedOptions{Netem: opts.Netem}
+	if opts.Capture && p.dir != "" {
+		testbed.Capture = CaptureOptions{File: filepath.Join(p.dir, fabricCapture), Comment: opts.Replay, OnTruncated: onTruncated}
+	}
+	if p.Testbed, err = Open(plan, testbed); err != nil {
 		return nil, err
 	}
 	defer p.Close() //nolint:errcheck // the kernel removes the namespaces with this process
@@ -83,26 +87,13 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 // the scenario.
 const fabricCapture = "fabric.pcapng"
 
-// testbedOptions returns the options of the testbed, with a capture if the run wants one and has a
-// directory. The comment of the capture is the command that repeats the run.
-func (p *scenarioRun) testbedOptions() TestbedOptions {
-	opts := TestbedOptions{Netem: p.opts.Netem}
-	if p.opts.Capture && p.dir != "" {
-		opts.Capture = CaptureOptions{
-			File: filepath.Join(p.dir, fabricCapture), Comment: p.opts.Replay, OnTruncated: p.onTruncated,
-		}
-	}
-	return opts
-}
-
 // scenarioRun is a running scenario on its testbed.
 type scenarioRun struct {
 	*Testbed
-	opts        lab.Options
-	onTruncated func()
-	dir         string // for the scenario's files; empty if none are written
-	recorder    *recorder
-	group       *launch.Group
+	opts     lab.Options
+	dir      string // for the scenario's files; empty if none are written
+	recorder *recorder
+	group    *launch.Group
 
 	// Results of runFaults.
 	steps       []lab.ExecutedStep // executed

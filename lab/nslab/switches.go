@@ -219,7 +219,7 @@ func (w *switchSet) close() error {
 				w.fail(err)
 			}
 		}
-		if err := w.capture.close(); err != nil {
+		if err := closeCapture(w.capture.file, w.capture.to); err != nil {
 			w.fail(err)
 		}
 	})
