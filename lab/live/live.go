@@ -124,7 +124,7 @@ type State struct {
 const QueryAllTimeout = 4 * time.Second
 
 // QueryAll returns the states of all labs of this user, which it queries concurrently. It omits
-// labs that go down meanwhile.
+// labs that go down meanwhile, and those whose query fails.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {
@@ -133,7 +133,16 @@ func QueryAll(ctx context.Context) ([]State, error) {
 	states := make([]*State, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { states[i] = queryState(ctx, name) })
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, QueryAllTimeout)
+			defer cancel()
+			info, err := Query(ctx, name)
+			if silent, ok := errors.AsType[*NotRespondingError](err); ok {
+				states[i] = &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
+			} else if err == nil {
+				states[i] = &State{Info: *info}
+			}
+		})
 	}
 	wg.Wait()
 	found := make([]State, 0, len(names))
@@ -143,21 +152,6 @@ func QueryAll(ctx context.Context) ([]State, error) {
 		}
 	}
 	return found, ctx.Err()
-}
-
-// queryState returns the state of a lab; nil if it has gone down or the query fails.
-func queryState(ctx context.Context, name string) *State {
-	ctx, cancel := context.WithTimeout(ctx, QueryAllTimeout)
-	defer cancel()
-	info, err := Query(ctx, name)
-	var silent *NotRespondingError
-	switch {
-	case err == nil:
-		return &State{Info: *info}
-	case errors.As(err, &silent):
-		return &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
-	}
-	return nil
 }
 
 // WriteStates prints a line for each lab: its name, its numbers of hosts and running programs,

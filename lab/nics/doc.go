@@ -246,18 +246,6 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// applyDefect sets in cfg the defect that the user gave as spec. It must not end in "=NUMBER".
-func (s *stack[C, O]) applyDefect(cfg *C, spec string) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch {
-	case !s.setDefect(cfg, name):
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
-}
-
 // addTo makes s the stack of a provider, whose options are the JSON names in O. It returns the provider.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
@@ -272,8 +260,12 @@ func (s *stack[C, O]) addTo(p *Provider) *Provider {
 func (s *stack[C, O]) newOpener(p *Provider, setup Setup) (*stackOpener[C, O], error) {
 	o := &stackOpener[C, O]{stack: s, caps: p.Caps}
 	for _, spec := range setup.Defects {
-		if err := s.applyDefect(&o.cfg, spec); err != nil {
-			return nil, err
+		name, _, hasNumber := strings.Cut(spec, "=")
+		switch {
+		case !s.setDefect(&o.cfg, name):
+			return nil, &UnknownDefectError{Name: name}
+		case hasNumber:
+			return nil, fmt.Errorf("defect %s takes no number", spec)
 		}
 	}
 	options, err := decode(p, setup.Options, s.defaults)

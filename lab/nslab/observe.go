@@ -201,31 +201,25 @@ type record struct {
 // maxRecords bounds the marks, and the samples, of one rank.
 const maxRecords = 100_000
 
-// handleEvent records the marks and samples that the launcher reports.
+// handleEvent records the marks and samples that the launcher reports. It closes allReady when every
+// rank is ready.
 func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch e.Kind {
-	case launch.Marked:
-		r.handleMark(e)
-	case launch.Sampled:
-		var s workload.Sample
-		if k := &r.ranks[e.Rank]; json.Unmarshal(e.Sample, &s) == nil && len(k.samples) < maxRecords {
-			k.samples = append(k.samples, s)
-		}
+	if e.Kind != launch.Marked && e.Kind != launch.Sampled {
+		return // may be of no rank
 	}
-}
-
-// handleMark records a mark of a rank, and closes allReady when every rank is ready.
-func (r *recorder) handleMark(e launch.Event) {
-	if e.Text == readyMark && r.epoch.IsZero() {
+	k := &r.ranks[e.Rank]
+	var s workload.Sample
+	switch {
+	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero():
 		if r.ready++; r.ready == len(r.ranks) {
 			close(r.allReady)
 		}
-		return
-	}
-	if k := &r.ranks[e.Rank]; len(k.marks) < maxRecords {
+	case e.Kind == launch.Marked && len(k.marks) < maxRecords:
 		k.marks = append(k.marks, report.Mark{At: r.since(e.At), What: e.Text})
+	case e.Kind == launch.Sampled && len(k.samples) < maxRecords && json.Unmarshal(e.Sample, &s) == nil:
+		k.samples = append(k.samples, s)
 	}
 }
 

@@ -116,7 +116,16 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, fmt.Errorf("start a lab process: %w", startError(err))
 	}
 	ended := make(chan struct{})
-	go forwardStateRequests(opts.StateRequests, cmd.Process, ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-opts.StateRequests:
+				_ = cmd.Process.Signal(syscall.SIGUSR1) // makes it report the state of its ranks; it may have ended
+			}
+		}
+	}()
 	result, readErr := readMessages(messages, maxMessageBytes, &opts)
 	close(ended)
 	waitErr := cmd.Wait()
@@ -127,19 +136,6 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, context.Cause(ctx)
 	default:
 		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), describeOutput(stderr.String()))
-	}
-}
-
-// forwardStateRequests sends the lab process a SIGUSR1 for each request, which makes it report
-// the state of its ranks, until ended is closed.
-func forwardStateRequests(requests <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case <-requests:
-			_ = lab.Signal(syscall.SIGUSR1) // the process may have ended
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -160,17 +161,6 @@ func commandMain(args []string) int {
 	return 0
 }
 
-// exitError returns an error if a program was killed by a signal or has an exit code other than 0.
-func exitError(name string, status syscall.WaitStatus) error {
-	if status.Signaled() {
-		return fmt.Errorf("%s: killed by signal %d", name, status.Signal())
-	}
-	if code := status.ExitStatus(); code != 0 {
-		return fmt.Errorf("%s: exit code %d", name, code)
-	}
-	return nil
-}
-
 // reaper waits for all children of the init process, including orphans.
 type reaper struct {
 	mu       sync.Mutex                        // held while a process is started, so that it is registered before it is reaped
@@ -241,10 +231,9 @@ func (r *reaper) run(args ...string) error {
 	if err != nil {
 		return err
 	}
-	name := strings.Join(args, " ")
-	if err := exitError(name, <-ended); err != nil {
+	if code := control.ExitCode(<-ended); code != 0 {
 		text, _ := os.ReadFile(output.Name())
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+		return fmt.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, strings.TrimSpace(string(text)))
 	}
 	return nil
 }
