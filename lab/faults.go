@@ -52,7 +52,10 @@ func (p *Plan) addSteps() error {
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int {
 		if a.At == b.At && a.Undo != b.Undo { // faults end before others begin
-			return map[bool]int{true: -1, false: 1}[a.Undo]
+			if a.Undo {
+				return -1
+			}
+			return 1
 		}
 		return cmp.Compare(a.At, b.At)
 	})

@@ -36,8 +36,8 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 		return err
 	}
 	limit := r.lab.opt.MaxTime
-	dog := &watchdog{interval: limit, end: r.world.Now() + longestCase*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
-	err := r.world.runBody(ctx, func() error { return body(b) }, dog, r.client.Lost())
+	wd := &watchdog{interval: limit, end: r.world.Now() + longestCase*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
+	err := r.world.runBody(ctx, func() error { return body(b) }, wd, r.client.Lost())
 	_, r.hung = errors.AsType[*conformance.HangError](err)
 	if errors.Is(err, agent.ErrLost) {
 		err = cmp.Or(r.client.Err(), err)

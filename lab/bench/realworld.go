@@ -133,8 +133,8 @@ func (w *watchdog) hung(now time.Duration) bool {
 
 // runBody runs the body of a case until it returns, a task crashes, it hangs, or ctx or lost,
 // which may be nil, is done.
-func (w *realWorld) runBody(ctx context.Context, body func() error, dog *watchdog, lost <-chan struct{}) error {
-	tick := time.NewTicker(dog.interval)
+func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog, lost <-chan struct{}) error {
+	tick := time.NewTicker(wd.interval)
 	defer tick.Stop()
 	w.bodyDone = goCase(body)
 	for {
@@ -149,8 +149,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, dog *watchdo
 		case <-lost:
 			return agent.ErrLost
 		case <-tick.C:
-			if dog.hung(w.Now()) {
-				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(dog.interval), w.describeWaits())}
+			if wd.hung(w.Now()) {
+				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(wd.interval), w.describeWaits())}
 			}
 		}
 	}

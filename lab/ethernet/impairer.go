@@ -24,8 +24,10 @@ type Options struct {
 
 // Impairer is an impair.Pipe as a uswitch.FrameHandler.
 type Impairer struct {
-	Pipe         *impair.Pipe
-	HeldOverflow uint64 // packets dropped because the store for packets that reorder events may hold back was full (maxSlots)
+	Pipe *impair.Pipe
+	// HeldOverflow counts the packets dropped because the store for packets that reorder events may
+	// hold back was full (maxSlots).
+	HeldOverflow uint64
 
 	start time.Duration
 

@@ -50,9 +50,6 @@ type Info struct {
 // CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error { return daemon.CheckName(name) }
 
-// NotUpError is returned if no lab has the name.
-type NotUpError = daemon.NotUpError
-
 // ErrAlreadyUp is returned by Start if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
 

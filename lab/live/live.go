@@ -72,13 +72,8 @@ type Info struct {
 // CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error { return daemon.CheckName(name) }
 
-// Errors of clients.
-type (
-	// NotUpError is returned if no lab has the name.
-	NotUpError = daemon.NotUpError
-	// NotRespondingError is returned if a lab does not answer in time.
-	NotRespondingError = daemon.NotRespondingError
-)
+// NotRespondingError is returned if a lab does not answer in time.
+type NotRespondingError = daemon.NotRespondingError
 
 // ErrAlreadyUp is returned by Up if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --lab")
