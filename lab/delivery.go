@@ -245,7 +245,7 @@ func (p *Plan) checkOverlaps() error {
 			for _, h := range s.Hosts {
 				locations = append(locations, location{s.Do, h})
 				if killer, dead := killedBy[h]; dead && !s.Undo {
-					return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "at %v: %s was killed by faults[%d] before", s.At, p.Topology.Hosts[h].Name, killer)
+					return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "at %v: %s was killed by faults[%d] before", s.At, p.Topology.Hosts[h].Name, killer)
 				}
 				if s.Do == scenarios.Kill {
 					killedBy[h] = s.Fault
@@ -258,7 +258,7 @@ func (p *Plan) checkOverlaps() error {
 			case s.Undo:
 				delete(active, at)
 			case overlaps && (s.Do != scenarios.SetImpair || before.Until > 0):
-				return p.errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that fault first, with its key \"for\"", s.At, before.Fault, p.DescribeStep(before))
+				return p.Scenario.Errorf(fmt.Sprintf("faults[%d]", s.Fault), "begins at %v while faults[%d] is active: %s; end that fault first, with its key \"for\"", s.At, before.Fault, p.DescribeStep(before))
 			case s.Do != scenarios.QPError: // has no duration
 				active[at] = s
 			}

@@ -50,9 +50,14 @@ func (p *Plan) addSteps() error {
 		errs = append(errs, err)
 		p.Steps = append(p.Steps, steps...)
 	}
-	// At equal times, faults end before others begin.
 	slices.SortStableFunc(p.Steps, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(stepOrder(a.Undo), stepOrder(b.Undo)))
+		if a.At == b.At && a.Undo != b.Undo { // faults end before others begin
+			if a.Undo {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.At, b.At)
 	})
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -62,14 +67,6 @@ func (p *Plan) addSteps() error {
 	}
 	p.setRestoredSpecs()
 	return nil
-}
-
-// stepOrder returns the sort key of a step: 0 for the end of a fault, 1 for its begin.
-func stepOrder(undo bool) int {
-	if undo {
-		return 0
-	}
-	return 1
 }
 
 // faultSteps returns the steps that apply and undo the fault with an index, for each repetition.
@@ -91,17 +88,17 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 		apply.Groups, err = p.partitionGroups(key, f.Groups)
 	case scenarios.Kill, scenarios.Freeze, scenarios.QPError:
 		if len(f.On) == 0 {
-			return nil, p.errorf(key+".on", "%s needs a list of hosts", f.Do)
+			return nil, p.Scenario.Errorf(key+".on", "%s needs a list of hosts", f.Do)
 		}
 		apply.Hosts, err = p.selectHosts(key+".on", f.On)
 	default:
-		err = p.errorf(key+".do", "%q is none of down, partition, impair, kill, freeze, qp-error", f.Do)
+		err = p.Scenario.Errorf(key+".do", "%q is none of down, partition, impair, kill, freeze, qp-error", f.Do)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if f.For > 0 && (f.Do == scenarios.Kill || f.Do == scenarios.QPError) {
-		return nil, p.errorf(key+".for", "%s has no duration", f.Do)
+		return nil, p.Scenario.Errorf(key+".for", "%s has no duration", f.Do)
 	}
 	undo.Ports, undo.Hosts, undo.Groups = apply.Ports, apply.Hosts, apply.Groups
 	undo.Set = apply.Set // setRestoredSpecs fills in the specs
@@ -124,11 +121,11 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 // there is inward here. key is that of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
-		return nil, p.errorf(key+".set", "an impair fault needs impairments")
+		return nil, p.Scenario.Errorf(key+".set", "an impair fault needs impairments")
 	}
 	spec := impairSpec(f.Set)
 	if err := spec.Validate(); err != nil {
-		return nil, p.errorf(key+".set", "%w", err)
+		return nil, p.Scenario.Errorf(key+".set", "%w", err)
 	}
 	ends, err := p.selectPorts(key+".set.on", f.Set.On)
 	for _, end := range ends {
@@ -182,13 +179,13 @@ func (p *Plan) setRestoredSpecs() {
 // overlap, and have ports of hosts only. key is that of the fault in the scenario, for errors.
 func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, err error) {
 	if len(groups) == 0 {
-		return nil, p.errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")
+		return nil, p.Scenario.Errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")
 	}
 	groupOf := make(map[int]int) // by port
 	for i, g := range groups {
 		at := fmt.Sprintf("%s.groups[%d]", key, i)
 		if len(g) == 0 {
-			return nil, p.errorf(at, "the group is empty")
+			return nil, p.Scenario.Errorf(at, "the group is empty")
 		}
 		ports, err := p.selectPortIndexes(at, g)
 		if err != nil {
@@ -196,10 +193,10 @@ func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, er
 		}
 		for _, k := range ports {
 			if p.Ports[k].Host < 0 {
-				return nil, p.errorf(at, "%s is not a port of a host: partitions separate hosts", p.Ports[k].Name)
+				return nil, p.Scenario.Errorf(at, "%s is not a port of a host: partitions separate hosts", p.Ports[k].Name)
 			}
 			if other, twice := groupOf[k]; twice {
-				return nil, p.errorf(at, "%s is in group %d already", p.Ports[k].Name, other)
+				return nil, p.Scenario.Errorf(at, "%s is in group %d already", p.Ports[k].Name, other)
 			}
 			groupOf[k] = i
 		}

@@ -18,7 +18,7 @@ func (p *Plan) addImpairments() error {
 		im, key := &p.Scenario.Impair[i], fmt.Sprintf("impair[%d]", i)
 		spec := impairSpec(im)
 		if err := spec.Validate(); err != nil {
-			errs = append(errs, p.errorf(key, "%w", err))
+			errs = append(errs, p.Scenario.Errorf(key, "%w", err))
 			continue
 		}
 		ports, err := p.selectPorts(key+".on", im.On)
@@ -56,7 +56,7 @@ func (p *Plan) addEvents() error {
 		}
 		event := impairEvent(e)
 		if err := event.Validate(p.Provider.Dissector); err != nil {
-			errs = append(errs, p.errorf(key, "%w", err))
+			errs = append(errs, p.Scenario.Errorf(key, "%w", err))
 			continue
 		}
 		ports, err := p.selectPorts(key+".on", e.On)
@@ -138,19 +138,14 @@ const (
 	StreamReset   StreamAction = "reset"       // the connection is reset
 )
 
-// newStreamEvent converts the event of a scenario with an index, which names a byte of a stream.
-func newStreamEvent(index int, e *scenarios.Event) StreamEvent {
-	return StreamEvent{Index: index, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
-}
-
 // addStreamEvent adds event i of the scenario, which names a byte of a stream, to the ports.
 func (p *Plan) addStreamEvent(i int) error {
 	e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
-	event := newStreamEvent(i, e)
+	event := StreamEvent{Index: i, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
 	switch event.Do {
 	case StreamDrop, StreamDelay, StreamCorrupt, StreamReset:
 	default:
-		return p.errorf(key+".do", "%s is not an action on streams", e.Do)
+		return p.Scenario.Errorf(key+".do", "%s is not an action on streams", e.Do)
 	}
 	ports, err := p.selectPorts(key+".on", e.On)
 	p.eachDirection(ports, e.PortSelector, func(m *Impairments) { m.StreamEvents = append(m.StreamEvents, event) })
@@ -182,20 +177,15 @@ func (m *StreamMatcher) Empty() bool { return len(m.events) == 0 }
 func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
 	m.matched = m.matched[:0]
 	for i := range m.events {
-		e := &m.events[i]
-		if m.isPending(i, conn) && e.Offset >= from && e.Offset-from < uint64(n) {
-			m.done[eventInStream{i, conn}] = true
+		e, key := &m.events[i], eventInStream{i, conn}
+		selected := e.Conn == 0 || e.Conn == conn
+		if selected && !m.done[key] && e.Offset >= from && e.Offset-from < uint64(n) {
+			m.done[key] = true
 			m.fired[i]++
 			m.matched = append(m.matched, *e)
 		}
 	}
 	return m.matched
-}
-
-// isPending reports whether an event applies to a stream, and has not occurred in it yet.
-func (m *StreamMatcher) isPending(event, conn int) bool {
-	wanted := m.events[event].Conn // 0 for all
-	return (wanted == 0 || wanted == conn) && !m.done[eventInStream{event, conn}]
 }
 
 // CountStreamEvents adds the occurrences of the events of a matcher, which may be nil, to Events.

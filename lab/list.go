@@ -11,7 +11,6 @@ import (
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
-	"github.com/fabrictest/fabrictest/netns/topology"
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
@@ -41,9 +40,9 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 // WriteScenarios prints a line for each scenario, those that cannot run with their NICs
 // last.
 func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
-	width := 0
+	width, all := 0, make([]*scenarios.Scenario, 0, len(selected))
 	for _, s := range selected {
-		width = max(width, len(s.Name))
+		width, all = max(width, len(s.Name)), append(all, s.Scenario)
 	}
 	var b, incompatible strings.Builder
 	compatible := 0
@@ -59,7 +58,7 @@ func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 		}
 		fmt.Fprintf(&b, "%-*s  %s%s\n", width, s.Name, s.Title, only)
 	}
-	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", compatible, strings.Join(tagsOf(selected), ", "))
+	fmt.Fprintf(&b, "\n%d scenarios. Tags: %s.\n", compatible, strings.Join(scenarios.Tags(all), ", "))
 	if incompatible.Len() > 0 {
 		fmt.Fprintf(&b, "\n%d make no sense with these NICs:\n%s", len(selected)-compatible, incompatible.String())
 	}
@@ -84,15 +83,6 @@ func whyIncompatible(s *scenarios.Scenario) (why string) {
 		}
 	}
 	return why
-}
-
-// tagsOf returns the tags of the selected scenarios.
-func tagsOf(selected []scenarios.Selected) []string {
-	all := make([]*scenarios.Scenario, 0, len(selected))
-	for _, s := range selected {
-		all = append(all, s.Scenario)
-	}
-	return scenarios.Tags(all)
 }
 
 // ProgramCapabilities returns which optional programs, tshark and a browser, are on PATH.
@@ -172,10 +162,10 @@ func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err
 	for i, pattern := range patterns {
 		ports, err := p.Topology.Match(pattern)
 		if err != nil {
-			return nil, p.errorf(fmt.Sprintf("%s[%d]", key, i), "%w", err)
+			return nil, p.Scenario.Errorf(fmt.Sprintf("%s[%d]", key, i), "%w", err)
 		}
 		for _, end := range ports {
-			if at := p.ends[cableEndOf(end)]; !slices.Contains(picked, at) {
+			if at := p.ends[end.String()]; !slices.Contains(picked, at) {
 				picked = append(picked, at)
 			}
 		}
@@ -183,14 +173,6 @@ func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err
 	slices.SortFunc(picked, func(a, b portEnd) int { return cmp.Compare(a.port, b.port) })
 	return picked, nil
 }
-
-// cableEnd identifies an end of a cable, as a comparable key.
-type cableEnd struct {
-	node, nic string
-	num       int
-}
-
-func cableEndOf(p topology.Port) cableEnd { return cableEnd{node: p.Node, nic: p.NIC, num: p.Num} }
 
 // selectPortIndexes returns the indices of the ports of all matching cables,
 // whichever end matches.
@@ -211,15 +193,10 @@ func (p *Plan) selectHosts(key string, patterns []string) (hosts []int, err erro
 	for _, k := range ports {
 		switch h := p.Ports[k].Host; {
 		case h < 0:
-			return nil, p.errorf(key, "%s is not a host", p.Ports[k].Node)
+			return nil, p.Scenario.Errorf(key, "%s is not a host", p.Ports[k].Node)
 		case !slices.Contains(hosts, h):
 			hosts = append(hosts, h)
 		}
 	}
 	return hosts, err
-}
-
-// errorf returns an error about a key of the scenario file.
-func (p *Plan) errorf(key, format string, args ...any) error {
-	return p.Scenario.Errorf(key, format, args...)
 }

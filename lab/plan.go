@@ -36,7 +36,7 @@ type Plan struct {
 	// Steps are the begins and ends of the timed faults, ordered by time.
 	Steps []Step
 
-	ends map[cableEnd]portEnd // both ends of every cable
+	ends map[string]portEnd // both ends of every cable, by topology.Port.String
 }
 
 // Port is one end of a cable, with its impairments.
@@ -78,7 +78,7 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 		return nil, err
 	}
 	if n, hosts := s.RankCount(), len(t.Hosts); n > hosts {
-		return nil, p.errorf("workload.ranks", "%d ranks on %d hosts: a host has at most one rank", n, hosts)
+		return nil, p.Scenario.Errorf("workload.ranks", "%d ranks on %d hosts: a host has at most one rank", n, hosts)
 	}
 	if err := errors.Join(p.addImpairments(), p.addEvents(), p.addSteps()); err != nil {
 		return nil, err
@@ -91,25 +91,25 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 // other end, reversed.
 func (p *Plan) addPorts() error {
 	t := p.Topology
-	p.ends = make(map[cableEnd]portEnd, 2*len(t.Cables))
+	p.ends = make(map[string]portEnd, 2*len(t.Cables))
 	add := func(port Port, other topology.Port) {
 		port.Name = port.String()
-		p.ends[cableEndOf(port.Port)] = portEnd{port: len(p.Ports)}
-		if _, taken := p.ends[cableEndOf(other)]; !taken {
-			p.ends[cableEndOf(other)] = portEnd{port: len(p.Ports), reversed: true}
+		p.ends[port.Name] = portEnd{port: len(p.Ports)}
+		if _, taken := p.ends[other.String()]; !taken {
+			p.ends[other.String()] = portEnd{port: len(p.Ports), reversed: true}
 		}
 		p.Ports = append(p.Ports, port)
 	}
-	cables := make(map[cableEnd]int, 2*len(t.Cables))
+	cables := make(map[string]int, 2*len(t.Cables))
 	for i, c := range t.Cables {
-		cables[cableEndOf(c.A)], cables[cableEndOf(c.B)] = i, i
+		cables[c.A.String()], cables[c.B.String()] = i, i
 	}
 	for h, host := range t.Hosts {
 		for _, nic := range host.NICs {
 			at := topology.Port{Node: host.Name, NIC: nic.Name}
-			i, ok := cables[cableEndOf(at)]
+			i, ok := cables[at.String()]
 			if !ok {
-				return p.errorf("fabric", "%v has no cable", at)
+				return p.Scenario.Errorf("fabric", "%v has no cable", at)
 			}
 			add(Port{Port: at, Host: h, Rail: nic.Rail, Cable: i}, t.Cables[i].Other(at))
 		}
@@ -153,20 +153,11 @@ func (m *Impairments) empty() bool {
 	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.StreamEvents) == 0
 }
 
-// PortsOf returns the indices of the ports of a host, one for each NIC.
-func (p *Plan) PortsOf(host int) (all []int) {
-	for i := range p.Ports {
-		if p.Ports[i].Host == host {
-			all = append(all, i)
-		}
-	}
-	return all
-}
-
 // RandSources returns the random sources for the impairments of one direction of a
 // port. They depend on the seed only, and are the same on every tier.
 func (p *Plan) RandSources(port int, dir Direction) func(kind string) impair.Source {
-	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+dir.simName())
+	simName := []string{Out: "up", In: "down"}[dir]
+	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+simName)
 }
 
 // RailName returns the name of a rail's network in traces and random sources.
@@ -180,14 +171,6 @@ const (
 	Out Direction = iota
 	In
 )
-
-// simName returns the name of the direction in package sim.
-func (d Direction) simName() string {
-	if d == Out {
-		return "up"
-	}
-	return "down"
-}
 
 // Links has the counters of both directions of every cable.
 type Links struct {

@@ -97,7 +97,7 @@ faults:
   - {at: 1ms, do: impair, set: {on: [host3], loss: 5%}}
 `)
 	for host, want := range []bool{false, true, false, true} {
-		cable := p.Ports[p.PortsOf(host)[0]].Cable
+		cable := p.Ports[host].Cable // ports of hosts come first
 		if got := p.ImpairsCable(cable); got != want {
 			t.Errorf("host%d: touched %v", host, got)
 		}

@@ -192,18 +192,14 @@ func (j *checker) checkRecovery() {
 	j.setTiming(true)
 }
 
-// faults returns the faults for the report.
+// faults returns the faults for the report. The end of a fault without a duration is 0.
 func (o *Observation) faults() (all []report.Fault) {
 	for _, s := range o.faultIntervals() {
-		all = append(all, report.Fault{At: s.begin, Until: s.step.end(s.end), What: o.Plan.DescribeStep(s.step), On: o.Plan.stepTargets(s.step), Recovered: s.recovered})
+		fault := report.Fault{At: s.begin, What: o.Plan.DescribeStep(s.step), On: o.Plan.stepTargets(s.step), Recovered: s.recovered}
+		if s.step.Do != scenarios.QPError {
+			fault.Until = s.end
+		}
+		all = append(all, fault)
 	}
 	return all
-}
-
-// end returns the measured end of a fault for the report; 0 for a fault without a duration.
-func (s *Step) end(at time.Duration) time.Duration {
-	if s.Do == scenarios.QPError {
-		return 0
-	}
-	return at
 }

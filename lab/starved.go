@@ -2,7 +2,6 @@ package lab
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -46,20 +45,15 @@ func (w *SchedStat) waitedPart() float64 {
 // SetScheduling records how the processes of the run were scheduled. The argument
 // others is the share of CPU time used by processes outside of the run.
 func (o *Observation) SetScheduling(others float64, all []SchedStat) {
-	o.Scheduling = &report.Scheduling{Others: others, Late: o.maxLateness()}
+	o.Scheduling = &report.Scheduling{Others: others}
+	for _, executed := range o.Steps {
+		o.Scheduling.Late = max(o.Scheduling.Late, executed.At-executed.Step.At)
+	}
 	if len(all) == 0 {
 		return
 	}
 	most := slices.MaxFunc(all, func(a, b SchedStat) int { return cmp.Compare(a.waitedPart(), b.waitedPart()) })
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
-}
-
-// maxLateness returns by how much the latest step of a fault was executed after its time.
-func (o *Observation) maxLateness() (most time.Duration) {
-	for _, executed := range o.Steps {
-		most = max(most, executed.At-executed.Step.At)
-	}
-	return most
 }
 
 // isStarved reports whether a run in real time got so little CPU time that its timers may have
@@ -84,15 +78,6 @@ func (o *Observation) shortestTimer() time.Duration {
 		}
 	}
 	return shortest
-}
-
-// excuseStarved changes the verdict of a starved run to Starved if all failed
-// checks depend on timing.
-func (o *Observation) excuseStarved(r *report.Result) {
-	if !o.isStarved() || slices.ContainsFunc(r.Checks, func(c report.Check) bool { return !c.OK && !c.Timing }) {
-		return
-	}
-	r.Verdict, r.Reason = report.Starved, fmt.Sprintf("the machine is too busy: %v; then %s", o.Scheduling, r.Reason)
 }
 
 // endedByTimeout reports whether a rank did not finish because of a timeout only.

@@ -27,7 +27,7 @@ var parts = []part{
 	{"conformance/mpi", "CasesInNamespaces", simulated},
 	{"e2e", "^$", "the program under test is another process; only its output is read by a goroutine"},
 	{"fuzz", "TestParseList", simulated},
-	{"lab/simlab", "TestInterruptedRun|TestProgress", simulated},
+	{"lab/simlab", "TestInterruptedRun", simulated},
 	{"mpi/carrier", "TestMessagesArrive|TestRanksOfOneHost|TestAtomics", simulated + "; mpi/work races it between NICs on sockets"},
 	{"mpi/work", "Namespaces", simulated},
 	{"report", "TestWriteFolderConcurrently", processes + ": a browser"},

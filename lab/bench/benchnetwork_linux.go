@@ -229,7 +229,7 @@ func (t *benchNetwork) setPath(p conformance.Path) error {
 		return nil
 	}
 	if p.Jitter > 0 && p.KeepOrder {
-		return cannotCarryf("jitter without reordering, which netem lacks")
+		return fmt.Errorf("%w: netem has no jitter without reordering", conformance.ErrBenchCannot)
 	}
 	for _, port := range []string{devicePort, partnerPort} {
 		if err := t.fabric.Netem(port, spec); err != nil {

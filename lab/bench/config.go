@@ -94,8 +94,8 @@ func newBench(job *conformance.BenchSpec, r conformance.Runtime, addrs addrPair,
 	}
 }
 
-// openTested opens the device under test of a bench by open, and makes Bench.Reopen close and open
-// it again.
+// openTested opens the device under test of a bench by open, queries its capabilities, and makes
+// Bench.Reopen close and open it again.
 func openTested(b *conformance.Bench, open func() (verbs.Context, error)) (err error) {
 	b.Reopen = func() error {
 		if err := b.Device.Close(); err != nil {
@@ -107,7 +107,11 @@ func openTested(b *conformance.Bench, open func() (verbs.Context, error)) (err e
 		}
 		return err
 	}
-	b.Device, err = open()
+	if b.Device, err = open(); err != nil {
+		return err
+	}
+	attr, err := b.Device.QueryDevice()
+	b.Caps = attr.Caps
 	return err
 }
 
@@ -123,9 +127,9 @@ func noImpairments(reason error) func(conformance.Path) error {
 }
 
 // checkMTU returns an error if a packet exceeds the MTU.
-func (w *benchConfig) checkMTU(packet []byte) error {
-	if len(packet) > w.mtu {
-		return fmt.Errorf("a packet of %d bytes, and the MTU is %d: %w", len(packet), w.mtu, conformance.ErrBenchCannot)
+func checkMTU(packet []byte, mtu int) error {
+	if len(packet) > mtu {
+		return fmt.Errorf("a packet of %d bytes, and the MTU is %d: %w", len(packet), mtu, conformance.ErrBenchCannot)
 	}
 	return nil
 }

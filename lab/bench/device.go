@@ -65,32 +65,30 @@ type DeviceHost interface {
 // addrPair has the addresses of one family: of the device, and of the judge.
 type addrPair struct{ local, peers []netip.Addr }
 
-// deviceProperties are the properties of a Device that a report lists.
-type deviceProperties struct {
-	id       agent.DeviceIdentity
-	attr     verbs.DeviceAttr
-	mtu      int
+// DeviceProperties are the properties of a Device that a report lists.
+type DeviceProperties struct {
+	Identity agent.DeviceIdentity
+	Attr     verbs.DeviceAttr
+	MTU      int              // of the link
+	Wire     DeviceWire       // how the judge, which tests the device, accesses the link
 	addrs    map[int]addrPair // by address family
-	wireKind DeviceWire
 }
 
 // Streams reports whether the device uses TCP.
-func (d *deviceProperties) Streams() bool { return d.id.Info.Transport == verbs.TransportIWARP }
+func (d *DeviceProperties) Streams() bool {
+	return d.Identity.Info.Transport == verbs.TransportIWARP
+}
 
-// Identity returns the identity of the device.
-func (d *deviceProperties) Identity() agent.DeviceIdentity { return d.id }
-
-// Wire returns how the judge, which tests the device, accesses the link.
-func (d *deviceProperties) Wire() DeviceWire { return d.wireKind }
-
-// Attr returns the attributes of the device.
-func (d *deviceProperties) Attr() verbs.DeviceAttr { return d.attr }
-
-// MTU returns the MTU of the link.
-func (d *deviceProperties) MTU() int { return d.mtu }
+// Protocol returns the protocol of the device.
+func (d *DeviceProperties) Protocol() conformance.Protocol {
+	if d.Streams() {
+		return conformance.IWARP
+	}
+	return conformance.RoCE
+}
 
 // Addresses returns the addresses of the device and of the judge.
-func (d *deviceProperties) Addresses() (device, judge []netip.Addr) {
+func (d *DeviceProperties) Addresses() (device, judge []netip.Addr) {
 	for _, family := range []int{6, 4} {
 		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
 	}
@@ -99,23 +97,6 @@ func (d *deviceProperties) Addresses() (device, judge []netip.Addr) {
 
 // linkLocalPeers is the first link-local address of the judge, with its network.
 var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
-
-// roceAddrPairs returns the addresses of a RoCE device and of a judge with packet sockets, by
-// family. Those of the device are the RoCEv2 entries of its GID table; networks has the first
-// address of the judge in each network.
-func roceAddrPairs(table []verbs.GIDEntry, networks []netip.Prefix) (map[int]addrPair, error) {
-	return pairWithRange("RoCEv2 address", roceV2Addrs(table), append(slices.Clone(networks), linkLocalPeers))
-}
-
-// segmentAddrPairs returns the addresses of an iWARP device and of a judge with user-space TCP, by
-// family. The device's addresses are those of its network interface; networks is as in
-// roceAddrPairs.
-func segmentAddrPairs(device, networks []netip.Prefix) (map[int]addrPair, error) {
-	if len(networks) == 0 {
-		return nil, errors.New("the judge needs unused addresses: give the first of four consecutive addresses in a network of the device")
-	}
-	return pairWithRange("address", globalAddrs(device), networks)
-}
 
 // globalAddrs returns the addresses without those that are link-local, which a connection
 // manager could not use without a scope.
@@ -152,7 +133,7 @@ func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[
 		pairs[family] = e
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("the device has no %s in %v, only %v: give an address of the judge in a network of one of these", kind, networks, has)
+		return nil, fmt.Errorf("the device has no %s in %v, only %v: give the first of four unused addresses of the judge in a network of one of these", kind, networks, has)
 	}
 	return pairs, nil
 }
@@ -207,64 +188,20 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 	return selected, nil
 }
 
-// identityOf returns the identities of the agent's host, and of its device with a name.
-func identityOf(client *agent.Client, name string) (agent.Identity, agent.DeviceIdentity, error) {
+// identityOf returns the identity of the device with a name on the agent's host.
+func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _ error) {
 	id, err := client.Identity()
 	if err != nil {
-		return id, agent.DeviceIdentity{}, err
+		return none, err
 	}
 	names := make([]string, 0, len(id.Devices))
 	for _, d := range id.Devices {
 		if d.Info.Name == name {
-			return id, d, nil
+			return d, nil
 		}
 		names = append(names, d.Info.Name)
 	}
-	return id, agent.DeviceIdentity{}, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
-}
-
-// gidTable reads the GID table of a device's first port.
-func gidTable(dev verbs.Context) (table []verbs.GIDEntry, err error) {
-	attr, err := dev.QueryPort(1)
-	if err != nil {
-		return nil, err
-	}
-	for i := range attr.GIDs {
-		e, err := dev.QueryGID(1, i)
-		if errors.Is(err, verbs.ErrNotFound) {
-			continue // a free entry
-		}
-		if err != nil {
-			return nil, err
-		}
-		table = append(table, e)
-	}
-	return table, nil
-}
-
-// watchdog detects cases on a device of another host that hang: those in which the agent does
-// not reply for a time. A slow case gets replies.
-type watchdog struct {
-	limit   time.Duration // maximum time without a reply
-	end     time.Duration // maximum time of a case
-	replies uint64        // at the last call of hung
-}
-
-// longestCase is the maximum duration of a case, as a multiple of its limit without
-// a reply.
-const longestCase = 10
-
-// newWatchdog returns a watchdog for a case that begins now, after a number of replies of the agent.
-func newWatchdog(limit, now time.Duration, replies uint64) *watchdog {
-	return &watchdog{limit: limit, end: now + longestCase*limit, replies: replies}
-}
-
-// hung reports whether the case hangs: there was no reply since the last call, or the case takes
-// too long. It is called once every limit, with the number of replies so far.
-func (w *watchdog) hung(now time.Duration, replies uint64) bool {
-	progress := replies != w.replies
-	w.replies = replies
-	return !progress || now >= w.end
+	return none, fmt.Errorf("the agent's host has no device %q: it has %q", name, names)
 }
 
 // DeviceWire is the access of the judge to a device's link.
@@ -292,14 +229,6 @@ func DeviceWires(streams bool) []DeviceWire {
 		return []DeviceWire{WireTCP, WireSegments}
 	}
 	return []DeviceWire{WirePackets, WireUDP}
-}
-
-// UnprivilegedWire returns the kind of access that needs no privileges.
-func UnprivilegedWire(streams bool) DeviceWire {
-	if streams {
-		return WireTCP
-	}
-	return WireUDP
 }
 
 // Description returns the name of the access for users.
@@ -374,14 +303,25 @@ func kernelAddrPairs(has []netip.Addr, kernel, wanted []netip.Prefix) (map[int]a
 	return pairs, nil
 }
 
-// roceV2Addrs returns the RoCEv2 addresses of a GID table, in its order.
-func roceV2Addrs(table []verbs.GIDEntry) (has []netip.Addr) {
-	for _, e := range table {
+// roceV2Addrs returns the RoCEv2 addresses in the GID table of a device's first port, in its order.
+func roceV2Addrs(dev verbs.Context) (has []netip.Addr, err error) {
+	attr, err := dev.QueryPort(1)
+	if err != nil {
+		return nil, err
+	}
+	for i := range attr.GIDs {
+		e, err := dev.QueryGID(1, i)
+		if errors.Is(err, verbs.ErrNotFound) {
+			continue // a free entry
+		}
+		if err != nil {
+			return nil, err
+		}
 		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && !a.IsUnspecified() && !slices.Contains(has, a) {
 			has = append(has, a)
 		}
 	}
-	return has
+	return has, nil
 }
 
 // reservePartnerAddr removes the judge's last address of each family, if it has

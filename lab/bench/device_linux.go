@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
@@ -22,7 +23,7 @@ import (
 // Device is a lab with one device of another host: an agent there drives the
 // device, and the judge is at the other end of its link. Cases run one at a time.
 type Device struct {
-	deviceProperties
+	DeviceProperties
 	name                        string
 	opt                         DeviceOptions
 	kernelAddrs                 []netip.Prefix // of Interface
@@ -31,12 +32,11 @@ type Device struct {
 	sem                         chan struct{}
 	openTimeout, restartTimeout time.Duration
 
-	mu     sync.Mutex
-	client *agent.Client
-	err    error // set when the device is lost for good
-}
+	client atomic.Pointer[agent.Client]
 
-var _ conformance.Lab = (*Device)(nil)
+	mu  sync.Mutex
+	err error // set when the device is lost for good
+}
 
 // OnDevice returns a lab with a device of an agent. Some wires need CAP_NET_RAW:
 // see [DeviceWire]. The lab owns the client, also if OnDevice fails.
@@ -45,7 +45,8 @@ func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, 
 	if opt.OnNote == nil {
 		opt.OnNote = func(string) {}
 	}
-	d := &Device{name: device, opt: opt, client: client, sem: make(chan struct{}, 1), openTimeout: defaultRestartTimeout, restartTimeout: defaultRestartTimeout}
+	d := &Device{name: device, opt: opt, sem: make(chan struct{}, 1), openTimeout: defaultRestartTimeout, restartTimeout: defaultRestartTimeout}
+	d.client.Store(client)
 	if err := d.identify(); err != nil {
 		return nil, errors.Join(fmt.Errorf("device %s: %w", device, err), d.Close())
 	}
@@ -54,89 +55,83 @@ func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, 
 
 // identify queries the device, and selects the addresses and the wire.
 func (d *Device) identify() (err error) {
-	if _, d.id, err = identityOf(d.client, d.name); err != nil {
+	client := d.client.Load()
+	if d.Identity, err = identityOf(client, d.name); err != nil {
 		return err
 	}
 	intf, addrs, err := interfaceAddrs(d.opt.Interface)
 	if err != nil {
 		return fmt.Errorf("the judge's interface %s: %w", d.opt.Interface, err)
 	}
-	d.mtu, d.kernelAddrs = intf.MTU, addrs
-	if d.id.MTU > 0 {
-		d.mtu = min(d.mtu, d.id.MTU)
+	d.MTU, d.kernelAddrs = intf.MTU, addrs
+	if d.Identity.MTU > 0 {
+		d.MTU = min(d.MTU, d.Identity.MTU)
 	}
 	if _, d.partnerAddrs, err = interfaceAddrs(d.opt.PartnerInterface); err != nil {
 		return fmt.Errorf("the partners' interface %s: %w", d.opt.PartnerInterface, err)
 	}
-	dev, err := d.client.Open(d.name)
+	dev, err := client.Open(d.name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	attr, err := dev.QueryDevice()
-	if err != nil {
+	if d.Attr, err = dev.QueryDevice(); err != nil {
 		return err
 	}
-	d.attr = attr
-	if d.wireKind, err = wireFor(d.opt.Wire, d.Streams()); err != nil {
+	if d.Wire, err = wireFor(d.opt.Wire, d.Streams()); err != nil {
 		return err
 	}
-	switch d.wireKind {
+	if d.addrs, err = d.addrPairs(dev); err != nil {
+		return err
+	}
+	switch d.Wire {
 	case WireTCP:
-		d.addrs, err = kernelAddrPairs(globalAddrs(d.id.Addrs), d.kernelAddrs, d.opt.Peers)
-		return err
-	case WireSegments:
-		if d.addrs, err = segmentAddrPairs(d.id.Addrs, d.opt.Peers); err != nil {
-			return err
-		}
-		return d.openWire()
-	case WirePackets, WireUDP:
-	}
-	table, err := gidTable(dev)
-	if err != nil {
-		return err
-	}
-	if d.addrs, err = d.addrPairs(table); err != nil {
-		return err
-	}
-	if d.wireKind == WireUDP {
+		return nil
+	case WireUDP:
 		return d.openSockets()
+	default:
+		return d.openWire()
 	}
-	return d.openWire()
 }
 
-// addrPairs returns the addresses of a RoCE device with a GID table, and of the
-// judge.
-func (d *Device) addrPairs(table []verbs.GIDEntry) (map[int]addrPair, error) {
-	if d.wireKind == WireUDP {
-		return d.socketAddrs(table)
-	}
-	return roceAddrPairs(table, d.opt.Peers)
-}
-
-// judgeAddrs returns the judge's addresses, or an error if the kernel has one of them.
-func (d *Device) judgeAddrs() (addrs []netip.Addr, err error) {
-	_, addrs = d.Addresses()
-	for _, p := range slices.Concat(d.kernelAddrs, d.partnerAddrs) {
-		if slices.Contains(addrs, p.Addr()) {
-			return nil, fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", p.Addr())
+// addrPairs returns the addresses of the open device and of the judge, by family. Those of a RoCE
+// device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
+func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
+	has := globalAddrs(d.Identity.Addrs)
+	if !d.Streams() {
+		var err error
+		if has, err = roceV2Addrs(dev); err != nil {
+			return nil, err
 		}
 	}
-	return addrs, nil
+	switch d.Wire {
+	case WireSegments:
+		return pairWithRange("address", has, d.opt.Peers)
+	case WirePackets:
+		return pairWithRange("RoCEv2 address", has, append(slices.Clone(d.opt.Peers), linkLocalPeers))
+	case WireTCP, WireUDP:
+	}
+	pairs, err := kernelAddrPairs(has, d.kernelAddrs, d.opt.Peers)
+	if err == nil && d.Wire == WireUDP && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
+		reservePartnerAddr(pairs)
+	}
+	return pairs, err
 }
 
 // openWire opens the packet socket of WirePackets or WireSegments.
 func (d *Device) openWire() error {
-	addrs, err := d.judgeAddrs()
-	if err != nil {
-		return err
+	_, addrs := d.Addresses()
+	for _, p := range slices.Concat(d.kernelAddrs, d.partnerAddrs) {
+		if slices.Contains(addrs, p.Addr()) {
+			return fmt.Errorf("the kernel has the judge's address %v, and would answer: give another address, or remove it from its interface", p.Addr())
+		}
 	}
-	mac, err := net.ParseMAC(d.id.MAC)
+	mac, err := net.ParseMAC(d.Identity.MAC)
 	if err != nil {
-		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.id.NetDevice, err)
+		return fmt.Errorf("the agent's Ethernet address of the device's interface %q: %w", d.Identity.NetDevice, err)
 	}
 	cfg := wire.EthernetConfig{Interface: d.opt.Interface, Device: mac, Addrs: addrs}
-	if d.wireKind == WireSegments {
+	if d.Wire == WireSegments {
 		cfg.Accept = isTCPTo(addrs)
 	}
 	w, err := wire.OpenEthernet(cfg)
@@ -154,20 +149,13 @@ func (d *Device) Err() error {
 	return d.err
 }
 
-// agent returns the current client of the agent.
-func (d *Device) agent() *agent.Client {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.client
-}
-
 // Close closes the connection to the agent, which closes the device.
 func (d *Device) Close() error {
 	var err error
 	if d.wire != nil {
 		err = d.wire.Close()
 	}
-	return errors.Join(err, d.agent().Close())
+	return errors.Join(err, d.client.Load().Close())
 }
 
 // WithBench implements conformance.Lab.
@@ -184,17 +172,17 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	if err := d.Err(); err != nil {
 		return err
 	}
-	mtu := d.mtu
-	if want := job.Setup.MTU; d.wireKind == WireSegments && want > 0 {
+	mtu := d.MTU
+	if want := job.Setup.MTU; d.Wire == WireSegments && want > 0 {
 		mtu = min(mtu, want) // a smaller MSS is possible
 	}
 	addrs, err := selectAddrs(job.Setup, d.addrs, mtu)
 	if err != nil {
 		return err
 	}
-	client := d.agent()
+	client := d.client.Load()
 	r := &deviceCase{lab: d, client: client, addrPair: addrs, mtu: mtu, realTimeCase: realTimeCase{
-		world: newRealWorld(), interfaceState: interfaceState{host: client, device: d.name, addrs: d.id.Addrs},
+		world: newRealWorld(), interfaceState: interfaceState{host: client, device: d.name, addrs: d.Identity.Addrs},
 	}}
 	outcome := r.runCase(ctx, &job, body)
 	restartReason, outcome := r.cleanUp(outcome)
@@ -209,16 +197,6 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 		d.reset(ctx, job.Case, restartReason, hostProblem)
 	}
 	return outcome
-}
-
-// socketAddrs returns the addresses of a RoCE device and of the judge's UDP
-// sockets.
-func (d *Device) socketAddrs(table []verbs.GIDEntry) (map[int]addrPair, error) {
-	pairs, err := kernelAddrPairs(roceV2Addrs(table), d.kernelAddrs, d.opt.Peers)
-	if err == nil && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
-		reservePartnerAddr(pairs)
-	}
-	return pairs, err
 }
 
 // openSockets opens the judge's UDP sockets, and leaves the other addresses to partners.
@@ -249,7 +227,7 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	if d.opt.Host == nil {
 		return nil
 	}
-	sign := d.agent().Err()
+	sign := d.client.Load().Err()
 	if sign == nil && hung {
 		sign = outcome
 	}
@@ -275,16 +253,16 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 		d.restartHost(ctx, id, hostProblem.Error())
 		return
 	}
-	if d.agent().Err() != nil {
+	if d.client.Load().Err() != nil {
 		fresh, err := d.redial(ctx)
 		if err != nil {
 			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", id, err))
 			return
 		}
-		d.setClient(fresh)
+		d.client.Store(fresh)
 		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
 	}
-	client := d.agent()
+	client := d.client.Load()
 	var err error
 	wedged := false
 	select {
@@ -316,10 +294,10 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 // by OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
-	_ = d.agent().Close()              // it never fails
+	_ = d.client.Load().Close()        // it never fails
 	fresh, err := d.opt.Host.Restart(ctx)
 	if err == nil {
-		d.setClient(fresh)
+		d.client.Store(fresh)
 		err = d.awaitAddrs(fresh)
 	}
 	if err != nil {
@@ -327,13 +305,6 @@ func (d *Device) restartHost(ctx context.Context, id, why string) {
 		return
 	}
 	d.opt.OnNote(fmt.Sprintf("The host of %s was restarted after %s (%s)", d.name, id, why))
-}
-
-// setClient replaces the client after the agent was restarted.
-func (d *Device) setClient(fresh *agent.Client) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.client = fresh
 }
 
 // fail records that the device is lost for good.
@@ -380,16 +351,12 @@ func (d *Device) awaitAddrs(client *agent.Client) error {
 	}
 }
 
-// queryAddrPairs returns the addresses of the device and of the judge for the current GID table.
+// queryAddrPairs opens the device, and returns its addresses and those of the judge.
 func (d *Device) queryAddrPairs(client *agent.Client) (pairs map[int]addrPair, err error) {
 	dev, err := client.Open(d.name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	table, err := gidTable(dev)
-	if err != nil {
-		return nil, err
-	}
-	return d.addrPairs(table)
+	return d.addrPairs(dev)
 }

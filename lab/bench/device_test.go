@@ -31,6 +31,17 @@ func addresses(texts ...string) (all []netip.Addr) {
 	return all
 }
 
+// tableDevice is a device of which only the GID table is queried.
+type tableDevice struct {
+	verbs.Context
+	table []verbs.GIDEntry
+}
+
+func (d *tableDevice) QueryPort(uint8) (verbs.PortAttr, error) {
+	return verbs.PortAttr{GIDs: len(d.table)}, nil
+}
+func (d *tableDevice) QueryGID(_ uint8, i int) (verbs.GIDEntry, error) { return d.table[i], nil }
+
 // A NIC as most are: each address twice, for version 1 and 2, behind the link-local one.
 var nicTable = []verbs.GIDEntry{
 	gid(0, "fe80::1", verbs.GIDTypeRoCEv1), gid(1, "fe80::1", verbs.GIDTypeRoCEv2),
@@ -40,6 +51,10 @@ var nicTable = []verbs.GIDEntry{
 }
 
 func TestRoCEAddrPairs(t *testing.T) {
+	has, err := roceV2Addrs(&tableDevice{table: nicTable})
+	if want := addresses("fe80::1", "10.0.0.7", "fd00::7", "10.0.1.7"); err != nil || !slices.Equal(has, want) {
+		t.Fatalf("the RoCEv2 addresses are %v, %v, want %v", has, err, want)
+	}
 	for _, c := range []struct {
 		judge []netip.Prefix
 		want  map[int]addrPair
@@ -53,7 +68,7 @@ func TestRoCEAddrPairs(t *testing.T) {
 		{prefixes("10.0.0.5/24"), nil, "10.0.0.7 belongs to the device"},
 		{prefixes("10.0.0.254/24"), nil, "10.0.1.0 is in another network"},
 	} {
-		got, err := roceAddrPairs(nicTable, c.judge)
+		got, err := pairWithRange("RoCEv2 address", has, append(c.judge, linkLocalPeers))
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v: %v, want %q", c.judge, err, c.err)
@@ -64,7 +79,7 @@ func TestRoCEAddrPairs(t *testing.T) {
 			t.Errorf("%v: %v %v, want %v", c.judge, got, err, c.want)
 		}
 	}
-	if _, err := roceAddrPairs(nicTable[2:4], prefixes("10.9.0.1/24")); err == nil || !strings.Contains(err.Error(), "only [10.0.0.7]") {
+	if _, err := pairWithRange("RoCEv2 address", has[1:2], prefixes("10.9.0.1/24")); err == nil || !strings.Contains(err.Error(), "only [10.0.0.7]") {
 		t.Errorf("a network that the device is not in: %v", err)
 	}
 }
@@ -121,7 +136,7 @@ func TestWireFor(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		for _, w := range DeviceWires(streams) {
 			// Privileged wires have no limitations.
-			if sees := len(w.Limitations()) == 0; sees == (w == UnprivilegedWire(streams)) {
+			if sees := len(w.Limitations()) == 0; sees == (w == WireUDP || w == WireTCP) {
 				t.Errorf("%s: blind for %q", w, w.Limitations())
 			}
 		}
@@ -152,11 +167,11 @@ func TestKernelAddrPairs(t *testing.T) {
 
 func TestSegmentAddrPairs(t *testing.T) {
 	device := prefixes("fe80::7/64", "10.0.0.7/24")
-	met, err := segmentAddrPairs(device, prefixes("10.0.0.80/24", "fe80::80/64"))
+	met, err := pairWithRange("address", globalAddrs(device), prefixes("10.0.0.80/24", "fe80::80/64"))
 	if err != nil || len(met) != 1 || len(met[4].peers) != peers || met[4].local[0] != device[1].Addr() {
 		t.Errorf("%v, %v", met, err)
 	}
-	if met, err = segmentAddrPairs(device, nil); err == nil {
+	if met, err = pairWithRange("address", globalAddrs(device), nil); err == nil {
 		t.Errorf("nowhere: %v", met)
 	}
 }
@@ -175,10 +190,12 @@ func TestWatchdogEndsCasesWithoutProgress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Second
-			w := newWatchdog(limit, start, 5)
+			replies := uint64(0)
+			w := watchdog{end: start + longestCase*limit, lastReplies: 5, replies: func() uint64 { return replies }}
 			hungAt := 0
 			for i, n := range c.replies {
-				if w.hung(start+time.Duration(i+1)*limit, n) {
+				replies = n
+				if w.hung(start + time.Duration(i+1)*limit) {
 					hungAt = i + 1
 					break
 				}

@@ -30,17 +30,15 @@ type deviceCase struct {
 // runCase creates the bench and runs the body on it.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, r.world, r.addrPair, r.mtu)
-	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.attr.Caps, r.openPartner, r.setLink, r.setAddress
+	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.Attr.Caps, r.openPartner, r.setLink, r.setAddress
 	b.SetPath = noImpairments(fmt.Errorf("%w: the judge cannot impair the network between two devices", conformance.ErrBenchCannot))
 	if err := r.open(b); err != nil {
 		return err
 	}
-	w := newWatchdog(r.lab.opt.MaxTime, r.world.Now(), r.client.Replies())
-	check := hangCheck{w.limit, func() bool {
-		r.hung = w.hung(r.world.Now(), r.client.Replies())
-		return r.hung
-	}}
-	err := r.world.runBody(ctx, func() error { return body(b) }, check, r.client.Lost())
+	limit := r.lab.opt.MaxTime
+	wd := &watchdog{interval: limit, end: r.world.Now() + longestCase*limit, replies: r.client.Replies, lastReplies: r.client.Replies()}
+	err := r.world.runBody(ctx, func() error { return body(b) }, wd, r.client.Lost())
+	_, r.hung = errors.AsType[*conformance.HangError](err)
 	if errors.Is(err, agent.ErrLost) {
 		err = cmp.Or(r.client.Err(), err)
 	}
@@ -75,18 +73,17 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 		return err
 	}
 	if w := r.lab.wire; w != nil && r.lab.Streams() {
-		r.tcpHost = newTCPHost(r.world, w, b.Record, r.peers[0], r.lab.mtu, r.mtu)
-		tcp := b.Record.RecordRawTCP(r.world, r.tcpHost)
+		tcp := r.openTCP(w, b.Record, r.peers[0], r.lab.MTU, r.mtu)
 		b.Streams, b.RawTCP = tcp, func() (conformance.RawTCP, error) { return tcp, nil }
 		return nil
 	}
 	if w := r.lab.wire; w != nil {
 		w.Discard()
-		b.UDPSockets = r.lab.wireKind == WireUDP
-		b.Wire = b.Record.RecordWire(r.world, &realWire{w, r.world, &benchConfig{mtu: r.lab.mtu}})
+		b.UDPSockets = r.lab.Wire == WireUDP
+		b.Wire = b.Record.RecordWire(r.world, &realWire{w, r.world, r.lab.MTU})
 		return nil
 	}
-	r.streams = &kernelStreams{w: r.world, inNamespace: inCurrentNamespace, from: r.peers[0]}
+	r.streams = &kernelStreams{w: r.world, inNamespace: func(f func() error) error { return f() }, from: r.peers[0]}
 	b.Streams = b.Record.RecordStreams(r.world, r.streams)
 	return nil
 }
@@ -107,11 +104,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 	if next >= len(free) {
 		return nil, fmt.Errorf("%w: another partner needs an address of %s in the network of %v, which has %d", conformance.ErrBenchCannot, r.lab.opt.PartnerInterface, r.local[0], len(free))
 	}
-	protocol := conformance.RoCE
-	if r.lab.Streams() {
-		protocol = conformance.IWARP
-	}
-	opener, err := nics.OfProtocol(protocol).NewOpener(nics.Setup{})
+	opener, err := nics.OfProtocol(r.lab.Protocol()).NewOpener(nics.Setup{})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +118,7 @@ func (r *deviceCase) openPartner() (verbs.Context, error) {
 
 // setLink sets the device's link up or down on its host.
 func (r *deviceCase) setLink(up bool) error {
-	for _, a := range r.lab.id.Addrs {
+	for _, a := range r.lab.Identity.Addrs {
 		if a.Addr() == r.lab.opt.Agent {
 			return fmt.Errorf("%w: the agent is reached over the device's interface: use another interface for it", conformance.ErrBenchCannot)
 		}

@@ -26,8 +26,6 @@ type EmulatedHost struct {
 	intf     string
 }
 
-var _ agent.Host = (*EmulatedHost)(nil)
-
 // NewEmulatedHost makes a host with a device of a provider on an interface. For soft-RoCE
 // it switches off the interface's offloads.
 func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {

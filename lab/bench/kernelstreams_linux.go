@@ -32,9 +32,6 @@ type kernelStreams struct {
 	open []io.Closer
 }
 
-// inCurrentNamespace is kernelStreams.inNamespace for sockets in the namespace of this program.
-func inCurrentNamespace(f func() error) error { return f() }
-
 // closeLater registers a socket that close closes at the end of the case.
 func (n *kernelStreams) closeLater(c io.Closer) {
 	n.mu.Lock()
@@ -58,19 +55,12 @@ func (n *kernelStreams) close() {
 // Dial implements conformance.Streams.
 func (n *kernelStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	defer n.w.startWait("a stream to " + to.String())()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := n.w.ctx
 	if timeout >= 0 {
+		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-n.w.stop:
-			cancel()
-		}
-	}()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))}
 	var c net.Conn
 	err := n.inNamespace(func() (err error) {
@@ -174,7 +164,7 @@ func (s *kernelStream) Read(timeout time.Duration) ([]byte, error) {
 	}
 	k, err := s.c.Read(s.buf[:])
 	if k > 0 {
-		return append([]byte(nil), s.buf[:k]...), nil
+		return slices.Clone(s.buf[:k]), nil
 	}
 	return nil, tcpError(err)
 }
@@ -233,11 +223,12 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 // get payloads of the usual size.
 const timestampsLen = 12
 
-// newTCPHost returns a user-space TCP with the address local for one case. pathMTU may be smaller
-// than the MTU of the link. All packets are recorded.
-func newTCPHost(w *realWorld, l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) *wire.TCPHost {
+// openTCP opens a user-space TCP with the address local for the case. pathMTU may be smaller than the
+// MTU of the link. All packets are recorded.
+func (r *realTimeCase) openTCP(l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) conformance.RawTCP {
 	l.Discard()
-	cfg := wire.TCPConfig{Wire: record.RecordWire(w, &segmentWire{l, w}), Addr: local, MTU: linkMTU, OnWait: w.startWait, Done: w.stop}
+	w := r.world
+	cfg := wire.TCPConfig{Wire: record.RecordWire(w, &segmentWire{l, w}), Addr: local, MTU: linkMTU, OnWait: w.startWait, Done: w.ctx.Done()}
 	if pathMTU < linkMTU {
 		const tcpHeaderLen = 20
 		cfg.MSS = pathMTU - link.IPv4HeaderLen - tcpHeaderLen - timestampsLen
@@ -245,5 +236,6 @@ func newTCPHost(w *realWorld, l openWire, record *conformance.Record, local neti
 			cfg.MSS -= link.IPv6HeaderLen - link.IPv4HeaderLen
 		}
 	}
-	return wire.NewTCPHost(cfg)
+	r.tcpHost = wire.NewTCPHost(cfg)
+	return record.RecordRawTCP(w, r.tcpHost)
 }

@@ -67,17 +67,11 @@ func (a *localDevice) identify(device string) (err error) {
 		return err
 	}
 	a.caps = attr.Caps
-	var has []netip.Addr
-	if a.id.Info.Transport == verbs.TransportIWARP {
-		for _, p := range a.id.Addrs {
-			has = append(has, p.Addr())
-		}
-	} else {
-		table, err := gidTable(dev)
-		if err != nil {
+	has := globalAddrs(a.id.Addrs)
+	if a.id.Info.Transport != verbs.TransportIWARP {
+		if has, err = roceV2Addrs(dev); err != nil {
 			return err
 		}
-		has = roceV2Addrs(table)
 	}
 	for _, addr := range has {
 		if !addr.IsLinkLocalUnicast() { // unusable for a connection manager
@@ -164,8 +158,8 @@ func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := openTested(b, p.open); err != nil {
 		return fmt.Errorf("open the device: %w", err)
 	}
-	outcome := p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: p.lab.maxTime}, nil)
-	close(p.world.stop)
+	outcome := p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: p.lab.maxTime}, nil)
+	p.world.stop()
 	return errors.Join(outcome, p.cleanUp())
 }
 

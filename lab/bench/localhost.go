@@ -33,8 +33,6 @@ type LocalHost struct {
 	hostNetwork
 }
 
-var _ agent.Host = (*LocalHost)(nil)
-
 // NewLocalHost returns the local machine. Links and addresses are those of the caller's network
 // namespace.
 func NewLocalHost(p verbs.Provider, opt LocalHostOptions) (*LocalHost, error) {
@@ -196,14 +194,12 @@ func (h *LocalHost) interfaceByGUID(device string) string {
 	}
 	for _, e := range all {
 		mac, err := net.ParseMAC(h.read("sys", "class", "net", e.Name(), "address"))
-		if err == nil && len(mac) == 6 && eui64(mac) == [8]byte(guid) {
+		if err != nil || len(mac) != 6 {
+			continue
+		}
+		if modifiedEUI64 := [8]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}; modifiedEUI64 == [8]byte(guid) {
 			return e.Name()
 		}
 	}
 	return ""
-}
-
-// eui64 returns the modified EUI-64 of a MAC address.
-func eui64(mac net.HardwareAddr) [8]byte {
-	return [8]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/wire"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -29,8 +30,6 @@ type Namespaces struct {
 	free   []*benchNetwork
 	closed bool
 }
-
-var _ conformance.Lab = (*Namespaces)(nil)
 
 // InNamespaces returns a lab of devices on sockets. The process must be able to
 // create network namespaces: as root, or in a process of netns.StartUnshared.
@@ -109,7 +108,10 @@ func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	if err != nil {
 		return err
 	}
-	p := newNetnsCase(t, cfg)
+	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
+	for _, a := range cfg.local {
+		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
+	}
 	outcome := p.runCase(ctx, &job, body, l.opt.MaxTime)
 	clean, err := p.cleanUp()
 	return cmp.Or(outcome, err, l.putNetwork(t, clean))
@@ -125,7 +127,7 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := p.open(b); err != nil {
 		return err
 	}
-	return p.world.runBody(ctx, func() error { return body(b) }, hangCheck{interval: maxTime}, nil)
+	return p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: maxTime}, nil)
 }
 
 // realTimeCase is the part of a case in real time that netnsCase and deviceCase share.
@@ -138,7 +140,7 @@ type realTimeCase struct {
 
 // stop makes the next blocking call of the case panic, and closes its connections.
 func (r *realTimeCase) stop() {
-	close(r.world.stop)
+	r.world.stop()
 	if r.streams != nil {
 		r.streams.close()
 	}
@@ -155,15 +157,6 @@ type netnsCase struct {
 	devices []verbs.Context
 }
 
-// newNetnsCase returns a case with the devices of cfg.
-func newNetnsCase(t *benchNetwork, cfg *benchConfig) *netnsCase {
-	p := &netnsCase{net: t, cfg: cfg, realTimeCase: realTimeCase{world: newRealWorld(), interfaceState: interfaceState{host: t}}}
-	for _, a := range cfg.local {
-		p.addrs = append(p.addrs, netip.PrefixFrom(a, a.BitLen()))
-	}
-	return p
-}
-
 // open opens the device and the peer's end of its link.
 func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
@@ -173,14 +166,9 @@ func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := openTested(b, p.openTested); err != nil {
 		return err
 	}
-	attr, err := b.Device.QueryDevice()
-	if err != nil {
-		return err
-	}
-	b.Caps = attr.Caps
 	if w := p.net.wire; w != nil {
 		w.Discard()
-		b.Wire = b.Record.RecordWire(p.world, &realWire{w, p.world, p.cfg})
+		b.Wire = b.Record.RecordWire(p.world, &realWire{w, p.world, p.cfg.mtu})
 		return nil
 	}
 	b.RawTCP = func() (conformance.RawTCP, error) { return p.rawTCP(b.Record) }
@@ -242,24 +230,16 @@ func (p *netnsCase) cleanUp() (clean bool, err error) {
 	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
 }
 
-// setAddress adds or removes an address of the device's interface.
-func (p *netnsCase) setAddress(a netip.Addr, present bool) error {
-	if !slices.Contains(p.cfg.local, a) {
-		return notLocal(a, p.cfg.local)
-	}
-	return p.interfaceState.setAddress(a, present)
-}
-
 // rawTCP returns the peer's user-space TCP, which it creates on first use.
 func (p *netnsCase) rawTCP(record *conformance.Record) (conformance.RawTCP, error) {
-	if p.tcpHost == nil {
-		wire, err := p.net.segmentWire()
-		if err != nil {
-			return nil, err
-		}
-		p.tcpHost = newTCPHost(p.world, wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu)
+	if p.tcpHost != nil {
+		return record.RecordRawTCP(p.world, p.tcpHost), nil
 	}
-	return record.RecordRawTCP(p.world, p.tcpHost), nil
+	wire, err := p.net.segmentWire()
+	if err != nil {
+		return nil, err
+	}
+	return p.openTCP(wire, record, hostAddr(p.cfg.family, segmentPeer), p.cfg.mtu, p.cfg.mtu), nil
 }
 
 // openWire is a wire that is used for several cases.
@@ -276,13 +256,13 @@ type openWire interface {
 type realWire struct {
 	openWire
 	w   *realWorld
-	cfg *benchConfig
+	mtu int // of the device's link
 }
 
 // Send implements conformance.Wire. It checks the MTU of the device's link, which may be smaller
 // than that of the socket's interface.
 func (x *realWire) Send(packet []byte) error {
-	if err := x.cfg.checkMTU(packet); err != nil {
+	if err := checkMTU(packet, x.mtu); err != nil {
 		return err
 	}
 	return x.openWire.Send(packet)
@@ -307,4 +287,68 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 			return f, err
 		}
 	}
+}
+
+// linkController changes the link and the addresses of a device's interface: an agent.Host, an
+// agent.Client or a benchNetwork.
+type linkController interface {
+	SetLink(device string, up bool) error
+	SetAddress(device string, addr netip.Prefix, present bool) error
+}
+
+// interfaceState changes the interface of a device for a case, and restores it.
+type interfaceState struct {
+	host     linkController
+	device   string
+	addrs    []netip.Prefix // of the interface at the start
+	linkDown bool
+	removed  []netip.Addr
+}
+
+// setLink sets the device's link up or down.
+func (s *interfaceState) setLink(up bool) error {
+	err := wrapCannot(s.host.SetLink(s.device, up))
+	if err == nil {
+		s.linkDown = !up
+	}
+	return err
+}
+
+// setAddress removes an address that the interface had at the start, or adds it again.
+func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
+	if present != slices.Contains(s.removed, a) {
+		return nil // it is so already
+	}
+	i := slices.IndexFunc(s.addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+	if i < 0 {
+		return fmt.Errorf("%w: %v is not an address of the device's interface", conformance.ErrBenchCannot, a)
+	}
+	if err := wrapCannot(s.host.SetAddress(s.device, s.addrs[i], present)); err != nil {
+		return err
+	}
+	s.removed = slices.DeleteFunc(s.removed, func(t netip.Addr) bool { return t == a })
+	if !present {
+		s.removed = append(s.removed, a)
+	}
+	return nil
+}
+
+// restore sets the link up and adds the removed addresses again.
+func (s *interfaceState) restore() error {
+	var errs []error
+	if s.linkDown {
+		errs = append(errs, s.setLink(true))
+	}
+	for _, a := range slices.Clone(s.removed) {
+		errs = append(errs, s.setAddress(a, true))
+	}
+	return errors.Join(errs...)
+}
+
+// wrapCannot adds conformance.ErrBenchCannot to agent.ErrHostCannot.
+func wrapCannot(err error) error {
+	if errors.Is(err, agent.ErrHostCannot) {
+		return fmt.Errorf("%w: %w", conformance.ErrBenchCannot, err)
+	}
+	return err
 }

@@ -22,8 +22,9 @@ import (
 // goroutines, which need locks for shared data.
 type realWorld struct {
 	epoch time.Time
-	stop  chan struct{} // closed when the case must end
-	crash chan error    // of a task
+	ctx   context.Context // cancelled by stop when the case must end
+	stop  func()
+	crash chan error // of a task
 
 	bodyDone <-chan error // set if the body of the case has not ended
 
@@ -34,7 +35,9 @@ type realWorld struct {
 
 // newRealWorld returns the runtime of a case that begins now.
 func newRealWorld() *realWorld {
-	return &realWorld{epoch: time.Now(), stop: make(chan struct{}), crash: make(chan error, 1)}
+	w := &realWorld{epoch: time.Now(), crash: make(chan error, 1)}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	return w
 }
 
 // caseStopped is the panic value that unwinds a case after stop.
@@ -42,51 +45,29 @@ type caseStopped struct{}
 
 var errCaseStopped = errors.New("the case was stopped")
 
-// callCase calls f, the body of a case or of a task. It converts a panic and runtime.Goexit into
-// errors.
-func callCase(f func() error) (err error) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		switch v := recover().(type) {
-		case nil:
-			err = errors.New("the case called runtime.Goexit, as t.FailNow does: return an error instead")
-		case caseStopped:
-			err = errCaseStopped
-		default:
-			err = newCrashError(v, debug.Stack())
-		}
-	}()
-	err = f()
-	returned = true
-	return err
-}
-
-// goCase runs f by callCase in a goroutine, and returns a channel that receives its error.
+// goCase calls f, the body of a case or of a task, in a goroutine, and returns a channel that
+// receives its error. A panic and runtime.Goexit are converted into errors.
 func goCase(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := errCaseStopped
-		defer func() { done <- err }()
-		err = callCase(f)
+		err := errors.New("the case called runtime.Goexit, as t.FailNow does: return an error instead")
+		defer func() {
+			switch v := recover().(type) {
+			case nil:
+			case caseStopped:
+				err = errCaseStopped
+			default:
+				err = newCrashError(v, debug.Stack())
+			}
+			done <- err
+		}()
+		err = f()
 	}()
 	return done
 }
 
 // stopped reports whether the case must end.
-func (w *realWorld) stopped() bool { return isClosed(w.stop) }
-
-// isClosed reports whether a channel to which nothing is sent is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (w *realWorld) stopped() bool { return w.ctx.Err() != nil }
 
 // startWait records that a goroutine of the case waits for something, until done is
 // called. Both panic with caseStopped after stop.
@@ -128,17 +109,32 @@ func (w *realWorld) describeWaits() string {
 	return "it waits for " + strings.Join(all, ", ")
 }
 
-// hangCheck ends cases that hang. hung is called after every interval; nil means that the case
-// hangs after the first.
-type hangCheck struct {
-	interval time.Duration
-	hung     func() bool
+// longestCase is the maximum duration of a case, as a multiple of the watchdog's interval.
+const longestCase = 10
+
+// watchdog ends cases that hang: on a device of another host, those in which the agent does not
+// reply for an interval, or that take too long; elsewhere, those that do not end within the interval.
+type watchdog struct {
+	interval    time.Duration
+	end         time.Duration // maximum time of a case with replies
+	replies     func() uint64 // counts the agent's replies; nil elsewhere
+	lastReplies uint64        // at the last call of hung
+}
+
+// hung reports at the end of an interval whether the case hangs.
+func (w *watchdog) hung(now time.Duration) bool {
+	if w.replies == nil {
+		return true
+	}
+	before := w.lastReplies
+	w.lastReplies = w.replies()
+	return w.lastReplies == before || now >= w.end
 }
 
 // runBody runs the body of a case until it returns, a task crashes, it hangs, or ctx or lost,
 // which may be nil, is done.
-func (w *realWorld) runBody(ctx context.Context, body func() error, check hangCheck, lost <-chan struct{}) error {
-	tick := time.NewTicker(check.interval)
+func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog, lost <-chan struct{}) error {
+	tick := time.NewTicker(wd.interval)
 	defer tick.Stop()
 	w.bodyDone = goCase(body)
 	for {
@@ -153,8 +149,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, check hangCh
 		case <-lost:
 			return agent.ErrLost
 		case <-tick.C:
-			if check.hung == nil || check.hung() {
-				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(check.interval), w.describeWaits())}
+			if wd.hung(w.Now()) {
+				return &conformance.HangError{Waiting: fmt.Sprintf("%v have passed, and %s", w.Now().Round(wd.interval), w.describeWaits())}
 			}
 		}
 	}
@@ -208,7 +204,7 @@ func (w *realWorld) Sleep(d time.Duration) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-w.stop:
+	case <-w.ctx.Done():
 	}
 }
 
@@ -232,7 +228,7 @@ func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	go func() {
 		t.err = <-done
 		close(t.ended)
-		if isCrash(t.err) {
+		if _, crashed := errors.AsType[*crashError](t.err); crashed {
 			select {
 			case w.crash <- t.err:
 			default: // keep the first
@@ -272,7 +268,15 @@ type realTask struct {
 	waited atomic.Bool
 }
 
-func (t *realTask) hasEnded() bool { return isClosed(t.ended) }
+// hasEnded reports whether the function of the task has returned.
+func (t *realTask) hasEnded() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
+	}
+}
 
 // Wait implements conformance.Task.
 func (t *realTask) Wait(timeout time.Duration) error {
@@ -291,19 +295,13 @@ func (t *realTask) Wait(timeout time.Duration) error {
 		if !t.hasEnded() { // prefer the end if both are ready
 			return fmt.Errorf("task %s: %w", t.name, verbs.ErrTimeout)
 		}
-	case <-t.w.stop:
+	case <-t.w.ctx.Done():
 		if !t.hasEnded() {
 			return errCaseStopped
 		}
 	}
 	t.waited.Store(true)
 	return t.err
-}
-
-// isCrash reports whether an error is a panic.
-func isCrash(err error) bool {
-	var c *crashError
-	return errors.As(err, &c)
 }
 
 // crashError is the error of a panic.
@@ -313,11 +311,12 @@ type crashError struct {
 	violation error // set if the device panicked
 }
 
-// newCrashError returns the error of a panic: a violation if the stack shows that
-// the device panicked, else a broken case.
+// newCrashError returns the error of a panic: a violation if the stack shows that an emulated device
+// panicked, else a broken case. The simulator is no device: it panics on misuse.
 func newCrashError(value any, stack []byte) error {
 	c := &crashError{value: value, stack: stack}
-	if f := panickingFunction(stack); isDevice(f) {
+	f := panickingFunction(stack)
+	if name, ok := strings.CutPrefix(f, module+"emu/"); ok && !strings.HasPrefix(name, "sim.") {
 		c.violation = conformance.Violatedf("a device that survives", "it crashed: %v, in %s", value, f)
 	}
 	return c
@@ -334,13 +333,6 @@ func (c *crashError) Unwrap() error { return c.violation }
 
 // module is the path prefix of the functions of this module.
 const module = "github.com/fabrictest/fabrictest/"
-
-// isDevice reports whether a function belongs to an emulated device. The simulator
-// does not: it panics on misuse.
-func isDevice(function string) bool {
-	rest, ok := strings.CutPrefix(function, module+"emu/")
-	return ok && !strings.HasPrefix(rest, "sim.")
-}
 
 // panickingFunction returns the function of this module that panicked first; empty
 // if none is on the stack.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -31,8 +31,6 @@ type SimOptions struct {
 	// VerbTime is the virtual time of each verb call, to simulate a slow agent.
 	// Cases then use the timers of real time.
 	VerbTime time.Duration
-	// Trace, if not nil, receives a line of text for each simulated event.
-	Trace io.Writer
 }
 
 const (
@@ -53,8 +51,6 @@ type Simulation struct {
 	opt      SimOptions
 }
 
-var _ conformance.Lab = (*Simulation)(nil)
-
 // InSimulation returns a lab of simulated devices.
 func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 	opt.MaxTime, opt.MaxEvents = cmp.Or(opt.MaxTime, defaultMaxTime), cmp.Or(opt.MaxEvents, defaultMaxEvents)
@@ -71,7 +67,7 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 		return err
 	}
 	s := &simCase{cfg: cfg, verbTime: l.opt.VerbTime, world: &simWorld{World: sim.New(sim.Config{
-		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents, Trace: l.opt.Trace,
+		Seed: job.Seed, MaxTime: mono.Time(l.opt.MaxTime), MaxEvents: l.opt.MaxEvents,
 		Stop: func() error { return context.Cause(ctx) },
 	})}}
 	defer s.world.Close()
@@ -87,7 +83,7 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 	var outcome error
 	s.world.World.Go("case", func(*sim.Proc) error {
 		outcome = body(b)
-		outcome = s.finish(outcome)
+		outcome = cmp.Or(outcome, errors.Join(s.world.endTasks(), closeDevices(s.devices)))
 		return nil
 	})
 	if err := s.world.RunPrograms(); err != nil {
@@ -131,23 +127,20 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
 		b.SetAddress = func(netip.Addr, bool) error {
-			return cannotCarryf("removing an address, which does not affect streams here")
+			return fmt.Errorf("%w: removing an address does not affect simulated streams", conformance.ErrBenchCannot)
 		}
-		b.SetPath = noImpairments(cannotCarryf("impairments of streams, which have no packets here"))
-		b.Streams = b.Record.RecordStreams(s.world, newSimStreams(s.world, peer, w.peers[0]))
+		b.SetPath = noImpairments(fmt.Errorf("%w: simulated streams have no packets to impair", conformance.ErrBenchCannot))
+		streams := &simStreams{w: s.world, host: peer.StreamHost(), from: w.peers[0]}
+		streams.host.OnReady(streams, 0)
+		b.Streams = b.Record.RecordStreams(s.world, streams)
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
 		s.net.SetTap(s.wire.tap)
-		s.at.WrapLink = s.wire.wrapLink
+		s.at.WrapLink = func(l link.GroupLink) link.GroupLink { return &redirectedLink{l, s.wire} }
 		b.Wire = b.Record.RecordWire(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
-	if err := openTested(b, s.openTested); err != nil {
-		return nil, err
-	}
-	attr, err := b.Device.QueryDevice()
-	b.Caps = attr.Caps
-	return b, err
+	return b, openTested(b, s.openTested)
 }
 
 // openTested opens the device under test, with the restrictions of the lab.
@@ -194,7 +187,7 @@ func (s *simCase) setLink(up bool) error {
 	}
 	s.port.SetDown()
 	if s.wire != nil {
-		s.wire.dropInFlight()
+		s.wire.inFlight = nil
 	}
 	return nil
 }
@@ -226,40 +219,32 @@ func (s *simCase) setPath(p conformance.Path) error {
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
 }
 
-// finish ends the tasks and closes the devices. It returns the outcome of the case or, if that is
-// nil, an error of its own.
-func (s *simCase) finish(outcome error) error {
-	err := errors.Join(s.world.endTasks(), closeDevices(s.devices))
-	return cmp.Or(outcome, err)
-}
-
 // runError converts the error of a simulation: a panic of the device or the case, or a hang.
 func runError(err error) error {
 	var (
 		panicked *sim.PanicError
 		deadlock *sim.DeadlockError
 		limit    *sim.LimitError
+		why      string
+		waiting  []sim.WaitingProgram
 	)
 	switch {
 	case errors.As(err, &panicked):
 		return newCrashError(panicked.Value, panicked.Stack)
 	case errors.As(err, &deadlock):
-		return &conformance.HangError{Waiting: fmt.Sprintf("no event is pending at %v, and %s", deadlock.Now, describeWaiting(deadlock.Waiting))}
+		why, waiting = fmt.Sprintf("no event is pending at %v", deadlock.Now), deadlock.Waiting
 	case errors.As(err, &limit) && limit.Limit == "time":
-		return &conformance.HangError{Waiting: fmt.Sprintf("the time limit is reached at %v, and %s", limit.Now, describeWaiting(limit.Waiting))}
+		why, waiting = fmt.Sprintf("the time limit is reached at %v", limit.Now), limit.Waiting
 	case errors.As(err, &limit):
-		return &conformance.HangError{Waiting: fmt.Sprintf("the limit of %d events is reached at %v, and %s", limit.Events, limit.Now, describeWaiting(limit.Waiting))}
+		why, waiting = fmt.Sprintf("the limit of %d events is reached at %v", limit.Events, limit.Now), limit.Waiting
+	default:
+		return err
 	}
-	return err
-}
-
-// describeWaiting lists the programs that wait, with their reasons.
-func describeWaiting(all []sim.WaitingProgram) string {
-	texts := make([]string, len(all))
-	for i, w := range all {
+	texts := make([]string, len(waiting))
+	for i, w := range waiting {
 		texts[i] = fmt.Sprintf("%s waits for %s since %v", w.Program, w.Reason, w.Since)
 	}
-	return strings.Join(texts, ", ")
+	return &conformance.HangError{Waiting: why + ", and " + strings.Join(texts, ", ")}
 }
 
 // simWorld is the conformance.Runtime of a simulated case.

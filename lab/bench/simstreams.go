@@ -29,13 +29,6 @@ const backlog = 128
 // ignoredTime is an argument of simulated ports and streams, which use the time of their world.
 const ignoredTime = 0
 
-// newSimStreams returns the TCP of the port peer. Its connections have the local address from.
-func newSimStreams(w *simWorld, peer *sim.Port, from netip.Addr) *simStreams {
-	n := &simStreams{w: w, host: peer.StreamHost(), from: from}
-	n.host.OnReady(n, 0)
-	return n
-}
-
 // HandleEvent wakes the programs that wait for streams: one is readable or writable.
 func (n *simStreams) HandleEvent(mono.Time, uint64) { n.changed.Broadcast() }
 

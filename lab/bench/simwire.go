@@ -66,7 +66,7 @@ func (x *simWire) Send(packet []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := x.cfg.checkMTU(packet); err != nil {
+	if err := checkMTU(packet, x.cfg.mtu); err != nil {
 		return err
 	}
 	if !x.device.Up() {
@@ -95,9 +95,6 @@ func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
 
 // Join implements conformance.Wire. All packets are seen anyway.
 func (x *simWire) Join(netip.Addr) error { return nil }
-
-// dropInFlight drops the packets that are on the link.
-func (x *simWire) dropInFlight() { x.inFlight = nil }
 
 // A simulated network delivers packets by IP address, and a link by Ethernet address.
 // A packet to an address without a port is redirected to cableHost, an address of the
@@ -136,9 +133,7 @@ func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	return nil
 }
 
-// wrapLink wraps the device's port to undo redirectUnknown.
-func (x *simWire) wrapLink(l link.GroupLink) link.GroupLink { return &redirectedLink{l, x} }
-
+// redirectedLink is the device's port. It undoes redirectUnknown.
 type redirectedLink struct {
 	link.GroupLink
 	x *simWire

@@ -13,6 +13,8 @@ package daemon
 import (
 	"fmt"
 	"regexp"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/control"
@@ -97,4 +99,29 @@ type Program struct {
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
+}
+
+// HeadTail keeps the beginning and the end of a program's output.
+type HeadTail struct {
+	mu         sync.Mutex
+	head, tail []byte
+}
+
+// Write implements io.Writer. It keeps the first and the last keepBytes bytes of the output.
+func (w *HeadTail) Write(b []byte) (n int, err error) {
+	const keepBytes = 4 << 10
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	room := min(keepBytes-len(w.head), len(b))
+	w.head = append(w.head, b[:room]...)
+	w.tail = append(w.tail, b[room:]...)
+	w.tail = w.tail[max(0, len(w.tail)-keepBytes):]
+	return len(b), nil
+}
+
+// String returns the kept output without surrounding space.
+func (w *HeadTail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.TrimSpace(string(w.head) + string(w.tail))
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -124,13 +123,6 @@ func (k *Kind) notUp(name string) error {
 		e.CrashLog = path
 	}
 	return e
-}
-
-// firstLine returns the first line of a file that is not blank; empty if the file cannot be read.
-func firstLine(path string) string {
-	text, _ := os.ReadFile(path)
-	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
-	return line
 }
 
 // maxLoggedPanics bounds the stack traces in the log, because every request may

@@ -112,24 +112,17 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	defer cancel(nil)
 	fd := int32(ready.Fd()) // not in the goroutine: the caller closes the file meanwhile
 	go func() {
-		if pollClosed(fd) {
+		fds := []unix.PollFd{{Fd: fd}}
+		_, err := unix.Poll(fds, -1)
+		for errors.Is(err, unix.EINTR) {
+			_, err = unix.Poll(fds, -1)
+		}
+		if err == nil && fds[0].Revents&unix.POLLERR != 0 { // the reader of the pipe has closed its end
 			cancel(errors.New("the process that called Start has ended"))
 		}
 	}()
 	s.lab, err = build(ctx, j.Name)
 	return s, err
-}
-
-// pollClosed waits until the reader of a pipe has closed its end, and reports whether it has;
-// false if poll fails.
-func pollClosed(pipe int32) bool {
-	fds := []unix.PollFd{{Fd: pipe, Events: 0}}
-	for {
-		_, err := unix.Poll(fds, -1)
-		if !errors.Is(err, unix.EINTR) {
-			return err == nil && fds[0].Revents&unix.POLLERR != 0
-		}
-	}
 }
 
 // serve handles each client in a goroutine until stop or SIGTERM, then closes the lab.

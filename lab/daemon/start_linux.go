@@ -73,7 +73,8 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // the frame or the crash log has the reason
-	crash := firstLine(crashLog)
+	text, _ := os.ReadFile(crashLog)
+	crash, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	removeEmptyCrashLog(crashLog)
 	var failed *control.CloseError
 	switch {

@@ -68,8 +68,8 @@ func TestCaptureCommentsDescribeImpairments(t *testing.T) {
 		impair.Action{Kind: impair.SetECN, ECN: 3},
 	)
 	in := c.Tap("host0", path)
-	out := c.Tap("host1", nil)
-	filtered := c.Tap("host2", NewFilter(nil, func(_, _ netip.Addr) bool { return true }))
+	out := c.Tap("host1", passThrough{})
+	filtered := c.Tap("host2", &Filter{Next: passThrough{}, Blocked: func(_, _ netip.Addr) bool { return true }})
 	whole := frameOf(t, datagram(true, []byte("payload")))
 	f := uswitch.Frame{Bytes: partial(t, whole), ChecksumPartial: true}
 	for i := range 7 {
@@ -140,7 +140,7 @@ func TestWriteErrorEndsCaptureOnly(t *testing.T) {
 			t.Errorf("told %v", err)
 		}
 	}})
-	taps := []*Tap{c.Tap("a", nil), c.Tap("b", specPath(t, impair.Spec{Delay: 5}))}
+	taps := []*Tap{c.Tap("a", passThrough{}), c.Tap("b", specPath(t, impair.Spec{Delay: 5}))}
 	f := uswitch.Frame{Bytes: frameOf(t, datagram(true, make([]byte, 4000)))}
 	n := 0
 	for range 1000 {
@@ -159,7 +159,7 @@ func TestTapsOfManySwitchesShareCapture(t *testing.T) {
 	c := NewCapture(&file, CaptureOptions{})
 	var wg sync.WaitGroup
 	for i := range 4 {
-		tap := c.Tap(string(rune('a'+i)), nil)
+		tap := c.Tap(string(rune('a'+i)), passThrough{})
 		f := uswitch.Frame{Bytes: frameOf(t, datagram(true, []byte("x")))}
 		wg.Go(func() {
 			for range 200 {
@@ -169,7 +169,7 @@ func TestTapsOfManySwitchesShareCapture(t *testing.T) {
 	}
 	wg.Wait()
 	must.Do(t, c.Close())
-	c.Tap("late", nil).Apply(0, uswitch.Frame{Bytes: make([]byte, 60)}, func(time.Duration, uswitch.Frame) {})
+	c.Tap("late", passThrough{}).Apply(0, uswitch.Frame{Bytes: make([]byte, 60)}, func(time.Duration, uswitch.Frame) {})
 	if n := len(readCapture(t, file.Bytes())); n != 800 {
 		t.Errorf("%d frames, want 800", n)
 	}

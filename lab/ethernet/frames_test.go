@@ -145,7 +145,7 @@ func collect(p uswitch.FrameHandler, now time.Duration, f uswitch.Frame) (out []
 
 func newPath(tb testing.TB, cfg impair.Config, d impair.Dissector) *Impairer {
 	tb.Helper()
-	p := must.Get(NewImpairer(cfg, Options{Dissector: d, Source: Sources(1, "net", "a", Up)}))(tb)
+	p := must.Get(NewImpairer(cfg, Options{Dissector: d, Source: impair.RandSources(1, "net/a/up")}))(tb)
 	return p
 }
 
@@ -236,8 +236,8 @@ func TestStreamImpairer(t *testing.T) {
 				t.Errorf("%q", got.Payload)
 			}
 			give(isn+10, false, []byte("01234"))
-			if out != nil || way.drops != 1 {
-				t.Errorf("%d dropped", way.drops)
+			if out != nil || way.Drops != 1 {
+				t.Errorf("%d dropped", way.Drops)
 			}
 			give(isn+10, false, []byte("01234"))
 			if got := readSegment(t, out); string(got.Payload) != "01234" {
@@ -276,3 +276,10 @@ func TestStreamImpairerKeepsPartialChecksums(t *testing.T) {
 		}
 	})
 }
+
+// passThrough forwards all frames unchanged.
+type passThrough struct{}
+
+func (passThrough) Apply(_ time.Duration, f uswitch.Frame, emit uswitch.Emit) { emit(0, f) }
+func (passThrough) NextTimer() time.Duration                                  { return uswitch.Never }
+func (passThrough) HandleTimer(time.Duration, uswitch.Emit)                   {}

@@ -65,8 +65,8 @@ func TestHeldPacketsAreBounded(t *testing.T) {
 		n += len(collect(p, 0, f))
 	}
 	p.HandleTimer(2*time.Second, func(time.Duration, uswitch.Frame) { n++ })
-	if got := uint64(n) + p.HeldOverflow(); got != 3*maxSlots {
-		t.Errorf("%d came out and %d did not fit, of %d", n, p.HeldOverflow(), 3*maxSlots)
+	if got := uint64(n) + p.HeldOverflow; got != 3*maxSlots {
+		t.Errorf("%d came out and %d did not fit, of %d", n, p.HeldOverflow, 3*maxSlots)
 	}
 	if len(p.held.all) > maxSlots {
 		t.Errorf("%d envelopes", len(p.held.all))
@@ -90,7 +90,7 @@ func (anything) Dissect([]byte) (impair.Flow, uint32, bool) { return 0, 0, true 
 
 func TestFilterDropsBetweenAddresses(t *testing.T) {
 	next := specPath(t, impair.Spec{Delay: 5})
-	f := NewFilter(next, func(src, dst netip.Addr) bool { return src == v4A || dst == v6B })
+	f := &Filter{Next: next, Blocked: func(src, dst netip.Addr) bool { return src == v4A || dst == v6B }}
 	arp := append(append(append([]byte{}, macB...), macA...), 0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1)
 	arp = append(arp, macA...)
 	arp = append(arp, 10, 0, 0, 1)
@@ -114,10 +114,10 @@ func TestFilterDropsBetweenAddresses(t *testing.T) {
 			t.Errorf("frame %d: passes %v, want %v", i, len(out) == 1, tc.pass)
 		}
 	}
-	if f.Blocked() != 3 || f.NextTimer() != uswitch.Never {
-		t.Errorf("%d blocked, timer %v", f.Blocked(), f.NextTimer())
+	if f.Dropped != 3 || f.NextTimer() != uswitch.Never {
+		t.Errorf("%d blocked, timer %v", f.Dropped, f.NextTimer())
 	}
-	if out := collect(NewFilter(nil, func(_, _ netip.Addr) bool { return false }), 0, uswitch.Frame{Bytes: arp}); len(out) != 1 {
+	if out := collect(&Filter{Next: passThrough{}, Blocked: func(_, _ netip.Addr) bool { return false }}, 0, uswitch.Frame{Bytes: arp}); len(out) != 1 {
 		t.Error("a filter without next did not pass the frame")
 	}
 }
@@ -143,7 +143,7 @@ func FuzzImpairer(f *testing.F) {
 			{Occurrence: 2, Action: impair.Action{Kind: impair.Reorder, Delay: 10}},
 			{Occurrence: 3, Action: impair.Action{Kind: impair.SetECN, ECN: 1}},
 		}}, anything{})
-		tap := NewCapture(&bytes.Buffer{}, CaptureOptions{}).Tap("x", NewFilter(p, func(_, _ netip.Addr) bool { return false }))
+		tap := NewCapture(&bytes.Buffer{}, CaptureOptions{}).Tap("x", &Filter{Next: p, Blocked: func(_, _ netip.Addr) bool { return false }})
 		valid := verify(in) == nil
 		var h headers
 		if h.parse(b) && h.proto != link.ProtocolUDP && h.proto != link.ProtocolTCP {

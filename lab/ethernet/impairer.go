@@ -8,7 +8,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
-	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
@@ -16,7 +15,7 @@ import (
 type Options struct {
 	// Dissector parses the protocol in UDP; may be nil.
 	Dissector impair.Dissector
-	// Source returns the random streams of the Pipe; see [Sources].
+	// Source returns the random streams of the Pipe; see impair.RandSources.
 	Source func(kind string) impair.Source
 	// Start is the switch time at which the time of the Pipe is 0, from which
 	// From and Until of an impair.Spec count. Before it no Spec applies.
@@ -25,7 +24,11 @@ type Options struct {
 
 // Impairer is an impair.Pipe as a uswitch.FrameHandler.
 type Impairer struct {
-	pipe  *impair.Pipe
+	Pipe *impair.Pipe
+	// HeldOverflow counts the packets dropped because the store for packets that reorder events may
+	// hold back was full (maxSlots).
+	HeldOverflow uint64
+
 	start time.Duration
 
 	headers headers       // of the current packet
@@ -35,13 +38,8 @@ type Impairer struct {
 	frame   []byte
 	held    templateStore
 
-	heldOverflow uint64
-
-	explainEnabled bool // a Tap calls explanation
-	before         impair.Counters
+	before impair.Counters // when the current frame arrived, for explanation
 }
-
-var _ uswitch.FrameHandler = (*Impairer)(nil)
 
 // NewImpairer returns an Impairer with a new Pipe for cfg.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
@@ -50,23 +48,15 @@ func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	if opts.Dissector != nil {
 		d = &udpDissector{opts.Dissector, p}
 	}
-	pipe, err := impair.NewPipe(cfg, d, opts.Source)
-	if err != nil {
+	var err error
+	if p.Pipe, err = impair.NewPipe(cfg, d, opts.Source); err != nil {
 		return nil, err
 	}
-	p.pipe = pipe
 	for i := range cfg.Events { // only reorder events hold packets back
 		p.held.enabled = p.held.enabled || cfg.Events[i].Action.Kind == impair.Reorder
 	}
 	return p, nil
 }
-
-// Pipe returns the underlying Pipe, for its counters and errors.
-func (p *Impairer) Pipe() *impair.Pipe { return p.pipe }
-
-// HeldOverflow returns the number of packets dropped because the store for
-// packets that reorder events may hold back was full (maxSlots).
-func (p *Impairer) HeldOverflow() uint64 { return p.heldOverflow }
 
 // udpDissector restricts a Dissector to UDP packets.
 type udpDissector struct {
@@ -94,9 +84,7 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 // later, its headers are stored in a slot. The slot's number travels in the unused upper bits of
 // the flow label, so that each output of the Pipe can be matched with its headers.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
-	if p.explainEnabled {
-		p.before = p.pipe.Counters()
-	}
+	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
 		emit(0, f)
 		return
@@ -105,13 +93,13 @@ func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) 
 	slot := uint32(0)
 	if p.held.enabled {
 		if slot = p.held.store(&p.headers, f.Bytes, f.ChecksumPartial); slot == 0 {
-			p.heldOverflow++
+			p.HeldOverflow++
 			return
 		}
 		p.data.FlowLabel |= slot << slotShift
 	}
 	reordered := p.reorderCount()
-	p.out = p.pipe.Apply(p.time(now), &p.data, p.out[:0])
+	p.out = p.Pipe.Apply(p.time(now), &p.data, p.out[:0])
 	currentSet := false
 	for i := range p.out {
 		o := &p.out[i]
@@ -130,7 +118,7 @@ func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) 
 		p.emit(&p.current, o, emit)
 	}
 	if p.held.enabled {
-		mayHold, noneHeld := p.reorderCount() != reordered, p.pipe.NextTimer() == mono.Never
+		mayHold, noneHeld := p.reorderCount() != reordered, p.Pipe.NextTimer() == mono.Never
 		p.held.release(slot, mayHold, noneHeld)
 	}
 }
@@ -140,7 +128,7 @@ func (p *Impairer) reorderCount() uint64 {
 	if !p.held.enabled {
 		return 0
 	}
-	return p.pipe.Counters().Reordered
+	return p.Pipe.Counters().Reordered
 }
 
 // unchanged reports whether the output d equals the received packet. A Pipe never
@@ -159,14 +147,14 @@ func (p *Impairer) emit(e *frameTemplate, o *impair.Outcome, emit uswitch.Emit) 
 
 // emitHeld emits an output of the Pipe with the headers in a slot.
 func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
-	if e := p.held.get(slot); e != nil {
-		p.emit(e, o, emit)
+	if slot > 0 && int(slot) <= len(p.held.all) {
+		p.emit(p.held.all[slot-1], o, emit)
 	}
 }
 
 // NextTimer implements uswitch.FrameHandler.
 func (p *Impairer) NextTimer() time.Duration {
-	next := p.pipe.NextTimer()
+	next := p.Pipe.NextTimer()
 	if next == mono.Never {
 		return uswitch.Never
 	}
@@ -175,35 +163,14 @@ func (p *Impairer) NextTimer() time.Duration {
 
 // HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe releases.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
-	if p.explainEnabled {
-		p.before = p.pipe.Counters()
-	}
-	p.out = p.pipe.HandleTimer(p.time(now), p.out[:0])
+	p.before = p.Pipe.Counters()
+	p.out = p.Pipe.HandleTimer(p.time(now), p.out[:0])
 	for i := range p.out {
 		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)
 	}
 	const noSlot, mayHold = 0, false
-	p.held.release(noSlot, mayHold, p.pipe.NextTimer() == mono.Never)
+	p.held.release(noSlot, mayHold, p.Pipe.NextTimer() == mono.Never)
 }
 
 // time converts switch time to the time of the Pipe.
 func (p *Impairer) time(now time.Duration) mono.Time { return mono.Time(now - p.start) }
-
-// Direction is the direction of packets at a host's port.
-type Direction string
-
-// Directions, named as in package sim.
-const (
-	Up   Direction = "up"   // from the host: uswitch.In at its port
-	Down Direction = "down" // to the host: uswitch.Out
-)
-
-// Sources returns the random number streams, by kind of impairment, that a port
-// has in a simulation with the same seed, net name and port name: the same
-// packets in the same order get the same decisions.
-func Sources(seed uint64, net, port string, dir Direction) func(kind string) impair.Source {
-	w := sim.New(sim.Config{Seed: seed})
-	return func(kind string) impair.Source {
-		return w.Rand(net + "/" + port + "/" + string(dir) + "/" + kind)
-	}
-}

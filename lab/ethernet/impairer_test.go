@@ -147,7 +147,7 @@ func TestDiscoveryFramesAlwaysPass(t *testing.T) {
 			t.Errorf("%s was not lost", name)
 		}
 	}
-	if c := p.Pipe().Counters(); c.Offered != uint64(len(lose)) || c.Lost != uint64(len(lose)) {
+	if c := p.Pipe.Counters(); c.Offered != uint64(len(lose)) || c.Lost != uint64(len(lose)) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -239,7 +239,7 @@ func TestRateCountsIPBytes(t *testing.T) {
 
 func TestSpecTimesCountFromStart(t *testing.T) {
 	p := must.Get(NewImpairer(impair.Config{Specs: []impair.Spec{{LossPPM: impair.PPM, Until: 100}}},
-		Options{Start: 1000, Source: Sources(1, "n", "p", Up)}))(t)
+		Options{Start: 1000, Source: impair.RandSources(1, "n/p/up")}))(t)
 	for now, want := range map[time.Duration]int{0: 1, 999: 1, 1000: 0, 1099: 0, 1100: 1} {
 		if got := len(collect(p, now, uswitch.Frame{Bytes: frameOf(t, datagram(true, nil))})); got != want {
 			t.Errorf("at %d: %d frames, want %d", now, got, want)

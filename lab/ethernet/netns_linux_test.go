@@ -52,7 +52,7 @@ func TestAllImpairmentsMatchSimulation(t *testing.T) {
 		for _, v6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", name, v6), func(t *testing.T) {
 				t.Parallel()
-				path := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up)}))(t)
+				path := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: impair.RandSources(seed, "fabric/host0/up")}))(t)
 				s, ha, hb := wired(t, 1500, func(c *uswitch.Config) { c.Ports[0].In = path })
 				a, b := openUDP(t, ha, v6, 50000), openUDP(t, hb, v6, 4791)
 				var ds []link.Datagram
@@ -88,11 +88,11 @@ func TestAllImpairmentsMatchSimulation(t *testing.T) {
 					t.Errorf("%d datagrams arrive, in simulation %d, or others", len(got), len(want))
 				}
 				s.WhileQuiesced(func() {
-					if c := path.Pipe().Counters(); c != counters {
+					if c := path.Pipe.Counters(); c != counters {
 						t.Errorf("counted %+v, in simulation %+v", c, counters)
 					}
-					if left := path.Pipe().Unfired(); len(left) > 0 || path.Pipe().Err() != nil {
-						t.Errorf("events that did not happen: %+v, %v", left, path.Pipe().Err())
+					if left := path.Pipe.Unfired(); len(left) > 0 || path.Pipe.Err() != nil {
+						t.Errorf("events that did not happen: %+v, %v", left, path.Pipe.Err())
 					}
 				})
 				if at := time.Duration(len(want)) * 8 * time.Microsecond; name == "rate" && took < at { // 100 bytes or so each
@@ -174,14 +174,14 @@ func TestFilterPartitionsAndHeals(t *testing.T) {
 	if !reaches(a, b) || !reaches(b, a) {
 		t.Fatal("no way")
 	}
-	f := NewFilter(nil, apart)
+	f := &Filter{Next: passThrough{}, Blocked: apart}
 	must.Do(t, s.SetHandler(0, uswitch.In, f))
 	if !isLost(a, b) || !reaches(a4, b4) {
 		t.Error("the partition is not where it was meant to be")
 	}
 	must.Do(t, s.SetHandler(0, uswitch.In, nil))
-	if f.Blocked() == 0 || !reaches(a, b) {
-		t.Errorf("not healed; %d blocked", f.Blocked())
+	if f.Dropped == 0 || !reaches(a, b) {
+		t.Errorf("not healed; %d blocked", f.Dropped)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestCaptureOfRealFrames(t *testing.T) {
 	c := NewCapture(&file, CaptureOptions{Epoch: time.Now()})
 	path := newPath(t, impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(3))}, Action: impair.Action{Kind: impair.Drop}}}}, softroce.Dissector{})
 	s, ha, hb := wired(t, 1500, func(cfg *uswitch.Config) {
-		cfg.Ports[0].In, cfg.Ports[1].Out = c.Tap("host0 out", path), c.Tap("host1 in", nil)
+		cfg.Ports[0].In, cfg.Ports[1].Out = c.Tap("host0 out", path), c.Tap("host1 in", passThrough{})
 	})
 	a, b := openUDP(t, ha, false, 50000), openUDP(t, hb, false, 4791)
 	var super []byte

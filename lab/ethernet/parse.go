@@ -14,7 +14,6 @@ const (
 	etherVLAN = 0x8100
 	etherQinQ = 0x88a8
 
-	protoICMP   = 1
 	protoIGMP   = 2
 	protoICMPv6 = 58
 	// protoOpaque stands for a packet without a complete transport header, such as a fragment.

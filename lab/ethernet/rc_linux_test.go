@@ -81,8 +81,8 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				t.Error("memory differs")
 			}
 			s.WhileQuiesced(func() {
-				if left := path.Pipe().Unfired(); len(left) > 0 || path.Pipe().Err() != nil {
-					t.Errorf("events that did not happen: %+v, %v", left, path.Pipe().Err())
+				if left := path.Pipe.Unfired(); len(left) > 0 || path.Pipe.Err() != nil {
+					t.Errorf("events that did not happen: %+v, %v", left, path.Pipe.Err())
 				}
 			})
 			if st := s.Stats(); uswitch.SupportsUDPGSO() && st.Ports[0].In.GSOPackets == 0 {
@@ -148,7 +148,7 @@ func BenchmarkSwitch(b *testing.B) {
 						p.In, p.Out = specPath(b, bench.spec), specPath(b, bench.spec)
 					}
 					if bench.tap {
-						p.In = NewCapture(discard{}, CaptureOptions{}).Tap("x", nil)
+						p.In = NewCapture(discard{}, CaptureOptions{}).Tap("x", passThrough{})
 					}
 				}
 			})

@@ -133,14 +133,6 @@ func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	return slot
 }
 
-// get returns the template of a slot, nil if there is none.
-func (s *templateStore) get(slot uint32) *frameTemplate {
-	if slot == 0 || int(slot) > len(s.all) {
-		return nil
-	}
-	return s.all[slot-1]
-}
-
 // release frees a slot (0: none), unless the Pipe may hold its packet. If the
 // Pipe holds no packet, it frees all slots.
 func (s *templateStore) release(slot uint32, mayHold, noneHeld bool) {

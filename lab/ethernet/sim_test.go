@@ -76,7 +76,7 @@ func inSimulation(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagr
 // inFrames sends the same datagrams as frames through an Impairer.
 func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, start time.Duration) (all []arrival, c impair.Counters) {
 	t.Helper()
-	p := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: Sources(seed, "fabric", "host0", Up), Start: start}))(t)
+	p := must.Get(NewImpairer(cfg, Options{Dissector: softroce.Dissector{}, Source: impair.RandSources(seed, "fabric/host0/up"), Start: start}))(t)
 	now := start
 	emit := func(after time.Duration, f uswitch.Frame) {
 		must.Do(t, verify(f))
@@ -104,7 +104,7 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 	for p.NextTimer() != uswitch.Never {
 		runTimers(p.NextTimer())
 	}
-	return order(all), p.Pipe().Counters()
+	return order(all), p.Pipe.Counters()
 }
 
 // TestDecisionsMatchSimulation checks that an Impairer and a simulated port
@@ -159,29 +159,6 @@ func TestDecisionsMatchSimulation(t *testing.T) {
 					t.Error("seed 8 gave the fate of seed 7")
 				}
 			})
-		}
-	}
-}
-
-func TestSourcesDependOnEveryArgument(t *testing.T) {
-	seen := map[uint64]string{}
-	for _, seed := range []uint64{1, 2} {
-		for _, net := range []string{"n", "m"} {
-			for _, port := range []string{"host0", "host1"} {
-				for _, way := range []Direction{Up, Down} {
-					for _, kind := range []string{"0/loss", "1/loss", "0/burst"} {
-						name := fmt.Sprint(seed, net, port, way, kind)
-						x := Sources(seed, net, port, way)(kind).Uint64()
-						if seen[x] != "" {
-							t.Errorf("%s and %s are one stream", name, seen[x])
-						}
-						if again := Sources(seed, net, port, way)(kind).Uint64(); again != x {
-							t.Errorf("%s differs from time to time", name)
-						}
-						seen[x] = name
-					}
-				}
-			}
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 // StreamImpairer is a FrameHandler that executes stream events on the TCP segments of one
 // direction of a port.
 type StreamImpairer struct {
+	Matcher *lab.StreamMatcher // counts the executed events
+	Drops   uint64             // number of dropped frames
 	next    uswitch.FrameHandler
-	matcher *lab.StreamMatcher
 	flows   map[flow]*flowState
 	conns   int // number of streams seen
 	frame   []byte
-	drops   uint64
 }
 
 // flow identifies one direction of a TCP connection.
@@ -33,14 +33,8 @@ type flowState struct {
 
 // NewStreamImpairer returns a StreamImpairer that passes frames to next.
 func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *StreamImpairer {
-	return &StreamImpairer{next: next, matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
+	return &StreamImpairer{next: next, Matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
 }
-
-// Matcher returns the matcher of the stream events, which counts those executed.
-func (y *StreamImpairer) Matcher() *lab.StreamMatcher { return y.matcher }
-
-// Drops returns the number of dropped frames.
-func (y *StreamImpairer) Drops() uint64 { return y.drops }
 
 // Apply implements uswitch.FrameHandler. It executes the events that match a TCP segment, and
 // passes on all frames but dropped ones.
@@ -58,7 +52,7 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 	}
 	var delay time.Duration
 	copied := false
-	for _, e := range y.matcher.Match(conn, from, t.end-t.data) {
+	for _, e := range y.Matcher.Match(conn, from, t.end-t.data) {
 		if !copied && (e.Do == lab.StreamCorrupt || e.Do == lab.StreamReset) {
 			copied = true // the switch's bytes must not change
 			y.frame = append(y.frame[:0], f.Bytes...)
@@ -66,7 +60,7 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 		}
 		switch e.Do {
 		case lab.StreamDrop:
-			y.drops++
+			y.Drops++
 			return
 		case lab.StreamDelay:
 			delay += e.Delay

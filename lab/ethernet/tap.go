@@ -29,8 +29,6 @@ type Tap struct {
 	scratch []byte
 }
 
-var _ uswitch.FrameHandler = (*Tap)(nil)
-
 // Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it
 // with a comment that says what the handler did, followed by the changed frames.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
@@ -109,7 +107,7 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 			h.setChecksum(b, partial)
 		}
 	}
-	t.capture.file.Write(pcaplink.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
+	t.capture.Write(pcaplink.Packet{Interface: t.id, At: now, Bytes: b, Comment: comment})
 }
 
 // CaptureOptions are those of the pcapng file. NewCapture sets LinkType and BufferBytes.
@@ -125,28 +123,19 @@ type CaptureOptions = pcaplink.FileOptions
 //
 // A capture that fails (a full disk) does not affect the traffic: writing
 // stops, OnError is called, and Close returns the error.
-type Capture struct{ file *pcaplink.File }
+type Capture struct{ *pcaplink.File }
 
-// NewCapture starts a file on w. The file is complete after Close.
+// NewCapture starts a file on w. The file is complete after Close, which does not close w; taps then
+// forward frames without writing them.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	opts.LinkType, opts.BufferBytes = layers.LinkTypeEthernet, 256<<10
 	return &Capture{pcaplink.NewFile(w, opts)}
 }
 
-// Flush writes all buffered frames to the file.
-func (c *Capture) Flush() error { return c.file.Flush() }
-
-// Close completes the file and returns the first error. It does not close the
-// writer. Taps then forward frames without writing them.
-func (c *Capture) Close() error { return c.file.Close() }
-
 // Tap adds an interface to the file and returns a handler that writes frames
-// there and passes them to next; a nil next forwards them unchanged.
+// there and passes them to next.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
-	t := &Tap{capture: c, next: orPassThrough(next), id: c.file.AddInterface(name)}
-	if e, ok := next.(explainer); ok {
-		e.enableExplanation()
-	}
+	t := &Tap{capture: c, next: next, id: c.AddInterface(name)}
 	t.observeFunc = t.observe
 	return t
 }

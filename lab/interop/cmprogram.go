@@ -191,7 +191,8 @@ func connect[C interface{ rc() *rcConn }](ctx context.Context, cm verbs.CM, addr
 			return c, nil
 		}
 		err = errors.Join(fmt.Errorf("connecting to %v: %w", addr, err), c.rc().close())
-		if !nobodyListens(err) {
+		var rejected *verbs.RejectError // by InfiniBand's connection manager; under iWARP, TCP refuses
+		if !errors.Is(err, syscall.ECONNREFUSED) && !(errors.As(err, &rejected) && rejected.Reason == noListener) {
 			return c, err
 		}
 		select {
@@ -205,13 +206,6 @@ func connect[C interface{ rc() *rcConn }](ctx context.Context, cm verbs.CM, addr
 // noListener is the reason with which InfiniBand's connection manager rejects a
 // request to a port without a listener.
 const noListener = 8
-
-// nobodyListens reports whether a connection was rejected because the port has no listener: by
-// InfiniBand's connection manager, or, under iWARP, by TCP.
-func nobodyListens(err error) bool {
-	var rejected *verbs.RejectError
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &rejected) && rejected.Reason == noListener
-}
 
 // listen listens on addr, and then calls ready, which may be nil.
 func listen(cm verbs.CM, addr netip.AddrPort, space verbs.PortSpace, backlog int, ready func()) (verbs.Listener, error) {

@@ -185,18 +185,14 @@ func judge(c Case, count int, output string, code int) error {
 			wants = append(wants, fmt.Sprintf("ping data: %s\n", text[:c.Size-1]))
 		}
 	}
+	printing := 1 // programs in the guest
+	if c.Role == Server && c.Variant == persistent {
+		printing = c.connections()
+	}
 	for _, want := range wants {
-		if n := c.printingPrograms(); strings.Count(output, want) != n {
-			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c), want, n)
+		if strings.Count(output, want) != printing {
+			return fmt.Errorf("the guest's %s should have printed %.60q %d times", program(c), want, printing)
 		}
 	}
 	return nil
-}
-
-// printingPrograms returns how many programs in the guest print the expected lines.
-func (c Case) printingPrograms() int {
-	if c.Role == Server && c.Variant == persistent {
-		return c.connections()
-	}
-	return 1
 }

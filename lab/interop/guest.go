@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/fabrictest/fabrictest/conformance/interop"
-	"github.com/fabrictest/fabrictest/lab/kernel"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -95,15 +92,6 @@ func findGuestGID(lines string, addr netip.Addr) (int, error) {
 	return 0, fmt.Errorf("the guest's device has no GID for %v; it has:\n%s", addr, lines)
 }
 
-// guestObjects counts the objects on a device of guest 1, the only one, with the rdma tool.
-func guestObjects(ctx context.Context, lab *kernel.Lab, device string) (map[string]int, error) {
-	out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", device}})
-	if err != nil || code != 0 {
-		return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", device, code, err, out)
-	}
-	return parseResources(out)
-}
-
 // parseResources reads a line like "0: rxe0: pd 1 cq 2 qp 1 cm_id 0 mr 0 ctx 1 srq 0".
 func parseResources(line string) (map[string]int, error) {
 	words := strings.Fields(line)
@@ -119,16 +107,6 @@ func parseResources(line string) (map[string]int, error) {
 		return nil, fmt.Errorf("the kernel says nothing of resources: %q", line)
 	}
 	return all, nil
-}
-
-// ownObjects counts the file descriptors and goroutines of this process: connections and
-// queues of emulated devices that leak keep some.
-func ownObjects() (map[string]int, error) {
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil, err
-	}
-	return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, nil
 }
 
 // kernelLacks returns the operations that the kernel's devices lack and do not report as missing,

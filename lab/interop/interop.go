@@ -16,12 +16,15 @@
 package interop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/netip"
+	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -38,23 +41,11 @@ type Options struct {
 	Guest       kernel.Config // with one device; Impair and Seed are of its link
 	Patterns    []string      // of exchanges
 	Connections int           // to make and close after the exchanges
-	Timeout     time.Duration // of a completion or a connection; 0 for the default
+	Timeout     time.Duration // of a completion or a connection; 0 for 30 s, or 2 min on an impaired link
 	File        string        // for the results in JSON; empty for none
 	Out, Status io.Writer
 	// Command returns the command line that runs an exchange alone.
 	Command func(exchange string) string
-}
-
-// timeout is how long a completion or a connection may take. It is longer on an impaired link,
-// because the connection manager retransmits late.
-func (o *Options) timeout() time.Duration {
-	switch {
-	case o.Timeout != 0:
-		return o.Timeout
-	case !o.Guest.Impair.Empty():
-		return 2 * time.Minute
-	}
-	return 30 * time.Second
 }
 
 // noExchanges is the pattern that selects no exchange, for connections only.
@@ -87,22 +78,17 @@ func (o *Options) transport() verbs.Transport {
 // iwarpHeaders is the size of the headers of IPv4, TCP with a timestamp, MPA and tagged DDP.
 const iwarpHeaders = 72
 
-// packetPayload returns the payload of a full packet in bytes. Over RoCE that is rocePayload,
-// which depends on the path MTU.
-func (o *Options) packetPayload(rocePayload int) int {
-	if o.transport() == verbs.TransportIWARP {
-		return o.Guest.MTU - iwarpHeaders
-	}
-	return rocePayload
-}
-
 // Cases returns the exchanges that match one of o.Patterns. Their sizes depend on rocePayload, the
 // payload of a full RoCE packet in bytes, which is known when the devices are open; 4096 is usual.
 func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 	if slices.Equal(o.Patterns, []string{noExchanges}) {
 		return nil, nil
 	}
-	all := interop.Cases(o.transport(), o.packetPayload(rocePayload))
+	payload := rocePayload // of a full packet
+	if o.transport() == verbs.TransportIWARP {
+		payload = o.Guest.MTU - iwarpHeaders
+	}
+	all := interop.Cases(o.transport(), payload)
 	wanted := make(map[interop.Case]bool)
 	for _, pattern := range o.Patterns {
 		some, err := interop.Matching(all, pattern)
@@ -147,7 +133,10 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	at := lab.Guests()[0]
+	at, lossy, timeout := lab.Guests()[0], !cfg.Impair.Empty(), cmp.Or(o.Timeout, 30*time.Second)
+	if lossy && o.Timeout == 0 {
+		timeout = 2 * time.Minute // the connection manager retransmits late
+	}
 	s := &interop.Suite{
 		Ours: ours,
 		Theirs: &interop.End{
@@ -155,9 +144,15 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 			Devices: map[interop.Family]verbs.Context{interop.IPv4: theirs, interop.IPv6: theirs},
 			Addrs:   map[interop.Family]netip.Addr{interop.IPv4: at.IPv4, interop.IPv6: at.IPv6},
 			Lacks:   kernelLacks(o.transport()),
-			Objects: func(ctx context.Context) (map[string]int, error) { return guestObjects(ctx, lab, name) },
+			Objects: func(ctx context.Context) (map[string]int, error) {
+				out, code, err := lab.Output(ctx, 1, guest.Command{Args: []string{"rdma", "resource", "show", name}})
+				if err != nil || code != 0 {
+					return nil, fmt.Errorf("rdma resource show %s: code %d, %w: %s", name, code, err, out)
+				}
+				return parseResources(out)
+			},
 		},
-		Lossy: !cfg.Impair.Empty(), Timeout: o.timeout(), Exceptions: kernelExceptions(string(cfg.Devices[0]), !cfg.Impair.Empty()),
+		Lossy: lossy, Timeout: timeout, Exceptions: kernelExceptions(string(cfg.Devices[0]), lossy),
 	}
 	r := newReport(s, o)
 	s.OnResult = r.add
@@ -199,8 +194,12 @@ func (o *Options) ours() (*interop.End, error) {
 	provider := nics.OfProtocol(protocol)
 	e := &interop.End{
 		Name: provider.Name, Devices: make(map[interop.Family]verbs.Context),
-		Addrs:   map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
-		Objects: func(context.Context) (map[string]int, error) { return ownObjects() },
+		Addrs: map[interop.Family]netip.Addr{interop.IPv4: kernel.HostIPv4, interop.IPv6: kernel.HostIPv6},
+		// Connections and queues that leak keep descriptors and goroutines.
+		Objects: func(context.Context) (map[string]int, error) {
+			files, err := os.ReadDir("/proc/self/fd")
+			return map[string]int{"descriptors": len(files), "goroutines": runtime.NumGoroutine()}, err
+		},
 	}
 	for family, addr := range e.Addrs {
 		dev, err := OpenDevice(provider, Setup{Local: addr, CRC: o.Guest.Devices[0] == guest.SIWCRC})

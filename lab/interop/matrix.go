@@ -125,13 +125,6 @@ func (f Family) choose(ipv4, ipv6 netip.Addr) netip.Addr {
 	return ipv4
 }
 
-// port returns a port that none of the last 999 cases used, so that packets of a failed case
-// do not reach the next.
-func (m *Matrix) port() uint16 {
-	m.ports = (m.ports + 1) % 1000
-	return PingPongPort + m.ports
-}
-
 const (
 	// attempts is how often a case runs that the guest stalls.
 	attempts = 3
@@ -146,10 +139,14 @@ var errStalled = errors.New("the guest leaves the first frame lying")
 
 // runCase runs a case, again if the guest stalls.
 func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
-	return retryStalls(func() Outcome { return m.attempt(ctx, c, m.port()) })
+	return retryStalls(func() Outcome {
+		// None of the last 999 cases used the port, so that packets of a failed case do not reach the next.
+		m.ports = (m.ports + 1) % 1000
+		return m.attempt(ctx, c, PingPongPort+m.ports)
+	})
 }
 
-// retryStalls calls attempt, up to three times while it stalls. The faults are those of all
+// retryStalls calls attempt, up to attempts times while it stalls. The faults are those of all
 // attempts.
 func retryStalls(attempt func() Outcome) Outcome {
 	var faults Faults
@@ -228,16 +225,11 @@ func (m *Matrix) runBothEnds(ctx context.Context, c Case, port uint16) Outcome {
 	_, err := ours(ctx, m.devices[c.setup(m.localAddr(c.Family))])
 	if err != nil {
 		err = fmt.Errorf("our %s: %w", c.Role, err)
-		m.killGuestProgram(ctx, c)
+		// The guest's end may wait for ours forever.
+		killing, stop := context.WithTimeout(context.WithoutCancel(ctx), m.Timeout)
+		_, _, _ = m.Guest.Run(killing, "killall -q -9 "+program(c))
+		stop()
 	}
 	guest := <-theirs
 	return Outcome{Case: c, Err: errors.Join(err, guest.Err), Elapsed: time.Since(start), Command: command, Output: guest.Output}
-}
-
-// killGuestProgram kills the guest's end of a case when ours has failed: it may wait for
-// ours forever.
-func (m *Matrix) killGuestProgram(ctx context.Context, c Case) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.Timeout)
-	defer cancel()
-	_, _, _ = m.Guest.Run(ctx, "killall -q -9 "+program(c))
 }

@@ -26,7 +26,6 @@ type Side struct {
 type TapReport struct {
 	Connections  int // accepted
 	WithCRC      int // accepted with a CRC
-	Rejected     int
 	Ours, Theirs Side
 	// Unread are connections that could not be read to the end: segments were missing, or
 	// the protocol was not iWARP.
@@ -158,8 +157,10 @@ func (c *conn) accepted() bool {
 // than timeout, has acknowledged them as TCP does, and has sent nothing since its
 // reply.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
+	sent := &c.streams[initiator]
+	received := !sent.lost && len(sent.early) == 0 && sent.acked == sent.next // by the responder's TCP, all of it
 	return c.accepted() && !c.notMPA && c.counts[initiator].FPDUs > 0 && len(c.deframer.Pending(initiator)) == 0 &&
-		c.streams[initiator].whole() && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
+		received && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
 }
 
 // Stalled reports whether a connection hangs: its initiator has sent frames, the
@@ -185,15 +186,11 @@ func (m *Monitor) Report(ours netip.Addr) TapReport {
 		if c.notMPA || slices.ContainsFunc(c.streams[:], func(s stream) bool { return s.lost || len(s.early) > 0 }) {
 			r.Unread++
 		}
-		switch {
-		case c.notMPA:
-		case c.accepted():
+		if !c.notMPA && c.accepted() {
 			r.Connections++
 			if c.withCRC() {
 				r.WithCRC++
 			}
-		case c.startup[responder] != nil:
-			r.Rejected++
 		}
 		for i, counts := range c.counts {
 			if key[i].Addr() == ours {

@@ -279,7 +279,7 @@ func (r *rpingRun) newConn() (*rpingConn, error) { return newRPingConn(r.dev, r.
 func (r *rpingRun) runClients(ctx context.Context) error {
 	return r.runAll(func() (func() error, error) {
 		c, err := connect(ctx, r.cm, r.Addr, r.newConn)
-		return func() error { return r.runClient(ctx, c) }, err
+		return func() error { return r.runPings(ctx, c, c.clientPing, c.conn.Disconnect) }, err
 	})
 }
 
@@ -312,11 +312,6 @@ func (r *rpingRun) runAll(start func() (run func() error, err error)) error {
 	}
 	running.Wait()
 	return errors.Join(errs...)
-}
-
-// runClient sends the pings of one connection and disconnects.
-func (r *rpingRun) runClient(ctx context.Context, c *rpingConn) error {
-	return r.runPings(ctx, c, c.clientPing, c.conn.Disconnect)
 }
 
 // serve accepts a request and answers the client until it disconnects.

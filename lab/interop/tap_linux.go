@@ -1,11 +1,11 @@
 package interop
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,19 +16,14 @@ const (
 	maxFrame = 1 << 17
 	// receiveBuffer is the size of the socket's receive buffer.
 	receiveBuffer = 32 << 20
-	// recvTimeout bounds one wait for a frame.
-	recvTimeout = 50 * time.Millisecond
 )
 
 // Tap passes all frames of one interface to its Monitor, on a goroutine of its own, until
 // it is closed.
 type Tap struct {
-	fd    int
-	done  chan struct{}
-	ended chan struct{}
-
-	mu      sync.Mutex
-	monitor *Monitor
+	socket  *os.File
+	ended   chan struct{}
+	monitor atomic.Pointer[Monitor]
 }
 
 // OpenTap opens a Tap on the interface that has the address local. It needs the right
@@ -39,7 +34,7 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 		return nil, err
 	}
 	const allProtocols = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network byte order
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket: %w", err)
 	}
@@ -47,16 +42,11 @@ func OpenTap(local netip.Addr) (*Tap, error) {
 		// Without CAP_NET_ADMIN the kernel limits the size.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
 	}
-	timeout := unix.NsecToTimeval(int64(recvTimeout))
-	err = errors.Join(
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allProtocols, Ifindex: index}),
-	)
-	if err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allProtocols, Ifindex: index}); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("packet socket on interface %d: %w", index, err)
 	}
-	t := &Tap{fd: fd, done: make(chan struct{}), ended: make(chan struct{})}
+	t := &Tap{socket: os.NewFile(uintptr(fd), "packet socket"), ended: make(chan struct{})}
 	go t.run()
 	return t, nil
 }
@@ -81,42 +71,28 @@ func interfaceOf(local netip.Addr) (int, error) {
 	return 0, fmt.Errorf("no interface has %v", local)
 }
 
-// run reads frames until the tap is closed.
+// run reads frames until the tap is closed or the interface is removed. TapReport.Unread counts
+// connections that have not ended by then.
 func (t *Tap) run() {
 	defer close(t.ended)
 	frame := make([]byte, maxFrame)
 	for {
-		select {
-		case <-t.done:
-			return
-		default:
-		}
-		n, _, err := unix.Recvfrom(t.fd, frame, 0)
+		n, err := t.socket.Read(frame)
 		if err != nil {
-			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-				continue
-			}
-			return // the interface was removed; TapReport.Unread counts its unfinished connections
+			return
 		}
-		t.mu.Lock()
-		monitor := t.monitor
-		t.mu.Unlock()
-		if monitor != nil {
+		if monitor := t.monitor.Load(); monitor != nil {
 			monitor.Frame(time.Now(), frame[:n])
 		}
 	}
 }
 
 // Feed gives all frames from now on to m, and none if it is nil.
-func (t *Tap) Feed(m *Monitor) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.monitor = m
-}
+func (t *Tap) Feed(m *Monitor) { t.monitor.Store(m) }
 
 // Close ends the tap.
 func (t *Tap) Close() error {
-	close(t.done)
+	err := t.socket.Close()
 	<-t.ended
-	return unix.Close(t.fd)
+	return err
 }

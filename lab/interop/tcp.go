@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 
@@ -59,7 +60,7 @@ func (s *stream) keep(seq uint32, payload []byte) {
 		s.early = make(map[uint32][]byte)
 	}
 	s.held += len(payload) - len(s.early[seq])
-	s.early[seq] = append([]byte(nil), payload...)
+	s.early[seq] = bytes.Clone(payload)
 	if s.held > maxHeld {
 		s.lost, s.early = true, nil
 	}
@@ -72,9 +73,6 @@ func (s *stream) appendNew(seq uint32, b []byte) {
 		s.next += uint32(len(b) - known)
 	}
 }
-
-// whole reports whether no octet is missing and the other end has acknowledged all.
-func (s *stream) whole() bool { return !s.lost && len(s.early) == 0 && s.acked == s.next }
 
 // segment is a TCP segment. Its payload is part of the frame.
 type segment struct {

@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fabrictest/fabrictest/agent"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
 // agentLab is the part of a Lab that an AgentHost uses.
 type agentLab interface {
 	Exec(ctx context.Context, id int, c guest.Command) (code int, err error)
-	Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error
+	Put(ctx context.Context, id int, f guest.File) error
 	Restart(ctx context.Context, id int) error
 	ConsoleSince(id int, after int64) (text string, upTo int64, err error)
 }
@@ -77,7 +75,7 @@ func NewAgentHost(lab agentLab) *AgentHost {
 // because TCP does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
-	if err := g.lab.Put(ctx, onlyGuest, keyPath, 0o600, int64(len(key)), strings.NewReader(key)); err != nil {
+	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
 		return nil, fmt.Errorf("give the guest the agent's key: %w", err)
 	}
 	for _, p := range g.Addresses {
@@ -104,7 +102,7 @@ func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 
 // addAddress adds an address to the guest's interface on the wire.
 func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
-	output := new(headTail)
+	output := new(daemon.HeadTail)
 	args := []string{"ip", "address", "replace", p.String(), "dev", "eth0"}
 	if p.Addr().Is6() {
 		args = append(args, "nodad") // it is unique
@@ -123,7 +121,7 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
-		output := new(headTail)
+		output := new(daemon.HeadTail)
 		code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{
 			Args: []string{agentProgram, "agent", "--listen", g.Addr, "--key", keyPath, "--quiet"}, Stderr: output,
 		})
@@ -200,7 +198,11 @@ const reportLines = 80
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {
-		sign = g.endReason(sign)
+		select { // the reason why the agent ended
+		case <-g.running.ended:
+			sign = g.running.err
+		case <-time.After(g.endWait):
+		}
 	}
 	text, upTo, err := g.lab.ConsoleSince(onlyGuest, g.consoleRead)
 	if err != nil {
@@ -209,7 +211,11 @@ func (g *AgentHost) Problem(sign error) error {
 	g.consoleRead = upTo
 	text = strings.TrimSpace(text)
 	if errs := Errors(text); len(errs) > 0 {
-		return fmt.Errorf("%s\nThe guest's console:\n%s", summarizeErrors(errs), ErrorReport(text, reportLines))
+		summary := "its kernel says: " + errs[0]
+		if last := errs[len(errs)-1]; len(errs) > 1 && strings.HasPrefix(last, "Kernel panic") {
+			summary = fmt.Sprintf("its kernel crashed: %s (%s)", errs[0], last)
+		}
+		return fmt.Errorf("%s\nThe guest's console:\n%s", summary, ErrorReport(text, reportLines))
 	}
 	var ended *GuestError
 	switch {
@@ -229,24 +235,6 @@ func (g *AgentHost) Problem(sign error) error {
 	return nil
 }
 
-// summarizeErrors returns the first of the kernel errors, with the panic if that is the last.
-func summarizeErrors(errs []string) string {
-	if last := errs[len(errs)-1]; len(errs) > 1 && strings.HasPrefix(last, "Kernel panic") {
-		return fmt.Sprintf("its kernel crashed: %s (%s)", errs[0], last)
-	}
-	return "its kernel says: " + errs[0]
-}
-
-// endReason returns why the agent ended, or the error lost if the agent does not end within endWait.
-func (g *AgentHost) endReason(lost error) error {
-	select {
-	case <-g.running.ended:
-		return g.running.err
-	case <-time.After(g.endWait):
-		return lost
-	}
-}
-
 // stuckScript prints the kernel stack of each task in uninterruptible sleep.
 const stuckScript = `for t in /proc/[0-9]*/task/[0-9]*; do
 	if grep -q '^State:.D' $t/status; then echo "task ${t##*/}, $(cat $t/comm), waits in the kernel:"; cat $t/stack; fi
@@ -257,36 +245,11 @@ done 2>/dev/null`
 func (g *AgentHost) stuckStacks() string {
 	ctx, stop := context.WithTimeout(context.Background(), stuckWait)
 	defer stop()
-	output := new(headTail)
+	output := new(daemon.HeadTail)
 	c := guest.Shell(stuckScript)
 	c.Stdout = output
 	if _, err := g.lab.Exec(ctx, onlyGuest, c); err != nil {
 		return ""
 	}
 	return output.String()
-}
-
-// headTail keeps the beginning and the end of a program's output.
-type headTail struct {
-	mu         sync.Mutex
-	head, tail []byte
-}
-
-// Write implements io.Writer. It keeps the first and the last keepBytes bytes of the output.
-func (w *headTail) Write(b []byte) (n int, err error) {
-	const keepBytes = 4 << 10
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	room := min(keepBytes-len(w.head), len(b))
-	w.head = append(w.head, b[:room]...)
-	w.tail = append(w.tail, b[room:]...)
-	w.tail = w.tail[max(0, len(w.tail)-keepBytes):]
-	return len(b), nil
-}
-
-// String returns the kept output without surrounding space.
-func (w *headTail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.TrimSpace(string(w.head) + string(w.tail))
 }

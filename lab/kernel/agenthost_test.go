@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/bench"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -36,11 +36,11 @@ type fakeGuest struct {
 
 func newFakeGuest() *fakeGuest { return &fakeGuest{off: make(chan error, 1), boots: 1} }
 
-func (f *fakeGuest) Put(_ context.Context, _ int, path string, mode os.FileMode, _ int64, from io.Reader) error {
-	if path != keyPath || mode != 0o600 {
-		return fmt.Errorf("put %s with mode %v", path, mode)
+func (f *fakeGuest) Put(_ context.Context, _ int, file guest.File) error {
+	if file.Path != keyPath || file.Mode != 0o600 {
+		return fmt.Errorf("put %s with mode %v", file.Path, file.Mode)
 	}
-	b, err := io.ReadAll(from)
+	b, err := io.ReadAll(file.Content)
 	f.key = strings.TrimSpace(string(b))
 	return err
 }
@@ -209,12 +209,12 @@ func TestAgentHostReportsWhyAgentEnded(t *testing.T) {
 }
 
 func TestHeadTailKeepsBeginningAndEnd(t *testing.T) {
-	w := new(headTail)
+	w := new(daemon.HeadTail)
 	for range 10_000 {
 		_, _ = io.WriteString(w, "x")
 	}
 	_, _ = io.WriteString(w, "end")
-	short := new(headTail)
+	short := new(daemon.HeadTail)
 	for _, s := range []string{"fatal: ", "no memory\n"} {
 		_, _ = io.WriteString(short, s)
 		_, _ = io.WriteString(w, s)

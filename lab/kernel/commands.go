@@ -98,7 +98,7 @@ func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
 	if err != nil {
 		return err
 	}
-	return remote.Put(ctx, id, to, info.Mode(), info.Size(), f)
+	return remote.Put(ctx, id, guest.File{Path: to, Mode: info.Mode(), Size: info.Size(), Content: f})
 }
 
 // Capabilities reports whether this machine can boot guests, and whether this program can

@@ -138,13 +138,6 @@ type Guest struct {
 	Control netip.Addr `json:"control"` // on its control link
 }
 
-// guestAt returns the addresses of the guest with the number id.
-func guestAt(id int) Guest {
-	return Guest{
-		ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
-	}
-}
-
 // Status is the state of a guest.
 type Status struct {
 	Guest
@@ -222,7 +215,13 @@ func libCVersion(symbol string) (minor int, ok bool) {
 // The image does not contain that program, so that a new program needs no new image.
 func writeInitrd(w io.Writer, archives []string, program string) error {
 	for _, name := range archives {
-		if err := copyFile(w, name); err != nil {
+		f, err := cmdline.OpenFile(name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, f)
+		f.Close()
+		if err != nil {
 			return err
 		}
 	}
@@ -234,17 +233,6 @@ func writeInitrd(w io.Writer, archives []string, program string) error {
 	a := NewArchive(w)
 	a.AddFile(guest.InitPath, 0o755, info.Size(), f)
 	return a.Close()
-}
-
-// copyFile copies a file to a writer.
-func copyFile(w io.Writer, name string) error {
-	f, err := cmdline.OpenFile(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
 }
 
 // offloadOptions disables all offloads of virtio-net, so that packets have the MTU

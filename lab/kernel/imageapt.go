@@ -221,12 +221,6 @@ func sha256Of(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// hostSuite returns the Debian suite of this machine; empty for another distribution.
-func hostSuite() string {
-	text, _ := os.ReadFile("/etc/os-release")
-	return suiteOf(string(text))
-}
-
 // suiteOf returns the Debian suite of an os-release file; empty for another distribution.
 func suiteOf(release string) string {
 	fields := parseFields(strings.ReplaceAll(release, `"`, ""), "=")

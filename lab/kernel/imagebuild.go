@@ -40,7 +40,11 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 	if !siw {
 		return img, nil
 	}
-	extra, err := b.ensureSIW(ctx)
+	siwPackages, err := b.siwPackages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	extra, err := b.ensurePart("siw-"+b.release, siwRecipe, siwPackages, func(out string) error { return b.compileSIW(ctx, out, siwPackages) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,10 +55,11 @@ func (b *build) run(ctx context.Context, siw bool) (*Image, error) {
 // ensurePart returns the manifest of a part of an image. If no part with this prefix was built
 // from the same recipe and packages, it builds one: fill writes its files to the directory out.
 func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(out string) error) (*manifest, error) {
-	name := partName(prefix, struct {
+	inputs := hash(struct {
 		Recipe   string
 		Packages []Package
 	}{recipe, packages})
+	name := prefix + "-" + inputs[:16]
 	if m, err := readManifest(filepath.Join(b.Dir, name)); err == nil {
 		return m, nil
 	}
@@ -73,7 +78,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 // release, and else in Debian's.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
-	if hostSuite() == currentRecipe.Suite {
+	release, _ := os.ReadFile("/etc/os-release")
+	if suiteOf(string(release)) == currentRecipe.Suite {
 		all, err = b.packages(ctx)
 		var unknown *unknownPackageError
 		if err == nil || !errors.As(err, &unknown) {
@@ -88,7 +94,11 @@ func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 
 // packages returns the packages of the kernel, the programs and the libraries.
 func (b *build) packages(ctx context.Context) ([]Package, error) {
-	meta, err := b.apt.find(ctx, b.series.metapackage())
+	metapackage := "linux-image-amd64" // depends on the current kernel
+	if b.series != Linux61 {
+		metapackage = "linux-image-" + string(b.series) + "-amd64"
+	}
+	meta, err := b.apt.find(ctx, metapackage)
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +191,6 @@ const siwRecipe = "siw 1"
 // siwSource is the directory of siw in the kernel source.
 const siwSource = "drivers/infiniband/sw/siw/"
 
-// ensureSIW builds soft-iWARP for the image's kernel, unless that was built, from Debian's source
-// of the same version: unchanged, and a second time with the MPA CRC required, for which siw has
-// no option.
-func (b *build) ensureSIW(ctx context.Context) (*manifest, error) {
-	packages, err := b.siwPackages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return b.ensurePart("siw-"+b.release, siwRecipe, packages, func(out string) error { return b.compileSIW(ctx, out, packages) })
-}
-
 // siwPackages returns the packages of the kernel headers, kbuild, and, last, the
 // kernel source.
 func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
@@ -223,7 +222,8 @@ const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
-// compileSIW builds the two variants of siw from Debian's kernel source, the last of the packages.
+// compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version, the last
+// of the packages: unchanged, and a second time with the MPA CRC required, for which siw has no option.
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
 	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")
@@ -243,7 +243,11 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
-	if err := relocateHeaders(headers, tree); err != nil {
+	// The headers are unpacked below tree, and without vmlinux, the build needs no pahole.
+	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(headers, "vmlinux")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	source, err := b.apt.fetch(ctx, filepath.Join(b.work, "debs"), packages[len(packages)-1:])
@@ -280,19 +284,6 @@ func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, c
 			return err
 		}
 		a.CopyFile("/lib/siw/"+variant, stripped)
-	}
-	return nil
-}
-
-// relocateHeaders replaces the absolute path in the Makefile of the kernel headers, because they
-// are unpacked below tree.
-func relocateHeaders(headers, tree string) error {
-	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
-		return err
-	}
-	// Without vmlinux, the build needs no pahole.
-	if err := os.Remove(filepath.Join(headers, "vmlinux")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +24,6 @@ type Image struct {
 	Kernel   string
 	Archives []string
 	SIW      bool // Archives includes siw
-	Packages []Package
 	Built    time.Time
 }
 
@@ -123,7 +121,7 @@ func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 // image returns the image without siw whose base the manifest describes.
 func (m *manifest) image() *Image {
 	return &Image{
-		Series: m.Series, Release: m.Release, Version: m.Version, Packages: m.Packages, Built: m.Built,
+		Series: m.Series, Release: m.Release, Version: m.Version, Built: m.Built,
 		Kernel: filepath.Join(m.dir, kernelName), Archives: []string{filepath.Join(m.dir, baseName)},
 	}
 }
@@ -288,10 +286,4 @@ func (c ImageCache) publish(out, name string, m *manifest) error {
 		return err
 	}
 	return os.Rename(out, m.dir)
-}
-
-// partName returns the directory of a part, which includes a hash of its inputs.
-func partName(prefix string, madeFrom any) string {
-	const digits = 16
-	return strings.Join([]string{prefix, hash(madeFrom)[:digits]}, "-")
 }

@@ -122,11 +122,6 @@ func (a *Archive) Close() error {
 	return a.err
 }
 
-// Names returns the sorted names of all entries.
-func (a *Archive) Names() []string {
-	return sortedKeys(a.names)[1:] // without "", the root
-}
-
 // clean returns a path without slashes at its ends, as in an archive.
 func clean(name string) string { return strings.Trim(path.Clean("/"+name), "/") }
 

@@ -34,14 +34,6 @@ func (s Series) Check() error {
 	return fmt.Errorf("no kernel %q: there are %s and %s", s, Linux61, Linux612)
 }
 
-// metapackage returns the package that depends on the current kernel of the series.
-func (s Series) metapackage() string {
-	if s == Linux61 {
-		return "linux-image-amd64"
-	}
-	return "linux-image-" + string(s) + "-amd64"
-}
-
 // recipe determines the contents of an image. A change gives a new image.
 type recipe struct {
 	Version   int // of the code that uses the recipe

@@ -23,7 +23,7 @@ type Lab struct {
 	guestClient
 	cfg    Config
 	qemu   string
-	accel  Accel
+	Accel  Accel // virtualisation of the guests' CPUs
 	ns     netNamespace
 	links  *linkSet
 	initrd *os.File // a memfd
@@ -76,7 +76,7 @@ func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespa
 	if l.qemu, err = exec.LookPath(cfg.QEMU); err != nil {
 		return nil, err
 	}
-	if l.accel, err = chooseAccel(cfg); err != nil {
+	if l.Accel, err = chooseAccel(cfg); err != nil {
 		return nil, err
 	}
 	if l.initrd, err = buildInitrd(cfg); err != nil {
@@ -86,7 +86,7 @@ func upIn(ctx context.Context, cfg Config, newNamespace func(Config) (netNamespa
 		l.initrd.Close()
 		return nil, err
 	}
-	l.links = newLinkSet(l.ns, cfg.Guests, cfg.Seed)
+	l.links = &linkSet{ns: l.ns, seed: cfg.Seed, links: make([]*switchedLink, cfg.Guests), down: make([]bool, cfg.Guests)}
 	for id := 1; id <= cfg.Guests; id++ {
 		if err := l.links.impair(id, cfg.Impair); err != nil {
 			return nil, errors.Join(err, l.Down())
@@ -132,14 +132,14 @@ func (l *Lab) bootAll(ctx context.Context) error {
 	return nil
 }
 
-// Accel returns the virtualisation of the guests' CPUs.
-func (l *Lab) Accel() Accel { return l.accel }
-
 // Guests returns the addresses of the guests.
 func (l *Lab) Guests() []Guest {
 	all := make([]Guest, 0, l.cfg.Guests)
 	for i := range l.cfg.Guests {
-		all = append(all, guestAt(i+1))
+		id := i + 1
+		all = append(all, Guest{
+			ID: id, IPv4: guest.Wire4(id).Addr(), IPv6: guest.Wire6(id).Addr(), MAC: guest.WireMAC(id), Control: guest.Control(id).Addr(),
+		})
 	}
 	return all
 }
@@ -243,12 +243,6 @@ func (l *Lab) Impair(id int, m Impairment) error { return l.links.impair(id, m) 
 
 // SetLink sets a guest's link up or down.
 func (l *Lab) SetLink(id int, up bool) error { return l.links.setLink(id, up) }
-
-// Console returns the end of a guest's console since its boot.
-func (l *Lab) Console(id int) (string, error) {
-	text, _, err := l.ConsoleSince(id, 0)
-	return text, err
-}
 
 // ConsoleSince returns the console output of a guest that follows the first after bytes. upTo is
 // the number of all bytes that were printed.

@@ -43,7 +43,7 @@ func TestLabRunsProgramsInGuests(t *testing.T) {
 		if err != nil || code != 3 || out != "here\n" {
 			t.Errorf("guest %d: %q, %d, %v", id, out, code, err)
 		}
-		if text, err := l.Console(id); err != nil || !strings.Contains(text, "Linux\n") {
+		if text, _, err := l.ConsoleSince(id, 0); err != nil || !strings.Contains(text, "Linux\n") {
 			t.Errorf("console of guest %d: %q, %v", id, text, err)
 		}
 		kept, err := os.ReadFile(filepath.Join(c.Consoles, ConsoleName(id)))
@@ -52,7 +52,7 @@ func TestLabRunsProgramsInGuests(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := l.Put(t.Context(), 1, path, 0o644, 5, strings.NewReader("hello")); err != nil {
+	if err := l.Put(t.Context(), 1, guest.File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(path); string(text) != "hello" {
@@ -254,12 +254,12 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestHasVirtualisation(t *testing.T) {
+func TestVirtualisationFlag(t *testing.T) {
 	for text, want := range map[string]bool{
 		"model name : x\nflags\t\t: fpu vme svm avx\n": true, "flags\t\t: fpu vmx\n": true,
 		"flags\t\t: fpu vme\n": false, "model name : vmx\nflags : svm_lock\n": false, "": false,
 	} {
-		if got := hasVirtualisation([]byte(text)); got != want {
+		if got := virtualisationFlag.MatchString(text); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

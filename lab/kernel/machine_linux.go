@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,8 +21,8 @@ type machine struct {
 	id         int
 	cmd        *exec.Cmd
 	console    *console
-	qemuStderr *headTail     // messages of QEMU
-	ended      chan struct{} // closed when the process has ended
+	qemuStderr *daemon.HeadTail // messages of QEMU
+	ended      chan struct{}    // closed when the process has ended
 	began      time.Time
 
 	mu      sync.Mutex
@@ -31,12 +32,16 @@ type machine struct {
 
 // boot starts a guest, and returns before it is ready.
 func (l *Lab) boot(id int) (*machine, error) {
-	m := &machine{id: id, console: newConsole(), qemuStderr: new(headTail), ended: make(chan struct{}), began: time.Now()}
+	m := &machine{id: id, console: newConsole(), qemuStderr: new(daemon.HeadTail), ended: make(chan struct{}), began: time.Now()}
 	const firstExtraFile = 3
-	m.cmd = exec.Command(l.qemu, qemuArgs(l.cfg, id, l.accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
-	file, err := openConsole(l.cfg.Consoles, id)
-	if err != nil {
-		return nil, err
+	m.cmd = exec.Command(l.qemu, qemuArgs(l.cfg, id, l.Accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
+	var file *os.File // the console log, to which a restarted guest appends; nil without a directory for logs
+	if l.cfg.Consoles != "" {
+		var err error
+		file, err = os.OpenFile(filepath.Join(l.cfg.Consoles, ConsoleName(id)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, err
+		}
 	}
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -61,15 +66,6 @@ func (l *Lab) boot(id int) (*machine, error) {
 		close(m.ended)
 	}()
 	return m, nil
-}
-
-// openConsole opens the console log of a guest, to which a restarted guest appends; nil if there is
-// no directory for logs.
-func openConsole(dir string, id int) (*os.File, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	return os.OpenFile(filepath.Join(dir, ConsoleName(id)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
 // waitReady waits until the guest is ready. It returns a GuestError if the guest fails to boot,
@@ -168,7 +164,7 @@ func checkKVM() error {
 	if err != nil {
 		return err
 	}
-	if !hasVirtualisation(info) {
+	if !virtualisationFlag.Match(info) {
 		return errors.New("the processor has no virtualisation: neither vmx nor svm is among its flags")
 	}
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
@@ -193,7 +189,3 @@ func checkKVM() error {
 
 // virtualisationFlag matches the flags of a processor with VT-x or AMD-V in /proc/cpuinfo.
 var virtualisationFlag = regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`)
-
-func hasVirtualisation(cpuinfo []byte) bool {
-	return virtualisationFlag.Match(cpuinfo)
-}

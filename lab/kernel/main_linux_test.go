@@ -224,7 +224,7 @@ func TestRealGuests(t *testing.T) {
 
 func testRealGuest(t *testing.T, img *Image) {
 	l := up(t, Config{Image: img, Devices: []guest.Device{guest.RXE, guest.SIW}, MTU: 4200})
-	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel())
+	t.Logf("Linux %s is ready after %.1f s (%s)", img.Release, l.Status()[0].BootSecs, l.Accel)
 	run := func(line, want string) {
 		t.Helper()
 		out, code, err := l.Output(t.Context(), 1, guest.Shell(line))
@@ -266,7 +266,7 @@ func testRealGuest(t *testing.T, img *Image) {
 
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file) // it never fails
-	must.Do(t, l.Put(t.Context(), 1, "/root/file", 0o644, int64(len(file)), bytes.NewReader(file)))
+	must.Do(t, l.Put(t.Context(), 1, guest.File{Path: "/root/file", Mode: 0o644, Size: int64(len(file)), Content: bytes.NewReader(file)}))
 	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
 
 	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))

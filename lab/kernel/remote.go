@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -50,9 +49,6 @@ type Info struct {
 
 // CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error { return daemon.CheckName(name) }
-
-// NotUpError is returned if no lab has the name.
-type NotUpError = daemon.NotUpError
 
 // ErrAlreadyUp is returned by Start if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
@@ -212,17 +208,13 @@ func (g *guestClient) Output(ctx context.Context, id int, c guest.Command) (outp
 }
 
 // Put writes a file in a guest; see guest.Put.
-func (g *guestClient) Put(ctx context.Context, id int, path string, mode os.FileMode, size int64, from io.Reader) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
-		return guest.Put(ctx, conn, path, mode, size, from)
-	})
+func (g *guestClient) Put(ctx context.Context, id int, f guest.File) error {
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.Put(ctx, conn, f) })
 }
 
 // SetDevices replaces the RDMA devices of a guest.
 func (g *guestClient) SetDevices(ctx context.Context, id int, devices []guest.Device) error {
-	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error {
-		return guest.SetDevices(ctx, conn, devices)
-	})
+	return g.withConn(ctx, id, func(ctx context.Context, conn net.Conn) error { return guest.SetDevices(ctx, conn, devices) })
 }
 
 // withConn calls do with a connection to a guest, and returns a GuestError if the guest ends.

@@ -25,7 +25,7 @@ func newRemote(name string, guests int) *Remote {
 	return r
 }
 
-// Connect finds a lab by its name, or returns a NotUpError. In a program that runs
+// Connect finds a lab by its name, or returns a *daemon.NotUpError. In a program that runs
 // in a lab's namespace it returns that lab, with Exec, Output, Put and SetDevices
 // only.
 func Connect(name string) (*Remote, error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
@@ -33,7 +34,7 @@ func start(t *testing.T, c Config) (*Remote, string) {
 		if err == nil {
 			err = r.Down(context.Background())
 		}
-		var gone *NotUpError
+		var gone *daemon.NotUpError
 		if err != nil && !errors.As(err, &gone) {
 			t.Error(err)
 		}
@@ -65,7 +66,7 @@ func TestStartAndDown(t *testing.T) {
 		t.Errorf("%q, %d, %v", out.String(), code, err)
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := r.Put(t.Context(), 1, path, 0o644, 5, strings.NewReader("hello")); err != nil {
+	if err := r.Put(t.Context(), 1, guest.File{Path: path, Mode: 0o644, Size: 5, Content: strings.NewReader("hello")}); err != nil {
 		t.Error(err)
 	}
 	if err := r.Restart(t.Context(), 1); err != nil {
@@ -81,7 +82,7 @@ func TestStartAndDown(t *testing.T) {
 	// It has closed everything, and is about to be no more.
 	await(t, "the lab's process is gone", func() bool { return !alive(info.PID) })
 	_, err = r.Info(t.Context())
-	var gone *NotUpError
+	var gone *daemon.NotUpError
 	if !errors.As(err, &gone) {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -229,7 +230,7 @@ func TestGuestsDieWithLabProcess(t *testing.T) {
 	must.Do(t, syscall.Kill(info.PID, syscall.SIGKILL))
 	await(t, "the lab is gone", func() bool {
 		_, err := Connect(name)
-		var gone *NotUpError
+		var gone *daemon.NotUpError
 		return errors.As(err, &gone)
 	})
 	await(t, "its guest is gone", func() bool { return countFakes(cache) == 0 })

@@ -48,7 +48,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	case opStatus:
 		i := s.config.Image
 		return c.ReplyJSON(&Info{
-			Name: s.name, Series: i.Series, Release: i.Release, Accel: s.lab.Accel(), Devices: s.lab.cfg.Devices, MTU: s.lab.cfg.MTU,
+			Name: s.name, Series: i.Series, Release: i.Release, Accel: s.lab.Accel, Devices: s.lab.cfg.Devices, MTU: s.lab.cfg.MTU,
 			Guests: s.lab.Status(), Consoles: s.config.Consoles,
 		})
 	case opGuest:
@@ -56,7 +56,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	case opRestart:
 		err = s.lab.Restart(s.ctx, r.Guest)
 	case opConsole:
-		text, err := s.lab.Console(r.Guest)
+		text, _, err := s.lab.ConsoleSince(r.Guest, 0)
 		if err != nil {
 			return err
 		}
@@ -119,10 +119,8 @@ func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 
 // programJob is the input of the process of a lab for one program.
 type programJob struct {
-	Config Config
-	Path   string
-	Args   []string
-	Dir    string
+	Config  Config
+	Program daemon.Program
 }
 
 // RunProgram boots guests, runs a program in their namespace with the descriptors
@@ -133,14 +131,11 @@ func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err e
 	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err
 	}
-	j := programJob{Config: cfg, Args: args}
-	if j.Path, err = exec.LookPath(args[0]); err != nil {
+	program, err := daemon.NewProgram(args)
+	if err != nil {
 		return 0, err
 	}
-	if j.Dir, err = os.Getwd(); err != nil {
-		return 0, err
-	}
-	return daemon.RunOnce(ctx, ProgramCommand, j)
+	return daemon.RunOnce(ctx, ProgramCommand, programJob{cfg, program})
 }
 
 // ProgramMain is the main function of the process of a lab for one program. It
@@ -156,14 +151,14 @@ func ProgramMain() (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	code, err = l.runProgram(ctx, &j)
+	code, err = l.runProgram(ctx, &j.Program)
 	return code, errors.Join(err, l.Down())
 }
 
 // runProgram runs a program in the lab's namespace and returns its exit code. It kills the program
 // if a guest ends, and terminates it if ctx ends.
-func (l *Lab) runProgram(ctx context.Context, j *programJob) (code int, err error) {
-	cmd := &exec.Cmd{Path: j.Path, Args: j.Args, Dir: j.Dir, Env: l.programEnv(os.Environ())}
+func (l *Lab) runProgram(ctx context.Context, p *daemon.Program) (code int, err error) {
+	cmd := &exec.Cmd{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: l.programEnv(p.Env)}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := l.ns.Start(cmd); err != nil {
 		return 0, err

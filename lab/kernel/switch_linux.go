@@ -34,10 +34,6 @@ type linkSet struct {
 	closed bool
 }
 
-func newLinkSet(ns netNamespace, guests int, seed uint64) *linkSet {
-	return &linkSet{ns: ns, seed: seed, links: make([]*switchedLink, guests), down: make([]bool, guests)}
-}
-
 // switchedLink is a link through a user-space switch.
 type switchedLink struct {
 	sw         *uswitch.Switch
@@ -98,9 +94,9 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	epoch := time.Now()
 	for _, dir := range []struct {
 		impairer **ethernet.Impairer
-		name     ethernet.Direction
-	}{{&s.out, ethernet.Up}, {&s.in, ethernet.Down}} {
-		*dir.impairer, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: ethernet.Sources(p.seed, WireDevice, name, dir.name)})
+		name     string // as in a simulation
+	}{{&s.out, "up"}, {&s.in, "down"}} {
+		*dir.impairer, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: impair.RandSources(p.seed, WireDevice+"/"+name+"/"+dir.name)})
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +130,7 @@ func (s *switchedLink) impair(m Impairment) error {
 		specs    []impair.Spec
 	}{{s.out, uswitch.In, m.Out}, {s.in, uswitch.Out, m.In}} { // the guest's output is the switch's input
 		var err error
-		s.sw.WhileQuiesced(func() { err = dir.impairer.Pipe().SetSpecs(dir.specs) })
+		s.sw.WhileQuiesced(func() { err = dir.impairer.Pipe.SetSpecs(dir.specs) })
 		if err != nil {
 			return err
 		}
@@ -159,7 +155,7 @@ func (s *switchedLink) describe(l *Link) {
 	default:
 	}
 	var out, in impair.Counters
-	s.sw.WhileQuiesced(func() { out, in = s.out.Pipe().Counters(), s.in.Pipe().Counters() })
+	s.sw.WhileQuiesced(func() { out, in = s.out.Pipe.Counters(), s.in.Pipe.Counters() })
 	ports := s.sw.Stats().Ports
 	l.Sent = countersOf(out, ports[guestPort].In.Drops.Total()+ports[bridgePort].Out.Drops.Total())
 	l.Received = countersOf(in, ports[bridgePort].In.Drops.Total()+ports[guestPort].Out.Drops.Total())

@@ -28,9 +28,6 @@ type serverJob struct {
 
 // Up starts a lab as a detached process, and returns when its fabric is up.
 func Up(ctx context.Context, cfg Config) error {
-	if err := CheckName(cfg.Name); err != nil {
-		return err
-	}
 	text, err := cfg.Scenario.Marshal()
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID)); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("its process %d is still there: %s", info.PID, stat)
 	}
-	var gone *NotUpError
+	var gone *daemon.NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -191,7 +191,7 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 		sockets, err := os.ReadFile("/proc/net/unix")
 		return err == nil && !strings.Contains(string(sockets), labDaemons.Socket(name))
 	})
-	var gone *NotUpError
+	var gone *daemon.NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {
 		t.Errorf("%v", err)
 	}
@@ -206,7 +206,7 @@ func TestCrashLeavesLog(t *testing.T) {
 	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // Go takes it for a crash
 		t.Fatal(err)
 	}
-	var gone *NotUpError
+	var gone *daemon.NotUpError
 	await(t, "it is gone", func() bool {
 		_, err := Query(t.Context(), name)
 		return errors.As(err, &gone) && gone.CrashLog != ""
@@ -240,7 +240,7 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	if err := Up(ctx, Config{Name: name, Scenario: star(2)}); !errors.Is(err, why) {
 		t.Errorf("%v", err)
 	}
-	var gone *NotUpError
+	var gone *daemon.NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) {
 		t.Errorf("it is there all the same: %v", err)
 	}
@@ -269,7 +269,7 @@ func TestUpWithKernelRDMA(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "rdma link add "+name+"-host0-rdma0 type "+kind) {
 			t.Errorf("%s: %v", kind, err)
 		}
-		var gone *NotUpError
+		var gone *daemon.NotUpError
 		if _, err := Query(t.Context(), name); !errors.As(err, &gone) {
 			t.Errorf("%s: it is there all the same: %v", kind, err)
 		}

@@ -72,13 +72,8 @@ type Info struct {
 // CheckName returns an error if the name of a lab is invalid.
 func CheckName(name string) error { return daemon.CheckName(name) }
 
-// Errors of clients.
-type (
-	// NotUpError is returned if no lab has the name.
-	NotUpError = daemon.NotUpError
-	// NotRespondingError is returned if a lab does not answer in time.
-	NotRespondingError = daemon.NotRespondingError
-)
+// NotRespondingError is returned if a lab does not answer in time.
+type NotRespondingError = daemon.NotRespondingError
 
 // ErrAlreadyUp is returned by Up if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a lab of that name is up already: take it down with 'fabrictest lab down', or give another name with --lab")
@@ -124,7 +119,7 @@ type State struct {
 const QueryAllTimeout = 4 * time.Second
 
 // QueryAll returns the states of all labs of this user, which it queries concurrently. It omits
-// labs that go down meanwhile.
+// labs that go down meanwhile, and those whose query fails.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {
@@ -133,7 +128,16 @@ func QueryAll(ctx context.Context) ([]State, error) {
 	states := make([]*State, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { states[i] = queryState(ctx, name) })
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, QueryAllTimeout)
+			defer cancel()
+			info, err := Query(ctx, name)
+			if silent, ok := errors.AsType[*NotRespondingError](err); ok {
+				states[i] = &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
+			} else if err == nil {
+				states[i] = &State{Info: *info}
+			}
+		})
 	}
 	wg.Wait()
 	found := make([]State, 0, len(names))
@@ -143,21 +147,6 @@ func QueryAll(ctx context.Context) ([]State, error) {
 		}
 	}
 	return found, ctx.Err()
-}
-
-// queryState returns the state of a lab; nil if it has gone down or the query fails.
-func queryState(ctx context.Context, name string) *State {
-	ctx, cancel := context.WithTimeout(ctx, QueryAllTimeout)
-	defer cancel()
-	info, err := Query(ctx, name)
-	var silent *NotRespondingError
-	switch {
-	case err == nil:
-		return &State{Info: *info}
-	case errors.As(err, &silent):
-		return &State{Info: Info{Name: name, PID: silent.PID}, Silent: true}
-	}
-	return nil
 }
 
 // WriteStates prints a line for each lab: its name, its numbers of hosts and running programs,
@@ -185,25 +174,18 @@ func (info *Info) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, h := range info.Topology.Hosts {
 		for i, n := range h.NICs {
-			name := h.Name
+			name, farEnd := h.Name, ""
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv6), n.Addr(ipv4), farEnd(info.Topology, h.Name, n.Name))
+			port := topology.Port{Node: h.Name, NIC: n.Name}
+			if c, ok := info.Topology.CableAt(port); ok {
+				farEnd = "to " + c.Other(port).Node
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, n.Name, n.Addr(ipv6), n.Addr(ipv4), farEnd)
 		}
 	}
 	return t.Flush()
-}
-
-// farEnd returns "to NODE" for the host or switch at the other end of a NIC's cable; empty for
-// a NIC without a cable.
-func farEnd(t *topology.Topology, host, nic string) string {
-	p := topology.Port{Node: host, NIC: nic}
-	c, ok := t.CableAt(p)
-	if !ok {
-		return ""
-	}
-	return "to " + c.Other(p).Node
 }
 
 // WriteHints prints the NICs of the lab, and examples of commands to use the lab. program is

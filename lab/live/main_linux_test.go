@@ -126,7 +126,7 @@ func up(t *testing.T, hosts int, env ...string) (name string) {
 		}
 	}
 	t.Cleanup(func() {
-		var gone *NotUpError
+		var gone *daemon.NotUpError
 		if err := Down(context.Background(), name); err != nil && !errors.As(err, &gone) {
 			t.Error(err)
 		}

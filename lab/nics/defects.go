@@ -43,14 +43,6 @@ func AllDefects() (all []Defect) {
 	return all
 }
 
-// DefectNames returns the names of all defects, without arguments.
-func DefectNames() (names []string) {
-	for _, d := range AllDefects() {
-		names = append(names, defectName(d.Name))
-	}
-	return names
-}
-
 // defectName returns the name of a defect without its argument.
 func defectName(name string) string {
 	name, _, _ = strings.Cut(name, "=")
@@ -99,7 +91,8 @@ func (p *Provider) CheckDefect(spec string) error {
 		if err != nil || len(engineDefects) == 0 { // invalid, or a verb defect
 			return err
 		}
-		return p.checkEngineDefect(spec)
+		_, err = p.newOpener(p, Setup{Defects: []string{spec}})
+		return err
 	}
 	all := AllDefects()
 	if i := slices.IndexFunc(all, named); i >= 0 {
@@ -177,7 +170,11 @@ func withoutMutants(defects []string) (others []string, err error) {
 func DefectFlagError(err error) error {
 	var unknown *UnknownDefectError
 	if errors.As(err, &unknown) {
-		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, DefectNames(), "fabrictest list defects"))
+		var names []string
+		for _, d := range AllDefects() {
+			names = append(names, defectName(d.Name))
+		}
+		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, names, "fabrictest list defects"))
 	}
 	return cmdline.Errorf("--defect: %w", err)
 }
@@ -186,14 +183,8 @@ func DefectFlagError(err error) error {
 // devices of p. Defects that imitate a kernel driver are for the provider with that driver only,
 // others for all.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
-	inDriver := func(p *Provider) bool { return slices.Contains(p.driverDefects, name) }
+	inDriver := func(p *Provider) bool { return slices.Contains(p.Kernel.verbDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
-}
-
-// verbDefects returns the verb defects that devices of p can have. providers are all providers:
-// p does not have the defects that imitate the driver of another.
-func (p *Provider) verbDefects(providers []*Provider) []Defect {
-	return slices.DeleteFunc(fromTables(verbcalls.AllDefects()), func(d Defect) bool { return !p.canHaveVerbDefect(providers, d.Name) })
 }
 
 // setVerbDefects sets the verb defects in names that devices of p can have, and returns the

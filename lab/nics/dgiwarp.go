@@ -15,10 +15,10 @@ import (
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	return datagramStack.addTo(&Provider{
-		Name: "dgiwarp", Title: "datagram-iWARP", Stack: "iWARP over UDP", Transport: verbs.TransportIWARP, Protocol: conformance.DatagramIWARP,
+		Name: "dgiwarp", Title: "datagram-iWARP", Transport: verbs.TransportIWARP, Protocol: conformance.DatagramIWARP,
 		Caps:         caps | verbs.CapMulticast,
 		ReliableCaps: caps | verbs.CapRD | verbs.CapAtomics | verbs.CapSendInv | verbs.CapCongestion,
-		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true, HasECN: true,
+		Dissector:    dgiwarp.Dissector{}, RetransmitCounter: "rd_sent_again", HasRNR: true,
 		Defects: fromTables(defects.Shared.All()),
 	})
 }

@@ -11,6 +11,7 @@ package nics
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +31,8 @@ import (
 type Provider struct {
 	// Name is the name in scenarios, and that of the verbs.Provider of its devices.
 	Name string
-	// Title is the name for users, Stack the protocols on the wire.
-	Title, Stack string
+	// Title is the name for users.
+	Title string
 	// Protocol selects the conformance suites for its devices.
 	Protocol conformance.Protocol
 	// Transport and Caps are those of its devices. ReliableCaps are those of devices with
@@ -53,9 +54,6 @@ type Provider struct {
 	UnreportedStatuses map[verbs.WCStatus]string
 	// HasRNR is true if a message waits until a receive is posted.
 	HasRNR bool
-	// HasECN is true if its packets are ECN-capable and its senders react to CE
-	// marks.
-	HasECN bool
 	// Options are the names of its options, and Defects the defects that it can have.
 	Options []string
 	Defects []Defect
@@ -70,11 +68,6 @@ type Provider struct {
 	// newOpener returns an opener for a Setup, or an error if the provider does not
 	// support it.
 	newOpener func(*Provider, Setup) (Opener, error)
-	// checkEngineDefect returns an error if the engine has no defect of that name.
-	checkEngineDefect func(spec string) error
-	// driverDefects are the defects of verbs that imitate the driver of this provider's
-	// kernel device. Other providers do not have them.
-	driverDefects []string
 }
 
 // KernelDriver is a driver of RDMA devices in Linux.
@@ -83,6 +76,9 @@ type KernelDriver struct {
 	Name string
 	// Options are those of an emulated NIC that communicates with the driver.
 	Options Options
+	// verbDefects are the defects of verbs that imitate the driver. NICs of other protocols do not
+	// have them.
+	verbDefects []string
 }
 
 // constructors make the providers.
@@ -103,7 +99,11 @@ var providers = sync.OnceValue(func() []*Provider {
 		for i := range p.Profiles {
 			p.Profiles[i].Provider = p.Name
 		}
-		p.Defects = append(p.Defects, p.verbDefects(all)...)
+		for _, d := range fromTables(verbcalls.AllDefects()) {
+			if p.canHaveVerbDefect(all, d.Name) {
+				p.Defects = append(p.Defects, d)
+			}
+		}
 		p.Defects = append(p.Defects, mutantsOf(p.Name)...)
 	}
 	return all
@@ -246,23 +246,12 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// applyDefect sets in cfg the defect that the user gave as spec. It must not end in "=NUMBER".
-func (s *stack[C, O]) applyDefect(cfg *C, spec string) error {
-	name, _, hasNumber := strings.Cut(spec, "=")
-	switch {
-	case !s.setDefect(cfg, name):
-		return &UnknownDefectError{Name: name}
-	case hasNumber:
-		return fmt.Errorf("defect %s takes no number", spec)
-	}
-	return nil
-}
-
-// addTo makes s the stack of a provider, and returns the provider.
+// addTo makes s the stack of a provider, whose options are the JSON names in O. It returns the provider.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
-	p.Options = optionNames[O]()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
+		p.Options = append(p.Options, f.Tag.Get("json"))
+	}
 	p.newOpener = func(p *Provider, setup Setup) (Opener, error) { return s.newOpener(p, setup) }
-	p.checkEngineDefect = func(spec string) error { return s.applyDefect(new(C), spec) }
 	return p
 }
 
@@ -271,8 +260,12 @@ func (s *stack[C, O]) addTo(p *Provider) *Provider {
 func (s *stack[C, O]) newOpener(p *Provider, setup Setup) (*stackOpener[C, O], error) {
 	o := &stackOpener[C, O]{stack: s, caps: p.Caps}
 	for _, spec := range setup.Defects {
-		if err := s.applyDefect(&o.cfg, spec); err != nil {
-			return nil, err
+		name, _, hasNumber := strings.Cut(spec, "=")
+		switch {
+		case !s.setDefect(&o.cfg, name):
+			return nil, &UnknownDefectError{Name: name}
+		case hasNumber:
+			return nil, fmt.Errorf("defect %s takes no number", spec)
 		}
 	}
 	options, err := decode(p, setup.Options, s.defaults)

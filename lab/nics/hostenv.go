@@ -80,23 +80,20 @@ type NIC struct {
 }
 
 // FromEnv reads the variables of EnvVars from the environment.
-func FromEnv() (*Host, error) { return read(os.Getenv) }
-
-// read is FromEnv with a replacement of os.Getenv for tests.
-func read(getenv func(string) string) (*Host, error) {
-	h := &Host{Name: getenv(hostVar)}
+func FromEnv() (*Host, error) {
+	h := &Host{Name: os.Getenv(hostVar)}
 	if h.Name == "" {
 		return nil, ErrNoFabric
 	}
-	for _, name := range strings.Fields(getenv(nicsVar)) {
+	for _, name := range strings.Fields(os.Getenv(nicsVar)) {
 		n := NIC{Name: name}
 		for _, family := range families {
 			addrVar := nicVar(name, family)
-			addrs, err := parseAddrs(addrVar, getenv(addrVar))
+			addrs, err := parseAddrs(addrVar, os.Getenv(addrVar))
 			if err != nil || len(addrs) != 1 {
-				return nil, errors.Join(err, fmt.Errorf("%s=%q: want one address", addrVar, getenv(addrVar)))
+				return nil, errors.Join(err, fmt.Errorf("%s=%q: want one address", addrVar, os.Getenv(addrVar)))
 			}
-			peers, err := parseAddrs(addrVar+"_PEERS", getenv(addrVar+"_PEERS"))
+			peers, err := parseAddrs(addrVar+"_PEERS", os.Getenv(addrVar+"_PEERS"))
 			if err != nil {
 				return nil, err
 			}

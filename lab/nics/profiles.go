@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -94,14 +93,6 @@ type OptionError struct {
 // Error implements error.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("%s has no option %s; it has %s", e.Provider.Title, e.Option, strings.Join(e.Provider.Options, ", "))
-}
-
-// optionNames returns the JSON names of the fields of T.
-func optionNames[T any]() (names []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		names = append(names, f.Tag.Get("json"))
-	}
-	return names
 }
 
 // decode returns defaults, the options struct of a provider, with the fields replaced that

@@ -12,7 +12,7 @@ import (
 func markerIWARP() *Provider {
 	p := softIWARP()
 	p.Name, p.Title = "markeriwarp", "soft-iWARP with markers"
-	p.Profiles, p.Kernel, p.driverDefects = nil, KernelDriver{}, nil
+	p.Profiles, p.Kernel = nil, KernelDriver{}
 	p.newOpener = func(p *Provider, s Setup) (Opener, error) {
 		options := Options{"markers": true}
 		maps.Copy(options, s.Options)

@@ -16,7 +16,7 @@ import (
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return iwarpStack.addTo(&Provider{
-		Name: "softiwarp", Title: "soft-iWARP", Stack: "iWARP over TCP", Transport: verbs.TransportIWARP, Protocol: conformance.IWARP, OverTCP: true,
+		Name: "softiwarp", Title: "soft-iWARP", Transport: verbs.TransportIWARP, Protocol: conformance.IWARP, OverTCP: true,
 		Caps: verbs.CapRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapAtomics |
 			verbs.CapSendInv | verbs.CapLocalInv | verbs.CapCM | verbs.CapZeroBased | verbs.CapResizeCQ,
 		UnreportedStatuses: map[verbs.WCStatus]string{
@@ -24,9 +24,13 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		Kernel:   KernelDriver{Name: "siw", Options: Options{"siw_peer": true}},
-		Profiles: siwProfiles(), driverDefects: siwVerbDefects, CRCOption: "crc",
-		Defects: fromTables(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
+		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
+		Profiles: []Profile{
+			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},
+			{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Defects: siwDefects, Restrictions: siwRestrictions},
+		},
+		CRCOption: "crc",
+		Defects:   fromTables(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()),
 	})
 }
 
@@ -74,17 +78,6 @@ type iwarpOptions struct {
 	// segments, and may process a first frame only when another arrives.
 	SIWPeer bool `json:"siw_peer"`
 }
-
-// siwProfiles returns the profiles that imitate siw, the soft-iWARP driver of Linux.
-func siwProfiles() []Profile {
-	return []Profile{
-		{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},
-		{Name: "siw-6.1", Title: "soft-iWARP of Linux 6.1", Defects: siwDefects, Restrictions: siwRestrictions},
-	}
-}
-
-// siwVerbDefects are the defects of verbs of siw.
-var siwVerbDefects = []string{"RTRIgnored", "InvalidateUnreported"}
 
 // siwRestrictions are those of siw: programs cannot bind memory windows or use
 // invalidation, and as a client it only knows the model of RFC 5044.

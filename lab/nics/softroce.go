@@ -19,12 +19,12 @@ const softRoCEName = "softroce"
 // softRoCE returns the provider of soft-RoCE NICs.
 func softRoCE() *Provider {
 	return roceStack.addTo(&Provider{
-		Name: softRoCEName, Title: "soft-RoCE", Stack: "RoCEv2 over UDP", Transport: verbs.TransportIB, Protocol: conformance.RoCE,
+		Name: softRoCEName, Title: "soft-RoCE", Transport: verbs.TransportIB, Protocol: conformance.RoCE,
 		Caps: verbs.CapRC | verbs.CapUC | verbs.CapUD | verbs.CapXRC | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 |
 			verbs.CapAtomics | verbs.CapMulticast | verbs.CapSendInv | verbs.CapLocalInv | verbs.CapFlush | verbs.CapAtomicWrite |
 			verbs.CapCM | verbs.CapCongestion | verbs.CapAutoMigration | verbs.CapCredits | verbs.CapZeroBased | verbs.CapResizeCQ,
-		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true, HasECN: true,
-		Kernel: KernelDriver{Name: "rxe"}, Profiles: rxeProfiles(), driverDefects: rxeVerbDefects, CRCOption: "icrc",
+		Dissector: softroce.Dissector{}, RetransmitCounter: "retransmitted_pkts", HasRNR: true,
+		Kernel: KernelDriver{Name: "rxe", verbDefects: rxeVerbDefects}, Profiles: rxeProfiles(), CRCOption: "icrc",
 		Defects: fromTables(defects.RoCE.All(), defects.Shared.All(), defects.All(new(rocewire.Defects)), defects.Manager.All()),
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,47 +23,29 @@ type capture struct {
 	packets *pcaplink.Capture
 }
 
-// newCapture creates the capture file of a rank; nil if the job asks for none.
-func newCapture(job *rankJob) (*capture, error) {
+// newCapture creates the capture file of a rank. The capture is empty if the job asks for none.
+func newCapture(job *rankJob) (c capture, err error) {
 	if job.Capture == "" {
-		return nil, nil
+		return c, nil
 	}
 	f, err := os.Create(job.Capture)
 	if err != nil {
-		return nil, fmt.Errorf("capture: %w", err)
+		return c, fmt.Errorf("capture: %w", err)
 	}
-	c := &capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindIPID: softroce.FindIPID})}
+	c = capture{f, pcaplink.NewCapture(f, pcaplink.Options{Epoch: time.Now(), Comment: job.Comment, FindIPID: softroce.FindIPID})}
 	go c.flushOnSIGTERM()
 	return c, nil
 }
 
 // flushOnSIGTERM flushes the file on SIGTERM, because the last packets of a run
 // that hangs matter most. Then the signal ends the process.
-func (c *capture) flushOnSIGTERM() {
+func (c capture) flushOnSIGTERM() {
 	sigterm := make(chan os.Signal, 1)
 	signal.Notify(sigterm, syscall.SIGTERM)
 	<-sigterm
 	_ = c.packets.Flush() // the process ends anyway
 	signal.Reset(syscall.SIGTERM)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
-}
-
-// close completes the file. It does nothing if c is nil.
-func (c *capture) close() error {
-	if c == nil {
-		return nil
-	}
-	return closeCapture(c.file, c.packets.Close())
-}
-
-// trimCapture removes an incomplete packet at the end of the capture of a killed
-// rank. A rank that wrote nothing has no file.
-func trimCapture(name string) error {
-	err := pcaplink.Trim(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // captureSuffix is the suffix of uncompressed captures.
@@ -129,19 +111,13 @@ func (f *fabricCapturer) tap(name string, next uswitch.FrameHandler) (uswitch.Fr
 	return f.to.Tap(name, next), nil
 }
 
-// close completes the file. The switches must have stopped.
-func (f *fabricCapturer) close() error {
-	if f.file == nil {
+// closeCapture completes and closes a capture file; a nil file is none. After an error it removes the
+// file, because a full disk needs the space for the report.
+func closeCapture(file *os.File, writer io.Closer) error {
+	if file == nil {
 		return nil
 	}
-	return closeCapture(f.file, f.to.Close())
-}
-
-// closeCapture closes a capture file, and returns its error joined with err, that of its
-// writer. After an error it removes the file, because a full disk needs the space for the
-// report.
-func closeCapture(file *os.File, err error) error {
-	err = errors.Join(err, file.Close())
+	err := errors.Join(writer.Close(), file.Close())
 	if err != nil {
 		err = errors.Join(err, os.Remove(file.Name()))
 	}

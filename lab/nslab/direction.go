@@ -65,7 +65,7 @@ func (d *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, fi
 		handler = d.stream
 	}
 	if filtered {
-		d.filter = ethernet.NewFilter(handler, d.set.blocked)
+		d.filter = &ethernet.Filter{Next: handler, Blocked: d.set.blocked}
 		handler = d.filter
 	}
 	if handler, err = d.set.capture.tap(d.name(), handler); err != nil {
@@ -98,24 +98,8 @@ func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 		const filtered = false // begin installs every filter
 		return d.install(impair.Config{Specs: d.withLinkSpecs(specs)}, nil, filtered)
 	}
-	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe().SetSpecs(d.withLinkSpecs(specs)) })
+	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe.SetSpecs(d.withLinkSpecs(specs)) })
 	return err
-}
-
-// linkSpecsOut returns rate and latency of the cable for packets that leave a port.
-// Ports of switches have a finite queue; hosts wait.
-func linkSpecsOut(p *lab.Port, c topology.Cable) []impair.Spec {
-	return linkSpecs(c.Link, p.Host < 0)
-}
-
-// linkSpecsIn returns rate, latency and queue of the cable for packets from a switch to
-// a port. Between two hosts, linkSpecsOut of the other host applies.
-func linkSpecsIn(plan *lab.Plan, p *lab.Port, c topology.Cable) []impair.Spec {
-	if _, isHost := plan.Topology.Host(c.Other(p.Port).Node); isHost {
-		return nil
-	}
-	const finiteQueue = true
-	return linkSpecs(c.Link, finiteQueue)
 }
 
 // linkSpecs returns the impairments of a link: rate, latency and, if the link has a rate and
@@ -137,10 +121,10 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 type partitionGroups map[netip.Addr]int
 
 // partition starts the partition of a step, or ends it if the step is an undo.
-func (w *switchSet) partition(step *lab.Step) error {
+func (w *switchSet) partition(step *lab.Step) {
 	if step.Undo {
 		w.partitioned.Store(nil)
-		return nil
+		return
 	}
 	groups := make(partitionGroups)
 	for i, g := range step.Groups {
@@ -152,7 +136,6 @@ func (w *switchSet) partition(step *lab.Step) error {
 		}
 	}
 	w.partitioned.Store(&groups)
-	return nil
 }
 
 // blocked reports whether the partition separates two addresses.

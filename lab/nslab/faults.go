@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
@@ -46,8 +47,10 @@ func (p *scenarioRun) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	now, command := time.Now(), formatStart(monotonic())
-	p.recorder.begin(now)
+	now, command := time.Now(), startCommand+strconv.FormatInt(int64(monotonic()), 10)
+	p.recorder.mu.Lock()
+	p.recorder.epoch = now
+	p.recorder.mu.Unlock()
 	if err := p.switches.begin(now); err != nil {
 		return err
 	}
@@ -86,10 +89,15 @@ func (p *scenarioRun) waitUntil(ctx context.Context, at time.Duration) bool {
 func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		up := step.Undo
-		return p.eachPort(step, func(port int) error { return p.switches.setLink(p.Fabric, port, up) })
+		var errs []error
+		for _, port := range step.Ports {
+			up := step.Undo
+			errs = append(errs, p.switches.setLink(p.Fabric, port, up))
+		}
+		return errors.Join(errs...)
 	case scenarios.Partition:
-		return p.switches.partition(step)
+		p.switches.partition(step)
+		return nil
 	case scenarios.SetImpair:
 		return p.switches.setSpecs(step.Set)
 	case scenarios.Kill:
@@ -103,15 +111,6 @@ func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 		return p.eachRank(step, func(rank int) error { return p.group.SendCommand(ctx, rank, breakCommand) })
 	}
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
-}
-
-// eachPort calls do for the ports of a step, and joins the errors.
-func (p *scenarioRun) eachPort(step *lab.Step, do func(port int) error) error {
-	errs := make([]error, 0, len(step.Ports))
-	for _, k := range step.Ports {
-		errs = append(errs, do(k))
-	}
-	return errors.Join(errs...)
 }
 
 // eachRank calls do for the ranks on the hosts of a step. Hosts without a rank and

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/internal/process"
@@ -19,6 +22,7 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
 	"github.com/fabrictest/fabrictest/scenarios"
+	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
 // observe combines the reports of the ranks, the exit states of their processes, and the
@@ -43,21 +47,19 @@ func (p *scenarioRun) observe(outcomes []launch.Outcome, others float64) (*lab.O
 			stats = append(stats, lab.SchedStat{Process: fmt.Sprintf("rank %d", o.Rank), Ran: u.Ran, Waited: u.Waited})
 		}
 		observed.Elapsed = max(observed.Elapsed, p.recorder.since(o.Ended))
-		errs = append(errs, fileError(o, &out), resourceError(o))
+		if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" { // a file could not be written
+			errs = append(errs, fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why))
+		}
+		errs = append(errs, resourceError(o))
 		if o.State != launch.Finished && p.dir != "" {
-			errs = append(errs, trimCapture(captureFile(p.dir, o.Host)))
+			// A killed rank leaves an incomplete packet, or has written no file.
+			if err := pcaplink.Trim(captureFile(p.dir, o.Host)); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	observed.SetScheduling(others, stats)
 	return observed, errors.Join(append(errs, p.switches.readCounters(p.Fabric, observed))...)
-}
-
-// fileError returns an error if a file of a rank could not be written.
-func fileError(o *launch.Outcome, out *rankOutcome) error {
-	if why := cmp.Or(out.CaptureError, o.Stdout.Error, o.Stderr.Error); why != "" {
-		return fmt.Errorf("rank %d on %s: %s", o.Rank, o.Host, why)
-	}
-	return nil
 }
 
 // observedRank combines the data about one rank: its process, its report and its samples.
@@ -165,12 +167,73 @@ func startError(err error) error {
 	return err
 }
 
-// crashReason returns the line with the cause of a crash from the output of a
-// process, with advice if there is any.
-func crashReason(output string) string {
-	line := crashLine.FindString(output)
-	if advice := limitAdvice(line); advice != "" {
-		line += ": " + advice
+// describeOutput returns the output of a lab process as the end of an error message: the cause of a
+// crash if there is one, with advice, and then all of it.
+func describeOutput(output string) string {
+	if output == "" {
+		return ""
 	}
-	return strings.TrimSpace(line)
+	cause := strings.TrimSpace(crashLine.FindString(output))
+	if advice := limitAdvice(cause); advice != "" {
+		cause += ": " + advice
+	}
+	if cause != "" {
+		cause = ": " + cause
+	}
+	return cause + "\n" + output
+}
+
+// recorder keeps the samples and marks of the ranks. It is safe for concurrent use.
+type recorder struct {
+	mu       sync.Mutex
+	ranks    []record
+	ready    int           // ranks that wait for the start command
+	epoch    time.Time     // time 0 of the scenario; zero until all ranks are ready
+	allReady chan struct{} // closed when all ranks are ready
+}
+
+// record has the samples and marks of one rank.
+type record struct {
+	samples []workload.Sample
+	marks   []report.Mark
+}
+
+// maxRecords bounds the marks, and the samples, of one rank.
+const maxRecords = 100_000
+
+// handleEvent records the marks and samples that the launcher reports. It closes allReady when every
+// rank is ready.
+func (r *recorder) handleEvent(e launch.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Kind != launch.Marked && e.Kind != launch.Sampled {
+		return // may be of no rank
+	}
+	k := &r.ranks[e.Rank]
+	var s workload.Sample
+	switch {
+	case e.Kind == launch.Marked && e.Text == readyMark && r.epoch.IsZero():
+		if r.ready++; r.ready == len(r.ranks) {
+			close(r.allReady)
+		}
+	case e.Kind == launch.Marked && len(k.marks) < maxRecords:
+		k.marks = append(k.marks, report.Mark{At: r.since(e.At), What: e.Text})
+	case e.Kind == launch.Sampled && len(k.samples) < maxRecords && json.Unmarshal(e.Sample, &s) == nil:
+		k.samples = append(k.samples, s)
+	}
+}
+
+// since returns the scenario's time at t; 0 before the start.
+func (r *recorder) since(t time.Time) time.Duration {
+	if r.epoch.IsZero() {
+		return 0
+	}
+	return t.Sub(r.epoch)
+}
+
+// now returns the current time of the scenario.
+func (r *recorder) now() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since(time.Now())
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/link/pcaplink"
 	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -105,12 +107,16 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { *captureErr = capture.close() }() // after the NICs are closed
-	nics, closeNICs, err := openNICs(s, &job, capture)
+	defer func() { *captureErr = closeCapture(capture.file, capture.packets) }() // after the NICs are closed
+	nics, err := openNICs(s, &job, capture.packets)
+	defer func() {
+		for _, nic := range slices.Backward(nics) {
+			err = errors.Join(err, nic.Device.Close())
+		}
+	}()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closeNICs()) }()
 	start, handler := make(chan time.Duration, 1), new(commandHandler)
 	conn.OnCommand(func(command string) error { return handler.handle(command, start) })
 	if err := conn.Mark(readyMark); err != nil {
@@ -118,7 +124,7 @@ func runRank(conn *launch.Conn, captureErr *error) (rep *workload.Report, err er
 	}
 	epoch := <-start // wait for the start command, which has time 0 of the scenario
 	program, err := workload.New(s.Workload, &workload.Rank{
-		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: newClock(epoch), NICs: nics,
+		Rank: conn.Rank(), Size: conn.Size(), Seed: job.Seed, Proc: clock{time.Now().Add(epoch - monotonic())}, NICs: nics,
 		Control: &control{conn}, Concurrent: true, StallTimeout: job.StallTimeout,
 	})
 	if err != nil {
@@ -137,12 +143,13 @@ type commandHandler struct {
 // handle executes a command of the lab process: it sends time 0 of a start command to start,
 // or moves the queue pairs of the running program to Error.
 func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
-	if strings.HasPrefix(command, startCommand) {
-		epoch, err := parseStart(command)
-		if err == nil {
-			start <- epoch
+	if epoch, ok := strings.CutPrefix(command, startCommand); ok {
+		n, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return fmt.Errorf("command %q: %w", command, err)
 		}
-		return err
+		start <- time.Duration(n)
+		return nil
 	}
 	p := o.program.Load()
 	if p == nil {
@@ -155,64 +162,31 @@ func (o *commandHandler) handle(command string, start chan<- time.Duration) erro
 	return b.Break()
 }
 
-// openNICs opens the NICs of a host with the scenario's settings and the job's defects.
-// closeNICs closes them.
-func openNICs(s *scenarios.Scenario, job *rankJob, capture *capture) (opened []workload.NIC, closeNICs func() error, err error) {
-	var closers []func() error
-	closeAll := func() error {
-		errs := make([]error, 0, len(closers))
-		for i := range closers {
-			errs = append(errs, closers[len(closers)-1-i]())
-		}
-		return errors.Join(errs...)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll())
-		}
-	}()
+// openNICs opens the NICs of a host with the scenario's settings and the job's defects. After an error
+// it returns those that are open.
+func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (opened []workload.NIC, err error) {
 	provider, err := lab.NICs(s, job.Host, job.Defects...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, n := range job.NICs {
-		cfg := nics.NICConfig{Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO}
-		if capture != nil {
-			cfg.Capture = capture.packets
-		}
-		dev, err := provider.OnSockets(cfg)
+		dev, err := provider.OnSockets(nics.NICConfig{
+			Name: job.Host + "/" + n.Name, Addr: n.Addr, LineRateBps: n.RateBps, NoGSO: job.NoGSO, Capture: capture,
+		})
 		if err != nil {
-			return nil, nil, err
+			return opened, err
 		}
-		closers = append(closers, dev.Close)
 		opened = append(opened, workload.NIC{Device: dev, Addr: n.Addr, Rail: n.Rail})
 	}
-	return opened, closeAll, nil
+	return opened, nil
 }
 
 // startCommand starts a rank. Its argument is time 0 of the scenario on
 // CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
-// formatStart returns the start command. epoch is time 0 of the scenario on CLOCK_MONOTONIC.
-func formatStart(epoch time.Duration) string {
-	return startCommand + strconv.FormatInt(int64(epoch), 10)
-}
-
-// parseStart returns the epoch of a command of formatStart.
-func parseStart(command string) (epoch time.Duration, err error) {
-	n, err := strconv.ParseInt(strings.TrimPrefix(command, startCommand), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("command %q: %w", command, err)
-	}
-	return time.Duration(n), nil
-}
-
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
 type clock struct{ epoch time.Time }
-
-// newClock returns a clock whose time 0 is epoch on CLOCK_MONOTONIC.
-func newClock(epoch time.Duration) clock { return clock{time.Now().Add(epoch - monotonic())} }
 
 // Now returns the time of the scenario.
 func (c clock) Now() time.Duration { return time.Since(c.epoch) }

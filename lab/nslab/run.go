@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/report"
@@ -31,9 +31,8 @@ type labJob struct {
 
 // labMessage is a message of a lab process, as a line of JSON.
 type labMessage struct {
-	Progress *lab.Progress   `json:"progress,omitempty"`
-	State    []lab.RankState `json:"state,omitempty"`
-	Result   *report.Result  `json:"result,omitempty"`
+	State  []lab.RankState `json:"state,omitempty"`
+	Result *report.Result  `json:"result,omitempty"`
 }
 
 const (
@@ -100,7 +99,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, err
 	}
 	defer messages.Close()
-	var stderr outputEnds
+	var stderr daemon.HeadTail
 	ctx, cancel := context.WithTimeoutCause(ctx, s.TimeLimit()+setupTimeout, errors.New("the lab process did not end"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", LabCommand)
@@ -117,7 +116,16 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 		return nil, fmt.Errorf("start a lab process: %w", startError(err))
 	}
 	ended := make(chan struct{})
-	go forwardStateRequests(opts.StateRequests, cmd.Process, ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-opts.StateRequests:
+				_ = cmd.Process.Signal(syscall.SIGUSR1) // makes it report the state of its ranks; it may have ended
+			}
+		}
+	}()
 	result, readErr := readMessages(messages, maxMessageBytes, &opts)
 	close(ended)
 	waitErr := cmd.Wait()
@@ -127,20 +135,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	default:
-		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), stderr.String())
-	}
-}
-
-// forwardStateRequests sends the lab process a SIGUSR1 for each request, which makes it report
-// the state of its ranks, until ended is closed.
-func forwardStateRequests(requests <-chan os.Signal, lab *os.Process, ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case <-requests:
-			_ = lab.Signal(syscall.SIGUSR1) // the process may have ended
-		}
+		return nil, fmt.Errorf("the lab process ended without a result: %w%s", errors.Join(readErr, waitErr), describeOutput(stderr.String()))
 	}
 }
 
@@ -164,48 +159,10 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 		switch {
 		case n.Result != nil:
 			result = n.Result
-		case n.Progress != nil && opts.OnProgress != nil:
-			opts.OnProgress(*n.Progress)
 		case n.State != nil && opts.OnState != nil:
 			opts.OnState(n.State)
 		}
 	}
-}
-
-// outputEnds keeps the first and the last keepBytes bytes that are written to it.
-type outputEnds struct {
-	mu   sync.Mutex
-	head []byte // has the cause if a Go program crashes
-	tail []byte
-}
-
-const keepBytes = 8 << 10
-
-// Write implements io.Writer. It keeps the first and the last keepBytes bytes.
-func (t *outputEnds) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.head = append(t.head, b[:min(len(b), keepBytes-len(t.head))]...)
-	t.tail = append(t.tail, b...)
-	if over := len(t.tail) - keepBytes; over > 0 {
-		t.tail = append(t.tail[:0], t.tail[over:]...)
-	}
-	return len(b), nil
-}
-
-// String returns the end of the output as the end of an error message, after the cause of a
-// crash if there is one.
-func (t *outputEnds) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.tail))
-	if text == "" {
-		return ""
-	}
-	if why := crashReason(string(t.head)); why != "" {
-		return ": " + why + "\n" + text
-	}
-	return "\n" + text
 }
 
 // LabMain is the main function of a lab process: it runs the scenario from its
@@ -218,7 +175,7 @@ func LabMain() error {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	messages := &messageWriter{to: json.NewEncoder(os.NewFile(messagesFD, "messages"))}
-	job.Options.OnProgress, job.Options.OnState = messages.progress, messages.state
+	job.Options.OnState = func(all []lab.RankState) { _ = messages.write(labMessage{State: all}) } // the reader may be gone
 	requests := make(chan os.Signal, 1)
 	signal.Notify(requests, syscall.SIGUSR1)
 	job.Options.StateRequests = requests
@@ -226,7 +183,7 @@ func LabMain() error {
 	if err != nil {
 		return err
 	}
-	return messages.result(runScenario(ctx, s, job.Options))
+	return messages.write(labMessage{Result: runScenario(ctx, s, job.Options)})
 }
 
 // messageWriter writes the messages of a lab process. It is safe for concurrent
@@ -236,20 +193,9 @@ type messageWriter struct {
 	to *json.Encoder
 }
 
-func (w *messageWriter) progress(p lab.Progress) {
+// write writes a message as a line of JSON.
+func (w *messageWriter) write(m labMessage) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.to.Encode(labMessage{Progress: &p}) // the reader may be gone
-}
-
-func (w *messageWriter) state(all []lab.RankState) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.to.Encode(labMessage{State: all}) // the reader may be gone
-}
-
-func (w *messageWriter) result(r *report.Result) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Encode(labMessage{Result: r})
+	return w.to.Encode(m)
 }

@@ -64,18 +64,22 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 			return nil, err
 		}
 	}
-	p := &scenarioRun{opts: opts, onTruncated: onTruncated}
+	p := &scenarioRun{opts: opts}
 	if opts.Dir != "" {
 		p.dir = filepath.Join(opts.Dir, opts.Folder(s, scenarios.NetNS))
 		if err := os.MkdirAll(p.dir, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	if p.Testbed, err = Open(plan, p.testbedOptions()); err != nil {
+	testbed := TestbedOptions{Netem: opts.Netem}
+	if opts.Capture && p.dir != "" {
+		testbed.Capture = CaptureOptions{File: filepath.Join(p.dir, fabricCapture), Comment: opts.Replay, OnTruncated: onTruncated}
+	}
+	if p.Testbed, err = Open(plan, testbed); err != nil {
 		return nil, err
 	}
 	defer p.Close() //nolint:errcheck // the kernel removes the namespaces with this process
-	p.recorder = newRecorder(plan, opts.OnProgress)
+	p.recorder = &recorder{ranks: make([]record, s.RankCount()), allReady: make(chan struct{})}
 	return p.run(ctx)
 }
 
@@ -83,26 +87,13 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 // the scenario.
 const fabricCapture = "fabric.pcapng"
 
-// testbedOptions returns the options of the testbed, with a capture if the run wants one and has a
-// directory. The comment of the capture is the command that repeats the run.
-func (p *scenarioRun) testbedOptions() TestbedOptions {
-	opts := TestbedOptions{Netem: p.opts.Netem}
-	if p.opts.Capture && p.dir != "" {
-		opts.Capture = CaptureOptions{
-			File: filepath.Join(p.dir, fabricCapture), Comment: p.opts.Replay, OnTruncated: p.onTruncated,
-		}
-	}
-	return opts
-}
-
 // scenarioRun is a running scenario on its testbed.
 type scenarioRun struct {
 	*Testbed
-	opts        lab.Options
-	onTruncated func()
-	dir         string // for the scenario's files; empty if none are written
-	recorder    *recorder
-	group       *launch.Group
+	opts     lab.Options
+	dir      string // for the scenario's files; empty if none are written
+	recorder *recorder
+	group    *launch.Group
 
 	// Results of runFaults.
 	steps       []lab.ExecutedStep // executed
@@ -149,7 +140,7 @@ func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	case errors.As(err, &rankErr) && p.abortReason == "":
 		p.abortReason = "the run was ended when " + rankErr.Error()
 	}
-	internalErr := errors.Join(p.internalErr, p.stopSwitches())
+	internalErr := errors.Join(p.internalErr, p.switches.close())
 	observed, err := p.observe(outcomes, process.OthersShare(cpuBefore, cpuAfter))
 	return observed, errors.Join(internalErr, err)
 }
@@ -182,8 +173,12 @@ func (p *scenarioRun) rankSpecs() ([]launch.Spec, error) {
 		host := p.Fabric.Host(p.Plan.Topology.Hosts[i].Name)
 		job := rankJob{
 			Name: p.Plan.Scenario.Name, Scenario: string(text), Seed: p.Plan.Seed, Host: host.Name,
-			NICs: p.rankNICs(host.Host), Defects: p.opts.Defects,
+			Defects:      p.opts.Defects,
 			StallTimeout: idleTimeout, NoGSO: p.opts.Netem, // netem would drop a GSO packet as a whole
+		}
+		for _, n := range host.NICs {
+			cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: host.Name, NIC: n.Name})
+			job.NICs = append(job.NICs, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
 		}
 		if p.opts.Capture && p.dir != "" {
 			job.Capture = captureFile(p.dir, host.Name)
@@ -207,13 +202,3 @@ func captureFile(dir, host string) string { return filepath.Join(dir, host+captu
 // idleTimeout is how long a program may make no progress. It is longer than the
 // retries of a connection.
 const idleTimeout = 30 * time.Second
-
-// rankNICs returns the NICs of a host, with the address that the workload uses and the rate of
-// the cable.
-func (p *scenarioRun) rankNICs(h topology.Host) (nics []rankNIC) {
-	for _, n := range h.NICs {
-		cable, _ := p.Plan.Topology.CableAt(topology.Port{Node: h.Name, NIC: n.Name})
-		nics = append(nics, rankNIC{Name: n.Name, Rail: n.Rail, Addr: n.Addr(p.Plan.Scenario.Fabric.IPv4), RateBps: cable.Link.RateBps})
-	}
-	return nics
-}

@@ -3,6 +3,7 @@ package nslab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -98,7 +100,11 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 			return w, err
 		}
 	}
-	for _, group := range distribute(w.switches, runtime.GOMAXPROCS(0)) {
+	groups := make([][]*uswitch.Switch, min(len(w.switches), runtime.GOMAXPROCS(0))) // a thread for each
+	for i, s := range w.switches {
+		groups[i%len(groups)] = append(groups[i%len(groups)], s)
+	}
+	for _, group := range groups {
 		w.run.Go(func() {
 			if err := uswitch.Run(ctx, group...); err != nil && ctx.Err() == nil {
 				w.fail(err)
@@ -106,15 +112,6 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 		})
 	}
 	return w, nil
-}
-
-// distribute divides switches into groups, at most as many as threads.
-func distribute(all []*uswitch.Switch, threads int) [][]*uswitch.Switch {
-	groups := make([][]*uswitch.Switch, min(len(all), threads))
-	for i, s := range all {
-		groups[i%len(groups)] = append(groups[i%len(groups)], s)
-	}
-	return groups
 }
 
 // switchPort is an interface in the core namespace, and the port at the other end
@@ -139,13 +136,19 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 	for i := range w.plan.Ports {
 		p := &w.plan.Ports[i]
 		for k, e := range ends {
-			if e.far.Same(p.Port) {
-				cable := w.plan.Topology.Cables[p.Cable]
-				w.directions[i] = [2]*portDirection{
-					lab.Out: {set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In, linkSpecs: linkSpecsOut(p, cable)},
-					lab.In:  {set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out, linkSpecs: linkSpecsIn(w.plan, p, cable)},
-				}
+			if !e.far.Same(p.Port) {
+				continue
 			}
+			cable := w.plan.Topology.Cables[p.Cable]
+			out := &portDirection{set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In}
+			in := &portDirection{set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
+			fromSwitch := p.Host < 0 // ports of switches have a finite queue; hosts wait
+			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
+			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // else Out of the other host applies
+				const finiteQueue = true
+				in.linkSpecs = linkSpecs(cable.Link, finiteQueue)
+			}
+			w.directions[i] = [2]*portDirection{lab.Out: out, lab.In: in}
 		}
 	}
 	return nil
@@ -216,11 +219,76 @@ func (w *switchSet) close() error {
 				w.fail(err)
 			}
 		}
-		if err := w.capture.close(); err != nil {
+		if err := closeCapture(w.capture.file, w.capture.to); err != nil {
 			w.fail(err)
 		}
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return errors.Join(w.errs...)
+}
+
+// checkNetem returns an error for each part of a plan that netem does not support.
+func checkNetem(plan *lab.Plan) error {
+	cannot := func(key, what string) error {
+		return plan.Scenario.Errorf(key, "the kernel's netem cannot %s: use the user-space switch", what)
+	}
+	var errs []error
+	if len(plan.Scenario.Events) > 0 {
+		errs = append(errs, cannot("events", "change single packets"))
+	}
+	for i := range plan.Steps {
+		if s := &plan.Steps[i]; s.Do == scenarios.Partition {
+			errs = append(errs, cannot(fmt.Sprintf("faults[%d]", s.Fault), "partition hosts"))
+		}
+		for _, set := range plan.Steps[i].Set {
+			if _, err := netemSpec(set.Specs, set.Direction); err != nil {
+				errs = append(errs, plan.Scenario.Errorf(fmt.Sprintf("faults[%d].set", plan.Steps[i].Fault), "%w", err))
+			}
+		}
+	}
+	for i := range plan.Ports {
+		for dir, m := range []*lab.Impairments{lab.Out: &plan.Ports[i].Out, lab.In: &plan.Ports[i].In} {
+			if _, err := netemSpec(m.Specs, lab.Direction(dir)); err != nil {
+				errs = append(errs, plan.Scenario.Errorf("impair", "%s: %w", plan.Ports[i].Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// netemSpec converts the impairments of a direction to netem's parameters. netem reorders a share
+// of packets by not delaying them, impair.Spec by delaying them: netemSpec converts the share if s has no Delay.
+func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
+	if len(specs) == 0 {
+		return n, nil
+	}
+	if len(specs) > 1 || dir == lab.In {
+		return n, errors.New("netem supports one impairment of the packets that a port sends, and none of those it receives: write one impairment, with \"way: out\"")
+	}
+	s := specs[0]
+	n = netns.NetemSpec{
+		Delay: s.Delay, Jitter: s.Jitter, LossPPM: s.LossPPM, DuplicatePPM: s.DuplicatePPM, ReorderPPM: s.ReorderPPM, CorruptPPM: s.CorruptPPM,
+	}
+	unsupported := s
+	unsupported.Delay, unsupported.Jitter, unsupported.LossPPM, unsupported.DuplicatePPM, unsupported.ReorderPPM, unsupported.CorruptPPM = 0, 0, 0, 0, 0, 0
+	unsupported.ReorderDelay, unsupported.DuplicateDelay = 0, 0
+	if unsupported != (impair.Spec{}) {
+		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
+	}
+	if n.ReorderPPM > 0 && n.Delay == 0 {
+		// netem reorders by sending some packets without the delay of the others.
+		n.Delay = max(s.ReorderDelay, time.Microsecond)
+		n.ReorderPPM = impair.PPM - n.ReorderPPM
+	}
+	return n, nil
+}
+
+// setNetem configures netem for one direction of a port.
+func (w *switchSet) setNetem(port int, dir lab.Direction, specs []impair.Spec) error {
+	spec, err := netemSpec(specs, dir)
+	if err != nil || dir == lab.In {
+		return err
+	}
+	return w.netem.Netem(w.plan.Ports[port].Name, spec)
 }

@@ -116,10 +116,6 @@ func (st *Testbed) AddRDMA(kind, lab string) error {
 // Begin sets time 0 of the plan: impairments and events apply from then on.
 func (st *Testbed) Begin(now time.Time) error { return st.switches.begin(now) }
 
-// stopSwitches stops the user-space switches and returns their errors. Counters do
-// not change afterwards.
-func (st *Testbed) stopSwitches() error { return st.switches.close() }
-
 // Close removes the fabric and completes the capture.
 func (st *Testbed) Close() error { return errors.Join(st.switches.close(), st.Fabric.Close()) }
 
@@ -158,32 +154,32 @@ const etherBytes = 14
 // readCounters adds the counters of one direction in user space since begin to a link, and the
 // events that occurred to the observation.
 func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
-	c := d.counters()
+	c, before := d.counters(), &d.baseline
 	// A cable between two hosts has two ports. Its packets are counted once, at the
 	// sender.
 	if d.swDir == uswitch.In || l.Packets == 0 {
-		frames := c.Offered - d.baseline.Offered
-		l.Packets, l.Bytes = frames+c.Drops.Overrun, c.OfferedBytes-d.baseline.OfferedBytes-frames*etherBytes
+		frames := c.Offered - before.Offered
+		l.Packets, l.Bytes = frames+c.Drops.Overrun-before.Drops.Overrun, c.OfferedBytes-before.OfferedBytes-frames*etherBytes
 	}
-	lab.AddLost(l, "overrun", c.Drops.Overrun)
-	lab.AddLost(l, "malformed", c.Drops.Malformed)
-	lab.AddLost(l, "link_down", c.Drops.Down)
-	lab.AddLost(l, "held_full", c.Drops.HeldFull)
-	lab.AddLost(l, "too_big", c.Drops.TooBig)
-	lab.AddLost(l, "refused", c.Drops.SendErrors)
+	lab.AddLost(l, "overrun", c.Drops.Overrun-before.Drops.Overrun)
+	lab.AddLost(l, "malformed", c.Drops.Malformed-before.Drops.Malformed)
+	lab.AddLost(l, "link_down", c.Drops.Down-before.Drops.Down)
+	lab.AddLost(l, "held_full", c.Drops.HeldFull-before.Drops.HeldFull)
+	lab.AddLost(l, "too_big", c.Drops.TooBig-before.Drops.TooBig)
+	lab.AddLost(l, "refused", c.Drops.SendErrors-before.Drops.SendErrors)
 	if d.filter != nil {
-		lab.AddLost(l, "partition", d.filter.Blocked())
+		lab.AddLost(l, "partition", d.filter.Dropped)
 	}
 	if d.impairer == nil {
 		return
 	}
-	pipe := d.impairer.Pipe()
+	pipe := d.impairer.Pipe
 	lab.AddPipeCounters(l, pipe.Counters())
-	lab.AddLost(l, "held_full", d.impairer.HeldOverflow())
+	lab.AddLost(l, "held_full", d.impairer.HeldOverflow)
 	o.CountEvents(plan, pipe.Fired())
 	if d.stream != nil {
-		o.CountStreamEvents(d.stream.Matcher())
-		lab.AddLost(l, "event", d.stream.Drops())
+		o.CountStreamEvents(d.stream.Matcher)
+		lab.AddLost(l, "event", d.stream.Drops)
 	}
 	if err := pipe.Err(); err != nil {
 		o.EventErrors = append(o.EventErrors, fmt.Sprintf("%s: %v", name, err))

@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab"
+	"github.com/fabrictest/fabrictest/lab/daemon"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/report"
 )
@@ -21,12 +22,12 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	var text strings.Builder
 	out := json.NewEncoder(&text)
 	for i := range 1000 {
-		must.Do(t, out.Encode(labMessage{Progress: &lab.Progress{RanksEnded: i}}))
+		must.Do(t, out.Encode(labMessage{State: []lab.RankState{{Rank: i}}}))
 	}
 	must.Do(t, out.Encode(labMessage{Result: &report.Result{Name: "x"}}))
 	const limit = 4 << 10
 	told := 0
-	opts := &lab.Options{OnProgress: func(lab.Progress) { told++ }}
+	opts := &lab.Options{OnState: func([]lab.RankState) { told++ }}
 	r, err := readMessages(strings.NewReader(text.String()), limit, opts)
 	if err != nil || r == nil || told != 1000 || text.Len() < 10*limit {
 		t.Errorf("%d of 1000 told, result %v: %v", told, r, err)
@@ -93,9 +94,9 @@ func TestExitReasonIsTheCause(t *testing.T) {
 			t.Errorf("%q: %q, want %q", words, got, want)
 		}
 	}
-	var complaints outputEnds
-	fmt.Fprint(&complaints, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
-	if got := complaints.String(); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 2*keepBytes {
+	var output daemon.HeadTail
+	fmt.Fprint(&output, "fatal error: newosproc\n"+strings.Repeat(registers, 1000))
+	if got := describeOutput(output.String()); !strings.HasPrefix(got, ": fatal error: newosproc: too few threads") || len(got) > 10<<10 {
 		t.Errorf("%.100q, %d bytes", got, len(got))
 	}
 }

@@ -10,9 +10,47 @@ import (
 
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/internal/process"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/perf"
+	"github.com/fabrictest/fabrictest/verbs"
 )
+
+// opener opens the device of a host; with offloaded, without CRC.
+type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
+
+// deviceKind is a kind of device that can be measured.
+type deviceKind struct {
+	open    opener
+	service perf.Service
+}
+
+// deviceKinds are the kinds that a host can open, by protocol.
+var deviceKinds = map[conformance.Protocol]deviceKind{
+	conformance.RoCE:          {openProvider(conformance.RoCE), perf.ServiceRC},
+	conformance.IWARP:         {openProvider(conformance.IWARP), perf.ServiceIWARP},
+	conformance.DatagramIWARP: {openProvider(conformance.DatagramIWARP), perf.ServiceUD},
+}
+
+// openProvider returns a function that opens emulated devices of a protocol on sockets. An
+// offloaded device neither computes nor checks CRCs, as if hardware did.
+func openProvider(protocol conformance.Protocol) opener {
+	return func(addr netip.Addr, offloaded bool) (verbs.Context, error) {
+		p := nics.OfProtocol(protocol)
+		var s nics.Setup
+		if offloaded {
+			if p.CRCOption == "" {
+				return nil, fmt.Errorf("%s without CRC: %w", p.Title, errors.ErrUnsupported)
+			}
+			s.Options = nics.Options{p.CRCOption: false}
+		}
+		o, err := p.NewOpener(s)
+		if err != nil {
+			return nil, err
+		}
+		return o.OnSockets(nics.NICConfig{Addr: addr})
+	}
+}
 
 // settleTime is how long a host idles before its memory is measured.
 const settleTime = 300 * time.Millisecond
@@ -116,17 +154,13 @@ func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) 
 	case cmd.Program != nil:
 		return cmd.Program.Run(ctx, side)
 	case cmd.Idle:
-		return idleMB(ctx, side)
+		// The resident memory of this process with an idle connection.
+		err = perf.WithConnection(ctx, side, func() error {
+			time.Sleep(settleTime)
+			v, err = perf.ResidentMB()
+			return err
+		})
+		return v, err
 	}
 	return 0, errors.New("empty command")
-}
-
-// idleMB returns the resident memory of this process with an idle connection.
-func idleMB(ctx context.Context, s *perf.Side) (mb float64, err error) {
-	err = perf.WithConnection(ctx, s, func() error {
-		time.Sleep(settleTime)
-		mb, err = perf.ResidentMB()
-		return err
-	})
-	return mb, err
 }

@@ -134,7 +134,8 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 			continue
 		}
 		p.kill()
-		outcome := p.outcome(r.side)
+		outcomes, _ := p.group.Wait() // the outcomes have the errors
+		outcome := outcomes[r.side]
 		switch {
 		case ctx.Err() != nil:
 			return 0, errors.Join(ctx.Err(), context.Cause(ctx))
@@ -146,10 +147,4 @@ func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, 
 		return 0, fmt.Errorf("%s: %s", outcome.Host, r.Error)
 	}
 	return value, nil
-}
-
-// outcome waits until both processes have ended, and returns how one of them ended.
-func (p *processPair) outcome(side int) launch.Outcome {
-	outcomes, _ := p.group.Wait() // the outcomes have the errors
-	return outcomes[side]
 }

@@ -1,7 +1,10 @@
 package perflab
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"sync/atomic"
 	"time"
 )
 
@@ -121,4 +124,161 @@ func receiveStream(r *segmentReader, f *flow, rx batchReceiver) (time.Time, erro
 			return last, nil
 		}
 	}
+}
+
+const (
+	maxUDPPayload = 65507 // IPv4's, the smaller of the two families
+	seqBytes      = 8
+
+	// firstProbeSeq is the first sequence number of probes, which are not counted.
+	firstProbeSeq = 1 << 63
+
+	// kernelSegments is the maximum number of segments in a super-packet (UDP_MAX_SEGMENTS).
+	kernelSegments = 64
+
+	// windowBytes is how far the sender may be ahead of the receiver. The window is a shared
+	// counter: ideal flow control without packets, so that the receive queue does not overflow.
+	windowBytes = 1 << 20
+)
+
+// batchSegments returns how many segments of a size make up a batch: as many as fit into one
+// super-packet, but no more than the kernel takes.
+func batchSegments(bytes int) int { return min(kernelSegments, maxUDPPayload/bytes) }
+
+// segmentWriter fills segments: a sequence number, bytes copied from application memory,
+// and a CRC32 of both.
+type segmentWriter struct {
+	cfg RawStreamConfig
+	app []byte // application memory
+	off int    // in app, of the next segment
+	seq uint64
+}
+
+// newSegmentWriter returns a segmentWriter with its memory filled.
+func newSegmentWriter(cfg RawStreamConfig) *segmentWriter {
+	s := &segmentWriter{cfg: cfg, app: make([]byte, memoryBytes)}
+	for i := range s.app {
+		s.app[i] = byte(i * 7)
+	}
+	return s
+}
+
+// write fills a segment with the next sequence number and, if the configuration demands work,
+// with the next bytes of application memory and the CRC.
+func (s *segmentWriter) write(seg []byte) {
+	binary.LittleEndian.PutUint64(seg, s.seq)
+	s.seq++
+	crcAt := len(seg) - crcBytes
+	if s.cfg.Work {
+		if s.off+crcAt > len(s.app) {
+			s.off = 0
+		}
+		copy(seg[seqBytes:crcAt], s.app[s.off:])
+		s.off += crcAt - seqBytes
+		binary.LittleEndian.PutUint32(seg[crcAt:], crc32.ChecksumIEEE(seg[:crcAt]))
+	}
+}
+
+// segmentReader checks the CRC of segments and copies their bytes to application memory.
+type segmentReader struct {
+	cfg    RawStreamConfig
+	app    []byte // application memory
+	off    int    // in app, of the next segment
+	next   uint64 // highest sequence number seen, plus 1
+	result RawUDPStreamResult
+}
+
+func newSegmentReader(cfg RawStreamConfig) *segmentReader {
+	return &segmentReader{cfg: cfg, app: make([]byte, memoryBytes)}
+}
+
+// read checks and counts a received segment, and copies its bytes to application memory. It
+// ignores probes.
+func (r *segmentReader) read(seg []byte) {
+	crcAt := len(seg) - crcBytes
+	if len(seg) != r.cfg.Bytes ||
+		(r.cfg.Work && crc32.ChecksumIEEE(seg[:crcAt]) != binary.LittleEndian.Uint32(seg[crcAt:])) {
+		r.result.Corrupt++
+		return
+	}
+	seq := binary.LittleEndian.Uint64(seg)
+	if seq >= firstProbeSeq {
+		return
+	}
+	if r.cfg.Work {
+		if r.off+crcAt > len(r.app) {
+			r.off = 0
+		}
+		copy(r.app[r.off:], seg[seqBytes:crcAt])
+		r.off += crcAt - seqBytes
+	}
+	r.next = max(r.next, seq+1)
+	r.result.Received++
+	r.result.Bytes += uint64(len(seg))
+}
+
+// stallTimeout is the time without progress after which missing segments are taken to be
+// lost.
+const stallTimeout = 200 * time.Millisecond
+
+// spinsPerClockRead is how often a side polls before it yields and reads the clock.
+const spinsPerClockRead = 256
+
+// flow is the flow control between the two goroutines of a stream. Each field is written by
+// one of them only.
+type flow struct {
+	received atomic.Uint64 // by the receiver: highest sequence number seen, plus 1
+	_        [56]byte
+	sent     atomic.Uint64 // by the sender
+	finished atomic.Bool   // by the sender: sent is final
+	_        [47]byte
+	failed   atomic.Bool // by either: the other one must stop
+}
+
+// waitForWindow returns when fewer than window of the segments before sequence number end are
+// in flight, or after stallTimeout, when it counts all of them as lost. base is the sequence
+// number before which no segment is in flight; waitForWindow returns its new value.
+func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
+	var since time.Time
+	for spins := 1; ; spins++ {
+		base = max(base, f.received.Load())
+		if end-base < window || f.failed.Load() {
+			return base
+		}
+		if spins%spinsPerClockRead == 0 {
+			switch {
+			case since.IsZero():
+				since = time.Now()
+			case time.Since(since) > stallTimeout:
+				return end
+			}
+			yield()
+		}
+	}
+}
+
+// idleTimer decides when a receiver without segments may stop.
+type idleTimer struct {
+	spins int
+	since time.Time
+}
+
+// streamEnded reports whether a receiver without new segments may stop: a side has failed, or the
+// sender has finished and the last segment has arrived, or none has for stallTimeout. next is the
+// sequence number after the highest received.
+func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
+	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
+		return true
+	}
+	if i.spins++; i.spins%spinsPerClockRead != 0 {
+		return false
+	}
+	yield()
+	if !f.finished.Load() {
+		return false
+	}
+	if i.since.IsZero() {
+		i.since = time.Now()
+	}
+	return time.Since(i.since) > stallTimeout
 }

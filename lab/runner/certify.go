@@ -67,14 +67,6 @@ func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certifi
 	return c, c.plan(protocol)
 }
 
-// protocol returns the protocol of the device.
-func (c *Certification) protocol() conformance.Protocol {
-	if c.lab.Streams() {
-		return conformance.IWARP
-	}
-	return conformance.RoCE
-}
-
 // transport returns the name of the protocol in reports.
 func (c *Certification) transport() string {
 	if c.lab.Streams() {
@@ -147,7 +139,7 @@ func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr st
 	}
 	defer c.lab.Close()
 	if c.judge == nil {
-		if err := c.plan(c.protocol()); err != nil {
+		if err := c.plan(c.lab.Protocol()); err != nil {
 			return nil, err
 		}
 	}
@@ -174,8 +166,11 @@ func (c *Certification) permissionHint(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	streams := c.Wire == bench.WireSegments
-	return fmt.Errorf("%w; --wire %s needs no permission, but observes less", err, bench.UnprivilegedWire(streams))
+	unprivileged := bench.WireUDP
+	if c.Wire == bench.WireSegments {
+		unprivileged = bench.WireTCP
+	}
+	return fmt.Errorf("%w; --wire %s needs no permission, but observes less", err, unprivileged)
 }
 
 // runCases runs the cases and returns their results. It stops early when ctx is cancelled or the
@@ -210,7 +205,7 @@ func (c *Certification) runCases(ctx context.Context) (*conform.Run, error) {
 
 // subject returns the description of the device and its host for the certificate.
 func (c *Certification) subject() certificate.Subject {
-	id, attr := c.lab.Identity(), c.lab.Attr()
+	id, attr := c.lab.Identity, c.lab.Attr
 	deviceAddrs, _ := c.lab.Addresses()
 	s := certificate.Subject{
 		Device: c.Device, Transport: c.transport(), Driver: strings.TrimSpace(id.Driver + " " + id.DriverVersion), Firmware: id.Firmware,
@@ -238,14 +233,14 @@ func (c *Certification) subject() certificate.Subject {
 // judgeIdentity returns the description of the judge and its access to the link for the certificate.
 func (c *Certification) judgeIdentity() certificate.Judge {
 	_, judgeAddrs := c.lab.Addresses()
-	wire := c.lab.Wire()
+	wire := c.lab.Wire
 	j := certificate.Judge{
 		Wire: wire.Description() + " on " + c.intf, Blind: wire.Limitations(), Addresses: addrStrings(judgeAddrs), Agent: c.agent, Started: c.began, Ended: time.Now(),
 	}
 	if wire == bench.WireTCP || wire == bench.WireUDP { // sockets: the judge's kernel makes the headers
 		j.Wire += ", Linux " + report.ThisMachine().Kernel
 	}
-	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU())
+	j.Wire += fmt.Sprintf(", MTU %d", c.lab.MTU)
 	return j
 }
 

@@ -65,7 +65,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 		return nil, err
 	}
 	defer g.Stop()
-	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel())
+	c.machine = "a QEMU guest with " + describeMachine(cfg, lab.Accel)
 	opt := bench.DeviceOptions{Interface: kernel.WireDevice, PartnerInterface: kernel.WireDevice, Host: g}
 	if isRawWire(c.Wire, GuestProtocol(cfg)) {
 		opt.Interface, opt.Peers = kernel.JudgeDevice, judgeAddresses

@@ -57,7 +57,7 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 			}
 			d.Profile, d.Defects = profile.Name, slices.Concat(profile.Defects, o.Defects)
 		}
-		if err := checkDefects(p, d.Defects); err != nil {
+		if err := checkDefects(p.CheckDefect, d.Defects); err != nil {
 			lastErr = err
 			if _, foreign := errors.AsType[*nics.ForeignDefectError](err); len(o.Names) > 0 || !foreign {
 				return nil, err
@@ -72,10 +72,10 @@ func (o *Selection) Devices() (all []*judge.Device, err error) {
 	return all, nil
 }
 
-// checkDefects returns an error for the first defect that a provider's devices cannot have.
-func checkDefects(p *nics.Provider, defects []string) error {
+// checkDefects returns the error of the first defect that check rejects.
+func checkDefects(check func(name string) error, defects []string) error {
 	for _, name := range defects {
-		if err := p.CheckDefect(name); err != nil {
+		if err := check(name); err != nil {
 			return nics.DefectFlagError(err)
 		}
 	}

@@ -167,12 +167,7 @@ func (o *Overrides) Check() error {
 		}
 		check = p.CheckRuntimeDefect
 	}
-	for _, name := range o.Defects {
-		if err := check(name); err != nil {
-			return nics.DefectFlagError(err)
-		}
-	}
-	return nil
+	return checkDefects(check, o.Defects)
 }
 
 // Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for each

@@ -38,7 +38,6 @@ type Seeds struct {
 // seedFailure is a run that did not pass.
 type seedFailure struct {
 	run    int // index: seed by seed, and task by task for each
-	result *report.Result
 	replay string
 }
 
@@ -99,7 +98,7 @@ func (c *Seeds) record(run int, r *report.Result) {
 	defer c.mu.Unlock()
 	c.ended++
 	if r.Verdict != report.Passed {
-		c.failures = append(c.failures, seedFailure{run, r, r.Replay})
+		c.failures = append(c.failures, seedFailure{run, r.Replay})
 		fmt.Fprintf(c.Out, "%s  %s with seed %d: %s\n", strings.ToUpper(string(r.Verdict)), r.Name, r.Seed, r.Reason)
 	}
 	now := time.Now()

@@ -51,11 +51,6 @@ func TestPanicIsABrokenRun(t *testing.T) {
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 1 on host1 panicked: out of luck") || !strings.Contains(r.Detail, "badtimes_test.go") {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
-	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n")
-	r = Run(context.Background(), s, lab.Options{OnProgress: func(lab.Progress) { panic("outside of any program") }})
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "outside of any program") {
-		t.Errorf("%s: %s", r.Verdict, r.Reason)
-	}
 }
 
 func TestFailingProgramFailsTheRun(t *testing.T) {
@@ -165,22 +160,5 @@ func TestCaptureWriteErrors(t *testing.T) {
 	}
 	if len(r.Checks) == 0 {
 		t.Error("what was seen of the run is lost with the capture")
-	}
-}
-
-func TestProgress(t *testing.T) {
-	var all []lab.Progress
-	r := play(t, "fabric: {kind: star, hosts: 4}\n"+pingpong, lab.Options{OnProgress: func(p lab.Progress) { all = append(all, p) }})
-	if len(all) < 4 {
-		t.Fatalf("%d times", len(all))
-	}
-	last := all[len(all)-1]
-	if last.RanksEnded != 4 || last.RanksTotal != 4 || last.Messages == 0 || last.At > r.Elapsed {
-		t.Errorf("%+v", last)
-	}
-	for i := 1; i < len(all); i++ {
-		if all[i].At < all[i-1].At || all[i].Messages < all[i-1].Messages {
-			t.Errorf("%+v after %+v", all[i], all[i-1])
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/lab"
 	"github.com/fabrictest/fabrictest/lab/nics"
@@ -152,7 +153,10 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 		if err := f.addStreams(r.world, n, i, addr, port); err != nil {
 			return err
 		}
-		nicConfig.WrapStreams = f.streamPorts[i].wrapNet
+		nicConfig.WrapStreams = func(n link.StreamNet) link.StreamNet {
+			f.streamPorts[i].StreamNet = n
+			return f.streamPorts[i]
+		}
 	}
 	if f.capture != nil {
 		f.capture.addPort(port)
@@ -195,7 +199,7 @@ func (f *fabric) setSpecs(change lab.SpecChange) error {
 
 // partition executes a step that partitions every rail into groups of ports, or ends the
 // partition.
-func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
+func (f *fabric) partition(step *lab.Step) {
 	for rail := range len(f.nets) {
 		n := f.nets[rail]
 		if step.Undo {
@@ -205,7 +209,7 @@ func (f *fabric) partition(plan *lab.Plan, step *lab.Step) {
 		groups := make([][]*sim.Port, len(step.Groups))
 		for i, members := range step.Groups {
 			for _, port := range members {
-				if plan.Ports[port].Rail == rail {
+				if f.plan.Ports[port].Rail == rail {
 					groups[i] = append(groups[i], f.simPorts[port].(*sim.Port))
 				}
 			}

@@ -12,9 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
-// rank is a rank and its coroutine.
+// rank is a rank and its coroutine. Its number is the index of its host in the topology.
 type rank struct {
-	host     int // index in the topology
 	proc     *sim.Proc
 	program  workload.Program // nil until it has started
 	ended    time.Duration
@@ -41,11 +40,9 @@ func (r *run) addRanks() {
 	}
 	r.hub.OnSample = func(i int, s workload.Sample) {
 		r.ranks[i].observed.Samples = append(r.ranks[i].observed.Samples, s)
-		r.reportProgress()
 	}
 	for i := range size {
-		k := &rank{host: i}
-		k.observed.Rank, k.observed.Host = i, r.plan.Topology.Hosts[i].Name
+		k := &rank{observed: lab.Rank{Rank: i, Host: r.plan.Topology.Hosts[i].Name}}
 		r.ranks = append(r.ranks, k)
 		k.proc = r.world.Go(k.name(), func(p *sim.Proc) error {
 			r.runRank(k, p)
@@ -59,7 +56,7 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	i := k.observed.Rank
 	defer r.hub.End(i)
 	program, err := r.newProgram(r.plan.Scenario.Workload, &workload.Rank{
-		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[k.host], Control: r.hub.Control(i),
+		Rank: i, Size: len(r.ranks), Seed: r.plan.Seed, Proc: p, NICs: r.fabric.nics[i], Control: r.hub.Control(i),
 		StallTimeout: r.plan.Limit / 2, // the rank reports a stall before the limit ends the run
 	})
 	if err == nil {
@@ -74,25 +71,6 @@ func (r *run) runRank(k *rank, p *sim.Proc) {
 	case err != nil:
 		k.observed.State = lab.Errored
 	}
-	r.reportProgress()
-}
-
-// reportProgress calls OnProgress with the sums over all ranks.
-func (r *run) reportProgress() {
-	if r.opts.OnProgress == nil {
-		return
-	}
-	p := lab.Progress{At: time.Duration(r.world.Now()), RanksTotal: len(r.ranks)}
-	for _, k := range r.ranks {
-		if n := len(k.observed.Samples); n > 0 {
-			p.Messages += k.observed.Samples[n-1].Messages
-			p.Bytes += k.observed.Samples[n-1].Bytes
-		}
-		if k.observed.State != "" {
-			p.RanksEnded++
-		}
-	}
-	r.opts.OnProgress(p)
 }
 
 // Hub connects the control channels of the ranks of a world.

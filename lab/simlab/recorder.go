@@ -19,11 +19,16 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// recorder writes each packet to the capture when it leaves its port. A packet that
+// captureFile is the name of the capture before compression.
+const captureFile = "capture.pcapng"
+
+// capture writes each packet of all hosts to a file when it leaves its port. A packet that
 // arrives changed is written a second time. At the end of the run, comments tell
 // which packets were dropped, duplicated, changed or marked.
-type recorder struct {
-	capture *pcaplink.Capture
+type capture struct {
+	to      *pcaplink.Capture
+	file    *os.File
+	path    string // relative to Options.Dir
 	ports   map[*sim.Port]*pcaplink.Interface
 	sent    []sentPacket // by Datagram.Tag - 1
 	written int          // packets in the file
@@ -41,66 +46,62 @@ type sentPacket struct {
 	dropped   string // port and cause of the last drop
 }
 
-func newRecorder(to *pcaplink.Capture) *recorder {
-	return &recorder{capture: to, ports: make(map[*sim.Port]*pcaplink.Interface)}
-}
-
 // addPort captures the packets of a port.
-func (r *recorder) addPort(p *sim.Port) {
-	r.ports[p] = r.capture.AddInterface(p.Name())
-	p.Net().SetTap(r.tap)
-	p.Net().SetDropTap(r.dropTap)
+func (c *capture) addPort(p *sim.Port) {
+	c.ports[p] = c.to.AddInterface(p.Name())
+	p.Net().SetTap(c.tap)
+	p.Net().SetDropTap(c.dropTap)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tap implements sim.Tap. It writes a packet that a port sends; when a copy of it arrives, tap
 // compares it with the sent packet, whose number (from 1) is d.Tag.
-func (r *recorder) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
+func (c *capture) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Datagram) {
 	sum := crc32.Checksum(d.Payload, castagnoli)
 	if dir == sim.Out {
 		dst := d.Dst.Addr()
-		r.sent = append(r.sent, sentPacket{record: r.written, checksum: sum, tclass: d.TClass, multicast: dst.IsMulticast() || dst == limitedBroadcast})
-		r.write(now, at, pcaplink.Outbound, d, "")
+		c.sent = append(c.sent, sentPacket{record: c.written, checksum: sum, tclass: d.TClass, multicast: dst.IsMulticast() || dst == limitedBroadcast})
+		c.write(now, at, pcaplink.Outbound, d, "")
 		return
 	}
-	s := &r.sent[d.Tag-1]
+	s := &c.sent[d.Tag-1]
 	s.copies++
 	s.marked = s.marked || d.TClass != s.tclass
 	if sum != s.checksum {
 		s.changed = true
-		r.write(now, at, pcaplink.Inbound, d, "fabrictest: as it arrived, changed on the path")
+		c.write(now, at, pcaplink.Inbound, d, "fabrictest: as it arrived, changed on the path")
 	}
 }
 
 // write writes a packet of a port to the capture.
-func (r *recorder) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *link.Datagram, comment string) {
-	r.ports[at].WriteWithComment(now, dir, d, comment)
-	r.written++
+func (c *capture) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *link.Datagram, comment string) {
+	c.ports[at].WriteWithComment(now, dir, d, comment)
+	c.written++
 }
 
 // dropTap implements sim.DropTap: it records where and why a sent packet was dropped.
-func (r *recorder) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
+func (c *capture) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
 	if d.Tag > 0 {
-		r.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", port, cause)
+		c.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", port, cause)
 	}
 }
 
 // writeSegment writes a segment of a stream if it leaves its port, not if it arrives.
-func (r *recorder) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
+func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if dir == sim.Out {
-		r.ports[at].WriteSegment(now, pcaplink.Outbound, s)
-		r.written++
+		c.ports[at].WriteSegment(now, pcaplink.Outbound, s)
+		c.written++
 	}
 }
 
 // comments returns a function that returns the comment on packet i of the file; empty if there
 // is none.
-func (r *recorder) comments() func(i int) string {
+func (c *capture) comments() func(i int) string {
 	comments := make(map[int]string)
-	for i := range r.sent {
-		if c := r.sent[i].comment(); c != "" {
-			comments[r.sent[i].record] = "fabrictest: " + c
+	for i := range c.sent {
+		if text := c.sent[i].comment(); text != "" {
+			comments[c.sent[i].record] = "fabrictest: " + text
 		}
 	}
 	return func(i int) string { return comments[i] }
@@ -124,17 +125,6 @@ func (s *sentPacket) comment() string {
 // limitedBroadcast is 255.255.255.255.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// captureFile is the name of the capture before compression.
-const captureFile = "capture.pcapng"
-
-// capture is the capture file of all hosts.
-type capture struct {
-	*recorder
-	to   *pcaplink.Capture
-	file *os.File
-	path string // relative to Options.Dir
-}
-
 // newCapture creates the capture file of a scenario, whose comment is the command that repeats
 // the run; nil if the options want none.
 func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
@@ -145,13 +135,12 @@ func newCapture(s *scenarios.Scenario, opts *lab.Options) (*capture, error) {
 	if err := os.MkdirAll(filepath.Join(opts.Dir, folder), 0o755); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
-	c := &capture{path: filepath.Join(folder, captureFile)}
+	c := &capture{path: filepath.Join(folder, captureFile), ports: make(map[*sim.Port]*pcaplink.Interface)}
 	var err error
 	if c.file, err = os.Create(filepath.Join(opts.Dir, c.path)); err != nil {
 		return nil, fmt.Errorf("capture: %w", err)
 	}
 	c.to = pcaplink.NewCapture(c.file, pcaplink.Options{Comment: opts.Replay})
-	c.recorder = newRecorder(c.to)
 	return c, nil
 }
 

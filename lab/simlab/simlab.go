@@ -42,7 +42,11 @@ func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, creat
 	}()
 	r := &run{ctx: ctx, opts: &opts, newProgram: create}
 	if err := r.build(s); err != nil {
-		r.discard()
+		_ = r.fabric.close() // the error of build matters more
+		_, _ = r.capture.close()
+		if r.world != nil {
+			r.world.Close()
+		}
 		lab.MarkBroken(result, err)
 		return result
 	}
@@ -159,7 +163,7 @@ func (r *run) finish(result *report.Result) error {
 	}
 	for _, k := range r.ranks {
 		r.observed.Elapsed = max(r.observed.Elapsed, k.ended)
-		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.host])
+		k.observed.Counters = workload.SumCounters(r.fabric.nics[k.observed.Rank])
 		r.observed.Ranks = append(r.observed.Ranks, k.observed)
 	}
 	r.fabric.readCounters(&r.observed)
@@ -172,11 +176,104 @@ func (r *run) finish(result *report.Result) error {
 	return errors.Join(closed, err)
 }
 
-// discard releases the resources of a failed build.
-func (r *run) discard() {
-	_ = r.fabric.close()
-	_, _ = r.capture.close()
-	if r.world != nil {
-		r.world.Close()
+// execute executes a step of the plan now: it applies or undoes a fault.
+func (r *run) execute(step *lab.Step) {
+	r.observed.Steps = append(r.observed.Steps, lab.ExecutedStep{Step: step, At: time.Duration(r.world.Now())})
+	switch step.Do {
+	case scenarios.Down:
+		for _, i := range step.Ports {
+			if step.Undo {
+				r.fabric.simPorts[i].SetUp()
+			} else {
+				r.fabric.simPorts[i].SetDown()
+			}
+		}
+	case scenarios.Partition:
+		r.fabric.partition(step)
+	case scenarios.SetImpair:
+		for _, set := range step.Set {
+			r.addError(r.fabric.setSpecs(set))
+		}
+	case scenarios.Kill:
+		r.eachRank(step, r.kill)
+	case scenarios.Freeze:
+		if step.Undo {
+			r.eachRank(step, r.thaw)
+		} else {
+			r.eachRank(step, r.freeze)
+		}
+	case scenarios.QPError:
+		r.eachRank(step, r.breakQPs)
 	}
+}
+
+// addError records an internal error, which makes the result broken.
+func (r *run) addError(err error) {
+	if err != nil {
+		r.internalErr = errors.Join(r.internalErr, err)
+	}
+}
+
+// eachRank calls f for the ranks on the hosts of a step.
+func (r *run) eachRank(step *lab.Step, f func(*rank)) {
+	for _, host := range step.Hosts {
+		if host < len(r.ranks) {
+			f(r.ranks[host])
+		}
+	}
+}
+
+// kill ends a rank and its NICs at once, as SIGKILL would. Other ranks learn of it
+// from the control channel. A rank that has ended is not affected.
+func (r *run) kill(k *rank) {
+	if k.observed.State != "" {
+		return
+	}
+	k.observed.State, k.ended = lab.Killed, time.Duration(r.world.Now())
+	k.observed.Waiting = k.status()
+	r.addError(k.proc.Kill())
+	for _, nic := range r.fabric.nics[k.observed.Rank] {
+		r.addError(nic.Device.Close())
+	}
+}
+
+// freeze pauses a rank's program, and its ports send and receive nothing, as if its
+// process were stopped. Unlike in a stopped process, the timers of the NIC
+// continue, so that a freeze longer than its retries breaks connections.
+func (r *run) freeze(k *rank) {
+	if k.observed.State == "" {
+		k.proc.Pause()
+	}
+	for _, p := range r.fabric.ports[k.observed.Rank] {
+		p.Freeze()
+	}
+}
+
+// thaw resumes the ports and the process of a frozen host.
+func (r *run) thaw(k *rank) {
+	for _, p := range r.fabric.ports[k.observed.Rank] {
+		p.Thaw()
+	}
+	if k.observed.State == "" {
+		k.proc.Resume()
+	}
+}
+
+// breakQPs moves a rank's queue pairs to the error state, in a separate coroutine
+// because verb calls take virtual time.
+func (r *run) breakQPs(k *rank) {
+	if k.observed.State != "" || k.program == nil {
+		return
+	}
+	breaker, ok := k.program.(workload.Breaker)
+	if !ok {
+		r.addError(fmt.Errorf("%s: the workload %s does not support qp-error", k.name(), r.plan.Scenario.Workload.Kind))
+		return
+	}
+	r.world.Go("qp-error of "+k.name(), func(*sim.Proc) error {
+		if err := breaker.Break(); err != nil && k.observed.State == "" {
+			r.addError(fmt.Errorf("qp-error of %s: %w", k.name(), err))
+		}
+		return nil
+	})
 }

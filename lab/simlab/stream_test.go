@@ -43,7 +43,7 @@ func newTap(t *testing.T, text string) *tap {
 			t.Fatal(err)
 		}
 		*p = must.Get(newStreamPort(x.world, plan, i, rail))(t)
-		(*p).wrapNet(port.StreamHost())
+		(*p).StreamNet = port.StreamHost()
 		rail[addrs[i]] = *p
 	}
 	l := must.Get(x.b.Listen(netip.AddrPortFrom(addrs[1], 7), 1))(t)

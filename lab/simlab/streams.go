@@ -13,15 +13,15 @@ import (
 // streamPort applies the impairments of a port's cable to TCP streams, between the
 // NIC and the streams of package sim, which are reliable. See stream.
 type streamPort struct {
-	link.StreamNet
-	world    *sim.World
-	ports    map[netip.Addr]*streamPort // of the rail, by address
-	pipes    [2]*impair.Pipe            // by lab.Direction
-	matchers [2]*lab.StreamMatcher      // by lab.Direction
-	numbers  map[streamEnds]int         // see connNumber
-	open     map[link.StreamID]*stream
-	traffic  [2]packetCount
-	drops    [2]uint64 // by events
+	link.StreamNet // that it impairs
+	world          *sim.World
+	ports          map[netip.Addr]*streamPort // of the rail, by address
+	pipes          [2]*impair.Pipe            // by lab.Direction
+	matchers       [2]*lab.StreamMatcher      // by lab.Direction
+	numbers        map[streamEnds]int         // see connNumber
+	open           map[link.StreamID]*stream
+	traffic        [2]packetCount
+	drops          [2]uint64 // by events
 }
 
 // streamEnds identifies a stream at one of its ends.
@@ -41,12 +41,6 @@ func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*
 		p.pipes[direction], p.matchers[direction] = pipe, lab.NewStreamMatcher(impairments.StreamEvents)
 	}
 	return p, nil
-}
-
-// wrapNet returns the port as a StreamNet whose streams are those of n with impairments.
-func (p *streamPort) wrapNet(n link.StreamNet) link.StreamNet {
-	p.StreamNet = n
-	return p
 }
 
 // connNumber returns the number by which events identify a stream of the port: from 1, in the

@@ -26,8 +26,6 @@ var ErrConnectionClosed = errors.New("the guest closed the connection")
 // Command is a program to run in a guest.
 type Command struct {
 	Args []string // found by the guest's PATH
-	Env  []string // added to the guest's environment
-	Dir  string
 	// Stdin is the input of the program; nil is empty.
 	Stdin io.Reader
 	// Stdout and Stderr receive its output; nil discards it. They are not written
@@ -44,7 +42,7 @@ func Shell(line string) Command { return Command{Args: []string{"sh", "-c", line
 // exit code, or 128 plus the number of the signal that ended the program. The process group of
 // the program is killed when ctx or the connection ends.
 func Exec(ctx context.Context, conn net.Conn, c Command) (code int, err error) {
-	r := request{Op: opExec, Args: c.Args, Env: c.Env, Dir: c.Dir}
+	r := request{Op: opExec, Args: c.Args}
 	err = sendRequest(ctx, conn, r, func(frames *control.Conn) (err error) {
 		go func() { // may continue after Exec, until Stdin ends
 			if c.Stdin != nil {
@@ -66,10 +64,18 @@ func Output(ctx context.Context, conn net.Conn, c Command) (output string, code 
 	return b.String(), code, err
 }
 
-// Put writes size bytes from a reader to a file in the guest that conn is connected to, and
-// closes conn. The file appears under its path when it is complete.
-func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size int64, from io.Reader) error {
-	r := request{Op: opPut, Path: path, Mode: uint32(mode.Perm()), Size: size}
+// File is a file to write in a guest.
+type File struct {
+	Path    string // in the guest, absolute
+	Mode    fs.FileMode
+	Size    int64
+	Content io.Reader // of Size bytes
+}
+
+// Put writes a file in the guest that conn is connected to, and closes conn. The file appears under
+// its path when it is complete.
+func Put(ctx context.Context, conn net.Conn, f File) error {
+	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
 		// The guest may fail at once, and then stops reading.
 		result := make(chan error, 1)
@@ -77,9 +83,9 @@ func Put(ctx context.Context, conn net.Conn, path string, mode fs.FileMode, size
 			_, err := awaitExit(frames, control.ProgramClient{})
 			result <- err
 		}()
-		sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(from, size))
-		if err == nil && sent < size {
-			return fmt.Errorf("put %s: the source ended after %d of %d bytes", path, sent, size)
+		sent, err := frames.CopyFrom(control.Stdin, io.LimitReader(f.Content, f.Size))
+		if err == nil && sent < f.Size {
+			return fmt.Errorf("put %s: the source ended after %d of %d bytes", f.Path, sent, f.Size)
 		}
 		return cmp.Or(<-result, err)
 	})
@@ -125,8 +131,6 @@ type request struct {
 	Op op `json:"op"`
 	// For opExec:
 	Args []string `json:"args,omitempty"`
-	Env  []string `json:"env,omitempty"` // added to the guest's environment
-	Dir  string   `json:"dir,omitempty"`
 	// For opPut:
 	Path string `json:"path,omitempty"`
 	Mode uint32 `json:"mode,omitempty"`
@@ -153,7 +157,7 @@ func sendRequest(ctx context.Context, conn net.Conn, r request, talk func(frames
 		return err
 	}
 	if len(b) > maxRequest {
-		return fmt.Errorf("arguments and environment have %d bytes, more than the limit of %d", len(b), maxRequest)
+		return fmt.Errorf("the request has %d bytes, more than the limit of %d", len(b), maxRequest)
 	}
 	frames := control.New(conn, control.Config{Limits: control.ProgramClientLimits})
 	if err = frames.SendHello(protocol, json.RawMessage(b)); err == nil {

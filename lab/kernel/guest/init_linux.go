@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fabrictest/fabrictest/control"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,9 @@ func initMain() {
 	if err != nil {
 		fmt.Println(FailedMark + err.Error())
 	} else {
-		fmt.Printf("%s%.2f s\n", ReadyMark, uptime().Seconds())
+		var uptime unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &uptime) // cannot fail on Linux
+		fmt.Printf("%s%.2f s\n", ReadyMark, time.Duration(uptime.Nano()).Seconds())
 	}
 	for { // an empty select may be detected as a deadlock
 		time.Sleep(time.Hour)
@@ -141,15 +144,6 @@ func prepare(children *reaper, o Options) error {
 // setSysctl sets a sysctl, whose name has slashes instead of dots.
 func setSysctl(name, value string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
 
-// uptime returns the time since boot; 0 if it is unknown.
-func uptime() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
-}
-
 // commandMain is the main function of the guest's command that sets the RDMA devices, for users in
 // the guest. It returns the exit code.
 func commandMain(args []string) int {
@@ -165,17 +159,6 @@ func commandMain(args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// exitError returns an error if a program was killed by a signal or has an exit code other than 0.
-func exitError(name string, status syscall.WaitStatus) error {
-	if status.Signaled() {
-		return fmt.Errorf("%s: killed by signal %d", name, status.Signal())
-	}
-	if code := status.ExitStatus(); code != 0 {
-		return fmt.Errorf("%s: exit code %d", name, code)
-	}
-	return nil
 }
 
 // reaper waits for all children of the init process, including orphans.
@@ -248,10 +231,9 @@ func (r *reaper) run(args ...string) error {
 	if err != nil {
 		return err
 	}
-	name := strings.Join(args, " ")
-	if err := exitError(name, <-ended); err != nil {
+	if code := control.ExitCode(<-ended); code != 0 {
 		text, _ := os.ReadFile(output.Name())
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+		return fmt.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, strings.TrimSpace(string(text)))
 	}
 	return nil
 }

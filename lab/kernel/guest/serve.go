@@ -126,15 +126,6 @@ func putFile(c *control.Conn, r request) (err error) {
 	return os.Rename(f.Name(), r.Path)
 }
 
-// startChild implements Server.Start for a server that is not the init process, which has to reap
-// all children.
-func startChild(cmd *exec.Cmd) (<-chan syscall.WaitStatus, error) {
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return control.Wait(cmd), nil
-}
-
 // exec runs the program of a request with its streams on c, and returns the exit code. It returns
 // an error only if the program does not start. Background processes of the program continue after
 // its end.
@@ -147,11 +138,12 @@ func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
 		return 0, err
 	}
 	defer p.close()
-	start := s.Start
-	if start == nil {
-		start = startChild
+	var ended <-chan syscall.WaitStatus
+	if s.Start != nil {
+		ended, err = s.Start(p.cmd)
+	} else if err = p.cmd.Start(); err == nil {
+		ended = control.Wait(p.cmd)
 	}
-	ended, err := start(p.cmd)
 	p.closeChildEnds()
 	if err != nil {
 		return 0, err
@@ -176,10 +168,7 @@ func newProgram(r request) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the guest has no program %s: put it there first", r.Args[0])
 	}
-	if info, err := os.Stat(r.Dir); r.Dir != "" && (err != nil || !info.IsDir()) {
-		return nil, fmt.Errorf("the guest has no folder %s", r.Dir)
-	}
-	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Dir: r.Dir, Env: append(os.Environ(), r.Env...)}}
+	p := &program{cmd: &exec.Cmd{Path: path, Args: r.Args, Env: os.Environ()}}
 	// A new session: signals to its group reach its children, and not the server.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe := func() (reader, writer *os.File) { // keeps the first error in err

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/internal/process"
 	"github.com/fabrictest/fabrictest/launch"
 	"github.com/fabrictest/fabrictest/netns"
 	"github.com/fabrictest/fabrictest/netns/topology"
@@ -62,7 +62,7 @@ func (f *fabric) build() error {
 	if f.Fabric, err = netns.Build(t, netns.Options{}); err != nil {
 		return err
 	}
-	all, err := mpihost.CPUs()
+	all, err := process.UsableCPUs()
 	if err != nil {
 		return err
 	}
