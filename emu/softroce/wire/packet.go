@@ -23,8 +23,8 @@ var errShortICRC = shortError("ICRC", ICRCLen)
 // check. Payload aliases b and holds neither pad nor ICRC.
 //
 // It checks lengths only: ErrShort if b ends within a header or the ICRC, ErrPad if there
-// are fewer bytes than the pad count. A payload that the opcode forbids, and wrong padding
-// (see PadOK), are not errors. A reserved opcode gives ErrOpcode, with BTH filled in.
+// are fewer bytes than the pad count. A payload that the opcode forbids, and wrong padding,
+// are not errors. A reserved opcode gives ErrOpcode, with BTH filled in.
 func (p *Packet) Parse(b []byte) error {
 	*p = Packet{}
 	rest, err := p.BTH.Parse(b)
@@ -160,8 +160,3 @@ func (p *Packet) Append(b []byte) []byte {
 
 // zeros is the longest pad and an empty ICRC.
 var zeros [3 + ICRCLen]byte
-
-// PadOK reports whether the pad count is right for the length of the payload.
-func (p *Packet) PadOK() bool {
-	return int(p.BTH.PadCount) == PadLen(len(p.Payload))
-}
