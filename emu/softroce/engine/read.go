@@ -58,7 +58,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 		}
 	case c.Has(wire.Flush):
 		need = flushAccess(p.FETH)
-		if p.FETH.Selectivity == wire.Selectivity(verbs.FlushMR) {
+		if p.FETH.Selectivity == uint8(verbs.FlushMR) {
 			va, n = q.nic.Mem.Span(rkey)
 		}
 	}
@@ -85,10 +85,10 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 // unknown.
 func flushAccess(f wire.FETH) verbs.Access {
 	var need verbs.Access
-	if f.Placement&wire.Placement(verbs.FlushGlobal) != 0 {
+	if f.Placement&uint8(verbs.FlushGlobal) != 0 {
 		need |= verbs.AccessFlushGlobal
 	}
-	if f.Placement&wire.Placement(verbs.FlushPersistent) != 0 {
+	if f.Placement&uint8(verbs.FlushPersistent) != 0 {
 		need |= verbs.AccessFlushPersistent
 	}
 	return need

@@ -289,7 +289,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	default:
 		op = wire.OpFlush
 		reth.DMALen = w.flush.Length
-		feth = wire.FETH{Placement: wire.Placement(w.flush.Type), Selectivity: wire.Selectivity(w.flush.Level)}
+		feth = wire.FETH{Placement: uint8(w.flush.Type), Selectivity: uint8(w.flush.Level)}
 	}
 	p := q.header(op, r.next)
 	p.BTH.AckReq = true

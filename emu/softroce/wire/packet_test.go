@@ -21,7 +21,7 @@ func samplePacket(op Opcode, payloadLen int) Packet {
 		RDETH:        RDETH{EEContext: 0xabcdef, Reserved: 1},
 		XRCETH:       XRCETH{SRQN: 0x13579b, Reserved: 2},
 		DETH:         DETH{QKey: 0x11111111, SrcQP: 0x222222, Reserved: 3},
-		FETH:         FETH{Placement: PlacementGlobal | PlacementPersistent, Selectivity: SelectivityRegion, Reserved: 4},
+		FETH:         FETH{Placement: 3, Selectivity: 1, Reserved: 4},
 		RETH:         RETH{VA: 0x3333333333333333, RKey: 0x44444444, DMALen: 0x55555555},
 		AtomicETH:    AtomicETH{VA: 0x6666666666666666, RKey: 0x77777777, SwapAdd: 0x8888888888888888, Compare: 0x9999999999999999},
 		AETH:         AETH{Syndrome: Nak(NakRemoteAccess), MSN: 0xaaaaaa},
