@@ -74,6 +74,9 @@ func (o Opcode) Info() (Info, bool) {
 	return info, info.HeaderLen != 0
 }
 
+// Class returns the class of o; 0 if o is reserved.
+func (o Opcode) Class() Class { return opcodes[o].Class }
+
 // String prints o as "RC SEND_ONLY", or as "0x18" if it is reserved.
 func (o Opcode) String() string {
 	if name := opcodes[o].Name; name != "" {
