@@ -80,7 +80,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 		a.acceptREP(in, c, m)
 		return
 	}
-	if c.remoteID != m.LocalCommID {
+	if c.peer.id != m.LocalCommID {
 		// The peer created another connection for the same REQ.
 		a.counters.UnknownConn++
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
@@ -89,7 +89,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	a.counters.Duplicates.count(wire.AttrREP)
 	switch c.state {
 	case StateREPRcvd:
-		a.autoMRA(c)
+		a.sendMRA(c)
 	case StateMRAREPSent, StateEstablished:
 		a.repeat(c)
 	case StateTimeWait:
@@ -121,7 +121,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 		a.release(c)
 		return
 	}
-	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.LocalCAGUID, qpn
+	c.peer.id, c.peer.guid, c.peer.qpn = m.LocalCommID, m.LocalCAGUID, qpn
 	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
 	a.register(c)
 	a.timers.Stop(&c.timer)
@@ -147,7 +147,7 @@ func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	if err != nil {
 		return err
 	}
-	rtu := wire.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
+	rtu := wire.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id}
 	if err := wire.FillField(rtu.PrivateData[:], private); err != nil {
 		return err
 	}

@@ -23,8 +23,6 @@ func (a *Agent) Close(now mono.Time, id ConnID) error {
 		return a.reject(now, c, wire.ReasonConsumer, nil, nil)
 	case StateEstablished:
 		return a.startDREQ(now, c, nil)
-	case StateDREQRcvd:
-		return a.sendDREP(now, c, nil)
 	case StateSIDRREQSent:
 		a.release(c)
 	case StateSIDRREQRcvd:

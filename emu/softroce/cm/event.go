@@ -12,8 +12,7 @@ type EventKind uint8
 
 // Events.
 const (
-	// EventRequest: a REQ for a listener arrived. Call Accept or Reject, or DelayReply
-	// first.
+	// EventRequest: a REQ for a listener arrived. Call Accept or Reject.
 	EventRequest EventKind = iota + 1
 	// EventReply: a REP arrived. Modify the queue pair and call ConfirmReply, or call
 	// Reject.
@@ -26,8 +25,7 @@ const (
 	EventTimedOut
 	// EventMRA: the peer needs up to ServiceTimeout to answer.
 	EventMRA
-	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP, unless
-	// Config.ConsumerDREP requires a call of DisconnectReply.
+	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP.
 	EventDisconnectRequested
 	// EventDisconnected: Disconnect is complete.
 	EventDisconnected
