@@ -104,7 +104,7 @@ func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Acc
 	if n == 0 {
 		return nil, 0, nil
 	}
-	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)
+	return q.nic.Mem.Remote(rkey, nic.TargetQP{PD: pd, QPN: q.num}, va, n, need)
 }
 
 // readMemory fills b with the data of e from offset off. It reports false if the

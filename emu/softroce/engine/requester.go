@@ -74,13 +74,11 @@ func (q *QP) mayStart(w *sendWQE) bool {
 // stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
-	case verbs.OpRDMARead:
-		return q.nic.Accessible(w.SGL, q.cfg.PD, int(w.Length), verbs.AccessLocalWrite)
-	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return q.nic.Writable(w.SGL, q.cfg.PD, int(w.Length))
 	default:
 		return true
 	}
-	return q.nic.Writable(w.SGL, q.cfg.PD, int(w.Length))
 }
 
 // mayContinue reports whether window, credits and rate limit allow another packet.
