@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -74,12 +75,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	} else if err := membership(g.fd, addr, l.ifi, leaveGroup); err != nil {
 		return fmt.Errorf("udplink: leave %v on %v: %w", addr, l.info.Local, err)
 	}
-	for i := range l.groups {
-		if l.groups[i].addr == addr {
-			l.groups = append(l.groups[:i], l.groups[i+1:]...)
-			break
-		}
-	}
+	l.groups = slices.DeleteFunc(l.groups, func(g group) bool { return g.addr == addr })
 	return nil
 }
 
