@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/emu/link/socketns"
 )
 
 // Link is a link.PacketLink on a UDP socket. The package comment says which methods may be
@@ -96,7 +97,7 @@ func open(cfg Config) (*Link, error) {
 	if err = l.sleep.open(l.fd); err != nil {
 		return nil, err
 	}
-	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails
+	l.ns, _ = socketns.Current() // without it only Join fails
 
 	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso, GRO: groNow}
 	l.info.RecvBufBytes, _ = unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
