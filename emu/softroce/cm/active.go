@@ -126,18 +126,7 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	a.register(c)
 	a.timers.Stop(&c.timer)
 	c.state = StateREPRcvd
-	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{
-		RemoteCAGUID:   m.LocalCAGUID,
-		RemoteQPN:      qpn,
-		StartPSN:       m.StartPSN,
-		RespRes:        m.RespRes,
-		InitDepth:      m.InitDepth,
-		TargetAckDelay: m.TargetAckDelay,
-		Failover:       m.Failover,
-		RNRRetry:       m.RNRRetry,
-		SRQ:            m.SRQ,
-		E2EFlow:        m.E2EFlow,
-	}})
+	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{REP: m, RemoteQPN: qpn}})
 }
 
 // ConfirmReply sends the RTU and establishes the connection on the active side. The

@@ -62,25 +62,17 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
-		Listen:    l.id,
-		ServiceID: m.ServiceID,
+		REQ:    m,
+		Listen: l.id,
 		Path: Path{
 			Local: in.to, Remote: m.Primary.LocalGID.Addr(),
 			FlowLabel: m.Primary.FlowLabel, TrafficClass: m.Primary.TrafficClass, HopLimit: m.Primary.HopLimit,
 			PKey: m.PKey, MTU: m.MTU, Rate: m.Primary.Rate, SL: m.Primary.SL, LocalAckTimeout: m.Primary.AckTimeout,
 		},
-		Transport:    c.transport,
-		RemoteCAGUID: m.LocalCAGUID,
-		RemoteQPN:    m.LocalQPN,
-		StartPSN:     m.StartPSN,
-		RespRes:      m.RespRes,
-		InitDepth:    m.InitDepth,
-		RetryCount:   m.RetryCount,
-		RNRRetry:     m.RNRRetry,
-		SRQ:          m.SRQ,
-		E2EFlow:      m.E2EFlow,
-		SrcPort:      ip.SrcPort,
-		SrcAddr:      ip.SrcAddr(),
+		Transport: c.transport,
+		RemoteQPN: m.LocalQPN,
+		SrcPort:   ip.SrcPort,
+		SrcAddr:   ip.SrcAddr(),
 	}})
 }
 
