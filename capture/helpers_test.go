@@ -15,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	iwarp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -141,13 +142,13 @@ var (
 
 // roce returns a RoCEv2 packet over IPv6.
 func roce(p wire.Packet) frame {
-	h := wire.IPUDP{Src: netip.AddrPortFrom(alice, 49152), Dst: netip.AddrPortFrom(bob, wire.Port), HopLimit: 64}
+	d := link.Datagram{Src: netip.AddrPortFrom(alice, 49152), Dst: netip.AddrPortFrom(bob, wire.Port), HopLimit: 64, Variants: link.NoChecksum}
 	if p.BTH.PKey == 0 {
 		p.BTH.PKey = wire.DefaultPKey
 	}
-	payload := p.Append(nil)
-	h.ICRC().Seal(0, payload)
-	return frame{data: h.Append(nil, payload)}
+	d.Payload = p.Append(nil)
+	wire.NewICRC(d.Src, d.Dst).Seal(0, d.Payload)
+	return frame{data: link.AppendUDP(nil, &d)}
 }
 
 // request returns a request packet to QP 17.

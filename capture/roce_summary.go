@@ -148,7 +148,7 @@ func (r *RoCE) extensions(has func(wire.HeaderSet) bool) (all []Header) {
 	header(wire.HasRDETH, "RDETH", hexField("EE context", r.RDETH.EEContext))
 	header(wire.HasXRCETH, "XRCETH", hexField("SRQ", r.XRCETH.SRQN))
 	header(wire.HasDETH, "DETH", hexField("Q_Key", r.DETH.QKey), hexField("source QP", r.DETH.SrcQP))
-	header(wire.HasFETH, "FETH", Field{"placement", uint8(r.FETH.Placement), ""}, Field{"selectivity", uint8(r.FETH.Selectivity), ""})
+	header(wire.HasFETH, "FETH", Field{"placement", r.FETH.Placement, ""}, Field{"selectivity", r.FETH.Selectivity, ""})
 	header(wire.HasRETH, "RETH", hexField("virtual address", r.RETH.VA), hexField("R_Key", r.RETH.RKey),
 		Field{"DMA length", r.RETH.DMALen, ""})
 	header(wire.HasAtomicETH, "AtomicETH", hexField("virtual address", r.AtomicETH.VA), hexField("R_Key", r.AtomicETH.RKey),

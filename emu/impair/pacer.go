@@ -66,9 +66,6 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 	return int64(n)
 }
 
-// SetRate changes the rate of later packets; 0 for no limit.
-func (p *Pacer) SetRate(bps uint64) { p.RateBps, p.remainder = bps, 0 }
-
 // Reset discards the backlog.
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
 

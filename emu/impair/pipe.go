@@ -144,18 +144,6 @@ func (p *Pipe) Counters() Counters { return p.counters }
 // such as a missing field or a bit beyond the end. The packet passed unchanged.
 func (p *Pipe) Err() error { return p.err }
 
-// Unfired returns the events that have not fired. A test that ends with any has
-// not tested them.
-func (p *Pipe) Unfired() []Event {
-	var all []Event
-	for i := range p.events {
-		if p.events[i].fired == 0 {
-			all = append(all, p.events[i].Event)
-		}
-	}
-	return all
-}
-
 // Fired returns how often each event has fired, in the order of Config.Events.
 func (p *Pipe) Fired() []uint64 {
 	all := make([]uint64, len(p.events))

@@ -65,7 +65,7 @@ var checkRows = map[string]func(*testing.T){
 		g.Untagged.Invalidate = wire.STag(r.Key)
 		s.in(g)
 		s.wantTerminate(wire.TermProtNoInvalidate, &g)
-		if _, _, err := s.base.Mem.Remote(r.Key, s.pd, 0x12, r.Addr, 8, verbs.AccessRemoteRead); err != nil {
+		if _, _, err := s.base.Mem.Remote(r.Key, nic.TargetQP{PD: s.pd, QPN: 0x12}, r.Addr, 8, verbs.AccessRemoteRead); err != nil {
 			t.Errorf("the region is closed to other streams: %v", err)
 		}
 	},

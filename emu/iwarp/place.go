@@ -42,7 +42,7 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 // Callers skip it if n is 0: the STag and offset of no octets are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
-	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), ep.PD, ep.QPN, to, n, need)
+	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), nic.TargetQP{PD: ep.PD, QPN: ep.QPN}, to, n, need)
 	if err == nil && ep.Access&need != need {
 		return nil, 0, nic.ErrRights
 	}

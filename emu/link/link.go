@@ -155,10 +155,7 @@ const (
 
 // Is4 reports whether the segment is sent over IPv4: its destination is an IPv4 address,
 // perhaps mapped into IPv6.
-func (s *Segment) Is4() bool {
-	a := s.Dst.Addr()
-	return a.Is4() || a.Is4In6()
-}
+func (s *Segment) Is4() bool { return s.Dst.Addr().Unmap().Is4() }
 
 // IPBytes returns the length of the IP packet that carries the segment, without options.
 func (s *Segment) IPBytes() int {
@@ -178,10 +175,7 @@ const (
 
 // Is4 reports whether the datagram is sent over IPv4: its destination is an IPv4 address,
 // perhaps mapped into IPv6.
-func (d *Datagram) Is4() bool {
-	a := d.Dst.Addr()
-	return a.Is4() || a.Is4In6()
-}
+func (d *Datagram) Is4() bool { return d.Dst.Addr().Unmap().Is4() }
 
 // IPBytes returns the length of the IP packet that carries the datagram.
 func (d *Datagram) IPBytes() int {

@@ -40,7 +40,7 @@ func TestSetImpairReplacesSpecs(t *testing.T) {
 	if up.Counters().Lost != 10 || down.Counters().Lost != 10 {
 		t.Errorf("%d lost on the way up, %d on the way down, want 10 and 10", up.Counters().Lost, down.Counters().Lost)
 	}
-	if len(up.Unfired()) != 0 {
+	if slices.Contains(up.Fired(), 0) {
 		t.Error("the event was forgotten")
 	}
 	if err := a.SetImpair([]impair.Spec{{LossPPM: 2 * impair.PPM}}, nil); err == nil {
@@ -196,7 +196,7 @@ func TestExactEventsModifyPacket(t *testing.T) {
 			t.Errorf("%s: got %+v, want the first changed, the second not", name, b.got)
 		}
 		up, down := a.Impairments()
-		if up.Counters().EventsFired != 1 || len(up.Unfired()) != 0 || up.Err() != nil || down != nil {
+		if up.Counters().EventsFired != 1 || slices.Contains(up.Fired(), 0) || up.Err() != nil || down != nil {
 			t.Errorf("%s: %+v, %v", name, up.Counters(), up.Err())
 		}
 	}

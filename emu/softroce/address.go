@@ -16,14 +16,10 @@ type addressHandle struct {
 // createAH implements CreateAH of a protection domain.
 func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
-	err := p.Control("create_ah", func() (err error) {
+	return device.HandleOrNil[verbs.AH](h, p.Control("create_ah", func() (err error) {
 		h.a, err = d.nic.CreateAH(p.ID, attr)
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	}))
 }
 
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }

@@ -3,6 +3,7 @@ package softroce
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -29,47 +30,36 @@ type connection struct {
 	timeoutCode uint8
 }
 
-// nextEvent waits for the next event of the connection. It skips MRA and TimeWait events,
-// and returns rejections and timeouts as errors. A negative timeout means forever. The device is
-// locked.
-func (c *connection) nextEvent(timeout time.Duration) (cm.Event, error) {
-	until := mono.Never
-	if timeout >= 0 {
-		until = c.m.d.Driver().Now().Add(timeout)
+// awaitEvent waits for the next event of the connection but MRA and TimeWait, and returns an error if it is of
+// another kind than want. A negative timeout means forever. The device is locked.
+func (c *connection) awaitEvent(want cm.EventKind, timeout time.Duration) (cm.Event, error) {
+	err := c.m.d.Wait("wait", c.cond, timeout, func() bool {
+		c.events = slices.DeleteFunc(c.events, func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit })
+		return len(c.events) > 0 || c.ended
+	})
+	if err != nil {
+		return cm.Event{}, err
 	}
-	for {
-		left := verbs.Forever
-		if until != mono.Never {
-			left = max(0, until.Sub(c.m.d.Driver().Now()))
-		}
-		err := c.m.d.Wait("wait", c.cond, left, func() bool { return len(c.events) > 0 || c.ended })
-		if err != nil {
-			return cm.Event{}, err
-		}
-		if len(c.events) == 0 {
-			return cm.Event{}, fmt.Errorf("%w: the queue pair was destroyed while it was being connected", verbs.ErrClosed)
-		}
-		e := c.events[0]
-		c.events = c.events[1:]
-		switch e.Kind {
-		case cm.EventMRA, cm.EventTimeWaitExit:
-			continue
-		case cm.EventRejected:
-			return e, &verbs.RejectError{Reason: uint16(e.Reason), Text: e.Reason.String(), PrivateData: e.PrivateData}
-		case cm.EventTimedOut:
-			return e, fmt.Errorf("%w: no answer in state %v", verbs.ErrTimeout, e.State)
-		}
+	if len(c.events) == 0 {
+		return cm.Event{}, fmt.Errorf("%w: the queue pair was destroyed while it was being connected", verbs.ErrClosed)
+	}
+	e := c.events[0]
+	c.events = c.events[1:]
+	switch e.Kind {
+	case want:
 		return e, nil
+	case cm.EventRejected:
+		return e, &verbs.RejectError{Reason: uint16(e.Reason), Text: e.Reason.String(), PrivateData: e.PrivateData}
+	case cm.EventTimedOut:
+		return e, fmt.Errorf("%w: no answer in state %v", verbs.ErrTimeout, e.State)
 	}
+	return e, fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
 }
 
 // awaitReply waits for the REP of the passive side, moves the queue pair to RTS and sends the RTU.
 // requested are the parameters of the REQ. If a step fails, it closes the connection.
 func (c *connection) awaitReply(requested verbs.ConnParam, timeout time.Duration) error {
-	e, err := c.nextEvent(timeout)
-	if err == nil && e.Kind != cm.EventReply {
-		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
-	}
+	e, err := c.awaitEvent(cm.EventReply, timeout)
 	if err == nil {
 		err = c.confirm(e, requested)
 	}

@@ -46,7 +46,9 @@ func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 // Tick implements drive.Engine.
 func (d *Device) Tick(now mono.Time) {
 	d.nic.Tick(now)
-	d.cm.tick(now)
+	if d.cm.agent.NextTimer() <= now {
+		d.cm.activateAgent().HandleTimer(now)
+	}
 }
 
 // Deadline implements drive.Engine: it returns when Tick must be called next.

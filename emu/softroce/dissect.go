@@ -3,6 +3,7 @@ package softroce
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,14 +67,7 @@ var fields = map[string]field{
 }
 
 // FieldNames lists the fields of SetField.
-func FieldNames() []string {
-	names := make([]string, 0, len(fields))
-	for n := range fields { //layers:ordered sorted below
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func FieldNames() []string { return slices.Sorted(maps.Keys(fields)) }
 
 // SetField implements impair.Dissector: it sets a field, one of FieldNames, and updates the ICRC.
 // It returns an error if the packet does not have the field, or if the value does not fit.

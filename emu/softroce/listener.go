@@ -3,6 +3,7 @@ package softroce
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
@@ -161,9 +162,11 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 // to RTS. If it fails after the REP, it closes the connection.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
+	isLocal := func(g verbs.GIDEntry) bool { return g.GID.Addr() == req.Path.Local }
+	gidIndex := uint8(max(0, slices.IndexFunc(m.d.nic.Config().GIDs, isLocal)))
 	c := &connection{
 		m: m, id: r.e.Conn, qp: q, remote: r.Remote(), recvPSN: m.startPSN(), param: r.Param(),
-		gidIndex: m.gidIndex(req.Path.Local), timeoutCode: req.Path.LocalAckTimeout,
+		gidIndex: gidIndex, timeoutCode: req.Path.LocalAckTimeout,
 	}
 	c.cond = m.d.Driver().NewCond(drive.WaitReason(fmt.Sprintf("confirmation of %v", c.remote)))
 	if err := c.toInit(); err != nil {
@@ -185,10 +188,7 @@ func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Durati
 		return nil, err
 	}
 	m.d.Driver().Pump()
-	e, err := c.nextEvent(timeout)
-	if err == nil && e.Kind != cm.EventEstablished {
-		err = fmt.Errorf("%w: connection ended by %v", verbs.ErrClosed, e.Kind)
-	}
+	_, err = c.awaitEvent(cm.EventEstablished, timeout)
 	if err == nil {
 		err = c.toRTS(req.RetryCount, req.RNRRetry, min(param.InitiatorDepth, req.RespRes))
 	}

@@ -54,13 +54,6 @@ func (m *manager) activateAgent() *cm.Agent {
 	return m.agent
 }
 
-// tick handles the agent's timers that have expired.
-func (m *manager) tick(now mono.Time) {
-	if m.agent.NextTimer() <= now {
-		m.activateAgent().HandleTimer(now)
-	}
-}
-
 // exchangeMADs passes MADs between NIC and agent, and handles the agent's events.
 func (m *manager) exchangeMADs(now mono.Time) {
 	for m.d.nic.MADs() > 0 {
@@ -125,13 +118,12 @@ func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 // queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the
 // listener was closed.
 func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
-	id := cm.ListenID(0)
+	var l *listener
 	if e.Request != nil {
-		id = e.Request.Listen
+		l = m.listeners[e.Request.Listen]
 	} else {
-		id = e.SIDRRequest.Listen
+		l = m.listeners[e.SIDRRequest.Listen]
 	}
-	l := m.listeners[id]
 	if l == nil {
 		_ = m.activateAgent().Close(now, e.Conn) // the listener was closed; rejects the request
 		return
@@ -176,16 +168,6 @@ func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 		}
 	}
 	return netip.Addr{}, 0, fmt.Errorf("%w: the device has no address of the family of %v", verbs.ErrNotFound, peer)
-}
-
-// gidIndex returns the GID index of a local address; 0 if the table does not have the address.
-func (m *manager) gidIndex(local netip.Addr) uint8 {
-	for i, g := range m.d.nic.Config().GIDs {
-		if g.GID.Addr() == local {
-			return uint8(i)
-		}
-	}
-	return 0
 }
 
 // Connect implements verbs.CM: it sends a REQ, and waits for the REP.
@@ -273,13 +255,10 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 	}
 	m.conns[c.id] = c
 	m.d.Driver().Pump()
-	e, err := c.nextEvent(timeout)
+	e, err := c.awaitEvent(cm.EventSIDRReply, timeout)
 	if err != nil {
 		m.closeConn(c)
 		return peer, err
-	}
-	if e.Kind != cm.EventSIDRReply {
-		return peer, verbs.ErrTimeout
 	}
 	if e.SIDRReply.Status != 0 {
 		return peer, &verbs.RejectError{Reason: uint16(e.SIDRReply.Status), Text: e.SIDRReply.Status.String(), PrivateData: e.PrivateData}

@@ -91,8 +91,8 @@ func TestAllImpairmentsMatchSimulation(t *testing.T) {
 					if c := path.Pipe.Counters(); c != counters {
 						t.Errorf("counted %+v, in simulation %+v", c, counters)
 					}
-					if left := path.Pipe.Unfired(); len(left) > 0 || path.Pipe.Err() != nil {
-						t.Errorf("events that did not happen: %+v, %v", left, path.Pipe.Err())
+					if fired := path.Pipe.Fired(); slices.Contains(fired, 0) || path.Pipe.Err() != nil {
+						t.Errorf("events happened %v times: %v", fired, path.Pipe.Err())
 					}
 				})
 				if at := time.Duration(len(want)) * 8 * time.Microsecond; name == "rate" && took < at { // 100 bytes or so each

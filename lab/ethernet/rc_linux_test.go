@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -81,8 +82,8 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				t.Error("memory differs")
 			}
 			s.WhileQuiesced(func() {
-				if left := path.Pipe.Unfired(); len(left) > 0 || path.Pipe.Err() != nil {
-					t.Errorf("events that did not happen: %+v, %v", left, path.Pipe.Err())
+				if fired := path.Pipe.Fired(); slices.Contains(fired, 0) || path.Pipe.Err() != nil {
+					t.Errorf("events happened %v times: %v", fired, path.Pipe.Err())
 				}
 			})
 			if st := s.Stats(); uswitch.SupportsUDPGSO() && st.Ports[0].In.GSOPackets == 0 {

@@ -127,13 +127,8 @@ func delayNAK(f *Filter, p *packet) (pass bool) {
 // recordHugeLength is a step of the defect HugeLengthIsAccess: it records the PSN of a received request that is longer than
 // allowed, for changeHugeNAK.
 func recordHugeLength(f *Filter, p *packet) (pass bool) {
-	const maxMessage = 1 << 31
-	var reth wire.RETH
-	h := p.header(wire.HasRETH)
-	if h == nil {
-		return true
-	}
-	if _, err := reth.Parse(h); err == nil && reth.DMALen > maxMessage {
+	const maxMessage, lengthOffset = 1 << 31, 12
+	if h := p.header(wire.HasRETH); h != nil && binary.BigEndian.Uint32(h[lengthOffset:]) > maxMessage {
 		if q, ok := f.findQP(p.destQP()); ok && q.Peer.IsValid() {
 			f.hugeAt[remoteQP{q.Peer, q.PeerQPN}] = p.psn()
 		}

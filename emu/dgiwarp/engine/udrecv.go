@@ -43,7 +43,7 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 		q.refuseSegment(in, ddp.TermTaggedWrap)
 		return false
 	}
-	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), q.endpoint.PD, q.num, to, uint64(len(payload)), verbs.AccessRemoteWrite)
+	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), nic.TargetQP{PD: q.endpoint.PD, QPN: q.num}, to, uint64(len(payload)), verbs.AccessRemoteWrite)
 	if err == nil {
 		err = mem.WriteAt(payload, at)
 	}

@@ -16,14 +16,10 @@ type PD struct {
 // AllocPD allocates a protection domain.
 func (d *Device) AllocPD() (verbs.PD, error) {
 	p := &PD{Object: Object{D: d}}
-	err := d.Control("alloc_pd", func() (err error) {
+	return HandleOrNil[verbs.PD](p, d.Control("alloc_pd", func() (err error) {
 		p.ID, err = d.base.AllocPD()
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	}))
 }
 
 // Close deallocates the domain.
@@ -48,14 +44,10 @@ type MR struct {
 // RegMR registers memory.
 func (p *PD) RegMR(in verbs.MRInit) (verbs.MR, error) {
 	m := &MR{Object: Object{D: p.D}}
-	err := p.Control("reg_mr", func() (err error) {
+	return HandleOrNil[verbs.MR](m, p.Control("reg_mr", func() (err error) {
 		m.R, err = p.D.base.RegMR(p.ID, polledMemory{in.Buf}, in.Addr, in.Access)
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	}))
 }
 
 // LKey is the local key.
@@ -86,16 +78,12 @@ type MW struct {
 // AllocMW allocates a memory window.
 func (p *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 	m := &MW{Object: Object{D: p.D}}
-	err := p.Control("alloc_mw", func() (err error) {
+	return HandleOrNil[verbs.MW](m, p.Control("alloc_mw", func() (err error) {
 		if m.W, err = p.D.base.AllocMW(p.ID, typ); err == nil {
 			m.nextKey = verbs.RKey(m.W.Key)
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	}))
 }
 
 // Type is the window's type.
@@ -128,14 +116,10 @@ type XRCD struct {
 // supports XRC.
 func OpenXRCD(d *Device) (verbs.XRCD, error) {
 	x := &XRCD{Object: Object{D: d}}
-	err := d.Control("open_xrcd", func() (err error) {
+	return HandleOrNil[verbs.XRCD](x, d.Control("open_xrcd", func() (err error) {
 		x.X, err = d.base.OpenXRCD()
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return x, nil
+	}))
 }
 
 // Close closes the domain.

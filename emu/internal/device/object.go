@@ -50,6 +50,15 @@ func (o *Object) object() *Object { return o }
 // Handle is a pointer to a type that embeds Object.
 type Handle interface{ object() *Object }
 
+// HandleOrNil returns h with a nil error, or the nil interface with err.
+func HandleOrNil[I any](h I, err error) (I, error) {
+	if err != nil {
+		var none I
+		return none, err
+	}
+	return h, nil
+}
+
 // CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d.
 // The lock is held.
 func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {

@@ -34,18 +34,12 @@ func nextMessage(b []byte) (m netlinkMessage, rest []byte, ok bool) {
 	return m, b[min(align(length), len(b)):], true
 }
 
-// linkMessage is the payload of RTM_NEWLINK and RTM_DELLINK.
-type linkMessage struct {
-	index int
-	flags uint32
-}
-
-// parseLink parses a linkMessage.
-func parseLink(b []byte) (m linkMessage, ok bool) {
+// parseLink parses the payload of RTM_NEWLINK and RTM_DELLINK: the index and the flags of an interface.
+func parseLink(b []byte) (index int, flags uint32, ok bool) {
 	if len(b) < unix.SizeofIfInfomsg {
-		return m, false
+		return 0, 0, false
 	}
-	return linkMessage{index: int(int32(order.Uint32(b[4:]))), flags: order.Uint32(b[8:])}, true
+	return int(int32(order.Uint32(b[4:]))), order.Uint32(b[8:]), true
 }
 
 // addrMessage is the payload of RTM_NEWADDR and RTM_DELADDR.
@@ -56,9 +50,6 @@ type addrMessage struct {
 	// gone: the address was removed, or cannot be used.
 	gone bool
 }
-
-// network returns the prefix of the address.
-func (m *addrMessage) network() netip.Prefix { return netip.PrefixFrom(m.addr, m.bits).Masked() }
 
 // parseAddr parses an addrMessage. An address is gone if it was deleted, and also while
 // duplicate address detection runs or after it has failed.

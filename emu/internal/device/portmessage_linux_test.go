@@ -124,8 +124,8 @@ func TestParsersAcceptAnyBytes(t *testing.T) {
 			if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
 				s.updateAddr(&a)
 			}
-			if l, ok := parseLink(m.payload); ok {
-				s.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+			if index, flags, ok := parseLink(m.payload); ok {
+				s.updateLink(index, flags, m.typ == unix.RTM_DELLINK)
 			}
 			b = rest
 		}

@@ -115,19 +115,12 @@ func (s *portState) find(m *addrMessage) *watchedAddr {
 		}
 	}
 	i := slices.IndexFunc(s.addrs, func(a watchedAddr) bool {
-		return a.IsLoopback() && m.addr.IsLoopback() && m.network().Contains(a.Addr)
+		return a.IsLoopback() && m.addr.IsLoopback() && netip.PrefixFrom(m.addr, m.bits).Contains(a.Addr)
 	})
 	if i < 0 {
 		return nil
 	}
 	return &s.addrs[i]
-}
-
-// beginDump is called before an address dump, and marks all addresses as not in it.
-func (s *portState) beginDump() {
-	for i := range s.addrs {
-		s.addrs[i].inDump = false
-	}
 }
 
 // endDump is called after an address dump: addresses that were not in it are gone, except those

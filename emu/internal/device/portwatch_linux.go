@@ -160,7 +160,9 @@ func (w *portWatch) receive(wait bool) (n int, fromKernel bool, err error) {
 // requestAddrs starts a dump of all addresses. One dump can be under way at a time.
 func (w *portWatch) requestAddrs() error {
 	w.resync = false
-	w.state.beginDump()
+	for i := range w.state.addrs {
+		w.state.addrs[i].inDump = false
+	}
 	w.seq++
 	w.dumpSeq, w.linkSeq = w.seq, 0
 	return w.send(newAddrDump(w.seq))
@@ -186,8 +188,8 @@ func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
 	var c portChange
 	switch m.typ {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		if l, ok := parseLink(m.payload); ok {
-			c = w.state.updateLink(l.index, l.flags, m.typ == unix.RTM_DELLINK)
+		if index, flags, ok := parseLink(m.payload); ok {
+			c = w.state.updateLink(index, flags, m.typ == unix.RTM_DELLINK)
 		}
 		if m.seq == w.linkSeq {
 			w.linkSeq = 0

@@ -22,14 +22,10 @@ type CompChannel struct {
 // CreateCompChannel creates a completion channel.
 func (d *Device) CreateCompChannel() (verbs.CompChannel, error) {
 	c := &CompChannel{Object: Object{D: d}}
-	err := d.Control("create_comp_channel", func() error {
+	return HandleOrNil[verbs.CompChannel](c, d.Control("create_comp_channel", func() error {
 		c.cond = d.drv.NewCond(drive.WaitReason("completion event of " + d.name))
 		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	}))
 }
 
 // Wait returns the next CQ with an event.
@@ -76,7 +72,7 @@ type CQ struct {
 func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	c := &CQ{Object: Object{D: d}}
 	const op = "create_cq"
-	err := d.Control(op, func() (err error) {
+	return HandleOrNil[verbs.CQ](c, d.Control(op, func() (err error) {
 		if err = CheckOptionalHandle(d, op, "completion channel", in.Channel, func(ch *CompChannel) { c.channel = ch }); err != nil {
 			return err
 		}
@@ -87,11 +83,7 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 			}
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	}))
 }
 
 // deliverEvent passes a completion event to the channel.
@@ -176,7 +168,7 @@ func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	s := &SRQ{Object: Object{D: d}}
 	cfg := nic.SRQConfig{Type: in.Type, MaxWR: in.MaxWR, MaxSGE: in.MaxSGE, Limit: in.Limit}
 	const op = "create_srq"
-	err := d.Control(op, func() (err error) {
+	return HandleOrNil[verbs.SRQ](s, d.Control(op, func() (err error) {
 		if err = cmp.Or(
 			CheckOptionalHandle(d, op, "PD", in.PD, func(p *PD) { cfg.PD = p.ID }),
 			CheckOptionalHandle(d, op, "XRC domain", in.XRCD, func(x *XRCD) { cfg.XRCD = x.X }),
@@ -188,11 +180,7 @@ func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 			s.S.Owner = s
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	}))
 }
 
 // PostRecv posts receives.

@@ -31,7 +31,8 @@ func (s *Streams) write(now mono.Time, st *stream) {
 	for written := 0; ; {
 		bufs, then := st.conn.Output(s.vecs)
 		if then == StreamAbort {
-			s.abort(now, st)
+			_ = st.link.Abort(now) // the stream may have broken before
+			s.remove(st)
 			return
 		}
 		if !st.connected || st.blocked || st.writeClosed || st.writeFailed {
@@ -92,10 +93,4 @@ func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
 func (s *Streams) failWrite(st *stream) {
 	st.writeFailed = true
 	s.queueRead(st)
-}
-
-// abort resets a stream and forgets it.
-func (s *Streams) abort(now mono.Time, st *stream) {
-	_ = st.link.Abort(now) // the stream may have broken before
-	s.remove(st)
 }

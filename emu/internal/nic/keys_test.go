@@ -62,7 +62,7 @@ func TestScrambledNamesAreNotReused(t *testing.T) {
 			seen[name] = true
 		}
 		must.Do(t, table.Deregister(r[0]))
-		if _, _, err := table.Remote(k[0], 1, 7, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
+		if _, _, err := table.Remote(k[0], TargetQP{1, 7}, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
 			t.Fatalf("key %#x opens a region that is gone", k[0])
 		}
 	}
@@ -104,10 +104,10 @@ func TestScrambledKeysWork(t *testing.T) {
 		}
 	}
 	for _, r := range regions {
-		if _, _, err := table.Remote(r.Key, 1, 7, r.Addr, 16, verbs.AccessRemoteRead); err != nil {
+		if _, _, err := table.Remote(r.Key, TargetQP{1, 7}, r.Addr, 16, verbs.AccessRemoteRead); err != nil {
 			t.Fatalf("key %#x: %v", r.Key, err)
 		}
-		if _, _, err := table.Remote(r.Key^0x0100, 1, 7, r.Addr, 16, verbs.AccessRemoteRead); err == nil {
+		if _, _, err := table.Remote(r.Key^0x0100, TargetQP{1, 7}, r.Addr, 16, verbs.AccessRemoteRead); err == nil {
 			t.Fatalf("key %#x opens the region of %#x", r.Key^0x0100, r.Key)
 		}
 	}

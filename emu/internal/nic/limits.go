@@ -1,8 +1,8 @@
 package nic
 
 import (
-	"cmp"
 	"fmt"
+	"reflect"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -32,49 +32,24 @@ func defaultLimits() Limits {
 	}
 }
 
-type limitCount struct {
-	name  string
-	value *int
-}
-
-// counts lists all limits of type int by name.
-func (l *Limits) counts() []limitCount {
-	return []limitCount{
-		{"QPs", &l.QPs},
-		{"QPWR", &l.QPWR},
-		{"SGE", &l.SGE},
-		{"Inline", &l.Inline},
-		{"CQs", &l.CQs},
-		{"CQE", &l.CQE},
-		{"MRs", &l.MRs},
-		{"PDs", &l.PDs},
-		{"AHs", &l.AHs},
-		{"SRQs", &l.SRQs},
-		{"SRQWR", &l.SRQWR},
-		{"XRCDs", &l.XRCDs},
-		{"McastGroups", &l.McastGroups},
-		{"McastQPs", &l.McastQPs},
-		{"PendingEvents", &l.PendingEvents},
-	}
-}
-
 // OrDefault replaces zero limits by defaults.
 func (l Limits) OrDefault() Limits {
-	d := defaultLimits()
-	defaults := d.counts()
-	for i, c := range l.counts() {
-		*c.value = cmp.Or(*c.value, *defaults[i].value)
+	limits, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(defaultLimits())
+	for i := range limits.NumField() {
+		if f := limits.Field(i); f.IsZero() {
+			f.Set(defaults.Field(i))
+		}
 	}
-	l.RdAtomic = cmp.Or(l.RdAtomic, d.RdAtomic)
 	return l
 }
 
 // Validate returns an error for negative limits, or more regions than keys can
 // distinguish.
 func (l Limits) Validate() error {
-	for _, c := range l.counts() {
-		if *c.value < 0 {
-			return fmt.Errorf("limit of %s is negative", c.name)
+	limits := reflect.ValueOf(l)
+	for i := range limits.NumField() {
+		if f := limits.Field(i); f.CanInt() && f.Int() < 0 {
+			return fmt.Errorf("limit of %s is negative", limits.Type().Field(i).Name)
 		}
 	}
 	if l.MRs > MaxEntries {

@@ -67,64 +67,41 @@ func (b *Base) DeallocMW(w *Window) {
 	}
 }
 
-// Writable reports whether length bytes of sgl are writable.
+// Writable reports whether the keys of sgl allow to write its first length bytes.
 func (b *Base) Writable(sgl []verbs.SGE, pd PD, length int) bool {
-	return b.Accessible(sgl, pd, length, verbs.AccessLocalWrite)
+	return b.checkWritable(sgl, pd, 0, length) == nil
 }
 
-// Accessible reports whether the keys of sgl allow access to its first length bytes with
-// need.
-func (b *Base) Accessible(sgl []verbs.SGE, pd PD, length int, need verbs.Access) bool {
-	return EachSGE(sgl, 0, length, func(s *verbs.SGE, off uint32, _, size int) error {
-		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
+// checkWritable returns an error if the keys of sgl do not allow to write length bytes from byte off on.
+func (b *Base) checkWritable(sgl []verbs.SGE, pd PD, off uint32, length int) error {
+	return EachSGE(sgl, off, length, func(s *verbs.SGE, off uint32, _, size int) error {
+		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
 		return err
-	}) == nil
+	})
 }
 
 // Gather fills dst from sgl, starting at byte off.
 func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
-	for i := range sgl {
-		s := &sgl[i]
-		if off >= s.Length {
-			off -= s.Length
-			continue
-		}
-		n := min(int(s.Length-off), len(dst))
-		mem, at, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(n), 0)
+	return EachSGE(sgl, off, len(dst), func(s *verbs.SGE, off uint32, at, size int) error {
+		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), 0)
 		if err != nil {
 			return err
 		}
-		if err := mem.ReadAt(dst[:n], at); err != nil {
-			return err
-		}
-		dst = dst[n:]
-		off = 0
-		if len(dst) == 0 {
-			return nil
-		}
-	}
-	return nil
+		return mem.ReadAt(dst[at:at+size], pos)
+	})
 }
 
 // Scatter writes src to sgl, starting at byte off. It checks all entries before it
 // writes.
 func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
-	return b.ScatterWith(sgl, pd, off, src, verbs.AccessLocalWrite)
-}
-
-// ScatterWith is Scatter with the required access as a parameter.
-func (b *Base) ScatterWith(sgl []verbs.SGE, pd PD, off uint32, src []byte, need verbs.Access) error {
 	if len(src) == 0 {
 		return nil
 	}
-	if err := EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, _, size int) error {
-		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
-		return err
-	}); err != nil {
+	if err := b.checkWritable(sgl, pd, off, len(src)); err != nil {
 		return err
 	}
 	return EachSGE(sgl, off, len(src), func(s *verbs.SGE, off uint32, at, size int) error {
-		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), need)
+		mem, pos, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)
 		if err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func TestTableAgreesWithModel(t *testing.T) {
 func (m *model) compare(t *testing.T, tab *Table, seed uint64, key uint32, addr uint64) {
 	t.Helper()
 	for _, qpn := range []uint32{qpA, qpB} {
-		_, _, err := tab.Remote(key, pdA, qpn, addr, 1, verbs.AccessRemoteRead)
+		_, _, err := tab.Remote(key, TargetQP{pdA, qpn}, addr, 1, verbs.AccessRemoteRead)
 		// A key may have passed from one object to another: then the address of
 		// the one is none of the other's, and only refusals can be compared.
 		if err == nil && !m.opens(key, qpn) {

@@ -240,18 +240,24 @@ func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) 
 	return t.reach(r, addr, n)
 }
 
-// Remote is Local for the R_Key of a request to QP qpn: the key of a region or of a window.
-func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
+// TargetQP is the QP that a request with an R_Key is for.
+type TargetQP struct {
+	PD  PD
+	QPN uint32
+}
+
+// Remote is Local for the R_Key of a request to QP q: the key of a region or of a window.
+func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, w := t.named(key)
 	switch {
 	case w != nil:
 		var err error
-		if r, addr, err = t.throughWindow(w, pd, qpn, addr, n, need); err != nil {
+		if r, addr, err = t.throughWindow(w, q, addr, n, need); err != nil {
 			return nil, 0, err
 		}
 	case r == nil:
 		return nil, 0, ErrKey
-	case r.PD != pd:
+	case r.PD != q.PD:
 		return nil, 0, ErrPD
 	case r.Access&need != need:
 		return nil, 0, ErrRights
@@ -261,7 +267,7 @@ func (t *Table) Remote(key uint32, pd PD, qpn uint32, addr, n uint64, need verbs
 
 // throughWindow checks an access to a window and returns its region and the address
 // in the region.
-func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
+func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
 	if w.region == nil {
 		return nil, 0, ErrKey
 	}
@@ -271,9 +277,9 @@ func (t *Table) throughWindow(w *Window, pd PD, qpn uint32, addr, n uint64, need
 		base = 0
 	}
 	switch {
-	case w.PD != pd:
+	case w.PD != q.PD:
 		return nil, 0, ErrPD
-	case w.Type == verbs.MWType2 && w.qpn != qpn:
+	case w.Type == verbs.MWType2 && w.qpn != q.QPN:
 		return nil, 0, ErrOwner
 	case access&need != need:
 		return nil, 0, ErrRights

@@ -69,7 +69,7 @@ func TestKeysAreLimitedToAccessOfRegion(t *testing.T) {
 		tab := NewTable(4)
 		r := register(t, tab, pdA, has)
 		for _, need := range []verbs.Access{verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessFlushGlobal} {
-			_, _, err := tab.Remote(r.Key, pdA, qpA, regionAddr, 8, need)
+			_, _, err := tab.Remote(r.Key, TargetQP{pdA, qpA}, regionAddr, 8, need)
 			if granted := err == nil; granted != (has&need == need) {
 				t.Errorf("region with %#x, need %#x: %v", has, need, err)
 			}
@@ -89,10 +89,10 @@ func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 	if heir.Key == old.Key {
 		t.Fatalf("key %#x came back", old.Key)
 	}
-	if _, _, err := tab.Remote(old.Key, pdA, qpA, regionAddr, 1, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
+	if _, _, err := tab.Remote(old.Key, TargetQP{pdA, qpA}, regionAddr, 1, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("old key: %v", err)
 	}
-	if _, _, err := tab.Remote(heir.Key, pdA, qpA, regionAddr, 1, verbs.AccessRemoteRead); err != nil {
+	if _, _, err := tab.Remote(heir.Key, TargetQP{pdA, qpA}, regionAddr, 1, verbs.AccessRemoteRead); err != nil {
 		t.Errorf("new key: %v", err)
 	}
 }
@@ -135,10 +135,10 @@ func TestRegionsHaveGaps(t *testing.T) {
 func TestZeroBasedRegionStartsAtZero(t *testing.T) {
 	tab := NewTable(1)
 	r := must.Get(tab.Register(pdA, Bytes(make([]byte, 8)), 0, true, everything|verbs.AccessZeroBased))(t)
-	if _, off, err := tab.Remote(r.Key, pdA, qpA, 4, 4, verbs.AccessRemoteWrite); err != nil || off != 4 {
+	if _, off, err := tab.Remote(r.Key, TargetQP{pdA, qpA}, 4, 4, verbs.AccessRemoteWrite); err != nil || off != 4 {
 		t.Errorf("bytes 4 to 8: offset %d, %v", off, err)
 	}
-	if _, _, err := tab.Remote(r.Key, pdA, qpA, 4, 5, verbs.AccessRemoteWrite); !errors.Is(err, ErrBounds) {
+	if _, _, err := tab.Remote(r.Key, TargetQP{pdA, qpA}, 4, 5, verbs.AccessRemoteWrite); !errors.Is(err, ErrBounds) {
 		t.Errorf("bytes 4 to 9: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestSpanKnowsOnlyRegions(t *testing.T) {
 	}
 	for _, key := range []uint32{0, w.Key, r.Key ^ 1} {
 		addr, n := tab.Span(key)
-		if _, _, err := tab.Remote(key, pdB, qpA, addr, n, 0); err == nil {
+		if _, _, err := tab.Remote(key, TargetQP{pdB, qpA}, addr, n, 0); err == nil {
 			t.Errorf("Span of %#x = %#x, %#x, which opens something", key, addr, n)
 		}
 	}
@@ -165,7 +165,7 @@ func TestResolvingAKeyDoesNotAllocate(t *testing.T) {
 	tab := NewTable(1)
 	r := register(t, tab, pdA, everything)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, _, err := tab.Remote(r.Key, pdA, qpA, regionAddr, 64, verbs.AccessRemoteWrite); err != nil {
+		if _, _, err := tab.Remote(r.Key, TargetQP{pdA, qpA}, regionAddr, 64, verbs.AccessRemoteWrite); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := tab.Local(verbs.LKey(r.Key), pdA, regionAddr, 64, verbs.AccessLocalWrite); err != nil {

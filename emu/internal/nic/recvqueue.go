@@ -2,6 +2,7 @@ package nic
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -101,10 +102,4 @@ func sgeLength(sgl []verbs.SGE) uint32 {
 }
 
 // ceilPow2 returns the smallest power of two that is at least n.
-func ceilPow2(n int) int {
-	p := 1
-	for p < n {
-		p <<= 1
-	}
-	return p
-}
+func ceilPow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

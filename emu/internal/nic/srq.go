@@ -83,16 +83,6 @@ func (b *Base) allocSRQN() uint32 {
 // SRQ returns the SRQ with a number, or nil.
 func (b *Base) SRQ(num uint32) *SRQ { return b.srqs[num] }
 
-// OldestSRQ returns the SRQ of a type with the lowest number, or nil.
-func (b *Base) OldestSRQ(typ verbs.SRQType) *SRQ {
-	for num := uint32(1); num < b.nextSRQ; num++ {
-		if s := b.srqs[num]; s != nil && s.Type == typ {
-			return s
-		}
-	}
-	return nil
-}
-
 // DestroySRQ destroys an SRQ. It fails while QPs use it.
 func (b *Base) DestroySRQ(s *SRQ) error {
 	if b.srqs[s.num] != s {

@@ -147,7 +147,7 @@ func TestWindowLimitsAccess(t *testing.T) {
 			b := bindOf(w, r)
 			b.Addr, b.Access = regionAddr+64, c.access
 			must.Do(t, tab.Bind(w, b))
-			_, off, err := tab.Remote(w.Key, c.pd, c.qpn, c.addr, c.n, c.need)
+			_, off, err := tab.Remote(w.Key, TargetQP{c.pd, c.qpn}, c.addr, c.n, c.need)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("Remote = %v, want %v", err, c.want)
 			}
@@ -166,7 +166,7 @@ func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 	r, w := register(t, tab, pdA, everything), window(t, tab, verbs.MWType1)
 	must.Do(t, tab.Bind(w, bindOf(w, r)))
 	for _, qpn := range []uint32{qpA, qpB} {
-		if _, _, err := tab.Remote(w.Key, pdA, qpn, regionAddr, 8, verbs.AccessRemoteRead); err != nil {
+		if _, _, err := tab.Remote(w.Key, TargetQP{pdA, qpn}, regionAddr, 8, verbs.AccessRemoteRead); err != nil {
 			t.Errorf("on QP %#x: %v", qpn, err)
 		}
 	}
@@ -174,7 +174,7 @@ func TestType1WindowWorksOnAllQPsOfItsPD(t *testing.T) {
 	if err := tab.Bind(w, bindOf(w, r)); err != nil {
 		t.Fatalf("binding it again: %v", err)
 	}
-	if _, _, err := tab.Remote(first, pdA, qpA, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
+	if _, _, err := tab.Remote(first, TargetQP{pdA, qpA}, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("its former key: %v", err)
 	}
 	if r.windows != 1 {
@@ -192,7 +192,7 @@ func TestType2WindowIsBoundOnlyWhenUnbound(t *testing.T) {
 		t.Errorf("second bind: %v, key %#x, was %#x", err, w.Key, key)
 	}
 	must.Do(t, tab.Invalidate(key, pdA, qpA))
-	if _, _, err := tab.Remote(key, pdA, qpA, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
+	if _, _, err := tab.Remote(key, TargetQP{pdA, qpA}, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("an invalidated key: %v", err)
 	}
 	if err := tab.Bind(w, bindOf(w, r)); err != nil {
@@ -264,7 +264,7 @@ func TestUnbindQPUnbindsItsWindows(t *testing.T) {
 		t.Errorf("bound after QP %#x went: its own %v, another QP's %v, type 1 %v", qpA, mine.Bound(), others.Bound(), type1.Bound())
 	}
 	// A later QP of the same number finds nothing open.
-	if _, _, err := tab.Remote(mine.Key, pdA, qpA, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
+	if _, _, err := tab.Remote(mine.Key, TargetQP{pdA, qpA}, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("the key of a closed window: %v", err)
 	}
 }

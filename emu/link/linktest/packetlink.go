@@ -31,8 +31,8 @@ func TestPacketLink(t *testing.T, open func(t *testing.T) Bench) {
 		{"the sender may reuse its buffer", reusedBuffer},
 		{"headers arrive as Features says", headers},
 		{"a datagram beyond the MTU is taken and lost", exceedsMTU},
-		{"a datagram of the MTU arrives", fullMTU},
-		{"an empty datagram arrives", emptyPayload},
+		{"a datagram of the MTU arrives", func(t *testing.T, b Bench) { arrives(t, b, b.maxPayload()) }},
+		{"an empty datagram arrives", func(t *testing.T, b Bench) { arrives(t, b, 0) }},
 		{"a closed link returns ErrClosed", closedLink},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
@@ -156,19 +156,11 @@ func exceedsMTU(t *testing.T, b Bench) {
 	}
 }
 
-// fullMTU: a datagram of the MTU arrives.
-func fullMTU(t *testing.T, b Bench) {
-	b.send(t, b.datagram(make([]byte, b.maxPayload())))
-	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != b.maxPayload() {
-		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), b.maxPayload())
-	}
-}
-
-// emptyPayload: an empty datagram arrives.
-func emptyPayload(t *testing.T, b Bench) {
-	b.send(t, b.datagram(nil))
-	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != 0 {
-		t.Fatalf("got %d datagrams, want an empty one", len(got))
+// arrives checks that a datagram with a payload of size bytes arrives.
+func arrives(t *testing.T, b Bench, size int) {
+	b.send(t, b.datagram(make([]byte, size)))
+	if got := b.recv(t); len(got) != 1 || len(got[0].Payload) != size {
+		t.Fatalf("got %d datagrams, want one of %d bytes", len(got), size)
 	}
 }
 

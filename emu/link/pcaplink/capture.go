@@ -39,14 +39,6 @@ const (
 	Ethernet                // an Ethernet header with made-up addresses, for tools that need one
 )
 
-// linkType returns the pcapng link type of the framing.
-func (f Framing) linkType() layers.LinkType {
-	if f == Ethernet {
-		return layers.LinkTypeEthernet
-	}
-	return layers.LinkTypeRaw
-}
-
 // Direction is the direction of a packet at its interface.
 type Direction uint8
 
@@ -79,8 +71,9 @@ type Capture struct {
 
 // NewCapture returns a Capture that writes a pcapng file to w. The file is complete after Close.
 func NewCapture(w io.Writer, opts Options) *Capture {
+	linkTypes := [...]layers.LinkType{RawIP: layers.LinkTypeRaw, Ethernet: layers.LinkTypeEthernet}
 	return &Capture{framing: opts.Framing, findIPID: opts.FindIPID, file: NewFile(w, FileOptions{
-		LinkType: opts.Framing.linkType(), Epoch: opts.Epoch, Comment: opts.Comment,
+		LinkType: linkTypes[opts.Framing], Epoch: opts.Epoch, Comment: opts.Comment,
 	})}
 }
 

@@ -189,25 +189,20 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 // segmentWriter captures a segment with a payload: writeOut or writeIn.
 type segmentWriter func(now mono.Time, flags link.SegmentFlags, payload []byte)
 
-// writeSegments captures b as segments of one direction, whose next sequence number is *seq.
+// writeSegments captures b as segments of one direction, whose next sequence number is *seq: of an MSS each,
+// the last with PSH.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte, write segmentWriter, seq *uint64) {
+	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	for len(b) > 0 {
 		s.ensureHandshake(now)
-		part, flags := s.firstSegment(b)
-		write(now, flags, part)
-		*seq += uint64(len(part))
-		b = b[len(part):]
+		n, flags := min(max(s.MSS(), 1), maxPayload), link.ACK
+		if n >= len(b) {
+			n, flags = len(b), link.ACK|link.PSH
+		}
+		write(now, flags, b[:n])
+		*seq += uint64(n)
+		b = b[n:]
 	}
-}
-
-// firstSegment returns the payload and the flags of the first segment of b: at most an MSS, with PSH
-// if it is the last.
-func (s *capturedStream) firstSegment(b []byte) ([]byte, link.SegmentFlags) {
-	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
-	if n := min(max(s.MSS(), 1), maxPayload); n < len(b) {
-		return b[:n], link.ACK
-	}
-	return b, link.ACK | link.PSH
 }
 
 // Read implements link.StreamLink, and captures the bytes that were read, or how the stream ended.

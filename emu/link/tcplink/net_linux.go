@@ -53,7 +53,7 @@ func Open(cfg Config) (*Net, error) {
 		return nil, fmt.Errorf("tcplink: %w", err)
 	}
 	n := &Net{cfg: cfg, spare: -1, slots: make([]slot, 1), poller: poller{epollFD: -1, eventFD: -1}}
-	if n.ns, err = os.Open("/proc/thread-self/ns/net"); err == nil {
+	if n.ns, err = process.OpenNetNS(); err == nil {
 		if n.spare, err = openSpare(); err == nil {
 			err = n.poller.open()
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -146,12 +147,7 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 
 // needsEpoll reports whether a stream waits to be connected or writable.
 func (n *Net) needsEpoll() bool {
-	for _, s := range n.live {
-		if !s.connected || s.full {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.live, func(s *Stream) bool { return !s.connected || s.full })
 }
 
 // pollEpoll marks the streams and listeners with epoll events as ready, without blocking.

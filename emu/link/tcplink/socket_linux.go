@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // newSocket returns a socket of a's family in the net's namespace, with all options of a
@@ -20,7 +20,7 @@ func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	err = n.inNamespace(func() (err error) {
+	err = process.InNetNS(n.ns, func() (err error) {
 		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 		return kernelError("socket", err)
 	})
@@ -60,43 +60,6 @@ func (n *Net) setOptions(fd, family int) error {
 		}
 	}
 	return nil
-}
-
-// inNamespace runs fn in the net's namespace: on the caller's thread if it is in that
-// namespace, else on a new thread that enters it.
-func (n *Net) inNamespace(fn func() error) error {
-	runtime.LockOSThread()
-	inNamespace, err := n.isThreadInNamespace()
-	if err != nil || inNamespace {
-		if err == nil {
-			err = fn()
-		}
-		runtime.UnlockOSThread()
-		return err
-	}
-	runtime.UnlockOSThread()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter the network namespace that the net was opened in: %w", err)
-			return
-		}
-		done <- fn()
-	}()
-	return <-done
-}
-
-// isThreadInNamespace reports whether the calling thread is in the net's namespace.
-func (n *Net) isThreadInNamespace() (bool, error) {
-	var thread, net unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &thread); err != nil {
-		return false, os.NewSyscallError("stat /proc/thread-self/ns/net", err)
-	}
-	if err := unix.Fstat(int(n.ns.Fd()), &net); err != nil {
-		return false, os.NewSyscallError("stat the net's namespace", err)
-	}
-	return thread.Dev == net.Dev && thread.Ino == net.Ino, nil
 }
 
 // unmapAddrPort returns a with an IPv4 address that is mapped into IPv6 as IPv4.

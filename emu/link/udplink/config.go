@@ -16,7 +16,6 @@
 package udplink
 
 import (
-	"fmt"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -32,18 +31,6 @@ const (
 	OffloadOn
 	OffloadOff
 )
-
-func (o Offload) String() string {
-	switch o {
-	case OffloadAuto:
-		return "auto"
-	case OffloadOn:
-		return "on"
-	case OffloadOff:
-		return "off"
-	}
-	return fmt.Sprintf("Offload(%d)", uint8(o))
-}
 
 // DefaultBufBytes is the size of the socket buffers if Config does not set it.
 const DefaultBufBytes = 4 << 20

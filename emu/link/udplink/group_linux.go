@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // group is a multicast group, or 255.255.255.255, that the link receives for. A socket
@@ -74,12 +75,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	} else if err := membership(g.fd, addr, l.ifi, leaveGroup); err != nil {
 		return fmt.Errorf("udplink: leave %v on %v: %w", addr, l.info.Local, err)
 	}
-	for i := range l.groups {
-		if l.groups[i].addr == addr {
-			l.groups = append(l.groups[:i], l.groups[i+1:]...)
-			break
-		}
-	}
+	l.groups = slices.DeleteFunc(l.groups, func(g group) bool { return g.addr == addr })
 	return nil
 }
 
@@ -106,8 +102,11 @@ func (l *Link) openGroup(addr netip.Addr) (group, error) {
 		g := group{addr: addr, fd: l.fd, joins: 1}
 		return g, membership(g.fd, addr, l.ifi, joinGroup)
 	}
+	if l.ns == nil {
+		return group{}, errors.New("/proc was not readable when the link was opened, so its network namespace is unknown")
+	}
 	g := group{addr: addr, fd: -1, own: true, joins: 1}
-	err := l.inNamespace(func() (err error) {
+	err := process.InNetNS(l.ns, func() (err error) {
 		g.fd, err = l.groupSocket(addr)
 		return err
 	})
@@ -159,44 +158,4 @@ func membership(fd int, addr netip.Addr, ifi int, join bool) error {
 		opt = unix.IPV6_JOIN_GROUP
 	}
 	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, opt, &unix.IPv6Mreq{Multiaddr: addr.As16(), Interface: uint32(ifi)})
-}
-
-// inNamespace runs fn on a thread in the network namespace of the link's socket.
-func (l *Link) inNamespace(fn func() error) error {
-	if l.ns == nil {
-		return errors.New("/proc was not readable when the link was opened, so its network namespace is unknown")
-	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		moved, err := enterNamespace(l.ns)
-		if err == nil {
-			err = fn()
-		}
-		if !moved {
-			runtime.UnlockOSThread()
-		}
-		// A thread that has changed its namespace stays locked, and ends with the goroutine.
-		done <- err
-	}()
-	return <-done
-}
-
-// enterNamespace moves the calling thread into ns unless it is there already, which needs
-// no privilege.
-func enterNamespace(ns *os.File) (moved bool, err error) {
-	var here, there unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
-		return false, os.NewSyscallError("stat own network namespace", err)
-	}
-	if err := unix.Fstat(int(ns.Fd()), &there); err != nil {
-		return false, os.NewSyscallError("stat the link's network namespace", err)
-	}
-	if here.Dev == there.Dev && here.Ino == there.Ino {
-		return false, nil
-	}
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return true, fmt.Errorf("enter the link's network namespace: %w", err)
-	}
-	return true, nil
 }

@@ -122,7 +122,7 @@ func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) u
 	}
 	*sa = sockaddr{Family: unix.AF_INET6, Addr: to.Addr().As16(), Scope_id: uint32(scope)}
 	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&sa.Port))[:], to.Port())
-	binary.BigEndian.PutUint32((*[4]byte)(unsafe.Pointer(&sa.Flowinfo))[:], flowLabel&flowLabelMask)
+	binary.BigEndian.PutUint32((*[4]byte)(unsafe.Pointer(&sa.Flowinfo))[:], flowLabel&link.FlowLabelMask)
 	return unix.SizeofSockaddrInet6
 }
 
@@ -134,8 +134,6 @@ func getSockaddr(sa *sockaddr) netip.AddrPort {
 	}
 	return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), port)
 }
-
-const flowLabelMask = 1<<20 - 1
 
 // controlSpace has room for all control messages in use: segment size, traffic class, hop
 // limit and packet info.

@@ -114,3 +114,5 @@ func samePayloads(got, want []link.Datagram) error {
 	}
 	return nil
 }
+
+func (o Offload) String() string { return [...]string{"auto", "on", "off"}[o] }

@@ -23,14 +23,16 @@ func (f frame) id() uint16 { return binary.BigEndian.Uint16(f.ip()[4:]) }
 func (f frame) df() bool   { return f.ip()[6]&0x40 != 0 }
 func (f frame) udp() []byte {
 	if f.v6() {
-		return f.ip()[ipv6Header:]
+		return f.ip()[link.IPv6HeaderLen:]
 	}
-	return f.ip()[ipv4Header:]
+	return f.ip()[link.IPv4HeaderLen:]
 }
 func (f frame) checksum() uint16 { return binary.BigEndian.Uint16(f.udp()[6:]) }
 
 // payload is cut to the length of UDP: Ethernet pads short frames.
-func (f frame) payload() []byte { return f.udp()[udpHeader:binary.BigEndian.Uint16(f.udp()[4:])] }
+func (f frame) payload() []byte {
+	return f.udp()[link.UDPHeaderLen:binary.BigEndian.Uint16(f.udp()[4:])]
+}
 
 // tap captures the UDP frames that arrive at a host.
 type tap struct {
@@ -66,7 +68,7 @@ func (tp *tap) capture(t *testing.T, n int) []frame {
 			t.Fatalf("captured %d of %d frames: %v", len(frames), n, err)
 		}
 		f := frame(buf[:k])
-		if k < 14+ipv4Header+udpHeader || (f.v6() && f.ip()[6] != unix.IPPROTO_UDP) {
+		if k < 14+link.IPv4HeaderLen+link.UDPHeaderLen || (f.v6() && f.ip()[6] != unix.IPPROTO_UDP) {
 			continue
 		}
 		if !f.v6() && (binary.BigEndian.Uint16(f[12:]) != unix.ETH_P_IP || f.ip()[9] != unix.IPPROTO_UDP) {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fabrictest/fabrictest/emu/link"
+	"github.com/fabrictest/fabrictest/internal/process"
 )
 
 // Link is a link.PacketLink on a UDP socket. The package comment says which methods may be
@@ -53,7 +54,7 @@ func open(cfg Config) (*Link, error) {
 	}
 	cfg.Local = netip.AddrPortFrom(cfg.Local.Addr().Unmap(), cfg.Local.Port())
 	v6 := cfg.Local.Addr().Is6()
-	gso, err := wantGSO(cfg, v6)
+	wanted, err := wantGSO(cfg, v6)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +76,16 @@ func open(cfg Config) (*Link, error) {
 	if l.fd, err = l.sock.newSocket(); err != nil {
 		return nil, err
 	}
-	if gso, err = probeGSO(l.fd, gso); err != nil {
-		return nil, err
-	}
-	gro, err := probeGRO(l.fd, cfg.GRO)
+	gso, err := probeOffload(l.fd, unix.UDP_SEGMENT, "UDP_SEGMENT, needed for GSO", wanted) // since Linux 4.18
 	if err != nil {
 		return nil, err
 	}
-	if gro == OffloadOn {
+	gro, err := probeOffload(l.fd, unix.UDP_GRO, "UDP_GRO, needed for GRO", cfg.GRO) // since Linux 5.0
+	if err != nil {
+		return nil, err
+	}
+	groNow, groOnBurst := gro && cfg.GRO == OffloadOn, gro && cfg.GRO == OffloadAuto
+	if groNow {
 		if err = enableGRO(l.fd); err != nil {
 			return nil, err
 		}
@@ -94,10 +97,11 @@ func open(cfg Config) (*Link, error) {
 	if err = l.sleep.open(l.fd); err != nil {
 		return nil, err
 	}
-	l.ns, _ = os.Open("/proc/thread-self/ns/net") // without it only Join fails
+	l.ns, _ = process.OpenNetNS() // without it only Join fails
 
-	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso == OffloadOn, GRO: gro == OffloadOn}
-	l.info.RecvBufBytes, l.info.SendBufBytes = bufSizes(l.fd)
+	l.info = Info{Local: local, Interface: owner.name, MTU: mtu, GSO: gso, GRO: groNow}
+	l.info.RecvBufBytes, _ = unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	l.info.SendBufBytes, _ = unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	if l.info.HopLimit, err = l.sock.setDefaults(l.fd); err != nil {
 		return nil, err
 	}
@@ -108,7 +112,7 @@ func open(cfg Config) (*Link, error) {
 		}
 	}
 	l.out.init(cfg, l.info, owner.index)
-	l.in.init(l.info, gro == OffloadAuto)
+	l.in.init(l.info, groOnBurst)
 	return l, nil
 }
 
@@ -137,7 +141,7 @@ func (l *Link) release() {
 	if l.ns != nil {
 		l.ns.Close()
 	}
-	l.out.releaseBuffers()
+	clear(l.out.iovecs[:]) // drop the references to the payloads of the last batch
 }
 
 // MTU is the largest IP packet, headers included, that the link sends.

@@ -76,9 +76,6 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	}
 }
 
-// releaseBuffers drops the references to the payloads of the last batch.
-func (s *sender) releaseBuffers() { clear(s.iovecs[:]) }
-
 // pack fills messages with as many of ds as fit, in order, and returns how many. The first
 // singles of them get a message each. 0 means that the first cannot be sent.
 func (s *sender) pack(ds []link.Datagram, singles int) int {

@@ -65,7 +65,7 @@ func (a *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 		a.tclass = data[0]
 	case unix.IPPROTO_IPV6<<32 | ipv6FlowInfo:
 		info := binary.BigEndian.Uint32(data)
-		a.tclass, a.flowLabel = uint8(info>>20), info&flowLabelMask
+		a.tclass, a.flowLabel = uint8(info>>20), info&link.FlowLabelMask
 	case unix.SOL_UDP<<32 | unix.UDP_GRO:
 		if value > 0 {
 			a.segment = int(value)

@@ -62,7 +62,12 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 		n, errno := s.submit(l.sendFD(), next)
 		l.stats.SendCalls++
 		for ; n > 0; n-- {
-			l.countSent(&s.messages[next])
+			m := &s.messages[next]
+			l.stats.SentDatagrams += uint64(m.segments)
+			l.stats.SentBytes += uint64(m.bytes)
+			if m.segments > 1 {
+				l.stats.GSOPackets++
+			}
 			next++
 		}
 		if errno == 0 || errno == unix.EINTR {
@@ -133,14 +138,6 @@ func (s *sender) submit(fd, next int) (int, unix.Errno) {
 		return 0, errno
 	}
 	return 1, 0
-}
-
-func (l *Link) countSent(m *message) {
-	l.stats.SentDatagrams += uint64(m.segments)
-	l.stats.SentBytes += uint64(m.bytes)
-	if m.segments > 1 {
-		l.stats.GSOPackets++
-	}
 }
 
 // countLost counts a datagram that was taken and is lost.

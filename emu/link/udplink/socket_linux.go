@@ -150,41 +150,17 @@ func (o *socketOptions) growBuffers(fd int) error {
 	return nil
 }
 
-// bufSizes returns the buffer sizes that the kernel granted.
-func bufSizes(fd int) (recv, send int) {
-	recv, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	send, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
-	return recv, send
-}
-
-// probeGSO returns OffloadOn if GSO is wanted and the kernel supports UDP_SEGMENT (Linux
-// 4.18). It fails only if want is OffloadOn.
-func probeGSO(fd int, want Offload) (Offload, error) {
+// probeOffload returns whether the kernel supports an offload, by its socket option. It returns false if it is
+// not wanted, and fails only if want is OffloadOn.
+func probeOffload(fd, opt int, name string, want Offload) (bool, error) {
 	if want == OffloadOff {
-		return OffloadOff, nil
+		return false, nil
 	}
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT); err != nil {
-		if want == OffloadOn {
-			return OffloadOff, fmt.Errorf("UDP_SEGMENT, needed for GSO: %w", err)
-		}
-		return OffloadOff, nil
+	_, err := unix.GetsockoptInt(fd, unix.SOL_UDP, opt)
+	if err != nil && want == OffloadOn {
+		return false, fmt.Errorf("%s: %w", name, err)
 	}
-	return OffloadOn, nil
-}
-
-// probeGRO returns want if the kernel supports UDP_GRO (Linux 5.0), else OffloadOff. It
-// fails only if want is OffloadOn.
-func probeGRO(fd int, want Offload) (Offload, error) {
-	if want == OffloadOff {
-		return OffloadOff, nil
-	}
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO); err != nil {
-		if want == OffloadOn {
-			return OffloadOff, fmt.Errorf("UDP_GRO, needed for GRO: %w", err)
-		}
-		return OffloadOff, nil
-	}
-	return want, nil
+	return err == nil, nil
 }
 
 func enableGRO(fd int) error {

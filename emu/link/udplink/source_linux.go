@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/emu/link"
 )
 
 // sourceSockets are the sockets from which a link with Config.SeparateSourcePort sends: fd
@@ -87,20 +89,17 @@ func (s *sourceSockets) connect(m *message) {
 	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0
 }
 
-// Header lengths and maximum packet sizes of both families.
+// Maximum packet sizes of both families.
 const (
-	udpHeader  = 8
-	ipv4Header = 20
-	ipv6Header = 40
-	maxIPv4    = 1<<16 - 1
-	maxIPv6    = 1<<16 - 1 + ipv6Header
+	maxIPv4 = 1<<16 - 1
+	maxIPv6 = 1<<16 - 1 + link.IPv6HeaderLen
 )
 
 func headerLen(v6 bool) int {
 	if v6 {
-		return ipv6Header + udpHeader
+		return link.IPv6HeaderLen + link.UDPHeaderLen
 	}
-	return ipv4Header + udpHeader
+	return link.IPv4HeaderLen + link.UDPHeaderLen
 }
 
 // iface is the interface that owns a local address.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -63,12 +64,7 @@ func (s *sleeper) watch(fd int) {
 
 // unwatch removes fd from the watched descriptors.
 func (s *sleeper) unwatch(fd int) {
-	var fds []int32
-	for _, w := range *s.watched.Load() {
-		if w != int32(fd) {
-			fds = append(fds, w)
-		}
-	}
+	fds := slices.DeleteFunc(slices.Clone(*s.watched.Load()), func(w int32) bool { return w == int32(fd) })
 	s.watched.Store(&fds)
 }
 

@@ -80,7 +80,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 		a.acceptREP(in, c, m)
 		return
 	}
-	if c.remoteID != m.LocalCommID {
+	if c.peer.id != m.LocalCommID {
 		// The peer created another connection for the same REQ.
 		a.counters.UnknownConn++
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
@@ -89,7 +89,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	a.counters.Duplicates.count(wire.AttrREP)
 	switch c.state {
 	case StateREPRcvd:
-		a.autoMRA(c)
+		a.sendMRA(c)
 	case StateMRAREPSent, StateEstablished:
 		a.repeat(c)
 	case StateTimeWait:
@@ -121,23 +121,12 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 		a.release(c)
 		return
 	}
-	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.LocalCAGUID, qpn
+	c.peer.id, c.peer.guid, c.peer.qpn = m.LocalCommID, m.LocalCAGUID, qpn
 	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
 	a.register(c)
 	a.timers.Stop(&c.timer)
 	c.state = StateREPRcvd
-	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{
-		RemoteCAGUID:   m.LocalCAGUID,
-		RemoteQPN:      qpn,
-		StartPSN:       m.StartPSN,
-		RespRes:        m.RespRes,
-		InitDepth:      m.InitDepth,
-		TargetAckDelay: m.TargetAckDelay,
-		Failover:       m.Failover,
-		RNRRetry:       m.RNRRetry,
-		SRQ:            m.SRQ,
-		E2EFlow:        m.E2EFlow,
-	}})
+	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{REP: m, RemoteQPN: qpn}})
 }
 
 // ConfirmReply sends the RTU and establishes the connection on the active side. The
@@ -147,7 +136,7 @@ func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	if err != nil {
 		return err
 	}
-	rtu := wire.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
+	rtu := wire.RTU{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id}
 	if err := wire.FillField(rtu.PrivateData[:], private); err != nil {
 		return err
 	}

@@ -89,19 +89,6 @@ func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// Conns returns the number of connections and SIDR lookups, including those in time
-// wait.
-func (a *Agent) Conns() int { return len(a.conns) }
-
-// State returns the state of a connection or SIDR lookup, or StateIdle if it does not
-// exist.
-func (a *Agent) State(id ConnID) State {
-	if c := a.conns[id]; c != nil {
-		return c.state
-	}
-	return StateIdle
-}
-
 // lookUp returns the connection with the given ID, or an error if it is in none of
 // the given states.
 func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {

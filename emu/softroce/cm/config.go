@@ -2,6 +2,7 @@ package cm
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -45,9 +46,6 @@ type Config struct {
 	MaxMTU uint8
 	// HopLimit is used for replies outside of a connection. Default 64.
 	HopLimit uint8
-	// ConsumerDREP makes the consumer answer a DREQ with DisconnectReply, which can send
-	// private data.
-	ConsumerDREP bool
 	// RequireRTU establishes a connection by an RTU only, and not by data that arrives.
 	RequireRTU bool
 }
@@ -80,10 +78,7 @@ func (c *Config) peerTimeout(code uint8) time.Duration {
 // least one full member.
 func (c *Config) memberOf(pkey uint16) bool {
 	const partition, fullMember = 0x7FFF, 0x8000
-	for _, own := range c.PKeys {
-		if (own^pkey)&partition == 0 && (own|pkey)&fullMember != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.PKeys, func(own uint16) bool {
+		return (own^pkey)&partition == 0 && (own|pkey)&fullMember != 0
+	})
 }

@@ -16,19 +16,29 @@ type conn struct {
 	active bool // we sent the REQ
 	closed bool // Close was called: no more events
 
-	remoteID       uint32 // the peer's communication or request ID; 0 until known
-	remoteGUID     uint64
-	remoteQPN      uint32
-	localQPN       uint32
-	serviceID      wire.ServiceID
-	transport      Transport
-	failover       wire.Failover
-	inRemote       bool // registered in Agent.byRemote
-	inQP           bool // registered in Agent.byQP
-	established    bool // has been in StateEstablished
-	listener       *listener
-	madRoute       Route
-	tid            uint64        // transaction ID of the current exchange
+	peer        peer
+	localQPN    uint32
+	serviceID   wire.ServiceID
+	transport   Transport
+	failover    wire.Failover
+	established bool // has been in StateEstablished
+	listener    *listener
+	madRoute    Route
+	tid         uint64 // transaction ID of the current exchange
+	retransmission
+}
+
+// peer identifies the other end of a connection, or the sender of a SIDR request.
+type peer struct {
+	id       uint32 // communication or request ID; 0 until known
+	guid     uint64
+	qpn      uint32
+	inRemote bool // registered in Agent.byRemote
+	inQP     bool // registered in Agent.byQP
+}
+
+// retransmission is the last message of a connection, and when it is retransmitted.
+type retransmission struct {
 	timeout        time.Duration // response timeout
 	packetLifetime time.Duration // upper bound, from the local ACK timeout; the duration of time wait
 	maxRetries     uint8
@@ -59,20 +69,20 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 // register adds c to the maps by communication ID and by QP of the peer, unless another connection
 // has the entry.
 func (a *Agent) register(c *conn) {
-	ids, qp := remoteKey{c.remoteGUID, c.remoteID}, remoteKey{c.remoteGUID, c.remoteQPN}
+	ids, qp := remoteKey{c.peer.guid, c.peer.id}, remoteKey{c.peer.guid, c.peer.qpn}
 	if a.byRemote[ids] == nil {
-		a.byRemote[ids], c.inRemote = c, true
+		a.byRemote[ids], c.peer.inRemote = c, true
 	}
 	if a.byQP[qp] == nil {
-		a.byQP[qp], c.inQP = c, true
+		a.byQP[qp], c.peer.inQP = c, true
 	}
 }
 
 // forgetQP removes c from byQP: the peer may use its QP for another connection.
 func (a *Agent) forgetQP(c *conn) {
-	if c.inQP {
-		delete(a.byQP, remoteKey{c.remoteGUID, c.remoteQPN})
-		c.inQP = false
+	if c.peer.inQP {
+		delete(a.byQP, remoteKey{c.peer.guid, c.peer.qpn})
+		c.peer.inQP = false
 	}
 }
 
@@ -88,11 +98,11 @@ func (c *conn) leaveBacklog() {
 func (a *Agent) release(c *conn) {
 	a.timers.Stop(&c.timer)
 	a.forgetQP(c)
-	if c.inRemote {
-		delete(a.byRemote, remoteKey{c.remoteGUID, c.remoteID})
+	if c.peer.inRemote {
+		delete(a.byRemote, remoteKey{c.peer.guid, c.peer.id})
 	}
 	if c.state == StateSIDRREQRcvd {
-		delete(a.lookups, sidrKey{c.madRoute.Remote, c.remoteID})
+		delete(a.lookups, sidrKey{c.madRoute.Remote, c.peer.id})
 	}
 	c.leaveBacklog()
 	delete(a.conns, c.id)

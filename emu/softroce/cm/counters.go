@@ -11,14 +11,6 @@ import (
 // PerMessage has a counter for each message type.
 type PerMessage [wire.NumAttrs]uint64
 
-// Of returns the counter of a message type.
-func (p PerMessage) Of(a wire.Attr) uint64 {
-	if i, ok := a.Index(); ok {
-		return p[i]
-	}
-	return 0
-}
-
 // count increments the counter of a message type.
 func (p *PerMessage) count(a wire.Attr) {
 	if i, ok := a.Index(); ok {

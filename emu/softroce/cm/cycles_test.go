@@ -51,7 +51,7 @@ func TestTenThousandConnectionsLeaveNoState(t *testing.T) {
 		checkEmpty(t, w.b.Agent)
 	}
 
-	if c := w.b.Counters(); c.Received.Of(wire.AttrREQ) != 10000 || c.Refused != 0 {
+	if c := w.b.Counters(); c.Received[wire.AttrREQ-wire.AttrREQ] != 10000 || c.Refused != 0 {
 		t.Errorf("counters %+v", c)
 	}
 }
@@ -68,8 +68,8 @@ func TestReconnectAtOnce(t *testing.T) {
 		w.b.event(EventDisconnectRequested)
 		w.now += 1000
 	}
-	if w.a.Conns() != 1000 || w.b.Conns() != 1000 {
-		t.Errorf("%d and %d in time wait, want 1000", w.a.Conns(), w.b.Conns())
+	if len(w.a.conns) != 1000 || len(w.b.conns) != 1000 {
+		t.Errorf("%d and %d in time wait, want 1000", len(w.a.conns), len(w.b.conns))
 	}
 	w.now = w.now.Add(wire.CMTimeout(20))
 	for _, h := range []*host{w.a, w.b} {
@@ -117,7 +117,7 @@ func BenchmarkCycle(b *testing.B) {
 			active.NextEvent()
 			passive.NextEvent()
 		}
-		if err != nil || active.Conns()+passive.Conns() != 0 {
+		if err != nil || len(active.conns)+len(passive.conns) != 0 {
 			b.Fatal(err)
 		}
 	}

@@ -17,7 +17,7 @@ func (a *Agent) Disconnect(now mono.Time, id ConnID, private []byte) error {
 
 // startDREQ sends a DREQ with private data, and awaits the DREP.
 func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
-	dreq := wire.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN}
+	dreq := wire.DREQ{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, RemoteQPN: c.peer.qpn}
 	if err := wire.FillField(dreq.PrivateData[:], private); err != nil {
 		return err
 	}
@@ -26,26 +26,12 @@ func (a *Agent) startDREQ(now mono.Time, c *conn, private []byte) error {
 	return nil
 }
 
-// DisconnectReply answers EventDisconnectRequested with a DREP, which the consumer must do if
-// Config.ConsumerDREP is set; private is up to 224 bytes.
-func (a *Agent) DisconnectReply(now mono.Time, id ConnID, private []byte) error {
-	c, err := a.lookUp("answer disconnect of", id, StateDREQRcvd)
-	if err != nil {
-		return err
-	}
-	return a.sendDREP(now, c, private)
-}
-
-// sendDREP sends a DREP with private data, and enters time wait.
-func (a *Agent) sendDREP(now mono.Time, c *conn, private []byte) error {
-	drep := wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID}
-	if err := wire.FillField(drep.PrivateData[:], private); err != nil {
-		return err
-	}
-	c.storeMessage(wire.AttrDREP, c.tid, &drep)
+// sendDREP answers a DREQ with a DREP, and enters time wait.
+func (a *Agent) sendDREP(in *incoming, c *conn) {
+	c.tid = in.tid
+	c.storeMessage(wire.AttrDREP, c.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id})
 	a.transmit(c)
-	a.enterTimeWait(now, c)
-	return nil
+	a.enterTimeWait(in.now, c)
 }
 
 // handleDREQ disconnects and sends a DREP. It also answers a DREQ for an unknown
@@ -54,7 +40,8 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil {
 		if mayAnswer {
-			a.drepWithoutConn(in, m)
+			drep := wire.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
+			a.sendOnce(a.replyRoute(in), wire.AttrDREP, in.tid, &drep)
 		}
 		return
 	}
@@ -65,34 +52,21 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	switch c.state {
 	case StateEstablished, StateREPSent, StateMRAREPRcvd, StateREPRcvd, StateMRAREPSent:
 		// The RTU may have been lost: the peer was connected.
-		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnectRequested, PrivateData: m.PrivateData[:]})
-		a.timers.Stop(&c.timer)
-		if c.state = StateDREQRcvd; !a.cfg.ConsumerDREP {
-			a.sendDREP(in.now, c, nil)
-		}
+		a.sendDREP(in, c)
 	case StateDREQSent: // both sides disconnect at once
-		c.tid = in.tid
 		a.notify(c, Event{Kind: EventDisconnected, PrivateData: m.PrivateData[:]})
-		a.sendDREP(in.now, c, nil)
-	case StateDREQRcvd:
-		a.counters.Duplicates.count(wire.AttrDREQ)
+		a.sendDREP(in, c)
 	case StateTimeWait:
 		a.counters.Duplicates.count(wire.AttrDREQ)
 		if c.msgAttr == wire.AttrDREP {
 			a.repeatForDuplicate(c, in.tid)
 		} else {
-			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID})
+			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id})
 		}
 	default:
 		a.counters.WrongState++
 	}
-}
-
-// drepWithoutConn answers a DREQ for an unknown connection.
-func (a *Agent) drepWithoutConn(in *incoming, m *wire.DREQ) {
-	drep := wire.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID}
-	a.sendOnce(a.replyRoute(in), wire.AttrDREP, in.tid, &drep)
 }
 
 // handleDREP completes Disconnect.
@@ -110,4 +84,30 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	default:
 		a.counters.WrongState++
 	}
+}
+
+// Close ends a connection or SIDR lookup in any state: it rejects a pending request, or
+// disconnects an established connection. The ID is then invalid and has no more
+// events.
+func (a *Agent) Close(now mono.Time, id ConnID) error {
+	c := a.conns[id]
+	if c == nil || c.closed {
+		_, err := a.lookUp("close", id)
+		return err
+	}
+	c.closed = true
+	switch c.state {
+	case StateREQSent, StateMRAREQRcvd:
+		a.rejectTimeout(c)
+		a.release(c)
+	case StateREQRcvd, StateMRAREQSent, StateREPRcvd, StateMRAREPSent, StateREPSent, StateMRAREPRcvd:
+		return a.reject(now, c, wire.ReasonConsumer, nil, nil)
+	case StateEstablished:
+		return a.startDREQ(now, c, nil)
+	case StateSIDRREQSent:
+		a.release(c)
+	case StateSIDRREQRcvd:
+		return a.answerSIDR(now, c, SIDRReplyParam{Status: wire.SIDRRejected})
+	}
+	return nil
 }

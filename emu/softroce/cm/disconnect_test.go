@@ -1,7 +1,6 @@
 package cm
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -34,7 +33,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w.a.event(EventDisconnected)
 	w.deliver(drep)
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(wire.AttrDREP); n != 1 {
+	if n := w.a.Counters().Duplicates[wire.AttrDREP-wire.AttrREQ]; n != 1 {
 		t.Errorf("%d duplicate DREPs, want 1", n)
 	}
 }
@@ -102,29 +101,6 @@ func TestDREQForAnotherQueuePair(t *testing.T) {
 	}
 }
 
-func TestConsumerDREP(t *testing.T) {
-	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
-	ca, cb := w.established()
-	must.Do(t, w.a.Disconnect(w.now, ca, nil))
-	dreq := w.pass(w.a, wire.AttrDREQ)
-	w.b.event(EventDisconnectRequested)
-	w.b.inState(cb, StateDREQRcvd)
-	w.deliver(dreq)
-	w.b.silent()
-	w.b.noEvent()
-	must.Fail(t, "DisconnectReply(225 bytes)", w.b.DisconnectReply(w.now, cb, make([]byte, 225)), wire.ErrTooLong)
-	must.Do(t, w.b.DisconnectReply(w.now, cb, []byte("farewell")))
-	drep := w.pass(w.b, wire.AttrDREP)
-	if e := w.a.event(EventDisconnected); !bytes.HasPrefix(e.PrivateData, []byte("farewell")) {
-		t.Errorf("private data %q", e.PrivateData)
-	}
-	w.deliver(dreq) // a duplicate gets the same answer
-	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
-		t.Error("the DREP changed")
-	}
-	w.b.inState(cb, StateTimeWait)
-}
-
 // Close in any state leaves no connection, raises no event and informs the peer.
 func TestCloseInEveryState(t *testing.T) {
 	for _, tc := range []struct {
@@ -143,13 +119,6 @@ func TestCloseInEveryState(t *testing.T) {
 			w.a.take(wire.AttrDREQ)
 			return w.a, ca
 		}, 0},
-		{"DREQ received", func(w *world) (*host, ConnID) {
-			ca, cb := w.established()
-			must.Do(w.t, w.a.Disconnect(w.now, ca, nil))
-			w.pass(w.a, wire.AttrDREQ)
-			w.b.event(EventDisconnectRequested)
-			return w.b, cb
-		}, wire.AttrDREP},
 		{"SIDR_REQ sent", func(w *world) (*host, ConnID) {
 			id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
 			w.a.take(wire.AttrSIDRREQ)
@@ -162,7 +131,7 @@ func TestCloseInEveryState(t *testing.T) {
 		}, wire.AttrSIDRREP},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, Config{MaxRetries: 2}, Config{ConsumerDREP: true})
+			w := newWorld(t, Config{MaxRetries: 2}, Config{})
 			h, id := tc.reach(w)
 			must.Do(t, h.Close(w.now, id))
 			if tc.sends != 0 {
@@ -185,7 +154,7 @@ func TestCloseInEveryState(t *testing.T) {
 }
 
 func TestClosedConnectionAnswersADREQ(t *testing.T) {
-	w := newWorld(t, Config{}, Config{ConsumerDREP: true})
+	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must.Do(t, w.b.Close(w.now, cb))
 	w.b.take(wire.AttrDREQ) // lost

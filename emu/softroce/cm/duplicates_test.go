@@ -25,8 +25,8 @@ func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 		}
 		w.b.inState(cb, StateMRAREQSent)
 	}
-	if n := w.b.Counters().Duplicates.Of(wire.AttrREQ); n != 3 || w.b.Conns() != 1 {
-		t.Errorf("%d duplicates, %d connections", n, w.b.Conns())
+	if n := w.b.Counters().Duplicates[wire.AttrREQ-wire.AttrREQ]; n != 3 || len(w.b.conns) != 1 {
+		t.Errorf("%d duplicates, %d connections", n, len(w.b.conns))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 		t.Error("the RTU changed")
 	}
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(wire.AttrREP); n != 3 {
+	if n := w.a.Counters().Duplicates[wire.AttrREP-wire.AttrREQ]; n != 3 {
 		t.Errorf("%d duplicate REPs, want 3", n)
 	}
 }
@@ -94,8 +94,8 @@ func TestREQWithIDInUseIsRejected(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.b.noEvent()
-	if w.b.Conns() != 1 {
-		t.Errorf("%d connections, want 1", w.b.Conns())
+	if len(w.b.conns) != 1 {
+		t.Errorf("%d connections, want 1", len(w.b.conns))
 	}
 }
 
@@ -351,7 +351,7 @@ func TestREQWithIDOfREPIsRejected(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates.Of(wire.AttrREQ); n != 0 {
+	if n := w.a.Counters().Duplicates[wire.AttrREQ-wire.AttrREQ]; n != 0 {
 		t.Errorf("taken for a copy of a REQ")
 	}
 }

@@ -12,8 +12,7 @@ type EventKind uint8
 
 // Events.
 const (
-	// EventRequest: a REQ for a listener arrived. Call Accept or Reject, or DelayReply
-	// first.
+	// EventRequest: a REQ for a listener arrived. Call Accept or Reject.
 	EventRequest EventKind = iota + 1
 	// EventReply: a REP arrived. Modify the queue pair and call ConfirmReply, or call
 	// Reject.
@@ -26,8 +25,7 @@ const (
 	EventTimedOut
 	// EventMRA: the peer needs up to ServiceTimeout to answer.
 	EventMRA
-	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP, unless
-	// Config.ConsumerDREP requires a call of DisconnectReply.
+	// EventDisconnectRequested: a DREQ arrived. The agent has sent a DREP.
 	EventDisconnectRequested
 	// EventDisconnected: Disconnect is complete.
 	EventDisconnected
@@ -77,37 +75,21 @@ type Event struct {
 	PrivateData []byte
 }
 
-// Request has the fields of a received REQ.
+// Request is a received REQ. Its StartPSN is the first PSN that this side sends.
 type Request struct {
-	Listen       ListenID
-	ServiceID    wire.ServiceID
-	Path         Path // path to the requester
-	Transport    Transport
-	RemoteCAGUID uint64
-	RemoteQPN    uint32
-	StartPSN     uint32 // first PSN that this side sends
-	RespRes      uint8  // READs and atomics that the requester can execute at a time
-	InitDepth    uint8  // READs and atomics that the requester wants to have outstanding
-	RetryCount   uint8
-	RNRRetry     uint8
-	SRQ          bool
-	E2EFlow      bool
-	SrcPort      uint16     // IP services only
-	SrcAddr      netip.Addr // IP services only: source address in the rdma_cm header
+	*wire.REQ
+	Listen    ListenID
+	Path      Path // path to the requester
+	Transport Transport
+	RemoteQPN uint32
+	SrcPort   uint16     // IP services only
+	SrcAddr   netip.Addr // IP services only: source address in the rdma_cm header
 }
 
-// Reply has the fields of a received REP.
+// Reply is a received REP. Its StartPSN is the first PSN that this side sends.
 type Reply struct {
-	RemoteCAGUID   uint64
-	RemoteQPN      uint32
-	StartPSN       uint32 // first PSN that this side sends
-	RespRes        uint8
-	InitDepth      uint8
-	TargetAckDelay uint8
-	Failover       wire.Failover
-	RNRRetry       uint8
-	SRQ            bool
-	E2EFlow        bool
+	*wire.REP
+	RemoteQPN uint32
 }
 
 // SIDRRequest has the fields of a received SIDR_REQ.

@@ -1,8 +1,6 @@
 package cm
 
-import (
-	"github.com/fabrictest/fabrictest/emu/softroce/wire"
-)
+import "github.com/fabrictest/fabrictest/emu/softroce/wire"
 
 // fault is the reason for rejecting a REQ; reason 0 means none.
 type fault struct {

@@ -1,13 +1,12 @@
 package cm
 
-import (
-	"github.com/fabrictest/fabrictest/emu/mono"
-)
+import "github.com/fabrictest/fabrictest/emu/mono"
 
 // expire handles an expired timer: it retransmits, gives up, or leaves time wait.
 func (a *Agent) expire(now mono.Time, c *conn) {
 	if c.state == StateTimeWait {
-		a.leaveTimeWait(c)
+		a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
+		a.release(c)
 		return
 	}
 	if c.retries > 0 {
@@ -44,10 +43,4 @@ func (a *Agent) retransmit(now mono.Time, c *conn) {
 	}
 	a.repeat(c)
 	a.armTimer(c, now.Add(c.timeout))
-}
-
-// leaveTimeWait reports the end of time wait and deletes c.
-func (a *Agent) leaveTimeWait(c *conn) {
-	a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
-	a.release(c)
 }

@@ -44,8 +44,8 @@ const (
 	numOps
 )
 
-func fuzzAgent(consumerDREP bool) *Agent {
-	a := New(Config{CAGUID: guidB, MaxConns: 16, MaxBacklog: 6, MaxOutbox: 32, MaxEvents: 32, MaxListeners: 4, ConsumerDREP: consumerDREP})
+func fuzzAgent() *Agent {
+	a := New(Config{CAGUID: guidB, MaxConns: 16, MaxBacklog: 6, MaxOutbox: 32, MaxEvents: 32, MaxListeners: 4})
 	for _, id := range []wire.ServiceID{service, 5} {
 		if _, err := a.Listen(id, netip.Addr{}, 0); err != nil {
 			panic(err)
@@ -58,7 +58,7 @@ func fuzzAgent(consumerDREP bool) *Agent {
 // end every connection must be able to end.
 func runScript(t testing.TB, b []byte) {
 	s := &script{b}
-	a := fuzzAgent(s.next()&1 != 0)
+	a := fuzzAgent()
 	now := mono.Time(1)
 	var echo [wire.MADLen]byte
 	for len(s.b) > 0 {
@@ -108,7 +108,7 @@ func someMessage(a *Agent, s *script) (wire.Attr, message) {
 	attr := wire.AttrREQ + wire.Attr(s.next()%wire.NumAttrs)
 	var ours, theirs, qpn uint32
 	if c := pick(a, s.next()); c != nil {
-		ours, theirs, qpn = uint32(c.id), c.remoteID, c.localQPN
+		ours, theirs, qpn = uint32(c.id), c.peer.id, c.localQPN
 	}
 	if theirs == 0 || s.next()%8 == 7 {
 		theirs = s.few()
@@ -156,7 +156,7 @@ func someCall(a *Agent, s *script, now mono.Time) {
 		return
 	}
 	id := c.id
-	switch s.next() % 10 {
+	switch s.next() % 9 {
 	case 0, 1:
 		p := answer
 		p.QPN = 16 + s.few()
@@ -166,7 +166,9 @@ func someCall(a *Agent, s *script, now mono.Time) {
 	case 3:
 		a.Reject(now, id, wire.REJReason(s.next()), nil, nil)
 	case 4:
-		a.DelayReply(now, id, s.next())
+		if c.state == StateREQRcvd || c.state == StateREPRcvd {
+			a.sendMRA(c)
+		}
 	case 5:
 		a.Disconnect(now, id, nil)
 	case 6:
@@ -175,8 +177,6 @@ func someCall(a *Agent, s *script, now mono.Time) {
 		a.Close(now, id)
 	case 8:
 		a.SIDRReply(now, id, SIDRReplyParam{})
-	case 9:
-		a.DisconnectReply(now, id, nil)
 	}
 }
 
@@ -255,12 +255,12 @@ func FuzzAgent(f *testing.F) {
 	req := said(wire.AttrREQ, 1, 1, 3, 0, 0, 0)
 	accept, establish, disconnect := step(opCall, 0, 0, 1), step(opCall, 0, 6), step(opCall, 0, 5)
 	fire := step(opTime)
-	f.Add(slices.Concat([]byte{0}, req, req, accept, req, said(wire.AttrRTU), said(wire.AttrDREQ), said(wire.AttrDREQ), fire))
-	f.Add(slices.Concat([]byte{1}, req, accept, fire, establish, said(wire.AttrDREQ), step(opCall, 0, 9), req, fire))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), fire, said(wire.AttrREP, 2, 9), said(wire.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(wire.AttrDREP)))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 1), said(wire.AttrMRA, 0, 20), fire, said(wire.AttrREJ, 0, 10), fire))
-	f.Add(slices.Concat([]byte{0}, step(opConnect, 0), step(opEcho, 40, 1), fire, said(wire.AttrSIDRREP)))
-	f.Add(slices.Concat([]byte{0}, said(wire.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(wire.AttrLAP), said(wire.AttrAPR)))
-	f.Add(slices.Concat([]byte{0}, raw(wire.AttrREQ, newREQ()), accept, raw(wire.AttrRTU, &wire.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
+	f.Add(slices.Concat(req, req, accept, req, said(wire.AttrRTU), said(wire.AttrDREQ), said(wire.AttrDREQ), fire))
+	f.Add(slices.Concat(req, accept, fire, establish, said(wire.AttrDREQ), req, fire))
+	f.Add(slices.Concat(step(opConnect, 1), fire, said(wire.AttrREP, 2, 9), said(wire.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(wire.AttrDREP)))
+	f.Add(slices.Concat(step(opConnect, 1), said(wire.AttrMRA, 0, 20), fire, said(wire.AttrREJ, 0, 10), fire))
+	f.Add(slices.Concat(step(opConnect, 0), step(opEcho, 40, 1), fire, said(wire.AttrSIDRREP)))
+	f.Add(slices.Concat(said(wire.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(wire.AttrLAP), said(wire.AttrAPR)))
+	f.Add(slices.Concat(raw(wire.AttrREQ, newREQ()), accept, raw(wire.AttrRTU, &wire.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
 	f.Fuzz(func(t *testing.T, b []byte) { runScript(t, b) })
 }

@@ -111,7 +111,7 @@ func (a *Agent) replyRoute(in *incoming) Route {
 // connection belongs to another peer.
 func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
-	if c == nil || c.remoteID != remote || c.isLookup() {
+	if c == nil || c.peer.id != remote || c.isLookup() {
 		a.counters.UnknownConn++
 		return nil, true
 	}

@@ -13,21 +13,21 @@ func checkInvariants(t testing.TB, a *Agent) {
 		if c.id != id || id == 0 || c.state == StateIdle {
 			t.Fatalf("connection %#x is filed as %#x in state %v", c.id, id, c.state)
 		}
-		if c.inRemote {
+		if c.peer.inRemote {
 			remote++
-			if a.byRemote[remoteKey{c.remoteGUID, c.remoteID}] != c {
+			if a.byRemote[remoteKey{c.peer.guid, c.peer.id}] != c {
 				t.Fatalf("connection %#x is lost to its peer's ID", c.id)
 			}
 		}
-		if c.inQP {
+		if c.peer.inQP {
 			qps++
-			if a.byQP[remoteKey{c.remoteGUID, c.remoteQPN}] != c {
+			if a.byQP[remoteKey{c.peer.guid, c.peer.qpn}] != c {
 				t.Fatalf("connection %#x is lost to its peer's queue pair", c.id)
 			}
 		}
 		if c.state == StateSIDRREQRcvd {
 			lookups++
-			if a.lookups[sidrKey{c.madRoute.Remote, c.remoteID}] != c {
+			if a.lookups[sidrKey{c.madRoute.Remote, c.peer.id}] != c {
 				t.Fatalf("lookup %#x is lost", c.id)
 			}
 		}

@@ -250,7 +250,7 @@ func (l *lossy) consumeRequest(host int, e Event) {
 		think = l.upTo(20 * time.Second) // longer than the requester waits
 	}
 	if l.chance(0.05) {
-		must.Do(l.t, h.DelayReply(l.now, e.Conn, 23))
+		h.delayReply(e.Conn, 23)
 	}
 	l.in(think, func() {
 		switch {
@@ -299,7 +299,7 @@ func (l *lossy) consumeReply(s *side, e Event) {
 // data is the first packet of the requester on the connection itself.
 func (l *lossy) data(at *attempt) {
 	for _, p := range at.passives {
-		if h := l.hosts[p.host]; p.qpn == at.peerQPN && !p.closed && h.State(p.id) == StateREPSent {
+		if h := l.hosts[p.host]; p.qpn == at.peerQPN && !p.closed && stateOf(h.Agent, p.id) == StateREPSent {
 			must.Do(l.t, h.Established(l.now, p.id))
 		}
 	}
@@ -307,7 +307,7 @@ func (l *lossy) data(at *attempt) {
 
 func (l *lossy) disconnect(s *side) {
 	h := l.hosts[s.host]
-	if s.final || s.closed || h.State(s.id) != StateEstablished {
+	if s.final || s.closed || stateOf(h.Agent, s.id) != StateEstablished {
 		return
 	}
 	if l.chance(0.2) {

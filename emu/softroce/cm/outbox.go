@@ -58,7 +58,7 @@ func (a *Agent) sendOnce(r Route, attr wire.Attr, tid uint64, m message) {
 }
 
 // storeMessage makes m the message that c retransmits.
-func (c *conn) storeMessage(attr wire.Attr, tid uint64, m message) {
+func (c *retransmission) storeMessage(attr wire.Attr, tid uint64, m message) {
 	m.Append(wire.NewMADHeader(attr, tid).Append(c.msg[:0]))
 	c.msgAttr = attr
 }

@@ -40,9 +40,9 @@ func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 // initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the
 // peer.
 func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
-	c.remoteID = m.LocalCommID
-	c.remoteGUID = m.LocalCAGUID
-	c.remoteQPN = m.LocalQPN
+	c.peer.id = m.LocalCommID
+	c.peer.guid = m.LocalCAGUID
+	c.peer.qpn = m.LocalQPN
 	c.serviceID = m.ServiceID
 	c.transport = transportOf(m)
 	c.tid = in.tid
@@ -62,25 +62,17 @@ func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	ip, user, _ := a.userData(in, m.ServiceID, m.PrivateData[:])
 	a.notify(c, Event{Kind: EventRequest, PrivateData: user, Request: &Request{
-		Listen:    l.id,
-		ServiceID: m.ServiceID,
+		REQ:    m,
+		Listen: l.id,
 		Path: Path{
 			Local: in.to, Remote: m.Primary.LocalGID.Addr(),
 			FlowLabel: m.Primary.FlowLabel, TrafficClass: m.Primary.TrafficClass, HopLimit: m.Primary.HopLimit,
 			PKey: m.PKey, MTU: m.MTU, Rate: m.Primary.Rate, SL: m.Primary.SL, LocalAckTimeout: m.Primary.AckTimeout,
 		},
-		Transport:    c.transport,
-		RemoteCAGUID: m.LocalCAGUID,
-		RemoteQPN:    m.LocalQPN,
-		StartPSN:     m.StartPSN,
-		RespRes:      m.RespRes,
-		InitDepth:    m.InitDepth,
-		RetryCount:   m.RetryCount,
-		RNRRetry:     m.RNRRetry,
-		SRQ:          m.SRQ,
-		E2EFlow:      m.E2EFlow,
-		SrcPort:      ip.SrcPort,
-		SrcAddr:      ip.SrcAddr(),
+		Transport: c.transport,
+		RemoteQPN: m.LocalQPN,
+		SrcPort:   ip.SrcPort,
+		SrcAddr:   ip.SrcAddr(),
 	}})
 }
 
@@ -91,7 +83,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 		a.counters.BadSource++
 		return
 	}
-	if c.active || c.remoteQPN != m.LocalQPN {
+	if c.active || c.peer.qpn != m.LocalQPN {
 		// Not a retransmission: the peer reused an ID that is in use.
 		a.rejectREQ(in, m.LocalCommID, wire.ReasonDuplicateCommID, nil)
 		return
@@ -99,7 +91,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	a.counters.Duplicates.count(wire.AttrREQ)
 	switch c.state {
 	case StateREQRcvd:
-		a.autoMRA(c)
+		a.sendMRA(c)
 	case StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
 		a.repeat(c)
 	case StateTimeWait:
@@ -141,7 +133,7 @@ func (a *Agent) Accept(now mono.Time, id ConnID, p AcceptParam) error {
 		return err
 	}
 	rep := wire.REP{
-		LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, LocalQPN: p.QPN, StartPSN: p.StartPSN,
+		LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, LocalQPN: p.QPN, StartPSN: p.StartPSN,
 		RespRes: p.RespRes, InitDepth: p.InitDepth, TargetAckDelay: p.TargetAckDelay, Failover: c.failover,
 		E2EFlow: p.E2EFlow, RNRRetry: p.RNRRetry, SRQ: p.SRQ, LocalCAGUID: a.cfg.CAGUID,
 	}

@@ -24,7 +24,7 @@ func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, pr
 // reject sends a REJ for the message that c has received, or for its own REP, and deletes c. After
 // a REP it enters time wait instead.
 func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, private []byte) error {
-	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, Reason: reason}
+	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, Reason: reason}
 	if err := rej.SetInfo(info); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *Agent) rejectUnknown(in *incoming, local, remote uint32, about wire.Abo
 // rejectTimeout sends a REJ with reason timeout. The CA GUID in its additional information
 // identifies the connection to a peer whose communication ID is unknown here.
 func (a *Agent) rejectTimeout(c *conn) {
-	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.remoteID, About: wire.AboutOther, Reason: wire.ReasonTimeout}
+	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, About: wire.AboutOther, Reason: wire.ReasonTimeout}
 	binary.BigEndian.PutUint64(rej.Info[:], a.cfg.CAGUID)
 	rej.InfoLen = 8
 	a.sendOnce(c.madRoute, wire.AttrREJ, c.tid, &rej)

@@ -16,7 +16,7 @@ func TestConsumerRejectsARequest(t *testing.T) {
 			ca, cb := w.requested()
 			wantID := uint32(0) // the peer has never seen ours
 			if delayed {
-				must.Do(t, w.b.DelayReply(w.now, cb, 20))
+				w.b.delayReply(cb, 20)
 				w.pass(w.b, wire.AttrMRA)
 				w.a.event(EventMRA)
 				wantID = uint32(cb)
@@ -43,7 +43,7 @@ func TestConsumerRejectsAReply(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
 			ca, cb := w.replied()
 			if delayed {
-				must.Do(t, w.a.DelayReply(w.now, ca, 20))
+				w.a.delayReply(ca, 20)
 				w.pass(w.a, wire.AttrMRA)
 				w.b.event(EventMRA)
 			}
@@ -107,12 +107,12 @@ func TestREJInEveryState(t *testing.T) {
 		}, EventRejected, StateIdle},
 		{"MRA(REQ) sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.requested()
-			must.Do(w.t, w.b.DelayReply(w.now, cb, 20))
+			w.b.delayReply(cb, 20)
 			return w.b, cb, ca
 		}, EventRejected, StateIdle},
 		{"MRA(REQ) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.requested()
-			must.Do(w.t, w.b.DelayReply(w.now, cb, 20))
+			w.b.delayReply(cb, 20)
 			w.pass(w.b, wire.AttrMRA)
 			w.a.event(EventMRA)
 			return w.a, ca, cb
@@ -127,12 +127,12 @@ func TestREJInEveryState(t *testing.T) {
 		}, EventRejected, StateTimeWait},
 		{"MRA(REP) sent", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.replied()
-			must.Do(w.t, w.a.DelayReply(w.now, ca, 20))
+			w.a.delayReply(ca, 20)
 			return w.a, ca, cb
 		}, EventRejected, StateTimeWait},
 		{"MRA(REP) received", func(w *world) (*host, ConnID, ConnID) {
 			ca, cb := w.replied()
-			must.Do(w.t, w.a.DelayReply(w.now, ca, 20))
+			w.a.delayReply(ca, 20)
 			w.pass(w.a, wire.AttrMRA)
 			w.b.event(EventMRA)
 			return w.b, cb, ca

@@ -60,8 +60,8 @@ func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	checkEmpty(t, w.a.Agent)
-	if c := w.a.Counters(); c.Sent.Of(wire.AttrREQ) != 16 || c.Resent.Of(wire.AttrREQ) != 15 {
-		t.Errorf("counted %d REQs, %d of them repeated", c.Sent.Of(wire.AttrREQ), c.Resent.Of(wire.AttrREQ))
+	if c := w.a.Counters(); c.Sent[wire.AttrREQ-wire.AttrREQ] != 16 || c.Resent[wire.AttrREQ-wire.AttrREQ] != 15 {
+		t.Errorf("counted %d REQs, %d of them repeated", c.Sent[wire.AttrREQ-wire.AttrREQ], c.Resent[wire.AttrREQ-wire.AttrREQ])
 	}
 }
 
@@ -131,7 +131,7 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 2}, Config{})
 	ca, cb := w.requested()
 	w.now = 5000
-	must.Do(t, w.b.DelayReply(w.now, cb, 22))
+	w.b.delayReply(cb, 22)
 	w.b.inState(cb, StateMRAREQSent)
 	mra := w.pass(w.b, wire.AttrMRA)
 	if e := w.a.event(EventMRA); e.ServiceTimeout != 22 {
@@ -147,7 +147,7 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	if got := w.a.NextTimer(); got != put {
 		t.Errorf("a second MRA moved the deadline to %v", got)
 	}
-	if n := w.a.Counters().Duplicates.Of(wire.AttrMRA); n != 1 {
+	if n := w.a.Counters().Duplicates[wire.AttrMRA-wire.AttrREQ]; n != 1 {
 		t.Errorf("%d duplicate MRAs, want 1", n)
 	}
 	w.tick(w.a)
@@ -171,7 +171,7 @@ func TestMRAForREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.replied()
 	w.now = 5000
-	must.Do(t, w.a.DelayReply(w.now, ca, 21))
+	w.a.delayReply(ca, 21)
 	w.a.inState(ca, StateMRAREPSent)
 	w.pass(w.a, wire.AttrMRA)
 	w.b.event(EventMRA)

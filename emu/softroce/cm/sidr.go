@@ -65,7 +65,7 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 		a.rejectSIDR(in, m, wire.SIDRNoQP)
 		return
 	}
-	c.remoteID = m.RequestID
+	c.peer.id = m.RequestID
 	c.serviceID = m.ServiceID
 	c.tid = in.tid
 	c.madRoute = a.replyRoute(in)
@@ -110,7 +110,7 @@ func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	if len(a.sidrAnswers) == maxSIDRAnswers {
 		a.sidrAnswers = a.sidrAnswers[:copy(a.sidrAnswers, a.sidrAnswers[1:])]
 	}
-	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.remoteID}, c.tid, now, c.madRoute, c.msg})
+	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.peer.id}, c.tid, now, c.madRoute, c.msg})
 }
 
 // resendSIDRREP retransmits the SIDR_REP for a duplicate request, and reports whether it was kept.
@@ -142,7 +142,7 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
 	}
-	rep := wire.SIDRREP{RequestID: c.remoteID, Status: p.Status, QPN: p.QPN, ServiceID: c.serviceID, QKey: p.QKey}
+	rep := wire.SIDRREP{RequestID: c.peer.id, Status: p.Status, QPN: p.QPN, ServiceID: c.serviceID, QKey: p.QKey}
 	if err := wire.FillField(rep.Info[:], p.Info); err != nil {
 		return err
 	}

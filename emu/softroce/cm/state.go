@@ -19,7 +19,6 @@ const (
 	StateMRAREPSent               // active: likewise, after an MRA
 	StateEstablished              // both
 	StateDREQSent                 // waits for DREP
-	StateDREQRcvd                 // consumer must DisconnectReply
 	StateTimeWait                 // ended; the IDs stay in use until old packets have expired
 	StateSIDRREQSent              // waits for SIDR_REP
 	StateSIDRREQRcvd              // consumer must SIDRReply
@@ -27,7 +26,7 @@ const (
 
 var stateNames = [...]string{
 	"idle", "REQ sent", "MRA(REQ) received", "REQ received", "MRA(REQ) sent", "REP sent", "MRA(REP) received",
-	"REP received", "MRA(REP) sent", "established", "DREQ sent", "DREQ received", "time wait",
+	"REP received", "MRA(REP) sent", "established", "DREQ sent", "time wait",
 	"SIDR_REQ sent", "SIDR_REQ received",
 }
 

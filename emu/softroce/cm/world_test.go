@@ -126,9 +126,23 @@ func (h *host) noEvent() {
 	}
 }
 
+// delayReply sends an MRA with a service timeout, as for a duplicate.
+func (h *host) delayReply(id ConnID, serviceTimeout uint8) {
+	h.cfg.MRATimeout = serviceTimeout
+	h.sendMRA(h.conns[id])
+}
+
+// stateOf returns the state of a connection; StateIdle if there is none.
+func stateOf(a *Agent, id ConnID) State {
+	if c := a.conns[id]; c != nil {
+		return c.state
+	}
+	return StateIdle
+}
+
 func (h *host) inState(id ConnID, want State) {
 	h.t.Helper()
-	if got := h.State(id); got != want {
+	if got := stateOf(h.Agent, id); got != want {
 		h.t.Fatalf("%v: connection %#x is in state %q, want %q", h.addr, uint32(id), got, want)
 	}
 }

@@ -49,12 +49,6 @@ const (
 	ackDelayWary = 4096
 )
 
-// initial returns the state after QP creation or RESET: the first ACKs are not delayed.
-// The QP keeps its place in NIC.holds.
-func (h *ackDelay) initial() ackDelay {
-	return ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: h.queued}
-}
-
 // noteFailure records that the peer probably waited for the delayed ACK. The next ACKs
 // (skip) are sent at once, twice as many after each failure.
 func (h *ackDelay) noteFailure() {

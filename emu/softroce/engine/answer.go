@@ -168,7 +168,7 @@ func (q *QP) buildAck(d *link.Datagram) {
 // "unlimited" for an SRQ. Credits count from the MSN, so the receive of an
 // unfinished message is included.
 func (q *QP) creditSyndrome() wire.Syndrome {
-	if q.srq != nil || q.typ == verbs.QPTypeXRCRecv {
+	if q.cfg.SRQ != nil || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return wire.Ack(wire.CreditUnlimited)
 	}
 	credits := q.rq.Count()

@@ -315,7 +315,7 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		q.badResponse(p.BTH.PSN)
 		return
 	}
-	if err := q.nic.ScatterWith(w.SGL, q.pd, off, p.Payload, verbs.AccessLocalWrite); err != nil {
+	if err := q.nic.Scatter(w.SGL, q.cfg.PD, off, p.Payload); err != nil {
 		q.failRequestAt(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}
@@ -334,7 +334,7 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 		return
 	}
 	q.updateCredits(p.AETH)
-	if err := q.nic.Scatter(w.SGL, q.pd, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
+	if err := q.nic.Scatter(w.SGL, q.cfg.PD, 0, q.nic.atomics.hostOrder(p.AtomicAckETH.Original)); err != nil {
 		q.failRequestAt(p.BTH.PSN, verbs.WCLocProtErr)
 		return
 	}

@@ -76,11 +76,6 @@ type Limits struct {
 
 const defaultMADsQueue = 1 << 10
 
-// orDefault replaces zero limits by defaults.
-func (l Limits) orDefault() Limits {
-	return Limits{l.OrDefault(), cmp.Or(l.MADsQueue, defaultMADsQueue)}
-}
-
 // Validate returns an error for negative or impossible limits.
 func (l Limits) Validate() error {
 	if l.MADsQueue < 0 {
@@ -114,21 +109,18 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
-	if c.LinkMTU == 0 {
-		c.LinkMTU = defaultLinkMTU
-	}
+	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
+	c.FirstQPN = cmp.Or(c.FirstQPN, defaultFirstQPN)
+	c.Limits = Limits{c.Limits.OrDefault(), cmp.Or(c.Limits.MADsQueue, defaultMADsQueue)}
+	c.WindowPackets = cmp.Or(c.WindowPackets, defaultWindow)
+	c.AckDelay = cmp.Or(c.AckDelay, defaultAckDelay)
+	c.CNPInterval = cmp.Or(c.CNPInterval, defaultCNPInterval)
+	c.LineRateBps = cmp.Or(c.LineRateBps, defaultLineRate)
 	if verbs.MTUFor(c.LinkMTU-encapsulation) == 0 {
 		return c, fmt.Errorf("%w: link MTU %d carries not even 256 bytes of payload", ErrConfig, c.LinkMTU)
 	}
-	if c.FirstQPN == 0 {
-		c.FirstQPN = defaultFirstQPN
-	}
-	c.Limits = c.Limits.orDefault()
 	if err := c.Limits.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	if c.WindowPackets == 0 {
-		c.WindowPackets = defaultWindow
 	}
 	if c.WindowPackets < 0 || c.WindowPackets >= 1<<23 {
 		return c, fmt.Errorf("%w: window of %d packets is not in 1..2^23-1", ErrConfig, c.WindowPackets)
@@ -139,22 +131,12 @@ func (c Config) withDefaults() (Config, error) {
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(verbs.MulticastQPN) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, beyond the 24 bits that packets have for them", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
 	}
-	if c.AckDelay == 0 {
-		c.AckDelay = defaultAckDelay
-	}
-	if c.CNPInterval == 0 {
-		c.CNPInterval = defaultCNPInterval
-	}
 	if c.CNPInterval < 0 {
 		return c, fmt.Errorf("%w: CNP interval %v is negative", ErrConfig, c.CNPInterval)
 	}
-	if c.LineRateBps == 0 {
-		c.LineRateBps = defaultLineRate
-	}
-	if c.Congestion == (CongestionParams{CatchUp: c.Congestion.CatchUp}) {
-		slack := c.Congestion.CatchUp
+	if catchUp := c.Congestion.CatchUp; c.Congestion == (CongestionParams{CatchUp: catchUp}) {
 		c.Congestion = defaultCongestionParams(c.LineRateBps)
-		c.Congestion.CatchUp = slack
+		c.Congestion.CatchUp = catchUp
 	}
 	if err := c.Congestion.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)

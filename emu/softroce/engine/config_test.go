@@ -83,8 +83,8 @@ func TestConfigDefaults(t *testing.T) {
 			t.Errorf("no default for %s", f.Name)
 		}
 	}
-	want := Limits{Limits: nic.Limits{QPs: 1, RdAtomic: 2}, MADsQueue: 3}
-	if got := want.orDefault(); got.QPs != 1 || got.RdAtomic != 2 || got.MADsQueue != 3 || got.CQs != c.Limits.CQs {
+	cfg := Config{GIDs: c.GIDs, Limits: Limits{Limits: nic.Limits{QPs: 1, RdAtomic: 2}, MADsQueue: 3}}
+	if got := must.Get(New(cfg))(t).Config().Limits; got.QPs != 1 || got.RdAtomic != 2 || got.MADsQueue != 3 || got.CQs != c.Limits.CQs {
 		t.Errorf("limits %+v", got)
 	}
 	if p := n.Port(); p.State != verbs.PortActive || p.ActiveMTU != verbs.MTU1024 || p.GIDs != 1 || p.PKeys != 1 || p.MaxMsg != 1<<31 || p.RateBps != 100_000_000_000 {

@@ -75,9 +75,9 @@ func (n *NIC) handleCNP(now mono.Time, d *link.Datagram, p *wire.Packet) {
 		n.Count.DropLength++
 	case q.state < verbs.QPStateRTR || q.state == verbs.QPStateErr:
 		n.Count.DropQPState++
-	case (q.pkey^p.BTH.PKey)&^member != 0:
+	case (q.pkey()^p.BTH.PKey)&^member != 0:
 		n.dropPKey()
-	case q.typ != verbs.QPTypeUD && !q.path.matches(d):
+	case q.cfg.Type != verbs.QPTypeUD && !q.path.matches(d):
 		n.Count.DropAddress++
 	default:
 		n.Count.CNPsHandled++
@@ -93,11 +93,11 @@ func (q *QP) slowDown(now mono.Time) {
 // recoverRate handles expired timers of the rate limit. It wakes the QP if the next
 // packet may be sent.
 func (q *QP) recoverRate(now mono.Time) {
-	if !q.limiter.Active() {
+	if !q.limiter.active {
 		return
 	}
 	q.limiter.HandleTimer(now, &q.nic.cfg.Congestion)
-	if q.req.paced && (!q.limiter.Active() || q.limiter.ReadyAt() <= now) {
+	if q.req.paced && (!q.limiter.active || q.limiter.readyAt <= now) {
 		q.req.paced = false
 		q.wake()
 	}

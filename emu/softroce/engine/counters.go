@@ -59,11 +59,3 @@ type Counters struct {
 }
 
 var counterNames = nic.NewCounterNames[Counters]()
-
-// Dropped returns the number of received packets that were dropped.
-func (c *Counters) Dropped() uint64 {
-	return c.DropShort + c.DropICRC + c.DropOpcode + c.DropVersion + c.DropPad +
-		c.DropAddress + c.DropQPN + c.DropQPType + c.DropQPState +
-		c.DropPKey + c.DropQKey + c.DropSequence + c.DropLength +
-		c.DropNoReceive + c.DropTooLong + c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
-}

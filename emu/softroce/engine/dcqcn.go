@@ -121,7 +121,7 @@ const (
 // Each method with a time argument first handles the timers that expired before, so that
 // results do not depend on when HandleTimer is called.
 type rateLimiter struct {
-	active bool
+	active bool // the QP is limited at all
 	// Rate increases since the last cut, by the timer and by the byte counter.
 	timeStage, byteStage uint32
 	// alpha estimates how congested the path is, 0 to alphaOne.
@@ -137,23 +137,10 @@ type rateLimiter struct {
 	// negative debt is a credit.
 	debt      nanobits
 	drainedAt mono.Time
-	readyAt   mono.Time // when debt is zero
+	// readyAt is when debt is zero: the earliest time at which the next packet may be sent, possibly in the
+	// past. Every method may change it.
+	readyAt mono.Time
 }
-
-// Active reports whether the QP is limited at all.
-func (l *rateLimiter) Active() bool { return l.active }
-
-// RateBps is the current rate in bits per second.
-func (l *rateLimiter) RateBps(p *CongestionParams) uint64 {
-	if !l.active {
-		return p.MaxRateBps
-	}
-	return l.rate
-}
-
-// ReadyAt is the earliest time at which the next packet may be sent, possibly in the
-// past; zero while the limiter is idle. Every other method may change it.
-func (l *rateLimiter) ReadyAt() mono.Time { return l.readyAt }
 
 // NextTimer is when HandleTimer must be called next; mono.Never while the limiter is idle.
 func (l *rateLimiter) NextTimer() mono.Time {
@@ -209,7 +196,7 @@ func (l *rateLimiter) rateCut() uint64 {
 	return half
 }
 
-// OnSent accounts for a packet that is sent now, whether or not it waited for ReadyAt.
+// OnSent accounts for a packet that is sent now, whether or not it waited for readyAt.
 func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	if !l.active {
 		return

@@ -28,7 +28,7 @@ func TestZeroValueSetsNoLimit(t *testing.T) {
 	var l rateLimiter
 	l.OnSent(5*us, 1<<20, &p)
 	l.HandleTimer(1000*us, &p)
-	if l != (rateLimiter{}) || l.Active() || l.ReadyAt() != 0 || l.NextTimer() != mono.Never || l.RateBps(&p) != 40e9 {
+	if l != (rateLimiter{}) || l.active || l.readyAt != 0 || l.NextTimer() != mono.Never || l.RateBps(&p) != 40e9 {
 		t.Errorf("idle limiter: %+v", l)
 	}
 }
@@ -37,7 +37,7 @@ func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 	p := defaultCongestionParams(40e9)
 	var l rateLimiter
 	l.OnCNP(0, &p)
-	if got := l.RateBps(&p); got != 20e9 || !l.Active() {
+	if got := l.RateBps(&p); got != 20e9 || !l.active {
 		t.Fatalf("rate %d after the first CNP, want half the line", got)
 	}
 	expectRates(t, &l, &p, 55*us, []uint64{
@@ -47,8 +47,8 @@ func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 	// 20e9 lies between 2^34 and 2^35: the gap is halved away by the 35th step.
 	const done = 35 * 55 * us
 	l.HandleTimer(done-1, &p)
-	if got := l.RateBps(&p); got != 40e9-1 || !l.Active() {
-		t.Errorf("rate %d before the last step, active %v", got, l.Active())
+	if got := l.RateBps(&p); got != 40e9-1 || !l.active {
+		t.Errorf("rate %d before the last step, active %v", got, l.active)
 	}
 	l.HandleTimer(done, &p)
 	if l != (rateLimiter{}) {
@@ -106,8 +106,8 @@ func TestAlphaReachesZeroAndOne(t *testing.T) {
 	for range 10_000 {
 		l.HandleTimer(l.NextTimer(), &p)
 	}
-	if l.alpha != 0 || !l.Active() {
-		t.Fatalf("alpha %d after 10000 decays, active %v", l.alpha, l.Active())
+	if l.alpha != 0 || !l.active {
+		t.Fatalf("alpha %d after 10000 decays, active %v", l.alpha, l.active)
 	}
 	rate := l.RateBps(&p)
 	now := l.NextTimer() - 1
@@ -234,7 +234,7 @@ func TestCNPsDoNotCutBelowMinRate(t *testing.T) {
 	// From the floor, without traffic, only additive increase helps: 100 Gb/s at
 	// 40 Mb/s each 55 µs is 2500 steps, and 31 more halve the rest.
 	steps := 0
-	for l.Active() {
+	for l.active {
 		now = l.NextTimer()
 		l.HandleTimer(now, &p)
 		if steps++; steps > 2600 {
@@ -267,9 +267,9 @@ func BenchmarkOnSent(b *testing.B) {
 			var l rateLimiter
 			for i := range b.N {
 				if cnp && i%1024 == 0 {
-					l.OnCNP(l.ReadyAt(), &p)
+					l.OnCNP(l.readyAt, &p)
 				}
-				l.OnSent(l.ReadyAt(), 4096, &p)
+				l.OnSent(l.readyAt, 4096, &p)
 			}
 		})
 	}

@@ -192,7 +192,7 @@ func TestRunIsReproducible(t *testing.T) {
 		h.apply(&l, &p)
 		var b []byte
 		b = binary.LittleEndian.AppendUint64(b, l.RateBps(&p))
-		b = binary.LittleEndian.AppendUint64(b, uint64(l.ReadyAt()))
+		b = binary.LittleEndian.AppendUint64(b, uint64(l.readyAt))
 		sum.Write(b)
 	}
 	if got, want := sum.Sum64(), uint64(0xaec2368356eef28b); got != want {
@@ -235,7 +235,7 @@ type testFlow struct {
 	sent   int // in the interval that is measured
 }
 
-func (f *testFlow) nextSend() mono.Time { return max(f.lineAt, f.l.ReadyAt(), f.start) }
+func (f *testFlow) nextSend() mono.Time { return max(f.lineAt, f.l.readyAt, f.start) }
 
 // shareOfFirstFlow runs two flows through one bottleneck; the second starts later. It returns the
 // first flow's share and the utilization of the line since then, and the longest queue of

@@ -34,9 +34,9 @@ func TestPacingIsExactOverManyPackets(t *testing.T) {
 		sent := 0
 		for i := range 10_000 {
 			bytes := 70 + i*37%4100
-			l.OnSent(l.ReadyAt(), bytes, &p)
+			l.OnSent(l.readyAt, bytes, &p)
 			sent += bytes
-			if got, want := l.ReadyAt(), wireTimeOf(sent, rate); got != want {
+			if got, want := l.readyAt, wireTimeOf(sent, rate); got != want {
 				t.Fatalf("%d bit/s: packet %d may leave at %v, want %v", rate, i+1, got, want)
 			}
 		}
@@ -47,7 +47,7 @@ func TestPacingIsExactAfterBurst(t *testing.T) {
 	l, p := steadyLimiter(3_500e6)
 	for i := range 100 {
 		l.OnSent(10*us, 4178, &p)
-		if got, want := l.ReadyAt(), 10*us+wireTimeOf(4178*(i+1), 3_500e6); got != want {
+		if got, want := l.readyAt, 10*us+wireTimeOf(4178*(i+1), 3_500e6); got != want {
 			t.Fatalf("after %d packets ready at %v, want %v", i+1, got, want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestIdleTimeGivesNoCredit(t *testing.T) {
 	l, p := steadyLimiter(8e9) // a byte each nanosecond
 	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
 		l.OnSent(at, 1000, &p)
-		if got := l.ReadyAt(); got != at+1000 {
+		if got := l.readyAt; got != at+1000 {
 			t.Errorf("packet %d left at %d, the next may at %d, want %d", i, at, got, at+1000)
 		}
 	}
@@ -78,7 +78,7 @@ func TestCatchUpBoundsCredit(t *testing.T) {
 		p.CatchUp = 500
 		l.OnSent(0, 1000, &p)
 		l.OnSent(tc.left, 1000, &p)
-		if got := l.ReadyAt(); got != tc.ready {
+		if got := l.readyAt; got != tc.ready {
 			t.Errorf("%s: ready at %d, want %d", tc.name, got, tc.ready)
 		}
 	}
@@ -90,11 +90,11 @@ func TestCreditDoesNotGrowWhileTimersRun(t *testing.T) {
 	l.OnCNP(20*us, &p) // from here on every 30 µs
 	l.OnSent(20*us, 10_000, &p)
 	now := 1000 * us
-	for l.Active() && l.NextTimer() < now {
+	for l.active && l.NextTimer() < now {
 		l.HandleTimer(l.NextTimer(), &p)
 	}
 	l.OnSent(now, 0, &p)
-	if got := l.ReadyAt(); got != now.Add(-p.CatchUp) {
+	if got := l.readyAt; got != now.Add(-p.CatchUp) {
 		t.Errorf("ready at %v, want %v before now", got, p.CatchUp)
 	}
 }
@@ -106,13 +106,13 @@ func TestLateSenderWithCatchUpKeepsRate(t *testing.T) {
 	sent := 0
 	for i := range 10_000 {
 		// The sender wakes up to 20 µs late, and then sends all it may.
-		now := l.ReadyAt() + mono.Time(i)*7919%(20*us)
-		for l.ReadyAt() <= now {
+		now := l.readyAt + mono.Time(i)*7919%(20*us)
+		for l.readyAt <= now {
 			l.OnSent(now, 1024, &p)
 			sent += 1024
 		}
 	}
-	if got, want := l.ReadyAt(), wireTimeOf(sent, rate); got != want {
+	if got, want := l.readyAt, wireTimeOf(sent, rate); got != want {
 		t.Errorf("%d bytes took until %v, want %v", sent, got, want)
 	}
 }
@@ -122,15 +122,15 @@ func TestRateChangeMovesReadyAt(t *testing.T) {
 	var l rateLimiter
 	l.OnCNP(0, &p)
 	l.OnSent(0, 100_000, &p) // 100 µs at 8 Gb/s
-	if got := l.ReadyAt(); got != 100*us {
+	if got := l.readyAt; got != 100*us {
 		t.Fatalf("ready at %v, want 100µs", got)
 	}
 	l.OnCNP(20*us, &p) // 80 000 bytes are left, at half the rate
-	if got := l.ReadyAt(); got != 180*us {
+	if got := l.readyAt; got != 180*us {
 		t.Errorf("after a cut ready at %v, want 180µs", got)
 	}
 	l.HandleTimer(75*us, &p) // 52 500 bytes are left, at 6 Gb/s
-	if got := l.ReadyAt(); got != 145*us {
+	if got := l.readyAt; got != 145*us {
 		t.Errorf("after an increase ready at %v, want 145µs", got)
 	}
 }
@@ -141,12 +141,12 @@ func TestHugeDebtIsBounded(t *testing.T) {
 	for range 1000 {
 		l.OnSent(0, 1<<28, &p)
 	}
-	if l.debt <= 0 || l.ReadyAt() <= 0 {
-		t.Errorf("debt %d, ready at %v", l.debt, l.ReadyAt())
+	if l.debt <= 0 || l.readyAt <= 0 {
+		t.Errorf("debt %d, ready at %v", l.debt, l.readyAt)
 	}
 	l.HandleTimer(us, &p)
-	if l.ReadyAt() < us {
-		t.Errorf("ready at %v although the debt takes centuries", l.ReadyAt())
+	if l.readyAt < us {
+		t.Errorf("ready at %v although the debt takes centuries", l.readyAt)
 	}
 }
 
@@ -227,4 +227,12 @@ func TestValidateNamesTheField(t *testing.T) {
 			}
 		}
 	}
+}
+
+// RateBps is the current rate in bits per second.
+func (l *rateLimiter) RateBps(p *CongestionParams) uint64 {
+	if !l.active {
+		return p.MaxRateBps
+	}
+	return l.rate
 }

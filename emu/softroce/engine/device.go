@@ -81,7 +81,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 	}
 	p, err := n.cfg.resolve(&attr, 0, 0)
 	if err != nil {
-		return nil, err
+		return nil, &verbs.OpError{Op: "create_ah", Err: err}
 	}
 	n.ahs++
 	n.UsePD(pd, 1)

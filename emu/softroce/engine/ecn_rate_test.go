@@ -28,7 +28,7 @@ func TestCNPReducesRateOfNamedQPOnly(t *testing.T) {
 		p.connect(other, nil)
 		p.to(1000)
 		p.cnp()
-		if a, b := p.q.RateBps(), other.RateBps(); a != 4e9 || b != 8e9 {
+		if a, b := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion), other.limiter.RateBps(&other.nic.cfg.Congestion); a != 4e9 || b != 8e9 {
 			p.Fatalf("rates %d and %d", a, b)
 		}
 		gap := 2 * time.Duration(wire.BTHLen+p.mtu+wire.ICRCLen)
@@ -109,12 +109,12 @@ func TestRateRecoversAfterCNP(t *testing.T) {
 		missing := uint64(4e9)
 		for i := 1; missing > 0; i++ {
 			p.wait(step - 1)
-			if got := p.q.RateBps(); got != 8e9-missing {
+			if got := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion); got != 8e9-missing {
 				p.Fatalf("before step %d the rate is %d, want %d", i, got, 8e9-missing)
 			}
 			p.wait(1)
 			missing /= 2
-			if got := p.q.RateBps(); got != 8e9-missing {
+			if got := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion); got != 8e9-missing {
 				p.Fatalf("after step %d the rate is %d, want %d", i, got, 8e9-missing)
 			}
 			if i == 3 {
@@ -161,7 +161,7 @@ func TestCNPChangesOnlyTheRate(t *testing.T) {
 		if after := p.q.Query(); after != before {
 			p.Errorf("the QP changed from %+v to %+v", before, after)
 		}
-		if got := p.q.RateBps(); got != 4e9 {
+		if got := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion); got != 4e9 {
 			p.Errorf("rate %d", got)
 		}
 		p.send(wire.OpSendOnly, 0, data(8), ackReq)
@@ -192,7 +192,7 @@ func TestCNPForWrongQPOrPeerIsDropped(t *testing.T) {
 		p.drops("drop_icrc 1", "drop_opcode 1", "drop_version 1", "drop_address 1", "drop_qpn 2", "drop_qp_type 1", "drop_pkey 1", "drop_length 2")
 		p.enter(verbs.QPStateErr)
 		p.cnp()
-		if got := p.q.RateBps(); got != 8e9 {
+		if got := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion); got != 8e9 {
 			p.Errorf("rate %d", got)
 		}
 		if n := p.h.nic.Count.CNPsHandled; n != 0 {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
@@ -29,7 +31,7 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
 		n.Count.DropOpcode++
 		return
-	case !n.inAnyPartition(p.BTH.PKey):
+	case !slices.ContainsFunc(n.cfg.PKeys, func(own uint16) bool { return n.pkeyOK(own, p.BTH.PKey) }):
 		n.dropPKey()
 		return
 	case !n.qkeyOK(gsiQKey, p.DETH.QKey):
@@ -46,16 +48,6 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	n.madsIn = append(n.madsIn, MAD{
 		Local: d.Dst.Addr(), Remote: d.Src.Addr(), PKey: p.BTH.PKey, Data: [MADLen]byte(p.Payload),
 	})
-}
-
-// inAnyPartition reports whether a packet's P_Key matches any entry of the P_Key table.
-func (n *NIC) inAnyPartition(pkey uint16) bool {
-	for _, own := range n.cfg.PKeys {
-		if n.pkeyOK(own, pkey) {
-			return true
-		}
-	}
-	return false
 }
 
 // outputMADs fills ds with packets that no QP of an application sends: management

@@ -40,7 +40,8 @@ func (n *NIC) Tick(now mono.Time) {
 func (q *QP) tick(now mono.Time) {
 	q.recoverRate(now)
 	if q.req.rnrUntil <= now {
-		q.rnrWaitExpired()
+		q.req.rnrUntil = mono.Never
+		q.wake()
 	}
 	if q.req.timer <= now {
 		q.timeout()
@@ -83,9 +84,8 @@ func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if d.Variants&link.MayFragment != 0 {
 		return false // the ICRC covers DF, which RoCEv2 requires to be set
 	}
-	if d.Src != n.rxSrc || d.Dst != n.rxDst {
-		n.rxSrc, n.rxDst = d.Src, d.Dst
-		n.rx = wire.NewICRC(d.Src, d.Dst)
+	if d.Src != n.rx.src || d.Dst != n.rx.dst {
+		n.rx = receivedICRC{wire.NewICRC(d.Src, d.Dst), d.Src, d.Dst}
 	}
 	if d.IPID < link.IPIDUnknown || d.Src.Addr().Is6() {
 		return n.rx.Check(uint16(d.IPID), d.Payload)
@@ -149,7 +149,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 		n.dropPKey()
 		return
 	}
-	if q.typ == verbs.QPTypeUD {
+	if q.cfg.Type == verbs.QPTypeUD {
 		n.dispatchToUDQP(now, q, d, p, known)
 		return
 	}
@@ -167,15 +167,14 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 
 // handlePacket passes a packet to the responder or the completer of the QP.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
-	info, _ := p.BTH.Opcode.Info()
 	switch {
-	case known && info.Class.Has(wire.Response):
-		if !sends(q.typ) || !q.reliable() {
+	case known && p.BTH.Opcode.Class().Has(wire.Response):
+		if !sends(q.cfg.Type) || !q.reliable() {
 			q.nic.Count.DropOpcode++
 			return
 		}
 		q.handleResponse(now, p)
-	case !receives(q.typ):
+	case !receives(q.cfg.Type):
 		q.nic.Count.DropOpcode++
 		return
 	case !q.reliable():

@@ -24,21 +24,10 @@ func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 		verbs.ErrInvalid, want, have, loaded)
 }
 
-// setMigState applies a requested migration state. MIGRATED moves an ARMED QP to
-// the alternate path.
-func (q *QP) setMigState(s verbs.MigState) {
-	if s == verbs.MigMigrated && q.attr.PathMigState == verbs.MigArmed {
-		q.migrate()
-		return
-	}
-	q.attr.PathMigState = s
-}
-
 // migrate moves the QP to its alternate path and clears the alternate.
 func (q *QP) migrate() {
 	q.path, q.alt = q.alt, path{}
 	q.attr.AH, q.attr.Port, q.attr.PKeyIndex = q.attr.AltAH, q.attr.AltPort, q.attr.AltPKeyIndex
-	q.pkey = q.nic.cfg.PKeys[q.attr.PKeyIndex]
 	q.attr.Timeout = q.attr.AltTimeout
 	q.attr.PathMigState = verbs.MigMigrated
 	q.nic.Report(nic.Event{Type: verbs.EventPathMig, QP: q})
@@ -51,7 +40,7 @@ func (q *QP) expectedPKey(migReq bool) uint16 {
 	if q.attr.PathMigState == verbs.MigArmed && migReq {
 		return q.nic.cfg.PKeys[q.attr.AltPKeyIndex]
 	}
-	return q.pkey
+	return q.pkey()
 }
 
 // acceptPath checks the addresses of a packet against the path of the QP and
@@ -66,18 +55,13 @@ func (q *QP) acceptPath(d *link.Datagram, migReq bool) bool {
 	case !q.path.matches(d):
 		return false
 	case state == verbs.MigArmed && migReq:
-		q.reportMigrationError()
+		if !q.alt.migErrReported { // once for each alternate path
+			q.alt.migErrReported = true
+			q.nic.Report(nic.Event{Type: verbs.EventPathMigErr, QP: q})
+		}
 		return false
 	case state == verbs.MigRearm && !migReq:
 		q.attr.PathMigState = verbs.MigArmed
 	}
 	return true
-}
-
-// reportMigrationError raises PATH_MIG_ERR, once for each alternate path.
-func (q *QP) reportMigrationError() {
-	if !q.migErrReported {
-		q.migErrReported = true
-		q.nic.Report(nic.Event{Type: verbs.EventPathMigErr, QP: q})
-	}
 }

@@ -23,66 +23,66 @@ type NIC struct {
 	ahs   int
 	mcast map[netip.Addr][]*QP
 
-	active  qpQueue // QPs that may have something to send
-	timers  qpTimers
-	holds   holdQueue[QP]
+	active qpQueue // QPs that may have something to send
+	timers qpTimers
+	holds  holdQueue[QP]
+	gsi
+
+	flows map[flow]*cnpNotifier
+
+	port
+	dead bool // stopped by the policy UnboundInvalidateFatal
+
+	rx      receivedICRC
+	parsed  wire.Packet
+	scratch wire.Packet
+	atomics atomicUnit
+}
+
+// gsi is the state of QP 1, the general services interface, and of CNPs that no QP of an application sends.
+type gsi struct {
 	madsIn  []MAD
 	madsOut []MAD
 	madPSN  wire.PSN
 	cnps    []pendingCNP // CNPs for datagram senders
+}
 
-	flows map[flow]*cnpNotifier
-
+// port is the state of the port.
+type port struct {
 	portDown    bool
-	dead        bool // stopped by the policy UnboundInvalidateFatal
 	gidsChanged bool // a path may start at an address that was removed
+	badPKeys    uint32
+	badQKeys    uint32
+}
 
-	// rx is the ICRC state for rxSrc and rxDst, the addresses of the last packet received.
-	rx       wire.ICRC
-	rxSrc    netip.AddrPort
-	rxDst    netip.AddrPort
-	parsed   wire.Packet
-	scratch  wire.Packet
-	atomics  atomicUnit
-	badPKeys uint32
-	badQKeys uint32
+// receivedICRC is the ICRC for the addresses of the last packet received.
+type receivedICRC struct {
+	wire.ICRC
+	src, dst netip.AddrPort
 }
 
 // QP is a queue pair. Requester, responder and completer are in files with these
 // names.
 type QP struct {
-	nic  *NIC
-	num  uint32
-	typ  verbs.QPType
-	caps verbs.QPCaps
-	pd   nic.PD
-
-	sendCQ, recvCQ *nic.CQ
-	srq            *nic.SRQ
-	xrcd           *nic.XRCD
-	signalAll      bool
+	nic *NIC
+	num uint32
+	cfg QPConfig
 
 	state verbs.QPState
 	attr  verbs.QPAttr // as last set, without the state
 	path  path
 	alt   path
 	mtu   int32
-	pkey  uint16
 
 	sq   sendQueue
 	rq   nic.RecvQueue
 	req  requester
 	resp responder
 
-	limiter  rateLimiter
-	notifier cnpNotifier
-	cnpDue   bool
-	cnpPKey  uint16 // P_Key of the packet that caused the CNP
+	congestion
 
-	drainNotify    bool // raise SQ_DRAINED when draining ends
-	migErrReported bool // PATH_MIG_ERR was reported
-	groups         int  // multicast attachments
-	opens          int  // additional handles of an XRC target QP
+	groups int // multicast attachments
+	opens  int // additional handles of an XRC target QP
 
 	queued bool // in NIC.active
 	timer  nic.Timer[QP]
@@ -90,6 +90,28 @@ type QP struct {
 	// Owner is for use by the driver.
 	Owner any
 }
+
+// congestion is the state of congestion control of a QP, as a sender (limiter) and as a receiver.
+type congestion struct {
+	limiter  rateLimiter
+	notifier cnpNotifier
+	cnpDue   bool
+	cnpPKey  uint16 // P_Key of the packet that caused the CNP
+}
+
+// QPConfig has the attributes of a new QP.
+type QPConfig struct {
+	Type           verbs.QPType
+	PD             nic.PD
+	SendCQ, RecvCQ *nic.CQ
+	SRQ            *nic.SRQ
+	XRCD           *nic.XRCD
+	Caps           verbs.QPCaps
+	SignalAll      bool
+}
+
+// pkey returns the P_Key of the QP's packets.
+func (q *QP) pkey() uint16 { return q.nic.cfg.PKeys[q.attr.PKeyIndex] }
 
 // maxMessage is the longest message a request may carry.
 const maxMessage = 1 << 31
@@ -152,7 +174,7 @@ func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
 // Transport returns the transport of the QP's opcodes.
 func (q *QP) Transport() wire.Transport {
-	switch q.typ {
+	switch q.cfg.Type {
 	case verbs.QPTypeUC:
 		return wire.TransportUC
 	case verbs.QPTypeUD:
@@ -164,7 +186,7 @@ func (q *QP) Transport() wire.Transport {
 	}
 }
 
-func (q *QP) reliable() bool { return q.typ != verbs.QPTypeUC && q.typ != verbs.QPTypeUD }
+func (q *QP) reliable() bool { return q.cfg.Type != verbs.QPTypeUC && q.cfg.Type != verbs.QPTypeUD }
 
 // packetCount returns the number of packets for n bytes. An empty message has one
 // packet.
@@ -181,17 +203,17 @@ func (q *QP) wake() { q.nic.active.push(q) }
 // deadline returns the earliest deadline of the QP.
 func (q *QP) deadline() mono.Time {
 	at := min(q.req.timer, q.req.rnrUntil)
-	if q.limiter.Active() {
+	if q.limiter.active {
 		at = min(at, q.limiter.NextTimer())
 		if q.req.paced {
-			at = min(at, q.limiter.ReadyAt())
+			at = min(at, q.limiter.readyAt)
 		}
 	}
 	return at
 }
 
 // rearm updates the QP's entry in the NIC's timer heap.
-func (q *QP) rearm() { q.nic.timers.set(q, q.deadline()) }
+func (q *QP) rearm() { q.nic.timers.SetIfEarlier(&q.timer, q.deadline()) }
 
 // qpTimers orders QPs by deadline. Most deadlines move later often, so a later
 // deadline does not update the heap; due corrects it.
@@ -204,14 +226,10 @@ func (h *qpTimers) due(now mono.Time) *QP {
 		if at <= now {
 			return q
 		}
-		h.set(q, at) // the deadline was moved
+		h.SetIfEarlier(&q.timer, at) // the deadline was moved
 	}
 	return nil
 }
-
-// set makes due return q when at has passed. An unneeded earlier entry is skipped
-// by due.
-func (h *qpTimers) set(q *QP, at mono.Time) { h.SetIfEarlier(&q.timer, at) }
 
 // qpQueue is a FIFO that holds each QP at most once.
 type qpQueue struct{ nic.FIFO[*QP] }
@@ -255,7 +273,7 @@ func (q *QP) fail() {
 	q.req.stopTimers()
 	q.flushSends()
 	q.flushRecvs()
-	if q.srq != nil {
+	if q.cfg.SRQ != nil {
 		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
@@ -277,8 +295,7 @@ func (q *QP) flushRecvs() {
 		q.pushRecv(&verbs.WC{WRID: h.wrID, Status: verbs.WCWRFlushErr})
 	}
 	for q.rq.Count() > 0 {
-		status := verbs.WCWRFlushErr
-		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: status, Opcode: verbs.WCOpRecv})
+		q.pushRecv(&verbs.WC{WRID: q.rq.Peek().WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv})
 		q.rq.Take()
 	}
 }
@@ -295,7 +312,7 @@ func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 		return
 	}
 	wc := w.Completion(status, verbs.QPN(q.num))
-	if !q.sendCQ.Push(&wc, false) {
+	if !q.cfg.SendCQ.Push(&wc, false) {
 		q.fail()
 	}
 }
@@ -303,9 +320,9 @@ func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 // pushRecv adds a completion to the receive CQ. A full CQ fails the QP.
 func (q *QP) pushRecv(wc *verbs.WC) bool {
 	wc.QPN = verbs.QPN(q.num)
-	cq := q.recvCQ
-	if q.typ == verbs.QPTypeXRCRecv {
-		cq = q.resp.xrcCQ
+	cq := q.cfg.RecvCQ
+	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
+		cq = q.resp.xrcSRQ.CQ
 	}
 	if cq == nil {
 		return true

@@ -67,9 +67,9 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 		}
 	}
 	switch {
-	case !sends(q.typ):
+	case !sends(q.cfg.Type):
 		return false
-	case q.typ == verbs.QPTypeUD:
+	case q.cfg.Type == verbs.QPTypeUD:
 		return q.sendDatagram(now, d)
 	default:
 		return q.nextRequest(now, d)
@@ -80,7 +80,7 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 // peers can READ from each other at the same time.
 func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.reading || r.pending || !sends(q.typ) {
+	if !r.reading || r.pending || !sends(q.cfg.Type) {
 		return false
 	}
 	r.requestTurn = !r.requestTurn
@@ -90,7 +90,7 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 // sendRequestBeforeAck sends one request ahead of a pending ACK.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !sends(q.typ) {
+	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !sends(q.cfg.Type) {
 		return false
 	}
 	r.requestSentFirst = true

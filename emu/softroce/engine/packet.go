@@ -11,7 +11,7 @@ import (
 func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	p := &q.nic.scratch
 	p.BTH = wire.BTH{
-		Opcode: wire.MakeOpcode(q.Transport(), op), MigReq: q.attr.PathMigState == verbs.MigMigrated, PKey: q.pkey,
+		Opcode: wire.MakeOpcode(q.Transport(), op), MigReq: q.attr.PathMigState == verbs.MigMigrated, PKey: q.pkey(),
 		DestQP: uint32(q.attr.DestQPN), PSN: psn,
 	}
 	return p
@@ -64,7 +64,7 @@ func shareBuffer(ds []link.Datagram, i int) {
 // rateLimited reports whether congestion control delays the QP's next packet. If
 // so, the QP is woken when the packet may be sent.
 func (q *QP) rateLimited(now mono.Time) bool {
-	if !q.limiter.Active() || q.limiter.ReadyAt() <= now {
+	if !q.limiter.active || q.limiter.readyAt <= now {
 		return false
 	}
 	q.req.paced = true
@@ -73,7 +73,7 @@ func (q *QP) rateLimited(now mono.Time) bool {
 
 // chargeRate counts a packet that is sent now against the rate of congestion control.
 func (q *QP) chargeRate(now mono.Time, d *link.Datagram) {
-	if q.limiter.Active() {
+	if q.limiter.active {
 		q.limiter.OnSent(now, len(d.Payload), &q.nic.cfg.Congestion)
 	}
 }

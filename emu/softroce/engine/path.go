@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
@@ -17,6 +19,8 @@ type path struct {
 	hopLimit  uint8
 	flowLabel uint32
 	icrc      wire.ICRC
+
+	migErrReported bool // alternate path: PATH_MIG_ERR was reported
 }
 
 // matches reports whether a received datagram has the addresses of pa, reversed.
@@ -25,9 +29,6 @@ func (pa *path) matches(d *link.Datagram) bool {
 }
 
 const defaultHopLimit = 64
-
-// tclass keeps the DSCP of a traffic class and sets the ECN bits to ECT(0).
-func tclass(tc uint8) uint8 { return tc&^link.ECN | link.ECT0 }
 
 // sourcePort selects the UDP source port as Linux does
 // (rdma_flow_label_to_udp_sport).
@@ -61,22 +62,16 @@ type AH struct {
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {
-		return path{}, nic.OpError("resolve", "", "%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
+		return path{}, fmt.Errorf("%w: GID index %d names no RoCEv2 address", verbs.ErrInvalid, av.GRH.SGIDIndex)
 	}
 	dst := av.GRH.DGID.Addr()
 	if dst.Is4() != src.Is4() {
-		return path{}, nic.OpError("resolve", "", "%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
+		return path{}, fmt.Errorf("%w: no route from %v to %v: different IP versions", verbs.ErrInvalid, src, dst)
 	}
-	port := c.Link.SrcPort
-	if port == 0 {
-		port = sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN)
-	}
+	port := cmp.Or(c.Link.SrcPort, sourcePort(av.GRH.FlowLabel, localQPN, remoteQPN))
 	p := path{
 		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
-		tclass: tclass(av.GRH.TrafficClass), hopLimit: av.GRH.HopLimit, flowLabel: av.GRH.FlowLabel,
-	}
-	if p.hopLimit == 0 {
-		p.hopLimit = defaultHopLimit
+		tclass: av.GRH.TrafficClass&^link.ECN | link.ECT0, hopLimit: cmp.Or(av.GRH.HopLimit, defaultHopLimit), flowLabel: av.GRH.FlowLabel,
 	}
 	p.icrc = wire.NewICRC(p.src, p.dst)
 	return p, nil
@@ -84,12 +79,8 @@ func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, er
 
 // defaultPath returns a path between two addresses with default header fields.
 func (c *Config) defaultPath(src, dst netip.Addr) path {
-	port := c.Link.SrcPort
-	if port == 0 {
-		port = datagramPort(gsiQPN)
-	}
 	pa := path{
-		src: netip.AddrPortFrom(src, port), dst: netip.AddrPortFrom(dst, wire.Port),
+		src: netip.AddrPortFrom(src, cmp.Or(c.Link.SrcPort, datagramPort(gsiQPN))), dst: netip.AddrPortFrom(dst, wire.Port),
 		hopLimit: defaultHopLimit,
 	}
 	pa.icrc = wire.NewICRC(pa.src, pa.dst)

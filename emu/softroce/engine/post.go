@@ -47,11 +47,11 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 func (q *QP) enqueueSend(wr *verbs.SendWR, refs *Refs) *sendWQE {
 	i := q.sq.tail
 	w := q.sq.at(i)
-	q.sq.slots.Store(&w.Work, i, wr, q.signalAll)
+	q.sq.slots.Store(&w.Work, i, wr, q.cfg.SignalAll)
 	w.roceFields = roceFields{flush: wr.Flush, srqn: wr.XRC.SRQN, ah: refs.AH, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
 	w.sendProgress = sendProgress{}
 	if wr.Opcode == verbs.OpBindMW {
-		w.KeepBind(wr, refs.Window, refs.Region, q.pd, q.num)
+		w.KeepBind(wr, refs.Window, refs.Region, q.cfg.PD, q.num)
 	}
 	q.sq.tail++
 	return w
@@ -62,11 +62,11 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
-	if !sends(q.typ) {
-		return invalid("%v has no send queue", q.typ)
+	if !sends(q.cfg.Type) {
+		return invalid("%v has no send queue", q.cfg.Type)
 	}
 	if !q.supportsOp(wr.Opcode) && !q.nic.policy.CheckOpcodeLate {
-		return invalid("%v on %v", wr.Opcode, q.typ)
+		return invalid("%v on %v", wr.Opcode, q.cfg.Type)
 	}
 	length, pieces := uint64(len(wr.Inline)), 1
 	if wr.Flags&verbs.SendInline == 0 {
@@ -89,11 +89,11 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		return invalid("message of %d bytes, limit %d", length, uint64(maxMessage))
 	case wr.Opcode == verbs.OpBindMW && refs.Window == nil:
 		return invalid("bind without a window")
-	case q.typ == verbs.QPTypeUD && refs.AH == nil:
+	case q.cfg.Type == verbs.QPTypeUD && refs.AH == nil:
 		return invalid("datagram without an address handle")
-	case q.typ == verbs.QPTypeUD && refs.AH.gone:
+	case q.cfg.Type == verbs.QPTypeUD && refs.AH.gone:
 		return invalid("address handle was destroyed")
-	case q.typ == verbs.QPTypeUD && refs.AH.pd != q.pd:
+	case q.cfg.Type == verbs.QPTypeUD && refs.AH.pd != q.cfg.PD:
 		return invalid("address handle belongs to another protection domain")
 	}
 	return nil
@@ -101,7 +101,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 
 // PostRecv posts one receive work request.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
-	if q.srq != nil || !receives(q.typ) || q.typ == verbs.QPTypeXRCRecv {
+	if q.cfg.SRQ != nil || !receives(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
 	}
 	if len(wr.SGL) > q.rq.MaxSGE() {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -10,17 +9,6 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
-
-// QPConfig has the attributes of a new QP.
-type QPConfig struct {
-	Type           verbs.QPType
-	PD             nic.PD
-	SendCQ, RecvCQ *nic.CQ
-	SRQ            *nic.SRQ
-	XRCD           *nic.XRCD
-	Caps           verbs.QPCaps
-	SignalAll      bool
-}
 
 // CreateQP creates a QP in RESET.
 func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
@@ -31,10 +19,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{
-		nic: n, num: num, typ: c.Type, caps: c.Caps, pd: c.PD, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
-		srq: c.SRQ, xrcd: c.XRCD, signalAll: c.SignalAll,
-	}
+	q := &QP{nic: n, num: num, cfg: c}
 	q.timer.Owner, q.timer.TieBreak = q, num
 	if sends(c.Type) {
 		q.sq = newSendQueue(&c.Caps)
@@ -108,20 +93,20 @@ func (n *NIC) DestroyQP(q *QP) error {
 	if q.groups > 0 {
 		return nic.OpError("destroy_qp", q.name(), "%w: attached to %d multicast groups", verbs.ErrBusy, q.groups)
 	}
-	if q.sendCQ != nil {
-		q.sendCQ.Use(-1)
+	if q.cfg.SendCQ != nil {
+		q.cfg.SendCQ.Use(-1)
 	}
-	if q.recvCQ != nil {
-		q.recvCQ.Use(-1)
+	if q.cfg.RecvCQ != nil {
+		q.cfg.RecvCQ.Use(-1)
 	}
-	if q.srq != nil {
-		q.srq.Use(-1)
+	if q.cfg.SRQ != nil {
+		q.cfg.SRQ.Use(-1)
 	}
-	if q.xrcd != nil {
-		q.xrcd.Use(-1)
+	if q.cfg.XRCD != nil {
+		q.cfg.XRCD.Use(-1)
 	}
-	if q.typ != verbs.QPTypeXRCRecv {
-		n.UsePD(q.pd, -1)
+	if q.cfg.Type != verbs.QPTypeXRCRecv {
+		n.UsePD(q.cfg.PD, -1)
 	}
 	n.Mem.UnbindQP(q.num)
 	n.DropEvents(func(e *nic.Event) bool { return e.QP == q })
@@ -134,7 +119,7 @@ func (n *NIC) DestroyQP(q *QP) error {
 // OpenQP opens a further handle to an XRC target QP.
 func (n *NIC) OpenQP(x *nic.XRCD, qpn uint32) (*QP, error) {
 	q := n.qps.At(qpn)
-	if q == nil || q.typ != verbs.QPTypeXRCRecv || q.xrcd != x {
+	if q == nil || q.cfg.Type != verbs.QPTypeXRCRecv || q.cfg.XRCD != x {
 		return nil, nic.OpError("open_qp", fmt.Sprintf("qp %#x", qpn), "%w in this XRC domain", verbs.ErrNotFound)
 	}
 	q.opens++
@@ -146,31 +131,23 @@ func (q *QP) reset() {
 	q.state = verbs.QPStateReset
 	q.attr = verbs.QPAttr{}
 	q.path, q.alt = path{}, path{}
-	q.migErrReported = false
 	q.sq.head, q.sq.tail = 0, 0
 	q.rq.Clear()
-	q.req = requester{timer: mono.Never, rnrUntil: mono.Never}
+	q.req = requester{retryState: retryState{timer: mono.Never, rnrUntil: mono.Never}}
 	q.releaseAck()
-	q.resp = q.resp.initial()
-	q.limiter = rateLimiter{}
-	q.notifier = cnpNotifier{}
-	q.cnpDue = false
-	q.drainNotify = false
+	q.resp.reset()
+	q.congestion = congestion{}
 	q.mtu = int32(q.nic.MTU().Bytes())
-	q.pkey = q.nic.cfg.PKeys[0]
 }
 
 // Num returns the QP number.
 func (q *QP) Num() uint32 { return q.num }
 
 // Type returns the QP type.
-func (q *QP) Type() verbs.QPType { return q.typ }
+func (q *QP) Type() verbs.QPType { return q.cfg.Type }
 
 // State returns the QP state.
 func (q *QP) State() verbs.QPState { return q.state }
-
-// RateBps returns the rate limit set by congestion control, or the line rate.
-func (q *QP) RateBps() uint64 { return q.limiter.RateBps(&q.nic.cfg.Congestion) }
 
 // Ends returns the addresses of the QP's path; they are invalid if it has none.
 func (q *QP) Ends() (own, peer netip.Addr) { return q.path.src.Addr(), q.path.dst.Addr() }
@@ -184,7 +161,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	if q.nic.qps.At(q.num) != q {
 		return nic.OpError("modify_qp", q.name(), "%w: destroyed", verbs.ErrInvalid)
 	}
-	to, err := nic.Transition(q.typ, from, &a, mask)
+	to, err := nic.Transition(q.cfg.Type, from, &a, mask)
 	if err != nil {
 		return &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
@@ -221,23 +198,15 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 		dest = a.DestQPN
 	}
 	if mask&verbs.QPAttrAV != 0 {
-		main, err = q.resolve(&a.AH, dest)
+		main, err = q.nic.cfg.resolve(&a.AH, q.num, uint32(dest))
 	}
 	if mask&verbs.QPAttrAltPath != 0 && err == nil {
-		alt, err = q.resolve(&a.AltAH, dest)
+		alt, err = q.nic.cfg.resolve(&a.AltAH, q.num, uint32(dest))
+	}
+	if err != nil {
+		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: err}
 	}
 	return main, alt, err
-}
-
-// resolve resolves an address vector to a path. Errors are reported as errors of
-// modify_qp.
-func (q *QP) resolve(av *verbs.AHAttr, dest verbs.QPN) (path, error) {
-	pa, err := q.nic.cfg.resolve(av, q.num, uint32(dest))
-	var e *verbs.OpError
-	if errors.As(err, &e) {
-		err = &verbs.OpError{Op: "modify_qp", Obj: q.name(), Err: e.Err}
-	}
-	return pa, err
 }
 
 // checkValues checks attribute values against their ranges and the limits of the
@@ -291,7 +260,6 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPAttrPKeyIndex) {
 		q.attr.PKeyIndex = a.PKeyIndex
-		q.pkey = q.nic.cfg.PKeys[a.PKeyIndex]
 	}
 	if has(verbs.QPAttrPort) {
 		q.attr.Port = a.Port
@@ -328,7 +296,6 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPAttrAltPath) {
 		q.attr.AltAH, q.attr.AltPKeyIndex = a.AltAH, a.AltPKeyIndex
 		q.attr.AltPort, q.attr.AltTimeout = a.AltPort, a.AltTimeout
-		q.migErrReported = false
 	}
 	if has(verbs.QPAttrMinRNRTimer) {
 		q.attr.MinRNRTimer = a.MinRNRTimer
@@ -338,7 +305,8 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPAttrSQPSN) {
 		q.attr.SQPSN = a.SQPSN
-		q.req.startAt(wire.PSN(a.SQPSN))
+		psn := wire.PSN(a.SQPSN)
+		q.req.una, q.req.next, q.req.max = psn, psn, psn
 	}
 	if has(verbs.QPAttrRQPSN) {
 		q.attr.RQPSN = a.RQPSN
@@ -346,7 +314,11 @@ func (q *QP) storeAttrs(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 		q.resp.ackPSN = q.resp.expected.Add(-1)
 	}
 	if has(verbs.QPAttrPathMigState) {
-		q.setMigState(a.PathMigState)
+		if a.PathMigState == verbs.MigMigrated && q.attr.PathMigState == verbs.MigArmed {
+			q.migrate()
+		} else {
+			q.attr.PathMigState = a.PathMigState
+		}
 	}
 }
 
@@ -366,7 +338,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	q.state = to
 	switch {
 	case to == verbs.QPStateSQD && from != verbs.QPStateSQD:
-		q.drainNotify = q.attr.EnSQDAsyncNotify
+		q.req.drainNotify = q.attr.EnSQDAsyncNotify
 		q.checkDrained()
 	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
 		return
@@ -379,7 +351,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
-	a.Caps = q.caps
+	a.Caps = q.cfg.Caps
 	a.SQPSN, a.RQPSN = uint32(q.req.max), uint32(q.resp.expected)
 	a.SQDraining = q.draining()
 	return a

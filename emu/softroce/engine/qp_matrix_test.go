@@ -172,7 +172,7 @@ func (h *host) breakSend(q *QP) {
 	h.t.Helper()
 	wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: 1, Length: 4, LKey: 0xbad}}}
 	var refs Refs
-	if q.typ == verbs.QPTypeUD {
+	if q.cfg.Type == verbs.QPTypeUD {
 		ah := must.Get(h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(h.addr)}}))(h.t)
 		refs.AH = ah
 	}
@@ -243,7 +243,7 @@ func (h *matrixHost) refuses(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why
 	frozen(h.t.(*testing.T), q, func() {
 		err := q.Modify(0, h.attr(q.state, to), mask|verbs.QPAttrState)
 		if !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), "modify_qp "+q.name()) {
-			h.t.Errorf("%v from %v to %v, %s: %v", q.typ, q.state, to, why, err)
+			h.t.Errorf("%v from %v to %v, %s: %v", q.cfg.Type, q.state, to, why, err)
 		}
 	})
 }

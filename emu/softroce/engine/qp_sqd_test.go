@@ -250,6 +250,6 @@ func TestLocalOperationsDoNotStartInSQD(t *testing.T) {
 
 // bound reports whether the peer can write through a window.
 func (p *peer) bound(w *nic.Window) bool {
-	_, _, err := p.h.nic.Mem.Remote(w.Key, p.h.pd, p.q.num, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
+	_, _, err := p.h.nic.Mem.Remote(w.Key, nic.TargetQP{PD: p.h.pd, QPN: p.q.num}, p.h.mr.Addr+targetAt, 8, verbs.AccessRemoteWrite)
 	return err == nil
 }

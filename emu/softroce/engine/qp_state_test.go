@@ -213,7 +213,7 @@ func (p *peer) likeNew(fresh *peer) {
 	p.Helper()
 	got, want := *p.q, *fresh.q
 	for _, q := range []*QP{&got, &want} {
-		q.nic, q.sendCQ, q.recvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
+		q.nic, q.cfg.SendCQ, q.cfg.RecvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
 		q.resp.recv.sges = nil                     // storage that is kept
 		q.queued, q.timer = false, nic.Timer[QP]{} // stale places in line cost one look
 		q.cnpPKey, q.rq = 0, nic.RecvQueue{}

@@ -220,7 +220,7 @@ func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 			p.now += 60_000
 			p.q.limiter.OnCNP(p.now, &p.h.nic.cfg.Congestion)
 		}
-		if rate := p.q.RateBps(); rate > 100_000_000 {
+		if rate := p.q.limiter.RateBps(&p.q.nic.cfg.Congestion); rate > 100_000_000 {
 			p.Fatalf("rate is still %d", rate)
 		}
 		p.expect("SEND_ONLY 0 200B ackreq")

@@ -58,13 +58,13 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 		}
 	case c.Has(wire.Flush):
 		need = flushAccess(p.FETH)
-		if p.FETH.Selectivity == wire.Selectivity(verbs.FlushMR) {
+		if p.FETH.Selectivity == uint8(verbs.FlushMR) {
 			va, n = q.nic.Mem.Span(rkey)
 		}
 	}
 	flush := c.Has(wire.Flush)
 	switch {
-	case !flush && !q.allowsAccess(need), p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
+	case !flush && q.attr.Access&need == 0, p.RETH.DMALen > maxMessage, len(q.resp.replays.ring) == 0:
 		return nil, refusedInvalid
 	case flush && need == 0:
 		return nil, refusedInvalid
@@ -85,10 +85,10 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 // unknown.
 func flushAccess(f wire.FETH) verbs.Access {
 	var need verbs.Access
-	if f.Placement&wire.Placement(verbs.FlushGlobal) != 0 {
+	if f.Placement&uint8(verbs.FlushGlobal) != 0 {
 		need |= verbs.AccessFlushGlobal
 	}
-	if f.Placement&wire.Placement(verbs.FlushPersistent) != 0 {
+	if f.Placement&uint8(verbs.FlushPersistent) != 0 {
 		need |= verbs.AccessFlushPersistent
 	}
 	return need
@@ -116,10 +116,8 @@ func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
 	if err != nil {
 		return refusedAccess
 	}
-	var word [8]byte
-	copy(word[:], p.Payload)
 	u := &q.nic.atomics
-	u.op, u.swapAdd = wire.OpAtomicWrite, binary.LittleEndian.Uint64(word[:])
+	u.op, u.swapAdd = wire.OpAtomicWrite, binary.LittleEndian.Uint64(p.Payload)
 	if _, err := u.update(mem, at); err != nil {
 		return refusedOperational
 	}
@@ -143,8 +141,8 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 func (q *QP) duplicate(p *wire.Packet) {
 	r := &q.resp
 	psn := p.BTH.PSN
-	info, _ := p.BTH.Opcode.Info()
-	if info.Class&(wire.Send|wire.Write) != 0 {
+	c := p.BTH.Opcode.Class()
+	if c&(wire.Send|wire.Write) != 0 {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
 		if r.hold.on {
@@ -154,7 +152,7 @@ func (q *QP) duplicate(p *wire.Packet) {
 		return
 	}
 	e := r.replays.find(psn)
-	if e == nil || !q.matchesReplay(p, e, info.Class.Has(wire.Read)) {
+	if e == nil || !q.matchesReplay(p, e, c.Has(wire.Read)) {
 		q.nic.Count.DropReplay++
 		return
 	}

@@ -9,20 +9,20 @@ import (
 // domain. All packets of a message must name the same SRQ.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.SRQ(num)
-	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.xrcd || q.resp.open != messageNone && s != q.resp.xrcSRQ {
+	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.cfg.XRCD || q.resp.open != messageNone && s != q.resp.xrcSRQ {
 		return false
 	}
-	q.resp.xrcSRQ, q.resp.xrcCQ = s, s.CQ
+	q.resp.xrcSRQ = s
 	return true
 }
 
 // recvSRQ returns the SRQ of the next receive, or nil if the QP has its own receive
 // queue.
 func (q *QP) recvSRQ() *nic.SRQ {
-	if q.typ == verbs.QPTypeXRCRecv {
+	if q.cfg.Type == verbs.QPTypeXRCRecv {
 		return q.resp.xrcSRQ
 	}
-	return q.srq
+	return q.cfg.SRQ
 }
 
 // nextReceive returns the receive for the next message and the protection domain of
@@ -30,7 +30,7 @@ func (q *QP) recvSRQ() *nic.SRQ {
 func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	s := q.recvSRQ()
 	if s == nil {
-		return q.rq.Peek(), q.pd
+		return q.rq.Peek(), q.cfg.PD
 	}
 	w := s.Peek()
 	if w == nil {
@@ -83,15 +83,10 @@ func (q *QP) completeRecvInError(status verbs.WCStatus) {
 
 // accessPD is the protection domain that remote keys are checked in.
 func (q *QP) accessPD() nic.PD {
-	if q.typ == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
+	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
 		return q.resp.xrcSRQ.PD
 	}
-	return q.pd
-}
-
-// allowsAccess reports whether the QP lets its peer have an access.
-func (q *QP) allowsAccess(need verbs.Access) bool {
-	return q.attr.Access&need != 0
+	return q.cfg.PD
 }
 
 // remoteMemory resolves an R_Key for this QP. Zero-length accesses are not checked.
@@ -109,7 +104,7 @@ func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Acc
 	if n == 0 {
 		return nil, 0, nil
 	}
-	return q.nic.Mem.Remote(rkey, pd, q.num, va, n, need)
+	return q.nic.Mem.Remote(rkey, nic.TargetQP{PD: pd, QPN: q.num}, va, n, need)
 }
 
 // readMemory fills b with the data of e from offset off. It reports false if the

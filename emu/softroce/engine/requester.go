@@ -74,13 +74,11 @@ func (q *QP) mayStart(w *sendWQE) bool {
 // stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
-	case verbs.OpRDMARead:
-		return q.nic.Accessible(w.SGL, q.pd, int(w.Length), verbs.AccessLocalWrite)
-	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
+		return q.nic.Writable(w.SGL, q.cfg.PD, int(w.Length))
 	default:
 		return true
 	}
-	return q.nic.Writable(w.SGL, q.pd, int(w.Length))
 }
 
 // mayContinue reports whether window, credits and rate limit allow another packet.
@@ -132,7 +130,7 @@ func (q *QP) runLocal(w *sendWQE) {
 	if w.Op == verbs.OpBindMW {
 		err = q.nic.Mem.Bind(w.Window, w.Bind)
 	} else {
-		err = q.nic.Mem.Invalidate(w.Invalidate, q.pd, q.num)
+		err = q.nic.Mem.Invalidate(w.Invalidate, q.cfg.PD, q.num)
 	}
 	switch {
 	case err == nil:
@@ -178,22 +176,16 @@ func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 		}
 	}
 	q.chargeRate(now, d)
-	if !q.reliable() {
-		q.completeUCIfSent(w)
+	if q.reliable() {
+		q.armTimer(now)
 		return true
 	}
-	q.armTimer(now)
-	return true
-}
-
-// completeUCIfSent completes a UC request when its last packet was sent.
-func (q *QP) completeUCIfSent(w *sendWQE) {
-	r := &q.req
 	r.acknowledgeSent()
-	if r.pkt == 0 {
+	if r.pkt == 0 { // the last packet of the UC request
 		w.state = wqeDone
 		q.retire()
 	}
+	return true
 }
 
 // buildData builds a SEND or WRITE packet. It reports false after a local error.
@@ -211,7 +203,7 @@ func (q *QP) buildData(d *link.Datagram, w *sendWQE) bool {
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := writeHeaders(d, &q.path, p, int(n))
 	if n > 0 {
-		if err := w.Gather(&q.nic.Base, q.pd, payload, off); err != nil {
+		if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, off); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}
@@ -289,7 +281,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	default:
 		op = wire.OpFlush
 		reth.DMALen = w.flush.Length
-		feth = wire.FETH{Placement: wire.Placement(w.flush.Type), Selectivity: wire.Selectivity(w.flush.Level)}
+		feth = wire.FETH{Placement: uint8(w.flush.Type), Selectivity: uint8(w.flush.Level)}
 	}
 	p := q.header(op, r.next)
 	p.BTH.AckReq = true
@@ -297,7 +289,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	p.XRCETH = wire.XRCETH{SRQN: w.srqn}
 	payload := writeHeaders(d, &q.path, p, n)
 	if n > 0 {
-		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
+		if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}

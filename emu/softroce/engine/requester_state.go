@@ -17,22 +17,32 @@ type requester struct {
 	reads          int    // READ-like requests before cur without a complete response
 	ssn            wire.MSN
 
+	retryState
+	lastNAK
+
 	limited bool     // the peer advertises a credit count
 	lsn     wire.MSN // limit sequence number: last request covered by credits
-
-	retries    uint8
-	rnrRetries uint8
-	timer      mono.Time // transport timer (ACK timeout)
-	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
-
-	nakSeen bool // retransmitted because of a NAK for nakPSN; no progress since
-	nakPSN  wire.PSN
-	nakEnd  wire.PSN // max at that time
 
 	sinceAckReq int32
 	paced       bool // waits for congestion control
 	stalled     bool // stopped for good, by policy
 	plainAck    bool // the current ACK may complete a READ
+	drainNotify bool // raise SQ_DRAINED when draining ends
+}
+
+// retryState has the retries that are left, and the timers after which the requester retransmits.
+type retryState struct {
+	retries    uint8
+	rnrRetries uint8
+	timer      mono.Time // transport timer (ACK timeout)
+	rnrUntil   mono.Time // end of the RNR wait, or mono.Never
+}
+
+// lastNAK is the NAK for which the requester has retransmitted.
+type lastNAK struct {
+	nakSeen bool // and there was no progress since
+	nakPSN  wire.PSN
+	nakEnd  wire.PSN // max at that time
 }
 
 // halfPSNSpace is the maximum number of unacknowledged PSNs. With more, the peer
@@ -45,9 +55,6 @@ func (r *requester) outstanding() bool { return r.una != r.max }
 // exact for the full range una..max.
 func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
-// startAt sets the first PSN.
-func (r *requester) startAt(psn wire.PSN) { r.una, r.next, r.max = psn, psn, psn }
-
 // acknowledgeSent acknowledges what was sent, for services without ACKs.
 func (r *requester) acknowledgeSent() { r.una, r.max = r.next, r.next }
 
@@ -58,7 +65,7 @@ func (r *requester) nextWQE() {
 }
 
 // stopTimers stops the transport timer and ends an RNR wait.
-func (r *requester) stopTimers() { r.timer, r.rnrUntil = mono.Never, mono.Never }
+func (r *retryState) stopTimers() { r.timer, r.rnrUntil = mono.Never, mono.Never }
 
 // stall stops the requester for good.
 func (r *requester) stall() { r.stalled, r.timer = true, mono.Never }

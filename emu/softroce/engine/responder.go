@@ -63,13 +63,13 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			r.answer = answer{psn: r.ackPSN, ack: true}
 		}
 		q.notePeerContinued()
-		switch {
-		case isReadLike(p.BTH.Opcode):
+		switch c := p.BTH.Opcode.Class(); {
+		case c&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0:
 			// Its response acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
 			// Applications may answer SENDs, and WRITEs to memory that they poll.
-			if classOf(p).Has(wire.Start | wire.End) {
+			if c.Has(wire.Start | wire.End) {
 				r.hold.eligible = true
 				r.hold.covers++
 			}
@@ -87,32 +87,22 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	}
 }
 
-func isReadLike(op wire.Opcode) bool {
-	info, _ := op.Info()
-	return info.Class&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0
-}
-
-func classOf(p *wire.Packet) wire.Class {
-	info, _ := p.BTH.Opcode.Info()
-	return info.Class
-}
-
 // execute executes the request packet with the expected PSN.
 func (q *QP) execute(p *wire.Packet) verdict {
-	info, _ := p.BTH.Opcode.Info()
-	if !q.inSequence(info.Class) || !q.lengthOK(info.Class, p) {
+	c := p.BTH.Opcode.Class()
+	if !q.inSequence(c) || !q.lengthOK(c, p) {
 		return refusedInvalid
 	}
-	if q.typ == verbs.QPTypeXRCRecv && !q.selectSRQ(p.XRCETH.SRQN) {
+	if q.cfg.Type == verbs.QPTypeXRCRecv && !q.selectSRQ(p.XRCETH.SRQN) {
 		return refusedInvalid
 	}
 	switch {
-	case info.Class.Has(wire.Send):
-		return q.executeSend(p, info.Class)
-	case info.Class.Has(wire.Write):
-		return q.executeWrite(p, info.Class)
+	case c.Has(wire.Send):
+		return q.executeSend(p, c)
+	case c.Has(wire.Write):
+		return q.executeWrite(p, c)
 	default:
-		return q.executeRead(p, info.Class)
+		return q.executeRead(p, c)
 	}
 }
 
@@ -175,15 +165,14 @@ func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, verbs.RKey(p.IETH.RKey)
 	}
 	r.recv.active = false
-	v := q.deliver(p, &wc)
-	return v
+	return q.deliver(p, &wc)
 }
 
 // placeSend copies the payload of a SEND into the claimed receive.
 func (q *QP) placeSend(payload []byte) verdict {
 	h := &q.resp.recv
 	if uint64(h.filled)+uint64(len(payload)) > uint64(h.length) {
-		if !q.reliable() && q.srq == nil {
+		if !q.reliable() && q.cfg.SRQ == nil {
 			return refusedInvalid // message dropped; the next message reuses the receive
 		}
 		if q.nic.policy.LongSendOperational {
@@ -306,13 +295,11 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 // admitWrite checks the first packet of a WRITE: the QP's access flags, the message
 // length and the whole memory range.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
-	switch {
-	case !q.allowsAccess(verbs.AccessRemoteWrite), p.RETH.DMALen > maxMessage:
+	if q.attr.Access&verbs.AccessRemoteWrite == 0 || p.RETH.DMALen > maxMessage {
 		return refusedInvalid
 	}
 	if _, _, err := q.remoteMemory(p.RETH.RKey, p.RETH.VA, uint64(p.RETH.DMALen), verbs.AccessRemoteWrite); err != nil {
-		info, _ := p.BTH.Opcode.Info()
-		if q.nic.policy.ClaimBeforeAccessCheck && info.Class.Has(wire.CompletesRecv) {
+		if q.nic.policy.ClaimBeforeAccessCheck && p.BTH.Opcode.Class().Has(wire.CompletesRecv) {
 			q.claimReceive()
 		}
 		return refusedAccess

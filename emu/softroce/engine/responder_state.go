@@ -12,9 +12,25 @@ type responder struct {
 	ackPSN   wire.PSN // PSN of the last SEND, WRITE or atomic executed
 	msn      wire.MSN
 
-	open         message // type of the unfinished message
-	discarding   bool    // UC: the responder drops the rest of the message
-	gapInMessage bool    // a packet of the open message was lost
+	unfinished
+	pendingAnswer
+
+	established bool // COMM_EST was reported
+	seqNAKed    bool // a sequence NAK was sent for expected
+	rnrNAKed    bool // an RNR NAK was sent for expected
+
+	reading     bool // replays has unsent responses
+	requestTurn bool // interleaveRequest: the next packet is a request
+	replays     replayRing
+
+	xrcSRQ *nic.SRQ // SRQ of the current XRC packet
+}
+
+// unfinished is the state of the message whose packets arrive.
+type unfinished struct {
+	open         message
+	discarding   bool // UC: the responder drops the rest of the message
+	gapInMessage bool // a packet of the open message was lost
 	recv         recvInProgress
 	write        struct {
 		va        uint64
@@ -24,22 +40,15 @@ type responder struct {
 	}
 	causeReported bool // the receive completed with the cause; the fatal NAK reports no event
 	solicited     bool // the next completion is solicited
+}
 
-	established bool // COMM_EST was reported
-	seqNAKed    bool // a sequence NAK was sent for expected
-	rnrNAKed    bool // an RNR NAK was sent for expected
-
+// pendingAnswer is the ACK or NAK that is sent next.
+type pendingAnswer struct {
 	pending          bool // answer must be sent
 	answer           answer
 	requestSentFirst bool // a request was sent ahead of the pending ACK
 	hold             ackDelay
 	fatal            bool // answer is a NAK to send although the QP is in ERR
-	reading          bool // replays has unsent responses
-	requestTurn      bool // interleaveRequest: the next packet is a request
-	replays          replayRing
-
-	xrcSRQ *nic.SRQ // SRQ of the current XRC packet
-	xrcCQ  *nic.CQ
 }
 
 // message is the type of an unfinished message.
@@ -80,10 +89,13 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
-// initial returns the state after QP creation or RESET. It keeps the memory of the
-// scatter list and the place in NIC.holds.
-func (r *responder) initial() responder {
-	return responder{hold: r.hold.initial(), recv: recvInProgress{sges: r.recv.sges[:0]}}
+// reset restores the state after QP creation. It keeps the memory of the scatter list and the place in
+// NIC.holds. The first ACKs are not delayed.
+func (r *responder) reset() {
+	queued, sges := r.hold.queued, r.recv.sges[:0]
+	*r = responder{}
+	r.hold = ackDelay{skip: ackDelayProof, penalty: ackDelayProof, queued: queued}
+	r.recv.sges = sges
 }
 
 // countMessage increments the MSN after a request was executed completely.
@@ -124,13 +136,16 @@ type replay struct {
 	original    uint64 // result of an atomic, repeated for duplicates
 	msn         wire.MSN
 	pd          nic.PD // protection domain in which rkey is checked
+	delivered   bool   // a response was sent completely
+	response
+}
 
-	// The response being sent has the PSNs [from, to]; next is the next one. A
-	// duplicate READ may request less than the original.
+// response is a response being sent, with the PSNs [from, to]; next is the next one. A duplicate READ may
+// request less than the original.
+type response struct {
 	from, next, to wire.PSN
 	end            uint32 // offset of the end of the response in the READ
 	unsent         bool
-	delivered      bool // a response was sent completely
 	refused        bool // a duplicate READ arrived after its key had become invalid
 	continued      bool // respond with MIDDLE and LAST
 	saved          savedBytes
@@ -145,7 +160,7 @@ type savedBytes struct {
 }
 
 // finish ends the response being sent.
-func (e *replay) finish() { e.unsent, e.saved = false, savedBytes{} }
+func (e *response) finish() { e.unsent, e.saved = false, savedBytes{} }
 
 // readsBy reports whether the unsent response to a READ needs memory of rkey.
 func (e *replay) readsBy(rkey uint32) bool {

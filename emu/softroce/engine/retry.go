@@ -123,12 +123,6 @@ func (q *QP) rnrDelay(code uint8) time.Duration {
 	return q.roundTimer(wire.RNRDelay(code))
 }
 
-// rnrWaitExpired ends an RNR wait.
-func (q *QP) rnrWaitExpired() {
-	q.req.rnrUntil = mono.Never
-	q.wake()
-}
-
 // armTimer starts the transport timer if packets are unacknowledged and it is not
 // running. After a rewind it starts with the first retransmitted packet, so that
 // waiting in the send queue uses no retry.
@@ -199,7 +193,7 @@ func (q *QP) retire() {
 // sendFailed handles an error completion: a reliable QP moves to ERR, others to
 // SQE.
 func (q *QP) sendFailed(op verbs.WROpcode) {
-	if q.reliable() || !q.supportsOp(op) || q.typ == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
+	if q.reliable() || !q.supportsOp(op) || q.cfg.Type == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()
 		return
 	}
@@ -215,9 +209,9 @@ func (q *QP) supportsOp(op verbs.WROpcode) bool {
 	case verbs.OpSend, verbs.OpSendImm:
 		return true
 	case verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpLocalInv, verbs.OpBindMW:
-		return q.typ != verbs.QPTypeUD
+		return q.cfg.Type != verbs.QPTypeUD
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpSendInv, verbs.OpFlush, verbs.OpAtomicWrite:
-		return q.typ == verbs.QPTypeRC || q.typ == verbs.QPTypeXRCSend
+		return q.cfg.Type == verbs.QPTypeRC || q.cfg.Type == verbs.QPTypeXRCSend
 	}
 	return false
 }
@@ -229,8 +223,8 @@ func (q *QP) draining() bool {
 
 // checkDrained raises SQ_DRAINED when draining has ended.
 func (q *QP) checkDrained() {
-	if q.state == verbs.QPStateSQD && q.drainNotify && !q.draining() {
-		q.drainNotify = false
+	if q.state == verbs.QPStateSQD && q.req.drainNotify && !q.draining() {
+		q.req.drainNotify = false
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
 }

@@ -126,7 +126,7 @@ func (h *host) ready(q *QP, peer netip.Addr, qpn uint32, edit func(*verbs.QPAttr
 		edit(&a)
 	}
 	rtr, rts := rcRTR, rcRTS
-	switch q.typ {
+	switch q.cfg.Type {
 	case verbs.QPTypeUC:
 		rtr, rts = rtrMask, verbs.QPAttrState|verbs.QPAttrSQPSN
 	case verbs.QPTypeXRCSend:

@@ -209,7 +209,7 @@ func (p *peer) see(d *link.Datagram) string {
 	info, _ := k.BTH.Opcode.Info()
 	body := d.Payload[info.HeaderLen : len(d.Payload)-wire.ICRCLen]
 	switch pad := body[len(k.Payload):]; {
-	case len(d.Payload)%4 != 0 || !k.PadOK():
+	case len(d.Payload)%4 != 0 || int(k.BTH.PadCount) != wire.PadLen(len(k.Payload)):
 		p.Errorf("pad count %d for %d bytes", k.BTH.PadCount, len(k.Payload))
 	case strings.Trim(string(pad), "\x00") != "":
 		p.Errorf("pad bytes %x", pad)

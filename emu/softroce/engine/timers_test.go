@@ -34,11 +34,11 @@ func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 	var h qpTimers
 	later, off := sleeper(1, 10), sleeper(2, 10)
-	h.set(later, 10)
-	h.set(off, 10)
+	h.SetIfEarlier(&later.timer, 10)
+	h.SetIfEarlier(&off.timer, 10)
 	later.req.timer, off.req.timer = 50, mono.Never
-	h.set(later, 50)
-	h.set(off, mono.Never)
+	h.SetIfEarlier(&later.timer, 50)
+	h.SetIfEarlier(&off.timer, mono.Never)
 	if got := drainTimers(&h, 49); got != nil {
 		t.Errorf("due before time: %d", got)
 	}
@@ -68,10 +68,10 @@ func TestTimersAgreeWithAList(t *testing.T) {
 					h.Stop(&q.timer)
 				case 1:
 					q.req.timer = mono.Never
-					h.set(q, mono.Never)
+					h.SetIfEarlier(&q.timer, mono.Never)
 				default:
 					q.req.timer = now + 1 + mono.Time(rng.IntN(100))
-					h.set(q, q.deadline())
+					h.SetIfEarlier(&q.timer, q.deadline())
 				}
 			}
 			var want []uint32

@@ -16,11 +16,11 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 		q.nic.Count.DropOpcode++
 		return
 	}
-	info, _ := p.BTH.Opcode.Info()
+	c := p.BTH.Opcode.Class()
 	psn := p.BTH.PSN
 	inOrder := psn == r.expected
 	r.expected = psn.Next()
-	if info.Class.Has(wire.Start) {
+	if c.Has(wire.Start) {
 		if q.dropsStart() {
 			q.nic.Count.DropSequence++
 			return
@@ -36,12 +36,12 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	case q.state == verbs.QPStateErr: // abandonMessage overran the CQ
 	case r.discarding:
 		q.nic.Count.DropSequence++
-	case !q.inSequence(info.Class):
+	case !q.inSequence(c):
 		q.dropMessage(&q.nic.Count.DropSequence)
-	case !q.lengthOK(info.Class, p):
+	case !q.lengthOK(c, p):
 		q.dropMessage(&q.nic.Count.DropLength)
 	default:
-		q.executeUC(p, info.Class)
+		q.executeUC(p, c)
 	}
 }
 
@@ -68,7 +68,7 @@ func (q *QP) dropMessage(counter *uint64) {
 func (q *QP) abandonMessage() {
 	r := &q.resp
 	r.open = messageNone
-	if q.srq != nil && r.recv.active {
+	if q.cfg.SRQ != nil && r.recv.active {
 		q.completeRecvInError(verbs.WCRemInvReqErr)
 	}
 }

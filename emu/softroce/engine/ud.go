@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 
@@ -76,7 +75,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	q.choosePort(pa)
 	payload := writeHeaders(d, pa, p, n)
 	if n > 0 {
-		if err := w.Gather(&q.nic.Base, q.pd, payload, 0); err != nil {
+		if err := w.Gather(&q.nic.Base, q.cfg.PD, payload, 0); err != nil {
 			q.localError(w, verbs.WCLocProtErr)
 			return false
 		}
@@ -130,7 +129,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	total := before + uint32(len(p.Payload))
 	if w.Length < total {
 		q.nic.Count.DropTooLong++
-		if q.srq != nil {
+		if q.cfg.SRQ != nil {
 			q.popReceive()
 			q.pushRecv(&verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr})
 		}
@@ -139,9 +138,13 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 		}
 		return
 	}
-	tclass := d.TClass
+	// The IP header fills the GRH area, or its second half over IPv4.
 	var area [verbs.GRHLen]byte
-	writeGRHArea(&area, d, tclass)
+	header := area[:0]
+	if d.Is4() {
+		header = area[verbs.GRHLen-link.IPv4HeaderLen:][:0]
+	}
+	link.AppendIP(header, d, link.ProtocolUDP, link.UDPHeaderLen+len(d.Payload))
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
 	err := q.nic.Scatter(w.SGL, pd, 0, area[:before])
 	if err == nil {
@@ -176,7 +179,7 @@ func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, k
 		return
 	}
 	for _, q := range members {
-		if !n.pkeyOK(q.pkey, p.BTH.PKey) {
+		if !n.pkeyOK(q.pkey(), p.BTH.PKey) {
 			n.dropPKey()
 			continue
 		}
@@ -184,52 +187,12 @@ func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, k
 	}
 }
 
-// writeGRHArea rebuilds the IP header of the datagram in the GRH area: an IPv6
-// header fills it, an IPv4 header is in its second half.
-func writeGRHArea(area *[verbs.GRHLen]byte, d *link.Datagram, tclass uint8) {
-	const udpHeader = 8
-	length := udpHeader + len(d.Payload)
-	src, dst := d.Src.Addr(), d.Dst.Addr()
-	if src.Is6() {
-		b := area[:]
-		binary.BigEndian.PutUint32(b, 6<<28|uint32(tclass)<<20|d.FlowLabel&0xfffff)
-		binary.BigEndian.PutUint16(b[4:], uint16(length))
-		b[6], b[7] = 17, d.HopLimit
-		copy(b[8:], src.AsSlice())
-		copy(b[24:], dst.AsSlice())
-		return
-	}
-	b := area[20:]
-	b[0], b[1] = 0x45, tclass
-	binary.BigEndian.PutUint16(b[2:], uint16(20+length))
-	if d.IPID < link.IPIDUnknown {
-		binary.BigEndian.PutUint16(b[4:], uint16(d.IPID))
-	}
-	binary.BigEndian.PutUint16(b[6:], 0x4000)
-	b[8], b[9] = d.HopLimit, 17
-	copy(b[12:], src.AsSlice())
-	copy(b[16:], dst.AsSlice())
-	binary.BigEndian.PutUint16(b[10:], checksum(b))
-}
-
-// checksum returns the IPv4 header checksum.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(b[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
-}
-
 // Attach attaches a UD QP to a multicast group.
 func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	switch {
-	case q.typ != verbs.QPTypeUD || !group.IsMulticast():
-		return nic.OpError("attach_mcast", q.name(), "%w: %v to group %v", verbs.ErrInvalid, q.typ, group)
+	case q.cfg.Type != verbs.QPTypeUD || !group.IsMulticast():
+		return nic.OpError("attach_mcast", q.name(), "%w: %v to group %v", verbs.ErrInvalid, q.cfg.Type, group)
 	case n.qps.At(q.num) != q:
 		return nic.OpError("attach_mcast", q.name(), "%w: destroyed", verbs.ErrInvalid)
 	case slices.Contains(members, q):

@@ -52,15 +52,12 @@ const (
 	AboutOther About = 2
 )
 
+var aboutNames = [...]string{AboutREQ: "REQ", AboutREP: "REP", AboutOther: "other"}
+
 // String prints the name of the message that an MRA or REJ refers to.
 func (a About) String() string {
-	switch a {
-	case AboutREQ:
-		return "REQ"
-	case AboutREP:
-		return "REP"
-	case AboutOther:
-		return "other"
+	if int(a) < len(aboutNames) {
+		return aboutNames[a]
 	}
 	return fmt.Sprintf("message %d", uint8(a))
 }

@@ -1,6 +1,6 @@
 package wire
 
-import "encoding/binary"
+import "net/netip"
 
 // LIDNone is the value of LID fields in RoCEv2, which receivers ignore.
 const LIDNone uint16 = 0xFFFF
@@ -20,60 +20,48 @@ type CMPath struct {
 	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for CMTimeout
 }
 
-// put encodes p in the layout of REQ. LAP orders the last eight bytes differently.
-func (p *CMPath) put(b []byte) {
-	p.putAddrs(b)
-	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.Rate&0x3F))
-	b[40] = p.TrafficClass
-	b[41] = p.HopLimit
-	b[42] = p.SL<<4 | bit(p.SubnetLocal, 1<<3)
-	b[43] = p.AckTimeout << 3
+// fields encodes or decodes the path at offset at of a REQ.
+func (p *CMPath) fields(c bodyCodec, at int) {
+	p.commonFields(c, at)
+	number(c, at+36, 0, 6, &p.Rate)
+	number(c, at+40, 24, 8, &p.TrafficClass)
+	number(c, at+40, 16, 8, &p.HopLimit)
 }
 
-// get decodes a path in the layout of a REQ.
-func (p *CMPath) get(b []byte) {
-	p.getAddrs(b)
-	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12
-	p.Rate = b[39] & 0x3F
-	p.TrafficClass = b[40]
-	p.HopLimit = b[41]
-	p.SL = b[42] >> 4
-	p.SubnetLocal = b[42]&8 != 0
-	p.AckTimeout = b[43] >> 3
+// fieldsOfLAP encodes or decodes the path at offset at of a LAP, where three fields have another place.
+func (p *CMPath) fieldsOfLAP(c bodyCodec, at int) {
+	p.commonFields(c, at)
+	number(c, at+36, 0, 8, &p.TrafficClass)
+	number(c, at+40, 24, 8, &p.HopLimit)
+	number(c, at+40, 16, 6, &p.Rate)
 }
 
-// putLAP encodes a path in the layout of a LAP.
-func (p *CMPath) putLAP(b []byte) {
-	p.putAddrs(b)
-	binary.BigEndian.PutUint32(b[36:], p.FlowLabel<<12|uint32(p.TrafficClass))
-	b[40] = p.HopLimit
-	b[41] = p.Rate & 0x3F
-	b[42] = p.SL<<4 | bit(p.SubnetLocal, 1<<3)
-	b[43] = p.AckTimeout << 3
+// commonFields encodes or decodes the fields that have the same place in REQ and LAP.
+func (p *CMPath) commonFields(c bodyCodec, at int) {
+	number(c, at, 16, 16, &p.LocalLID)
+	number(c, at, 0, 16, &p.RemoteLID)
+	c.bytes(at+4, p.LocalGID[:])
+	c.bytes(at+20, p.RemoteGID[:])
+	number(c, at+36, 12, 20, &p.FlowLabel)
+	number(c, at+40, 12, 4, &p.SL)
+	c.flag(at+40, 11, &p.SubnetLocal)
+	number(c, at+40, 3, 5, &p.AckTimeout)
 }
 
-// getLAP decodes a path in the layout of a LAP.
-func (p *CMPath) getLAP(b []byte) {
-	p.getAddrs(b)
-	p.FlowLabel = binary.BigEndian.Uint32(b[36:]) >> 12
-	p.TrafficClass = b[39]
-	p.HopLimit = b[40]
-	p.Rate = b[41] & 0x3F
-	p.SL = b[42] >> 4
-	p.SubnetLocal = b[42]&8 != 0
-	p.AckTimeout = b[43] >> 3
+// GID is a port address. On RoCEv2 it is an IP address, IPv4 in its
+// IPv4-mapped form.
+type GID [16]byte
+
+// GIDOf returns the GID of an IP address; the zero GID for the zero Addr.
+func GIDOf(a netip.Addr) GID {
+	if !a.IsValid() {
+		return GID{}
+	}
+	return a.As16()
 }
 
-func (p *CMPath) putAddrs(b []byte) {
-	binary.BigEndian.PutUint16(b, p.LocalLID)
-	binary.BigEndian.PutUint16(b[2:], p.RemoteLID)
-	copy(b[4:20], p.LocalGID[:])
-	copy(b[20:36], p.RemoteGID[:])
-}
+// Addr returns the IP address of g.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-func (p *CMPath) getAddrs(b []byte) {
-	p.LocalLID = binary.BigEndian.Uint16(b)
-	p.RemoteLID = binary.BigEndian.Uint16(b[2:])
-	p.LocalGID = GID(b[4:20])
-	p.RemoteGID = GID(b[20:36])
-}
+// String prints g as an IP address.
+func (g GID) String() string { return g.Addr().String() }

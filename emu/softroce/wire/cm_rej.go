@@ -1,7 +1,5 @@
 package wire
 
-import "encoding/binary"
-
 // Field lengths of a REJ.
 const (
 	REJInfoLen    = 72
@@ -32,30 +30,17 @@ func (m *REJ) SetInfo(info []byte) error {
 func (m *REJ) AdditionalInfo() []byte { return m.Info[:min(int(m.InfoLen), REJInfoLen)] }
 
 // Append appends the encoded body of the message to b and returns the extended slice.
-func (m *REJ) Append(b []byte) []byte {
-	b, p := appendBody(b)
-	binary.BigEndian.PutUint32(p, m.LocalCommID)
-	binary.BigEndian.PutUint32(p[4:], m.RemoteCommID)
-	p[8] = uint8(m.About) << 6
-	p[9] = m.InfoLen << 1
-	binary.BigEndian.PutUint16(p[10:], uint16(m.Reason))
-	copy(p[12:], m.Info[:])
-	copy(p[84:], m.PrivateData[:])
-	return b
-}
+func (m *REJ) Append(b []byte) []byte { return appendBody(b, m) }
 
 // Parse decodes m from the front of b and returns the bytes that follow.
-func (m *REJ) Parse(b []byte) (rest []byte, err error) {
-	p, rest, err := splitBody("REJ", b)
-	if err != nil {
-		return nil, err
-	}
-	m.LocalCommID = binary.BigEndian.Uint32(p)
-	m.RemoteCommID = binary.BigEndian.Uint32(p[4:])
-	m.About = About(p[8] >> 6)
-	m.InfoLen = p[9] >> 1
-	m.Reason = REJReason(binary.BigEndian.Uint16(p[10:]))
-	m.Info = [REJInfoLen]byte(p[12:])
-	m.PrivateData = [REJPrivateLen]byte(p[84:])
-	return rest, nil
+func (m *REJ) Parse(b []byte) (rest []byte, err error) { return parseBody("REJ", b, m) }
+
+// fields implements message: it encodes or decodes each field.
+func (m *REJ) fields(c bodyCodec) {
+	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
+	number(c, 8, 30, 2, &m.About)
+	number(c, 8, 17, 7, &m.InfoLen)
+	number(c, 8, 0, 16, &m.Reason)
+	c.bytes(12, m.Info[:])
+	c.bytes(84, m.PrivateData[:])
 }

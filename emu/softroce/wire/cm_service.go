@@ -44,17 +44,12 @@ func (s ServiceID) String() string {
 	return fmt.Sprintf("service %v:%d", s.PortSpace(), s.Port())
 }
 
+var portSpaceNames = map[PortSpace]string{PortSpaceIPoIB: "ipoib", PortSpaceTCP: "tcp", PortSpaceUDP: "udp", PortSpaceIB: "ib"}
+
 // String prints the port space's name.
 func (p PortSpace) String() string {
-	switch p {
-	case PortSpaceIPoIB:
-		return "ipoib"
-	case PortSpaceTCP:
-		return "tcp"
-	case PortSpaceUDP:
-		return "udp"
-	case PortSpaceIB:
-		return "ib"
+	if name, ok := portSpaceNames[p]; ok {
+		return name
 	}
 	return fmt.Sprintf("%#02x", uint8(p))
 }

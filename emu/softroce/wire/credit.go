@@ -1,6 +1,9 @@
 package wire
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // CreditUnlimited is the credit code without a limit. Responders with a shared receive queue
 // always send it.
@@ -26,14 +29,9 @@ func CreditCount(code uint8) (uint32, bool) {
 // CreditCode returns the largest code whose count is at most n, so that a responder never
 // grants more credits than it has receives. It never returns CreditUnlimited.
 func CreditCode(n uint32) uint8 {
-	lo, hi := 0, len(creditCounts) // creditCounts[lo] <= n < creditCounts[hi]
-	for hi-lo > 1 {
-		mid := (lo + hi) / 2
-		if creditCounts[mid] <= n {
-			lo = mid
-		} else {
-			hi = mid
-		}
+	code, exact := slices.BinarySearch(creditCounts[:], n)
+	if !exact {
+		code--
 	}
-	return uint8(lo)
+	return uint8(code)
 }

@@ -23,6 +23,22 @@ type ICRC struct {
 	ipv6    bool
 }
 
+// Lengths of the headers around a transport packet.
+const (
+	IPv4HeaderLen = 20
+	IPv6HeaderLen = 40
+	UDPHeaderLen  = 8
+
+	// MaxUDPPayload is the longest UDP payload of an IPv4 packet. The same limit is used for
+	// IPv6.
+	MaxUDPPayload = 1<<16 - 1 - IPv4HeaderLen - UDPHeaderLen
+)
+
+const (
+	protocolUDP      = 17
+	ipv4DontFragment = 0x4000
+)
+
 // Offsets of the fields that differ between packets.
 const (
 	ipv4TotalLenAt   = 2

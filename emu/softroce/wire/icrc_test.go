@@ -10,7 +10,7 @@ import (
 )
 
 // slowICRC is the definition: write the packet, mask a copy, hash all of it.
-func slowICRC(h IPUDP, body []byte) uint32 {
+func slowICRC(h ipUDP, body []byte) uint32 {
 	b := h.Append(nil, append(bytes.Clone(body), 0, 0, 0, 0))
 	b = b[:len(b)-ICRCLen]
 	udp := IPv4HeaderLen
@@ -27,7 +27,7 @@ func slowICRC(h IPUDP, body []byte) uint32 {
 }
 
 // flows are addresses to compute ICRCs between.
-var flows = []IPUDP{
+var flows = []ipUDP{
 	{Src: netip.MustParseAddrPort("10.77.0.1:49152"), Dst: netip.MustParseAddrPort("10.77.0.11:4791"), HopLimit: 64},
 	{Src: netip.MustParseAddrPort("255.0.1.2:65535"), Dst: netip.MustParseAddrPort("0.0.0.1:4791"), TClass: 0x6a},
 	{Src: netip.MustParseAddrPort("[fd77::1]:49152"), Dst: netip.MustParseAddrPort("[fd77::11]:4791"), FlowLabel: 0x54321},

@@ -11,27 +11,72 @@ var ErrTooLong = errors.New("data too long for its field")
 
 var zeroBody [MADBodyLen]byte
 
-// appendBody appends a zeroed body to b. It returns the extended slice and the body in it.
-func appendBody(b []byte) (all, body []byte) {
+// message is the body of a MAD. Its method fields lists the fields once, for Append and Parse.
+type message interface{ fields(c bodyCodec) }
+
+// appendBody appends the encoded body of m to b.
+func appendBody(b []byte, m message) []byte {
 	b = append(b, zeroBody[:]...)
-	return b, b[len(b)-MADBodyLen:]
+	m.fields(bodyCodec{body: b[len(b)-MADBodyLen:], encode: true})
+	return b
 }
 
-// splitBody splits b into the body of a MAD and the rest. name is that of the message, for errors.
-func splitBody(name string, b []byte) (body, rest []byte, err error) {
+// parseBody decodes m from the front of b and returns the bytes that follow. name is that of the message, for
+// errors.
+func parseBody(name string, b []byte, m message) (rest []byte, err error) {
 	if len(b) < MADBodyLen {
-		return nil, nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), MADBodyLen)
+		return nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), MADBodyLen)
 	}
-	return b[:MADBodyLen], b[MADBodyLen:], nil
+	m.fields(bodyCodec{body: b[:MADBodyLen]})
+	return b[MADBodyLen:], nil
 }
 
-// put24 stores the low 24 bits of v, and the byte after in the fourth byte.
-func put24(b []byte, v uint32, after uint8) {
-	binary.BigEndian.PutUint32(b, v<<8|uint32(after))
+// bodyCodec encodes fields into the body of a MAD, which is zero before, or decodes them from it.
+type bodyCodec struct {
+	body   []byte
+	encode bool
 }
 
-// get24 returns the first 24 bits of b.
-func get24(b []byte) uint32 { return binary.BigEndian.Uint32(b) >> 8 }
+// number encodes or decodes *v in the big-endian 32-bit word at offset at: width bits, of which low is the lowest.
+func number[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
+	word, mask := binary.BigEndian.Uint32(c.body[at:]), uint32(1)<<width-1
+	if c.encode {
+		binary.BigEndian.PutUint32(c.body[at:], word|uint32(*v)&mask<<low)
+	} else {
+		*v = T(word >> low & mask)
+	}
+}
+
+// flag encodes or decodes one bit of the big-endian 32-bit word at offset at.
+func (c bodyCodec) flag(at, low int, v *bool) {
+	value := bit(*v, 1)
+	number(c, at, low, 1, &value)
+	*v = value != 0
+}
+
+// number64 encodes or decodes the 64-bit number at offset at.
+func number64[T ~uint64](c bodyCodec, at int, v *T) {
+	if c.encode {
+		binary.BigEndian.PutUint64(c.body[at:], uint64(*v))
+	} else {
+		*v = T(binary.BigEndian.Uint64(c.body[at:]))
+	}
+}
+
+// bytes encodes or decodes the bytes at offset at.
+func (c bodyCodec) bytes(at int, field []byte) {
+	if c.encode {
+		copy(c.body[at:], field)
+	} else {
+		copy(field, c.body[at:])
+	}
+}
+
+// commIDs encodes or decodes the two communication IDs that begin most messages.
+func (c bodyCodec) commIDs(local, remote *uint32) {
+	number(c, 0, 0, 32, local)
+	number(c, 4, 0, 32, remote)
+}
 
 // FillField copies data into a field of fixed length, such as private data, and zeroes the rest.
 // The length is not sent: a receiver sees the whole field.

@@ -74,6 +74,9 @@ func (o Opcode) Info() (Info, bool) {
 	return info, info.HeaderLen != 0
 }
 
+// Class returns the class of o; 0 if o is reserved.
+func (o Opcode) Class() Class { return opcodes[o].Class }
+
 // String prints o as "RC SEND_ONLY", or as "0x18" if it is reserved.
 func (o Opcode) String() string {
 	if name := opcodes[o].Name; name != "" {
@@ -82,21 +85,14 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("0x%02x", uint8(o))
 }
 
+var transportNames = map[Transport]string{
+	TransportRC: "RC", TransportUC: "UC", TransportRD: "RD", TransportUD: "UD", TransportCNP: "CNP", TransportXRC: "XRC",
+}
+
 // String prints the transport's short name.
 func (t Transport) String() string {
-	switch t {
-	case TransportRC:
-		return "RC"
-	case TransportUC:
-		return "UC"
-	case TransportRD:
-		return "RD"
-	case TransportUD:
-		return "UD"
-	case TransportCNP:
-		return "CNP"
-	case TransportXRC:
-		return "XRC"
+	if name, ok := transportNames[t]; ok {
+		return name
 	}
 	return fmt.Sprintf("0x%02x", uint8(t))
 }

@@ -25,10 +25,22 @@ const (
 	HasIETH
 )
 
-// headerLens is indexed by the bit numbers of a HeaderSet.
-var headerLens = [...]int{
-	RDETHLen, XRCETHLen, DETHLen, FETHLen, RETHLen, AtomicETHLen, AETHLen,
-	AtomicAckETHLen, ImmDtLen, IETHLen,
+// extensions has the length of each extension header, and the error of a packet that ends inside it,
+// indexed by the bit numbers of a HeaderSet.
+var extensions = [...]struct {
+	len   int
+	short error
+}{
+	{RDETHLen, shortError("RDETH", RDETHLen)},
+	{XRCETHLen, shortError("XRCETH", XRCETHLen)},
+	{DETHLen, shortError("DETH", DETHLen)},
+	{FETHLen, shortError("FETH", FETHLen)},
+	{RETHLen, shortError("RETH", RETHLen)},
+	{AtomicETHLen, shortError("AtomicETH", AtomicETHLen)},
+	{AETHLen, shortError("AETH", AETHLen)},
+	{AtomicAckETHLen, shortError("AtomicAckETH", AtomicAckETHLen)},
+	{ImmDtLen, shortError("ImmDt", ImmDtLen)},
+	{IETHLen, shortError("IETH", IETHLen)},
 }
 
 // Has reports whether s holds all of want.
@@ -37,12 +49,25 @@ func (s HeaderSet) Has(want HeaderSet) bool { return s&want == want }
 // Len returns the length of the headers in s.
 func (s HeaderSet) Len() int {
 	n := 0
-	for i, size := range headerLens {
+	for i := range extensions {
 		if s&(1<<i) != 0 {
-			n += size
+			n += extensions[i].len
 		}
 	}
 	return n
+}
+
+// shortError returns the error of a packet that has only n bytes for the headers in s.
+func (s HeaderSet) shortError(n int) error {
+	for i := range extensions {
+		if s&(1<<i) == 0 {
+			continue
+		}
+		if n -= extensions[i].len; n < 0 {
+			return extensions[i].short
+		}
+	}
+	return nil
 }
 
 // Class are the properties of a packet. Bits combine: RC SEND_ONLY is a Request, a Send, an

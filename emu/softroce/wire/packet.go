@@ -23,8 +23,8 @@ var errShortICRC = shortError("ICRC", ICRCLen)
 // check. Payload aliases b and holds neither pad nor ICRC.
 //
 // It checks lengths only: ErrShort if b ends within a header or the ICRC, ErrPad if there
-// are fewer bytes than the pad count. A payload that the opcode forbids, and wrong padding
-// (see PadOK), are not errors. A reserved opcode gives ErrOpcode, with BTH filled in.
+// are fewer bytes than the pad count. A payload that the opcode forbids, and wrong padding,
+// are not errors. A reserved opcode gives ErrOpcode, with BTH filled in.
 func (p *Packet) Parse(b []byte) error {
 	*p = Packet{}
 	rest, err := p.BTH.Parse(b)
@@ -35,10 +35,11 @@ func (p *Packet) Parse(b []byte) error {
 	if info.HeaderLen == 0 {
 		return ErrOpcode
 	}
+	if len(b) < info.HeaderLen {
+		return info.Headers.shortError(len(rest))
+	}
 	if info.Headers != 0 {
-		if rest, err = p.parseExtensions(info.Headers, rest); err != nil {
-			return err
-		}
+		rest = p.parseExtensions(info.Headers, rest)
 	}
 	n := len(rest) - ICRCLen
 	if n < 0 {
@@ -51,60 +52,40 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
-// parseExtensions decodes the extension headers in set from the front of b, and returns the bytes
-// that follow.
-func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte, err error) {
+// parseExtensions decodes the extension headers in set from the front of b, which holds all of them, and
+// returns the bytes that follow.
+func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte) {
 	if set&HasRDETH != 0 {
-		if b, err = p.RDETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.RDETH.parse(b)
 	}
 	if set&HasXRCETH != 0 {
-		if b, err = p.XRCETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.XRCETH.parse(b)
 	}
 	if set&HasDETH != 0 {
-		if b, err = p.DETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.DETH.parse(b)
 	}
 	if set&HasFETH != 0 {
-		if b, err = p.FETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.FETH.parse(b)
 	}
 	if set&HasRETH != 0 {
-		if b, err = p.RETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.RETH.parse(b)
 	}
 	if set&HasAtomicETH != 0 {
-		if b, err = p.AtomicETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.AtomicETH.parse(b)
 	}
 	if set&HasAETH != 0 {
-		if b, err = p.AETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.AETH.parse(b)
 	}
 	if set&HasAtomicAckETH != 0 {
-		if b, err = p.AtomicAckETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.AtomicAckETH.parse(b)
 	}
 	if set&HasImm != 0 {
-		if b, err = p.Imm.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.Imm.parse(b)
 	}
 	if set&HasIETH != 0 {
-		if b, err = p.IETH.Parse(b); err != nil {
-			return nil, err
-		}
+		b = p.IETH.parse(b)
 	}
-	return b, nil
+	return b
 }
 
 // AppendHeaders appends the BTH and the extension headers of its opcode; none if the opcode
@@ -116,34 +97,34 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 		return b
 	}
 	if set&HasRDETH != 0 {
-		b = p.RDETH.Append(b)
+		b = p.RDETH.appendTo(b)
 	}
 	if set&HasXRCETH != 0 {
-		b = p.XRCETH.Append(b)
+		b = p.XRCETH.appendTo(b)
 	}
 	if set&HasDETH != 0 {
-		b = p.DETH.Append(b)
+		b = p.DETH.appendTo(b)
 	}
 	if set&HasFETH != 0 {
-		b = p.FETH.Append(b)
+		b = p.FETH.appendTo(b)
 	}
 	if set&HasRETH != 0 {
-		b = p.RETH.Append(b)
+		b = p.RETH.appendTo(b)
 	}
 	if set&HasAtomicETH != 0 {
-		b = p.AtomicETH.Append(b)
+		b = p.AtomicETH.appendTo(b)
 	}
 	if set&HasAETH != 0 {
-		b = p.AETH.Append(b)
+		b = p.AETH.appendTo(b)
 	}
 	if set&HasAtomicAckETH != 0 {
-		b = p.AtomicAckETH.Append(b)
+		b = p.AtomicAckETH.appendTo(b)
 	}
 	if set&HasImm != 0 {
-		b = p.Imm.Append(b)
+		b = p.Imm.appendTo(b)
 	}
 	if set&HasIETH != 0 {
-		b = p.IETH.Append(b)
+		b = p.IETH.appendTo(b)
 	}
 	return b
 }
@@ -160,8 +141,3 @@ func (p *Packet) Append(b []byte) []byte {
 
 // zeros is the longest pad and an empty ICRC.
 var zeros [3 + ICRCLen]byte
-
-// PadOK reports whether the pad count is right for the length of the payload.
-func (p *Packet) PadOK() bool {
-	return int(p.BTH.PadCount) == PadLen(len(p.Payload))
-}
