@@ -47,7 +47,8 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	if in.Type != verbs.QPTypeUD {
 		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v, also for RD", in.Type, verbs.QPTypeUD))
 	}
-	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate, Caps: in.Caps, SignalAll: in.SignalAll}
+	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate}
+	cfg.Caps, cfg.SignalAll = in.Caps, in.SignalAll
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
@@ -84,7 +85,7 @@ func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 }
 
 // QPN and Type implement verbs.QP. Queue pairs of the service RD have the type UD, too.
-func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.QPN) }
 func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeUD }
 
 // Modify implements verbs.QP.

@@ -128,16 +128,7 @@ func (s *Stream) readLimit() uint16 {
 // executeLocal executes a Local Invalidate or Bind request, which sends nothing to the peer. It
 // reports whether the stream is still open.
 func (s *Stream) executeLocal(r *Request) bool {
-	ep := s.ep
-	var err error
-	status := verbs.WCLocProtErr
-	if r.Op == verbs.OpLocalInv {
-		err = ep.Layer.NIC.Mem.Invalidate(r.Invalidate, ep.PD, ep.QPN)
-	} else {
-		err = ep.Layer.NIC.Mem.Bind(r.Window, r.Bind)
-		status = verbs.WCMWBindErr
-	}
-	if err != nil {
+	if status := s.ep.ExecuteLocal(&r.Work); status != verbs.WCSuccess {
 		s.failRequest(r, status)
 		return false
 	}

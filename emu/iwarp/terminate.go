@@ -224,3 +224,16 @@ func remoteStatus(e wire.TermError) verbs.WCStatus {
 	}
 	return verbs.WCRemOpErr
 }
+
+// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
+// error.
+func PeerErrorEvent(e wire.TermError) verbs.AsyncEventType {
+	switch {
+	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,
+		e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged && e != wire.TermTaggedVersion:
+		return verbs.EventQPAccessErr
+	case e.Type == wire.RDMAPLocal: // of either layer
+		return verbs.EventQPFatal
+	}
+	return verbs.EventQPReqErr
+}

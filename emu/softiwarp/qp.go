@@ -2,11 +2,13 @@ package softiwarp
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -26,7 +28,10 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	if in.XRCD != nil {
 		return nil, d.unsupported(op, "XRC")
 	}
-	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
+	if in.Type != verbs.QPTypeRC {
+		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v", in.Type, verbs.QPTypeRC))
+	}
+	cfg := iwarp.QueueConfig{Caps: in.Caps, SignalAll: in.SignalAll}
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
@@ -48,8 +53,8 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return h, nil
 }
 
-func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
-func (q *queuePair) Type() verbs.QPType { return q.q.Type() }
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.QPN) }
+func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeRC }
 
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.streams.Now(), a, mask) })
@@ -78,7 +83,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
 		if err == nil {
-			err = q.q.PostSend(&wrs[i], &q.refs)
+			err = q.q.PostSend(&wrs[i], q.refs)
 		}
 		if err != nil {
 			return i, err

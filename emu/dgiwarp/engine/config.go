@@ -58,8 +58,6 @@ const (
 
 	// MaxUDSend is the longest Send on UD.
 	MaxUDSend = 1 << 16
-	// maxMessage is the longest message of DDP.
-	maxMessage = 1<<32 - 1
 )
 
 // ErrConfig is wrapped by all errors about a Config.

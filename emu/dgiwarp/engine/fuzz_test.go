@@ -54,14 +54,14 @@ func FuzzInput(f *testing.F) {
 			input = input[size:]
 			if size >= wire.HeaderLen {
 				packet[0] = 0x10 | packet[0]&7
-				binary.BigEndian.PutUint32(packet[4:], bu.num+uint32(packet[1]&1))
-				binary.BigEndian.PutUint32(packet[8:], ar.num)
+				binary.BigEndian.PutUint32(packet[4:], bu.QPN+uint32(packet[1]&1))
+				binary.BigEndian.PutUint32(packet[8:], ar.QPN)
 				if packet[2]&1 == 0 {
 					binary.BigEndian.PutUint32(packet[12:], testKey)
 				}
 			}
 			// An attacker that knows the flow's epoch does more harm.
-			if ps := ha.nic.rd.PeersOf(ar.num); len(ps) > 0 && size >= wire.HeaderLen+wire.DataLen && packet[2]&2 == 0 {
+			if ps := ha.nic.rd.PeersOf(ar.QPN); len(ps) > 0 && size >= wire.HeaderLen+wire.DataLen && packet[2]&2 == 0 {
 				if at := wire.HeaderLen; packet[1]&0x40 == 0 {
 					binary.BigEndian.PutUint32(packet[at:], uint32(ps[0].Epoch()))
 				}

@@ -80,7 +80,7 @@ func (n *NIC) receiveUD(d *link.Datagram, k *wire.Packet) {
 	switch {
 	case q == nil:
 		n.Count.DropQPN++
-	case q.reliable:
+	case q.Reliable:
 		n.Count.DropService++
 	default:
 		n.lastSource = sourceOf(d, k.SrcQP)

@@ -47,7 +47,7 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 			break
 		}
 		q.queued = false
-		if q.reliable {
+		if q.Reliable {
 			q.distribute(n.clock)
 			continue
 		}

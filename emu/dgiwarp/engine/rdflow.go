@@ -17,7 +17,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	q := n.find(k.DstQP)
 	data := k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData)
 	switch {
-	case q == nil || !q.reliable:
+	case q == nil || !q.Reliable:
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
@@ -29,7 +29,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropKey++
 		return
 	}
-	k.DstQP = q.num // it may have been left out
+	k.DstQP = q.QPN // it may have been left out
 	n.rd.Input(now, src, k, d.ECNBits() == link.CE)
 	if data {
 		n.lastSource = sourceOf(d, k.SrcQP)
@@ -73,7 +73,7 @@ func (p *peer) flowBegins() {
 	}
 	h := p.responder
 	h.fail(verbs.WCWRFlushErr) // a partly received message will not continue
-	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
+	h.stream.Open(&p.qp.Endpoint, h, p.qp.nic.streamOptions())
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
@@ -203,7 +203,7 @@ func (n *NIC) fillFlows(now mono.Time) {
 	for range n.withOutput.Len() { // peers without room are queued again
 		p, _ := n.withOutput.Pop()
 		p.queued = false
-		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
+		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.QPN) == p.qp {
 			p.outputSegments(now)
 		}
 	}
@@ -216,7 +216,7 @@ func (n *NIC) resume(q *QP) (more bool) {
 	if left <= 0 {
 		return true
 	}
-	resumed, more := n.rd.Resume(q.num, left)
+	resumed, more := n.rd.Resume(q.QPN, left)
 	q.promised += resumed
 	return more
 }

@@ -115,7 +115,7 @@ func TestFailedReceivesAreReceives(t *testing.T) {
 	h.recv(2)
 	k.say(segment(wire.OpSend, 1, []byte("too long")))
 	var wc [3]verbs.WC
-	n, err := h.recvCQ.Poll(wc[:])
+	n, err := h.RecvCQ.Poll(wc[:])
 	if n != 2 || err != nil {
 		t.Fatalf("%d completions, %v", n, err)
 	}

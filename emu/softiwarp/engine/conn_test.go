@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -28,8 +29,8 @@ func TestConnectionIsMade(t *testing.T) {
 		"client-server": nil,
 		"peer-to-peer":  {peerToPeer},
 		"without CRCs":  {noCRC, peerToPeer},
-		"markers":       {func(c *Config, _ *QPConfig) { c.MPA.Markers = true }},
-		"revision 1":    {func(c *Config, _ *QPConfig) { c.MPA.MaxRevision = 1 }},
+		"markers":       {func(c *Config, _ *iwarp.QueueConfig) { c.MPA.Markers = true }},
+		"revision 1":    {func(c *Config, _ *iwarp.QueueConfig) { c.MPA.MaxRevision = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := newHost(t, opts...), newHost(t, opts...)
@@ -86,7 +87,7 @@ func TestConnectionIsRefused(t *testing.T) {
 		t.Errorf("%v %v %q, %v", p.ca.State(), p.ca.Err(), p.ca.PrivateData(), p.cb.State())
 	}
 	a.wantState(verbs.QPStateReset)
-	if a.qp.Conn() != nil {
+	if a.qp.conn != nil {
 		t.Error("the queue pair is not free for another try")
 	}
 }
@@ -106,7 +107,7 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 	if err := p.cb.Accept(0, b.qp, ConnParam{}); err != nil {
 		t.Errorf("after a refused answer: %v", err)
 	}
-	other := b.newQP(QPConfig{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.sendCQ, RecvCQ: b.recvCQ})
+	other := b.newQP(iwarp.QueueConfig{PD: b.pd, SendCQ: b.SendCQ, RecvCQ: b.RecvCQ})
 	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	must.Fail(t, "a failed queue pair connects", must.Err(b.nic.Connect(other, ConnParam{})), verbs.ErrInvalid)
 }
@@ -116,7 +117,7 @@ func TestStartUpFails(t *testing.T) {
 		a := newHost(t)
 		c := must.Get(a.nic.Connect(a.qp, ConnParam{}))(t)
 		c.Failed(0, link.ErrRefused)
-		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.Conn() != nil {
+		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.conn != nil {
 			t.Errorf("%v %v", c.State(), c.Err())
 		}
 		a.wantState(verbs.QPStateReset)

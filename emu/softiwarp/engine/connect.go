@@ -34,17 +34,14 @@ func (p *ConnParam) revision(cfg *mpa.Config) (revision uint8, peerToPeer bool) 
 // Connect returns the initiator side of a new connection for q, which must be idle. The caller
 // dials it.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
-	if err := n.checkIdle("connect", q); err != nil {
+	if err := q.checkConnect("connect", &p); err != nil {
 		return nil, err
 	}
 	cfg := n.cfg.MPA
 	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	cfg.MaxRevision, cfg.PeerToPeer = p.revision(&cfg)
 	if err := cfg.Validate(); err != nil {
-		return nil, nic.OpError("connect", q.name(), "%w: %w", verbs.ErrInvalid, err)
-	}
-	if err := n.checkDepths("connect", q.name(), &p); err != nil {
-		return nil, err
+		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	c := n.newConn()
@@ -66,23 +63,19 @@ func (n *NIC) newConn() *Conn {
 	return c
 }
 
-// checkIdle returns an error unless the QP has no connection and is in RESET or INIT.
-func (n *NIC) checkIdle(op string, q *QP) error {
+// checkConnect returns an error unless the QP has no connection and is in RESET or INIT, and the
+// depths of p are within the limit of the device.
+func (q *QP) checkConnect(op string, p *ConnParam) error {
+	limit := uint16(q.nic.cfg.Limits.RdAtomic)
 	switch {
 	case q.conn != nil:
-		return nic.OpError(op, q.name(), "%w: it has a connection", verbs.ErrBusy)
+		return q.OpError(op, verbs.ErrBusy, "it has a connection")
 	case !q.idle():
-		return nic.OpError(op, q.name(), "%w: state is %v, not RESET or INIT", verbs.ErrInvalid, q.state)
+		return q.OpError(op, verbs.ErrInvalid, "state is %v, not RESET or INIT", q.state)
 	}
-	return nil
-}
-
-// checkDepths checks IRD and ORD against the limit of the device.
-func (n *NIC) checkDepths(op, obj string, p *ConnParam) error {
-	limit := uint16(n.cfg.Limits.RdAtomic)
 	for _, d := range [...]uint16{p.IRD, p.ORD} {
 		if d > limit && d != wire.DepthNotNegotiated {
-			return nic.OpError(op, obj, "%w: %d reads, limit %d", verbs.ErrInvalid, d, limit)
+			return q.OpError(op, verbs.ErrInvalid, "%d reads, limit %d", d, limit)
 		}
 	}
 	return nil
@@ -94,14 +87,11 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	if c.state != Requested {
 		return nic.OpError("accept", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
-	if err := c.nic.checkIdle("accept", q); err != nil {
-		return err
-	}
-	if err := c.nic.checkDepths("accept", q.name(), &p); err != nil {
+	if err := q.checkConnect("accept", &p); err != nil {
 		return err
 	}
 	if err := c.mpa.Accept(now, mpa.AcceptParam{IRD: p.IRD, ORD: p.ORD, PrivateData: p.PrivateData}); err != nil {
-		return nic.OpError("accept", q.name(), "%w: %w", verbs.ErrInvalid, err)
+		return q.OpError("accept", verbs.ErrInvalid, "%w", err)
 	}
 	c.qp, q.conn = q, c
 	c.openStream()
@@ -131,7 +121,7 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
-	c.qp.stream.Open(&c.qp.endpoint, (*streamOwner)(c.qp), iwarp.Options{
+	c.qp.stream.Open(&c.qp.Endpoint, (*streamOwner)(c.qp), iwarp.Options{
 		IRD: c.depths.ird, ORD: c.depths.ord, Responder: !c.initiator, PeerToPeer: p.PeerToPeer,
 		Consortium: p.Revision == wire.RevisionConsortium && c.nic.cfg.MPA.Consortium,
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -74,7 +75,7 @@ func TestRefusedPeerMayReset(t *testing.T) {
 func TestLastWQEIsReportedOnce(t *testing.T) {
 	h := newHost(t)
 	srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
-	h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
+	h.qp = h.newQP(iwarp.QueueConfig{PD: h.pd, SendCQ: h.SendCQ, RecvCQ: h.RecvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 	k.say(segment(wire.OpSend, 9, nil)) // Terminate, then the end
 	h.wantState(verbs.QPStateSQE)
