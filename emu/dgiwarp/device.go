@@ -129,7 +129,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 		if d.cfg.QP.Reliable {
 			a.MaxMsg = math.MaxUint32
 		}
-		if d.nic.PortDown() {
+		if d.nic.PortDown {
 			a.State = verbs.PortDown
 		}
 		return nil
@@ -143,7 +143,7 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 		return e, err
 	}
 	err = d.Control("query_gid", func() error {
-		table := d.nic.Config().GIDs
+		table := d.nic.GIDs()
 		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
 			return err
 		}

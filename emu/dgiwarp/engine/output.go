@@ -28,7 +28,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		n.addressRD(&ds[filled], &p)
 		filled = n.commitDatagram(ds, filled)
 	}
-	if n.portDown {
+	if n.PortDown {
 		return 0 // the packets are lost
 	}
 	for i := range filled {
@@ -67,7 +67,7 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 // commitDatagram adds ds[filled] to the output, prepares the next buffer, and returns the new
 // number of filled datagrams. It discards a packet whose source address was removed.
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
-	if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
+	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled
 	}
 	filled++

@@ -84,10 +84,6 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	q.work, q.free = make([]request, slots), make([]uint32, 0, slots)
 	q.reset()
 	n.qps.Add(q)
-	n.count++
-	if n.firstQP == nil {
-		n.firstQP = q
-	}
 	return q, nil
 }
 
@@ -102,10 +98,6 @@ func (n *NIC) DestroyQP(q *QP) error {
 	q.reset()
 	q.Release(q)
 	n.qps.Remove(q.QPN)
-	n.count--
-	if n.firstQP == q {
-		n.firstQP = n.someQP(func(*QP) bool { return true })
-	}
 	return nil
 }
 

@@ -77,7 +77,7 @@ func (p *peer) flowBegins() {
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
-		p.path = path{src: netip.AddrPortFrom(n.sourceAddr(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
+		p.path = path{src: netip.AddrPortFrom(n.gids.sourceFor(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
 	}
 }
 
@@ -276,7 +276,7 @@ func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 		}
 	}
 	if !pa.src.IsValid() {
-		pa.src = netip.AddrPortFrom(n.sourceAddr(out.Dst.Addr()), n.cfg.Port)
+		pa.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
 	}
 	pa.address(d)
 	if out.Data {

@@ -20,7 +20,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	header := wire.NewHeader(wire.KindUD, r.qpn, q.QPN, r.qkey)
 	r.path.address(d)
 	b := header.Append(d.Payload[:0])
-	room := maxPacket(q.nic.cfg.LinkMTU, r.path.is4()) - wire.UDOverhead
+	room := maxPacket(q.nic.cfg.LinkMTU, r.path.dst.Addr().Is4()) - wire.UDOverhead
 	b, room = q.appendSegment(b, r, room)
 	n := min(room, int(r.Length-q.sent))
 	at := len(b)
