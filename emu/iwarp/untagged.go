@@ -207,7 +207,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 		s.refuse(wire.TermOpUnspecified, a)
 	case wire.OpReadRequest:
 		if s.policy().Terminate.LongReadSilent {
-			s.endSilentlyByPeer(wire.TermUntaggedTooLong)
+			s.endSilently(ByPeer, wire.TermUntaggedTooLong)
 			return
 		}
 		s.refuse(wire.TermUntaggedTooLong, a)
@@ -220,7 +220,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 // current message of its queue.
 func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	if s.policy().Terminate.OpcodeChangeSilent {
-		s.endSilentlyByPeer(wire.TermOpOpcode)
+		s.endSilently(ByPeer, wire.TermOpOpcode)
 		return
 	}
 	s.refuse(wire.TermOpOpcode, a)
