@@ -47,7 +47,7 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 		panic("iwarp: an Atomic Request of the right length does not parse")
 	}
 	s.counters().AtomicsReceived++
-	if s.reads.count == 1 {
+	if s.reads.Len() == 1 {
 		s.beginResponse(false)
 	}
 }

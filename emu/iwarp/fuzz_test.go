@@ -170,7 +170,7 @@ func (f *fuzzRig) check() {
 	if int32(f.stream.segmentsOutput-f.stream.segmentsAccepted) < 0 {
 		f.t.Fatal("more was taken than given")
 	}
-	if f.stream.reads != nil && f.stream.reads.count > 3 {
+	if f.stream.reads != nil && f.stream.reads.Len() > 3 {
 		f.t.Fatal("more reads than agreed")
 	}
 	if len(f.sends) > f.posted || len(f.retired) != len(f.sends) {

@@ -81,7 +81,7 @@ func (s *Stream) nextSource() source {
 	if s.turn == emptyWriter {
 		return emptyWriter
 	}
-	responds := s.reads != nil && s.reads.count > 0
+	responds := s.reads != nil && s.reads.Len() > 0
 	if responds && s.turn == responder {
 		return responder
 	}

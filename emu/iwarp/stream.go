@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
@@ -10,11 +11,11 @@ type Stream struct {
 	owner Owner
 	sendState
 
-	reads       *readQueue      // reads and atomics of the peer; nil before the first
-	recv        *Receive        // receive of the current Send; nil between messages
-	parts       *partials       // control messages received in part; nil before the first
-	term        *wire.Terminate // Terminate that was sent or received
-	policyState *policyState    // nil with the zero Policy
+	reads       *nic.FIFO[peerRequest] // reads and atomics of the peer, of which the first is being answered; nil before the first
+	recv        *Receive               // receive of the current Send; nil between messages
+	parts       *partials              // control messages received in part; nil before the first
+	term        *wire.Terminate        // Terminate that was sent or received
+	policyState *policyState           // nil with the zero Policy
 
 	recvMSN  [queues]wire.MSN // MSN of the next message expected, by queue
 	recvLen  uint32           // octets of the current Send received
@@ -114,7 +115,7 @@ func (s *Stream) Live() bool { return s.state == open }
 func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:
-		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.segmentsAccepted == s.segmentsOutput
+		return s.first == nil && (s.reads == nil || s.reads.Len() == 0) && s.segmentsAccepted == s.segmentsOutput
 	case terminating:
 		return false
 	default:
