@@ -44,7 +44,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
-	c := n.newConn()
+	c := n.Incoming()
 	c.initiator, c.param, c.qp = true, p, q
 	if n.cfg.EmptyWriteAfter > 0 {
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
@@ -54,11 +54,9 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 }
 
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
-func (n *NIC) Incoming() *Conn { return n.newConn() }
-
-func (n *NIC) newConn() *Conn {
+func (n *NIC) Incoming() *Conn {
 	n.Count.Conns++
-	c := &Conn{nic: n, closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}
+	c := &Conn{nic: n, deadlines: deadlines{closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }

@@ -210,8 +210,8 @@ func (b *besieged) check() {
 	if len(c.tail) > 4096+wire.MaxFPDULen {
 		t.Fatalf("%d octets are kept to be sent", len(c.tail))
 	}
-	if c.private != nil && len(c.private) > wire.MaxPrivateData {
-		t.Fatalf("%d octets of private data", len(c.private))
+	if len(c.PrivateData) > wire.MaxPrivateData {
+		t.Fatalf("%d octets of private data", len(c.PrivateData))
 	}
 	if c.State() == Starting && b.nic.Deadline() == mono.Never {
 		t.Fatal("start-up without an end")
