@@ -122,7 +122,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	if c.err == nil && !c.outputClosed {
 		c.err = err
 		if c.mpa != nil {
-			c.mpa.Lost(now)
+			c.mpa.Lost()
 			c.handleMPAEvents()
 		}
 	}
@@ -157,7 +157,7 @@ func (c *Conn) InputEOF(now mono.Time) {
 	if c.mpa == nil || c.state == Closed {
 		return
 	}
-	c.mpa.InputEOF(now)
+	c.mpa.InputEOF()
 	c.handleMPAEvents()
 	if c.state != Closed {
 		c.peerClosed()

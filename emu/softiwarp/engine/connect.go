@@ -88,7 +88,7 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	if err := q.checkConnect("accept", &p); err != nil {
 		return err
 	}
-	if err := c.mpa.Accept(now, mpa.AcceptParam{IRD: p.IRD, ORD: p.ORD, PrivateData: p.PrivateData}); err != nil {
+	if err := c.mpa.Accept(mpa.AcceptParam{IRD: p.IRD, ORD: p.ORD, PrivateData: p.PrivateData}); err != nil {
 		return q.OpError("accept", verbs.ErrInvalid, "%w", err)
 	}
 	c.qp, q.conn = q, c
@@ -108,7 +108,7 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	if c.state != Requested {
 		return nic.OpError("reject", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
-	if err := c.mpa.Reject(now, private); err != nil {
+	if err := c.mpa.Reject(mpa.AcceptParam{PrivateData: private}); err != nil {
 		return nic.OpError("reject", "", "%w: %w", verbs.ErrInvalid, err)
 	}
 	c.closeAfterOutput()
