@@ -69,7 +69,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.NIC.Secret = sim.NewSecret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return sim.NewDriver(w, d, l, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewDriver(d, l, sim.DriverConfig{Port: port, Costs: cfg.Costs, Observer: (*portObserver)(d)})
 	})
 }
 

@@ -181,7 +181,7 @@ func ExampleWorld() {
 		return nil
 	})
 	w.Go("writer", func(p *Proc) error {
-		p.Compute(3 * time.Microsecond)
+		p.Sleep(3 * time.Microsecond)
 		mail = "hello"
 		ready.Notify()
 		return nil

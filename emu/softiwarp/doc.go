@@ -64,7 +64,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.NIC.KeySecret = sim.NewSecret(w, "softiwarp/keys/"+port.Name())
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
-		return sim.NewStreamDriver(w, d, n, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewStreamDriver(d, n, sim.DriverConfig{Port: port, Costs: cfg.Costs, Observer: (*portObserver)(d)})
 	})
 }
 
