@@ -67,14 +67,6 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// hooks returns the functions of this provider that package device calls.
-func (d *Device) hooks() device.Hooks {
-	return device.Hooks{
-		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
-		CreateAH: d.createAH,
-	}
-}
-
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 

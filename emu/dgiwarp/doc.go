@@ -139,7 +139,10 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
-	d.Init(cfg.Name, &nic.Base, d.hooks())
+	d.Init(cfg.Name, &nic.Base, device.Hooks{
+		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
+		CreateAH: d.createAH,
+	})
 	d.Start(newDriver(d))
 	return d, nil
 }

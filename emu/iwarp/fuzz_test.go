@@ -232,7 +232,7 @@ func FuzzInput(f *testing.F) {
 func everyMessageSeeds() (seeds [][]byte) {
 	for op := wire.OpWrite; op <= wire.OpAtomicResponse; op++ {
 		var g wire.Segment
-		if op.Tagged() {
+		if info, _ := op.Info(); info.Tagged {
 			g = tagged(op, 0x100, 0x560000000000, []byte("payload"), true)
 		} else {
 			g = untagged(op, 1, 0, nil, true)

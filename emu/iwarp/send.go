@@ -212,10 +212,7 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 		op = wire.OpImmediateSE
 	}
 	r.msn = s.sendMSN[wire.QueueSend]
-	g.Header = s.untagged(g.Header, op, wire.QueueSend)
-	var data wire.Immediate
-	binary.BigEndian.PutUint32(data[:], r.Imm)
-	g.Header = data.Append(g.Header)
+	g.Header = binary.BigEndian.AppendUint64(s.untagged(g.Header, op, wire.QueueSend), uint64(r.Imm)<<32)
 	s.markSent(r)
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // maxBacklog limits the accept queue of a listener.
@@ -208,15 +207,6 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	end.transmit(end.newSegment(segmentAccept))
 	l.acceptQueue.Push(end)
 	l.onAccept.call(n.w.now)
-}
-
-// establish completes the handshake at the dialer.
-func (s *Stream) establish(now mono.Time) {
-	s.open = true
-	if s.finQueued {
-		s.sendFin()
-	}
-	s.writable.call(now)
 }
 
 // resetByPeer lets the peer's port answer s with an RST. When it arrives, s fails with err.

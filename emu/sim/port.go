@@ -220,7 +220,12 @@ func (p *Port) Close() error {
 	if p.closed {
 		return p.errClosed("Close")
 	}
-	p.closeStreams()
+	for len(p.streams) > 0 {
+		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
+	}
+	for len(p.listeners) > 0 {
+		_ = p.listeners[0].Close() // removes it from the list, too
+	}
 	p.closed = true
 	if p.host != nil {
 		p.host.closed = true

@@ -349,7 +349,11 @@ func (s *Stream) arrive(seg *segment) {
 		to.removeIfDone()
 	case seg.kind == segmentAccept:
 		n.releaseSegment(seg)
-		to.establish(now)
+		to.open = true
+		if to.finQueued {
+			to.sendFin()
+		}
+		to.writable.call(now)
 	case seg.kind == segmentReset:
 		n.releaseSegment(seg)
 		to.fail(link.ErrReset)

@@ -228,16 +228,6 @@ func (s *Stream) removeIfDone() {
 	s.port.streams = remove(s.port.streams, s)
 }
 
-// closeStreams aborts the streams and closes the listeners of the port.
-func (p *Port) closeStreams() {
-	for len(p.streams) > 0 {
-		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
-	}
-	for len(p.listeners) > 0 {
-		_ = p.listeners[0].Close() // removes it from the list, too
-	}
-}
-
 // windowUpdate is a Stream as the handler of a window update: the peer has read
 // arg bytes.
 type windowUpdate Stream

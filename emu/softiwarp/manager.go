@@ -23,15 +23,6 @@ type manager struct {
 	fallbacks   uint64 // connects that were retried with RFC 5044
 }
 
-func (m *manager) init(d *Device) { m.d = d }
-
-func (m *manager) counters() []verbs.Counter {
-	return []verbs.Counter{
-		{Name: "cm_backlog_full", Value: m.backlogFull},
-		{Name: "cm_fallbacks", Value: m.fallbacks},
-	}
-}
-
 // deliverChanges tells each verbs connection of state changes of its engine connection. It
 // reports whether there were any.
 func (m *manager) deliverChanges() (changed bool) {

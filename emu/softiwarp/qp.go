@@ -141,6 +141,7 @@ const defaultMTU = 1500
 // interfaceMTU returns the MTU of the interface that owns the address, in the network namespace
 // of the calling thread; defaultMTU if there is none.
 func interfaceMTU(a netip.Addr) int {
+	ip := net.IP(a.Unmap().AsSlice())
 	all, err := net.Interfaces()
 	if err != nil {
 		return defaultMTU // only reported by QueryPort
@@ -151,17 +152,11 @@ func interfaceMTU(a netip.Addr) int {
 			continue
 		}
 		for _, p := range addrs {
-			if n, ok := p.(*net.IPNet); ok && ownsAddr(&i, n, a) {
+			// A loopback interface owns all addresses of its networks.
+			if n, ok := p.(*net.IPNet); ok && (n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)) {
 				return i.MTU
 			}
 		}
 	}
 	return defaultMTU
-}
-
-// ownsAddr reports whether a is the address n of the interface, or on a loopback interface any
-// address of the network n.
-func ownsAddr(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
-	ip := net.IP(a.Unmap().AsSlice())
-	return n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
@@ -65,7 +66,7 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 		"timeout": func(k *tester) {
 			k.c.Disconnect(0)
 			k.take(0)
-			k.later(defaultCloseTimeout, k.nic)
+			k.later(5*time.Second, k.nic)
 		},
 	} {
 		h := newHost(t)

@@ -118,7 +118,7 @@ func TestTimeToCloseIsNotProlonged(t *testing.T) {
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 	k.hear()
 	k.c.Disconnect(k.now)
-	k.later(defaultCloseTimeout-time.Second, h.nic)
+	k.later(5*time.Second-time.Second, h.nic)
 	k.say(segment(wire.OpSend, 9, nil))
 	k.take(0)
 	if k.c.State() != Closing {
