@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -115,16 +116,18 @@ func (p *Port) Freeze() {
 
 // Thaw undoes Freeze.
 func (p *Port) Thaw() {
-	if !p.frozen || p.closed {
-		p.frozen = false
+	wasFrozen := p.frozen
+	if p.frozen = false; !wasFrozen || p.closed {
 		return
 	}
-	p.frozen = false
 	p.net.w.Tracef("%s thawed", p.cfg.Name)
 	p.readable.schedule(p.net.w)
 	p.writable.schedule(p.net.w)
-	if p.host != nil {
-		p.host.thaw()
+	if h := p.host; h != nil {
+		for id := range h.slots[1:] { // events may have been missed
+			h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
+		}
+		h.onReady.schedule(p.net.w)
 	}
 }
 

@@ -273,7 +273,8 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 func (s *Stream) pathUp(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&
-		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunkPathUp(seg, far)
+		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) &&
+		!seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }
 
 // HandleEvent retransmits the held segments. After Retries attempts the stream fails.

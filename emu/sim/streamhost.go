@@ -154,14 +154,6 @@ func (h *StreamHost) markReady(id link.StreamID, events readiness) {
 	}
 }
 
-// thaw makes Ready report every stream, because events may have been missed while the port was frozen.
-func (h *StreamHost) thaw() {
-	for id := range h.slots[1:] {
-		h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
-	}
-	h.onReady.schedule(h.port.net.w)
-}
-
 // Ready implements link.StreamNet.
 func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	if h.port.frozen {

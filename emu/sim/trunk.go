@@ -198,12 +198,3 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	n.w.At(*order, (*segmentAtSwitch)(seg), 0)
 	return false
 }
-
-// trunkPathUp reports whether seg was not lost on a trunk and there is still a
-// path.
-func (s *Stream) trunkPathUp(seg *segment, far *Port) bool {
-	if s.port.sw == far.sw {
-		return true
-	}
-	return !seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
-}

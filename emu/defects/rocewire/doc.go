@@ -148,7 +148,11 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 			break
 		}
 		for i := range filled {
-			f.queueSent(now, &f.batch[i])
+			p := packet{Datagram: f.batch[i], now: now}
+			p.Payload = append([]byte(nil), p.Payload...)
+			if f.apply(f.sent, &p) {
+				f.queue = append(f.queue, p)
+			}
 		}
 	}
 	n := min(len(ds), len(f.queue))
@@ -157,23 +161,14 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 		if p.changed {
 			f.setICRC(p)
 		}
-		if f.defects.FlushICRCDoubled {
-			f.doubleICRC(p)
+		if f.defects.FlushICRCDoubled && f.hasICRC && p.isReliable(wire.OpFlush) {
+			body, right := p.splitICRC()
+			p.replaceICRC(doubledICRC(right, body))
 		}
 		ds[i] = p.Datagram
 	}
 	f.queue = f.queue[n:]
 	return n
-}
-
-// queueSent applies the steps of sent packets to a copy of a packet of the NIC, and queues it unless a step drops or
-// delays it.
-func (f *Filter) queueSent(now mono.Time, d *link.Datagram) {
-	p := packet{Datagram: *d, now: now}
-	p.Payload = append([]byte(nil), d.Payload...)
-	if f.apply(f.sent, &p) {
-		f.queue = append(f.queue, p)
-	}
 }
 
 // Deadline returns when the first delayed packet must be sent; mono.Never if none is delayed.

@@ -195,7 +195,14 @@ func (n *NIC) fillFlows(now mono.Time) {
 	for range n.peersWait.Len() {
 		q, _ := n.peersWait.Pop()
 		q.peersWait = false
-		if q.receives() && n.resume(q) {
+		if !q.receives() {
+			continue
+		}
+		resumed, more := 0, true
+		if left := q.receivesLeft() - q.promised; left > 0 { // receives that are not promised yet
+			resumed, more = n.rd.Resume(q.QPN, left)
+		}
+		if q.promised += resumed; more {
 			q.awaitReceives()
 		}
 	}
@@ -207,18 +214,6 @@ func (n *NIC) fillFlows(now mono.Time) {
 			p.outputSegments(now)
 		}
 	}
-}
-
-// resume resumes as many waiting peers as there are receives that are not promised yet. It
-// reports whether more peers may be waiting.
-func (n *NIC) resume(q *QP) (more bool) {
-	left := q.receivesLeft() - q.promised
-	if left <= 0 {
-		return true
-	}
-	resumed, more := n.rd.Resume(q.QPN, left)
-	q.promised += resumed
-	return more
 }
 
 // awaitReceives queues the QP for fillFlows, which checks for new receives.

@@ -100,8 +100,7 @@ func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	cfg := c.nic.cfg.MPA
 	cfg.MSS, cfg.Counters = mss, &c.nic.mpa
 	if c.initiator {
-		cfg.IRD, cfg.ORD, cfg.PrivateData = c.param.IRD, c.param.ORD, c.param.PrivateData
-		cfg.MaxRevision, cfg.PeerToPeer = c.param.revision(&cfg)
+		c.param.apply(&cfg)
 		c.mpa = mpa.NewInitiator(now, cfg)
 	} else {
 		c.mpa = mpa.NewResponder(now, cfg)

@@ -22,13 +22,12 @@ type ConnParam struct {
 	Revision uint8
 }
 
-// revision returns the MPA revision that an initiator uses, and whether it uses the
-// peer-to-peer model.
-func (p *ConnParam) revision(cfg *mpa.Config) (revision uint8, peerToPeer bool) {
+// apply sets the parameters of an initiator in cfg.
+func (p *ConnParam) apply(cfg *mpa.Config) {
+	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	if p.Revision == wire.RevisionRFC5044 {
-		return p.Revision, false
+		cfg.MaxRevision, cfg.PeerToPeer = p.Revision, false
 	}
-	return cfg.MaxRevision, cfg.PeerToPeer
 }
 
 // Connect returns the initiator side of a new connection for q, which must be idle. The caller
@@ -38,8 +37,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 		return nil, err
 	}
 	cfg := n.cfg.MPA
-	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
-	cfg.MaxRevision, cfg.PeerToPeer = p.revision(&cfg)
+	p.apply(&cfg)
 	if err := cfg.Validate(); err != nil {
 		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}

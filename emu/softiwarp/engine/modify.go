@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+
 	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -109,10 +111,7 @@ func (q *QP) Query() verbs.QPAttr {
 	a.State, a.CurState, a.Caps = q.state, q.state, q.Caps
 	a.SQDraining = q.state == verbs.QPStateSQD && q.sq.count() > 0
 	if c := q.conn; c != nil && c.state >= Accepted {
-		a.MaxRdAtomic, a.MaxDestRdAtomic = depthAttr(c.depths.ord), depthAttr(c.depths.ird)
+		a.MaxRdAtomic, a.MaxDestRdAtomic = uint8(min(c.depths.ord, math.MaxUint8)), uint8(min(c.depths.ird, math.MaxUint8))
 	}
 	return a
 }
-
-// depthAttr limits a depth to the eight bits of the verbs attribute.
-func depthAttr(n uint16) uint8 { return uint8(min(n, 255)) }
