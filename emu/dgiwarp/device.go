@@ -70,7 +70,6 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
-// LinkChanged implements link.PortObserver.
 func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver. GIDs of addresses that are not present are empty.

@@ -92,8 +92,3 @@ const (
 	// ByClose: Close was called. This is not an error.
 	ByClose
 )
-
-// String names the cause.
-func (c Cause) String() string {
-	return [...]string{"none", "owner", "request", "peer", "terminate", "close", "?", "?"}[c&7]
-}

@@ -238,7 +238,6 @@ func (g *cond) Wait(timeout time.Duration) bool {
 	return p.Wait(&g.signal, g.reason, timeout)
 }
 
-// Notify implements drive.Cond.
 func (g *cond) Notify() { g.signal.Broadcast() }
 
 // StreamDriver is a drive.StreamDriver.

@@ -103,7 +103,6 @@ type callback struct {
 	arg uint64
 }
 
-// HandleEvent implements Handler.
 func (k *callback) HandleEvent(now mono.Time, _ uint64) { k.call(now) }
 
 // call runs the handler now, if there is one.

@@ -215,10 +215,8 @@ type hostListener struct {
 	id   link.StreamID
 }
 
-// ID implements link.StreamListener.
 func (l *hostListener) ID() link.StreamID { return l.id }
 
-// Accept implements link.StreamListener.
 func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	if l.host.port.frozen && !l.closed {
 		return nil, nil
@@ -234,7 +232,6 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	return s, nil
 }
 
-// Close implements link.StreamListener.
 func (l *hostListener) Close() error {
 	if !l.closed {
 		l.host.freeID(l.id)

@@ -60,7 +60,6 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.streams.Now(), a, mask) })
 }
 
-// Query implements verbs.QP.
 func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	err = q.Control("query_qp", func() error {
 		a = q.q.Query()
@@ -69,7 +68,6 @@ func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
-// PostSend implements verbs.QP.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
@@ -92,7 +90,6 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	return len(wrs), nil
 }
 
-// PostRecv implements verbs.QP.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
@@ -113,7 +110,6 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }

@@ -82,8 +82,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.Local, p.qkey)
 	from := len(b)
 	if p.includesAck(s) {
-		p.fillAck(&k.Ack)
-		k.Flags |= p.ackFlags()
+		k.Flags |= p.fillAck(&k.Ack)
 		p.ackSent(now, s == nil)
 	}
 	if s == nil {

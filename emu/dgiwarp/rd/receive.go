@@ -99,24 +99,15 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	p.recv.epoch, p.recv.next, p.recv.unacked = d.Epoch, 0, 0
 	p.delayAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate | flagRefused
-	if p.incarnation != 0 && p.incarnation != d.Incarnation {
-		p.restarted()
+	restarted := p.incarnation != 0 && p.incarnation != d.Incarnation
+	unproved := p.has(flagStarting) && !p.has(flagProved) // the old incarnation accepted nothing: the flow continues
+	if restarted && p.has(flagSending) && !unproved {
+		l.fail(p, ErrRestarted)
 	}
 	p.incarnation, p.qkey = d.Incarnation, d.SourceKey
 	p.set(flagReceiving|flagBegins, true)
 	l.queueEvent(p)
 	return p
-}
-
-// restarted fails the flow to a peer that has restarted. A flow without a proof continues,
-// since the old incarnation accepted nothing.
-func (p *Peer) restarted() {
-	if p.has(flagStarting) && !p.has(flagProved) {
-		return
-	}
-	if p.has(flagSending) {
-		p.layer.fail(p, ErrRestarted)
-	}
 }
 
 // receiveData offers the next segment to the owner, and stores a segment that arrives out of
@@ -201,8 +192,8 @@ func (f *recvFlow) sackWords() int {
 	return int(last.seq.Sub(f.next)+31) / 32
 }
 
-// fillAck builds the acknowledgement of the flow from the peer.
-func (p *Peer) fillAck(a *wire.Ack) {
+// fillAck builds the acknowledgement of the flow from the peer, and returns the flags of its packet.
+func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 	f := &p.recv
 	*a = wire.Ack{Epoch: f.epoch, Next: f.next, Echo: f.echo, Window: wire.Window, Words: uint8(f.sackWords())}
 	if p.has(flagBlocked) {
@@ -213,18 +204,14 @@ func (p *Peer) fillAck(a *wire.Ack) {
 			a.Sack[i/32] |= 1 << (i % 32)
 		}
 	}
-}
-
-// ackFlags returns the flags of a packet with an acknowledgement.
-func (p *Peer) ackFlags() wire.Flags {
-	f := wire.FlagAck
+	flags := wire.FlagAck
 	if p.has(flagMarked) {
-		f |= wire.FlagMarked
+		flags |= wire.FlagMarked
 	}
 	if p.has(flagDuplicate) {
-		f |= wire.FlagDuplicate
+		flags |= wire.FlagDuplicate
 	}
-	return f
+	return flags
 }
 
 // ackSent resets the acknowledgement state after an acknowledgement was built. alone is set if its

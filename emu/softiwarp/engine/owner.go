@@ -62,12 +62,19 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 	}
 }
 
-// Ended handles the end of the stream. The QP is in SQE, which stands for iWARP's Terminate
+// Ended handles the end of the stream, and raises the asynchronous event for it. The QP is in SQE, which stands for iWARP's Terminate
 // state, if a Terminate is to be sent.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
-	q.nic.reportEnd(q, end)
+	switch end.Cause { // the completion of a local request that failed reports it
+	case iwarp.ByPeer:
+		q.report(iwarp.PeerErrorEvent(end.Error))
+	case iwarp.ByTerminate:
+		if !q.nic.policy.HideTerminate {
+			q.report(verbs.EventQPFatal)
+		}
+	}
 	q.conn.streamEnded(end)
 	state := verbs.QPStateErr
 	if end.Terminate && q.state != verbs.QPStateErr { // a QP in ERR stays there
@@ -107,19 +114,6 @@ func (q *QP) fail(state verbs.QPState) {
 	if q.SRQ != nil && !q.lastWQEReported {
 		q.lastWQEReported = true
 		q.report(verbs.EventQPLastWQEReached)
-	}
-}
-
-// reportEnd raises the asynchronous event for the end of a stream. A local request that failed
-// is reported by its completion instead.
-func (n *NIC) reportEnd(q *QP, end iwarp.End) {
-	switch end.Cause {
-	case iwarp.ByPeer:
-		q.report(iwarp.PeerErrorEvent(end.Error))
-	case iwarp.ByTerminate:
-		if !n.policy.HideTerminate {
-			q.report(verbs.EventQPFatal)
-		}
 	}
 }
 
