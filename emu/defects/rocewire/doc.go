@@ -67,14 +67,8 @@ func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 	for i := range f.batch {
 		f.batch[i].Payload = make([]byte, 0, wire.MaxPacketLen)
 	}
-	f.addSteps()
-	return f
-}
-
-// addSteps sets the steps of the enabled defects, in the order in which they apply.
-func (f *Filter) addSteps() {
 	d := &f.defects
-	for _, s := range []struct {
+	for _, s := range []struct { // in the order in which they apply
 		enabled bool
 		list    *[]step
 		do      step
@@ -106,6 +100,7 @@ func (f *Filter) addSteps() {
 			*s.list = append(*s.list, s.do)
 		}
 	}
+	return f
 }
 
 // apply applies the steps to a packet until one drops or delays it. pass is false if one did.

@@ -8,4 +8,3 @@ const FirstMSN MSN = 1
 
 // Next returns the MSN after m; after the largest comes 0.
 func (m MSN) Next() MSN { return m + 1 }
-
