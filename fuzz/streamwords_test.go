@@ -124,7 +124,7 @@ func (a *assault) segment(prog *program) []byte {
 		g.Untagged.Invalidate = wire.STag(a.value(prog))
 	}
 	switch {
-	case op.Tagged():
+	case info.Tagged:
 		g.Tagged.STag, g.Tagged.TO = a.place(prog)
 	case op == wire.OpReadRequest:
 		r := &g.ReadRequest

@@ -3,7 +3,7 @@
 //
 //   - Defects of single packets and of verbs calls, in the packages below. Each has a struct
 //     with a field of type bool for each defect. Tags describe the defect and name its source.
-//     [All], [Set] and [Enabled] list and set the fields by name.
+//     [All] and [Set] list and set the fields by name.
 //   - Defects of Linux's soft-RoCE (rxe) and soft-iWARP (siw) and of NICs that policies of the
 //     engines imitate. A [Table] has the policy of each.
 //   - Mutants: changes of the sources of the engines, kept as data in mutants/*.txt. Package
@@ -28,9 +28,11 @@ type Info struct {
 // of type bool, with their tags.
 func All(defects any) []Info {
 	var all []Info
-	forEach(defects, func(f reflect.StructField, _ reflect.Value) {
-		all = append(all, Info{Name: f.Name, Imitates: f.Tag.Get("imitates"), Does: f.Tag.Get("does")})
-	})
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(defects).Elem()) {
+		if f.Type.Kind() == reflect.Bool {
+			all = append(all, Info{Name: f.Name, Imitates: f.Tag.Get("imitates"), Does: f.Tag.Get("does")})
+		}
+	}
 	return all
 }
 
@@ -44,25 +46,4 @@ func Set(defects any, name string, on bool) error {
 	}
 	field.SetBool(on)
 	return nil
-}
-
-// Enabled returns the names of the enabled defects of the struct that defects points to.
-func Enabled(defects any) []string {
-	var names []string
-	forEach(defects, func(f reflect.StructField, v reflect.Value) {
-		if v.Bool() {
-			names = append(names, f.Name)
-		}
-	})
-	return names
-}
-
-// forEach calls f with each field of type bool of the struct that defects points to.
-func forEach(defects any, f func(reflect.StructField, reflect.Value)) {
-	v := reflect.ValueOf(defects).Elem()
-	for i := range v.NumField() {
-		if value := v.Field(i); value.Kind() == reflect.Bool {
-			f(v.Type().Field(i), value)
-		}
-	}
 }

@@ -1,15 +1,19 @@
 package defects
 
 import (
+	"reflect"
+	"strings"
+
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	iwarp "github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	roce "github.com/fabrictest/fabrictest/emu/softroce/engine"
 )
 
-// Table has the defects that a policy P can imitate.
+// Table has the defects that a policy P can imitate: the field of P and its value that have the defect.
 type Table[P any] []struct {
 	name, imitates, does string
-	set                  func(*P)
+	field                string // with the names of fields that contain it
+	value                any
 }
 
 // All describes the defects of the table, in its order.
@@ -22,13 +26,20 @@ func (t Table[P]) All() []Info {
 }
 
 // Set changes a policy so that it has the defect with a name. It reports whether the table
-// has that defect.
+// has that defect. Of two defects by one numeric field, that with the larger value stays.
 func (t Table[P]) Set(policy *P, name string) bool {
-	for i := range t {
-		if t[i].name == name {
-			t[i].set(policy)
-			return true
+	for _, d := range t {
+		if d.name != name {
+			continue
 		}
+		f, value := reflect.ValueOf(policy).Elem(), reflect.ValueOf(d.value)
+		for field := range strings.SplitSeq(d.field, ".") {
+			f = f.FieldByName(field)
+		}
+		if !f.CanUint() || f.Uint() < value.Uint() {
+			f.Set(value)
+		}
+		return true
 	}
 	return false
 }
@@ -47,8 +58,8 @@ func SetSoftIWARP(p *iwarp.Policy, name string) bool {
 
 // Shared are the defects of memory and completion queues, which all NICs can have.
 var Shared = Table[nic.Policy]{
-	{"CQErrRepeats", "rxe", "every completion lost by an overrun CQ raises an event", func(p *nic.Policy) { p.RepeatOverrun = true }},
-	{"WindowBounds", "R21", "a window gives access to all of its region", func(p *nic.Policy) { p.WindowCoversRegion = true }},
-	{"ForeignInvalidate", "R24, irdma", "any QP may invalidate a type 2 window", func(p *nic.Policy) { p.InvalidateFromAnyQP = true }},
-	{"InvalidateAnything", "rc/inv/4", "the keys of regions and type 1 windows can be invalidated", func(p *nic.Policy) { p.InvalidateAnyKey = true }},
+	{"CQErrRepeats", "rxe", "every completion lost by an overrun CQ raises an event", "RepeatOverrun", true},
+	{"WindowBounds", "R21", "a window gives access to all of its region", "WindowCoversRegion", true},
+	{"ForeignInvalidate", "R24, irdma", "any QP may invalidate a type 2 window", "InvalidateFromAnyQP", true},
+	{"InvalidateAnything", "rc/inv/4", "the keys of regions and type 1 windows can be invalidated", "InvalidateAnyKey", true},
 }

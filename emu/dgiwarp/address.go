@@ -72,10 +72,8 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	return h, nil
 }
 
-// Attr implements verbs.AH.
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
 
-// Close implements verbs.AH.
 func (h *addressHandle) Close() error {
 	return h.Destroy("destroy_ah", func() error {
 		h.nic.DestroyAH(h.a)

@@ -67,18 +67,9 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	return n
 }
 
-// hooks returns the functions of this provider that package device calls.
-func (d *Device) hooks() device.Hooks {
-	return device.Hooks{
-		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
-		CreateAH: d.createAH,
-	}
-}
-
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
-// LinkChanged implements link.PortObserver.
 func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 
 // AddrChanged implements link.PortObserver. GIDs of addresses that are not present are empty.
@@ -129,7 +120,7 @@ func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
 		if d.cfg.QP.Reliable {
 			a.MaxMsg = math.MaxUint32
 		}
-		if d.nic.PortDown() {
+		if d.nic.PortDown {
 			a.State = verbs.PortDown
 		}
 		return nil
@@ -143,7 +134,7 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 		return e, err
 	}
 	err = d.Control("query_gid", func() error {
-		table := d.nic.Config().GIDs
+		table := d.nic.GIDs()
 		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
 			return err
 		}

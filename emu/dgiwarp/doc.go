@@ -69,7 +69,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.NIC.Secret = sim.NewSecret(w, "dgiwarp/secret/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return sim.NewDriver(w, d, l, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewDriver(d, l, sim.DriverConfig{Port: port, Costs: cfg.Costs, Observer: (*portObserver)(d)})
 	})
 }
 
@@ -139,7 +139,10 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
 	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
-	d.Init(cfg.Name, &nic.Base, d.hooks())
+	d.Init(cfg.Name, &nic.Base, device.Hooks{
+		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
+		CreateAH: d.createAH,
+	})
 	d.Start(newDriver(d))
 	return d, nil
 }

@@ -47,7 +47,8 @@ func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) 
 	if in.Type != verbs.QPTypeUD {
 		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v, also for RD", in.Type, verbs.QPTypeUD))
 	}
-	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate, Caps: in.Caps, SignalAll: in.SignalAll}
+	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate}
+	cfg.Caps, cfg.SignalAll = in.Caps, in.SignalAll
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
@@ -84,15 +85,13 @@ func LastError(qp verbs.QP) (r ErrorReport, ok bool) {
 }
 
 // QPN and Type implement verbs.QP. Queue pairs of the service RD have the type UD, too.
-func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.QPN) }
 func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeUD }
 
-// Modify implements verbs.QP.
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(a, mask) })
 }
 
-// Query implements verbs.QP.
 func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	err = q.Control("query_qp", func() error {
 		a = q.q.Query()
@@ -101,7 +100,6 @@ func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
-// PostSend implements verbs.QP.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
@@ -140,7 +138,6 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	return err
 }
 
-// PostRecv implements verbs.QP.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
@@ -163,17 +160,14 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
-// AttachMulticast implements verbs.QP.
 func (q *queuePair) AttachMulticast(group verbs.GID) error {
 	return q.groups.Attach(&q.Object, q.dev.link, group, q.attach, q.detach)
 }
 
-// DetachMulticast implements verbs.QP.
 func (q *queuePair) DetachMulticast(group verbs.GID) error {
 	return q.groups.Detach(&q.Object, q.dev.link, group, q.detach)
 }

@@ -69,7 +69,7 @@ func TestBothServicesOnOneDevice(t *testing.T) {
 // overRD reports whether a queue pair is one of RD, which verbs cannot tell.
 func overRD(qp verbs.QP) bool {
 	q, ok := qp.(*queuePair)
-	return ok && q.q.Reliable()
+	return ok && q.q.Reliable
 }
 
 // captureEcho runs the echo programs on a lossy cable and captures one side.

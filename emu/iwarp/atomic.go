@@ -47,7 +47,7 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 		panic("iwarp: an Atomic Request of the right length does not parse")
 	}
 	s.counters().AtomicsReceived++
-	if s.reads.count == 1 {
+	if s.reads.Len() == 1 {
 		s.beginResponse(false)
 	}
 }
@@ -71,7 +71,6 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 	if p.orig, err = s.ep.Layer.atomics.update(mem, at, req); err != nil {
 		s.refuseRead(wire.TermRDMAPLocal, p)
-		return
 	}
 }
 
@@ -90,7 +89,8 @@ func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 		s.refuseResponse(wire.TermOpUnspecified, a)
 		return
 	}
-	word := s.ep.Layer.atomics.hostOrder(h.Original)
+	word := s.ep.Layer.atomics.word[:]
+	binary.LittleEndian.PutUint64(word, h.Original) // the octet order of memory
 	if s.ep.Layer.NIC.Scatter(r.SGL, s.ep.PD, 0, word) != nil {
 		r.status = verbs.WCLocProtErr
 		s.refuse(wire.TermDDPLocal, a)
@@ -135,10 +135,4 @@ func (u *atomicUnit) result(v uint64) uint64 {
 func addFields(a, b, tops uint64) uint64 {
 	// Without the top bits no carry can leave a field; the top bits are added without carry.
 	return (a&^tops + b&^tops) ^ (a^b)&tops
-}
-
-// hostOrder returns v in the octet order of memory. The slice is valid until the next call.
-func (u *atomicUnit) hostOrder(v uint64) []byte {
-	binary.LittleEndian.PutUint64(u.word[:], v)
-	return u.word[:]
 }

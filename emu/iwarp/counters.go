@@ -3,6 +3,7 @@ package iwarp
 import (
 	"fmt"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -10,20 +11,25 @@ import (
 // Counters are the counters of a layer. SegmentsReceived counts every segment that arrives,
 // SegmentsDropped those of them that arrived after the end of their stream.
 type Counters struct {
-	SegmentsSent, SegmentsReceived uint64
-	OctetsSent, OctetsReceived     uint64 // of segments, headers included
-	SegmentsDropped                uint64
-
-	SendsReceived, WritesReceived  uint64 // messages
-	ReadsReceived, AtomicsReceived uint64
-	ResponsesReceived              uint64
-	Invalidations                  uint64
+	SegmentsSent      uint64 `counter:"sent_segments"`
+	SegmentsReceived  uint64 `counter:"rcvd_segments"`
+	OctetsSent        uint64 `counter:"sent_octets"` // of segments, headers included
+	OctetsReceived    uint64 `counter:"rcvd_octets"`
+	SegmentsDropped   uint64 `counter:"drop_ended"`
+	SendsReceived     uint64 `counter:"rcvd_sends"` // messages
+	WritesReceived    uint64 `counter:"rcvd_writes"`
+	ReadsReceived     uint64 `counter:"rcvd_reads"`
+	AtomicsReceived   uint64 `counter:"rcvd_atomics"`
+	ResponsesReceived uint64 `counter:"rcvd_responses"`
+	Invalidations     uint64 `counter:"invalidations"`
 
 	TerminatesSent, TerminatesReceived ReasonCounts
 	// SilentEnds counts streams that failed without sending a Terminate: the peer had sent
 	// one, or the layer below was gone.
 	SilentEnds uint64
 }
+
+var counterNames = nic.NewCounterNames[Counters]()
 
 // reasons are the Terminate errors that the RFCs define.
 var reasons = [...]wire.TermError{
@@ -80,22 +86,10 @@ var reasonNames = func() (names [len(reasons) + 1]string) {
 
 // List returns all counters by name, always in the same order.
 func (c *Counters) List() []verbs.Counter {
-	list := []verbs.Counter{
-		{Name: "sent_segments", Value: c.SegmentsSent},
-		{Name: "rcvd_segments", Value: c.SegmentsReceived},
-		{Name: "sent_octets", Value: c.OctetsSent},
-		{Name: "rcvd_octets", Value: c.OctetsReceived},
-		{Name: "drop_ended", Value: c.SegmentsDropped},
-		{Name: "rcvd_sends", Value: c.SendsReceived},
-		{Name: "rcvd_writes", Value: c.WritesReceived},
-		{Name: "rcvd_reads", Value: c.ReadsReceived},
-		{Name: "rcvd_atomics", Value: c.AtomicsReceived},
-		{Name: "rcvd_responses", Value: c.ResponsesReceived},
-		{Name: "invalidations", Value: c.Invalidations},
-		{Name: "sent_terminates", Value: c.TerminatesSent.Total()},
-		{Name: "rcvd_terminates", Value: c.TerminatesReceived.Total()},
-		{Name: "silent_ends", Value: c.SilentEnds},
-	}
+	list := append(counterNames.Append(nil, c),
+		verbs.Counter{Name: "sent_terminates", Value: c.TerminatesSent.Total()},
+		verbs.Counter{Name: "rcvd_terminates", Value: c.TerminatesReceived.Total()},
+		verbs.Counter{Name: "silent_ends", Value: c.SilentEnds})
 	list = c.TerminatesSent.list(list, "sent_terminate")
 	return c.TerminatesReceived.list(list, "rcvd_terminate")
 }

@@ -28,6 +28,17 @@ type Endpoint struct {
 // RemoteAccess is the set of all remote access flags.
 const RemoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
+// ExecuteLocal executes a Local Invalidate or Bind request, and returns its status.
+func (ep *Endpoint) ExecuteLocal(w *nic.Work) verbs.WCStatus {
+	switch mem := ep.Layer.NIC.Mem; {
+	case w.Op == verbs.OpLocalInv && mem.Invalidate(w.Invalidate, ep.PD, ep.QPN) != nil:
+		return verbs.WCLocProtErr
+	case w.Op == verbs.OpBindMW && mem.Bind(w.Window, w.Bind) != nil:
+		return verbs.WCMWBindErr
+	}
+	return verbs.WCSuccess
+}
+
 // Owner is the queue pair of a stream. The stream calls these methods from within its own;
 // they must not call any method of the stream except Fail.
 type Owner interface {
@@ -81,8 +92,3 @@ const (
 	// ByClose: Close was called. This is not an error.
 	ByClose
 )
-
-// String names the cause.
-func (c Cause) String() string {
-	return [...]string{"none", "owner", "request", "peer", "terminate", "close", "?", "?"}[c&7]
-}

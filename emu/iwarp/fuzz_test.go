@@ -170,7 +170,7 @@ func (f *fuzzRig) check() {
 	if int32(f.stream.segmentsOutput-f.stream.segmentsAccepted) < 0 {
 		f.t.Fatal("more was taken than given")
 	}
-	if f.stream.reads != nil && f.stream.reads.count > 3 {
+	if f.stream.reads != nil && f.stream.reads.Len() > 3 {
 		f.t.Fatal("more reads than agreed")
 	}
 	if len(f.sends) > f.posted || len(f.retired) != len(f.sends) {
@@ -232,7 +232,7 @@ func FuzzInput(f *testing.F) {
 func everyMessageSeeds() (seeds [][]byte) {
 	for op := wire.OpWrite; op <= wire.OpAtomicResponse; op++ {
 		var g wire.Segment
-		if op.Tagged() {
+		if info, _ := op.Info(); info.Tagged {
 			g = tagged(op, 0x100, 0x560000000000, []byte("payload"), true)
 		} else {
 			g = untagged(op, 1, 0, nil, true)

@@ -63,7 +63,7 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 	}
 	e := readTermError(err, to, size)
 	if e == wire.TermProtWrap && policy.Terminate.WrapIsLocal {
-		s.endSilentlyByPeer(e)
+		s.endSilently(ByPeer, e)
 	} else {
 		s.refuseRead(e, p)
 	}

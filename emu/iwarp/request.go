@@ -76,13 +76,9 @@ func (s *Stream) complete() {
 	for s.first != nil && s.first.stage >= sent && s.isDone(s.first) {
 		s.retire(verbs.WCSuccess)
 	}
-	if s.policy().CompleteEarly {
-		s.completeEarly()
+	if !s.policy().CompleteEarly {
+		return
 	}
-}
-
-// completeEarly completes requests that only wait for an earlier read.
-func (s *Stream) completeEarly() {
 	for r := s.first; r != nil && r != s.sending; r = r.next {
 		if !r.reported && r.stage == sent && s.isDone(r) {
 			r.reported = true

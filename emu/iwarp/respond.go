@@ -3,6 +3,7 @@ package iwarp
 import (
 	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
@@ -20,38 +21,17 @@ type peerRequest struct {
 	orig uint64 // value before the atomic
 }
 
-// readQueue holds the peer's reads and atomics, oldest first. The first is being answered.
-type readQueue struct {
-	ring  []peerRequest
-	head  int
-	count int
-}
-
-func (q *readQueue) front() *peerRequest { return &q.ring[q.head] }
-
-func (q *readQueue) pop() {
-	if q.head++; q.head == len(q.ring) {
-		q.head = 0
-	}
-	q.count--
-}
-
-// inboundLimit returns the number of reads and atomics that the peer may have outstanding.
-func (s *Stream) inboundLimit() int {
-	if s.policy().RoundUpIRD && s.ird > 0 {
-		return int(ceilPow2(s.ird)) + 1
-	}
-	return int(s.ird)
-}
-
 // enqueue appends a read or an atomic to the queue. If the peer exceeds its limit, enqueue
 // ends the stream and returns nil.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
-	limit := s.inboundLimit()
-	if s.reads == nil && limit > 0 {
-		s.reads = &readQueue{ring: make([]peerRequest, limit)}
+	limit := int(s.ird)
+	if s.policy().RoundUpIRD && s.ird > 0 {
+		limit = int(ceilPow2(s.ird)) + 1
 	}
-	if s.reads == nil || s.reads.count == limit {
+	if s.reads == nil {
+		s.reads = new(nic.FIFO[peerRequest])
+	}
+	if s.reads.Len() >= limit {
 		e := wire.TermUntaggedNoBuffer
 		if s.policy().Terminate.ExcessReadIsStream {
 			e = wire.TermOpStream
@@ -59,11 +39,8 @@ func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 		s.refuse(e, a)
 		return nil
 	}
-	q := s.reads
-	p := &q.ring[(q.head+q.count)%len(q.ring)]
-	q.count++
-	*p = peerRequest{control: [2]byte(a.raw), invalidate: a.hdr.Untagged.Invalidate, msn: a.hdr.Untagged.MSN}
-	return p
+	s.reads.Push(peerRequest{control: [2]byte(a.raw), invalidate: a.hdr.Untagged.Invalidate, msn: a.hdr.Untagged.MSN})
+	return s.reads.Last()
 }
 
 // receiveReadRequest queues a received Read Request, and starts its response if it is the first.
@@ -76,7 +53,7 @@ func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 		panic("iwarp: a Read Request of the right length does not parse")
 	}
 	s.counters().ReadsReceived++
-	if s.reads.count == 1 {
+	if s.reads.Len() == 1 {
 		s.beginResponse(false)
 	}
 }
@@ -84,7 +61,7 @@ func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 // beginResponse starts the response to the first request of the queue: it checks the memory of
 // a read, and executes an atomic. waited is set if another request was answered before.
 func (s *Stream) beginResponse(waited bool) {
-	p := s.reads.front()
+	p := s.reads.First()
 	if p.atomic {
 		s.executeAtomic(p)
 		return
@@ -100,8 +77,8 @@ func (s *Stream) beginResponse(waited bool) {
 // finishResponse removes the first request from the queue and starts the response to the next.
 func (s *Stream) finishResponse() {
 	s.inProgress, s.turn = noSource, requester
-	s.reads.pop()
-	if s.reads.count > 0 {
+	s.reads.Pop()
+	if s.reads.Len() > 0 {
 		s.beginResponse(true)
 	}
 }
@@ -109,7 +86,7 @@ func (s *Stream) finishResponse() {
 // sendResponse builds the next segment of the current response. It reports false if the memory
 // is no longer valid; the stream has ended then.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
-	p := s.reads.front()
+	p := s.reads.First()
 	if p.atomic {
 		g.Header = s.untagged(g.Header, wire.OpAtomicResponse, wire.QueueAtomicResponse)
 		g.Header = wire.AtomicResponse{RequestID: p.req.RequestID, Original: p.orig}.Append(g.Header)

@@ -92,8 +92,8 @@ var respondRows = map[string]func(*testing.T){
 			s.in(g)
 		}
 		s.wantTerminate(wire.TermUntaggedNoBuffer, &last)
-		if got := len(s.stream.reads.ring); got != 3 {
-			t.Errorf("room for %d reads", got)
+		if got := s.stream.reads.Len(); got != 3 {
+			t.Errorf("%d reads are queued", got)
 		}
 		s = newSide(t, Options{}, Policy{})
 		g := readRequest(1, wire.ReadRequest{})

@@ -81,7 +81,7 @@ func (s *Stream) nextSource() source {
 	if s.turn == emptyWriter {
 		return emptyWriter
 	}
-	responds := s.reads != nil && s.reads.count > 0
+	responds := s.reads != nil && s.reads.Len() > 0
 	if responds && s.turn == responder {
 		return responder
 	}
@@ -128,16 +128,7 @@ func (s *Stream) readLimit() uint16 {
 // executeLocal executes a Local Invalidate or Bind request, which sends nothing to the peer. It
 // reports whether the stream is still open.
 func (s *Stream) executeLocal(r *Request) bool {
-	ep := s.ep
-	var err error
-	status := verbs.WCLocProtErr
-	if r.Op == verbs.OpLocalInv {
-		err = ep.Layer.NIC.Mem.Invalidate(r.Invalidate, ep.PD, ep.QPN)
-	} else {
-		err = ep.Layer.NIC.Mem.Bind(r.Window, r.Bind)
-		status = verbs.WCMWBindErr
-	}
-	if err != nil {
+	if status := s.ep.ExecuteLocal(&r.Work); status != verbs.WCSuccess {
 		s.failRequest(r, status)
 		return false
 	}
@@ -221,10 +212,7 @@ func (s *Stream) sendImmediate(r *Request, g *Segment) {
 		op = wire.OpImmediateSE
 	}
 	r.msn = s.sendMSN[wire.QueueSend]
-	g.Header = s.untagged(g.Header, op, wire.QueueSend)
-	var data wire.Immediate
-	binary.BigEndian.PutUint32(data[:], r.Imm)
-	g.Header = data.Append(g.Header)
+	g.Header = binary.BigEndian.AppendUint64(s.untagged(g.Header, op, wire.QueueSend), uint64(r.Imm)<<32)
 	s.markSent(r)
 }
 

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
@@ -8,39 +9,42 @@ import (
 type Stream struct {
 	ep    *Endpoint
 	owner Owner
+	sendState
 
+	reads       *nic.FIFO[peerRequest] // reads and atomics of the peer, of which the first is being answered; nil before the first
+	recv        *Receive               // receive of the current Send; nil between messages
+	parts       *partials              // control messages received in part; nil before the first
+	term        *wire.Terminate        // Terminate that was sent or received
+	policyState *policyState           // nil with the zero Policy
+
+	recvMSN  [queues]wire.MSN // MSN of the next message expected, by queue
+	recvLen  uint32           // octets of the current Send received
+	writeLen uint32           // octets of the last Write received
+
+	version     uint8
+	state       state
+	opcode      wire.Opcode // of the current Send
+	startupDone bool        // connection setup is over: the peer has sent a message, or is the responder
+	expectRTR   bool        // the next message is the peer's ready-to-receive message
+	// afterWrite: the peer's last message, apart from responses, was a Write. inWrite: a Write
+	// has been received in part.
+	afterWrite, inWrite bool
+}
+
+// sendState is the state of requests and output.
+type sendState struct {
 	// The linked list of requests, in the order of posting: first is the oldest, sending the
 	// first that is not output completely, last the newest, oldestRead the oldest that waits
 	// for a response.
 	first, sending, last, oldestRead *Request
 
-	reads       *readQueue      // reads and atomics of the peer; nil before the first
-	recv        *Receive        // receive of the current Send; nil between messages
-	parts       *partials       // control messages received in part; nil before the first
-	term        *wire.Terminate // Terminate that was sent or received
-	policyState *policyState    // nil with the zero Policy
-
 	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
-	recvMSN          [queues]wire.MSN // MSN of the next message expected, by queue
 	segmentsOutput   uint32           // segments that Output returned
 	segmentsAccepted uint32           // of those, segments that the layer below has accepted
-	recvLen          uint32           // octets of the current Send received
-	writeLen         uint32           // octets of the last Write received
-
-	ird, ord    uint16
-	outstanding uint16 // local reads and atomics without a response
-
-	version      uint8
-	state        state
-	inProgress   source      // source of the message that is partly sent
-	turn         source      // source that goes first after the current message
-	opcode       wire.Opcode // of the current Send
-	startupDone  bool        // connection setup is over: the peer has sent a message, or is the responder
-	termReceived bool        // the peer sent term
-	expectRTR    bool        // the next message is the peer's ready-to-receive message
-	// afterWrite: the peer's last message, apart from responses, was a Write. inWrite: a Write
-	// has been received in part.
-	afterWrite, inWrite bool
+	ird, ord         uint16
+	outstanding      uint16 // local reads and atomics without a response
+	inProgress       source // source of the message that is partly sent
+	turn             source // source that goes first after the current message
 }
 
 // queues is the number of untagged queues.
@@ -54,6 +58,7 @@ const (
 	open                     // established
 	terminating              // a Terminate is to be sent
 	ended                    // nothing more is sent or received
+	terminated               // ended, by a Terminate of the peer
 )
 
 // source is the origin of outgoing messages.
@@ -85,8 +90,8 @@ type Options struct {
 // Open resets s to an established stream. Requests and receives that it still held are not
 // completed.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
-	*s = Stream{ep: ep, owner: owner, ird: o.IRD, ord: o.ORD, version: wire.DDPVersion, state: open}
-	s.startupDone, s.expectRTR = !o.Responder, o.Responder && o.PeerToPeer
+	*s = Stream{ep: ep, owner: owner, version: wire.DDPVersion, state: open, startupDone: !o.Responder}
+	s.ird, s.ord, s.expectRTR = o.IRD, o.ORD, o.Responder && o.PeerToPeer
 	if o.Consortium {
 		s.version = 0
 	}
@@ -110,7 +115,7 @@ func (s *Stream) Live() bool { return s.state == open }
 func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:
-		return s.first == nil && (s.reads == nil || s.reads.count == 0) && s.segmentsAccepted == s.segmentsOutput
+		return s.first == nil && (s.reads == nil || s.reads.Len() == 0) && s.segmentsAccepted == s.segmentsOutput
 	case terminating:
 		return false
 	default:
@@ -142,9 +147,7 @@ func (s *Stream) Receiving() bool {
 
 // Ended returns the Terminate that the stream ended with, nil if there is none, and whether
 // the peer sent it.
-func (s *Stream) Ended() (t *wire.Terminate, received bool) {
-	return s.term, s.termReceived
-}
+func (s *Stream) Ended() (t *wire.Terminate, received bool) { return s.term, s.state == terminated }
 
 func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }
 func (s *Stream) counters() *Counters { return &s.ep.Layer.Count }

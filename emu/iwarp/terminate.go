@@ -56,7 +56,7 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 		s.endWithTerminate(ByPeer, &wire.Terminate{Error: e}, recv)
 		return
 	case a.hdr.Control.Opcode == wire.OpTerminate:
-		s.endSilentlyByPeer(e)
+		s.endSilently(ByPeer, e)
 		return
 	}
 	t := s.newTerminate(e, &a.hdr, len(a.raw))
@@ -108,9 +108,7 @@ func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wir
 	return t
 }
 
-// endSilentlyByPeer ends the stream because of a received segment, without a Terminate.
-func (s *Stream) endSilentlyByPeer(e wire.TermError) { s.endSilently(ByPeer, e) }
-
+// endSilently ends the stream without a Terminate.
 func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 	s.counters().SilentEnds++
 	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
@@ -154,21 +152,21 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	_, err := t.ParseOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
-		s.endSilentlyByPeer(wire.TermUntaggedQN)
+		s.endSilently(ByPeer, wire.TermUntaggedQN)
 		return
 	case u.MSN != wire.FirstMSN:
-		s.endSilentlyByPeer(wire.TermUntaggedMSN)
+		s.endSilently(ByPeer, wire.TermUntaggedMSN)
 		return
 	case u.MO != 0 || !a.hdr.Control.Last:
-		s.endSilentlyByPeer(wire.TermUntaggedMO)
+		s.endSilently(ByPeer, wire.TermUntaggedMO)
 		return
 	case err != nil:
-		s.endSilentlyByPeer(wire.TermOpUnspecified)
+		s.endSilently(ByPeer, wire.TermOpUnspecified)
 		return
 	}
 	s.counters().TerminatesReceived.Add(t.Error)
 	s.failRefusedRequest(&t)
-	s.term, s.termReceived = &t, true
+	s.term, s.state = &t, terminated
 	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
@@ -223,4 +221,17 @@ func remoteStatus(e wire.TermError) verbs.WCStatus {
 		return verbs.WCRemInvReqErr
 	}
 	return verbs.WCRemOpErr
+}
+
+// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
+// error.
+func PeerErrorEvent(e wire.TermError) verbs.AsyncEventType {
+	switch {
+	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,
+		e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged && e != wire.TermTaggedVersion:
+		return verbs.EventQPAccessErr
+	case e.Type == wire.RDMAPLocal: // of either layer
+		return verbs.EventQPFatal
+	}
+	return verbs.EventQPReqErr
 }

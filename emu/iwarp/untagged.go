@@ -202,15 +202,11 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 // buffers of its queue; Immediate Data uses the application's receives, so that its length is
 // an RDMAP error.
 func (s *Stream) refuseLong(a *rxSegment) {
-	switch a.hdr.Control.Opcode {
-	case wire.OpImmediate, wire.OpImmediateSE:
+	switch op := a.hdr.Control.Opcode; {
+	case op == wire.OpImmediate || op == wire.OpImmediateSE:
 		s.refuse(wire.TermOpUnspecified, a)
-	case wire.OpReadRequest:
-		if s.policy().Terminate.LongReadSilent {
-			s.endSilentlyByPeer(wire.TermUntaggedTooLong)
-			return
-		}
-		s.refuse(wire.TermUntaggedTooLong, a)
+	case op == wire.OpReadRequest && s.policy().Terminate.LongReadSilent:
+		s.endSilently(ByPeer, wire.TermUntaggedTooLong)
 	default:
 		s.refuse(wire.TermUntaggedTooLong, a)
 	}
@@ -220,7 +216,7 @@ func (s *Stream) refuseLong(a *rxSegment) {
 // current message of its queue.
 func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	if s.policy().Terminate.OpcodeChangeSilent {
-		s.endSilentlyByPeer(wire.TermOpOpcode)
+		s.endSilently(ByPeer, wire.TermOpOpcode)
 		return
 	}
 	s.refuse(wire.TermOpOpcode, a)

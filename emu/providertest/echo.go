@@ -141,10 +141,11 @@ func (x Echo) sendAll(t testing.TB) error {
 // request failed, but returns an error, because the device may have a defect on purpose.
 func (e *End) awaitSuccess() (verbs.WC, error) {
 	var wc [1]verbs.WC
-	if _, err := e.NextWC(block, wc[:], 30*time.Second); err != nil {
-		return wc[0], err
+	_, err := e.NextWC(block, wc[:], 30*time.Second)
+	if err == nil && wc[0].Status != verbs.WCSuccess {
+		err = fmt.Errorf("%v completed with %v, vendor error %#x", wc[0].Opcode, wc[0].Status, wc[0].VendorErr)
 	}
-	return wc[0], failure(&wc[0])
+	return wc[0], err
 }
 
 // postRecv posts a receive of up to 8 KiB at an offset of the end's memory.

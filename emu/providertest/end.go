@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -94,11 +93,7 @@ func (e *End) AwaitWC() verbs.WC {
 // AwaitSuccess waits for one completion, which must be a success, and returns it.
 func (e *End) AwaitSuccess() verbs.WC {
 	e.Helper()
-	wc := e.AwaitWC()
-	if err := failure(&wc); err != nil {
-		e.Fatal(err)
-	}
-	return wc
+	return must.Get(e.awaitSuccess())(e)
 }
 
 // ExpectWC waits for one completion, which must have the given status, and returns it.
@@ -109,14 +104,6 @@ func (e *End) ExpectWC(status verbs.WCStatus) verbs.WC {
 		e.Errorf("completed %+v, want %v", wc, status)
 	}
 	return wc
-}
-
-// failure returns an error if a completion is not a success.
-func failure(wc *verbs.WC) error {
-	if wc.Status != verbs.WCSuccess {
-		return fmt.Errorf("%v completed with %v, vendor error %#x", wc.Opcode, wc.Status, wc.VendorErr)
-	}
-	return nil
 }
 
 // Recv posts a receive of n bytes at an offset of the end's memory.

@@ -38,7 +38,7 @@ func benchmarkEcho(b *testing.B, cfg NetConfig, l LinkConfig) {
 
 // benchmarkNet echoes packets between two new ports, on switches if any.
 func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
-	w := n.World()
+	w := n.w
 	a0, a1 := netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
 	p0 := must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{a0}, Link: l, Switch: s0}))(b)
 	p1 := must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{a1}, Link: l, Switch: s1}))(b)

@@ -62,7 +62,7 @@ func TestBroadcastReachesEveryOtherPort(t *testing.T) {
 		if got, want := reached(t, w, hosts, 0), everyone[1:count-1]; !slices.Equal(got, want) {
 			t.Errorf("cable %v: reached %v, want %v: one is closed", cable, got, want)
 		}
-		if inUse := len(n.packets) - len(n.free); inUse != 0 {
+		if inUse := n.packets.made - len(n.packets.free); inUse != 0 {
 			t.Errorf("cable %v: %d packets leaked", cable, inUse)
 		}
 	}
@@ -182,7 +182,7 @@ func TestMulticastReachesEveryMemberOnce(t *testing.T) {
 		if err := h[1].Leave(group); err == nil || !strings.Contains(err.Error(), "not joined") {
 			t.Errorf("Leave = %v", err)
 		}
-		if inUse := len(n.packets) - len(n.free); inUse != 0 {
+		if inUse := n.packets.made - len(n.packets.free); inUse != 0 {
 			t.Errorf("%d packets leaked", inUse)
 		}
 	}

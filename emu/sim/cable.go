@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -74,7 +75,7 @@ func (d *linkDir) transmit(pk *packet) bool {
 func (d *linkDir) putOnWire(pk *packet) {
 	n := d.net
 	pk.dir, pk.epoch = d, d.carrier.epoch
-	n.w.At(d.send(n.w.now, pk.IPBytes()), (*cableArrival)(n), uint64(pk.id))
+	n.w.At(d.send(n.w.now, pk.IPBytes()), (*cableArrival)(pk), 0)
 }
 
 // shouldMark decides whether to mark a packet that found a queue longer than
@@ -96,16 +97,16 @@ func (pk *packet) markCE() bool {
 	return true
 }
 
-// Handlers of the packet whose id is the argument.
+// Handlers of a packet.
 type (
-	cableArrival    Net // the packet has crossed the cable of its linkDir
-	afterImpairment Net // the packet has passed the impairment at the end of the cable
+	cableArrival    packet // the packet has crossed the cable of its linkDir
+	afterImpairment packet // the packet has passed the impairment at the end of the cable
 )
 
-// HandleEvent implements Handler. Packet id has reached the end of its cable. A port counts it as delivered later,
+// HandleEvent implements Handler. The packet has reached the end of its cable. A port counts it as delivered later,
 // when it enters the receive queue.
-func (h *cableArrival) HandleEvent(_ mono.Time, id uint64) {
-	pk := h.packets[id]
+func (h *cableArrival) HandleEvent(mono.Time, uint64) {
+	pk := (*packet)(h)
 	d := pk.dir
 	if pk.epoch != d.carrier.epoch {
 		d.drop(pk, &d.stats.Drops.LinkDown, "lost-link")
@@ -118,11 +119,8 @@ func (h *cableArrival) HandleEvent(_ mono.Time, id uint64) {
 	d.impair(pk)
 }
 
-// HandleEvent implements Handler. An impairment has delayed packet id until now.
-func (h *afterImpairment) HandleEvent(_ mono.Time, id uint64) {
-	pk := h.packets[id]
-	pk.dir.forward(pk)
-}
+// HandleEvent implements Handler. An impairment has delayed the packet until now.
+func (h *afterImpairment) HandleEvent(mono.Time, uint64) { h.dir.forward((*packet)(h)) }
 
 // impair passes pk through the impairment at the end of the cable, if there is one, and forwards it.
 func (d *linkDir) impair(pk *packet) {
@@ -206,7 +204,7 @@ func (im *impairment) forwardOutput(from, to *Port) {
 		pk := n.newPacket(&o.Datagram, from, to)
 		pk.dir = im.linkDir
 		if o.Delay > 0 {
-			n.w.After(o.Delay, (*afterImpairment)(n), uint64(pk.id))
+			n.w.After(o.Delay, (*afterImpairment)(pk), 0)
 		} else {
 			im.forward(pk)
 		}
@@ -220,7 +218,7 @@ type wire struct {
 	pacer       impair.Pacer
 	latency     time.Duration
 	overhead    int // bytes of framing per packet
-	departures  ring[departure]
+	departures  nic.FIFO[departure]
 	queuedBytes int // bytes in departures
 }
 
@@ -238,7 +236,7 @@ func newWire(l *LinkConfig) wire {
 func (x *wire) send(now mono.Time, n int) mono.Time {
 	left := x.pacer.Next(now, n+x.overhead)
 	if left > now {
-		x.departures.push(departure{at: left, bytes: n})
+		x.departures.Push(departure{at: left, bytes: n})
 		x.queuedBytes += n
 	}
 	return left.Add(x.latency)
@@ -246,18 +244,16 @@ func (x *wire) send(now mono.Time, n int) mono.Time {
 
 // backlog returns the bytes in the queue, including the packet being sent.
 func (x *wire) backlog(now mono.Time) int {
-	for x.departures.len() > 0 && x.departures.front().at <= now {
-		x.queuedBytes -= x.departures.pop().bytes
+	for x.departures.Len() > 0 && x.departures.First().at <= now {
+		d, _ := x.departures.Pop()
+		x.queuedBytes -= d.bytes
 	}
 	return x.queuedBytes
 }
 
-// nextDeparture returns when the next packet leaves. The queue must not be
-// empty.
-func (x *wire) nextDeparture() mono.Time { return x.departures.front().at }
-
 // flush empties the queue when the link goes down.
 func (x *wire) flush() {
 	x.pacer.Reset()
-	x.departures, x.queuedBytes = ring[departure]{}, 0
+	x.departures.Release()
+	x.queuedBytes = 0
 }

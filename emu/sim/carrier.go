@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -54,30 +55,15 @@ type Flap struct {
 }
 
 // Flap schedules the changes of f.
-func (p *Port) Flap(f Flap) { p.net.w.At(f.From, &activeFlap{Flap: f, port: p}, 0) }
-
-// activeFlap is the Flap of a port, with Times reduced by those that have ended.
-type activeFlap struct {
-	Flap
-	port *Port
-}
-
-// HandleEvent implements Handler: it toggles the link and schedules the next change, after UpFor
-// or DownFor plus a random jitter.
-func (f *activeFlap) HandleEvent(now mono.Time, _ uint64) {
-	delay := f.UpFor
-	if f.port.Up() {
-		f.port.SetDown()
-		delay = f.DownFor
-	} else {
-		f.port.SetUp()
-		if f.Times--; f.Times == 0 {
-			return
-		}
+func (p *Port) Flap(f Flap) {
+	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
+	at := f.From
+	for range f.Times {
+		w.AtFunc(at, p.SetDown)
+		at = at.Add(f.DownFor + randBelow(rng, f.Jitter+1))
+		w.AtFunc(at, p.SetUp)
+		at = at.Add(f.UpFor + randBelow(rng, f.Jitter+1))
 	}
-	w := f.port.net.w
-	jitter := randBelow(w.Rand(f.port.net.randName(f.port.cfg.Name, "flap0")), f.Jitter+1)
-	w.At(now.Add(delay+jitter), f, 0)
 }
 
 // Partition divides the network: ports of different groups cannot reach each
@@ -130,16 +116,18 @@ func (p *Port) Freeze() {
 
 // Thaw undoes Freeze.
 func (p *Port) Thaw() {
-	if !p.frozen || p.closed {
-		p.frozen = false
+	wasFrozen := p.frozen
+	if p.frozen = false; !wasFrozen || p.closed {
 		return
 	}
-	p.frozen = false
 	p.net.w.Tracef("%s thawed", p.cfg.Name)
 	p.readable.schedule(p.net.w)
 	p.writable.schedule(p.net.w)
-	if p.host != nil {
-		p.host.thaw()
+	if h := p.host; h != nil {
+		for id := range h.slots[1:] { // events may have been missed
+			h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
+		}
+		h.onReady.schedule(p.net.w)
 	}
 }
 

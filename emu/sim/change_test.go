@@ -172,7 +172,7 @@ func TestExactEventsDropDuplicateAndDelay(t *testing.T) {
 			if !slices.Equal(got, tc.want) || !slices.Equal(at, tc.at) {
 				t.Errorf("%s, %s: got %v at %v, want %v at %v", name, where, got, at, tc.want, tc.at)
 			}
-			if inUse := len(a.net.packets) - len(a.net.free); inUse != 0 {
+			if inUse := a.net.packets.made - len(a.net.packets.free); inUse != 0 {
 				t.Errorf("%s, %s: %d packets leaked", name, where, inUse)
 			}
 		}

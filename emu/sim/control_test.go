@@ -34,8 +34,8 @@ func TestKillUnwindsParkedProgram(t *testing.T) {
 		if err := w.Run(); err != nil || w.Now() != 10 {
 			t.Errorf("%s: the world ended at %v with %v, want at 10ns", name, w.Now(), err)
 		}
-		if !deferred || returned || never.Waiting() != 0 {
-			t.Errorf("%s: deferred %v, returned %v, %d still wait", name, deferred, returned, never.Waiting())
+		if !deferred || returned || len(never.waiters) != 0 {
+			t.Errorf("%s: deferred %v, returned %v, %d still wait", name, deferred, returned, len(never.waiters))
 		}
 	}
 }

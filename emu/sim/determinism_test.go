@@ -98,7 +98,7 @@ func bigPrograms(w *World, hosts []*host, x perturbation) {
 					if _, err := h.Send(w.Now(), []link.Datagram{d}); err != nil {
 						return err
 					}
-					p.Compute(time.Duration(randBelow(r, 4) * 100))
+					p.Sleep(time.Duration(randBelow(r, 4) * 100))
 					p.Wait(&arrived, WaitReason("a packet"), time.Duration(randBelow(r, 3000)))
 				}
 				return nil

@@ -22,18 +22,16 @@ func DefaultCosts() verbs.Costs {
 // Every verb call takes the virtual time of its verbs.Costs, during which other programs run, so
 // that a program that busy-polls advances time.
 type Driver struct {
+	DriverConfig
 	world          *World
 	engine         baseEngine
 	net            network
-	timer          *Timer
-	costs          verbs.Costs
+	timer          Timer
 	closed         bool
 	flushScheduled bool // eventMore is scheduled
 
-	port     *Port
-	observer link.PortObserver
-	addrs    []netip.Addr // addresses of the port when it was opened
-	missing  []bool       // which of them were removed since
+	addrs   []netip.Addr // addresses of the port when it was opened
+	missing []bool       // which of them were removed since
 }
 
 // baseEngine is the part that drive.Engine and drive.StreamEngine have in common.
@@ -62,31 +60,32 @@ const (
 	eventAddr
 )
 
-// NewDriver returns a driver of e on l, which is port or a wrapper of it. The observer is called
-// for changes of the port, with the lock held.
-func NewDriver(w *World, e drive.Engine, l link.PacketLink, port *Port, costs verbs.Costs, o link.PortObserver) *Driver {
+// DriverConfig are the parameters of a driver: the port, the costs of verb calls, and an observer that
+// is called for changes of the port, with the lock held.
+type DriverConfig struct {
+	Port     *Port
+	Costs    verbs.Costs
+	Observer link.PortObserver
+}
+
+// NewDriver returns a driver of e on l, which is the port or a wrapper of it.
+func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
-	out.SetLimit(port.TxQueueBytes() / l.MTU()) // the send queue is part of the transmit queue
-	d := makeDriver(w, e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, costs)
-	port.OnReadable(d, eventReadable)
-	port.OnWritable(d, eventWritable)
-	d.observePort(d, port, o)
+	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // the send queue is part of the transmit queue
+	d := newDriver(e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, cfg)
+	cfg.Port.OnReadable(d, eventReadable)
+	cfg.Port.OnWritable(d, eventWritable)
 	return d
 }
 
-// observePort makes h handle changes of the port, and report them to the observer.
-func (d *Driver) observePort(h Handler, port *Port, o link.PortObserver) {
-	d.port, d.observer = port, o
-	d.addrs = port.Addrs()
+// newDriver returns a Driver that handles changes of its port.
+func newDriver(e baseEngine, n network, cfg DriverConfig) *Driver {
+	p := cfg.Port
+	d := &Driver{DriverConfig: cfg, world: p.net.w, engine: e, net: n, addrs: p.Addrs()}
 	d.missing = make([]bool, len(d.addrs))
-	port.OnLinkChange(h, eventLink)
-	port.OnAddrChange(h, eventAddr)
-}
-
-// makeDriver returns a Driver without a port.
-func makeDriver(w *World, e baseEngine, n network, costs verbs.Costs) *Driver {
-	d := &Driver{world: w, engine: e, net: n, costs: costs}
-	d.timer = w.NewTimer(d, eventTimer)
+	d.timer.init(d.world, d, eventTimer)
+	p.OnLinkChange(d, eventLink)
+	p.OnAddrChange(d, eventAddr)
 	return d
 }
 
@@ -102,7 +101,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 		d.flushScheduled = false
 		d.Progress()
 	case eventLink:
-		d.observer.LinkChanged(d.port.Up())
+		d.Observer.LinkChanged(d.Port.Up())
 		d.Pump()
 	case eventAddr:
 		d.reportAddrs()
@@ -114,11 +113,11 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 
 // reportAddrs reports the addresses that were removed or added since the last call.
 func (d *Driver) reportAddrs() {
-	has := d.port.Addrs()
+	has := d.Port.Addrs()
 	for i, a := range d.addrs {
 		if missing := !slices.Contains(has, a); missing != d.missing[i] {
 			d.missing[i] = missing
-			d.observer.AddrChanged(a, !missing)
+			d.Observer.AddrChanged(a, !missing)
 		}
 	}
 }
@@ -132,11 +131,11 @@ func (d *Driver) Lock(c drive.CallKind) {
 	}
 	switch c {
 	case drive.CallControl:
-		p.Sleep(d.costs.Control)
+		p.Sleep(d.Costs.Control)
 	case drive.CallPost:
-		p.Sleep(d.costs.Post)
+		p.Sleep(d.Costs.Post)
 	case drive.CallPoll:
-		p.Sleep(d.costs.Poll)
+		p.Sleep(d.Costs.Poll)
 	case drive.CallWait:
 	}
 }
@@ -239,7 +238,6 @@ func (g *cond) Wait(timeout time.Duration) bool {
 	return p.Wait(&g.signal, g.reason, timeout)
 }
 
-// Notify implements drive.Cond.
 func (g *cond) Notify() { g.signal.Broadcast() }
 
 // StreamDriver is a drive.StreamDriver.
@@ -250,13 +248,11 @@ type StreamDriver struct {
 
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
-// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of
-// it. The observer is called for changes of the port, with the lock held.
-func NewStreamDriver(w *World, e drive.StreamEngine, n link.StreamNet, port *Port, costs verbs.Costs, o link.PortObserver) *StreamDriver {
+// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of it.
+func NewStreamDriver(e drive.StreamEngine, n link.StreamNet, cfg DriverConfig) *StreamDriver {
 	s := drive.NewStreams(e, n)
-	d := &StreamDriver{Driver: makeDriver(w, e, (*streamNetwork)(s), costs), Streams: s}
-	port.StreamHost().OnReady(d, eventReadable)
-	d.observePort(d, port, o)
+	d := &StreamDriver{Driver: newDriver(e, (*streamNetwork)(s), cfg), Streams: s}
+	cfg.Port.StreamHost().OnReady(d, eventReadable)
 	return d
 }
 

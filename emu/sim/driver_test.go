@@ -96,7 +96,7 @@ func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	}
 	start := func(p *sim.Port, peer netip.Addr) *side {
 		s := &side{e: &echo{peer: netip.AddrPortFrom(peer, 7), deadline: mono.Never}, port: p}
-		s.d = sim.NewDriver(w, s.e, p, p, costs, s)
+		s.d = sim.NewDriver(s.e, p, sim.DriverConfig{Port: p, Costs: costs, Observer: s})
 		s.e.gate = s.d.NewCond(drive.WaitReason("pong"))
 		return s
 	}

@@ -76,7 +76,7 @@ func (n *Net) deliver(pk *packet) {
 	if n.tap != nil {
 		n.tap(n.w.now, p, In, &pk.Datagram)
 	}
-	p.rxQueue.push(pk.id)
+	p.rxQueue.Push(pk)
 	p.rxQueueBytes += pk.IPBytes()
 	if !p.frozen {
 		p.readable.call(n.w.now)

@@ -47,7 +47,7 @@ func (h *Hub) End(rank int) {
 	s.ended, s.inbox = true, nil
 	h.endedRanks++
 	for i := range h.ranks {
-		if w := &h.ranks[i]; w.waitsFor == rank && w.changed.Waiting() > 0 {
+		if w := &h.ranks[i]; w.waitsFor == rank {
 			w.changed.Broadcast()
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
-	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // maxBacklog limits the accept queue of a listener.
@@ -27,7 +27,7 @@ type Listener struct {
 	addr        netip.AddrPort
 	boundAddrs  []netip.AddrPort // addr, or each address that the unspecified address stands for
 	backlog     int
-	acceptQueue ring[*Stream]
+	acceptQueue nic.FIFO[*Stream]
 	onAccept    callback
 	closed      bool
 }
@@ -94,10 +94,8 @@ func (l *Listener) Accept() (*Stream, error) {
 	if l.closed {
 		return nil, addrError("accept on", l.addr, link.ErrClosed)
 	}
-	if l.acceptQueue.len() == 0 {
-		return nil, nil
-	}
-	return l.acceptQueue.pop(), nil
+	s, _ := l.acceptQueue.Pop()
+	return s, nil
 }
 
 // Close stops listening and aborts the streams in the accept queue.
@@ -110,8 +108,8 @@ func (l *Listener) Close() error {
 		delete(l.net.listeners, a)
 	}
 	l.port.listeners = remove(l.port.listeners, l)
-	for l.acceptQueue.len() > 0 {
-		_ = l.acceptQueue.pop().Abort(l.net.w.now)
+	for s, ok := l.acceptQueue.Pop(); ok; s, ok = l.acceptQueue.Pop() {
+		_ = s.Abort(l.net.w.now)
 	}
 	return nil
 }
@@ -135,7 +133,8 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 		return nil, err
 	}
 	n.dialed++
-	s := n.newStream(p, far, local, remote, n.dialed, dialerSide)
+	s := &Stream{net: n, port: p, local: local, remote: remote, conn: n.dialed}
+	s.init(far, dialerSide)
 	s.transmit(s.newSegment(segmentSyn))
 	return s, nil
 }
@@ -173,18 +172,17 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 
 const dialerSide, listenerSide = "dialer", "listener"
 
-// newStream creates one side of stream number conn at port p, with its events and random streams. far is the peer's
-// port.
-func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, side string) *Stream {
-	s := &Stream{net: n, port: p, local: local, remote: remote, conn: conn}
+// init adds a side of a stream to its port, with its window, MSS, events and random streams. far is the peer's port.
+func (s *Stream) init(far *Port, side string) {
+	n, p := s.net, s.port
 	s.window = n.cfg.Stream.BufferBytes
 	mtu := min(p.cfg.Link.MTU, far.cfg.Link.MTU)
-	n.walkPath(p.sw, far.sw, flowHash(local, remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
+	n.walkPath(p.sw, far.sw, flowHash(s.local, s.remote), func(w *trunkDir) { mtu = min(mtu, w.cfg.MTU) })
 	s.mss = mtu - s.headerBytes()
 	s.retryTimer.init(n.w, (*retryHandler)(s), 0)
-	s.initRands(fmt.Sprintf("%s/stream%d/%s", n.cfg.Name, conn, side))
+	s.initRands(fmt.Sprintf("%s/stream%d/%s", n.cfg.Name, s.conn, side))
 	for _, e := range n.cfg.Stream.Events {
-		if (e.Conn == 0 || e.Conn == conn) && e.FromListener == (side == listenerSide) {
+		if (e.Conn == 0 || e.Conn == s.conn) && e.FromListener == (side == listenerSide) {
 			s.events = append(s.events, e)
 		}
 	}
@@ -192,33 +190,23 @@ func (n *Net) newStream(p, far *Port, local, remote netip.AddrPort, conn int, si
 		return cmp.Compare(a.Offset, b.Offset)
 	})
 	p.streams = append(p.streams, s)
-	return s
 }
 
 // accept creates the listening end of the stream that s dialed, or refuses it.
 func (n *Net) accept(s *Stream, syn *segment) {
 	n.tapSegment(s.farPort(), In, syn)
 	l := n.listeners[s.remote]
-	if l == nil || l.acceptQueue.len() >= l.backlog {
+	if l == nil || l.acceptQueue.Len() >= l.backlog {
 		s.resetByPeer(link.ErrRefused)
 		return
 	}
-	end := n.newStream(l.port, s.port, s.remote, s.local, s.conn, listenerSide)
-	end.open = true
+	end := &Stream{net: n, port: l.port, local: s.remote, remote: s.local, conn: s.conn, open: true, peer: s}
+	end.init(s.port, listenerSide)
 	end.rcvNxt = 1 // after the SYN
-	end.peer, s.peer = s, end
+	s.peer = end
 	end.transmit(end.newSegment(segmentAccept))
-	l.acceptQueue.push(end)
+	l.acceptQueue.Push(end)
 	l.onAccept.call(n.w.now)
-}
-
-// establish completes the handshake at the dialer.
-func (s *Stream) establish(now mono.Time) {
-	s.open = true
-	if s.finQueued {
-		s.sendFin()
-	}
-	s.writable.call(now)
 }
 
 // resetByPeer lets the peer's port answer s with an RST. When it arrives, s fails with err.

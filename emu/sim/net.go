@@ -32,32 +32,38 @@ type NetConfig struct {
 // trunks and the receiver's downlink. A packet to the sender itself takes the
 // same path. The sender's switch copies multicast and broadcast packets.
 type Net struct {
-	w         *World
-	cfg       NetConfig
-	ports     []*Port
-	byAddr    map[netip.Addr]*Port
-	byName    map[string]*Port
-	groups    map[netip.Addr][]*Port // members in the order they joined
-	receivers []*Port                // scratch buffer of forward
-
-	switches    []*Switch // empty if the Net has only the default switch
-	trunks      []*Trunk
-	trunkNames  map[string]*Trunk
-	routesValid bool // nextHops and broadcast domains are computed
-
-	packets []*packet
-	free    []uint32
-
+	w   *World
+	cfg NetConfig
+	portTable
+	topology
 	partitioned bool // Partition is in effect
 
-	listeners    map[netip.AddrPort]*Listener
-	dialed       int
-	segments     []*segment
-	freeSegments []uint32
+	listeners map[netip.AddrPort]*Listener
+	dialed    int // streams
+
+	packets   pool[packet]
+	segments  pool[segment]
+	receivers []*Port // scratch buffer of forward
 
 	tap       Tap
 	dropTap   DropTap
 	streamTap StreamTap
+}
+
+// portTable holds the ports of a Net.
+type portTable struct {
+	ports  []*Port
+	byAddr map[netip.Addr]*Port
+	byName map[string]*Port
+	groups map[netip.Addr][]*Port // members in the order they joined
+}
+
+// topology is the switches of a Net and the trunks between them.
+type topology struct {
+	switches    []*Switch // empty if the Net has only the default switch
+	trunks      []*Trunk
+	trunkNames  map[string]*Trunk
+	routesValid bool // nextHops and broadcast domains are computed
 }
 
 // Tap observes packets as ports send them and as they are delivered. The
@@ -88,13 +94,9 @@ func NewNet(w *World, cfg NetConfig) (*Net, error) {
 	}
 	w.netNames[cfg.Name] = true
 	return &Net{
-		w: w, cfg: cfg,
-		byAddr:    make(map[netip.Addr]*Port),
-		byName:    make(map[string]*Port),
-		groups:    make(map[netip.Addr][]*Port),
-		listeners: make(map[netip.AddrPort]*Listener),
-
-		trunkNames: make(map[string]*Trunk),
+		w: w, cfg: cfg, listeners: map[netip.AddrPort]*Listener{},
+		portTable: portTable{byAddr: map[netip.Addr]*Port{}, byName: map[string]*Port{}, groups: map[netip.Addr][]*Port{}},
+		topology:  topology{trunkNames: map[string]*Trunk{}},
 	}, nil
 }
 
@@ -181,9 +183,6 @@ func (n *Net) randName(place, use string) string { return n.cfg.Name + "/" + pla
 
 // Ports returns the ports in the order they were attached.
 func (n *Net) Ports() []*Port { return n.ports }
-
-// World returns the network's world.
-func (n *Net) World() *World { return n.w }
 
 // Port returns the port of that name, nil if there is none.
 func (n *Net) Port(name string) *Port { return n.byName[name] }

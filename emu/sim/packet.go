@@ -14,23 +14,36 @@ import (
 // packet is a datagram in flight. Packets and their buffers are pooled.
 type packet struct {
 	link.Datagram
-	id       uint32
 	inUse    bool
 	from, to *Port
 	dir      *linkDir // that it crosses
 	epoch    uint32   // of the cable when sent: a link that goes down loses its packets
 }
 
+// pool keeps elements for reuse.
+type pool[T any] struct {
+	free []*T
+	made int // elements ever made
+}
+
+// get returns an element of the pool, or a new one.
+func (p *pool[T]) get() *T {
+	k := len(p.free)
+	if k == 0 {
+		p.made++
+		return new(T)
+	}
+	e := p.free[k-1]
+	p.free = p.free[:k-1]
+	return e
+}
+
+// put returns an element to the pool.
+func (p *pool[T]) put(e *T) { p.free = append(p.free, e) }
+
 // newPacket returns a packet of the pool with a copy of a datagram.
 func (n *Net) newPacket(d *link.Datagram, from, to *Port) *packet {
-	var pk *packet
-	if k := len(n.free); k > 0 {
-		pk = n.packets[n.free[k-1]]
-		n.free = n.free[:k-1]
-	} else {
-		pk = &packet{id: uint32(len(n.packets))}
-		n.packets = append(n.packets, pk)
-	}
+	pk := n.packets.get()
 	buf := append(pk.Payload[:0], d.Payload...)
 	pk.Datagram = *d
 	pk.Payload = buf
@@ -44,7 +57,7 @@ func (n *Net) releasePacket(pk *packet) {
 		panic("sim: packet released twice")
 	}
 	pk.inUse = false
-	n.free = append(n.free, pk.id)
+	n.packets.put(pk)
 }
 
 // normalize makes addresses canonical and fills in the header fields that the

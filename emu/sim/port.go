@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -21,9 +22,9 @@ type Port struct {
 	frozen    bool
 	partition int // group set by Net.Partition
 
-	rxQueue      ring[uint32] // packet ids
+	rxQueue      nic.FIFO[*packet]
 	rxQueueBytes int
-	lentPackets  []uint32 // returned by the last Recv
+	lentPackets  []*packet // returned by the last Recv
 	joins        map[netip.Addr]int
 	portStreams
 
@@ -43,9 +44,6 @@ type portStreams struct {
 type portCallbacks struct{ readable, writable, linkChange, addrChange callback }
 
 var _ link.GroupLink = (*Port)(nil)
-
-// TxQueueBytes returns the size of the port's transmit queue.
-func (p *Port) TxQueueBytes() int { return p.cfg.Link.TxQueueBytes }
 
 // Stats are the counters of a port, or of one direction of a trunk.
 type Stats struct {
@@ -105,7 +103,6 @@ type callback struct {
 	arg uint64
 }
 
-// HandleEvent implements Handler.
 func (k *callback) HandleEvent(now mono.Time, _ uint64) { k.call(now) }
 
 // call runs the handler now, if there is one.
@@ -152,7 +149,7 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 			return i, nil
 		}
 		if queued := up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
-			p.writableTimer.Reset(up.nextDeparture())
+			p.writableTimer.Reset(up.departures.First().at) // when the next packet leaves
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)
@@ -189,21 +186,20 @@ func (p *Port) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.frozen {
 		return 0, nil
 	}
-	n := min(len(ds), p.rxQueue.len())
+	n := min(len(ds), p.rxQueue.Len())
 	for i := range ds[:n] {
-		id := p.rxQueue.pop()
-		pk := p.net.packets[id]
+		pk, _ := p.rxQueue.Pop()
 		p.rxQueueBytes -= pk.IPBytes()
 		ds[i] = pk.Datagram
-		p.lentPackets = append(p.lentPackets, id)
+		p.lentPackets = append(p.lentPackets, pk)
 	}
 	return n, nil
 }
 
 // releaseLent releases the packets returned by the last Recv.
 func (p *Port) releaseLent() {
-	for _, id := range p.lentPackets {
-		p.net.releasePacket(p.net.packets[id])
+	for _, pk := range p.lentPackets {
+		p.net.releasePacket(pk)
 	}
 	p.lentPackets = p.lentPackets[:0]
 }
@@ -223,7 +219,12 @@ func (p *Port) Close() error {
 	if p.closed {
 		return p.errClosed("Close")
 	}
-	p.closeStreams()
+	for len(p.streams) > 0 {
+		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
+	}
+	for len(p.listeners) > 0 {
+		_ = p.listeners[0].Close() // removes it from the list, too
+	}
 	p.closed = true
 	if p.host != nil {
 		p.host.closed = true
@@ -236,8 +237,8 @@ func (p *Port) Close() error {
 		n.removeMember(g, p)
 	}
 	p.joins = nil
-	for p.rxQueue.len() > 0 {
-		n.releasePacket(n.packets[p.rxQueue.pop()])
+	for pk, ok := p.rxQueue.Pop(); ok; pk, ok = p.rxQueue.Pop() {
+		n.releasePacket(pk)
 	}
 	p.releaseLent()
 	p.writableTimer.Stop()

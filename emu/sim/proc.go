@@ -32,7 +32,6 @@ type Proc struct {
 	unwinding        bool
 	paused           bool
 	wokenWhilePaused bool
-	computeTime      time.Duration
 	err              error
 }
 
@@ -133,9 +132,6 @@ func (p *Proc) World() *World { return p.w }
 // Now returns the virtual time since the start of the world.
 func (p *Proc) Now() time.Duration { return time.Duration(p.w.now) }
 
-// Busy returns the total time spent in Compute.
-func (p *Proc) Busy() time.Duration { return p.computeTime }
-
 // Sleep parks the program for d. Zero or less is a Yield.
 func (p *Proc) Sleep(d time.Duration) {
 	if d <= 0 {
@@ -155,11 +151,8 @@ func (p *Proc) Sleep(d time.Duration) {
 	p.wait((*sleeping)(p))
 }
 
-// Compute sleeps for d and adds it to Busy.
-func (p *Proc) Compute(d time.Duration) {
-	p.computeTime += max(d, 0)
-	p.Sleep(d)
-}
+// Compute implements verbs.Proc: the program is busy for d of virtual time.
+func (p *Proc) Compute(d time.Duration) { p.Sleep(d) }
 
 // Yield runs everything else that is due now before the program continues.
 func (p *Proc) Yield() {

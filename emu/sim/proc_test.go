@@ -51,23 +51,6 @@ func TestSleepAdvancesTime(t *testing.T) {
 	}
 }
 
-func TestComputeAddsToBusy(t *testing.T) {
-	w := New(Config{})
-	var busy, end time.Duration
-	w.Go("p", func(p *Proc) error {
-		p.Compute(10)
-		p.Sleep(5)
-		p.Compute(7)
-		p.Compute(-3)
-		busy, end = p.Busy(), p.Now()
-		return nil
-	})
-	mustRun(t, w)
-	if busy != 17 || end != 22 {
-		t.Errorf("busy %v at %v, want 17ns at 22ns", busy, end)
-	}
-}
-
 func TestCurrentIsTheOneRunningProgram(t *testing.T) {
 	w := New(Config{Seed: 3})
 	running := 0
@@ -321,7 +304,7 @@ func TestSleepShortcutKeepsTrace(t *testing.T) {
 						p.Wait(&s, WaitReason("x"), time.Duration(r.IntN(30)))
 					case 3:
 						s.Notify()
-						p.Compute(time.Duration(r.IntN(3)))
+						p.Sleep(time.Duration(r.IntN(3)))
 					}
 				}
 				return nil

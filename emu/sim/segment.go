@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/impair"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -28,7 +29,6 @@ var segmentNames = [...]string{"data", "syn", "accept", "fin", "reset"}
 
 // segment is a segment of a stream in flight. Segments are pooled.
 type segment struct {
-	id        uint32
 	kind      segmentKind
 	sender    *Stream
 	data      []byte
@@ -68,26 +68,22 @@ func (s *Stream) initRands(name string) {
 	}
 }
 
-// newSegment returns a segment of the pool.
-func (n *Net) newSegment() *segment {
-	if k := len(n.freeSegments); k > 0 {
-		seg := n.segments[n.freeSegments[k-1]]
-		n.freeSegments = n.freeSegments[:k-1]
-		return seg
-	}
-	seg := &segment{id: uint32(len(n.segments))}
-	n.segments = append(n.segments, seg)
-	return seg
+// releaseSegment returns a segment to the pool.
+func (n *Net) releaseSegment(seg *segment) {
+	*seg = segment{data: seg.data[:0]}
+	n.segments.put(seg)
 }
 
-func (n *Net) releaseSegment(seg *segment) {
-	*seg = segment{id: seg.id, data: seg.data[:0]}
-	n.freeSegments = append(n.freeSegments, seg.id)
+// releaseAll returns the segments of a queue to the pool.
+func (n *Net) releaseAll(q *nic.FIFO[*segment]) {
+	for seg, ok := q.Pop(); ok; seg, ok = q.Pop() {
+		n.releaseSegment(seg)
+	}
 }
 
 // newSegment returns a segment without data, with the stream's next sequence number.
 func (s *Stream) newSegment(kind segmentKind) *segment {
-	seg := s.net.newSegment()
+	seg := s.net.segments.get()
 	seg.kind, seg.sender = kind, s
 	seg.seq, seg.ack = s.nextSeq(kind), s.rcvNxt
 	return seg
@@ -210,7 +206,7 @@ func (s *Stream) transmit(seg *segment) {
 	// A link that goes down flushes its queue. Later segments must not overtake
 	// earlier ones.
 	s.switchArrival = max(s.switchArrival, s.port.uplink.send(w.now, s.wireBytes(seg)))
-	w.At(s.switchArrival, (*segmentAtSwitch)(s.net), uint64(seg.id))
+	w.At(s.switchArrival, (*segmentAtSwitch)(seg), 0)
 }
 
 // wireBytes returns the length of seg as an IP packet.
@@ -225,49 +221,45 @@ func (s *Stream) headerBytes() int {
 }
 
 type (
-	segmentAtSwitch Net
-	segmentAtPort   Net
+	segmentAtSwitch segment
+	segmentAtPort   segment
 	retryHandler    Stream
 )
 
-// HandleEvent implements Handler. The segment, whose id is arg, has reached a switch: it crosses the next trunk, or
-// the cable to the receiver's port.
-func (h *segmentAtSwitch) HandleEvent(now mono.Time, arg uint64) {
-	n := (*Net)(h)
-	seg := n.segments[arg]
-	far := seg.sender.farPort()
+// HandleEvent implements Handler. The segment has reached a switch: it crosses the next trunk, or the cable to the
+// receiver's port.
+func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
+	seg, s := (*segment)(h), h.sender
+	n, far := s.net, s.farPort()
 	if far == nil { // closed, and its streams reset
 		n.releaseSegment(seg)
 		return
 	}
-	if seg.sender.port.sw != far.sw && !n.crossTrunk(now, seg, far) {
+	if s.port.sw != far.sw && !n.crossTrunk(now, seg, far) {
 		return
 	}
 	seg.toEpoch = far.epoch
 	if n.cfg.Cable {
-		(*segmentAtPort)(n).HandleEvent(now, arg)
+		(*segmentAtPort)(seg).HandleEvent(now, 0)
 		return
 	}
-	s := seg.sender
 	s.portArrival = max(s.portArrival, far.downlink.send(now, s.wireBytes(seg)))
-	n.w.At(s.portArrival, (*segmentAtPort)(n), arg)
+	n.w.At(s.portArrival, (*segmentAtPort)(seg), 0)
 }
 
-// HandleEvent implements Handler. The segment, whose id is arg, has reached the receiver's port: it is delivered, or
-// held for a retransmission or stall. Later segments wait behind it.
-func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {
-	n := (*Net)(h)
-	seg := n.segments[arg]
-	s := seg.sender
+// HandleEvent implements Handler. The segment has reached the receiver's port: it is delivered, or held for a
+// retransmission or stall. Later segments wait behind it.
+func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
+	seg, s := (*segment)(h), h.sender
 	switch {
-	case s.held.len() > 0: // keep the order
-		s.held.push(seg)
+	case s.held.Len() > 0: // keep the order
+		s.held.Push(seg)
 	case !s.pathUp(seg):
-		s.held.push(seg)
+		s.held.Push(seg)
 		s.attempts = 1
-		s.retryTimer.Reset(now.Add(n.cfg.Stream.RetryDelay))
+		s.retryTimer.Reset(now.Add(s.net.cfg.Stream.RetryDelay))
 	case seg.stall > 0:
-		s.held.push(seg)
+		s.held.Push(seg)
 		s.attempts = 0
 		s.retryTimer.Reset(now.Add(seg.stall))
 		seg.stall = 0
@@ -281,19 +273,20 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, arg uint64) {
 func (s *Stream) pathUp(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&
-		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) && s.trunkPathUp(seg, far)
+		!s.port.isDown && !far.isDown && s.net.reachable(s.port, far) &&
+		!seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }
 
 // HandleEvent retransmits the held segments. After Retries attempts the stream fails.
 func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream
-	for s.held.len() > 0 {
-		seg := *s.held.front()
+	for s.held.Len() > 0 {
+		seg := *s.held.First()
 		far := s.farPort()
 		if far == nil {
 			s.fail(link.ErrReset)
-			s.dropHeld()
+			s.net.releaseAll(&s.held)
 			return
 		}
 		seg.fromEpoch, seg.toEpoch = s.port.epoch, far.epoch // it is retransmitted
@@ -301,7 +294,7 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 		if !s.pathUp(seg) {
 			if s.attempts++; s.attempts > c.Retries {
 				s.fail(link.ErrReset)
-				s.dropHeld()
+				s.net.releaseAll(&s.held)
 				return
 			}
 			delay := c.RetryDelay << min(s.attempts-1, 32)
@@ -317,15 +310,8 @@ func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 			seg.stall = 0
 			return
 		}
-		s.held.pop()
+		s.held.Pop()
 		s.arrive(seg)
-	}
-}
-
-// dropHeld drops the segments that wait for retransmission.
-func (s *Stream) dropHeld() {
-	for s.held.len() > 0 {
-		s.net.releaseSegment(s.held.pop())
 	}
 }
 
@@ -355,7 +341,7 @@ func (s *Stream) arrive(seg *segment) {
 		to.transmit(to.newSegment(segmentReset))
 		to.fail(link.ErrReset)
 	case seg.kind == segmentData:
-		to.in.push(seg)
+		to.in.Push(seg)
 		to.readable.call(now)
 	case seg.kind == segmentFin:
 		n.releaseSegment(seg)
@@ -364,7 +350,11 @@ func (s *Stream) arrive(seg *segment) {
 		to.removeIfDone()
 	case seg.kind == segmentAccept:
 		n.releaseSegment(seg)
-		to.establish(now)
+		to.open = true
+		if to.finQueued {
+			to.sendFin()
+		}
+		to.writable.call(now)
 	case seg.kind == segmentReset:
 		n.releaseSegment(seg)
 		to.fail(link.ErrReset)

@@ -56,9 +56,6 @@ func (s *Signal) Broadcast() {
 	s.waiters = s.waiters[:0]
 }
 
-// Waiting returns the number of waiting programs.
-func (s *Signal) Waiting() int { return len(s.waiters) }
-
 // wakeNotified ends the Wait of p, which returns true.
 func (p *Proc) wakeNotified() {
 	p.signal, p.notified = nil, true

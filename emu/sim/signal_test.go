@@ -43,8 +43,8 @@ func TestWaitReportsNotifyOrTimeout(t *testing.T) {
 		if got != tc.want || at != tc.at {
 			t.Errorf("%s: %v at %v, want %v at %v", tc.name, got, at, tc.want, tc.at)
 		}
-		if s.Waiting() != 0 {
-			t.Errorf("%s: %d still wait", tc.name, s.Waiting())
+		if len(s.waiters) != 0 {
+			t.Errorf("%s: %d still wait", tc.name, len(s.waiters))
 		}
 	}
 }
@@ -181,7 +181,7 @@ func ExampleWorld() {
 		return nil
 	})
 	w.Go("writer", func(p *Proc) error {
-		p.Compute(3 * time.Microsecond)
+		p.Sleep(3 * time.Microsecond)
 		mail = "hello"
 		ready.Notify()
 		return nil

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -31,10 +32,10 @@ type Stream struct {
 
 // streamReceiver is the state of the bytes that arrive.
 type streamReceiver struct {
-	in          ring[*segment] // arrived, not read
-	rcvNxt      uint64         // RCV.NXT, as in link.Segment
-	eof         bool           // the peer's FIN has arrived
-	endReported bool           // Read has returned io.EOF or err
+	in          nic.FIFO[*segment] // arrived, not read
+	rcvNxt      uint64             // RCV.NXT, as in link.Segment
+	eof         bool               // the peer's FIN has arrived
+	endReported bool               // Read has returned io.EOF or err
 }
 
 // streamSender is the state of the bytes that are written.
@@ -54,8 +55,8 @@ type streamPath struct {
 	switchArrival, portArrival mono.Time
 	hopArrival                 [maxStreamHops]mono.Time
 
-	held       ring[*segment] // waiting at the peer's port for retransmission
-	attempts   int            // retransmissions of the first of them
+	held       nic.FIFO[*segment] // waiting at the peer's port for retransmission
+	attempts   int                // retransmissions of the first of them
 	retryTimer Timer
 }
 
@@ -113,13 +114,14 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	if len(b) == 0 || s.frozen() {
 		return 0, nil
 	}
-	if s.in.len() == 0 {
+	if s.in.Len() == 0 {
 		return 0, s.reportEnd()
 	}
-	seg := *s.in.front()
+	seg := *s.in.First()
 	n := copy(b, seg.data[seg.readBytes:])
 	if seg.readBytes += n; seg.readBytes == len(seg.data) {
-		s.net.releaseSegment(s.in.pop())
+		s.in.Pop()
+		s.net.releaseSegment(seg)
 	}
 	if s.peer != nil && s.err == nil {
 		w := s.net.w
@@ -190,9 +192,7 @@ func (s *Stream) Abort(mono.Time) error {
 		return s.err
 	}
 	s.transmit(s.newSegment(segmentReset))
-	for s.in.len() > 0 {
-		s.net.releaseSegment(s.in.pop())
-	}
+	s.net.releaseAll(&s.in)
 	s.fail(link.ErrReset)
 	return nil
 }
@@ -226,16 +226,6 @@ func (s *Stream) removeIfDone() {
 		return
 	}
 	s.port.streams = remove(s.port.streams, s)
-}
-
-// closeStreams aborts the streams and closes the listeners of the port.
-func (p *Port) closeStreams() {
-	for len(p.streams) > 0 {
-		_ = p.streams[len(p.streams)-1].Abort(p.net.w.now) // removes it from the list
-	}
-	for len(p.listeners) > 0 {
-		_ = p.listeners[0].Close() // removes it from the list, too
-	}
 }
 
 // windowUpdate is a Stream as the handler of a window update: the peer has read

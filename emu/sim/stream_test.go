@@ -129,7 +129,7 @@ func TestStreamCarriesBytesBothWays(t *testing.T) {
 			t.Errorf("%s: streams left at the ports", name)
 		}
 		n := s.a.Net()
-		if inUse := len(n.segments) - len(n.freeSegments); inUse != 0 {
+		if inUse := n.segments.made - len(n.segments.free); inUse != 0 {
 			t.Errorf("%s: %d segments leaked", name, inUse)
 		}
 	}

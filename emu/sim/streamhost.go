@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
@@ -13,8 +14,8 @@ type StreamHost struct {
 	port       *Port
 	slots      []streamSlot // by StreamID; 0 is unused
 	free       []link.StreamID
-	readyQueue ring[link.StreamID] // IDs for Ready to report
-	reported   []link.StreamID     // reported by the last Ready
+	readyQueue nic.FIFO[link.StreamID] // IDs for Ready to report
+	reported   []link.StreamID         // reported by the last Ready
 	onReady    callback
 	closed     bool
 }
@@ -149,16 +150,8 @@ func (h *StreamHost) markReady(id link.StreamID, events readiness) {
 	slot.writable = slot.writable || events&readyToWrite != 0
 	if !slot.queued {
 		slot.queued = true
-		h.readyQueue.push(id)
+		h.readyQueue.Push(id)
 	}
-}
-
-// thaw makes Ready report every stream, because events may have been missed while the port was frozen.
-func (h *StreamHost) thaw() {
-	for id := range h.slots[1:] {
-		h.markReady(link.StreamID(id+1), readyToRead|readyToWrite)
-	}
-	h.onReady.schedule(h.port.net.w)
 }
 
 // Ready implements link.StreamNet.
@@ -173,8 +166,8 @@ func (h *StreamHost) Ready(ready []link.StreamReady) int {
 	}
 	h.reported = h.reported[:0]
 	n := 0
-	for n < len(ready) && h.readyQueue.len() > 0 {
-		id := h.readyQueue.pop()
+	for n < len(ready) && h.readyQueue.Len() > 0 {
+		id, _ := h.readyQueue.Pop()
 		slot := &h.slots[id]
 		slot.queued = false
 		if slot.stream == nil && slot.listener == nil {
@@ -191,9 +184,9 @@ func (h *StreamHost) Ready(ready []link.StreamReady) int {
 // hasUnread reports whether there is more to read or to accept.
 func (s *streamSlot) hasUnread() bool {
 	if s.listener != nil {
-		return s.listener.acceptQueue.len() > 0
+		return s.listener.acceptQueue.Len() > 0
 	}
-	return s.stream != nil && (s.stream.in.len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
+	return s.stream != nil && (s.stream.in.Len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
 }
 
 // Close implements link.StreamNet.
@@ -222,10 +215,8 @@ type hostListener struct {
 	id   link.StreamID
 }
 
-// ID implements link.StreamListener.
 func (l *hostListener) ID() link.StreamID { return l.id }
 
-// Accept implements link.StreamListener.
 func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	if l.host.port.frozen && !l.closed {
 		return nil, nil
@@ -235,13 +226,12 @@ func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 		return nil, err
 	}
 	l.host.register(s)
-	if s.in.len() > 0 || s.eof || s.err != nil {
+	if s.in.Len() > 0 || s.eof || s.err != nil {
 		l.host.markReady(s.id, readyToRead) // arrived before Accept
 	}
 	return s, nil
 }
 
-// Close implements link.StreamListener.
 func (l *hostListener) Close() error {
 	if !l.closed {
 		l.host.freeID(l.id)

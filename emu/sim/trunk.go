@@ -105,9 +105,6 @@ func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	return nil
 }
 
-// Up reports whether the trunk is up.
-func (t *Trunk) Up() bool { return !t.isDown }
-
 // SetDown takes the trunk down: queued packets and packets on the cable are
 // lost. The switches at its ends use other next hops of the same cost, if any.
 func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
@@ -198,15 +195,6 @@ func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
 	*order = max(*order, trunk.send(now, s.wireBytes(seg)))
 	walk.hops++
-	n.w.At(*order, (*segmentAtSwitch)(n), uint64(seg.id))
+	n.w.At(*order, (*segmentAtSwitch)(seg), 0)
 	return false
-}
-
-// trunkPathUp reports whether seg was not lost on a trunk and there is still a
-// path.
-func (s *Stream) trunkPathUp(seg *segment, far *Port) bool {
-	if s.port.sw == far.sw {
-		return true
-	}
-	return !seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }

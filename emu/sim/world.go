@@ -86,20 +86,12 @@ func (f funcHandler) HandleEvent(mono.Time, uint64) { f() }
 
 // World holds virtual time, the event queue and the programs.
 type World struct {
-	cfg     Config
-	now     mono.Time
-	horizon mono.Time // end of the current Run
-	queue   queue
-	events  uint64
-
-	procs   []*Proc // programs that have not ended, oldest first
-	ready   []*Proc // runnable programs, in the order they became runnable
-	current *Proc
-	running bool
-	// goroutine is the one that called Run; see checkGoroutine.
-	goroutine uintptr
-	ended     bool
-	err       error
+	cfg    Config
+	now    mono.Time
+	queue  queue
+	events uint64 // events and program steps that have run
+	programs
+	runState
 
 	chooser  Chooser
 	rands    map[string]*rand.Rand
@@ -108,6 +100,22 @@ type World struct {
 	trace    trace
 
 	noSleepShortcut bool // set by a test: Sleep always parks
+}
+
+// programs are the programs of a world.
+type programs struct {
+	procs   []*Proc // programs that have not ended, oldest first
+	ready   []*Proc // runnable programs, in the order they became runnable
+	current *Proc
+}
+
+// runState is the state of Run.
+type runState struct {
+	running   bool
+	horizon   mono.Time // end of the current Run
+	goroutine uintptr   // the one that called Run; see checkGoroutine
+	ended     bool
+	err       error
 }
 
 // New returns a world at time 0 without events or programs.

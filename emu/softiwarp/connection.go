@@ -49,7 +49,7 @@ func (x *connection) waitEstablished(timeout time.Duration) error {
 		x.c.Abort()
 		return err
 	}
-	if !x.c.WasEstablished() {
+	if !x.c.WasEstablished {
 		return x.connectError()
 	}
 	x.param = x.m.peerParam(x.c)
@@ -76,7 +76,7 @@ func (x *connection) connectError() error {
 	case err == nil:
 		return fmt.Errorf("%w: the connection was closed while it was being established", verbs.ErrClosed)
 	case is(engine.ErrRejected):
-		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: x.c.PrivateData()}
+		return &verbs.RejectError{Reason: reasonConsumer, Text: "rejected by the remote application", PrivateData: x.c.PrivateData}
 	case is(link.ErrRefused):
 		return &verbs.RejectError{Reason: reasonInvalidService, Text: "no listener at the remote address"}
 	case is(mpa.ErrEOF, link.ErrReset):

@@ -69,11 +69,6 @@ func (d *Device) deliverEvents() (connChanged bool) {
 	return connChanged
 }
 
-// hooks returns the hooks of package device: QPHandle finds the verbs.QP of an engine's QP.
-func (d *Device) hooks() device.Hooks {
-	return device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }}
-}
-
 // portObserver is a Device as a link.PortObserver.
 type portObserver Device
 
@@ -187,7 +182,9 @@ func (d *Device) unsupported(op, feature string) error {
 func (d *Device) Counters() []verbs.Counter {
 	d.Driver().Lock(drive.CallWait)
 	defer d.Driver().Unlock()
-	all := append(d.nic.Counters(), d.cm.counters()...)
+	all := append(d.nic.Counters(),
+		verbs.Counter{Name: "cm_backlog_full", Value: d.cm.backlogFull},
+		verbs.Counter{Name: "cm_fallbacks", Value: d.cm.fallbacks})
 	if d.tcp == nil {
 		return all
 	}

@@ -10,6 +10,7 @@
 package softiwarp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -64,7 +65,7 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 		cfg.NIC.KeySecret = sim.NewSecret(w, "softiwarp/keys/"+port.Name())
 	}
 	return open(cfg, n, port.MTU(), func(d *Device) drive.StreamDriver {
-		return sim.NewStreamDriver(w, d, n, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewStreamDriver(d, n, sim.DriverConfig{Port: port, Costs: cfg.Costs, Observer: (*portObserver)(d)})
 	})
 }
 
@@ -107,9 +108,7 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 // open creates a device with defaults for cfg. start creates its driver, and mtu is the MTU of
 // the interface.
 func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.StreamDriver) (*Device, error) {
-	if cfg.Name == "" {
-		cfg.Name = "softiwarp0"
-	}
+	cfg.Name = cmp.Or(cfg.Name, "softiwarp0")
 	if len(cfg.Addrs) == 0 {
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, errNoAddress)
 	}
@@ -126,8 +125,8 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 		cfg.Addrs[i] = a.Unmap()
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
-	d.cm.init(d)
-	d.Init(cfg.Name, &nic.Base, d.hooks())
+	d.cm.d = d
+	d.Init(cfg.Name, &nic.Base, device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }})
 	d.streams = start(d)
 	d.Start(d.streams)
 	return d, nil

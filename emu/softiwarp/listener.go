@@ -209,7 +209,8 @@ func (r *request) Reject(private []byte) error {
 	})
 }
 
-// Accept implements verbs.ConnRequest.
+// Accept implements verbs.ConnRequest. It connects the queue pair, sends the MPA Reply, and waits until the
+// connection is established.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	m := r.x.m
@@ -221,23 +222,17 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 	if err != nil {
 		return nil, err
 	}
-	if err := r.accept(q, param, timeout); err != nil {
+	err = r.checkRequester()
+	if err == nil {
+		err = r.x.c.Accept(m.d.streams.Now(), q.q, engineParam(param))
+	}
+	if err == nil {
+		r.x.qp = q
+		m.d.streams.Pump()
+		err = r.x.waitEstablished(timeout)
+	}
+	if err != nil {
 		return nil, connError(op, r.x.remote, err)
 	}
 	return r.x, nil
-}
-
-// accept connects a queue pair, sends the MPA Reply, and waits until the connection is
-// established.
-func (r *request) accept(q *queuePair, param verbs.ConnParam, timeout time.Duration) error {
-	x := r.x
-	if err := r.checkRequester(); err != nil {
-		return err
-	}
-	if err := x.c.Accept(x.m.d.streams.Now(), q.q, engineParam(param)); err != nil {
-		return err
-	}
-	x.qp = q
-	x.m.d.streams.Pump()
-	return x.waitEstablished(timeout)
 }

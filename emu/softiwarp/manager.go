@@ -23,15 +23,6 @@ type manager struct {
 	fallbacks   uint64 // connects that were retried with RFC 5044
 }
 
-func (m *manager) init(d *Device) { m.d = d }
-
-func (m *manager) counters() []verbs.Counter {
-	return []verbs.Counter{
-		{Name: "cm_backlog_full", Value: m.backlogFull},
-		{Name: "cm_fallbacks", Value: m.fallbacks},
-	}
-}
-
 // deliverChanges tells each verbs connection of state changes of its engine connection. It
 // reports whether there were any.
 func (m *manager) deliverChanges() (changed bool) {
@@ -63,7 +54,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	}
 	p := engineParam(param)
 	x, err := m.connect(q, addr, p, deadline)
-	if err != nil && x != nil && x.c.Fallback() {
+	if err != nil && x != nil && x.c.Fallback {
 		m.fallbacks++
 		p.Revision = wire.RevisionRFC5044
 		x, err = m.connect(q, addr, p, deadline)
@@ -122,14 +113,14 @@ func engineParam(p verbs.ConnParam) engine.ConnParam {
 // peerParam returns the parameters of the peer's start-up frame. Depths that are not
 // negotiated are the limit of the device.
 func (m *manager) peerParam(c *engine.Conn) verbs.ConnParam {
-	peer, limit := c.Peer(), m.d.nic.Config().Limits.RdAtomic
+	peer, limit := c.Peer, m.d.nic.Config().Limits.RdAtomic
 	depth := func(n uint16) uint8 {
 		if !peer.Enhanced || n == wire.DepthNotNegotiated {
 			return limit
 		}
 		return uint8(min(n, 255))
 	}
-	return verbs.ConnParam{PrivateData: c.PrivateData(), ResponderResources: depth(peer.PeerIRD), InitiatorDepth: depth(peer.PeerORD)}
+	return verbs.ConnParam{PrivateData: c.PrivateData, ResponderResources: depth(peer.PeerIRD), InitiatorDepth: depth(peer.PeerORD)}
 }
 
 // connError adds the peer's address to an error, and maps errors of package link to those of

@@ -94,8 +94,8 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 				}
 				// a's receive is flushed, and says why.
 				wc := c.a.ExpectWC(verbs.WCWRFlushErr)
-				if e, received, ok := engine.TerminateOf(wc.VendorErr); e != tc.term || !received || !ok {
-					t.Errorf("a's vendor error %#x is %v, received %v", wc.VendorErr, e, received)
+				if wc.VendorErr != engine.VendorError(tc.term, true) {
+					t.Errorf("a's vendor error %#x, want %v, received", wc.VendorErr, tc.term)
 				}
 				if tc.recv != 0 {
 					c.b.ExpectWC(tc.recv)
@@ -121,8 +121,8 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 				// What is posted now is flushed at once, and says the same.
 				c.b.Send(0, 1)
 				wc = c.b.ExpectWC(verbs.WCWRFlushErr)
-				if e, received, _ := engine.TerminateOf(wc.VendorErr); e != tc.term || received {
-					t.Errorf("b's vendor error is %v, received %v", e, received)
+				if wc.VendorErr != engine.VendorError(tc.term, false) {
+					t.Errorf("b's vendor error %#x, want %v, sent", wc.VendorErr, tc.term)
 				}
 			})
 		})
@@ -163,8 +163,8 @@ func TestCRCDetectsCorruption(t *testing.T) {
 				return
 			}
 			wc := c.b.ExpectWC(verbs.WCWRFlushErr)
-			if e, received, _ := engine.TerminateOf(wc.VendorErr); e != wire.TermMPACRC || received {
-				t.Errorf("vendor error %v", e)
+			if wc.VendorErr != engine.VendorError(wire.TermMPACRC, false) {
+				t.Errorf("vendor error %#x", wc.VendorErr)
 			}
 			if e, err := c.b.Dev.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPFatal {
 				t.Errorf("event %v, %v", e.Type, err)

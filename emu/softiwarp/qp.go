@@ -2,11 +2,13 @@ package softiwarp
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -26,7 +28,10 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	if in.XRCD != nil {
 		return nil, d.unsupported(op, "XRC")
 	}
-	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
+	if in.Type != verbs.QPTypeRC {
+		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v", in.Type, verbs.QPTypeRC))
+	}
+	cfg := iwarp.QueueConfig{Caps: in.Caps, SignalAll: in.SignalAll}
 	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
 	err := d.Control(op, func() (err error) {
 		if err := cmp.Or(
@@ -48,14 +53,13 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return h, nil
 }
 
-func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.Num()) }
-func (q *queuePair) Type() verbs.QPType { return q.q.Type() }
+func (q *queuePair) QPN() verbs.QPN     { return verbs.QPN(q.q.QPN) }
+func (q *queuePair) Type() verbs.QPType { return verbs.QPTypeRC }
 
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.streams.Now(), a, mask) })
 }
 
-// Query implements verbs.QP.
 func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	err = q.Control("query_qp", func() error {
 		a = q.q.Query()
@@ -64,7 +68,6 @@ func (q *queuePair) Query() (a verbs.QPAttr, err error) {
 	return a, err
 }
 
-// PostSend implements verbs.QP.
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	if err := q.Enter("post_send", drive.CallPost); err != nil {
 		return 0, err
@@ -78,7 +81,7 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
 		if err == nil {
-			err = q.q.PostSend(&wrs[i], &q.refs)
+			err = q.q.PostSend(&wrs[i], q.refs)
 		}
 		if err != nil {
 			return i, err
@@ -87,7 +90,6 @@ func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	return len(wrs), nil
 }
 
-// PostRecv implements verbs.QP.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
@@ -108,7 +110,6 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// BindMW implements verbs.QP.
 func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
@@ -136,6 +137,7 @@ const defaultMTU = 1500
 // interfaceMTU returns the MTU of the interface that owns the address, in the network namespace
 // of the calling thread; defaultMTU if there is none.
 func interfaceMTU(a netip.Addr) int {
+	ip := net.IP(a.Unmap().AsSlice())
 	all, err := net.Interfaces()
 	if err != nil {
 		return defaultMTU // only reported by QueryPort
@@ -146,17 +148,11 @@ func interfaceMTU(a netip.Addr) int {
 			continue
 		}
 		for _, p := range addrs {
-			if n, ok := p.(*net.IPNet); ok && ownsAddr(&i, n, a) {
+			// A loopback interface owns all addresses of its networks.
+			if n, ok := p.(*net.IPNet); ok && (n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)) {
 				return i.MTU
 			}
 		}
 	}
 	return defaultMTU
-}
-
-// ownsAddr reports whether a is the address n of the interface, or on a loopback interface any
-// address of the network n.
-func ownsAddr(i *net.Interface, n *net.IPNet, a netip.Addr) bool {
-	ip := net.IP(a.Unmap().AsSlice())
-	return n.IP.Equal(ip) || i.Flags&net.FlagLoopback != 0 && n.Contains(ip)
 }

@@ -67,7 +67,7 @@ func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Devi
 		cfg.NIC.KeySecret = sim.NewSecret(w, "softroce/keys/"+port.Name())
 	}
 	return open(cfg, l, func(d *Device) drive.Driver {
-		return sim.NewDriver(w, d, l, port, cfg.Costs, (*portObserver)(d))
+		return sim.NewDriver(d, l, sim.DriverConfig{Port: port, Costs: cfg.Costs, Observer: (*portObserver)(d)})
 	})
 }
 

@@ -67,14 +67,8 @@ func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 	for i := range f.batch {
 		f.batch[i].Payload = make([]byte, 0, wire.MaxPacketLen)
 	}
-	f.addSteps()
-	return f
-}
-
-// addSteps sets the steps of the enabled defects, in the order in which they apply.
-func (f *Filter) addSteps() {
 	d := &f.defects
-	for _, s := range []struct {
+	for _, s := range []struct { // in the order in which they apply
 		enabled bool
 		list    *[]step
 		do      step
@@ -106,6 +100,7 @@ func (f *Filter) addSteps() {
 			*s.list = append(*s.list, s.do)
 		}
 	}
+	return f
 }
 
 // apply applies the steps to a packet until one drops or delays it. pass is false if one did.
@@ -148,7 +143,11 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 			break
 		}
 		for i := range filled {
-			f.queueSent(now, &f.batch[i])
+			p := packet{Datagram: f.batch[i], now: now}
+			p.Payload = append([]byte(nil), p.Payload...)
+			if f.apply(f.sent, &p) {
+				f.queue = append(f.queue, p)
+			}
 		}
 	}
 	n := min(len(ds), len(f.queue))
@@ -157,23 +156,14 @@ func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 		if p.changed {
 			f.setICRC(p)
 		}
-		if f.defects.FlushICRCDoubled {
-			f.doubleICRC(p)
+		if f.defects.FlushICRCDoubled && f.hasICRC && p.isReliable(wire.OpFlush) {
+			body, right := p.splitICRC()
+			p.replaceICRC(doubledICRC(right, body))
 		}
 		ds[i] = p.Datagram
 	}
 	f.queue = f.queue[n:]
 	return n
-}
-
-// queueSent applies the steps of sent packets to a copy of a packet of the NIC, and queues it unless a step drops or
-// delays it.
-func (f *Filter) queueSent(now mono.Time, d *link.Datagram) {
-	p := packet{Datagram: *d, now: now}
-	p.Payload = append([]byte(nil), d.Payload...)
-	if f.apply(f.sent, &p) {
-		f.queue = append(f.queue, p)
-	}
 }
 
 // Deadline returns when the first delayed packet must be sent; mono.Never if none is delayed.

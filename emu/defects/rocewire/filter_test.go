@@ -119,7 +119,7 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 				r := newRig(q)
 				c.exchange(r)
 				if got := strings.Join(r.log, "; "); got != want {
-					t.Errorf("with %q:\n\t%s\nwant:\n\t%s", defects.Enabled(&q), got, want)
+					t.Errorf("with %+v:\n\t%s\nwant:\n\t%s", q, got, want)
 				}
 			}
 			play(c.sound)

@@ -168,15 +168,6 @@ func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// doubleICRC, for the defect FlushICRCDoubled, replaces the ICRC of a FLUSH to send by the one that rxe computes, which
-// covers the packet twice.
-func (f *Filter) doubleICRC(p *packet) {
-	if f.hasICRC && p.isReliable(wire.OpFlush) {
-		body, right := p.splitICRC()
-		p.replaceICRC(doubledICRC(right, body))
-	}
-}
-
 // doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on twice, the second time with the
 // bits that an ICRC masks. icrc is the right ICRC, and body the packet from the BTH on.
 func doubledICRC(icrc uint32, body []byte) uint32 {

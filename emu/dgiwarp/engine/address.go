@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
@@ -25,9 +27,6 @@ func (p *path) address(d *link.Datagram) {
 	d.IPID, d.FlowLabel = link.IPIDUnknown, 0
 }
 
-// is4 reports whether the path uses IPv4.
-func (p *path) is4() bool { return p.dst.Addr().Is4() }
-
 // AH is an address handle.
 type AH struct {
 	Attr verbs.AHAttr
@@ -48,7 +47,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	if err := n.CheckPD("create_ah", pd); err != nil {
 		return nil, err
 	}
-	src, ok := n.gid(attr.GRH.SGIDIndex)
+	src, ok := n.gids.at(attr.GRH.SGIDIndex)
 	dst := attr.GRH.DGID.Addr()
 	switch {
 	case attr.Port != 1:
@@ -58,16 +57,10 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	case dst.Is4() != src.Is4():
 		return nil, invalid("no route from %v to %v: different IP versions", src, dst)
 	}
-	if port == 0 {
-		port = n.cfg.Port
-	}
 	a := &AH{Attr: attr, pd: pd, path: path{
-		src: netip.AddrPortFrom(src, n.cfg.Port), dst: netip.AddrPortFrom(dst, port),
-		tclass: attr.GRH.TrafficClass &^ link.ECN, hopLimit: attr.GRH.HopLimit,
+		src: netip.AddrPortFrom(src, n.cfg.Port), dst: netip.AddrPortFrom(dst, cmp.Or(port, n.cfg.Port)),
+		tclass: attr.GRH.TrafficClass &^ link.ECN, hopLimit: cmp.Or(attr.GRH.HopLimit, DefaultHopLimit),
 	}}
-	if a.path.hopLimit == 0 {
-		a.path.hopLimit = DefaultHopLimit
-	}
 	n.ahs++
 	n.UsePD(pd, 1)
 	return a, nil
@@ -152,11 +145,34 @@ func checksum(words *[link.IPv4HeaderLen / 4]uint32) uint32 {
 	return ^sum & 0xffff
 }
 
-// sourceAddr returns the local address for packets to dst: the first in the GID table with the
+// gidTable holds the addresses of the NIC.
+type gidTable struct {
+	current []verbs.GIDEntry
+	initial []verbs.GIDEntry
+	changed bool // paths may use a removed address
+}
+
+// at returns the address of the entry with an index, and false if there is none.
+func (t *gidTable) at(index uint8) (netip.Addr, bool) {
+	for i := range t.current {
+		if e := &t.current[i]; e.Index == int(index) && e.GID != (verbs.GID{}) {
+			return e.GID.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// owns reports whether a is an address of the NIC.
+func (t *gidTable) owns(a netip.Addr) bool {
+	gid := verbs.GIDFrom(a.Unmap())
+	return slices.ContainsFunc(t.current, func(e verbs.GIDEntry) bool { return e.GID == gid && gid != (verbs.GID{}) })
+}
+
+// sourceFor returns the local address for packets to dst: the first in the GID table with the
 // same IP version. If there is none, it returns one of the initial GID table, which the host may
 // get back.
-func (n *NIC) sourceAddr(dst netip.Addr) netip.Addr {
-	for _, table := range [...][]verbs.GIDEntry{n.cfg.GIDs, n.initialGIDs} {
+func (t *gidTable) sourceFor(dst netip.Addr) netip.Addr {
+	for _, table := range [...][]verbs.GIDEntry{t.current, t.initial} {
 		for i := range table {
 			if g := table[i].GID; g.Addr().Is4() == dst.Is4() && g != (verbs.GID{}) {
 				return g.Addr()

@@ -26,7 +26,7 @@ func newLane(tb testing.TB, reliable bool, size int) *lane {
 	_, a, b := pair(tb, reliable)
 	l := &lane{a: a, b: b, ds: make([]link.Datagram, 64), refs: Refs{AH: a.h.ah(b.h.addr)}}
 	l.ds[0].Payload = make([]byte, 0, 64*testMTU)
-	l.wr = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: a.sge(0, size), UD: verbs.UD{QPN: verbs.QPN(b.num), QKey: testKey}}
+	l.wr = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: a.sge(0, size), UD: verbs.UD{QPN: verbs.QPN(b.QPN), QKey: testKey}}
 	l.recv = verbs.RecvWR{SGL: b.sge(recvAt, size+verbs.GRHLen)}
 	l.move(tb, 64)
 	return l

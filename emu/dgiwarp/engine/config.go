@@ -46,21 +46,8 @@ type Config struct {
 	Policy nic.Policy
 }
 
-const (
-	defaultLinkMTU     = 1500
-	defaultFirstQPN    = 0x11
-	defaultMessages    = 64
-	defaultMessageTime = 100 * time.Millisecond
-	defaultRecordTime  = 10 * time.Millisecond
-	defaultErrorRate   = 100
-	defaultErrorBurst  = 16
-	defaultReads       = 16
-
-	// MaxUDSend is the longest Send on UD.
-	MaxUDSend = 1 << 16
-	// maxMessage is the longest message of DDP.
-	maxMessage = 1<<32 - 1
-)
+// MaxUDSend is the longest Send on UD.
+const MaxUDSend = 1 << 16
 
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
@@ -71,12 +58,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
 	}
 	c.Port = cmp.Or(c.Port, wire.Port)
-	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
-	c.FirstQPN = cmp.Or(c.FirstQPN, defaultFirstQPN)
-	c.Messages, c.Records = cmp.Or(c.Messages, defaultMessages), cmp.Or(c.Records, defaultMessages)
-	c.MessageTime, c.RecordTime = cmp.Or(c.MessageTime, defaultMessageTime), cmp.Or(c.RecordTime, defaultRecordTime)
-	c.ErrorRate, c.ErrorBurst = cmp.Or(c.ErrorRate, defaultErrorRate), cmp.Or(c.ErrorBurst, defaultErrorBurst)
-	c.Reads = cmp.Or(c.Reads, defaultReads)
+	c.LinkMTU = cmp.Or(c.LinkMTU, 1500)
+	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11)
+	c.Messages, c.Records = cmp.Or(c.Messages, 64), cmp.Or(c.Records, 64)
+	c.MessageTime, c.RecordTime = cmp.Or(c.MessageTime, 100*time.Millisecond), cmp.Or(c.RecordTime, 10*time.Millisecond)
+	c.ErrorRate, c.ErrorBurst = cmp.Or(c.ErrorRate, 100), cmp.Or(c.ErrorBurst, 16)
+	c.Reads = cmp.Or(c.Reads, 16)
 	c.Limits = c.Limits.OrDefault()
 	if err := c.Limits.Validate(); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)

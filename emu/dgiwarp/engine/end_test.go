@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -17,12 +18,13 @@ type end struct {
 
 // end makes a QP that is ready.
 func (h *host) end(reliable bool, edit ...func(*QPConfig)) *end {
-	c := QPConfig{Reliable: reliable, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 256, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64}}
+	c := QPConfig{Reliable: reliable, QueueConfig: iwarp.QueueConfig{PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq}}
+	c.Caps = verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 256, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64}
 	for _, f := range edit {
 		f(&c)
 	}
 	q := must.Get(h.nic.CreateQP(c))(h.w.t)
-	e := &end{QP: q, h: h, base: uint64(q.num-h.nic.cfg.FirstQPN) * endBytes % (1 << 20)}
+	e := &end{QP: q, h: h, base: uint64(q.QPN-h.nic.cfg.FirstQPN) * endBytes % (1 << 20)}
 	e.ready()
 	return e
 }
@@ -70,7 +72,7 @@ func (e *end) post(to *end, wr verbs.SendWR) {
 func (e *end) try(to *end, wr verbs.SendWR) error {
 	wr.Flags |= verbs.SendSignaled
 	if wr.UD.QPN == 0 {
-		wr.UD.QPN = verbs.QPN(to.num)
+		wr.UD.QPN = verbs.QPN(to.QPN)
 	}
 	if wr.UD.QKey == 0 {
 		wr.UD.QKey = testKey
@@ -98,7 +100,7 @@ func (e *end) got(count int) []verbs.WC {
 	done := e.done
 	e.done = nil
 	if len(done) != count {
-		e.h.w.t.Fatalf("%s has %d completions, want %d: %+v", e.name(), len(done), count, done)
+		e.h.w.t.Fatalf("%s has %d completions, want %d: %+v", e.Name(), len(done), count, done)
 	}
 	return done
 }
@@ -109,7 +111,7 @@ func (e *end) ok(count int) []verbs.WC {
 	done := e.got(count)
 	for _, wc := range done {
 		if wc.Status != verbs.WCSuccess {
-			e.h.w.t.Fatalf("%s: %+v", e.name(), wc)
+			e.h.w.t.Fatalf("%s: %+v", e.Name(), wc)
 		}
 	}
 	return done

@@ -19,8 +19,8 @@ func TestErrorsStopTheQP(t *testing.T) {
 	a.send(b, 9, 61) // one octet more than the receive has
 	w.run(time.Millisecond)
 	done := b.got(2)
-	if done[0].WRID != 1 || done[0].Status != verbs.WCLocLenErr || done[1].Status != verbs.WCWRFlushErr || b.State() != verbs.QPStateErr {
-		t.Errorf("%+v, state %v", done, b.State())
+	if done[0].WRID != 1 || done[0].Status != verbs.WCLocLenErr || done[1].Status != verbs.WCWRFlushErr || b.state != verbs.QPStateErr {
+		t.Errorf("%+v, state %v", done, b.state)
 	}
 	if e, ok := b.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPReqErr || e.QP != any(b.QP) {
 		t.Errorf("event %+v, %v", e, ok)
@@ -46,8 +46,8 @@ func TestErrorsCanBeIsolated(t *testing.T) {
 	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 4), Remote: verbs.Remote{RKey: 1}})
 	a.send(b, 9, 60)
 	w.run(time.Millisecond)
-	if wc := b.ok(1)[0]; wc.WRID != 1 || b.State() != verbs.QPStateRTS || b.h.nic.Count.ErrorsFound != 2 || b.h.nic.Count.ErrorsSent != 2 {
-		t.Errorf("%+v, state %v, %d errors found, %d told", wc, b.State(), b.h.nic.Count.ErrorsFound, b.h.nic.Count.ErrorsSent)
+	if wc := b.ok(1)[0]; wc.WRID != 1 || b.state != verbs.QPStateRTS || b.h.nic.Count.ErrorsFound != 2 || b.h.nic.Count.ErrorsSent != 2 {
+		t.Errorf("%+v, state %v, %d errors found, %d told", wc, b.state, b.h.nic.Count.ErrorsFound, b.h.nic.Count.ErrorsSent)
 	}
 }
 
@@ -69,11 +69,11 @@ func TestErrorMessagesReachTheSender(t *testing.T) {
 	}
 	w.run(time.Millisecond)
 	r, ok := a.LastError()
-	if !ok || r.Error != ddp.TermUntaggedTooLong || !r.HasMSN || r.MSN != 2 || r.FromQP != b.num || r.From.Addr() != b.h.addr {
+	if !ok || r.Error != ddp.TermUntaggedTooLong || !r.HasMSN || r.MSN != 2 || r.FromQP != b.QPN || r.From.Addr() != b.h.addr {
 		t.Errorf("reported %+v, %v", r, ok)
 	}
-	if e, ok := a.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPReqErr || a.State() != verbs.QPStateRTS {
-		t.Errorf("event %+v, %v, state %v", e, ok, a.State())
+	if e, ok := a.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPReqErr || a.state != verbs.QPStateRTS {
+		t.Errorf("event %+v, %v, state %v", e, ok, a.state)
 	}
 	var s ddp.Segment
 	if err := s.Parse(message); err != nil || s.Untagged.QN != ddp.QueueTerminate || s.Terminate.SegmentLength != 78 || s.Terminate.DDP.Untagged.MSN != 2 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	ddp "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -49,14 +50,14 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++
-	n.Report(nic.Event{Type: peerErrorEvent(e), QP: q})
+	n.Report(nic.Event{Type: iwarp.PeerErrorEvent(e), QP: q})
 	switch {
 	case in.group:
 	case !n.errors.allow(n.clock, n.cfg.ErrorRate, n.cfg.ErrorBurst):
 		n.Count.ErrorsSuppressed++
 	default:
 		n.errors.waiting.Push(errorMessage{
-			path: in.from.replyPath(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.num, n.parsed.Key),
+			path: in.from.replyPath(), header: wire.NewHeader(wire.KindUD, in.from.qp, q.QPN, n.parsed.Key),
 			terminate: ddp.Terminate{Error: e, HasLength: true, HasDDP: true, SegmentLength: uint16(in.length), DDP: *in.header},
 		})
 	}
@@ -93,17 +94,4 @@ func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 		q.reported.MSN, q.reported.HasMSN = t.DDP.Untagged.MSN, true
 	}
 	n.Report(nic.Event{Type: verbs.EventQPReqErr, QP: q})
-}
-
-// peerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
-// error.
-func peerErrorEvent(e ddp.TermError) verbs.AsyncEventType {
-	switch {
-	case e.Layer == ddp.LayerRDMAP && e.Type == ddp.RDMAPRemoteProtection,
-		e.Layer == ddp.LayerDDP && e.Type == ddp.DDPTagged && e != ddp.TermTaggedVersion:
-		return verbs.EventQPAccessErr
-	case e.Type == ddp.RDMAPLocal: // of either layer
-		return verbs.EventQPFatal
-	}
-	return verbs.EventQPReqErr
 }

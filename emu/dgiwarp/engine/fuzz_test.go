@@ -54,16 +54,16 @@ func FuzzInput(f *testing.F) {
 			input = input[size:]
 			if size >= wire.HeaderLen {
 				packet[0] = 0x10 | packet[0]&7
-				binary.BigEndian.PutUint32(packet[4:], bu.num+uint32(packet[1]&1))
-				binary.BigEndian.PutUint32(packet[8:], ar.num)
+				binary.BigEndian.PutUint32(packet[4:], bu.QPN+uint32(packet[1]&1))
+				binary.BigEndian.PutUint32(packet[8:], ar.QPN)
 				if packet[2]&1 == 0 {
 					binary.BigEndian.PutUint32(packet[12:], testKey)
 				}
 			}
 			// An attacker that knows the flow's epoch does more harm.
-			if ps := hb.nic.rd.PeersOf(br.num); len(ps) > 0 && size >= wire.HeaderLen+wire.DataLen && packet[2]&2 == 0 {
+			if ps := ha.nic.rd.PeersOf(ar.QPN); len(ps) > 0 && size >= wire.HeaderLen+wire.DataLen && packet[2]&2 == 0 {
 				if at := wire.HeaderLen; packet[1]&0x40 == 0 {
-					binary.BigEndian.PutUint32(packet[at:], uint32(ps[0].RemoteEpoch()))
+					binary.BigEndian.PutUint32(packet[at:], uint32(ps[0].Epoch()))
 				}
 			}
 			hb.nic.Input(w.now, &link.Datagram{Src: ha.ah(hb.addr).path.src, Dst: ha.ah(hb.addr).path.dst, Payload: wire.AppendCRC(packet, 0)})

@@ -18,10 +18,10 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	dst := d.Dst.Addr().Unmap()
 	group := isGroup(dst)
 	switch {
-	case n.portDown:
+	case n.PortDown:
 		n.Count.DropDown++
 		return
-	case d.Dst.Port() != n.cfg.Port || !group && !n.owns(dst) || !validSource(d.Src):
+	case d.Dst.Port() != n.cfg.Port || !group && !n.gids.owns(dst) || !validSource(d.Src):
 		n.Count.DropAddress++
 		return
 	case !wire.CheckCRC(d.Payload):
@@ -51,14 +51,17 @@ func validSource(src netip.AddrPort) bool {
 }
 
 // find returns the QP with a number, or nil. Number 0 means the only QP of the NIC.
-func (n *NIC) find(num uint32) *QP {
+func (n *NIC) find(num uint32) (only *QP) {
 	if num != 0 {
 		return n.qps.At(num)
 	}
-	if n.count != 1 {
-		return nil
+	for q := range n.qps.All() {
+		if only != nil {
+			return nil
+		}
+		only = q
 	}
-	return n.firstQP
+	return only
 }
 
 // receiveGroup delivers a multicast packet to each QP that is attached to the group.
@@ -80,7 +83,7 @@ func (n *NIC) receiveUD(d *link.Datagram, k *wire.Packet) {
 	switch {
 	case q == nil:
 		n.Count.DropQPN++
-	case q.reliable:
+	case q.Reliable:
 		n.Count.DropService++
 	default:
 		n.lastSource = sourceOf(d, k.SrcQP)

@@ -210,12 +210,12 @@ func TestFloodsLeaveNothingBehind(t *testing.T) {
 			d.Dst = a.h.ah(b.h.addr).path.dst
 			n.Input(w.now, &d)
 		}
-		if n.rd.Peers() > 0 || len(n.messages.open) > defaultMessages || len(n.records.open) > defaultMessages || n.errors.waiting.Len() > defaultErrorBurst {
+		if n.rd.Peers() > 0 || len(n.messages.open) > n.cfg.Messages || len(n.records.open) > n.cfg.Records || n.errors.waiting.Len() > n.cfg.ErrorBurst {
 			t.Errorf("reliable %v: %d peers, %d messages, %d records, %d error messages", reliable,
 				n.rd.Peers(), len(n.messages.open), len(n.records.open), n.errors.waiting.Len())
 		}
 		w.output()
-		if most := 256 + defaultErrorBurst; w.seen > most {
+		if most := 256 + n.cfg.ErrorBurst; w.seen > most {
 			t.Errorf("reliable %v: %d answers, want %d at most", reliable, w.seen, most)
 		}
 		w.run(time.Second)

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -19,16 +18,16 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	group = group.Unmap()
 	members := n.mcast[group]
 	switch {
-	case q.reliable || !isGroup(group):
-		return nic.OpError("attach_mcast", q.name(), "%w: to group %v, reliable %v", verbs.ErrInvalid, group, q.reliable)
-	case n.qps.At(q.num) != q:
-		return nic.OpError("attach_mcast", q.name(), "%w: it is gone", verbs.ErrInvalid)
+	case q.Reliable || !isGroup(group):
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "to group %v, reliable %v", group, q.Reliable)
+	case n.qps.At(q.QPN) != q:
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "it is gone")
 	case slices.Contains(members, q):
 		return nil
 	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups:
-		return nic.OpError("attach_mcast", q.name(), "%w: %d groups", verbs.ErrNoMemory, len(n.mcast))
+		return q.OpError("attach_mcast", verbs.ErrNoMemory, "%d groups", len(n.mcast))
 	case len(members) >= n.cfg.Limits.McastQPs:
-		return nic.OpError("attach_mcast", q.name(), "%w: %d QPs in the group", verbs.ErrNoMemory, len(members))
+		return q.OpError("attach_mcast", verbs.ErrNoMemory, "%d QPs in the group", len(members))
 	}
 	n.mcast[group] = append(members, q)
 	q.groups++
@@ -41,7 +40,7 @@ func (n *NIC) Detach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	i := slices.Index(members, q)
 	if i < 0 {
-		return nic.OpError("detach_mcast", q.name(), "%w: not attached to %v", verbs.ErrInvalid, group)
+		return q.OpError("detach_mcast", verbs.ErrInvalid, "not attached to %v", group)
 	}
 	q.groups--
 	if members = slices.Delete(members, i, i+1); len(members) == 0 {

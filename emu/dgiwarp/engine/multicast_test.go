@@ -63,8 +63,8 @@ func TestNothingAnswersAGroup(t *testing.T) {
 	}
 	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 10), Remote: verbs.Remote{RKey: 77}})
 	w.run(time.Millisecond)
-	if w.seen != 1 || b.h.nic.Count.ErrorsFound != 1 || b.State() != verbs.QPStateErr {
-		t.Errorf("%d packets, %d errors, state %v", w.seen, b.h.nic.Count.ErrorsFound, b.State())
+	if w.seen != 1 || b.h.nic.Count.ErrorsFound != 1 || b.state != verbs.QPStateErr {
+		t.Errorf("%d packets, %d errors, state %v", w.seen, b.h.nic.Count.ErrorsFound, b.state)
 	}
 	// A reliable packet to a group finds nobody, and nobody answers.
 	w2, c, d := pair(t, true)

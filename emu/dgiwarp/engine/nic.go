@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/rd"
@@ -17,33 +16,39 @@ import (
 // NIC is a datagram-iWARP NIC with one port.
 type NIC struct {
 	nic.Base
-	Count Counters
+	Count    Counters
+	PortDown bool
 
-	cfg     Config
-	layer   iwarp.Layer
-	rd      *rd.Layer
-	qps     nic.QPTable[QP]
-	count   int // QPs
-	firstQP *QP // receives packets to QP 0 if it is the only QP
-	ahs     int
-	mcast   map[netip.Addr][]*QP
+	cfg   Config
+	gids  gidTable
+	clock mono.Time // latest time passed to a method
+	layer iwarp.Layer
+	rd    *rd.Layer
+	qps   nic.QPTable[QP]
+	ahs   int // address handles
+	mcast map[netip.Addr][]*QP
 
-	sending     nic.FIFO[*QP]   // QPs with pending requests
-	withOutput  nic.FIFO[*peer] // peers that may have segments to send
-	peersWait   nic.FIFO[*QP]   // RD QPs that made peers wait for receives
-	messages    partialTable[*message]
-	records     partialTable[*record]
-	errors      errorQueue
-	portDown    bool
-	gidsChanged bool             // SetGIDs was called: paths may use a removed address
-	initialGIDs []verbs.GIDEntry // GID table of New
+	messages partialTable[*message]
+	records  partialTable[*record]
+	errors   errorQueue
+	outputQueues
+	received
+}
 
-	clock      mono.Time // latest time passed to a method
+// outputQueues are the QPs and peers that may have output.
+type outputQueues struct {
+	sending    nic.FIFO[*QP]   // QPs with pending requests
+	withOutput nic.FIFO[*peer] // peers that may have segments to send
+	peersWait  nic.FIFO[*QP]   // RD QPs that made peers wait for receives
+	segment    iwarp.Segment   // scratch buffer of outputSegments
+}
+
+// received is the packet that Input handles.
+type received struct {
 	parsed     wire.Packet
-	header     ddp.Header
-	segment    iwarp.Segment
-	area       [verbs.GRHLen]byte
-	lastSource source // source of the last packet
+	header     ddp.Header         // of its segment (UD)
+	lastSource source             // its source, or that of an earlier packet
+	area       [verbs.GRHLen]byte // address area of its receive (UD)
 }
 
 // New returns a NIC with its port up.
@@ -52,7 +57,7 @@ func New(cfg Config) (*NIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &NIC{cfg: cfg, initialGIDs: cfg.GIDs, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
+	n := &NIC{cfg: cfg, gids: gidTable{current: cfg.GIDs, initial: cfg.GIDs}, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Policy)
 	n.Mem.Scramble(cfg.Secret)
 	n.layer = iwarp.Layer{NIC: &n.Base}
@@ -96,10 +101,10 @@ func (n *NIC) Tick(now mono.Time) {
 
 // SetPort takes the port up or down and reports the change.
 func (n *NIC) SetPort(up bool) {
-	if n.portDown == !up {
+	if n.PortDown == !up {
 		return
 	}
-	n.portDown = !up
+	n.PortDown = !up
 	e := nic.Event{Type: verbs.EventPortActive, Port: 1}
 	if !up {
 		e.Type = verbs.EventPortErr
@@ -107,54 +112,12 @@ func (n *NIC) SetPort(up bool) {
 	n.Report(e)
 }
 
+// GIDs returns the GID table.
+func (n *NIC) GIDs() []verbs.GIDEntry { return n.gids.current }
+
 // SetGIDs replaces the GID table, as when the addresses of the host change. Packets to and
 // from removed addresses are dropped. Empty entries are ignored.
 func (n *NIC) SetGIDs(table []verbs.GIDEntry) {
-	n.cfg.GIDs, n.gidsChanged = table, true
+	n.gids.current, n.gids.changed = table, true
 	n.Report(nic.Event{Type: verbs.EventGIDChange, Port: 1})
-}
-
-// PortDown reports whether the port is down.
-func (n *NIC) PortDown() bool { return n.portDown }
-
-// gid returns the address of the GID table entry with an index, and false if there is none.
-func (n *NIC) gid(index uint8) (netip.Addr, bool) {
-	for i := range n.cfg.GIDs {
-		if e := &n.cfg.GIDs[i]; e.Index == int(index) && e.GID != (verbs.GID{}) {
-			return e.GID.Addr(), true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-// owns reports whether a is an address of the NIC.
-func (n *NIC) owns(a netip.Addr) bool {
-	a = a.Unmap()
-	for i := range n.cfg.GIDs {
-		if g := n.cfg.GIDs[i].GID; g.Addr() == a && g != (verbs.GID{}) {
-			return true
-		}
-	}
-	return false
-}
-
-// someQP returns the QP with the lowest number for which ok returns true, or nil.
-func (n *NIC) someQP(ok func(*QP) bool) *QP {
-	for q := range n.QPs() {
-		if ok(q) {
-			return q
-		}
-	}
-	return nil
-}
-
-// QPs iterates over the queue pairs in the order of their numbers.
-func (n *NIC) QPs() iter.Seq[*QP] {
-	return func(yield func(*QP) bool) {
-		for i := range uint32(n.cfg.Limits.QPs) {
-			if q := n.qps.At(n.cfg.FirstQPN + i); q != nil && !yield(q) {
-				return
-			}
-		}
-	}
 }

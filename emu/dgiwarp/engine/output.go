@@ -28,7 +28,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		n.addressRD(&ds[filled], &p)
 		filled = n.commitDatagram(ds, filled)
 	}
-	if n.portDown {
+	if n.PortDown {
 		return 0 // the packets are lost
 	}
 	for i := range filled {
@@ -47,7 +47,7 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 			break
 		}
 		q.queued = false
-		if q.reliable {
+		if q.Reliable {
 			q.distribute(n.clock)
 			continue
 		}
@@ -64,28 +64,22 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 	return filled
 }
 
-// commitDatagram adds ds[filled] to the output, prepares the next buffer, and returns the new
-// number of filled datagrams. It discards a packet whose source address was removed.
+// commitDatagram adds ds[filled] to the output, and returns the new number of filled datagrams. It
+// discards a packet whose source address was removed. If all datagrams share the buffer of ds[0], the
+// next gets the rest of it, or no buffer if the rest is too short, since its old one may overlap it.
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
-	if n.gidsChanged && !n.owns(ds[filled].Src.Addr()) {
+	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled
 	}
-	filled++
-	n.sliceBuffer(ds, filled)
+	b, longest := ds[filled].Payload, maxPacket(n.cfg.LinkMTU, true)
+	if filled++; filled == len(ds) || cap(ds[0].Payload) < 2*longest {
+		return filled
+	}
+	ds[filled].Payload = nil
+	if cap(b)-len(b) >= longest {
+		ds[filled].Payload = b[len(b):]
+	}
 	return filled
-}
-
-// sliceBuffer gives ds[i] the rest of the buffer of ds[0], if that is shared by all. If the
-// rest is too short, ds[i] gets no buffer, since its old one may overlap the shared buffer.
-func (n *NIC) sliceBuffer(ds []link.Datagram, i int) {
-	longest := maxPacket(n.cfg.LinkMTU, true)
-	if i == len(ds) || cap(ds[0].Payload) < 2*longest {
-		return
-	}
-	ds[i].Payload = nil
-	if b := ds[i-1].Payload; cap(b)-len(b) >= longest {
-		ds[i].Payload = b[len(b):]
-	}
 }
 
 // emit builds the next packet of a UD QP and reports whether there was one.

@@ -11,7 +11,7 @@ import (
 // from the SGL that the stream sees. The receive counts as one promised to a resumed peer.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
-	w, pd := q.receive()
+	w, pd := q.PeekReceive()
 	if w == nil {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	}
 	if r.MemoryStatus != verbs.WCSuccess {
 		r.SGL, r.Length = r.SGL[:0], 0
-		q.takeReceive()
+		q.TakeReceive()
 		return r
 	}
 	r.Length = w.Length - verbs.GRHLen
@@ -44,7 +44,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 		cut -= e.Length
 		r.SGL = append(r.SGL[:0], r.SGL[1:]...)
 	}
-	q.takeReceive()
+	q.TakeReceive()
 	return r
 }
 
@@ -57,7 +57,7 @@ func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 		wc.SrcQP = verbs.QPN(h.peer.rd.Key.RemoteQP)
 		wc.Flags |= verbs.WCWithGRH
 	}
-	q.push(q.recvCQ, &wc, solicited)
+	q.push(q.RecvCQ, &wc, solicited)
 }
 
 // Completed implements iwarp.Owner. It completes the oldest request, since a stream completes
@@ -81,7 +81,7 @@ func (h *peerStream) Ended(end iwarp.End) {
 	switch end.Cause {
 	case iwarp.ByPeer:
 		q.nic.Count.ErrorsFound++
-		q.nic.Report(nic.Event{Type: peerErrorEvent(end.Error), QP: q})
+		q.nic.Report(nic.Event{Type: iwarp.PeerErrorEvent(end.Error), QP: q})
 		if !q.isolate {
 			q.fail()
 		}

@@ -90,7 +90,7 @@ func (q *QP) distribute(now mono.Time) {
 			q.executeLocal(r)
 			continue
 		}
-		key := rd.Key{Remote: r.path.dst, Local: q.num, RemoteQP: r.qpn}
+		key := rd.Key{Remote: r.path.dst, Local: q.QPN, RemoteQP: r.qpn}
 		rp, err := q.nic.rd.Peer(now, key, q.attr.QKey, r.qkey)
 		if err != nil {
 			// Too many peers: this one cannot be reached now.
@@ -157,7 +157,7 @@ func (p *peer) ready(now mono.Time) bool {
 		panic("engine: a peer is not the one of its own key")
 	}
 	h.flow = p.rd.Epoch()
-	h.stream.Open(&q.endpoint, h, q.nic.streamOptions())
+	h.stream.Open(&q.Endpoint, h, q.nic.streamOptions())
 	return true
 }
 
@@ -198,7 +198,7 @@ func (p *peer) queueOutput() {
 // failPeers ends the streams of an RD QP that enters ERR. Flows stay open, so that segments
 // that were sent, in particular error messages, arrive.
 func (n *NIC) failPeers(q *QP) {
-	for _, r := range n.rd.PeersOf(q.num) {
+	for _, r := range n.rd.PeersOf(q.QPN) {
 		p, ok := r.Owner.(*peer)
 		if !ok {
 			continue

@@ -27,8 +27,8 @@ func TestRDFailuresStayWithTheirPeer(t *testing.T) {
 	}
 	w.run(12 * time.Second)
 	done := a.got(3)
-	if done[0].Status != verbs.WCRetryExcErr || done[0].WRID != 0 || done[1].Status != verbs.WCWRFlushErr || done[2].WRID != 2 || a.State() != verbs.QPStateRTS {
-		t.Errorf("%+v, state %v", done, a.State())
+	if done[0].Status != verbs.WCRetryExcErr || done[0].WRID != 0 || done[1].Status != verbs.WCWRFlushErr || done[2].WRID != 2 || a.state != verbs.QPStateRTS {
+		t.Errorf("%+v, state %v", done, a.state)
 	}
 	b.recv(1, 0, 100)
 	a.send(b, 3, 10)
@@ -39,8 +39,8 @@ func TestRDFailuresStayWithTheirPeer(t *testing.T) {
 	a.ok(2)
 	b.ok(1)
 	dead.ok(1)
-	if len(a.free) != a.caps.MaxSendWR {
-		t.Errorf("%d of %d places of the send queue are free", len(a.free), a.caps.MaxSendWR)
+	if len(a.free) != a.Caps.MaxSendWR {
+		t.Errorf("%d of %d places of the send queue are free", len(a.free), a.Caps.MaxSendWR)
 	}
 }
 
@@ -62,8 +62,8 @@ func TestRDHalfMessagesEnd(t *testing.T) {
 	w.run(time.Second)
 	again.ok(1)
 	done := b.got(2)
-	if done[0].WRID != 1 || done[0].Status != verbs.WCWRFlushErr || done[1].Status != verbs.WCSuccess || b.State() != verbs.QPStateRTS {
-		t.Errorf("%+v, state %v", done, b.State())
+	if done[0].WRID != 1 || done[0].Status != verbs.WCWRFlushErr || done[1].Status != verbs.WCSuccess || b.state != verbs.QPStateRTS {
+		t.Errorf("%+v, state %v", done, b.state)
 	}
 	// And one that is never heard of again.
 	w.see = func(d *link.Datagram, k *wire.Packet) bool { return len(k.ULPDU) > 0 && k.ULPDU[0]&lastFlag != 0 }
@@ -115,8 +115,8 @@ func TestRDErrorsNameTheRequest(t *testing.T) {
 			if wc.Status != tc.want && (tc.name == "read" || wc.Status != verbs.WCSuccess) || !ok || r.Error != tc.told {
 				t.Errorf("%s: %v, reported %+v", tc.name, wc.Status, r)
 			}
-			if b.State() != verbs.QPStateErr || a.State() != verbs.QPStateRTS {
-				t.Errorf("%s: states %v and %v", tc.name, a.State(), b.State())
+			if b.state != verbs.QPStateErr || a.state != verbs.QPStateRTS {
+				t.Errorf("%s: states %v and %v", tc.name, a.state, b.state)
 			}
 			// More for a QP that has failed is refused.
 			a.send(b, 2, 10)
@@ -156,8 +156,8 @@ func TestRDErrorsCanBeIsolated(t *testing.T) {
 			a.ok(1)
 			b.ok(1)
 		}
-		if a.State() != verbs.QPStateRTS || b.State() != verbs.QPStateRTS {
-			t.Errorf("states %v and %v", a.State(), b.State())
+		if a.state != verbs.QPStateRTS || b.state != verbs.QPStateRTS {
+			t.Errorf("states %v and %v", a.state, b.state)
 		}
 	}
 }
@@ -213,8 +213,8 @@ func TestRDLocalErrors(t *testing.T) {
 	bad[0].LKey = 77
 	a.post(b, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: bad})
 	w.run(time.Second)
-	if wc := a.got(1)[0]; wc.Status != verbs.WCLocProtErr || a.State() != verbs.QPStateErr {
-		t.Errorf("%+v, state %v", wc, a.State())
+	if wc := a.got(1)[0]; wc.Status != verbs.WCLocProtErr || a.state != verbs.QPStateErr {
+		t.Errorf("%+v, state %v", wc, a.state)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestRDFollowsItsAddressHandle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(b.num), QKey: testKey}}
+		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(b.QPN), QKey: testKey}}
 		must.Do(t, a.PostSend(w.now, &wr, Refs{AH: ah}))
 		seen = nil
 		w.run(time.Millisecond)
@@ -78,8 +78,8 @@ func TestRDOverflowWhileRequestsFail(t *testing.T) {
 		a.send(dead, uint64(i), 10)
 	}
 	w.run(15 * time.Second)
-	if a.State() != verbs.QPStateErr || len(a.free) != a.caps.MaxSendWR || h.nic.Count.Sends != 8 {
-		t.Errorf("state %v, %d of %d places free, %d requests ended, want 8", a.State(), len(a.free), a.caps.MaxSendWR, h.nic.Count.Sends)
+	if a.state != verbs.QPStateErr || len(a.free) != a.Caps.MaxSendWR || h.nic.Count.Sends != 8 {
+		t.Errorf("state %v, %d of %d places free, %d requests ended, want 8", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
 		a.post(b, verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, SGL: a.sge(0, 10), Remote: verbs.Remote{Addr: b.h.mr.Addr, RKey: verbs.RKey(b.h.mr.Key)}})
 	}
 	w.run(time.Millisecond)
-	if p := h.nic.rd.PeersOf(a.num)[0]; p.Waiting() > 0 || h.nic.Count.Sends > 0 {
+	if p := h.nic.rd.PeersOf(a.QPN)[0]; p.Waiting() > 0 || h.nic.Count.Sends > 0 {
 		t.Fatalf("%d segments wait for acknowledgement, %d requests ended", p.Waiting(), h.nic.Count.Sends)
 	}
 	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
@@ -110,8 +110,8 @@ func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
 	a.send(b, 3, 10)
 	seen := h.nic.Count.Sent
 	w.run(time.Second)
-	if a.State() != verbs.QPStateErr || len(a.free) != a.caps.MaxSendWR || h.nic.Count.Sends != 4 || h.nic.Count.Sent != seen {
-		t.Errorf("state %v, %d of %d places free, %d requests ended, want 4, %d packets left", a.State(), len(a.free), a.caps.MaxSendWR, h.nic.Count.Sends, h.nic.Count.Sent-seen)
+	if a.state != verbs.QPStateErr || len(a.free) != a.Caps.MaxSendWR || h.nic.Count.Sends != 4 || h.nic.Count.Sent != seen {
+		t.Errorf("state %v, %d of %d places free, %d requests ended, want 4, %d packets left", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends, h.nic.Count.Sent-seen)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestAnswersToAFlowThatFailedAreDropped(t *testing.T) {
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
 	n := a.h.nic
-	p := n.peerOf(n.rd.PeersOf(a.num)[0])
+	p := n.peerOf(n.rd.PeersOf(a.QPN)[0])
 	p.requester.fail(verbs.WCRetryExcErr)
 	for i, op := range []ddp.Opcode{ddp.OpReadResponse, ddp.OpAtomicResponse, ddp.OpTerminate} {
 		s := ddp.Segment{Header: ddp.Header{Control: ddp.NewControl(op, true)}}
@@ -148,7 +148,7 @@ func TestRequestsThatWaitedGoFirst(t *testing.T) {
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
 	n := a.h.nic
-	p := n.peerOf(n.rd.PeersOf(a.num)[0])
+	p := n.peerOf(n.rd.PeersOf(a.QPN)[0])
 	w.see = func(*link.Datagram, *wire.Packet) bool { return true } // nothing arrives
 	a.send(b, 2, 20)
 	w.run(50 * time.Microsecond)

@@ -25,7 +25,7 @@ func TestRDCompletesWhenAcknowledged(t *testing.T) {
 	w.run(50 * time.Millisecond)
 	a.got(0)
 	wc := b.ok(1)[0]
-	if wc.ByteLen != 540 || wc.SrcQP != verbs.QPN(a.num) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, 500), want) {
+	if wc.ByteLen != 540 || wc.SrcQP != verbs.QPN(a.QPN) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, 500), want) {
 		t.Errorf("%+v", wc)
 	}
 	reply, err := verbs.InitAHFromWC(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))

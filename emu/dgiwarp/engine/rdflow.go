@@ -17,7 +17,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	q := n.find(k.DstQP)
 	data := k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData)
 	switch {
-	case q == nil || !q.reliable:
+	case q == nil || !q.Reliable:
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
@@ -29,7 +29,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropKey++
 		return
 	}
-	k.DstQP = q.num // it may have been left out
+	k.DstQP = q.QPN // it may have been left out
 	n.rd.Input(now, src, k, d.ECNBits() == link.CE)
 	if data {
 		n.lastSource = sourceOf(d, k.SrcQP)
@@ -73,11 +73,11 @@ func (p *peer) flowBegins() {
 	}
 	h := p.responder
 	h.fail(verbs.WCWRFlushErr) // a partly received message will not continue
-	h.stream.Open(&p.qp.endpoint, h, p.qp.nic.streamOptions())
+	h.stream.Open(&p.qp.Endpoint, h, p.qp.nic.streamOptions())
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
 		dst := p.rd.Key.Remote
-		p.path = path{src: netip.AddrPortFrom(n.sourceAddr(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
+		p.path = path{src: netip.AddrPortFrom(n.gids.sourceFor(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
 	}
 }
 
@@ -195,7 +195,14 @@ func (n *NIC) fillFlows(now mono.Time) {
 	for range n.peersWait.Len() {
 		q, _ := n.peersWait.Pop()
 		q.peersWait = false
-		if q.receives() && n.resume(q) {
+		if !q.receives() {
+			continue
+		}
+		resumed, more := 0, true
+		if left := q.receivesLeft() - q.promised; left > 0 { // receives that are not promised yet
+			resumed, more = n.rd.Resume(q.QPN, left)
+		}
+		if q.promised += resumed; more {
 			q.awaitReceives()
 		}
 	}
@@ -203,22 +210,10 @@ func (n *NIC) fillFlows(now mono.Time) {
 	for range n.withOutput.Len() { // peers without room are queued again
 		p, _ := n.withOutput.Pop()
 		p.queued = false
-		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.num) == p.qp {
+		if !p.rd.Gone() && p.qp != nil && n.qps.At(p.qp.QPN) == p.qp {
 			p.outputSegments(now)
 		}
 	}
-}
-
-// resume resumes as many waiting peers as there are receives that are not promised yet. It
-// reports whether more peers may be waiting.
-func (n *NIC) resume(q *QP) (more bool) {
-	left := q.receivesLeft() - q.promised
-	if left <= 0 {
-		return true
-	}
-	resumed, more := n.rd.Resume(q.num, left)
-	q.promised += resumed
-	return more
 }
 
 // awaitReceives queues the QP for fillFlows, which checks for new receives.
@@ -276,7 +271,7 @@ func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 		}
 	}
 	if !pa.src.IsValid() {
-		pa.src = netip.AddrPortFrom(n.sourceAddr(out.Dst.Addr()), n.cfg.Port)
+		pa.src = netip.AddrPortFrom(n.gids.sourceFor(out.Dst.Addr()), n.cfg.Port)
 	}
 	pa.address(d)
 	if out.Data {

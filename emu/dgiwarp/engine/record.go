@@ -83,7 +83,7 @@ func (n *NIC) finishRecord(i int) {
 	if !r.have.whole(r.length) {
 		n.Count.RecordsPart++
 	}
-	w, pd := q.receive()
+	w, pd := q.PeekReceive()
 	if w == nil || w.Length < verbs.GRHLen+recordHead {
 		n.Count.DropNoReceive++
 		return
@@ -108,11 +108,11 @@ func (n *NIC) finishRecord(i int) {
 	if err == nil {
 		err = n.Scatter(w.SGL, pd, verbs.GRHLen, b)
 	}
-	q.takeReceive()
+	q.TakeReceive()
 	if err != nil {
 		wc = verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecvRDMAWithImm}
 	}
-	q.push(q.recvCQ, &wc, false)
+	q.push(q.RecvCQ, &wc, false)
 	if err != nil {
 		q.fail()
 	}

@@ -30,7 +30,7 @@ func TestUDWithoutReceiveIsLost(t *testing.T) {
 	a.send(b, 2, 20)
 	w.run(time.Millisecond)
 	a.ok(2)
-	if wc := b.ok(1)[0]; wc.ByteLen != 60 || b.h.nic.Count.DropNoReceive != 1 || b.State() != verbs.QPStateRTS {
+	if wc := b.ok(1)[0]; wc.ByteLen != 60 || b.h.nic.Count.DropNoReceive != 1 || b.state != verbs.QPStateRTS {
 		t.Errorf("%+v, %d dropped", wc, b.h.nic.Count.DropNoReceive)
 	}
 }
@@ -46,13 +46,13 @@ func TestReceivesNameTheirSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.num), QKey: testKey}}
+		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.QPN), QKey: testKey}}
 		must.Do(t, x.PostSend(w.now, &wr, Refs{AH: ah}))
 		w.run(time.Millisecond)
 		wc := y.ok(1)[0]
 		area := y.bytes(recvAt, verbs.GRHLen)
 		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
-		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.num) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
+		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.QPN) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
 			t.Errorf("v6 %v: %v: from %v port %d QP %#x, class %#x", v6, err, reply.GRH.DGID, SourcePort(area), wc.SrcQP, reply.GRH.TrafficClass)
 		}
 	}
@@ -113,8 +113,8 @@ func TestWrongKeysVanish(t *testing.T) {
 		a.post(b, verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QKey: 17}})
 		w.run(time.Millisecond)
 		b.got(0)
-		if b.h.nic.Count.DropKey == 0 || b.State() != verbs.QPStateRTS {
-			t.Errorf("reliable %v: %d dropped, state %v", reliable, b.h.nic.Count.DropKey, b.State())
+		if b.h.nic.Count.DropKey == 0 || b.state != verbs.QPStateRTS {
+			t.Errorf("reliable %v: %d dropped, state %v", reliable, b.h.nic.Count.DropKey, b.state)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (q *QP) place(in *inbound, to uint64, payload []byte) bool {
 		q.refuseSegment(in, ddp.TermTaggedWrap)
 		return false
 	}
-	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), nic.TargetQP{PD: q.endpoint.PD, QPN: q.num}, to, uint64(len(payload)), verbs.AccessRemoteWrite)
+	mem, at, err := q.nic.Mem.Remote(uint32(in.header.Tagged.STag), nic.TargetQP{PD: q.PD, QPN: q.QPN}, to, uint64(len(payload)), verbs.AccessRemoteWrite)
 	if err == nil {
 		err = mem.WriteAt(payload, at)
 	}
@@ -96,7 +96,7 @@ func (q *QP) takeUntagged(in *inbound) {
 // receive with wc. Without a receive the message is dropped.
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
-	w, pd := q.receive()
+	w, pd := q.PeekReceive()
 	if w == nil {
 		n.Count.DropNoReceive++
 		return
@@ -104,8 +104,8 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	total := uint32(verbs.GRHLen + len(message))
 	if w.Length < total {
 		if !q.isolate {
-			q.takeReceive()
-			q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
+			q.TakeReceive()
+			q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
 		}
 		q.refuseSegment(in, ddp.TermUntaggedTooLong)
 		return
@@ -118,13 +118,13 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	wc.WRID, wc.ByteLen, wc.SrcQP = w.WRID, total, verbs.QPN(in.from.qp)
 	wc.Flags |= verbs.WCWithGRH
 	solicited := in.header.Control.Opcode == ddp.OpSendSE || in.header.Control.Opcode == ddp.OpImmediateSE
-	q.takeReceive()
+	q.TakeReceive()
 	if err != nil {
 		// The program's own doing: no peer is told.
-		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecv}, false)
+		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecv}, false)
 		q.fail()
 		return
 	}
 	n.layer.Count.SendsReceived++
-	q.push(q.recvCQ, wc, solicited)
+	q.push(q.RecvCQ, wc, solicited)
 }

@@ -17,15 +17,15 @@ const (
 // buildDatagram builds the next packet of r, from offset q.sent on. It reports false if the
 // memory of r is invalid.
 func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
-	header := wire.NewHeader(wire.KindUD, r.qpn, q.num, r.qkey)
+	header := wire.NewHeader(wire.KindUD, r.qpn, q.QPN, r.qkey)
 	r.path.address(d)
 	b := header.Append(d.Payload[:0])
-	room := maxPacket(q.nic.cfg.LinkMTU, r.path.is4()) - wire.UDOverhead
+	room := maxPacket(q.nic.cfg.LinkMTU, r.path.dst.Addr().Is4()) - wire.UDOverhead
 	b, room = q.appendSegment(b, r, room)
 	n := min(room, int(r.Length-q.sent))
 	at := len(b)
 	b = extend(b, n, maxPacket(q.nic.cfg.LinkMTU, true))
-	if n > 0 && r.Gather(&q.nic.Base, q.endpoint.PD, b[at:], q.sent) != nil {
+	if n > 0 && r.Gather(&q.nic.Base, q.PD, b[at:], q.sent) != nil {
 		return false
 	}
 	q.sent += uint32(n)

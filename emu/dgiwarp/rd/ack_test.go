@@ -12,7 +12,7 @@ import (
 func data(p *Peer, seq wire.Seq, flags wire.Flags) []byte {
 	k := wire.Packet{
 		Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1),
-		Data:   wire.Data{Epoch: p.epoch, Seq: seq}, ULPDU: content(nil, uint32(seq), 10),
+		Data:   wire.Data{Epoch: p.send.epoch, Seq: seq}, ULPDU: content(nil, uint32(seq), 10),
 	}
 	k.Flags = wire.FlagData | flags
 	return k.Append(nil)
@@ -93,7 +93,7 @@ func TestAnswersCarryAcknowledgements(t *testing.T) {
 // What is sent again asks for an answer, whatever follows it.
 func TestWhatIsSentAgainAsksForAnAnswer(t *testing.T) {
 	n, a, b, p := established(t)
-	p.cwnd = 256
+	p.send.cc.cwnd = 256
 	lose, resent, followed := loseFirst(3, func(k *wire.Packet) bool { return k.Data.Seq%7 == 1 }), 0, 0
 	seen := map[wire.Seq]bool{}
 	n.cut = func(from, to *host, k *wire.Packet) bool {
@@ -140,11 +140,11 @@ func TestFullPacketsHaveNoRoomForAcknowledgements(t *testing.T) {
 func TestWindowEnds(t *testing.T) {
 	_, a, b, p := established(t)
 	back := b.layer.peers[b.key(a)]
-	b.deliver(a.addr, data(p, back.rcvNext.Add(wire.Window), 0), false)
-	if back.stored != nil || b.layer.Count.DropBeyond != 1 {
-		t.Errorf("beyond the window: stored %v, %d dropped", back.stored, b.layer.Count.DropBeyond)
+	b.deliver(a.addr, data(p, back.recv.next.Add(wire.Window), 0), false)
+	if back.recv.stored != nil || b.layer.Count.DropBeyond != 1 {
+		t.Errorf("beyond the window: stored %v, %d dropped", back.recv.stored, b.layer.Count.DropBeyond)
 	}
-	b.deliver(a.addr, data(p, back.rcvNext.Add(wire.Window-1), 0), false)
+	b.deliver(a.addr, data(p, back.recv.next.Add(wire.Window-1), 0), false)
 	var ack wire.Ack
 	back.fillAck(&ack)
 	if b.layer.Count.DropBeyond != 1 || ack.Words != wire.MaxSackWords || ack.SackSpan() != wire.Window {
@@ -167,18 +167,18 @@ func TestAcknowledgementsOfWhatWasNeverSent(t *testing.T) {
 		taken bool
 	}{
 		{"next beyond", wire.Ack{Next: 5}, false},
-		{"next far beyond", wire.Ack{Next: p.una.Add(1<<31 - 1), Words: 8, Sack: [8]uint32{7: 1 << 31}}, false},
+		{"next far beyond", wire.Ack{Next: p.send.una.Add(1<<31 - 1), Words: 8, Sack: [8]uint32{7: 1 << 31}}, false},
 		{"one too many behind the gap", wire.Ack{Next: 2, Words: 1, Sack: [8]uint32{0b10}}, false},
 		{"and one that is there", wire.Ack{Next: 1, Words: 1, Sack: [8]uint32{0b101}}, false},
 		{"in a later word", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{7: 1}}, false},
 		{"all behind a gap", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{0b11}}, true},
 		{"all", wire.Ack{Next: 4}, true},
 	} {
-		una, sacked, dropped := p.una, p.sacked, a.layer.Count.DropAck
+		una, sacked, dropped := p.send.una, p.send.sacked, a.layer.Count.DropAck
 		k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1), Ack: tc.ack}
-		k.Flags, k.Ack.Epoch, k.Ack.Window = wire.FlagAck, p.epoch, wire.Window
+		k.Flags, k.Ack.Epoch, k.Ack.Window = wire.FlagAck, p.send.epoch, wire.Window
 		a.deliver(b.addr, k.Append(nil), false)
-		taken := p.una != una || p.sacked != sacked
+		taken := p.send.una != una || p.send.sacked != sacked
 		if counted := a.layer.Count.DropAck != dropped; taken != tc.taken || counted == taken {
 			t.Errorf("%s: taken %v, counted as dropped %v", tc.name, taken, counted)
 		}
@@ -224,7 +224,7 @@ func TestStrictDeadlines(t *testing.T) {
 	}
 	expect("held back", b, ackSlack)
 	n.run(10*time.Millisecond, func() bool { return p.Waiting() == 0 })
-	p.srtt, p.rttvar, p.cwnd, p.ssthresh = 10_000_000, 100, 256, 4
+	p.send.cc.srtt, p.send.cc.rttvar, p.send.cc.cwnd, p.send.cc.ssthresh = 10_000_000, 100, 256, 4
 	for range 250 {
 		a.send(b, 10)
 	}

@@ -153,16 +153,16 @@ func TestSequenceNumbersWrap(t *testing.T) {
 	// Pretend that the flow has been in use for four billion packets.
 	const almost = wire.Seq(0xffffffd0)
 	tx, rx := a.layer.peers[a.key(b)], b.layer.peers[b.key(a)]
-	tx.una, tx.sendNext, tx.next, tx.recovery = almost, almost, almost, almost
-	tx.sentNo, tx.arrivedNo = 0xffffffc0, 0xffffffc0
-	rx.rcvNext = almost
+	tx.send.una, tx.send.sent, tx.send.next, tx.send.cc.recovery = almost, almost, almost, almost
+	tx.send.loss.sent, tx.send.loss.arrived = 0xffffffc0, 0xffffffc0
+	rx.recv.next = almost
 	for range 200 {
 		a.send(b, 10)
 	}
 	n.run(20*time.Second, func() bool { return a.acked[a.key(b)] == 201 })
 	b.inOrder(a, 201)
-	if tx.next != almost.Add(200) {
-		t.Errorf("next is %d", tx.next)
+	if tx.send.next != almost.Add(200) {
+		t.Errorf("next is %d", tx.send.next)
 	}
 }
 

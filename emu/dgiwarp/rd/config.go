@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
@@ -65,6 +66,8 @@ func DefaultTiming() Timing {
 
 const defaultMaxPacket = 1500 - 40 - 8 // Ethernet, IPv6
 
+var defaultLimits = Limits{Peers: 1 << 16, Segments: 1 << 16, PeerSegments: wire.Window, StoredBytes: 1 << 24, Replies: 1 << 8}
+
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
@@ -74,44 +77,20 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {
 		return c, fmt.Errorf("%w: packets of %d octets are not in %d..65535", ErrConfig, c.MaxPacket, wire.MinPacket)
 	}
-	l := &c.Limits
-	for _, f := range []struct {
-		name  string
-		value *int
-		def   int
-	}{
-		{"Peers", &l.Peers, 1 << 16},
-		{"Segments", &l.Segments, 1 << 16},
-		{"PeerSegments", &l.PeerSegments, wire.Window},
-		{"StoredBytes", &l.StoredBytes, 1 << 24},
-		{"Replies", &l.Replies, 1 << 8},
+	for _, group := range [...]struct{ values, defaults reflect.Value }{
+		{reflect.ValueOf(&c.Limits).Elem(), reflect.ValueOf(defaultLimits)},
+		{reflect.ValueOf(&c.Timing).Elem(), reflect.ValueOf(DefaultTiming())},
 	} {
-		if *f.value = cmp.Or(*f.value, f.def); *f.value < 0 {
-			return c, fmt.Errorf("%w: limit of %s is negative", ErrConfig, f.name)
+		for field, value := range group.values.Fields() {
+			if value.IsZero() {
+				value.Set(group.defaults.FieldByIndex(field.Index))
+			}
+			if value.Int() < 0 {
+				return c, fmt.Errorf("%w: %s is negative", ErrConfig, field.Name)
+			}
 		}
 	}
-	t, d := &c.Timing, DefaultTiming()
-	for _, f := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"FirstTimeout", &t.FirstTimeout, d.FirstTimeout},
-		{"MinTimeout", &t.MinTimeout, d.MinTimeout},
-		{"MaxTimeout", &t.MaxTimeout, d.MaxTimeout},
-		{"GiveUp", &t.GiveUp, d.GiveUp},
-		{"BusyMin", &t.BusyMin, d.BusyMin},
-		{"BusyMax", &t.BusyMax, d.BusyMax},
-		{"BusyLimit", &t.BusyLimit, d.BusyLimit},
-		{"AckDelay", &t.AckDelay, d.AckDelay},
-		{"ReuseWithin", &t.ReuseWithin, d.ReuseWithin},
-		{"Idle", &t.Idle, d.Idle},
-		{"CookieSlot", &t.CookieSlot, d.CookieSlot},
-	} {
-		if *f.value = cmp.Or(*f.value, f.def); *f.value < 0 {
-			return c, fmt.Errorf("%w: %s is negative", ErrConfig, f.name)
-		}
-	}
+	t := &c.Timing
 	// A receiver keeps a flow as long as its sender may use it, and longer than a cookie
 	// is valid: otherwise an old cookie could start the flow a second time.
 	if t.Idle < t.ReuseWithin+t.GiveUp || t.Idle <= 2*t.CookieSlot {

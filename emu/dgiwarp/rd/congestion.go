@@ -15,50 +15,58 @@ const (
 	burst        = 32 // packets that may be sent at once in spite of pacing
 )
 
-// growWindow increases the congestion window after acked segments have arrived: in slow start it
+// congestion is the congestion control of a flow to a peer: window, round-trip time and pacing.
+type congestion struct {
+	paceAt         mono.Time // when the packets sent so far should have left
+	recovery       wire.Seq  // end of what was under way at the last cut of cwnd
+	srtt, rttvar   uint32    // nanoseconds
+	cwnd, ssthresh uint16    // packets
+	credit         uint16    // towards the next packet of cwnd
+}
+
+// grow increases the congestion window after acked segments have arrived: in slow start it
 // doubles with each round trip, afterwards it grows by one packet per round trip.
-func (p *Peer) growWindow(acked int) {
-	if p.cwnd < p.ssthresh {
-		p.cwnd = uint16(min(int(p.cwnd)+acked, wire.Window))
+func (c *congestion) grow(acked int) {
+	if c.cwnd < c.ssthresh {
+		c.cwnd = uint16(min(int(c.cwnd)+acked, wire.Window))
 		return
 	}
-	if p.credit += uint16(acked); p.credit >= p.cwnd {
-		p.credit -= p.cwnd
-		p.cwnd = min(p.cwnd+1, wire.Window)
+	if c.credit += uint16(acked); c.credit >= c.cwnd {
+		c.credit -= c.cwnd
+		c.cwnd = min(c.cwnd+1, wire.Window)
 	}
 }
 
 // reduceWindow reduces the congestion window to seven tenths, but not again until all packets that
 // were in flight at the last reduction are acknowledged.
-func (p *Peer) reduceWindow() {
-	if p.una.Sub(p.recovery) >= 0 {
-		p.setWindow(p.cwnd * 7 / 10)
+func (f *sendFlow) reduceWindow() {
+	if f.una.Sub(f.cc.recovery) >= 0 {
+		f.setWindow(f.cc.cwnd * 7 / 10)
 	}
 }
 
 // setWindow reduces the congestion window to the given number of packets, and ends slow start at
 // seven tenths of its former size.
-func (p *Peer) setWindow(to uint16) {
-	p.ssthresh = max(p.cwnd*7/10, minWindow)
-	p.cwnd = max(to, minWindow)
-	p.credit = 0
-	p.recovery = p.sendNext
+func (f *sendFlow) setWindow(to uint16) {
+	c := &f.cc
+	c.ssthresh = max(c.cwnd*7/10, minWindow)
+	c.cwnd, c.credit, c.recovery = max(to, minWindow), 0, f.sent
 }
 
 // paceInterval returns the time between two packets at a pace of 5/4 congestion windows per round
 // trip. It divides 32 bits, which is faster than 64, because it is called twice for each packet.
-func (p *Peer) paceInterval() time.Duration {
-	return time.Duration(p.srtt / 5 * 4 / uint32(max(p.cwnd, 1)))
+func (c *congestion) paceInterval() time.Duration {
+	return time.Duration(c.srtt / 5 * 4 / uint32(max(c.cwnd, 1)))
 }
 
 // paced reports whether pacing forbids another packet now. The peer may send a burst ahead of its
 // pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
-	allowed := (burst - 1) * p.paceInterval() // the packet that exceeds it was sent, too
+	allowed := (burst - 1) * p.send.cc.paceInterval() // the packet that exceeds it was sent, too
 	if p.has(flagPaced) {
 		allowed /= 2
 	}
-	p.setPaced(p.paceAt.Sub(now) > allowed)
+	p.setPaced(p.send.cc.paceAt.Sub(now) > allowed)
 	return p.has(flagPaced)
 }
 
@@ -75,25 +83,20 @@ func (p *Peer) setPaced(on bool) {
 	p.set(flagPaced, on)
 }
 
-// resumeAt returns when a peer that is delayed by pacing may send again.
-func (p *Peer) resumeAt() mono.Time { return p.paceAt.Add(-burst / 2 * p.paceInterval()) }
-
-// advancePace notes that a packet is sent now.
-func (p *Peer) advancePace(now mono.Time) {
-	p.paceAt = max(p.paceAt, now).Add(p.paceInterval())
-}
+// resumeAt returns when a flow that is delayed by pacing may send again.
+func (c *congestion) resumeAt() mono.Time { return c.paceAt.Add(-burst / 2 * c.paceInterval()) }
 
 // sampleRTT updates the smoothed round-trip time and its variation (RFC 6298).
-func (p *Peer) sampleRTT(rtt time.Duration) {
+func (c *congestion) sampleRTT(rtt time.Duration) {
 	r := int64(max(min(rtt, 4*time.Second), 1))
-	if p.srtt == 0 {
-		p.srtt, p.rttvar = uint32(r), uint32(r/2)
+	if c.srtt == 0 {
+		c.srtt, c.rttvar = uint32(r), uint32(r/2)
 		return
 	}
-	err := r - int64(p.srtt)
-	p.srtt = uint32(max(int64(p.srtt)+err/8, 1))
+	err := r - int64(c.srtt)
+	c.srtt = uint32(max(int64(c.srtt)+err/8, 1))
 	if err < 0 {
 		err = -err
 	}
-	p.rttvar = uint32(int64(p.rttvar) + (err-int64(p.rttvar))/4)
+	c.rttvar = uint32(int64(c.rttvar) + (err-int64(c.rttvar))/4)
 }

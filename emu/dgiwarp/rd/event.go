@@ -52,9 +52,9 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 		return Event{Kind: EventSegment, Peer: p, Segment: l.arrival.segment}, true
 	}
 	for p, ok := l.ready.Pop(); ok; p, ok = l.ready.Pop() {
-		if p.nextStored() && !p.has(flagBlocked) {
+		if p.recv.nextStored() && !p.has(flagBlocked) {
 			l.offered = p
-			return Event{Kind: EventSegment, Peer: p, Segment: p.stored.buf}, true
+			return Event{Kind: EventSegment, Peer: p, Segment: p.recv.stored.buf}, true
 		}
 	}
 	return Event{}, false
@@ -83,7 +83,7 @@ func (p *Peer) nextEvent() (Event, bool) {
 }
 
 // nextStored reports whether the next segment of the flow is in the store.
-func (p *Peer) nextStored() bool { return p.stored != nil && p.stored.seq == p.rcvNext }
+func (f *recvFlow) nextStored() bool { return f.stored != nil && f.stored.seq == f.next }
 
 // Accept accepts the segment that Next returned, which is then acknowledged.
 func (l *Layer) Accept(now mono.Time) {
@@ -101,7 +101,7 @@ func (l *Layer) Accept(now mono.Time) {
 		l.unstore(p)
 	}
 	p.segmentAccepted(now, flags)
-	if p.nextStored() {
+	if p.recv.nextStored() {
 		l.ready.Push(p)
 	}
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
@@ -135,7 +135,7 @@ func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 			}
 			resumed++
 			l.blocked.remove(p)
-			if p.nextStored() {
+			if p.recv.nextStored() {
 				l.ready.Push(p)
 			}
 			p.ackNow()

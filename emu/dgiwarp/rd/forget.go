@@ -18,14 +18,14 @@ func (l *Layer) fail(p *Peer, why error) {
 
 // releaseSegments releases all segments to the peer, sent or not, and stops its timers.
 func (p *Peer) releaseSegments() {
-	for s := p.oldest; s != nil; {
+	for s := p.send.oldest; s != nil; {
 		s = p.layer.segments.release(s)
 	}
-	p.oldest, p.newest, p.unsent, p.resend = nil, nil, nil, nil
-	p.una, p.sendNext, p.sacked, p.lost = p.next, p.next, 0, 0
+	p.send.oldest, p.send.newest, p.send.unsent, p.send.resend = nil, nil, nil, nil
+	p.send.una, p.send.sent, p.send.sacked, p.send.lost = p.send.next, p.send.next, 0, 0
 	p.set(flagBusy|flagProbe, false)
 	p.setPaced(false)
-	p.timeoutAt = mono.Never
+	p.send.rto.at = mono.Never
 }
 
 // End ends the flow to a peer without an event. Unacknowledged segments may or may not arrive.
@@ -49,7 +49,7 @@ func (p *Peer) RefuseFlow() {
 // dropReceived discards all segments from the peer that the layer's owner has not accepted.
 func (l *Layer) dropReceived(p *Peer) {
 	l.blocked.remove(p)
-	for p.stored != nil {
+	for p.recv.stored != nil {
 		l.unstore(p)
 	}
 	if l.arrival.peer == p {
@@ -88,7 +88,7 @@ func (l *Layer) shrink() {
 	}
 	l.peers, l.peak = peers, len(peers)
 	l.timers.Clip()
-	for _, q := range []*nic.FIFO[*Peer]{&l.active, &l.notices, &l.ready} {
+	for _, q := range []*nic.FIFO[*Peer]{&l.turn.active, &l.notices, &l.ready} {
 		var small nic.FIFO[*Peer]
 		for p, ok := q.Pop(); ok; p, ok = q.Pop() {
 			small.Push(p)
@@ -112,7 +112,7 @@ func (l *Layer) PeersOf(local uint32) []*Peer {
 // CloseQP removes all peers of a local queue pair without events. A later queue pair with the
 // same number has another incarnation.
 func (l *Layer) CloseQP(local uint32) {
-	l.timesClosed[local]++
+	l.secrets.timesClosed[local]++
 	for _, p := range l.PeersOf(local) {
 		l.removePeer(p)
 		p.acked, p.err = 0, nil

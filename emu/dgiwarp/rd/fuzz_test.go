@@ -54,18 +54,18 @@ func (s *script) hostile(victim *host, friend *host) []byte {
 		return wire.Epoch(s.word())
 	}
 	k.Ack = wire.Ack{
-		Epoch: epoch(p.epoch), Next: wire.Seq(s.near(uint32(p.una))), Echo: s.near(microseconds(victim.net.now)),
+		Epoch: epoch(p.send.epoch), Next: wire.Seq(s.near(uint32(p.send.una))), Echo: s.near(microseconds(victim.net.now)),
 		Window: uint16(s.next()) << (s.next() % 9), Words: s.next() % (wire.MaxSackWords + 1),
 	}
 	for i := range k.Ack.Words {
 		k.Ack.Sack[i] = s.word()
 	}
 	k.Data = wire.Data{
-		Epoch: epoch(p.remoteEpoch), Seq: wire.Seq(s.near(uint32(p.rcvNext))), Timestamp: s.word(),
-		Proof: uint64(s.near(uint32(p.epoch))), Incarnation: s.near(p.incarnation),
+		Epoch: epoch(p.recv.epoch), Seq: wire.Seq(s.near(uint32(p.recv.next))), Timestamp: s.word(),
+		Proof: uint64(s.near(uint32(p.send.epoch))), Incarnation: s.near(p.incarnation),
 	}
-	k.Challenge = wire.Challenge{Epoch: epoch(p.epoch), Incarnation: s.near(p.incarnation), Cookie: uint64(s.word())}
-	k.Refusal = wire.Refusal{Epoch: epoch(p.epoch), Reason: wire.Reason(s.next())}
+	k.Challenge = wire.Challenge{Epoch: epoch(p.send.epoch), Incarnation: s.near(p.incarnation), Cookie: uint64(s.word())}
+	k.Refusal = wire.Refusal{Epoch: epoch(p.send.epoch), Reason: wire.Reason(s.next())}
 	if k.Kind == wire.KindRD && k.Flags.Has(wire.FlagData) {
 		k.ULPDU = content(nil, s.word(), 4+int(s.next()))
 	}

@@ -29,33 +29,32 @@ var (
 type Layer struct {
 	Count Counters
 
-	cfg          Config
-	epochs       uint64            // made so far
-	peersCreated uint32            // peers made so far
-	timesClosed  map[uint32]uint32 // how often each QP was closed
+	cfg     Config
+	secrets secrets
+	peerTable
+	paced   int // peers delayed by pacing
+	holding int // peers with a delayed acknowledgement
 
+	turn    sendTurn
+	replies nic.FIFO[reply]
+	notices nic.FIFO[*Peer] // peers with events
+	ready   nic.FIFO[*Peer] // peers whose next segment is stored
+	arrival arrival
+	offered *Peer // peer of the segment that Next returned
+	blocked blockedList
+
+	segments segmentPool
+	store    storePool
+	scratch  wire.Packet
+}
+
+// peerTable holds the peers of a layer.
+type peerTable struct {
 	peers     map[Key]*Peer
 	lastFound *Peer               // cache of find
+	created   uint32              // peers made so far
 	peak      int                 // peers at most since the tables were made
 	timers    nic.TimerHeap[Peer] // of the peers, by their age if deadlines are equal
-	active    nic.FIFO[*Peer]     // peers that may have packets to send
-	current   *Peer               // peer that sends now
-	quota     int                 // packets that current may still send
-	paced     int                 // peers delayed by pacing
-	holding   int                 // peers with a delayed acknowledgement
-	notices   nic.FIFO[*Peer]     // peers with events
-	ready     nic.FIFO[*Peer]     // peers whose next segment is stored
-	replies   nic.FIFO[reply]
-
-	arrival        arrival
-	offered        *Peer // peer of the segment that Next returned
-	blocked        blockedList
-	segments       segmentPool
-	store          storePool
-	scratch        wire.Packet
-	hashed         [56]byte
-	maxSegment     int
-	storedByteRoom int
 }
 
 // New returns a layer without peers.
@@ -65,25 +64,25 @@ func New(cfg Config) (*Layer, error) {
 		return nil, err
 	}
 	return &Layer{
-		cfg: cfg, peers: map[Key]*Peer{}, timesClosed: map[uint32]uint32{},
-		maxSegment: cfg.MaxPacket - wire.RDOverhead, storedByteRoom: cfg.Limits.StoredBytes,
+		cfg: cfg, secrets: secrets{key: cfg.Secret, timesClosed: map[uint32]uint32{}},
+		peerTable: peerTable{peers: map[Key]*Peer{}}, store: storePool{room: cfg.Limits.StoredBytes},
 	}, nil
 }
 
 // MaxSegment returns the length of the longest segment that fits into a packet.
-func (l *Layer) MaxSegment() int { return l.maxSegment }
+func (l *Layer) MaxSegment() int { return l.cfg.MaxPacket - wire.RDOverhead }
 
 // Peers returns the number of peers.
 func (l *Layer) Peers() int { return len(l.peers) }
 
 // find returns the peer of a key, or nil.
-func (l *Layer) find(key *Key) *Peer {
-	if p := l.lastFound; p != nil && p.Key == *key {
+func (t *peerTable) find(key *Key) *Peer {
+	if p := t.lastFound; p != nil && p.Key == *key {
 		return p
 	}
-	p := l.peers[*key]
+	p := t.peers[*key]
 	if p != nil {
-		l.lastFound = p
+		t.lastFound = p
 	}
 	return p
 }
@@ -99,8 +98,8 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 		}
 	}
 	recent := now.Sub(p.lastReceived) < l.cfg.Timing.ReuseWithin
-	if p.una == p.next && !(recent && p.has(flagSending)) {
-		p.begin(l.newEpoch(), recent)
+	if p.send.una == p.send.next && !(recent && p.has(flagSending)) {
+		p.begin(l.secrets.newEpoch(), recent)
 	}
 	p.ownKey, p.qkey = own, theirs
 	return p, nil
@@ -112,9 +111,11 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 		l.Count.PeersRefused++
 		return nil
 	}
-	l.peersCreated++
-	p := &Peer{Key: key, layer: l, lastReceived: now, timeoutAt: mono.Never, ackAt: mono.Never, lastPureAck: now.Add(-l.cfg.Timing.AckDelay)}
-	p.timer.Owner, p.timer.TieBreak = p, l.peersCreated
+	l.created++
+	p := &Peer{Key: key, layer: l, lastReceived: now}
+	p.send.rto.at = mono.Never
+	p.recv.ackAt, p.recv.lastPureAck = mono.Never, now.Add(-l.cfg.Timing.AckDelay)
+	p.timer.Owner, p.timer.TieBreak = p, l.created
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
 	l.timers.Set(&p.timer, p.deadline())
@@ -134,7 +135,7 @@ func (l *Layer) queueEvent(p *Peer) {
 func (l *Layer) activate(p *Peer) {
 	if !p.has(flagQueued) {
 		p.set(flagQueued, true)
-		l.active.Push(p)
+		l.turn.active.Push(p)
 	}
 }
 
@@ -154,8 +155,12 @@ const (
 // peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()
-	switch {
-	case at == mono.Never || l.paced > 0 || l.timers.First().onlyRemovalAt(at):
+	if at == mono.Never || l.paced > 0 {
+		return at
+	}
+	p := l.timers.First()
+	switch idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never; {
+	case idle && at == p.deadline(): // its removal
 		return at
 	case l.holding > 0:
 		return at.Add(ackSlack)
@@ -181,24 +186,24 @@ func (l *Layer) duePeer(now mono.Time) *Peer {
 // Tick handles every deadline that has passed.
 func (l *Layer) Tick(now mono.Time) {
 	for p := l.duePeer(now); p != nil; p = l.duePeer(now) {
-		if p.una == p.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {
+		if p.send.una == p.send.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {
 			l.Count.PeersIdle++
 			l.removePeer(p)
 			p.err = ErrIdle
 			l.queueEvent(p)
 			continue
 		}
-		if p.ackAt <= now {
+		if p.recv.ackAt <= now {
 			p.delayAck(mono.Never)
 			p.set(flagAckDue, true)
 			p.set(flagDelayAcks, false) // no data packet carried it
 			l.activate(p)
 		}
-		if p.has(flagPaced) && p.resumeAt() <= now {
+		if p.has(flagPaced) && p.send.cc.resumeAt() <= now {
 			p.setPaced(false)
 			l.activate(p)
 		}
-		if p.timeoutAt <= now {
+		if p.send.rto.at <= now {
 			p.timeout(now)
 		}
 		l.timers.Set(&p.timer, p.deadline())

@@ -171,13 +171,13 @@ func (l *Layer) verify(t testing.TB) {
 		if p.has(flagPaced) {
 			paced++
 		}
-		if p.ackAt != mono.Never {
+		if p.recv.ackAt != mono.Never {
 			holding++
 		}
 		var sacked, lost, count uint16
-		for s := p.oldest; s != nil; s = s.next {
-			if s.seq != p.una.Add(int32(count)) {
-				t.Fatalf("%v: segment %d at place %d of those from %d on", p.Key, s.seq, count, p.una)
+		for s := p.send.oldest; s != nil; s = s.next {
+			if s.seq != p.send.una.Add(int32(count)) {
+				t.Fatalf("%v: segment %d at place %d of those from %d on", p.Key, s.seq, count, p.send.una)
 			}
 			count++
 			if s.sacked {
@@ -188,16 +188,16 @@ func (l *Layer) verify(t testing.TB) {
 			}
 		}
 		used += int(count)
-		if int(count) != p.Waiting() || sacked != p.sacked || lost != p.lost || p.inFlight() < 0 {
-			t.Fatalf("%v: %d segments of %d, %d sacked of %d, %d lost of %d, %d in flight", p.Key, count, p.Waiting(), sacked, p.sacked, lost, p.lost, p.inFlight())
+		if int(count) != p.Waiting() || sacked != p.send.sacked || lost != p.send.lost || p.send.inFlight() < 0 {
+			t.Fatalf("%v: %d segments of %d, %d sacked of %d, %d lost of %d, %d in flight", p.Key, count, p.Waiting(), sacked, p.send.sacked, lost, p.send.lost, p.send.inFlight())
 		}
-		if p.outstanding() > 0 && p.timeoutAt == mono.Never {
-			t.Fatalf("%v: %d segments outstanding and no timeout", p.Key, p.outstanding())
+		if p.send.outstanding() > 0 && p.send.rto.at == mono.Never {
+			t.Fatalf("%v: %d segments outstanding and no timeout", p.Key, p.send.outstanding())
 		}
-		last := p.rcvNext
-		for s := p.stored; s != nil; s = s.next {
-			if s.seq.Less(last) || s.seq.Sub(p.rcvNext) >= wire.Window {
-				t.Fatalf("%v: segment %d stored behind %d, next is %d", p.Key, s.seq, last, p.rcvNext)
+		last := p.recv.next
+		for s := p.recv.stored; s != nil; s = s.next {
+			if s.seq.Less(last) || s.seq.Sub(p.recv.next) >= wire.Window {
+				t.Fatalf("%v: segment %d stored behind %d, next is %d", p.Key, s.seq, last, p.recv.next)
 			}
 			last = s.seq.Add(1)
 			bytes += cap(s.buf)
@@ -209,7 +209,7 @@ func (l *Layer) verify(t testing.TB) {
 	if l.lastFound != nil && l.peers[l.lastFound.Key] != l.lastFound {
 		t.Fatalf("%v is found, and not known", l.lastFound.Key)
 	}
-	if used != l.segments.used || bytes != l.cfg.Limits.StoredBytes-l.storedByteRoom {
-		t.Fatalf("%d segments of %d, %d bytes stored of %d", used, l.segments.used, bytes, l.cfg.Limits.StoredBytes-l.storedByteRoom)
+	if used != l.segments.used || bytes != l.cfg.Limits.StoredBytes-l.store.room {
+		t.Fatalf("%d segments of %d, %d bytes stored of %d", used, l.segments.used, bytes, l.cfg.Limits.StoredBytes-l.store.room)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
@@ -21,6 +22,13 @@ type Packet struct {
 // small, because links coalesce packets to the same peer.
 const packetsPerTurn = 32
 
+// sendTurn lets the peers send in turns.
+type sendTurn struct {
+	active nic.FIFO[*Peer] // peers that may have packets to send
+	peer   *Peer           // peer that sends now
+	quota  int             // packets that it may still send
+}
+
 // reply is a challenge or refusal, sent without a flow.
 type reply struct {
 	dst    netip.AddrPort
@@ -35,28 +43,30 @@ func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
 	}
-	for {
-		p := l.current
+	for t := &l.turn; ; t.peer = nil {
+		p := t.peer
 		if p == nil {
 			var ok bool
-			if p, ok = l.active.Pop(); !ok {
+			if p, ok = t.active.Pop(); !ok {
 				return Packet{}, false
 			}
 			p.set(flagQueued, false)
-			l.current, l.quota = p, packetsPerTurn
+			t.peer, t.quota = p, packetsPerTurn
 		}
-		if !p.Gone() {
-			if out, ok := p.emit(now, b); ok {
-				if l.quota--; l.quota == 0 {
-					l.current = nil
-					l.activate(p)
-				}
-				l.timers.SetIfEarlier(&p.timer, p.deadline())
-				return out, true
+		if p.Gone() {
+			continue
+		}
+		out, ok := p.emit(now, b)
+		if ok {
+			if t.quota--; t.quota == 0 {
+				t.peer = nil
+				l.activate(p)
 			}
-			l.timers.SetIfEarlier(&p.timer, p.deadline())
 		}
-		l.current = nil
+		l.timers.SetIfEarlier(&p.timer, p.deadline())
+		if ok {
+			return out, true
+		}
 	}
 }
 
@@ -72,8 +82,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.Local, p.qkey)
 	from := len(b)
 	if p.includesAck(s) {
-		p.fillAck(&k.Ack)
-		k.Flags |= p.ackFlags()
+		k.Flags |= p.fillAck(&k.Ack)
 		p.ackSent(now, s == nil)
 	}
 	if s == nil {
@@ -81,11 +90,11 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 		return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(k.AppendHeaders(b), from), Peer: p}, true
 	}
 	p.markSent(now, s)
-	k.Data = wire.Data{Epoch: p.epoch, Seq: s.seq, Timestamp: s.sentAt, Proof: p.proof}
+	k.Data = wire.Data{Epoch: p.send.epoch, Seq: s.seq, Timestamp: s.sentAt, Proof: p.send.proof}
 	k.Flags |= wire.FlagData
 	if p.has(flagStarting) {
 		k.Flags |= wire.FlagStart
-		k.Data.Incarnation, k.Data.SourceKey = l.incarnation(p.Key.Local), p.ownKey
+		k.Data.Incarnation, k.Data.SourceKey = l.secrets.incarnation(p.Key.Local), p.ownKey
 	}
 	if s.tries > 1 || !p.canSendMore() {
 		k.Flags |= wire.FlagAckNow
@@ -103,10 +112,10 @@ func (p *Peer) includesAck(s *segment) bool {
 	if s == nil {
 		return true
 	}
-	if !p.has(flagAckDue) && p.unacked == 0 {
+	if !p.has(flagAckDue) && p.recv.unacked == 0 {
 		return false
 	}
-	return wire.RDOverhead+p.ackLen()+int(s.length) <= p.layer.cfg.MaxPacket
+	return wire.RDOverhead+wire.AckLen+wire.SackWordLen*p.recv.sackWords()+int(s.length) <= p.layer.cfg.MaxPacket
 }
 
 // emitReply appends a challenge or a refusal to b.
@@ -115,7 +124,7 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	k.Header = r.packet
 	if r.packet.Kind == wire.KindChallenge {
 		l.Count.SentChallenges++
-		k.Challenge = wire.Challenge{Epoch: r.epoch, Incarnation: l.incarnation(r.packet.SrcQP), Cookie: r.cookie}
+		k.Challenge = wire.Challenge{Epoch: r.epoch, Incarnation: l.secrets.incarnation(r.packet.SrcQP), Cookie: r.cookie}
 	} else {
 		l.Count.SentRefusals++
 		k.Refusal = wire.Refusal{Epoch: r.epoch, Reason: r.reason}

@@ -26,49 +26,58 @@ type Peer struct {
 	layer        *Layer
 	err          error // why the flow to the peer failed, or why the peer is gone
 	lastReceived mono.Time
+	send         sendFlow
+	recv         recvFlow
+	ownKey, qkey uint32 // of the QP here, and of the one there
+	incarnation  uint32 // of the peer; 0 if not known
+	acked        uint32 // segments that EventAcked is to report
+	flags        peerFlags
 
-	// The flow to the peer: segments una..next-1 are in the list, of which
-	// una..sendNext-1 have been sent at least once.
-	oldest, newest *segment
-	unsent         *segment // the first that has never been sent
-	resend         *segment // no segment before it is lost; nil: start at oldest
-	timeoutAt      mono.Time
-	progress       mono.Time     // time of the last acknowledgement or busy report
-	waited         time.Duration // timeouts since then of packets that were transmitted
-	busyFor        time.Duration // waits for a busy peer since it first said so
-	paceAt         mono.Time     // when the packets sent so far should have left
-	proof          uint64
-	una            wire.Seq
-	sendNext       wire.Seq
-	next           wire.Seq
-	recovery       wire.Seq // end of what was under way at the last cut of cwnd
-	epoch          wire.Epoch
-	ownKey, qkey   uint32 // of the QP here, and of the one there
-	incarnation    uint32 // of the peer; 0 if not known
-	sentNo         uint32 // transmissions so far
-	arrivedNo      uint32 // the latest of them that is known to have arrived
-	srtt, rttvar   uint32 // nanoseconds
-	acked          uint32 // segments to report
-	sacked, lost   uint16 // of those that were sent
-	cwnd, ssthresh uint16
-	credit         uint16 // towards the next packet of cwnd
-	window         uint16
-	backoff        uint8 // doublings of the timeout, or of the wait for a busy peer
-	reorder        uint8 // transmissions that may overtake one before it counts as lost
+	timer        nic.Timer[Peer]
+	prev, follow *Peer // in Layer.blocked
+}
 
-	// The flow from the peer.
-	unacked     uint8 // segments accepted since the last acknowledgement
-	flags       peerFlags
-	remoteEpoch wire.Epoch
-	rcvNext     wire.Seq
-	echo        uint32
+// sendFlow is the flow to a peer: segments una..next-1 are in the list, of which una..sent-1 have
+// been sent at least once.
+type sendFlow struct {
+	oldest, newest  *segment
+	unsent          *segment // the first that has never been sent
+	resend          *segment // no segment before it is lost; nil: start at oldest
+	rto             retransmitTimer
+	cc              congestion
+	loss            lossDetection
+	proof           uint64
+	epoch           wire.Epoch
+	una, sent, next wire.Seq
+	sacked, lost    uint16 // of those that were sent
+	window          uint16 // of the receiver
+}
+
+// retransmitTimer is the retransmission timer of a flow, and the time that it has waited for the peer.
+type retransmitTimer struct {
+	at       mono.Time     // mono.Never if the timer is stopped
+	progress mono.Time     // time of the last acknowledgement or busy report
+	waited   time.Duration // timeouts since then of packets that were transmitted
+	busyFor  time.Duration // waits for a busy peer since it first said so
+	backoff  uint8         // doublings of the timeout, or of the wait for a busy peer
+}
+
+// lossDetection numbers the transmissions of a flow, to find segments that later ones have overtaken.
+type lossDetection struct {
+	sent    uint32 // transmissions so far
+	arrived uint32 // the latest of them that is known to have arrived
+	reorder uint8  // transmissions that may overtake one before it counts as lost
+}
+
+// recvFlow is the flow from a peer.
+type recvFlow struct {
 	stored      *stored // segments received out of order, sorted
 	ackAt       mono.Time
 	lastPureAck mono.Time // when an acknowledgement was last sent without data
-
-	// Places in the tables of the layer.
-	timer        nic.Timer[Peer]
-	prev, follow *Peer // among those that were refused a receive
+	epoch       wire.Epoch
+	next        wire.Seq
+	echo        uint32
+	unacked     uint8 // segments accepted since the last acknowledgement
 }
 
 type peerFlags uint32
@@ -115,39 +124,31 @@ func (p *Peer) Epoch() wire.Epoch {
 	if !p.has(flagSending) {
 		return 0
 	}
-	return p.epoch
+	return p.send.epoch
 }
-
-// RemoteEpoch returns the epoch of the flow from the peer, if there is one.
-func (p *Peer) RemoteEpoch() wire.Epoch { return p.remoteEpoch }
 
 // TheirKey returns the Q_Key of the remote queue pair, as the peer or the owner has set it.
 func (p *Peer) TheirKey() uint32 { return p.qkey }
 
 // Waiting returns the number of unsent and unacknowledged segments.
-func (p *Peer) Waiting() int { return int(p.next.Sub(p.una)) }
+func (p *Peer) Waiting() int { return int(p.send.next.Sub(p.send.una)) }
 
 // outstanding returns the number of segments that were sent and not acknowledged.
-func (p *Peer) outstanding() int32 { return p.sendNext.Sub(p.una) }
+func (f *sendFlow) outstanding() int32 { return f.sent.Sub(f.una) }
 
 // inFlight returns the number of outstanding segments that are neither selectively
 // acknowledged nor lost.
-func (p *Peer) inFlight() int32 { return p.outstanding() - int32(p.sacked) - int32(p.lost) }
-
-// onlyRemovalAt reports whether the next deadline of the peer is its removal at that time.
-func (p *Peer) onlyRemovalAt(at mono.Time) bool {
-	return p.una == p.next && p.ackAt == mono.Never && p.timeoutAt == mono.Never && at == p.deadline()
-}
+func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) - int32(f.lost) }
 
 // deadline returns the next deadline of the peer, at the latest its removal.
 func (p *Peer) deadline() mono.Time {
 	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
-	if p.una != p.next {
+	if p.send.una != p.send.next {
 		d = mono.Never // a peer with segments is not removed: its flow fails first
 	}
-	d = min(d, p.timeoutAt, p.ackAt)
+	d = min(d, p.send.rto.at, p.recv.ackAt)
 	if p.has(flagPaced) {
-		d = min(d, p.resumeAt())
+		d = min(d, p.send.cc.resumeAt())
 	}
 	return d
 }

@@ -56,7 +56,7 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		return
 	}
 	switch {
-	case p == nil || !p.has(flagReceiving) || p.remoteEpoch != k.Data.Epoch:
+	case p == nil || !p.has(flagReceiving) || p.recv.epoch != k.Data.Epoch:
 		if p = l.admit(now, p, key, k); p == nil {
 			return
 		}
@@ -79,14 +79,14 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 		l.Refuse(key.Remote, k, wire.ReasonUnknown)
 		return nil
 	}
-	slot := l.slot(now)
+	slot := uint64(now) / uint64(l.cfg.Timing.CookieSlot)
 	switch {
 	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()):
 		// The peer knows our epoch: it receives packets at its address.
-	case d.Proof == l.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.cookie(&key, p, d.Epoch, slot-1):
+	case d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot-1):
 	default:
 		l.Count.DropUnproved++
-		l.reply(key.Remote, &k.Header, reply{epoch: d.Epoch, cookie: l.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
+		l.reply(key.Remote, &k.Header, reply{epoch: d.Epoch, cookie: l.secrets.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
 		return nil
 	}
 	if p == nil {
@@ -96,27 +96,18 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 		}
 	}
 	l.dropReceived(p)
-	p.remoteEpoch, p.rcvNext, p.unacked = d.Epoch, 0, 0
+	p.recv.epoch, p.recv.next, p.recv.unacked = d.Epoch, 0, 0
 	p.delayAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate | flagRefused
-	if p.incarnation != 0 && p.incarnation != d.Incarnation {
-		p.restarted()
+	restarted := p.incarnation != 0 && p.incarnation != d.Incarnation
+	unproved := p.has(flagStarting) && !p.has(flagProved) // the old incarnation accepted nothing: the flow continues
+	if restarted && p.has(flagSending) && !unproved {
+		l.fail(p, ErrRestarted)
 	}
 	p.incarnation, p.qkey = d.Incarnation, d.SourceKey
 	p.set(flagReceiving|flagBegins, true)
 	l.queueEvent(p)
 	return p
-}
-
-// restarted fails the flow to a peer that has restarted. A flow without a proof continues,
-// since the old incarnation accepted nothing.
-func (p *Peer) restarted() {
-	if p.has(flagStarting) && !p.has(flagProved) {
-		return
-	}
-	if p.has(flagSending) {
-		p.layer.fail(p, ErrRestarted)
-	}
 }
 
 // receiveData offers the next segment to the owner, and stores a segment that arrives out of
@@ -127,12 +118,12 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	if marked {
 		p.set(flagMarked, true)
 	}
-	ahead := k.Data.Seq.Sub(p.rcvNext)
+	ahead := k.Data.Seq.Sub(p.recv.next)
 	switch {
-	case ahead == 0 && (p.stored == nil || p.stored.seq != p.rcvNext):
+	case ahead == 0 && !p.recv.nextStored():
 		l.arrival = arrival{peer: p, segment: k.ULPDU, flags: k.Flags}
 		if !p.has(flagEcho) {
-			p.echo = k.Data.Timestamp
+			p.recv.echo = k.Data.Timestamp
 			p.set(flagEcho, true)
 		}
 		return
@@ -145,17 +136,17 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 		p.storeSegment(k.Data.Seq, k.ULPDU)
 	}
 	// Something is out of order: the sender wants to know at once.
-	p.echo = k.Data.Timestamp
+	p.recv.echo = k.Data.Timestamp
 	p.set(flagEcho, true)
 	p.ackNow()
 }
 
 // delayAck delays the acknowledgement until a time; mono.Never means that none is delayed.
 func (p *Peer) delayAck(until mono.Time) {
-	if p.ackAt == mono.Never {
+	if p.recv.ackAt == mono.Never {
 		p.layer.holding++
 	}
-	if p.ackAt = until; until == mono.Never {
+	if p.recv.ackAt = until; until == mono.Never {
 		p.layer.holding--
 	}
 }
@@ -175,67 +166,61 @@ const ackEvery = 32
 func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++
-	p.rcvNext++
-	if p.unacked < 255 {
-		p.unacked++
+	p.recv.next++
+	if p.recv.unacked < 255 {
+		p.recv.unacked++
 	}
 	atOnce := flags.Has(wire.FlagAckNow) && !p.has(flagDelayAcks)
 	switch {
 	case p.has(flagAckDue):
-	case atOnce || p.unacked >= ackEvery || p.stored != nil:
+	case atOnce || p.recv.unacked >= ackEvery || p.recv.stored != nil:
 		p.ackNow()
 	default:
-		p.delayAck(min(p.ackAt, now.Add(l.cfg.Timing.AckDelay)))
+		p.delayAck(min(p.recv.ackAt, now.Add(l.cfg.Timing.AckDelay)))
 	}
 }
 
-// ackLen returns the length of the acknowledgement of fillAck.
-func (p *Peer) ackLen() int { return wire.AckLen + wire.SackWordLen*p.sackWords() }
-
 // sackWords returns the number of 32-bit words of the selective acknowledgement.
-func (p *Peer) sackWords() int {
-	if p.stored == nil {
+func (f *recvFlow) sackWords() int {
+	if f.stored == nil {
 		return 0
 	}
-	last := p.stored
+	last := f.stored
 	for last.next != nil {
 		last = last.next
 	}
-	return int(last.seq.Sub(p.rcvNext)+31) / 32
+	return int(last.seq.Sub(f.next)+31) / 32
 }
 
-// fillAck builds the acknowledgement of the flow from the peer.
-func (p *Peer) fillAck(a *wire.Ack) {
-	*a = wire.Ack{Epoch: p.remoteEpoch, Next: p.rcvNext, Echo: p.echo, Window: wire.Window, Words: uint8(p.sackWords())}
+// fillAck builds the acknowledgement of the flow from the peer, and returns the flags of its packet.
+func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
+	f := &p.recv
+	*a = wire.Ack{Epoch: f.epoch, Next: f.next, Echo: f.echo, Window: wire.Window, Words: uint8(f.sackWords())}
 	if p.has(flagBlocked) {
 		a.Window = 0
 	}
-	for s := p.stored; s != nil; s = s.next {
-		if i := s.seq.Sub(p.rcvNext) - 1; i >= 0 {
+	for s := f.stored; s != nil; s = s.next {
+		if i := s.seq.Sub(f.next) - 1; i >= 0 {
 			a.Sack[i/32] |= 1 << (i % 32)
 		}
 	}
-}
-
-// ackFlags returns the flags of a packet with an acknowledgement.
-func (p *Peer) ackFlags() wire.Flags {
-	f := wire.FlagAck
+	flags := wire.FlagAck
 	if p.has(flagMarked) {
-		f |= wire.FlagMarked
+		flags |= wire.FlagMarked
 	}
 	if p.has(flagDuplicate) {
-		f |= wire.FlagDuplicate
+		flags |= wire.FlagDuplicate
 	}
-	return f
+	return flags
 }
 
 // ackSent resets the acknowledgement state after an acknowledgement was built. alone is set if its
 // packet has no segment.
 func (p *Peer) ackSent(now mono.Time, alone bool) {
-	p.unacked = 0
+	p.recv.unacked = 0
 	p.delayAck(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate
 	if alone {
-		p.lastPureAck = now
+		p.recv.lastPureAck = now
 	}
 }

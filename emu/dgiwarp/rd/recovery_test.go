@@ -34,7 +34,7 @@ func TestEpochsAreNotRepeated(t *testing.T) {
 	for range 5 {
 		h := n.host(Config{})
 		for range 2000 {
-			e := h.layer.newEpoch()
+			e := h.layer.secrets.newEpoch()
 			if seen[e] || e == 0 {
 				t.Fatalf("epoch %#x after %d others", e, len(seen))
 			}
@@ -95,15 +95,15 @@ func TestReorderingIsLearned(t *testing.T) {
 	if first < 3 || later > first/2 {
 		t.Errorf("of 300 packets %d were sent again, and of the next 300 still %d", first, later)
 	}
-	if p := a.layer.peers[a.key(b)]; p.reorder <= firstReorder {
-		t.Errorf("a packet counts as lost after %d others", p.reorder)
+	if p := a.layer.peers[a.key(b)]; p.send.loss.reorder <= firstReorder {
+		t.Errorf("a packet counts as lost after %d others", p.send.loss.reorder)
 	}
 	p := a.layer.peers[a.key(b)]
 	n.cut = func(_, _ *host, _ *wire.Packet) bool { return true }
 	a.send(b, 10)
 	n.sleep(time.Second)
-	if p.reorder != firstReorder {
-		t.Errorf("after a timeout a packet counts as lost after %d others", p.reorder)
+	if p.send.loss.reorder != firstReorder {
+		t.Errorf("after a timeout a packet counts as lost after %d others", p.send.loss.reorder)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestRoundTripsAreMeasured(t *testing.T) {
 		a.send(b, 10)
 		n.run(time.Second, func() bool { return a.acked[a.key(b)] == want })
 	}
-	if p.srtt < 19_000 || p.srtt > 21_000 {
-		t.Errorf("round trip of %d ns, want 20 µs", p.srtt)
+	if p.send.cc.srtt < 19_000 || p.send.cc.srtt > 21_000 {
+		t.Errorf("round trip of %d ns, want 20 µs", p.send.cc.srtt)
 	}
 	// Packets that are sent again are measured too, and rightly.
 	n.delay = 2 * time.Millisecond
@@ -129,8 +129,8 @@ func TestRoundTripsAreMeasured(t *testing.T) {
 		a.send(b, 10)
 		n.run(time.Second, func() bool { return a.acked[a.key(b)] == want })
 	}
-	if p.srtt < 3_900_000 || p.srtt > 4_100_000 {
-		t.Errorf("round trip of %d ns, want 4 ms", p.srtt)
+	if p.send.cc.srtt < 3_900_000 || p.send.cc.srtt > 4_100_000 {
+		t.Errorf("round trip of %d ns, want 4 ms", p.send.cc.srtt)
 	}
 	if got := p.timeoutAfter(); got < 4*time.Millisecond || got > 12*time.Millisecond {
 		t.Errorf("timeout of %v", got)
@@ -140,46 +140,46 @@ func TestRoundTripsAreMeasured(t *testing.T) {
 func TestWindowFollowsLosses(t *testing.T) {
 	p := &Peer{layer: new(Layer)}
 	p.begin(1, false)
-	p.growWindow(16)
-	if p.cwnd != 32 {
-		t.Errorf("window %d after a first round, want 32", p.cwnd)
+	p.send.cc.grow(16)
+	if p.send.cc.cwnd != 32 {
+		t.Errorf("window %d after a first round, want 32", p.send.cc.cwnd)
 	}
-	p.sendNext, p.next = 32, 32
-	p.reduceWindow()
-	p.reduceWindow()
-	if p.cwnd != 22 {
-		t.Errorf("window %d after two losses of one round, want 22", p.cwnd)
+	p.send.sent, p.send.next = 32, 32
+	p.send.reduceWindow()
+	p.send.reduceWindow()
+	if p.send.cc.cwnd != 22 {
+		t.Errorf("window %d after two losses of one round, want 22", p.send.cc.cwnd)
 	}
 	for range 22 {
-		p.growWindow(1)
+		p.send.cc.grow(1)
 	}
-	if p.cwnd != 23 {
-		t.Errorf("window %d after another round, want 23", p.cwnd)
+	if p.send.cc.cwnd != 23 {
+		t.Errorf("window %d after another round, want 23", p.send.cc.cwnd)
 	}
-	p.una = 32
-	p.reduceWindow()
-	if p.cwnd != 16 {
-		t.Errorf("window %d after a loss in the next round, want 16", p.cwnd)
+	p.send.una = 32
+	p.send.reduceWindow()
+	if p.send.cc.cwnd != 16 {
+		t.Errorf("window %d after a loss in the next round, want 16", p.send.cc.cwnd)
 	}
-	p.setWindow(minWindow)
-	p.una, p.recovery = 33, 33
-	p.reduceWindow()
-	if p.cwnd != minWindow {
-		t.Errorf("window %d, want at least %d", p.cwnd, minWindow)
+	p.send.setWindow(minWindow)
+	p.send.una, p.send.cc.recovery = 33, 33
+	p.send.reduceWindow()
+	if p.send.cc.cwnd != minWindow {
+		t.Errorf("window %d, want at least %d", p.send.cc.cwnd, minWindow)
 	}
-	p.growWindow(10_000)
-	p.growWindow(10_000)
-	if p.cwnd > wire.Window {
-		t.Errorf("window %d", p.cwnd)
+	p.send.cc.grow(10_000)
+	p.send.cc.grow(10_000)
+	if p.send.cc.cwnd > wire.Window {
+		t.Errorf("window %d", p.send.cc.cwnd)
 	}
 
 	n, a, b, q := established(t)
-	before := q.cwnd
+	before := q.send.cc.cwnd
 	n.bad.mark = 100
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
-	if q.cwnd >= before+1 {
-		t.Errorf("window %d after a mark, %d before", q.cwnd, before)
+	if q.send.cc.cwnd >= before+1 {
+		t.Errorf("window %d after a mark, %d before", q.send.cc.cwnd, before)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestWindowFollowsLosses(t *testing.T) {
 func TestPaceSpreadsPackets(t *testing.T) {
 	n, a, b, p := established(t)
 	n.delay = 5 * time.Millisecond
-	p.srtt, p.rttvar, p.cwnd, p.ssthresh = 10_000_000, 100, 256, 4
+	p.send.cc.srtt, p.send.cc.rttvar, p.send.cc.cwnd, p.send.cc.ssthresh = 10_000_000, 100, 256, 4
 	var times []mono.Time
 	n.cut = func(from, _ *host, k *wire.Packet) bool {
 		if from == a && k.Flags.Has(wire.FlagData) {
@@ -218,11 +218,11 @@ func TestPaceSpreadsPackets(t *testing.T) {
 // A receiver may take less than a full window.
 func TestSmallWindowsAreKept(t *testing.T) {
 	n, a, b, p := established(t)
-	p.window = 8
+	p.send.window = 8
 	most := 0
 	n.cut = func(from, _ *host, k *wire.Packet) bool {
 		if from == a {
-			most = max(most, int(p.outstanding()))
+			most = max(most, int(p.send.outstanding()))
 		}
 		k.Ack.Window = 8
 		return from == b // so that nothing changes the window
@@ -241,12 +241,12 @@ func TestSmallWindowsAreKept(t *testing.T) {
 func TestOldCopiesProveNothing(t *testing.T) {
 	p := &Peer{layer: new(Layer)}
 	s := &segment{tries: 2, sentNo: 9, sentAt: 500}
-	if !p.markArrived(s, 400) || p.arrivedNo != 0 {
-		t.Errorf("the echo of an earlier copy counts as transmission %d", p.arrivedNo)
+	if !p.send.markArrived(s, 400) || p.send.loss.arrived != 0 {
+		t.Errorf("the echo of an earlier copy counts as transmission %d", p.send.loss.arrived)
 	}
 	s.sacked = false
-	if !p.markArrived(s, 500) || p.arrivedNo != 9 {
-		t.Errorf("the echo of the latest copy counts as transmission %d", p.arrivedNo)
+	if !p.send.markArrived(s, 500) || p.send.loss.arrived != 9 {
+		t.Errorf("the echo of the latest copy counts as transmission %d", p.send.loss.arrived)
 	}
 }
 

@@ -76,14 +76,16 @@ func (p *Peer) Room() int {
 // a flow to this host, that flow's epoch serves as the proof of the address. A peer that does not
 // accept it sends a challenge.
 func (p *Peer) begin(e wire.Epoch, recent bool) {
-	p.epoch = e
-	p.una, p.sendNext, p.next, p.recovery = 0, 0, 0, 0
-	p.sentNo, p.arrivedNo, p.backoff, p.proof = 0, 0, 0, 0
-	p.window, p.cwnd, p.ssthresh, p.reorder = wire.Window, firstWindow, wire.Window, firstReorder
+	f := &p.send
+	*f = sendFlow{
+		epoch: e, window: wire.Window, cc: f.cc,
+		rto: retransmitTimer{at: mono.Never}, loss: lossDetection{reorder: firstReorder},
+	}
+	f.cc.cwnd, f.cc.ssthresh, f.cc.recovery = firstWindow, wire.Window, 0
 	p.set(flagSending|flagStarting, true)
 	p.set(flagProved, recent && p.has(flagReceiving))
 	if p.has(flagProved) {
-		p.proof = uint64(p.remoteEpoch)
+		f.proof = uint64(p.recv.epoch)
 	}
 }
 
@@ -91,32 +93,32 @@ func (p *Peer) begin(e wire.Epoch, recent bool) {
 // reports that the segment was acknowledged or the flow failed. Layer.Peer must have returned p
 // since the last failure, there must be Room, and the segment must be of at most MaxSegment octets.
 func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
-	l := p.layer
+	f, l := &p.send, p.layer
 	length := len(header)
 	for _, b := range payload {
 		length += len(b)
 	}
-	if !p.has(flagSending) || p.Gone() || p.Room() == 0 || length > l.maxSegment {
+	if !p.has(flagSending) || p.Gone() || p.Room() == 0 || length > l.MaxSegment() {
 		panic(fmt.Sprintf("rd: Send to %v: flow %v, room %d, segment of %d octets (limit %d)",
-			p.Key, p.has(flagSending) && !p.Gone(), p.Room(), length, l.maxSegment))
+			p.Key, p.has(flagSending) && !p.Gone(), p.Room(), length, l.MaxSegment()))
 	}
 	s := l.segments.get()
 	*s = segment{
 		header: append(s.header[:0], header...), payload: append(s.payload[:0], payload...),
-		seq: p.next, length: uint16(length),
+		seq: f.next, length: uint16(length),
 	}
-	if p.newest == nil {
-		p.oldest = s
-		p.madeProgress(now)
+	if f.newest == nil {
+		f.oldest = s
+		f.rto.madeProgress(now)
 	} else {
-		p.newest.next = s
+		f.newest.next = s
 	}
-	p.newest = s
-	if p.unsent == nil {
-		p.unsent = s
+	f.newest = s
+	if f.unsent == nil {
+		f.unsent = s
 	}
-	p.next++
-	if now.Sub(p.lastPureAck) < l.cfg.Timing.AckDelay {
+	f.next++
+	if now.Sub(p.recv.lastPureAck) < l.cfg.Timing.AckDelay {
 		p.set(flagDelayAcks, true) // the acknowledgement could have gone with this
 	}
 	l.activate(p)

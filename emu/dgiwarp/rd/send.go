@@ -1,6 +1,7 @@
 package rd
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,27 +12,25 @@ import (
 // lost, else the first unsent; nil if windows or pacing allow none.
 func (p *Peer) nextSegment(now mono.Time) *segment {
 	switch {
-	case p.oldest == nil:
+	case p.send.oldest == nil:
 		return nil
 	case p.has(flagBusy):
 		if !p.has(flagProbe) {
 			return nil
 		}
-		return p.oldest
-	case p.lost == 0 && p.unsent == nil:
+		return p.send.oldest
+	case p.send.lost == 0 && p.send.unsent == nil:
 		return nil
-	case p.inFlight() >= p.maxInFlight():
+	case p.send.inFlight() >= p.maxInFlight():
 		return nil
-	case p.lost == 0 && !p.inWindow(p.unsent):
+	case p.send.lost == 0 && !p.inWindow(p.send.unsent):
 		return nil
+	case p.paced(now):
+		return nil
+	case p.send.lost > 0:
+		return p.send.firstLost()
 	}
-	if p.paced(now) {
-		return nil
-	}
-	if p.lost > 0 {
-		return p.firstLost()
-	}
-	return p.unsent
+	return p.send.unsent
 }
 
 // maxInFlight returns how many packets may be in flight: the congestion window, or one packet at
@@ -40,52 +39,48 @@ func (p *Peer) maxInFlight() int32 {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
 	}
-	return int32(p.cwnd)
+	return int32(p.send.cc.cwnd)
 }
 
 // inWindow reports whether the receive window has room for s.
 func (p *Peer) inWindow(s *segment) bool {
-	return s.seq.Sub(p.una) < int32(p.window)
+	return s.seq.Sub(p.send.una) < int32(p.send.window)
 }
 
 // canSendMore reports whether another packet may follow now. If not, the last packet requests
 // an immediate acknowledgement.
 func (p *Peer) canSendMore() bool {
-	if p.has(flagBusy) || p.inFlight() >= p.maxInFlight() {
+	if p.has(flagBusy) || p.send.inFlight() >= p.maxInFlight() {
 		return false
 	}
-	return p.lost > 0 || p.unsent != nil && p.inWindow(p.unsent)
+	return p.send.lost > 0 || p.send.unsent != nil && p.inWindow(p.send.unsent)
 }
 
 // firstLost returns the oldest lost segment.
-func (p *Peer) firstLost() *segment {
-	s := p.resend
-	if s == nil {
-		s = p.oldest
-	}
-	for ; s != nil && s != p.unsent; s = s.next {
+func (f *sendFlow) firstLost() *segment {
+	for s := cmp.Or(f.resend, f.oldest); s != nil && s != f.unsent; s = s.next {
 		if s.lost {
-			p.resend = s
+			f.resend = s
 			return s
 		}
 	}
-	panic(fmt.Sprintf("rd: %d segments lost, none found: una %d, sendNext %d, next %d", p.lost, p.una, p.sendNext, p.next))
+	panic(fmt.Sprintf("rd: %d segments lost, none found: una %d, sent %d, next %d", f.lost, f.una, f.sent, f.next))
 }
 
 // markSent records a transmission of s.
 func (p *Peer) markSent(now mono.Time, s *segment) {
-	l := p.layer
-	if s == p.unsent {
-		p.unsent = s.next
-		p.sendNext++
+	f, l := &p.send, p.layer
+	if s == f.unsent {
+		f.unsent = s.next
+		f.sent++
 	}
 	if s.lost {
 		s.lost = false
-		p.lost--
+		f.lost--
 	}
 	p.set(flagProbe, false)
-	p.sentNo++
-	s.sentNo, s.sentAt = p.sentNo, microseconds(now)
+	f.loss.sent++
+	s.sentNo, s.sentAt = f.loss.sent, microseconds(now)
 	if s.tries++; s.tries == 0 {
 		s.tries = 255 // saturates
 	}
@@ -93,10 +88,10 @@ func (p *Peer) markSent(now mono.Time, s *segment) {
 	if s.tries > 1 {
 		l.Count.SentAgain++
 	}
-	if p.timeoutAt == mono.Never || s == p.oldest {
-		p.timeoutAt = now.Add(p.timeoutAfter())
+	if f.rto.at == mono.Never || s == f.oldest {
+		f.rto.at = now.Add(p.timeoutAfter())
 	}
-	p.advancePace(now)
+	f.cc.paceAt = max(f.cc.paceAt, now).Add(f.cc.paceInterval())
 }
 
 // microseconds returns a time as the timestamp of a packet.
@@ -104,40 +99,42 @@ func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 
 // timeoutAfter returns the retransmission timeout, or the probe interval of a busy peer.
 func (p *Peer) timeoutAfter() time.Duration {
-	t := &p.layer.cfg.Timing
+	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, min(p.send.rto.backoff, 20)
 	if p.has(flagBusy) {
-		return min(t.BusyMin<<min(p.backoff, 20), t.BusyMax)
+		return min(t.BusyMin<<backoff, t.BusyMax)
 	}
 	d := t.FirstTimeout
-	if p.srtt > 0 {
-		d = max(time.Duration(p.srtt)+4*time.Duration(p.rttvar), t.MinTimeout)
+	if cc.srtt > 0 {
+		d = max(time.Duration(cc.srtt)+4*time.Duration(cc.rttvar), t.MinTimeout)
 	}
-	return min(d<<min(p.backoff, 20), t.MaxTimeout)
+	return min(d<<backoff, t.MaxTimeout)
 }
 
-// timeout handles the expiry of the retransmission timer or probe interval.
+// timeout handles the expiry of the retransmission timer or probe interval. The flow fails if the timeouts
+// add up to GiveUp, or if the receiver may have removed the flow and would deliver segments twice.
 func (p *Peer) timeout(now mono.Time) {
-	l := p.layer
-	p.timeoutAt = mono.Never
-	if p.outstanding() == 0 {
+	l, rto := p.layer, &p.send.rto
+	rto.at = mono.Never
+	if p.send.outstanding() == 0 {
 		return
 	}
 	p.countWait()
-	if p.shouldGiveUp(now) {
+	t := &l.cfg.Timing
+	if rto.waited >= t.GiveUp || now.Sub(rto.progress) >= max(t.Idle-t.ReuseWithin, t.GiveUp) {
 		l.fail(p, ErrTimeout)
 		return
 	}
-	p.backoff = min(p.backoff+1, 30)
+	rto.backoff = min(rto.backoff+1, 30)
 	if p.has(flagBusy) {
 		p.set(flagProbe, true)
 	} else {
 		l.Count.Timeouts++
-		p.markAllLost()
-		p.reorder = firstReorder
-		p.setWindow(minWindow)
+		p.send.markAllLost()
+		p.send.loss.reorder = firstReorder
+		p.send.setWindow(minWindow)
 	}
 	// Should the packet not leave, because the link is full, time goes on.
-	p.timeoutAt = now.Add(p.timeoutAfter())
+	rto.at = now.Add(p.timeoutAfter())
 	l.activate(p)
 }
 
@@ -145,30 +142,23 @@ func (p *Peer) timeout(now mono.Time) {
 // if Tick was late, and only if a packet was transmitted since the previous timeout.
 func (p *Peer) countWait() {
 	if p.has(flagBusy) {
-		p.busyFor += p.timeoutAfter()
+		p.send.rto.busyFor += p.timeoutAfter()
 	}
-	if p.inFlight() > 0 && !p.has(flagProbe) {
-		p.waited += p.timeoutAfter()
+	if p.send.inFlight() > 0 && !p.has(flagProbe) {
+		p.send.rto.waited += p.timeoutAfter()
 	}
-}
-
-// shouldGiveUp reports whether the flow must fail: the timeouts add up to GiveUp, or the
-// receiver may have removed the flow and would deliver segments twice.
-func (p *Peer) shouldGiveUp(now mono.Time) bool {
-	t := &p.layer.cfg.Timing
-	return p.waited >= t.GiveUp || now.Sub(p.progress) >= max(t.Idle-t.ReuseWithin, t.GiveUp)
 }
 
 // madeProgress restarts the wait for the peer, after an acknowledgement or busy report.
-func (p *Peer) madeProgress(now mono.Time) { p.progress, p.waited = now, 0 }
+func (t *retransmitTimer) madeProgress(now mono.Time) { t.progress, t.waited = now, 0 }
 
 // markAllLost marks all segments in flight as lost.
-func (p *Peer) markAllLost() {
-	for s := p.oldest; s != p.unsent; s = s.next {
+func (f *sendFlow) markAllLost() {
+	for s := f.oldest; s != f.unsent; s = s.next {
 		if !s.sacked && !s.lost {
 			s.lost = true
-			p.lost++
+			f.lost++
 		}
 	}
-	p.resend = nil
+	f.resend = nil
 }

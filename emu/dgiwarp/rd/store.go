@@ -14,6 +14,7 @@ type stored struct {
 type storePool struct {
 	small, large         *stored
 	smallFree, largeFree int
+	room                 int // octets that segments may still take
 }
 
 const (
@@ -21,19 +22,11 @@ const (
 	keepStored   = 512 // of each size
 )
 
-// bufferSize returns the size of the buffer for a segment of n octets.
-func (l *Layer) bufferSize(n int) int {
-	if n <= smallSegment {
-		return smallSegment
-	}
-	return l.cfg.MaxPacket
-}
-
 // storeSegment stores a copy of a segment, unless it is a duplicate or there is no room. A
 // segment without room is not acknowledged and will be retransmitted.
 func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 	l := p.layer
-	at := &p.stored
+	at := &p.recv.stored
 	for *at != nil && (*at).seq.Less(seq) {
 		at = &(*at).next
 	}
@@ -42,12 +35,14 @@ func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 		p.set(flagDuplicate, true)
 		return
 	}
-	size := l.bufferSize(len(segment))
-	if size > l.storedByteRoom || len(segment) > size {
+	size := smallSegment
+	if len(segment) > smallSegment {
+		size = l.cfg.MaxPacket
+	}
+	if size > l.store.room || len(segment) > size {
 		l.Count.DropStore++
 		return
 	}
-	l.storedByteRoom -= size
 	s := l.store.get(size)
 	s.seq, s.buf = seq, append(s.buf[:0], segment...)
 	s.next = *at
@@ -56,9 +51,8 @@ func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 
 // unstore removes the first stored segment of p.
 func (l *Layer) unstore(p *Peer) {
-	s := p.stored
-	p.stored = s.next
-	l.storedByteRoom += cap(s.buf)
+	s := p.recv.stored
+	p.recv.stored = s.next
 	l.store.put(s)
 }
 
@@ -72,6 +66,7 @@ func (f *storePool) list(size int) (first **stored, count *int) {
 
 // get returns a free buffer of a size, or allocates one.
 func (f *storePool) get(size int) *stored {
+	f.room -= size
 	list, count := f.list(size)
 	if s := *list; s != nil {
 		*list = s.next
@@ -84,6 +79,7 @@ func (f *storePool) get(size int) *stored {
 // put makes s free, unless there are enough free buffers of its size.
 func (f *storePool) put(s *stored) {
 	list, count := f.list(cap(s.buf))
+	f.room += cap(s.buf)
 	s.next = nil
 	if *count < keepStored {
 		s.next = *list

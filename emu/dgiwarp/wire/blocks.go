@@ -65,15 +65,9 @@ const (
 
 // String returns the reason as text.
 func (r Reason) String() string {
-	switch r {
-	case ReasonUnknown:
-		return "unknown flow"
-	case ReasonNoQP:
-		return "no such reliable queue pair"
-	case ReasonState:
-		return "the queue pair is not ready"
-	case ReasonFull:
-		return "no room for another peer"
+	texts := [...]string{"reason 0", "unknown flow", "no such reliable queue pair", "the queue pair is not ready", "no room for another peer"}
+	if int(r) < len(texts) {
+		return texts[r]
 	}
 	return fmt.Sprintf("reason %d", uint8(r))
 }

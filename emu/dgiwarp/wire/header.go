@@ -21,15 +21,8 @@ const (
 
 // String returns the name of the kind.
 func (k Kind) String() string {
-	switch k {
-	case KindUD:
-		return "UD"
-	case KindRD:
-		return "RD"
-	case KindChallenge:
-		return "Challenge"
-	case KindRefusal:
-		return "Refusal"
+	if names := [...]string{"kind 0", "UD", "RD", "Challenge", "Refusal"}; int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }

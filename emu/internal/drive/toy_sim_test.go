@@ -38,7 +38,7 @@ func newSimToys(tb testing.TB, cfg sim.Config, stream sim.StreamConfig) *simToys
 		tb.Fatal(err)
 	}
 	start := func(t *toy, p *sim.Port) *sim.StreamDriver {
-		d := sim.NewStreamDriver(w, t, p.StreamHost(), p, sim.DefaultCosts(), noObserver{})
+		d := sim.NewStreamDriver(t, p.StreamHost(), sim.DriverConfig{Port: p, Costs: sim.DefaultCosts(), Observer: noObserver{}})
 		t.start(d)
 		return d
 	}

@@ -30,7 +30,7 @@ var errShortControl = shortError("DDP control", ControlLen)
 // versions.
 func NewControl(op Opcode, last bool) Control {
 	return Control{
-		Tagged: op.Tagged(), Last: last, DDPVersion: DDPVersion, RDMAPVersion: RDMAPVersion, Opcode: op,
+		Tagged: opcodes[op&opcodeMask].Tagged, Last: last, DDPVersion: DDPVersion, RDMAPVersion: RDMAPVersion, Opcode: op,
 	}
 }
 

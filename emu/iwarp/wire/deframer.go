@@ -55,9 +55,6 @@ func NewDeframerAt(f Framing, offset uint64) *Deframer {
 	return &Deframer{framing: f, offset: offset}
 }
 
-// Offset returns the stream offset of the current FPDU, or of the next one if none has begun.
-func (d *Deframer) Offset() uint64 { return d.offset }
-
 // Pending returns the number of octets received of an incomplete FPDU.
 func (d *Deframer) Pending() int {
 	if d.returned {

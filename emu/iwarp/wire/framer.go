@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Framing is the negotiated framing of one direction of a stream.
@@ -47,92 +48,40 @@ func (f *Framer) Len(ulpduLen int) int {
 // extended slice. Without CRC the field is zero. Append panics if the ULPDU is longer than
 // MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	w := f.begin(b, n)
-	for _, p := range parts {
-		w.write(p)
-	}
-	w.write(zeros[:PadLen(n)])
-	w.align()
+	ulpdu, from := slices.Concat(parts...), len(b)
+	b = f.appendBody(b, ulpdu, make([]byte, PadLen(len(ulpdu))))
 	crc := uint32(0)
 	if f.framing.CRC {
-		crc = CRC(w.b[len(b):])
+		crc = CRC(b[from:])
 	}
-	return f.end(w, crc)
+	return binary.LittleEndian.AppendUint32(b, crc)
 }
 
 // AppendFPDU appends an FPDU of a Deframer with its own pad and CRC, even if they are wrong. The
 // markers are those of the new position in the stream.
 func (f *Framer) AppendFPDU(b []byte, p *FPDU) []byte {
-	w := f.begin(b, len(p.ULPDU))
-	w.write(p.ULPDU)
-	w.write(p.Pad[:PadLen(len(p.ULPDU))])
-	w.align()
-	return f.end(w, p.CRC)
+	return binary.LittleEndian.AppendUint32(f.appendBody(b, p.ULPDU, p.Pad[:PadLen(len(p.ULPDU))]), p.CRC)
 }
 
-// zeros is the longest pad.
-var zeros [3]byte
-
-// fpduWriter appends an FPDU to b.
-type fpduWriter struct {
-	b       []byte
-	markers bool
-	start   uint64 // offset of the ULPDU_Length
-	at      uint64
-}
-
-// begin appends to b the marker before an FPDU, if one is due, and the ULPDU_Length n. It returns
-// the writer for the rest.
-func (f *Framer) begin(b []byte, n int) fpduWriter {
-	if n > MaxULPDU {
-		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", n, MaxULPDU))
+// appendBody appends an FPDU up to its CRC, with the markers before, inside and right after it, and advances
+// the stream offset past the CRC.
+func (f *Framer) appendBody(b, ulpdu, pad []byte) []byte {
+	if len(ulpdu) > MaxULPDU {
+		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", len(ulpdu), MaxULPDU))
 	}
-	w := fpduWriter{b: b, markers: f.framing.Markers, start: f.at, at: f.at}
-	if w.markers && w.at%MarkerInterval == 0 {
-		w.b = Marker{}.Append(w.b)
-		w.at += MarkerLen
-		w.start = w.at
+	body := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(ulpdu))), ulpdu, pad)
+	if f.framing.Markers && f.at%MarkerInterval == 0 {
+		b = Marker{}.Append(b)
+		f.at += MarkerLen
 	}
-	w.b = binary.BigEndian.AppendUint16(w.b, uint16(n))
-	w.at += ULPDULengthLen
-	return w
-}
-
-// end appends the CRC, records the new stream offset, and returns the extended slice.
-func (f *Framer) end(w fpduWriter, crc uint32) []byte {
-	f.at = w.at + CRCLen
-	return binary.LittleEndian.AppendUint32(w.b, crc)
-}
-
-// write appends p with the markers that fall before or into it.
-func (w *fpduWriter) write(p []byte) {
-	for w.markers && len(p) > 0 {
-		n := octetsToMarker(w.at)
-		if n == 0 {
-			w.mark()
-			continue
-		}
-		if n >= len(p) {
-			break
-		}
-		w.b, w.at, p = append(w.b, p[:n]...), w.at+uint64(n), p[n:]
+	start := f.at // of the ULPDU_Length
+	for n := octetsToMarker(f.at); f.framing.Markers && n <= len(body); n = octetsToMarker(f.at) {
+		b = append(b, body[:n]...)
+		f.at += uint64(n)
+		b = Marker{Back: uint16(f.at - start)}.Append(b)
+		f.at += MarkerLen
+		body = body[n:]
 	}
-	w.b, w.at = append(w.b, p...), w.at+uint64(len(p))
-}
-
-// align appends a marker between pad and CRC if one is due there. The CRC covers it.
-func (w *fpduWriter) align() {
-	if w.markers && octetsToMarker(w.at) == 0 {
-		w.mark()
-	}
-}
-
-// mark appends a marker that points back to the ULPDU_Length.
-func (w *fpduWriter) mark() {
-	w.b = Marker{Back: uint16(w.at - w.start)}.Append(w.b)
-	w.at += MarkerLen
+	f.at += uint64(len(body) + CRCLen)
+	return append(b, body...)
 }

@@ -50,8 +50,6 @@ var headers = []struct {
 		"enhanced data, all else", "7fff7fff",
 		&Enhanced{RTRSend: true, RTRRead: true, IRD: DepthNotNegotiated, ORD: DepthNotNegotiated}, func() header { return new(Enhanced) },
 	},
-	{"marker", "00000014", &Marker{Back: 20}, func() header { return new(Marker) }},
-	{"marker with reserved half", "abcd01fc", &Marker{Reserved: 0xabcd, Back: 508}, func() header { return new(Marker) }},
 	{"control of a last Write", "c140", &Control{Tagged: true, Last: true, DDPVersion: 1, RDMAPVersion: 1, Opcode: OpWrite}, func() header { return new(Control) }},
 	{
 		"control with reserved bits", "3ef5",

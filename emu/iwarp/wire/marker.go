@@ -12,22 +12,10 @@ type Marker struct {
 	Back uint16
 }
 
-var errShortMarker = shortError("marker", MarkerLen)
-
 // Append appends m in wire order and returns the extended slice.
 func (m Marker) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, m.Reserved)
 	return binary.BigEndian.AppendUint16(b, m.Back)
-}
-
-// Parse decodes m from the front of b and returns the octets that follow.
-func (m *Marker) Parse(b []byte) (rest []byte, err error) {
-	if len(b) < MarkerLen {
-		return nil, errShortMarker
-	}
-	m.Reserved = binary.BigEndian.Uint16(b)
-	m.Back = binary.BigEndian.Uint16(b[2:])
-	return b[MarkerLen:], nil
 }
 
 // octetsToMarker returns the number of octets from stream offset pos to the next multiple of

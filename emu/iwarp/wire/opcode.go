@@ -71,9 +71,6 @@ func (o Opcode) Info() (Info, bool) {
 	return info, info.Name != ""
 }
 
-// Tagged reports whether messages of opcode o use the tagged model.
-func (o Opcode) Tagged() bool { return opcodes[o&opcodeMask].Tagged }
-
 // String returns the message's name as the RFCs spell it; for an unassigned opcode its number.
 func (o Opcode) String() string {
 	if name := opcodes[o&opcodeMask].Name; name != "" {

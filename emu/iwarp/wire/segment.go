@@ -22,8 +22,8 @@ func (s *Segment) Parse(b []byte) (err error) {
 	if b, err = s.Header.Parse(b); err != nil {
 		return err
 	}
-	if s.hasRDMAP() {
-		if b, err = s.parseRDMAP(b); err != nil {
+	if h := s.rdmapHeader(); h != nil {
+		if b, err = h.Parse(b); err != nil {
 			return err
 		}
 	}
@@ -31,47 +31,35 @@ func (s *Segment) Parse(b []byte) (err error) {
 	return nil
 }
 
-// parseRDMAP decodes the RDMAP header of the opcode and returns the octets that follow.
-func (s *Segment) parseRDMAP(b []byte) (rest []byte, err error) {
-	switch s.Control.Opcode {
-	case OpReadRequest:
-		return s.ReadRequest.Parse(b)
-	case OpTerminate:
-		return s.Terminate.Parse(b)
-	case OpImmediate, OpImmediateSE:
-		return s.Immediate.Parse(b)
-	case OpAtomicRequest:
-		return s.AtomicRequest.Parse(b)
-	case OpAtomicResponse:
-		return s.AtomicResponse.Parse(b)
+// rdmapHeader returns the RDMAP header of the opcode, which follows the DDP header; nil if it has none.
+// Only untagged messages have one.
+func (s *Segment) rdmapHeader() interface {
+	Append(b []byte) []byte
+	Parse(b []byte) (rest []byte, err error)
+} {
+	switch op := s.Control.Opcode; {
+	case s.Control.Tagged:
+		return nil
+	case op == OpReadRequest:
+		return &s.ReadRequest
+	case op == OpTerminate:
+		return &s.Terminate
+	case op == OpImmediate || op == OpImmediateSE:
+		return &s.Immediate
+	case op == OpAtomicRequest:
+		return &s.AtomicRequest
+	case op == OpAtomicResponse:
+		return &s.AtomicResponse
 	}
-	return b, nil
-}
-
-// hasRDMAP reports whether an RDMAP header follows the DDP header. Only untagged messages have
-// one.
-func (s *Segment) hasRDMAP() bool {
-	return !s.Control.Tagged && opcodes[s.Control.Opcode&opcodeMask].Header != 0
+	return nil
 }
 
 // AppendHeaders appends the DDP header and the RDMAP header of the opcode, if it has one, and
 // returns the extended slice.
 func (s *Segment) AppendHeaders(b []byte) []byte {
 	b = s.Header.Append(b)
-	if !s.hasRDMAP() {
-		return b
-	}
-	switch s.Control.Opcode {
-	case OpReadRequest:
-		return s.ReadRequest.Append(b)
-	case OpTerminate:
-		return s.Terminate.Append(b)
-	case OpImmediate, OpImmediateSE:
-		return s.Immediate.Append(b)
-	case OpAtomicRequest:
-		return s.AtomicRequest.Append(b)
-	case OpAtomicResponse:
-		return s.AtomicResponse.Append(b)
+	if h := s.rdmapHeader(); h != nil {
+		b = h.Append(b)
 	}
 	return b
 }

@@ -1,6 +1,9 @@
 package wire
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Layer is the layer that found the error of a Terminate.
 type Layer uint8
@@ -14,13 +17,8 @@ const (
 
 // String prints the layer's name.
 func (l Layer) String() string {
-	switch l {
-	case LayerRDMAP:
-		return "RDMAP"
-	case LayerDDP:
-		return "DDP"
-	case LayerMPA:
-		return "MPA"
+	if names := [...]string{"RDMAP", "DDP", "MPA"}; int(l) < len(names) {
+		return names[l]
 	}
 	return fmt.Sprintf("layer %d", uint8(l))
 }
@@ -102,60 +100,42 @@ func (e TermError) String() string {
 
 // text returns the meaning of the error without its layer.
 func (e TermError) text() string {
-	switch e {
-	case TermProtInvalidSTag, TermTaggedSTag:
-		return "invalid STag"
-	case TermProtBounds, TermTaggedBounds:
-		return "base or bounds violation"
-	case TermProtAccess:
-		return "access rights violation"
-	case TermProtStream, TermTaggedStream:
-		return "STag not associated with the stream"
-	case TermProtWrap, TermTaggedWrap:
-		return "tagged offset wraps"
-	case TermProtNoInvalidate, TermOpNoInvalidate:
-		return "STag cannot be invalidated"
-	case TermProtUnspecified:
-		return "unspecified protection error"
-	case TermOpVersion:
-		return "invalid RDMAP version"
-	case TermOpOpcode:
-		return "unexpected opcode"
-	case TermOpStream:
-		return "catastrophic error of the stream"
-	case TermOpGlobal:
-		return "catastrophic error of the device"
-	case TermOpUnspecified:
-		return "unspecified operation error"
-	case TermTaggedVersion, TermUntaggedVersion:
-		return "invalid DDP version"
-	case TermUntaggedQN:
-		return "invalid queue number"
-	case TermUntaggedNoBuffer:
-		return "invalid MSN, no buffer"
-	case TermUntaggedMSN:
-		return "invalid MSN, out of range"
-	case TermUntaggedMO:
-		return "invalid message offset"
-	case TermUntaggedTooLong:
-		return "message too long for its buffer"
-	case TermMPAClosed:
-		return "TCP connection closed or lost"
-	case TermMPACRC:
-		return "CRC error"
-	case TermMPAMarker:
-		return "marker and ULPDU_Length disagree"
-	case TermMPAFrame:
-		return "invalid start-up frame"
-	case TermMPALocal:
-		return "local catastrophic error"
-	case TermMPANotEnoughReads:
-		return "insufficient IRD"
-	case TermMPANoRTR:
-		return "no matching RTR"
-	}
 	if e.Layer <= LayerDDP && e.Type == RDMAPLocal { // whatever the code
 		return "local catastrophic error"
 	}
-	return "unassigned error"
+	return cmp.Or(termTexts[e], "unassigned error")
+}
+
+var termTexts = map[TermError]string{
+	TermProtInvalidSTag:   "invalid STag",
+	TermTaggedSTag:        "invalid STag",
+	TermProtBounds:        "base or bounds violation",
+	TermTaggedBounds:      "base or bounds violation",
+	TermProtAccess:        "access rights violation",
+	TermProtStream:        "STag not associated with the stream",
+	TermTaggedStream:      "STag not associated with the stream",
+	TermProtWrap:          "tagged offset wraps",
+	TermTaggedWrap:        "tagged offset wraps",
+	TermProtNoInvalidate:  "STag cannot be invalidated",
+	TermOpNoInvalidate:    "STag cannot be invalidated",
+	TermProtUnspecified:   "unspecified protection error",
+	TermOpVersion:         "invalid RDMAP version",
+	TermOpOpcode:          "unexpected opcode",
+	TermOpStream:          "catastrophic error of the stream",
+	TermOpGlobal:          "catastrophic error of the device",
+	TermOpUnspecified:     "unspecified operation error",
+	TermTaggedVersion:     "invalid DDP version",
+	TermUntaggedVersion:   "invalid DDP version",
+	TermUntaggedQN:        "invalid queue number",
+	TermUntaggedNoBuffer:  "invalid MSN, no buffer",
+	TermUntaggedMSN:       "invalid MSN, out of range",
+	TermUntaggedMO:        "invalid message offset",
+	TermUntaggedTooLong:   "message too long for its buffer",
+	TermMPAClosed:         "TCP connection closed or lost",
+	TermMPACRC:            "CRC error",
+	TermMPAMarker:         "marker and ULPDU_Length disagree",
+	TermMPAFrame:          "invalid start-up frame",
+	TermMPALocal:          "local catastrophic error",
+	TermMPANotEnoughReads: "insufficient IRD",
+	TermMPANoRTR:          "no matching RTR",
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -39,13 +40,13 @@ func (d *direct) do(op verbs.WROpcode, n int) {
 	}
 	d.sgl[0] = sge(d.src, 0, n)
 	d.wr = verbs.SendWR{Opcode: op, SGL: d.sgl[:], Remote: verbs.Remote{Addr: d.dst.Addr, RKey: verbs.RKey(d.dst.Key)}}
-	must.Do(d.t, d.a.qp.PostSend(&d.wr, nil))
+	must.Do(d.t, d.a.qp.PostSend(&d.wr, Refs{}))
 	for d.move(d.a.nic, d.cb) || d.move(d.b.nic, d.ca) {
 	}
-	if n, _ := d.a.sendCQ.Poll(d.wc[:]); n != 1 || d.wc[0].Status != verbs.WCSuccess {
+	if n, _ := d.a.SendCQ.Poll(d.wc[:]); n != 1 || d.wc[0].Status != verbs.WCSuccess {
 		d.t.Fatalf("%d completions: %+v", n, d.wc[0])
 	}
-	must.Get(d.b.recvCQ.Poll(d.wc[:]))(d.t)
+	must.Get(d.b.RecvCQ.Poll(d.wc[:]))(d.t)
 }
 
 func (d *direct) move(n *NIC, to *Conn) (moved bool) {
@@ -85,7 +86,7 @@ var directCases = []struct {
 
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	for _, c := range directCases {
-		for name, opts := range map[string][]hostOption{"crc": nil, "markers": {func(c *Config, _ *QPConfig) { c.MPA.Markers = true }}} {
+		for name, opts := range map[string][]hostOption{"crc": nil, "markers": {func(c *Config, _ *iwarp.QueueConfig) { c.MPA.Markers = true }}} {
 			d := newDirect(t, opts...)
 			for range 20 {
 				d.do(c.op, c.n)

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
@@ -65,7 +66,7 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 		"timeout": func(k *tester) {
 			k.c.Disconnect(0)
 			k.take(0)
-			k.later(defaultCloseTimeout, k.nic)
+			k.later(5*time.Second, k.nic)
 		},
 	} {
 		h := newHost(t)
@@ -115,7 +116,7 @@ func TestFailedReceivesAreReceives(t *testing.T) {
 	h.recv(2)
 	k.say(segment(wire.OpSend, 1, []byte("too long")))
 	var wc [3]verbs.WC
-	n, err := h.recvCQ.Poll(wc[:])
+	n, err := h.RecvCQ.Poll(wc[:])
 	if n != 2 || err != nil {
 		t.Fatalf("%d completions, %v", n, err)
 	}

@@ -34,13 +34,13 @@ func (c *Conn) handleMPAEvents() {
 			c.detach()
 			c.closeAfterOutput()
 		case mpa.EventError, mpa.EventTimeout:
-			c.fallback = e.Fallback
+			c.Fallback = e.Fallback
 			if e.ULPDU != nil && c.qp != nil {
 				c.qp.stream.PlaceUnchecked(e.ULPDU)
 			}
 			c.mpaFailed(&e)
 		case mpa.EventEOF:
-			c.fallback = e.Fallback
+			c.Fallback = e.Fallback
 			if c.state < Accepted {
 				c.mpaFailed(&e)
 			}
@@ -50,8 +50,8 @@ func (c *Conn) handleMPAEvents() {
 
 // storePeerParams stores the parameters and private data of the peer's MPA Request or Reply.
 func (c *Conn) storePeerParams(e *mpa.Event) {
-	c.peer = *e.Params
-	c.private = append([]byte(nil), e.PrivateData...)
+	c.Peer = *e.Params
+	c.PrivateData = append([]byte(nil), e.PrivateData...)
 }
 
 // ulpdu passes a received DDP segment to the stream of the queue pair.
@@ -252,7 +252,7 @@ func (c *Conn) setClosed() {
 // Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
-		c.mpa, c.tail, c.tailOut = nil, nil, 0
+		c.mpa, c.tail = nil, nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -116,9 +117,8 @@ func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
 			t.Fatalf("octet %d has left after its memory was given back", i)
 		}
 	}
-	term, received, ok := b.qp.Terminate()
-	if !ok || !received || term.Error != wire.TermRDMAPLocal {
-		t.Errorf("%+v %v %v", term, received, ok)
+	if term, received := b.qp.stream.Ended(); !received || term.Error != wire.TermRDMAPLocal {
+		t.Errorf("%+v %v", term, received)
 	}
 	a.wantState(verbs.QPStateErr)
 	b.wantState(verbs.QPStateErr)
@@ -199,7 +199,7 @@ func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
 }
 
 func TestUnsignaledRequestsAreSilentUnlessTheyFail(t *testing.T) {
-	h := newHost(t, func(_ *Config, q *QPConfig) { q.SignalAll = false })
+	h := newHost(t, func(_ *Config, q *iwarp.QueueConfig) { q.SignalAll = false })
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -36,23 +37,15 @@ type Config struct {
 	Policy Policy
 }
 
-const (
-	defaultFirstQPN     = 0x11
-	defaultCloseTimeout = 5 * time.Second
-	maxQPN              = 1<<24 - 1 // as verbs count them
-)
+const maxQPN = 1<<24 - 1 // as verbs count them
 
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
 // withDefaults returns c with defaults filled in, or an error if c is invalid.
 func (c Config) withDefaults() (Config, error) {
-	if c.FirstQPN == 0 {
-		c.FirstQPN = defaultFirstQPN
-	}
-	if c.CloseTimeout == 0 {
-		c.CloseTimeout = defaultCloseTimeout
-	}
+	c.FirstQPN = cmp.Or(c.FirstQPN, 0x11)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	if c.EmptyWriteAfter < 0 {
 		return c, fmt.Errorf("%w: EmptyWriteAfter is %v, want 0 or more", ErrConfig, c.EmptyWriteAfter)
 	}

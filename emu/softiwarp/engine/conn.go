@@ -3,7 +3,6 @@ package engine
 import (
 	"net/netip"
 
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -22,30 +21,36 @@ type Conn struct {
 	initiator bool
 	param     ConnParam // local parameters; private data moves to MPA
 	depths    struct{ ird, ord uint16 }
+	PeerFrame
+	// WasEstablished is set if the connection is or was Established.
+	WasEstablished bool
 
-	local, remote netip.AddrPort
-	peer          mpa.Params // from the peer's MPA frame
-	private       []byte     // private data of that frame
-	fallback      bool
-
-	tail    []byte // copied output that was pending when the stream ended
-	tailOut int    // octets of tail that TCP has accepted
-
-	disconnecting  bool // Disconnect was called
-	closeWhenSent  bool // close our direction after the queued output
-	outputClosed   bool // our direction is closed
-	inputClosed    bool // the peer's direction is closed
-	aborted        bool // the TCP connection must be reset
-	wasEstablished bool // the state has been Established
-
-	inOutputs   bool // in NIC.outputs
-	inChanged   bool // in NIC.changed
-	timer       nic.Timer[Conn]
-	closeBy     mono.Time
-	emptyWrites emptyWrites
+	tail []byte // copied output that was pending when the stream ended
+	closing
+	deadlines
+	inOutputs bool // in NIC.outputs
+	inChanged bool // in NIC.changed
 
 	// Owner is free for use by the driver.
 	Owner any
+}
+
+// PeerFrame is the content of the peer's MPA Request or Reply, if it was received.
+type PeerFrame struct {
+	Peer        mpa.Params
+	PrivateData []byte // also of a rejection
+	// Fallback is set in a failed connection if the peer seems not to support enhanced MPA. A
+	// connection with ConnParam.Revision 1 may succeed.
+	Fallback bool
+}
+
+// closing is the progress of the end of a connection.
+type closing struct {
+	disconnecting bool // Disconnect was called
+	closeWhenSent bool // close our direction after the queued output
+	outputClosed  bool // our direction is closed
+	inputClosed   bool // the peer's direction is closed
+	aborted       bool // the TCP connection must be reset
 }
 
 // State returns the state of the connection.
@@ -53,33 +58,11 @@ func (c *Conn) State() ConnState {
 	return c.state
 }
 
-// WasEstablished reports whether the connection is or was Established.
-func (c *Conn) WasEstablished() bool { return c.wasEstablished }
-
 // Err returns why the connection failed; nil if it has not, or was closed gracefully.
 func (c *Conn) Err() error { return c.err }
 
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
-
-// Local returns the local address, once the stream is connected.
-func (c *Conn) Local() netip.AddrPort { return c.local }
-
-// Remote returns the peer's address, once the stream is connected.
-func (c *Conn) Remote() netip.AddrPort { return c.remote }
-
-// Peer returns the parameters of the peer's MPA Request or Reply, if it was received.
-func (c *Conn) Peer() mpa.Params { return c.peer }
-
-// Depths returns the negotiated IRD and ORD.
-func (c *Conn) Depths() (ird, ord uint16) { return c.depths.ird, c.depths.ord }
-
-// PrivateData returns the private data of the peer's MPA frame, also of a rejection.
-func (c *Conn) PrivateData() []byte { return c.private }
-
-// Fallback reports of a failed connection that the peer seems not to support enhanced MPA. A
-// connection with ConnParam.Revision 1 may succeed.
-func (c *Conn) Fallback() bool { return c.fallback }
 
 // setState enters a later state and queues the connection for NextChanged.
 func (c *Conn) setState(s ConnState) {
@@ -87,8 +70,13 @@ func (c *Conn) setState(s ConnState) {
 		return
 	}
 	c.state = s
-	c.wasEstablished = c.wasEstablished || s == Established
-	c.nic.Count.conn(s)
+	switch s {
+	case Established:
+		c.WasEstablished = true
+		c.nic.Count.Established++
+	case Closed:
+		c.nic.Count.Closed++
+	}
 	if !c.inChanged {
 		c.inChanged = true
 		c.nic.changed.Push(c)
@@ -104,17 +92,15 @@ func (c *Conn) queueOutput() {
 }
 
 // Connected reports that the TCP stream is connected.
-func (c *Conn) Connected(now mono.Time, local, remote netip.AddrPort, mss int) {
+func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
 	}
 	c.nic.clock = now
-	c.local, c.remote = local, remote
 	cfg := c.nic.cfg.MPA
 	cfg.MSS, cfg.Counters = mss, &c.nic.mpa
 	if c.initiator {
-		cfg.IRD, cfg.ORD, cfg.PrivateData = c.param.IRD, c.param.ORD, c.param.PrivateData
-		cfg.MaxRevision, cfg.PeerToPeer = c.param.revision(&cfg)
+		c.param.apply(&cfg)
 		c.mpa = mpa.NewInitiator(now, cfg)
 	} else {
 		c.mpa = mpa.NewResponder(now, cfg)
@@ -135,7 +121,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	if c.err == nil && !c.outputClosed {
 		c.err = err
 		if c.mpa != nil {
-			c.mpa.Lost(now)
+			c.mpa.Lost()
 			c.handleMPAEvents()
 		}
 	}
@@ -151,23 +137,16 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	}
 	c.mpa.Input(now, b)
 	c.handleMPAEvents()
-	if begun := c.partialSegment(); begun != nil {
-		c.qp.stream.PlaceEarly(begun)
+	if c.qp != nil && c.mpa != nil {
+		if begun := c.mpa.PartialULPDU(); begun != nil {
+			c.qp.stream.PlaceEarly(begun)
+		}
 	}
 	if c.nic.cfg.MPA.FPDUTimeout > 0 {
 		c.rearm()
 	}
 	c.progress()
 	c.releaseBuffers()
-}
-
-// partialSegment returns the received part of an incomplete segment if the policy places it
-// early.
-func (c *Conn) partialSegment() []byte {
-	if c.qp == nil || c.mpa == nil {
-		return nil
-	}
-	return c.mpa.PartialULPDU()
 }
 
 // InputEOF reports that the peer has closed its direction.
@@ -177,7 +156,7 @@ func (c *Conn) InputEOF(now mono.Time) {
 	if c.mpa == nil || c.state == Closed {
 		return
 	}
-	c.mpa.InputEOF(now)
+	c.mpa.InputEOF()
 	c.handleMPAEvents()
 	if c.state != Closed {
 		c.peerClosed()
@@ -197,8 +176,8 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 		return into, link.StreamOpen
 	}
 	c.fill()
-	if len(c.tail) > c.tailOut && len(into) < cap(into) {
-		into = append(into, c.tail[c.tailOut:])
+	if len(c.tail) > 0 && len(into) < cap(into) {
+		into = append(into, c.tail)
 	}
 	n := c.nic
 	n.vectors = c.mpa.Output(n.vectors[:0])
@@ -243,15 +222,11 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	if c.mpa == nil {
 		return
 	}
-	if old := len(c.tail) - c.tailOut; old > 0 {
-		k := min(n, old)
-		c.tailOut += k
-		n -= k
-		if c.tailOut == len(c.tail) {
-			c.tail, c.tailOut = nil, 0
-		}
+	ofTail := min(n, len(c.tail))
+	if c.tail = c.tail[ofTail:]; len(c.tail) == 0 {
+		c.tail = nil
 	}
-	taken := c.mpa.Sent(n)
+	taken := c.mpa.Sent(n - ofTail)
 	if c.qp != nil && taken > 0 {
 		c.startEmptyWrites(now)
 		c.qp.stream.Accepted(taken)

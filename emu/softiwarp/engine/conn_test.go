@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
@@ -28,27 +29,26 @@ func TestConnectionIsMade(t *testing.T) {
 		"client-server": nil,
 		"peer-to-peer":  {peerToPeer},
 		"without CRCs":  {noCRC, peerToPeer},
-		"markers":       {func(c *Config, _ *QPConfig) { c.MPA.Markers = true }},
-		"revision 1":    {func(c *Config, _ *QPConfig) { c.MPA.MaxRevision = 1 }},
+		"markers":       {func(c *Config, _ *iwarp.QueueConfig) { c.MPA.Markers = true }},
+		"revision 1":    {func(c *Config, _ *iwarp.QueueConfig) { c.MPA.MaxRevision = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := newHost(t, opts...), newHost(t, opts...)
 			p := offer(t, a, b, ConnParam{IRD: 3, ORD: 5, PrivateData: []byte("let me in")})
-			if string(p.cb.PrivateData()) != "let me in" || p.cb.Remote() != addrA || p.cb.Local() != addrB {
-				t.Errorf("the responder sees %q from %v", p.cb.PrivateData(), p.cb.Remote())
+			if string(p.cb.PrivateData) != "let me in" {
+				t.Errorf("the responder sees %q", p.cb.PrivateData)
 			}
-			if name != "revision 1" && (p.cb.Peer().PeerIRD != 3 || p.cb.Peer().PeerORD != 5) {
-				t.Errorf("depths %+v", p.cb.Peer())
+			if name != "revision 1" && (p.cb.Peer.PeerIRD != 3 || p.cb.Peer.PeerORD != 5) {
+				t.Errorf("depths %+v", p.cb.Peer)
 			}
 			must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4, PrivateData: []byte("welcome")}))
 			p.run()
-			if string(p.ca.PrivateData()) != "welcome" || p.ca.State() != Established || p.cb.State() != Established {
-				t.Errorf("%v and %v, %q", p.ca.State(), p.cb.State(), p.ca.PrivateData())
+			if string(p.ca.PrivateData) != "welcome" || p.ca.State() != Established || p.cb.State() != Established {
+				t.Errorf("%v and %v, %q", p.ca.State(), p.cb.State(), p.ca.PrivateData)
 			}
 			a.wantState(verbs.QPStateRTS)
 			b.wantState(verbs.QPStateRTS)
-			ird, ord := p.ca.Depths()
-			pird, pord := p.cb.Depths()
+			ird, ord, pird, pord := p.ca.depths.ird, p.ca.depths.ord, p.cb.depths.ird, p.cb.depths.ord
 			// The responder raises its IRD to what the initiator wants, and is held to
 			// what the initiator takes. Without the enhanced start-up each has its own.
 			if name == "revision 1" {
@@ -82,11 +82,11 @@ func TestConnectionIsRefused(t *testing.T) {
 	must.Do(t, p.cb.Reject(p.now, []byte("no room")))
 	must.Fail(t, "a second answer", p.cb.Reject(p.now, nil), verbs.ErrInvalid)
 	p.run()
-	if !errors.Is(p.ca.Err(), ErrRejected) || string(p.ca.PrivateData()) != "no room" || p.ca.State() != Closed || p.cb.State() != Closed {
-		t.Errorf("%v %v %q, %v", p.ca.State(), p.ca.Err(), p.ca.PrivateData(), p.cb.State())
+	if !errors.Is(p.ca.Err(), ErrRejected) || string(p.ca.PrivateData) != "no room" || p.ca.State() != Closed || p.cb.State() != Closed {
+		t.Errorf("%v %v %q, %v", p.ca.State(), p.ca.Err(), p.ca.PrivateData, p.cb.State())
 	}
 	a.wantState(verbs.QPStateReset)
-	if a.qp.Conn() != nil {
+	if a.qp.conn != nil {
 		t.Error("the queue pair is not free for another try")
 	}
 }
@@ -106,7 +106,7 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 	if err := p.cb.Accept(0, b.qp, ConnParam{}); err != nil {
 		t.Errorf("after a refused answer: %v", err)
 	}
-	other := b.newQP(QPConfig{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.sendCQ, RecvCQ: b.recvCQ})
+	other := b.newQP(iwarp.QueueConfig{PD: b.pd, SendCQ: b.SendCQ, RecvCQ: b.RecvCQ})
 	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	must.Fail(t, "a failed queue pair connects", must.Err(b.nic.Connect(other, ConnParam{})), verbs.ErrInvalid)
 }
@@ -116,7 +116,7 @@ func TestStartUpFails(t *testing.T) {
 		a := newHost(t)
 		c := must.Get(a.nic.Connect(a.qp, ConnParam{}))(t)
 		c.Failed(0, link.ErrRefused)
-		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.Conn() != nil {
+		if c.State() != Closed || !errors.Is(c.Err(), link.ErrRefused) || a.qp.conn != nil {
 			t.Errorf("%v %v", c.State(), c.Err())
 		}
 		a.wantState(verbs.QPStateReset)
@@ -155,8 +155,8 @@ func TestStartUpFails(t *testing.T) {
 		p.take(0)
 		c.InputEOF(p.now)
 		p.write(0)
-		if c.State() != Closed || !c.Fallback() {
-			t.Fatalf("%v, fallback %v", c.State(), c.Fallback())
+		if c.State() != Closed || !c.Fallback {
+			t.Fatalf("%v, fallback %v", c.State(), c.Fallback)
 		}
 		again := must.Get(a.nic.Connect(a.qp, ConnParam{IRD: 1, ORD: 1, Revision: 1}))(t)
 		p = newPipe(t, again, nil)

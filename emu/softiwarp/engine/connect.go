@@ -22,32 +22,27 @@ type ConnParam struct {
 	Revision uint8
 }
 
-// revision returns the MPA revision that an initiator uses, and whether it uses the
-// peer-to-peer model.
-func (p *ConnParam) revision(cfg *mpa.Config) (revision uint8, peerToPeer bool) {
+// apply sets the parameters of an initiator in cfg.
+func (p *ConnParam) apply(cfg *mpa.Config) {
+	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	if p.Revision == wire.RevisionRFC5044 {
-		return p.Revision, false
+		cfg.MaxRevision, cfg.PeerToPeer = p.Revision, false
 	}
-	return cfg.MaxRevision, cfg.PeerToPeer
 }
 
 // Connect returns the initiator side of a new connection for q, which must be idle. The caller
 // dials it.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
-	if err := n.checkIdle("connect", q); err != nil {
+	if err := q.checkConnect("connect", &p); err != nil {
 		return nil, err
 	}
 	cfg := n.cfg.MPA
-	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
-	cfg.MaxRevision, cfg.PeerToPeer = p.revision(&cfg)
+	p.apply(&cfg)
 	if err := cfg.Validate(); err != nil {
-		return nil, nic.OpError("connect", q.name(), "%w: %w", verbs.ErrInvalid, err)
-	}
-	if err := n.checkDepths("connect", q.name(), &p); err != nil {
-		return nil, err
+		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
-	c := n.newConn()
+	c := n.Incoming()
 	c.initiator, c.param, c.qp = true, p, q
 	if n.cfg.EmptyWriteAfter > 0 {
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
@@ -57,32 +52,26 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 }
 
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
-func (n *NIC) Incoming() *Conn { return n.newConn() }
-
-func (n *NIC) newConn() *Conn {
+func (n *NIC) Incoming() *Conn {
 	n.Count.Conns++
-	c := &Conn{nic: n, closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}
+	c := &Conn{nic: n, deadlines: deadlines{closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }
 
-// checkIdle returns an error unless the QP has no connection and is in RESET or INIT.
-func (n *NIC) checkIdle(op string, q *QP) error {
+// checkConnect returns an error unless the QP has no connection and is in RESET or INIT, and the
+// depths of p are within the limit of the device.
+func (q *QP) checkConnect(op string, p *ConnParam) error {
+	limit := uint16(q.nic.cfg.Limits.RdAtomic)
 	switch {
 	case q.conn != nil:
-		return nic.OpError(op, q.name(), "%w: it has a connection", verbs.ErrBusy)
+		return q.OpError(op, verbs.ErrBusy, "it has a connection")
 	case !q.idle():
-		return nic.OpError(op, q.name(), "%w: state is %v, not RESET or INIT", verbs.ErrInvalid, q.state)
+		return q.OpError(op, verbs.ErrInvalid, "state is %v, not RESET or INIT", q.state)
 	}
-	return nil
-}
-
-// checkDepths checks IRD and ORD against the limit of the device.
-func (n *NIC) checkDepths(op, obj string, p *ConnParam) error {
-	limit := uint16(n.cfg.Limits.RdAtomic)
 	for _, d := range [...]uint16{p.IRD, p.ORD} {
 		if d > limit && d != wire.DepthNotNegotiated {
-			return nic.OpError(op, obj, "%w: %d reads, limit %d", verbs.ErrInvalid, d, limit)
+			return q.OpError(op, verbs.ErrInvalid, "%d reads, limit %d", d, limit)
 		}
 	}
 	return nil
@@ -94,14 +83,11 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	if c.state != Requested {
 		return nic.OpError("accept", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
-	if err := c.nic.checkIdle("accept", q); err != nil {
+	if err := q.checkConnect("accept", &p); err != nil {
 		return err
 	}
-	if err := c.nic.checkDepths("accept", q.name(), &p); err != nil {
-		return err
-	}
-	if err := c.mpa.Accept(now, mpa.AcceptParam{IRD: p.IRD, ORD: p.ORD, PrivateData: p.PrivateData}); err != nil {
-		return nic.OpError("accept", q.name(), "%w: %w", verbs.ErrInvalid, err)
+	if err := c.mpa.Accept(mpa.AcceptParam{IRD: p.IRD, ORD: p.ORD, PrivateData: p.PrivateData}); err != nil {
+		return q.OpError("accept", verbs.ErrInvalid, "%w", err)
 	}
 	c.qp, q.conn = q, c
 	c.openStream()
@@ -120,7 +106,7 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	if c.state != Requested {
 		return nic.OpError("reject", "", "%w: the connection is %v", verbs.ErrInvalid, c.state)
 	}
-	if err := c.mpa.Reject(now, private); err != nil {
+	if err := c.mpa.Reject(mpa.AcceptParam{PrivateData: private}); err != nil {
 		return nic.OpError("reject", "", "%w: %w", verbs.ErrInvalid, err)
 	}
 	c.closeAfterOutput()
@@ -131,7 +117,7 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
-	c.qp.stream.Open(&c.qp.endpoint, (*streamOwner)(c.qp), iwarp.Options{
+	c.qp.stream.Open(&c.qp.Endpoint, (*streamOwner)(c.qp), iwarp.Options{
 		IRD: c.depths.ird, ORD: c.depths.ord, Responder: !c.initiator, PeerToPeer: p.PeerToPeer,
 		Consortium: p.Revision == wire.RevisionConsortium && c.nic.cfg.MPA.Consortium,
 	})

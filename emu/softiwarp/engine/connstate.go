@@ -43,7 +43,7 @@ var (
 	// ErrRejected: the responder rejected the connection. PrivateData returns its private
 	// data.
 	ErrRejected = errors.New("the peer refused the connection")
-	// ErrTerminated: the stream failed; QP.Terminate returns the reason.
+	// ErrTerminated: the stream failed. The vendor error of completions has the reason.
 	ErrTerminated = errors.New("the connection was terminated")
 	// ErrCloseTimeout: the peer did not close its side in time.
 	ErrCloseTimeout = errors.New("the peer did not close the connection in time")

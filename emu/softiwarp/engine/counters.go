@@ -23,16 +23,6 @@ type Counters struct {
 
 var counterNames = nic.NewCounterNames[Counters]()
 
-// conn counts a connection that enters state s.
-func (c *Counters) conn(s ConnState) {
-	switch s {
-	case Established:
-		c.Established++
-	case Closed:
-		c.Closed++
-	}
-}
-
 // Counters returns all counters by name, in a fixed order.
 func (n *NIC) Counters() []verbs.Counter {
 	list := append(counterNames.Append(nil, &n.Count),

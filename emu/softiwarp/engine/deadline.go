@@ -1,6 +1,16 @@
 package engine
 
-import "github.com/fabrictest/fabrictest/emu/mono"
+import (
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/mono"
+)
+
+// deadlines are the deadlines of a connection other than those of MPA.
+type deadlines struct {
+	timer       nic.Timer[Conn] // for the earliest deadline
+	closeBy     mono.Time       // end of the close timeout
+	emptyWrites emptyWrites
+}
 
 // tick handles the deadlines of the connection that have passed.
 func (c *Conn) tick(now mono.Time) {

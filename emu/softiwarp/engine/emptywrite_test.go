@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -14,11 +15,11 @@ import (
 
 const testEmptyWriteAfter = 50 * time.Millisecond
 
-func withEmptyWrites(c *Config, _ *QPConfig) { c.EmptyWriteAfter = testEmptyWriteAfter }
+func withEmptyWrites(c *Config, _ *iwarp.QueueConfig) { c.EmptyWriteAfter = testEmptyWriteAfter }
 
 // lateReceiver imitates a responder that does not look at what comes right behind
 // its Reply.
-func lateReceiver(c *Config, _ *QPConfig) { c.Policy.MPA.HoldFirst = true }
+func lateReceiver(c *Config, _ *iwarp.QueueConfig) { c.Policy.MPA.HoldFirst = true }
 
 // speakAtOnce has a send a message together with whatever it says first.
 func speakAtOnce(t *testing.T, a, b *host) *pair {
@@ -55,7 +56,7 @@ func TestEmptyWriteWakesPeerThatOverlooksFirstFPDU(t *testing.T) {
 		b.wantRecvs()
 		p.later(1, a.nic, b.nic)
 		p.run()
-		got := poll(b.recvCQ)
+		got := poll(b.RecvCQ)
 		if cured := len(got) == 1; cured != on || (a.nic.Count.EmptyWrites == 1) != on {
 			t.Errorf("empty Writes %v: receives %q, %d empty Writes", on, got, a.nic.Count.EmptyWrites)
 		}

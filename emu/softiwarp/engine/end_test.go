@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -74,7 +75,7 @@ func TestRefusedPeerMayReset(t *testing.T) {
 func TestLastWQEIsReportedOnce(t *testing.T) {
 	h := newHost(t)
 	srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
-	h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
+	h.qp = h.newQP(iwarp.QueueConfig{PD: h.pd, SendCQ: h.SendCQ, RecvCQ: h.RecvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 	k.say(segment(wire.OpSend, 9, nil)) // Terminate, then the end
 	h.wantState(verbs.QPStateSQE)
@@ -117,7 +118,7 @@ func TestTimeToCloseIsNotProlonged(t *testing.T) {
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 	k.hear()
 	k.c.Disconnect(k.now)
-	k.later(defaultCloseTimeout-time.Second, h.nic)
+	k.later(5*time.Second-time.Second, h.nic)
 	k.say(segment(wire.OpSend, 9, nil))
 	k.take(0)
 	if k.c.State() != Closing {

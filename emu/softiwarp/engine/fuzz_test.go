@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -45,7 +46,7 @@ type fuzzed struct {
 }
 
 func newFuzzed(t testing.TB, initiator bool) *fuzzed {
-	h := newHost(t, func(c *Config, q *QPConfig) {
+	h := newHost(t, func(c *Config, q *iwarp.QueueConfig) {
 		c.MPA.PeerToPeer, c.EmptyWriteAfter = true, testEmptyWriteAfter
 		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 4, 4
 	})
@@ -125,7 +126,7 @@ func (f *fuzzed) step(c *script) {
 		if f.posted == cqDepth {
 			break // one more could be one too many for the completion queue, which is then an error
 		}
-		if f.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: []verbs.SGE{sge(f.open, 0, 8)}}, nil) == nil {
+		if f.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: []verbs.SGE{sge(f.open, 0, 8)}}, Refs{}) == nil {
 			f.posted++
 		}
 	case 12:
@@ -140,8 +141,8 @@ func (f *fuzzed) step(c *script) {
 			_ = f.qp.Modify(f.now, verbs.QPAttr{State: verbs.QPState(b)}, verbs.QPAttrState)
 			if b == 0 {
 				f.posted, f.recvd = 0, 0 // forgotten
-				poll(f.sendCQ)
-				poll(f.recvCQ)
+				poll(f.SendCQ)
+				poll(f.RecvCQ)
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func FuzzConn(f *testing.F) {
 			k.c.Abort()
 			k.write(0)
 		}
-		if k.c.State() != Closed || k.qp.Conn() != nil {
+		if k.c.State() != Closed || k.qp.conn != nil {
 			t.Fatalf("the connection is %v", k.c.State())
 		}
 		if k.nic.Deadline() != mono.Never {
@@ -190,11 +191,11 @@ func FuzzConn(f *testing.F) {
 		if k.nic.Count.EmptyWrites > maxEmptyWrites {
 			t.Fatalf("%d empty Writes", k.nic.Count.EmptyWrites)
 		}
-		if n := len(poll(k.sendCQ)); n != k.posted {
+		if n := len(poll(k.SendCQ)); n != k.posted {
 			t.Fatalf("%d of %d requests came back", n, k.posted)
 		}
-		if k.qp.State() == verbs.QPStateErr {
-			if n := len(poll(k.recvCQ)); n != k.recvd {
+		if k.qp.state == verbs.QPStateErr {
+			if n := len(poll(k.RecvCQ)); n != k.recvd {
 				t.Fatalf("%d of %d receives came back", n, k.recvd)
 			}
 		}

@@ -129,7 +129,7 @@ func TestGoldenRTR(t *testing.T) {
 	h := newHost(t, noCRC, peerToPeer)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "1002000480048004")
 	wantOctets(t, "T17", k.take(0), "000ec14000000001000000000000000000000000")
-	if h.sendCQ.Depth() == 0 || len(poll(h.sendCQ)) != 0 {
+	if h.SendCQ.Depth() == 0 || len(poll(h.SendCQ)) != 0 {
 		t.Error("the RTR completes something")
 	}
 }

@@ -1,7 +1,8 @@
 package engine
 
 import (
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"math"
+
 	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -25,7 +26,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	}
 	if mask&verbs.QPAttrAccessFlags != 0 {
 		q.attr.Access = a.Access & iwarp.RemoteAccess
-		q.endpoint.Access = q.attr.Access
+		q.Access = q.attr.Access
 	}
 	if mask&verbs.QPAttrState != 0 {
 		q.changeState(now, to)
@@ -36,9 +37,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 // checkModify returns an error if ModifyQP may not set these attributes, or not move the QP to
 // state to.
 func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPState) error {
-	invalid := func(format string, args ...any) error {
-		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
-	}
+	invalid := func(why string, args ...any) error { return q.OpError("modify_qp", verbs.ErrInvalid, why, args...) }
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	switch {
 	case q.gone():
@@ -109,13 +108,10 @@ func (q *QP) failNow() {
 // Query returns the attributes.
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
-	a.State, a.CurState, a.Caps = q.state, q.state, q.caps
+	a.State, a.CurState, a.Caps = q.state, q.state, q.Caps
 	a.SQDraining = q.state == verbs.QPStateSQD && q.sq.count() > 0
 	if c := q.conn; c != nil && c.state >= Accepted {
-		a.MaxRdAtomic, a.MaxDestRdAtomic = depthAttr(c.depths.ord), depthAttr(c.depths.ird)
+		a.MaxRdAtomic, a.MaxDestRdAtomic = uint8(min(c.depths.ord, math.MaxUint8)), uint8(min(c.depths.ird, math.MaxUint8))
 	}
 	return a
 }
-
-// depthAttr limits a depth to the eight bits of the verbs attribute.
-func depthAttr(n uint16) uint8 { return uint8(min(n, 255)) }

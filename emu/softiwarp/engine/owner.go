@@ -14,23 +14,13 @@ type streamOwner QP
 // the receive completes.
 func (o *streamOwner) NextReceive() *iwarp.Receive {
 	q := (*QP)(o)
-	var w *nic.Receive
-	if q.srq != nil {
-		w = q.srq.Peek()
-	} else {
-		w = q.rq.Peek()
-	}
+	w, pd := q.PeekReceive()
 	if w == nil {
 		return nil
 	}
 	h := &q.current
-	h.WRID, h.Length, h.SGL, h.PD = w.WRID, w.Length, append(h.SGL[:0], w.SGL...), q.endpoint.PD
-	if q.srq != nil {
-		h.PD = q.srq.PD
-		q.srq.Take()
-	} else {
-		q.rq.Take()
-	}
+	h.WRID, h.Length, h.SGL, h.PD = w.WRID, w.Length, append(h.SGL[:0], w.SGL...), pd
+	q.TakeReceive()
 	return h
 }
 
@@ -42,7 +32,7 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 		wc.VendorErr = q.currentVendorErr()
 	}
 	q.nic.Count.Recvs++
-	q.push(q.recvCQ, &wc, solicited)
+	q.push(q.RecvCQ, &wc, solicited)
 }
 
 // Completed reports the status of a request. Success is reported only for signaled requests.
@@ -58,11 +48,11 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCSuccess && !r.Signaled() {
 		return
 	}
-	wc := r.Completion(status, verbs.QPN(q.num))
+	wc := r.Completion(status, verbs.QPN(q.QPN))
 	if status != verbs.WCSuccess {
 		wc.VendorErr = q.currentVendorErr()
 	}
-	q.push(q.sendCQ, &wc, notSolicited)
+	q.push(q.SendCQ, &wc, notSolicited)
 }
 
 // Retired frees the send queue slot of a request.
@@ -72,12 +62,19 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 	}
 }
 
-// Ended handles the end of the stream. The QP is in SQE, which stands for iWARP's Terminate
+// Ended handles the end of the stream, and raises the asynchronous event for it. The QP is in SQE, which stands for iWARP's Terminate
 // state, if a Terminate is to be sent.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
-	q.nic.reportEnd(q, end)
+	switch end.Cause { // the completion of a local request that failed reports it
+	case iwarp.ByPeer:
+		q.report(iwarp.PeerErrorEvent(end.Error))
+	case iwarp.ByTerminate:
+		if !q.nic.policy.HideTerminate {
+			q.report(verbs.EventQPFatal)
+		}
+	}
 	q.conn.streamEnded(end)
 	state := verbs.QPStateErr
 	if end.Terminate && q.state != verbs.QPStateErr { // a QP in ERR stays there
@@ -94,7 +91,7 @@ const sendTerminate = true
 
 // push adds a completion to cq. If cq is full, the QP fails, and sends a Terminate.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
-	wc.QPN = verbs.QPN(q.num)
+	wc.QPN = verbs.QPN(q.QPN)
 	if !cq.Push(wc, solicited) && q.stream.Live() {
 		q.report(verbs.EventQPFatal)
 		q.stream.Fail(wire.TermRDMAPLocal, true)
@@ -109,40 +106,15 @@ func (q *QP) report(e verbs.AsyncEventType) {
 // fail enters an error state and flushes the receives. The stream flushes the sends.
 func (q *QP) fail(state verbs.QPState) {
 	q.state = state
-	for w := q.rq.Peek(); w != nil; w = q.rq.Peek() {
-		q.rq.Take()
+	for w := q.RQ.Peek(); w != nil; w = q.RQ.Peek() {
+		q.RQ.Take()
 		q.nic.Count.Recvs++
-		q.push(q.recvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, notSolicited)
+		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv, VendorErr: q.vendorErr}, notSolicited)
 	}
-	if q.srq != nil && !q.lastWQEReported {
+	if q.SRQ != nil && !q.lastWQEReported {
 		q.lastWQEReported = true
 		q.report(verbs.EventQPLastWQEReached)
 	}
-}
-
-// reportEnd raises the asynchronous event for the end of a stream. A local request that failed
-// is reported by its completion instead.
-func (n *NIC) reportEnd(q *QP, end iwarp.End) {
-	switch end.Cause {
-	case iwarp.ByPeer:
-		q.report(peerErrorEvent(end.Error))
-	case iwarp.ByTerminate:
-		if !n.policy.HideTerminate {
-			q.report(verbs.EventQPFatal)
-		}
-	}
-}
-
-// peerErrorEvent returns the event for an invalid segment of the peer.
-func peerErrorEvent(e wire.TermError) verbs.AsyncEventType {
-	switch {
-	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,
-		e.Layer == wire.LayerDDP && e.Type == wire.DDPTagged && e != wire.TermTaggedVersion:
-		return verbs.EventQPAccessErr
-	case e.Type == wire.RDMAPLocal: // of either layer
-		return verbs.EventQPFatal
-	}
-	return verbs.EventQPReqErr
 }
 
 // VendorErr of a completion in error encodes the Terminate that ended the stream:
@@ -161,13 +133,6 @@ func VendorError(e wire.TermError, received bool) uint32 {
 	return v
 }
 
-// TerminateOf decodes a VendorErr: the Terminate, and whether the peer sent it. ok is false if it
-// encodes no Terminate.
-func TerminateOf(vendorErr uint32) (e wire.TermError, received, ok bool) {
-	e = wire.TermError{Layer: wire.Layer(vendorErr >> 16 & 0x0F), Type: uint8(vendorErr >> 8 & 0x0F), Code: uint8(vendorErr)}
-	return e, vendorErr&vendorReceived != 0, vendorErr&vendorTerminate != 0
-}
-
 // currentVendorErr returns the VendorErr for the Terminate of the stream, or 0.
 func (q *QP) currentVendorErr() uint32 {
 	t, received := q.stream.Ended()
@@ -175,16 +140,6 @@ func (q *QP) currentVendorErr() uint32 {
 		return 0
 	}
 	return VendorError(t.Error, received)
-}
-
-// Terminate returns the Terminate that ended the last connection, and whether the peer sent
-// it. ok is false if there was none.
-func (q *QP) Terminate() (t wire.Terminate, received, ok bool) {
-	p, received := q.stream.Ended()
-	if p == nil || received && q.nic.policy.HideTerminate {
-		return t, false, false
-	}
-	return *p, received, true
 }
 
 // End describes why the last connection failed; the zero value if it did not.

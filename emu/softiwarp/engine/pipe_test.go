@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -220,6 +221,6 @@ func offer(t testing.TB, a, b *host, pa ConnParam) *pair {
 }
 
 // peerToPeer has initiators ask for the model with an RTR.
-func peerToPeer(c *Config, _ *QPConfig) { c.MPA.PeerToPeer = true }
+func peerToPeer(c *Config, _ *iwarp.QueueConfig) { c.MPA.PeerToPeer = true }
 
-func noCRC(c *Config, _ *QPConfig) { c.MPA.NoCRC = true }
+func noCRC(c *Config, _ *iwarp.QueueConfig) { c.MPA.NoCRC = true }

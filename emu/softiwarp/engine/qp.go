@@ -1,22 +1,14 @@
 package engine
 
 import (
-	"fmt"
-
-	"github.com/fabrictest/fabrictest/emu/internal/nic"
 	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // QP is a queue pair.
 type QP struct {
-	nic  *NIC
-	num  uint32
-	caps verbs.QPCaps
-
-	sendCQ, recvCQ *nic.CQ
-	srq            *nic.SRQ
-	signalAll      bool
+	iwarp.Queues
+	nic *NIC
 
 	state           verbs.QPState
 	attr            verbs.QPAttr // attributes other than the state
@@ -25,11 +17,8 @@ type QP struct {
 	vendorErr       uint32       // end, encoded for completions
 	lastWQEReported bool         // LAST_WQE_REACHED was reported
 
-	endpoint iwarp.Endpoint
-	stream   iwarp.Stream
-
+	stream  iwarp.Stream
 	sq      sendQueue
-	rq      nic.RecvQueue
 	current iwarp.Receive // receive of the current message
 	rtr     iwarp.Request // ready-to-receive message of an initiator (RFC 6581)
 
@@ -40,106 +29,45 @@ type QP struct {
 // sendQueue is a ring of send work requests.
 type sendQueue struct {
 	ring       []iwarp.Request
-	slots      nic.Slots
-	depth      uint32
 	head, tail uint32
 }
 
-func (q *sendQueue) count() uint32 { return q.tail - q.head }
+func (q *sendQueue) count() int { return int(q.tail - q.head) }
 
-// QPConfig are the parameters of CreateQP.
-type QPConfig struct {
-	Type           verbs.QPType
-	PD             nic.PD
-	SendCQ, RecvCQ *nic.CQ
-	SRQ            *nic.SRQ
-	Caps           verbs.QPCaps
-	SignalAll      bool
-}
-
-// CreateQP creates a queue pair in RESET.
-func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
-	if err := n.checkQP(&c); err != nil {
+// CreateQP creates a queue pair of type RC in RESET.
+func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
+	if err := c.Check(&n.Base); err != nil {
 		return nil, err
 	}
 	num, err := n.qps.Next()
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{
-		nic: n, num: num, caps: c.Caps, sendCQ: c.SendCQ, recvCQ: c.RecvCQ, srq: c.SRQ, signalAll: c.SignalAll,
-		endpoint: iwarp.Endpoint{Layer: &n.layer, PD: c.PD, QPN: num},
+	q := &QP{nic: n}
+	q.sq.ring = make([]iwarp.Request, q.Init(&n.layer, num, &c))
+	maxSGE := c.Caps.MaxRecvSGE
+	if c.SRQ != nil {
+		maxSGE = c.SRQ.Query().MaxSGE
 	}
-	slots, places := nic.NewSlots(c.Caps.MaxSendWR, c.Caps.MaxSendSGE, c.Caps.MaxInline)
-	q.sq = sendQueue{ring: make([]iwarp.Request, places), slots: slots, depth: uint32(c.Caps.MaxSendWR)}
-	if c.SRQ == nil {
-		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
-		q.current.SGL = make([]verbs.SGE, 0, c.Caps.MaxRecvSGE)
-	} else {
-		c.SRQ.Use(1)
-		q.current.SGL = make([]verbs.SGE, 0, c.SRQ.Query().MaxSGE)
-	}
-	c.SendCQ.Use(1)
-	c.RecvCQ.Use(1)
-	n.UsePD(c.PD, 1)
+	q.current.SGL = make([]verbs.SGE, 0, maxSGE)
 	q.reset()
 	n.qps.Add(q)
 	return q, nil
 }
 
-// checkQP returns an error if a QP with this configuration cannot be created.
-func (n *NIC) checkQP(c *QPConfig) error {
-	invalid := func(format string, args ...any) error {
-		return nic.OpError("create_qp", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
-	}
-	switch {
-	case c.Type != verbs.QPTypeRC:
-		return nic.OpError("create_qp", "", "%w: type %v: iWARP has only %v", verbs.ErrNotSupported, c.Type, verbs.QPTypeRC)
-	case c.SendCQ == nil || c.RecvCQ == nil || c.SendCQ.Gone() || c.RecvCQ.Gone():
-		return invalid("it needs a send and a receive CQ")
-	case c.SRQ != nil && (c.SRQ.Type != verbs.SRQBasic || n.SRQ(c.SRQ.Num()) != c.SRQ):
-		return invalid("not a shared receive queue of this device")
-	}
-	if err := n.CheckPD("create_qp", c.PD); err != nil {
-		return err
-	}
-	return n.CheckCaps(&c.Caps)
-}
-
 // DestroyQP destroys a QP without completions. Its connection is aborted, unless it is already
 // closing gracefully.
 func (n *NIC) DestroyQP(q *QP) error {
-	if n.qps.At(q.num) != q {
-		return nic.OpError("destroy_qp", q.name(), "%w: it is gone already", verbs.ErrInvalid)
+	if n.qps.At(q.QPN) != q {
+		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
 	}
 	q.dropConn()
-	q.sendCQ.Use(-1)
-	q.recvCQ.Use(-1)
-	if q.srq != nil {
-		q.srq.Use(-1)
-	}
-	n.UsePD(q.endpoint.PD, -1)
-	n.Mem.UnbindQP(q.num)
-	n.DropEvents(func(e *nic.Event) bool { return e.QP == any(q) })
-	n.qps.Remove(q.num)
+	q.Release(q)
+	n.qps.Remove(q.QPN)
 	return nil
 }
 
-// Num is the QP's number.
-func (q *QP) Num() uint32 { return q.num }
-
-// Type is the QP's type.
-func (q *QP) Type() verbs.QPType { return verbs.QPTypeRC }
-
-// State is the QP's state.
-func (q *QP) State() verbs.QPState { return q.state }
-
-// Conn is the QP's connection; nil if it has none.
-func (q *QP) Conn() *Conn { return q.conn }
-
-func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
-
-func (q *QP) gone() bool { return q.nic.qps.At(q.num) != q }
+func (q *QP) gone() bool { return q.nic.qps.At(q.QPN) != q }
 
 // idle reports whether the QP can be connected.
 func (q *QP) idle() bool {
@@ -151,10 +79,10 @@ func (q *QP) reset() {
 	q.state = verbs.QPStateReset
 	limit := q.nic.cfg.Limits.RdAtomic
 	q.attr = verbs.QPAttr{Access: iwarp.RemoteAccess, Port: 1, MaxRdAtomic: limit, MaxDestRdAtomic: limit}
-	q.endpoint.Access = q.attr.Access
+	q.Access = q.attr.Access
 	q.end, q.vendorErr, q.lastWQEReported = iwarp.End{}, 0, false
 	q.sq.head = q.sq.tail
-	q.rq.Clear()
+	q.RQ.Clear()
 	q.stream = iwarp.Stream{}
 }
 
@@ -173,6 +101,6 @@ func (q *QP) dropConn() {
 			c.abort(ErrAborted)
 		}
 	}
-	q.nic.Mem.UnbindQP(q.num)
+	q.nic.Mem.UnbindQP(q.QPN)
 	q.reset()
 }

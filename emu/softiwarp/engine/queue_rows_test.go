@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
@@ -17,13 +18,13 @@ var queueRows = map[string]func(*testing.T){
 		for i := range uint64(3) {
 			h.recv(i)
 		}
-		h.recvCQ.ReqNotify(true)
+		h.RecvCQ.ReqNotify(true)
 		k.say(segment(wire.OpSend, 1, nil))
 		if h.nic.CompletionEvents() != 0 {
 			t.Error("a plain Send raises an event")
 		}
 		k.say(segment(wire.OpSendSE, 2, nil))
-		if cq, ok := h.nic.NextCompletionEvent(); !ok || cq != h.recvCQ {
+		if cq, ok := h.nic.NextCompletionEvent(); !ok || cq != h.RecvCQ {
 			t.Error("a Send with solicited event raises none")
 		}
 	},
@@ -51,8 +52,8 @@ var queueRows = map[string]func(*testing.T){
 		a := newHost(t)
 		small := a.cq(2)
 		b, c := newHost(t), newHost(t)
-		over := &host{t: t, nic: a.nic, pd: a.pd, sendCQ: a.sendCQ, recvCQ: small}
-		over.qp = over.newQP(QPConfig{Type: verbs.QPTypeRC, PD: a.pd, SendCQ: a.sendCQ, RecvCQ: small, Caps: verbs.QPCaps{MaxRecvWR: 8}})
+		over := &host{t: t, nic: a.nic, pd: a.pd, SendCQ: a.SendCQ, RecvCQ: small}
+		over.qp = over.newQP(iwarp.QueueConfig{PD: a.pd, SendCQ: a.SendCQ, RecvCQ: small, Caps: verbs.QPCaps{MaxRecvWR: 8}})
 		p, q := connect(t, b, a), connect(t, c, over)
 		for i := range uint64(4) {
 			over.recv(i)
@@ -63,7 +64,7 @@ var queueRows = map[string]func(*testing.T){
 		q.run()
 		p.run()
 		over.wantState(verbs.QPStateErr)
-		if term, received, ok := c.qp.Terminate(); !ok || !received || term.Error != wire.TermRDMAPLocal {
+		if term, received := c.qp.stream.Ended(); !received || term.Error != wire.TermRDMAPLocal {
 			t.Errorf("the peer heard %+v", term)
 		}
 		a.wantState(verbs.QPStateRTS)
@@ -75,7 +76,7 @@ var queueRows = map[string]func(*testing.T){
 	"rfc5042/6.4.3.1/1": func(t *testing.T) {
 		h := newHost(t)
 		srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 8, MaxSGE: 1, Limit: 3}))(t)
-		h.qp = h.newQP(QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.sendCQ, RecvCQ: h.recvCQ, SRQ: srq})
+		h.qp = h.newQP(iwarp.QueueConfig{PD: h.pd, SendCQ: h.SendCQ, RecvCQ: h.RecvCQ, SRQ: srq})
 		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 		if err := h.qp.PostRecv(&verbs.RecvWR{}); err == nil {
 			t.Error("a receive of its own")
@@ -98,8 +99,8 @@ var queueRows = map[string]func(*testing.T){
 	},
 	"rfc5042/6.4.3.3/1": func(t *testing.T) {
 		a := newHost(t)
-		other := &host{t: t, nic: a.nic, pd: a.pd, sendCQ: a.sendCQ, recvCQ: a.recvCQ}
-		other.qp = other.newQP(QPConfig{Type: verbs.QPTypeRC, PD: a.pd, SendCQ: a.sendCQ, RecvCQ: a.recvCQ})
+		other := &host{t: t, nic: a.nic, pd: a.pd, SendCQ: a.SendCQ, RecvCQ: a.RecvCQ}
+		other.qp = other.newQP(iwarp.QueueConfig{PD: a.pd, SendCQ: a.SendCQ, RecvCQ: a.RecvCQ})
 		k, l := asResponder(t, a, crcEnhanced, ConnParam{IRD: 4, ORD: 4}), asResponder(t, other, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 		for i := range 4 { // as many as the first may have, and none is answered
 			k.say(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
@@ -122,19 +123,19 @@ func TestASendThatFindsNoReceiveEndsTheConnection(t *testing.T) {
 	b.wantEvents(verbs.EventQPReqErr)
 	a.wantEvents(verbs.EventQPFatal)
 	for _, h := range []*host{a, b} {
-		term, received, ok := h.qp.Terminate()
-		if !ok || received != (h == a) || term.Error != wire.TermUntaggedNoBuffer || !term.HasDDP || term.DDP.Untagged.MSN != 1 {
-			t.Errorf("%+v %v %v", term, received, ok)
+		term, received := h.qp.stream.Ended()
+		if term == nil || received != (h == a) || term.Error != wire.TermUntaggedNoBuffer || !term.HasDDP || term.DDP.Untagged.MSN != 1 {
+			t.Errorf("%+v %v", term, received)
 		}
 		h.wantState(verbs.QPStateErr)
 	}
-	must.Do(t, a.qp.PostSend(&verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}, &Refs{}))
+	must.Do(t, a.qp.PostSend(&verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}, Refs{}))
 	var wc [1]verbs.WC
-	if n, _ := a.sendCQ.Poll(wc[:]); n != 1 || wc[0].Status != verbs.WCWRFlushErr {
+	if n, _ := a.SendCQ.Poll(wc[:]); n != 1 || wc[0].Status != verbs.WCWRFlushErr {
 		t.Fatalf("%+v", wc)
 	}
-	if e, received, ok := TerminateOf(wc[0].VendorErr); !ok || !received || e != wire.TermUntaggedNoBuffer {
-		t.Errorf("VendorErr %#x stands for %v", wc[0].VendorErr, e)
+	if want := VendorError(wire.TermUntaggedNoBuffer, true); wc[0].VendorErr != want {
+		t.Errorf("VendorErr %#x, want %#x", wc[0].VendorErr, want)
 	}
 	if a.nic.layer.Count.TerminatesReceived.Of(wire.TermUntaggedNoBuffer) != 1 || b.nic.layer.Count.TerminatesSent.Of(wire.TermUntaggedNoBuffer) != 1 {
 		t.Error("not counted")

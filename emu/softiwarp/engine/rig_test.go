@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -18,12 +19,12 @@ type host struct {
 	t      testing.TB
 	nic    *NIC
 	pd     nic.PD
-	sendCQ *nic.CQ
-	recvCQ *nic.CQ
+	SendCQ *nic.CQ
+	RecvCQ *nic.CQ
 	qp     *QP
 }
 
-type hostOption func(*Config, *QPConfig)
+type hostOption func(*Config, *iwarp.QueueConfig)
 
 // cqDepth is how many completions a host's queues hold.
 const cqDepth = 256
@@ -32,19 +33,19 @@ func newHost(t testing.TB, opts ...hostOption) *host {
 	t.Helper()
 	h := &host{t: t}
 	cfg := Config{KeySecret: [16]byte{0x5e, 0xc2}}
-	q := QPConfig{
-		Type: verbs.QPTypeRC, SignalAll: true,
-		Caps: verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64},
+	q := iwarp.QueueConfig{
+		SignalAll: true,
+		Caps:      verbs.QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64},
 	}
 	for _, o := range opts {
 		o(&cfg, &q)
 	}
 	h.nic = must.Get(New(cfg))(t)
 	h.pd, _ = h.nic.AllocPD()
-	h.sendCQ = h.cq(cqDepth)
-	h.recvCQ = h.cq(cqDepth)
+	h.SendCQ = h.cq(cqDepth)
+	h.RecvCQ = h.cq(cqDepth)
 	if q.SendCQ == nil {
-		q.SendCQ, q.RecvCQ = h.sendCQ, h.recvCQ
+		q.SendCQ, q.RecvCQ = h.SendCQ, h.RecvCQ
 	}
 	q.PD = h.pd
 	h.qp = h.newQP(q)
@@ -57,7 +58,7 @@ func (h *host) cq(depth int) *nic.CQ {
 	return cq
 }
 
-func (h *host) newQP(q QPConfig) *QP {
+func (h *host) newQP(q iwarp.QueueConfig) *QP {
 	h.t.Helper()
 	qp := must.Get(h.nic.CreateQP(q))(h.t)
 	return qp
@@ -81,7 +82,7 @@ func sge(r *nic.Region, off, n int) verbs.SGE {
 // send posts a request, which must be taken.
 func (h *host) send(wr verbs.SendWR) {
 	h.t.Helper()
-	must.Do(h.t, h.qp.PostSend(&wr, &Refs{}))
+	must.Do(h.t, h.qp.PostSend(&wr, Refs{}))
 }
 
 func (h *host) recv(id uint64, sgl ...verbs.SGE) {
@@ -115,22 +116,22 @@ func poll(cq *nic.CQ) (got []string) {
 
 func (h *host) wantSends(want ...string) {
 	h.t.Helper()
-	if got := poll(h.sendCQ); !slices.Equal(got, want) {
+	if got := poll(h.SendCQ); !slices.Equal(got, want) {
 		h.t.Errorf("sends %q, want %q", got, want)
 	}
 }
 
 func (h *host) wantRecvs(want ...string) {
 	h.t.Helper()
-	if got := poll(h.recvCQ); !slices.Equal(got, want) {
+	if got := poll(h.RecvCQ); !slices.Equal(got, want) {
 		h.t.Errorf("receives %q, want %q", got, want)
 	}
 }
 
 func (h *host) wantState(want verbs.QPState) {
 	h.t.Helper()
-	if h.qp.State() != want {
-		h.t.Errorf("state %v, want %v", h.qp.State(), want)
+	if h.qp.state != want {
+		h.t.Errorf("state %v, want %v", h.qp.state, want)
 	}
 }
 

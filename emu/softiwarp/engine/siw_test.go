@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -18,7 +19,7 @@ func TestNothingIsPlacedTooEarly(t *testing.T) {
 		{DeliverUnchecked: true}: {"", "ABCDEFGH"},
 	} {
 		for _, access := range []verbs.Access{allAccess, verbs.AccessLocalWrite} {
-			h := newHost(t, func(cfg *Config, _ *QPConfig) { cfg.Policy.MPA.FPDUPolicy = policy })
+			h := newHost(t, func(cfg *Config, _ *iwarp.QueueConfig) { cfg.Policy.MPA.FPDUPolicy = policy })
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 			r, mem := h.region(8, access)
 			g := write(r.Key, r.Addr, []byte("ABCDEFGH"))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -101,7 +102,7 @@ var startRows = map[string]func(*testing.T){
 			"000400c8": wire.TermMPANotEnoughReads, // the responder wants 200 reads under way
 			"00040004": wire.TermMPANoRTR,          // it does not know the model
 		} {
-			h := newHost(t, func(c *Config, _ *QPConfig) { c.MPA.PeerToPeer = want == wire.TermMPANoRTR })
+			h := newHost(t, func(c *Config, _ *iwarp.QueueConfig) { c.MPA.PeerToPeer = want == wire.TermMPANoRTR })
 			k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "50020004"+reply)
 			wantOctets(t, want.String(), k.take(0)[:24], fmt.Sprintf("0016"+terminateHeader+"20%02x0000", want.Code))
 			k.c.InputEOF(k.now)
@@ -145,7 +146,7 @@ var closeRows = map[string]func(*testing.T){
 		for i := range uint64(50) {
 			b.recv(i)
 			a.send(verbs.SendWR{WRID: i, Opcode: verbs.OpSend})
-			want = append(want, poll(a.sendCQ)...)
+			want = append(want, poll(a.SendCQ)...)
 		}
 		r, mem := a.region(8, allAccess)
 		src, from := b.region(8, allAccess)
@@ -153,10 +154,10 @@ var closeRows = map[string]func(*testing.T){
 		a.send(verbs.SendWR{WRID: 50, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}, Remote: verbs.Remote{Addr: src.Addr, RKey: verbs.RKey(src.Key)}})
 		p.ca.Disconnect(p.now)
 		p.run()
-		if got := poll(a.sendCQ); len(got)+len(want) != 51 || slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, " ") }) {
+		if got := poll(a.SendCQ); len(got)+len(want) != 51 || slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, " ") }) {
 			t.Errorf("%q", got)
 		}
-		if got := poll(b.recvCQ); len(got) != 50 || got[49] != "49:0" {
+		if got := poll(b.RecvCQ); len(got) != 50 || got[49] != "49:0" {
 			t.Errorf("%q", got)
 		}
 		if string(mem) != "answered" || p.ca.Err() != nil || p.cb.Err() != nil {
@@ -165,7 +166,7 @@ var closeRows = map[string]func(*testing.T){
 	},
 	"rfc5041/6.2.1/2": func(t *testing.T) {
 		k := inState(t, verbs.QPStateSQD)
-		if err := k.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, &Refs{}); err == nil {
+		if err := k.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, Refs{}); err == nil {
 			t.Error("a send is taken after the close")
 		}
 	},

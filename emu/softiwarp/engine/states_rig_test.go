@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/emu/iwarp"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/link"
 	"github.com/fabrictest/fabrictest/emu/mono"
@@ -33,7 +34,7 @@ const (
 )
 
 func besiege(t testing.TB, crc bool) *besieged {
-	h := newHost(t, func(c *Config, q *QPConfig) {
+	h := newHost(t, func(c *Config, q *iwarp.QueueConfig) {
 		c.MPA.PeerToPeer, c.MPA.NoCRC, c.MPA.QueueOctets = true, !crc, 4096
 		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 8, 16
 	})
@@ -209,8 +210,8 @@ func (b *besieged) check() {
 	if len(c.tail) > 4096+wire.MaxFPDULen {
 		t.Fatalf("%d octets are kept to be sent", len(c.tail))
 	}
-	if c.private != nil && len(c.private) > wire.MaxPrivateData {
-		t.Fatalf("%d octets of private data", len(c.private))
+	if len(c.PrivateData) > wire.MaxPrivateData {
+		t.Fatalf("%d octets of private data", len(c.PrivateData))
 	}
 	if c.State() == Starting && b.nic.Deadline() == mono.Never {
 		t.Fatal("start-up without an end")
@@ -225,7 +226,7 @@ func (b *besieged) reap() {
 	var wcs [16]verbs.WC
 	for _, cq := range []interface {
 		Poll([]verbs.WC) (int, error)
-	}{b.sendCQ, b.recvCQ} {
+	}{b.SendCQ, b.RecvCQ} {
 		for {
 			n := must.Get(cq.Poll(wcs[:]))(b.host.t)
 			for _, wc := range wcs[:n] {
@@ -262,7 +263,7 @@ func (b *besieged) finish(reset bool) {
 	b.later(time.Minute, b.nic)
 	b.write(0)
 	b.check()
-	if b.c.State() != Closed || b.qp.Conn() != nil {
+	if b.c.State() != Closed || b.qp.conn != nil {
 		t.Fatalf("the peer has gone, and the connection is %v", b.c.State())
 	}
 	if b.c.mpa != nil || b.c.tail != nil || b.nic.Deadline() != mono.Never {

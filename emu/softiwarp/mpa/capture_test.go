@@ -49,7 +49,7 @@ func replay(t *testing.T, rng *rand.Rand, talk *testutil.Conversation) (fpdus in
 	if es := inPieces(rng, responder, talk.Initiator[:len(talk.Initiator)-len(first)]); one(t, es).Kind != EventRequest {
 		t.Fatalf("%+v", es)
 	}
-	must.Do(t, responder.Accept(0, AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}))
+	must.Do(t, responder.Accept(AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}))
 	same(t, "Reply", written(responder), talk.Responder[:len(talk.Responder)-len(second)])
 	if es := inPieces(rng, initiator, talk.Responder[:len(talk.Responder)-len(second)]); one(t, es).Kind != EventAccepted {
 		t.Fatalf("%+v", es)

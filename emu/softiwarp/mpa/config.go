@@ -70,31 +70,13 @@ type Config struct {
 	Policy Policy
 }
 
-const (
-	defaultMSS            = 1448 // Ethernet, IPv4, TCP with timestamps
-	defaultRequestTimeout = 5 * time.Second
-	defaultReplyTimeout   = 10 * time.Second
-	defaultQueueFPDUs     = 64
-	defaultQueueOctets    = 256 << 10
-)
+const defaultMSS = 1448 // Ethernet, IPv4, TCP with timestamps
 
 // enhanced reports whether an initiator sends an enhanced Request (revision 2): only if it needs
 // one, as RFC 6581 demands, and if MaxRevision allows it.
 func (c *Config) enhanced() bool {
 	wanted := c.PeerToPeer || c.IRD != wire.DepthNotNegotiated || c.ORD != wire.DepthNotNegotiated
 	return wanted && c.MaxRevision != wire.RevisionRFC5044
-}
-
-// MaxPrivateData returns the maximum length of private data in an initiator's Request.
-func (c *Config) MaxPrivateData() int { return maxPrivateData(c.enhanced()) }
-
-// maxPrivateData returns the maximum length of the application's private data in a Request or
-// Reply, which is shorter if enhanced data precedes it.
-func maxPrivateData(enhanced bool) int {
-	if enhanced {
-		return wire.MaxPrivateData - wire.EnhancedLen
-	}
-	return wire.MaxPrivateData
 }
 
 // Validate returns an error if c is invalid.
@@ -115,7 +97,11 @@ func (c *Config) Validate() error {
 // checkPrivateData returns an error if the application's private data is too long for a Request
 // or Reply with or without enhanced data.
 func checkPrivateData(private []byte, enhanced bool) error {
-	if limit := maxPrivateData(enhanced); len(private) > limit {
+	limit := wire.MaxPrivateData
+	if enhanced {
+		limit -= wire.EnhancedLen
+	}
+	if len(private) > limit {
 		return fmt.Errorf("%w: %d octets, where at most %d fit", ErrPrivateData, len(private), limit)
 	}
 	return nil
@@ -123,22 +109,13 @@ func checkPrivateData(private []byte, enhanced bool) error {
 
 // withDefaults returns c with the defaults for unset fields.
 func (c Config) withDefaults() Config {
-	setDefault := func(v *int, def int) {
-		if *v <= 0 {
-			*v = def
-		}
-	}
-	setDefault(&c.MSS, defaultMSS)
-	setDefault(&c.QueueFPDUs, defaultQueueFPDUs)
-	setDefault(&c.QueueOctets, defaultQueueOctets)
-	c.RequestTimeout = cmp.Or(c.RequestTimeout, defaultRequestTimeout)
-	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, defaultReplyTimeout)
-	if c.MaxRevision == 0 {
-		c.MaxRevision = wire.RevisionEnhanced
-	}
-	if c.RTR == 0 {
-		c.RTR = rtrAll
-	}
+	c.MSS = cmp.Or(max(c.MSS, 0), defaultMSS)
+	c.QueueFPDUs = cmp.Or(max(c.QueueFPDUs, 0), 64)
+	c.QueueOctets = cmp.Or(max(c.QueueOctets, 0), 256<<10)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, 10*time.Second)
+	c.MaxRevision = cmp.Or(c.MaxRevision, wire.RevisionEnhanced)
+	c.RTR = cmp.Or(c.RTR, rtrAll)
 	if c.Counters == nil {
 		c.Counters = new(Counters)
 	}

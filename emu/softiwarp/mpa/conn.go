@@ -26,33 +26,37 @@ type Conn struct {
 	state  state
 	params Params
 
-	in        []byte // input that Next has not consumed
-	heldInput []byte // input that the policy HoldFirst holds back
+	request  wire.StartFrame // sent or received
+	deadline mono.Time
+	input
+	streamEnd
 
+	sendBlocked bool // a responder may not send before the first valid FPDU
+	out         output
+	streamPos   uint64 // stream offset of the next FPDU, after the Request or Reply
+	mulpdu      int
+	stale       [staleLen]byte // the buffer of short FPDUs, with the policy ReusePad
+}
+
+// input is the received part of the stream.
+type input struct {
+	in           []byte // input that Next has not consumed
+	heldInput    []byte // input that the policy HoldFirst holds back
+	holdNext     bool   // hold the next input back
+	lastInput    mono.Time
+	frame        []byte // received part of the peer's Request or Reply
+	deframer     *wire.Deframer
+	trailerSplit bool // the last input ended inside pad or CRC, and the policy is TrailerInOne
+}
+
+// streamEnd is the end of the stream.
+type streamEnd struct {
 	eof, lost, expired bool // events that Next has not reported yet
 	eofReported        bool // EventEOF was reported
-
-	frame     []byte          // received part of the peer's Request or Reply
-	request   wire.StartFrame // sent or received
-	deadline  mono.Time
-	lastInput mono.Time // time of the last input
-
-	deframer     *wire.Deframer
-	sendBlocked  bool // a responder may not send before the first valid FPDU
-	holdNext     bool // hold the next input back
-	trailerSplit bool // the last input ended inside pad or CRC, and the policy is TrailerInOne
-
-	out       output
-	streamPos uint64 // stream offset of the next FPDU, after the Request or Reply
-	mulpdu    int
-	stale     [staleLen]byte // the buffer of short FPDUs, with the policy ReusePad
 }
 
 // NewInitiator returns a Conn that sends a Request. It panics if cfg is invalid.
 func NewInitiator(now mono.Time, cfg Config) *Conn {
-	if err := cfg.Validate(); err != nil {
-		panic(err)
-	}
 	c := newConn(cfg)
 	c.state = waitReply
 	c.setDeadline(now, c.cfg.ReplyTimeout)
@@ -62,9 +66,6 @@ func NewInitiator(now mono.Time, cfg Config) *Conn {
 
 // NewResponder returns a Conn that waits for a Request. It panics if cfg is invalid.
 func NewResponder(now mono.Time, cfg Config) *Conn {
-	if err := cfg.Validate(); err != nil {
-		panic(err)
-	}
 	c := newConn(cfg)
 	c.state = waitRequest
 	c.sendBlocked = true
@@ -72,8 +73,12 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// newConn returns a Conn without a state. NewInitiator and NewResponder set it.
+// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg is
+// invalid.
 func newConn(cfg Config) *Conn {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
@@ -118,10 +123,10 @@ func (c *Conn) holdInput(b []byte) bool {
 }
 
 // InputEOF reports that the peer has closed its direction of the stream.
-func (c *Conn) InputEOF(now mono.Time) { c.eof = true }
+func (c *Conn) InputEOF() { c.eof = true }
 
 // Lost reports that the stream was reset, timed out or never connected.
-func (c *Conn) Lost(now mono.Time) { c.lost = true }
+func (c *Conn) Lost() { c.lost = true }
 
 // Next processes input and returns the next event. It reports false, and has then consumed the
 // input, if there is none.
@@ -245,6 +250,3 @@ func (c *Conn) MULPDU() int { return c.mulpdu }
 func (c *Conn) MaySend() bool {
 	return c.state == fullOperation && !c.sendBlocked || c.state == terminating
 }
-
-// Over reports whether there will be no more events or output: the stream can be closed.
-func (c *Conn) Over() bool { return c.state == finished && c.out.empty() }

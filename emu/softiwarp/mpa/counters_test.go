@@ -31,11 +31,11 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 		"wrong model":     {&n.BadNegotiations, func() { initiates(t, deep, enhance(reply(), wire.Enhanced{})) }},
 		"CRC":             {&n.BadCRCs, func() { give(responding(t, cfg, crcOn, crcOn), crcWrong) }},
 		"marker":          {&n.BadMarkers, func() { give(responding(t, cfg, marked1, crcOn), corrupt(2, []byte{4, 0}, pattern(18, 0))) }},
-		"frame cut short": {&n.Truncated, func() { c := NewResponder(0, cfg); give(c, []byte("MPA")); c.InputEOF(0); drain(c) }},
+		"frame cut short": {&n.Truncated, func() { c := NewResponder(0, cfg); give(c, []byte("MPA")); c.InputEOF(); drain(c) }},
 		"FPDU cut short": {&n.Truncated, func() {
 			c := responding(t, cfg, crcOn, crcOn)
 			give(c, crcWrong[:9])
-			c.InputEOF(0)
+			c.InputEOF()
 			drain(c)
 		}},
 		"FPDU that does not go on": {&n.Timeouts, func() {
@@ -46,7 +46,7 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 			c.Tick(c.Deadline())
 			drain(c)
 		}},
-		"lost":    {&n.Lost, func() { c := NewResponder(0, cfg); c.Lost(0); drain(c) }},
+		"lost":    {&n.Lost, func() { c := NewResponder(0, cfg); c.Lost(); drain(c) }},
 		"timeout": {&n.Timeouts, func() { c := NewResponder(0, cfg); c.Tick(c.Deadline()); drain(c) }},
 	} {
 		before := n
@@ -81,7 +81,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 		c := NewResponder(0, Config{Counters: &counters})
 		f := enhance(request(pattern(200, 0)...), wire.Enhanced{IRD: 1, ORD: 1})
 		give(c, f.Append(nil))
-		must.Do(t, c.Accept(0, AcceptParam{}))
+		must.Do(t, c.Accept(AcceptParam{}))
 		written(c)
 		give(c, stream(crcOn, pattern(18, 0)))
 		c.Send(pattern(18, 0), nil)

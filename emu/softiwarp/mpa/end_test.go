@@ -25,12 +25,12 @@ func TestRefusalNeedNotBeEnhanced(t *testing.T) {
 func TestRespondersAreNotToldToFallBack(t *testing.T) {
 	var n Counters
 	c, _ := asks(t, Config{Counters: &n}, enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}))
-	c.InputEOF(0)
+	c.InputEOF()
 	if e := one(t, drain(c)); e.Kind != EventEOF || e.Fallback || n.Fallbacks != 0 {
 		t.Errorf("%+v, %d fallbacks", e, n.Fallbacks)
 	}
 	c = responding(t, Config{Counters: &n}, crcOn, crcOn)
-	c.Lost(0)
+	c.Lost()
 	if e := one(t, drain(c)); e.Fallback || n.Fallbacks != 0 {
 		t.Errorf("%+v, %d fallbacks", e, n.Fallbacks)
 	}
@@ -44,8 +44,8 @@ func TestRefusedRequestIsNotFinished(t *testing.T) {
 	if e := giveOne(t, c, refusal.Append(nil)); e.Kind != EventRejected {
 		t.Fatalf("%+v", e)
 	}
-	if b := written(c); len(b) > 0 || !c.Over() {
-		t.Errorf("refused, and %d octets are left; over %v", len(b), c.Over())
+	if b := written(c); len(b) > 0 || !over(c) {
+		t.Errorf("refused, and %d octets are left; over %v", len(b), over(c))
 	}
 }
 
@@ -53,7 +53,7 @@ func TestRefusedRequestIsNotFinished(t *testing.T) {
 func TestStuckOctetsAreMissedAtTheEnd(t *testing.T) {
 	c := responding(t, Config{Policy: Policy{FPDUPolicy: FPDUPolicy{HoldFirst: true}}}, crcOn, crcOn)
 	give(c, stream(crcOn, pattern(18, 0)))
-	c.InputEOF(0)
+	c.InputEOF()
 	failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrTruncatedFPDU)
 }
 

@@ -69,7 +69,7 @@ var depthRows = map[string]func(*testing.T){
 		if e.Params.Enhanced || !bytes.Equal(e.PrivateData, []byte{1, 2, 3, 4}) {
 			t.Errorf("%+v", e)
 		}
-		must.Do(t, c.Accept(0, AcceptParam{}))
+		must.Do(t, c.Accept(AcceptParam{}))
 		if r := parse(t, written(c)); r.Revision != 2 || r.Enhanced || len(r.PrivateData) > 0 {
 			t.Errorf("Reply %+v", r)
 		}
@@ -134,7 +134,7 @@ var depthRows = map[string]func(*testing.T){
 	},
 	"rfc6581/9.1/5": func(t *testing.T) {
 		c, _ := asks(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
-		must.Do(t, c.RejectDepths(0, AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}))
+		must.Do(t, c.Reject(AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}))
 		f := parse(t, written(c))
 		if e, private, ok := f.Split(); !ok || !f.Reject || e.ORD != 4 || e.IRD != 2 || string(private) != "more" {
 			t.Errorf("Reply %+v, %+v", f, e)
@@ -213,8 +213,8 @@ var depthRows = map[string]func(*testing.T){
 	},
 	"rfc6581/10/3": func(t *testing.T) {
 		for _, gone := range []func(*Conn){
-			func(c *Conn) { c.InputEOF(0) },
-			func(c *Conn) { c.Lost(0) },
+			func(c *Conn) { c.InputEOF() },
+			func(c *Conn) { c.Lost() },
 			func(c *Conn) { f := reply(); c.Input(0, f.Append(nil)) },
 		} {
 			c := NewInitiator(0, Config{IRD: 1, ORD: 1})

@@ -13,12 +13,12 @@ var errorRows = map[string]func(*testing.T){
 	"rfc5044/7.2/1": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
 		c.Input(0, stream(crcOn, pattern(18, 0)))
-		c.InputEOF(0) // reported after what came before it
+		c.InputEOF() // reported after what came before it
 		es := drain(c)
 		if len(es) != 2 || es[1].Kind != EventEOF || es[1].Reaction != GoOn || es[1].Term != wire.TermMPAClosed {
 			t.Fatalf("%+v", es)
 		}
-		if c.InputEOF(0); len(drain(c)) > 0 {
+		if c.InputEOF(); len(drain(c)) > 0 {
 			t.Error("the end comes twice")
 		}
 		if b := sent(c, pattern(18, 1)); !bytes.Equal(b, stream(crcOn, pattern(18, 1))) {
@@ -33,22 +33,22 @@ var errorRows = map[string]func(*testing.T){
 			"asking the application":  func() *Conn { c, _ := asks(t, Config{}, request()); return c },
 		} {
 			c := at()
-			c.Lost(0)
+			c.Lost()
 			if e := one(t, drain(c)); e.Kind != EventError || e.Term != wire.TermMPAClosed || e.Reaction != CloseNow || e.Err != ErrLost {
 				t.Errorf("reset while %s: %+v", name, e)
 			}
-			if !c.Over() || c.MaySend() {
+			if !over(c) || c.MaySend() {
 				t.Errorf("reset while %s: goes on", name)
 			}
 			c = at()
-			c.InputEOF(0)
+			c.InputEOF()
 			if e := one(t, drain(c)); e.Kind != EventEOF || e.Term != wire.TermMPAClosed || e.Err != ErrEOF {
 				t.Errorf("FIN while %s: %+v", name, e)
 			}
 		}
 		c := responding(t, Config{}, crcOn, crcOn) // inside an FPDU
 		give(c, stream(crcOn, pattern(18, 0))[:7])
-		c.InputEOF(0)
+		c.InputEOF()
 		failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrTruncatedFPDU)
 
 		b := stream(crcOn, pattern(18, 0))
@@ -69,7 +69,7 @@ var errorRows = map[string]func(*testing.T){
 		if es := give(c, stream(crcOn, pattern(18, 1))); len(es) > 0 {
 			t.Errorf("%+v after the error", es)
 		}
-		c.InputEOF(0)
+		c.InputEOF()
 		if es := drain(c); len(es) > 0 {
 			t.Errorf("%+v after the error", es)
 		}
@@ -81,15 +81,15 @@ var errorRows = map[string]func(*testing.T){
 		b := stream(crcOn, pattern(18, 0))
 		b[9] ^= 0x40
 		failsWith(t, giveOne(t, c, b), wire.TermMPACRC, ErrCRC)
-		if !c.MaySend() || !c.Room() || c.Over() {
+		if !c.MaySend() || !c.Room() || over(c) {
 			t.Fatal("no chance for a Terminate")
 		}
 		c.Send(pattern(22, 2), nil)
-		if c.MaySend() || c.Room() || c.Over() {
+		if c.MaySend() || c.Room() || over(c) {
 			t.Error("a chance for two, or it is over before the first was written")
 		}
-		if got := written(c); !bytes.Equal(got, stream(crcOn, pattern(18, 1), pattern(22, 2))) || !c.Over() {
-			t.Errorf("wrote %x, over: %v", got, c.Over())
+		if got := written(c); !bytes.Equal(got, stream(crcOn, pattern(18, 1), pattern(22, 2))) || !over(c) {
+			t.Errorf("wrote %x, over: %v", got, over(c))
 		}
 	},
 	"rfc5044/8/4": func(t *testing.T) {
@@ -140,14 +140,14 @@ var errorRows = map[string]func(*testing.T){
 // write.
 func TestNothingComesAfterAReset(t *testing.T) {
 	refused, _ := asks(t, Config{}, request())
-	must.Do(t, refused.Reject(0, nil))
+	must.Do(t, refused.Reject(AcceptParam{}))
 	failed := responding(t, Config{}, crcOn, crcOn)
 	b := stream(crcOn, pattern(18, 0))
 	b[9] ^= 0x40
 	giveOne(t, failed, b)
 	for _, c := range []*Conn{refused, failed} {
-		c.Lost(0)
-		if es := drain(c); len(es) > 0 || len(written(c)) > 0 || c.MaySend() || !c.Over() {
+		c.Lost()
+		if es := drain(c); len(es) > 0 || len(written(c)) > 0 || c.MaySend() || !over(c) {
 			t.Errorf("%+v after the end", es)
 		}
 		if n := c.Sent(10); n != 0 { // TCP may have taken some of it before

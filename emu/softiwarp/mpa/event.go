@@ -1,8 +1,6 @@
 package mpa
 
 import (
-	"fmt"
-
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
@@ -33,12 +31,7 @@ const (
 var eventNames = [...]string{"no event", "request", "accepted", "rejected", "ULPDU", "error", "timeout", "EOF"}
 
 // String prints the kind's name.
-func (k EventKind) String() string {
-	if int(k) < len(eventNames) {
-		return eventNames[k]
-	}
-	return fmt.Sprintf("event %d", uint8(k))
-}
+func (k EventKind) String() string { return eventNames[k] }
 
 // Reaction tells what the owner must do with the stream.
 type Reaction uint8
@@ -56,7 +49,7 @@ const (
 
 // String prints the reaction.
 func (r Reaction) String() string {
-	return [...]string{"go on", "terminate, then close", "close now", "?"}[r&3]
+	return [...]string{"go on", "terminate, then close", "close now"}[r]
 }
 
 // Event is an event of a Conn. Its slices and pointers are valid until the next call of Next,

@@ -50,7 +50,7 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/3": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		must.Do(t, c.Accept(0, AcceptParam{}))
+		must.Do(t, c.Accept(AcceptParam{}))
 		if b := written(c); !bytes.HasPrefix(b, []byte("MPA ID Rep Frame")) {
 			t.Errorf("Reply %q", b)
 		}
@@ -108,7 +108,7 @@ var frameRows = map[string]func(*testing.T){
 		}
 		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
 		c, _ = asks(t, Config{}, request())
-		must.Do(t, c.Reject(0, nil))
+		must.Do(t, c.Reject(AcceptParam{}))
 		if r := parse(t, written(c)); !r.Reject {
 			t.Errorf("Reply %+v", r)
 		}

@@ -28,9 +28,9 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 					t.Fatalf("%+v", e)
 				}
 				if rng.IntN(4) == 0 {
-					_ = c.Reject(1, nil)
+					_ = c.Reject(AcceptParam{})
 					ended = true
-				} else if err := c.Accept(1, AcceptParam{IRD: 4, ORD: 4}); err != nil {
+				} else if err := c.Accept(AcceptParam{IRD: 4, ORD: 4}); err != nil {
 					t.Fatal(err)
 				}
 				open = true
@@ -78,13 +78,13 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 		}
 		ended = true
 	}
-	c.InputEOF(2)
+	c.InputEOF()
 	es := drain(c)
 	if ended == (len(es) == 1) || len(es) > 1 {
 		t.Fatalf("ended: %v, then %+v", ended, es)
 	}
 	written(c)
-	if c.state == finished && !c.Over() {
+	if c.state == finished && !over(c) {
 		t.Fatal("over, and something is left to write")
 	}
 }

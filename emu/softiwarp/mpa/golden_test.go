@@ -127,7 +127,7 @@ func TestGoldenFrames(t *testing.T) {
 	}
 	t.Run("V27", func(t *testing.T) { // siw refuses markers; here it is the application
 		c, _ := asks(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
-		must.Do(t, c.Reject(0, nil))
+		must.Do(t, c.Reject(AcceptParam{}))
 		if got := hex.EncodeToString(written(c)); got != rep+"3002000400000000" {
 			t.Errorf("Reply %s", got)
 		}

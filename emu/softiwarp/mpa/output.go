@@ -130,7 +130,5 @@ func (o *output) drop() {
 	o.sent = o.queued
 }
 
-func (o *output) empty() bool { return o.vectors.Len() == 0 }
-
 // octets returns the number of queued octets.
 func (o *output) octets() int { return int(o.queued - o.sent) }

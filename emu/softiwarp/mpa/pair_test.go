@@ -54,7 +54,7 @@ func TestPairsOfConnections(t *testing.T) {
 func playPair(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	k := &pairing{t: t, rng: rng, ask: randomConfig(rng)}
-	k.ask.PrivateData = pattern(rng.IntN(k.ask.MaxPrivateData()+1), 1)
+	k.ask.PrivateData = pattern(rng.IntN(509), 1)
 	answer := randomConfig(rng)
 	answer.RTR |= k.ask.RTR // at least one in common
 	k.say = AcceptParam{IRD: answer.IRD, ORD: answer.ORD, PrivateData: pattern(rng.IntN(509), 2)}
@@ -167,7 +167,7 @@ func (k *pairing) tell(to *end, e Event) {
 		if to != k.b || !bytes.Equal(e.PrivateData, k.ask.PrivateData) {
 			t.Errorf("%s: Request with %d octets", to.name, len(e.PrivateData))
 		}
-		must.Do(t, to.Accept(0, k.say))
+		must.Do(t, to.Accept(k.say))
 		to.opened = true
 	case EventAccepted:
 		if to != k.a || !bytes.Equal(e.PrivateData, k.say.PrivateData) {

@@ -1,8 +1,6 @@
 package mpa
 
 import (
-	"strings"
-
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
@@ -17,20 +15,6 @@ const (
 
 	rtrAll = RTRSend | RTRWrite | RTRRead
 )
-
-// String prints the kinds in r.
-func (r RTR) String() string {
-	names := make([]string, 0, 3)
-	for i, name := range [...]string{"send", "write", "read"} {
-		if r&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, "+")
-}
 
 // Params are the parameters of the Request and Reply, and the result of the negotiation for
 // this side.

@@ -45,7 +45,7 @@ func respond(t *testing.T, cfg Config, q Policy, f wire.StartFrame) string {
 	c := NewResponder(0, cfg)
 	es := give(c, f.Append(nil))
 	if len(es) == 1 && es[0].Kind == EventRequest {
-		must.Do(t, c.Accept(0, AcceptParam{IRD: 16, ORD: 16}))
+		must.Do(t, c.Accept(AcceptParam{IRD: 16, ORD: 16}))
 	}
 	return told(es) + replyIn(written(c))
 }
@@ -131,7 +131,7 @@ var policyCases = map[string]policyCase{
 			f.PrivateData = f.PrivateData[:2]
 			es := give(c, f.Append(nil))
 			c.Input(0, stream(crcOn, pattern(18, 0)))
-			c.InputEOF(0)
+			c.InputEOF()
 			return fmt.Sprint(told(append(es, drain(c)...)), c.Deadline() == mono.Never, " ", connect(plainConfig(), q, reply(pattern(257, 0)...)))
 		},
 		"error 4, close nowtrue accepted", "true ",
@@ -156,7 +156,7 @@ var policyCases = map[string]policyCase{
 	"NoFallback": {
 		func(t *testing.T, q Policy) string {
 			c := NewInitiator(0, Config{Policy: q})
-			c.InputEOF(0)
+			c.InputEOF()
 			return told(drain(c))
 		},
 		"EOF 1, close now, fall back", "EOF 1, close now",

@@ -9,7 +9,8 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
 	if !ok {
-		c.trailerSplit = c.policy.TrailerInOne && c.inTrailer()
+		missing, pad := c.deframer.Missing()
+		c.trailerSplit = c.policy.TrailerInOne && missing > 0 && missing < pad+wire.CRCLen
 		return e, false
 	}
 	// The CRC is checked first: in a corrupt FPDU the markers may be corrupt as well.
@@ -36,10 +37,4 @@ func (c *Conn) PartialULPDU() []byte {
 		return nil
 	}
 	return c.deframer.PartialULPDU()
-}
-
-// inTrailer reports whether the input ends inside the pad or CRC of an FPDU.
-func (c *Conn) inTrailer() bool {
-	missing, pad := c.deframer.Missing()
-	return missing > 0 && missing < pad+wire.CRCLen
 }

@@ -2,7 +2,6 @@ package mpa
 
 import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
-	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
 // receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets
@@ -32,7 +31,7 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 
 // Accept accepts the Request. From now on FPDUs are received; MaySend tells when they may be
 // sent. Params returns the negotiated parameters.
-func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
+func (c *Conn) Accept(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err
 	}
@@ -55,14 +54,9 @@ func (c *Conn) Accept(now mono.Time, p AcceptParam) error {
 	return nil
 }
 
-// Reject rejects the Request. When Over reports true, the owner may close the stream or leave
-// that to the initiator.
-func (c *Conn) Reject(now mono.Time, private []byte) error {
-	return c.RejectDepths(now, AcceptParam{PrivateData: private})
-}
-
-// RejectDepths is Reject with the depths that the responder would have accepted.
-func (c *Conn) RejectDepths(now mono.Time, p AcceptParam) error {
+// Reject rejects the Request, with the depths that the responder would have accepted. After the
+// output, the owner may close the stream or leave that to the initiator.
+func (c *Conn) Reject(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 func accepts(t testing.TB, cfg Config, f wire.StartFrame, p AcceptParam) (*Conn, wire.StartFrame) {
 	t.Helper()
 	c, _ := asks(t, cfg, f)
-	must.Do(t, c.Accept(0, p))
+	must.Do(t, c.Accept(p))
 	return c, parse(t, written(c))
 }
 
@@ -147,7 +147,7 @@ func closes(t testing.TB, c *Conn, e Event, want error) {
 	if e.Kind != EventError || e.Term != wire.TermMPAFrame || e.Reaction != CloseNow || e.Err != want {
 		t.Errorf("got %+v, want it closed because %v", e, want)
 	}
-	if b := written(c); len(b) > 0 || c.MaySend() || !c.Over() {
+	if b := written(c); len(b) > 0 || c.MaySend() || !over(c) {
 		t.Errorf("closed, and says %x", b)
 	}
 	if c.Deadline() != mono.Never {
@@ -218,3 +218,6 @@ func sending(t testing.TB, cfg Config, f wire.Framing) *Conn {
 
 // framings is every one there is.
 var framings = []wire.Framing{{}, {CRC: true}, {Markers: true}, {Markers: true, CRC: true}}
+
+// over reports whether there will be no more events or output.
+func over(c *Conn) bool { return c.state == finished && c.out.octets() == 0 }

@@ -24,7 +24,7 @@ func endsAt(t *testing.T, c *Conn, at mono.Time) {
 	if e := one(t, drain(c)); e.Kind != EventTimeout || e.Reaction != CloseNow || e.Err != ErrTimeout {
 		t.Errorf("got %+v", e)
 	}
-	if c.Deadline() != mono.Never || len(written(c)) > 0 || !c.Over() {
+	if c.Deadline() != mono.Never || len(written(c)) > 0 || !over(c) {
 		t.Error("it goes on")
 	}
 }
@@ -58,7 +58,7 @@ var startRows = map[string]func(*testing.T){
 			if es := give(c, b[:n]); len(es) > 0 {
 				t.Fatalf("%d octets: %+v", n, es)
 			}
-			c.InputEOF(0)
+			c.InputEOF()
 			closes(t, c, one(t, drain(c)), ErrTruncatedFrame)
 		}
 		f = enhance(request(), wire.Enhanced{})
@@ -69,25 +69,25 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.2/4": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		must.Do(t, c.Reject(0, pattern(512, 0)))
+		must.Do(t, c.Reject(AcceptParam{PrivateData: pattern(512, 0)}))
 		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
 			t.Errorf("Reply %+v", f)
 		}
 	},
 	"rfc5044/7.1.2/5": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		if err := c.Reject(0, nil); err != nil || c.Over() {
-			t.Fatalf("%v, over before the Reply is written: %v", err, c.Over())
+		if err := c.Reject(AcceptParam{}); err != nil || over(c) {
+			t.Fatalf("%v, over before the Reply is written: %v", err, over(c))
 		}
 		written(c)
-		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || c.Room() || !c.Over() {
+		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || c.Room() || !over(c) {
 			t.Errorf("after a rejection: %+v", es)
 		}
-		must.Fail(t, "accepted what was rejected", c.Accept(0, AcceptParam{}), ErrState)
+		must.Fail(t, "accepted what was rejected", c.Accept(AcceptParam{}), ErrState)
 	},
 	"rfc5044/7.1.2/6": func(t *testing.T) {
 		c, _ := asks(t, Config{}, request())
-		must.Do(t, c.Accept(0, AcceptParam{}))
+		must.Do(t, c.Accept(AcceptParam{}))
 		// The Reply is on its way, and TCP has not told yet: the FPDU that comes
 		// with its acknowledgement is taken all the same.
 		vs := c.Output(nil)
@@ -103,7 +103,7 @@ var startRows = map[string]func(*testing.T){
 		for n := 1; n < len(b); n++ {
 			c := NewInitiator(0, plainConfig())
 			give(c, b[:n])
-			c.InputEOF(0)
+			c.InputEOF()
 			if e := one(t, drain(c)); e.Fallback {
 				t.Error("advises to fall back from revision 1")
 			} else {
@@ -118,7 +118,7 @@ var startRows = map[string]func(*testing.T){
 		if e.Kind != EventRejected || e.Reaction != CloseNow || !bytes.Equal(e.PrivateData, pattern(99, 0)) {
 			t.Errorf("got %+v", e)
 		}
-		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || !c.Over() {
+		if es := give(c, stream(crcOn, pattern(18, 0))); len(es) > 0 || c.MaySend() || !over(c) {
 			t.Errorf("after a rejection: %+v", es)
 		}
 	},
@@ -194,7 +194,7 @@ var startRows = map[string]func(*testing.T){
 		refuses(t, Config{}, append(b, 9), ErrEarlyOctets)
 		c, _ := asks(t, Config{}, f) // the same when they come later
 		closes(t, c, giveOne(t, c, []byte{9}), ErrEarlyOctets)
-		must.Fail(t, "accepted what has failed", c.Accept(0, AcceptParam{}), ErrState)
+		must.Fail(t, "accepted what has failed", c.Accept(AcceptParam{}), ErrState)
 		// What follows a Reply is an FPDU, whether it is glued to it or not.
 		r := reply(1, 2, 3)
 		es := give(NewInitiator(0, plainConfig()), append(r.Append(nil), stream(crcOn, pattern(18, 0))...))
@@ -208,21 +208,18 @@ var startRows = map[string]func(*testing.T){
 func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
 	cfg := Config{PrivateData: make([]byte, 509)}
 	must.Fail(t, "509 octets behind enhanced data", cfg.Validate(), ErrPrivateData)
-	if cfg.MaxPrivateData() != 508 {
-		t.Errorf("says that %d fit", cfg.MaxPrivateData())
-	}
 	cfg = plainConfig()
 	cfg.PrivateData = make([]byte, 512)
-	if err := cfg.Validate(); err != nil || cfg.MaxPrivateData() != 512 {
+	if err := cfg.Validate(); err != nil {
 		t.Errorf("512 octets: %v", err)
 	}
 	c, _ := asks(t, Config{}, request())
-	must.Fail(t, "Accept with 513", c.Accept(0, AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
-	must.Fail(t, "Reject with 513", c.Reject(0, make([]byte, 513)), ErrPrivateData)
-	if err := c.Accept(0, AcceptParam{}); err != nil {
+	must.Fail(t, "Accept with 513", c.Accept(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
+	must.Fail(t, "Reject with 513", c.Reject(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
+	if err := c.Accept(AcceptParam{}); err != nil {
 		t.Errorf("after that: %v", err)
 	}
-	must.Fail(t, "Accept before any Request", NewResponder(0, Config{}).Accept(0, AcceptParam{}), ErrState)
+	must.Fail(t, "Accept before any Request", NewResponder(0, Config{}).Accept(AcceptParam{}), ErrState)
 }
 
 func TestConfigsThatCannotWorkAreRefused(t *testing.T) {

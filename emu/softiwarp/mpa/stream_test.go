@@ -127,7 +127,7 @@ var streamRows = map[string]func(*testing.T){
 			t.Errorf("Request %x", b)
 		}
 		giveOne(t, r, b)
-		must.Do(t, r.Accept(0, AcceptParam{}))
+		must.Do(t, r.Accept(AcceptParam{}))
 		b = written(r)
 		if want := reply(); !bytes.Equal(b, want.Append(nil)) {
 			t.Errorf("Reply %x", b)
