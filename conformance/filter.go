@@ -96,7 +96,8 @@ func weakness(l Level) int { return slices.Index([]Level{Must, Should, May}, l) 
 func (c *CaseOf[Body]) AllLabels() []string {
 	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // without the section of a manual page: ibv_post_send(3)
 	doc = strings.ReplaceAll(doc, " ", "")
-	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + c.Area()}, c.Labels...)
+	area, _, _ := strings.Cut(c.ID, "/")
+	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + area}, c.Labels...)
 }
 
 // MatchingNames returns the cases whose name, or first elements of the name, match a pattern
