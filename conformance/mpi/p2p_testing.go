@@ -7,22 +7,18 @@ var testCases = []Case{{
 	Title:   "Test is false while the request is not complete, and true in the end",
 	Sends:   "Test of a receive before its message was sent, and then until it is true",
 	Expects: "false, then true once with the status; an empty one after that",
-	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: func(t *T) {
-		for i, n := range someSizes {
-			if t.Rank() == 0 {
-				t.awaitSignal(1)
-				t.send(data(i, n), 1, i)
-			} else {
-				p := t.irecv(n, 0, i)
-				t.expectPending("a receive whose message was not sent", p)
-				t.signal(0)
-				st := pollUntil(t, "the receive is complete", p.Test)
-				t.expectStatus("the receive", st, 0, i, n)
-				t.expectBuffer("the message", p.recvBuf, data(i, n))
-				t.check(!p.Active(), "the request not to be active", "active")
-			}
-		}
-	},
+	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: onSizes(someSizes, func(t *T, i, n int) {
+		t.awaitSignal(1)
+		t.send(data(i, n), 1, i)
+	}, func(t *T, i, n int) {
+		p := t.irecv(n, 0, i)
+		t.expectPending("a receive whose message was not sent", p)
+		t.signal(0)
+		st := pollUntil(t, "the receive is complete", p.Test)
+		t.expectStatus("the receive", st, 0, i, n)
+		t.expectBuffer("the message", p.recvBuf, data(i, n))
+		t.check(!p.Active(), "the request not to be active", "active")
+	}),
 }, {
 	ID: "mpi/test/all-or-nothing", Cite: rule("mpi/3.7.5/7"),
 	Title:   "TestAll that is false has ended none of the requests",

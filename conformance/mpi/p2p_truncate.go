@@ -88,17 +88,9 @@ var truncateCases = []Case{{
 	Title:   "A message that is shorter than the buffer leaves the rest of it alone",
 	Sends:   "messages of several sizes to receives with twice the room",
 	Expects: "the count of the message, and nothing written behind it",
-	Defects: []string{"BufferWiped", "CountIsRoom"}, Run: func(t *T) {
-		for i, n := range allSizes() {
-			if n > largeSize {
-				break
-			}
-			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
-			t.onRank(1, func() {
-				t.expectStatus("the receive", t.expectWait(t.irecv(2*n+5, 0, 1), data(i, n)), 0, 1, n)
-			})
-		}
-	},
+	Defects: []string{"BufferWiped", "CountIsRoom"}, Run: onSizes(sizesUpTo(largeSize), sendSize, func(t *T, i, n int) {
+		t.expectStatus("the receive", t.expectWait(t.irecv(2*n+5, 0, i), data(i, n)), 0, i, n)
+	}),
 }, {
 	ID: "mpi/truncate/blocking-calls", Cite: rule("mpi/3.2.4/3"),
 	Title:   "Recv, Sendrecv and a matched receive tell a truncation as well",

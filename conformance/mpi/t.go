@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -35,6 +36,19 @@ func byRank(programs ...func(*T)) func(*T) {
 		}
 	}
 }
+
+// onSizes returns the program of a case in which rank 0 runs send and rank 1 receive for each size n, whose
+// index is i.
+func onSizes(sizes []int, send, receive func(t *T, i, n int)) func(*T) {
+	return func(t *T) {
+		for i, n := range sizes {
+			byRank(func(t *T) { send(t, i, n) }, func(t *T) { receive(t, i, n) })(t)
+		}
+	}
+}
+
+// sendSize is the sender of onSizes that sends message i with tag i.
+func sendSize(t *T, i, n int) { t.send(data(i, n), 1, i) }
 
 // onRank runs f on one rank.
 func (t *T) onRank(rank int, f func()) {
@@ -356,15 +370,18 @@ func (t *T) expectUsable() {
 	t.barrier()
 }
 
-// allSizes returns message sizes at which runtimes change protocols: small ones, those
-// around powers of two, and large ones.
-func allSizes() []int {
+// sizesUpTo returns message sizes at which runtimes change protocols: small ones, those
+// around powers of two, and large ones, up to a limit.
+func sizesUpTo(limit int) []int {
 	sizes := []int{0, 1, 7, 8, 9, 31, 63, 64, 65}
 	for n := 128; n <= 1<<20; n *= 2 {
 		sizes = append(sizes, n-1, n, n+1)
 	}
-	return sizes
+	return slices.DeleteFunc(sizes, func(n int) bool { return n > limit })
 }
+
+// maxSize is the largest of them.
+const maxSize = 1<<20 + 1
 
 // someSizes are a few of them, for cases that need small and large messages.
 var someSizes = []int{0, 8, 1000, 5000, 70_000}
