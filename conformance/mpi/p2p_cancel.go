@@ -133,14 +133,13 @@ var cancelCases = []Case{{
 	Defects: []string{"PersistentOnce", "CancelIgnored"}, Run: func(t *T) {
 		for i := range 3 {
 			if t.Rank() == 1 {
-				r := newGuardedBuf(60)
-				req := started(t.RecvInit(r.buf, 0, 2))(t, "RecvInit")
-				t.must("Start", req.Start())
-				t.cancel(&pending{req, r})
-				t.must("Start", req.Start())
+				p := t.recvInit(60, 0, 2)
+				t.start(p)
+				t.cancel(p)
+				t.start(p)
 				t.signal(0)
-				t.expectWait(&pending{req, r}, data(i, 60))
-				t.must("Free", req.Free())
+				t.expectWait(p, data(i, 60))
+				t.must("Free", p.Free())
 			} else {
 				t.awaitSignal(1)
 				t.send(data(i, 60), 1, 2)

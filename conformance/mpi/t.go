@@ -198,12 +198,20 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// expectExchange sends a message to dest while it receives one from source with the same tag, and
-// ends the rank unless the latter is want.
-func (t *T) expectExchange(tag int, d []byte, dest int, want []byte, source int) {
-	r := t.isend(d, dest, tag)
-	t.expectRecv(want, source, tag)
+// expectExchange sends a message to dest while it receives one from source, and ends the rank unless the
+// latter is want.
+func (t *T) expectExchange(d []byte, dest int, want []byte, source int) {
+	r := t.isend(d, dest, 1)
+	t.expectRecv(want, source, 1)
 	t.wait(r)
+}
+
+// expectSendrecv is expectExchange by one call of Sendrecv.
+func (t *T) expectSendrecv(d []byte, dest, sendTag int, want []byte, source, recvTag int) {
+	r := newGuardedBuf(len(want))
+	st := result(t.Sendrecv(d, dest, sendTag, r.buf, source, recvTag))(t, "Sendrecv")
+	t.expectStatus("Sendrecv", st, source, recvTag, len(want))
+	t.expectBuffer("the message", r, want)
 }
 
 // pending is a receive with its buffer.
@@ -225,6 +233,15 @@ func (t *T) irecv(n, source, tag int) *pending {
 	room := newGuardedBuf(n)
 	return &pending{started(t.Irecv(room.buf, source, tag))(t, "Irecv"), room}
 }
+
+// recvInit creates a persistent receive of at most n bytes.
+func (t *T) recvInit(n, source, tag int) *pending {
+	room := newGuardedBuf(n)
+	return &pending{started(t.RecvInit(room.buf, source, tag))(t, "RecvInit"), room}
+}
+
+// start starts a persistent request.
+func (t *T) start(r Request) { t.must("Start", r.Start()) }
 
 // wait waits for a request that must not fail.
 func (t *T) wait(r Request) Status {
