@@ -51,17 +51,13 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.
 		newPair(d, setup{qpType: verbs.QPTypeUD})
-		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.execute(l.partner.sendWR(2, 0, 24))
-		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
+		wc := expectDelivery(l.partner, l.dut, 24)
 		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
 		l.dut.Must("an address in the header area", err)
 		ah := result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
-		l.partner.postRecv(3, recvOffset, 64)
 		wr := l.dut.sendWR(4, 0, 32)
 		wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.partner.expectMessage(3, recvOffset, l.dut.mem.Buf[:32])
+		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:32])
 	}),
 }, {
 	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"),

@@ -273,8 +273,8 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 	Expects: "number, key and private data of the service; the datagram",
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
 		l := newPair(rig.NewPair(r), setup{qpType: verbs.QPTypeUD})
-		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
-		r.Must("a datagram service", err)
+		addr := netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0)
+		listener := result(l.partner.CM().Listen(addr, verbs.PortSpaceUDP, 1))(r, "a datagram service")
 		service := r.Go("service", func() error {
 			req, err := listener.GetRequest(r.ResponseTimeout())
 			if err != nil {
@@ -287,10 +287,8 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
 		ah := result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
-		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
+		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:24])
 	}),
 }})

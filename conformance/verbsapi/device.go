@@ -154,7 +154,7 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"CountersShuffled"}, Run: onPair(setup{}, func(l *qpPair) {
 		before := counterNames(l.dut.Rig)
 		l.expectBothDeliver()
-		l.dut.toState(verbs.QPStateErr)
+		l.dut.ToState(l.dut.qp, verbs.QPStateErr)
 		after := counterNames(l.dut.Rig)
 		l.dut.Check(slices.Equal(before, after), fmt.Sprintf("the counters %v", before), "%v", after)
 		slices.Sort(after)

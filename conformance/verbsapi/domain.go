@@ -12,12 +12,12 @@ var domainCases = []conformance.Case{
 		return result(pd.AllocMW(verbs.MWType2))(r, "a window")
 	}),
 	pdBusyCase("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
-		return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		return r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 	}),
 	pdBusyCase("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
 		init := srqInit(r)
 		init.PD = pd
-		return newSRQ(r, init)
+		return r.CreateSRQ(init)
 	}),
 	pdBusyCase("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
 		return result(pd.CreateAH(r.PathTo(r)))(r, "an address handle")

@@ -51,15 +51,10 @@ func (h *handshake) nextRequest() verbs.ConnRequest {
 	return result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
 }
 
-// awaitConnected fails the case unless the active side gets its connection.
-func (h *handshake) awaitConnected() {
-	h.DUT.Must("a connection", h.task.Wait(h.DUT.ResponseTimeout()))
-}
-
 // accept accepts a request and waits until the active side is connected.
 func (h *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
 	h.passive.accept(req, param, h.active)
-	h.awaitConnected()
+	h.DUT.Must("a connection", h.task.Wait(h.DUT.ResponseTimeout()))
 	h.active.conn = h.conn
 }
 

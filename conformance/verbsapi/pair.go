@@ -49,9 +49,6 @@ func onPair(s setup, body func(*qpPair)) func(*conformance.Bench) error {
 	return rig.PairBody(func(d *rig.Pair) { body(newPair(d, s)) })
 }
 
-// onReliable is onPair for cases that need RC or reliable datagrams: see [alsoOverRD].
-func onReliable(body func(*qpPair)) func(*conformance.Bench) error { return onPair(setup{}, body) }
-
 // alsoOverRD returns each case twice: for RC and for reliable datagrams, which have the
 // same operations and the same rules for memory.
 func alsoOverRD(cases []conformance.Case) []conformance.Case {
@@ -110,7 +107,7 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	if s.modifyInit != nil {
 		s.modifyInit(&init)
 	}
-	e.qp, e.sendCQ = newQP(r, init), init.SendCQ
+	e.qp, e.sendCQ = r.CreateQP(init), init.SendCQ
 	r.ToInit(e.qp, rights, qKey)
 	return e
 }
@@ -125,14 +122,9 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	return a
 }
 
-// newQP makes a queue pair, or ends the case.
-func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
-	return result(r.Device.CreateQP(init))(r, fmt.Sprintf("a queue pair of %v", init.Type))
-}
-
 // newDefaultQP makes a small queue pair of the default type in RESET.
 func newDefaultQP(r *rig.Rig) verbs.QP {
-	return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+	return r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
 // connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand and
