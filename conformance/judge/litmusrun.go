@@ -277,7 +277,7 @@ func (l *litmus) messageCount(i int) (n int) {
 func (l *litmus) postRecvs(i int, s *schedule) func() map[string]string {
 	e, local := l.endpoints[i][1-s.active], l.hosts[1-s.active]
 	// Messages are empty, but some providers reject receives without memory.
-	buffer := local.regs.SGL(0, max(e.GRHLen(), 1))
+	buffer := local.regs.SGL(0, max(rig.GRHLen(e.QP), 1))
 	for range l.messageCount(i) {
 		e.PostRecv(e.QP, 0, buffer...)
 	}

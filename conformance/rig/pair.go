@@ -81,16 +81,20 @@ const qKey = 0x0a0b0c0d
 // in the state INIT.
 func newEndpoint(r *Rig) *Endpoint {
 	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
-	qpType := verbs.QPTypeUD
-	if r.Caps.Has(verbs.CapRC) {
-		qpType = verbs.QPTypeRC
-	}
 	e.QP = r.CreateQP(verbs.QPInit{
-		Type: qpType, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
+		Type: DefaultQPType(r), PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
+}
+
+// DefaultQPType returns RC, or UD if the device has no RC.
+func DefaultQPType(r *Rig) verbs.QPType {
+	if r.Caps.Has(verbs.CapRC) {
+		return verbs.QPTypeRC
+	}
+	return verbs.QPTypeUD
 }
 
 // RemoteAccess returns all remote access rights that the device supports.
@@ -134,9 +138,9 @@ func (e *Endpoint) readyForDatagrams(other *Endpoint) {
 	e.dest = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
 }
 
-// GRHLen is the number of bytes before the payload in a receive buffer.
-func (e *Endpoint) GRHLen() int {
-	if e.QP.Type() == verbs.QPTypeUD {
+// GRHLen returns the number of bytes before the payload in a receive buffer of a queue pair.
+func GRHLen(qp verbs.QP) int {
+	if qp.Type() == verbs.QPTypeUD {
 		return verbs.GRHLen
 	}
 	return 0

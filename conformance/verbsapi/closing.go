@@ -157,7 +157,7 @@ var closingCases = []conformance.Case{
 				pd, ch := otherPD(r), newChannel(r)
 				cq := newCQ(r, 4, ch)
 				mr := r.MemoryIn(pd, 16, 0)
-				qp := r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
+				qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
 				for _, c := range []closer{qp, mr, cq, ch, pd} {
 					r.Must(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
 				}

@@ -227,10 +227,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Sends:   "a disconnect of the device",
 	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
 	Defects: []string{"DisconnectSilent"}, Run: onHandshake(func(d *handshake) {
-		l := d.establish(2)
-		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
-		l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-		l.expectFlushed(2)
+		l := d.establish()
+		l.expectDisconnect(l.dut, l.partner)
 	}),
 }, {
 	ID: "verbs/cm/disconnected-by-the-peer", Cite: manual("rdma_disconnect(3)", "verbs/cm/14"),
@@ -238,10 +236,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Sends:   "a disconnect of the partner",
 	Expects: "the disconnect; ERR and flushed receives on both sides",
 	Defects: []string{"EndUnnoticed"}, Run: onHandshake(func(d *handshake) {
-		l := d.establish(2)
-		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
-		l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-		l.expectFlushed(2)
+		l := d.establish()
+		l.expectDisconnect(l.partner, l.dut)
 	}),
 }, {
 	ID: "verbs/cm/no-end-before-the-end", Cite: manual(packageVerbs, "verbs/cm/15"),

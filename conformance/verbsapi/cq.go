@@ -145,7 +145,7 @@ var cqCases = []conformance.Case{{
 	Expects: "EBUSY, until the queue pair is closed",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-		qp := r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
 		r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
 		r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can be closed", qp.Close())
@@ -231,7 +231,7 @@ func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
-	s.qp = s.Rig.CreateQP(verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
+	s.qp = s.Rig.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
 	s.ToInit(s.qp, 0, qKey)
 	for range n {
 		s.lastID++

@@ -199,7 +199,7 @@ var limitCases = []conformance.Case{
 		func(a *verbs.DeviceAttr) int { return a.MaxQP },
 		func(r *rig.Rig) func() error {
 			init := verbs.QPInit{
-				Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
+				Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			}
 			return func() error { return errorOf(r.Device.CreateQP(init)) }

@@ -12,7 +12,7 @@ var domainCases = []conformance.Case{
 		return result(pd.AllocMW(verbs.MWType2))(r, "a window")
 	}),
 	pdBusyCase("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
-		return r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		return r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 	}),
 	pdBusyCase("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
 		init := srqInit(r)

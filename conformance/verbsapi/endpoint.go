@@ -23,13 +23,7 @@ func result[A any](a A, err error) func(r interface{ Must(string, error) }, want
 	}
 }
 
-// grhLen returns the number of bytes before the payload in a receive.
-func (e *endpoint) grhLen() int {
-	if e.qp.Type() == verbs.QPTypeUD {
-		return verbs.GRHLen
-	}
-	return 0
-}
+func (e *endpoint) grhLen() int { return rig.GRHLen(e.qp) }
 
 // sendWR returns a SEND of n bytes of the endpoint's memory from off on.
 func (e *endpoint) sendWR(id uint64, off, n int) verbs.SendWR {

@@ -70,19 +70,11 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 // newPair makes a queue pair on each of two devices, and connects them.
 func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
-		s.qpType = defaultQPType(d.DUT)
+		s.qpType = rig.DefaultQPType(d.DUT)
 	}
 	l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &setup{qpType: s.qpType, caps: s.caps, access: s.access})}
 	l.connect(&s)
 	return l
-}
-
-// defaultQPType returns RC, or UD if the device has no RC.
-func defaultQPType(r *rig.Rig) verbs.QPType {
-	if r.Caps.Has(verbs.CapRC) {
-		return verbs.QPTypeRC
-	}
-	return verbs.QPTypeUD
 }
 
 const (
@@ -124,7 +116,7 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 
 // newDefaultQP makes a small queue pair of the default type in RESET.
 func newDefaultQP(r *rig.Rig) verbs.QP {
-	return r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+	return r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
 // connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand and

@@ -26,9 +26,9 @@ var postCases = []conformance.Case{{
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
 	Defects: []string{"RecvNeedsReady"}, Run: rig.PairBody(func(d *rig.Pair) {
-		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: defaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: defaultQPType(d.DUT)})}
+		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: rig.DefaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: rig.DefaultQPType(d.DUT)})}
 		l.dut.postRecv(7, recvOffset, 64)
-		l.connect(&setup{qpType: defaultQPType(d.DUT)})
+		l.connect(&setup{qpType: rig.DefaultQPType(d.DUT)})
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),

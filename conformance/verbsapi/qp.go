@@ -19,12 +19,12 @@ var qpCases = []conformance.Case{{
 			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 		}
-		qp := r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
 		a := r.QueryQP(qp)
 		got := a.Caps
 		r.Check(got.MaxSendWR >= requested.MaxSendWR && got.MaxRecvWR >= requested.MaxRecvWR && got.MaxSendSGE >= requested.MaxSendSGE &&
 			got.MaxRecvSGE >= requested.MaxRecvSGE && got.MaxInline >= requested.MaxInline, fmt.Sprintf("%+v or more", requested), "%+v", got)
-		r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
+		r.Check(qp.Type() == rig.DefaultQPType(r), rig.DefaultQPType(r).String(), "%v", qp.Type())
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),
 }, {
@@ -36,7 +36,7 @@ var qpCases = []conformance.Case{{
 		try := func(change func(*verbs.QPCaps)) error {
 			caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 			change(&caps)
-			qp, err := r.Device.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
+			qp, err := r.Device.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
 			if err == nil {
 				r.Must("a queue pair that can be closed", qp.Close())
 			}
@@ -68,7 +68,7 @@ var qpCases = []conformance.Case{{
 	Title:   "A queue pair without a domain or without a completion queue is refused",
 	Expects: "a refusal of a queue pair without each of them",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		for _, k := range []struct {
 			what    string
 			without func(*verbs.QPInit)
@@ -88,7 +88,7 @@ var qpCases = []conformance.Case{{
 	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		partner := rig.NewPair(r).Partner
-		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		try := func(what string, foreign func(*verbs.QPInit)) {
 			init := good
 			foreign(&init)
@@ -123,7 +123,7 @@ var qpCases = []conformance.Case{{
 	Title:   "Posting a receive to a queue pair with a shared receive queue fails",
 	Expects: "a receive posted to the queue pair is refused",
 	Defects: []string{"SRQBypassed", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		qp := r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: r.CreateSRQ(srqInit(r))})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: r.CreateSRQ(srqInit(r))})
 		r.ToInit(qp, 0, qKey)
 		m := r.Memory(64, verbs.AccessLocalWrite)
 		expectRecvRefused(r, "a receive to a queue pair on a shared receive queue", qp, m.SGL(0, 64), nil)

@@ -167,7 +167,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		srq := r.CreateSRQ(srqInit(r))
 		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-		qp := r.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
 		r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can be closed", qp.Close())
 		r.Must("a shared receive queue that can be closed", srq.Close())
