@@ -39,6 +39,9 @@ type Bench struct {
 	Rand *rand.Rand
 	// Record is the log of the case.
 	Record *Record
+
+	schedules int                   // those to explore, if the caller of Judge has set it
+	progress  func(done, total int) // the callback of the caller of Judge; nil for none
 }
 
 // PeerLink is the scripted peer's end of the device's link.

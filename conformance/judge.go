@@ -119,7 +119,10 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		if !b.Virtual {
 			b.measureCalls()
 		}
-		opt.applyTo(b, c)
+		b.schedules = opt.Schedules
+		if opt.Progress != nil {
+			b.progress = func(done, total int) { opt.Progress(c, done, total) }
+		}
 		return c.Run(b)
 	})
 	if rejection := new(SetupError); !benchOpened && errors.As(err, &rejection) {

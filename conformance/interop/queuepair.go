@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -131,7 +132,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 		// end the wait.
 		for i := range p.unclaimed {
 			if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
-				p.fail("unexpected completion: %s", describe(wc))
+				p.fail("unexpected completion: %s", rig.Describe(wc))
 			}
 		}
 		n, err := p.poll()
@@ -162,18 +163,9 @@ func (p *queuePair) checkNoCompletions() error {
 	}
 	all := make([]string, 0, len(p.unclaimed))
 	for i := range p.unclaimed {
-		all = append(all, describe(&p.unclaimed[i]))
+		all = append(all, rig.Describe(&p.unclaimed[i]))
 	}
 	return p.mismatch("unexpected completions: %s", strings.Join(all, "; "))
-}
-
-// describe formats a completion.
-func describe(wc *verbs.WC) string {
-	s := fmt.Sprintf("request %d: %v", wc.WRID, wc.Status)
-	if wc.Status == verbs.WCSuccess {
-		s += fmt.Sprintf(", %v, %d octets, flags %#x", wc.Opcode, wc.ByteLen, uint32(wc.Flags))
-	}
-	return s
 }
 
 // completionOpcodes are the opcodes in the completions of requests.
@@ -188,7 +180,7 @@ var completionOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
 func (p *queuePair) expectSent(wr verbs.SendWR) {
 	wc, op := p.awaitCompletion(wr.WRID, p.timeout), completionOpcodes[wr.Opcode]
 	if wc.Status != verbs.WCSuccess || wc.Opcode != op || wc.QPN != p.qp.QPN() {
-		p.fail("%s, of queue pair %d; want a success of %v, of queue pair %d", describe(&wc), wc.QPN, op, p.qp.QPN())
+		p.fail("%s, of queue pair %d; want a success of %v, of queue pair %d", rig.Describe(&wc), wc.QPN, op, p.qp.QPN())
 	}
 }
 
@@ -212,13 +204,13 @@ func (p *queuePair) expectRecv(wrID uint64, want recvCompletion, timeout time.Du
 		got.from = wc.SrcQP
 	}
 	if wc.Status != verbs.WCSuccess || got != want {
-		p.fail("the receive completed with %s (%+v); want %+v", describe(&wc), got, want)
+		p.fail("the receive completed with %s (%+v); want %+v", rig.Describe(&wc), got, want)
 	}
 }
 
 // expectError waits for the completion of a request with one of these statuses.
 func (p *queuePair) expectError(wrID uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
 	if wc := p.awaitCompletion(wrID, timeout); !slices.Contains(statuses, wc.Status) {
-		p.fail("%s; want %v", describe(&wc), statuses)
+		p.fail("%s; want %v", rig.Describe(&wc), statuses)
 	}
 }

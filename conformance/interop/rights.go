@@ -145,7 +145,7 @@ func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) erro
 	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
-		p.fail("the receive completed with %s; want %d octets", describe(&wc), size)
+		p.fail("the receive completed with %s; want %d octets", rig.Describe(&wc), size)
 	case wc.Flags&verbs.WCWithInv == 0:
 		return p.mismatch("the completion does not have the invalidate flag: flags %#x", uint32(wc.Flags))
 	case wc.InvalidatedRKey != key:

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
@@ -23,11 +22,7 @@ const (
 )
 
 func TestLedgerAgreesWithTheCases(t *testing.T) {
-	var cases []conformance.Case
-	for _, s := range judge.Suites() {
-		cases = append(cases, s.Cases...)
-	}
-	docs, covered := must.Get(conformance.Ledger())(t), conformance.CasesByRow(cases)
+	docs, covered := must.Get(conformance.Ledger())(t), conformance.CasesByRow(allCases())
 	mpiDocs, mpiCovered := must.Get(conformance.ReadLedger(os.DirFS(mpiDir)))(t), conformance.CasesByRow(mpi.Cases())
 	for _, wrong := range slices.Concat(wrongCitations(docs, covered), wrongCitations(mpiDocs, mpiCovered)) {
 		t.Error(wrong)
