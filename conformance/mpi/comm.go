@@ -147,11 +147,3 @@ var commCases = []Case{{
 		t.expectUsable()
 	},
 }}
-
-// commSize returns the size of the communicator, 0 for nil.
-func commSize(t *T) int {
-	if t == nil {
-		return 0
-	}
-	return t.Size()
-}

@@ -33,10 +33,10 @@ var asyncCases = []conformance.Case{{
 		d := rig.NewPair(r)
 		s := setup{qpType: verbs.QPTypeRC}
 		l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &s)}
-		attr := connectionAttrs()
+		attr := connectionAttrs
 		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.PathTo(l.partner.Rig)
 		r.ToRTR(l.dut.qp, attr)
-		l.partner.connectTo(l.dut, connectionAttrs())
+		l.partner.connectTo(l.dut, connectionAttrs)
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
 		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])

@@ -127,7 +127,7 @@ func (l *qpPair) connect(s *setup) {
 		l.dut.addressTo(l.partner)
 		l.partner.addressTo(l.dut)
 	case isIB(l.dut.Rig):
-		attr := connectionAttrs()
+		attr := connectionAttrs
 		if s.modifyAttr != nil {
 			s.modifyAttr(&attr)
 		}
@@ -157,12 +157,10 @@ func requireIB(r *rig.Rig, reason string) {
 	}
 }
 
-// connectionAttrs returns the attributes of a connection, without the destination.
-func connectionAttrs() verbs.QPAttr {
-	return verbs.QPAttr{
-		PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
-		Timeout: 14, RetryCnt: 7, RNRRetry: 7,
-	}
+// connectionAttrs are the attributes of a connection, without the destination.
+var connectionAttrs = verbs.QPAttr{
+	PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
+	Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 }
 
 // connectTo connects a queue pair in INIT to another by ibv_modify_qp.

@@ -88,7 +88,7 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 		}
 		x.dut.qp = r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		x.partner.qp = d.Partner.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.Partner.PD, SendCQ: d.Partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
-		attr := connectionAttrs()
+		attr := connectionAttrs
 		for _, e := range []struct{ from, to *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
 			e.from.ToInit(e.from.qp, 0, qKey)
 			attr.DestQPN, attr.AH = e.to.qp.QPN(), e.from.PathTo(e.to.Rig)
