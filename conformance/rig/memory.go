@@ -32,9 +32,7 @@ func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
 	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }}
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
-	var err error
-	m.MR, err = pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access})
-	r.Must("a memory region", err)
+	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")
 	return m
 }
 

@@ -17,7 +17,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
-		ah := result(r.PD.CreateAH(want))(r, "an address handle")
+		ah := rig.Result(r.PD.CreateAH(want))(r, "an address handle")
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
@@ -52,9 +52,8 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		// only one.
 		newPair(d, setup{qpType: verbs.QPTypeUD})
 		wc := expectDelivery(l.partner, l.dut, 24)
-		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
-		l.dut.Must("an address in the header area", err)
-		ah := result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
+		attr := rig.Result(verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:]))(l.dut, "an address in the header area")
+		ah := rig.Result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
 		wr := l.dut.sendWR(4, 0, 32)
 		wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
 		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:32])
@@ -65,7 +64,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
 	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
+		ah := rig.Result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah

@@ -77,7 +77,7 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.Must("a region that can be closed", m.Close())
 		l.expectRefused("read a closed region", l.partner.readWR(1, 16, at))
 		for {
-			e := result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
+			e := rig.Result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
 			if e.Type == verbs.EventCommEst { // from the connection setup
 				continue
 			}

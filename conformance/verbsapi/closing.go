@@ -84,10 +84,10 @@ var closingCases = []conformance.Case{
 	}),
 	closedObjectCase("mr", "memory region", 0, func(r *rig.Rig) (closer, []verbCall) { return r.Memory(64, 0), nil }),
 	closedObjectCase("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verbCall) {
-		return result(r.PD.AllocMW(verbs.MWType2))(r, "a window"), nil
+		return rig.Result(r.PD.AllocMW(verbs.MWType2))(r, "a window"), nil
 	}),
 	closedObjectCase("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verbCall) {
-		return result(r.PD.CreateAH(r.PathTo(r)))(r, "an address handle"), nil
+		return rig.Result(r.PD.CreateAH(r.PathTo(r)))(r, "an address handle"), nil
 	}),
 	closedObjectCase("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verbCall) {
 		d := xrcDomain(r)

@@ -33,7 +33,7 @@ var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.MustFail("a second listener at a port", errorOf(r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)), nil)
 		at := first.Addr()
 		r.Must("a listener that can be closed", first.Close())
-		again := result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
+		again := rig.Result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
 }})
@@ -270,7 +270,7 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
 		l := newPair(rig.NewPair(r), setup{qpType: verbs.QPTypeUD})
 		addr := netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0)
-		listener := result(l.partner.CM().Listen(addr, verbs.PortSpaceUDP, 1))(r, "a datagram service")
+		listener := rig.Result(l.partner.CM().Listen(addr, verbs.PortSpaceUDP, 1))(r, "a datagram service")
 		service := r.Go("service", func() error {
 			req, err := listener.GetRequest(r.ResponseTimeout())
 			if err != nil {
@@ -278,11 +278,10 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 			}
 			return errorOf(req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout()))
 		})
-		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
-		r.Must("a service that is found", err)
+		peer := rig.Result(l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout()))(r, "a service that is found")
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
-		ah := result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
+		ah := rig.Result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
 		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:24])

@@ -202,9 +202,7 @@ var cqCases = []conformance.Case{{
 
 // newCQ makes a CQ, or ends the case. channel may be nil.
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
-	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
-	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)
-	return cq
+	return rig.Result(r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel}))(r, fmt.Sprintf("a completion queue of depth %d", depth))
 }
 
 // flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
@@ -255,7 +253,7 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	into := make([]verbs.WC, batch)
 	pause, until := shortWait, r.Now()+r.ResponseTimeout()
 	for len(all) < n {
-		k := result(cq.Poll(into))(r, "a completion queue that can be polled")
+		k := rig.Result(cq.Poll(into))(r, "a completion queue that can be polled")
 		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll", batch), "%d", k)
 		all = append(all, into[:k]...)
 		if k > 0 {

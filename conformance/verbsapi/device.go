@@ -120,11 +120,11 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"TablesEndless"}, Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		for i := range p.GIDs {
-			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
+			g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			r.Check(g.Index == i, fmt.Sprintf("the entry of index %d", i), "that of %d", g.Index)
 		}
 		for i := range p.PKeys {
-			result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
+			rig.Result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
 		}
 		for _, beyond := range []int{-1, max(p.GIDs, p.PKeys), 10000} {
 			r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), errorOf(r.Device.QueryGID(1, beyond)), nil)
@@ -139,7 +139,7 @@ var deviceCases = []conformance.Case{{
 		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
 		for i := range p.GIDs {
-			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
+			g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			table = append(table, g.GID.String())
 		}
 		for _, own := range r.Local {

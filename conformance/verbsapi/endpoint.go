@@ -13,16 +13,6 @@ import (
 // errorOf returns the error of a call, without its other result.
 func errorOf[A any](_ A, err error) error { return err }
 
-// result returns the result of a verb, and ends the case if the verb failed, like [rig.Rig.Must]:
-//
-//	ah := result(r.PD.CreateAH(attr))(r, "an address handle")
-func result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {
-	return func(r interface{ Must(string, error) }, want string) A {
-		r.Must(want, err)
-		return a
-	}
-}
-
 func (e *endpoint) grhLen() int { return rig.GRHLen(e.qp) }
 
 // sendWR returns a SEND of n bytes of the endpoint's memory from off on.

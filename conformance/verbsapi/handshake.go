@@ -48,7 +48,7 @@ func (h *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 
 // nextRequest returns the connection request that the passive side received.
 func (h *handshake) nextRequest() verbs.ConnRequest {
-	return result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
+	return rig.Result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
 }
 
 // accept accepts a request and waits until the active side is connected.

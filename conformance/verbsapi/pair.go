@@ -175,7 +175,7 @@ func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
 	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
-	ah := result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
+	ah := rig.Result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
@@ -219,5 +219,5 @@ func listen(r *rig.Rig) verbs.Listener { return listenAt(r, r.Local[0]) }
 // listenAt makes a device listen at one of its addresses, at a free port.
 func listenAt(r *rig.Rig, addr netip.Addr) verbs.Listener {
 	const backlog = 4
-	return result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, backlog))(r, "a listener")
+	return rig.Result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, backlog))(r, "a listener")
 }

@@ -17,7 +17,7 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"MRAddrIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 		const at = 0x7_0000_1000
 		buf := rig.Pattern(100, 3)
-		mr := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
+		mr := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
 		l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
 		l.dut.expectArrives(l.partner, l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
 	}),
@@ -122,11 +122,10 @@ var regionCases = []conformance.Case{{
 		buf := make([]byte, 64)
 		// With remote read: a device need not allocate an R_Key without remote
 		// access.
-		old := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
+		old := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
 		was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
 		l.dut.Must("a region that can be closed", old.Close())
-		again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
-		l.dut.Must("the region again", err)
+		again := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead}))(l.dut, "the region again")
 		l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
 		l.partner.postRecv(1, recvOffset, 64)
 		l.dut.expectFailure("a request with the old key", l.dut.sendOf(2, was))
@@ -208,8 +207,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		m := d.DUT.Memory(64, local|verbs.AccessRemoteWrite)
 		places := []verbs.Remote{m.Remote(0)}
 		for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-			mr, err := d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-			d.DUT.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+			mr := rig.Result(d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights}))(d.DUT, fmt.Sprintf("region %d over the same memory", i+2))
 			places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 		}
 		for i, at := range places {

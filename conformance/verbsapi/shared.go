@@ -221,7 +221,7 @@ func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8
 
 // srqAttr queries an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
-	return result(srq.Query())(r, "a shared receive queue that can be queried")
+	return rig.Result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
 // srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested

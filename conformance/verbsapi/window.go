@@ -131,7 +131,7 @@ const bindID = 1000
 
 // newWindow allocates a memory window, and checks its type.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
-	mw := result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
+	mw := rig.Result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }

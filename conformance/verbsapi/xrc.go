@@ -44,7 +44,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		domain, other := xrcDomain(r), xrcDomain(r)
 		first := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		r.ToInit(first, 0, qKey)
-		second := result(r.Device.OpenQP(domain, first.QPN()))(r, "a second handle")
+		second := rig.Result(r.Device.OpenQP(domain, first.QPN()))(r, "a second handle")
 		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
 		r.MustFail("a target of another domain", errorOf(r.Device.OpenQP(other, first.QPN())), nil)
 		r.MustFail("an unknown target", errorOf(r.Device.OpenQP(domain, first.QPN()+77)), nil)
@@ -101,7 +101,7 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 
 // xrcDomain opens an XRC domain.
 func xrcDomain(r *rig.Rig) verbs.XRCD {
-	return result(r.Device.OpenXRCD())(r, "an XRC domain")
+	return rig.Result(r.Device.OpenXRCD())(r, "an XRC domain")
 }
 
 // xrcSRQ makes an XRC SRQ in a domain.
