@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -42,17 +43,13 @@ type endpoint struct {
 // port must be active.
 func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
 	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
-	var err error
-	s.attr, err = s.Device.QueryDevice()
-	s.must("query the device", err)
-	s.port, err = s.Device.QueryPort(1)
-	s.must("query the port", err)
+	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")
+	s.port = rig.Result(s.Device.QueryPort(1))(s, "query the port")
 	if s.port.State != verbs.PortActive {
 		s.fail("its port is not active")
 	}
 	if !s.isIWARP() {
-		s.gid, err = gidIndex(s.Device, s.port.GIDs, s.addr)
-		s.must("find its address "+s.addr.String(), err)
+		s.gid = rig.Result(gidIndex(s.Device, s.port.GIDs, s.addr))(s, "find its address "+s.addr.String())
 	}
 	return s
 }
@@ -83,8 +80,8 @@ func (s *endpoint) verbError(what string, err error) error {
 	return fmt.Errorf("%s (%s) could not %s: %w", s.side, s.Name, what, err)
 }
 
-// must ends the case if the endpoint could not do what, because a verb returned err.
-func (s *endpoint) must(what string, err error) { check(s.verbError(what, err)) }
+// Must ends the case if the endpoint could not do what, because a verb returned err.
+func (s *endpoint) Must(what string, err error) { check(s.verbError(what, err)) }
 
 // mismatch returns an error about an unexpected result of the endpoint.
 func (s *endpoint) mismatch(format string, args ...any) error {

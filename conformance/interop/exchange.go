@@ -57,9 +57,7 @@ func (o *objects) closeAtEnd(p *queuePair, name string, object io.Closer) {
 func (o *objects) memory(p *queuePair, n int, more verbs.Access) *memory {
 	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
 	m := &memory{endpoint: p.endpoint, buf: initial, want: bytes.Clone(initial)}
-	var err error
-	m.mr, err = p.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: p.access() | more})
-	p.must(fmt.Sprintf("register %d octets", len(m.buf)), err)
+	m.mr = rig.Result(p.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: p.access() | more}))(p, fmt.Sprintf("register %d octets", len(m.buf)))
 	o.closeAtEnd(p, "a region", m.mr)
 	return m
 }

@@ -3,6 +3,7 @@ package interop
 import (
 	"encoding/binary"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -115,8 +116,7 @@ func datagram(x *exchange) {
 	check(x.responder.sync())
 	grh := x.dst.area()[:verbs.GRHLen]
 	const port, sgidIndex = 1, 0 // for a reply, which is not sent
-	reply, err := verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh)
-	x.responder.must("parse the GRH of a datagram", err)
+	reply := rig.Result(verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh))(x.responder, "parse the GRH of a datagram")
 	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
 		x.responder.fail("the source address of a datagram is %v, want %v", from, x.requester.addr)
 	}

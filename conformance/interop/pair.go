@@ -72,7 +72,7 @@ func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffff
 
 // connectTo connects a queue pair to peer by ibv_modify_qp, with the code of the local ACK timeout.
 func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) {
-	p.must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
+	p.Must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
 		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr)),
 		RQPSN: peer.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
@@ -92,14 +92,13 @@ func (pair *qpPair) connectAndAccept(
 ) (active, passive *queuePair) {
 	active = pair.qps[pair.method.connector()]
 	passive = pair.qps[active.side.other()]
-	listener, err := traffic.Listen(passive.Device, passive.addr, space, 1)
-	passive.must("listen", err)
+	listener := rig.Result(traffic.Listen(passive.Device, passive.addr, space, 1))(passive, "listen")
 	connected := make(chan error, 1)
 	go func() {
 		err := connect(active, listener.Addr())
 		connected <- active.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
-	err = rig.Catch(func() { passive.accept(listener, param) })
+	err := rig.Catch(func() { passive.accept(listener, param) })
 	check(errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close())))
 	return active, passive
 }
@@ -122,22 +121,20 @@ func (pair *qpPair) connectByCM() {
 
 // accept accepts the next request with param and replyData, if its private data is requestData.
 func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
-	req, err := listener.GetRequest(p.timeout)
-	p.must("get a request for a connection", err)
+	req := rig.Result(listener.GetRequest(p.timeout))(p, "get a request for a connection")
 	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {
 		_ = req.Reject(nil) // the mismatch is reported
 		p.fail("the private data of the connection request is %q, want %q", got, requestData)
 	}
 	param.PrivateData = replyData
-	p.conn, err = req.Accept(p.qp, param, p.timeout)
-	p.must("accept a connection", err)
+	p.conn = rig.Result(req.Accept(p.qp, param, p.timeout))(p, "accept a connection")
 }
 
 // exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless the method
 // is ByModify, the active side takes the address from the connection manager.
 func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	for _, p := range []*queuePair{a, b} {
-		p.must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
+		p.Must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
 	}
 	a.setPeer(traffic.Address(1, a.gid, verbs.GIDFrom(b.addr)), b.qp.QPN(), qKey)
 	b.setPeer(traffic.Address(1, b.gid, verbs.GIDFrom(a.addr)), a.qp.QPN(), qKey)
@@ -148,12 +145,11 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 
 // setPeer makes a queue pair at an address the destination of the datagrams of a UD queue pair.
 func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
-	if p.ah != nil {
-		p.must("close an address handle", p.ah.Close())
+	old := p.ah
+	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
+	if old != nil {
+		p.Must("close an address handle", old.Close())
 	}
-	var err error
-	p.ah, err = p.pd.CreateAH(to)
-	p.must("create an address handle", err)
 	p.to = verbs.UD{AH: p.ah, QPN: qpn, QKey: qKey}
 }
 

@@ -38,24 +38,19 @@ type queuePair struct {
 // open creates a queue pair in INIT, with an SRQ if sharedRecv is set, and up to inline octets of inline
 // data. If it ends the case, close closes the objects that were created.
 func (p *queuePair) open(service verbs.QPType, sharedRecv bool, inline int) {
-	var err error
-	p.pd, err = p.Device.AllocPD()
-	p.must("allocate a protection domain", err)
-	p.cq, err = p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth})
-	p.must("create a completion queue", err)
+	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
+	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")
 	init := verbs.QPInit{
 		Type: service, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
 		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: inline},
 	}
 	if sharedRecv {
-		p.srq, err = p.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2})
-		p.must("create a shared receive queue", err)
+		p.srq = rig.Result(p.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}))(p, "create a shared receive queue")
 		init.SRQ, init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = p.srq, 0, 0
 	}
-	p.qp, err = p.Device.CreateQP(init)
-	p.must("create a queue pair", err)
+	p.qp = rig.Result(p.Device.CreateQP(init))(p, "create a queue pair")
 	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: p.access() &^ verbs.AccessLocalWrite}
-	p.must("open a queue pair", traffic.ToInit(p.qp, attr))
+	p.Must("open a queue pair", traffic.ToInit(p.qp, attr))
 }
 
 // close closes the queue pair and the objects that were made with it.
@@ -90,7 +85,7 @@ func (p *queuePair) post(wrs ...verbs.SendWR) {
 	if err == nil && n != len(wrs) {
 		err = fmt.Errorf("%d of %d posted", n, len(wrs))
 	}
-	p.must("post a request", err)
+	p.Must("post a request", err)
 }
 
 // execute posts a request and waits for its completion.
@@ -111,7 +106,7 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 	if err == nil && n != 1 {
 		err = errors.New("not posted")
 	}
-	p.must("post a receive", err)
+	p.Must("post a receive", err)
 	return wr.WRID
 }
 

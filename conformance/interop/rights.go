@@ -63,8 +63,7 @@ func refused(x *exchange) {
 
 // newWindow allocates a window of the responder.
 func (x *exchange) newWindow(kind verbs.MWType) verbs.MW {
-	mw, err := x.responder.pd.AllocMW(kind)
-	x.responder.must("allocate a window", err)
+	mw := rig.Result(x.responder.pd.AllocMW(kind))(x.responder, "allocate a window")
 	x.closeAtEnd(x.responder, "a window", mw)
 	return mw
 }
@@ -79,8 +78,7 @@ func (x *exchange) bindInfo(n int) verbs.BindInfo {
 // bindType1 binds a type 1 window to n octets of dst, and returns its R_Key. 0 octets unbind it.
 func (x *exchange) bindType1(mw verbs.MW, n int) verbs.RKey {
 	wrID := x.responder.nextWRID()
-	key, err := x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n))
-	x.responder.must("bind a window", err)
+	key := rig.Result(x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n)))(x.responder, "bind a window")
 	x.responder.expectSent(verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW})
 	return key
 }
