@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -16,6 +17,8 @@ import (
 // the device, and starts goroutines only with Go.
 type Bench struct {
 	Runtime
+	PeerLink
+	Controls
 	// Device is the device under test, opened for this case only.
 	Device verbs.Context
 	// Caps are the capabilities that the device claims.
@@ -25,18 +28,6 @@ type Bench struct {
 	// Peers are the scripted peer's addresses, of the same family as Local. The first is
 	// the usual one; the others imitate further hosts.
 	Peers []netip.Addr
-	// Wire is the peer's end of the link for datagram protocols; nil for others.
-	Wire Wire
-	// UDPSockets reports that the wire consists of ordinary UDP sockets. It then shows
-	// the payload, addresses, ports, traffic class, flow label and hop limit of received
-	// packets; other header fields are invented, and no case may judge them. Peers may
-	// have one address only.
-	UDPSockets bool
-	// Streams is the peer's TCP for stream protocols; nil for others.
-	Streams Streams
-	// RawTCP opens the peer's TCP for cases about segments. It is nil, or returns an
-	// error that wraps ErrBenchCannot, if the bench has none. It may equal Streams.
-	RawTCP func() (RawTCP, error)
 	// Virtual reports that time is virtual.
 	Virtual bool
 	// CallTime is the measured duration of a verb call, in real time: microseconds on
@@ -49,20 +40,41 @@ type Bench struct {
 	// Record is the log of the case.
 	Record *Record
 
+	schedules int                   // those to explore, if the caller of Judge has set it
+	progress  func(done, total int) // the callback of the caller of Judge; nil for none
+}
+
+// PeerLink is the scripted peer's end of the device's link.
+type PeerLink struct {
+	// Wire is for datagram protocols; nil for others.
+	Wire Wire
+	// UDPSockets reports that the wire consists of ordinary UDP sockets. It then shows
+	// the payload, addresses, ports, traffic class, flow label and hop limit of received
+	// packets; other header fields are invented, and no case may judge them. Peers may
+	// have one address only.
+	UDPSockets bool
+	// Streams is the peer's TCP for stream protocols; nil for others.
+	Streams Streams
+	// RawTCP opens the peer's TCP for cases about segments. It is nil, or returns an
+	// error that wraps ErrBenchCannot, if the bench has none. It may equal Streams.
+	RawTCP func() (RawTCP, error)
+}
+
+// Controls change what surrounds the device. Errors may wrap ErrBenchCannot.
+type Controls struct {
 	// Partner opens a second device of the same kind, without defects, on the same
 	// network. The bench closes it.
 	Partner func() (verbs.Context, error)
 	// Reopen closes the device and opens it again, like a restarted program. Device
 	// changes, and objects of the old device are gone.
 	Reopen func() error
-	// SetLink sets the device's link down or up, or returns an error that wraps
-	// ErrBenchCannot.
+	// SetLink sets the device's link down or up.
 	SetLink func(up bool) error
 	// SetAddress removes an address of Local from the device's port, or adds it again.
-	// The device takes a moment to react. Errors may wrap ErrBenchCannot.
+	// The device takes a moment to react.
 	SetAddress func(addr netip.Addr, present bool) error
 	// SetPath sets the impairments between the device and its partners; there are none
-	// at first. Errors may wrap ErrBenchCannot.
+	// at first.
 	SetPath func(Path) error
 }
 
@@ -104,13 +116,11 @@ func (b *Bench) ResponseTimeout() time.Duration {
 // Device timers that must not expire meanwhile have to be longer.
 func (b *Bench) ReactionTime() time.Duration { return 8 * b.CallTime }
 
-// callSamples is the number of verb calls that [Bench.measureCalls] times.
-const callSamples = 4
-
-// measureCalls sets CallTime to the duration of the longest of callSamples verb calls. Their
-// errors are ignored.
+// measureCalls sets CallTime to the duration of the longest of some verb calls. Their errors are
+// ignored.
 func (b *Bench) measureCalls() {
-	for range callSamples {
+	const samples = 4
+	for range samples {
 		began := b.Now()
 		_, _ = b.Device.QueryPort(1)
 		b.CallTime = max(b.CallTime, b.Now()-began)
@@ -118,4 +128,6 @@ func (b *Bench) measureCalls() {
 }
 
 // Note adds a line of text to the record, for example about a verb call or a completion.
-func (b *Bench) Note(format string, args ...any) { b.Record.note(b.Now(), format, args) }
+func (b *Bench) Note(format string, args ...any) {
+	b.Record.add(Event{At: b.Now(), Kind: EventNote, Text: fmt.Sprintf(format, args...)})
+}

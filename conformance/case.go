@@ -50,12 +50,6 @@ const Slow = "slow"
 // Dangerous reports whether the case may harm a real device.
 func (c *CaseOf[Body]) Dangerous() bool { return slices.Contains(c.Labels, Dangerous) }
 
-// Area returns the first element of the case's ID.
-func (c *CaseOf[Body]) Area() string {
-	area, _, _ := strings.Cut(c.ID, "/")
-	return area
-}
-
 // Cite is the source of a requirement.
 type Cite struct {
 	// Doc is the document: "RFC 5040", "IBTA", "Annex A17", "datagram-iWARP".

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,15 +15,6 @@ import (
 // Tiers returns the tiers that a deviation can be limited to: the simulator, network
 // namespaces, and a real wire.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
-
-// DeviatingDevices returns the names of the devices with a file of deviations.
-func DeviatingDevices() []string {
-	names, _ := fs.Glob(ledgerFiles, "ledger/deviations/*.yaml") // Glob fails only on a malformed pattern
-	for i := range names {
-		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
-	}
-	return names
-}
 
 // KnownDeviation is a known violation: why a device fails a case. It is stale, and must be
 // removed, when the case passes.

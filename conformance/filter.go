@@ -29,16 +29,6 @@ func (e *NoCaseError) Error() string {
 	return fmt.Sprintf("no case matches %s: `fabrictest list cases` lists all cases", e.Pattern)
 }
 
-// Select returns the selected cases of a suite, in the suite's order.
-func (f *Filter) Select(s *Suite) (selected []*Case) {
-	for i := range s.Cases {
-		if c := &s.Cases[i]; f.matches(s, c) {
-			selected = append(selected, c)
-		}
-	}
-	return selected
-}
-
 // CheckPatterns returns a *NoCaseError for the first pattern in IDs that matches neither a
 // case nor the name of a suite.
 func (f *Filter) CheckPatterns(suites ...*Suite) error {
@@ -54,8 +44,8 @@ func (f *Filter) CheckPatterns(suites ...*Suite) error {
 	return nil
 }
 
-// matches reports whether the filter selects case c of suite s.
-func (f *Filter) matches(s *Suite, c *Case) bool {
+// Matches reports whether the filter selects case c of suite s.
+func (f *Filter) Matches(s *Suite, c *Case) bool {
 	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, func(pattern string) bool { return pattern == s.Name || matchesPattern(pattern, c.ID) }) {
 		return false
 	}
@@ -96,7 +86,8 @@ func weakness(l Level) int { return slices.Index([]Level{Must, Should, May}, l) 
 func (c *CaseOf[Body]) AllLabels() []string {
 	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // without the section of a manual page: ibv_post_send(3)
 	doc = strings.ReplaceAll(doc, " ", "")
-	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + c.Area()}, c.Labels...)
+	area, _, _ := strings.Cut(c.ID, "/")
+	return append([]string{"level:" + strings.ToLower(string(c.Level)), "spec:" + doc, "area:" + area}, c.Labels...)
 }
 
 // MatchingNames returns the cases whose name, or first elements of the name, match a pattern

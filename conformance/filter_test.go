@@ -36,8 +36,10 @@ func TestFilterSelect(t *testing.T) {
 		{conformance.Filter{Labels: []string{"spec:rfc1", "level:may"}}, "rc/psnx/odd"},
 	} {
 		var got []string
-		for _, c := range tc.filter.Select(s) {
-			got = append(got, c.ID)
+		for i := range s.Cases {
+			if c := &s.Cases[i]; tc.filter.Matches(s, c) {
+				got = append(got, c.ID)
+			}
 		}
 		if g := strings.Join(got, " "); g != tc.want {
 			t.Errorf("%+v: %s, want %s", tc.filter, g, tc.want)

@@ -45,7 +45,6 @@ type BenchSpec struct {
 	// Case is the case's ID, used in names.
 	Case  string
 	Setup Setup
-	Needs verbs.Caps
 	// Defects are the defects of the device.
 	Defects []string
 	Seed    uint64
@@ -99,7 +98,6 @@ type Result struct {
 	// Deviation is the reason of the deviation, if the verdict is deviates or stale.
 	Deviation string
 	Defects   []string
-	Seed      uint64
 	// Took is the real time that the case took.
 	Took   time.Duration
 	Record *Record
@@ -109,8 +107,8 @@ type Result struct {
 // device does not claim a capability that the case needs, or if the bench cannot test it.
 // Rejecting a claimed feature is a failure.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
-	res := Result{Case: c, Defects: opt.Defects, Seed: opt.Seed, Record: new(Record)}
-	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Needs: c.Needs, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
+	res := Result{Case: c, Defects: opt.Defects, Record: new(Record)}
+	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
 	begun := time.Now()
 	benchOpened := false
 	err := lab.WithBench(ctx, spec, func(b *Bench) error {
@@ -121,7 +119,10 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		if !b.Virtual {
 			b.measureCalls()
 		}
-		opt.applyTo(b, c)
+		b.schedules = opt.Schedules
+		if opt.Progress != nil {
+			b.progress = func(done, total int) { opt.Progress(c, done, total) }
+		}
 		return c.Run(b)
 	})
 	if rejection := new(SetupError); !benchOpened && errors.As(err, &rejection) {

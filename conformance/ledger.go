@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -197,82 +196,4 @@ func CasesByRow[Body any](cases []CaseOf[Body]) map[string][]string {
 		slices.Sort(ids)
 	}
 	return casesByRow
-}
-
-// WrongCitations lists citations of unknown and of untestable rows. casesByRow is that of
-// [CasesByRow].
-func WrongCitations(docs []*Document, casesByRow map[string][]string) (wrong []string) {
-	known := make(map[string]bool)
-	for _, d := range docs {
-		for row := range d.Rows() {
-			known[row.ID] = true
-			if row.Untestable != "" && len(casesByRow[row.ID]) > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, casesByRow[row.ID]))
-			}
-		}
-	}
-	for row, ids := range casesByRow {
-		if !known[row] {
-			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
-		}
-	}
-	slices.Sort(wrong)
-	return wrong
-}
-
-// OutdatedRows lists the rows whose Cases differ from the cases that cite them. casesByRow is
-// that of [CasesByRow].
-func OutdatedRows(docs []*Document, casesByRow map[string][]string) (outdated []string) {
-	for _, d := range docs {
-		for row := range d.Rows() {
-			if want := casesByRow[row.ID]; !slices.Equal(row.Cases, want) {
-				outdated = append(outdated, fmt.Sprintf("%s lists the cases %v, and %v cite it", row.ID, row.Cases, want))
-			}
-		}
-	}
-	return outdated
-}
-
-// WriteCases replaces the cases of each row in a file of the ledger, and keeps the other lines.
-// casesByRow is that of [CasesByRow]. The cases are the last key of a row.
-func WriteCases(file string, casesByRow map[string][]string) error {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	const (
-		rowPrefix     = "      - id: "
-		sectionPrefix = "  - title:"
-		casesLine     = "        cases:"
-		casePrefix    = "          - "
-	)
-	var out []string
-	var pending []string // cases of the current row
-	endRow := func() {
-		if len(pending) > 0 {
-			out = append(out, casesLine)
-		}
-		for _, id := range pending {
-			out = append(out, casePrefix+id)
-		}
-		pending = nil
-	}
-	inCases := false // the line is one of the old cases
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
-		id, isRow := strings.CutPrefix(line, rowPrefix)
-		switch {
-		case isRow, strings.HasPrefix(line, sectionPrefix):
-			endRow()
-			inCases, pending = false, casesByRow[strings.Trim(id, `"`)]
-		case line == casesLine:
-			inCases = true
-		}
-		if inCases && (line == casesLine || strings.HasPrefix(line, casePrefix)) {
-			continue
-		}
-		inCases = false
-		out = append(out, line)
-	}
-	endRow()
-	return os.WriteFile(file, []byte(strings.Join(out, "\n")+"\n"), 0o644)
 }

@@ -1,8 +1,8 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
 	"slices"
@@ -84,11 +84,6 @@ func (r *Record) add(e Event) {
 	r.events = append(r.events, e)
 }
 
-// note appends a line of text.
-func (r *Record) note(at time.Duration, format string, args []any) {
-	r.add(Event{At: at, Kind: EventNote, Text: fmt.Sprintf(format, args...)})
-}
-
 // RecordWire returns a wire that records all packets of w.
 func (r *Record) RecordWire(clock verbs.Proc, w Wire) Wire { return &recordedWire{w, clock, r} }
 
@@ -99,17 +94,15 @@ type recordedWire struct {
 	r     *Record
 }
 
-// Send implements Wire.
 func (w *recordedWire) Send(packet []byte) error {
 	at := w.clock.Now() // before the response can arrive
 	err := w.Wire.Send(packet)
 	if err == nil {
-		w.r.add(Event{At: at, Kind: EventSent, Data: append([]byte(nil), packet...)})
+		w.r.add(Event{At: at, Kind: EventSent, Data: bytes.Clone(packet)})
 	}
 	return err
 }
 
-// Recv implements Wire.
 func (w *recordedWire) Recv(timeout time.Duration) (Frame, error) {
 	f, err := w.Wire.Recv(timeout)
 	if err == nil {
@@ -143,7 +136,6 @@ type recordedRawTCP struct {
 
 func (n *recordedRawTCP) SetOptions(s TCPOptions) { n.tcp.SetOptions(s) }
 
-// Dial implements Streams.
 func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream, error) {
 	s, err := n.Streams.Dial(to, timeout)
 	if err != nil {
@@ -152,7 +144,6 @@ func (n *recordedStreams) Dial(to netip.AddrPort, timeout time.Duration) (Stream
 	return n.recordStream(s), nil
 }
 
-// Listen implements Streams.
 func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	l, err := n.Streams.Listen(port)
 	if err != nil {
@@ -179,7 +170,6 @@ type recordedListener struct {
 	n *recordedStreams
 }
 
-// Accept implements Listener.
 func (l *recordedListener) Accept(timeout time.Duration) (Stream, error) {
 	s, err := l.Listener.Accept(timeout)
 	if err != nil {
@@ -196,16 +186,14 @@ type recordedStream struct {
 
 // add records an event of the stream with a copy of the data.
 func (s *recordedStream) add(kind EventKind, data []byte) {
-	s.n.r.add(Event{At: s.n.clock.Now(), Kind: kind, Stream: s.num, Data: append([]byte(nil), data...)})
+	s.n.r.add(Event{At: s.n.clock.Now(), Kind: kind, Stream: s.num, Data: bytes.Clone(data)})
 }
 
-// Write implements Stream.
 func (s *recordedStream) Write(b []byte) error {
 	s.add(EventSent, b) // before the response can be recorded
 	return s.Stream.Write(b)
 }
 
-// Read implements Stream.
 func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	b, err := s.Stream.Read(timeout)
 	switch {
@@ -219,13 +207,11 @@ func (s *recordedStream) Read(timeout time.Duration) ([]byte, error) {
 	return b, err
 }
 
-// CloseWrite implements Stream.
 func (s *recordedStream) CloseWrite() error {
 	s.add(EventSentFIN, nil)
 	return s.Stream.CloseWrite()
 }
 
-// Reset implements Stream.
 func (s *recordedStream) Reset() error {
 	s.add(EventReset, nil)
 	return s.Stream.Reset()
@@ -245,7 +231,6 @@ func (s *recordedRawStream) Hold(b []byte) error {
 
 func (s *recordedRawStream) SendHeld(from, to int) error { return s.stream.SendHeld(from, to) }
 
-// SendHeldFIN implements RawStream.
 func (s *recordedRawStream) SendHeldFIN(from int) error {
 	s.add(EventSentFIN, nil)
 	return s.stream.SendHeldFIN(from)

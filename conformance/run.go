@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -107,39 +108,15 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 // sampleCPU is a variable for tests.
 var sampleCPU = process.SampleCPU
 
-// scheduleRuntime is a Runtime with the number of schedules and the progress callback that the
-// caller of Judge asked for.
-type scheduleRuntime struct {
-	Runtime
-	schedules int
-	progress  func(done, total int)
-}
-
 // Schedules returns how many schedules (orders of concurrent events) a case explores: the
 // number in [Options], or defaultNumber if that is 0.
 func (b *Bench) Schedules(defaultNumber int) int {
-	if e, ok := b.Runtime.(*scheduleRuntime); ok && e.schedules > 0 {
-		return e.schedules
-	}
-	return defaultNumber
+	return cmp.Or(b.schedules, defaultNumber)
 }
 
 // Progress tells the caller of Judge that a case has explored done of its total schedules.
 func (b *Bench) Progress(done, total int) {
-	if e, ok := b.Runtime.(*scheduleRuntime); ok && e.progress != nil {
-		e.progress(done, total)
+	if b.progress != nil {
+		b.progress(done, total)
 	}
-}
-
-// applyTo replaces the Runtime of the bench by one with the options about schedules, which
-// [Bench.Schedules] and [Bench.Progress] use.
-func (o *Options) applyTo(b *Bench, c *Case) {
-	if o.Schedules == 0 && o.Progress == nil {
-		return
-	}
-	e := &scheduleRuntime{Runtime: b.Runtime, schedules: o.Schedules}
-	if o.Progress != nil {
-		e.progress = func(done, total int) { o.Progress(c, done, total) }
-	}
-	b.Runtime = e
 }

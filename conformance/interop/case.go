@@ -59,7 +59,7 @@ func (m ConnectMethod) connector() Side {
 
 // Case is one operation between the devices.
 type Case struct {
-	Op     string // see Operations
+	Op     string // name of an operation
 	By     Side   // the requester
 	Method ConnectMethod
 	Family Family
@@ -71,14 +71,6 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 
 // Name is operation/side/method/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
-
-// Operations returns the names of all operations.
-func Operations() (names []string) {
-	for i := range operations {
-		names = append(names, operations[i].name)
-	}
-	return names
-}
 
 // Cases returns all cases for a transport, row by row, including those that the devices
 // do not support. Sizes are around packet, the payload of a packet: the path MTU for
@@ -99,7 +91,7 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 					continue // rdma_cm has no port space for UC
 				}
 				for _, family := range []Family{IPv4, IPv6} {
-					for _, size := range op.sizesOf(transport, payloadOf(transport, packet, op, family)) {
+					for _, size := range op.sizesFor(transport, packet, family) {
 						cases = append(cases, Case{Op: op.name, By: by, Method: method, Family: family, Size: size})
 					}
 				}
@@ -116,18 +108,21 @@ const (
 	untaggedOverhead = 4
 )
 
-// payloadOf returns the payload of a packet of op over family. packet is that of a tagged segment over IPv4.
-func payloadOf(transport verbs.Transport, packet int, op *operation, family Family) int {
-	if transport != verbs.TransportIWARP {
-		return packet
+// sizesFor returns the sizes of an operation over an address family. packet is the payload of a packet: over
+// iWARP that of a tagged segment over IPv4. There, immediate data is a message without payload (RFC 7306).
+func (op *operation) sizesFor(transport verbs.Transport, packet int, family Family) []int {
+	if transport == verbs.TransportIWARP {
+		if op.name == "send-imm" {
+			return []int{0}
+		}
+		if family == IPv6 {
+			packet -= ipv6Overhead
+		}
+		if op.untagged {
+			packet -= untaggedOverhead
+		}
 	}
-	if family == IPv6 {
-		packet -= ipv6Overhead
-	}
-	if op.untagged {
-		packet -= untaggedOverhead
-	}
-	return packet
+	return op.sizes(packet)
 }
 
 // boundarySizes returns the smallest sizes, those around the payload of a packet, and two of many packets.
@@ -212,15 +207,6 @@ func defaultToRC(all []operation) []operation {
 		}
 	}
 	return all
-}
-
-// sizesOf returns the sizes of an operation. Over iWARP, immediate data is a message
-// without payload (RFC 7306).
-func (op *operation) sizesOf(transport verbs.Transport, packet int) []int {
-	if transport == verbs.TransportIWARP && op.name == "send-imm" {
-		return []int{0}
-	}
-	return op.sizes(packet)
 }
 
 // findOperation returns the operation with a name.

@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -41,22 +41,17 @@ type endpoint struct {
 
 // newEndpoint returns the endpoint of a side for an address family, whose verbs may take timeout. Its
 // port must be active.
-func newEndpoint(e *End, side Side, family Family, timeout time.Duration) (s *endpoint, err error) {
-	s = &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
-	if s.attr, err = s.Device.QueryDevice(); err != nil {
-		return nil, s.verbError("query the device", err)
-	}
-	if s.port, err = s.Device.QueryPort(1); err != nil {
-		return nil, s.verbError("query the port", err)
-	}
+func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
+	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
+	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")
+	s.port = rig.Result(s.Device.QueryPort(1))(s, "query the port")
 	if s.port.State != verbs.PortActive {
-		return nil, s.mismatch("its port is not active")
+		s.fail("its port is not active")
 	}
-	if s.isIWARP() {
-		return s, nil
+	if !s.isIWARP() {
+		s.gid = rig.Result(gidIndex(s.Device, s.port.GIDs, s.addr))(s, "find its address "+s.addr.String())
 	}
-	s.gid, err = gidIndex(s.Device, s.port.GIDs, s.addr)
-	return s, s.verbError("find its address "+s.addr.String(), err)
+	return s
 }
 
 // isIWARP reports whether the device is an iWARP device.
@@ -85,10 +80,16 @@ func (s *endpoint) verbError(what string, err error) error {
 	return fmt.Errorf("%s (%s) could not %s: %w", s.side, s.Name, what, err)
 }
 
+// Must ends the case if the endpoint could not do what, because a verb returned err.
+func (s *endpoint) Must(what string, err error) { check(s.verbError(what, err)) }
+
 // mismatch returns an error about an unexpected result of the endpoint.
 func (s *endpoint) mismatch(format string, args ...any) error {
 	return fmt.Errorf("%s (%s): %w", s.side, s.Name, fmt.Errorf(format, args...))
 }
+
+// fail ends the case because of an unexpected result of the endpoint.
+func (s *endpoint) fail(format string, args ...any) { check(s.mismatch(format, args...)) }
 
 // access returns all access rights that the device supports.
 func (s *endpoint) access() verbs.Access {
@@ -124,18 +125,6 @@ type memory struct {
 	want     []byte // expected content of buf
 }
 
-// memory registers an area of n octets between guard bytes, with all access rights of the device and those
-// in more.
-func (s *endpoint) memory(pd verbs.PD, n int, more verbs.Access) (*memory, error) {
-	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
-	m := &memory{endpoint: s, buf: initial, want: bytes.Clone(initial)}
-	var err error
-	m.mr, err = pd.RegMR(verbs.MRInit{Buf: m.buf, Access: s.access() | more})
-	return m, s.verbError(fmt.Sprintf("register %d octets", len(m.buf)), err)
-}
-
-func (m *memory) close() error { return m.endpoint.verbError("close a region", m.mr.Close()) }
-
 // area returns the region without its guard bytes.
 func (m *memory) area() []byte { return m.buf[guard : len(m.buf)-guard] }
 
@@ -152,10 +141,10 @@ func (m *memory) remote() verbs.Remote {
 	return verbs.Remote{Addr: m.mr.Addr() + guard, RKey: m.mr.RKey()}
 }
 
-// write writes data to the area at off. check expects it there.
-func (m *memory) write(off int, data []byte) {
-	copy(m.area()[off:], data)
-	m.setWant(off, data)
+// write writes data to the area. check expects it there.
+func (m *memory) write(data []byte) {
+	copy(m.area(), data)
+	m.setWant(0, data)
 }
 
 // setWant sets the content that check expects at off of the area.

@@ -1,8 +1,10 @@
 package interop
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -45,11 +47,18 @@ func withObjects(steps func(*objects)) error {
 	return err
 }
 
-// memory registers n octets as endpoint.memory does. They are deregistered when the steps end.
+// closeAtEnd has an object of a queue pair closed when the steps end.
+func (o *objects) closeAtEnd(p *queuePair, name string, object io.Closer) {
+	o.closers = append(o.closers, func() error { return p.verbError("close "+name, object.Close()) })
+}
+
+// memory registers an area of n octets between guard bytes, with all access rights of the device and those
+// in more. It is deregistered when the steps end.
 func (o *objects) memory(p *queuePair, n int, more verbs.Access) *memory {
-	m, err := p.memory(p.pd, n, more)
-	check(err)
-	o.closers = append(o.closers, m.close)
+	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
+	m := &memory{endpoint: p.endpoint, buf: initial, want: bytes.Clone(initial)}
+	m.mr = rig.Result(p.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: p.access() | more}))(p, fmt.Sprintf("register %d octets", len(m.buf)))
+	o.closeAtEnd(p, "a region", m.mr)
 	return m
 }
 
@@ -75,20 +84,15 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 			op.run(x)
 			check(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
 		})
-		if err != nil {
-			check(pair.addUnexpected(err))
+		if err != nil { // add the unexpected completions of both sides to the error
+			for _, side := range []Side{Ours, Theirs} {
+				if also := pair.qps[side].checkNoCompletions(); also != nil && also.Error() != err.Error() {
+					err = fmt.Errorf("%w\n%w", err, also)
+				}
+			}
 		}
+		check(err)
 	})
-}
-
-// addUnexpected adds unexpected completions of both sides to an error.
-func (pair *qpPair) addUnexpected(err error) error {
-	for _, side := range []Side{Ours, Theirs} {
-		if also := pair.qps[side].checkNoCompletions(); also != nil && also.Error() != err.Error() {
-			err = fmt.Errorf("%w\n%w", err, also)
-		}
-	}
-	return err
 }
 
 // request returns a work request whose data is in src, or inline if the operation is one with inline data.
@@ -102,7 +106,7 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 
 // writeSource writes the data to the requester's memory. checkMemory expects it at the responder too.
 func (x *exchange) writeSource() {
-	x.src.write(0, x.data)
+	x.src.write(x.data)
 	x.dst.setWant(0, x.data)
 }
 
@@ -179,7 +183,7 @@ func sendMany(x *exchange) {
 	for i, f := range flights {
 		f.src, f.dst = x.memory(f.from, inFlight*x.Size, 0), x.memory(f.to, inFlight*x.Size, 0)
 		data := pattern(uint64(x.Size+i), inFlight*x.Size)
-		f.src.write(0, data)
+		f.src.write(data)
 		f.dst.setWant(0, data)
 		for k := range inFlight {
 			f.recvs = append(f.recvs, f.to.postRecv(f.dst.sge(k*x.Size, x.Size)))

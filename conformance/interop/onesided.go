@@ -3,6 +3,7 @@ package interop
 import (
 	"encoding/binary"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -26,7 +27,7 @@ func writeImm(x *exchange) {
 
 // read reads the responder's memory.
 func read(x *exchange) {
-	x.dst.write(0, x.data)
+	x.dst.write(x.data)
 	check(x.responder.sync()) // makes the data visible to the device
 	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
@@ -39,7 +40,7 @@ func readMany(x *exchange) {
 	const reads = 3 * maxReads
 	from, to := x.memory(x.responder, reads*x.Size, 0), x.memory(x.requester, reads*x.Size, 0)
 	data := pattern(uint64(x.Size), reads*x.Size)
-	from.write(0, data)
+	from.write(data)
 	to.setWant(0, data)
 	check(x.responder.sync())
 	var wrs []verbs.SendWR
@@ -61,7 +62,7 @@ func readMany(x *exchange) {
 // changes the word to after.
 func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
-	x.dst.write(0, word(before))
+	x.dst.write(word(before))
 	check(x.responder.sync())
 	x.src.clear()
 	x.src.setWant(0, word(before))
@@ -108,17 +109,16 @@ func flush(x *exchange) {
 
 // datagram sends a UD datagram, and checks its source address at the receiver.
 func datagram(x *exchange) {
-	x.src.write(0, x.data)
+	x.src.write(x.data)
 	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), recvCompletion{
 		op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN(),
 	})
 	check(x.responder.sync())
 	grh := x.dst.area()[:verbs.GRHLen]
 	const port, sgidIndex = 1, 0 // for a reply, which is not sent
-	reply, err := verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh)
-	check(x.responder.verbError("parse the GRH of a datagram", err))
+	reply := rig.Result(verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh))(x.responder, "parse the GRH of a datagram")
 	if from := reply.GRH.DGID.Addr(); from != x.requester.addr {
-		check(x.responder.mismatch("the source address of a datagram is %v, want %v", from, x.requester.addr))
+		x.responder.fail("the source address of a datagram is %v, want %v", from, x.requester.addr)
 	}
 	x.dst.setWant(0, grh) // only its source address is checked
 	x.dst.setWant(verbs.GRHLen, x.data)

@@ -33,14 +33,14 @@ type pairSetup struct {
 // connect opens and connects a pair. It closes everything if it fails.
 func (s *Suite) connect(setup pairSetup) (*qpPair, error) {
 	pair := &qpPair{suite: s, qps: make(map[Side]*queuePair), method: setup.method, service: setup.service}
-	for _, side := range []Side{Ours, Theirs} {
-		p, err := s.endpoints[setup.family][side].open(setup.service, setup.sharedRecv == side, setup.inline)
-		if err != nil {
-			return nil, errors.Join(err, pair.closeQPs())
+	err := rig.Catch(func() {
+		for _, side := range []Side{Ours, Theirs} {
+			pair.qps[side] = &queuePair{endpoint: s.endpoints[setup.family][side], next: 1}
+			pair.qps[side].open(setup.service, setup.sharedRecv == side, setup.inline)
 		}
-		pair.qps[side] = p
-	}
-	if err := pair.connectQPs(); err != nil {
+		pair.connectQPs()
+	})
+	if err != nil {
 		return nil, errors.Join(err, pair.closeQPs())
 	}
 	return pair, nil
@@ -48,22 +48,19 @@ func (s *Suite) connect(setup pairSetup) (*qpPair, error) {
 
 // connectQPs connects the queue pairs, or exchanges the addresses of UD queue pairs. Over
 // iWARP the initiator must send the first message (RFC 5044).
-func (pair *qpPair) connectQPs() error {
+func (pair *qpPair) connectQPs() {
 	a, b := pair.qps[Ours], pair.qps[Theirs]
 	switch {
 	case pair.service == verbs.QPTypeUD:
-		return pair.exchangeAddresses(a, b)
+		pair.exchangeAddresses(a, b)
 	case pair.method == ByModify:
-		if err := a.connectTo(b, pair.suite.AckTimeout); err != nil {
-			return err
-		}
-		return b.connectTo(a, pair.suite.AckTimeout)
+		a.connectTo(b, pair.suite.AckTimeout)
+		b.connectTo(a, pair.suite.AckTimeout)
+	default:
+		pair.connectByCM()
+		from := pair.qps[pair.method.connector()]
+		from.executeAndSendOctet(pair.qps[from.side.other()])
 	}
-	if err := pair.connectByCM(); err != nil {
-		return err
-	}
-	from := pair.qps[pair.method.connector()]
-	return rig.Catch(func() { from.executeAndSendOctet(pair.qps[from.side.other()]) })
 }
 
 // retries is the maximum of retry_cnt. Some devices count every gap as a retry, and a
@@ -74,8 +71,8 @@ const retries = 7
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
 // connectTo connects a queue pair to peer by ibv_modify_qp, with the code of the local ACK timeout.
-func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) error {
-	return p.verbError("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
+func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) {
+	p.Must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
 		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr)),
 		RQPSN: peer.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
@@ -92,107 +89,86 @@ var (
 // from the active side to the address of the listener.
 func (pair *qpPair) connectAndAccept(
 	space verbs.PortSpace, param verbs.ConnParam, connect func(active *queuePair, listener netip.AddrPort) error,
-) (active, passive *queuePair, err error) {
+) (active, passive *queuePair) {
 	active = pair.qps[pair.method.connector()]
 	passive = pair.qps[active.side.other()]
-	listener, err := traffic.Listen(passive.Device, passive.addr, space, 1)
-	if err != nil {
-		return nil, nil, passive.verbError("listen", err)
-	}
+	listener := rig.Result(traffic.Listen(passive.Device, passive.addr, space, 1))(passive, "listen")
 	connected := make(chan error, 1)
 	go func() {
 		err := connect(active, listener.Addr())
 		connected <- active.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
-	err = passive.accept(listener, param)
-	return active, passive, errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close()))
+	err := rig.Catch(func() { passive.accept(listener, param) })
+	check(errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close())))
+	return active, passive
 }
 
 // connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to
 // private data.
-func (pair *qpPair) connectByCM() error {
+func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
 		RetryCount: retries, RNRRetryCount: 7,
 	}
-	dial := func(active *queuePair, listener netip.AddrPort) (err error) {
+	active, _ := pair.connectAndAccept(verbs.PortSpaceTCP, param, func(active *queuePair, listener netip.AddrPort) (err error) {
 		active.conn, err = traffic.Dial(active.Device, active.qp, listener, param, active.timeout)
 		return err
-	}
-	active, _, err := pair.connectAndAccept(verbs.PortSpaceTCP, param, dial)
-	if err != nil {
-		return err
-	}
+	})
 	if got := active.conn.Param().PrivateData; !bytes.HasPrefix(got, replyData) {
-		return active.mismatch("the private data of the connection reply is %q, want %q", got, replyData)
+		active.fail("the private data of the connection reply is %q, want %q", got, replyData)
 	}
-	return nil
 }
 
 // accept accepts the next request with param and replyData, if its private data is requestData.
-func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) error {
-	req, err := listener.GetRequest(p.timeout)
-	if err != nil {
-		return p.verbError("get a request for a connection", err)
-	}
+func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
+	req := rig.Result(listener.GetRequest(p.timeout))(p, "get a request for a connection")
 	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {
 		_ = req.Reject(nil) // the mismatch is reported
-		return p.mismatch("the private data of the connection request is %q, want %q", got, requestData)
+		p.fail("the private data of the connection request is %q, want %q", got, requestData)
 	}
 	param.PrivateData = replyData
-	p.conn, err = req.Accept(p.qp, param, p.timeout)
-	return p.verbError("accept a connection", err)
+	p.conn = rig.Result(req.Accept(p.qp, param, p.timeout))(p, "accept a connection")
 }
 
 // exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless the method
 // is ByModify, the active side takes the address from the connection manager.
-func (pair *qpPair) exchangeAddresses(a, b *queuePair) error {
+func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	for _, p := range []*queuePair{a, b} {
-		if err := traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}); err != nil {
-			return p.verbError("prepare a queue pair", err)
-		}
+		p.Must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
 	}
-	if err := errors.Join(a.setPeer(b), b.setPeer(a)); err != nil || pair.method == ByModify {
-		return err
+	a.setPeer(traffic.Address(1, a.gid, verbs.GIDFrom(b.addr)), b.qp.QPN(), qKey)
+	b.setPeer(traffic.Address(1, b.gid, verbs.GIDFrom(a.addr)), a.qp.QPN(), qKey)
+	if pair.method != ByModify {
+		pair.resolveByCM()
 	}
-	return pair.resolveByCM()
 }
 
-// setPeer makes peer the destination of the datagrams of a UD queue pair.
-func (p *queuePair) setPeer(peer *queuePair) (err error) {
-	p.to = verbs.UD{QPN: peer.qp.QPN(), QKey: qKey}
-	if p.ah, err = p.pd.CreateAH(traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr))); err != nil {
-		return p.verbError("create an address handle", err)
+// setPeer makes a queue pair at an address the destination of the datagrams of a UD queue pair.
+func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
+	old := p.ah
+	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
+	if old != nil {
+		p.Must("close an address handle", old.Close())
 	}
-	p.to.AH = p.ah
-	return nil
+	p.to = verbs.UD{AH: p.ah, QPN: qpn, QKey: qKey}
 }
 
 // resolveByCM resolves the address of the passive side by the connection manager (SIDR), and makes it
 // the destination of the active side's datagrams.
-func (pair *qpPair) resolveByCM() error {
+func (pair *qpPair) resolveByCM() {
 	var peer verbs.DatagramPeer
-	resolve := func(active *queuePair, listener netip.AddrPort) error {
+	active, passive := pair.connectAndAccept(verbs.PortSpaceUDP, verbs.ConnParam{}, func(active *queuePair, listener netip.AddrPort) error {
 		manager, err := active.Device.CM()
 		if err == nil {
 			peer, err = manager.Resolve(listener, requestData, active.timeout)
 		}
 		return err
-	}
-	active, passive, err := pair.connectAndAccept(verbs.PortSpaceUDP, verbs.ConnParam{}, resolve)
-	if err != nil {
-		return err
-	}
+	})
 	if peer.QPN != passive.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
-		return active.mismatch("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, passive.qp.QPN(), replyData)
-	}
-	if err := active.ah.Close(); err != nil {
-		return active.verbError("close an address handle", err)
+		active.fail("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, passive.qp.QPN(), replyData)
 	}
 	peer.AH.GRH.SGIDIndex = active.gid
-	active.ah, err = active.pd.CreateAH(peer.AH)
-	active.to = verbs.UD{AH: active.ah, QPN: peer.QPN, QKey: peer.QKey}
-	return active.verbError("create an address handle", err)
+	active.setPeer(peer.AH, peer.QPN, peer.QKey)
 }
 
 // executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits for all of them
@@ -202,7 +178,7 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 	check(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, 0), o.memory(to, 1, 0)
 		octet := []byte{2}
-		src.write(0, octet)
+		src.write(octet)
 		dst.setWant(0, octet)
 		wrID := to.postRecv(dst.sge(0, 1))
 		all := append(requests, verbs.SendWR{WRID: p.nextWRID(), Opcode: verbs.OpSend, SGL: src.sge(0, 1)})
@@ -216,11 +192,17 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 }
 
 // close disconnects and closes the pair. Unless it is broken, it first sends a last message in each
-// direction, and reports an error of the disconnect.
+// direction, after which no completion may arrive, and reports an error of the disconnect.
 func (pair *qpPair) close() error {
 	var errs []error
 	if !pair.broken && pair.service == verbs.QPTypeRC {
-		errs = append(errs, pair.sendLast())
+		a, b := pair.qps[Ours], pair.qps[Theirs]
+		errs = append(errs, rig.Catch(func() {
+			a.executeAndSendOctet(b)
+			b.executeAndSendOctet(a)
+			check(a.checkNoCompletions())
+			check(b.checkNoCompletions())
+		}))
 	}
 	if from := pair.method.connector(); from != "" && pair.qps[from].conn != nil {
 		active, passive := pair.qps[from], pair.qps[from.other()]
@@ -234,17 +216,6 @@ func (pair *qpPair) close() error {
 		}
 	}
 	return errors.Join(append(errs, pair.closeQPs())...)
-}
-
-// sendLast sends a last message in each direction, after which no completion may arrive.
-func (pair *qpPair) sendLast() error {
-	a, b := pair.qps[Ours], pair.qps[Theirs]
-	return rig.Catch(func() {
-		a.executeAndSendOctet(b)
-		b.executeAndSendOctet(a)
-		check(a.checkNoCompletions())
-		check(b.checkNoCompletions())
-	})
 }
 
 // closeQPs closes the queue pairs that were opened.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/traffic"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -34,35 +35,22 @@ type queuePair struct {
 	unclaimed []verbs.WC // polled completions that were not awaited yet
 }
 
-// open makes a queue pair in INIT, with an SRQ if sharedRecv is set, and up to inline octets of inline data.
-func (s *endpoint) open(service verbs.QPType, sharedRecv bool, inline int) (p *queuePair, err error) {
-	p = &queuePair{endpoint: s, next: 1}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
-		}
-	}()
-	if p.pd, err = s.Device.AllocPD(); err != nil {
-		return p, s.verbError("allocate a protection domain", err)
-	}
-	if p.cq, err = s.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}); err != nil {
-		return p, s.verbError("create a completion queue", err)
-	}
+// open creates a queue pair in INIT, with an SRQ if sharedRecv is set, and up to inline octets of inline
+// data. If it ends the case, close closes the objects that were created.
+func (p *queuePair) open(service verbs.QPType, sharedRecv bool, inline int) {
+	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
+	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")
 	init := verbs.QPInit{
 		Type: service, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
 		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: inline},
 	}
 	if sharedRecv {
-		if p.srq, err = s.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}); err != nil {
-			return p, s.verbError("create a shared receive queue", err)
-		}
+		p.srq = rig.Result(p.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}))(p, "create a shared receive queue")
 		init.SRQ, init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = p.srq, 0, 0
 	}
-	if p.qp, err = s.Device.CreateQP(init); err != nil {
-		return p, s.verbError("create a queue pair", err)
-	}
-	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: s.access() &^ verbs.AccessLocalWrite}
-	return p, s.verbError("open a queue pair", traffic.ToInit(p.qp, attr))
+	p.qp = rig.Result(p.Device.CreateQP(init))(p, "create a queue pair")
+	attr := verbs.QPAttr{Port: 1, QKey: qKey, Access: p.access() &^ verbs.AccessLocalWrite}
+	p.Must("open a queue pair", traffic.ToInit(p.qp, attr))
 }
 
 // close closes the queue pair and the objects that were made with it.
@@ -97,7 +85,7 @@ func (p *queuePair) post(wrs ...verbs.SendWR) {
 	if err == nil && n != len(wrs) {
 		err = fmt.Errorf("%d of %d posted", n, len(wrs))
 	}
-	check(p.verbError("post a request", err))
+	p.Must("post a request", err)
 }
 
 // execute posts a request and waits for its completion.
@@ -118,7 +106,7 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 	if err == nil && n != 1 {
 		err = errors.New("not posted")
 	}
-	check(p.verbError("post a receive", err))
+	p.Must("post a receive", err)
 	return wr.WRID
 }
 
@@ -139,7 +127,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 		// end the wait.
 		for i := range p.unclaimed {
 			if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
-				check(p.mismatch("unexpected completion: %s", describe(wc)))
+				p.fail("unexpected completion: %s", rig.Describe(wc))
 			}
 		}
 		n, err := p.poll()
@@ -148,7 +136,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 			continue
 		}
 		if time.Now().After(until) {
-			check(p.mismatch("%w of request %d within %v", errNoCompletion, wrID, timeout))
+			p.fail("%w of request %d within %v", errNoCompletion, wrID, timeout)
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)
@@ -170,18 +158,9 @@ func (p *queuePair) checkNoCompletions() error {
 	}
 	all := make([]string, 0, len(p.unclaimed))
 	for i := range p.unclaimed {
-		all = append(all, describe(&p.unclaimed[i]))
+		all = append(all, rig.Describe(&p.unclaimed[i]))
 	}
 	return p.mismatch("unexpected completions: %s", strings.Join(all, "; "))
-}
-
-// describe formats a completion.
-func describe(wc *verbs.WC) string {
-	s := fmt.Sprintf("request %d: %v", wc.WRID, wc.Status)
-	if wc.Status == verbs.WCSuccess {
-		s += fmt.Sprintf(", %v, %d octets, flags %#x", wc.Opcode, wc.ByteLen, uint32(wc.Flags))
-	}
-	return s
 }
 
 // completionOpcodes are the opcodes in the completions of requests.
@@ -196,7 +175,7 @@ var completionOpcodes = map[verbs.WROpcode]verbs.WCOpcode{
 func (p *queuePair) expectSent(wr verbs.SendWR) {
 	wc, op := p.awaitCompletion(wr.WRID, p.timeout), completionOpcodes[wr.Opcode]
 	if wc.Status != verbs.WCSuccess || wc.Opcode != op || wc.QPN != p.qp.QPN() {
-		check(p.mismatch("%s, of queue pair %d; want a success of %v, of queue pair %d", describe(&wc), wc.QPN, op, p.qp.QPN()))
+		p.fail("%s, of queue pair %d; want a success of %v, of queue pair %d", rig.Describe(&wc), wc.QPN, op, p.qp.QPN())
 	}
 }
 
@@ -220,13 +199,13 @@ func (p *queuePair) expectRecv(wrID uint64, want recvCompletion, timeout time.Du
 		got.from = wc.SrcQP
 	}
 	if wc.Status != verbs.WCSuccess || got != want {
-		check(p.mismatch("the receive completed with %s (%+v); want %+v", describe(&wc), got, want))
+		p.fail("the receive completed with %s (%+v); want %+v", rig.Describe(&wc), got, want)
 	}
 }
 
 // expectError waits for the completion of a request with one of these statuses.
 func (p *queuePair) expectError(wrID uint64, timeout time.Duration, statuses ...verbs.WCStatus) {
 	if wc := p.awaitCompletion(wrID, timeout); !slices.Contains(statuses, wc.Status) {
-		check(p.mismatch("%s; want %v", describe(&wc), statuses))
+		p.fail("%s; want %v", rig.Describe(&wc), statuses)
 	}
 }

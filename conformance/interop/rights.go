@@ -55,7 +55,7 @@ func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 
 // refused tests a READ with an unknown R_Key.
 func refused(x *exchange) {
-	x.dst.write(0, x.data)
+	x.dst.write(x.data)
 	check(x.responder.sync())
 	const otherIndex = 0x5a5a5a00 // an R_Key is an index of 24 bits and a key of 8 bits
 	x.expectKeyInvalid(x.dst.mr.RKey() ^ otherIndex)
@@ -63,9 +63,8 @@ func refused(x *exchange) {
 
 // newWindow allocates a window of the responder.
 func (x *exchange) newWindow(kind verbs.MWType) verbs.MW {
-	mw, err := x.responder.pd.AllocMW(kind)
-	check(x.responder.verbError("allocate a window", err))
-	x.closers = append(x.closers, func() error { return x.responder.verbError("close a window", mw.Close()) })
+	mw := rig.Result(x.responder.pd.AllocMW(kind))(x.responder, "allocate a window")
+	x.closeAtEnd(x.responder, "a window", mw)
 	return mw
 }
 
@@ -79,8 +78,7 @@ func (x *exchange) bindInfo(n int) verbs.BindInfo {
 // bindType1 binds a type 1 window to n octets of dst, and returns its R_Key. 0 octets unbind it.
 func (x *exchange) bindType1(mw verbs.MW, n int) verbs.RKey {
 	wrID := x.responder.nextWRID()
-	key, err := x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n))
-	check(x.responder.verbError("bind a window", err))
+	key := rig.Result(x.responder.qp.BindMW(mw, wrID, verbs.SendSignaled, x.bindInfo(n)))(x.responder, "bind a window")
 	x.responder.expectSent(verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW})
 	return key
 }
@@ -124,7 +122,7 @@ func sendInvalidate(x *exchange) {
 	wr := x.request(verbs.OpSendInv)
 	wr.InvalidateRKey = key
 	recvBuf := x.memory(x.responder, max(x.Size, 1), 0)
-	x.src.write(0, x.data)
+	x.src.write(x.data)
 	wrID := x.responder.postRecv(recvBuf.sge(0, len(recvBuf.area())))
 	x.requester.post(wr)
 	recvBuf.setWant(0, x.data)
@@ -145,7 +143,7 @@ func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) erro
 	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
-		check(p.mismatch("the receive completed with %s; want %d octets", describe(&wc), size))
+		p.fail("the receive completed with %s; want %d octets", rig.Describe(&wc), size)
 	case wc.Flags&verbs.WCWithInv == 0:
 		return p.mismatch("the completion does not have the invalidate flag: flags %#x", uint32(wc.Flags))
 	case wc.InvalidatedRKey != key:

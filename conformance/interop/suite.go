@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fabrictest/fabrictest/conformance/rig"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -73,29 +74,23 @@ func (s *Suite) prepare() error {
 	if s.OnResult == nil {
 		s.OnResult = func(Result) {}
 	}
-	endpoints := make(map[Family]map[Side]*endpoint)
-	for _, family := range []Family{IPv4, IPv6} {
-		if s.Ours.Devices[family] == nil || s.Theirs.Devices[family] == nil {
-			continue
+	return rig.Catch(func() {
+		endpoints := make(map[Family]map[Side]*endpoint)
+		for _, family := range []Family{IPv4, IPv6} {
+			if s.Ours.Devices[family] == nil || s.Theirs.Devices[family] == nil {
+				continue
+			}
+			ours, theirs := newEndpoint(s.Ours, Ours, family, s.Timeout), newEndpoint(s.Theirs, Theirs, family, s.Timeout)
+			if ours.isIWARP() != theirs.isIWARP() {
+				check(errors.New("the two devices have different transports"))
+			}
+			endpoints[family] = map[Side]*endpoint{Ours: ours, Theirs: theirs}
 		}
-		ours, err := newEndpoint(s.Ours, Ours, family, s.Timeout)
-		if err != nil {
-			return err
+		if len(endpoints) == 0 {
+			check(errors.New("the two devices have no address family in common"))
 		}
-		theirs, err := newEndpoint(s.Theirs, Theirs, family, s.Timeout)
-		if err != nil {
-			return err
-		}
-		if ours.isIWARP() != theirs.isIWARP() {
-			return errors.New("the two devices have different transports")
-		}
-		endpoints[family] = map[Side]*endpoint{Ours: ours, Theirs: theirs}
-	}
-	if len(endpoints) == 0 {
-		return errors.New("the two devices have no address family in common")
-	}
-	s.endpoints = endpoints
-	return nil
+		s.endpoints = endpoints
+	})
 }
 
 // PacketPayload returns the payload of a packet over InfiniBand: the smaller active MTU.

@@ -41,7 +41,11 @@ func runAtomics(b *conformance.Bench) error {
 			if !p.SetPath(path) {
 				path = conformance.Path{}
 			}
-			s.clear()
+			for _, h := range s.hosts {
+				h.words.Snapshot() // synchronize with the device
+				clear(h.words.Buf)
+				h.words.Snapshot() // a remote device must see the zeros before its peers access them
+			}
 			history := s.run()
 			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)
 			if err := checkLinearizable(history); err != nil {
@@ -59,15 +63,10 @@ var atomicPaths = []conformance.Path{
 	{LossPPM: 30_000, DuplicatePPM: 200_000, Jitter: 50 * time.Microsecond},
 }
 
-// atomicsHost is a device with its target words and the results of its queue pairs.
-type atomicsHost struct {
-	*rig.Rig
-	words, results *rig.Memory
-}
-
 type atomicsTest struct {
-	pair      *rig.Pair
-	hosts     [2]*atomicsHost
+	pair *rig.Pair
+	// hosts are the memory of each device: the target words, and the results of its queue pairs.
+	hosts     [2]struct{ words, results *rig.Memory }
 	endpoints [][2]*rig.Endpoint
 }
 
@@ -75,22 +74,13 @@ type atomicsTest struct {
 func newAtomicsTest(p *rig.Pair) *atomicsTest {
 	s := &atomicsTest{pair: p}
 	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
-		s.hosts[i] = &atomicsHost{Rig: r, words: rig.RemoteMemory(r, 8*atomicWords), results: r.Memory(8*atomicQPs*atomicsPerQP, verbs.AccessLocalWrite)}
+		s.hosts[i].words, s.hosts[i].results = rig.RemoteMemory(r, 8*atomicWords), r.Memory(8*atomicQPs*atomicsPerQP, verbs.AccessLocalWrite)
 	}
 	for range atomicQPs {
 		near, far := p.Connect()
 		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{near, far})
 	}
 	return s
-}
-
-// clear sets all words to 0.
-func (s *atomicsTest) clear() {
-	for _, h := range s.hosts {
-		h.words.Snapshot() // synchronize with the device
-		clear(h.words.Buf)
-		h.words.Snapshot() // a remote device must see the zeros before its peers access them
-	}
 }
 
 // run runs a plan on every queue pair of both hosts concurrently. It returns all operations;

@@ -101,7 +101,7 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
 				check.Caught = append(check.Caught, defective.ID)
 			}
-			if slices.Contains(caseOf(defect.cases, defective.ID).Defects, defect.spec) {
+			if slices.ContainsFunc(defect.cases, func(c Case) bool { return c.ID == defective.ID && slices.Contains(c.Defects, defect.spec) }) {
 				check.Expects = append(check.Expects, defective.ID)
 				sound.Defective = append(sound.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}
@@ -109,11 +109,6 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		slices.Sort(check.Caught)
 	}
 	return nil
-}
-
-// caseOf returns the case with an ID, which must be among cases.
-func caseOf(cases []Case, id string) *conformance.Case {
-	return cases[slices.IndexFunc(cases, func(c Case) bool { return c.ID == id })].Case
 }
 
 // addFaults adds the faults of the cases to the run: cases that fail without a defect, pass

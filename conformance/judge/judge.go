@@ -240,7 +240,7 @@ func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
 		r.Ladder = conform.NewLadder(res.Record, c.Suite.DescribeEvent)
 	}
-	if j.Capture.keeps(r.Verdict) {
+	if j.Capture == CaptureAll || j.Capture == CaptureFailing && r.Verdict.Bad() {
 		name, err := j.saveCapture(d, c.ID, res.Record)
 		if err != nil {
 			j.Show.Note(fmt.Sprintf("The packets of %s are not kept: %v", c.ID, err))
@@ -324,9 +324,4 @@ func (m *Captures) Set(s string) error {
 		return nil
 	}
 	return fmt.Errorf("give failing, all or none")
-}
-
-// keeps reports whether the packets of a case with a verdict are kept.
-func (m Captures) keeps(v conform.Verdict) bool {
-	return m == CaptureAll || m == CaptureFailing && v.Bad()
 }

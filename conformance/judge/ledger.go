@@ -69,10 +69,14 @@ func WriteCoverage(w io.Writer, only []string) error {
 		}
 	}
 	cases := conformance.CasesByRow(casesOf(Suites()))
+	const width = 58 // of titles
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-58s %5s %8s %11s %5s %9s\n", "", "rows", "covered", "untestable", "open", "MUSTs")
+	fmt.Fprintf(&b, "%-*s %5s %8s %11s %5s %9s\n", width, "", "rows", "covered", "untestable", "open", "MUSTs")
 	line := func(title string, c conformance.Coverage) {
-		fmt.Fprintf(&b, "%-58s %5d %8d %11d %5d %9s\n", cutTo(title, 58), c.Rows, c.Covered, c.Untestable, c.Open(), fmt.Sprintf("%d/%d", c.MustsCovered, c.Musts))
+		if r := []rune(title); len(r) > width {
+			title = string(r[:width-1]) + "…"
+		}
+		fmt.Fprintf(&b, "%-*s %5d %8d %11d %5d %9s\n", width, title, c.Rows, c.Covered, c.Untestable, c.Open(), fmt.Sprintf("%d/%d", c.MustsCovered, c.Musts))
 	}
 	var all conformance.Coverage
 	for _, d := range docs {
@@ -96,15 +100,6 @@ func WriteCoverage(w io.Writer, only []string) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
-}
-
-// cutTo shortens a text to n characters.
-func cutTo(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-1]) + "…"
 }
 
 // maxDeviations bounds the size of a file of deviations, in bytes.

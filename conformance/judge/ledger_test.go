@@ -2,41 +2,70 @@ package judge_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
-	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/conformance/mpi"
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
 const (
 	ledgerDir = "../ledger"
+	mpiDir    = "../mpi" // has the ledger of MPI
 	// coverageFile has the coverage of the ledger, which must not decrease.
 	coverageFile = ledgerDir + "/coverage.txt"
 )
 
 func TestLedgerAgreesWithTheCases(t *testing.T) {
-	var cases []conformance.Case
-	for _, s := range judge.Suites() {
-		cases = append(cases, s.Cases...)
-	}
-	covered := conformance.CasesByRow(cases)
-	docs := must.Get(conformance.Ledger())(t)
-	for _, wrong := range conformance.WrongCitations(docs, covered) {
+	docs, covered := must.Get(conformance.Ledger())(t), conformance.CasesByRow(allCases())
+	mpiDocs, mpiCovered := must.Get(conformance.ReadLedger(os.DirFS(mpiDir)))(t), conformance.CasesByRow(mpi.Cases())
+	for _, wrong := range slices.Concat(wrongCitations(docs, covered), wrongCitations(mpiDocs, mpiCovered)) {
 		t.Error(wrong)
 	}
-	if t.Failed() {
-		return // -update cannot correct these
+	for row := range mpiDocs[0].Rows() {
+		if row.Untestable == "" && len(mpiCovered[row.ID]) == 0 {
+			t.Errorf("no case checks %s: %s", row.ID, row.Text)
+		}
 	}
-	if update.on {
+	switch {
+	case t.Failed(): // -update cannot correct these
+	case update.on:
 		writeDown(t, docs, covered)
-		return
+		writeCases(t, filepath.Join(mpiDir, "ledger.yaml"), mpiCovered)
+	default:
+		maps.Copy(covered, mpiCovered)
+		for _, d := range append(docs, mpiDocs...) {
+			for row := range d.Rows() {
+				if want := covered[row.ID]; !slices.Equal(row.Cases, want) {
+					t.Errorf("%s lists the cases %v, and %v cite it: run go test ./conformance/judge -update", row.ID, row.Cases, want)
+				}
+			}
+		}
 	}
-	for _, outdated := range conformance.OutdatedRows(docs, covered) {
-		t.Errorf("%s: run go test ./conformance/judge -update", outdated)
+}
+
+// wrongCitations lists citations of unknown and of untestable rows.
+func wrongCitations(docs []*conformance.Document, casesByRow map[string][]string) (wrong []string) {
+	known := make(map[string]bool)
+	for _, d := range docs {
+		for row := range d.Rows() {
+			known[row.ID] = true
+			if row.Untestable != "" && len(casesByRow[row.ID]) > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s is untestable, and %v cite it", row.ID, casesByRow[row.ID]))
+			}
+		}
 	}
+	for row, ids := range casesByRow {
+		if !known[row] {
+			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
+		}
+	}
+	return wrong
 }
 
 func TestCoverageDoesNotFall(t *testing.T) {

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,11 +36,8 @@ type Catalog struct {
 // FindCases returns the cases of all suites that a filter selects. A pattern or label that no
 // case has is an error, as is an empty selection.
 func FindCases(choice *conformance.Filter) (found []Case, err error) {
-	for _, pattern := range choice.IDs {
-		single := conformance.Filter{IDs: []string{pattern}}
-		if single.CheckPatterns(Suites()...) != nil {
-			return nil, NoSuchCase(pattern)
-		}
+	if none := new(conformance.NoCaseError); errors.As(choice.CheckPatterns(Suites()...), &none) {
+		return nil, NoSuchCase(none.Pattern)
 	}
 	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
 		if known := Labels(Suites()); !slices.Contains(known, l) {

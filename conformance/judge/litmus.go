@@ -68,9 +68,9 @@ func writeVar(name string, value uint64) litmusOp {
 // completion that covers the operation: its own, or a later one if it is unsignaled.
 func readVar(name, reg string) litmusOp { return litmusOp{kind: opRead, variable: name, reg: reg} }
 
-// addVar adds value to a variable, and returns its old value in a register.
-func addVar(name string, value uint64, reg string) litmusOp {
-	return litmusOp{kind: opAdd, variable: name, value: value, reg: reg}
+// addOne adds 1 to a variable, and returns its old value in a register.
+func addOne(name, reg string) litmusOp {
+	return litmusOp{kind: opAdd, variable: name, value: 1, reg: reg}
 }
 
 // swapVar replaces the value of a variable by value if it is old, and returns the previous
@@ -169,19 +169,14 @@ func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 		c.Expects += "; without the fence also: " + strings.Join(t.Unfenced, " | ")
 	}
 	c.Run = func(b *conformance.Bench) error {
-		_, err := t.run(b, schedules(b))
+		number := b.Schedules(24) // the default in real time
+		if b.Virtual {
+			number = b.Schedules(1000)
+		}
+		_, err := t.run(b, number)
 		return err
 	}
 	return c
-}
-
-// schedules returns the number of schedules of a case: fewer in real time than in virtual
-// time, unless the user has set it.
-func schedules(b *conformance.Bench) int {
-	if b.Virtual {
-		return b.Schedules(1000)
-	}
-	return b.Schedules(24)
 }
 
 // longVariable is the size of variables that need several packets.
@@ -216,20 +211,20 @@ var (
 	}
 	fencedAddBehindRead = litmusTest{
 		Name: "fenced-add-behind-read", Title: "A READ does not see the effect of a later fenced atomic",
-		Threads:  []litmusThread{{readVar("x", "r0"), addVar("x", 1, "r1").fenced()}},
+		Threads:  []litmusThread{{readVar("x", "r0"), addOne("x", "r1").fenced()}},
 		Allowed:  []string{"r0=0 r1=0 x=1"},
 		Unfenced: []string{"r0=1 r1=0 x=1"},
 		Needs:    verbs.CapAtomics,
 	}
 	addBehindWrite = litmusTest{
 		Name: "add-behind-write", Title: "An atomic sees the data of the WRITE before it on the same queue pair",
-		Threads: []litmusThread{{writeVar("x", 5), addVar("x", 1, "r0")}},
+		Threads: []litmusThread{{writeVar("x", 5), addOne("x", "r0")}},
 		Allowed: []string{"r0=5 x=6"},
 		Needs:   verbs.CapAtomics,
 	}
 	readBehindAdd = litmusTest{
 		Name: "read-behind-add", Title: "A READ sees the effect of the atomic before it on the same queue pair",
-		Threads: []litmusThread{{addVar("x", 1, "r0"), readVar("x", "r1")}},
+		Threads: []litmusThread{{addOne("x", "r0"), readVar("x", "r1")}},
 		Allowed: []string{"r0=0 r1=1 x=1"},
 		Needs:   verbs.CapAtomics,
 	}
@@ -246,7 +241,7 @@ var (
 	}
 	concurrentAdds = litmusTest{
 		Name: "adds-of-two-queue-pairs", Title: "Of two concurrent FETCH_ADDs neither is lost, and one returns the other's result",
-		Threads: []litmusThread{{addVar("x", 1, "r0")}, {addVar("x", 1, "r1")}},
+		Threads: []litmusThread{{addOne("x", "r0")}, {addOne("x", "r1")}},
 		Allowed: []string{"r0=0 r1=1 x=2", "r0=1 r1=0 x=2"},
 		Needs:   verbs.CapAtomics,
 	}

@@ -163,15 +163,6 @@ var (
 	}
 )
 
-// impairments returns the impairments that a transport must tolerate: reordering and
-// duplicates only for reliable datagrams.
-func impairments(caps verbs.Caps) []conformance.Path {
-	if caps.Has(verbs.CapRD) {
-		return datagramPaths
-	}
-	return orderedPaths
-}
-
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
@@ -180,7 +171,10 @@ const maxPause = 20 * time.Microsecond
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}
-	all := impairments(l.pair.DUT.Caps)
+	all := orderedPaths
+	if l.pair.DUT.Caps.Has(verbs.CapRD) {
+		all = datagramPaths
+	}
 	if s.path = all[i/4%len(all)]; !l.pair.SetPath(s.path) {
 		s.path = conformance.Path{}
 	}

@@ -56,8 +56,9 @@ func (t *litmusTest) run(b *conformance.Bench, schedules int) (seen litmusOutcom
 type litmus struct {
 	*litmusTest
 	pair *rig.Pair
-	// hosts are the devices: 0 is the device under test.
-	hosts [2]*litmusHost
+	// hosts are the memory of each device: variables, which the peer accesses, and registers,
+	// which are the sources and destinations of its own requests. 0 is the device under test.
+	hosts [2]struct{ variables, regs *rig.Memory }
 	// endpoints are the two endpoints of each thread, by host.
 	endpoints [][2]*rig.Endpoint
 	regs      []string
@@ -67,13 +68,6 @@ type litmus struct {
 	// of a register for unused results.
 	firstSource []int
 	scratch     int
-}
-
-// litmusHost is a device with its memory: variables, which the peer accesses, and registers,
-// which are the sources and destinations of its own requests.
-type litmusHost struct {
-	*rig.Rig
-	variables, regs *rig.Memory
 }
 
 // stride is the distance in bytes between variables, and between registers.
@@ -91,7 +85,7 @@ func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	}
 	l.scratch = len(l.regs) + ops
 	for i, r := range []*rig.Rig{p.DUT, p.Partner} {
-		l.hosts[i] = &litmusHost{Rig: r, variables: rig.RemoteMemory(r, stride*len(l.variables)), regs: rig.RemoteMemory(r, stride*(l.scratch+1))}
+		l.hosts[i].variables, l.hosts[i].regs = rig.RemoteMemory(r, stride*len(l.variables)), rig.RemoteMemory(r, stride*(l.scratch+1))
 	}
 	for range t.Threads {
 		near, far := p.Connect()
@@ -101,7 +95,7 @@ func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 }
 
 // run runs the test once with a schedule and returns its outcome: the values that the threads
-// read, and the final values of the variables.
+// read, and the final values of the variables, as in "r0=1 x=2".
 func (l *litmus) run(s *schedule) string {
 	local, remote := l.hosts[s.active], l.hosts[1-s.active]
 	l.fill(remote.variables, 0)
@@ -125,7 +119,11 @@ func (l *litmus) run(s *schedule) string {
 	for k, name := range l.variables {
 		values[name] = l.value(remote.variables, k)
 	}
-	return l.outcome(values)
+	var outcome []string
+	for _, name := range slices.Concat(l.regs, l.variables) {
+		outcome = append(outcome, name+"="+values[name])
+	}
+	return strings.Join(outcome, " ")
 }
 
 // flush waits until all Writes of a thread are placed, by Reads of all variables. An
@@ -139,15 +137,6 @@ func (l *litmus) flush(i int, s *schedule) {
 		})
 		e.NextSuccess()
 	}
-}
-
-// outcome formats registers and variables: "r0=1 x=2".
-func (l *litmus) outcome(values map[string]string) string {
-	var all []string
-	for _, name := range slices.Concat(l.regs, l.variables) {
-		all = append(all, name+"="+values[name])
-	}
-	return strings.Join(all, " ")
 }
 
 // unwritten is the initial value of registers.
@@ -288,7 +277,7 @@ func (l *litmus) messageCount(i int) (n int) {
 func (l *litmus) postRecvs(i int, s *schedule) func() map[string]string {
 	e, local := l.endpoints[i][1-s.active], l.hosts[1-s.active]
 	// Messages are empty, but some providers reject receives without memory.
-	buffer := local.regs.SGL(0, max(e.GRHLen(), 1))
+	buffer := local.regs.SGL(0, max(rig.GRHLen(e.QP), 1))
 	for range l.messageCount(i) {
 		e.PostRecv(e.QP, 0, buffer...)
 	}

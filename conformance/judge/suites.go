@@ -15,8 +15,10 @@ import (
 // Select returns the cases of suites that a filter selects.
 func Select(f *conformance.Filter, all []*conformance.Suite) (cases []Case) {
 	for _, s := range all {
-		for _, c := range f.Select(s) {
-			cases = append(cases, Case{s, c})
+		for i := range s.Cases {
+			if c := &s.Cases[i]; f.Matches(s, c) {
+				cases = append(cases, Case{s, c})
+			}
 		}
 	}
 	return cases
@@ -43,9 +45,17 @@ func ParseLevel(text string) (conformance.Level, error) {
 	return level, nil
 }
 
-// NoSuchCase returns the error for a pattern that matches no case. It suggests similar IDs.
+// NoSuchCase returns the error for a pattern that matches no case. It suggests similar IDs, and
+// beginnings of IDs: "rc" and "rc/psn" of "rc/psn/gap".
 func NoSuchCase(pattern string) error {
-	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(caseAreas(), caseIDs(Suites())...), "fabrictest list cases"))
+	var areas []string
+	ids := caseIDs(Suites())
+	for _, id := range ids {
+		parts := strings.SplitN(id, "/", 3)
+		areas = append(areas, parts[0], parts[0]+"/"+parts[1])
+	}
+	slices.Sort(areas)
+	return cmdline.Errorf("no case is called %q; %s", pattern, cmdline.DidYouMean(pattern, append(slices.Compact(areas), ids...), "fabrictest list cases"))
 }
 
 // casesOf returns the cases of suites, in order.
@@ -64,16 +74,6 @@ func caseIDs(suites []*conformance.Suite) (ids []string) {
 	return ids
 }
 
-// caseAreas returns the beginnings of all case IDs: "rc" and "rc/psn" of "rc/psn/gap".
-func caseAreas() (areas []string) {
-	for _, id := range caseIDs(Suites()) {
-		parts := strings.SplitN(id, "/", 3)
-		areas = append(areas, parts[0], parts[0]+"/"+parts[1])
-	}
-	slices.Sort(areas)
-	return slices.Compact(areas)
-}
-
 // Labels returns the labels of all cases of some suites, sorted.
 func Labels(all []*conformance.Suite) (labels []string) {
 	for _, c := range casesOf(all) {
@@ -85,35 +85,27 @@ func Labels(all []*conformance.Suite) (labels []string) {
 
 // SuitesOf returns the suites for devices of a protocol.
 func SuitesOf(p conformance.Protocol) []*conformance.Suite {
-	switch p {
-	case conformance.RoCE:
-		return []*conformance.Suite{roceSuite(), verbsapi.Suite()}
-	case conformance.IWARP:
-		return []*conformance.Suite{iwarpSuite(), verbsapi.Suite()}
-	case conformance.DatagramIWARP:
-		return []*conformance.Suite{dgiwarpSuite(), verbsapi.Suite()}
-	default:
-		return nil
-	}
+	return []*conformance.Suite{suiteOf(p), verbsapi.Suite()}
 }
 
 // Suites returns every suite once. Add a new suite here: the command, the specs and the
 // ledger use this list.
 func Suites() []*conformance.Suite {
-	return []*conformance.Suite{roceSuite(), iwarpSuite(), dgiwarpSuite(), verbsapi.Suite()}
+	return []*conformance.Suite{suiteOf(conformance.RoCE), suiteOf(conformance.IWARP), suiteOf(conformance.DatagramIWARP), verbsapi.Suite()}
 }
 
-// roceSuite, iwarpSuite and dgiwarpSuite add the cases of memory ordering to the suite of a
-// protocol.
-
-func roceSuite() *conformance.Suite { return withCases(roce.Suite(), litmusRoCE()) }
-
-func iwarpSuite() *conformance.Suite { return withCases(iwarp.Suite(), litmusIWARP()) }
-
-func dgiwarpSuite() *conformance.Suite { return withCases(dgiwarp.Suite(), litmusDatagramIWARP()) }
-
-// withCases adds cases to a suite.
-func withCases(s *conformance.Suite, more []conformance.Case) *conformance.Suite {
-	s.Cases = append(s.Cases, more...)
+// suiteOf returns the suite of a protocol, with its cases of memory ordering.
+func suiteOf(p conformance.Protocol) *conformance.Suite {
+	var s *conformance.Suite
+	var ordering []conformance.Case
+	switch p {
+	case conformance.RoCE:
+		s, ordering = roce.Suite(), litmusRoCE()
+	case conformance.IWARP:
+		s, ordering = iwarp.Suite(), litmusIWARP()
+	case conformance.DatagramIWARP:
+		s, ordering = dgiwarp.Suite(), litmusDatagramIWARP()
+	}
+	s.Cases = append(s.Cases, ordering...)
 	return s
 }

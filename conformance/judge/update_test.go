@@ -58,9 +58,31 @@ func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]
 		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
 	}
 	for _, d := range docs {
-		must.Do(t, conformance.WriteCases(filepath.Join(ledgerDir, d.Key+".yaml"), covered))
+		writeCases(t, filepath.Join(ledgerDir, d.Key+".yaml"), covered)
 	}
 	must.Do(t, os.WriteFile(coverageFile, []byte(now), 0o644))
+}
+
+// writeCases replaces the cases of each row in a file of the ledger, and keeps the other lines.
+// The cases are the last key of a row.
+func writeCases(t *testing.T, file string, casesByRow map[string][]string) {
+	t.Helper()
+	const casesLine, casePrefix = "        cases:\n", "          - "
+	var out, pending string // pending are the cases of the current row
+	inCases := false        // the line is one of the old cases
+	for line := range strings.Lines(string(must.Get(os.ReadFile(file))(t))) {
+		id, isRow := strings.CutPrefix(line, "      - id: ")
+		if isRow || strings.HasPrefix(line, "  - title:") {
+			out, pending = out+pending, ""
+			if ids := casesByRow[strings.Trim(id, "\"\n")]; len(ids) > 0 {
+				pending = casesLine + casePrefix + strings.Join(ids, "\n"+casePrefix) + "\n"
+			}
+		}
+		if inCases = line == casesLine || inCases && strings.HasPrefix(line, casePrefix); !inCases {
+			out += line
+		}
+	}
+	must.Do(t, os.WriteFile(file, []byte(out+pending), 0o644))
 }
 
 // covers is a line of the coverage file.
@@ -149,7 +171,7 @@ func TestUpdateChecksRowsFirst(t *testing.T) {
 		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
 		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
 	} {
-		if got := conformance.WrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
+		if got := wrongCitations(docs, test.covered); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %q, want %q", test.covered, got, test.want)
 		}
 	}

@@ -70,7 +70,7 @@ var commCases = []Case{{
 		for _, c := range []*T{a, b} {
 			c.expectPlace(t.Rank(), t.Size())
 			for k := range t.Size() {
-				c.expectExchange(1, data(10*t.Rank()+k, 40), k, data(10*k+t.Rank(), 40), k)
+				c.expectExchange(data(10*t.Rank()+k, 40), k, data(10*k+t.Rank(), 40), k)
 			}
 		}
 		a.expectUsable()
@@ -147,11 +147,3 @@ var commCases = []Case{{
 		t.expectUsable()
 	},
 }}
-
-// commSize returns the size of the communicator, 0 for nil.
-func commSize(t *T) int {
-	if t == nil {
-		return 0
-	}
-	return t.Size()
-}

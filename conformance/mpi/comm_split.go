@@ -12,7 +12,7 @@ var splitCases = []Case{{
 		t.check(c != nil, "a communicator", "nil")
 		c.expectPlace(t.Rank()/2, 3-t.Rank()%2)
 		for k := range c.Size() {
-			c.expectExchange(1, data(t.Rank(), 30), k, data(2*k+t.Rank()%2, 30), k)
+			c.expectExchange(data(t.Rank(), 30), k, data(2*k+t.Rank()%2, 30), k)
 		}
 		c.expectUsable()
 	},
@@ -24,7 +24,7 @@ var splitCases = []Case{{
 	Defects: []string{"KeysIgnored"}, Run: func(t *T) {
 		c := t.split(7, 100-10*t.Rank())
 		c.expectPlace(3-t.Rank(), 4)
-		c.expectExchange(1, data(c.Rank(), 20), (c.Rank()+1)%4, data((c.Rank()+3)%4, 20), (c.Rank()+3)%4)
+		c.expectExchange(data(c.Rank(), 20), (c.Rank()+1)%4, data((c.Rank()+3)%4, 20), (c.Rank()+3)%4)
 	},
 }, {
 	ID: "mpi/split/equal-keys", Cite: rule("mpi/6.4.2/4"), Setup: ranks(5),
@@ -58,7 +58,7 @@ var splitCases = []Case{{
 		}
 		c := t.split(color, 0)
 		if t.Rank() == 1 {
-			t.check(c == nil, "no communicator", "one of %d ranks", commSize(c))
+			t.check(c == nil, "no communicator", "one")
 		} else {
 			t.check(c != nil, "a communicator", "nil")
 			c.expectPlace([]int{0, -1, 1, 2}[t.Rank()], 3)

@@ -19,7 +19,7 @@
 // of its topic with the helpers of [T]. Name a defect of package ideal that breaks the rule,
 // or add one. Then run
 //
-//	go test ./conformance/mpi -run Ledger -update
+//	go test ./conformance/judge -run Ledger -update
 //	go test ./conformance/mpi -run 'Legal|Defects' -seeds 20
 //	go test ./conformance/mpi -run TestRuntime -ginkgo.focus mpi/topic/behaviour -often 20
 //

@@ -42,10 +42,17 @@ func recvCalls(t *T, source, tag int) map[string]error {
 	}
 }
 
-// mustRefuse ends the rank unless all calls failed with an error of a class.
-func (t *T) mustRefuse(what string, calls map[string]error, class error) {
-	for call, err := range calls {
-		t.mustFail(call+" with "+what, err, class)
+// refused returns the program of a case: all calls with each envelope, a rank and a tag, fail with an error
+// of a class, and send nothing.
+func refused(class error, calls func(t *T, rank, tag int) map[string]error, envelopes ...[2]int) func(*T) {
+	return func(t *T) {
+		for _, e := range envelopes {
+			for call, err := range calls(t, e[0], e[1]) {
+				t.mustFail(fmt.Sprintf("%s with the rank %d and the tag %d", call, e[0], e[1]), err, class)
+			}
+		}
+		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
+		t.expectUsable()
 	}
 }
 
@@ -54,47 +61,25 @@ var argumentCases = []Case{{
 	Title:   "Sends to what is no rank are errors, and send nothing",
 	Sends:   "every kind of send to a rank beyond the last, to a negative one, and to anybody",
 	Expects: "ErrRank of all; everything goes on",
-	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
-		for _, dest := range []int{2, 1 << 20, mpi.AnySource, -17} {
-			t.mustRefuse(fmt.Sprintf("the rank %d", dest), sendCalls(t, dest, 1), mpi.ErrRank)
-		}
-		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
-		t.expectUsable()
-	},
+	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: refused(mpi.ErrRank, sendCalls, [2]int{2, 1}, [2]int{1 << 20, 1}, [2]int{mpi.AnySource, 1}, [2]int{-17, 1}),
 }, {
 	ID: "mpi/error/receive-from-no-rank", Cite: rule("mpi/8.4/1"),
 	Title:   "Receives and probes from what is no rank are errors",
 	Sends:   "every kind of receive and probe from a rank beyond the last, and from a negative one",
 	Expects: "ErrRank of all; everything goes on",
-	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
-		for _, source := range []int{2, 1 << 20, -17} {
-			t.mustRefuse(fmt.Sprintf("the rank %d", source), recvCalls(t, source, 1), mpi.ErrRank)
-		}
-		t.expectUsable()
-	},
+	Defects: []string{"RanksUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: refused(mpi.ErrRank, recvCalls, [2]int{2, 1}, [2]int{1 << 20, 1}, [2]int{-17, 1}),
 }, {
 	ID: "mpi/error/send-with-no-tag", Cite: rule("mpi/8.4/2"),
 	Title:   "Sends with what is no tag are errors, and send nothing",
 	Sends:   "every kind of send with a negative tag, any tag, and one above the largest",
 	Expects: "ErrTag of all; everything goes on",
-	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
-		for _, tag := range []int{-2, mpi.AnyTag, mpi.TagMax + 1} {
-			t.mustRefuse(fmt.Sprintf("the tag %d", tag), sendCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
-		}
-		t.expectNoMessage(mpi.AnySource, mpi.AnyTag)
-		t.expectUsable()
-	},
+	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: refused(mpi.ErrTag, sendCalls, [2]int{0, -2}, [2]int{0, mpi.AnyTag}, [2]int{0, mpi.TagMax + 1}),
 }, {
 	ID: "mpi/error/receive-with-no-tag", Cite: rule("mpi/8.4/2"),
 	Title:   "Receives and probes with what is no tag are errors",
 	Sends:   "every kind of receive and probe with a negative tag and one above the largest",
 	Expects: "ErrTag of all; everything goes on",
-	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: func(t *T) {
-		for _, tag := range []int{-2, mpi.TagMax + 1} {
-			t.mustRefuse(fmt.Sprintf("the tag %d", tag), recvCalls(t, 1-t.Rank(), tag), mpi.ErrTag)
-		}
-		t.expectUsable()
-	},
+	Defects: []string{"TagsUnchecked", "ErrorsWithoutClass", "ErrorWedges"}, Run: refused(mpi.ErrTag, recvCalls, [2]int{0, -2}, [2]int{0, mpi.TagMax + 1}),
 }, {
 	ID: "mpi/error/largest-tag", Cite: rule("mpi/8.1.2/1"),
 	Title:   "The tags from 0 to the largest are good, and told apart",

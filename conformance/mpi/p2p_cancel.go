@@ -34,37 +34,28 @@ var cancelCases = []Case{{
 	Title:   "A message that comes after a receive was cancelled goes to the next one",
 	Sends:   "a receive cancelled, then a message of its envelope",
 	Expects: "the message in a later receive, whole; the old buffer as it was",
-	Defects: []string{"CancelKeepsPosted"}, Run: func(t *T) {
-		for i, n := range []int{50, largeSize} {
-			if t.Rank() == 1 {
-				p := t.irecv(n, 0, 2)
-				t.cancel(p)
-				t.signal(0)
-				t.idle()
-				t.expectRecv(data(i, n), 0, 2)
-				t.expectBuffer("the buffer of the cancelled receive", p.recvBuf, nil)
-			} else {
-				t.awaitSignal(1)
-				t.send(data(i, n), 1, 2)
-			}
-		}
-	},
+	Defects: []string{"CancelKeepsPosted"}, Run: onSizes([]int{50, largeSize}, func(t *T, i, n int) {
+		t.awaitSignal(1)
+		t.send(data(i, n), 1, 2)
+	}, func(t *T, i, n int) {
+		p := t.irecv(n, 0, 2)
+		t.cancel(p)
+		t.signal(0)
+		t.idle()
+		t.expectRecv(data(i, n), 0, 2)
+		t.expectBuffer("the buffer of the cancelled receive", p.recvBuf, nil)
+	}),
 }, {
 	ID: "mpi/cancel/too-late", Cite: rule("mpi/3.8.4/3"),
 	Title:   "A receive that has got its message is not cancelled any more",
 	Sends:   "a receive that GetStatus reports complete, then Cancel",
 	Expects: "the message, and Cancelled not set",
-	Defects: []string{"CancelsWhatArrived"}, Run: func(t *T) {
-		for i, n := range []int{50, largeSize} {
-			t.onRank(0, func() { t.send(data(i, n), 1, 2) })
-			t.onRank(1, func() {
-				p := t.irecv(n, 0, 2)
-				pollUntil(t, "the receive is complete", p.GetStatus)
-				t.must("Cancel", p.Cancel())
-				t.expectStatus("the receive", t.expectWait(p, data(i, n)), 0, 2, n)
-			})
-		}
-	},
+	Defects: []string{"CancelsWhatArrived"}, Run: onSizes([]int{50, largeSize}, sendSize, func(t *T, i, n int) {
+		p := t.irecv(n, 0, i)
+		pollUntil(t, "the receive is complete", p.GetStatus)
+		t.must("Cancel", p.Cancel())
+		t.expectStatus("the receive", t.expectWait(p, data(i, n)), 0, i, n)
+	}),
 }, {
 	ID: "mpi/cancel/race", Cite: rule("mpi/3.8.4/3"),
 	Title:   "A receive that is cancelled while its message comes is either cancelled or has it, never both and never neither",
@@ -142,14 +133,13 @@ var cancelCases = []Case{{
 	Defects: []string{"PersistentOnce", "CancelIgnored"}, Run: func(t *T) {
 		for i := range 3 {
 			if t.Rank() == 1 {
-				r := newGuardedBuf(60)
-				req := started(t.RecvInit(r.buf, 0, 2))(t, "RecvInit")
-				t.must("Start", req.Start())
-				t.cancel(&pending{req, r})
-				t.must("Start", req.Start())
+				p := t.recvInit(60, 0, 2)
+				t.start(p)
+				t.cancel(p)
+				t.start(p)
 				t.signal(0)
-				t.expectWait(&pending{req, r}, data(i, 60))
-				t.must("Free", req.Free())
+				t.expectWait(p, data(i, 60))
+				t.must("Free", p.Free())
 			} else {
 				t.awaitSignal(1)
 				t.send(data(i, 60), 1, 2)

@@ -11,10 +11,7 @@ var exchangeCases = []Case{{
 		n, me := t.Size(), t.Rank()
 		left, right := (me+n-1)%n, (me+1)%n
 		for i, size := range []int{0, 64, 5000, largeSize} {
-			r := newGuardedBuf(size)
-			st := result(t.Sendrecv(data(10*i+me, size), right, i, r.buf, left, i))(t, "Sendrecv")
-			t.expectStatus("Sendrecv", st, left, i, size)
-			t.expectBuffer("the message", r, data(10*i+left, size))
+			t.expectSendrecv(data(10*i+me, size), right, i, data(10*i+left, size), left, i)
 		}
 	},
 }, {
@@ -39,14 +36,9 @@ var exchangeCases = []Case{{
 	Sends:   "rank 0 sends to 1 and receives from 2 in one call, which use Recv and Send; rank 2 sends only when 1 has received",
 	Expects: "the contents",
 	Defects: []string{"SendrecvInTurn", "MiddleDamaged"}, Run: byRank(func(t *T) {
-		r := newGuardedBuf(2000)
-		st := result(t.Sendrecv(data(1, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
-		t.expectStatus("Sendrecv", st, 2, 5, 2000)
-		t.expectBuffer("the message", r, data(2, 2000))
+		t.expectSendrecv(data(1, 1000), 1, 4, data(2, 2000), 2, 5)
 		// and in the reverse order: the receive must complete first
-		r = newGuardedBuf(2000)
-		result(t.Sendrecv(data(3, 1000), 1, 4, r.buf, 2, 5))(t, "Sendrecv")
-		t.expectBuffer("the message", r, data(4, 2000))
+		t.expectSendrecv(data(3, 1000), 1, 4, data(4, 2000), 2, 5)
 	}, func(t *T) {
 		t.expectRecv(data(1, 1000), 0, 4)
 		t.signal(2)
@@ -162,10 +154,7 @@ var exchangeCases = []Case{{
 		for i := range 6 {
 			at := i * 1000
 			copy(mem[at:], data(2*i+t.Rank(), largeSize))
-			r := newGuardedBuf(largeSize)
-			st := result(t.Sendrecv(mem[at:at+largeSize], t.other(), 1, r.buf, t.other(), 1))(t, "Sendrecv")
-			t.expectStatus("Sendrecv", st, t.other(), 1, largeSize)
-			t.expectBuffer("the message", r, data(2*i+t.other(), largeSize))
+			t.expectSendrecv(mem[at:at+largeSize], t.other(), 1, data(2*i+t.other(), largeSize), t.other(), 1)
 			t.must("Forget", t.w.Invalidate(mem))
 			t.expectEqual("memory that was forgotten", mem[at:at+largeSize], data(2*i+t.Rank(), largeSize))
 			clear(mem)

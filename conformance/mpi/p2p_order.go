@@ -224,8 +224,7 @@ var orderCases = []Case{{
 		if t.Rank() == 0 {
 			t.waitAll(startAll(n, func(i int) Request { return t.isend(data(i, 50), 1, 2) })...)
 		} else {
-			keep := newGuardedBuf(50)
-			persistent := started(t.RecvInit(keep.buf, 0, 2))(t, "RecvInit")
+			persistent := t.recvInit(50, 0, 2)
 			for i := range n {
 				want := data(i, 50)
 				switch i % 5 {
@@ -240,8 +239,8 @@ var orderCases = []Case{{
 					m, _ := result2(t.Mprobe(0, 2))(t, "Mprobe")
 					t.expectMessage(m, want)
 				case 4:
-					t.must("Start", persistent.Start())
-					t.expectWait(&pending{persistent, keep}, want)
+					t.start(persistent)
+					t.expectWait(persistent, want)
 				}
 			}
 		}
@@ -298,9 +297,9 @@ var orderCases = []Case{{
 		for i := range 10 {
 			copy(a, data(3*i, 40))
 			copy(b, data(3*i+2, 40))
-			t.must("Start", pa.Start())
+			t.start(pa)
 			c := t.isend(data(3*i+1, 40), 1, 2)
-			t.must("Start", pb.Start())
+			t.start(pb)
 			t.waitAll(pb, c, pa)
 		}
 	}, func(t *T) {

@@ -15,12 +15,12 @@ var persistentCases = []Case{{
 			for i := range 10 {
 				if t.Rank() == 0 {
 					copy(buf.buf, data(100*k+i, n))
-					t.must("Start", r.Start())
+					t.start(r)
 					t.wait(r)
 					clear(buf.buf)
 					continue
 				}
-				t.must("Start", r.Start())
+				t.start(r)
 				t.expectStatus("the receive", t.expectWait(&pending{r, buf}, data(100*k+i, n)), 0, k, n)
 			}
 			t.must("Free", r.Free())
@@ -41,12 +41,11 @@ var persistentCases = []Case{{
 	}, func(t *T) {
 		t.awaitSignal(0)
 		t.expectNoMessage(0, 5)
-		room := newGuardedBuf(30)
-		r := started(t.RecvInit(room.buf, 0, 6))(t, "RecvInit")
+		p := t.recvInit(30, 0, 6)
 		t.signal(0)
 		t.expectRecv(data(2, 30), 0, 6)
-		t.expectBuffer("the buffer of a receive that was not started", room, nil)
-		t.must("Free", r.Free())
+		t.expectBuffer("the buffer of a receive that was not started", p.recvBuf, nil)
+		t.must("Free", p.Free())
 	}),
 }, {
 	ID: "mpi/persistent/inactive-waits", Cite: rule("mpi/3.7.3/2"), Setup: ranks(1),
@@ -61,13 +60,12 @@ var persistentCases = []Case{{
 			st, done := result2(r.Test())(t, "Test")
 			t.check(done && st == empty, "true and an empty status of Test", "%v %+v", done, st)
 		}
-		room := newGuardedBuf(20)
-		r := started(t.RecvInit(room.buf, 0, 5))(t, "RecvInit")
+		r := t.recvInit(20, 0, 5)
 		nothing(r)
 		for i := range 2 {
-			t.must("Start", r.Start())
+			t.start(r)
 			s := t.isend(data(i, 20), 0, 5)
-			t.expectWait(&pending{r, room}, data(i, 20))
+			t.expectWait(r, data(i, 20))
 			nothing(r)
 			t.wait(s)
 			nothing(s)
@@ -88,7 +86,7 @@ var persistentCases = []Case{{
 		r := started(t.SendInit(b, 1, 1))(t, "SendInit")
 		for i := range 4 {
 			copy(b, data(i, 500))
-			t.must("Start", r.Start())
+			t.start(r)
 			t.wait(r)
 		}
 	}, func(t *T) {
@@ -106,7 +104,7 @@ var persistentCases = []Case{{
 		r := started(t.SsendInit(b, 1, 1))(t, "SsendInit")
 		for i := range 2 {
 			copy(b, data(i, 100))
-			t.must("Start", r.Start())
+			t.start(r)
 			t.signal(1)
 			t.awaitSignal(1)
 			t.expectPending("a synchronous send without a receive", r)
@@ -135,12 +133,12 @@ var persistentCases = []Case{{
 		for i := range 3 {
 			copy(b, data(i, 700))
 			copy(d, data(10+i, 700))
-			t.must("Start", buffered.Start())
+			t.start(buffered)
 			t.wait(buffered)
 			clear(b)
 			t.signal(1)
 			t.awaitSignal(1)
-			t.must("Start", ready.Start())
+			t.start(ready)
 			t.wait(ready)
 		}
 		t.must("DetachBuffer", t.w.DetachBuffer())
@@ -160,13 +158,9 @@ var persistentCases = []Case{{
 	Expects: "all contents in every round",
 	Defects: []string{"StartAllMissesLast"}, Run: func(t *T) {
 		n, me := t.Size(), t.Rank()
-		size := 3000
-		var rs []Request
-		out, in := make([][]byte, n), make([]*guardedBuf, n)
-		for k := range n {
-			in[k], out[k] = newGuardedBuf(size), make([]byte, size)
-			rs = append(rs, started(t.RecvInit(in[k].buf, k, 1))(t, "RecvInit"))
-		}
+		const size = 3000
+		out := startAll(n, func(int) []byte { return make([]byte, size) })
+		in, rs := startReceives(n, func(k int) *pending { return t.recvInit(size, k, 1) })
 		for k := range n {
 			rs = append(rs, started(t.SendInit(out[k], k, 1))(t, "SendInit"))
 		}
@@ -177,7 +171,7 @@ var persistentCases = []Case{{
 			t.must("StartAll", t.w.StartAll(rs))
 			t.waitAll(rs...)
 			for k := range n {
-				t.expectBuffer("the message", in[k], data(100*round+10*k+me, size))
+				t.expectBuffer("the message", in[k].recvBuf, data(100*round+10*k+me, size))
 			}
 		}
 	},
@@ -187,17 +181,17 @@ var persistentCases = []Case{{
 	Sends:   "a persistent send to Recv, and Send to a persistent receive, both ways",
 	Expects: "the contents",
 	Defects: []string{"PersistentOnce", "MiddleDamaged"}, Run: func(t *T) {
-		b, in := make([]byte, 200), newGuardedBuf(200)
+		b := make([]byte, 200)
 		send := started(t.SendInit(b, t.other(), 1))(t, "SendInit")
-		recv := started(t.RecvInit(in.buf, t.other(), 2))(t, "RecvInit")
+		recv := t.recvInit(200, t.other(), 2)
 		for i := range 4 {
 			copy(b, data(10*i+t.Rank(), 200))
-			t.must("Start", send.Start())
+			t.start(send)
 			t.expectRecv(data(10*i+t.other(), 200), t.other(), 1)
 			t.wait(send)
-			t.must("Start", recv.Start())
+			t.start(recv)
 			t.send(data(100+10*i+t.Rank(), 200), t.other(), 2)
-			t.expectWait(&pending{recv, in}, data(100+10*i+t.other(), 200))
+			t.expectWait(recv, data(100+10*i+t.other(), 200))
 		}
 	},
 }, {
@@ -206,15 +200,14 @@ var persistentCases = []Case{{
 	Sends:   "Start of a persistent receive that is under way",
 	Expects: "ErrRequest; the receive goes on",
 	Defects: []string{"ActiveStarts"}, Run: func(t *T) {
-		room := newGuardedBuf(50)
-		r := started(t.RecvInit(room.buf, t.other(), 1))(t, "RecvInit")
-		t.must("Start", r.Start())
+		r := t.recvInit(50, t.other(), 1)
+		t.start(r)
 		t.mustFail("Start of what is active", r.Start(), mpi.ErrRequest)
 		t.send(data(t.Rank(), 50), t.other(), 1)
-		t.expectWait(&pending{r, room}, data(t.other(), 50))
-		t.must("Start", r.Start())
+		t.expectWait(r, data(t.other(), 50))
+		t.start(r)
 		t.send(data(10+t.Rank(), 50), t.other(), 1)
-		t.expectWait(&pending{r, room}, data(10+t.other(), 50))
+		t.expectWait(r, data(10+t.other(), 50))
 	},
 }, {
 	ID: "mpi/persistent/start-of-others", Cite: rule("mpi/3.9/7"), Setup: ranks(1),
@@ -243,15 +236,14 @@ var persistentCases = []Case{{
 			}
 			return
 		}
-		room := newGuardedBuf(100)
-		r := started(t.RecvInit(room.buf, mpi.AnySource, mpi.AnyTag))(t, "RecvInit")
+		r := t.recvInit(100, mpi.AnySource, mpi.AnyTag)
 		for i := range 4 {
 			for from := 1; from <= 2; from++ {
-				t.must("Start", r.Start())
+				t.start(r)
 				t.signal(from)
 				st := t.wait(r)
 				t.expectStatus("the receive", st, from, 100*from+i, 5*from+i)
-				t.expectEqual("the message", room.buf[:st.Count], data(10*from+i, st.Count))
+				t.expectEqual("the message", r.recvBuf.buf[:st.Count], data(10*from+i, st.Count))
 			}
 		}
 	},

@@ -61,15 +61,10 @@ var probeCases = []Case{{
 	Title:   "A rank that asks again and again finds the message in the end",
 	Sends:   "Iprobe in a loop for messages of several sizes",
 	Expects: "true, with the count",
-	Defects: []string{"IprobeNever"}, Run: func(t *T) {
-		for i, n := range someSizes {
-			t.onRank(0, func() { t.send(data(i, n), 1, i) })
-			t.onRank(1, func() {
-				t.expectStatus("the probe", t.expectProbe(0, i), 0, i, n)
-				t.expectRecv(data(i, n), 0, i)
-			})
-		}
-	},
+	Defects: []string{"IprobeNever"}, Run: onSizes(someSizes, sendSize, func(t *T, i, n int) {
+		t.expectStatus("the probe", t.expectProbe(0, i), 0, i, n)
+		t.expectRecv(data(i, n), 0, i)
+	}),
 }, {
 	ID: "mpi/probe/takes-nothing", Cite: rule("mpi/3.8.1/2"),
 	Title:   "Probing does not receive: a message can be probed many times",

@@ -6,52 +6,38 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// spins is how often a rank may ask without a pause before something must have come.
-const spins = 2_000_000
+// spinUntil is pollUntil without a pause between calls, and with a limit of calls instead of time.
+func spinUntil(t *T, what string, call func() (Status, bool, error)) Status {
+	const spins = 2_000_000
+	for range spins {
+		if st, done := result2(call())(t, "a test whether "+what); done {
+			return st
+		}
+	}
+	t.check(false, what+" in the end", "not in %d calls", spins)
+	return Status{}
+}
 
 var progressCases = []Case{{
 	ID: "mpi/progress/test-alone", Cite: rule("mpi/3.7.3/5"),
 	Title:   "A rank that does nothing but Test completes its request",
 	Sends:   "Test in a loop without a pause, for messages of all sizes",
 	Expects: "true",
-	Defects: []string{"TestNever"}, Run: func(t *T) {
-		for i, n := range someSizes {
-			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
-			t.onRank(1, func() {
-				p := t.irecv(n, 0, 1)
-				for range spins {
-					st, done := result2(p.Test())(t, "Test")
-					if done {
-						t.expectStatus("the receive", st, 0, 1, n)
-						t.expectBuffer("the message", p.recvBuf, data(i, n))
-						return
-					}
-				}
-				t.check(false, "Test to be true in the end", "false %d times", spins)
-			})
-		}
-	},
+	Defects: []string{"TestNever"}, Run: onSizes(someSizes, sendSize, func(t *T, i, n int) {
+		p := t.irecv(n, 0, i)
+		t.expectStatus("the receive", spinUntil(t, "Test is true", p.Test), 0, i, n)
+		t.expectBuffer("the message", p.recvBuf, data(i, n))
+	}),
 }, {
 	ID: "mpi/progress/iprobe-alone", Cite: rule("mpi/3.8.1/4"),
 	Title:   "A rank that does nothing but Iprobe finds its message",
 	Sends:   "Iprobe in a loop without a pause, for messages of all sizes",
 	Expects: "true",
-	Defects: []string{"IprobeNever"}, Run: func(t *T) {
-		for i, n := range someSizes {
-			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
-			t.onRank(1, func() {
-				for k := 0; ; k++ {
-					st, found := result2(t.Iprobe(mpi.AnySource, mpi.AnyTag))(t, "Iprobe")
-					if found {
-						t.expectStatus("the probe", st, 0, 1, n)
-						break
-					}
-					t.check(k < spins, "Iprobe to find the message", "nothing, %d times", k)
-				}
-				t.expectRecv(data(i, n), 0, 1)
-			})
-		}
-	},
+	Defects: []string{"IprobeNever"}, Run: onSizes(someSizes, sendSize, func(t *T, i, n int) {
+		st := spinUntil(t, "Iprobe finds the message", func() (Status, bool, error) { return t.Iprobe(mpi.AnySource, mpi.AnyTag) })
+		t.expectStatus("the probe", st, 0, i, n)
+		t.expectRecv(data(i, n), 0, i)
+	}),
 }, {
 	ID: "mpi/progress/send-while-in-barrier", Cite: rule("mpi/3.7.4/2"),
 	Title:   "A send that was begun goes on while its rank waits for something else",

@@ -13,10 +13,10 @@ var selfCases = []Case{{
 	Expects: "the contents",
 	Defects: []string{"SelfLost", "LargeDamaged"}, Run: func(t *T) {
 		me := t.Rank()
-		for i, n := range allSizes() {
+		for i, n := range sizesUpTo(maxSize) {
 			d := data(i, n)
 			if i%2 == 0 {
-				t.expectExchange(1, d, me, d, me)
+				t.expectExchange(d, me, d, me)
 				continue
 			}
 			p := t.irecv(n, me, 1)
@@ -46,12 +46,9 @@ var selfCases = []Case{{
 	Expects: "the contents",
 	Defects: []string{"SendrecvInTurn", "ReplaceSendsLate"}, Run: func(t *T) {
 		for i, n := range someSizes {
-			r := newGuardedBuf(n)
-			st := result(t.Sendrecv(data(i, n), 0, i, r.buf, 0, i))(t, "Sendrecv")
-			t.expectStatus("Sendrecv", st, 0, i, n)
-			t.expectBuffer("the message", r, data(i, n))
+			t.expectSendrecv(data(i, n), 0, i, data(i, n), 0, i)
 			b := data(i, n)
-			st = result(t.SendrecvReplace(b, 0, i, 0, i))(t, "SendrecvReplace")
+			st := result(t.SendrecvReplace(b, 0, i, 0, i))(t, "SendrecvReplace")
 			t.expectStatus("SendrecvReplace", st, 0, i, n)
 			t.expectEqual("the buffer", b, data(i, n))
 		}

@@ -5,54 +5,38 @@ var sizeCases = []Case{{
 	Title:   "Messages of all sizes arrive whole that come before their receive",
 	Sends:   "for sizes from 0 to 1 MiB around all powers of two: a send, then the receive",
 	Expects: "every byte",
-	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
-		for i, n := range allSizes() {
-			if t.Rank() == 0 {
-				r := t.isend(data(i, n), 1, 1)
-				t.signal(1)
-				t.wait(r)
-			} else {
-				t.awaitSignal(0)
-				t.expectRecv(data(i, n), 0, 1)
-			}
-		}
-	},
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: onSizes(sizesUpTo(maxSize), func(t *T, i, n int) {
+		r := t.isend(data(i, n), 1, 1)
+		t.signal(1)
+		t.wait(r)
+	}, func(t *T, i, n int) {
+		t.awaitSignal(0)
+		t.expectRecv(data(i, n), 0, 1)
+	}),
 }, {
 	ID: "mpi/size/posted", Cite: rule("mpi/3.2.2/2"),
 	Title:   "Messages of all sizes arrive whole whose receive waits for them",
 	Sends:   "the same with the receive first",
 	Expects: "every byte",
-	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
-		for i, n := range allSizes() {
-			if t.Rank() == 0 {
-				t.awaitSignal(1)
-				t.send(data(i, n), 1, 1)
-			} else {
-				p := t.irecv(n, 0, 1)
-				t.signal(0)
-				t.expectWait(p, data(i, n))
-			}
-		}
-	},
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: onSizes(sizesUpTo(maxSize), func(t *T, i, n int) {
+		t.awaitSignal(1)
+		t.send(data(i, n), 1, 1)
+	}, func(t *T, i, n int) {
+		p := t.irecv(n, 0, 1)
+		t.signal(0)
+		t.expectWait(p, data(i, n))
+	}),
 }, {
 	ID: "mpi/size/synchronous", Cite: rule("mpi/3.2.2/2"),
 	Title:   "Synchronous messages of all sizes arrive whole",
 	Sends:   "the same with Ssend, receives of both kinds by turns",
 	Expects: "every byte",
-	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: func(t *T) {
-		for i, n := range allSizes() {
-			if n > 1<<18 {
-				break
-			}
-			t.onRank(0, func() { t.must("Ssend", t.Ssend(data(i, n), 1, 1)) })
-			t.onRank(1, func() {
-				if i%2 == 0 {
-					t.idle()
-				}
-				t.expectRecv(data(i, n), 0, 1)
-			})
+	Defects: []string{"LastByteLost", "LargeDamaged", "RaggedLost"}, Run: onSizes(sizesUpTo(1<<18), func(t *T, i, n int) { t.must("Ssend", t.Ssend(data(i, n), 1, 1)) }, func(t *T, i, n int) {
+		if i%2 == 0 {
+			t.idle()
 		}
-	},
+		t.expectRecv(data(i, n), 0, 1)
+	}),
 }, {
 	ID: "mpi/size/near-neighbours", Cite: rule("mpi/3.2.2/2"), Setup: inPairs(4),
 	Title:   "Ranks of one host and of others exchange messages of all sizes",

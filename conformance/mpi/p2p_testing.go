@@ -7,22 +7,18 @@ var testCases = []Case{{
 	Title:   "Test is false while the request is not complete, and true in the end",
 	Sends:   "Test of a receive before its message was sent, and then until it is true",
 	Expects: "false, then true once with the status; an empty one after that",
-	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: func(t *T) {
-		for i, n := range someSizes {
-			if t.Rank() == 0 {
-				t.awaitSignal(1)
-				t.send(data(i, n), 1, i)
-			} else {
-				p := t.irecv(n, 0, i)
-				t.expectPending("a receive whose message was not sent", p)
-				t.signal(0)
-				st := pollUntil(t, "the receive is complete", p.Test)
-				t.expectStatus("the receive", st, 0, i, n)
-				t.expectBuffer("the message", p.recvBuf, data(i, n))
-				t.check(!p.Active(), "the request not to be active", "active")
-			}
-		}
-	},
+	Defects: []string{"TestNever", "CompleteStaysActive"}, Run: onSizes(someSizes, func(t *T, i, n int) {
+		t.awaitSignal(1)
+		t.send(data(i, n), 1, i)
+	}, func(t *T, i, n int) {
+		p := t.irecv(n, 0, i)
+		t.expectPending("a receive whose message was not sent", p)
+		t.signal(0)
+		st := pollUntil(t, "the receive is complete", p.Test)
+		t.expectStatus("the receive", st, 0, i, n)
+		t.expectBuffer("the message", p.recvBuf, data(i, n))
+		t.check(!p.Active(), "the request not to be active", "active")
+	}),
 }, {
 	ID: "mpi/test/all-or-nothing", Cite: rule("mpi/3.7.5/7"),
 	Title:   "TestAll that is false has ended none of the requests",
@@ -36,20 +32,19 @@ var testCases = []Case{{
 		t.awaitSignal(1)
 		t.send(data(4, 34), 1, 4)
 	}, func(t *T) {
-		ps, rs := t.fiveReceives()
-		t.signal(0)
+		f := t.fiveReceives()
 		for i := range 4 {
-			pollUntil(t, "the first four are complete", rs[i].GetStatus)
+			pollUntil(t, "the first four are complete", f.rs[i].GetStatus)
 		}
-		_, done := result2(t.w.TestAll(rs))(t, "TestAll")
+		_, done := result2(t.w.TestAll(f.rs))(t, "TestAll")
 		t.check(!done, "TestAll to be false", "true")
-		for _, r := range rs {
+		for _, r := range f.rs {
 			t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
 		}
 		t.signal(0)
-		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(rs) })
+		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(f.rs) })
 		for i, st := range sts {
-			t.expectReceive(ps, i, st)
+			f.expectComplete(i, st)
 		}
 	}),
 }, {
@@ -57,24 +52,19 @@ var testCases = []Case{{
 	Title:   "TestAny finds each request once, and then none",
 	Sends:   "TestAny over five receives until it says that there is none",
 	Expects: "five indices, each with its message, then true with Undefined",
-	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
-		seen := make([]bool, 5)
-		n := 0
+	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		t.waitUntil("TestAny has found all", func() bool {
-			i, st, done, err := t.w.TestAny(rs)
+			i, st, done, err := t.w.TestAny(f.rs)
 			t.must("TestAny", err)
-			if !done {
+			switch {
+			case !done:
 				t.check(i == mpi.Undefined, "Undefined where none is complete", "%d", i)
-				return false
-			}
-			if i == mpi.Undefined {
-				t.check(n == 5, "all requests before Undefined", "%d", n)
+			case i == mpi.Undefined:
+				t.check(f.complete == 5, "all requests before Undefined", "%d", f.complete)
 				return true
+			default:
+				f.expectComplete(i, st)
 			}
-			t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-			seen[i] = true
-			n++
-			t.expectReceive(ps, i, st)
 			return false
 		})
 	}),
@@ -83,20 +73,15 @@ var testCases = []Case{{
 	Title:   "TestSome finds each request once",
 	Sends:   "TestSome over five receives and two null requests until all are through",
 	Expects: "each index once, with its message",
-	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
-		all := append(append([]Request{nil}, rs...), nil)
-		seen := make([]bool, 5)
-		n := 0
+	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
+		all := append(append([]Request{nil}, f.rs...), nil)
 		t.waitUntil("TestSome has found all", func() bool {
 			is, sts := result2(t.w.TestSome(all))(t, "TestSome")
 			t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)
 			for k, i := range is {
-				t.check(i >= 1 && i <= 5 && !seen[i-1], "an index that was not there before", "%d, after %v", i, seen)
-				seen[i-1] = true
-				n++
-				t.expectReceive(ps, i-1, sts[k])
+				f.expectComplete(i-1, sts[k])
 			}
-			return n == 5
+			return f.complete == 5
 		})
 	}),
 }, {

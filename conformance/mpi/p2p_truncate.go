@@ -33,13 +33,12 @@ func tooLong(n, recvLen int, isPosted bool) func(*T) {
 				t.signal(0)
 				t.idle()
 			}
-			r := newGuardedBuf(recvLen)
-			req := started(t.Irecv(r.buf, 0, 3))(t, "Irecv")
+			p := t.irecv(recvLen, 0, 3)
 			if isPosted {
 				t.signal(0)
 			}
-			st, err := req.Wait()
-			t.expectTruncated("a receive that is too short", r, st, err, data(1, n))
+			st, err := p.Wait()
+			t.expectTruncated("a receive that is too short", p.recvBuf, st, err, data(1, n))
 			t.expectRecv(data(2, 40), 0, 3)
 			t.awaitSignal(0)
 		}
@@ -88,17 +87,9 @@ var truncateCases = []Case{{
 	Title:   "A message that is shorter than the buffer leaves the rest of it alone",
 	Sends:   "messages of several sizes to receives with twice the room",
 	Expects: "the count of the message, and nothing written behind it",
-	Defects: []string{"BufferWiped", "CountIsRoom"}, Run: func(t *T) {
-		for i, n := range allSizes() {
-			if n > largeSize {
-				break
-			}
-			t.onRank(0, func() { t.send(data(i, n), 1, 1) })
-			t.onRank(1, func() {
-				t.expectStatus("the receive", t.expectWait(t.irecv(2*n+5, 0, 1), data(i, n)), 0, 1, n)
-			})
-		}
-	},
+	Defects: []string{"BufferWiped", "CountIsRoom"}, Run: onSizes(sizesUpTo(largeSize), sendSize, func(t *T, i, n int) {
+		t.expectStatus("the receive", t.expectWait(t.irecv(2*n+5, 0, i), data(i, n)), 0, i, n)
+	}),
 }, {
 	ID: "mpi/truncate/blocking-calls", Cite: rule("mpi/3.2.4/3"),
 	Title:   "Recv, Sendrecv and a matched receive tell a truncation as well",
@@ -162,12 +153,11 @@ var truncateCases = []Case{{
 		t.send(data(1, 30), 1, 1)
 		t.send(data(2, 20), 1, 1)
 	}, func(t *T) {
-		r := newGuardedBuf(20)
-		req := started(t.RecvInit(r.buf, 0, 1))(t, "RecvInit")
-		t.must("Start", req.Start())
-		st, err := req.Wait()
-		t.expectTruncated("the first", r, st, err, data(1, 30))
-		t.must("Start", req.Start())
-		t.expectWait(&pending{req, r}, data(2, 20))
+		p := t.recvInit(20, 0, 1)
+		t.start(p)
+		st, err := p.Wait()
+		t.expectTruncated("the first", p.recvBuf, st, err, data(1, 30))
+		t.start(p)
+		t.expectWait(p, data(2, 20))
 	}),
 }}

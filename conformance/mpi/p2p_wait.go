@@ -7,10 +7,27 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// withFiveReceives returns the program of a case in which rank 1 posts receives with tags 0 to 4
-// and calls f. Rank 0 sends a message for each of tags in turn, the last after a pause in which the
-// earlier messages arrive.
-func withFiveReceives(tags []int, f func(t *T, ps []*pending, rs []Request)) func(*T) {
+// fiveReceives are receives from rank 0 with tags 0 to 4, and the requests of them.
+type fiveReceives struct {
+	t        *T
+	ps       []*pending
+	rs       []Request
+	seen     [5]bool // those that expectComplete was called for
+	complete int
+}
+
+// fiveReceives posts five receives, and signals rank 0.
+func (t *T) fiveReceives() *fiveReceives {
+	f := &fiveReceives{t: t}
+	f.ps, f.rs = startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
+	t.signal(0)
+	return f
+}
+
+// withFiveReceives returns the program of a case in which rank 1 posts five receives and runs program.
+// Rank 0 sends a message for each of tags in turn, the last after a pause in which the earlier
+// messages arrive.
+func withFiveReceives(tags []int, program func(t *T, f *fiveReceives)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)
 		for k, tag := range tags {
@@ -19,23 +36,18 @@ func withFiveReceives(tags []int, f func(t *T, ps []*pending, rs []Request)) fun
 			}
 			t.send(data(tag, 30+tag), 1, tag)
 		}
-	}, func(t *T) {
-		ps, rs := t.fiveReceives()
-		t.signal(0)
-		f(t, ps, rs)
-	})
+	}, func(t *T) { program(t, t.fiveReceives()) })
 }
 
-// fiveReceives posts receives from rank 0 with tags 0 to 4, and returns them and their requests.
-func (t *T) fiveReceives() (ps []*pending, rs []Request) {
-	return startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
-}
-
-// expectReceive ends the rank unless receive i of withFiveReceives has this status and its message, and is inactive.
-func (t *T) expectReceive(ps []*pending, i int, st Status) {
-	t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
-	t.expectBuffer("the message", ps[i].recvBuf, data(i, 30+i))
-	t.check(!ps[i].Active(), "a completed request not to be active", "active")
+// expectComplete ends the rank unless i is the index of a receive for which it was not called before, and
+// the receive has this status and its message, and is inactive.
+func (f *fiveReceives) expectComplete(i int, st Status) {
+	f.t.check(i >= 0 && i < 5 && !f.seen[i], "an index that was not there before", "%d, after %v", i, f.seen)
+	f.seen[i] = true
+	f.complete++
+	f.t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
+	f.t.expectBuffer("the message", f.ps[i].recvBuf, data(i, 30+i))
+	f.t.check(!f.ps[i].Active(), "a completed request not to be active", "active")
 }
 
 // shuffled are the tags of the five messages in an order of sending.
@@ -46,9 +58,9 @@ var waitCases = []Case{{
 	Title:   "WaitAll returns when all are complete, with their statuses in the order of the requests",
 	Sends:   "five receives, messages in another order",
 	Expects: "each status where its request is",
-	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: withFiveReceives([]int{3, 0, 2, 1, 4}, func(t *T, ps []*pending, rs []Request) {
-		for i, st := range t.waitAll(rs...) {
-			t.expectReceive(ps, i, st)
+	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: withFiveReceives([]int{3, 0, 2, 1, 4}, func(t *T, f *fiveReceives) {
+		for i, st := range t.waitAll(f.rs...) {
+			f.expectComplete(i, st)
 		}
 	}),
 }, {
@@ -56,17 +68,17 @@ var waitCases = []Case{{
 	Title:   "WaitAll passes over null and inactive requests, with an empty status for each",
 	Sends:   "null requests, a persistent one that was not started and one that is through between receives",
 	Expects: "empty statuses of those, messages of the others",
-	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
-		sts := t.waitAll(rs[0], nil, rs[1], idle, rs[2])
-		t.expectReceive(ps, 0, sts[0])
-		t.expectReceive(ps, 1, sts[2])
-		t.expectReceive(ps, 2, sts[4])
+		sts := t.waitAll(f.rs[0], nil, f.rs[1], idle, f.rs[2])
+		f.expectComplete(0, sts[0])
+		f.expectComplete(1, sts[2])
+		f.expectComplete(2, sts[4])
 		t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
-		sts = t.waitAll(rs[0], rs[3], rs[4], nil)
+		sts = t.waitAll(f.rs[0], f.rs[3], f.rs[4], nil)
 		t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
-		t.expectReceive(ps, 3, sts[1])
-		t.expectReceive(ps, 4, sts[2])
+		f.expectComplete(3, sts[1])
+		f.expectComplete(4, sts[2])
 		t.waitAll(nil, nil)
 		t.waitAll()
 		t.must("Free", idle.Free())
@@ -76,15 +88,11 @@ var waitCases = []Case{{
 	Title:   "WaitAny returns one that is complete, each once, and Undefined when none is left",
 	Sends:   "WaitAny over five receives, six times",
 	Expects: "five different indices, each with its message; then Undefined and an empty status",
-	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
-		seen := make([]bool, 5)
+	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		for range 5 {
-			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
-			t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d, after %v", i, seen)
-			seen[i] = true
-			t.expectReceive(ps, i, st)
+			f.expectComplete(result2(t.w.WaitAny(f.rs))(t, "WaitAny"))
 		}
-		i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
+		i, st := result2(t.w.WaitAny(f.rs))(t, "WaitAny")
 		t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 	}),
 }, {
@@ -99,12 +107,11 @@ var waitCases = []Case{{
 			t.awaitSignal(1)
 		}
 	}, func(t *T) {
-		ps, rs := t.fiveReceives()
-		t.signal(0)
+		f := t.fiveReceives()
 		for _, want := range shuffled {
-			i, st := result2(t.w.WaitAny(rs))(t, "WaitAny")
+			i, st := result2(t.w.WaitAny(f.rs))(t, "WaitAny")
 			t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
-			t.expectReceive(ps, i, st)
+			f.expectComplete(i, st)
 			t.signal(0)
 		}
 	}),
@@ -134,16 +141,12 @@ var waitCases = []Case{{
 	Title:   "WaitSome returns at least one, every request once, with its own status",
 	Sends:   "WaitSome over five receives until there is none",
 	Expects: "each index once, with its message",
-	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
-		seen := make([]bool, 5)
-		for left := 5; left > 0; {
-			is, sts := result2(t.w.WaitSome(rs))(t, "WaitSome")
+	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
+		for f.complete < 5 {
+			is, sts := result2(t.w.WaitSome(f.rs))(t, "WaitSome")
 			t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
 			for k, i := range is {
-				t.check(i >= 0 && i < 5 && !seen[i], "an index that was not there before", "%d of %v, after %v", i, is, seen)
-				seen[i] = true
-				t.expectReceive(ps, i, sts[k])
-				left--
+				f.expectComplete(i, sts[k])
 			}
 		}
 	}),
@@ -152,13 +155,13 @@ var waitCases = []Case{{
 	Title:   "Requests can be waited for in any order",
 	Sends:   "five receives waited for from the one whose message comes last",
 	Expects: "the messages",
-	Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, ps []*pending, rs []Request) {
+	Defects: []string{"InactiveHangs", "TagIgnored", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		turn := slices.Clone(shuffled)
 		slices.Reverse(turn)
 		for _, i := range turn {
-			t.expectReceive(ps, i, t.wait(rs[i]))
+			f.expectComplete(i, t.wait(f.rs[i]))
 		}
-		for _, r := range rs {
+		for _, r := range f.rs {
 			t.check(t.wait(r) == empty, "an empty status the second time", "another")
 		}
 	}),

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fabrictest/fabrictest/conformance"
@@ -35,6 +36,19 @@ func byRank(programs ...func(*T)) func(*T) {
 		}
 	}
 }
+
+// onSizes returns the program of a case in which rank 0 runs send and rank 1 receive for each size n, whose
+// index is i.
+func onSizes(sizes []int, send, receive func(t *T, i, n int)) func(*T) {
+	return func(t *T) {
+		for i, n := range sizes {
+			byRank(func(t *T) { send(t, i, n) }, func(t *T) { receive(t, i, n) })(t)
+		}
+	}
+}
+
+// sendSize is the sender of onSizes that sends message i with tag i.
+func sendSize(t *T, i, n int) { t.send(data(i, n), 1, i) }
 
 // onRank runs f on one rank.
 func (t *T) onRank(rank int, f func()) {
@@ -184,12 +198,20 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// expectExchange sends a message to dest while it receives one from source with the same tag, and
-// ends the rank unless the latter is want.
-func (t *T) expectExchange(tag int, d []byte, dest int, want []byte, source int) {
-	r := t.isend(d, dest, tag)
-	t.expectRecv(want, source, tag)
+// expectExchange sends a message to dest while it receives one from source, and ends the rank unless the
+// latter is want.
+func (t *T) expectExchange(d []byte, dest int, want []byte, source int) {
+	r := t.isend(d, dest, 1)
+	t.expectRecv(want, source, 1)
 	t.wait(r)
+}
+
+// expectSendrecv is expectExchange by one call of Sendrecv.
+func (t *T) expectSendrecv(d []byte, dest, sendTag int, want []byte, source, recvTag int) {
+	r := newGuardedBuf(len(want))
+	st := result(t.Sendrecv(d, dest, sendTag, r.buf, source, recvTag))(t, "Sendrecv")
+	t.expectStatus("Sendrecv", st, source, recvTag, len(want))
+	t.expectBuffer("the message", r, want)
 }
 
 // pending is a receive with its buffer.
@@ -211,6 +233,15 @@ func (t *T) irecv(n, source, tag int) *pending {
 	room := newGuardedBuf(n)
 	return &pending{started(t.Irecv(room.buf, source, tag))(t, "Irecv"), room}
 }
+
+// recvInit creates a persistent receive of at most n bytes.
+func (t *T) recvInit(n, source, tag int) *pending {
+	room := newGuardedBuf(n)
+	return &pending{started(t.RecvInit(room.buf, source, tag))(t, "RecvInit"), room}
+}
+
+// start starts a persistent request.
+func (t *T) start(r Request) { t.must("Start", r.Start()) }
 
 // wait waits for a request that must not fail.
 func (t *T) wait(r Request) Status {
@@ -356,15 +387,18 @@ func (t *T) expectUsable() {
 	t.barrier()
 }
 
-// allSizes returns message sizes at which runtimes change protocols: small ones, those
-// around powers of two, and large ones.
-func allSizes() []int {
+// sizesUpTo returns message sizes at which runtimes change protocols: small ones, those
+// around powers of two, and large ones, up to a limit.
+func sizesUpTo(limit int) []int {
 	sizes := []int{0, 1, 7, 8, 9, 31, 63, 64, 65}
 	for n := 128; n <= 1<<20; n *= 2 {
 		sizes = append(sizes, n-1, n, n+1)
 	}
-	return sizes
+	return slices.DeleteFunc(sizes, func(n int) bool { return n > limit })
 }
+
+// maxSize is the largest of them.
+const maxSize = 1<<20 + 1
 
 // someSizes are a few of them, for cases that need small and large messages.
 var someSizes = []int{0, 8, 1000, 5000, 70_000}

@@ -39,9 +39,9 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
-// lockedPut puts d into the window of target, and completes the put by the release of a lock.
-func (w *W) lockedPut(kind mpi.LockKind, d []byte, target, at int) {
-	w.lock(kind, target)
+// lockedPut puts d into the window of target, and completes the put by the release of an exclusive lock.
+func (w *W) lockedPut(d []byte, target, at int) {
+	w.lock(mpi.Exclusive, target)
 	w.put(d, target, at)
 	w.unlock(target)
 }
@@ -68,6 +68,28 @@ func (w *W) expectGet(what string, want []byte, target, at int) {
 	w.get(r.buf, target, at)
 	w.unlock(target)
 	w.t.expectBuffer(what, r, want)
+}
+
+// expectGets gets n bytes of the window of every rank from at on, and ends the rank unless they are want(rank).
+// complete completes the gets.
+func (w *W) expectGets(at, n int, complete func(), want func(rank int) []byte) {
+	bufs := startAll(w.t.Size(), func(rank int) *guardedBuf {
+		r := newGuardedBuf(n)
+		w.get(r.buf, rank, at)
+		return r
+	})
+	complete()
+	for rank, r := range bufs {
+		w.t.expectBuffer("the data of Get", r, want(rank))
+	}
+}
+
+// getWord returns a word of the window of target. The caller holds a lock.
+func (w *W) getWord(target, at int) uint64 {
+	b := make([]byte, 8)
+	w.get(b, target, at)
+	w.flush(target)
+	return number(b)
 }
 
 // free frees the window, which the end of the case then does not.

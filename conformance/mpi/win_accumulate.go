@@ -110,11 +110,7 @@ var accumulateCases = []Case{{
 		}
 		w.unlock(0)
 		t.barrier()
-		got := make([]byte, 16)
-		w.lock(mpi.Shared, 0)
-		w.get(got, 0, at)
-		w.unlock(0)
-		t.expectEqual("the numbers", got, words(40, want))
+		w.expectGet("the numbers", words(40, want), 0, at)
 	},
 }, {
 	ID: "mpi/accumulate/elements-whole", Cite: rule("mpi/11.7.1/1"), Setup: ranks(4),

@@ -43,11 +43,8 @@ var assertCases = []Case{{
 				t.awaitSignal((me + n - 1) % n)
 			}
 			t.must("Lock", w.Lock(mpi.Exclusive, 1, mpi.NoCheck))
-			r := newGuardedBuf(300)
-			w.get(r.buf, 1, 0)
-			w.flush(1)
 			if i > 0 {
-				t.expectBuffer("the data of the Put of the turn before", r, data(i-1, 300))
+				w.expectFlushedGet("the data of the Put of the turn before", data(i-1, 300), 1, 0)
 			}
 			w.put(data(i, 300), 1, 0)
 			w.unlock(1)

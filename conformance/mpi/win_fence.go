@@ -38,21 +38,12 @@ var fenceCases = []Case{{
 	Sends:   "each rank fills its window; gets from all ranks of sizes up to 256 KiB",
 	Expects: "every byte, and nothing beside it",
 	Defects: []string{"GetsCut", "GetsNothing", "FenceEarly"}, Run: func(t *T) {
-		n, me := t.Size(), t.Rank()
 		const room = 1 << 18
 		w := t.window(room)
-		copy(w.Memory(), data(me, room))
+		copy(w.Memory(), data(t.Rank(), room))
 		w.fence(0)
 		for i, size := range []int{1, 8, 1000, 4096, 9001, 65_537, room - 20} {
-			rooms := make([]*guardedBuf, n)
-			for k := range n {
-				rooms[k] = newGuardedBuf(size)
-				w.get(rooms[k].buf, k, i)
-			}
-			w.fence(0)
-			for k := range n {
-				t.expectBuffer("the data of Get", rooms[k], data(k, room)[i:i+size])
-			}
+			w.expectGets(i, size, func() { w.fence(0) }, func(rank int) []byte { return data(rank, room)[i : i+size] })
 		}
 	},
 }, {
@@ -90,15 +81,7 @@ var fenceCases = []Case{{
 			}
 			copy(w.Memory(), data(10*i+me, 32))
 			w.fence(mpi.NoPut)
-			rooms := make([]*guardedBuf, n)
-			for k := range n {
-				rooms[k] = newGuardedBuf(32)
-				w.get(rooms[k].buf, k, 0)
-			}
-			w.fence(0)
-			for k := range n {
-				t.expectBuffer("the data of Get", rooms[k], data(10*i+k, 32))
-			}
+			w.expectGets(0, 32, func() { w.fence(0) }, func(rank int) []byte { return data(10*i+rank, 32) })
 		}
 	},
 }, {

@@ -69,15 +69,8 @@ var flushCases = []Case{{
 				t.must("FlushAll", w.FlushAll())
 				t.signal(1, 2, 3)
 				t.awaitSignal(1, 2, 3)
-				rooms := make([]*guardedBuf, 4)
-				for k := range rooms {
-					rooms[k] = newGuardedBuf(1000)
-					w.get(rooms[k].buf, k, 0)
-				}
-				t.must("FlushAll", w.FlushAll())
-				for k, r := range rooms {
-					t.expectBuffer("the data of Get", r, data(10*i+k, 1000))
-				}
+				flush := func() { t.must("FlushAll", w.FlushAll()) }
+				w.expectGets(0, 1000, flush, func(rank int) []byte { return data(10*i+rank, 1000) })
 				continue
 			}
 			t.awaitSignal(0)

@@ -15,11 +15,9 @@ var lockCases = []Case{{
 		w := t.window(8)
 		for range 15 {
 			w.lock(mpi.Exclusive, 0)
-			b := make([]byte, 8)
-			w.get(b, 0, 0)
-			w.flush(0)
+			v := w.getWord(0, 0)
 			t.w.Compute(3 * time.Microsecond)
-			w.put(word(number(b)+1), 0, 0)
+			w.put(word(v+1), 0, 0)
 			w.unlock(0)
 		}
 		t.barrier()
@@ -35,13 +33,11 @@ var lockCases = []Case{{
 		for i := range 15 {
 			if t.Rank() == 2 {
 				w.lock(mpi.Shared, 0)
-				a, b := make([]byte, 8), make([]byte, 8)
-				w.get(a, 0, 0)
-				w.flush(0)
+				a := w.getWord(0, 0)
 				t.w.Compute(5 * time.Microsecond)
-				w.get(b, 0, 2040)
+				b := w.getWord(0, 2040)
 				w.unlock(0)
-				t.check(number(a) == number(b), "two words that are always written together to be the same", "%d and %d", number(a), number(b))
+				t.check(a == b, "two words that are always written together to be the same", "%d and %d", a, b)
 				continue
 			}
 			v := word(uint64(100*t.Rank() + i))
@@ -61,7 +57,7 @@ var lockCases = []Case{{
 		w := t.window(1 << 19)
 		for i, n := range []int{1, 64, 5000, 100_000, 1 << 19} {
 			if t.Rank() == 0 {
-				w.lockedPut(mpi.Exclusive, data(i, n), 1, 0)
+				w.lockedPut(data(i, n), 1, 0)
 				t.signal(1)
 				t.awaitSignal(1)
 			} else {
@@ -124,16 +120,13 @@ var lockCases = []Case{{
 				t.idle()
 				copy(w.Memory(), word(v+1))
 			} else {
-				b := make([]byte, 8)
-				w.get(b, 0, 0)
-				w.flush(0)
-				w.put(word(number(b)+1), 0, 0)
+				w.put(word(w.getWord(0, 0)+1), 0, 0)
 			}
 			w.unlock(0)
 		}
 		t.barrier()
 		t.onRank(0, func() { w.expectOwn("the number", 0, word(45)) })
-		w.lockedPut(mpi.Exclusive, data(t.Rank(), 8), t.Rank(), 8)
+		w.lockedPut(data(t.Rank(), 8), t.Rank(), 8)
 		w.expectOwn("the data of Put to oneself", 8, data(t.Rank(), 8))
 	},
 }, {
@@ -150,15 +143,12 @@ var lockCases = []Case{{
 		}
 		t.must("FlushAll", w.FlushAll())
 		t.barrier()
-		got := newGuardedBuf(n * 100)
 		next := (me + 1) % n
-		w.get(got.buf, next, 0)
-		w.flush(next)
 		var want []byte
 		for k := range n {
 			want = append(want, data(10*k+next, 100)...)
 		}
-		t.expectBuffer("the data of all ranks", got, want)
+		w.expectFlushedGet("the data of all ranks", want, next, 0)
 		t.barrier()
 		w.unlockAll()
 	},
@@ -171,7 +161,7 @@ var lockCases = []Case{{
 		w := t.window(24)
 		t.onRank(0, func() {
 			for i := range 50 {
-				w.lockedPut(mpi.Exclusive, data(i, 24), 1, 0)
+				w.lockedPut(data(i, 24), 1, 0)
 				w.expectGet("the data of the last Put", data(i, 24), 1, 0)
 			}
 		})
@@ -188,7 +178,7 @@ var lockCases = []Case{{
 		t.onRank(1, func() { t.w.Compute(busy) })
 		t.onRank(0, func() {
 			began := t.w.Wtime()
-			w.lockedPut(mpi.Exclusive, data(1, 64), 1, 0)
+			w.lockedPut(data(1, 64), 1, 0)
 			w.expectGet("the data of Put", data(1, 64), 1, 0)
 			took := t.w.Wtime() - began
 			t.check(took < busy/2, "the epochs to end while the target computes", "%v, of %v", took, busy)

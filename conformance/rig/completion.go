@@ -129,8 +129,7 @@ func (r *Rig) PostSend(qp verbs.QP, wrs ...verbs.SendWR) {
 	for i := range wrs {
 		r.Note("post %v %d", wrs[i].Opcode, wrs[i].WRID)
 	}
-	n, err := qp.PostSend(wrs)
-	r.Must("a send request that the device accepts", err)
+	n := Result(qp.PostSend(wrs))(r, "a send request that the device accepts")
 	r.Check(n == len(wrs), fmt.Sprintf("%d requests accepted", len(wrs)), "%d", n)
 }
 
@@ -141,8 +140,7 @@ type RecvQueue interface {
 
 // PostRecv posts a receive, which the device must accept.
 func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
-	n, err := q.PostRecv([]verbs.RecvWR{{WRID: id, SGL: sgl}})
-	r.Must("a receive that the device accepts", err)
+	n := Result(q.PostRecv([]verbs.RecvWR{{WRID: id, SGL: sgl}}))(r, "a receive that the device accepts")
 	r.Check(n == 1, "one receive accepted", "%d", n)
 }
 

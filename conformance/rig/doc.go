@@ -44,32 +44,24 @@ func Body(body func(*Rig)) func(*conformance.Bench) error {
 // methods, it must be called within [Body] or [Catch].
 func New(b *conformance.Bench) *Rig {
 	r := &Rig{Bench: b}
-	var err error
-	r.PD, err = b.Device.AllocPD()
-	r.Must("a protection domain", err)
+	r.PD = Result(b.Device.AllocPD())(r, "a protection domain")
 	r.CQ = r.CreateCQ(verbs.CQInit{Depth: cqDepth})
 	return r
 }
 
 // CreateCQ creates a completion queue, or fails the case.
 func (r *Rig) CreateCQ(init verbs.CQInit) verbs.CQ {
-	cq, err := r.Device.CreateCQ(init)
-	r.Must("a completion queue", err)
-	return cq
+	return Result(r.Device.CreateCQ(init))(r, "a completion queue")
 }
 
 // CreateQP creates a queue pair, or fails the case.
 func (r *Rig) CreateQP(init verbs.QPInit) verbs.QP {
-	qp, err := r.Device.CreateQP(init)
-	r.Must(fmt.Sprintf("a queue pair of %v", init.Type), err)
-	return qp
+	return Result(r.Device.CreateQP(init))(r, fmt.Sprintf("a queue pair of %v", init.Type))
 }
 
 // CreateSRQ creates a shared receive queue, or fails the case.
 func (r *Rig) CreateSRQ(init verbs.SRQInit) verbs.SRQ {
-	srq, err := r.Device.CreateSRQ(init)
-	r.Must("a shared receive queue", err)
-	return srq
+	return Result(r.Device.CreateSRQ(init))(r, "a shared receive queue")
 }
 
 // abort is the panic value that ends a case.
@@ -116,6 +108,16 @@ func (r *Rig) Must(want string, err error) {
 		Abort(fmt.Errorf("%s: %w", want, err))
 	default:
 		r.Fail(want, "%v", err)
+	}
+}
+
+// Result returns the result of a verb, and ends the case if the verb failed, like [Rig.Must]:
+//
+//	ah := rig.Result(r.PD.CreateAH(attr))(r, "an address handle")
+func Result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {
+	return func(r interface{ Must(string, error) }, want string) A {
+		r.Must(want, err)
+		return a
 	}
 }
 

@@ -61,9 +61,7 @@ func (r *Rig) PathTo(other *Rig) verbs.AHAttr {
 
 // CM returns the device's connection manager.
 func (r *Rig) CM() verbs.CM {
-	cm, err := r.Device.CM()
-	r.Must("a connection manager", err)
-	return cm
+	return Result(r.Device.CM())(r, "a connection manager")
 }
 
 // PeerAddr returns address i of the peer, counted from 0. The case ends as unsupported if the

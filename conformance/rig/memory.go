@@ -18,7 +18,8 @@ type Memory struct {
 	all      []byte // Buf with the guard bytes
 	snapshot []byte // the contents of all that ExpectUnchangedOutside compares with
 	// sync orders accesses by the device and by the case: the case sees what the device
-	// wrote before, and the device writes later data only after the case has looked.
+	// wrote before, and the device writes later data only after the case has looked. It is a
+	// verb that changes nothing.
 	sync func()
 }
 
@@ -28,12 +29,10 @@ func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.P
 // MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.
 // Their initial content resembles no [Pattern].
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: r.syncDevice}
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }}
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
-	var err error
-	m.MR, err = pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access})
-	r.Must("a memory region", err)
+	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")
 	return m
 }
 
@@ -116,9 +115,6 @@ func (m *Memory) Snapshot() {
 	copy(m.snapshot, m.all)
 	m.sync()
 }
-
-// syncDevice synchronizes with the device by a verb that changes nothing.
-func (r *Rig) syncDevice() { r.QueryPort() }
 
 // bindID is the WRID of bind requests.
 const bindID = 0xb1d

@@ -81,16 +81,20 @@ const qKey = 0x0a0b0c0d
 // in the state INIT.
 func newEndpoint(r *Rig) *Endpoint {
 	e := &Endpoint{Rig: r, CQ: r.CreateCQ(verbs.CQInit{Depth: 4 * QueueDepth})}
-	qpType := verbs.QPTypeUD
-	if r.Caps.Has(verbs.CapRC) {
-		qpType = verbs.QPTypeRC
-	}
 	e.QP = r.CreateQP(verbs.QPInit{
-		Type: qpType, PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
+		Type: DefaultQPType(r), PD: r.PD, SendCQ: e.CQ, RecvCQ: e.CQ,
 		Caps: verbs.QPCaps{MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, MaxSendSGE: 1, MaxRecvSGE: 2},
 	})
 	r.ToInit(e.QP, RemoteAccess(r), qKey)
 	return e
+}
+
+// DefaultQPType returns RC, or UD if the device has no RC.
+func DefaultQPType(r *Rig) verbs.QPType {
+	if r.Caps.Has(verbs.CapRC) {
+		return verbs.QPTypeRC
+	}
+	return verbs.QPTypeUD
 }
 
 // RemoteAccess returns all remote access rights that the device supports.
@@ -129,14 +133,13 @@ func (e *Endpoint) connectByAttributes(other *Endpoint) {
 func (e *Endpoint) readyForDatagrams(other *Endpoint) {
 	e.ToRTR(e.QP, verbs.QPAttr{})
 	e.ToRTS(e.QP, verbs.QPAttr{})
-	ah, err := e.PD.CreateAH(e.PathTo(other.Rig))
-	e.Must("an address handle", err)
+	ah := Result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
 	e.dest = verbs.UD{AH: ah, QPN: other.QP.QPN(), QKey: qKey}
 }
 
-// GRHLen is the number of bytes before the payload in a receive buffer.
-func (e *Endpoint) GRHLen() int {
-	if e.QP.Type() == verbs.QPTypeUD {
+// GRHLen returns the number of bytes before the payload in a receive buffer of a queue pair.
+func GRHLen(qp verbs.QP) int {
+	if qp.Type() == verbs.QPTypeUD {
 		return verbs.GRHLen
 	}
 	return 0
@@ -148,8 +151,7 @@ func (e *Endpoint) PostSend(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].UD = e.dest
 	}
-	n, err := e.QP.PostSend(wrs)
-	e.Must("send requests that the device accepts", err)
+	n := Result(e.QP.PostSend(wrs))(e, "send requests that the device accepts")
 	e.Check(n == len(wrs), fmt.Sprintf("%d requests accepted", len(wrs)), "%d", n)
 }
 
@@ -169,19 +171,15 @@ func (e *Endpoint) NextSuccess() verbs.WC {
 func connectByCM(dut, partner *Endpoint) {
 	const anyPort, backlog = 0, 1
 	addr := partner.GIDEntry().GID.Addr()
-	listener, err := partner.CM().Listen(netip.AddrPortFrom(addr, anyPort), verbs.PortSpaceTCP, backlog)
-	partner.Must("a listener", err)
+	listener := Result(partner.CM().Listen(netip.AddrPortFrom(addr, anyPort), verbs.PortSpaceTCP, backlog))(partner, "a listener")
 	param := verbs.ConnParam{ResponderResources: MaxRdAtomic, InitiatorDepth: MaxRdAtomic, RetryCount: 7, RNRRetryCount: 7}
 	connecting := dut.Go("the device connects", func() error {
 		return Catch(func() {
-			_, err := dut.CM().Connect(dut.QP, listener.Addr(), param, dut.ResponseTimeout())
-			dut.Must("a connection", err)
+			Result(dut.CM().Connect(dut.QP, listener.Addr(), param, dut.ResponseTimeout()))(dut, "a connection")
 		})
 	})
-	req, err := listener.GetRequest(partner.ResponseTimeout())
-	partner.Must("a request for a connection", err)
-	_, err = req.Accept(partner.QP, param, partner.ResponseTimeout())
-	partner.Must("a connection that can be accepted", err)
+	req := Result(listener.GetRequest(partner.ResponseTimeout()))(partner, "a request for a connection")
+	Result(req.Accept(partner.QP, param, partner.ResponseTimeout()))(partner, "a connection that can be accepted")
 	dut.Must("a connection", connecting.Wait(dut.ResponseTimeout()))
 	partner.Must("a listener that can be closed", listener.Close())
 }

@@ -129,21 +129,15 @@ func (r *Rig) ToState(qp verbs.QP, state verbs.QPState) {
 
 // QueryQP returns the attributes of a queue pair.
 func (r *Rig) QueryQP(qp verbs.QP) verbs.QPAttr {
-	a, err := qp.Query()
-	r.Must("a queue pair that can be queried", err)
-	return a
+	return Result(qp.Query())(r, "a queue pair that can be queried")
 }
 
 // QueryDevice returns the attributes of the device.
 func (r *Rig) QueryDevice() verbs.DeviceAttr {
-	a, err := r.Device.QueryDevice()
-	r.Must("a device that can be queried", err)
-	return a
+	return Result(r.Device.QueryDevice())(r, "a device that can be queried")
 }
 
 // QueryPort returns the attributes of port 1.
 func (r *Rig) QueryPort() verbs.PortAttr {
-	a, err := r.Device.QueryPort(1)
-	r.Must("a port that can be queried", err)
-	return a
+	return Result(r.Device.QueryPort(1))(r, "a port that can be queried")
 }

@@ -17,7 +17,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
 		want := r.PathTo(r)
 		want.SL, want.GRH.TrafficClass, want.GRH.HopLimit = 3, 0x48, 17
-		ah := result(r.PD.CreateAH(want))(r, "an address handle")
+		ah := rig.Result(r.PD.CreateAH(want))(r, "an address handle")
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
@@ -51,17 +51,12 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
 		// only one.
 		newPair(d, setup{qpType: verbs.QPTypeUD})
-		l.dut.postRecv(1, recvOffset, 64)
-		l.partner.execute(l.partner.sendWR(2, 0, 24))
-		wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
-		attr, err := verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:])
-		l.dut.Must("an address in the header area", err)
-		ah := result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
-		l.partner.postRecv(3, recvOffset, 64)
+		wc := expectDelivery(l.partner, l.dut, 24)
+		attr := rig.Result(verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:]))(l.dut, "an address in the header area")
+		ah := rig.Result(l.dut.PD.CreateAH(attr))(l.dut, "a handle of that address")
 		wr := l.dut.sendWR(4, 0, 32)
 		wr.UD = verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: qKey}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.partner.expectMessage(3, recvOffset, l.dut.mem.Buf[:32])
+		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:32])
 	}),
 }, {
 	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"),
@@ -69,7 +64,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
 	Defects: []string{"AHsAnyDomain"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-		ah := result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
+		ah := rig.Result(otherPD(l.dut.Rig).CreateAH(l.dut.PathTo(l.partner.Rig)))(l.dut, "an address handle in another domain")
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.sendWR(2, 64, 32)
 		wr.UD.AH = ah

@@ -33,10 +33,10 @@ var asyncCases = []conformance.Case{{
 		d := rig.NewPair(r)
 		s := setup{qpType: verbs.QPTypeRC}
 		l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &s)}
-		attr := connectionAttrs()
+		attr := connectionAttrs
 		attr.DestQPN, attr.AH = l.partner.qp.QPN(), l.dut.PathTo(l.partner.Rig)
 		r.ToRTR(l.dut.qp, attr)
-		l.partner.connectTo(l.dut, connectionAttrs())
+		l.partner.connectTo(l.dut, connectionAttrs)
 		l.dut.postRecv(1, recvOffset, 64)
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 16))
 		l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:16])
@@ -69,15 +69,15 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "A queue pair that fails because of an access error of its peer raises an event",
 	Sends:   "a READ of the partner with an invalid key",
 	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",
-	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing", "QueryStale"}, Run: onPair(setup{}, func(l *qpPair) {
 		// The event depends on the transport: InfiniBand has one for access errors
 		// and one for requests, iWARP providers also use QP_FATAL.
 		m := l.dut.Memory(64, verbs.AccessRemoteRead)
 		at := m.Remote(0)
 		l.dut.Must("a region that can be closed", m.Close())
-		l.expectRefused("read a closed region", l.partner.readWR(1, recvOffset, 16, at))
+		l.expectRefused("read a closed region", l.partner.readWR(1, 16, at))
 		for {
-			e := result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
+			e := rig.Result(l.dut.Device.WaitAsync(l.dut.ResponseTimeout()))(l.dut, "an event of the failed queue pair")
 			if e.Type == verbs.EventCommEst { // from the connection setup
 				continue
 			}
@@ -89,12 +89,6 @@ var asyncPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.AwaitState(l.dut.qp, errState)
 	}),
 }})
-
-// expectEvent fails the case unless the next asynchronous event has this type. It skips
-// COMM_EST, which some queue pairs raise.
-func (l *qpPair) expectEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
-	return l.dut.ExpectEvent(want, verbs.EventCommEst)
-}
 
 // expectNoEvent fails the case if an asynchronous event other than COMM_EST arrives soon.
 func (l *qpPair) expectNoEvent() {

@@ -14,7 +14,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	Title:   "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
 	Sends:   "one with the current value, and one with another",
 	Expects: "the first is swapped, the second is not; both return the original word in host byte order",
-	Defects: []string{"AtomicOperandsSwapped"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicOperandsSwapped"}, Run: onPair(setup{}, func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(100)
 		l.dut.expectAtomic(verbs.OpAtomicCmpAndSwp, at, verbs.Atomic{CompareAdd: 100, Swap: 1<<40 + 7}, 100)
@@ -26,7 +26,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	Title:   "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
 	Sends:   "additions of 1, of 2^40 and of the complement to 0",
 	Expects: "the sums, and the original word as each result",
-	Defects: []string{"AtomicAddendCut"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicAddendCut"}, Run: onPair(setup{}, func(l *qpPair) {
 		at := l.partner.wordRemote()
 		l.partner.setWord(41)
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{CompareAdd: 1}, 41)
@@ -64,7 +64,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	Title:   "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
 	Sends:   "a fetch-and-add four bytes into a word",
 	Expects: "it is refused or fails; the word and the next are unchanged",
-	Defects: []string{"AtomicAligned"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"AtomicAligned"}, Run: onPair(setup{}, func(l *qpPair) {
 		l.partner.setWord(7)
 		at := l.partner.wordRemote()
 		at.Addr += 4

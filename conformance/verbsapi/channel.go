@@ -201,7 +201,7 @@ func onChannel(body func(*channel)) func(*conformance.Bench) error {
 
 // newChannel makes a completion channel, or ends the case.
 func newChannel(r *rig.Rig) verbs.CompChannel {
-	return result(r.Device.CreateCompChannel())(r, "a completion channel")
+	return rig.Result(r.Device.CreateCompChannel())(r, "a completion channel")
 }
 
 // arm requests an event for the next completion of a CQ, or for the next solicited one.

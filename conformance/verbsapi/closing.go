@@ -65,7 +65,7 @@ var closingCases = []conformance.Case{
 		}
 	}),
 	closedObjectCase("srq", "shared receive queue", verbs.CapSRQ, func(r *rig.Rig) (closer, []verbCall) {
-		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		return srq, []verbCall{
 			{"post_srq_recv", func() error { return errorOf(srq.PostRecv([]verbs.RecvWR{{SGL: m.SGL(0, 64)}})) }},
 			{"modify_srq", func() error { return srq.Modify(verbs.SRQAttr{Limit: 1}, verbs.SRQLimit) }},
@@ -84,10 +84,10 @@ var closingCases = []conformance.Case{
 	}),
 	closedObjectCase("mr", "memory region", 0, func(r *rig.Rig) (closer, []verbCall) { return r.Memory(64, 0), nil }),
 	closedObjectCase("mw", "memory window", verbs.CapMWType2, func(r *rig.Rig) (closer, []verbCall) {
-		return result(r.PD.AllocMW(verbs.MWType2))(r, "a window"), nil
+		return rig.Result(r.PD.AllocMW(verbs.MWType2))(r, "a window"), nil
 	}),
 	closedObjectCase("ah", "address handle", verbs.CapUD, func(r *rig.Rig) (closer, []verbCall) {
-		return result(r.PD.CreateAH(r.PathTo(r)))(r, "an address handle"), nil
+		return rig.Result(r.PD.CreateAH(r.PathTo(r)))(r, "an address handle"), nil
 	}),
 	closedObjectCase("xrcd", "XRC domain", verbs.CapXRC, func(r *rig.Rig) (closer, []verbCall) {
 		d := xrcDomain(r)
@@ -157,7 +157,7 @@ var closingCases = []conformance.Case{
 				pd, ch := otherPD(r), newChannel(r)
 				cq := newCQ(r, 4, ch)
 				mr := r.MemoryIn(pd, 16, 0)
-				qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
+				qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: pd, SendCQ: cq, RecvCQ: cq, Caps: smallCaps})
 				for _, c := range []closer{qp, mr, cq, ch, pd} {
 					r.Must(fmt.Sprintf("objects that can be closed, in round %d", i+1), c.Close())
 				}

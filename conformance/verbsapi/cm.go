@@ -33,7 +33,7 @@ var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		r.MustFail("a second listener at a port", errorOf(r.CM().Listen(first.Addr(), verbs.PortSpaceTCP, 1)), nil)
 		at := first.Addr()
 		r.Must("a listener that can be closed", first.Close())
-		again := result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
+		again := rig.Result(r.CM().Listen(at, verbs.PortSpaceTCP, 1))(r, "a listener at a port that is free again")
 		r.Check(again.Addr() == at, at.String(), "%v", again.Addr())
 	}),
 }})
@@ -227,10 +227,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Sends:   "a disconnect of the device",
 	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
 	Defects: []string{"DisconnectSilent"}, Run: onHandshake(func(d *handshake) {
-		l := d.establish(2)
-		l.dut.Must("a connection that can be ended", l.dut.conn.Disconnect())
-		l.dut.Must("the end of the connection at the partner", l.partner.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-		l.expectFlushed(2)
+		l := d.establish()
+		l.expectDisconnect(l.dut, l.partner)
 	}),
 }, {
 	ID: "verbs/cm/disconnected-by-the-peer", Cite: manual("rdma_disconnect(3)", "verbs/cm/14"),
@@ -238,10 +236,8 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 	Sends:   "a disconnect of the partner",
 	Expects: "the disconnect; ERR and flushed receives on both sides",
 	Defects: []string{"EndUnnoticed"}, Run: onHandshake(func(d *handshake) {
-		l := d.establish(2)
-		l.partner.Must("a connection that can be ended", l.partner.conn.Disconnect())
-		l.dut.Must("the end of the connection", l.dut.conn.WaitDisconnect(l.dut.ResponseTimeout()))
-		l.expectFlushed(2)
+		l := d.establish()
+		l.expectDisconnect(l.partner, l.dut)
 	}),
 }, {
 	ID: "verbs/cm/no-end-before-the-end", Cite: manual(packageVerbs, "verbs/cm/15"),
@@ -273,8 +269,8 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 	Expects: "number, key and private data of the service; the datagram",
 	Defects: []string{"ResolvedKeyLost", "PrivateDataLost"}, Run: rig.Body(func(r *rig.Rig) {
 		l := newPair(rig.NewPair(r), setup{qpType: verbs.QPTypeUD})
-		listener, err := l.partner.CM().Listen(netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0), verbs.PortSpaceUDP, 1)
-		r.Must("a datagram service", err)
+		addr := netip.AddrPortFrom(l.partner.GIDEntry().GID.Addr(), 0)
+		listener := rig.Result(l.partner.CM().Listen(addr, verbs.PortSpaceUDP, 1))(r, "a datagram service")
 		service := r.Go("service", func() error {
 			req, err := listener.GetRequest(r.ResponseTimeout())
 			if err != nil {
@@ -282,15 +278,12 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 			}
 			return errorOf(req.Accept(l.partner.qp, verbs.ConnParam{PrivateData: []byte("here")}, r.ResponseTimeout()))
 		})
-		peer, err := l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout())
-		r.Must("a service that is found", err)
+		peer := rig.Result(l.dut.CM().Resolve(listener.Addr(), []byte("where"), r.ResponseTimeout()))(r, "a service that is found")
 		r.Must("a service that answers", service.Wait(r.ResponseTimeout()))
 		checkPrivateData(r, "the answer", peer.PrivateData, []byte("here"))
-		ah := result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
-		l.partner.postRecv(1, recvOffset, 64)
+		ah := rig.Result(r.PD.CreateAH(peer.AH))(r, "a handle of the service's address")
 		wr := l.dut.sendWR(2, 0, 24)
 		wr.UD = verbs.UD{AH: ah, QPN: peer.QPN, QKey: peer.QKey}
-		l.dut.PostSend(l.dut.qp, wr)
-		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
+		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:24])
 	}),
 }})

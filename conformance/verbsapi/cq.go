@@ -145,7 +145,7 @@ var cqCases = []conformance.Case{{
 	Expects: "EBUSY, until the queue pair is closed",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
 		sends, recvs := newCQ(r, 8, nil), newCQ(r, 8, nil)
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: sends, RecvCQ: recvs, Caps: smallCaps})
 		r.MustFail("closing the send queue's CQ", sends.Close(), verbs.ErrBusy)
 		r.MustFail("closing the receive queue's CQ", recvs.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can be closed", qp.Close())
@@ -202,9 +202,7 @@ var cqCases = []conformance.Case{{
 
 // newCQ makes a CQ, or ends the case. channel may be nil.
 func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
-	cq, err := r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel})
-	r.Must(fmt.Sprintf("a completion queue of depth %d", depth), err)
-	return cq
+	return rig.Result(r.Device.CreateCQ(verbs.CQInit{Depth: depth, Channel: channel}))(r, fmt.Sprintf("a completion queue of depth %d", depth))
 }
 
 // flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
@@ -231,7 +229,7 @@ func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
-	s.qp = newQP(s.Rig, verbs.QPInit{Type: defaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
+	s.qp = s.Rig.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(s.Rig), PD: s.PD, SendCQ: s.cq, RecvCQ: s.cq, Caps: caps})
 	s.ToInit(s.qp, 0, qKey)
 	for range n {
 		s.lastID++
@@ -255,7 +253,7 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	into := make([]verbs.WC, batch)
 	pause, until := shortWait, r.Now()+r.ResponseTimeout()
 	for len(all) < n {
-		k := result(cq.Poll(into))(r, "a completion queue that can be polled")
+		k := rig.Result(cq.Poll(into))(r, "a completion queue that can be polled")
 		r.Check(k <= batch, fmt.Sprintf("at most %d completions from a poll", batch), "%d", k)
 		all = append(all, into[:k]...)
 		if k > 0 {

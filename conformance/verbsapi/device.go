@@ -120,11 +120,11 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"TablesEndless"}, Run: rig.Body(func(r *rig.Rig) {
 		p := r.QueryPort()
 		for i := range p.GIDs {
-			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
+			g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			r.Check(g.Index == i, fmt.Sprintf("the entry of index %d", i), "that of %d", g.Index)
 		}
 		for i := range p.PKeys {
-			result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
+			rig.Result(r.Device.QueryPKey(1, i))(r, fmt.Sprintf("P_Key %d of %d", i, p.PKeys))
 		}
 		for _, beyond := range []int{-1, max(p.GIDs, p.PKeys), 10000} {
 			r.MustFail(fmt.Sprintf("GID %d of %d", beyond, p.GIDs), errorOf(r.Device.QueryGID(1, beyond)), nil)
@@ -139,7 +139,7 @@ var deviceCases = []conformance.Case{{
 		p := r.QueryPort()
 		table := make([]string, 0, p.GIDs)
 		for i := range p.GIDs {
-			g := result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
+			g := rig.Result(r.Device.QueryGID(1, i))(r, fmt.Sprintf("GID %d of %d", i, p.GIDs))
 			table = append(table, g.GID.String())
 		}
 		for _, own := range r.Local {
@@ -154,7 +154,7 @@ var deviceCases = []conformance.Case{{
 	Defects: []string{"CountersShuffled"}, Run: onPair(setup{}, func(l *qpPair) {
 		before := counterNames(l.dut.Rig)
 		l.expectBothDeliver()
-		l.dut.toState(verbs.QPStateErr)
+		l.dut.ToState(l.dut.qp, verbs.QPStateErr)
 		after := counterNames(l.dut.Rig)
 		l.dut.Check(slices.Equal(before, after), fmt.Sprintf("the counters %v", before), "%v", after)
 		slices.Sort(after)
@@ -199,7 +199,7 @@ var limitCases = []conformance.Case{
 		func(a *verbs.DeviceAttr) int { return a.MaxQP },
 		func(r *rig.Rig) func() error {
 			init := verbs.QPInit{
-				Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
+				Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ,
 				Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			}
 			return func() error { return errorOf(r.Device.CreateQP(init)) }

@@ -32,13 +32,10 @@ func Suite() *conformance.Suite {
 		cases[i].Sends = cmp.Or(cases[i].Sends, "nothing")
 	}
 	return &conformance.Suite{
-		Name: "verbs", Title: "The verbs API", DescribeEvent: describeEvent,
-		Cases: conformance.Group{}.Cases(cases),
+		Name: "verbs", Title: "The verbs API", Cases: conformance.Group{}.Cases(cases),
+		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // all events are notes
 	}
 }
-
-// describeEvent returns the text of an event. All events are notes: these cases look at no packets.
-func describeEvent(e *conformance.Event) string { return e.Text }
 
 // manual cites a manual page of rdma-core, a section or compliance statement of IBTA, or the documentation
 // of package verbs. rows are the requirements in docs/spec that the case checks.

@@ -9,18 +9,18 @@ import (
 var domainCases = []conformance.Case{
 	pdBusyCase("regions", 0, func(r *rig.Rig, pd verbs.PD) closer { return r.MemoryIn(pd, 64, 0) }),
 	pdBusyCase("windows", verbs.CapMWType2, func(r *rig.Rig, pd verbs.PD) closer {
-		return result(pd.AllocMW(verbs.MWType2))(r, "a window")
+		return rig.Result(pd.AllocMW(verbs.MWType2))(r, "a window")
 	}),
 	pdBusyCase("queue-pairs", 0, func(r *rig.Rig, pd verbs.PD) closer {
-		return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		return r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: pd, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 	}),
 	pdBusyCase("shared-receive-queues", verbs.CapSRQ, func(r *rig.Rig, pd verbs.PD) closer {
 		init := srqInit(r)
 		init.PD = pd
-		return newSRQ(r, init)
+		return r.CreateSRQ(init)
 	}),
 	pdBusyCase("address-handles", verbs.CapUD, func(r *rig.Rig, pd verbs.PD) closer {
-		return result(pd.CreateAH(r.PathTo(r)))(r, "an address handle")
+		return rig.Result(pd.CreateAH(r.PathTo(r)))(r, "an address handle")
 	}),
 	{
 		ID: "verbs/pd/local-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/2"),
@@ -62,5 +62,5 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 
 // otherPD allocates another protection domain.
 func otherPD(r *rig.Rig) verbs.PD {
-	return result(r.Device.AllocPD())(r, "another protection domain")
+	return rig.Result(r.Device.AllocPD())(r, "another protection domain")
 }

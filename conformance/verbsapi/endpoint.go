@@ -13,23 +13,7 @@ import (
 // errorOf returns the error of a call, without its other result.
 func errorOf[A any](_ A, err error) error { return err }
 
-// result returns the result of a verb, and ends the case if the verb failed, like [rig.Rig.Must]:
-//
-//	ah := result(r.PD.CreateAH(attr))(r, "an address handle")
-func result[A any](a A, err error) func(r interface{ Must(string, error) }, want string) A {
-	return func(r interface{ Must(string, error) }, want string) A {
-		r.Must(want, err)
-		return a
-	}
-}
-
-// grhLen returns the number of bytes before the payload in a receive.
-func (e *endpoint) grhLen() int {
-	if e.qp.Type() == verbs.QPTypeUD {
-		return verbs.GRHLen
-	}
-	return 0
-}
+func (e *endpoint) grhLen() int { return rig.GRHLen(e.qp) }
 
 // sendWR returns a SEND of n bytes of the endpoint's memory from off on.
 func (e *endpoint) sendWR(id uint64, off, n int) verbs.SendWR {
@@ -70,20 +54,18 @@ const (
 )
 
 // expectDelivery fails the case unless a message of n bytes is delivered. Both endpoints must have no
-// outstanding requests.
-func expectDelivery(from, to *endpoint, n int) {
-	const id = 77
-	to.postRecv(id, recvOffset, n)
-	from.execute(from.sendWR(id, sendOffset, n))
-	to.expectMessage(id, recvOffset, from.mem.Buf[sendOffset:][:n])
+// outstanding requests. It returns the completion of the receive.
+func expectDelivery(from, to *endpoint, n int) verbs.WC {
+	return from.expectArrives(to, from.sendWR(77, sendOffset, n), from.mem.Buf[sendOffset:][:n])
 }
 
-// expectArrives fails the case unless wr of the device succeeds, and its message arrives with the bytes want.
-func (l *qpPair) expectArrives(wr verbs.SendWR, want []byte) {
+// expectArrives fails the case unless a request of the endpoint succeeds, and its message arrives with the
+// bytes want. It returns the completion of the receive.
+func (e *endpoint) expectArrives(to *endpoint, wr verbs.SendWR, want []byte) verbs.WC {
 	const id = 75
-	l.partner.postRecv(id, recvOffset, max(len(want), 64))
-	l.dut.execute(wr)
-	l.partner.expectMessage(id, recvOffset, want)
+	to.postRecv(id, recvOffset, max(len(want), 64))
+	e.execute(wr)
+	return to.expectMessage(id, recvOffset, want)
 }
 
 // expectBothDeliver fails the case unless a message in each direction is delivered.
@@ -91,9 +73,6 @@ func (l *qpPair) expectBothDeliver() {
 	expectDelivery(l.dut, l.partner, 24)
 	expectDelivery(l.partner, l.dut, 40)
 }
-
-// toState moves the queue pair to a state that needs no attributes.
-func (e *endpoint) toState(state verbs.QPState) { e.ToState(e.qp, state) }
 
 // expectFailure fails the case unless a request fails. It returns the completion, if
 // there was one.
@@ -133,9 +112,9 @@ func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR 
 }
 
 // readWR returns a READ of n bytes from the remote address at into the endpoint's memory
-// at offset off.
-func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
-	wr := e.writeWR(id, off, n, at)
+// at recvOffset.
+func (e *endpoint) readWR(id uint64, n int, at verbs.Remote) verbs.SendWR {
+	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = verbs.OpRDMARead
 	return wr
 }
@@ -143,7 +122,7 @@ func (e *endpoint) readWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR {
 // expectRead fails the case unless a READ of the endpoint returns these bytes.
 func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	const id = 78
-	e.execute(e.readWR(id, recvOffset, len(want), at))
+	e.execute(e.readWR(id, len(want), at))
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 
@@ -166,7 +145,7 @@ func (l *qpPair) expectRefused(what string, wr verbs.SendWR) {
 		l.dut.AwaitState(l.dut.qp, errState)
 		return
 	}
-	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, recvOffset, 1, l.dut.mem.Remote(0))})
+	n, err := partner.qp.PostSend([]verbs.SendWR{partner.readWR(wr.WRID+1, 1, l.dut.mem.Remote(0))})
 	if n == 0 && err != nil {
 		return // the connection has ended
 	}

@@ -48,18 +48,13 @@ func (h *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 
 // nextRequest returns the connection request that the passive side received.
 func (h *handshake) nextRequest() verbs.ConnRequest {
-	return result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
-}
-
-// awaitConnected fails the case unless the active side gets its connection.
-func (h *handshake) awaitConnected() {
-	h.DUT.Must("a connection", h.task.Wait(h.DUT.ResponseTimeout()))
+	return rig.Result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
 }
 
 // accept accepts a request and waits until the active side is connected.
 func (h *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
 	h.passive.accept(req, param, h.active)
-	h.awaitConnected()
+	h.DUT.Must("a connection", h.task.Wait(h.DUT.ResponseTimeout()))
 	h.active.conn = h.conn
 }
 
@@ -80,22 +75,24 @@ func (h *handshake) pair() *qpPair {
 // dutIsActive reports whether the device under test is the active side.
 func (h *handshake) dutIsActive() bool { return h.active.Rig == h.DUT }
 
-// establish posts a number of receives on both sides, and makes the connection.
-func (h *handshake) establish(receives int) *qpPair {
-	for i := range receives {
-		h.active.postRecv(uint64(i+1), recvOffset, 64)
-		h.passive.postRecv(uint64(i+1), recvOffset, 64)
+// establish posts two receives on both sides, and makes the connection.
+func (h *handshake) establish() *qpPair {
+	for _, e := range []*endpoint{h.active, h.passive} {
+		e.postRecv(1, recvOffset, 64)
+		e.postRecv(2, recvOffset, 64)
 	}
 	h.connect()
 	return h.pair()
 }
 
-// expectFlushed fails the case unless both queue pairs go to ERR and flush this many
-// receives.
-func (l *qpPair) expectFlushed(receives int) {
+// expectDisconnect fails the case unless a disconnect of one endpoint is reported to the other, and
+// both queue pairs go to ERR and flush the receives of establish.
+func (l *qpPair) expectDisconnect(from, to *endpoint) {
+	from.Must("a connection that can be ended", from.conn.Disconnect())
+	l.dut.Must("the end of the connection at the other side", to.conn.WaitDisconnect(l.dut.ResponseTimeout()))
 	for _, e := range []*endpoint{l.dut, l.partner} {
 		e.AwaitState(e.qp, errState)
-		checkOrder(e.Rig, pollCompletions(e.Rig, e.CQ, receives, 4), 1, verbs.WCWRFlushErr)
+		checkOrder(e.Rig, pollCompletions(e.Rig, e.CQ, 2, 4), 1, verbs.WCWRFlushErr)
 	}
 }
 

@@ -15,7 +15,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	Title:   "The completion of a receive has the key that the message invalidated",
 	Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 	Expects: "a receive with the flag and the key; the READ fails",
-	Defects: []string{"WCFlagsLost"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"WCFlagsLost"}, Run: onPair(setup{}, func(l *qpPair) {
 		at := l.dut.bindReadable(l.dut.newWindow(verbs.MWType2), 256, 64)
 		l.dut.postRecv(1, recvOffset, 64)
 		wr := l.partner.sendWR(2, 0, 16)
@@ -24,7 +24,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 		wc := l.dut.ExpectRecv(1, l.dut.grhLen()+16)
 		l.dut.Check(wc.Flags&verbs.WCWithInv != 0 && wc.InvalidatedRKey == at.RKey,
 			fmt.Sprintf("a completion that names the key %#x", at.RKey), "flags %#x, key %#x", uint32(wc.Flags), wc.InvalidatedRKey)
-		l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, recvOffset, 16, at))
+		l.expectRefused("read by a key that it has invalidated", l.partner.readWR(9, 16, at))
 	}),
 }, {
 	ID:   "verbs/mw/of-another-queue-pair-not-invalidated",
@@ -88,7 +88,7 @@ func (l *qpPair) expectInvalidateFails(what string, key verbs.RKey) {
 
 // resetPartner resets the partner's queue pair, and discards its completions.
 func (l *qpPair) resetPartner() {
-	l.partner.toState(reset)
+	l.partner.ToState(l.partner.qp, reset)
 	for {
 		if _, ok := l.partner.PollCompletion(shortWait); !ok {
 			return

@@ -49,9 +49,6 @@ func onPair(s setup, body func(*qpPair)) func(*conformance.Bench) error {
 	return rig.PairBody(func(d *rig.Pair) { body(newPair(d, s)) })
 }
 
-// onReliable is onPair for cases that need RC or reliable datagrams: see [alsoOverRD].
-func onReliable(body func(*qpPair)) func(*conformance.Bench) error { return onPair(setup{}, body) }
-
 // alsoOverRD returns each case twice: for RC and for reliable datagrams, which have the
 // same operations and the same rules for memory.
 func alsoOverRD(cases []conformance.Case) []conformance.Case {
@@ -73,19 +70,11 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 // newPair makes a queue pair on each of two devices, and connects them.
 func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
-		s.qpType = defaultQPType(d.DUT)
+		s.qpType = rig.DefaultQPType(d.DUT)
 	}
 	l := &qpPair{dut: newEndpoint(d.DUT, &s), partner: newEndpoint(d.Partner, &setup{qpType: s.qpType, caps: s.caps, access: s.access})}
 	l.connect(&s)
 	return l
-}
-
-// defaultQPType returns RC, or UD if the device has no RC.
-func defaultQPType(r *rig.Rig) verbs.QPType {
-	if r.Caps.Has(verbs.CapRC) {
-		return verbs.QPTypeRC
-	}
-	return verbs.QPTypeUD
 }
 
 const (
@@ -110,7 +99,7 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	if s.modifyInit != nil {
 		s.modifyInit(&init)
 	}
-	e.qp, e.sendCQ = newQP(r, init), init.SendCQ
+	e.qp, e.sendCQ = r.CreateQP(init), init.SendCQ
 	r.ToInit(e.qp, rights, qKey)
 	return e
 }
@@ -125,14 +114,9 @@ func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	return a
 }
 
-// newQP makes a queue pair, or ends the case.
-func newQP(r *rig.Rig, init verbs.QPInit) verbs.QP {
-	return result(r.Device.CreateQP(init))(r, fmt.Sprintf("a queue pair of %v", init.Type))
-}
-
 // newDefaultQP makes a small queue pair of the default type in RESET.
 func newDefaultQP(r *rig.Rig) verbs.QP {
-	return newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+	return r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
 // connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand and
@@ -143,7 +127,7 @@ func (l *qpPair) connect(s *setup) {
 		l.dut.addressTo(l.partner)
 		l.partner.addressTo(l.dut)
 	case isIB(l.dut.Rig):
-		attr := connectionAttrs()
+		attr := connectionAttrs
 		if s.modifyAttr != nil {
 			s.modifyAttr(&attr)
 		}
@@ -173,12 +157,10 @@ func requireIB(r *rig.Rig, reason string) {
 	}
 }
 
-// connectionAttrs returns the attributes of a connection, without the destination.
-func connectionAttrs() verbs.QPAttr {
-	return verbs.QPAttr{
-		PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
-		Timeout: 14, RetryCnt: 7, RNRRetry: 7,
-	}
+// connectionAttrs are the attributes of a connection, without the destination.
+var connectionAttrs = verbs.QPAttr{
+	PathMTU: verbs.MTU1024, RQPSN: 0x1000, SQPSN: 0x1000, MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12,
+	Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 }
 
 // connectTo connects a queue pair in INIT to another by ibv_modify_qp.
@@ -193,7 +175,7 @@ func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
 	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})
-	ah := result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
+	ah := rig.Result(e.PD.CreateAH(e.PathTo(other.Rig)))(e, "an address handle")
 	e.udDest = verbs.UD{AH: ah, QPN: other.qp.QPN(), QKey: qKey}
 }
 
@@ -237,5 +219,5 @@ func listen(r *rig.Rig) verbs.Listener { return listenAt(r, r.Local[0]) }
 // listenAt makes a device listen at one of its addresses, at a free port.
 func listenAt(r *rig.Rig, addr netip.Addr) verbs.Listener {
 	const backlog = 4
-	return result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, backlog))(r, "a listener")
+	return rig.Result(r.CM().Listen(netip.AddrPortFrom(addr, 0), verbs.PortSpaceTCP, backlog))(r, "a listener")
 }

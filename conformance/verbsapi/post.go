@@ -17,7 +17,7 @@ var postCases = []conformance.Case{{
 		e.expectPostRefused("a send in RESET", e.sendWR(1, 0, 16), nil)
 		e.ToInit(e.qp, 0, qKey)
 		e.expectPostRefused("a send in INIT", e.sendWR(2, 0, 16), nil)
-		e.toState(errState)
+		e.ToState(e.qp, errState)
 		expectEmptyCQ(e.Rig, e.CQ)
 	}),
 }, {
@@ -26,9 +26,9 @@ var postCases = []conformance.Case{{
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
 	Defects: []string{"RecvNeedsReady"}, Run: rig.PairBody(func(d *rig.Pair) {
-		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: defaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: defaultQPType(d.DUT)})}
+		l := &qpPair{dut: newEndpoint(d.DUT, &setup{qpType: rig.DefaultQPType(d.DUT)}), partner: newEndpoint(d.Partner, &setup{qpType: rig.DefaultQPType(d.DUT)})}
 		l.dut.postRecv(7, recvOffset, 64)
-		l.connect(&setup{qpType: defaultQPType(d.DUT)})
+		l.connect(&setup{qpType: rig.DefaultQPType(d.DUT)})
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(1, 0, 16))
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
@@ -59,7 +59,7 @@ var postCases = []conformance.Case{{
 	Title:   "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
 	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
-	Defects: []string{"PostCountWrong", "FullIsInvalid"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"PostCountWrong", "FullIsInvalid"}, Run: onPair(setup{}, func(l *qpPair) {
 		requireIB(l.dut.Rig, "over iWARP nothing makes a sender wait for a receive, which would keep its queue full")
 		room := l.dut.QueryQP(l.dut.qp).Caps.MaxSendWR
 		wrs := make([]verbs.SendWR, room+2)
@@ -131,7 +131,7 @@ var postCases = []conformance.Case{{
 	Expects: "a receive of no bytes for each",
 	Defects: []string{"EmptySendRefused"}, Run: onPair(setup{}, func(l *qpPair) {
 		for _, sgl := range [][]verbs.SGE{nil, l.dut.mem.SGL(0, 0)} {
-			l.expectArrives(l.dut.sendOf(9, sgl...), nil)
+			l.dut.expectArrives(l.partner, l.dut.sendOf(9, sgl...), nil)
 		}
 	}),
 }, {
@@ -139,12 +139,12 @@ var postCases = []conformance.Case{{
 	Title:   "Sends complete in the order of posting, whatever kinds they are of",
 	Sends:   "writes, reads and sends in turn, in one call",
 	Expects: "their completions in order, polled together",
-	Defects: []string{"PollReversed", "SendsOvertake"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"PollReversed", "SendsOvertake"}, Run: onPair(setup{}, func(l *qpPair) {
 		wrs := make([]verbs.SendWR, 0, 12)
 		for i := range 4 {
 			l.partner.postRecv(uint64(i+1), recvOffset, 64)
 			id := uint64(3*i + 1)
-			wrs = append(wrs, l.dut.readWR(id, recvOffset, 2000, l.partner.mem.Remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.mem.Remote(4096)))
+			wrs = append(wrs, l.dut.readWR(id, 2000, l.partner.mem.Remote(0)), l.dut.sendWR(id+1, 0, 16), l.dut.writeWR(id+2, 0, 16, l.partner.mem.Remote(4096)))
 		}
 		l.dut.PostSend(l.dut.qp, wrs...)
 		for range 4 {

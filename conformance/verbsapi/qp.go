@@ -19,12 +19,12 @@ var qpCases = []conformance.Case{{
 			MaxSendWR: min(33, limit.MaxQPWR), MaxRecvWR: min(21, limit.MaxQPWR),
 			MaxSendSGE: min(3, limit.MaxSGE), MaxRecvSGE: min(2, limit.MaxSGE), MaxInline: min(28, limit.MaxInline),
 		}
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: requested})
 		a := r.QueryQP(qp)
 		got := a.Caps
 		r.Check(got.MaxSendWR >= requested.MaxSendWR && got.MaxRecvWR >= requested.MaxRecvWR && got.MaxSendSGE >= requested.MaxSendSGE &&
 			got.MaxRecvSGE >= requested.MaxRecvSGE && got.MaxInline >= requested.MaxInline, fmt.Sprintf("%+v or more", requested), "%+v", got)
-		r.Check(qp.Type() == defaultQPType(r), defaultQPType(r).String(), "%v", qp.Type())
+		r.Check(qp.Type() == rig.DefaultQPType(r), rig.DefaultQPType(r).String(), "%v", qp.Type())
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),
 }, {
@@ -36,7 +36,7 @@ var qpCases = []conformance.Case{{
 		try := func(change func(*verbs.QPCaps)) error {
 			caps := verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 			change(&caps)
-			qp, err := r.Device.CreateQP(verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
+			qp, err := r.Device.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: caps})
 			if err == nil {
 				r.Must("a queue pair that can be closed", qp.Close())
 			}
@@ -68,7 +68,7 @@ var qpCases = []conformance.Case{{
 	Title:   "A queue pair without a domain or without a completion queue is refused",
 	Expects: "a refusal of a queue pair without each of them",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		for _, k := range []struct {
 			what    string
 			without func(*verbs.QPInit)
@@ -88,7 +88,7 @@ var qpCases = []conformance.Case{{
 	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
 		partner := rig.NewPair(r).Partner
-		good := verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
+		good := verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps}
 		try := func(what string, foreign func(*verbs.QPInit)) {
 			init := good
 			foreign(&init)
@@ -98,7 +98,7 @@ var qpCases = []conformance.Case{{
 		try("a CQ to send", func(i *verbs.QPInit) { i.SendCQ = partner.CQ })
 		try("a CQ to receive", func(i *verbs.QPInit) { i.RecvCQ = partner.CQ })
 		if r.Caps.Has(verbs.CapSRQ) {
-			srq := newSRQ(partner, srqInit(partner))
+			srq := partner.CreateSRQ(srqInit(partner))
 			try("a shared receive queue", func(i *verbs.QPInit) { i.SRQ = srq })
 		}
 	}),
@@ -123,7 +123,7 @@ var qpCases = []conformance.Case{{
 	Title:   "Posting a receive to a queue pair with a shared receive queue fails",
 	Expects: "a receive posted to the queue pair is refused",
 	Defects: []string{"SRQBypassed", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: newSRQ(r, srqInit(r))})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: r.CreateSRQ(srqInit(r))})
 		r.ToInit(qp, 0, qKey)
 		m := r.Memory(64, verbs.AccessLocalWrite)
 		expectRecvRefused(r, "a receive to a queue pair on a shared receive queue", qp, m.SGL(0, 64), nil)
@@ -134,11 +134,14 @@ var qpCases = []conformance.Case{{
 	Title:   "A queue pair cannot be closed while it is in a multicast group",
 	Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
-		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		qp := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 		r.ToInit(qp, 0, qKey)
 		r.ToRTR(qp, verbs.QPAttr{})
 		r.ToRTS(qp, verbs.QPAttr{SQPSN: 0x2000})
-		group := multicastGroup(r)
+		group := verbs.GID{0: 0xff, 1: 0x0e, 15: 0x42}
+		if r.Local[0].Is4() {
+			group = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+		}
 		r.Must("a queue pair that can join a group", qp.AttachMulticast(group))
 		r.MustFail("closing a queue pair in a group", qp.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can leave the group", qp.DetachMulticast(group))
@@ -182,12 +185,3 @@ var qpCases = []conformance.Case{{
 		expectEmptyCQ(r, r.CQ)
 	}),
 }}
-
-// multicastGroup returns a multicast group of the device's address family.
-func multicastGroup(r *rig.Rig) verbs.GID {
-	g := verbs.GID{0: 0xff, 1: 0x0e, 15: 0x42}
-	if r.Local[0].Is4() {
-		g = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
-	}
-	return g
-}

@@ -17,9 +17,9 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"MRAddrIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 		const at = 0x7_0000_1000
 		buf := rig.Pattern(100, 3)
-		mr := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
+		mr := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: at}))(l.dut, "a region at a chosen address")
 		l.dut.Check(mr.Addr() == at && mr.Len() == len(buf), fmt.Sprintf("%d bytes at %#x", len(buf), uint64(at)), "%d at %#x", mr.Len(), mr.Addr())
-		l.expectArrives(l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
+		l.dut.expectArrives(l.partner, l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
 	}),
 }, {
 	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"),
@@ -65,7 +65,7 @@ var regionCases = []conformance.Case{{
 	Defects: []string{"NoEmptyMR"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(0, verbs.AccessLocalWrite)
 		l.dut.Check(m.Len() == 0, "a region of 0 bytes", "%d", m.Len())
-		l.expectArrives(l.dut.sendOf(2, m.SGE(0, 0)), nil)
+		l.dut.expectArrives(l.partner, l.dut.sendOf(2, m.SGE(0, 0)), nil)
 		l.dut.expectFailure("a byte of an empty region", l.dut.sendOf(2, m.SGE(0, 1)))
 	}),
 }, {
@@ -82,7 +82,7 @@ var regionCases = []conformance.Case{{
 			l.dut.Must(fmt.Sprintf("region %d over the same memory", i+1), err)
 		}
 		l.dut.Must("a region that can be closed", regions[0].Close())
-		l.expectArrives(l.dut.sendOf(2, verbs.SGEOf(regions[1], 4, 60)), buf[20:80])
+		l.dut.expectArrives(l.partner, l.dut.sendOf(2, verbs.SGEOf(regions[1], 4, 60)), buf[20:80])
 	}),
 }, {
 	ID: "verbs/mr/beyond-its-end", Cite: manual("ibv_post_send(3)", "verbs/mr/8"),
@@ -122,11 +122,10 @@ var regionCases = []conformance.Case{{
 		buf := make([]byte, 64)
 		// With remote read: a device need not allocate an R_Key without remote
 		// access.
-		old := result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
+		old := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Access: verbs.AccessRemoteRead}))(l.dut, "a region")
 		was, rkey := verbs.SGEOf(old, 0, 64), old.RKey()
 		l.dut.Must("a region that can be closed", old.Close())
-		again, err := l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead})
-		l.dut.Must("the region again", err)
+		again := rig.Result(l.dut.PD.RegMR(verbs.MRInit{Buf: buf, Addr: was.Addr, Access: verbs.AccessRemoteRead}))(l.dut, "the region again")
 		l.dut.Check(again.LKey() != was.LKey && again.RKey() != rkey, "other keys than before", "L_Key %#x, R_Key %#x", again.LKey(), again.RKey())
 		l.partner.postRecv(1, recvOffset, 64)
 		l.dut.expectFailure("a request with the old key", l.dut.sendOf(2, was))
@@ -158,7 +157,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 				l := newPair(d, setup{})
 				l.expectExecuted(op, m, m.Remote(0), 0)
 				l.expectExecuted(op, m, m.Remote(56), 56)
-				l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, 9, 8, m.Remote(off)))
+				l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on of 64", op, off), l.partner.rdmaWR(op, m.Remote(off)))
 			}
 		}
 		d.DUT.ExpectUntouched(m)
@@ -173,7 +172,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpRDMAWrite} {
 			for _, at := range []uint64{math.MaxUint64 - 3, math.MaxUint64 - 7} {
 				l := newPair(d, setup{})
-				l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, 9, 8, verbs.Remote{Addr: at, RKey: m.RKey()}))
+				l.expectRefused(fmt.Sprintf("%v 8 bytes at %#x", op, at), l.partner.rdmaWR(op, verbs.Remote{Addr: at, RKey: m.RKey()}))
 			}
 		}
 		d.DUT.ExpectUntouched(m)
@@ -193,7 +192,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 					l.expectExecuted(op, m, m.Remote(0), 0)
 					continue
 				}
-				l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, 9, 8, m.Remote(0)))
+				l.expectRefused(fmt.Sprintf("%v memory with rights %#x", op, uint32(has)), l.partner.rdmaWR(op, m.Remote(0)))
 			}
 			d.DUT.ExpectUntouched(m)
 		}
@@ -208,14 +207,13 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		m := d.DUT.Memory(64, local|verbs.AccessRemoteWrite)
 		places := []verbs.Remote{m.Remote(0)}
 		for i, rights := range []verbs.Access{local, local | verbs.AccessRemoteWrite} {
-			mr, err := d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights})
-			d.DUT.Must(fmt.Sprintf("region %d over the same memory", i+2), err)
+			mr := rig.Result(d.DUT.PD.RegMR(verbs.MRInit{Buf: m.Buf, Access: rights}))(d.DUT, fmt.Sprintf("region %d over the same memory", i+2))
 			places = append(places, verbs.Remote{Addr: mr.Addr(), RKey: mr.RKey()})
 		}
 		for i, at := range places {
 			l := newPair(d, setup{})
 			if i == 1 {
-				l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, 9, 8, at))
+				l.expectRefused("write memory by a key without rights", l.partner.rdmaWR(verbs.OpRDMAWrite, at))
 				d.DUT.ExpectUntouched(m)
 				continue
 			}
@@ -227,20 +225,20 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "The addresses of a zero-based region begin at 0",
 	Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
 	Expects: "a region with address 0; its first and its last bytes; the last READ fails",
-	Defects: []string{"ZeroBasedIgnored"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"ZeroBasedIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig))|verbs.AccessZeroBased)
 		l.dut.Check(m.Addr() == 0, "a region at address 0", "%#x", m.Addr())
 		at := func(addr uint64) verbs.Remote { return verbs.Remote{Addr: addr, RKey: m.RKey()} }
 		l.partner.expectRead(at(0), m.Buf[:8])
 		l.partner.expectRead(at(56), m.Buf[56:])
-		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, recvOffset, 8, at(57)))
+		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, 8, at(57)))
 	}),
 }, {
 	ID: "verbs/pd/remote-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"),
 	Title:   "A peer can access only memory in the protection domain of the queue pair",
 	Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
 	Expects: "it fails, and memory is unchanged",
-	Defects: []string{"IgnorePD"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"IgnorePD"}, Run: onPair(setup{}, func(l *qpPair) {
 		other := l.dut.MemoryIn(otherPD(l.dut.Rig), 64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		l.expectRefused("write to memory of another domain", l.partner.writeWR(1, 0, 16, other.Remote(0)))
 		l.dut.ExpectUntouched(other)
@@ -250,7 +248,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "A receive into memory without local write fails, and the memory is unchanged",
 	Sends:   "a message of the peer for a receive in such memory",
 	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
-	Defects: []string{"LocalWriteUnchecked"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"LocalWriteUnchecked"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessRemoteRead)
 		if n, err := l.dut.qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: m.SGL(0, 128)}}); err != nil {
 			l.dut.Check(n == 0, "no receive posted if it is refused", "%d", n)
@@ -267,10 +265,10 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "The R_Key of a deregistered region is invalid",
 	Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
 	Expects: "the first is executed and the second fails, with memory unchanged",
-	Defects: []string{"StaleKeys"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"StaleKeys"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, regionAccess(l.dut.Rig, rig.RemoteAccess(l.dut.Rig)))
 		at := m.Remote(0)
-		l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, recvOffset, 16, at))
+		l.partner.PostSend(l.partner.qp, l.partner.writeWR(1, 0, 16, at), l.partner.readWR(2, 16, at))
 		l.partner.ExpectCompletion(1, verbs.WCSuccess)
 		l.partner.ExpectCompletion(2, verbs.WCSuccess) // the WRITE is in memory now, on any transport
 		l.dut.ExpectBytes(m, 0, l.partner.mem.Buf[:16])
@@ -284,7 +282,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	Title:   "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
 	Sends:   "a message of 65 bytes of the peer for a receive of 64",
 	Expects: "LOC_LEN_ERR, and nothing after the receive changed",
-	Defects: []string{"LengthErrorsHidden", "QueryStale"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"LengthErrorsHidden", "QueryStale"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(128, verbs.AccessLocalWrite)
 		l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64+l.dut.grhLen()))
 		l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 65))
@@ -294,9 +292,9 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE of n bytes of the peer's memory; the local ones are at recvOffset.
-func (e *endpoint) rdmaWR(op verbs.WROpcode, id uint64, n int, at verbs.Remote) verbs.SendWR {
-	wr := e.writeWR(id, recvOffset, n, at)
+// rdmaWR returns a READ or WRITE of 8 bytes of the peer's memory; the local ones are at recvOffset.
+func (e *endpoint) rdmaWR(op verbs.WROpcode, at verbs.Remote) verbs.SendWR {
+	wr := e.writeWR(9, recvOffset, 8, at)
 	wr.Opcode = op
 	return wr
 }

@@ -60,7 +60,7 @@ var settingCases = []conformance.Case{{
 	Title:   "The access flags of a queue pair can be changed before it is connected, and a query returns them",
 	Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
 	Defects: []string{"QueryForgets", "OptionalAttrsRefused"}, Run: rig.Body(func(r *rig.Rig) {
-		qp := newQP(r, verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
+		qp := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 		expectAccess := func(want verbs.Access) {
 			got := r.QueryQP(qp)
 			r.Check(got.Access == want && got.Port == 1, fmt.Sprintf("rights %#x, port 1", uint32(want)), "%#x, port %d", uint32(got.Access), got.Port)
@@ -156,7 +156,7 @@ var settingCases = []conformance.Case{{
 		e := l.dut.ExpectEvent(verbs.EventSQDrained)
 		l.dut.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 		l.dut.Must("SQD to RTS", l.dut.qp.Modify(verbs.QPAttr{State: rts}, verbs.QPAttrState))
-		l.dut.toState(sqd)
+		l.dut.ToState(l.dut.qp, sqd)
 		l.dut.Sleep(shortWait)
 		l.dut.ExpectNoEvent()
 	}),

@@ -17,7 +17,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		limit := r.QueryDevice()
 		init := srqInit(r)
 		init.MaxWR, init.MaxSGE = min(13, limit.MaxSRQWR), min(3, limit.MaxSRQSGE)
-		a := srqAttr(r, newSRQ(r, init))
+		a := srqAttr(r, r.CreateSRQ(init))
 		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
 	}),
 }, {
@@ -39,7 +39,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
 	Defects: []string{"SRQDoubleUse"}, Run: rig.PairBody(func(d *rig.Pair) {
-		srq := newSRQ(d.DUT, srqInit(d.DUT))
+		srq := d.DUT.CreateSRQ(srqInit(d.DUT))
 		links := [2]*qpPair{newSRQPair(d, srq), newSRQPair(d, srq)}
 		mem := links[0].dut.mem
 		used := make(map[uint64]bool)
@@ -62,7 +62,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
 	Defects: []string{"OverflowSRQ", "PostCountWrong", "FullIsInvalid"}, Run: rig.Body(func(r *rig.Rig) {
-		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
 	}),
 }, {
@@ -71,7 +71,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "a receive with one entry too many, and one with as many as there are",
 	Expects: "EINVAL for the former; the latter is accepted",
 	Defects: []string{"SGECut"}, Run: rig.Body(func(r *rig.Rig) {
-		srq, m := newSRQ(r, srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
+		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(4096, verbs.AccessLocalWrite)
 		most := srqSizes(r, srq).MaxSGE
 		expectRecvRefused(r, "a receive with too long a list", srq, sgeList(m, most+1, 8), verbs.ErrInvalid)
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
@@ -82,7 +82,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
 	Defects: []string{"AsyncEventsLost", "SRQLimitRepeats", "AsyncNamesNothing"}, Run: rig.Body(func(r *rig.Rig) {
-		srq := newSRQ(r, srqInit(r))
+		srq := r.CreateSRQ(srqInit(r))
 		l := newSRQPair(rig.NewPair(r), srq)
 		use := func() {
 			l.partner.execute(l.partner.sendWR(9, 0, 16))
@@ -90,7 +90,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 			r.Check(wc.Status == verbs.WCSuccess, "a receive", "%s", rig.Describe(&wc))
 		}
 		reached := func() {
-			e := l.expectEvent(verbs.EventSRQLimitReached)
+			e := l.dut.ExpectEvent(verbs.EventSRQLimitReached, verbs.EventCommEst)
 			r.Check(e.SRQ == srq, "an event that names the queue", "%v", e.SRQ)
 		}
 		for i := range 4 {
@@ -115,7 +115,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A limit that is larger than the shared receive queue is refused, and changes nothing",
 	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
 	Defects: []string{"SRQModifyLies", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
-		srq := newSRQ(r, srqInit(r))
+		srq := r.CreateSRQ(srqInit(r))
 		r.Must("a limit", srq.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		was := srqAttr(r, srq)
 		r.MustFail("a limit beyond the size", srq.Modify(verbs.SRQAttr{Limit: was.MaxWR + 1}, verbs.SRQLimit), nil)
@@ -130,7 +130,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Expects: "at least the requested size, room for that many, a refusal of the last, and a completion of each receive; or resizing is not supported",
 	Defects: []string{"SRQResizeNoop", "SRQModifyLies"}, Run: rig.PairBody(func(d *rig.Pair) {
 		r := d.DUT
-		srq, m := newSRQ(r, srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
+		srq, m := r.CreateSRQ(srqInit(r)), r.Memory(64, verbs.AccessLocalWrite)
 		was := srqSizes(r, srq).MaxWR
 		waiting := make(map[uint64]bool)
 		fill := func(n int) {
@@ -165,9 +165,9 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
 	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
-		srq := newSRQ(r, srqInit(r))
+		srq := r.CreateSRQ(srqInit(r))
 		r.PostRecv(srq, 1, r.Memory(64, verbs.AccessLocalWrite).SGE(0, 64))
-		qp := newQP(r, verbs.QPInit{Type: defaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
+		qp := r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps, SRQ: srq})
 		r.MustFail("closing a shared receive queue in use", srq.Close(), verbs.ErrBusy)
 		r.Must("a queue pair that can be closed", qp.Close())
 		r.Must("a shared receive queue that can be closed", srq.Close())
@@ -178,11 +178,11 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
 	Defects: []string{"AsyncEventsLost", "AsyncNamesNothing"}, Run: rig.PairBody(func(d *rig.Pair) {
-		srq := newSRQ(d.DUT, srqInit(d.DUT))
+		srq := d.DUT.CreateSRQ(srqInit(d.DUT))
 		goes, stays := newSRQPair(d, srq), newSRQPair(d, srq)
 		d.DUT.PostRecv(srq, 1, stays.dut.mem.SGE(recvOffset, 512))
-		goes.dut.toState(errState)
-		e := stays.expectEvent(verbs.EventQPLastWQEReached)
+		goes.dut.ToState(goes.dut.qp, errState)
+		e := stays.dut.ExpectEvent(verbs.EventQPLastWQEReached, verbs.EventCommEst)
 		d.DUT.Check(e.QP == goes.dut.qp, "an event that names the failed queue pair", "%v", e.QP)
 		expectEmptyCQ(d.DUT, d.DUT.CQ)
 		stays.partner.PostSend(stays.partner.qp, stays.partner.sendWR(2, 0, 16))
@@ -199,7 +199,7 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 		r := d.DUT
 		init := srqInit(r)
 		init.PD = otherPD(r)
-		srq := newSRQ(r, init)
+		srq := r.CreateSRQ(init)
 		l := newSRQPair(d, srq)
 		m := r.MemoryIn(init.PD, 64, verbs.AccessLocalWrite)
 		r.PostRecv(srq, 1, m.SGE(0, 64))
@@ -219,14 +219,9 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
-// newSRQ makes an SRQ, or ends the case.
-func newSRQ(r *rig.Rig, init verbs.SRQInit) verbs.SRQ {
-	return result(r.Device.CreateSRQ(init))(r, "a shared receive queue")
-}
-
 // srqAttr queries an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
-	return result(srq.Query())(r, "a shared receive queue that can be queried")
+	return rig.Result(srq.Query())(r, "a shared receive queue that can be queried")
 }
 
 // srqSizes returns the capacities of an SRQ made with srqInit. It returns the requested

@@ -63,7 +63,7 @@ var signalCases = []conformance.Case{{
 	Sends:   "eight inline messages from one buffer, which is overwritten after each post",
 	Expects: "eight messages as the buffer was at the time of their posts",
 	Defects: []string{"InlineLate"}, Run: onPair(inline, func(l *qpPair) {
-		n := l.inlineLimit()
+		n := min(32, l.dut.QueryQP(l.dut.qp).Caps.MaxInline)
 		buf := make([]byte, n)
 		for i := range 8 {
 			l.partner.postRecv(uint64(i+1), recvOffset+i*128, n)
@@ -89,7 +89,7 @@ var signalCases = []conformance.Case{{
 		wr.SGL, wr.Inline, wr.Flags = nil, make([]byte, most+1), wr.Flags|verbs.SendInline
 		l.dut.expectPostRefused("inline data beyond the limit", wr, verbs.ErrInvalid)
 		wr.Inline = rig.Pattern(most, 3)
-		l.expectArrives(wr, rig.Pattern(most, 3))
+		l.dut.expectArrives(l.partner, wr, rig.Pattern(most, 3))
 	}),
 }, {
 	ID: "verbs/flush/in-order", Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"),
@@ -110,7 +110,7 @@ var signalCases = []conformance.Case{{
 		for id := range uint64(4) {
 			l.dut.PostSend(l.dut.qp, l.dut.sendWR(firstSend+id, 0, 8))
 		}
-		l.dut.toState(errState)
+		l.dut.ToState(l.dut.qp, errState)
 		l.dut.Sleep(shortWait)
 		var sends, receives []verbs.WC
 		for _, wc := range pollCompletions(l.dut.Rig, l.dut.CQ, 12, 16) {
@@ -136,7 +136,7 @@ var signalCases = []conformance.Case{{
 	Sends:   "two sends and two receives after ERR",
 	Expects: "WR_FLUSH_ERR for each, signaled or not",
 	Defects: []string{"FlushesLost"}, Run: onPair(setup{}, func(l *qpPair) {
-		l.dut.toState(errState)
+		l.dut.ToState(l.dut.qp, errState)
 		quiet := l.dut.sendWR(2, 0, 8)
 		quiet.Flags = 0
 		l.dut.PostSend(l.dut.qp, l.dut.sendWR(1, 0, 8), quiet)
@@ -150,7 +150,7 @@ var signalCases = []conformance.Case{{
 	Title:   "The failed request completes with the cause, and later ones are flushed",
 	Sends:   "a valid send, one from a closed region, and two more, in one call",
 	Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",
-	Defects: []string{"FlushesLost", "LocalErrIsQPOp"}, Run: onReliable(func(l *qpPair) {
+	Defects: []string{"FlushesLost", "LocalErrIsQPOp"}, Run: onPair(setup{}, func(l *qpPair) {
 		m := l.dut.Memory(64, 0)
 		bad := l.dut.sendOf(2, m.SGE(0, 64))
 		l.dut.Must("a region that can be closed", m.Close())
@@ -188,11 +188,6 @@ func (l *qpPair) sendFour() {
 
 // inline makes a pair whose DUT endpoint accepts inline data.
 var inline = setup{modifyInit: func(init *verbs.QPInit) { init.Caps.MaxInline = 32 }}
-
-// inlineLimit returns the inline limit of the queue pair, at most 32.
-func (l *qpPair) inlineLimit() int {
-	return min(32, l.dut.QueryQP(l.dut.qp).Caps.MaxInline)
-}
 
 // expectEarlierRequest expects the completion of the request before a failed one. Over
 // InfiniBand it was acknowledged and succeeds. An iWARP connection ends with the local

@@ -215,7 +215,7 @@ func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrM
 // newQPIn returns a new queue pair in a state. [rig.Transitions] lists the transitions in the order in
 // which a queue pair makes them.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
-	qp := newQP(m.Rig, verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
+	qp := m.Rig.CreateQP(verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
 	current := reset
 	for _, t := range rig.Transitions(m.kind) {
 		switch {

@@ -11,26 +11,26 @@ import (
 
 // wcCases test the fields of completions, for each operation.
 var wcCases = []conformance.Case{
-	requestCase("send", 0, nil, verbs.WCOpSend, -1, func(l *qpPair) verbs.SendWR {
+	requestCase("send", 0, verbs.WCOpSend, unspecified, func(l *qpPair) verbs.SendWR {
 		l.partner.postRecv(1, recvOffset, 64)
 		return l.dut.sendWR(2, 0, 24)
 	}),
-	requestCase("write", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
+	requestCase("write", verbs.CapRC, verbs.WCOpRDMAWrite, unspecified, func(l *qpPair) verbs.SendWR {
 		return l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 	}),
-	requestCase("write-with-immediate", verbs.CapRC, nil, verbs.WCOpRDMAWrite, -1, func(l *qpPair) verbs.SendWR {
+	requestCase("write-with-immediate", verbs.CapRC, verbs.WCOpRDMAWrite, unspecified, func(l *qpPair) verbs.SendWR {
 		l.partner.postRecv(1, recvOffset, 64)
 		wr := l.dut.writeWR(2, 0, 24, l.partner.mem.Remote(256))
 		wr.Opcode, wr.Imm = verbs.OpRDMAWriteImm, 0x01020304
 		return wr
 	}),
-	requestCase("read", verbs.CapRC, []string{"WCLengthZero"}, verbs.WCOpRDMARead, 24, func(l *qpPair) verbs.SendWR {
-		return l.dut.readWR(2, recvOffset, 24, l.partner.mem.Remote(256))
+	requestCase("read", verbs.CapRC, verbs.WCOpRDMARead, 24, func(l *qpPair) verbs.SendWR {
+		return l.dut.readWR(2, 24, l.partner.mem.Remote(256))
 	}),
-	requestCase("compare-and-swap", verbs.CapRC|verbs.CapAtomics, []string{"WCLengthZero"}, verbs.WCOpCompSwap, 8, func(l *qpPair) verbs.SendWR {
+	requestCase("compare-and-swap", verbs.CapRC|verbs.CapAtomics, verbs.WCOpCompSwap, 8, func(l *qpPair) verbs.SendWR {
 		return l.dut.atomicWR(2, verbs.OpAtomicCmpAndSwp, l.partner.wordRemote(), verbs.Atomic{})
 	}),
-	requestCase("fetch-and-add", verbs.CapRC|verbs.CapAtomics, []string{"WCLengthZero"}, verbs.WCOpFetchAdd, 8, func(l *qpPair) verbs.SendWR {
+	requestCase("fetch-and-add", verbs.CapRC|verbs.CapAtomics, verbs.WCOpFetchAdd, 8, func(l *qpPair) verbs.SendWR {
 		return l.dut.atomicWR(2, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{})
 	}),
 	{
@@ -40,9 +40,7 @@ var wcCases = []conformance.Case{
 		Expects: "RECV and the length, with the 40 bytes of the GRH area for datagrams; neither immediate data nor a key",
 		Defects: []string{"WCOpcodeZero", "WCLengthZero"}, Run: onPair(setup{}, func(l *qpPair) {
 			for _, n := range []int{1, 24, 500} {
-				l.dut.postRecv(1, recvOffset, 512)
-				l.partner.execute(l.partner.sendWR(2, 0, n))
-				wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:n])
+				wc := expectDelivery(l.partner, l.dut, n)
 				l.dut.Check(wc.Opcode == verbs.WCOpRecv, verbs.WCOpRecv.String(), "%v", wc.Opcode)
 				l.dut.Check(wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) == 0, "no flag of immediate data or of a key", "%#x", uint32(wc.Flags))
 				l.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
@@ -71,7 +69,7 @@ var wcCases = []conformance.Case{
 		Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
-		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"}, Run: onReliable(func(l *qpPair) {
+		Defects: []string{"WCOpcodeZero", "WCFlagsLost", "ImmSwapped", "WCLengthZero"}, Run: onPair(setup{}, func(l *qpPair) {
 			l.requireImm()
 			m := l.dut.Memory(64, verbs.AccessLocalWrite)
 			l.dut.PostRecv(l.dut.qp, 1, m.SGE(0, 64))
@@ -92,19 +90,24 @@ var wcCases = []conformance.Case{
 		Sends:   "a datagram of the peer",
 		Expects: "the source QPN and the GRH flag",
 		Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: onPair(setup{qpType: verbs.QPTypeUD}, func(l *qpPair) {
-			l.dut.postRecv(1, recvOffset, 64)
-			l.partner.PostSend(l.partner.qp, l.partner.sendWR(2, 0, 24))
-			wc := l.dut.expectMessage(1, recvOffset, l.partner.mem.Buf[:24])
+			wc := expectDelivery(l.partner, l.dut, 24)
 			l.dut.Check(wc.SrcQP == l.partner.qp.QPN(), fmt.Sprintf("source queue pair %#x", uint32(l.partner.qp.QPN())), "%#x", uint32(wc.SrcQP))
 			l.dut.Check(wc.Flags&verbs.WCWithGRH != 0, "the GRH flag", "flags %#x", uint32(wc.Flags))
 		}),
 	},
 }
 
-// requestCase returns the case about the completion of a request: its opcode and, unless
-// length is negative, its length. The manual page defines the length of incoming data
-// only.
-func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
+// unspecified is the length of a request that sends data: the manual page defines the length of
+// incoming data only.
+const unspecified = -1
+
+// requestCase returns the case about the completion of a request: its opcode and, unless it is
+// unspecified, its length.
+func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
+	var defects []string
+	if length != unspecified {
+		defects = append(defects, "WCLengthZero")
+	}
 	if op != verbs.WCOpSend {
 		defects = append(defects, "WCOpcodeZero")
 	}
@@ -127,7 +130,7 @@ func requestCase(name string, needs verbs.Caps, defects []string, op verbs.WCOpc
 			wc := l.dut.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 			l.dut.Check(wc.Opcode == op, op.String(), "%v", wc.Opcode)
 			l.dut.Check(wc.QPN == l.dut.qp.QPN(), fmt.Sprintf("queue pair %#x", uint32(l.dut.qp.QPN())), "%#x", uint32(wc.QPN))
-			l.dut.Check(length < 0 || int(wc.ByteLen) == length, fmt.Sprintf("%d bytes", length), "%d", wc.ByteLen)
+			l.dut.Check(length == unspecified || int(wc.ByteLen) == length, fmt.Sprintf("%d bytes", length), "%d", wc.ByteLen)
 			expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 		}),
 	}

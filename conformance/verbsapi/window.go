@@ -131,7 +131,7 @@ const bindID = 1000
 
 // newWindow allocates a memory window, and checks its type.
 func (e *endpoint) newWindow(kind verbs.MWType) verbs.MW {
-	mw := result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
+	mw := rig.Result(e.PD.AllocMW(kind))(e, fmt.Sprintf("a window of %v", kind))
 	e.Check(mw.Type() == kind, fmt.Sprintf("a window of %v", kind), "%v", mw.Type())
 	return mw
 }
@@ -207,7 +207,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 				l := newPair(d, setup{})
 				at := l.dut.bindNew(verbs.MWType2, bindRange(m, 64, 64, w.access))
 				l.expectExecuted(w.granted, m, at, 64)
-				l.expectRefused(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.partner.rdmaWR(w.refused, 9, 8, at))
+				l.expectRefused(fmt.Sprintf("%v through a window with rights %#x", w.refused, uint32(w.access)), l.partner.rdmaWR(w.refused, at))
 			}
 			d.DUT.ExpectUntouched(m)
 		}),
@@ -218,7 +218,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "An atomic through a window is executed if the window grants it, and fails if not",
 		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
 		Expects: "the original word from the first; the second fails, and the word is unchanged",
-		Defects: []string{"NoWindowAtomics"}, Run: onReliable(func(l *qpPair) {
+		Defects: []string{"NoWindowAtomics"}, Run: onPair(setup{}, func(l *qpPair) {
 			l.dut.setWord(41)
 			word := func(access verbs.Access) verbs.Remote {
 				return l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, l.dut.mem.WordOffset(0), 64, access))
@@ -238,7 +238,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 			own, other := newPair(d, setup{}), newPair(d, setup{})
 			at := own.dut.bindReadable(own.dut.newWindow(verbs.MWType2), 256, 64)
 			own.partner.expectRead(at, own.dut.mem.Buf[256:320])
-			other.expectRefused("read through a window of another queue pair", other.partner.readWR(9, recvOffset, 16, at))
+			other.expectRefused("read through a window of another queue pair", other.partner.readWR(9, 16, at))
 		}),
 	},
 	{
@@ -247,12 +247,12 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "The addresses of a zero-based window begin at 0",
 		Sends:   "READs of the partner at 0 and at 56 of a zero-based window of 64 bytes, then at the address in the region",
 		Expects: "the first and the last bytes of the window; the last READ fails",
-		Defects: []string{"ZeroBasedIgnored"}, Run: onReliable(func(l *qpPair) {
+		Defects: []string{"ZeroBasedIgnored"}, Run: onPair(setup{}, func(l *qpPair) {
 			at := l.dut.bindNew(verbs.MWType2, bindRange(l.dut.mem, 256, 64, verbs.AccessRemoteRead|verbs.AccessZeroBased))
 			zero, last := verbs.Remote{RKey: at.RKey}, verbs.Remote{Addr: 56, RKey: at.RKey}
 			l.partner.expectRead(zero, l.dut.mem.Buf[256:264])
 			l.partner.expectRead(last, l.dut.mem.Buf[312:320])
-			l.expectRefused("read a zero-based window at the region's address", l.partner.readWR(9, recvOffset, 8, at))
+			l.expectRefused("read a zero-based window at the region's address", l.partner.readWR(9, 8, at))
 		}),
 	},
 	{
@@ -266,8 +266,8 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 			old := l.dut.bindReadable(mw, 256, 64)
 			l.partner.expectRead(old, l.dut.mem.Buf[256:264])
 			closed := l.dut.bindReadable(mw, 256, 0)
-			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, recvOffset, 8, old))
-			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, recvOffset, 8, closed))
+			l.expectRefused("read by the old key of a window that was closed", l.partner.readWR(9, 8, old))
+			again.expectRefused("read by the new key of a window that was closed", again.partner.readWR(9, 8, closed))
 		}),
 	},
 	{
@@ -275,12 +275,12 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "A bound window can be freed, and its key is invalid then",
 		Sends:   "a READ of the peer through a window; another when the window has been freed",
 		Expects: "the bytes for the first; the second fails",
-		Defects: []string{"BoundMWBusy"}, Run: onReliable(func(l *qpPair) {
+		Defects: []string{"BoundMWBusy"}, Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			at := l.dut.bindReadable(mw, 256, 64)
 			l.partner.expectRead(at, l.dut.mem.Buf[256:320])
 			l.dut.Must("a bound window that can be freed", mw.Close())
-			l.expectRefused("read through a window that has been freed", l.partner.readWR(9, recvOffset, 16, at))
+			l.expectRefused("read through a window that has been freed", l.partner.readWR(9, 16, at))
 		}),
 	},
 	{
@@ -289,14 +289,14 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		Title:   "A local invalidate completes as LOCAL_INV and revokes the key; the window can be bound again",
 		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
 		Expects: "a completion of LOCAL_INV; the bytes for the new key; the old one fails",
-		Defects: []string{"LocalInvNoop"}, Run: onReliable(func(l *qpPair) {
+		Defects: []string{"LocalInvNoop"}, Run: onPair(setup{}, func(l *qpPair) {
 			mw := l.dut.newWindow(verbs.MWType2)
 			old := l.dut.bindReadable(mw, 256, 64)
 			wc := l.dut.execute(verbs.SendWR{WRID: 5, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: old.RKey})
 			l.dut.Check(wc.Opcode == verbs.WCOpLocalInv, verbs.WCOpLocalInv.String(), "%v", wc.Opcode)
 			fresh := l.dut.bindReadable(mw, 512, 64)
 			l.partner.expectRead(fresh, l.dut.mem.Buf[512:576])
-			l.expectRefused("read by a key that was invalidated", l.partner.readWR(9, recvOffset, 16, old))
+			l.expectRefused("read by a key that was invalidated", l.partner.readWR(9, 16, old))
 		}),
 	},
 })
@@ -320,7 +320,7 @@ func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conforman
 					at.Addr = m.Addr() + end - 8
 					l.expectExecuted(op, m, at, end-8)
 					at.Addr = m.Addr() + off
-					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, 9, 8, at))
+					l.expectRefused(fmt.Sprintf("%v 8 bytes from %d on through a window of bytes 64 to 127", op, off), l.partner.rdmaWR(op, at))
 				}
 			}
 			d.DUT.ExpectUntouched(m)

@@ -28,7 +28,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 	Expects: "EBUSY, until both are closed",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
 		domain := xrcDomain(r)
-		target := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		target := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		srq := xrcSRQ(r, domain)
 		r.MustFail("closing a domain in use", domain.Close(), verbs.ErrBusy)
 		r.Must("a target that can be closed", target.Close())
@@ -42,9 +42,9 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 	Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
 	Defects: []string{"OpenQPAny"}, Run: rig.Body(func(r *rig.Rig) {
 		domain, other := xrcDomain(r), xrcDomain(r)
-		first := newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		first := r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		r.ToInit(first, 0, qKey)
-		second := result(r.Device.OpenQP(domain, first.QPN()))(r, "a second handle")
+		second := rig.Result(r.Device.OpenQP(domain, first.QPN()))(r, "a second handle")
 		r.Check(second.QPN() == first.QPN(), fmt.Sprintf("queue pair %#x", uint32(first.QPN())), "%#x", uint32(second.QPN()))
 		r.MustFail("a target of another domain", errorOf(r.Device.OpenQP(other, first.QPN())), nil)
 		r.MustFail("an unknown target", errorOf(r.Device.OpenQP(domain, first.QPN()+77)), nil)
@@ -86,9 +86,9 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i, 64))
 			r.PostRecv(x.srqs[i], uint64(i), x.dut.mem.SGE(4096*i+64, 64))
 		}
-		x.dut.qp = newQP(r, verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
-		x.partner.qp = newQP(d.Partner, verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.Partner.PD, SendCQ: d.Partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
-		attr := connectionAttrs()
+		x.dut.qp = r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
+		x.partner.qp = d.Partner.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.Partner.PD, SendCQ: d.Partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
+		attr := connectionAttrs
 		for _, e := range []struct{ from, to *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
 			e.from.ToInit(e.from.qp, 0, qKey)
 			attr.DestQPN, attr.AH = e.to.qp.QPN(), e.from.PathTo(e.to.Rig)
@@ -101,10 +101,10 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 
 // xrcDomain opens an XRC domain.
 func xrcDomain(r *rig.Rig) verbs.XRCD {
-	return result(r.Device.OpenXRCD())(r, "an XRC domain")
+	return rig.Result(r.Device.OpenXRCD())(r, "an XRC domain")
 }
 
 // xrcSRQ makes an XRC SRQ in a domain.
 func xrcSRQ(r *rig.Rig, domain verbs.XRCD) verbs.SRQ {
-	return newSRQ(r, verbs.SRQInit{PD: r.PD, Type: verbs.SRQXRC, MaxWR: 8, MaxSGE: 1, XRCD: domain, CQ: r.CQ})
+	return r.CreateSRQ(verbs.SRQInit{PD: r.PD, Type: verbs.SRQXRC, MaxWR: 8, MaxSGE: 1, XRCD: domain, CQ: r.CQ})
 }

@@ -44,7 +44,6 @@ func (c *comm) joinAndWait(call string, part any) *collective {
 	return coll
 }
 
-// Barrier implements cases.Comm.
 func (c *comm) Barrier() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Barrier", err)
@@ -61,7 +60,6 @@ func (c *comm) Barrier() error {
 	return nil
 }
 
-// Ibarrier implements cases.Comm.
 func (c *comm) Ibarrier() (cases.Request, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Ibarrier", err)
@@ -74,16 +72,12 @@ func (c *comm) Ibarrier() (cases.Request, error) {
 	return r, nil
 }
 
-// Bcast implements cases.Comm.
 func (c *comm) Bcast(buf []byte, root int) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Bcast", err)
 	}
-	if root < 0 || root >= c.Size() {
-		if !c.Defects.RanksUnchecked {
-			return c.fail("Bcast", mpi.ErrRank)
-		}
-		return nil
+	if !c.hasRank(root) {
+		return c.fail("Bcast", unless(c.Defects.RanksUnchecked, mpi.ErrRank))
 	}
 	if c.Defects.RootIsZero {
 		root = 0
@@ -106,7 +100,6 @@ func (c *comm) copyPart(dst, src []byte) {
 	}
 }
 
-// Allreduce implements cases.Comm.
 func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	if err := cmp.Or(c.startCall(), c.checkReduction(buf, t, op)); err != nil {
 		return c.fail("Allreduce", err)
@@ -153,16 +146,12 @@ func (c *comm) checkReduction(buf []byte, t mpi.Type, op mpi.Op) error {
 	return nil
 }
 
-// Allgather implements cases.Comm.
 func (c *comm) Allgather(mine, all []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Allgather", err)
 	}
 	if len(all) != len(mine)*c.Size() {
-		if !c.Defects.ReductionsUnchecked {
-			return c.fail("Allgather", mpi.ErrArg)
-		}
-		return nil
+		return c.fail("Allgather", unless(c.Defects.ReductionsUnchecked, mpi.ErrArg))
 	}
 	coll := c.joinAndWait("Allgather", bytes.Clone(mine))
 	n := len(mine)
@@ -176,16 +165,12 @@ func (c *comm) Allgather(mine, all []byte) error {
 	return nil
 }
 
-// Alltoall implements cases.Comm.
 func (c *comm) Alltoall(send, recv []byte) error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Alltoall", err)
 	}
 	if len(send) != len(recv) || len(send)%c.Size() != 0 {
-		if !c.Defects.ReductionsUnchecked {
-			return c.fail("Alltoall", mpi.ErrArg)
-		}
-		return nil
+		return c.fail("Alltoall", unless(c.Defects.ReductionsUnchecked, mpi.ErrArg))
 	}
 	coll := c.joinAndWait("Alltoall", bytes.Clone(send))
 	n := len(send) / c.Size()

@@ -45,12 +45,22 @@ func (c *comm) Node(rank int) int {
 	return c.group.ranks[rank] / c.PerNode
 }
 
-// SetErrorHandler implements cases.Comm.
 func (c *comm) SetErrorHandler(h func(rank, size int, err error) error) {
 	c.handler = h
 	if c.Defects.HandlerOfParent && c.parent != nil {
 		c.parent.handler = h
 	}
+}
+
+// hasRank reports whether the communicator has a rank.
+func (c *comm) hasRank(rank int) bool { return rank >= 0 && rank < c.Size() }
+
+// unless returns the error of a call that breaks a rule, or nil if a defect accepts the call.
+func unless(defect bool, err error) error {
+	if defect {
+		return nil
+	}
+	return err
 }
 
 // fail returns the error of a call, or what the error handler returns for it.
@@ -85,7 +95,6 @@ func (c *comm) startCall() error {
 // splitArgs are the arguments of one rank in Split or SplitNode.
 type splitArgs struct{ color, key, rank int }
 
-// Split implements cases.Comm.
 func (c *comm) Split(color, key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Split", err)
@@ -96,7 +105,6 @@ func (c *comm) Split(color, key int) (cases.Comm, error) {
 	return c.split(color, key)
 }
 
-// SplitNode implements cases.Comm.
 func (c *comm) SplitNode(key int) (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("SplitNode", err)
@@ -162,7 +170,6 @@ func (c *comm) child(g *group, rank int) *comm {
 	return child
 }
 
-// Dup implements cases.Comm.
 func (c *comm) Dup() (cases.Comm, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("Dup", err)
@@ -183,7 +190,6 @@ func (c *comm) Dup() (cases.Comm, error) {
 	return c.child(g, slices.Index(g.ranks, c.proc.rank)), nil
 }
 
-// Free implements cases.Comm.
 func (c *comm) Free() error {
 	if err := c.startCall(); err != nil {
 		return c.fail("Free", err)

@@ -9,6 +9,9 @@
 //
 // A field of [Defects] makes it break one rule, to prove that a case fails.
 //
+// The exported methods of comm, request, message, win and rank are the calls of MPI in the
+// interfaces of package cases (conformance/mpi).
+//
 // It shares only names and error classes with package mpi. All state of a world belongs to
 // the goroutine that called Run.
 package ideal

@@ -40,25 +40,13 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// hasRank reports whether target is a rank of the window.
-func (w *win) hasRank(target int) bool { return target >= 0 && target < w.c.Size() }
-
-// rankError returns the error of a call whose target is no rank: nil with the defect RanksUnchecked.
-func (w *win) rankError() error {
-	if w.c.Defects.RanksUnchecked {
-		return nil
-	}
-	return mpi.ErrRank
-}
-
-// Lock implements cases.Win.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	return w.call("Lock", w.held[target] != nil || w.lockedAll, func() error {
 		if target == mpi.ProcNull {
 			return nil
 		}
-		if !w.hasRank(target) {
-			return w.rankError()
+		if !w.c.hasRank(target) {
+			return unless(w.c.Defects.RanksUnchecked, mpi.ErrRank)
 		}
 		lock := w.requestLock(kind, target)
 		// Lock may return before it is granted, except for the rank's own memory.
@@ -83,7 +71,6 @@ func (w *win) waitGranted(lock *lockRequest) {
 	w.c.blockUntil("a lock", func() bool { return lock.granted })
 }
 
-// Unlock implements cases.Win.
 func (w *win) Unlock(target int) error {
 	return w.call("Unlock", target != mpi.ProcNull && w.held[target] == nil || w.lockedAll, func() error {
 		if target != mpi.ProcNull && w.held[target] != nil {
@@ -105,7 +92,6 @@ func (w *win) release(target int) {
 	delete(w.held, target)
 }
 
-// LockAll implements cases.Win.
 func (w *win) LockAll(mpi.Assert) error {
 	return w.call("LockAll", len(w.held) > 0, func() error {
 		w.lockedAll = true
@@ -118,7 +104,6 @@ func (w *win) LockAll(mpi.Assert) error {
 	})
 }
 
-// UnlockAll implements cases.Win.
 func (w *win) UnlockAll() error {
 	return w.call("UnlockAll", !w.lockedAll, func() error {
 		for t := range w.c.Size() {

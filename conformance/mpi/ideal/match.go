@@ -76,9 +76,9 @@ func (w *world) deliver(link *messageLink) bool {
 		m.send.finish(nil)
 	}
 	link.to.delivered++
-	if k := slices.IndexFunc(link.to.posted, func(r *request) bool { return w.matches(r, m) }); k >= 0 {
-		r := link.to.posted[w.preferredRecv(link.to.posted, m, k)]
-		link.to.posted = slices.DeleteFunc(link.to.posted, func(o *request) bool { return o == r })
+	if k := w.findPosted(link.to, m); k >= 0 {
+		r := link.to.posted[k]
+		link.to.posted = slices.Delete(link.to.posted, k, k+1)
 		if w.Defects.ProbeSeesMatched {
 			link.to.unexpected = append(link.to.unexpected, m.copyOf(m.data))
 		}
@@ -108,23 +108,24 @@ func (w *world) nextIndex(link *messageLink) int {
 	return 0
 }
 
-// preferredRecv returns the index of the posted receive that gets a message. first is the first that
-// matches, which gets it without a defect.
-func (w *world) preferredRecv(posted []*request, m *msg, first int) int {
-	best := first
-	for i, r := range posted {
-		if i <= best || !w.matches(r, m) {
-			continue
-		}
-		wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
-		switch {
-		case w.Defects.PostedLastFirst,
-			w.Defects.ExactFirst && wild(posted[best]) && !wild(r),
-			w.Defects.WildFirst && !wild(posted[best]) && wild(r):
+// findMatch returns the index of the first element that matches, or -1. With a defect, a later one
+// that matches is preferred.
+func findMatch[E any](all []E, matches func(E) bool, isPreferred func(to, next E) bool) int {
+	best := -1
+	for i, e := range all {
+		if matches(e) && (best < 0 || isPreferred(all[best], e)) {
 			best = i
 		}
 	}
 	return best
+}
+
+// findPosted returns the index of the posted receive that gets a message, the first that matches, or -1.
+func (w *world) findPosted(q *recvQueues, m *msg) int {
+	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
+	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(to, next *request) bool {
+		return w.Defects.PostedLastFirst || w.Defects.ExactFirst && wild(to) && !wild(next) || w.Defects.WildFirst && !wild(to) && wild(next)
+	})
 }
 
 // matches reports whether a receive matches a message.
@@ -136,16 +137,9 @@ func (w *world) matches(r *request, m *msg) bool {
 // findUnexpected returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
 func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
-	best := slices.IndexFunc(q.unexpected, func(m *msg) bool { return w.matches(r, m) })
-	for i, m := range q.unexpected {
-		if best < 0 || i <= best || !w.matches(r, m) {
-			continue
-		}
-		if w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && m.tag < q.unexpected[best].tag {
-			best = i
-		}
-	}
-	return best
+	return findMatch(q.unexpected, func(m *msg) bool { return w.matches(r, m) }, func(to, next *msg) bool {
+		return w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && next.tag < to.tag
+	})
 }
 
 // postRecv completes a receive with an unexpected message, or appends it to the posted receives.

@@ -177,9 +177,9 @@ func (w *win) issue(o *op, needsLock bool) error {
 		o.done = true
 		return nil
 	}
-	if !w.hasRank(o.target) {
+	if !w.c.hasRank(o.target) {
 		o.done = true
-		return w.rankError()
+		return unless(w.c.Defects.RanksUnchecked, mpi.ErrRank)
 	}
 	if err := w.checkOperation(o); err != nil {
 		return err
@@ -189,11 +189,8 @@ func (w *win) issue(o *op, needsLock bool) error {
 		if w.c.Defects.RangeErrorWrites && o.put && o.offset >= 0 && o.offset < size {
 			copy(w.shared.mem[o.target][o.offset:], o.data)
 		}
-		if w.c.Defects.RangesUnchecked {
-			o.done = true
-			return nil
-		}
-		return mpi.ErrRMARange
+		o.done = true
+		return unless(w.c.Defects.RangesUnchecked, mpi.ErrRMARange)
 	}
 	ready, err := w.epoch(o.target, needsLock)
 	if err != nil {

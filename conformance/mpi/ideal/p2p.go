@@ -26,7 +26,7 @@ func (c *comm) checkDest(dest, tag int) error {
 		return mpi.ErrRank
 	case dest == mpi.ProcNull:
 		return nil
-	case (dest < 0 || dest >= c.Size()) && !c.Defects.RanksUnchecked:
+	case !c.hasRank(dest) && !c.Defects.RanksUnchecked:
 		return mpi.ErrRank
 	case tag == mpi.TagMax && c.Defects.TagMaxRefused:
 		return mpi.ErrTag
@@ -61,7 +61,7 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 		switch {
 		case dest == mpi.ProcNull && c.Defects.NullBlocks:
 			return nil
-		case dest < 0 || dest >= c.Size(): // MPI_PROC_NULL, or an invalid rank that a defect accepts
+		case !c.hasRank(dest): // MPI_PROC_NULL, or an invalid rank that a defect accepts
 			r.finish(nil)
 			return nil
 		case c.Defects.InitCopies && r.persistent:
@@ -253,7 +253,6 @@ func (c *comm) Recv(buf []byte, source, tag int) (mpi.Status, error) {
 	return runRequest(c.newRecv("Recv", buf, source, tag))
 }
 
-// Sendrecv implements cases.Comm.
 func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag int) (mpi.Status, error) {
 	if c.Defects.SendrecvInTurn {
 		if err := c.send("Sendrecv", synchronous, out, dest, outTag); err != nil {
@@ -276,7 +275,6 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	return st, c.fail("Sendrecv", err)
 }
 
-// SendrecvReplace implements cases.Comm.
 func (c *comm) SendrecvReplace(buf []byte, dest, outTag, source, inTag int) (mpi.Status, error) {
 	out := slices.Clone(buf)
 	if c.Defects.ReplaceSendsLate {

@@ -37,7 +37,6 @@ func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 // queues returns the queues of this rank in the communicator.
 func (c *comm) queues() *recvQueues { return c.group.queues[c.rank] }
 
-// Iprobe implements cases.Comm.
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	k, found, err := c.findMessage("Iprobe", source, tag, nonblocking)
 	switch {
@@ -51,7 +50,6 @@ func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	return mpi.Status{}, false, nil
 }
 
-// Probe implements cases.Comm.
 func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	k, _, err := c.findMessage("Probe", source, tag, blocking)
 	if err != nil || k < 0 {
@@ -91,22 +89,6 @@ type message struct {
 	received bool
 }
 
-// takeMessage removes the unexpected message k, which matches source and tag, and returns it with its status.
-func (c *comm) takeMessage(source, tag, k int) (cases.Message, mpi.Status) {
-	queues := c.queues()
-	m := queues.unexpected[k]
-	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
-	if !c.Defects.MprobeLeaves {
-		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
-	}
-	if c.Defects.MprobeGetsNext {
-		if k := c.findUnexpected(queues, source, tag); k >= 0 {
-			m, queues.unexpected[k] = queues.unexpected[k], m
-		}
-	}
-	return &message{c: c, m: m}, st
-}
-
 func (c *comm) Improbe(source, tag int) (cases.Message, mpi.Status, bool, error) {
 	return c.mprobe("Improbe", source, tag, nonblocking)
 }
@@ -125,11 +107,20 @@ func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, m
 	case k < 0:
 		return &message{c: c}, procNullStatus, true, nil
 	}
-	m, st := c.takeMessage(source, tag, k)
-	return m, st, true, nil
+	queues := c.queues()
+	m := queues.unexpected[k]
+	st := mpi.Status{Source: m.source, Tag: m.tag, Count: len(m.data)}
+	if !c.Defects.MprobeLeaves {
+		queues.unexpected = slices.Delete(queues.unexpected, k, k+1)
+	}
+	if c.Defects.MprobeGetsNext {
+		if k := c.findUnexpected(queues, source, tag); k >= 0 {
+			m, queues.unexpected[k] = queues.unexpected[k], m
+		}
+	}
+	return &message{c: c, m: m}, st, true, nil
 }
 
-// Irecv implements cases.Message.
 func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	r := &request{c: x.c, buf: buf, peer: mpi.ProcNull, active: true}
 	switch {
@@ -147,7 +138,6 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	return r, nil
 }
 
-// Recv implements cases.Message.
 func (x *message) Recv(buf []byte) (mpi.Status, error) {
 	r, err := x.Irecv(buf)
 	if err != nil {

@@ -25,7 +25,6 @@ func (p *proc) newWorld() cases.World {
 
 func (r *rank) Self() cases.Comm { return r.self }
 
-// Wtime implements cases.World.
 func (r *rank) Wtime() time.Duration {
 	if r.Defects.ClockRunsBack {
 		return time.Hour - r.now
@@ -35,7 +34,6 @@ func (r *rank) Wtime() time.Duration {
 
 const computing = "its computing to end"
 
-// Compute implements cases.World.
 func (r *rank) Compute(d time.Duration) {
 	p := r.proc
 	if p.Defects.ComputesNothing {
@@ -45,7 +43,6 @@ func (r *rank) Compute(d time.Duration) {
 	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
-// Invalidate implements cases.World.
 func (r *rank) Invalidate(buf []byte) error {
 	if r.Defects.ForgetWipes {
 		clear(buf)
@@ -53,7 +50,6 @@ func (r *rank) Invalidate(buf []byte) error {
 	return nil
 }
 
-// AttachBuffer implements cases.World.
 func (r *rank) AttachBuffer(n int) error {
 	p := r.proc
 	if p.hasBuffer && !p.Defects.AttachesTwice || n < 0 {
@@ -63,7 +59,6 @@ func (r *rank) AttachBuffer(n int) error {
 	return nil
 }
 
-// DetachBuffer implements cases.World.
 func (r *rank) DetachBuffer() error {
 	p := r.proc
 	if !p.hasBuffer {

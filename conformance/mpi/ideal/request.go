@@ -61,7 +61,6 @@ func (r *request) begin() error {
 	return err
 }
 
-// Start implements cases.Request.
 func (r *request) Start() error {
 	r.c.yieldSometimes()
 	switch {
@@ -87,7 +86,6 @@ func (r *request) deactivate() (mpi.Status, error) {
 	return r.st, r.err
 }
 
-// Wait implements cases.Request.
 func (r *request) Wait() (mpi.Status, error) {
 	r.c.yieldSometimes()
 	if !r.active {
@@ -104,7 +102,6 @@ func (r *request) Wait() (mpi.Status, error) {
 	return st, r.c.fail("Wait", err)
 }
 
-// Test implements cases.Request.
 func (r *request) Test() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
@@ -117,7 +114,6 @@ func (r *request) Test() (mpi.Status, bool, error) {
 	return st, true, r.c.fail("Test", err)
 }
 
-// GetStatus implements cases.Request.
 func (r *request) GetStatus() (mpi.Status, bool, error) {
 	r.c.letOthersRun()
 	if !r.active {
@@ -132,7 +128,7 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel implements cases.Request. It has no effect on requests without queues, which are no receives.
+// Cancel has no effect on requests without queues, which are no receives.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -174,7 +170,6 @@ func (r *request) cancelNow() {
 	}
 }
 
-// Free implements cases.Request.
 func (r *request) Free() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {

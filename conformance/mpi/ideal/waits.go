@@ -7,7 +7,6 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// StartAll implements cases.World.
 func (r *rank) StartAll(rs []cases.Request) error {
 	if r.Defects.StartAllMissesLast && len(rs) > 1 {
 		rs = rs[:len(rs)-1]
@@ -47,7 +46,6 @@ func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	return sts, nil
 }
 
-// WaitAll implements cases.World.
 func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -68,7 +66,6 @@ func (r *rank) WaitAll(rs []cases.Request) ([]mpi.Status, error) {
 	return r.deactivateAll(qs)
 }
 
-// TestAll implements cases.World.
 func (r *rank) TestAll(rs []cases.Request) ([]mpi.Status, bool, error) {
 	r.letOthersRun()
 	qs := ownRequests(rs)
@@ -135,7 +132,6 @@ func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (i
 	return i, st, err
 }
 
-// WaitAny implements cases.World.
 func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -144,7 +140,6 @@ func (r *rank) WaitAny(rs []cases.Request) (int, mpi.Status, error) {
 	return i, st, r.fail("WaitAny", err)
 }
 
-// TestAny implements cases.World.
 func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	qs := ownRequests(rs)
 	completed, noneActive := r.findComplete(qs, nonblocking)
@@ -171,7 +166,6 @@ func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Stat
 	return completed, sts, err
 }
 
-// WaitSome implements cases.World.
 func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	r.yieldSometimes()
 	qs := ownRequests(rs)
@@ -182,7 +176,6 @@ func (r *rank) WaitSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	return r.deactivateSome(qs, completed)
 }
 
-// TestSome implements cases.World.
 func (r *rank) TestSome(rs []cases.Request) ([]int, []mpi.Status, error) {
 	qs := ownRequests(rs)
 	completed, _ := r.findComplete(qs, nonblocking)

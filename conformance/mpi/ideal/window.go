@@ -30,7 +30,6 @@ type win struct {
 	ops           []*op
 }
 
-// WinCreate implements cases.Comm.
 func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 	if c.Defects.WinCopies {
 		buf = slices.Clone(buf)
@@ -101,7 +100,6 @@ func (w *win) call(name string, wrongEpoch bool, do func() error) error {
 	return w.fail(name, err)
 }
 
-// Free implements cases.Win.
 func (w *win) Free() error {
 	return w.call("Free", len(w.held) > 0, func() error {
 		w.c.joinAndWait("Win.Free", nil)
@@ -121,7 +119,6 @@ func (w *win) waitApplied(before string, selected func(target int) bool) {
 // anyTarget selects all targets.
 func anyTarget(int) bool { return true }
 
-// Fence implements cases.Win.
 func (w *win) Fence(a mpi.Assert) error {
 	return w.call("Fence", len(w.held) > 0 || w.accessGroup != nil, func() error {
 		if !w.c.Defects.FenceEarly {
@@ -136,7 +133,6 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post implements cases.Win.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	return w.call("Post", w.exposureGroup != nil, func() error {
 		w.exposureGroup = append([]int{}, group...)
@@ -147,7 +143,6 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 	})
 }
 
-// Start implements cases.Win.
 func (w *win) Start(group []int, _ mpi.Assert) error {
 	return w.call("Start", w.accessGroup != nil, func() error {
 		w.accessGroup = append([]int{}, group...)
@@ -168,7 +163,6 @@ func (w *win) posted(target, n int) bool {
 	return w.shared.posts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
-// Complete implements cases.Win.
 func (w *win) Complete() error {
 	return w.call("Complete", w.accessGroup == nil, func() error {
 		if !w.c.Defects.CompleteEarly {
@@ -192,7 +186,6 @@ func (w *win) awaitsOrigin() bool {
 	return false
 }
 
-// Wait implements cases.Win.
 func (w *win) Wait() error {
 	return w.call("Wait", w.exposureGroup == nil, func() error {
 		w.c.blockUntil("origins to complete", func() bool { return !w.awaitsOrigin() })
@@ -201,7 +194,6 @@ func (w *win) Wait() error {
 	})
 }
 
-// Test implements cases.Win.
 func (w *win) Test() (done bool, err error) {
 	w.c.letOthersRun()
 	err = w.call("Test", w.exposureGroup == nil, func() error {

@@ -33,7 +33,6 @@ type HungError struct {
 	Steps int
 }
 
-// Error implements error.
 func (e *HungError) Error() string {
 	if e.Steps > 0 {
 		return fmt.Sprintf("no end after %d steps: %s", e.Steps, strings.Join(e.Waiting, "; "))
