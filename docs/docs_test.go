@@ -110,6 +110,13 @@ func anchors(text string) []string {
 	return names
 }
 
+func TestExampleCaseCitesRowOfLedger(t *testing.T) {
+	m := regexp.MustCompile(`ibta\("[^"]*", "([^"]*)"\)`).FindStringSubmatch(read(t, "docs/adding-a-case.md"))
+	if m == nil || !strings.Contains(read(t, "conformance/ledger/roce.yaml"), "- id: roce/"+m[1]+"\n") {
+		t.Errorf("docs/adding-a-case.md cites %q: ibta adds roce/, and conformance/ledger/roce.yaml has no such row", m)
+	}
+}
+
 func TestReadmeStartsWithTwoCommands(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "README.md"), "```sh\n")
 	block, _, _ := strings.Cut(rest, "```")

@@ -102,7 +102,7 @@ func TestJudgePassesExpectedRun(t *testing.T) {
 	}
 }
 
-func TestJudgeAcceptsAllowedErrors(t *testing.T) {
+func TestJudgeAcceptsOnlyAllowedErrors(t *testing.T) {
 	const head = "version: 1\nname: test\ntitle: A test\nfabric: {kind: pair}\nworkload: {kind: stream}\n"
 	retry, access := verbs.WCRetryExcErr.String(), verbs.WCRemAccessErr.String()
 	for _, tc := range []struct {
@@ -118,6 +118,11 @@ func TestJudgeAcceptsAllowedErrors(t *testing.T) {
 		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{access}, true, "host0: remote access; host* may: retry exceeded; nothing else"},
 		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{access, retry}, true, ""},
 		{"errors: {host0: [remote access]}, allowed_errors: {\"host*\": [retry exceeded]}", []string{retry}, false, ""},
+		{"errors: {}", nil, true, "none"},
+		{"errors: {}", []string{retry}, false, "none"},
+		{"errors: {}", []string{verbs.WCWRFlushErr.String()}, false, ""},
+		{"allowed_errors: {}", []string{retry}, false, "none"},
+		{"errors: {host0: [retry exceeded]}, in: {sim: {errors: {}}}", []string{retry}, false, "none"},
 	} {
 		s := must.Get(scenarios.Parse("test.yaml", []byte(head+"expect: {"+tc.expect+"}\n")))(t)
 		plan := must.Get(NewPlan(s, Options{}))(t)

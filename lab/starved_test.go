@@ -65,6 +65,9 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		{"unexpected error", func(o *Observation) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
 		}, false},
+		{"expected error that needs no timer not seen", func(o *Observation) {
+			o.Plan.Scenario.Expect.Errors = map[string][]string{"host1": {"retry exceeded", "remote access"}}
+		}, false},
 		{"too much memory", func(o *Observation) { o.Ranks[0].MemoryKiB = 1 << 30 }, false},
 		{"event never happened", func(o *Observation) { o.Events[0] = 0 }, false},
 		{"another host killed", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].Report = Killed, nil }, false},

@@ -101,6 +101,7 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 // strings: these are patterns, which the checker checks.
 func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
 	seen := d.keyIndexes(n, key)
+	v.Set(reflect.MakeMap(v.Type()))
 	for name, at := range seen {
 		k := reflect.New(v.Type().Key()).Elem()
 		k.SetString(name)
@@ -110,9 +111,6 @@ func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, tag reflect.StructTag
 		}
 		e := reflect.New(v.Type().Elem()).Elem()
 		d.decodeValue(n.Content[at+1], e, "", join(key, name))
-		if v.IsNil() {
-			v.Set(reflect.MakeMap(v.Type()))
-		}
 		v.SetMapIndex(k, e)
 	}
 }

@@ -139,8 +139,9 @@ type Expect struct {
 	Memory string `yaml:"memory,omitempty" enum:"identical any"`
 	// Errors are the completion errors that must occur, by host pattern: {host0: [retry
 	// exceeded]}. No others may, but for allowed_errors. Requests that are flushed because
-	// of one of them, at either end, need not be listed. Without errors and allowed_errors,
-	// completion errors are not judged; the messages that they cost are.
+	// of one of them, at either end, need not be listed. {} alone means that no completion error
+	// may occur, flushed requests included. Without errors and allowed_errors, completion
+	// errors are not judged; the messages that they cost are.
 	Errors map[string][]string `yaml:"errors,omitempty"`
 	// AllowedErrors are completion errors that may occur, by host pattern. No others may, but
 	// for errors.

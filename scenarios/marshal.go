@@ -29,7 +29,7 @@ func encodeStruct(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
 		value := v.FieldByIndex(f.index)
-		if !f.required && (value.IsZero() || value.Kind() == reflect.Map && value.Len() == 0 || value.Kind() == reflect.Slice && value.Len() == 0) {
+		if !f.required && (value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0) {
 			continue
 		}
 		n.Content = append(n.Content, scalarNode("!!str", f.name), encodeValue(value, f.tag))

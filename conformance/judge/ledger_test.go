@@ -62,7 +62,7 @@ func wrongCitations(docs []*conformance.Document, casesByRow map[string][]string
 	}
 	for row, ids := range casesByRow {
 		if !known[row] {
-			wrong = append(wrong, fmt.Sprintf("unknown row %s, which %v cite", row, ids))
+			wrong = append(wrong, fmt.Sprintf("%v cite %s, which is no row of the ledger: functions such as ibta add the part before the first slash", ids, row))
 		}
 	}
 	return wrong

@@ -168,7 +168,7 @@ func TestUpdateChecksRowsFirst(t *testing.T) {
 		want    []string
 	}{
 		{map[string][]string{"a/1": {"x"}}, nil},
-		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"unknown row a/99, which [y] cite"}},
+		{map[string][]string{"a/1": {"x"}, "a/99": {"y"}}, []string{"[y] cite a/99, which is no row of the ledger: functions such as ibta add the part before the first slash"}},
 		{map[string][]string{"a/2": {"z"}}, []string{"a/2 is untestable, and [z] cite it"}},
 	} {
 		if got := wrongCitations(docs, test.covered); !slices.Equal(got, test.want) {

@@ -268,7 +268,7 @@ func (c *Conn) postImm(op verbs.WROpcode, n int) {
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: PeerMemory})
 }
 
-// expectRecvImm is ExpectRecv for a message with rdmaImm.
+// expectRecvImm is ExpectRecv for a message whose immediate data is the constant rdmaImm.
 func (c *Conn) expectRecvImm(id uint64, n int) {
 	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)

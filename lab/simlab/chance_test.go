@@ -90,8 +90,11 @@ func TestDocumentedBoundRulesAreSafe(t *testing.T) {
 			t.Errorf("%v: %d to %d is missed by %.1e of all runs", mean, low, high, below+above)
 		}
 	}
-	if below, _ := poisson(21, scenarios.Range{Min: new(uint64(1))}); below > onceIn {
-		t.Errorf("none of 21 is lost in %.1e of all runs", below)
+	for _, mean := range []float64{21, 30, 50, 99} {
+		high := uint64(mean + 6*math.Sqrt(mean) + 12)
+		if below, above := poisson(mean, scenarios.Range{Min: new(uint64(1)), Max: &high}); below+above > onceIn {
+			t.Errorf("%v: 1 to %d is missed by %.1e of all runs", mean, high, below+above)
+		}
 	}
 }
 

@@ -15,12 +15,12 @@
 //
 // Workloads name the publications that their patterns and expected figures are from:
 //
-//   - Rashti 2010: M. J. Rashti, dissertation, Queen's University (hdl.handle.net/1974/6284):
+//   - Rashti 2010: M. J. Rashti, thesis, Queen's University (hdl.handle.net/1974/6284):
 //     MPI over InfiniBand, iWARP and Myrinet, speculative rendezvous, reuse of small buffers,
 //     datagram-iWARP
 //   - Rashti 2007: M. J. Rashti and A. Afsahi on overlap and progress over InfiniBand, Myrinet
 //     and iWARP
-//   - Qian 2010: Y. Qian, dissertation, Queen's University: collective operations over Quadrics
+//   - Qian 2010: Y. Qian, thesis, Queen's University: collective operations over Quadrics
 //     and InfiniBand; N-BODY, RADIX and FT
 //   - Sur 2006: S. Sur, M. Koop and D. Panda on the memory and speed of MVAPICH with the NAS
 //     benchmarks, SuperLU, NAMD and HPL

@@ -125,7 +125,7 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 }
 
 // Puts gain 20 % at 8 KB, and gets 17 % (Rashti 2010 Fig. 5.7); small ones hardly anything. In
-// the thesis gets gain nothing below 3 KB, because their copy overlaps with the end of the
+// Rashti 2010 gets gain nothing below 3 KB, because their copy overlaps with the end of the
 // epoch: here it comes before, therefore gets gain as puts do.
 func TestReuseSpeedsUpPutsAndGets(t *testing.T) {
 	costs := platform(225, 5*time.Nanosecond) // the cost of copies in Table 5.3

@@ -100,7 +100,7 @@ func addStats(all, s *p2p.Stats) {
 	}
 }
 
-// The testbed has the latency and bandwidth of the thesis.
+// The testbed has the latency and bandwidth of Rashti 2010.
 func TestTestbedLatencyAndBandwidth(t *testing.T) {
 	r, _ := runOnTestbed(t, "pingpong", rget, 2, work.Params{Iterations: 20, Bytes: 8})
 	if l := figure(t, r, "latency 8 B"); l < 6.6 || l > 7.4 {

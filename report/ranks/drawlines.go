@@ -16,7 +16,7 @@ type series struct {
 	points      []*Point
 }
 
-// sharedReceiveLimit is the published maximum of bytes per rank with an SRQ (Survey). The
+// sharedReceiveLimit is the published maximum of bytes per rank with an SRQ (Sur 2006). The
 // chart has a line there.
 const sharedReceiveLimit = 5e6
 

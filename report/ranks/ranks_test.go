@@ -166,7 +166,7 @@ func TestPageOfMemory(t *testing.T) {
 		"48.8 MB", "6.6 MB", "2577276 and 1815192", "29.6 %", "30.7 %",
 		// As the sample has it: 63 connections of 800 KB.
 		"49.0 MB", "50.4 MB",
-		// Of the survey, and of the sample: (200 KB a partner and half a ring) of seven.
+		// Of Sur 2006, and of the sample: (200 KB a partner and half a ring) of seven.
 		"about 10", "38.1 %", "500 KB", "12.5 %",
 	} {
 		if !strings.Contains(text, want) {

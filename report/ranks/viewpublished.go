@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-// thesisView compares the memory of connections with Thesis Table 6.1.
+// thesisView compares the memory of connections with Rashti 2010 Table 6.1.
 type thesisView struct {
 	Config string
 	Keys   []kit.Key
@@ -28,11 +28,11 @@ type thesisRow struct {
 	Saved                             string // published saving of all memory
 }
 
-// connectionBytes is the memory per connection in the thesis, and here.
+// connectionBytes is the memory per connection in Rashti 2010, and here.
 const connectionBytes = 200 * pageBytes
 
 // newThesisView compares the memory per rank that datagrams save over connections with the
-// published figures (Thesis Table 6.1). It returns nil if e is nil or has none of its rows.
+// published figures (Rashti 2010 Table 6.1). It returns nil if e is nil or has none of its rows.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
@@ -70,7 +70,7 @@ func newThesisView(e *Experiment) *thesisView {
 
 func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
-// surveyView compares the eager designs with those of the survey.
+// surveyView compares the eager designs with those of Sur 2006.
 type surveyView struct {
 	Config string
 	Keys   []kit.Key
@@ -90,7 +90,7 @@ type surveyRow struct {
 }
 
 // newSurveyView compares the memory per rank with ring-sendrecv, ring-srq and srq on 64 ranks
-// with the published figures (Survey Tables 1 and 2). It returns nil if e is nil or has no
+// with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or has no
 // workload with all three designs.
 func newSurveyView(e *Experiment) *surveyView {
 	if e == nil {
@@ -148,7 +148,7 @@ func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 	return r
 }
 
-// tableRow is a row of Thesis Table 6.1: the memory of an application in 4 KB pages of all
+// tableRow is a row of Rashti 2010 Table 6.1: the memory of an application in 4 KB pages of all
 // its processes, with datagrams and with connections.
 type tableRow struct {
 	workload string
@@ -169,7 +169,7 @@ var thesisPages = []tableRow{
 
 const pageBytes = 4096
 
-// surveyed has the values of Survey Tables 1 and 2, and its text, for an application with
+// surveyed has the values of Sur 2006 Tables 1 and 2, and its text, for an application with
 // 64 processes. Negative values are not published.
 type surveyed struct {
 	workload   string
@@ -216,6 +216,6 @@ var patternOrder = []string{"neighbours", "cg", allToAll, "radix", "smg"}
 // Names of the experiments.
 const (
 	curves = "curves" // all designs against the number of ranks
-	thesis = "thesis" // connections and datagrams (Thesis Table 6.1)
-	survey = "survey" // rings, and shared receives (Survey Table 1 and Fig. 4)
+	thesis = "thesis" // connections and datagrams (Rashti 2010 Table 6.1)
+	survey = "survey" // rings, and shared receives (Sur 2006 Table 1 and Fig. 4)
 )
