@@ -45,7 +45,8 @@ var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 // tsharkArgs returns the command-line options that disable heuristic dissectors, and permit that RoCEv2
 // has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
 func tsharkArgs(heuristics []string) []string {
-	args := []string{"-o", "udp.ignore_ipv6_zero_checksum:TRUE"}
+	args := make([]string, 0, 2+2*len(heuristics))
+	args = append(args, "-o", "udp.ignore_ipv6_zero_checksum:TRUE")
 	for _, h := range heuristics {
 		args = append(args, "--disable-heuristic", h)
 	}

@@ -103,7 +103,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 		// The device may send a REJ.
 		for _, pkt := range p.Drain(8 * ib.AckTimeout(code)) {
 			_, m, err := pkt.CM()
-			p.Check(err == nil && m.Attr() != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
+			p.Check(err == nil && ib.AttrOf(m) != ib.AttrREP, "no REP beyond the third retry", "%v", pkt)
 		}
 	}),
 }, {
@@ -349,7 +349,7 @@ func (k *cmSession) expectSameREPs() {
 	for _, pkt := range k.Drain(shortWait) {
 		_, m, err := pkt.CM()
 		k.Check(err == nil, "nothing, or the same REP", "%v", pkt)
-		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && m.Attr() != ib.AttrMRA {
+		if d := ib.DiffCM(ib.REP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID, QPN: k.rep.QPN}, m); d != nil && ib.AttrOf(m) != ib.AttrMRA {
 			k.Fail("nothing, or the same REP with "+d.Want(), "%v with %s", pkt, d.Got())
 		}
 	}

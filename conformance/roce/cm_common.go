@@ -42,7 +42,7 @@ func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 // cmCheck fails the case unless a message matches want and is from the device to the peer's QP 1.
 func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 	if d := ib.DiffCM(want, m); d != nil {
-		p.Fail(fmt.Sprintf("a %v with %s", want.Attr(), d.Want()), "%v with %s", pkt, d.Got())
+		p.Fail(fmt.Sprintf("a %v with %s", ib.AttrOf(want), d.Want()), "%v with %s", pkt, d.Got())
 	}
 	p.checkPacket(ib.Packet{}.To(ib.GSIQPN).WithDETH(ib.GSIQKey, ib.GSIQPN).Via(p.deviceAddr, p.Peer), pkt)
 }
@@ -51,10 +51,10 @@ func (p *Port) cmCheck(want ib.Message, pkt Arrival, m ib.Message) {
 func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Message) {
 	for {
 		pkt, ok := p.NextPacket(timeout)
-		p.Check(ok, fmt.Sprintf("a %v", want.Attr()), "nothing in %v", timeout)
+		p.Check(ok, fmt.Sprintf("a %v", ib.AttrOf(want)), "nothing in %v", timeout)
 		_, m, err := pkt.CM()
-		p.Check(err == nil, fmt.Sprintf("a %v", want.Attr()), "%v (%v)", pkt, err)
-		if m.Attr() != ib.AttrMRA || want.Attr() == ib.AttrMRA {
+		p.Check(err == nil, fmt.Sprintf("a %v", ib.AttrOf(want)), "%v (%v)", pkt, err)
+		if ib.AttrOf(m) != ib.AttrMRA || ib.AttrOf(want) == ib.AttrMRA {
 			return pkt, m
 		}
 	}

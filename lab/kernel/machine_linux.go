@@ -12,8 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/lab/daemon"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
 // machine is one boot of a guest: a process of QEMU.

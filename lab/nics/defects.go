@@ -170,8 +170,9 @@ func withoutMutants(defects []string) (others []string, err error) {
 func DefectFlagError(err error) error {
 	var unknown *UnknownDefectError
 	if errors.As(err, &unknown) {
-		var names []string
-		for _, d := range AllDefects() {
+		all := AllDefects()
+		names := make([]string, 0, len(all))
+		for _, d := range all {
 			names = append(names, defectName(d.Name))
 		}
 		return cmdline.Errorf("--defect: no defect %q; %s", unknown.Name, cmdline.DidYouMean(unknown.Name, names, "fabrictest list defects"))

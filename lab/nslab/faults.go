@@ -89,7 +89,7 @@ func (p *scenarioRun) waitUntil(ctx context.Context, at time.Duration) bool {
 func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	switch step.Do {
 	case scenarios.Down:
-		var errs []error
+		errs := make([]error, 0, len(step.Ports))
 		for _, port := range step.Ports {
 			up := step.Undo
 			errs = append(errs, p.switches.setLink(p.Fabric, port, up))

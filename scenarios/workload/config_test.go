@@ -95,7 +95,7 @@ func TestTimeoutCodesRoundUp(t *testing.T) {
 			t.Errorf("rnrCode(%v) = %d, want %d", rnrTimeOf(code), got, code)
 		}
 	}
-	if rnrTimeOf(0) != rnrTimeOf(0) {
+	if rnrTimeOf(0) != 655360*time.Microsecond {
 		t.Errorf("the longest RNR timer is %v", rnrTimeOf(0))
 	}
 	if got := rnrCode(500 * time.Microsecond); got != 12 {

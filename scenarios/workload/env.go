@@ -45,9 +45,9 @@ func (e *env) tick() time.Duration { return e.byClock(simTick, realTick) }
 func (e *env) grace() time.Duration { return e.byClock(simGrace, realGrace) }
 
 // byClock returns the first duration in a simulation, and the second in real time.
-func (e *env) byClock(simulated, real time.Duration) time.Duration {
+func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 	if e.rank.Concurrent {
-		return real
+		return realTime
 	}
 	return simulated
 }

@@ -71,7 +71,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 		for i := range body {
 			body[i] = byte(7*i + 1)
 		}
-		first, err := parseMessage(m.Attr(), body)
+		first, err := parseMessage(m.attr(), body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,14 +79,14 @@ func TestMessagesRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if *h.Attr != m.Attr() || reflect.TypeOf(second) != reflect.TypeOf(m) {
-			t.Errorf("%v came back as %v, %T", m.Attr(), *h.Attr, second)
+		if *h.Attr != m.attr() || reflect.TypeOf(second) != reflect.TypeOf(m) {
+			t.Errorf("%v came back as %v, %T", m.attr(), *h.Attr, second)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("%v: %+v came back as %+v", m.Attr(), first, second)
+			t.Errorf("%v: %+v came back as %+v", m.attr(), first, second)
 		}
 		if d := DiffCM(first, second); d != nil {
-			t.Errorf("%v: %v", m.Attr(), d)
+			t.Errorf("%v: %v", m.attr(), d)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestPrivateDataFillsTheMAD(t *testing.T) {
 	} {
 		b := CM(1, m).Payload
 		if len(b) != MADLen || b[MADLen-1] != 0xee {
-			t.Errorf("%v: %d bytes of private data end at %d of %d", m.Attr(), n, bytes.IndexByte(b, 0xee)+1, len(b))
+			t.Errorf("%v: %d bytes of private data end at %d of %d", m.attr(), n, bytes.IndexByte(b, 0xee)+1, len(b))
 		}
 	}
 }

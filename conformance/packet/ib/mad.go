@@ -41,7 +41,7 @@ func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 // CMWith is CM with a given MAD header; a nil attribute is set to that of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
-		h.Attr = new(m.Attr())
+		h.Attr = new(m.attr())
 	}
 	b := packet.AppendFields(make([]byte, 0, MADLen), h)
 	b = packet.AppendFields(b, m)
@@ -87,18 +87,18 @@ func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {
 	case got == nil:
-		d.Add("CM message", want.Attr().String(), packet.NoValue)
-	case want.Attr() != got.Attr():
-		d.Add("CM message", want.Attr().String(), got.Attr().String())
+		d.Add("CM message", want.attr().String(), packet.NoValue)
+	case want.attr() != got.attr():
+		d.Add("CM message", want.attr().String(), got.attr().String())
 	default:
-		packet.DiffFields(&d, want.Attr().String()+" ", want, got)
+		packet.DiffFields(&d, want.attr().String()+" ", want, got)
 	}
 	return d
 }
 
 // describeCM formats the message for [Packet.String].
 func describeCM(h MAD, m Message) string {
-	l := packet.Line{"CM " + m.Attr().String()}
+	l := packet.Line{"CM " + m.attr().String()}
 	if value(h.Status, 0) != 0 {
 		l.Addf("status %#04x", *h.Status)
 	}
@@ -122,7 +122,10 @@ func describeCM(h MAD, m Message) string {
 
 // Message is a CM message: REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDRREQ, SIDRREP, LAP or
 // APR, as a value. A nil field has the value that Linux sends.
-type Message interface{ Attr() Attr }
+type Message interface{ attr() Attr }
+
+// AttrOf returns the attribute ID of a message.
+func AttrOf(m Message) Attr { return m.attr() }
 
 // Attr is the attribute ID of a MAD, which names the message.
 type Attr uint16
@@ -144,17 +147,17 @@ func (a Attr) String() string {
 }
 
 // The attribute IDs of the messages.
-func (REQ) Attr() Attr     { return AttrREQ }
-func (MRA) Attr() Attr     { return AttrMRA }
-func (REJ) Attr() Attr     { return 0x12 }
-func (REP) Attr() Attr     { return AttrREP }
-func (RTU) Attr() Attr     { return 0x14 }
-func (DREQ) Attr() Attr    { return 0x15 }
-func (DREP) Attr() Attr    { return 0x16 }
-func (SIDRREQ) Attr() Attr { return 0x17 }
-func (SIDRREP) Attr() Attr { return 0x18 }
-func (LAP) Attr() Attr     { return 0x19 }
-func (APR) Attr() Attr     { return 0x1a }
+func (REQ) attr() Attr     { return AttrREQ }
+func (MRA) attr() Attr     { return AttrMRA }
+func (REJ) attr() Attr     { return 0x12 }
+func (REP) attr() Attr     { return AttrREP }
+func (RTU) attr() Attr     { return 0x14 }
+func (DREQ) attr() Attr    { return 0x15 }
+func (DREP) attr() Attr    { return 0x16 }
+func (SIDRREQ) attr() Attr { return 0x17 }
+func (SIDRREP) attr() Attr { return 0x18 }
+func (LAP) attr() Attr     { return 0x19 }
+func (APR) attr() Attr     { return 0x1a }
 
 // messages has a message of each type, in the order of their attribute IDs.
 var messages = [...]Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, SIDRREQ{}, SIDRREP{}, LAP{}, APR{}}

@@ -25,7 +25,7 @@ func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 		}
 		w.b.inState(cb, StateMRAREQSent)
 	}
-	if n := w.b.Counters().Duplicates[wire.AttrREQ-wire.AttrREQ]; n != 3 || len(w.b.conns) != 1 {
+	if n := w.b.Counters().Duplicates[0]; n != 3 || len(w.b.conns) != 1 {
 		t.Errorf("%d duplicates, %d connections", n, len(w.b.conns))
 	}
 }
@@ -351,7 +351,7 @@ func TestREQWithIDOfREPIsRejected(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	w.a.noEvent()
-	if n := w.a.Counters().Duplicates[wire.AttrREQ-wire.AttrREQ]; n != 0 {
+	if n := w.a.Counters().Duplicates[0]; n != 0 {
 		t.Errorf("taken for a copy of a REQ")
 	}
 }

@@ -60,8 +60,8 @@ func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 		t.Errorf("REJ %+v", rej)
 	}
 	checkEmpty(t, w.a.Agent)
-	if c := w.a.Counters(); c.Sent[wire.AttrREQ-wire.AttrREQ] != 16 || c.Resent[wire.AttrREQ-wire.AttrREQ] != 15 {
-		t.Errorf("counted %d REQs, %d of them repeated", c.Sent[wire.AttrREQ-wire.AttrREQ], c.Resent[wire.AttrREQ-wire.AttrREQ])
+	if c := w.a.Counters(); c.Sent[0] != 16 || c.Resent[0] != 15 {
+		t.Errorf("counted %d REQs, %d of them repeated", c.Sent[0], c.Resent[0])
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fabrictest/fabrictest/control"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fabrictest/fabrictest/control"
 )
 
 // init runs the guest's init process (PID 1), or the guest's command to set RDMA devices, if this

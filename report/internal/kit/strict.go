@@ -93,7 +93,7 @@ func (d decoder) object(v reflect.Value, path string) error {
 		key := join(path, name)
 		switch {
 		case at < 0:
-			var known []string
+			known := make([]string, 0, len(fields))
 			for _, f := range fields {
 				known = append(known, f.name)
 			}
