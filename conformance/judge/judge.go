@@ -323,5 +323,5 @@ func (m *Captures) Set(s string) error {
 		*m = v
 		return nil
 	}
-	return fmt.Errorf("give failing, all or none")
+	return fmt.Errorf("the values are failing, all and none")
 }

@@ -82,7 +82,7 @@ func WriteCases(w io.Writer, found []Case) error {
 	for _, c := range found {
 		idWidth, clauseWidth = max(idWidth, len(c.ID)), max(clauseWidth, len(c.Cite.String()))
 	}
-	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24)
+	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24) // longer texts shift the rest of their line
 	var b strings.Builder
 	for _, c := range found {
 		risk := ""

@@ -157,7 +157,7 @@ var lossPositions = []struct {
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
-func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, 14, 17)) }
+func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, timeout67ms, 17)) }
 
 // nakReaction measures the time from a NAK to the retransmission of its packet.
 func nakReaction(p *Port) (all []Measurement) {
