@@ -40,8 +40,8 @@ type Bench struct {
 	// Record is the log of the case.
 	Record *Record
 
-	schedules int                   // those to explore, if the caller of Judge has set it
-	progress  func(done, total int) // the callback of the caller of Judge; nil for none
+	schedules int                   // Options.Schedules: how many to explore; 0 for the case's default
+	progress  func(done, total int) // calls Options.Progress; nil if that is nil
 }
 
 // PeerLink is the scripted peer's end of the device's link.
@@ -80,7 +80,7 @@ type Controls struct {
 
 // Path is a set of impairments, for both directions. The zero value has none.
 type Path struct {
-	// LossPPM and DuplicatePPM packets of a million are dropped, or duplicated.
+	// LossPPM packets in a million are dropped, and DuplicatePPM are duplicated.
 	LossPPM, DuplicatePPM uint32
 	// Jitter is the largest additional delay of a packet. Packets are reordered by it
 	// unless KeepOrder is set.
@@ -116,8 +116,8 @@ func (b *Bench) ResponseTimeout() time.Duration {
 // Device timers that must not expire meanwhile have to be longer.
 func (b *Bench) ReactionTime() time.Duration { return 8 * b.CallTime }
 
-// measureCalls sets CallTime to the duration of the longest of some verb calls. Their errors are
-// ignored.
+// measureCalls sets CallTime, from which the timeouts of the case follow, to the duration of the
+// longest of a few verb calls. Only their durations matter: errors are ignored.
 func (b *Bench) measureCalls() {
 	const samples = 4
 	for range samples {

@@ -52,9 +52,9 @@ type UnclaimedError struct{ What string }
 
 func (e *UnclaimedError) Error() string { return "the device does not claim " + e.What }
 
-// UnsupportedReason returns the reason of an unsupported verdict: the text of the innermost
-// error, without the errors that wrap it and without the text of ErrBenchCannot. Cases that
-// are unsupported for the same reason have the same text.
+// UnsupportedReason returns the reason of an unsupported verdict: the text of err without the
+// texts of wrapping errors and of ErrBenchCannot. Cases that are unsupported for the same reason
+// therefore have the same text.
 func UnsupportedReason(err error) string {
 	if unclaimed := new(UnclaimedError); errors.As(err, &unclaimed) {
 		return unclaimed.Error()
@@ -112,10 +112,10 @@ func (s Setup) String() string {
 	return strings.Join(settings, ", ")
 }
 
-// unclaimed returns the protocol of the first setting whose protocol a device with this
-// transport and these capabilities does not have; empty if there is none. Every device claims
-// IPv4, IPv6, several addresses and any MTU.
-func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
+// unclaimedProtocol returns the protocol, MPA or datagram-iWARP, that a setting of s belongs to
+// and that a device with this transport and these capabilities does not claim; empty if there is
+// none. Every device claims the other settings: IPv4, IPv6, several addresses and any MTU.
+func (s Setup) unclaimedProtocol(t verbs.Transport, caps verbs.Caps) string {
 	iwarp := t == verbs.TransportIWARP
 	switch {
 	case (s.Markers || s.NoCRC) && !(iwarp && caps.Has(verbs.CapRC)):
@@ -126,15 +126,15 @@ func (s Setup) unclaimed(t verbs.Transport, caps verbs.Caps) string {
 	return ""
 }
 
-// explainRejection returns an *UnclaimedError if the device, which rejected the setup of spec,
-// does not claim to support it, and a *Violation if it does. It opens the device with its
-// default configuration to learn its claims.
+// explainRejection returns the error for a device that rejected the setup of spec: an
+// *UnclaimedError if it does not claim to support the setup, and a *Violation if it does. It
+// opens the device with its default configuration to learn its claims.
 func explainRejection(ctx context.Context, lab Lab, spec BenchSpec, rejection *SetupError) error {
 	rejected := spec.Setup
 	spec.Setup, spec.Record = Setup{}, new(Record)
 	unclaimed := ""
 	err := lab.WithBench(ctx, spec, func(b *Bench) error {
-		unclaimed = rejected.unclaimed(b.Device.Info().Transport, b.Caps)
+		unclaimed = rejected.unclaimedProtocol(b.Device.Info().Transport, b.Caps)
 		return nil
 	})
 	switch {

@@ -55,7 +55,7 @@ func ParseDeviations(b []byte) (KnownDeviations, error) {
 	known := make(KnownDeviations)
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
-	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) {
+	if err := dec.Decode(&known); err != nil && !errors.Is(err, io.EOF) { // io.EOF: an empty file
 		return nil, fmt.Errorf("%w: each key must be the ID of a case, as in 'rc/psn/gap-naked-once: {reason: …}'", err)
 	}
 	for id, d := range known {

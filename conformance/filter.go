@@ -78,11 +78,11 @@ func matchesPattern(pattern, id string) bool {
 	return err == nil && ok
 }
 
-// weakness returns 0 for Must, the strongest level, and 2 for May.
+// weakness returns 0 for Must, the strongest level, 1 for Should, and 2 for May.
 func weakness(l Level) int { return slices.Index([]Level{Must, Should, May}, l) }
 
-// AllLabels returns the labels of the case with those for its level, document and area, such
-// as "level:must", "spec:rfc5040" and "area:rc".
+// AllLabels returns the labels of the case, after labels for its level, document and area, such as
+// "level:must", "spec:rfc5040" and "area:rc".
 func (c *CaseOf[Body]) AllLabels() []string {
 	doc, _, _ := strings.Cut(strings.ToLower(c.Cite.Doc), "(") // without the section of a manual page: ibv_post_send(3)
 	doc = strings.ReplaceAll(doc, " ", "")

@@ -61,7 +61,6 @@ func (e *HangError) Error() string { return "the case did not finish: " + e.Wait
 // verdict is broken.
 type CrashError struct{ Cause error }
 
-// Error implements error.
 func (e *CrashError) Error() string {
 	return "the device's host crashed during the case: " + e.Cause.Error()
 }
@@ -104,8 +103,8 @@ type Result struct {
 }
 
 // Judge runs a case in a lab and returns its result. The verdict is unsupported only if the
-// device does not claim a capability that the case needs, or if the bench cannot test it.
-// Rejecting a claimed feature is a failure.
+// device does not claim a capability or setup that the case needs, or if the bench cannot test it.
+// A device that rejects a feature which it claims fails the case.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Record: new(Record)}
 	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
@@ -116,7 +115,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		if missing := c.Needs &^ b.Caps; missing != 0 {
 			return &UnclaimedError{CapNames(missing)}
 		}
-		if !b.Virtual {
+		if !b.Virtual { // in virtual time, calls take no time and the timeouts are fixed
 			b.measureCalls()
 		}
 		b.schedules = opt.Schedules

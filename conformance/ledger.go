@@ -61,16 +61,17 @@ func Ledger() ([]*Document, error) {
 	return ReadLedger(dir)
 }
 
-// ReadLedger reads a ledger from the YAML files of a file system.
-func ReadLedger(from fs.FS) ([]*Document, error) {
-	names, err := fs.Glob(from, "*.yaml")
+// ReadLedger reads a ledger of requirements from the YAML files in dir, one document per file. It
+// returns an error if two rows have the same ID.
+func ReadLedger(dir fs.FS) ([]*Document, error) {
+	names, err := fs.Glob(dir, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	var docs []*Document
 	fileOfRow := make(map[string]string)
 	for _, name := range names {
-		b, err := fs.ReadFile(from, name)
+		b, err := fs.ReadFile(dir, name)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +185,7 @@ func (d *Document) Coverage() (c Coverage) {
 	return c
 }
 
-// CasesByRow returns the sorted IDs of the cases that cite each row, by the ID of the row.
+// CasesByRow returns, by the ID of each cited row, the sorted IDs of the cases that cite it.
 func CasesByRow[Body any](cases []CaseOf[Body]) map[string][]string {
 	casesByRow := make(map[string][]string)
 	for i := range cases {

@@ -66,11 +66,11 @@ func (r *Record) Events() (events []Event, dropped int) {
 	return slices.Clip(r.events), r.dropped // an append by the caller must not write to the record
 }
 
-// Stream returns the description of a stream by its number, from 1 on.
-func (r *Record) Stream(stream int) StreamInfo {
+// Stream returns the description of the stream with this number, from 1 on.
+func (r *Record) Stream(num int) StreamInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.streams[stream-1]
+	return r.streams[num-1]
 }
 
 // add appends an event, or counts it as dropped if the record is full.
@@ -222,8 +222,8 @@ type recordedRawStream struct {
 	stream RawStream
 }
 
-// Hold implements RawStream. It records the data as sent, although SendHeld sends it: the
-// recorded packets have the segments.
+// Hold implements RawStream. It records the data as sent now, although SendHeld sends it later:
+// the packets in the record show the segments and their times.
 func (s *recordedRawStream) Hold(b []byte) error {
 	s.add(EventSent, b)
 	return s.stream.Hold(b)

@@ -88,12 +88,12 @@ feed:
 
 // judge judges a case. If r.BeforeRepeat is set, it repeats a case that failed while other
 // processes kept the machine busy.
-func (r *Runner) judge(ctx context.Context, t caseRun) Result {
+func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
-		res := Judge(ctx, r.Lab, t.c, t.opt)
+		res := Judge(ctx, r.Lab, run.c, run.opt)
 		failed := res.Verdict == VerdictFail || res.Verdict == VerdictBroken
-		if r.BeforeRepeat == nil || !failed || t.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
+		if r.BeforeRepeat == nil || !failed || run.c.Dangerous() || attempt == maxAttempts || ctx.Err() != nil {
 			return res
 		}
 		after, _ := sampleCPU()
@@ -105,7 +105,7 @@ func (r *Runner) judge(ctx context.Context, t caseRun) Result {
 	}
 }
 
-// sampleCPU is a variable for tests.
+// sampleCPU is a variable that tests replace.
 var sampleCPU = process.SampleCPU
 
 // Schedules returns how many schedules (orders of concurrent events) a case explores: the

@@ -28,8 +28,8 @@ const (
 // runAtomics checks with Porcupine that atomics are linearizable: many queue pairs add to and
 // swap the same words while packets are lost, duplicated and delayed, which causes
 // retransmitted requests and replayed responses. FetchAdd of 0 is the atomic read; plain
-// READs are not checked, as no specification makes them atomic. It runs over several paths,
-// or repeatedly over the unimpaired path if the bench has no impairments.
+// READs are not checked, as no specification makes them atomic. Each round uses the next of
+// atomicPaths, or the unimpaired path if the bench cannot impair packets.
 func runAtomics(b *conformance.Bench) error {
 	return rig.Catch(func() {
 		p := rig.NewPair(rig.New(b))
@@ -55,7 +55,7 @@ func runAtomics(b *conformance.Bench) error {
 	})
 }
 
-// atomicPaths are the impairments, used in turn.
+// atomicPaths are the impairments of the network, which the rounds use in turn.
 var atomicPaths = []conformance.Path{
 	{},
 	{Jitter: 10 * time.Microsecond},
@@ -65,7 +65,8 @@ var atomicPaths = []conformance.Path{
 
 type atomicsTest struct {
 	pair *rig.Pair
-	// hosts are the memory of each device: the target words, and the results of its queue pairs.
+	// hosts are the memory of each device: the words that its peer accesses, and the results of
+	// its own atomics. 0 is the device under test.
 	hosts     [2]struct{ words, results *rig.Memory }
 	endpoints [][2]*rig.Endpoint
 }
@@ -77,14 +78,14 @@ func newAtomicsTest(p *rig.Pair) *atomicsTest {
 		s.hosts[i].words, s.hosts[i].results = rig.RemoteMemory(r, 8*atomicWords), r.Memory(8*atomicQPs*atomicsPerQP, verbs.AccessLocalWrite)
 	}
 	for range atomicQPs {
-		near, far := p.Connect()
-		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{near, far})
+		dut, partner := p.Connect()
+		s.endpoints = append(s.endpoints, [2]*rig.Endpoint{dut, partner})
 	}
 	return s
 }
 
-// run runs a plan on every queue pair of both hosts concurrently. It returns all operations;
-// each queue pair is a client of the history.
+// run executes a random plan on every queue pair of both hosts, concurrently. It returns all
+// operations; each queue pair is a client of the history.
 func (s *atomicsTest) run() (history []atomicOp) {
 	var tasks []pairTask[[]atomicOp]
 	for i := range atomicQPs {
@@ -110,7 +111,7 @@ type atomicStep struct {
 	pause time.Duration
 }
 
-// plan draws random operations of a queue pair of a host, on the words of the other host. All
+// plan draws random operations for a queue pair of host, on the words of the other host. All
 // plans are drawn before the tasks start, and therefore depend on the seed only.
 func (s *atomicsTest) plan(host int) []atomicStep {
 	rand := s.pair.DUT.Rand
@@ -136,7 +137,7 @@ func (s *atomicsTest) plan(host int) []atomicStep {
 func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 	e, local, remote := s.endpoints[i][host], s.hosts[host], s.hosts[1-host]
 	done := make([]atomicOp, len(plan))
-	waitOne := func() {
+	awaitCompletion := func() {
 		wc := e.NextSuccess()
 		a := &done[wc.WRID]
 		a.Return = e.Now()
@@ -144,7 +145,7 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 	}
 	for k, step := range plan {
 		if k >= atomicDepth {
-			waitOne()
+			awaitCompletion()
 		}
 		e.Sleep(step.pause)
 		wr := verbs.SendWR{
@@ -160,7 +161,7 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 		e.PostSend(wr)
 	}
 	for range min(atomicDepth, len(plan)) {
-		waitOne()
+		awaitCompletion()
 	}
 	return done
 }
@@ -168,8 +169,8 @@ func (s *atomicsTest) execute(i, host int, plan []atomicStep) []atomicOp {
 // atomicOp is an executed atomic operation.
 type atomicOp struct {
 	Client int
-	Word   int
-	// Swap: compare-and-swap of Compare by New. Otherwise fetch-and-add of Add.
+	Word   int // number of the word; those of host 1 follow those of host 0
+	// Swap: a compare-and-swap of Compare for New. Otherwise a fetch-and-add of Add.
 	Swap              bool
 	Compare, New, Add uint64
 	// Old is the returned value.
@@ -184,7 +185,7 @@ func (a atomicOp) String() string {
 	return fmt.Sprintf("word %d: add %d -> %d", a.Word, a.Add, a.Old)
 }
 
-// wordModel is the sequential model of a word, initially 0.
+// wordModel is the sequential model of a word, initially 0. An operation returns the old value.
 var wordModel = porcupine.Model{
 	Init: func() any { return uint64(0) },
 	Step: func(state, input, output any) (bool, any) {

@@ -24,9 +24,9 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	return specs
 }
 
-// defectsToTry returns the defects to try on a device, each with the cases to run: the defects
-// that cases name, with these cases; with Matrix all defects, with all cases, except those that
-// need a number and that no case names. Mutants are changes of the device's source.
+// defectsToTry returns the defects to try on a device, each with the cases to run: every defect
+// that a case names, with the cases that name it. With j.Matrix it returns every known defect, with
+// all cases, unless the defect needs a number and no case gives one.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {
@@ -210,19 +210,19 @@ func allUnsupported(d *conform.Device, ids []string) bool {
 	})
 }
 
-// casesLeftOut returns the dangerous cases that were not run, by the defects that they should
-// detect.
+// casesLeftOut returns the IDs of the dangerous cases that were not run, by the names of the
+// defects that they should detect.
 func (j *Judge) casesLeftOut(d *Device) map[string][]string {
-	left := make(map[string][]string)
+	leftOut := make(map[string][]string)
 	if j.Dangerous {
-		return left
+		return leftOut
 	}
 	for _, c := range casesOf(SuitesOf(d.Protocol)) {
 		if c.Dangerous() {
 			for _, spec := range c.Defects {
-				left[DefectName(spec)] = append(left[DefectName(spec)], c.ID)
+				leftOut[DefectName(spec)] = append(leftOut[DefectName(spec)], c.ID)
 			}
 		}
 	}
-	return left
+	return leftOut
 }

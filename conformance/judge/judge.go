@@ -39,7 +39,7 @@ type Device struct {
 // Defect is a defect that a device can have.
 type Defect struct {
 	Name, Imitates, Does string
-	Mutant               bool // it is built into the program
+	Mutant               bool // a change of the engine's source, built into the program
 	NeedsNumber          bool // NAME=NUMBER; the name alone is not enough
 }
 
@@ -75,7 +75,8 @@ type Options struct {
 type Hooks struct {
 	// Open opens the lab for a device.
 	Open func(*Device) (Lab, error)
-	// SelectMutant makes devices have the mutant among some defects, until restore is called.
+	// SelectMutant turns on the mutant among the defects, if there is one, in all devices until
+	// restore is called.
 	SelectMutant func(defects []string) (restore func(), err error)
 	// CheckDefect returns an error for a defect that no device can have.
 	CheckDefect func(spec string) error
@@ -157,9 +158,9 @@ type trial struct {
 	defects []string
 }
 
-// run runs a trial and returns its results in the order of the cases. finish makes a result
-// for the report and shows it; it is called by one goroutine at a time. A mutant among
-// the defects is in all devices until the trial ends.
+// run runs a trial and returns its results in the order of the cases. finish makes a result for
+// the report and shows it; it is called by one goroutine at a time. A mutant among the defects
+// affects all devices until the trial ends.
 func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, finish func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	if len(t.defects) > 0 {
 		restore, err := j.SelectMutant(t.defects)
@@ -193,8 +194,8 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 		},
 	}
 	if j.RealTime && len(t.defects) == 0 {
-		r.BeforeRepeat = func(first conformance.Result, othersShare float64) {
-			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", first.Case.ID, 100*othersShare, first.Err))
+		r.BeforeRepeat = func(failed conformance.Result, othersShare float64) {
+			j.Show.Note(fmt.Sprintf("%s is repeated: other processes used %.0f %% of the CPU time, and %v", failed.Case.ID, 100*othersShare, failed.Err))
 		}
 	}
 	_, err := r.Run(ctx, cases)
@@ -216,9 +217,9 @@ type shownLab struct {
 }
 
 // WithBench shows the case as running, and passes the call to the lab.
-func (w *shownLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
-	w.j.Show.Start(w.j.label(w.d, job.Case, w.defects))
-	return w.Lab.WithBench(ctx, job, body)
+func (w *shownLab) WithBench(ctx context.Context, spec conformance.BenchSpec, body func(*conformance.Bench) error) error {
+	w.j.Show.Start(w.j.label(w.d, spec.Case, w.defects))
+	return w.Lab.WithBench(ctx, spec, body)
 }
 
 // label returns the name under which a running case is shown: its ID, with the first of the
@@ -233,8 +234,8 @@ func (j *Judge) label(d *Device, id string, defects []string) string {
 	return id
 }
 
-// finishResult makes a result for the report, with a ladder diagram and a capture of its packets,
-// and shows it.
+// finishResult makes a result for the report and shows it. It adds a ladder diagram and a capture
+// of the packets if the verdict or the options call for them.
 func (j *Judge) finishResult(d *Device, c Case, res *conformance.Result) conform.Result {
 	r := j.result(d, c, res)
 	if r.Verdict.Bad() || r.Verdict == conform.Deviates || j.Ladders || j.Capture == CaptureAll {
@@ -274,8 +275,8 @@ func (j *Judge) result(d *Device, c Case, res *conformance.Result) conform.Resul
 	return r
 }
 
-// saveCapture writes the packets of a case, if there were any, and returns the path of the
-// file in the folder of the report.
+// saveCapture writes a file with the packets of a case and returns its path in the folder of the
+// report; empty if there were no packets.
 func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (string, error) {
 	events, _ := record.Events()
 	if !slices.ContainsFunc(events, func(e conformance.Event) bool { return e.Kind != conformance.EventNote }) {
@@ -310,7 +311,6 @@ const (
 	CaptureNone    Captures = "none"
 )
 
-// String returns the flag's value.
 func (m *Captures) String() string { return string(*m) }
 
 // Type returns the name of the value in help texts.
@@ -323,5 +323,5 @@ func (m *Captures) Set(s string) error {
 		*m = v
 		return nil
 	}
-	return fmt.Errorf("give failing, all or none")
+	return fmt.Errorf("the values are failing, all and none")
 }

@@ -56,8 +56,8 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
-// WriteCoverage prints how many rows (requirements) of the ledger the cases cover, by document. If only is
-// not empty, it prints only the documents with these keys, also by section.
+// WriteCoverage prints how many rows (requirements) of the ledger the cases cover, by document. If
+// only is not empty, it prints only the documents with these keys, and their sections.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {
@@ -72,7 +72,7 @@ func WriteCoverage(w io.Writer, only []string) error {
 	const width = 58 // of titles
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s %5s %8s %11s %5s %9s\n", width, "", "rows", "covered", "untestable", "open", "MUSTs")
-	line := func(title string, c conformance.Coverage) {
+	writeLine := func(title string, c conformance.Coverage) {
 		if r := []rune(title); len(r) > width {
 			title = string(r[:width-1]) + "…"
 		}
@@ -84,17 +84,17 @@ func WriteCoverage(w io.Writer, only []string) error {
 			continue
 		}
 		for row := range d.Rows() {
-			row.Cases = cases[row.ID] // replaces those named in the ledger file
+			row.Cases = cases[row.ID] // the cases in the ledger file may be out of date
 		}
 		all = all.Add(d.Coverage())
-		line(d.Key+"  "+d.Title, d.Coverage())
+		writeLine(d.Key+"  "+d.Title, d.Coverage())
 		for i := range d.Sections {
 			if len(only) > 0 {
-				line("  "+d.Sections[i].Title, d.Sections[i].Coverage())
+				writeLine("  "+d.Sections[i].Title, d.Sections[i].Coverage())
 			}
 		}
 	}
-	line("all", all)
+	writeLine("all", all)
 	if all.Musts > 0 {
 		fmt.Fprintf(&b, "\n%.1f %% of the testable MUSTs are covered.\n", 100*float64(all.MustsCovered)/float64(all.Musts))
 	}

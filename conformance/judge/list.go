@@ -30,21 +30,21 @@ type ListedCase struct {
 type Catalog struct {
 	Devices        []*Device // the emulated devices
 	DescribeDefect func(spec string) string
-	CheckDefect    func(spec string) error // of a defect that no device can have
+	CheckDefect    func(spec string) error // returns an error for a defect that no device can have
 }
 
-// FindCases returns the cases of all suites that a filter selects. A pattern or label that no
-// case has is an error, as is an empty selection.
-func FindCases(choice *conformance.Filter) (found []Case, err error) {
-	if none := new(conformance.NoCaseError); errors.As(choice.CheckPatterns(Suites()...), &none) {
+// FindCases returns the cases of all suites that a filter selects. A pattern or label that matches
+// no case is an error, as is an empty selection.
+func FindCases(filter *conformance.Filter) (found []Case, err error) {
+	if none := new(conformance.NoCaseError); errors.As(filter.CheckPatterns(Suites()...), &none) {
 		return nil, NoSuchCase(none.Pattern)
 	}
-	for _, l := range slices.Concat(choice.Labels, choice.ExcludeLabels) {
+	for _, l := range slices.Concat(filter.Labels, filter.ExcludeLabels) {
 		if known := Labels(Suites()); !slices.Contains(known, l) {
 			return nil, cmdline.Errorf("no case has the label %s%s", l, cmdline.Guess(l, known))
 		}
 	}
-	if found = Select(choice, Suites()); len(found) == 0 {
+	if found = Select(filter, Suites()); len(found) == 0 {
 		return nil, cmdline.Errorf("no case meets all conditions")
 	}
 	return found, nil
@@ -82,7 +82,7 @@ func WriteCases(w io.Writer, found []Case) error {
 	for _, c := range found {
 		idWidth, clauseWidth = max(idWidth, len(c.ID)), max(clauseWidth, len(c.Cite.String()))
 	}
-	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24)
+	idWidth, clauseWidth = min(idWidth, 56), min(clauseWidth, 24) // longer texts shift the rest of their line
 	var b strings.Builder
 	for _, c := range found {
 		risk := ""
@@ -115,18 +115,18 @@ func (cat *Catalog) Describe(w io.Writer, found []Case, program string) error {
 // describe prints everything about one case. rows are the rows of the ledger by ID.
 func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Row, program string) {
 	fmt.Fprintf(w, "%s\n%s\n\n", c.ID, wrapText(c.Title+".", "  "))
-	fact := func(name, value string) {
+	writeField := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%s\n", wrapText(value, fmt.Sprintf("  %-9s", name)))
 		}
 	}
-	fact("clause", fmt.Sprintf("%s, %s", c.Cite, c.Level))
-	fact("sends", c.Sends)
-	fact("expects", c.Expects)
-	fact("needs", conformance.CapNames(c.Needs))
-	fact("setup", c.Setup.String())
-	fact("labels", strings.Join(c.AllLabels(), ", "))
-	fact("devices", strings.Join(cat.devicesOf(c.Suite), ", "))
+	writeField("clause", fmt.Sprintf("%s, %s", c.Cite, c.Level))
+	writeField("sends", c.Sends)
+	writeField("expects", c.Expects)
+	writeField("needs", conformance.CapNames(c.Needs))
+	writeField("setup", c.Setup.String())
+	writeField("labels", strings.Join(c.AllLabels(), ", "))
+	writeField("devices", strings.Join(cat.devicesOf(c.Suite), ", "))
 	fmt.Fprintf(w, "\n  Requirements in the ledger\n")
 	for _, id := range c.Cite.Rows {
 		r, ok := rows[id]
@@ -151,14 +151,14 @@ func (cat *Catalog) describe(w io.Writer, c Case, rows map[string]conformance.Ro
 }
 
 // wrapText breaks a text into lines of at most width characters. The first line begins with
-// first, the others with as many blanks.
-func wrapText(text, first string) string {
+// prefix, and the others with as many blanks.
+func wrapText(text, prefix string) string {
 	const width = 88
-	done, line, separator := "", first, ""
+	done, line, separator := "", prefix, ""
 	for _, word := range strings.Fields(text) {
 		if separator != "" && len([]rune(line))+1+len([]rune(word)) > width {
 			done += line + "\n"
-			line, separator = strings.Repeat(" ", len(first)), ""
+			line, separator = strings.Repeat(" ", len(prefix)), ""
 		}
 		line, separator = line+separator+word, " "
 	}

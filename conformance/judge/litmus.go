@@ -97,7 +97,6 @@ func (o litmusOp) withoutCompletion() litmusOp {
 	return o
 }
 
-// String formats the operation.
 func (o litmusOp) String() string {
 	s := [...]string{"write", "read", "add", "swap", "send; peer reads"}[o.kind] + " " + o.variable
 	switch o.kind {
@@ -169,11 +168,11 @@ func (t litmusTest) Case(prefix string, c conformance.Case) conformance.Case {
 		c.Expects += "; without the fence also: " + strings.Join(t.Unfenced, " | ")
 	}
 	c.Run = func(b *conformance.Bench) error {
-		number := b.Schedules(24) // the default in real time
+		defaultSchedules := 24 // in real time
 		if b.Virtual {
-			number = b.Schedules(1000)
+			defaultSchedules = 1000
 		}
-		_, err := t.run(b, number)
+		_, err := t.run(b, b.Schedules(defaultSchedules))
 		return err
 	}
 	return c

@@ -26,7 +26,7 @@ func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []co
 		filled := c
 		filled.Cite = conformance.Cite{Doc: doc, Section: r.section, Rows: r.rows}
 		if r.section == "" && doc == rfc5040 {
-			filled.Cite.Section = "5.5" // ordering and completions
+			filled.Cite.Section = "5.5" // the default: ordering and completions
 		}
 		filled.Level, filled.Defects = r.level, r.defects
 		cases[i] = r.Case(prefix, filled)
@@ -46,7 +46,7 @@ const (
 func litmusRoCE() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
-	return append(litmusCases("litmus/roce/", ibta, c, []requirement{
+	return append(litmusCases("litmus/roce/", ibta, c, []requirement{ // test, section, ledger rows, level, defects
 		{writeThenRead, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{writeThenWrite, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{sendBehindWrites, "", []string{"roce/rc/wr/6", "roce/rc/psn/8", "roce/cq/10"}, conformance.Must, []string{"LatePlacement", "EarlyExecution"}},
@@ -67,7 +67,7 @@ func litmusRoCE() []conformance.Case {
 func litmusIWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: rfc7306, Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}}
-	return slices.Concat(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{
+	return slices.Concat(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{ // test, section, ledger rows, level, defects
 		{writeThenRead, "", []string{"rfc5040/5.5/3"}, conformance.Must, []string{"WritesPlacedLate"}},
 		{writeThenWrite, "5.1", []string{"rfc5040/5.1/2"}, conformance.Must, []string{"LIFOQueue"}},
 		{sendBehindWrites, "", []string{"rfc5040/5.5/1"}, conformance.Must, []string{"LIFOQueue"}},
@@ -89,7 +89,7 @@ func litmusDatagramIWARP() []conformance.Case {
 		Setup: conformance.Setup{Reliable: true},
 	}
 	cite := conformance.Cite{Doc: "datagram-iWARP", Section: "7.7", Rows: []string{"dg/rdmap/2", "dg/ack/1"}}
-	return append(litmusCases("litmus/dg/", cite.Doc, c, []requirement{
+	return append(litmusCases("litmus/dg/", cite.Doc, c, []requirement{ // test, section, ledger rows, level, defects
 		{writeThenRead, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{writeThenWrite, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{sendBehindWrites, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
@@ -126,7 +126,6 @@ type schedule struct {
 	pauses  [][]time.Duration
 }
 
-// String summarizes the schedule.
 func (s *schedule) String() string {
 	text := "the device is the requester"
 	if s.active == 1 {

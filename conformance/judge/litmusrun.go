@@ -88,8 +88,8 @@ func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 		l.hosts[i].variables, l.hosts[i].regs = rig.RemoteMemory(r, stride*len(l.variables)), rig.RemoteMemory(r, stride*(l.scratch+1))
 	}
 	for range t.Threads {
-		near, far := p.Connect()
-		l.endpoints = append(l.endpoints, [2]*rig.Endpoint{near, far})
+		dut, partner := p.Connect()
+		l.endpoints = append(l.endpoints, [2]*rig.Endpoint{dut, partner})
 	}
 	return l
 }
@@ -126,8 +126,8 @@ func (l *litmus) run(s *schedule) string {
 	return strings.Join(outcome, " ")
 }
 
-// flush waits until all Writes of a thread are placed, by Reads of all variables. An
-// iWARP Write completes when it is sent, not when it is placed.
+// flush reads all variables over the queue pair of a thread, and thereby waits until the thread's
+// Writes are placed: an iWARP Write completes when it is sent, not when it is placed.
 func (l *litmus) flush(i int, s *schedule) {
 	e, local, remote := l.endpoints[i][s.active], l.hosts[s.active], l.hosts[1-s.active]
 	for k := range l.variables {
@@ -204,7 +204,7 @@ func (l *litmus) runThread(i int, s *schedule) map[string]string {
 		}
 	}
 	values := make(map[string]string)
-	save := func(o litmusOp) {
+	saveResult := func(o litmusOp) {
 		if o.reg != "" && o.kind != opSend && values[o.reg] == "" {
 			values[o.reg] = l.value(l.hosts[s.active].regs, l.register(o.reg))
 		}
@@ -216,10 +216,10 @@ func (l *litmus) runThread(i int, s *schedule) map[string]string {
 		wc := e.NextSuccess()
 		done := int(wc.WRID) // index of the operation
 		e.Check(done < len(ops) && !ops[done].unsignaled, "completions of this schedule's requests", "%s", rig.Describe(&wc))
-		save(ops[done])
+		saveResult(ops[done])
 		for _, before := range ops[:done] {
 			if before.unsignaled { // a later completion covers it
-				save(before)
+				saveResult(before)
 			}
 		}
 	}

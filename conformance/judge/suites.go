@@ -40,7 +40,7 @@ func CheckLabels(flag string, labels []string, all []*conformance.Suite) error {
 func ParseLevel(text string) (conformance.Level, error) {
 	level := conformance.Level(strings.ToUpper(text))
 	if text != "" && !slices.Contains([]conformance.Level{conformance.Must, conformance.Should, conformance.May}, level) {
-		return "", cmdline.Errorf("--level %s: give must, should or may", text)
+		return "", cmdline.Errorf("--level %s: the levels are must, should and may", text)
 	}
 	return level, nil
 }

@@ -49,11 +49,11 @@ type Ethernet struct {
 // Append appends the frame with this header and the payload, padded to the minimum length,
 // without FCS.
 func (h Ethernet) Append(b, payload []byte) []byte {
-	at := len(b)
+	start := len(b)
 	b = append(append(b, h.Dst[:]...), h.Src[:]...)
 	b = binary.BigEndian.AppendUint16(b, h.Type)
 	b = append(b, payload...)
-	if short := minFrame - (len(b) - at); short > 0 {
+	if short := minFrame - (len(b) - start); short > 0 {
 		b = append(b, make([]byte, short)...)
 	}
 	return b
@@ -102,7 +102,7 @@ func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 		if n.Type == NeighborAdvertisement {
 			option = 2 // target link-layer address
 		}
-		m = append(append(m, option, 1), n.MAC[:]...)
+		m = append(append(m, option, 1 /* length, in units of eight bytes */), n.MAC[:]...)
 	}
 	sum := Checksum(pseudoHeader(src, dst, ProtocolICMPv6, len(m)), m)
 	binary.BigEndian.PutUint16(m[2:], sum)

@@ -76,13 +76,13 @@ func (h IP) append4(b, payload []byte) []byte {
 	b = append(b, Get(h.Version, 4)<<4|Get(h.IHL, uint8(size/4))&15, Get(h.TClass, 0))
 	b = binary.BigEndian.AppendUint16(b, Get(h.Length, uint16(size+len(payload))))
 	b = binary.BigEndian.AppendUint16(b, uint16(Get(h.ID, 0)))
-	flags := Get(h.FragOff, 0) & 0x1fff
+	flagsAndOffset := Get(h.FragOff, 0) & 0x1fff
 	for i, set := range []bool{Get(h.ReservedFlag, false), Get(h.DF, true), Get(h.MF, false)} {
 		if set {
-			flags |= 0x8000 >> i
+			flagsAndOffset |= 0x8000 >> i
 		}
 	}
-	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint16(b, flagsAndOffset)
 	b = append(b, Get(h.HopLimit, 64), Get(h.Protocol, ProtocolUDP), 0, 0)
 	src, dst := addr4(h.Src), addr4(h.Dst)
 	b = append(append(append(b, src[:]...), dst[:]...), options...)
@@ -240,8 +240,8 @@ func Fragments(ip []byte, n int) ([][]byte, error) {
 		return nil, fmt.Errorf("packet to be fragmented: %w", err)
 	}
 	h = h.WithoutComputed()
-	first, rest := h, h
+	first, second := h, h
 	first.DF, first.MF = new(false), new(true)
-	rest.DF, rest.FragOff = new(false), new(uint16(n/8))
-	return [][]byte{first.Append(nil, bytes.Clone(payload[:n])), rest.Append(nil, bytes.Clone(payload[n:]))}, nil
+	second.DF, second.FragOff = new(false), new(uint16(n/8))
+	return [][]byte{first.Append(nil, bytes.Clone(payload[:n])), second.Append(nil, bytes.Clone(payload[n:]))}, nil
 }

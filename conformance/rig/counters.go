@@ -11,11 +11,11 @@ import (
 // Counter is a kind of event that devices count, with the names of its counters. A counter
 // that a device does not have is not checked.
 type Counter struct {
-	event string // that it counts
-	// Names are those of the counter on devices; a device has at most one of them.
+	event string // description of the counted event
+	// Names are the names that devices have for the counter; a device has at most one of them.
 	Names []string
-	// ambiguous counters grow with all traffic, or their names leave a choice. Only cases
-	// about them check them.
+	// ambiguous counters grow with all traffic, or their names have several meanings. Only
+	// the cases about them check them.
 	ambiguous bool
 }
 
@@ -29,7 +29,7 @@ func NewAmbiguousCounter(event string, names ...string) *Counter {
 	return &Counter{event: event, Names: names, ambiguous: true}
 }
 
-// Interval is a range of correct counts, for counters whose meaning leaves a choice.
+// Interval is the range of correct counts of a counter whose definition permits several.
 type Interval struct{ min, max uint64 }
 
 // Exactly returns an interval of one number.
@@ -48,7 +48,7 @@ func (s Interval) String() string {
 // Counts are the numbers of events that happened. A missing counter is 0.
 type Counts map[*Counter]Interval
 
-// Add adds n to the count of c: least to least, and most to most.
+// Add adds the bounds of n to the bounds of the count of c.
 func (s Counts) Add(c *Counter, n Interval) {
 	s[c] = Interval{s[c].min + n.min, s[c].max + n.max}
 }
@@ -78,8 +78,8 @@ type CounterCheck struct {
 	firstEvent  int               // index of the first recorded event that counts
 }
 
-// StartCounterCheck reads the counters before the case acts. all are those to check. tested are
-// those that the case is about: if the device has none of them, the case ends as unsupported.
+// StartCounterCheck reads the counters before the case acts. all are the counters to check, and
+// tested those that the case is about: if the device has none of these, the case is unsupported.
 func (r *Rig) StartCounterCheck(all, tested []*Counter) *CounterCheck {
 	events, _ := r.Record.Events()
 	k := &CounterCheck{r: r, all: slices.Clone(all), tested: tested, before: r.counters(), firstEvent: len(events)}
@@ -114,9 +114,9 @@ func (k *CounterCheck) Events() []conformance.Event {
 	return events[k.firstEvent:]
 }
 
-// Expect fails the case unless every counter that the device has increased by its number in
-// counts, which is 0 if missing. Devices count bytes in different units: a counter in byteCounts
-// must have increased by one of the listed numbers instead, the count in each possible unit.
+// Expect fails the case unless each counter of the device increased by its number in counts; a
+// missing number is 0. Counters in byteCounts must have increased by one of the listed numbers
+// instead: devices count bytes in different units, and the list has the count in each unit.
 func (k *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
 	after := k.r.counters()
 	for _, c := range k.all {

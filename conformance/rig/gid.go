@@ -14,7 +14,7 @@ import (
 // link-local entries are the last choice.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
-	best, bestRank := verbs.GIDEntry{}, gidRank(-1)
+	best, bestRank := verbs.GIDEntry{}, gidRank(-1) // below every rank: none found yet
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
 	for i := 0; i < port.GIDs && bestRank < gidOnBenchInterface; i++ {
 		g, err := r.Device.QueryGID(1, i)

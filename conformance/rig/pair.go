@@ -19,7 +19,7 @@ func PairBody(body func(*Pair)) func(*conformance.Bench) error {
 	return Body(func(r *Rig) { body(NewPair(r)) })
 }
 
-// NewPair opens a partner for the device of r.
+// NewPair opens a partner for the device of r. The partner's rig has the same clock and record.
 func NewPair(r *Rig) *Pair {
 	other, err := r.Partner()
 	if err != nil {

@@ -344,7 +344,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectSameREPs fails the case if the device sends anything but the same REP, or MRAs.
+// expectSameREPs fails the case if the device sends anything but copies of its REP, and MRAs.
 func (k *cmSession) expectSameREPs() {
 	for _, pkt := range k.Drain(shortWait) {
 		_, m, err := pkt.CM()
@@ -356,8 +356,8 @@ func (k *cmSession) expectSameREPs() {
 }
 
 // expectREPRetransmission fails the case unless the device retransmits the REP, with the
-// same communication ID and not before the timeout with this code. It tolerates a tenth,
-// because the case may have read the clock late.
+// same communication ID and not before the timeout with this code. The measured time may be
+// a tenth shorter, because the case may have read the clock late.
 func (k *cmSession) expectREPRetransmission(code uint8) {
 	begun, oldID := k.Now(), k.deviceID
 	timeout := ib.AckTimeout(code)

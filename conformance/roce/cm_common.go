@@ -62,7 +62,8 @@ func (p *Port) cmNext(timeout time.Duration, want ib.Message) (Arrival, ib.Messa
 
 // cmListen makes the application on the device listen at cmPort.
 func (p *Port) cmListen(space verbs.PortSpace) verbs.Listener {
-	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, 16)
+	const backlog = 16
+	l, err := p.CM().Listen(netip.AddrPortFrom(p.deviceAddr, cmPort), space, backlog)
 	p.Must("a listener", err)
 	return l
 }
@@ -160,7 +161,7 @@ func (k *cmSession) disconnect() {
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery sends a SEND on the n-th connection, which must be acknowledged and delivered.
+// expectDelivery sends a SEND on the session, the n-th of the case. It must be acknowledged and delivered.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.Send(k.peerSend(0, 16))
 	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))

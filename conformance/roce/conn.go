@@ -66,8 +66,8 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 // onRC is onConn for an RC connection with four receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
-// Connect makes an RC connection for cases that measure or count packets. The peer uses a new QPN
-// for each. All requests are signaled, and the ACK timeout is exactly as Modify sets it.
+// Connect makes an RC connection for cases that measure or count packets. Each connection has
+// another QPN of the peer, signals all requests, and has exactly the ACK timeout that Modify sets.
 func (p *Port) Connect(s Setup) *Conn {
 	from, qpn, modify := p.PeerAddr(s.PeerIndex), verbs.QPN(0x0a0000+0x111*p.conns), s.Modify
 	p.conns++

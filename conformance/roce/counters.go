@@ -25,8 +25,8 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, about)
 }
 
-// checkingCounters makes the body of a case that checks the counters in all against the recorded
-// packets and counts. It ends as unsupported if the device has none of those in about.
+// checkingCounters makes the body of a case that calls body, and then compares the counters in all
+// with the recorded packets and counts. A device without a counter of about does not support it.
 func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count

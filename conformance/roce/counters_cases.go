@@ -271,8 +271,8 @@ func counterDropCases() (all []conformance.Case) {
 				conn.Send(conn.peerWrite(0, 8))
 				awaitPSN(conn, conn.PeerPSN(0))
 				if d.counter == cntBadPKey {
-					more := p.QueryPort().BadPKeys - before
-					p.Check(more == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", more)
+					increase := p.QueryPort().BadPKeys - before
+					p.Check(increase == dropsPerCase, fmt.Sprintf("the port's counter of bad P_Keys increased by %d", dropsPerCase), "%d", increase)
 				}
 			})
 		if d.counter == cntBadPKey {
@@ -294,8 +294,8 @@ func counterDropCases() (all []conformance.Case) {
 			before := u.QueryPort().QKeyViolations
 			u.SendPacket(u.datagram(Data(8)).WithDETH(udQKey^1, udPeerQPN))
 			u.Sync()
-			more := u.QueryPort().QKeyViolations - before
-			u.Check(more == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", more)
+			increase := u.QueryPort().QKeyViolations - before
+			u.Check(increase == 1, "the port's counter of wrong Q_Keys increased by 1", "%d", increase)
 		}, "KeyViolationsUncounted"),
 		udDropCase("drop-opcode-of-nobody", "Datagrams with an opcode that UD does not have are dropped, and counted", cntBadOpcode, func(u *udPort) {
 			u.SendPacket(u.datagram(Data(8)).WithOpcode(ib.UD.Op(0x1f)))
@@ -310,16 +310,16 @@ func counterDropCases() (all []conformance.Case) {
 	)
 }
 
-// udDropCase returns a case about datagrams that are dropped and counted by why. drop sends one to
-// a new queue pair, because on some devices it changes the state of the queue pair.
-func udDropCase(name, title string, why *rig.Counter, drop func(u *udPort), defects ...string) conformance.Case {
-	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{why: rig.Exactly(dropsPerCase)}, func(p *Port) {
+// udDropCase returns a case about datagrams that the device drops, and counts by counter. send
+// sends one, each to a new queue pair: on some devices it changes the state of the queue pair.
+func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
+	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {
-			drop(p.newUDPort(0, nil))
+			send(p.newUDPort(0, nil)) // without receives or an SRQ
 		}
 	})
 	c.Needs, c.Labels = verbs.CapUD|verbs.CapRC, labelUD
-	if why == cntBadQKey {
+	if counter == cntBadQKey {
 		c.Cite = ibta("9.6.1.4.1", "ud/2")
 	}
 	c.Defects = append(c.Defects, defects...)

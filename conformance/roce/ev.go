@@ -251,11 +251,12 @@ func (p *Port) setAddress(a netip.Addr, present bool) {
 
 // removeAndRestoreAddress removes the only address, which a connection uses, and restores it.
 func removeAndRestoreAddress(c *Conn) {
+	const absent, present = false, true
 	c.expectAccepted(0)
 
-	c.setAddress(c.deviceAddr, false)
+	c.setAddress(c.deviceAddr, absent)
 	c.expectPortEvent(verbs.EventGIDChange)
-	c.awaitGID(false)
+	c.awaitGID(absent)
 	_, _ = c.postSend(9) // unspecified result, but it must not succeed or send anything
 	c.Send(c.peerSend(1, 16))
 	// No connection is left to synchronize with: wait longer than the retransmission timers.
@@ -266,17 +267,17 @@ func removeAndRestoreAddress(c *Conn) {
 	c.Sleep(shortWait)
 	c.Completions() // discards flushed work
 
-	c.setAddress(c.deviceAddr, true)
+	c.setAddress(c.deviceAddr, present)
 	c.expectPortEvent(verbs.EventGIDChange)
-	c.awaitGID(true)
+	c.awaitGID(present)
 	c.connect(Setup{Receives: 1}).expectAccepted(0)
 }
 
-// awaitGID fails the case unless the GID table gets, or loses, a RoCEv2 entry for the
-// device's address in time. A restored address may have another index.
-func (p *Port) awaitGID(want bool) {
-	p.awaitCondition(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, want), func() bool {
-		return hasRoCEv2GID(p.gidTable(), p.deviceAddr) == want
+// awaitGID fails the case unless a RoCEv2 entry for the device's address is present in the GID
+// table, or absent from it, in time. A restored address may have another index.
+func (p *Port) awaitGID(present bool) {
+	p.awaitCondition(fmt.Sprintf("GID table has %v: %v", p.deviceAddr, present), func() bool {
+		return hasRoCEv2GID(p.gidTable(), p.deviceAddr) == present
 	})
 }
 

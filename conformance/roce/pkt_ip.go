@@ -165,15 +165,15 @@ func (c *Conn) variedPackets() []Arrival {
 	c.Send(c.peerNak(4, ib.NakSequence, 2)) // makes the device retransmit the READ
 	all = append(all, c.nextPackets(1)...)
 	c.Send(ib.ReadResponseOnly(c.DevicePSN(4), 3, Data(8)))
-	answers := func(n int, request ib.Packet) {
+	sendAndAdd := func(request ib.Packet, responses int) {
 		c.Send(request)
-		all = append(all, c.nextPackets(n)...)
+		all = append(all, c.nextPackets(responses)...)
 	}
-	answers(1, c.peerSend(0, 16))
-	answers(3, c.peerRead(1, 2500))
-	answers(1, c.peerWrite(9, 0)) // after a gap
-	answers(1, c.peerSend(4, 16)) // no receive is left
-	answers(1, c.outOfBoundsWrite(4))
+	sendAndAdd(c.peerSend(0, 16), 1)
+	sendAndAdd(c.peerRead(1, 2500), 3)
+	sendAndAdd(c.peerWrite(9, 0), 1) // after a gap
+	sendAndAdd(c.peerSend(4, 16), 1) // no receive is left
+	sendAndAdd(c.outOfBoundsWrite(4), 1)
 	return all
 }
 

@@ -124,7 +124,7 @@ func (p *Port) expectAnyPacket(want string) Arrival {
 	return a
 }
 
-// expectAfter is expectAnyPacket that discards the packets before, for which skip returns true.
+// expectAfter is expectAnyPacket that first discards the packets for which skip returns true.
 func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
 	a := p.expectAnyPacket(want)
 	for skip(&a) {

@@ -199,15 +199,15 @@ func (m *qpMover) checkOtherTransitions() {
 			if m.find(from, to) != nil || from == verbs.QPStateReset && to == verbs.QPStateErr {
 				continue
 			}
-			t := rig.Transition{From: from, To: to}
 			var masks []verbs.QPAttrMask
-			for _, t := range m.table {
-				if t.To == to && t.Required != 0 {
-					masks = append(masks, t.Required)
+			for _, legal := range m.table {
+				if legal.To == to && legal.Required != 0 {
+					masks = append(masks, legal.Required)
 				}
 			}
 			for _, mask := range append(masks, 0) {
-				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), m.Modify(qp, t, mask), nil)
+				err := m.Modify(qp, rig.Transition{From: from, To: to}, mask)
+				m.MustFail(fmt.Sprintf("%v to %v with %v", from, to, mask), err, nil)
 				m.ExpectState(qp, from)
 			}
 		}
@@ -284,20 +284,20 @@ func (m *qpMover) Modify(qp verbs.QP, t rig.Transition, mask verbs.QPAttrMask) e
 // queue pairs to ERR instead, which another case tests.
 func (m *qpMover) newQP(state verbs.QPState) (verbs.QP, bool) {
 	qp := m.CreateQP(qpInit(m.Rig, m.kind, verbs.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}))
-	at := verbs.QPStateReset
+	current := verbs.QPStateReset
 	for _, next := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		switch {
-		case at == state:
+		case current == state:
 			return qp, true
-		case state == verbs.QPStateErr && at == verbs.QPStateInit:
+		case state == verbs.QPStateErr && current == verbs.QPStateInit:
 			m.ToState(qp, verbs.QPStateErr)
 			return qp, true
-		case state == verbs.QPStateSQE && at == verbs.QPStateRTS:
+		case state == verbs.QPStateSQE && current == verbs.QPStateRTS:
 			return qp, m.failSend(qp)
 		}
-		t := m.find(at, next)
-		m.Must(fmt.Sprintf("%v to %v", at, next), m.Modify(qp, *t, t.Required))
-		at = next
+		t := m.find(current, next)
+		m.Must(fmt.Sprintf("%v to %v", current, next), m.Modify(qp, *t, t.Required))
+		current = next
 	}
 	return qp, true
 }

@@ -343,14 +343,14 @@ var fatalNAKs = []nakStatus{
 }
 
 // expectNotSuccess answers a WRITE of the device with this syndrome. The device may
-// complete the WRITE with a status that fits, or ignore the packet; then an ACK must
+// complete the WRITE with an allowed status, or ignore the packet; then an ACK must
 // complete it.
-func (c *Conn) expectNotSuccess(syndrome uint8, fits func(verbs.WCStatus) bool) {
+func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) bool) {
 	c.request(0, c.WriteWR(1, 16))
 	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
 	c.Sync()
 	if wc, ok := c.PollCompletion(0); ok {
-		c.Check(fits(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
+		c.Check(allowed(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return
 	}
 	c.completeWith(c.peerAck(0, 1), 1)

@@ -354,7 +354,6 @@ type badBuffer struct {
 	buffer func(*Conn) verbs.SGE
 }
 
-// String implements fmt.Stringer.
 func (p badBuffer) String() string { return p.name }
 
 // unknownKeySGE returns n bytes of LocalMem with an L_Key that no region has.

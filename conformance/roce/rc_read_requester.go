@@ -185,8 +185,8 @@ type shortResponse struct {
 // badSyndrome is the length of a READ and the index of the response with a bad syndrome.
 type badSyndrome struct{ n, at int }
 
-// The cases below accept a requester that retransmits the READ when its timer expires,
-// and one that does when it detects the gap.
+// The cases above accept a requester that retransmits the READ when its timer expires,
+// and a requester that retransmits the READ when it detects the gap.
 
 // startRead has the device read these bytes. It returns the responses without sending them.
 func (c *Conn) startRead(bytes []byte) []ib.Packet {

@@ -234,11 +234,12 @@ func expectRNRWait(c *Conn, pkts []ib.Packet, code uint8) {
 
 // exhaustRNRRetries has the device send a SEND, and sends one RNR NAK more than rnr_retry allows.
 func exhaustRNRRetries(c *Conn) {
+	const timer10us = 1 // the code of the shortest RNR timer
 	all := c.request(0, c.SendWR(1, 8))
 	for range c.Attr.RNRRetry {
-		expectRetryAfterRNR(c, all, 1)
+		expectRetryAfterRNR(c, all, timer10us)
 	}
-	c.Send(ib.RNR(c.DevicePSN(0), 1, 0))
+	c.Send(ib.RNR(c.DevicePSN(0), timer10us, 0))
 }
 
 // anyRNRNak matches an RNR NAK with any timer code.

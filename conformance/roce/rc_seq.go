@@ -169,13 +169,13 @@ func sendEachAcked(c *Conn, ops []ib.Opcode) {
 	}
 }
 
-// orderRefusedBody makes the body of a case that sends each of the opcodes in then after
-// each sequence in begun, on a new connection, and expects a NAK for an invalid request.
-func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.Bench) error {
+// orderRefusedBody makes the body of a case that sends each of the refused opcodes after each of
+// the sequences, on a new connection, and expects a NAK for an invalid request.
+func orderRefusedBody(sequences [][]ib.Opcode, refused ...ib.Opcode) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
-		for _, before := range begun {
+		for _, before := range sequences {
 			p.Note("after %v", before)
-			eachConn(p, Setup{Receives: 2, recvLen: 4096}, then, func(c *Conn, op ib.Opcode) {
+			eachConn(p, Setup{Receives: 2, recvLen: 4096}, refused, func(c *Conn, op ib.Opcode) {
 				sendEachAcked(c, before)
 				c.expectNoEffect(c.TargetMem, packetOf(c, op, len(before)), ib.NakInvalidRequest)
 				c.AwaitState(c.QP, verbs.QPStateErr)
@@ -185,9 +185,9 @@ func orderRefusedBody(begun [][]ib.Opcode, then ...ib.Opcode) func(*conformance.
 	})
 }
 
-// expectEarlyIsGap sends the opcode early, which must not follow the opcodes in before, with a PSN
-// after a gap. It fails the case unless the device sends a sequence NAK, and then accepts the
-// opcode due with the expected PSN.
+// expectEarlyIsGap sends the opcodes in before, then an opcode that must not follow them, early,
+// with a PSN after a gap. It fails the case unless the device sends a sequence NAK, and then
+// accepts the opcode that may follow, due, with the expected PSN.
 func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	p.Note("%v early after %v", early, before)
 	c := p.connect(Setup{Receives: 2, recvLen: 2048})
@@ -197,10 +197,10 @@ func expectEarlyIsGap(p *Port, before []ib.Opcode, early, due ib.Opcode) {
 	c.ExpectState(c.QP, verbs.QPStateRTS)
 }
 
-// sendTwoPacketSend sends a SEND of two packets, the second of which is end, and a SEND
-// of one packet. It returns the completion of the first.
-func sendTwoPacketSend(c *Conn, end ib.Packet) verbs.WC {
-	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), end.AckReq())
+// sendTwoPacketSend sends a SEND of two packets, of which last is the second, and a SEND of one
+// packet. Each must complete one receive. It returns the completion of the first SEND.
+func sendTwoPacketSend(c *Conn, last ib.Packet) verbs.WC {
+	c.Send(ib.SendFirst(c.PeerPSN(0), Data(MTU)), last.AckReq())
 	wc := c.ExpectRecv(1, MTU+16)
 	c.expectNoCompletion()
 	c.Send(c.peerSend(2, 8))

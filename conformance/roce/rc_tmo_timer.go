@@ -181,7 +181,8 @@ const (
 	lossyWindow  = 8
 )
 
-func (l *lossyLink) drops() bool { return l.Rand.IntN(100) < l.percent }
+// drawLoss draws at random whether the link drops the next packet.
+func (l *lossyLink) drawLoss() bool { return l.Rand.IntN(100) < l.percent }
 
 // run has the device post 120 requests, and fails the case unless they complete in order.
 func (l *lossyLink) run() {
@@ -217,11 +218,11 @@ func (l *lossyLink) run() {
 // dropped. It reports whether there was one.
 func (l *lossyLink) serveNext() bool {
 	p, ok := l.NextPacket(shortWait)
-	if !ok || l.drops() {
+	if !ok || l.drawLoss() {
 		return ok
 	}
 	for _, a := range l.peer.Respond(p.Packet) {
-		if !l.drops() {
+		if !l.drawLoss() {
 			l.Send(a)
 		}
 	}
@@ -252,7 +253,7 @@ func (l *lossyLink) newRequest(i int) verbs.SendWR {
 // Responder is a correct RC responder. It executes requests in the order of their PSNs,
 // sends one NAK for a gap, and answers duplicates. It ignores the data of SENDs and WRITEs.
 type Responder struct {
-	// Memory is what READs return. Its first byte has address Base.
+	// Memory is the memory that READs return. Its first byte has address Base.
 	Memory []byte
 	Base   uint64
 

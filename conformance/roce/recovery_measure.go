@@ -157,7 +157,7 @@ var lossPositions = []struct {
 
 // reactionTimeoutCode is the code of a timeout that no prompt reaction reaches: at least 67 ms,
 // or 0.5 s in real time, where the host may be busy.
-func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, 14, 17)) }
+func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, timeout67ms, 17)) }
 
 // nakReaction measures the time from a NAK to the retransmission of its packet.
 func nakReaction(p *Port) (all []Measurement) {
@@ -231,18 +231,18 @@ func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
 		c.PostSend(c.QP, c.ReadWR(1, window*MTU))
 		c.AwaitPackets(1)
 		data := Data(window * MTU)
-		var seen time.Duration
+		var neighborSent time.Duration
 		for k, r := range ib.ReadResponses(c.DevicePSN(base), uint32(i+1), data, MTU) {
 			switch {
 			case k == at:
 			case k == at+1, at == window-1:
-				seen = c.Send(r)
+				neighborSent = c.Send(r)
 			default:
 				c.Send(r)
 			}
 		}
 		again := nextRead(c)
-		times = append(times, again.At-seen)
+		times = append(times, again.At-neighborSent)
 		from := checkReadRetry(c, again, base, at)
 		requested = append(requested, float64(window-from))
 		c.Send(ib.ReadResponses(c.DevicePSN(base+from), uint32(i+1), data[from*MTU:], MTU)...)
@@ -258,8 +258,8 @@ func nextRead(c *Conn) Arrival {
 	return c.Await("a READ for the missing responses", func(a *Arrival) bool { return a.Opcode() == ib.OpReadRequest })
 }
 
-// checkReadRetry fails the case unless a retransmitted READ requests all responses from the lost
-// one, or an earlier one, on, with the matching PSN. It returns the first requested one.
+// checkReadRetry fails the case unless a retransmitted READ requests all responses from the lost or
+// an earlier one on, with the matching PSN. It returns the number of the first requested response.
 func checkReadRetry(c *Conn, again Arrival, base, lost int) int {
 	from := again.PSN().Sub(c.DevicePSN(base))
 	want := fmt.Sprintf("a READ for the missing responses, from number %d of %d on, with its PSN, address and length", lost, window)

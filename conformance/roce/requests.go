@@ -188,14 +188,13 @@ func onEachConn[V any](s Setup, variants []V, steps func(*Conn, V)) func(*confor
 	return OnPort(func(p *Port) { eachConn(p, s, variants, steps) })
 }
 
-// eachConn is onEachConn for a part of a body.
+// eachConn calls steps for each of the variants, each time with a new connection.
 func eachConn[V any](p *Port, s Setup, variants []V, steps func(*Conn, V)) {
 	for _, v := range variants {
 		p.Note("now %+v", v)
 		steps(p.connect(s), v)
-		// Discard packets of the old connection.
 		p.Sync()
-		p.skipped = nil
+		p.skipped = nil // discards packets of the old connection
 	}
 }
 

@@ -319,11 +319,11 @@ func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 }
 
 // overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
-// entries. left receives remain posted.
-func (p *Port) overrunCQ(left int) *Conn {
+// entries. The queue pair has a receive for each SEND, and extra ones.
+func (p *Port) overrunCQ(extra int) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps
-	caps.MaxRecvWR = room + 1 + left
+	caps.MaxRecvWR = room + 1 + extra
 	c := p.connect(Setup{Receives: caps.MaxRecvWR, caps: caps})
 	for i := range room {
 		c.exchange(c.peerSend(i, 16), c.deviceAck(i, uint32(i+1)))

@@ -11,7 +11,7 @@ import (
 )
 
 var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"service:ud"}}.Cases([]conformance.Case{{
-	ID: "verbs/ah/as-it-was-made", Cite: manual("ibv_create_ah(3)", "verbs/ah/1"),
+	ID: "verbs/ah/as-it-was-made", Cite: cite("ibv_create_ah(3)", "verbs/ah/1"),
 	Title:   "An address handle keeps the attributes it was created with",
 	Expects: "destination, source index, hop limit, traffic class, service level and port as given",
 	Defects: []string{"AHAttrForgotten"}, Run: rig.Body(func(r *rig.Rig) {
@@ -21,7 +21,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		r.Check(ah.Attr() == want, fmt.Sprintf("%+v", want), "%+v", ah.Attr())
 	}),
 }, {
-	ID: "verbs/ah/impossible-addresses-refused", Cite: manual("ibv_create_ah(3)", "verbs/ah/2"),
+	ID: "verbs/ah/impossible-addresses-refused", Cite: cite("ibv_create_ah(3)", "verbs/ah/2"),
 	Title:   "An address handle with an invalid port or source index is refused",
 	Expects: "a refusal of port 0, of a port after the last, and of a source index after the table, or of an empty entry",
 	Defects: []string{"AHUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -42,7 +42,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		}
 	}),
 }, {
-	ID: "verbs/ah/answer-to-a-datagram", Cite: manual("ibv_init_ah_from_wc(3)", "verbs/ah/3"),
+	ID: "verbs/ah/answer-to-a-datagram", Cite: cite("ibv_init_ah_from_wc(3)", "verbs/ah/3"),
 	Title:   "A datagram can be answered with the address in its completion and GRH area",
 	Sends:   "a datagram of the partner, and a reply to its source",
 	Expects: "the reply at the partner",
@@ -59,7 +59,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.dut.expectArrives(l.partner, wr, l.dut.mem.Buf[:32])
 	}),
 }, {
-	ID: "verbs/ah/of-another-domain", Cite: manual("C10-10", "verbs/ah/4"),
+	ID: "verbs/ah/of-another-domain", Cite: cite("C10-10", "verbs/ah/4"),
 	Title:   "A datagram with an address handle of another domain is refused or fails, and is not sent",
 	Sends:   "a datagram with such a handle; then a valid one",
 	Expects: "the first does not succeed, and only the second arrives",
@@ -76,7 +76,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 		l.partner.expectMessage(1, recvOffset, l.dut.mem.Buf[:24])
 	}),
 }, {
-	ID: "verbs/ah/missing", Cite: manual("ibv_post_send(3)", "verbs/ah/5"),
+	ID: "verbs/ah/missing", Cite: cite("ibv_post_send(3)", "verbs/ah/5"),
 	Title:   "A datagram without an address handle is refused, and the queue pair continues",
 	Sends:   "a datagram without a handle; then a valid one",
 	Expects: "the first is refused, and the second arrives",

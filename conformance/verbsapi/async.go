@@ -11,7 +11,7 @@ import (
 )
 
 var asyncCases = []conformance.Case{{
-	ID: "verbs/async/wait-waits", Cite: manual("ibv_get_async_event(3)", "verbs/async/1"),
+	ID: "verbs/async/wait-waits", Cite: cite("ibv_get_async_event(3)", "verbs/async/1"),
 	Title:   "A wait for an asynchronous event ends at its timeout, or as soon as there is an event",
 	Sends:   "a wait without an event; a wait for a CQ overrun 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before the overrun and within a second of it",
@@ -24,7 +24,7 @@ var asyncCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/async/communication-established",
-	Cite: manual("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite: cite("ibv_get_async_event(3)", "verbs/async/2"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "A queue pair in RTR raises COMM_EST when its peer sends",
 	Sends:   "a message of the peer to a queue pair in RTR",
 	Expects: "COMM_EST that names the queue pair, and the message",
@@ -44,7 +44,7 @@ var asyncCases = []conformance.Case{{
 		r.Check(e.QP == l.dut.qp, "an event that names the queue pair", "%v", e.QP)
 	}),
 }, {
-	ID: "verbs/async/port-goes-and-comes", Cite: manual("ibv_get_async_event(3)", "verbs/async/4"),
+	ID: "verbs/async/port-goes-and-comes", Cite: cite("ibv_get_async_event(3)", "verbs/async/4"),
 	Title:   "A port raises events when its link goes down and up, and its state agrees",
 	Sends:   "nothing: the link goes down and up",
 	Expects: "PORT_ERR of port 1 and another state than ACTIVE; PORT_ACTIVE of port 1 and ACTIVE",
@@ -65,7 +65,7 @@ var asyncCases = []conformance.Case{{
 }}
 
 var asyncPeerCases = alsoOverRD([]conformance.Case{{
-	ID: "verbs/async/access-error", Cite: manual("ibv_get_async_event(3)", "verbs/async/3"),
+	ID: "verbs/async/access-error", Cite: cite("ibv_get_async_event(3)", "verbs/async/3"),
 	Title:   "A queue pair that fails because of an access error of its peer raises an event",
 	Sends:   "a READ of the partner with an invalid key",
 	Expects: "QP_ACCESS_ERR, QP_REQ_ERR or QP_FATAL that names the queue pair, and ERR",

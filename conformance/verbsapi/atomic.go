@@ -10,7 +10,7 @@ import (
 )
 
 var atomicCases = alsoOverRD([]conformance.Case{{
-	ID: "verbs/atomic/compare-and-swap", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
+	ID: "verbs/atomic/compare-and-swap", Cite: cite("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Title:   "A compare-and-swap stores its operand if the word is as expected, and returns the original word in any case",
 	Sends:   "one with the current value, and one with another",
 	Expects: "the first is swapped, the second is not; both return the original word in host byte order",
@@ -22,7 +22,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.expectAtomic(verbs.OpAtomicFetchAdd, at, verbs.Atomic{}, 1<<40+7)
 	}),
 }, {
-	ID: "verbs/atomic/fetch-and-add", Cite: manual("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
+	ID: "verbs/atomic/fetch-and-add", Cite: cite("9.4.5", "verbs/atomic/1"), Needs: verbs.CapAtomics,
 	Title:   "A fetch-and-add adds its operand modulo 2^64, and returns the original word",
 	Sends:   "additions of 1, of 2^40 and of the complement to 0",
 	Expects: "the sums, and the original word as each result",
@@ -37,7 +37,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/atomic/result-is-eight-bytes",
-	Cite: manual("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics,
+	Cite: cite("ibv_post_send(3)", "verbs/atomic/2"), Needs: verbs.CapAtomics,
 	Title:   "The local buffer of an atomic is eight bytes, in any number of entries",
 	Sends:   "fetch-and-adds with local memory of 4 and 16 bytes; and of 3 and 5 bytes",
 	Expects: "the former are refused or fail, and the word is unchanged; the result is in both entries of the latter",
@@ -60,7 +60,7 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectBytes(l.dut.mem, recvOffset+64, want[3:])
 	}),
 }, {
-	ID: "verbs/atomic/aligned-only", Cite: manual("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics,
+	ID: "verbs/atomic/aligned-only", Cite: cite("9.4.5", "verbs/atomic/3"), Needs: verbs.CapAtomics,
 	Title:   "An atomic on a word that is not aligned to eight bytes fails, and changes nothing",
 	Sends:   "a fetch-and-add four bytes into a word",
 	Expects: "it is refused or fails; the word and the next are unchanged",

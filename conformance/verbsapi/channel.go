@@ -11,7 +11,7 @@ import (
 )
 
 var channelCases = []conformance.Case{{
-	ID: "verbs/channel/event-for-each-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/1"),
+	ID: "verbs/channel/event-for-each-arm", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/1"),
 	Title:   "Every time a completion queue is armed, its next completion raises an event that names it",
 	Sends:   "five rounds of: arm, a completion, wait",
 	Expects: "an event in each round",
@@ -24,7 +24,7 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/channel/one-event-per-arm", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/2"),
+	ID: "verbs/channel/one-event-per-arm", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/2"),
 	Title:   "Arming a completion queue causes one event, however many completions follow",
 	Sends:   "an arm and three completions",
 	Expects: "one event",
@@ -37,7 +37,7 @@ var channelCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/channel/arming-twice-is-arming-once",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
+	Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/3"), Level: conformance.Should,
 	// The manual page could also mean one event per call. Devices have one bit per
 	// queue, and IBTA describes an armed state.
 	Title:   "A completion queue that is armed again before its event raises one event",
@@ -52,7 +52,7 @@ var channelCases = []conformance.Case{{
 		c.expectNoEvent()
 	}),
 }, {
-	ID: "verbs/channel/silent-until-armed", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/4"),
+	ID: "verbs/channel/silent-until-armed", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/4"),
 	Title:   "A completion queue that was never armed raises no event",
 	Sends:   "three completions",
 	Expects: "no event",
@@ -62,7 +62,7 @@ var channelCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/channel/earlier-completions-make-no-event",
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
+	Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/5"), Level: conformance.Should,
 	// The manual page speaks of new entries, which is why applications poll once more
 	// after arming. Some devices also report entries that were not polled yet.
 	Title:   "Arming causes an event for later completions, not for existing ones",
@@ -78,7 +78,7 @@ var channelCases = []conformance.Case{{
 		pollCompletions(c.Rig, c.cq, 2, 4)
 	}),
 }, {
-	ID: "verbs/channel/solicited-only", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/6"),
+	ID: "verbs/channel/solicited-only", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/6"),
 	Title:   "A completion queue that is armed for solicited completions raises an event for a solicited one only",
 	Sends:   "a message of the peer that does not solicit an event, one of the device, and one of the peer that does",
 	Expects: "an event for the last only",
@@ -99,7 +99,7 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID: "verbs/channel/errors-are-solicited", Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/7"),
+	ID: "verbs/channel/errors-are-solicited", Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/7"),
 	Title:   "A completion with an error raises an event also if the queue is armed for solicited ones",
 	Sends:   "an arm for solicited completions, and a completion with an error",
 	Expects: "an event",
@@ -109,7 +109,7 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID: "verbs/channel/all-overrides-solicited", Cite: manual("C11-31, C11-32", "verbs/channel/8"),
+	ID: "verbs/channel/all-overrides-solicited", Cite: cite("C11-31, C11-32", "verbs/channel/8"),
 	Title:   "Arming for all completions overrides arming for solicited ones",
 	Sends:   "an arm for solicited completions, one for all, and an unsolicited message",
 	Expects: "an event",
@@ -122,7 +122,7 @@ var channelCases = []conformance.Case{{
 		c.expectEvent(c.cq)
 	}),
 }, {
-	ID: "verbs/channel/several-queues", Cite: manual("ibv_get_cq_event(3)", "verbs/channel/9"),
+	ID: "verbs/channel/several-queues", Cite: cite("ibv_get_cq_event(3)", "verbs/channel/9"),
 	Title:   "A channel of several completion queues names the one that has the event",
 	Sends:   "a completion on each of three queues of a channel, the last first",
 	Expects: "an event that names each",
@@ -137,7 +137,7 @@ var channelCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/channel/wait-waits", Cite: manual(packageVerbs, "verbs/channel/10"),
+	ID: "verbs/channel/wait-waits", Cite: cite(packageVerbs, "verbs/channel/10"),
 	Title:   "A wait for an event ends at its timeout, or as soon as there is an event",
 	Sends:   "a wait without an event; a wait for a completion 30 ms later",
 	Expects: "a timeout, not before its time; then the event, not before its completion and within a second of it",
@@ -148,7 +148,7 @@ var channelCases = []conformance.Case{{
 		expectPromptly(c.Rig, "a completion", c.source.flush, func() { c.expectEvent(c.cq) })
 	}),
 }, {
-	ID: "verbs/channel/busy-with-a-queue", Cite: manual("ibv_destroy_comp_channel(3)", "verbs/channel/11"),
+	ID: "verbs/channel/busy-with-a-queue", Cite: cite("ibv_destroy_comp_channel(3)", "verbs/channel/11"),
 	Title:   "A channel cannot be closed while a completion queue is on it",
 	Expects: "EBUSY, until the queue is closed",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -159,7 +159,7 @@ var channelCases = []conformance.Case{{
 		r.Must("a channel that can be closed", ch.Close())
 	}),
 }, {
-	ID: "verbs/channel/close-ends-a-wait", Cite: manual(packageVerbs, "verbs/channel/12"),
+	ID: "verbs/channel/close-ends-a-wait", Cite: cite(packageVerbs, "verbs/channel/12"),
 	Title:   "Closing a channel ends a wait on it",
 	Sends:   "a task that waits for ever; the channel is closed meanwhile",
 	Expects: "the wait ends with ErrClosed",
@@ -171,7 +171,7 @@ var channelCases = []conformance.Case{{
 	ID: "verbs/channel/arm-needs-a-channel",
 	// The manual page requires a channel to wait for events. Some devices accept the
 	// call without one.
-	Cite: manual("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
+	Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
 	Title:   "A completion queue without a channel cannot be armed",
 	Expects: "a refusal, for all completions and for solicited ones",
 	Defects: []string{"ArmsWithoutChannel"}, Run: rig.Body(func(r *rig.Rig) {
@@ -222,7 +222,7 @@ func (c *channel) expectEvent(want verbs.CQ) {
 	}
 }
 
-// waitTime is the timeout of a wait without an event, and the time until the event of another.
+// waitTime is the timeout of a wait without an event; in waits with one, the event comes after it.
 const waitTime = 30 * time.Millisecond
 
 // expectTimeout fails the case unless a wait ends with ErrTimeout, and not before its timeout.
@@ -237,14 +237,14 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 // fails the case unless await returns within a second after cause.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
-	later := r.Go(what, func() error {
+	task := r.Go(what, func() error {
 		return rig.Catch(func() { r.Sleep(waitTime); cause() })
 	})
 	await()
 	took := r.Now() - began
 	r.Check(took >= waitTime && took < waitTime+time.Second,
 		fmt.Sprintf("the event of %s after %v, at once", what, waitTime), "after %v", took)
-	r.Must(what, later.Wait(r.ResponseTimeout()))
+	r.Must(what, task.Wait(r.ResponseTimeout()))
 }
 
 // expectNoEvent fails the case if an event arrives soon.

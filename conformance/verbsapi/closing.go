@@ -101,7 +101,7 @@ var closingCases = []conformance.Case{
 		return l, []verbCall{{"get_cm_event", func() error { return errorOf(l.GetRequest(time.Second)) }}}
 	}),
 	{
-		ID: "verbs/close/device-closes-everything", Cite: manual(packageVerbs, "verbs/close/2"),
+		ID: "verbs/close/device-closes-everything", Cite: cite(packageVerbs, "verbs/close/2"),
 		Title:   "Closing a device closes all its objects: every verb returns ErrClosed",
 		Expects: "ErrClosed from the verbs of the device, and of its protection domain, completion queue, channel and queue pair",
 		Defects: []string{"DeviceCloseShallow"}, Run: rig.Body(func(r *rig.Rig) {
@@ -122,7 +122,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/close/device-answers-no-queries", Cite: manual(packageVerbs, "verbs/close/2"),
+		ID: "verbs/close/device-answers-no-queries", Cite: cite(packageVerbs, "verbs/close/2"),
 		Title:   "A closed device answers no queries",
 		Expects: "ErrClosed from every query",
 		Defects: []string{"DeviceCloseShallow"}, Run: rig.Body(func(r *rig.Rig) {
@@ -136,7 +136,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/close/device-ends-waits", Cite: manual(packageVerbs, "verbs/close/3"),
+		ID: "verbs/close/device-ends-waits", Cite: cite(packageVerbs, "verbs/close/3"),
 		Title:   "Closing a device ends the waits for its events",
 		Sends:   "tasks that wait for ever, for an asynchronous event and for a completion event; the device is closed meanwhile",
 		Expects: "both waits end with ErrClosed",
@@ -148,7 +148,7 @@ var closingCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/close/closed-objects-do-not-count", Cite: manual(packageVerbs, "verbs/close/4"),
+		ID: "verbs/close/closed-objects-do-not-count", Cite: cite(packageVerbs, "verbs/close/4"),
 		Title:   "Closed objects do not count: a device creates objects again, however many there were before",
 		Sends:   "600 rounds: create and close a protection domain, region, channel, completion queue and queue pair",
 		Expects: "all of them",
@@ -166,8 +166,8 @@ var closingCases = []conformance.Case{
 	},
 }
 
-// closedObjectCase returns a case about a closed object. create returns the object and
-// its verbs.
+// closedObjectCase returns the case that the verbs of a closed object return ErrClosed. create
+// returns the object and a call of each of its verbs but Close.
 func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig) (closer, []verbCall)) conformance.Case {
 	defects := []string{"ClosesTwice"}
 	expects := "ErrClosed from a second close"
@@ -178,12 +178,12 @@ func closedObjectCase(name, what string, needs verbs.Caps, create func(*rig.Rig)
 	return conformance.Case{
 		ID:    "verbs/close/" + name,
 		Title: fmt.Sprintf("All verbs of a closed %s return ErrClosed", what),
-		Cite:  manual(packageVerbs, "verbs/close/1"), Needs: needs, Defects: defects,
+		Cite:  cite(packageVerbs, "verbs/close/1"), Needs: needs, Defects: defects,
 		Expects: expects,
 		Run: rig.Body(func(r *rig.Rig) {
-			object, verbsOf := create(r)
+			object, calls := create(r)
 			r.Must("a "+what+" that can be closed", object.Close())
-			expectClosed(r, "of a closed "+what, verbsOf)
+			expectClosed(r, "of a closed "+what, calls)
 			r.MustFail("closing a closed "+what, object.Close(), verbs.ErrClosed)
 		}),
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID: "verbs/cm/listen-at-any-port", Cite: manual("rdma_bind_addr(3)", "verbs/cm/1"),
+	ID: "verbs/cm/listen-at-any-port", Cite: cite("rdma_bind_addr(3)", "verbs/cm/1"),
 	Title:   "A listener at port 0 gets a free port, and returns it",
 	Expects: "three listeners with the requested address, at three different ports",
 	Defects: []string{"ListenAddrZero"}, Run: rig.Body(func(r *rig.Rig) {
@@ -25,7 +25,7 @@ var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 		}
 	}),
 }, {
-	ID: "verbs/cm/port-in-use", Cite: manual("rdma_bind_addr(3)", "verbs/cm/2"),
+	ID: "verbs/cm/port-in-use", Cite: cite("rdma_bind_addr(3)", "verbs/cm/2"),
 	Title:   "A port in use cannot be listened to again until its listener is closed",
 	Expects: "a refusal of a second listener; a listener at the same port when the first is closed",
 	Defects: []string{"PortsShared"}, Run: rig.Body(func(r *rig.Rig) {
@@ -40,7 +40,7 @@ var listenCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case
 
 // cmCases test connections of RC queue pairs.
 var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
-	ID: "verbs/cm/connects", Cite: manual("rdma_accept(3)", "verbs/cm/3"),
+	ID: "verbs/cm/connects", Cite: cite("rdma_accept(3)", "verbs/cm/3"),
 	Title:   "An accepted connection leaves both queue pairs in RTS, and each side has the other's address",
 	Sends:   "a request and its acceptance, in each direction; messages both ways",
 	Expects: "RTS on both sides, the messages, and the peer's address",
@@ -59,7 +59,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		expectDelivery(d.passive, d.active, 40)
 	}),
 }, {
-	ID: "verbs/cm/what-was-asked-for", Cite: manual("rdma_connect(3)", "verbs/cm/4"),
+	ID: "verbs/cm/what-was-asked-for", Cite: cite("rdma_connect(3)", "verbs/cm/4"),
 	Title:   "A connection request carries responder resources and initiator depth of its sender",
 	Sends:   "a request of the peer for depths of 3 and 5",
 	Expects: "these in the request",
@@ -71,7 +71,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		d.accept(req, connParam)
 	}),
 }, {
-	ID: "verbs/cm/private-data", Cite: manual("rdma_connect(3)", "verbs/cm/5"),
+	ID: "verbs/cm/private-data", Cite: cite("rdma_connect(3)", "verbs/cm/5"),
 	Title:   "A request and its reply carry private data, up to the limits of rdma_cm and the transport",
 	Sends:   "private data of the maximum length with a request and its reply, in each direction",
 	Expects: "the same at the other side; zeros may follow if the transport's messages have a fixed size",
@@ -88,7 +88,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		checkPrivateData(d.DUT, "the answer", d.conn.Param().PrivateData, answer)
 	}),
 }, {
-	ID: "verbs/cm/private-data-too-long", Cite: manual("rdma_connect(3)", "verbs/cm/6"),
+	ID: "verbs/cm/private-data-too-long", Cite: cite("rdma_connect(3)", "verbs/cm/6"),
 	Title:   "Too much private data is refused, and the queue pair is unchanged",
 	Sends:   "nothing: the device connects with one byte too much",
 	Expects: "EINVAL; then a connection without private data",
@@ -100,7 +100,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		d.connect()
 	}),
 }, {
-	ID: "verbs/cm/rejected", Cite: manual("rdma_reject(3)", "verbs/cm/7"),
+	ID: "verbs/cm/rejected", Cite: cite("rdma_reject(3)", "verbs/cm/7"),
 	Title:   "A rejected connection returns an error with the private data of the rejecting side",
 	Sends:   "a request of the device that the partner rejects, and the reverse",
 	Expects: "a RejectError with the private data; queue pairs that can be connected afterwards",
@@ -116,7 +116,7 @@ var cmCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []stri
 		again.connect()
 	}),
 }, {
-	ID: "verbs/cm/nobody-listens", Cite: manual("rdma_connect(3)", "verbs/cm/8"),
+	ID: "verbs/cm/nobody-listens", Cite: cite("rdma_connect(3)", "verbs/cm/8"),
 	Title:   "A connection to a port without a listener is rejected",
 	Sends:   "a request of the device to a closed port of the partner",
 	Expects: "ErrRejected, and the queue pair not in RTS",
@@ -137,7 +137,7 @@ func checkPrivateData(r *rig.Rig, what string, got, want []byte) {
 
 // cmLifeCases test pending requests and the end of connections.
 var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []string{"service:rc"}}.Cases([]conformance.Case{{
-	ID: "verbs/cm/patience", Cite: manual(packageVerbs, "verbs/cm/9"),
+	ID: "verbs/cm/patience", Cite: cite(packageVerbs, "verbs/cm/9"),
 	Title:   "Connect and GetRequest end at their timeouts",
 	Sends:   "a request that is not answered for 300 ms; a wait for a request for 100 ms",
 	Expects: "ErrTimeout, not before its time and not long after",
@@ -159,7 +159,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		})
 	}),
 }, {
-	ID: "verbs/cm/several-requests", Cite: manual("rdma_listen(3)", "verbs/cm/10"),
+	ID: "verbs/cm/several-requests", Cite: cite("rdma_listen(3)", "verbs/cm/10"),
 	Title:   "A listener returns every request, also those that arrived while it was busy with another",
 	Sends:   "three requests of the peer, before the first is looked at, to a listener with a backlog of four",
 	Expects: "three requests, told apart by their private data, and three connections",
@@ -189,7 +189,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		}
 	}),
 }, {
-	ID: "verbs/cm/answered-once", Cite: manual("rdma_reject(3)", "verbs/cm/11"),
+	ID: "verbs/cm/answered-once", Cite: cite("rdma_reject(3)", "verbs/cm/11"),
 	Title:   "A request is answered once",
 	Sends:   "a request of the peer that is accepted, and then refused; one that is refused, and then accepted",
 	Expects: "the second answers are refused, and the connection continues",
@@ -210,7 +210,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		r.MustFail("accepting a request that was refused", err, nil)
 	}),
 }, {
-	ID: "verbs/cm/queue-pair-in-use", Cite: manual(packageVerbs, "verbs/cm/12"),
+	ID: "verbs/cm/queue-pair-in-use", Cite: cite(packageVerbs, "verbs/cm/12"),
 	Title:   "A connected queue pair cannot be connected again, and its connection continues",
 	Sends:   "a second connect of a connected queue pair; then messages over the first",
 	Expects: "a refusal, and the messages",
@@ -222,7 +222,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		d.pair().expectBothDeliver()
 	}),
 }, {
-	ID: "verbs/cm/disconnect", Cite: manual("rdma_disconnect(3)", "verbs/cm/13"),
+	ID: "verbs/cm/disconnect", Cite: cite("rdma_disconnect(3)", "verbs/cm/13"),
 	Title:   "A disconnect ends the connection on both sides: both queue pairs go to ERR, and posted work is flushed",
 	Sends:   "a disconnect of the device",
 	Expects: "the disconnect at the partner; ERR and flushed receives on both sides",
@@ -231,7 +231,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		l.expectDisconnect(l.dut, l.partner)
 	}),
 }, {
-	ID: "verbs/cm/disconnected-by-the-peer", Cite: manual("rdma_disconnect(3)", "verbs/cm/14"),
+	ID: "verbs/cm/disconnected-by-the-peer", Cite: cite("rdma_disconnect(3)", "verbs/cm/14"),
 	Title:   "A disconnect of the peer is reported, and the queue pair goes to ERR",
 	Sends:   "a disconnect of the partner",
 	Expects: "the disconnect; ERR and flushed receives on both sides",
@@ -240,7 +240,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 		l.expectDisconnect(l.partner, l.dut)
 	}),
 }, {
-	ID: "verbs/cm/no-end-before-the-end", Cite: manual(packageVerbs, "verbs/cm/15"),
+	ID: "verbs/cm/no-end-before-the-end", Cite: cite(packageVerbs, "verbs/cm/15"),
 	Title:   "Waiting for a disconnect of an established connection times out",
 	Sends:   "a wait of 100 ms on a connection in use",
 	Expects: "ErrTimeout, not before its time, and a connection that works",
@@ -253,7 +253,7 @@ var cmLifeCases = conformance.Group{Needs: verbs.CapCM | verbs.CapRC, Labels: []
 
 // cmOtherCases test listeners that are closed, and datagram services.
 var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Case{{
-	ID: "verbs/cm/close-ends-listening", Cite: manual(packageVerbs, "verbs/cm/16"),
+	ID: "verbs/cm/close-ends-listening", Cite: cite(packageVerbs, "verbs/cm/16"),
 	Title:   "Closing a listener ends a wait on it",
 	Sends:   "a task that waits for ever for a request; the listener is closed meanwhile",
 	Expects: "the wait ends with ErrClosed",
@@ -263,7 +263,7 @@ var cmOtherCases = conformance.Group{Needs: verbs.CapCM}.Cases([]conformance.Cas
 	}),
 }, {
 	ID:   "verbs/cm/datagram-service",
-	Cite: manual("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: cite("rdma_connect(3)", "verbs/cm/17"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Title:   "A datagram service can be resolved by its address, and datagrams reach it",
 	Sends:   "a SIDR request of the device for a service of the partner, and a datagram to the result",
 	Expects: "number, key and private data of the service; the datagram",

@@ -10,7 +10,7 @@ import (
 )
 
 var cqCases = []conformance.Case{{
-	ID: "verbs/cq/depth-within-the-limits", Cite: manual("ibv_create_cq(3)", "verbs/cq/1"),
+	ID: "verbs/cq/depth-within-the-limits", Cite: cite("ibv_create_cq(3)", "verbs/cq/1"),
 	Title:   "A completion queue of no entries, or of more than the device claims, is refused",
 	Expects: "a refusal of depths 0, -1 and one above the limit; a queue of depth 1",
 	Defects: []string{"CQDepthUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -21,7 +21,7 @@ var cqCases = []conformance.Case{{
 		newCQ(r, 1, nil)
 	}),
 }, {
-	ID: "verbs/cq/depth-at-least-as-asked", Cite: manual("ibv_create_cq(3)", "verbs/cq/2"),
+	ID: "verbs/cq/depth-at-least-as-asked", Cite: cite("ibv_create_cq(3)", "verbs/cq/2"),
 	Title:   "A completion queue is at least as deep as requested, and holds as many completions as it claims",
 	Sends:   "as many completions as fit",
 	Expects: "all of them, and no overrun",
@@ -35,7 +35,7 @@ var cqCases = []conformance.Case{{
 		r.ExpectNoEvent()
 	}),
 }, {
-	ID: "verbs/cq/empty-poll", Cite: manual("ibv_poll_cq(3)", "verbs/cq/3"),
+	ID: "verbs/cq/empty-poll", Cite: cite("ibv_poll_cq(3)", "verbs/cq/3"),
 	Title:   "Polling an empty completion queue finds nothing, and is no error",
 	Expects: "0 and no error for a new queue, for an emptied one, and for a poll of 0 entries",
 	Defects: []string{"PollEmptyFails"}, Run: rig.Body(func(r *rig.Rig) {
@@ -51,7 +51,7 @@ var cqCases = []conformance.Case{{
 		empty(make([]verbs.WC, 4))
 	}),
 }, {
-	ID: "verbs/cq/partial-polls", Cite: manual("ibv_poll_cq(3)", "verbs/cq/4"),
+	ID: "verbs/cq/partial-polls", Cite: cite("ibv_poll_cq(3)", "verbs/cq/4"),
 	Title:   "A poll returns as many completions as fit; the others stay, and each is returned once",
 	Sends:   "ten completions, polled by three",
 	Expects: "all ten, once each",
@@ -62,7 +62,7 @@ var cqCases = []conformance.Case{{
 		expectEmptyCQ(r, cq)
 	}),
 }, {
-	ID: "verbs/cq/oldest-first", Cite: manual("ibv_poll_cq(3)", "verbs/cq/5"),
+	ID: "verbs/cq/oldest-first", Cite: cite("ibv_poll_cq(3)", "verbs/cq/5"),
 	Title:   "Completions are returned oldest first, also by one poll",
 	Sends:   "ten completions, polled together",
 	Expects: "them in the order of posting",
@@ -73,7 +73,7 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 10, 10), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "verbs/cq/one-for-each-direction", Cite: manual("ibv_create_qp(3)", "verbs/cq/6"),
+	ID: "verbs/cq/one-for-each-direction", Cite: cite("ibv_create_qp(3)", "verbs/cq/6"),
 	Title:   "Sends complete on the send queue's completion queue, and receives on the receive queue's",
 	Sends:   "a message in each direction, over a queue pair with two completion queues",
 	Expects: "a completion on each, of its kind",
@@ -96,7 +96,7 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/cq/shared-by-queue-pairs", Cite: manual("ibv_poll_cq(3)", "verbs/cq/7"),
+	ID: "verbs/cq/shared-by-queue-pairs", Cite: cite("ibv_poll_cq(3)", "verbs/cq/7"),
 	Title:   "Completions on a shared completion queue have the QPN of their queue pair",
 	Sends:   "completions of four queue pairs on one completion queue",
 	Expects: "the number of its queue pair in each",
@@ -114,7 +114,7 @@ var cqCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/cq/overrun-is-reported", Cite: manual("ibv_poll_cq(3)", "verbs/cq/8"),
+	ID: "verbs/cq/overrun-is-reported", Cite: cite("ibv_poll_cq(3)", "verbs/cq/8"),
 	Title:   "A completion queue overrun is reported once, and the queue cannot be used any more",
 	Sends:   "more completions than a queue has room for",
 	Expects: "one CQ_ERR that names the queue; then polls that fail",
@@ -140,7 +140,7 @@ var cqCases = []conformance.Case{{
 		r.MustFail("polling a queue that has lost completions", err, verbs.ErrOverrun)
 	}),
 }, {
-	ID: "verbs/cq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_cq(3)", "verbs/cq/9"),
+	ID: "verbs/cq/busy-with-a-queue-pair", Cite: cite("ibv_destroy_cq(3)", "verbs/cq/9"),
 	Title:   "A completion queue cannot be closed while a queue pair uses it, for either direction",
 	Expects: "EBUSY, until the queue pair is closed",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -153,7 +153,7 @@ var cqCases = []conformance.Case{{
 		r.Must("a CQ that can be closed", recvs.Close())
 	}),
 }, {
-	ID: "verbs/cq/resize-keeps-completions", Cite: manual("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
+	ID: "verbs/cq/resize-keeps-completions", Cite: cite("ibv_resize_cq(3)", "verbs/cq/10"), Needs: verbs.CapResizeCQ,
 	Title:   "Resizing a completion queue keeps its completions in order",
 	Sends:   "five completions before a queue grows, and five before it shrinks",
 	Expects: "all of them, in order",
@@ -170,7 +170,7 @@ var cqCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/cq/resize-below-what-is-there-refused",
-	Cite: manual("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ,
+	Cite: cite("ibv_resize_cq(3)", "verbs/cq/11"), Needs: verbs.CapResizeCQ,
 	Title:   "A completion queue cannot be resized below its completions or above the device's limit",
 	Sends:   "six completions, then sizes of 5, 0 and one above the limit",
 	Expects: "each is refused, the depth is unchanged, and the completions are kept",
@@ -186,7 +186,7 @@ var cqCases = []conformance.Case{{
 		checkOrder(r, pollCompletions(r, cq, 6, 64), 1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "verbs/cq/resize-makes-room", Cite: manual("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ,
+	ID: "verbs/cq/resize-makes-room", Cite: cite("ibv_resize_cq(3)", "verbs/cq/12"), Needs: verbs.CapResizeCQ,
 	Title:   "An enlarged completion queue has the requested room",
 	Sends:   "as many completions as the queue has room for now",
 	Expects: "at least the requested depth, all of the completions, and no overrun",

@@ -10,7 +10,7 @@ import (
 )
 
 var deviceCases = []conformance.Case{{
-	ID: "verbs/device/limits-fit-the-claims", Cite: manual("ibv_query_device(3)", "verbs/device/1"),
+	ID: "verbs/device/limits-fit-the-claims", Cite: cite("ibv_query_device(3)", "verbs/device/1"),
 	Title:   "A device has a limit above zero for every kind of object that it claims",
 	Expects: "at least one port, domain, region, completion queue, queue pair, request and list entry; and one shared receive queue, window, address handle and XRC domain where they are claimed",
 	Defects: []string{"LimitsForgotten"}, Run: rig.Body(func(r *rig.Rig) {
@@ -40,7 +40,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/device/claims-are-kept", Cite: manual("ibv_query_device(3)", "verbs/device/2"),
+	ID: "verbs/device/claims-are-kept", Cite: cite("ibv_query_device(3)", "verbs/device/2"),
 	Title:   "A device creates the objects that it claims to support",
 	Expects: "a shared receive queue, windows of both types, an address handle, an XRC domain, a larger completion queue and a connection manager, each where it is claimed",
 	Defects: []string{"ClaimsAndRefuses"}, Run: rig.Body(func(r *rig.Rig) {
@@ -63,7 +63,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/device/unknown-kinds-refused", Cite: manual("ibv_create_qp(3)", "verbs/device/3"),
+	ID: "verbs/device/unknown-kinds-refused", Cite: cite("ibv_create_qp(3)", "verbs/device/3"),
 	Title:   "Queue pairs, windows and shared receive queues of an unknown type are refused",
 	Expects: "a refusal of queue pairs of types 0, 5, 11 and 77, of windows of types 0 and 3, and of shared receive queues of type 9",
 	Defects: []string{"KindsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -79,7 +79,7 @@ var deviceCases = []conformance.Case{{
 		r.MustFail("a shared receive queue of type 9", errorOf(r.Device.CreateSRQ(odd)), nil)
 	}),
 }, {
-	ID: "verbs/port/there-is-no-other", Cite: manual("ibv_query_port(3)", "verbs/port/1"),
+	ID: "verbs/port/there-is-no-other", Cite: cite("ibv_query_port(3)", "verbs/port/1"),
 	Title:   "A device can be queried for each of its ports, and for no other",
 	Expects: "the attributes, a GID and a P_Key, if there are partitions, of ports 1 to the last, and a refusal for port 0 and the one after the last",
 	Defects: []string{"PortUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -102,7 +102,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/port/attributes-make-sense", Cite: manual("ibv_query_port(3)", "verbs/port/2"),
+	ID: "verbs/port/attributes-make-sense", Cite: cite("ibv_query_port(3)", "verbs/port/2"),
 	Title:   "A port in use is active, with a valid MTU and message size",
 	Expects: "the state ACTIVE; an active MTU that is one of the five and not above the largest; messages of some length; at least one GID",
 	Defects: []string{"PortMTUsSwapped"}, Run: rig.Body(func(r *rig.Rig) {
@@ -114,7 +114,7 @@ var deviceCases = []conformance.Case{{
 		r.Check(p.GIDs > 0, "a GID", "a table of %d", p.GIDs)
 	}),
 }, {
-	ID: "verbs/port/tables-end", Cite: manual("ibv_query_gid(3)", "verbs/port/3"),
+	ID: "verbs/port/tables-end", Cite: cite("ibv_query_gid(3)", "verbs/port/3"),
 	Title:   "The GID and P_Key tables have the length of the port attributes: all entries can be queried, and none beyond",
 	Expects: "every index below the length can be queried; the length itself, 10000 and -1 are refused",
 	Defects: []string{"TablesEndless"}, Run: rig.Body(func(r *rig.Rig) {
@@ -132,7 +132,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/port/gids-are-the-addresses", Cite: manual("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD,
+	ID: "verbs/port/gids-are-the-addresses", Cite: cite("ibv_query_gid_ex(3)", "verbs/port/4"), Needs: verbs.CapUD,
 	Title:   "The addresses of a port that routes by IP are in its GID table",
 	Expects: "each of the device's addresses in one entry",
 	Defects: []string{"GIDsWrong"}, Run: rig.Body(func(r *rig.Rig) {
@@ -147,7 +147,7 @@ var deviceCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/counters/same-names-in-the-same-order", Cite: manual(packageVerbs, "verbs/counters/1"),
+	ID: "verbs/counters/same-names-in-the-same-order", Cite: cite(packageVerbs, "verbs/counters/1"),
 	Title:   "The counters of a device have different names, and always the same order",
 	Sends:   "messages in both directions, and a queue pair that fails",
 	Expects: "the same names in the same order before and after",
@@ -161,7 +161,7 @@ var deviceCases = []conformance.Case{{
 		l.dut.Check(len(slices.Compact(after)) == len(before), "a name for each counter", "a name that two have in %v", before)
 	}),
 }, {
-	ID: "verbs/counters/never-fall", Cite: manual(packageVerbs, "verbs/counters/2"),
+	ID: "verbs/counters/never-fall", Cite: cite(packageVerbs, "verbs/counters/2"),
 	Title:   "The counters of a device never decrease, and reading does not change them",
 	Sends:   "messages in both directions, and reads of the counters in between",
 	Expects: "no counter ever decreases",
@@ -223,7 +223,7 @@ func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.Device
 		Title: "A device makes as many " + withSpaces(kind) + " as it claims",
 		// The manual page calls the numbers upper limits: a lack of memory may prevent
 		// reaching them. An idle device has enough memory.
-		Cite: manual("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
+		Cite: cite("ibv_query_device(3)", "verbs/device/4"), Level: conformance.Should, Needs: needs,
 		Labels:  []string{conformance.Slow},
 		Expects: "as many as claimed",
 		Defects: []string{"LimitsOverstated"},

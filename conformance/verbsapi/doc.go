@@ -37,9 +37,9 @@ func Suite() *conformance.Suite {
 	}
 }
 
-// manual cites a manual page of rdma-core, a section or compliance statement of IBTA, or the documentation
-// of package verbs. rows are the requirements in docs/spec that the case checks.
-func manual(where string, rows ...string) conformance.Cite {
+// cite cites a manual page of rdma-core, the documentation of package verbs or, for any other
+// where, a section or compliance statement of IBTA. rows are the covered rows of the ledger.
+func cite(where string, rows ...string) conformance.Cite {
 	doc := "IBTA"
 	switch {
 	case strings.HasPrefix(where, "ibv_"):

@@ -23,7 +23,7 @@ var domainCases = []conformance.Case{
 		return rig.Result(pd.CreateAH(r.PathTo(r)))(r, "an address handle")
 	}),
 	{
-		ID: "verbs/pd/local-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/2"),
+		ID: "verbs/pd/local-key-of-another-domain", Cite: cite("ibv_alloc_pd(3)", "verbs/pd/2"),
 		Title:   "A queue pair does not send from memory of another protection domain",
 		Sends:   "a request whose list names a region of another domain",
 		Expects: "it is refused or completes with an error, and the partner's receive is not used",
@@ -38,7 +38,7 @@ var domainCases = []conformance.Case{
 	},
 }
 
-// closer is an object of a protection domain.
+// closer is a verbs object.
 type closer interface{ Close() error }
 
 // pdBusyCase returns the case that a protection domain cannot be freed while it has
@@ -47,7 +47,7 @@ func pdBusyCase(kind string, needs verbs.Caps, create func(*rig.Rig, verbs.PD) c
 	return conformance.Case{
 		ID:    "verbs/pd/busy-with-" + kind,
 		Title: "A protection domain cannot be closed while there are " + withSpaces(kind) + " in it",
-		Cite:  manual("ibv_dealloc_pd(3)", "verbs/pd/1"), Needs: needs, Defects: []string{"BusyClosed"},
+		Cite:  cite("ibv_dealloc_pd(3)", "verbs/pd/1"), Needs: needs, Defects: []string{"BusyClosed"},
 		Expects: "EBUSY, until the last is closed; the domain can be used meanwhile",
 		Run: rig.Body(func(r *rig.Rig) {
 			pd := otherPD(r)

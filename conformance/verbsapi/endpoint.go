@@ -126,8 +126,8 @@ func (e *endpoint) expectRead(at verbs.Remote, want []byte) {
 	e.ExpectBytes(e.mem, recvOffset, want)
 }
 
-// expectRefused fails the case unless the device refuses a request of the partner. what says for
-// messages what the request would do.
+// expectRefused fails the case unless the device refuses a request of the partner. what names the
+// action of the request in messages, as in "read a closed region".
 //
 // Over InfiniBand the request fails. iWARP does not acknowledge WRITEs: the request may
 // complete before the Terminate arrives, therefore a later valid READ must fail. Reliable

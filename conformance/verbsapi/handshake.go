@@ -128,7 +128,7 @@ type privateDataLimits struct{ request, reply, tooLong int }
 // device's transport, and a length that is too long.
 func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
-		return privateDataLimits{request: 56, reply: 196, tooLong: 197}
+		return privateDataLimits{request: 56, reply: 196, tooLong: 197} // 56: 92 less the address header
 	}
 	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513}
 }

@@ -11,7 +11,7 @@ import (
 // invalidateCases test messages of the partner that invalidate keys.
 var invalidateCases = alsoOverRD([]conformance.Case{{
 	ID:   "verbs/mw/invalidated-by-the-peer",
-	Cite: manual("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Cite: cite("ibv_poll_cq(3)", "verbs/mw/9"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "The completion of a receive has the key that the message invalidated",
 	Sends:   "a SEND with invalidate of the peer, with the key of a bound window; then a READ by this key",
 	Expects: "a receive with the flag and the key; the READ fails",
@@ -28,7 +28,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/mw/of-another-queue-pair-not-invalidated",
-	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
+	Cite: cite("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv,
 	Title:   "A type 2 window can be invalidated only over the queue pair that bound it",
 	Sends:   "a SEND that invalidates a window, over another queue pair of the same domain; then a READ through it over its own",
 	Expects: "a receive that fails, and the bytes for the READ",
@@ -41,7 +41,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/mw/regions-and-type-1-not-invalidated",
-	Cite: manual("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
+	Cite: cite("o10-37.2.26", "verbs/mw/16"), Needs: verbs.CapMWType1 | verbs.CapSendInv,
 	Title:   "Neither a region nor a type 1 window can be invalidated by a peer",
 	Sends:   "SENDs that invalidate the key of a region, and that of a bound type 1 window; then READs by these keys over another queue pair",
 	Expects: "receives that fail, and the bytes for the READs",
@@ -60,7 +60,7 @@ var invalidateCases = alsoOverRD([]conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/mw/free-window-not-invalidated",
-	Cite: manual("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
+	Cite: cite("", "verbs/mw/16"), Needs: verbs.CapMWType2 | verbs.CapSendInv, Labels: []string{conformance.Dangerous},
 	Title:   "A type 2 window that is not bound cannot be invalidated, and other queue pairs are not affected",
 	Sends:   "a SEND that invalidates a window which was never bound; a bind of it over another queue pair, and a READ through it",
 	Expects: "a receive that fails, and the bytes for the READ",

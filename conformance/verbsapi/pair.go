@@ -104,8 +104,8 @@ func newEndpoint(r *rig.Rig, s *setup) *endpoint {
 	return e
 }
 
-// regionAccess returns the access flags of a region with these remote rights, including that to bind
-// windows to it if the device has them.
+// regionAccess returns the access flags of a region with these remote rights and local write, and
+// with the right to bind windows if the device has windows.
 func regionAccess(r *rig.Rig, remote verbs.Access) verbs.Access {
 	a := remote | verbs.AccessLocalWrite
 	if r.Caps&(verbs.CapMWType1|verbs.CapMWType2) != 0 {

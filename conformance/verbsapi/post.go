@@ -9,7 +9,7 @@ import (
 )
 
 var postCases = []conformance.Case{{
-	ID: "verbs/post/send-before-ready-refused", Cite: manual("C10-96", "verbs/post/1"),
+	ID: "verbs/post/send-before-ready-refused", Cite: cite("C10-96", "verbs/post/1"),
 	Title:   "Posting a send in RESET or INIT fails, and the send is not flushed later",
 	Expects: "an error from the post in both states; no completion when the queue pair then fails",
 	Defects: []string{"BadPostsSwallowed"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -21,7 +21,7 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(e.Rig, e.CQ)
 	}),
 }, {
-	ID: "verbs/post/receive-from-init-on", Cite: manual("C10-97.2.1", "verbs/post/2"),
+	ID: "verbs/post/receive-from-init-on", Cite: cite("C10-97.2.1", "verbs/post/2"),
 	Title:   "A receive can be posted in INIT, and is used when the queue pair is connected",
 	Sends:   "a message of the peer for a receive that was posted in INIT",
 	Expects: "the message in that receive",
@@ -33,7 +33,7 @@ var postCases = []conformance.Case{{
 		l.dut.expectMessage(7, recvOffset, l.partner.mem.Buf[:16])
 	}),
 }, {
-	ID: "verbs/post/receive-in-reset-refused", Cite: manual("C10-97.2.1", "verbs/post/3"),
+	ID: "verbs/post/receive-in-reset-refused", Cite: cite("C10-97.2.1", "verbs/post/3"),
 	Title:   "A receive that is posted in RESET is refused",
 	Expects: "an error from the post, and no receive posted",
 	Defects: []string{"BadPostsSwallowed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -41,7 +41,7 @@ var postCases = []conformance.Case{{
 		expectRecvRefused(r, "a receive in RESET", newDefaultQP(r), r.Memory(64, verbs.AccessLocalWrite).SGL(0, 64), nil)
 	}),
 }, {
-	ID: "verbs/post/full-receive-queue", Cite: manual("ibv_post_recv(3)", "verbs/post/4"),
+	ID: "verbs/post/full-receive-queue", Cite: cite("ibv_post_recv(3)", "verbs/post/4"),
 	Title:   "Posting to a full receive queue fails, and returns how many receives were posted",
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards; those posted, and no others, are flushed",
@@ -55,7 +55,7 @@ var postCases = []conformance.Case{{
 		expectEmptyCQ(r, r.CQ)
 	}),
 }, {
-	ID: "verbs/post/full-send-queue", Cite: manual("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
+	ID: "verbs/post/full-send-queue", Cite: cite("ibv_post_send(3)", "verbs/post/5"), Needs: verbs.CapRC,
 	Title:   "Posting to a full send queue fails, returns how many requests were posted, and succeeds again when they are complete",
 	Sends:   "two requests more than there is room for, to a peer without receives; then the receives",
 	Expects: "as many posted as there is room, and ENOMEM; those and no others arrive; then one more",
@@ -77,7 +77,7 @@ var postCases = []conformance.Case{{
 		expectDelivery(l.dut, l.partner, 16)
 	}),
 }, {
-	ID: "verbs/post/stops-at-the-first-bad-request", Cite: manual("ibv_post_send(3)", "verbs/post/6"),
+	ID: "verbs/post/stops-at-the-first-bad-request", Cite: cite("ibv_post_send(3)", "verbs/post/6"),
 	Title:   "Posting a list with a bad request posts those before it only",
 	Sends:   "three sends in one call, of which the second has a list that is too long",
 	Expects: "one posted, and EINVAL; the first completes, and nothing else",
@@ -95,7 +95,7 @@ var postCases = []conformance.Case{{
 		l.partner.expectMessage(2, recvOffset+1024, l.dut.mem.Buf[32:40])
 	}),
 }, {
-	ID: "verbs/post/lists-that-are-too-long-refused", Cite: manual("ibv_post_send(3)", "verbs/post/7"),
+	ID: "verbs/post/lists-that-are-too-long-refused", Cite: cite("ibv_post_send(3)", "verbs/post/7"),
 	Title:   "A request or a receive with more list entries than the queue pair has is refused",
 	Sends:   "a send and a receive with one entry too many, and with as many as there are",
 	Expects: "the former are refused and the latter accepted",
@@ -109,7 +109,7 @@ var postCases = []conformance.Case{{
 		l.dut.execute(l.dut.sendOf(1, sgeList(l.dut.mem, caps.MaxSendSGE, 4)...))
 	}),
 }, {
-	ID: "verbs/post/lists-are-taken-in-order", Cite: manual("ibv_post_send(3)", "verbs/post/8"),
+	ID: "verbs/post/lists-are-taken-in-order", Cite: cite("ibv_post_send(3)", "verbs/post/8"),
 	Title:   "A message is gathered from its list in order, and scattered over the receive's in order",
 	Sends:   "a message of two pieces, in each direction",
 	Expects: "the pieces one after the other, split where the receive's first entry ends",
@@ -125,7 +125,7 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/post/empty-message", Cite: manual("ibv_post_send(3)", "verbs/post/9"),
+	ID: "verbs/post/empty-message", Cite: cite("ibv_post_send(3)", "verbs/post/9"),
 	Title:   "A message of no bytes is sent and uses a receive",
 	Sends:   "sends without a list, and with an entry of no bytes",
 	Expects: "a receive of no bytes for each",
@@ -135,7 +135,7 @@ var postCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/post/order-of-completions", Cite: manual("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
+	ID: "verbs/post/order-of-completions", Cite: cite("ibv_post_send(3)", "verbs/post/10"), Needs: verbs.CapRC,
 	Title:   "Sends complete in the order of posting, whatever kinds they are of",
 	Sends:   "writes, reads and sends in turn, in one call",
 	Expects: "their completions in order, polled together",
@@ -154,7 +154,7 @@ var postCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 12, 64), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID: "verbs/post/unknown-operation-refused", Cite: manual("ibv_post_send(3)", "verbs/post/11"),
+	ID: "verbs/post/unknown-operation-refused", Cite: cite("ibv_post_send(3)", "verbs/post/11"),
 	Title:   "An unknown opcode is refused, and the queue pair continues",
 	Sends:   "requests with opcodes 13 and 200",
 	Expects: "each is refused; then a message arrives",
@@ -168,7 +168,7 @@ var postCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/post/operations-of-other-services",
-	Cite: manual("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: cite("ibv_post_send(3)", "verbs/post/12"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Title:   "READs and atomics fail on a UD queue pair, and nothing is sent",
 	Sends:   "a READ, a compare-and-swap and a fetch-and-add on a UD queue pair",
 	Expects: "each is refused or completes with an error, and the partner's receive is not used",

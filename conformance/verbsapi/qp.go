@@ -10,7 +10,7 @@ import (
 )
 
 var qpCases = []conformance.Case{{
-	ID: "verbs/qp/sizes-at-least-as-asked", Cite: manual("ibv_create_qp(3)", "verbs/qp/1"),
+	ID: "verbs/qp/sizes-at-least-as-asked", Cite: cite("ibv_create_qp(3)", "verbs/qp/1"),
 	Title:   "A new queue pair has at least the requested capacities, the requested type, and state RESET",
 	Expects: "at least the requested sends, receives, list entries and inline bytes",
 	Defects: []string{"CapsShort", "ResetReadsInit"}, Run: rig.Body(func(r *rig.Rig) {
@@ -28,7 +28,7 @@ var qpCases = []conformance.Case{{
 		r.Check(a.State == verbs.QPStateReset, "a new queue pair in RESET", "%v", a.State)
 	}),
 }, {
-	ID: "verbs/qp/sizes-within-the-limits", Cite: manual("ibv_create_qp(3)", "verbs/qp/2"),
+	ID: "verbs/qp/sizes-within-the-limits", Cite: cite("ibv_create_qp(3)", "verbs/qp/2"),
 	Title:   "A queue pair with capacities beyond the device's limits is refused, and one at the limits is not",
 	Expects: "queue pairs with as many requests, receives and list entries as the device claims, if there is memory for them; a refusal of one more",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -64,7 +64,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/qp/needs-domain-and-queues", Cite: manual("ibv_create_qp(3)", "verbs/qp/3"),
+	ID: "verbs/qp/needs-domain-and-queues", Cite: cite("ibv_create_qp(3)", "verbs/qp/3"),
 	Title:   "A queue pair without a domain or without a completion queue is refused",
 	Expects: "a refusal of a queue pair without each of them",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -83,7 +83,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/qp/objects-of-its-own-device", Cite: manual("ibv_create_qp(3)", "verbs/qp/4"),
+	ID: "verbs/qp/objects-of-its-own-device", Cite: cite("ibv_create_qp(3)", "verbs/qp/4"),
 	Title:   "A queue pair cannot use objects of another device",
 	Expects: "a refusal of a domain, a completion queue and a shared receive queue of the partner",
 	Defects: []string{"ObjectsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -103,7 +103,7 @@ var qpCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/qp/numbers-of-their-own", Cite: manual("ibv_create_qp(3)", "verbs/qp/5"),
+	ID: "verbs/qp/numbers-of-their-own", Cite: cite("ibv_create_qp(3)", "verbs/qp/5"),
 	Title:   "Every queue pair has a different QPN of 24 bits",
 	Expects: "64 different QPNs, none of them 0, 1 or 0xffffff over InfiniBand",
 	Defects: []string{"QPNsRepeat"}, Run: rig.Body(func(r *rig.Rig) {
@@ -119,7 +119,7 @@ var qpCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/qp/receives-of-a-shared-queue-are-posted-there",
-	Cite: manual("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ,
+	Cite: cite("ibv_post_recv(3)", "verbs/qp/6"), Needs: verbs.CapSRQ,
 	Title:   "Posting a receive to a queue pair with a shared receive queue fails",
 	Expects: "a receive posted to the queue pair is refused",
 	Defects: []string{"SRQBypassed", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -130,7 +130,7 @@ var qpCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/qp/busy-in-a-multicast-group",
-	Cite: manual("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
+	Cite: cite("ibv_destroy_qp(3)", "verbs/qp/7"), Needs: verbs.CapUD | verbs.CapMulticast,
 	Title:   "A queue pair cannot be closed while it is in a multicast group",
 	Expects: "EBUSY, until it has left the group; a group that it is not in cannot be left",
 	Defects: []string{"BusyClosed", "InUseDestroyed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -149,7 +149,7 @@ var qpCases = []conformance.Case{{
 		r.Must("a queue pair in no group that can be closed", qp.Close())
 	}),
 }, {
-	ID: "verbs/qp/closed-with-work-outstanding", Cite: manual("ibv_destroy_qp(3)", "verbs/qp/8"),
+	ID: "verbs/qp/closed-with-work-outstanding", Cite: cite("ibv_destroy_qp(3)", "verbs/qp/8"),
 	Title:   "A queue pair can be closed with work outstanding, and its memory and CQ afterwards",
 	Sends:   "receives without messages",
 	Expects: "the queue pair, then its memory and its completion queue can be closed",
@@ -164,7 +164,7 @@ var qpCases = []conformance.Case{{
 		r.Must("a completion queue that can be closed", cq.Close())
 	}),
 }, {
-	ID: "verbs/qp/reset-empties-the-queues", Cite: manual("ibv_modify_qp(3)", "verbs/qp/9"),
+	ID: "verbs/qp/reset-empties-the-queues", Cite: cite("ibv_modify_qp(3)", "verbs/qp/9"),
 	Title:   "RESET discards posted work without a completion, and the queues are empty afterwards",
 	Sends:   "as many receives as fit, RESET, INIT, and as many again",
 	Expects: "no completion for those before; room for all of those after, and only these are flushed",

@@ -10,7 +10,7 @@ import (
 )
 
 var regionCases = []conformance.Case{{
-	ID: "verbs/mr/address-as-asked", Cite: manual("ibv_reg_mr_iova(3)", "verbs/mr/1"),
+	ID: "verbs/mr/address-as-asked", Cite: cite("ibv_reg_mr_iova(3)", "verbs/mr/1"),
 	Title:   "A region has the length of its memory and the requested address, and can be used at it",
 	Sends:   "a message from a region that was registered at a chosen address",
 	Expects: "that address, that length, and the bytes at the peer",
@@ -22,7 +22,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectArrives(l.partner, l.dut.sendOf(2, verbs.SGE{Addr: at + 10, Length: 50, LKey: mr.LKey()}), buf[10:60])
 	}),
 }, {
-	ID: "verbs/mr/keys-of-their-own", Cite: manual("ibv_reg_mr(3)", "verbs/mr/2"),
+	ID: "verbs/mr/keys-of-their-own", Cite: cite("ibv_reg_mr(3)", "verbs/mr/2"),
 	Title:   "No two existing regions have the same L_Key or R_Key",
 	Expects: "200 different L_Keys and 200 different R_Keys",
 	Defects: []string{"MRKeysRepeat"}, Run: rig.Body(func(r *rig.Rig) {
@@ -35,7 +35,7 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/remote-write-needs-local-write", Cite: manual("ibv_reg_mr(3)", "verbs/mr/3"),
+	ID: "verbs/mr/remote-write-needs-local-write", Cite: cite("ibv_reg_mr(3)", "verbs/mr/3"),
 	Title:   "Remote write and remote atomic need local write",
 	Expects: "remote write and remote atomic without local write are refused as invalid; remote read alone, and no right at all, are accepted",
 	Defects: []string{"MRAccessUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -50,7 +50,7 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/hints-are-no-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/4"),
+	ID: "verbs/mr/hints-are-no-rights", Cite: cite("ibv_reg_mr(3)", "verbs/mr/4"),
 	Title:   "Optional access flags do not make a registration fail",
 	Expects: "a region with relaxed ordering and with the other flags of the optional range",
 	Defects: []string{"HintsRefused"}, Run: rig.Body(func(r *rig.Rig) {
@@ -58,7 +58,7 @@ var regionCases = []conformance.Case{{
 		r.Memory(64, verbs.AccessLocalWrite|verbs.AccessOptionalMask)
 	}),
 }, {
-	ID: "verbs/mr/empty-region", Cite: manual("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
+	ID: "verbs/mr/empty-region", Cite: cite("ibv_reg_mr(3)", "verbs/mr/6"), Level: conformance.Should,
 	Title:   "A region of no bytes can be registered, and gives access to no memory",
 	Sends:   "a message of no bytes from it, and one of a byte",
 	Expects: "a region of length 0; a message of no bytes at the partner; a message of one byte is refused or fails",
@@ -69,7 +69,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a byte of an empty region", l.dut.sendOf(2, m.SGE(0, 1)))
 	}),
 }, {
-	ID: "verbs/mr/overlapping-regions-stand-alone", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
+	ID: "verbs/mr/overlapping-regions-stand-alone", Cite: cite("ibv_reg_mr(3)", "verbs/mr/7"),
 	Title:   "The same memory can be registered several times, and the regions are independent",
 	Sends:   "messages from a region when another one over the same memory has been closed",
 	Expects: "the message at the peer",
@@ -85,7 +85,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectArrives(l.partner, l.dut.sendOf(2, verbs.SGEOf(regions[1], 4, 60)), buf[20:80])
 	}),
 }, {
-	ID: "verbs/mr/beyond-its-end", Cite: manual("ibv_post_send(3)", "verbs/mr/8"),
+	ID: "verbs/mr/beyond-its-end", Cite: cite("ibv_post_send(3)", "verbs/mr/8"),
 	// verbs/flush/behind-the-cause checks the status.
 	Title:   "A list entry that exceeds its region by a byte at either end fails",
 	Sends:   "requests that begin a byte before a region, or end a byte after it",
@@ -100,7 +100,7 @@ var regionCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/closed-local-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"),
+	ID: "verbs/mr/closed-local-key", Cite: cite("ibv_dereg_mr(3)", "verbs/mr/9"),
 	Title:   "The L_Key of a deregistered region is invalid",
 	Sends:   "a request with the L_Key of a closed region",
 	Expects: "it is refused or completes with an error",
@@ -112,7 +112,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a request from a closed region", wr)
 	}),
 }, {
-	ID: "verbs/mr/old-keys-open-nothing-new", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
+	ID: "verbs/mr/old-keys-open-nothing-new", Cite: cite("ibv_dereg_mr(3)", "verbs/mr/9"), Level: conformance.Should,
 	Title:   "The keys of a deregistered region are not valid for a new region of the same memory",
 	Sends:   "a request with address and L_Key of a closed region, whose memory has been registered again",
 	Expects: "other keys for the new region, and the request is refused or fails",
@@ -131,7 +131,7 @@ var regionCases = []conformance.Case{{
 		l.dut.expectFailure("a request with the old key", l.dut.sendOf(2, was))
 	}),
 }, {
-	ID: "verbs/mr/busy-with-a-window", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
+	ID: "verbs/mr/busy-with-a-window", Cite: cite("ibv_dereg_mr(3)", "verbs/mr/10"), Needs: verbs.CapMWType2,
 	Title:   "A region cannot be closed while a window is bound to it",
 	Expects: "a refusal with any error until the window is freed",
 	Defects: []string{"BusyClosed", "DeregBound"}, Run: onPair(setup{}, func(l *qpPair) {
@@ -146,7 +146,7 @@ var regionCases = []conformance.Case{{
 
 // regionPeerCases test remote access to regions.
 var regionPeerCases = alsoOverRD([]conformance.Case{{
-	ID: "verbs/mr/peers-stay-within", Cite: manual("Table 63", "verbs/mr/11"),
+	ID: "verbs/mr/peers-stay-within", Cite: cite("Table 63", "verbs/mr/11"),
 	Title:   "A peer can access every byte of a region by its key, and none before or after it",
 	Sends:   "READs and WRITEs of the peer: of the first and of the last eight bytes of a region, then of eight that begin a byte before it, or end a byte after it",
 	Expects: "the bytes for the former; the latter fail, with memory unchanged",
@@ -163,7 +163,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.DUT.ExpectUntouched(m)
 	}),
 }, {
-	ID: "verbs/mr/peers-do-not-wrap-around", Cite: manual("Table 63", "verbs/mr/11"),
+	ID: "verbs/mr/peers-do-not-wrap-around", Cite: cite("Table 63", "verbs/mr/11"),
 	Title:   "A remote access whose address and length wrap around 2^64 fails",
 	Sends:   "READs and WRITEs of the peer by the key of a region: of 8 bytes at 2^64-4 and at 2^64-8",
 	Expects: "they fail, with memory unchanged",
@@ -178,7 +178,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		d.DUT.ExpectUntouched(m)
 	}),
 }, {
-	ID: "verbs/mr/peers-have-the-rights-given", Cite: manual("ibv_reg_mr(3)", "verbs/mr/12"),
+	ID: "verbs/mr/peers-have-the-rights-given", Cite: cite("ibv_reg_mr(3)", "verbs/mr/12"),
 	Title:   "A remote READ needs remote read, and a remote WRITE remote write",
 	Sends:   "READs and WRITEs of the peer: on memory that may be read, on memory that may be written, and on memory that may be neither",
 	Expects: "the permitted ones are executed; the others fail, with memory unchanged",
@@ -198,7 +198,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/overlapping-regions-rights", Cite: manual("ibv_reg_mr(3)", "verbs/mr/7"),
+	ID: "verbs/mr/overlapping-regions-rights", Cite: cite("ibv_reg_mr(3)", "verbs/mr/7"),
 	Title:   "Regions of the same memory have independent access rights",
 	Sends:   "WRITEs of the peer to the same bytes by the keys of three regions: one without rights between two that may be written",
 	Expects: "the first and the last are executed; the one between fails, with memory unchanged",
@@ -221,7 +221,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mr/zero-based", Cite: manual("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased,
+	ID: "verbs/mr/zero-based", Cite: cite("o10-36.2.2", "verbs/mr/13"), Needs: verbs.CapZeroBased,
 	Title:   "The addresses of a zero-based region begin at 0",
 	Sends:   "READs of the peer at 0 and at 56 of a zero-based region of 64 bytes, then at 57",
 	Expects: "a region with address 0; its first and its last bytes; the last READ fails",
@@ -234,7 +234,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.expectRefused("read beyond a zero-based region", l.partner.readWR(9, 8, at(57)))
 	}),
 }, {
-	ID: "verbs/pd/remote-key-of-another-domain", Cite: manual("ibv_alloc_pd(3)", "verbs/pd/3"),
+	ID: "verbs/pd/remote-key-of-another-domain", Cite: cite("ibv_alloc_pd(3)", "verbs/pd/3"),
 	Title:   "A peer can access only memory in the protection domain of the queue pair",
 	Sends:   "a WRITE of the partner to a region of another domain, with the correct key",
 	Expects: "it fails, and memory is unchanged",
@@ -244,7 +244,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUntouched(other)
 	}),
 }, {
-	ID: "verbs/mr/read-only-is-not-written", Cite: manual("ibv_reg_mr(3)", "verbs/mr/5"),
+	ID: "verbs/mr/read-only-is-not-written", Cite: cite("ibv_reg_mr(3)", "verbs/mr/5"),
 	Title:   "A receive into memory without local write fails, and the memory is unchanged",
 	Sends:   "a message of the peer for a receive in such memory",
 	Expects: "the receive is refused or completes with LOC_PROT_ERR or LOC_ACCESS_ERR, and memory is unchanged",
@@ -261,7 +261,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUntouched(m)
 	}),
 }, {
-	ID: "verbs/mr/closed-remote-key", Cite: manual("ibv_dereg_mr(3)", "verbs/mr/9"),
+	ID: "verbs/mr/closed-remote-key", Cite: cite("ibv_dereg_mr(3)", "verbs/mr/9"),
 	Title:   "The R_Key of a deregistered region is invalid",
 	Sends:   "a WRITE of the peer before the region is closed, and one afterwards",
 	Expects: "the first is executed and the second fails, with memory unchanged",
@@ -278,7 +278,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 		l.dut.ExpectUntouched(m)
 	}),
 }, {
-	ID: "verbs/flush/too-long-for-the-receive", Cite: manual("ibv_poll_cq(3)", "verbs/flush/4"),
+	ID: "verbs/flush/too-long-for-the-receive", Cite: cite("ibv_poll_cq(3)", "verbs/flush/4"),
 	Title:   "A message that is too long for its receive completes it with an error, and writes nothing beyond it",
 	Sends:   "a message of 65 bytes of the peer for a receive of 64",
 	Expects: "LOC_LEN_ERR, and nothing after the receive changed",

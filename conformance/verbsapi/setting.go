@@ -11,7 +11,7 @@ import (
 // settingCases test attributes that are set and queried.
 var settingCases = []conformance.Case{{
 	ID:   "verbs/modify/rc-query-tells-what-was-set",
-	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite: cite("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "A query returns every attribute of a connection as it was set",
 	Expects: "path, MTU, numbers, PSNs, timers, counts, depths, rights, port and P_Key as they were set",
 	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
@@ -42,7 +42,7 @@ var settingCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/modify/ud-query-tells-what-was-set",
-	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+	Cite: cite("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 	Title:   "A query returns the Q_Key and the PSN of a UD queue pair as set, and the Q_Key after a change",
 	Expects: "Q_Key, port and PSN as they were set",
 	Defects: []string{"QueryForgets"}, Run: rig.Body(func(r *rig.Rig) {
@@ -56,7 +56,7 @@ var settingCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/modify/rights-can-be-changed",
-	Cite: manual("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite: cite("ibv_query_qp(3)", "verbs/modify/4"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "The access flags of a queue pair can be changed before it is connected, and a query returns them",
 	Expects: "the rights as they were set on the way to INIT, then as they were set there, and port 1",
 	Defects: []string{"QueryForgets", "OptionalAttrsRefused"}, Run: rig.Body(func(r *rig.Rig) {
@@ -72,7 +72,7 @@ var settingCases = []conformance.Case{{
 		expectAccess(attr.Access)
 	}),
 }, {
-	ID: "verbs/modify/failed-can-be-reset", Cite: manual("ibv_modify_qp(3)", "verbs/modify/3"),
+	ID: "verbs/modify/failed-can-be-reset", Cite: cite("ibv_modify_qp(3)", "verbs/modify/3"),
 	Title:   "A failed queue pair can be reset, and accepts work again",
 	Sends:   "nothing: INIT, ERR, RESET, INIT, a receive, and ERR",
 	Expects: "each of the states; the receive flushed in the end",
@@ -88,7 +88,7 @@ var settingCases = []conformance.Case{{
 		r.ExpectCompletion(1, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "verbs/modify/values-out-of-range-refused", Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"),
+	ID: "verbs/modify/values-out-of-range-refused", Cite: cite("ibv_modify_qp(3)", "verbs/modify/5"),
 	Title:   "Invalid attributes are refused, and change nothing",
 	Expects: "port 0, a port that does not exist and a P_Key that does not exist are refused in RESET to INIT; the state stays RESET",
 	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -114,7 +114,7 @@ var settingCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/modify/path-out-of-range-refused",
-	Cite: manual("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
+	Cite: cite("ibv_modify_qp(3)", "verbs/modify/5"), Needs: verbs.CapRC, Labels: []string{"service:rc"},
 	Title:   "An invalid MTU, depth, timer or source index of a connection is refused, and changes nothing",
 	Expects: "MTUs 0 and 6, more reads than the device supports, RNR timer 32 and a source index without an address are refused in INIT to RTR; the state stays INIT",
 	Defects: []string{"ModifyLies", "RefusalKills", "ValuesUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -143,7 +143,7 @@ var settingCases = []conformance.Case{{
 		r.Must("INIT to RTR", m.modify(qp, initState, rtr, rig.PathAttrs|rig.ResponderAttrs))
 	}),
 }, {
-	ID: "verbs/modify/drained-is-reported", Cite: manual("ibv_modify_qp(3)", "verbs/modify/6"),
+	ID: "verbs/modify/drained-is-reported", Cite: cite("ibv_modify_qp(3)", "verbs/modify/6"),
 	Title:   "A queue pair in SQD raises SQ_DRAINED if the event was requested",
 	Sends:   "a message; then RTS to SQD with the event requested, and SQD without it",
 	Expects: "SQ_DRAINED that names the queue pair for the first, and nothing for the second",
@@ -162,7 +162,7 @@ var settingCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/modify/connection-makes-ready",
-	Cite: manual("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
+	Cite: cite("rdma_connect(3)", "verbs/modify/7"), Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"},
 	Title:   "A queue pair cannot go to RTS before it is connected",
 	Sends:   "nothing: INIT to RTS by modify",
 	Expects: "a refusal, and the state unchanged",

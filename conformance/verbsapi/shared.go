@@ -10,7 +10,7 @@ import (
 )
 
 var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Case{{
-	ID: "verbs/srq/sizes-at-least-as-asked", Cite: manual("ibv_create_srq(3)", "verbs/srq/1"),
+	ID: "verbs/srq/sizes-at-least-as-asked", Cite: cite("ibv_create_srq(3)", "verbs/srq/1"),
 	Title:   "A shared receive queue has at least the requested capacities",
 	Expects: "at least the requested receives and list entries",
 	Defects: []string{"CapsShort"}, Run: rig.Body(func(r *rig.Rig) {
@@ -21,7 +21,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(a.MaxWR >= init.MaxWR && a.MaxSGE >= init.MaxSGE, fmt.Sprintf("%d receives of %d entries or more", init.MaxWR, init.MaxSGE), "%d of %d", a.MaxWR, a.MaxSGE)
 	}),
 }, {
-	ID: "verbs/srq/sizes-within-the-limits", Cite: manual("ibv_create_srq(3)", "verbs/srq/2"),
+	ID: "verbs/srq/sizes-within-the-limits", Cite: cite("ibv_create_srq(3)", "verbs/srq/2"),
 	Title:   "A shared receive queue beyond the device's limits is refused",
 	Expects: "a refusal of one receive and of one list entry more than the device claims",
 	Defects: []string{"CapsUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -34,7 +34,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.MustFail("a shared receive queue with longer lists than the device claims", err, nil)
 	}),
 }, {
-	ID: "verbs/srq/each-receive-serves-once", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/3"),
+	ID: "verbs/srq/each-receive-serves-once", Cite: cite("ibv_post_srq_recv(3)", "verbs/srq/3"),
 	Title:   "Queue pairs share the receives of a queue: each receive is used for one message",
 	Sends:   "six messages of the peer, over two queue pairs in turn, for six receives",
 	Expects: "each message in a different receive, whose completion has the QPN of its queue pair",
@@ -57,7 +57,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID: "verbs/srq/full", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/4"),
+	ID: "verbs/srq/full", Cite: cite("ibv_post_srq_recv(3)", "verbs/srq/4"),
 	Title:   "Posting to a full shared receive queue fails, and returns how many receives were posted",
 	Sends:   "two receives more than there is room for, in one call and then alone",
 	Expects: "as many posted as there is room, and ENOMEM; none afterwards",
@@ -66,7 +66,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		expectFullAfter(r, srq, srqSizes(r, srq).MaxWR, m.SGL(0, 64))
 	}),
 }, {
-	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: manual("ibv_post_srq_recv(3)", "verbs/srq/5"),
+	ID: "verbs/srq/lists-that-are-too-long-refused", Cite: cite("ibv_post_srq_recv(3)", "verbs/srq/5"),
 	Title:   "A receive with more list entries than the shared receive queue has is refused",
 	Sends:   "a receive with one entry too many, and one with as many as there are",
 	Expects: "EINVAL for the former; the latter is accepted",
@@ -77,7 +77,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.PostRecv(srq, 2, sgeList(m, most, 8)...)
 	}),
 }, {
-	ID: "verbs/srq/limit-reported-once", Cite: manual("ibv_modify_srq(3)", "verbs/srq/6"),
+	ID: "verbs/srq/limit-reported-once", Cite: cite("ibv_modify_srq(3)", "verbs/srq/6"),
 	Title:   "A shared receive queue raises SRQ_LIMIT_REACHED once when its receives fall below the limit, and again after a new limit is set",
 	Sends:   "four messages for four receives, with a limit of 3; then a limit of 2 and two messages for two receives",
 	Expects: "SRQ_LIMIT_REACHED that names the queue, after the second message and not before, and no other; then one more",
@@ -111,7 +111,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		reached()
 	}),
 }, {
-	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: manual("ibv_modify_srq(3)", "verbs/srq/7"),
+	ID: "verbs/srq/limit-beyond-the-size-refused", Cite: cite("ibv_modify_srq(3)", "verbs/srq/7"),
 	Title:   "A limit that is larger than the shared receive queue is refused, and changes nothing",
 	Expects: "a limit of the size plus one is refused, and the limit is unchanged",
 	Defects: []string{"SRQModifyLies", "SRQUnchecked"}, Run: rig.Body(func(r *rig.Rig) {
@@ -123,7 +123,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Check(now == was, fmt.Sprintf("%+v still", was), "%+v", now)
 	}),
 }, {
-	ID: "verbs/srq/resize", Cite: manual("ibv_modify_srq(3)", "verbs/srq/8"),
+	ID: "verbs/srq/resize", Cite: cite("ibv_modify_srq(3)", "verbs/srq/8"),
 	Labels:  []string{conformance.Dangerous}, // Linux 6.1 crashes at a size below the posted receives
 	Title:   "A resized shared receive queue has the requested room, keeps its receives, and cannot become smaller than these",
 	Sends:   "as many receives as there is room for, a larger size, more receives, and a size below them; then a message of the peer for each",
@@ -161,7 +161,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		}
 	}),
 }, {
-	ID: "verbs/srq/busy-with-a-queue-pair", Cite: manual("ibv_destroy_srq(3)", "verbs/srq/9"),
+	ID: "verbs/srq/busy-with-a-queue-pair", Cite: cite("ibv_destroy_srq(3)", "verbs/srq/9"),
 	Title:   "A shared receive queue cannot be closed while a queue pair uses it",
 	Expects: "EBUSY, until the queue pair is closed; then it can be closed with receives in it",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -173,7 +173,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 		r.Must("a shared receive queue that can be closed", srq.Close())
 	}),
 }, {
-	ID: "verbs/srq/survives-its-queue-pairs", Cite: manual("ibv_get_async_event(3)", "verbs/srq/10"),
+	ID: "verbs/srq/survives-its-queue-pairs", Cite: cite("ibv_get_async_event(3)", "verbs/srq/10"),
 	Title:   "A failed queue pair leaves the receives of its shared queue to the others, and raises LAST_WQE_REACHED",
 	Sends:   "ERR to one of two queue pairs; a message of the peer over the other",
 	Expects: "QP_LAST_WQE_REACHED that names the failed one, no receive flushed, and the message in a receive",
@@ -191,7 +191,7 @@ var sharedCases = conformance.Group{Needs: verbs.CapSRQ}.Cases([]conformance.Cas
 }})
 
 var sharedPeerCases = alsoOverRD([]conformance.Case{{
-	ID: "verbs/srq/memory-of-its-own-domain", Cite: manual("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ,
+	ID: "verbs/srq/memory-of-its-own-domain", Cite: cite("ibv_create_srq(3)", "verbs/srq/11"), Needs: verbs.CapSRQ,
 	Title:   "Receives of a shared queue need memory of the queue's protection domain, whatever that of the queue pair",
 	Sends:   "messages of the peer for a receive in memory of the queue's domain, and for one in memory of the queue pair's",
 	Expects: "the first in its receive; the second is refused or completes with an error",
@@ -219,7 +219,6 @@ var sharedPeerCases = alsoOverRD([]conformance.Case{{
 // srqInit returns the attributes of a small SRQ.
 func srqInit(r *rig.Rig) verbs.SRQInit { return verbs.SRQInit{PD: r.PD, MaxWR: 8, MaxSGE: 1} }
 
-// srqAttr queries an SRQ.
 func srqAttr(r *rig.Rig, srq verbs.SRQ) verbs.SRQAttr {
 	return rig.Result(srq.Query())(r, "a shared receive queue that can be queried")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var signalCases = []conformance.Case{{
-	ID: "verbs/signal/unsignaled-is-silent", Cite: manual("ibv_post_send(3)", "verbs/signal/1"),
+	ID: "verbs/signal/unsignaled-is-silent", Cite: cite("ibv_post_send(3)", "verbs/signal/1"),
 	Title:   "An unsignaled request that succeeds causes no completion",
 	Sends:   "three sends that are not signaled, and one that is",
 	Expects: "all four at the peer, and one completion, of the last",
@@ -20,7 +20,7 @@ var signalCases = []conformance.Case{{
 		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
-	ID: "verbs/signal/signal-all", Cite: manual("ibv_create_qp(3)", "verbs/signal/2"),
+	ID: "verbs/signal/signal-all", Cite: cite("ibv_create_qp(3)", "verbs/signal/2"),
 	Title:   "Every request of a queue pair with sq_sig_all causes a completion",
 	Sends:   "three sends that are not signaled, and one that is",
 	Expects: "four completions, in order",
@@ -29,7 +29,7 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 4, 8), 1, verbs.WCSuccess)
 	}),
 }, {
-	ID: "verbs/signal/unsignaled-error-completes", Cite: manual("10.7.3.1", "verbs/signal/3"),
+	ID: "verbs/signal/unsignaled-error-completes", Cite: cite("10.7.3.1", "verbs/signal/3"),
 	Title:   "A request that fails causes a completion, signaled or not",
 	Sends:   "a send that is not signaled, from a closed region",
 	Expects: "it is refused, or completes with an error, its WR ID and its QPN",
@@ -43,7 +43,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/signal/wr-id-returned-whole", Cite: manual("ibv_poll_cq(3)", "verbs/signal/4"),
+	ID: "verbs/signal/wr-id-returned-whole", Cite: cite("ibv_poll_cq(3)", "verbs/signal/4"),
 	Title:   "A completion returns all 64 bits of the WR ID",
 	Sends:   "sends and receives with IDs of all kinds",
 	Expects: "these IDs",
@@ -58,7 +58,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/inline/buffer-is-the-callers-again", Cite: manual("ibv_post_send(3)", "verbs/inline/1"),
+	ID: "verbs/inline/buffer-is-the-callers-again", Cite: cite("ibv_post_send(3)", "verbs/inline/1"),
 	Title:   "The buffer of inline data may be used again as soon as the post has returned",
 	Sends:   "eight inline messages from one buffer, which is overwritten after each post",
 	Expects: "eight messages as the buffer was at the time of their posts",
@@ -79,7 +79,7 @@ var signalCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/inline/limit", Cite: manual("ibv_create_qp(3)", "verbs/inline/2"),
+	ID: "verbs/inline/limit", Cite: cite("ibv_create_qp(3)", "verbs/inline/2"),
 	Title:   "Inline data up to the limit of the queue pair is accepted, and one byte more is refused",
 	Sends:   "inline messages of the limit, and of a byte more",
 	Expects: "the first at the peer, and EINVAL for the second",
@@ -92,7 +92,7 @@ var signalCases = []conformance.Case{{
 		l.dut.expectArrives(l.partner, wr, rig.Pattern(most, 3))
 	}),
 }, {
-	ID: "verbs/flush/in-order", Cite: manual("ibv_modify_qp(3)", "verbs/flush/1"),
+	ID: "verbs/flush/in-order", Cite: cite("ibv_modify_qp(3)", "verbs/flush/1"),
 	Title:   "When a queue pair fails, all posted work completes as flushed, in order",
 	Sends:   "eight receives, four sends to a peer that has no receive (over iWARP it has), ERR",
 	Expects: "WR_FLUSH_ERR for each, receives and sends in the order of posting each; the first sends may have succeeded if they need no acknowledgement",
@@ -131,7 +131,7 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, sends[gone:], firstSend+uint64(gone), verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "verbs/flush/posted-afterwards", Cite: manual("ibv_modify_qp(3)", "verbs/flush/2"),
+	ID: "verbs/flush/posted-afterwards", Cite: cite("ibv_modify_qp(3)", "verbs/flush/2"),
 	Title:   "Work posted to a failed queue pair is accepted and completes as flushed",
 	Sends:   "two sends and two receives after ERR",
 	Expects: "WR_FLUSH_ERR for each, signaled or not",
@@ -146,7 +146,7 @@ var signalCases = []conformance.Case{{
 		checkOrder(l.dut.Rig, pollCompletions(l.dut.Rig, l.dut.CQ, 2, 1), 3, verbs.WCWRFlushErr)
 	}),
 }, {
-	ID: "verbs/flush/behind-the-cause", Cite: manual("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC,
+	ID: "verbs/flush/behind-the-cause", Cite: cite("10.7.3.1", "verbs/flush/3"), Needs: verbs.CapRC,
 	Title:   "The failed request completes with the cause, and later ones are flushed",
 	Sends:   "a valid send, one from a closed region, and two more, in one call",
 	Expects: "success (over iWARP it may be flushed), LOC_PROT_ERR, and WR_FLUSH_ERR twice; the queue pair in ERR",

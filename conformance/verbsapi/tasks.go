@@ -11,7 +11,7 @@ import (
 )
 
 var taskCases = []conformance.Case{{
-	ID: "verbs/tasks/one-queue-pair", Cite: manual(packageVerbs, "verbs/tasks/1"),
+	ID: "verbs/tasks/one-queue-pair", Cite: cite(packageVerbs, "verbs/tasks/1"),
 	Title:   "Several tasks may post to one queue pair: every request is executed once, and in each task's order",
 	Sends:   "four concurrent tasks with eight messages each",
 	Expects: "32 completions, one for each request, and 32 messages, those of a task in its order",
@@ -53,7 +53,7 @@ var taskCases = []conformance.Case{{
 		expectEmptyCQ(l.dut.Rig, l.dut.CQ)
 	}),
 }, {
-	ID: "verbs/tasks/one-completion-queue", Cite: manual(packageVerbs, "verbs/tasks/2"),
+	ID: "verbs/tasks/one-completion-queue", Cite: cite(packageVerbs, "verbs/tasks/2"),
 	Title:   "Several tasks may poll one completion queue: every completion is returned once",
 	Sends:   "64 completions, and four tasks that poll",
 	Expects: "each of them once",
@@ -103,7 +103,7 @@ var taskCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/tasks/objects-beside-each-other", Cite: manual(packageVerbs, "verbs/tasks/3"),
+	ID: "verbs/tasks/objects-beside-each-other", Cite: cite(packageVerbs, "verbs/tasks/3"),
 	Title:   "Several tasks may create, use and close objects of a device concurrently",
 	Sends:   "four tasks that create queue pairs, move them to ERR, and poll their flushed receives, forty times each",
 	Expects: "in every round the completions of the task's own requests, and no others",

@@ -11,23 +11,23 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// serviceOf is a queue pair type for which transition cases are generated.
-type serviceOf struct {
+// qpService is a queue pair type for which transition cases are generated.
+type qpService struct {
 	name  string
 	kind  verbs.QPType
 	needs verbs.Caps
 }
 
-var services = []serviceOf{
+var services = []qpService{
 	{"rc", verbs.QPTypeRC, verbs.CapRC}, {"uc", verbs.QPTypeUC, verbs.CapUC}, {"ud", verbs.QPTypeUD, verbs.CapUD},
 }
 
-// transitionCases has a case for every transition of every type, and for all others.
+// transitionCases has a case for every transition of every type, and one per type for all others.
 var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCasesOf(services[1]), transitionCasesOf(services[2]), settingCases)
 
 // transitionCasesOf returns the transition cases of a queue pair type. Connected types
 // are tested over InfiniBand only: the connection manager moves those of iWARP.
-func transitionCasesOf(s serviceOf) []conformance.Case {
+func transitionCasesOf(s qpService) []conformance.Case {
 	label := []string{"service:" + s.name}
 	transitions := rig.Transitions(s.kind)
 	cases := make([]conformance.Case, 0, len(transitions)+3)
@@ -35,7 +35,7 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-" + stateID(t.From) + "-to-" + stateID(t.To),
 			Title: fmt.Sprintf("%s: %v to %v accepts its required and optional attributes, and refuses everything else", strings.ToUpper(s.name), t.From, t.To),
-			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
+			Cite:  cite("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs, Labels: label, Defects: defectsOf(t),
 			Expects: "a refusal without each required attribute and with each that is neither required nor optional, with the state unchanged; success with the required ones, alone and with each optional one but those of an alternate path",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkTransition(t) }),
 		})
@@ -44,7 +44,7 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 		cases = append(cases, conformance.Case{
 			ID:    "verbs/modify/" + s.name + "-alternate-path",
 			Title: strings.ToUpper(s.name) + ": every transition with an optional alternate path accepts one",
-			Cite:  manual("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs | verbs.CapAutoMigration, Labels: label,
+			Cite:  cite("ibv_modify_qp(3)", "verbs/modify/1"), Needs: s.needs | verbs.CapAutoMigration, Labels: label,
 			Defects: []string{"OptionalAttrsRefused"},
 			Expects: "for each such transition: success with an alternate path, with an armed one, and with all other optional attributes; the requested state",
 			Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkAltPaths() }),
@@ -53,13 +53,13 @@ func transitionCasesOf(s serviceOf) []conformance.Case {
 	return append(cases, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-no-other-ways",
 		Title: strings.ToUpper(s.name) + ": every transition that is not in the table is refused",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/2"), Needs: s.needs, Labels: label, Defects: []string{"ModifyLies"},
+		Cite:  cite("ibv_modify_qp(3)", "verbs/modify/2"), Needs: s.needs, Labels: label, Defects: []string{"ModifyLies"},
 		Expects: "a refusal of each pair of states that is no transition, and the state unchanged",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkOtherTransitions() }),
 	}, conformance.Case{
 		ID:    "verbs/modify/" + s.name + "-to-error-and-back",
 		Title: strings.ToUpper(s.name) + ": a queue pair can go from every state to RESET and, except from RESET, to ERR",
-		Cite:  manual("ibv_modify_qp(3)", "verbs/modify/3"), Needs: s.needs, Labels: label, Defects: []string{"ErrorIsFinal"},
+		Cite:  cite("ibv_modify_qp(3)", "verbs/modify/3"), Needs: s.needs, Labels: label, Defects: []string{"ErrorIsFinal"},
 		Expects: "the requested state; then RESET to INIT succeeds",
 		Run:     rig.Body(func(r *rig.Rig) { newQPMover(r, s.kind).checkErrAndReset() }),
 	})
@@ -133,7 +133,7 @@ func (m *qpMover) checkOtherTransitions() {
 		}
 		qp := m.newQPIn(from)
 		for _, to := range everyState {
-			if isLegal(m.kind, from, to) {
+			if hasTransition(m.kind, from, to) {
 				continue
 			}
 			m.MustFail(fmt.Sprintf("%v to %v", from, to), m.modify(qp, from, to, 0), verbs.ErrInvalid)
@@ -167,9 +167,9 @@ const (
 // everyState lists the states in the order in which a queue pair passes them.
 var everyState = []verbs.QPState{reset, initState, rtr, rts, sqd, sqe, errState}
 
-// isLegal reports whether a queue pair type has a transition. Every state leads to RESET,
-// every state but RESET to ERR, and SQE to RTS if the type has SQE.
-func isLegal(kind verbs.QPType, from, to verbs.QPState) bool {
+// hasTransition reports whether a queue pair type has this transition. Besides [rig.Transitions],
+// every state leads to RESET, every state but RESET to ERR, and SQE to RTS in types other than RC.
+func hasTransition(kind verbs.QPType, from, to verbs.QPState) bool {
 	return to == reset || to == errState && from != reset || from == sqe && to == rts && kind != verbs.QPTypeRC ||
 		slices.ContainsFunc(rig.Transitions(kind), func(t rig.Transition) bool { return t.From == from && t.To == to })
 }
@@ -183,8 +183,8 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
-// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the type cannot be connected by
-// ibv_modify_qp.
+// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
+// type cannot be connected by ibv_modify_qp.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {
@@ -212,8 +212,8 @@ func (m *qpMover) modify(qp verbs.QP, from, to verbs.QPState, mask verbs.QPAttrM
 	return qp.Modify(m.attr(from, to), mask|verbs.QPAttrState)
 }
 
-// newQPIn returns a new queue pair in a state. [rig.Transitions] lists the transitions in the order in
-// which a queue pair makes them.
+// newQPIn moves a new queue pair to a state: to ERR from INIT, and to others by [rig.Transitions],
+// which are in the order in which a queue pair makes them.
 func (m *qpMover) newQPIn(state verbs.QPState) verbs.QP {
 	qp := m.Rig.CreateQP(verbs.QPInit{Type: m.kind, PD: m.PD, SendCQ: m.CQ, RecvCQ: m.CQ, Caps: smallCaps})
 	current := reset

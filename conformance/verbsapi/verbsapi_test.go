@@ -15,7 +15,7 @@ func TestTransitionsReachEveryState(t *testing.T) {
 			if !at[w.From] {
 				t.Errorf("%s: no transition leads to %v, from which one leads to %v", s.name, w.From, w.To)
 			}
-			if !isLegal(s.kind, w.From, w.To) {
+			if !hasTransition(s.kind, w.From, w.To) {
 				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.From, w.To)
 			}
 			if w.Required&w.Optional != 0 || (w.Required|w.Optional)&verbs.QPAttrState != 0 {
@@ -28,7 +28,7 @@ func TestTransitionsReachEveryState(t *testing.T) {
 				t.Errorf("%s: no transition leads to %v", s.name, state)
 			}
 		}
-		if isLegal(s.kind, reset, errState) || isLegal(s.kind, initState, rts) || !isLegal(s.kind, sqd, reset) {
+		if hasTransition(s.kind, reset, errState) || hasTransition(s.kind, initState, rts) || !hasTransition(s.kind, sqd, reset) {
 			t.Errorf("%s: RESET to ERR or INIT to RTS is legal, or SQD to RESET is not", s.name)
 		}
 	}

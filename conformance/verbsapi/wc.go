@@ -34,7 +34,7 @@ var wcCases = []conformance.Case{
 		return l.dut.atomicWR(2, verbs.OpAtomicFetchAdd, l.partner.wordRemote(), verbs.Atomic{})
 	}),
 	{
-		ID: "verbs/wc/receive", Cite: manual("ibv_poll_cq(3)", "verbs/wc/2"),
+		ID: "verbs/wc/receive", Cite: cite("ibv_poll_cq(3)", "verbs/wc/2"),
 		Title:   "The completion of a receive has the opcode and the length, and no flags of immediate data or a key",
 		Sends:   "messages of the peer of 1, 24 and 500 bytes",
 		Expects: "RECV and the length, with the 40 bytes of the GRH area for datagrams; neither immediate data nor a key",
@@ -48,7 +48,7 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/wc/receive-with-immediate", Cite: manual("ibv_poll_cq(3)", "verbs/wc/3"),
+		ID: "verbs/wc/receive-with-immediate", Cite: cite("ibv_poll_cq(3)", "verbs/wc/3"),
 		Title:   "The completion of a message with immediate data has the flag, and the data as posted",
 		Sends:   "messages of the partner with immediate data and no payload, because not every transport has room for both",
 		Expects: "RECV, the flag, and the data",
@@ -65,7 +65,7 @@ var wcCases = []conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/wc/receive-of-a-write", Cite: manual("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
+		ID: "verbs/wc/receive-of-a-write", Cite: cite("ibv_poll_cq(3)", "verbs/wc/4"), Needs: verbs.CapRC,
 		Title:   "A WRITE with immediate data completes a receive as RECV_RDMA_WITH_IMM, with the length of the WRITE, and does not change the receive's buffer",
 		Sends:   "a write with immediate data of the peer",
 		Expects: "RECV_RDMA_WITH_IMM, the length, the data; the bytes where they were written, and none in the receive",
@@ -85,7 +85,7 @@ var wcCases = []conformance.Case{
 	},
 	{
 		ID:   "verbs/wc/datagram-names-its-sender",
-		Cite: manual("ibv_poll_cq(3)", "verbs/wc/5"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
+		Cite: cite("ibv_poll_cq(3)", "verbs/wc/5"), Needs: verbs.CapUD, Labels: []string{"service:ud"},
 		Title:   "The completion of a datagram has the source QPN and the GRH flag",
 		Sends:   "a datagram of the peer",
 		Expects: "the source QPN and the GRH flag",
@@ -114,7 +114,7 @@ func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, r
 	return conformance.Case{
 		ID:    "verbs/wc/" + name,
 		Title: fmt.Sprintf("The completion of a %s has opcode %v, the WR ID and the QPN", withSpaces(name), op),
-		Cite:  manual("ibv_poll_cq(3)", "verbs/wc/1"), Needs: needs, Defects: append(defects, "WCQPNWrong"),
+		Cite:  cite("ibv_poll_cq(3)", "verbs/wc/1"), Needs: needs, Defects: append(defects, "WCQPNWrong"),
 		Sends:   "a signaled " + withSpaces(name),
 		Expects: "one completion with success, the opcode, the WR ID and the QPN",
 		Run: rig.Body(func(r *rig.Rig) {
@@ -161,9 +161,9 @@ func (l *qpPair) requireImm() {
 	l.partner.ExpectRecv(id, l.partner.grhLen())
 }
 
-// abortIfNoImm ends the case as unsupported if a request was refused because the device
-// has no immediate data. Some libraries return EINVAL then, although the request is valid
-// without immediate data.
+// abortIfNoImm ends the case as unsupported if a request was refused because the device has no
+// immediate data: with ErrNotSupported or, by some libraries, with EINVAL. In the latter case the
+// same request must succeed without immediate data.
 func (e *endpoint) abortIfNoImm(wr verbs.SendWR, err error) {
 	if errors.Is(err, verbs.ErrInvalid) && !isIB(e.Rig) {
 		wr.Opcode, wr.Imm = map[verbs.WROpcode]verbs.WROpcode{verbs.OpSendImm: verbs.OpSend, verbs.OpRDMAWriteImm: verbs.OpRDMAWrite}[wr.Opcode], 0

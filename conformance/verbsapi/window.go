@@ -9,7 +9,7 @@ import (
 )
 
 var windowCases = []conformance.Case{{
-	ID: "verbs/mw/type-1-bind", Cite: manual("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
+	ID: "verbs/mw/type-1-bind", Cite: cite("ibv_bind_mw(3)", "verbs/mw/1"), Needs: verbs.CapMWType1,
 	Title:   "Every bind of a type 1 window gives it a new key, which the verb and the window return",
 	Sends:   "three binds of one window, one after the other",
 	Expects: "a completion of BIND_MW and a new key for each; the window has the last",
@@ -24,7 +24,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mw/type-2-bind", Cite: manual("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/type-2-bind", Cite: cite("ibv_post_send(3)", "verbs/mw/2"), Needs: verbs.CapMWType2,
 	Title:   "Binding a type 2 window gives it the key that the request names",
 	Sends:   "a bind with the next key of the window",
 	Expects: "a completion of BIND_MW, and a window with this key",
@@ -34,7 +34,7 @@ var windowCases = []conformance.Case{{
 		l.dut.Check(mw.RKey() == key, fmt.Sprintf("a window with the key %#x", key), "%#x", mw.RKey())
 	}),
 }, {
-	ID: "verbs/mw/verb-is-for-type-1", Cite: manual("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/verb-is-for-type-1", Cite: cite("ibv_bind_mw(3)", "verbs/mw/3"), Needs: verbs.CapMWType2,
 	Title:   "ibv_bind_mw is for type 1 windows only",
 	Sends:   "a type 2 window to ibv_bind_mw",
 	Expects: "it is refused, and the window is unchanged",
@@ -49,7 +49,7 @@ var windowCases = []conformance.Case{{
 	ID: "verbs/mw/work-request-is-for-type-2",
 	// The manual page does not say what happens with a type 1 window: a device may
 	// reject the post or complete it with an error.
-	Cite: manual("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
+	Cite: cite("ibv_post_send(3)", "verbs/mw/3"), Level: conformance.Should, Needs: verbs.CapMWType1,
 	Title:   "The work request BIND_MW is for type 2 windows only",
 	Sends:   "a type 1 window in a work request",
 	Expects: "it is refused or completes with an error",
@@ -58,7 +58,7 @@ var windowCases = []conformance.Case{{
 		l.dut.expectFailure("a type 1 window in a work request", bindWR(mw, verbs.NextRKey(mw.RKey()), bindRange(l.dut.mem, 0, 64, verbs.AccessRemoteRead)))
 	}),
 }, {
-	ID: "verbs/mw/bind-needs-the-right", Cite: manual("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/bind-needs-the-right", Cite: cite("ibv_bind_mw(3)", "verbs/mw/4"), Needs: verbs.CapMWType2,
 	Title:   "A window cannot be bound to a region without MW_BIND, nor with remote write to one without local write",
 	Sends:   "binds to a region without MW_BIND; and, for remote write, to one without local write",
 	Expects: "both are refused or complete with MW_BIND_ERR",
@@ -75,7 +75,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mw/bind-stays-in-its-region", Cite: manual("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/bind-stays-in-its-region", Cite: cite("ibv_bind_mw(3)", "verbs/mw/5"), Needs: verbs.CapMWType2,
 	Title:   "A window cannot be bound beyond its region",
 	Sends:   "binds that begin a byte before the region, and that end a byte after it",
 	Expects: "both are refused or complete with MW_BIND_ERR",
@@ -87,7 +87,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mw/bind-stays-in-its-domain", Cite: manual("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/bind-stays-in-its-domain", Cite: cite("ibv_bind_mw(3)", "verbs/mw/6"), Needs: verbs.CapMWType2,
 	Title:   "Queue pair, window and region of a bind must be in the same protection domain",
 	Sends:   "a bind to a region of another domain",
 	Expects: "it is refused or completes with MW_BIND_ERR",
@@ -97,7 +97,7 @@ var windowCases = []conformance.Case{{
 	}),
 }, {
 	ID:   "verbs/mw/type-1-is-not-zero-based",
-	Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
+	Cite: cite("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType1 | verbs.CapZeroBased,
 	Title:   "A type 1 window cannot be zero-based",
 	Sends:   "a bind of a type 1 window with the flag for addresses from 0 on",
 	Expects: "it is refused or completes with MW_BIND_ERR",
@@ -108,7 +108,7 @@ var windowCases = []conformance.Case{{
 		}
 	}),
 }, {
-	ID: "verbs/mw/type-2-is-bound-when-free", Cite: manual("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/type-2-is-bound-when-free", Cite: cite("o10-37.2.30", "verbs/mw/14"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window that is bound cannot be bound again",
 	Sends:   "a bind, and another one of the same window with the next key",
 	Expects: "the second is accepted, since an earlier request might have invalidated the window, and completes with MW_BIND_ERR",
@@ -119,7 +119,7 @@ var windowCases = []conformance.Case{{
 		l.dut.ExpectCompletion(bindID, verbs.WCMWBindErr)
 	}),
 }, {
-	ID: "verbs/mw/type-2-opens-some-bytes", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2,
+	ID: "verbs/mw/type-2-opens-some-bytes", Cite: cite("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType2,
 	Title:   "A type 2 window cannot be bound to no bytes",
 	Sends:   "a bind to 0 bytes of a region",
 	Expects: "it is refused or completes with MW_BIND_ERR",
@@ -191,7 +191,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	windowRangeCase("type-2", verbs.CapMWType2, verbs.MWType2),
 	{
 		ID:   "verbs/mw/peers-have-the-rights-of-the-window",
-		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2,
+		Cite: cite("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2,
 		Title:   "Access through a window has the rights of the window, whatever the region grants",
 		Sends:   "a READ and a WRITE of the peer through a window for reads, and through one for writes, of a region for both",
 		Expects: "the permitted one is executed; the other fails, with memory unchanged",
@@ -214,7 +214,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:   "verbs/mw/atomics-through-a-window",
-		Cite: manual("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
+		Cite: cite("ibv_bind_mw(3)", "verbs/mw/11"), Needs: verbs.CapMWType2 | verbs.CapAtomics,
 		Title:   "An atomic through a window is executed if the window grants it, and fails if not",
 		Sends:   "fetch-and-adds of the peer through a window for atomics, and through one for reads and writes",
 		Expects: "the original word from the first; the second fails, and the word is unchanged",
@@ -230,7 +230,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/mw/type-2-on-its-own-queue-pair", Cite: manual("", "verbs/mw/12"), Needs: verbs.CapMWType2,
+		ID: "verbs/mw/type-2-on-its-own-queue-pair", Cite: cite("", "verbs/mw/12"), Needs: verbs.CapMWType2,
 		Title:   "A type 2 window grants access to the peer of the queue pair that bound it, and to no others",
 		Sends:   "a READ through a window by the peer of the queue pair that bound it, and one by the peer of another of the same domain",
 		Expects: "the bytes for the first; the second fails",
@@ -243,7 +243,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:   "verbs/mw/zero-based",
-		Cite: manual("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
+		Cite: cite("o10-36.2.2", "verbs/mw/13"), Needs: verbs.CapMWType2 | verbs.CapZeroBased,
 		Title:   "The addresses of a zero-based window begin at 0",
 		Sends:   "READs of the partner at 0 and at 56 of a zero-based window of 64 bytes, then at the address in the region",
 		Expects: "the first and the last bytes of the window; the last READ fails",
@@ -256,7 +256,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/mw/empty-bind-closes-type-1", Cite: manual("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1,
+		ID: "verbs/mw/empty-bind-closes-type-1", Cite: cite("o10-37.2.40", "verbs/mw/15"), Needs: verbs.CapMWType1,
 		Title:   "Binding a type 1 window to no bytes invalidates it",
 		Sends:   "a bind to 64 bytes, one to none; READs of the peer by the key of the first, before, and by both keys afterwards",
 		Expects: "the bytes for the first; the others fail",
@@ -271,7 +271,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 		}),
 	},
 	{
-		ID: "verbs/mw/free-while-bound", Cite: manual("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2,
+		ID: "verbs/mw/free-while-bound", Cite: cite("ibv_dealloc_mw(3)", "verbs/mw/7"), Needs: verbs.CapMWType2,
 		Title:   "A bound window can be freed, and its key is invalid then",
 		Sends:   "a READ of the peer through a window; another when the window has been freed",
 		Expects: "the bytes for the first; the second fails",
@@ -285,7 +285,7 @@ var windowPeerCases = alsoOverRD([]conformance.Case{
 	},
 	{
 		ID:   "verbs/mw/local-invalidate",
-		Cite: manual("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
+		Cite: cite("ibv_post_send(3)", "verbs/mw/8"), Needs: verbs.CapMWType2 | verbs.CapLocalInv,
 		Title:   "A local invalidate completes as LOCAL_INV and revokes the key; the window can be bound again",
 		Sends:   "a bind, a local invalidate, a bind with the next key; a READ of the peer by the new key, and one by the old",
 		Expects: "a completion of LOCAL_INV; the bytes for the new key; the old one fails",
@@ -307,7 +307,7 @@ func windowRangeCase(name string, needs verbs.Caps, kind verbs.MWType) conforman
 	return conformance.Case{
 		ID:    "verbs/mw/peers-stay-within-" + name,
 		Title: "Through a " + withSpaces(name) + " window a peer can access its range, and no other bytes of its region",
-		Cite:  manual("ibv_bind_mw(3)", "verbs/mw/10"), Needs: needs, Defects: []string{"WindowBounds"},
+		Cite:  cite("ibv_bind_mw(3)", "verbs/mw/10"), Needs: needs, Defects: []string{"WindowBounds"},
 		Sends:   "READs and WRITEs of the peer through a window of 64 bytes inside a region: of its last eight, then of eight that begin a byte before it, or end a byte after it",
 		Expects: "the former are executed; the latter fail, with memory unchanged",
 		Run: rig.PairBody(func(d *rig.Pair) {

@@ -9,7 +9,7 @@ import (
 )
 
 var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []string{"service:xrc"}}.Cases([]conformance.Case{{
-	ID: "verbs/xrc/delivers-to-the-queue-that-is-named", Cite: manual("ibv_create_srq_ex(3)", "verbs/xrc/1"),
+	ID: "verbs/xrc/delivers-to-the-queue-that-is-named", Cite: cite("ibv_create_srq_ex(3)", "verbs/xrc/1"),
 	Title:   "An XRC message is delivered to the shared receive queue with its number, and completes on that queue's CQ",
 	Sends:   "messages of the peer for each of two queues of a domain, over one target",
 	Expects: "each in a receive of its queue",
@@ -23,7 +23,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		}
 	}),
 }, {
-	ID: "verbs/xrc/domain-in-use", Cite: manual("ibv_close_xrcd(3)", "verbs/xrc/2"),
+	ID: "verbs/xrc/domain-in-use", Cite: cite("ibv_close_xrcd(3)", "verbs/xrc/2"),
 	Title:   "An XRC domain cannot be closed while a target or a shared receive queue is in it",
 	Expects: "EBUSY, until both are closed",
 	Defects: []string{"BusyClosed"}, Run: rig.Body(func(r *rig.Rig) {
@@ -37,7 +37,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID: "verbs/xrc/target-opened-by-number", Cite: manual("ibv_open_qp(3)", "verbs/xrc/3"),
+	ID: "verbs/xrc/target-opened-by-number", Cite: cite("ibv_open_qp(3)", "verbs/xrc/3"),
 	Title:   "A target can be opened by its QPN in its domain, and exists until its last handle is closed",
 	Expects: "a second handle with the same QPN; a refusal in another domain, and of an unknown QPN; a handle that works when the first is closed",
 	Defects: []string{"OpenQPAny"}, Run: rig.Body(func(r *rig.Rig) {
@@ -54,7 +54,7 @@ var xrcCases = conformance.Group{Needs: verbs.CapXRC | verbs.CapSRQ, Labels: []s
 		r.Must("an empty domain that can be closed", domain.Close())
 	}),
 }, {
-	ID: "verbs/xrc/target-takes-no-work", Cite: manual("ibv_create_qp_ex(3)", "verbs/xrc/4"),
+	ID: "verbs/xrc/target-takes-no-work", Cite: cite("ibv_create_qp_ex(3)", "verbs/xrc/4"),
 	Title:   "Posting sends or receives to a target fails",
 	Expects: "a send and a receive posted to a target are refused",
 	Defects: []string{"BadPostsSwallowed"}, Run: onXRC(func(x *xrcPair) {
@@ -89,17 +89,16 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 		x.dut.qp = r.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCRecv, XRCD: domain})
 		x.partner.qp = d.Partner.CreateQP(verbs.QPInit{Type: verbs.QPTypeXRCSend, PD: d.Partner.PD, SendCQ: d.Partner.CQ, Caps: verbs.QPCaps{MaxSendWR: 16, MaxSendSGE: 2}})
 		attr := connectionAttrs
-		for _, e := range []struct{ from, to *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
-			e.from.ToInit(e.from.qp, 0, qKey)
-			attr.DestQPN, attr.AH = e.to.qp.QPN(), e.from.PathTo(e.to.Rig)
-			e.from.ToRTR(e.from.qp, attr)
+		for _, dir := range []struct{ from, to *endpoint }{{x.dut, x.partner}, {x.partner, x.dut}} {
+			dir.from.ToInit(dir.from.qp, 0, qKey)
+			attr.DestQPN, attr.AH = dir.to.qp.QPN(), dir.from.PathTo(dir.to.Rig)
+			dir.from.ToRTR(dir.from.qp, attr)
 		}
-		d.Partner.ToRTS(x.partner.qp, attr)
+		d.Partner.ToRTS(x.partner.qp, attr) // the target only receives, and stays in RTR
 		body(x)
 	})
 }
 
-// xrcDomain opens an XRC domain.
 func xrcDomain(r *rig.Rig) verbs.XRCD {
 	return rig.Result(r.Device.OpenXRCD())(r, "an XRC domain")
 }

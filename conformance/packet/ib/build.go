@@ -23,7 +23,7 @@ func (p Packet) Or(defaults Packet) Packet {
 // [Packet.InFlight], and last those of [Packet.Damaged].
 func (p Packet) Build() []byte {
 	ipHeaderLen := len(p.IP.Append(nil, nil))
-	b := p.assemble(0)
+	b := p.assemble(0)                                                   // the ICRC does not cover itself
 	correct := icrcOf(b[:len(b)-len(p.Behind)], ipHeaderLen, p.IP.Is6()) // Behind follows the UDP datagram
 	icrc := value(p.ICRC, correct)
 	if p.chooseICRC != nil {
@@ -66,8 +66,8 @@ func (p Packet) bth() BTH {
 	return h
 }
 
-// pad returns the pad bytes after the payload: those that are set, else zeros up to a multiple
-// of four bytes. A packet with a Body has none but those that are set.
+// pad returns the pad bytes after the payload: p.Pad if it is set or if p.Body is, else zeros up
+// to a multiple of four bytes.
 func (p Packet) pad() []byte {
 	if p.Pad != nil || p.Body != nil {
 		return p.Pad
@@ -109,7 +109,7 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces the pointers and slices in struct v by pointers to copies, and copies.
+// copyPointers replaces each slice in struct v by a copy, and each pointer by one to a deep copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)

@@ -2,7 +2,7 @@ package ib
 
 import "fmt"
 
-// Fault is a rule that holds for every RoCEv2 packet, and what a packet that violates it has.
+// Fault is a rule that holds for every RoCEv2 packet, and what was found in a packet instead.
 type Fault struct{ Rule, Found string }
 
 // Faults returns the rules that a parsed packet violates. It does not check the IP and UDP headers,

@@ -34,7 +34,7 @@ type RETH struct {
 	Len  *uint32  `at:"12,32"`
 }
 
-// At returns the RETH for n bytes of remote memory.
+// At returns the RETH for n bytes of remote memory at address va, with this R_Key.
 func At[A ~uint64 | ~int | ~uintptr, K ~uint32 | ~int](va A, rkey K, n int) RETH {
 	return RETH{VA: new(uint64(va)), RKey: new(uint32(rkey)), Len: new(uint32(n))}
 }
@@ -160,8 +160,8 @@ func (k AckKind) String() string {
 	return fmt.Sprintf("reserved ACK %d", uint8(k))
 }
 
-// defaultValue returns the value of a syndrome in which none is set: that of an ACK says that
-// there is no credit count.
+// defaultValue returns the value to send in a syndrome of this kind if none is set. For an ACK it
+// says that there is no credit count.
 func (k AckKind) defaultValue() uint8 {
 	if k == AckPositive {
 		return NoCreditCount

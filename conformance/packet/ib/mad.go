@@ -48,8 +48,8 @@ func CMWith(h MAD, m Message) Packet {
 	return Datagram(0, GSIQKey, GSIQPN, b).To(GSIQPN)
 }
 
-// CM parses the CM message of the packet. It wraps [ErrNotCM] if there is none, or one of
-// an unknown attribute.
+// CM parses the CM message of the packet. The error wraps [ErrNotCM] if the packet has none, or if
+// its attribute is unknown.
 func (p Packet) CM() (MAD, Message, error) {
 	var h MAD
 	if op := p.Opcode(); op != OpUDSendOnly {
@@ -211,7 +211,7 @@ const UDQKey = 0x01234567
 
 // ServiceID returns the service ID of rdma_cm for a port of a port space.
 func ServiceID(space uint8, port uint16) uint64 {
-	return 1<<24 | uint64(space)<<16 | uint64(port)
+	return 1<<24 /* prefix for IP addresses, annex A11 */ | uint64(space)<<16 | uint64(port)
 }
 
 // AddrHeaderLen is the length of an [AddrHeader].
@@ -250,9 +250,9 @@ func (h AddrHeader) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAddrHeader parses the IP header of rdma_cm at the start of the private data, and
-// returns the application's data after it.
-func ParseAddrHeader(b []byte) (h AddrHeader, user []byte, err error) {
+// ParseAddrHeader parses the address header of rdma_cm at the start of the private data, and
+// returns the application's private data after it.
+func ParseAddrHeader(b []byte) (h AddrHeader, appData []byte, err error) {
 	if len(b) < AddrHeaderLen {
 		return h, b, fmt.Errorf("private data: %w: %d bytes, the address header has %d", packet.ErrShort, len(b), AddrHeaderLen)
 	}

@@ -59,8 +59,8 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	}
 	difference := correct ^ binary.LittleEndian.Uint32(b[len(b)-icrcLen:])
 	var rows icrcRows
-	for i := range 17 {
-		at, bit := 4+i/8, byte(0x80)>>(i%8) // of the identification
+	for i := range 17 { // the bits of the identification, and DF
+		at, bit := 4+i/8, byte(0x80)>>(i%8) // bit i of the identification
 		if i == 16 {
 			at, bit = 6, flagDF
 		}
@@ -75,14 +75,15 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	return uint16(solution.bits >> 1), solution.bits&1 != 0, solution.changes == 0
 }
 
-// icrcRow is a set of header bits, identification and DF, with the ICRC bits they flip.
+// icrcRow is a set of header bits, of the identification and DF, and the ICRC bits that flipping
+// them changes.
 type icrcRow struct{ changes, bits uint32 }
 
-// icrcRows are rows by the first ICRC bit that they flip.
+// icrcRows are rows by the highest ICRC bit that they change.
 type icrcRows [32]icrcRow
 
-// reduce clears bits of r.changes, from the highest on, by subtracting (XOR) the row whose highest
-// bit it is.
+// reduce clears the set bits of r.changes, from the highest on: each by XOR with the row whose
+// highest change it is, if there is one.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

@@ -15,7 +15,7 @@ func (p Packet) String() string {
 	case p.Body != nil:
 		l.Addf("%d B behind the BTH", len(p.Body))
 	case p.Payload != nil && (!known || info.Payload != PayloadNone && info.Payload != PayloadCNP || len(p.Payload) > 0 && info.Payload == PayloadNone):
-		l.Addf("%d B", len(p.Payload))
+		l.Addf("%d B", len(p.Payload)) // unless the opcode implies the length
 	}
 	switch {
 	case p.raw == nil:
