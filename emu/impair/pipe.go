@@ -108,7 +108,7 @@ func (p *Pipe) setStages(specs []Spec) {
 	}
 }
 
-// sourceFor returns the random source with a name, which it creates on first use.
+// sourceFor returns the random source called name, which it creates on first use.
 func (p *Pipe) sourceFor(name string) Source {
 	s, ok := p.sources[name]
 	if !ok {
@@ -188,7 +188,7 @@ func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 }
 
 // applyStages applies every Spec that is active now to out[start:], one after the
-// other, and counts the packets that are left.
+// other, and counts the packets that remain as emitted.
 func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	for _, s := range p.stages {
 		if !s.spec.active(now) {
