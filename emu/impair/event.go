@@ -75,8 +75,8 @@ type Dissector interface {
 	SetField(d *link.Datagram, field string, value uint64) error
 }
 
-// Validate returns an error for every invalid field, and for fields that need a
-// Dissector if d, that of the Pipe, is nil.
+// Validate returns an error for every invalid field. d is the Dissector of the
+// Pipe; if it is nil, flow, seq and set_field are invalid.
 func (e *Event) Validate(d Dissector) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -148,8 +148,8 @@ type eventState struct {
 	fired uint64 // packets to which the action was applied
 }
 
-// countMatch counts a packet if it matches, and reports whether the event applies to it: the
-// packet has the number Nth or Occurrence among those that match.
+// countMatch counts a packet if it matches, and reports whether the event applies to it: it is
+// matching packet number Nth or Occurrence, or Occurrence is 0.
 func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	if !x.Match.matchesFlow(d, id) {
 		return false
@@ -164,8 +164,8 @@ func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
-// exhausted reports whether the event cannot apply any more: the packet of its number has
-// passed.
+// exhausted reports whether the event applies to no later packet: matching packet number Nth or
+// Occurrence has passed.
 func (x *eventState) exhausted() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth
@@ -191,9 +191,9 @@ func (m *Match) matchesFlow(d *link.Datagram, id dissection) bool {
 	return m.Flow == nil || (id.ok && *m.Flow == id.flow)
 }
 
-// applyEvents applies the events to d, and appends to out d unless it is dropped
-// or held, its copies, and the held packets that d is the last to overtake. Every
-// event counts the packet, even if another event drops it.
+// applyEvents applies the events to d. It appends to out d (unless an event drops or holds it),
+// the copies of d, and the held packets that enough packets have overtaken now.
+// Every event counts d, even if another event drops it.
 func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	var id dissection
 	if p.needsDissector {
@@ -291,8 +291,7 @@ func (p *Pipe) fail(x *eventState, err error) {
 	}
 }
 
-// release removes the held packets for which done returns true, and appends them to out,
-// oldest first.
+// release removes the held packets for which done returns true, and appends them to out, oldest first.
 func (p *Pipe) release(out []Outcome, done func(*heldPacket) bool) []Outcome {
 	keep := p.held[:0]
 	for i := range p.held {

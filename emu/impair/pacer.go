@@ -40,7 +40,7 @@ type Pacer struct {
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
-// Next appends n bytes to the backlog at now, and returns when the last of them has left.
+// Next appends n bytes to the backlog at now, and returns the time at which the last one leaves.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now
@@ -69,9 +69,9 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 // Reset discards the backlog.
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
 
-// NewRand returns the random stream with a name, which depends only on the
-// seed and the name. The simulation and the user-space switch use the same
-// names, so that the same packets meet the same decisions.
+// NewRand returns a random stream that depends only on seed and name. The
+// simulation and the user-space switch use the same names, so that they decide
+// alike for the same packets.
 func NewRand(seed uint64, name string) *rand.Rand {
 	key := binary.BigEndian.AppendUint64(nil, seed)
 	sum := sha256.Sum256(append(key, name...))

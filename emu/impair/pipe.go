@@ -108,7 +108,7 @@ func (p *Pipe) setStages(specs []Spec) {
 	}
 }
 
-// sourceFor returns the random source with a name, which it creates on first use.
+// sourceFor returns the random source called name, which it creates on first use.
 func (p *Pipe) sourceFor(name string) Source {
 	s, ok := p.sources[name]
 	if !ok {
@@ -133,8 +133,7 @@ func (p *Pipe) SetSpecs(specs []Spec) error {
 	return nil
 }
 
-// Transparent reports whether the Pipe never has an effect, so that a caller
-// may bypass it.
+// Transparent reports whether the Pipe never has an effect, so that a caller may bypass it.
 func (p *Pipe) Transparent() bool { return len(p.stages) == 0 && len(p.events) == 0 }
 
 // Counters returns the Pipe's counters.
@@ -168,8 +167,7 @@ func (p *Pipe) Apply(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	return p.applyStages(now, out, start)
 }
 
-// NextTimer returns when HandleTimer must next be called; mono.Never if not at
-// all.
+// NextTimer returns when HandleTimer must next be called; mono.Never if not at all.
 func (p *Pipe) NextTimer() mono.Time {
 	next := mono.Never
 	for i := range p.held {
@@ -178,8 +176,7 @@ func (p *Pipe) NextTimer() mono.Time {
 	return next
 }
 
-// HandleTimer appends the held packets whose deadline has passed to out, after
-// the random impairments.
+// HandleTimer appends the held packets whose deadline has passed to out, after the random impairments.
 func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	p.arena = p.arena[:0]
 	start := len(out)
@@ -188,7 +185,7 @@ func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 }
 
 // applyStages applies every Spec that is active now to out[start:], one after the
-// other, and counts the packets that are left.
+// other, and counts the packets that remain as emitted.
 func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	for _, s := range p.stages {
 		if !s.spec.active(now) {
@@ -211,8 +208,7 @@ func (p *Pipe) copyPayload(d *link.Datagram) {
 	d.Payload = p.arena[start:len(p.arena):len(p.arena)]
 }
 
-// flipBit inverts a bit of a copy of d's payload; bit 0 is the most significant
-// bit of byte 0.
+// flipBit inverts a bit of a copy of d's payload; bit 0 is the most significant bit of byte 0.
 func (p *Pipe) flipBit(d *link.Datagram, bit int) {
 	p.copyPayload(d)
 	d.Payload[bit/8] ^= 0x80 >> (bit % 8)

@@ -63,8 +63,8 @@ type QueueMarks struct {
 	MaxPPM   uint32 `json:"max_ppm" yaml:"max_ppm"`
 }
 
-// ShouldMark reports whether to mark a packet that finds that many queued bytes.
-// draw is a random number in [0, PPM).
+// ShouldMark reports whether to mark a packet that arrives when the queue holds
+// queued bytes. draw is a random number in [0, PPM).
 func (m *QueueMarks) ShouldMark(queued int64, draw uint64) bool {
 	low, high := int64(m.MinBytes), int64(m.MaxBytes)
 	switch {
@@ -155,9 +155,9 @@ func (s *Spec) Validate() error {
 
 // transparent reports whether s never has an effect.
 func (s *Spec) transparent() bool {
-	rest := *s
-	rest.From, rest.Until, rest.KeepOrder = 0, 0, false // alone they impair nothing
-	return rest == Spec{}
+	impairments := *s
+	impairments.From, impairments.Until, impairments.KeepOrder = 0, 0, false // alone they impair nothing
+	return impairments == Spec{}
 }
 
 // active reports whether s applies at now.

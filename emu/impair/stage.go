@@ -33,8 +33,8 @@ type stage struct {
 	lastDeparture mono.Time // for KeepOrder
 }
 
-// newStage returns a stage for spec. source returns the random source of a kind, and is
-// called for the enabled kinds only.
+// newStage returns a stage for spec. source returns the random source for a kind of
+// impairment, and is called for the enabled kinds only.
 func newStage(spec Spec, source func(kind string) Source) *stage {
 	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
 	for _, k := range []struct {
@@ -102,7 +102,7 @@ func (s *stage) decide() (drawn decision) {
 	return drawn
 }
 
-// decideBurst advances the Gilbert-Elliott chain by a packet, and draws its loss.
+// decideBurst advances the Gilbert-Elliott model by one packet, and reports whether that is lost.
 func (s *stage) decideBurst() (lost bool) {
 	ge := &s.spec.Burst
 	changePPM := ge.ToBadPPM

@@ -35,15 +35,14 @@ func AppendUDP(b []byte, d *Datagram) []byte {
 	b = binary.BigEndian.AppendUint16(b, d.Src.Port())
 	b = binary.BigEndian.AppendUint16(b, d.Dst.Port())
 	b = binary.BigEndian.AppendUint16(b, uint16(length))
-	b = append(append(b, 0, 0), d.Payload...)
+	b = append(append(b, 0, 0), d.Payload...) // checksum 0, set below
 	if d.Variants&NoChecksum == 0 {
 		binary.BigEndian.PutUint16(b[start+6:], TransportChecksum(d.Src.Addr(), d.Dst.Addr(), ProtocolUDP, b[start:]))
 	}
 	return b
 }
 
-// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of
-// length bytes.
+// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of length bytes.
 func AppendIP(b []byte, d *Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	if !d.Is4() {
@@ -61,7 +60,7 @@ func AppendIP(b []byte, d *Datagram, protocol byte, length int) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(IPv4HeaderLen+length))
 	b = binary.BigEndian.AppendUint16(b, uint16(d.IPID)) // 0 for IPIDUnknown
 	b = binary.BigEndian.AppendUint16(b, flags)
-	b = append(b, d.HopLimit, protocol, 0, 0)
+	b = append(b, d.HopLimit, protocol, 0, 0) // checksum 0, set below
 	src, dst := as4(d.Src.Addr()), as4(d.Dst.Addr())
 	b = append(append(b, src[:]...), dst[:]...)
 	binary.BigEndian.PutUint16(b[start+10:], Checksum(b[start:]))
@@ -76,8 +75,7 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
-// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are
-// 0.
+// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are 0.
 func ReadIP(header []byte, d *Datagram) {
 	if header[0]>>4 == 6 {
 		word := binary.BigEndian.Uint32(header)
@@ -110,8 +108,8 @@ func TransportChecksum(src, dst netip.Addr, protocol byte, b []byte) uint16 {
 	return check
 }
 
-// PseudoHeaderSum returns the SumWords of the pseudo-header of a TCP or UDP checksum. length is
-// that of the TCP or UDP header and payload.
+// PseudoHeaderSum returns the SumWords of the pseudo-header of a TCP or UDP checksum. length
+// counts the TCP or UDP header and the payload.
 func PseudoHeaderSum(src, dst netip.Addr, protocol byte, length int) uint64 {
 	sum := uint64(protocol) + uint64(length)
 	for _, a := range [...]netip.Addr{src, dst} {

@@ -13,7 +13,7 @@ type addressHandle struct {
 	a   *engine.AH
 }
 
-// createAH implements CreateAH of a protection domain.
+// createAH creates an address handle for the PD p: it is CreateAH of device.Hooks.
 func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
 	return device.HandleOrNil[verbs.AH](h, p.Control("create_ah", func() (err error) {
@@ -23,6 +23,8 @@ func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 }
 
 func (h *addressHandle) Attr() verbs.AHAttr { return h.a.Attr }
+
+// Close implements verbs.AH: it destroys the address handle.
 func (h *addressHandle) Close() error {
 	return h.Destroy("destroy_ah", func() error {
 		h.nic.DestroyAH(h.a)

@@ -16,7 +16,7 @@ import (
 type connection struct {
 	m      *manager
 	id     cm.ConnID
-	qp     *qpState // nil for a SIDR lookup
+	qp     *qpState // nil for a SIDR request
 	cond   drive.Cond
 	remote netip.AddrPort
 	param  verbs.ConnParam // from the peer's REQ or REP
@@ -30,8 +30,8 @@ type connection struct {
 	timeoutCode uint8
 }
 
-// awaitEvent waits for the next event of the connection but MRA and TimeWait, and returns an error if it is of
-// another kind than want. A negative timeout means forever. The device is locked.
+// awaitEvent waits for the next event of the connection; it ignores MRA and TimeWaitExit. It returns an error
+// if the event is not of the kind want. A negative timeout means forever. The device is locked.
 func (c *connection) awaitEvent(want cm.EventKind, timeout time.Duration) (cm.Event, error) {
 	err := c.m.d.Wait("wait", c.cond, timeout, func() bool {
 		c.events = slices.DeleteFunc(c.events, func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit })
@@ -69,8 +69,7 @@ func (c *connection) awaitReply(requested verbs.ConnParam, timeout time.Duration
 	return err
 }
 
-// confirm moves the queue pair to RTS, with the parameters of the REP in e and of our REQ, and sends the
-// RTU.
+// confirm moves the queue pair to RTS, with the parameters of the REP in e and of our REQ, and sends the RTU.
 func (c *connection) confirm(e cm.Event, requested verbs.ConnParam) error {
 	r := e.Reply
 	c.param = verbs.ConnParam{
@@ -102,8 +101,8 @@ func (c *connection) toInit() error {
 		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccessFlags)
 }
 
-// toRTR moves the queue pair to RTR. qpn is the peer's, and sendPSN the starting PSN in the peer's
-// message, which toRTS uses.
+// toRTR moves the queue pair to RTR. qpn and sendPSN are the QP number and the starting PSN in the
+// peer's REQ or REP; toRTS uses sendPSN.
 func (c *connection) toRTR(qpn, sendPSN uint32, mtu verbs.MTU, responderResources uint8) error {
 	c.sendPSN = sendPSN
 	a := verbs.QPAttr{

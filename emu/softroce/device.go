@@ -74,8 +74,7 @@ func (d *Device) Settle(now mono.Time) {
 // Release implements drive.DelayingEngine: it releases delayed ACKs.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a
-// millisecond late.
+// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a millisecond late.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }

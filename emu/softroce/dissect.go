@@ -103,7 +103,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 	return nil
 }
 
-// putBits sets the field's bits in b, its bytes, and keeps the other bits.
+// putBits sets the bits of field f in b, the f.size bytes that hold it, and keeps the other bits.
 func putBits(b []byte, f field, value uint64) {
 	var old uint64
 	for _, v := range b {

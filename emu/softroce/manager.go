@@ -132,8 +132,7 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	l.cond.Notify()
 }
 
-// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked
-// calls.
+// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked calls.
 func (m *manager) closeConn(c *connection) {
 	_ = m.activateAgent().Close(m.d.Driver().Now(), c.id) // fails if the agent has closed the connection already
 	delete(m.conns, c.id)

@@ -143,14 +143,13 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) 
 	return r, err
 }
 
-// PostRecv implements verbs.QP.
+// PostRecv implements verbs.QP. Enter locks the driver, which is unlocked without Pump: delayed
+// acknowledgements wait for the request that most likely follows.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// No Pump: delayed acknowledgements wait for the request that most likely follows. Settle
-	// delivers the completion of a receive that is flushed at once.
-	defer func() {
+	defer func() { // Settle delivers the completion event of a receive that was flushed at once
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.Settle(q.dev.Driver().Now())
 		}
@@ -182,8 +181,8 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the handle. Closing the last one destroys the queue pair, and closes its connection:
-// before, DestroyQP only counts them.
+// Close closes the handle. The last Close destroys the queue pair and closes its connection; for the
+// other handles DestroyQP only decrements the number of open handles.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		if err := q.dev.nic.DestroyQP(q.q); err != nil {

@@ -87,7 +87,7 @@ func (d *Device) DeliverCompletionEvents() {
 	}
 }
 
-// Enter takes the lock for a verb. It fails if the device is closed. Leave must follow.
+// Enter locks the driver for a verb. It fails if the device is closed; otherwise Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
@@ -100,7 +100,7 @@ func (d *Device) Enter(op string, c drive.CallKind) error {
 	return nil
 }
 
-// Leave ends a verb: the driver sends what it has caused, and the lock is released.
+// Leave ends a verb: the driver sends the packets that the verb caused, and the lock is released.
 func (d *Device) Leave() {
 	if !d.closed {
 		d.drv.Pump()

@@ -12,8 +12,8 @@ import (
 // link has joined for it.
 type McastGroups struct{ joined map[netip.Addr]bool }
 
-// Attach attaches queue pair o to a group: with attach in the NIC, and on the link. detach
-// undoes attach if the link cannot join.
+// Attach attaches queue pair o to a group: it calls attach, for the NIC, and joins the group on
+// the link. If the link cannot join, it calls detach.
 func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()

@@ -14,8 +14,8 @@ type Object struct {
 	closed bool // under the driver's lock
 }
 
-// Enter takes the lock for a verb of the object. It fails if the device or the object is
-// closed. Device.Leave must follow.
+// Enter locks the driver for a verb of the object. It fails if the device or the object is
+// closed; otherwise Device.Leave must follow.
 func (o *Object) Enter(op string, c drive.CallKind) error {
 	if err := o.D.Enter(op, c); err != nil {
 		return err
@@ -59,8 +59,7 @@ func HandleOrNil[I any](h I, err error) (I, error) {
 	return h, nil
 }
 
-// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d.
-// The lock is held.
+// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. The lock is held.
 func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}

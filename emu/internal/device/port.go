@@ -56,13 +56,12 @@ type PortAddrs struct {
 	missing []bool
 }
 
-// NewPortAddrs returns addresses that are all present.
+// NewPortAddrs returns the addresses of a port whose interface has all of them.
 func NewPortAddrs(all []netip.Addr) PortAddrs {
 	return PortAddrs{all: all, missing: make([]bool, len(all))}
 }
 
-// SetPresent records whether the interface has an address of the port. It returns true if that
-// changed.
+// SetPresent records whether the interface has an address of the port. It returns true if that changed.
 func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	for i, own := range a.all {
 		if unmapAddr(own) == unmapAddr(addr) && a.missing[i] == present {
@@ -73,10 +72,10 @@ func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	return changed
 }
 
-// IsPresent reports whether address i is present.
+// IsPresent reports whether the interface has address i of the port.
 func (a *PortAddrs) IsPresent(i int) bool { return !a.missing[i] }
 
-// Present returns the addresses that are present.
+// Present returns the addresses of the port that its interface has.
 func (a *PortAddrs) Present() (present []netip.Addr) {
 	for i, own := range a.all {
 		if !a.missing[i] {

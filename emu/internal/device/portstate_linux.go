@@ -71,7 +71,7 @@ type portChange struct {
 // a carrier, and its operational state is up or unknown.
 const runningFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 
-// updateLink updates the state of an interface; gone if it was removed.
+// updateLink updates the state of the link if index is the port's interface; gone: it was removed.
 func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange) {
 	if index != s.index || s.index == 0 {
 		return c

@@ -108,10 +108,10 @@ func (w *portWatch) Close() error {
 // A socket that has overflowed reports ENOBUFS once, and drops messages until it is empty.
 // It is therefore drained before the addresses are requested again.
 func (w *portWatch) receiveOnce(report func(portChange)) error {
-	again := w.resync && w.dumpSeq == 0
-	n, fromKernel, err := w.receive(!again)
+	draining := w.resync && w.dumpSeq == 0
+	n, fromKernel, err := w.receive(!draining)
 	switch {
-	case errors.Is(err, unix.EAGAIN):
+	case errors.Is(err, unix.EAGAIN): // drained
 		return w.requestAddrs()
 	case errors.Is(err, unix.ENOBUFS): // messages were lost
 		w.resync = true
@@ -229,18 +229,17 @@ func (w *portWatch) handleDone(m *netlinkMessage, report func(portChange)) error
 	return w.requestLink()
 }
 
-// handleError handles an error reply. A link request fails if the interface was removed
-// before.
+// handleError handles an error reply. A link request fails if the interface was removed before.
 func (w *portWatch) handleError(m *netlinkMessage) (c portChange, err error) {
-	const errno = 4 // bytes before the request
+	const errnoBytes = 4 // the payload is the errno and the failed request
 	switch {
-	case len(m.payload) < errno || m.seq == 0: // not a reply to a request of this socket
+	case len(m.payload) < errnoBytes || m.seq == 0: // not a reply to a request of this socket
 		return c, nil
 	case m.seq == w.dumpSeq:
 		return c, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.payload))))
 	case m.seq == w.linkSeq:
 		w.linkSeq = 0
-		return w.state.updateLink(w.state.index, 0, true), nil
+		return w.state.updateLink(w.state.index, 0, true), nil // no flags: removed
 	}
 	return c, nil
 }

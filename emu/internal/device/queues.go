@@ -94,15 +94,16 @@ func (c *CQ) deliverEvent() {
 	}
 }
 
-// Poll implements verbs.CQ. If the queue is empty, the driver receives packets and Poll looks again.
+// Poll implements verbs.CQ. If the queue is empty, the driver receives packets and Poll looks again, unless the
+// application is about to wait for an event.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err
 	}
 	n, err := c.Q.Poll(into)
-	waits := c.armed // an event wait follows this poll after ReqNotify; the driver receives then
+	willWait := c.armed // after ReqNotify the application waits for an event; the driver receives then
 	c.armed = false
-	if n == 0 && err == nil && !waits {
+	if n == 0 && err == nil && !willWait {
 		c.D.drv.Progress()
 		if n, err = c.Q.Poll(into); n > 0 {
 			c.D.drv.PollFound()
@@ -111,7 +112,7 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 		}
 	}
 	c.D.drv.Unlock()
-	if n == 0 && !waits {
+	if n == 0 && !willWait {
 		c.D.drv.Yield()
 	}
 	return n, err

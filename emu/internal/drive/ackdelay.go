@@ -1,7 +1,7 @@
 package drive
 
-// maxUnanswered is after how many messages in a row without an answer
-// acknowledgements are no longer delayed.
+// maxUnanswered is the number of consecutive messages without an answer after
+// which acknowledgements are no longer delayed.
 const maxUnanswered = 4
 
 // ackDelay decides whether acknowledgements wait to be sent with the

@@ -10,8 +10,8 @@ const (
 	// backgroundInterval is how often the background goroutine checks whether it
 	// is needed while applications poll.
 	backgroundInterval = time.Millisecond
-	// parkAfter is after how many checks during the same sleep of the holder the
-	// background goroutine parks.
+	// parkAfter is the number of checks during one sleep of the poller's holder after
+	// which the background goroutine parks.
 	parkAfter = 64
 	// backgroundSpins is how many empty polls the background goroutine makes before
 	// it sleeps: packets come in bursts, and a wake-up takes longer than the next
@@ -19,9 +19,9 @@ const (
 	backgroundSpins = 32
 )
 
-// background runs the device while no application polls: it receives, sends, and
-// handles the deadlines that the holder of the poller sleeps through. While
-// applications poll it only checks every backgroundInterval whether it is needed.
+// background runs the device while no application polls: it receives and sends, and handles
+// deadlines that pass while the goroutine that holds the poller is asleep. While applications
+// poll it only checks every backgroundInterval whether it is needed.
 func (r *Real) background() {
 	defer close(r.stopped)
 	var detector idleDetector
@@ -35,7 +35,7 @@ func (r *Real) background() {
 		active, idle := r.poller.appActive(now), detector.mayPark(r)
 		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
 			r.acks.notAnswered()
-			r.pump(now) // the holder of the poller may sleep, and need not wake
+			r.pump(now) // the holder of the poller can stay asleep
 		}
 		r.parked = idle
 		r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *Real) pollInBackground() bool {
 		return false
 	}
 	r.lock()
-	empty := backgroundSpins // polls since packets were received
+	empty := backgroundSpins // empty polls in a row: sleep at once if nothing has arrived
 	for {
 		if r.receiveAndSend() {
 			empty = 0

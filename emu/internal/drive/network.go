@@ -62,8 +62,7 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-// flush implements network. A full link is retried after fullRetry: it does not tell when it has
-// room.
+// flush implements network. A full link is retried after fullRetry: it does not tell when it has room.
 func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {
@@ -85,8 +84,7 @@ type realCond struct {
 	broadcast chan struct{} // closed by Notify; nil if no goroutine waits on it
 }
 
-// Notify implements Cond. It wakes the waiter that sleeps on the network, and those that wait for
-// the poller.
+// Notify implements Cond. It wakes the waiter that sleeps on the network, and those that wait for the poller.
 func (c *realCond) Notify() {
 	c.notified++
 	if c.polling {

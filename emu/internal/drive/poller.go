@@ -29,8 +29,7 @@ type poller struct {
 	lastEvent  mono.Time     // last packet sent or received
 }
 
-// newPoller returns a poller that no goroutine holds. No application has polled
-// recently as of now.
+// newPoller returns a poller that no goroutine holds. No application has polled recently as of now.
 func newPoller(now mono.Time) poller {
 	p := poller{token: make(chan struct{}, 1), lastPoll: now.Add(-appIdle)}
 	p.release()

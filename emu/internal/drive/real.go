@@ -36,8 +36,8 @@ type Real struct {
 }
 
 const (
-	// extraPolls is how often more each poll of a spinning application asks the
-	// network.
+	// extraPolls is how many more times a poll of a spinning application asks the
+	// network for packets.
 	extraPolls = 3
 	// maxBatches bounds how many batches one call receives.
 	maxBatches = 16
@@ -94,8 +94,7 @@ func (r *Real) Pump() {
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. Acknowledgements may wait for the application's
-// answer.
+// PollFound implements Driver. Acknowledgements may wait for the application's answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {

@@ -122,7 +122,7 @@ func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duratio
 	if allWritten {
 		return false, -1 // no retry
 	}
-	return false, 0
+	return false, 0 // call again at once
 }
 
 func (n *streamNetwork) wait(d time.Duration) error { return n.waiter.WaitReady(d) }

@@ -36,8 +36,7 @@ func (y *yieldPolicy) pollFound() {
 	}
 }
 
-// spinning reports whether the application has polled for a while and found
-// nothing.
+// spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
 // pollEmpty notes a poll that found nothing, and yields if it is time to.

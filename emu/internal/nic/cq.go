@@ -80,8 +80,7 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// ReqNotify requests an event for the next completion, or for the next solicited
-// one.
+// ReqNotify requests an event for the next completion, or for the next solicited one.
 func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
 	case !solicitedOnly:
@@ -104,8 +103,8 @@ func (c *CQ) Resize(depth int) error {
 	return nil
 }
 
-// Push adds a completion. If the CQ is full, it reports false and an overrun; the
-// QP must then fail.
+// Push adds a completion. If the CQ is full or was overrun before, it returns false, and the QP must
+// fail; the first time it also reports EventCQErr.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
 		// The XRC SRQ of an unfinished message was destroyed, and then its CQ.

@@ -20,6 +20,7 @@ func (q *FIFO[T]) Push(v T) {
 	q.n++
 }
 
+// grow doubles the ring, and moves the elements to its start.
 func (q *FIFO[T]) grow() {
 	slots := make([]T, max(8, 2*len(q.slots)))
 	n := copy(slots, q.slots[q.head:])
@@ -27,8 +28,7 @@ func (q *FIFO[T]) grow() {
 	q.slots, q.head = slots, 0
 }
 
-// Pop removes and returns the first element; false if the queue is empty. The queue keeps
-// no reference to it.
+// Pop removes and returns the first element; false if the queue is empty. The queue keeps no reference to it.
 func (q *FIFO[T]) Pop() (v T, ok bool) {
 	if q.n == 0 {
 		return v, false

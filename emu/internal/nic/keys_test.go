@@ -66,8 +66,8 @@ func TestScrambledNamesAreNotReused(t *testing.T) {
 			t.Fatalf("key %#x opens a region that is gone", k[0])
 		}
 	}
-	if len(table.names.at) != 0 {
-		t.Errorf("%d names are kept of nothing", len(table.names.at))
+	if len(table.keys.index) != 0 {
+		t.Errorf("%d names are kept of nothing", len(table.keys.index))
 	}
 }
 

@@ -43,8 +43,7 @@ func (l Limits) OrDefault() Limits {
 	return l
 }
 
-// Validate returns an error for negative limits, or more regions than keys can
-// distinguish.
+// Validate returns an error for negative limits, or more regions than keys can distinguish.
 func (l Limits) Validate() error {
 	limits := reflect.ValueOf(l)
 	for i := range limits.NumField() {

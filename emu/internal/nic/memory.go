@@ -91,8 +91,7 @@ func (b *Base) Gather(dst []byte, sgl []verbs.SGE, pd PD, off uint32) error {
 	})
 }
 
-// Scatter writes src to sgl, starting at byte off. It checks all entries before it
-// writes.
+// Scatter writes src to sgl, starting at byte off. It checks all entries before it writes.
 func (b *Base) Scatter(sgl []verbs.SGE, pd PD, off uint32, src []byte) error {
 	if len(src) == 0 {
 		return nil

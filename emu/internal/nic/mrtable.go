@@ -60,7 +60,7 @@ type Table struct {
 	next uint64
 	// owned is the number of bound type 2 windows. UnbindQP need not search if it is 0.
 	owned  int
-	names  names
+	keys   keyGenerator
 	Policy Policy
 }
 
@@ -101,10 +101,10 @@ func (t *Table) alloc() (i uint32, err error) {
 		i = uint32(len(t.slots))
 		t.slots = append(t.slots, slot{})
 	}
-	if s := &t.slots[i]; t.names.plain() {
+	if s := &t.slots[i]; t.keys.sequential() {
 		s.name = i
 	} else {
-		s.name, s.tag = t.names.draw(i)
+		s.name, s.tag = t.keys.draw(i)
 	}
 	return i, nil
 }
@@ -116,10 +116,10 @@ func (t *Table) key(i uint32) uint32 {
 // index returns the index of the entry with this key. If there is none, it returns the index
 // of another entry; the caller must compare the key.
 func (t *Table) index(key uint32) uint32 {
-	if t.names.plain() {
+	if t.keys.sequential() {
 		return key >> keyIndexShift
 	}
-	return t.names.at[key>>keyIndexShift]
+	return t.keys.index[key>>keyIndexShift]
 }
 
 // release frees the entry of key, and changes its tag so that key stays invalid.
@@ -129,7 +129,7 @@ func (t *Table) release(key uint32) {
 	s.region, s.window = nil, nil
 	s.tag++
 	t.free = append(t.free, i)
-	delete(t.names.at, key>>keyIndexShift)
+	delete(t.keys.index, key>>keyIndexShift)
 }
 
 // Register adds a region. addr is the virtual address of its first byte; zero means
@@ -195,8 +195,8 @@ func (t *Table) unbind(w *Window) {
 	}
 }
 
-// named returns the region or window with this key, or neither.
-func (t *Table) named(key uint32) (*Region, *Window) {
+// find returns the region or the window with this key; nil for both if there is none.
+func (t *Table) find(key uint32) (*Region, *Window) {
 	i := t.index(key)
 	if int(i) >= len(t.slots) {
 		return nil, nil
@@ -216,8 +216,7 @@ func within(addr, n, base, size uint64) bool {
 	return addr >= base && n <= size && addr-base <= size-n
 }
 
-// reach checks that n bytes at addr are in r and returns its memory and the offset
-// of addr.
+// reach checks that n bytes at addr are in r and returns its memory and the offset of addr.
 func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 	if !within(addr, n, r.Addr, r.Len) {
 		return nil, 0, ErrBounds
@@ -228,7 +227,7 @@ func (t *Table) reach(r *Region, addr, n uint64) (Memory, uint64, error) {
 // Local returns the memory of an L_Key and the offset of addr in it, if the key gives QPs of pd
 // the access need to n bytes at addr.
 func (t *Table) Local(key verbs.LKey, pd PD, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
-	r, _ := t.named(uint32(key))
+	r, _ := t.find(uint32(key))
 	switch {
 	case r == nil:
 		return nil, 0, ErrKey
@@ -248,7 +247,7 @@ type TargetQP struct {
 
 // Remote is Local for the R_Key of a request to QP q: the key of a region or of a window.
 func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
-	r, w := t.named(key)
+	r, w := t.find(key)
 	switch {
 	case w != nil:
 		var err error
@@ -265,8 +264,7 @@ func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access
 	return t.reach(r, addr, n)
 }
 
-// throughWindow checks an access to a window and returns its region and the address
-// in the region.
+// throughWindow checks an access to a window and returns its region and the address in the region.
 func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.Access) (*Region, uint64, error) {
 	if w.region == nil {
 		return nil, 0, ErrKey
@@ -291,14 +289,14 @@ func (t *Table) throughWindow(w *Window, q TargetQP, addr, n uint64, need verbs.
 
 // Unbound reports whether key names a window that is not bound.
 func (t *Table) Unbound(key uint32) bool {
-	_, w := t.named(key)
+	_, w := t.find(key)
 	return w != nil && !w.Bound()
 }
 
 // Span returns the address range of a region. If the key names no region, it
 // returns a range that Remote rejects.
 func (t *Table) Span(key uint32) (addr, n uint64) {
-	if r, _ := t.named(key); r != nil {
+	if r, _ := t.find(key); r != nil {
 		return r.Addr, r.Len
 	}
 	return 0, 1 // no region has this address

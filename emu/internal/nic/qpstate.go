@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// CheckModify checks that a QP of this type may make the transition with these
-// attributes.
+// CheckModify checks that a QP of this type may make the transition with these attributes.
 func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) error {
 	r, ok := ruleFor(transition{typ, from, to})
 	if !ok {

@@ -21,7 +21,7 @@ func NewQPTable[QP any](first uint32, limit int) QPTable[QP] {
 	return QPTable[QP]{first: first, limit: limit}
 }
 
-// At returns the QP with a number, or nil.
+// At returns the QP with number num; nil if there is none.
 func (t *QPTable[QP]) At(num uint32) *QP {
 	i := int(num) - int(t.first)
 	if i < 0 || i >= len(t.qps) {
@@ -41,8 +41,7 @@ func (t *QPTable[QP]) All() iter.Seq[*QP] {
 	}
 }
 
-// Next returns the number of the QP that Add adds next, or an error if the table is
-// full.
+// Next returns the number of the QP that Add adds next, or an error if the table is full.
 func (t *QPTable[QP]) Next() (uint32, error) {
 	if t.count >= t.limit {
 		return 0, OpError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, t.count)

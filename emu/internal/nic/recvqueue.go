@@ -69,8 +69,7 @@ func (q *RecvQueue) put(wr *verbs.RecvWR) {
 	q.tail++
 }
 
-// Peek returns the oldest receive, or nil. It stays valid until its slot is posted
-// to again.
+// Peek returns the oldest receive, or nil. It stays valid until its slot is posted to again.
 func (q *RecvQueue) Peek() *Receive {
 	if q.Count() == 0 {
 		return nil
@@ -81,7 +80,7 @@ func (q *RecvQueue) Peek() *Receive {
 // Take removes the oldest receive.
 func (q *RecvQueue) Take() { q.head++ }
 
-// resized returns a queue with another depth and the same receives.
+// resized returns a queue with another depth, and moves the receives of q to it.
 func (q *RecvQueue) resized(depth int) RecvQueue {
 	out := NewRecvQueue(depth, q.maxSGE)
 	for q.Count() > 0 {

@@ -80,7 +80,7 @@ func (b *Base) allocSRQN() uint32 {
 	}
 }
 
-// SRQ returns the SRQ with a number, or nil.
+// SRQ returns the SRQ with number num; nil if there is none.
 func (b *Base) SRQ(num uint32) *SRQ { return b.srqs[num] }
 
 // DestroySRQ destroys an SRQ. It fails while QPs use it.

@@ -20,15 +20,14 @@ type Bind struct {
 // windowAccess has the access flags that a window may have.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind binds w. A type 1 window is unbound by length 0. If it fails, the window and
-// its key are unchanged.
+// Bind binds w. A type 1 window is unbound by length 0. If it fails, the window and its key are unchanged.
 func (t *Table) Bind(w *Window, b Bind) error {
 	i := t.index(w.Key)
 	if t.slots[i].window != w || t.index(b.Key) != i {
 		return fmt.Errorf("%w: %#x is not a key of window %#x", ErrKey, b.Key, w.Key)
 	}
-	closing := b.Len == 0 && w.Type == verbs.MWType1
-	if !closing && !t.registered(b.Region) {
+	unbinding := b.Len == 0 && w.Type == verbs.MWType1
+	if !unbinding && !t.registered(b.Region) {
 		return fmt.Errorf("%w: the region is gone", ErrKey)
 	}
 	if err := t.checkBind(w, &b); err != nil {
@@ -40,7 +39,7 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	t.unbind(w)
 	w.Key = b.Key
 	t.slots[i].tag = uint8(b.Key)
-	if closing {
+	if unbinding {
 		return nil
 	}
 	w.region, w.addr, w.len, w.access = b.Region, b.Addr, b.Len, b.Access
@@ -90,7 +89,7 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	if err := t.CheckInvalidate(key, pd, qpn); err != nil {
 		return err
 	}
-	r, w := t.named(key)
+	r, w := t.find(key)
 	if r != nil {
 		r.invalid = true
 	} else {
@@ -101,16 +100,16 @@ func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 
 // CheckInvalidate returns the error that Invalidate would return.
 func (t *Table) CheckInvalidate(key uint32, pd PD, qpn uint32) error {
-	r, w := t.named(key)
-	anything := func(of PD) bool { return t.Policy.InvalidateAnyKey && of == pd }
+	r, w := t.find(key)
+	permitted := func(owner PD) bool { return t.Policy.InvalidateAnyKey && owner == pd }
 	switch {
-	case r != nil && anything(r.PD):
+	case r != nil && permitted(r.PD):
 		return nil
 	case r != nil:
 		return fmt.Errorf("%w: a region's key cannot be invalidated", ErrState)
 	case w == nil:
 		return ErrKey
-	case w.Type != verbs.MWType2 && !anything(w.PD):
+	case w.Type != verbs.MWType2 && !permitted(w.PD):
 		return fmt.Errorf("%w: a type 1 window cannot be invalidated", ErrState)
 	case w.PD != pd:
 		return ErrPD

@@ -78,7 +78,7 @@ func (s *Slots) MaxSGE() int { return s.maxSGE }
 // MaxInline returns the maximum inline data of a request.
 func (s *Slots) MaxInline() int { return s.maxInline }
 
-// Store copies wr to w, whose index in the queue is i.
+// Store copies wr to w, whose index in the queue is i. signalAll makes the request signaled.
 func (s *Slots) Store(w *Work, i uint32, wr *verbs.SendWR, signalAll bool) {
 	*w = Work{
 		WRID: wr.WRID, Op: wr.Opcode, Flags: wr.Flags,

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// refused: a dial to an address without a listener succeeds, and the stream then ends with
-// ErrRefused.
+// refused: a dial to an address without a listener succeeds, and the stream then ends with ErrRefused.
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
@@ -76,8 +75,7 @@ func (s *streamTest) reusedIDs() {
 	}
 }
 
-// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return
-// ErrReset.
+// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return ErrReset.
 func (s *streamTest) abort() {
 	for i := range 2 {
 		aborter, peer := s.pair()
@@ -159,7 +157,7 @@ func (s *streamTest) anyAddress() {
 	}
 }
 
-// inUse: a second listener cannot have the address of an open one, but that of a closed one.
+// inUse: a second listener cannot have the address of an open listener, but can have it after Close.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
 	must.Fail(s, "listening twice", must.Err(s.B.Listen(l.Addr(), 1)), link.ErrAddrInUse)

@@ -78,7 +78,7 @@ func (s *streamTest) settledTime() mono.Time {
 	return s.now
 }
 
-// waitUntil lets segments arrive until done returns true. what describes that for the error.
+// waitUntil lets segments arrive until done returns true. what names the condition in the error.
 func (s *streamTest) waitUntil(what string, done func(now mono.Time) bool) {
 	s.Helper()
 	for range 2000 {

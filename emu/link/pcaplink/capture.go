@@ -83,7 +83,7 @@ type Interface struct {
 	id      int
 }
 
-// AddInterface adds an interface with a name to the file.
+// AddInterface adds an interface called name to the file.
 func (c *Capture) AddInterface(name string) *Interface {
 	return &Interface{capture: c, id: c.file.AddInterface(name)}
 }
@@ -115,8 +115,7 @@ func (i *Interface) WriteWithComment(now mono.Time, dir Direction, d *link.Datag
 // Flush writes buffered packets to the underlying writer.
 func (c *Capture) Flush() error { return c.file.Flush() }
 
-// Close completes the file and returns the first error. It does not close the underlying
-// writer.
+// Close completes the file and returns the first error. It does not close the underlying writer.
 func (c *Capture) Close() error { return c.file.Close() }
 
 // Wrap returns a link that passes the traffic of l, and captures it at a new interface called name:

@@ -44,8 +44,8 @@ const (
 	optComment  = 1
 )
 
-// copyBlocks copies a pcapng file that [File] wrote from r to w, and adds comment(i) to packet i if
-// comment is not nil.
+// copyBlocks copies the blocks of a pcapng file from r to w, and adds comment(i) to packet i if
+// comment is not nil. The file is little-endian, as [File] writes it.
 func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	var block []byte
 	le := binary.LittleEndian
@@ -78,8 +78,7 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	}
 }
 
-// withComment returns an enhanced packet block with a comment added to its options. It may change
-// block.
+// withComment returns an enhanced packet block with a comment added to its options. It may change block.
 func withComment(block []byte, comment string) []byte {
 	if comment == "" {
 		return block

@@ -59,8 +59,8 @@ func appendMAC(b []byte, a netip.Addr) []byte {
 const tcpWindow = 0xffff
 
 // WriteSegment adds a TCP segment that passed the interface at now. Its Seq and Ack are relative to
-// initial sequence numbers that follow from the addresses, so that both ends of a stream capture the
-// same ones.
+// initial sequence numbers that follow from the addresses, so that captures of both ends of a stream
+// have the same sequence numbers.
 func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) {
 	c := i.capture
 	if s.IPBytes() > maxIPBytes {

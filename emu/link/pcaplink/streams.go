@@ -137,8 +137,8 @@ func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byt
 	})
 }
 
-// ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and a FIN
-// that waits for it.
+// ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and then
+// the FIN of an earlier CloseWrite.
 func (s *capturedStream) ensureHandshake(now mono.Time) {
 	if s.open {
 		return
@@ -189,8 +189,8 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 // segmentWriter captures a segment with a payload: writeOut or writeIn.
 type segmentWriter func(now mono.Time, flags link.SegmentFlags, payload []byte)
 
-// writeSegments captures b as segments of one direction, whose next sequence number is *seq: of an MSS each,
-// the last with PSH.
+// writeSegments captures b as segments of up to an MSS, the last with PSH. write is for their direction,
+// and *seq the next sequence number in that direction, which writeSegments advances.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte, write segmentWriter, seq *uint64) {
 	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	for len(b) > 0 {
@@ -245,7 +245,7 @@ func (s *capturedStream) forget() {
 	delete(s.net.streams, s)
 }
 
-// CloseWrite implements link.StreamLink, and captures a FIN, or leaves that to ensureHandshake.
+// CloseWrite implements link.StreamLink, and captures a FIN; before the handshake it leaves that to ensureHandshake.
 func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
 	if err != nil || s.finSent {

@@ -23,7 +23,7 @@ type Listener struct {
 var _ link.StreamListener = (*Listener)(nil)
 
 // listen binds the socket to addr and listens. It sets l.addr, with the port that the kernel
-// chose if that of addr is 0.
+// chose if addr has port 0.
 func (l *Listener) listen(addr netip.AddrPort, backlog int) error {
 	sa, err := toSockaddr(l.fd, addr)
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 		fd, peer, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil:
-			process.RaceReceived()
+			process.RaceReceived() // for the race detector, which does not see raw system calls
 		case errors.Is(err, unix.EAGAIN):
 			return nil, nil
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
@@ -128,8 +128,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// closeLocked closes the listening socket and releases its ID. The caller holds the lock
-// of the Net.
+// closeLocked closes the listening socket and releases its ID. The caller holds the lock of the Net.
 func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1

@@ -183,7 +183,7 @@ func (n *Net) allocateID(s slot) link.StreamID {
 	return link.StreamID(len(n.slots) - 1)
 }
 
-// releaseID frees an ID. If it is queued, it stays so until Ready removes it.
+// releaseID frees an ID. It stays in the queue of ready streams until Ready removes it.
 func (n *Net) releaseID(id link.StreamID) {
 	n.slots[id] = slot{queued: n.slots[id].queued}
 	n.free = append(n.free, id)
@@ -197,7 +197,7 @@ func (n *Net) closeStream(s *Stream, reset bool) {
 	} else {
 		s.discardUnread()
 	}
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	unix.Close(s.fd)
 	s.fd = -1
 	n.releaseID(s.id)

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// maxDirectStreams is up to how many streams Ready reports all without epoll, which
-	// costs about as much as two empty recvs.
+	// maxDirectStreams is the number of streams up to which Ready reports all of them
+	// without a call of epoll, which costs about as much as two empty recvs.
 	maxDirectStreams = 2
-	// epollInterval is after how many calls Ready polls epoll all the same, for listeners.
+	// epollInterval is how many calls of Ready with few streams make one poll of epoll, for listeners.
 	epollInterval = 32
 	// maxEvents bounds the events of one epoll call.
 	maxEvents = 64
@@ -62,6 +62,7 @@ func (p *poller) open() (err error) {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.eventFD, &e))
 }
 
+// close closes the descriptors that are open.
 func (p *poller) close() {
 	for _, fd := range []int{p.epollFD, p.eventFD} {
 		if fd >= 0 {
@@ -160,8 +161,7 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// popReady moves queued IDs to ready, without those that Ready has reported already, and returns
-// how many.
+// popReady moves queued IDs to ready, without those that Ready has reported already, and returns how many.
 func (n *Net) popReady(ready []link.StreamReady) (count int) {
 	p := &n.poller
 	for i, id := range p.queue {

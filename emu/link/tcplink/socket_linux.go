@@ -62,7 +62,7 @@ func (n *Net) setOptions(fd, family int) error {
 	return nil
 }
 
-// unmapAddrPort returns a with an IPv4 address that is mapped into IPv6 as IPv4.
+// unmapAddrPort returns a, converted to IPv4 if it is an IPv4-mapped IPv6 address.
 func unmapAddrPort(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
@@ -96,8 +96,8 @@ func toSockaddr(fd int, a netip.AddrPort) (unix.Sockaddr, error) {
 	return sa, nil
 }
 
-// interfaceIndex returns the index of the interface that an IPv6 zone names, or the index that
-// zone itself is. fd is a socket in the namespace of the interface.
+// interfaceIndex returns the index of the interface that an IPv6 zone names. The zone may also be
+// the index itself. fd is a socket in the namespace of the interface.
 func interfaceIndex(fd int, zone string) (uint32, error) {
 	if index, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(index), nil

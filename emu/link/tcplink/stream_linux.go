@@ -59,7 +59,7 @@ func (s *Stream) dial() error {
 	if err != nil {
 		return err
 	}
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	switch err := unix.Connect(s.fd, sa); {
 	case err == nil, errors.Is(err, unix.EINPROGRESS):
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -145,10 +145,10 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return k, err
 }
 
-// handleRead handles the result of a recv, except EAGAIN, and returns that of Read.
+// handleRead handles the result of a recv other than EAGAIN, and returns the results for Read.
 func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	n := s.net
-	process.RaceReceived()
+	process.RaceReceived() // for the race detector, which does not see raw system calls
 	switch {
 	case errno == 0 && got > 0:
 		if !s.connected {
@@ -231,7 +231,7 @@ func (s *Stream) CloseWrite(mono.Time) error {
 
 // shutdown sends the FIN.
 func (s *Stream) shutdown() error {
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	if err := unix.Shutdown(s.fd, unix.SHUT_WR); err != nil {
 		s.err = s.socketError(errnoOf(err))
 		return s.err

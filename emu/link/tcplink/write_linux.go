@@ -18,7 +18,7 @@ const rawWriteBytes = 16 << 10
 // Write implements link.StreamLink.
 func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
 	s.net.mu.Lock()
-	k, err := s.write(b, 0)
+	k, err := s.write(b, 0) // no flags
 	s.net.mu.Unlock()
 	return k, err
 }
@@ -63,7 +63,7 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 	}
 	var n uintptr
 	var errno unix.Errno
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	if allFlags := uintptr(flags | unix.MSG_NOSIGNAL); len(b) <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), allFlags, 0, 0)
 	} else {
@@ -99,7 +99,7 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	msg.SetIovlen(len(vecs))
 	var n uintptr
 	var errno unix.Errno
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	if allFlags := uintptr(flags | unix.MSG_NOSIGNAL); total <= rawWriteBytes {
 		n, _, errno = syscall.RawSyscall(unix.SYS_SENDMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&msg)), allFlags)
 	} else {
@@ -112,8 +112,8 @@ func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 // maxVectors is UIO_MAXIOV of Linux.
 const maxVectors = 1024
 
-// handleWrite handles the result of a send of total bytes, of which the kernel accepted n, and
-// returns that of Write.
+// handleWrite handles the result of a send: the kernel accepted n of total bytes, or returned
+// errno. It returns the results for Write.
 func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error) {
 	stats := &s.net.stats
 	stats.WriteCalls++
@@ -133,8 +133,8 @@ func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error)
 	return n, nil
 }
 
-// uncork sends an incomplete segment that the kernel holds back because of MSG_MORE, unless more
-// data follows.
+// uncork sends an incomplete segment that the kernel holds back because of MSG_MORE, unless the
+// caller says that more data follows. It returns the stream's error.
 func (s *Stream) uncork(more bool) error {
 	if more || !s.corked || s.writeError() != nil {
 		return s.err

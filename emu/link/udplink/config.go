@@ -146,8 +146,7 @@ type useCount struct {
 
 const closedBit = 1 << 32
 
-// enter adds a user, unless close was called, which it reports by false. leave must follow
-// true.
+// enter adds a user and returns true, or returns false after close. After true the caller must call leave.
 func (g *useCount) enter() bool {
 	if g.state.Add(1) < closedBit {
 		return true

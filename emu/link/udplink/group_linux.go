@@ -79,7 +79,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	return nil
 }
 
-// group returns the multicast group with an address that the link has joined, or nil.
+// group returns the entry of l.groups for addr; nil if the link has not joined that group.
 func (l *Link) group(addr netip.Addr) *group {
 	for i := range l.groups {
 		if l.groups[i].addr == addr {
@@ -113,8 +113,8 @@ func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	return g, err
 }
 
-// groupSocket opens a socket that receives for one group. With SO_REUSEADDR other links in
-// the namespace may have one too, and each gets a copy.
+// groupSocket opens a socket that receives for one group. With SO_REUSEADDR other links in the
+// namespace may join the same group, and each gets a copy of every datagram.
 func (l *Link) groupSocket(addr netip.Addr) (fd int, err error) {
 	if fd, err = l.sock.newSocket(); err != nil {
 		return -1, err

@@ -89,9 +89,9 @@ func attachFragmentFilter(fd int) error {
 	)
 	steps := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: skfNetOff},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: version | noOptions, Jf: 3},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: version | noOptions, Jf: 3}, // else drop
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: skfNetOff + flags},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: dontFragment, Jf: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: dontFragment, Jf: 1}, // else drop
 		{Code: unix.BPF_RET | unix.BPF_K, K: accept},
 		{Code: unix.BPF_RET | unix.BPF_K, K: drop},
 	}
@@ -153,8 +153,8 @@ type control struct {
 	b [controlSpace]byte
 }
 
-// add appends a control message at offset n. It returns its size bytes of zeroed data, and
-// the offset after it.
+// add appends a control message at offset n. It returns the message's data, size bytes that are
+// zero, and the offset after the message.
 func (c *control) add(n, level, typ, size int) (data []byte, next int) {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&c.b[n]))
 	h.Level, h.Type = int32(level), int32(typ)

@@ -116,8 +116,7 @@ func open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// Close closes the link and makes WaitReadable return. The address is free when it
-// returns.
+// Close closes the link and makes WaitReadable return. The address is free when it returns.
 func (l *Link) Close() error {
 	if !l.users.close() {
 		return link.ErrClosed
@@ -168,7 +167,7 @@ func (l *Link) Stats() Stats {
 	return l.stats
 }
 
-// wantGSO returns whether to use GSO. If cfg demands GSO and excludes it, it fails.
+// wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO, which is an error if cfg.GSO is OffloadOn.
 func wantGSO(cfg Config, v6 bool) (Offload, error) {
 	var reason string
 	switch {

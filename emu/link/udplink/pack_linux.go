@@ -76,8 +76,8 @@ func (s *sender) init(cfg Config, info Info, ifi int) {
 	}
 }
 
-// pack fills messages with as many of ds as fit, in order, and returns how many. The first
-// singles of them get a message each. 0 means that the first cannot be sent.
+// pack fills messages with as many of ds as fit, in order, and returns how many; 0 if ds[0] fails
+// checkSendable. The first singles datagrams get a message each, the others may share one by GSO.
 func (s *sender) pack(ds []link.Datagram, singles int) int {
 	s.used = 0
 	s.copyBuf = s.copyBuf[:0]
@@ -114,8 +114,8 @@ func (s *sender) pack(ds []link.Datagram, singles int) int {
 	return i
 }
 
-// checkSendable returns the error with which d must not be passed to the kernel; 0 if it
-// may be.
+// checkSendable returns why d must not be passed to the kernel, as the errno that is counted for
+// it; 0 if d may be passed.
 func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	if len(d.Payload) > s.maxSize {
 		return unix.EMSGSIZE
@@ -196,8 +196,8 @@ func adjacent(a, b []byte) bool {
 
 const patch, unpatch = true, false // of patchIPIDs
 
-// patchIPIDs corrects the ICRCs in the payloads of a super-packet for the IPv4 identifications
-// 0, 1, 2, … that the kernel gives its segments, and sets IPID. With unpatch it undoes that.
+// patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0, 1,
+// 2, … that the kernel gives its segments, and sets IPID. A second call, with unpatch, undoes both.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	if s.patchIPID == nil {
 		return

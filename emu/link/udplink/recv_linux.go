@@ -50,8 +50,7 @@ type receiver struct {
 	meta    recvMeta // of message next, if off > 0
 }
 
-// init allocates the slots and prepares the message headers. groLater enables GRO at the first
-// burst.
+// init allocates the slots and prepares the message headers. groLater enables GRO at the first burst.
 func (r *receiver) init(info Info, groLater bool) {
 	r.local = info.Local
 	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
@@ -121,7 +120,7 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the sockets of link and groups in turn until one has messages.
+// readAny reads the sockets of link and groups in turn until one has messages. The caller has room for room datagrams.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
@@ -144,8 +143,9 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads messages of one socket. The batch doubles while it is filled, and is one after
-// the socket was empty: recvmsg is cheaper than recvmmsg.
+// read reads a batch of messages from one socket, for a caller with room for room datagrams. The
+// batch doubles while it is filled. If the socket is empty, the next batch is one message: recvmsg
+// is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perSlot))
@@ -190,7 +190,7 @@ func (l *Link) enableGROForBursts() {
 // messagesRead notes that n of want messages were read from the socket with the address dst. If
 // the socket had all of them, the next batch is twice as large.
 func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
-	process.RaceReceived()
+	process.RaceReceived() // for the race detector, which does not see raw system calls
 	r.filled, r.next, r.off, r.dst = n, 0, 0, dst
 	if n == want {
 		r.batch = min(2*want, maxMessagesRead)

@@ -22,10 +22,10 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if s := &l.out; len(ds) == 1 && s.encodeSingle(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
 		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)
-		if l.connectedTo(m) {
+		if l.usePeerSocket(m) {
 			fd, to, toLen = l.source.peer, nil, 0
 		}
-		process.RaceSend()
+		process.RaceSend() // for the race detector, which does not see raw system calls
 		_, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0,
 			uintptr(to), toLen)
 		if errno == 0 {
@@ -118,7 +118,7 @@ func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 // submit sends the packed messages from next on and returns how many were sent, or an
 // errno. The calls do not block, so RawSyscall saves the bookkeeping of the runtime.
 func (s *sender) submit(fd, next int) (int, unix.Errno) {
-	process.RaceSend()
+	process.RaceSend() // for the race detector, which does not see raw system calls
 	if n := s.used - next; n > 1 {
 		r, _, errno := syscall.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.headers[next])), uintptr(n), 0, 0, 0)
 		if errno != 0 {

@@ -108,8 +108,8 @@ func (o *socketOptions) options() []sockopt {
 	return opts
 }
 
-// chooseMulticastInterface sends multicast through the interface that owns the
-// link's address.
+// chooseMulticastInterface makes the socket send multicast through the interface that
+// owns the link's address.
 func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	switch {
 	case o.iface.index == 0:
@@ -126,8 +126,7 @@ func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	return nil
 }
 
-// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which
-// needs CAP_NET_ADMIN.
+// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which needs CAP_NET_ADMIN.
 func (o *socketOptions) growBuffers(fd int) error {
 	for _, b := range []struct {
 		name          string
@@ -150,8 +149,8 @@ func (o *socketOptions) growBuffers(fd int) error {
 	return nil
 }
 
-// probeOffload returns whether the kernel supports an offload, by its socket option. It returns false if it is
-// not wanted, and fails only if want is OffloadOn.
+// probeOffload returns whether to use an offload: want is not OffloadOff, and the kernel has the socket
+// option opt. A missing option is an error only if want is OffloadOn.
 func probeOffload(fd, opt int, name string, want Offload) (bool, error) {
 	if want == OffloadOff {
 		return false, nil
@@ -163,6 +162,7 @@ func probeOffload(fd, opt int, name string, want Offload) (bool, error) {
 	return err == nil, nil
 }
 
+// enableGRO lets the socket receive several datagrams as one super-packet.
 func enableGRO(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
 		return fmt.Errorf("set UDP_GRO: %w", err)
@@ -196,8 +196,7 @@ func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	return uint8(hops), nil
 }
 
-// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on
-// interface ifi.
+// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on interface ifi.
 func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	var sa unix.Sockaddr
 	ip := addr.Addr().WithZone("")
@@ -244,7 +243,7 @@ func (l *Link) kernelDrops() uint64 {
 	return drops
 }
 
-// socketDrops returns how many packets the kernel dropped because the receive buffer was full.
+// socketDrops returns how many received packets the kernel dropped at a socket; 0 if that is unknown.
 func socketDrops(fd int) uint64 {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

@@ -29,7 +29,7 @@ const connectAfter = 64
 
 // open opens both sockets, which share an address and only send, and returns that address.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
-	from = netip.AddrPortFrom(o.Local.Addr(), 0)
+	from = netip.AddrPortFrom(o.Local.Addr(), 0) // the first bind chooses the port of both
 	for _, fd := range []*int{&s.fd, &s.peer} {
 		if *fd, err = o.newSocket(); err != nil {
 			return from, err
@@ -52,6 +52,7 @@ func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) 
 	return from, nil
 }
 
+// close closes the sockets that are open.
 func (s *sourceSockets) close() {
 	for _, fd := range []int{s.fd, s.peer} {
 		if fd >= 0 {
@@ -68,9 +69,9 @@ func (l *Link) sendFD() int {
 	return l.fd
 }
 
-// connectedTo reports whether to send m from the connected socket, source.peer, which is cheaper. It
+// usePeerSocket reports whether to send m from the connected socket, source.peer, which is cheaper. It
 // connects that socket after connectAfter consecutive single datagrams to the same destination.
-func (l *Link) connectedTo(m *message) bool {
+func (l *Link) usePeerSocket(m *message) bool {
 	s := &l.source
 	switch l.out.singleRun {
 	case 1:
@@ -95,6 +96,7 @@ const (
 	maxIPv6 = 1<<16 - 1 + link.IPv6HeaderLen
 )
 
+// headerLen returns the length of the IP and UDP headers.
 func headerLen(v6 bool) int {
 	if v6 {
 		return link.IPv6HeaderLen + link.UDPHeaderLen

@@ -39,8 +39,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	return c.id, nil
 }
 
-// newREQ returns a REQ with the parameters of Connect, without the communication ID and the
-// private data.
+// newREQ returns a REQ with the parameters of Connect, without the communication ID and the private data.
 func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,
@@ -66,7 +65,7 @@ func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 // handleREP handles a REP or a duplicate of it.
 func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
-	if c == nil || !c.active || c.isLookup() {
+	if c == nil || !c.active || c.isSIDR() {
 		a.counters.UnknownConn++
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 		return

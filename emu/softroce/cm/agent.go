@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// ConnID identifies a connection or SIDR lookup of an Agent until its final event.
-// It is also its communication ID on the wire.
+// ConnID identifies a connection or SIDR request of an Agent until its final event.
+// It is also the communication ID on the wire.
 type ConnID uint32
 
 // remoteKey identifies an object of a peer: a communication ID or a QP number, with
@@ -31,11 +31,11 @@ type Agent struct {
 	cfg      Config
 	counters Counters
 
-	nextCommID uint32
-	conns      map[ConnID]*conn
-	byRemote   map[remoteKey]*conn // by the peer's communication ID
-	byQP       map[remoteKey]*conn // by the peer's queue pair, until time wait
-	lookups    map[sidrKey]*conn   // SIDR requests received, not yet answered
+	nextCommID   uint32
+	conns        map[ConnID]*conn
+	byRemote     map[remoteKey]*conn // by the peer's communication ID
+	byQP         map[remoteKey]*conn // by the peer's queue pair, until time wait
+	sidrRequests map[sidrKey]*conn   // SIDR requests received, not yet answered
 
 	sidrAnswers []sidrAnswer // recently sent, for duplicates
 
@@ -54,14 +54,14 @@ type Agent struct {
 func New(cfg Config) *Agent {
 	cfg = cfg.withDefaults()
 	return &Agent{
-		cfg:        cfg,
-		nextCommID: cfg.FirstCommID,
-		conns:      make(map[ConnID]*conn),
-		byRemote:   make(map[remoteKey]*conn),
-		byQP:       make(map[remoteKey]*conn),
-		lookups:    make(map[sidrKey]*conn),
-		listeners:  make(map[listenKey]*listener),
-		listenIDs:  make(map[ListenID]*listener),
+		cfg:          cfg,
+		nextCommID:   cfg.FirstCommID,
+		conns:        make(map[ConnID]*conn),
+		byRemote:     make(map[remoteKey]*conn),
+		byQP:         make(map[remoteKey]*conn),
+		sidrRequests: make(map[sidrKey]*conn),
+		listeners:    make(map[listenKey]*listener),
+		listenIDs:    make(map[ListenID]*listener),
 	}
 }
 
@@ -75,8 +75,7 @@ func (a *Agent) HandleTimer(now mono.Time) {
 	}
 }
 
-// armTimer makes the timer of c expire at the given time, after those armed before for the same
-// time.
+// armTimer makes the timer of c expire at the given time, after those armed before for the same time.
 func (a *Agent) armTimer(c *conn, at mono.Time) {
 	a.timersArmed++
 	c.timer.TieBreak = a.timersArmed
@@ -89,8 +88,7 @@ func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// lookUp returns the connection with the given ID, or an error if it is in none of
-// the given states.
+// lookUp returns the connection with the given ID, or an error if it is in none of the given states.
 func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	c := a.conns[id]
 	if c == nil || c.closed {

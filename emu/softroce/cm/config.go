@@ -26,7 +26,7 @@ type Config struct {
 	MinTimeout, MaxTimeout uint8
 	// FirstCommID is the first communication ID. Default 1.
 	FirstCommID uint32
-	// MaxConns limits connections, including those in time wait, and pending lookups.
+	// MaxConns limits connections, including those in time wait, and pending SIDR requests.
 	// Default 65536.
 	MaxConns int
 	// MaxListeners limits Listen. Default 4096.
@@ -74,8 +74,7 @@ func (c *Config) peerTimeout(code uint8) time.Duration {
 	return wire.CMTimeout(min(max(code, c.MinTimeout), c.MaxTimeout))
 }
 
-// memberOf reports whether a P_Key of this device matches pkey: same partition, and at
-// least one full member.
+// memberOf reports whether a P_Key of this device matches pkey: same partition, and at least one full member.
 func (c *Config) memberOf(pkey uint16) bool {
 	const partition, fullMember = 0x7FFF, 0x8000
 	return slices.ContainsFunc(c.PKeys, func(own uint16) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// conn is a connection or SIDR lookup.
+// conn is a connection or a SIDR request.
 type conn struct {
 	id     ConnID
 	state  State
@@ -30,11 +30,11 @@ type conn struct {
 
 // peer identifies the other end of a connection, or the sender of a SIDR request.
 type peer struct {
-	id       uint32 // communication or request ID; 0 until known
-	guid     uint64
-	qpn      uint32
-	inRemote bool // registered in Agent.byRemote
-	inQP     bool // registered in Agent.byQP
+	id         uint32 // communication or request ID; 0 until known
+	guid       uint64
+	qpn        uint32
+	inByRemote bool // registered in Agent.byRemote
+	inByQP     bool // registered in Agent.byQP
 }
 
 // retransmission is the last message of a connection, and when it is retransmitted.
@@ -71,18 +71,18 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 func (a *Agent) register(c *conn) {
 	ids, qp := remoteKey{c.peer.guid, c.peer.id}, remoteKey{c.peer.guid, c.peer.qpn}
 	if a.byRemote[ids] == nil {
-		a.byRemote[ids], c.peer.inRemote = c, true
+		a.byRemote[ids], c.peer.inByRemote = c, true
 	}
 	if a.byQP[qp] == nil {
-		a.byQP[qp], c.peer.inQP = c, true
+		a.byQP[qp], c.peer.inByQP = c, true
 	}
 }
 
-// forgetQP removes c from byQP: the peer may use its QP for another connection.
+// forgetQP removes c from Agent.byQP, if c has the entry: the peer may use its QP for another connection.
 func (a *Agent) forgetQP(c *conn) {
-	if c.peer.inQP {
+	if c.peer.inByQP {
 		delete(a.byQP, remoteKey{c.peer.guid, c.peer.qpn})
-		c.peer.inQP = false
+		c.peer.inByQP = false
 	}
 }
 
@@ -98,11 +98,11 @@ func (c *conn) leaveBacklog() {
 func (a *Agent) release(c *conn) {
 	a.timers.Stop(&c.timer)
 	a.forgetQP(c)
-	if c.peer.inRemote {
+	if c.peer.inByRemote {
 		delete(a.byRemote, remoteKey{c.peer.guid, c.peer.id})
 	}
 	if c.state == StateSIDRREQRcvd {
-		delete(a.lookups, sidrKey{c.madRoute.Remote, c.peer.id})
+		delete(a.sidrRequests, sidrKey{c.madRoute.Remote, c.peer.id})
 	}
 	c.leaveBacklog()
 	delete(a.conns, c.id)

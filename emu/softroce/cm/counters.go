@@ -32,7 +32,7 @@ type Counters struct {
 	BadMethod  uint64 `counter:"cm_bad_method"`  // not Send
 	BadAttr    uint64 `counter:"cm_bad_attr"`    // unknown attribute
 
-	UnknownConn uint64 `counter:"cm_unknown_conn"` // for a connection or lookup that does not exist
+	UnknownConn uint64 `counter:"cm_unknown_conn"` // for a connection or SIDR request that does not exist
 	BadSource   uint64 `counter:"cm_bad_source"`   // not from the peer of the connection
 	BadQPN      uint64 `counter:"cm_bad_qpn"`      // DREQ with the wrong QP number
 	WrongState  uint64 `counter:"cm_wrong_state"`  // not valid in the current state

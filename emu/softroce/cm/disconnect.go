@@ -86,7 +86,7 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	}
 }
 
-// Close ends a connection or SIDR lookup in any state: it rejects a pending request, or
+// Close ends a connection or SIDR request in any state: it rejects a pending request, or
 // disconnects an established connection. The ID is then invalid and has no more
 // events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {

@@ -50,7 +50,7 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// Event reports a change of a connection or lookup.
+// Event reports a change of a connection or SIDR request.
 type Event struct {
 	Kind  EventKind
 	Conn  ConnID

@@ -60,8 +60,7 @@ func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []b
 	a.dispatch(&in, body)
 }
 
-// dispatch parses the message and calls its handler. body has full length, so Parse
-// cannot fail.
+// dispatch parses the message and calls its handler. body has full length, so Parse cannot fail.
 func (a *Agent) dispatch(in *incoming, body []byte) {
 	switch in.attr {
 	case wire.AttrREQ:
@@ -106,12 +105,12 @@ func (a *Agent) replyRoute(in *incoming) Route {
 	return Route{Local: in.to, Remote: in.from, PKey: in.pkey, HopLimit: a.cfg.HopLimit}
 }
 
-// findConn returns the connection with the given local and remote IDs, or nil. mayAnswer
-// reports whether the agent may tell the sender that there is none: it may not if the
-// connection belongs to another peer.
+// findConn returns the connection with the given local and remote IDs, or nil and counts the
+// message as dropped. mayAnswer reports whether the agent may tell the sender that there is no such
+// connection: it may not if the connection belongs to another peer.
 func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer bool) {
 	c = a.conns[ConnID(local)]
-	if c == nil || c.peer.id != remote || c.isLookup() {
+	if c == nil || c.peer.id != remote || c.isSIDR() {
 		a.counters.UnknownConn++
 		return nil, true
 	}
@@ -122,8 +121,8 @@ func (a *Agent) findConn(in *incoming, local, remote uint32) (c *conn, mayAnswer
 	return c, false
 }
 
-// isLookup reports whether c is a SIDR lookup, not a connection.
-func (c *conn) isLookup() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
+// isSIDR reports whether c is a SIDR request, not a connection.
+func (c *conn) isSIDR() bool { return c.state == StateSIDRREQSent || c.state == StateSIDRREQRcvd }
 
 // rejectVersion rejects a request with another class version. The first field of its body is the
 // communication or request ID in all versions.

@@ -13,13 +13,13 @@ func checkInvariants(t testing.TB, a *Agent) {
 		if c.id != id || id == 0 || c.state == StateIdle {
 			t.Fatalf("connection %#x is filed as %#x in state %v", c.id, id, c.state)
 		}
-		if c.peer.inRemote {
+		if c.peer.inByRemote {
 			remote++
 			if a.byRemote[remoteKey{c.peer.guid, c.peer.id}] != c {
 				t.Fatalf("connection %#x is lost to its peer's ID", c.id)
 			}
 		}
-		if c.peer.inQP {
+		if c.peer.inByQP {
 			qps++
 			if a.byQP[remoteKey{c.peer.guid, c.peer.qpn}] != c {
 				t.Fatalf("connection %#x is lost to its peer's queue pair", c.id)
@@ -27,7 +27,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 		}
 		if c.state == StateSIDRREQRcvd {
 			lookups++
-			if a.lookups[sidrKey{c.madRoute.Remote, c.peer.id}] != c {
+			if a.sidrRequests[sidrKey{c.madRoute.Remote, c.peer.id}] != c {
 				t.Fatalf("lookup %#x is lost", c.id)
 			}
 		}
@@ -47,9 +47,9 @@ func checkInvariants(t testing.TB, a *Agent) {
 			t.Fatalf("connection %#x in state %v: timer armed is %v", c.id, c.state, isArmed)
 		}
 	}
-	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.lookups) || armed != a.timers.Len() {
+	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.sidrRequests) || armed != a.timers.Len() {
 		t.Fatalf("tables hold %d remote IDs, %d queue pairs, %d lookups, %d timers; connections account for %d, %d, %d, %d",
-			len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), remote, qps, lookups, armed)
+			len(a.byRemote), len(a.byQP), len(a.sidrRequests), a.timers.Len(), remote, qps, lookups, armed)
 	}
 	if len(a.conns) > a.cfg.MaxConns || a.outbox.Len() > a.cfg.MaxOutbox {
 		t.Fatalf("%d connections, %d MADs: over the limits", len(a.conns), a.outbox.Len())
@@ -66,8 +66,8 @@ func checkInvariants(t testing.TB, a *Agent) {
 func checkEmpty(t testing.TB, a *Agent) {
 	t.Helper()
 	checkInvariants(t, a)
-	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.lookups) + a.timers.Len() + a.outbox.Len() + a.events.Len(); n != 0 {
+	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.sidrRequests) + a.timers.Len() + a.outbox.Len() + a.events.Len(); n != 0 {
 		t.Fatalf("residue: %d connections, %d remote IDs, %d queue pairs, %d lookups, %d timers, %d MADs, %d events",
-			len(a.conns), len(a.byRemote), len(a.byQP), len(a.lookups), a.timers.Len(), a.outbox.Len(), a.events.Len())
+			len(a.conns), len(a.byRemote), len(a.byQP), len(a.sidrRequests), a.timers.Len(), a.outbox.Len(), a.events.Len())
 	}
 }

@@ -43,8 +43,7 @@ func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (L
 	return l.id, nil
 }
 
-// CloseListen removes a listener. The consumer must still answer the requests for
-// which it got events.
+// CloseListen removes a listener. The consumer must still answer the requests for which it got events.
 func (a *Agent) CloseListen(id ListenID) error {
 	l := a.listenIDs[id]
 	if l == nil {
@@ -55,8 +54,8 @@ func (a *Agent) CloseListen(id ListenID) error {
 	return nil
 }
 
-// listenerFor returns the listener of a service at the local address to, else that at all
-// addresses, or nil.
+// listenerFor returns the listener of a service at the local address to, or else its listener at all
+// addresses; nil if there is neither.
 func (a *Agent) listenerFor(service wire.ServiceID, to netip.Addr) *listener {
 	if l := a.listeners[listenKey{service, to}]; l != nil {
 		return l

@@ -20,7 +20,7 @@ func (a *Agent) sendMRA(c *conn) {
 func (a *Agent) handleMRA(in *incoming, m *wire.MRA) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	// The sender of a REQ does not know the peer's ID yet.
-	if c == nil || c.isLookup() || m.About != wire.AboutREQ && c.peer.id != m.LocalCommID {
+	if c == nil || c.isSIDR() || m.About != wire.AboutREQ && c.peer.id != m.LocalCommID {
 		a.counters.UnknownConn++
 		return
 	}

@@ -51,8 +51,7 @@ func unicast(a, b netip.Addr) bool {
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
 }
 
-// check returns an error for op if a field is out of range, or the device is no member of the
-// partition.
+// check returns an error for op if a field is out of range, or the device is no member of the partition.
 func (p *Path) check(op string, cfg *Config) error {
 	switch {
 	case !unicast(p.Local, p.Remote):

@@ -21,8 +21,8 @@ func (a *Agent) Reject(now mono.Time, id ConnID, reason wire.REJReason, info, pr
 	return a.reject(now, c, reason, info, private)
 }
 
-// reject sends a REJ for the message that c has received, or for its own REP, and deletes c. After
-// a REP it enters time wait instead.
+// reject sends a REJ for the REQ or REP that c has received, and deletes c. If c itself has sent a
+// REP, the REJ revokes it, and c enters time wait.
 func (a *Agent) reject(now mono.Time, c *conn, reason wire.REJReason, info, private []byte) error {
 	rej := wire.REJ{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, Reason: reason}
 	if err := rej.SetInfo(info); err != nil {

@@ -39,7 +39,7 @@ func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 // handleSIDRREQ queues EventSIDRRequest, retransmits an earlier SIDR_REP, or rejects the request.
 func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	key := sidrKey{in.from, m.RequestID}
-	if a.lookups[key] != nil {
+	if a.sidrRequests[key] != nil {
 		a.counters.Duplicates.count(wire.AttrSIDRREQ) // not answered yet
 		return
 	}
@@ -71,7 +71,7 @@ func (a *Agent) handleSIDRREQ(in *incoming, m *wire.SIDRREQ) {
 	c.madRoute = a.replyRoute(in)
 	c.listener = l
 	l.pending++
-	a.lookups[key] = c
+	a.sidrRequests[key] = c
 	a.notify(c, Event{Kind: EventSIDRRequest, PrivateData: user, SIDRRequest: &SIDRRequest{
 		Listen: l.id, ServiceID: m.ServiceID, Local: in.to, Remote: in.from, PKey: m.PKey,
 		SrcPort: ip.SrcPort, SrcAddr: ip.SrcAddr(),
@@ -85,7 +85,7 @@ func (a *Agent) rejectSIDR(in *incoming, m *wire.SIDRREQ, status wire.SIDRStatus
 	a.sendOnce(a.replyRoute(in), wire.AttrSIDRREP, in.tid, &rep)
 }
 
-// sidrAnswer is a SIDR_REP kept for retransmission, because the lookup itself is
+// sidrAnswer is a SIDR_REP kept for retransmission, because the request itself is
 // deleted when the consumer answers.
 type sidrAnswer struct {
 	key sidrKey
@@ -113,7 +113,7 @@ func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	a.sidrAnswers = append(a.sidrAnswers, sidrAnswer{sidrKey{c.madRoute.Remote, c.peer.id}, c.tid, now, c.madRoute, c.msg})
 }
 
-// resendSIDRREP retransmits the SIDR_REP for a duplicate request, and reports whether it was kept.
+// resendSIDRREP retransmits the SIDR_REP to a duplicate request. It reports false if none was kept.
 func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	for i := range a.sidrAnswers {
 		k := &a.sidrAnswers[i]
@@ -137,7 +137,7 @@ func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	return a.answerSIDR(now, c, p)
 }
 
-// answerSIDR sends the SIDR_REP for a lookup and deletes the lookup.
+// answerSIDR sends the SIDR_REP for the received request c, and deletes c.
 func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	if p.QPN >= 1<<24 {
 		return badParam("SIDR reply", "QPN exceeds 24 bits:", p.QPN)
@@ -155,7 +155,7 @@ func (a *Agent) answerSIDR(now mono.Time, c *conn, p SIDRReplyParam) error {
 	return nil
 }
 
-// handleSIDRREP completes a lookup.
+// handleSIDRREP completes a SIDR request of this agent.
 func (a *Agent) handleSIDRREP(in *incoming, m *wire.SIDRREP) {
 	c := a.conns[ConnID(m.RequestID)]
 	if c == nil || c.state != StateSIDRREQSent {

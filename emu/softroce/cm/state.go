@@ -2,7 +2,7 @@ package cm
 
 import "fmt"
 
-// State is the state of a connection or SIDR lookup.
+// State is the state of a connection or SIDR request.
 type State uint8
 
 // States have the names of the specification. In MRA…Sent and MRA…Rcvd an MRA has delayed

@@ -27,7 +27,7 @@ type ackDelay struct {
 	creditLimit wire.MSN // last message that the advertised credits cover
 	counted     bool     // the last AETH sent carried a credit count, not "unlimited"
 
-	strict bool // counted in NIC.holds.strict
+	strict bool // the peer may be waiting for the ACK: it must not be late
 	queued bool // in NIC.holds
 }
 
@@ -59,29 +59,30 @@ func (h *ackDelay) noteFailure() {
 // holdQueue holds delayed ACKs and their QPs, ordered by deadline. All delays are
 // equally long, so a FIFO is sorted. A QP whose delay ends or restarts keeps its
 // entry; due corrects it.
-type holdQueue[QueuePair any] struct {
-	queue  []heldAck[QueuePair]
+type holdQueue struct {
+	queue  []heldAck
 	head   int
 	held   int // QPs that delay an ACK
 	strict int // of them, QPs whose peer may be waiting for the ACK
 }
 
-type heldAck[QueuePair any] struct {
-	q    *QueuePair
+type heldAck struct {
+	q    *QP
 	hold *ackDelay
 	at   mono.Time
 }
 
 // next returns when due must be called next.
-func (f *holdQueue[QueuePair]) next() mono.Time {
+func (f *holdQueue) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
 	}
 	return f.queue[f.head].at
 }
 
-// add counts a delay of q that begins.
-func (f *holdQueue[QueuePair]) add(q *QueuePair, h *ackDelay) {
+// add starts the delay h of an ACK of q: it counts q in held, and in strict if the peer may be waiting
+// for the ACK, and queues q unless it is queued already.
+func (f *holdQueue) add(q *QP, h *ackDelay) {
 	f.held++
 	if h.strict {
 		f.strict++
@@ -91,29 +92,30 @@ func (f *holdQueue[QueuePair]) add(q *QueuePair, h *ackDelay) {
 	}
 }
 
-// enqueue adds q at the end. It moves the queue to the start of its memory if that is full.
-func (f *holdQueue[QueuePair]) enqueue(q *QueuePair, h *ackDelay) {
+// enqueue adds q at the end. If the memory of the queue is full, it first reuses the part before head.
+func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)
 		f.head = 0
 	}
 	h.queued = true
-	f.queue = append(f.queue, heldAck[QueuePair]{q, h, h.until})
+	f.queue = append(f.queue, heldAck{q, h, h.until})
 }
 
-// drop counts a delay that ends.
-func (f *holdQueue[QueuePair]) drop(h *ackDelay) {
+// drop removes a delay that has ended from the counts of add. The entry of its QP stays queued.
+func (f *holdQueue) drop(h *ackDelay) {
 	f.held--
 	if h.strict {
 		f.strict--
 	}
 }
 
-// due removes and returns a QP whose ACK must be sent now, or nil.
-func (f *holdQueue[QueuePair]) due(now mono.Time) *QueuePair {
+// due removes and returns a QP whose delayed ACK must be sent now, or nil. It removes entries whose
+// delay has ended, and queues those again whose delay has restarted.
+func (f *holdQueue) due(now mono.Time) *QP {
 	for f.next() <= now {
 		q, h := f.queue[f.head].q, f.queue[f.head].hold
-		f.queue[f.head] = heldAck[QueuePair]{}
+		f.queue[f.head] = heldAck{}
 		f.head++
 		h.queued = false
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// respond schedules an ACK or NAK. It replaces an earlier pending one, which it
-// implies.
+// respond schedules an ACK or NAK. It replaces the pending one, except that an ACK
+// does not replace the NAK of a later PSN.
 func (q *QP) respond(a answer) {
 	r := &q.resp
 	if r.pending && !r.answer.ack && a.ack && a.psn.Sub(r.answer.psn) < 0 {
@@ -20,8 +20,8 @@ func (q *QP) respond(a answer) {
 	q.wake()
 }
 
-// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive
-// completes with status; without one, the event is raised.
+// sendFatalNAK schedules a fatal NAK and fails the QP. The claimed receive completes with
+// status; without one, the event is raised, unless failReceive has reported the cause.
 func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus, event verbs.AsyncEventType) {
 	r := &q.resp
 	switch {
@@ -61,14 +61,13 @@ func (q *QP) delayAck(now mono.Time) {
 	q.nic.holds.add(q, h)
 }
 
-// peerShortOfCredits reports whether the peer's next message may use its last
-// credit.
+// peerShortOfCredits reports whether the peer's next message may use its last credit.
 func (q *QP) peerShortOfCredits() bool {
 	h := &q.resp.hold
 	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
-// noteAdvertisedCredits records the credits in an AETH that is about to be sent.
+// noteAdvertisedCredits records the credits in s, the syndrome of an AETH that is about to be sent, and returns s.
 func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
 	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
@@ -84,8 +83,8 @@ func (q *QP) releaseAck() {
 	}
 }
 
-// notePeerContinued records that a request arrived in order: the peer did not wait
-// for the delayed ACK.
+// notePeerContinued ends a delay because a request arrived in order: the peer did not
+// wait for the delayed ACK, so the delay succeeded.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {
@@ -98,7 +97,7 @@ func (q *QP) notePeerContinued() {
 	}
 }
 
-// holdExpired sends an ACK whose delay has expired.
+// holdExpired ends a delay without success: it makes the QP send the ACK, and notes the failure.
 func (q *QP) holdExpired() {
 	q.releaseAck()
 	q.resp.hold.noteFailure()
@@ -149,7 +148,7 @@ func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	return true
 }
 
-// buildAck builds the pending ACK or NAK.
+// buildAck makes d the pending ACK or NAK, which is then no longer pending.
 func (q *QP) buildAck(d *link.Datagram) {
 	r := &q.resp
 	r.pending, r.requestSentFirst, r.hold.covers = false, false, 0

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement. One for a PSN
-// that was not sent (a ghost response) is dropped, unless the policy has it acknowledge all.
+// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement. It drops a response to
+// a PSN that was not sent (a ghost response); by the policy UnsentPSNAcksAll it acknowledges all requests.
 func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	switch q.state {
 	case verbs.QPStateRTS, verbs.QPStateSQD:
@@ -27,7 +27,7 @@ func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	if psn.Sub(r.max) >= 0 {
 		q.nic.Count.GhostResponses++
 		if q.nic.policy.UnsentPSNAcksAll && r.outstanding() {
-			q.acknowledge(now, r.max.Add(-1), true)
+			q.acknowledge(now, r.max.Add(-1), ignoreMissing)
 		}
 		return
 	}
@@ -72,12 +72,12 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 		q.handlePositiveAck(now, psn)
 	case wire.SyndromeRNR:
 		q.nic.Count.RNRNAKsRecvd++
-		if q.acknowledge(now, psn.Add(-1), false) {
+		if q.acknowledge(now, psn.Add(-1), requireResponses) {
 			q.handleRNRNAK(now, psn, s.Value())
 		}
 	case wire.SyndromeNak:
 		code := wire.NakCode(s.Value())
-		if !q.acknowledge(now, psn.Add(-1), false) {
+		if !q.acknowledge(now, psn.Add(-1), requireResponses) {
 			return
 		}
 		if code == wire.NakPSNSequence {
@@ -92,15 +92,16 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// handlePositiveAck acknowledges all PSNs up to psn. With AckCompletesReads, an ACK of its
-// last PSN also completes a READ or atomic.
+// handlePositiveAck acknowledges all PSNs up to psn. By the policy AckCompletesReads an ACK also
+// completes a READ or atomic whose last PSN is psn.
 func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
 	q.req.plainAck = q.nic.policy.AckCompletesReads
-	q.acknowledge(now, psn, false)
+	q.acknowledge(now, psn, requireResponses)
 	q.req.plainAck = false
 }
 
-// handleFatalNAK fails the request that a fatal NAK names.
+// handleFatalNAK fails the request that psn, the PSN of a fatal NAK, belongs to. By the policy
+// NAKCompletesRead it completes a READ that has had responses, and fails the QP.
 func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
 	w := q.sq.find(psn)
 	switch {
@@ -112,12 +113,12 @@ func (q *QP) handleFatalNAK(psn wire.PSN, status verbs.WCStatus) {
 	}
 }
 
-// failOnReservedSyndrome fails the oldest request after an AETH with a reserved
-// syndrome. Such a response acknowledges nothing.
+// failOnReservedSyndrome fails the oldest request after an AETH with a reserved syndrome, which
+// acknowledges nothing. By the policy BadResponseCompletes it completes the requests up to psn.
 func (q *QP) failOnReservedSyndrome(now mono.Time, psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.policy.BadResponseCompletes {
-		q.acknowledge(now, psn, true)
+		q.acknowledge(now, psn, ignoreMissing)
 		q.fail()
 		return
 	}
@@ -138,9 +139,11 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 	}
 }
 
-// acknowledge acknowledges all PSNs up to psn and completes the requests that end
-// there. It stops at a READ or atomic whose response is missing, retransmits it and
-// returns false. With force, missing responses are ignored.
+const requireResponses, ignoreMissing = false, true // values of force in acknowledge
+
+// acknowledge acknowledges all PSNs up to psn and completes the requests that end there. It stops
+// at a READ-like request without its response, retransmits it and returns false, unless force is
+// ignoreMissing.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
@@ -160,9 +163,9 @@ func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	return clean && q.state != verbs.QPStateErr
 }
 
-// markAcknowledged marks the requests within the first wanted PSNs as done and
-// returns how many PSNs they cover. clean is false if a READ or atomic response is
-// missing.
+// markAcknowledged marks requests as done whose PSNs are all among the wanted PSNs from una to psn.
+// It returns how many of these PSNs are acknowledged (reached). clean is false if it stopped at a
+// READ-like request without its response.
 func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean bool, reached int32) {
 	r := &q.req
 	for i := q.sq.head; i != q.sq.tail && reached < wanted; i++ {
@@ -221,8 +224,8 @@ func (q *QP) updateCredits(a wire.AETH) {
 	r.limited = true
 }
 
-// badResponse fails a request whose response is malformed.
-func (q *QP) badResponse(psn wire.PSN) {
+// failOnBadResponse fails the request of psn, whose response is malformed; by policy it completes it and fails the QP.
+func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.policy.BadResponseCompletes {
 		q.completeThenFail(psn)
@@ -254,11 +257,11 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	if w == nil {
 		return nil
 	}
-	if !q.acknowledge(now, w.first.Add(-1), false) {
+	if !q.acknowledge(now, w.first.Add(-1), requireResponses) {
 		return nil
 	}
 	if !w.expectsResponse(p.BTH.Opcode.Operation()) {
-		q.badResponse(psn)
+		q.failOnBadResponse(psn)
 		return nil
 	}
 	if due := w.first.Add(w.answered); psn != due {
@@ -270,8 +273,7 @@ func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	return w
 }
 
-// handleReadResponse handles a READ response packet, which also answers FLUSH and
-// ATOMIC WRITE.
+// handleReadResponse handles a READ response packet, which also answers FLUSH and ATOMIC WRITE.
 func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	w := q.matchResponse(now, p)
 	if w == nil {
@@ -283,12 +285,12 @@ func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 		return
 	}
 	if !w.inSequence(op) {
-		q.badResponse(p.BTH.PSN)
+		q.failOnBadResponse(p.BTH.PSN)
 		return
 	}
 	if op != wire.OpReadResponseMiddle {
 		if p.AETH.Syndrome.Kind() != wire.SyndromeAck {
-			q.badResponse(p.BTH.PSN)
+			q.failOnBadResponse(p.BTH.PSN)
 			return
 		}
 		q.updateCredits(p.AETH)
@@ -296,7 +298,7 @@ func (q *QP) handleReadResponse(now mono.Time, p *wire.Packet) {
 	if w.Op == verbs.OpRDMARead {
 		q.placeReadData(now, p, w)
 	} else if len(p.Payload) != 0 {
-		q.badResponse(p.BTH.PSN)
+		q.failOnBadResponse(p.BTH.PSN)
 	} else {
 		q.countResponse(now, w)
 	}
@@ -312,7 +314,7 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 		q.req.stall()
 		return
 	case got != n:
-		q.badResponse(p.BTH.PSN)
+		q.failOnBadResponse(p.BTH.PSN)
 		return
 	}
 	if err := q.nic.Scatter(w.SGL, q.cfg.PD, off, p.Payload); err != nil {
@@ -322,15 +324,14 @@ func (q *QP) placeReadData(now mono.Time, p *wire.Packet, w *sendWQE) {
 	q.countResponse(now, w)
 }
 
-// handleAtomicAck writes the original value of an atomic to local memory, in host
-// byte order.
+// handleAtomicAck writes the original value of an atomic to local memory, in host byte order.
 func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	w := q.matchResponse(now, p)
 	if w == nil {
 		return
 	}
 	if p.AETH.Syndrome.Kind() != wire.SyndromeAck {
-		q.badResponse(p.BTH.PSN)
+		q.failOnBadResponse(p.BTH.PSN)
 		return
 	}
 	q.updateCredits(p.AETH)
@@ -341,8 +342,7 @@ func (q *QP) handleAtomicAck(now mono.Time, p *wire.Packet) {
 	q.countResponse(now, w)
 }
 
-// countResponse counts one more response packet of w and completes w after the
-// last.
+// countResponse counts one more response packet of w and completes w after the last.
 func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	r := &q.req
 	w.answered++
@@ -357,9 +357,9 @@ func (q *QP) countResponse(now mono.Time, w *sendWQE) {
 	q.retire()
 }
 
-// readResponseTooLong reports whether a READ response, under the policy
-// BadResponseCompletes, is longer than the rest of the READ. Such a response fails the READ,
-// which other malformed responses complete under this policy.
+// readResponseTooLong reports whether a READ response is longer than the rest of the READ, for the
+// policy BadResponseCompletes: it fails the READ, which other malformed responses complete. Without
+// the policy it reports false, and placeReadData checks the length.
 func (q *QP) readResponseTooLong(w *sendWQE, p *wire.Packet, op wire.Operation) bool {
 	if !q.nic.policy.BadResponseCompletes || w.Op != verbs.OpRDMARead || op == wire.OpReadResponseMiddle {
 		return false

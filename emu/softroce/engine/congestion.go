@@ -7,9 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// countCongestionMark counts a CE mark and reports whether to send a CNP. notifier
-// limits CNPs to one per Config.CNPInterval.
-func (q *QP) countCongestionMark(now mono.Time, notifier *cnpNotifier) bool {
+// markNeedsCNP counts a CE mark and reports whether a CNP must answer it. notifier limits CNPs to
+// one per Config.CNPInterval.
+func (q *QP) markNeedsCNP(now mono.Time, notifier *cnpNotifier) bool {
 	q.nic.Count.ECNMarked++
 	return notifier.OnMark(now, q.nic.cfg.CNPInterval)
 }
@@ -27,22 +27,21 @@ func (n *NIC) notifierFor(f flow) *cnpNotifier {
 	return n.flows[f]
 }
 
-// noteCongestion schedules a CNP to the peer of a connected QP.
+// noteCongestion schedules a CNP to the peer of a connected QP if d has a CE mark, unless one was sent recently.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
-	if d.ECNBits() == link.CE && q.countCongestionMark(now, &q.notifier) {
+	if d.ECNBits() == link.CE && q.markNeedsCNP(now, &q.notifier) {
 		q.scheduleCNP(pkey)
 	}
 }
 
-// noteDatagramCongestion schedules a CNP to the sender of a UD datagram. CNPs are
-// limited per sender, not per QP. Multicast datagrams cause none: every group
-// member would send one.
+// noteDatagramCongestion schedules a CNP to the sender of a UD datagram with a CE mark. CNPs are
+// limited per sender, not per QP. Multicast datagrams cause none: every group member would send one.
 func (q *QP) noteDatagramCongestion(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
 	}
 	sender := flow{peer: d.Src.Addr(), own: d.Dst.Addr(), qpn: p.DETH.SrcQP}
-	if q.countCongestionMark(now, q.nic.notifierFor(sender)) {
+	if q.markNeedsCNP(now, q.nic.notifierFor(sender)) {
 		q.nic.queueCNP(d, p.BTH.PKey, p.DETH.SrcQP)
 	}
 }
@@ -52,8 +51,7 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped
-// and counted.
+// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped and counted.
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++
@@ -90,8 +88,7 @@ func (q *QP) slowDown(now mono.Time) {
 	q.rearm()
 }
 
-// recoverRate handles expired timers of the rate limit. It wakes the QP if the next
-// packet may be sent.
+// recoverRate handles expired timers of the rate limit. It wakes the QP if the next packet may be sent.
 func (q *QP) recoverRate(now mono.Time) {
 	if !q.limiter.active {
 		return

@@ -246,8 +246,7 @@ func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 	l.target += steps * stepBps
 }
 
-// drainDebt drains the debt at the current rate until now. Time without debt gives credit
-// for up to CatchUp.
+// drainDebt drains the debt at the current rate until now. Time without debt gives credit for up to CatchUp.
 func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return

@@ -79,7 +79,7 @@ func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr) (*AH, error) {
 	if err := n.CheckPD("create_ah", pd); err != nil {
 		return nil, err
 	}
-	p, err := n.cfg.resolve(&attr, 0, 0)
+	p, err := n.cfg.resolve(&attr, 0, 0) // no QPs: choosePort sets the source port later
 	if err != nil {
 		return nil, &verbs.OpError{Op: "create_ah", Err: err}
 	}

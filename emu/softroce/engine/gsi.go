@@ -25,7 +25,7 @@ func (n *NIC) MADs() int { return len(n.madsIn) }
 // NextMAD removes and returns the oldest received management datagram.
 func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
-// handleMAD receives a management datagram. Any P_Key of the port is valid.
+// handleMAD receives a management datagram; known is false for undefined opcodes. Any P_Key of the port is valid.
 func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):

@@ -44,7 +44,7 @@ func (q *QP) tick(now mono.Time) {
 		q.wake()
 	}
 	if q.req.timer <= now {
-		q.timeout()
+		q.handleTimeout()
 	}
 }
 
@@ -131,8 +131,8 @@ func (n *NIC) dispatch(now mono.Time, d *link.Datagram) {
 	}
 }
 
-// dispatchToQP checks transport, state, P_Key and path of a packet against its
-// destination QP.
+// dispatchToQP checks transport, state, P_Key and path of a packet against its destination QP,
+// and passes the packet to it. known is false for undefined opcodes.
 func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	q := n.qps.At(p.BTH.DestQP)
 	switch {
@@ -165,16 +165,16 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	q.handlePacket(now, p, known)
 }
 
-// handlePacket passes a packet to the responder or the completer of the QP.
+// handlePacket passes a packet to the responder or the completer of the QP. known is false for undefined opcodes.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	switch {
 	case known && p.BTH.Opcode.Class().Has(wire.Response):
-		if !sends(q.cfg.Type) || !q.reliable() {
+		if !hasRequester(q.cfg.Type) || !q.reliable() {
 			q.nic.Count.DropOpcode++
 			return
 		}
 		q.handleResponse(now, p)
-	case !receives(q.cfg.Type):
+	case !hasResponder(q.cfg.Type):
 		q.nic.Count.DropOpcode++
 		return
 	case !q.reliable():

@@ -34,8 +34,7 @@ func (q *QP) migrate() {
 	q.wake()
 }
 
-// expectedPKey returns the P_Key of the path that a packet with this MigReq bit
-// should have taken.
+// expectedPKey returns the P_Key of the path that a packet with this MigReq bit should have taken.
 func (q *QP) expectedPKey(migReq bool) uint16 {
 	if q.attr.PathMigState == verbs.MigArmed && migReq {
 		return q.nic.cfg.PKeys[q.attr.AltPKeyIndex]

@@ -25,7 +25,7 @@ type NIC struct {
 
 	active qpQueue // QPs that may have something to send
 	timers qpTimers
-	holds  holdQueue[QP]
+	holds  holdQueue
 	gsi
 
 	flows map[flow]*cnpNotifier
@@ -146,8 +146,7 @@ func (n *NIC) owns(addr netip.Addr) bool {
 	return false
 }
 
-// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have
-// full membership.
+// pkeyOK compares P_Keys: the low 15 bits must be equal and one of them must have full membership.
 func (n *NIC) pkeyOK(own, got uint16) bool {
 	const full = 0x8000
 	return own&^full == got&^full && (own|got)&full != 0
@@ -166,9 +165,9 @@ func (n *NIC) dropQKey() {
 	n.badQKeys++
 }
 
-// sends and receives report whether a QP type has a requester and a responder.
-func sends(t verbs.QPType) bool    { return t != verbs.QPTypeXRCRecv }
-func receives(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
+// hasRequester and hasResponder report whether QPs of a type send and receive requests.
+func hasRequester(t verbs.QPType) bool { return t != verbs.QPTypeXRCRecv }
+func hasResponder(t verbs.QPType) bool { return t != verbs.QPTypeXRCSend }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.num) }
 
@@ -188,8 +187,7 @@ func (q *QP) Transport() wire.Transport {
 
 func (q *QP) reliable() bool { return q.cfg.Type != verbs.QPTypeUC && q.cfg.Type != verbs.QPTypeUD }
 
-// packetCount returns the number of packets for n bytes. An empty message has one
-// packet.
+// packetCount returns the number of packets for n bytes. An empty message has one packet.
 func packetCount(n uint32, mtu int32) int32 {
 	if n == 0 {
 		return 1
@@ -219,7 +217,7 @@ func (q *QP) rearm() { q.nic.timers.SetIfEarlier(&q.timer, q.deadline()) }
 // deadline does not update the heap; due corrects it.
 type qpTimers struct{ nic.TimerHeap[QP] }
 
-// due returns a QP whose deadline has passed, or nil.
+// due stops the timer of a QP whose deadline has passed and returns the QP, or nil.
 func (h *qpTimers) due(now mono.Time) *QP {
 	for q := h.PopExpired(now); q != nil; q = h.PopExpired(now) {
 		at := q.deadline()
@@ -234,6 +232,7 @@ func (h *qpTimers) due(now mono.Time) *QP {
 // qpQueue is a FIFO that holds each QP at most once.
 type qpQueue struct{ nic.FIFO[*QP] }
 
+// push appends q unless it is in the queue.
 func (l *qpQueue) push(q *QP) {
 	if !q.queued {
 		q.queued = true

@@ -67,7 +67,7 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 		}
 	}
 	switch {
-	case !sends(q.cfg.Type):
+	case !hasRequester(q.cfg.Type):
 		return false
 	case q.cfg.Type == verbs.QPTypeUD:
 		return q.sendDatagram(now, d)
@@ -76,21 +76,21 @@ func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	}
 }
 
-// interleaveRequest sends requests alternately with READ responses, so that two
-// peers can READ from each other at the same time.
+// interleaveRequest builds a request every second time while there are READ responses to send, so
+// that two peers can READ from each other at the same time. It reports whether it built one.
 func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.reading || r.pending || !sends(q.cfg.Type) {
+	if !r.reading || r.pending || !hasRequester(q.cfg.Type) {
 		return false
 	}
 	r.requestTurn = !r.requestTurn
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck sends one request ahead of a pending ACK.
+// sendRequestBeforeAck builds one request ahead of a pending ACK, which may then be delayed. It reports whether it did.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
-	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !sends(q.cfg.Type) {
+	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !hasRequester(q.cfg.Type) {
 		return false
 	}
 	r.requestSentFirst = true

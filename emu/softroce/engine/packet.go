@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// header sets the BTH fields that all packets of the QP share.
+// header returns the NIC's scratch packet with a BTH for this operation and PSN. The caller sets the other headers.
 func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	p := &q.nic.scratch
 	p.BTH = wire.BTH{
@@ -39,8 +39,8 @@ func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	return b[head : head+n]
 }
 
-// seal appends the ICRC. It assumes IPv4 identification 0, which Linux uses for
-// packets with DF from unconnected sockets.
+// seal writes the ICRC to the end of d, unless the link does. It assumes IPv4 identification 0, which
+// Linux uses for packets with DF from unconnected sockets.
 func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return

@@ -13,7 +13,7 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend posts one send work request. It keeps no reference to wr.
+// PostSend posts one send work request, and keeps no reference to wr. In ERR and SQE it is flushed at once.
 func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	case failed: // all earlier requests were flushed already
 		q.completeSend(w, verbs.WCWRFlushErr)
 		q.req.cur = q.sq.tail
-	case !q.supportsOp(wr.Opcode): // accepted by policy
+	case !q.supportsOp(wr.Opcode): // the policy CheckOpcodeLate lets it pass checkSend: it completes in error
 		status := verbs.WCLocQPOpErr
 		if q.nic.policy.LocalErrors == LocalErrorFlushes {
 			status = verbs.WCWRFlushErr
@@ -62,7 +62,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("post_send", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
 	}
-	if !sends(q.cfg.Type) {
+	if !hasRequester(q.cfg.Type) {
 		return invalid("%v has no send queue", q.cfg.Type)
 	}
 	if !q.supportsOp(wr.Opcode) && !q.nic.policy.CheckOpcodeLate {
@@ -101,7 +101,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 
 // PostRecv posts one receive work request.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
-	if q.cfg.SRQ != nil || !receives(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
+	if q.cfg.SRQ != nil || !hasResponder(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)
 	}
 	if len(wr.SGL) > q.rq.MaxSGE() {

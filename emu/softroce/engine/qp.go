@@ -21,11 +21,11 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	}
 	q := &QP{nic: n, num: num, cfg: c}
 	q.timer.Owner, q.timer.TieBreak = q, num
-	if sends(c.Type) {
+	if hasRequester(c.Type) {
 		q.sq = newSendQueue(&c.Caps)
 		c.SendCQ.Use(1)
 	}
-	if receives(c.Type) && c.SRQ == nil && c.Type != verbs.QPTypeXRCRecv {
+	if hasResponder(c.Type) && c.SRQ == nil && c.Type != verbs.QPTypeXRCRecv {
 		q.rq = nic.NewRecvQueue(c.Caps.MaxRecvWR, c.Caps.MaxRecvSGE)
 	}
 	if c.RecvCQ != nil {
@@ -80,8 +80,7 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// DestroyQP destroys a QP. Its work requests do not complete and it sends no more
-// packets.
+// DestroyQP destroys a QP. Its work requests do not complete and it sends no more packets.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: destroyed already", verbs.ErrInvalid)
@@ -209,8 +208,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, from, to verbs.QPState, mask verbs.QPA
 	return main, alt, err
 }
 
-// checkValues checks attribute values against their ranges and the limits of the
-// device.
+// checkValues checks attribute values against their ranges and the limits of the device.
 func (q *QP) checkValues(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("modify_qp", q.name(), "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -346,8 +344,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 	q.wake()
 }
 
-// Query returns the current attributes. SQPSN and RQPSN are the next PSN to send
-// and to receive.
+// Query returns the current attributes. SQPSN and RQPSN are the next PSN to send and to receive.
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// executeRead executes a READ, atomic, FLUSH or ATOMIC WRITE.
+// executeRead executes a READ, atomic, FLUSH or ATOMIC WRITE, and schedules its response.
 func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	e, v := q.admitRead(p, c)
 	if v != accepted {
@@ -44,8 +44,7 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	return accepted
 }
 
-// admitRead checks access flags, memory range and responder resources, and returns
-// a new replay entry.
+// admitRead checks access flags, memory range and responder resources, and returns a new replay entry.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {
@@ -81,8 +80,7 @@ func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	return e, accepted
 }
 
-// flushAccess returns the access that a FLUSH needs, or 0 if its placement type is
-// unknown.
+// flushAccess returns the access that a FLUSH needs, or 0 if its placement type is unknown.
 func flushAccess(f wire.FETH) verbs.Access {
 	var need verbs.Access
 	if f.Placement&uint8(verbs.FlushGlobal) != 0 {
@@ -94,8 +92,7 @@ func flushAccess(f wire.FETH) verbs.Access {
 	return need
 }
 
-// runAtomic executes a COMPARE_SWAP or FETCH_ADD and keeps the original value for
-// duplicates.
+// runAtomic executes a COMPARE_SWAP or FETCH_ADD and keeps the original value for duplicates.
 func (q *QP) runAtomic(p *wire.Packet, e *replay) verdict {
 	a := &p.AtomicETH
 	mem, at, err := q.remoteMemory(a.RKey, a.VA, 8, verbs.AccessRemoteAtomic)
@@ -124,7 +121,7 @@ func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
 	return accepted
 }
 
-// replayFrom schedules n bytes of the response to e, starting at psn.
+// replayFrom schedules the response to e, or for a duplicate READ a part of it: n bytes, starting at psn.
 func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
 	e.from, e.next = psn, psn
@@ -136,9 +133,9 @@ func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	q.wake()
 }
 
-// duplicate handles a request that was executed before. It acknowledges a SEND or
+// handleDuplicate handles a request that was executed before. It acknowledges a SEND or
 // WRITE again, reads again for a READ, and repeats the result of an atomic.
-func (q *QP) duplicate(p *wire.Packet) {
+func (q *QP) handleDuplicate(p *wire.Packet) {
 	r := &q.resp
 	psn := p.BTH.PSN
 	c := p.BTH.Opcode.Class()

@@ -16,8 +16,7 @@ func (q *QP) selectSRQ(num uint32) bool {
 	return true
 }
 
-// recvSRQ returns the SRQ of the next receive, or nil if the QP has its own receive
-// queue.
+// recvSRQ returns the SRQ of the next receive, or nil if the QP has its own receive queue.
 func (q *QP) recvSRQ() *nic.SRQ {
 	if q.cfg.Type == verbs.QPTypeXRCRecv {
 		return q.resp.xrcSRQ
@@ -25,8 +24,7 @@ func (q *QP) recvSRQ() *nic.SRQ {
 	return q.cfg.SRQ
 }
 
-// nextReceive returns the receive for the next message and the protection domain of
-// its memory, or nil.
+// nextReceive returns the receive for the next message and the protection domain of its memory, or nil.
 func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	s := q.recvSRQ()
 	if s == nil {
@@ -39,8 +37,7 @@ func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	return w, s.PD
 }
 
-// popReceive removes the receive that nextReceive returned. Its contents stay valid
-// until the next post.
+// popReceive removes the receive that nextReceive returned. Its contents stay valid until the next post.
 func (q *QP) popReceive() {
 	if s := q.recvSRQ(); s != nil {
 		s.Take()
@@ -94,12 +91,12 @@ func (q *QP) remoteMemory(rkey uint32, va, n uint64, need verbs.Access) (nic.Mem
 	return q.remoteMemoryIn(q.accessPD(), rkey, va, n, need)
 }
 
-// remoteMemoryFor resolves the R_Key of e in the protection domain of the original
-// request.
+// remoteMemoryFor resolves the R_Key of e in the protection domain of the original request.
 func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error) {
 	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }
 
+// remoteMemoryIn resolves an R_Key for this QP in protection domain pd. A zero-length access needs no memory.
 func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	if n == 0 {
 		return nil, 0, nil
@@ -107,8 +104,7 @@ func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Acc
 	return q.nic.Mem.Remote(rkey, nic.TargetQP{PD: pd, QPN: q.num}, va, n, need)
 }
 
-// readMemory fills b with the data of e from offset off. It reports false if the
-// memory is not readable.
+// readMemory fills b with data of the READ e, from offset off on. It reports false if the memory is not readable.
 func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 	switch {
 	case e.refused:

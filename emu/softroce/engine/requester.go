@@ -44,8 +44,8 @@ func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	return false
 }
 
-// mayStart reports whether a new request may start: its fence, the peer's responder
-// resources and the PSN space allow it.
+// mayStart reports whether a new request may start: its fence, the peer's responder resources and
+// the PSN space allow it. It fails a READ-like request that can never start.
 func (q *QP) mayStart(w *sendWQE) bool {
 	r := &q.req
 	if w.Flags&verbs.SendFence != 0 && r.reads > 0 {
@@ -115,8 +115,8 @@ func (q *QP) assignPSNs(w *sendWQE) {
 	w.ssn = r.ssn
 }
 
-// packets returns the number of PSNs of a request: one for each packet that carries
-// its data, in either direction.
+// packets returns the number of PSNs of a request: one for each packet that carries its data, in
+// either direction.
 func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1

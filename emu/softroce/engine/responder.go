@@ -9,17 +9,17 @@ import (
 // handleRequest handles a request packet of a reliable QP. known is false for undefined opcodes.
 func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
-	q.communicationEstablished()
+	q.reportCommEst()
 	ahead := p.BTH.PSN.Sub(r.expected)
 	switch {
 	case ahead > 0:
-		q.outOfSequence()
+		q.handleOutOfSequence()
 		return
 	case ahead < 0 && !known:
 		q.nic.Count.DropOpcode++
 		return
 	case ahead < 0:
-		q.duplicate(p)
+		q.handleDuplicate(p)
 		return
 	}
 	r.seqNAKed = false
@@ -30,17 +30,17 @@ func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	q.respondToRequest(p, v)
 }
 
-// communicationEstablished raises COMM_EST for the first packet of a QP in RTR.
-func (q *QP) communicationEstablished() {
+// reportCommEst raises COMM_EST for the first packet of a QP in RTR.
+func (q *QP) reportCommEst() {
 	if q.state == verbs.QPStateRTR && !q.resp.established {
 		q.resp.established = true
 		q.nic.Report(nic.Event{Type: verbs.EventCommEst, QP: q})
 	}
 }
 
-// outOfSequence sends one sequence NAK for a gap. After an RNR NAK it sends none,
+// handleOutOfSequence sends one sequence NAK for a gap. After an RNR NAK it sends none,
 // because the peer will retransmit.
-func (q *QP) outOfSequence() {
+func (q *QP) handleOutOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
 	if r.seqNAKed || r.rnrNAKed && !q.nic.policy.SeqNAKAfterRNR {
@@ -119,8 +119,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks the payload length of a packet against its position in the
-// message.
+// lengthOK checks the payload length of a packet against its position in the message.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
@@ -197,8 +196,7 @@ func (q *QP) failReceive(status verbs.WCStatus) {
 	q.resp.causeReported = true
 }
 
-// deliver completes a receive. If the CQ is full, the QP fails and the message is
-// not acknowledged.
+// deliver completes a receive. If the CQ is full, the QP fails and the message is not acknowledged.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
 	ok := q.pushRecv(wc)

@@ -235,7 +235,7 @@ func (r *replayRing) due(newFirst bool) *replay {
 	return found
 }
 
-// markUnsent makes due consider an entry that has a response to send.
+// markUnsent makes due find entry e, which has a response to send: it is no longer among the idle entries.
 func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {

@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// timeout handles an expired transport timer. The requester retransmits from the oldest
+// handleTimeout handles an expired transport timer. The requester retransmits from the oldest
 // unacknowledged PSN, or fails when no retry is left.
-func (q *QP) timeout() {
+func (q *QP) handleTimeout() {
 	r := &q.req
 	r.stopTimers()
 	if !r.outstanding() {
@@ -31,8 +31,8 @@ func (q *QP) loadRetries() {
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
-// useRetry decrements the retry counter. If no retry is left, an ARMED QP migrates
-// to its alternate path; others fail.
+// useRetry decrements the retry counter. If no retry is left, an ARMED QP migrates to its alternate
+// path; otherwise the oldest request fails, and useRetry returns false.
 func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
@@ -50,7 +50,8 @@ func (q *QP) useRetry() bool {
 	return true
 }
 
-// rewind makes psn the next packet to send.
+// rewind makes psn the next PSN to send: it finds the request that psn belongs to, and counts the
+// READ-like requests before it.
 func (q *QP) rewind(psn wire.PSN) {
 	r := &q.req
 	r.timer = mono.Never
@@ -95,8 +96,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 	q.rewind(psn)
 }
 
-// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does
-// not change the wait.
+// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.sq.find(psn)
@@ -190,8 +190,7 @@ func (q *QP) retire() {
 	q.checkDrained()
 }
 
-// sendFailed handles an error completion: a reliable QP moves to ERR, others to
-// SQE.
+// sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE.
 func (q *QP) sendFailed(op verbs.WROpcode) {
 	if q.reliable() || !q.supportsOp(op) || q.cfg.Type == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()

@@ -204,6 +204,6 @@ func at(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) 
 
 // acknowledgeAll acknowledges all packets sent.
 func acknowledgeAll(h *host, q *QP) {
-	q.acknowledge(1, q.req.max.Add(-1), false)
+	q.acknowledge(1, q.req.max.Add(-1), requireResponses)
 	h.poll()
 }

@@ -8,10 +8,10 @@ import (
 // handleUC handles a UC packet; known says that its opcode is defined. UC sends no
 // responses: a message with an error is dropped completely. The next message reuses
 // its receive, but a receive of an SRQ completes in error. By the policy SkipAfterGap
-// (dropsStart) the message after an incomplete one is dropped too.
+// the message after an incomplete one is dropped too.
 func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
-	q.communicationEstablished()
+	q.reportCommEst()
 	if !known {
 		q.nic.Count.DropOpcode++
 		return
@@ -21,7 +21,7 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	inOrder := psn == r.expected
 	r.expected = psn.Next()
 	if c.Has(wire.Start) {
-		if q.dropsStart() {
+		if q.skipAfterGap() {
 			q.nic.Count.DropSequence++
 			return
 		}
@@ -45,8 +45,8 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	}
 }
 
-// dropsStart reports whether the policy SkipAfterGap drops the first packet of a message.
-func (q *QP) dropsStart() bool {
+// skipAfterGap implements the policy SkipAfterGap: after an incomplete message it drops the next one, and returns true.
+func (q *QP) skipAfterGap() bool {
 	r := &q.resp
 	if q.nic.policy.SkipAfterGap && (r.gapInMessage || r.open != messageNone) {
 		r.gapInMessage = false
@@ -73,8 +73,8 @@ func (q *QP) abandonMessage() {
 	}
 }
 
-// executeUC executes a packet. handleUC has updated the expected PSN already, so it
-// is restored afterwards.
+// executeUC executes a packet. executeSend and executeWrite set the expected PSN, which handleUC
+// has set already: executeUC restores it.
 func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	r := &q.resp
 	next := r.expected

@@ -15,8 +15,7 @@ import (
 // instead.
 const privilegedQKey = 1 << 31
 
-// sendDatagram builds the next packet of a UD QP. Its work request completes at
-// once.
+// sendDatagram builds the next packet of a UD QP. Its work request completes at once.
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
@@ -47,6 +46,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	return false
 }
 
+// datagramSent completes w, a UD send: no ACK follows.
 func (q *QP) datagramSent(w *sendWQE) {
 	q.req.acknowledgeSent()
 	q.req.cur++
@@ -54,8 +54,8 @@ func (q *QP) datagramSent(w *sendWQE) {
 	q.retire()
 }
 
-// buildDatagram makes d the packet of a UD send of n bytes. If its memory is not accessible, the
-// QP fails, and buildDatagram returns false.
+// buildDatagram makes d the packet of a UD send of n bytes. If the memory of the send is not
+// accessible, the send fails, and buildDatagram returns false.
 func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 	op := wire.OpSendOnly
 	if w.Op == verbs.OpSendImm {
@@ -96,7 +96,7 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// dispatchToUDQP checks a datagram against a UD QP and delivers it.
+// dispatchToUDQP checks a datagram against a UD QP and delivers it. known is false for undefined opcodes.
 func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
@@ -125,8 +125,8 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 		q.nic.Count.DropNoReceive++
 		return
 	}
-	before := uint32(verbs.GRHLen)
-	total := before + uint32(len(p.Payload))
+	grhLen := uint32(verbs.GRHLen)
+	total := grhLen + uint32(len(p.Payload))
 	if w.Length < total {
 		q.nic.Count.DropTooLong++
 		if q.cfg.SRQ != nil {
@@ -146,9 +146,9 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 	link.AppendIP(header, d, link.ProtocolUDP, link.UDPHeaderLen+len(d.Payload))
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
-	err := q.nic.Scatter(w.SGL, pd, 0, area[:before])
+	err := q.nic.Scatter(w.SGL, pd, 0, area[:grhLen])
 	if err == nil {
-		err = q.nic.Scatter(w.SGL, pd, before, p.Payload)
+		err = q.nic.Scatter(w.SGL, pd, grhLen, p.Payload)
 	}
 	if err != nil {
 		wc.Status = verbs.WCLocProtErr
@@ -167,7 +167,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// handleMulticast delivers a copy to each QP that is attached to the group.
+// handleMulticast delivers a copy to each QP that is attached to the group. known is false for undefined opcodes.
 func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++

@@ -55,31 +55,31 @@ func (m *REQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REQ) Parse(b []byte) (rest []byte, err error) { return parseBody("REQ", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *REQ) fields(c bodyCodec) {
-	number(c, 0, 0, 32, &m.LocalCommID)
-	number(c, 4, 0, 24, &m.VendorID)
-	number64(c, 8, &m.ServiceID)
-	number64(c, 16, &m.LocalCAGUID)
-	number(c, 28, 0, 32, &m.LocalQKey)
-	number(c, 32, 8, 24, &m.LocalQPN)
-	number(c, 32, 0, 8, &m.RespRes)
-	number(c, 36, 8, 24, &m.LocalEECN)
-	number(c, 36, 0, 8, &m.InitDepth)
-	number(c, 40, 8, 24, &m.RemoteEECN)
-	number(c, 40, 3, 5, &m.RemoteRespTimeout)
-	number(c, 40, 1, 2, &m.Transport)
+	bitField(c, 0, 0, 32, &m.LocalCommID)
+	bitField(c, 4, 0, 24, &m.VendorID)
+	field64(c, 8, &m.ServiceID)
+	field64(c, 16, &m.LocalCAGUID)
+	bitField(c, 28, 0, 32, &m.LocalQKey)
+	bitField(c, 32, 8, 24, &m.LocalQPN)
+	bitField(c, 32, 0, 8, &m.RespRes)
+	bitField(c, 36, 8, 24, &m.LocalEECN)
+	bitField(c, 36, 0, 8, &m.InitDepth)
+	bitField(c, 40, 8, 24, &m.RemoteEECN)
+	bitField(c, 40, 3, 5, &m.RemoteRespTimeout)
+	bitField(c, 40, 1, 2, &m.Transport)
 	c.flag(40, 0, &m.E2EFlow)
-	number(c, 44, 8, 24, &m.StartPSN)
-	number(c, 44, 3, 5, &m.LocalRespTimeout)
-	number(c, 44, 0, 3, &m.RetryCount)
-	number(c, 48, 16, 16, &m.PKey)
-	number(c, 48, 12, 4, &m.MTU)
+	bitField(c, 44, 8, 24, &m.StartPSN)
+	bitField(c, 44, 3, 5, &m.LocalRespTimeout)
+	bitField(c, 44, 0, 3, &m.RetryCount)
+	bitField(c, 48, 16, 16, &m.PKey)
+	bitField(c, 48, 12, 4, &m.MTU)
 	c.flag(48, 11, &m.RDCExists)
-	number(c, 48, 8, 3, &m.RNRRetry)
-	number(c, 48, 4, 4, &m.MaxCMRetries)
+	bitField(c, 48, 8, 3, &m.RNRRetry)
+	bitField(c, 48, 4, 4, &m.MaxCMRetries)
 	c.flag(48, 3, &m.SRQ)
-	number(c, 48, 0, 3, &m.ExtTransport)
+	bitField(c, 48, 0, 3, &m.ExtTransport)
 	m.Primary.fields(c, 52)
 	m.Alternate.fields(c, 52+pathLen)
 	c.bytes(140, m.PrivateData[:])
@@ -127,25 +127,25 @@ func (m *REP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REP) Parse(b []byte) (rest []byte, err error) { return parseBody("REP", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *REP) fields(c bodyCodec) {
 	vendor := [3]uint8{uint8(m.VendorID >> 16), uint8(m.VendorID >> 8), uint8(m.VendorID)}
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
-	number(c, 8, 0, 32, &m.LocalQKey)
-	number(c, 12, 8, 24, &m.LocalQPN)
-	number(c, 12, 0, 8, &vendor[0])
-	number(c, 16, 8, 24, &m.LocalEECN)
-	number(c, 16, 0, 8, &vendor[1])
-	number(c, 20, 8, 24, &m.StartPSN)
-	number(c, 20, 0, 8, &vendor[2])
-	number(c, 24, 24, 8, &m.RespRes)
-	number(c, 24, 16, 8, &m.InitDepth)
-	number(c, 24, 11, 5, &m.TargetAckDelay)
-	number(c, 24, 9, 2, &m.Failover)
+	bitField(c, 8, 0, 32, &m.LocalQKey)
+	bitField(c, 12, 8, 24, &m.LocalQPN)
+	bitField(c, 12, 0, 8, &vendor[0])
+	bitField(c, 16, 8, 24, &m.LocalEECN)
+	bitField(c, 16, 0, 8, &vendor[1])
+	bitField(c, 20, 8, 24, &m.StartPSN)
+	bitField(c, 20, 0, 8, &vendor[2])
+	bitField(c, 24, 24, 8, &m.RespRes)
+	bitField(c, 24, 16, 8, &m.InitDepth)
+	bitField(c, 24, 11, 5, &m.TargetAckDelay)
+	bitField(c, 24, 9, 2, &m.Failover)
 	c.flag(24, 8, &m.E2EFlow)
-	number(c, 24, 5, 3, &m.RNRRetry)
+	bitField(c, 24, 5, 3, &m.RNRRetry)
 	c.flag(24, 4, &m.SRQ)
-	number64(c, 28, &m.LocalCAGUID)
+	field64(c, 28, &m.LocalCAGUID)
 	c.bytes(36, m.PrivateData[:])
 	m.VendorID = uint32(vendor[0])<<16 | uint32(vendor[1])<<8 | uint32(vendor[2])
 }
@@ -188,10 +188,10 @@ func (m *MRA) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *MRA) Parse(b []byte) (rest []byte, err error) { return parseBody("MRA", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *MRA) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
-	number(c, 8, 30, 2, &m.About)
-	number(c, 8, 19, 5, &m.ServiceTimeout)
+	bitField(c, 8, 30, 2, &m.About)
+	bitField(c, 8, 19, 5, &m.ServiceTimeout)
 	c.bytes(10, m.PrivateData[:])
 }

@@ -20,11 +20,11 @@ func (m *LAP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *LAP) Parse(b []byte) (rest []byte, err error) { return parseBody("LAP", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *LAP) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
-	number(c, 12, 8, 24, &m.RemoteQPN)
-	number(c, 12, 3, 5, &m.RemoteRespTimeout)
+	bitField(c, 12, 8, 24, &m.RemoteQPN)
+	bitField(c, 12, 3, 5, &m.RemoteRespTimeout)
 	m.Alternate.fieldsOfLAP(c, 20)
 	c.bytes(64, m.PrivateData[:])
 }
@@ -85,11 +85,11 @@ func (m *APR) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *APR) Parse(b []byte) (rest []byte, err error) { return parseBody("APR", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *APR) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
-	number(c, 8, 24, 8, &m.InfoLen)
-	number(c, 8, 16, 8, &m.Status)
+	bitField(c, 8, 24, 8, &m.InfoLen)
+	bitField(c, 8, 16, 8, &m.Status)
 	c.bytes(12, m.Info[:])
 	c.bytes(84, m.PrivateData[:])
 }

@@ -20,32 +20,35 @@ type CMPath struct {
 	AckTimeout          uint8 // 5 bits: local ACK timeout, a code for CMTimeout
 }
 
-// fields encodes or decodes the path at offset at of a REQ.
+// fields encodes or decodes the path at offset at of a REQ. bitField takes the offset of a 32-bit word, the
+// lowest bit and the width.
 func (p *CMPath) fields(c bodyCodec, at int) {
 	p.commonFields(c, at)
-	number(c, at+36, 0, 6, &p.Rate)
-	number(c, at+40, 24, 8, &p.TrafficClass)
-	number(c, at+40, 16, 8, &p.HopLimit)
+	bitField(c, at+36, 0, 6, &p.Rate)
+	bitField(c, at+40, 24, 8, &p.TrafficClass)
+	bitField(c, at+40, 16, 8, &p.HopLimit)
 }
 
-// fieldsOfLAP encodes or decodes the path at offset at of a LAP, where three fields have another place.
+// fieldsOfLAP encodes or decodes the path at offset at of a LAP, where Rate, TrafficClass and HopLimit have
+// other places than in a REQ.
 func (p *CMPath) fieldsOfLAP(c bodyCodec, at int) {
 	p.commonFields(c, at)
-	number(c, at+36, 0, 8, &p.TrafficClass)
-	number(c, at+40, 24, 8, &p.HopLimit)
-	number(c, at+40, 16, 6, &p.Rate)
+	bitField(c, at+36, 0, 8, &p.TrafficClass)
+	bitField(c, at+40, 24, 8, &p.HopLimit)
+	bitField(c, at+40, 16, 6, &p.Rate)
 }
 
-// commonFields encodes or decodes the fields that have the same place in REQ and LAP.
+// commonFields encodes or decodes the fields that have the same place in REQ and LAP. bitField takes the
+// offset of a 32-bit word, the lowest bit and the width.
 func (p *CMPath) commonFields(c bodyCodec, at int) {
-	number(c, at, 16, 16, &p.LocalLID)
-	number(c, at, 0, 16, &p.RemoteLID)
+	bitField(c, at, 16, 16, &p.LocalLID)
+	bitField(c, at, 0, 16, &p.RemoteLID)
 	c.bytes(at+4, p.LocalGID[:])
 	c.bytes(at+20, p.RemoteGID[:])
-	number(c, at+36, 12, 20, &p.FlowLabel)
-	number(c, at+40, 12, 4, &p.SL)
+	bitField(c, at+36, 12, 20, &p.FlowLabel)
+	bitField(c, at+40, 12, 4, &p.SL)
 	c.flag(at+40, 11, &p.SubnetLocal)
-	number(c, at+40, 3, 5, &p.AckTimeout)
+	bitField(c, at+40, 3, 5, &p.AckTimeout)
 }
 
 // GID is a port address. On RoCEv2 it is an IP address, IPv4 in its

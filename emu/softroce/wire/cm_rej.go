@@ -35,12 +35,12 @@ func (m *REJ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REJ) Parse(b []byte) (rest []byte, err error) { return parseBody("REJ", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *REJ) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
-	number(c, 8, 30, 2, &m.About)
-	number(c, 8, 17, 7, &m.InfoLen)
-	number(c, 8, 0, 16, &m.Reason)
+	bitField(c, 8, 30, 2, &m.About)
+	bitField(c, 8, 17, 7, &m.InfoLen)
+	bitField(c, 8, 0, 16, &m.Reason)
 	c.bytes(12, m.Info[:])
 	c.bytes(84, m.PrivateData[:])
 }

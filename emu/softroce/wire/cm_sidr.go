@@ -19,11 +19,11 @@ func (m *SIDRREQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREQ) Parse(b []byte) (rest []byte, err error) { return parseBody("SIDR_REQ", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *SIDRREQ) fields(c bodyCodec) {
-	number(c, 0, 0, 32, &m.RequestID)
-	number(c, 4, 16, 16, &m.PKey)
-	number64(c, 8, &m.ServiceID)
+	bitField(c, 0, 0, 32, &m.RequestID)
+	bitField(c, 4, 16, 16, &m.PKey)
+	field64(c, 8, &m.ServiceID)
 	c.bytes(16, m.PrivateData[:])
 }
 
@@ -78,17 +78,17 @@ func (m *SIDRREP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREP) Parse(b []byte) (rest []byte, err error) { return parseBody("SIDR_REP", b, m) }
 
-// fields implements message: it encodes or decodes each field.
+// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
 func (m *SIDRREP) fields(c bodyCodec) {
 	vendorHigh, vendorLow := uint16(m.VendorID>>8), uint8(m.VendorID)
-	number(c, 0, 0, 32, &m.RequestID)
-	number(c, 4, 24, 8, &m.Status)
-	number(c, 4, 16, 8, &m.InfoLen)
-	number(c, 4, 0, 16, &vendorHigh)
-	number(c, 8, 8, 24, &m.QPN)
-	number(c, 8, 0, 8, &vendorLow)
-	number64(c, 12, &m.ServiceID)
-	number(c, 20, 0, 32, &m.QKey)
+	bitField(c, 0, 0, 32, &m.RequestID)
+	bitField(c, 4, 24, 8, &m.Status)
+	bitField(c, 4, 16, 8, &m.InfoLen)
+	bitField(c, 4, 0, 16, &vendorHigh)
+	bitField(c, 8, 8, 24, &m.QPN)
+	bitField(c, 8, 0, 8, &vendorLow)
+	field64(c, 12, &m.ServiceID)
+	bitField(c, 20, 0, 32, &m.QKey)
 	c.bytes(24, m.Info[:])
 	c.bytes(96, m.PrivateData[:])
 	m.VendorID = uint32(vendorHigh)<<8 | uint32(vendorLow)

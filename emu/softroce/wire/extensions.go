@@ -52,6 +52,7 @@ func (h DETH) appendTo(b []byte) []byte {
 	return appendReserved8And24(b, h.Reserved, h.SrcQP)
 }
 
+// parse decodes h from the front of b and returns the bytes that follow.
 func (h *DETH) parse(b []byte) (rest []byte) {
 	h.QKey = binary.BigEndian.Uint32(b)
 	h.Reserved = b[4]
@@ -59,8 +60,7 @@ func (h *DETH) parse(b []byte) (rest []byte) {
 	return b[DETHLen:]
 }
 
-// appendReserved8And24 appends a reserved byte and a 24-bit number, as in DETH, XRCETH and
-// RDETH.
+// appendReserved8And24 appends a reserved byte and a 24-bit number, as in DETH, XRCETH and RDETH.
 func appendReserved8And24(b []byte, reserved uint8, number uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(reserved)<<24|number&mask24)
 }
@@ -79,6 +79,7 @@ func (h FETH) appendTo(b []byte) []byte {
 		h.Reserved<<6|uint32(h.Selectivity&3)<<4|uint32(h.Placement&0x0F))
 }
 
+// parse decodes h from the front of b and returns the bytes that follow.
 func (h *FETH) parse(b []byte) (rest []byte) {
 	v := binary.BigEndian.Uint32(b)
 	h.Placement = uint8(v & 0x0F)
@@ -101,6 +102,7 @@ func (h RETH) appendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.DMALen)
 }
 
+// parse decodes h from the front of b and returns the bytes that follow.
 func (h *RETH) parse(b []byte) (rest []byte) {
 	h.VA = binary.BigEndian.Uint64(b)
 	h.RKey = binary.BigEndian.Uint32(b[8:])
@@ -117,6 +119,7 @@ type AtomicETH struct {
 	Compare uint64
 }
 
+// appendTo appends h in wire order and returns the extended slice.
 func (h AtomicETH) appendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.VA)
 	b = binary.BigEndian.AppendUint32(b, h.RKey)
@@ -124,6 +127,7 @@ func (h AtomicETH) appendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, h.Compare)
 }
 
+// parse decodes h from the front of b and returns the bytes that follow.
 func (h *AtomicETH) parse(b []byte) (rest []byte) {
 	h.VA = binary.BigEndian.Uint64(b)
 	h.RKey = binary.BigEndian.Uint32(b[8:])

@@ -61,8 +61,7 @@ var (
 	backward = makeShifter(polyXInv)
 )
 
-// makeShifter returns the tables for shifts by whole bytes. bitStep is the polynomial of a shift
-// by one bit.
+// makeShifter returns the tables for shifts by whole bytes. bitStep is the polynomial of a shift by one bit.
 func makeShifter(bitStep poly) *shifter {
 	s := &shifter{}
 	step := bitStep
@@ -91,8 +90,8 @@ func (s *shifter) shift(p poly, n int) poly {
 // effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns, by the value of a byte, what it XORs into the CRC register after n bytes, of
-// which it is the first. With several n it is the effect of the same byte at several positions.
+// makeEffect returns the effect of a byte, by its value: what it XORs into the CRC register after the
+// byte and n-1 more. With several ns it is the sum of the effects of the same byte at several places.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {

@@ -112,8 +112,7 @@ func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 // instructions.
 const minHashedLen = 64
 
-// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b
-// is short.
+// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b is short.
 func updateShort(register poly, b []byte) poly {
 	// The effects of the last bytes of a BTH are those of the last bytes of any data.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
@@ -147,8 +146,7 @@ func updateBTH(register poly, bth *[BTHLen]byte) poly {
 		bthBytes[8][bth[8]] ^ bthBytes[9][bth[9]] ^ bthBytes[10][bth[10]] ^ bthBytes[11][bth[11]]
 }
 
-// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4
-// identification.
+// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4 identification.
 func (c ICRC) Seal(ipID uint16, b []byte) {
 	body := b[:len(b)-ICRCLen]
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))
@@ -161,8 +159,8 @@ func (c ICRC) Check(ipID uint16, b []byte) bool {
 	return ok && diff == 0
 }
 
-// difference returns the right ICRC XOR that of b; false if b does not have the length of a
-// packet.
+// difference returns the right ICRC XOR the ICRC in the last four bytes of b; false if b does not
+// have the length of a packet.
 func (c ICRC) difference(ipID uint16, b []byte) (uint32, bool) {
 	if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
 		return 0, false

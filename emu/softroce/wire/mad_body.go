@@ -21,8 +21,8 @@ func appendBody(b []byte, m message) []byte {
 	return b
 }
 
-// parseBody decodes m from the front of b and returns the bytes that follow. name is that of the message, for
-// errors.
+// parseBody decodes m from the front of b and returns the bytes that follow. Errors contain name, the name of
+// the message.
 func parseBody(name string, b []byte, m message) (rest []byte, err error) {
 	if len(b) < MADBodyLen {
 		return nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), MADBodyLen)
@@ -37,8 +37,8 @@ type bodyCodec struct {
 	encode bool
 }
 
-// number encodes or decodes *v in the big-endian 32-bit word at offset at: width bits, of which low is the lowest.
-func number[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
+// bitField encodes or decodes *v, width bits of the big-endian 32-bit word at offset at; low is the lowest bit.
+func bitField[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
 	word, mask := binary.BigEndian.Uint32(c.body[at:]), uint32(1)<<width-1
 	if c.encode {
 		binary.BigEndian.PutUint32(c.body[at:], word|uint32(*v)&mask<<low)
@@ -47,15 +47,15 @@ func number[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T)
 	}
 }
 
-// flag encodes or decodes one bit of the big-endian 32-bit word at offset at.
+// flag encodes or decodes bit number low of the big-endian 32-bit word at offset at.
 func (c bodyCodec) flag(at, low int, v *bool) {
 	value := bit(*v, 1)
-	number(c, at, low, 1, &value)
+	bitField(c, at, low, 1, &value) // one bit
 	*v = value != 0
 }
 
-// number64 encodes or decodes the 64-bit number at offset at.
-func number64[T ~uint64](c bodyCodec, at int, v *T) {
+// field64 encodes or decodes the 64-bit number at offset at.
+func field64[T ~uint64](c bodyCodec, at int, v *T) {
 	if c.encode {
 		binary.BigEndian.PutUint64(c.body[at:], uint64(*v))
 	} else {
@@ -74,8 +74,8 @@ func (c bodyCodec) bytes(at int, field []byte) {
 
 // commIDs encodes or decodes the two communication IDs that begin most messages.
 func (c bodyCodec) commIDs(local, remote *uint32) {
-	number(c, 0, 0, 32, local)
-	number(c, 4, 0, 32, remote)
+	bitField(c, 0, 0, 32, local)
+	bitField(c, 4, 0, 32, remote)
 }
 
 // FillField copies data into a field of fixed length, such as private data, and zeroes the rest.

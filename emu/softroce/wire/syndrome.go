@@ -40,8 +40,7 @@ const (
 	syndromeNakBits   = 0x60
 )
 
-// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or
-// CreditUnlimited.
+// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or CreditUnlimited.
 func Ack(credit uint8) Syndrome { return Syndrome(credit & syndromeValueMask) }
 
 // RNRNak returns the syndrome of an RNR NAK with a timer code.
@@ -66,8 +65,7 @@ func (s Syndrome) Kind() SyndromeKind {
 // Value returns the five-bit value: credit code, timer code or NakCode.
 func (s Syndrome) Value() uint8 { return uint8(s & syndromeValueMask) }
 
-// String prints kind and value, as in "ACK credit 31" or "NAK remote access
-// error".
+// String prints kind and value, as in "ACK credit 31" or "NAK remote access error".
 func (s Syndrome) String() string {
 	switch s.Kind() {
 	case SyndromeAck:
