@@ -33,8 +33,9 @@ func (r *ref) Close() error {
 }
 
 // create makes a call that returns an object with its attributes, and returns the client's
-// object with the same handle: the one that exists, or else a new one. The object exists
-// before later frames are processed, which may refer to it.
+// object with the same handle: the one that exists, or else a new one. It returns no object, and
+// no error, if the call succeeds with handle 0. The object exists before later frames, which may
+// refer to it, are processed.
 func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
 	c := on.c
 	err = v.invoke(c, append([]any{on}, args...), func(b []byte) ([]byte, error) {
