@@ -267,8 +267,7 @@ func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// recordClosed records that an object was closed, and forgets all but the last keptObjects closed
-// objects.
+// recordClosed records that an object was closed, and forgets all but the last keptObjects closed objects.
 func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

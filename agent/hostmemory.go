@@ -126,8 +126,7 @@ func (m *hostMemories) handle(r *record) error {
 	return nil
 }
 
-// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the
-// client's memory.
+// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the client's memory.
 func allocate(n, pageOffset int) []byte {
 	b := make([]byte, n+pageLen)
 	off := (pageOffset - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen

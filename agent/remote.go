@@ -17,8 +17,7 @@ type ref struct {
 // refOf gives Client.handleOf access to the ref that an object embeds.
 func (r *ref) refOf() *ref { return r }
 
-// call makes a call on the object, with more arguments, and decodes the result; nil if there
-// is none.
+// call makes a call on the object, with more arguments, and decodes the result; nil if there is none.
 func (r *ref) call(v *verb, result any, args ...any) error {
 	return v.call(r.c, result, append([]any{r}, args...)...)
 }
@@ -223,8 +222,7 @@ type remoteMW struct {
 
 func (m *remoteMW) Type() verbs.MWType { return m.mwType }
 
-// RKey queries the device, since binding changes the key. If the call fails it returns the
-// last known key.
+// RKey queries the device, since binding changes the key. If the call fails it returns the last known key.
 func (m *remoteMW) RKey() verbs.RKey {
 	var key verbs.RKey
 	if m.call(callMWKey, &key) == nil {
