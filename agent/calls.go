@@ -54,8 +54,8 @@ func (v *verb) describe(w *strings.Builder) {
 	}
 }
 
-// serve executes the call and returns the reply: the failure, the results, and the attributes
-// of a new object.
+// serve executes the call and returns the reply: the failure, which is empty after success, the
+// results, and the attributes of a new object.
 func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	in, err := v.decodeArguments(s, args)
 	if err != nil {
@@ -88,7 +88,7 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	return reply
 }
 
-// decodeArguments returns the arguments of the function.
+// decodeArguments decodes the function's arguments from b. A function that takes the session gets it first.
 func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err error) {
 	if len(v.in) < v.function.Type().NumIn() {
 		in = append(in, reflect.ValueOf(s))

@@ -27,7 +27,7 @@ type Client struct {
 	mu      sync.Mutex
 	reason  error // why the connection was lost
 	objects map[handle]any
-	gone    []handle // of closed objects, oldest first
+	closed  []handle // of closed objects, oldest first
 
 	closeConn func(reason error) // closes the connection
 }
@@ -116,7 +116,7 @@ func (c *Client) Devices() ([]verbs.DeviceInfo, error) {
 	return infos, err
 }
 
-// Open implements verbs.Provider. A device in use by another client is verbs.ErrBusy.
+// Open implements verbs.Provider. It returns verbs.ErrBusy for a device that another client uses.
 func (c *Client) Open(device string) (verbs.Context, error) {
 	var opened openedDevice
 	if err := callOpen.call(c, &opened, device); err != nil {
@@ -178,7 +178,7 @@ func (c *Client) receive(f control.Frame) error {
 	return c.calls.Reply(f)
 }
 
-// call makes a call and decodes its result; nil if it has none.
+// call makes a call to the agent and decodes its result into result, a pointer; nil for a call without result.
 func (v *verb) call(c *Client, result any, args ...any) error {
 	return v.invoke(c, args, func(b []byte) ([]byte, error) {
 		if result == nil {
@@ -267,15 +267,14 @@ func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// recordClosed records that an object was closed, and forgets all but the last keptObjects closed
-// objects.
+// recordClosed records that an object was closed, and forgets all but the last keptObjects closed objects.
 func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.objects[h] == nil {
 		return
 	}
-	for c.gone = append(c.gone, h); len(c.gone) > keptObjects; c.gone = c.gone[1:] {
-		delete(c.objects, c.gone[0])
+	for c.closed = append(c.closed, h); len(c.closed) > keptObjects; c.closed = c.closed[1:] {
+		delete(c.objects, c.closed[0])
 	}
 }

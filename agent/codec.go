@@ -78,7 +78,7 @@ func planOf(t reflect.Type) *plan {
 		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 	default:
-		panic(fmt.Sprintf("agent: values of type %v do not travel", t))
+		panic(fmt.Sprintf("agent: values of type %v cannot be encoded", t))
 	}
 	plans.Store(t, p)
 	return p
@@ -91,7 +91,7 @@ func (p *plan) append(b []byte, v reflect.Value, objs objects) []byte {
 	case reflect.Invalid:
 		text, err := v.Interface().(encoding.BinaryMarshaler).MarshalBinary()
 		if err != nil {
-			panic(fmt.Sprintf("agent: %v: %v", p.t, err)) // addresses never fail
+			panic(fmt.Sprintf("agent: %v: %v", p.t, err)) // only addresses are encoded here, which never fail
 		}
 		return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	case reflect.Bool:

@@ -77,8 +77,8 @@ func (m *hostMemories) acknowledge(frames uint64) {
 	m.forget(frames)
 }
 
-// forget forgets the changes in the first frames, which the client has received. The caller
-// holds the lock.
+// forget removes the changes that were sent in the first frames (their number) from the unacknowledged
+// ones: the client has received them. The caller holds the lock.
 func (m *hostMemories) forget(frames uint64) {
 	n := 0
 	for _, s := range m.order {
@@ -126,8 +126,7 @@ func (m *hostMemories) handle(r *record) error {
 	return nil
 }
 
-// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the
-// client's memory.
+// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the client's memory.
 func allocate(n, pageOffset int) []byte {
 	b := make([]byte, n+pageLen)
 	off := (pageOffset - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
@@ -142,8 +141,8 @@ func (m *hostMemories) freeIfUnused(mem *hostMemory) {
 	}
 }
 
-// use returns the memory that the client named for a region, and the part for the region. unuse
-// releases it. Both are nil for a region without memory.
+// use returns the memory that the client named for a region, and the region's part of it. unuse
+// releases the memory. A region of no bytes has no memory.
 func (m *hostMemories) use(in *newMR) (*hostMemory, []byte, error) {
 	switch {
 	case in.Nil:
@@ -164,11 +163,11 @@ func (m *hostMemories) use(in *newMR) (*hostMemory, []byte, error) {
 	return mem, mem.live[in.Offset:][:in.Length:in.Length], nil
 }
 
-// unuse releases the memory of regions.
-func (m *hostMemories) unuse(gone ...*hostMemory) {
+// unuse releases the memory of closed regions.
+func (m *hostMemories) unuse(released ...*hostMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, mem := range gone {
+	for _, mem := range released {
 		mem.regions--
 		m.freeIfUnused(mem)
 	}
@@ -177,10 +176,10 @@ func (m *hostMemories) unuse(gone ...*hostMemory) {
 // maxScans limits the scans of memory that changes all the time.
 const maxScans = 16
 
-// sendChanges sends the changes of the device.
+// sendChanges sends the changes that the device has made in registered memory.
 //
-// A client that sees a write must see all earlier ones. One scan may find a late write and
-// miss an early one behind it, so sendChanges scans until nothing changes.
+// A client that sees a write must see all earlier ones. A scan may find a late write, and miss an earlier one
+// to memory already scanned, so sendChanges scans until it finds no change, at most maxScans times.
 func (m *hostMemories) sendChanges(send func([]byte)) error {
 	m.sendLock.Lock()
 	defer m.sendLock.Unlock()

@@ -93,8 +93,8 @@ func (m *programMemories) sendRecord(r *record) {
 	w.flush()
 }
 
-// sendChanges sends the changes of memory by the program, and returns the number of frames
-// received so far.
+// sendChanges sends the changes that the program has made in registered memory, and returns the
+// number of memory frames received so far.
 func (m *programMemories) sendChanges() (received uint64) {
 	m.lock()
 	defer m.unlock()
@@ -110,7 +110,7 @@ func (m *programMemories) sendChanges() (received uint64) {
 	return m.received
 }
 
-// apply applies a frame with changes of the device.
+// apply applies a frame with changes that the device has made.
 func (m *programMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -53,7 +53,7 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// newConn returns an end of a connection that receives calls or replies.
+// newConn returns an end of a connection. receives is control.Call at the agent, control.Reply at the client.
 func newConn(conn net.Conn, t Timing, receives control.Kind) *control.Conn {
 	return control.New(conn, control.Config{
 		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, receives: maxFrameLen},
@@ -63,8 +63,8 @@ func newConn(conn net.Conn, t Timing, receives control.Kind) *control.Conn {
 }
 
 // run writes the queue of a connection until it ends. It closes a connection whose peer does
-// not read. After any other error reading fails, too, and Serve returns: first it reads what
-// the peer sent before it closed the connection, with the reason.
+// not read. After any other error of writing, reading goes on until it fails too, so that
+// Serve gets the reason that the peer sent before it closed the connection.
 func run(c *control.Conn) {
 	if err := c.Run(); errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Close(err)

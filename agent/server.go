@@ -101,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// accept is Accept with retries for temporary errors such as a lack of descriptors.
+// accept calls ln.Accept, and again after temporary errors such as a lack of descriptors.
 func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		conn, err := ln.Accept()
@@ -146,11 +146,10 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 	log.Info("client disconnected", "why", why)
 }
 
-// logUnauthenticated logs an unauthenticated connection, at most once a second, which limits the
-// log.
+// logUnauthenticated logs an unauthenticated connection, at most once a second, to keep the log short.
 func (s *Server) logUnauthenticated(raw net.Conn, err error) {
-	now, until := time.Now().UnixNano(), s.logAfter.Load()
-	if now < until || !s.logAfter.CompareAndSwap(until, now+int64(time.Second)) {
+	now, notBefore := time.Now().UnixNano(), s.logAfter.Load()
+	if now < notBefore || !s.logAfter.CompareAndSwap(notBefore, now+int64(time.Second)) {
 		return
 	}
 	s.log.Warn("refused a connection", "from", raw.RemoteAddr().String(), "why", err, "refused in all", s.stats.unauthenticated.Load(), "displaced in all", s.stats.displaced.Load())

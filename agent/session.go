@@ -125,8 +125,8 @@ func failureReply(err error) []byte {
 	return encode(nil, &f, nil)
 }
 
-// addNew assigns a handle to an object that a call made from another. If that fails, it closes the
-// object.
+// addNew assigns a handle to an object that a call has made from another, from. If that fails, it
+// closes the new object.
 func (s *session) addNew(from, object any) error {
 	_, err := s.add(from, object)
 	if err != nil {
@@ -142,7 +142,7 @@ func discard(object any) {
 	}
 }
 
-// open opens a device.
+// open opens a device, which the session then holds until it is closed.
 func (s *session) open(device string) (openedDevice, error) {
 	if err := s.holds.hold(device, s); err != nil {
 		return openedDevice{}, err

@@ -29,7 +29,7 @@ func (c *someDevices) checked(device string, f func() error) error {
 	return f()
 }
 
-// Identity implements Host.
+// Identity implements Host. It leaves out the devices that may not be used.
 func (c *someDevices) Identity() (Identity, error) {
 	id, err := c.Host.Identity()
 	id.Devices = slices.DeleteFunc(id.Devices, func(d DeviceIdentity) bool { return !c.has(d.Info.Name) })

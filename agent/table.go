@@ -37,15 +37,15 @@ type table struct {
 	entries map[handle]*entry
 	known   map[any]*entry // by object
 	open    int            // number of open objects
-	gone    []handle       // closed, oldest first
+	closed  []handle       // of closed objects, oldest first
 }
 
 func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object made from another; from is nil for a context. A known
-// object keeps its handle.
+// add returns the entry of an object that was made from another, from; nil for a context. An open
+// object that has an entry keeps it.
 func (t *table) add(from, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)
@@ -120,10 +120,10 @@ func (t *table) markClosed(e *entry) (released []*hostMemory) {
 		released = append(released, e.memory)
 		e.memory = nil
 	}
-	t.gone = append(t.gone, e.handle)
-	for len(t.gone) > keptObjects {
-		old := t.entries[t.gone[0]]
-		t.gone = t.gone[1:]
+	t.closed = append(t.closed, e.handle)
+	for len(t.closed) > keptObjects {
+		old := t.entries[t.closed[0]]
+		t.closed = t.closed[1:]
 		delete(t.entries, old.handle)
 		if t.known[old.object] == old {
 			delete(t.known, old.object)

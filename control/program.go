@@ -48,8 +48,7 @@ func Wait(cmd *exec.Cmd) <-chan syscall.WaitStatus {
 	return ended
 }
 
-// ExitCode returns the exit code as a shell does: 128 plus the signal number if the
-// process was killed.
+// ExitCode returns the exit code as a shell does: 128 plus the signal number if the process was killed.
 func ExitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())
@@ -125,8 +124,7 @@ func (p *Program) hangUp() syscall.WaitStatus {
 	return <-p.Ended
 }
 
-// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of
-// bytes sent.
+// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of bytes sent.
 func (c *Conn) CopyFrom(k Kind, from io.Reader) (sent int64, err error) {
 	b := make([]byte, maxChunk)
 	for {

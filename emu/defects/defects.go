@@ -24,8 +24,8 @@ type Info struct {
 	Does     string // behaviour of the device, in one line
 }
 
-// All describes the defects of the struct that defects points to, in its order: its fields
-// of type bool, with their tags.
+// All describes the defects of the struct that defects points to: its fields of type bool, with
+// their tags, in the order of the struct.
 func All(defects any) []Info {
 	var all []Info
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(defects).Elem()) {

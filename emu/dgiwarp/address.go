@@ -88,7 +88,7 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord parses the record of a received Write-Record. wc is the completion of a receive of a
+// ParseRecord parses the record of a Write-Record, an unreliable RDMA Write: which ranges have arrived. wc is the completion of a receive of a
 // UD queue pair, and buf its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"

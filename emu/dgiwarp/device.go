@@ -203,7 +203,7 @@ func (d *Device) Counters() []verbs.Counter {
 
 // Close closes the device and its link. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shutdown(func() {}) {
+	if !d.Shutdown(func() {}) { // nothing else to do before the driver stops
 		return nil
 	}
 	return d.link.Close()

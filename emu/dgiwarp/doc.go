@@ -97,7 +97,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	sock.SeparateSourcePort = false          // peers answer to the source port
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)
 	if cfg.QP.Reliable {
-		sock.TClass |= link.ECT0 // of packets with data
+		sock.TClass |= link.ECT0 // packets with data are ECN-capable
 	}
 	s, err := udplink.Open(sock)
 	if err != nil {

@@ -38,7 +38,7 @@ type queuePair struct {
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) { return d.CreateQPWith(in, d.cfg.QP) }
 
 // CreateQPWith creates a queue pair with the given options. A device may have queue pairs of
-// both services.
+// both services, UD and RD.
 func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
@@ -108,8 +108,7 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests, and returns the number before the first that fails. The caller holds
-// the lock.
+// post queues send requests, and returns how many were queued before an error. The caller holds the lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {

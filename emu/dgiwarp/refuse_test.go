@@ -60,7 +60,7 @@ func TestConfigErrors(t *testing.T) {
 		"carries no packets of": func() (*Device, error) {
 			return OnLink(nil, Config{Addrs: []netip.Addr{addrA}, NIC: engine.Config{LinkMTU: 400}})
 		},
-		"257 segments to a peer": func() (*Device, error) {
+		"257 segments per peer": func() (*Device, error) {
 			return OnLink(nil, Config{Addrs: []netip.Addr{addrA}, NIC: engine.Config{LinkMTU: 1500, RD: rd.Limits{PeerSegments: 257}}})
 		},
 	} {

@@ -48,7 +48,7 @@ func (s *Stream) receiveAtomicRequest(a *rxSegment, msg []byte) {
 	}
 	s.counters().AtomicsReceived++
 	if s.reads.Len() == 1 {
-		s.beginResponse(false)
+		s.beginResponse(atOnce)
 	}
 }
 
@@ -130,8 +130,8 @@ func (u *atomicUnit) result(v uint64) uint64 {
 	}
 }
 
-// addFields adds b to a in fields whose top bits are set in tops. The carry out of a field is
-// lost. If tops is 0, there is a single field.
+// addFields adds b to a field by field: tops has the top bit of each field, and 0 means a single field.
+// The carry out of a field is lost.
 func addFields(a, b, tops uint64) uint64 {
 	// Without the top bits no carry can leave a field; the top bits are added without carry.
 	return (a&^tops + b&^tops) ^ (a^b)&tops

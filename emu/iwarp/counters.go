@@ -50,8 +50,7 @@ type ReasonCounts [len(reasons) + 1]uint64
 // Add counts a Terminate.
 func (c *ReasonCounts) Add(e wire.TermError) { c[reasonIndex(e)]++ }
 
-// Of returns the number of Terminates with error e. All errors that the RFCs do not define
-// share one counter.
+// Of returns the number of Terminates with error e. All errors that the RFCs do not define share one counter.
 func (c *ReasonCounts) Of(e wire.TermError) uint64 { return c[reasonIndex(e)] }
 
 // Total returns the number of all Terminates.

@@ -24,5 +24,5 @@ const AnySTag wire.STag = 1
 // buildEmptyWrite builds the empty Write that SendEmptyWrite scheduled.
 func (s *Stream) buildEmptyWrite(g *Segment) {
 	s.turn = responder
-	g.Header = wire.Tagged{STag: AnySTag}.Append(s.control(wire.OpWrite, true).Append(g.Header))
+	g.Header = wire.Tagged{STag: AnySTag}.Append(s.control(wire.OpWrite, lastSegment).Append(g.Header))
 }

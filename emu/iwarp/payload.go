@@ -20,8 +20,8 @@ func (s *Stream) readable(sgl []verbs.SGE, length uint32) bool {
 	}) == nil
 }
 
-// gather appends n octets of sgl at offset off to g, copied or in place. It reports false if the
-// memory is invalid.
+// gather appends n octets of sgl at offset off to g: a copy to g.Header, or the memory itself to
+// g.Payload. It reports false if the memory is invalid.
 func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n == 0 {
 		return true
@@ -35,8 +35,7 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil
 }
 
-// gatherInPlace appends the memory itself to g.Payload. It reports false if some of it is not
-// addressable.
+// gatherInPlace appends the memory itself to g.Payload. It reports false if some of it is not addressable.
 func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	ep := s.ep
 	for i := range sgl {

@@ -38,8 +38,8 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 	}
 }
 
-// resolveRemote checks the memory that the peer names, and returns it with the offset of to in it.
-// Callers skip it if n is 0: the STag and offset of no octets are not checked.
+// resolveRemote checks n octets of memory that the peer names by STag and tagged offset, to. It returns the memory
+// and the offset of the octets in it. Callers skip it if n is 0: STag and offset of no octets are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), nic.TargetQP{PD: ep.PD, QPN: ep.QPN}, to, n, need)
@@ -49,8 +49,7 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 	return mem, at, err
 }
 
-// readSource resolves the next n octets that the read p asks for. If the check fails, the
-// stream ends.
+// readSource resolves the next n octets that the read p asks for. If the check fails, the stream ends.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, policy := verbs.AccessRemoteRead, s.policy()
 	if policy.ReadWithoutRight {

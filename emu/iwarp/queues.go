@@ -101,9 +101,9 @@ func (q *Queues) TakeReceive() {
 	}
 }
 
-// CheckSend returns an error if the lengths of a send work request exceed those of the queue pair, or limit for
-// the message, or do not fit its opcode. window is the window of a bind request.
-func (q *Queues) CheckSend(wr *verbs.SendWR, limit uint64, window *nic.Window) error {
+// CheckLengths returns an error if a send work request has more inline data or SGEs than the queue pair takes, or a
+// message longer than maxMessage or wrong for the opcode. window is the window of a bind request, which needs one.
+func (q *Queues) CheckLengths(wr *verbs.SendWR, maxMessage uint64, window *nic.Window) error {
 	invalid := func(why string, args ...any) error { return q.OpError("post_send", verbs.ErrInvalid, why, args...) }
 	inline := wr.Flags&verbs.SendInline != 0
 	length := uint64(len(wr.Inline))
@@ -123,8 +123,8 @@ func (q *Queues) CheckSend(wr *verbs.SendWR, limit uint64, window *nic.Window) e
 		return invalid("%d gather entries, the QP takes %d", len(wr.SGL), q.Slots.MaxSGE())
 	case atomic && length != atomicLen:
 		return invalid("%v with %d bytes of local memory, not 8", wr.Opcode, length)
-	case length > limit:
-		return invalid("message of %d bytes, limit %d", length, limit)
+	case length > maxMessage:
+		return invalid("message of %d bytes, limit %d", length, maxMessage)
 	case wr.Opcode == verbs.OpSendImm && length > 0:
 		return q.OpError("post_send", verbs.ErrNotSupported, "%v with a payload: iWARP sends immediate data as a message of its own, "+
 			"behind a write or alone", wr.Opcode)

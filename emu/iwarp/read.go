@@ -35,8 +35,7 @@ func sink(r *Request) (wire.STag, uint64) {
 	return 0, 0
 }
 
-// startReadOrAtomic appends the header of a Read or Atomic Request and counts r as
-// outstanding.
+// startReadOrAtomic appends the header of a Read or Atomic Request and counts r as outstanding.
 func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	r.msn = s.sendMSN[wire.QueueReadRequest]
 	g.Header = s.untagged(g.Header, op, wire.QueueReadRequest)
@@ -48,8 +47,7 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	s.advanceRequest(r)
 }
 
-// receiveReadResponse places a segment of a Read Response, which must belong to the oldest
-// outstanding read.
+// receiveReadResponse places a segment of a Read Response, which must belong to the oldest outstanding read.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, policy := s.oldestRead, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {

@@ -104,8 +104,9 @@ func (s *Stream) retire(status verbs.WCStatus) {
 	s.owner.Retired(r)
 }
 
-// flush completes all requests in error, in the order of posting, then the current receive
-// with status recv.
+const notSolicited = false // argument of Owner.Received
+
+// flush completes all requests in error, in the order of posting, then the current receive with status recv.
 func (s *Stream) flush(recv verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status
@@ -117,6 +118,6 @@ func (s *Stream) flush(recv verbs.WCStatus) {
 	s.oldestRead, s.outstanding = nil, 0
 	if r := s.recv; r != nil {
 		s.recv = nil
-		s.owner.Received(r, verbs.WC{Status: recv, Opcode: verbs.WCOpRecv}, false)
+		s.owner.Received(r, verbs.WC{Status: recv, Opcode: verbs.WCOpRecv}, notSolicited)
 	}
 }

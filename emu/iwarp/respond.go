@@ -54,9 +54,11 @@ func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 	}
 	s.counters().ReadsReceived++
 	if s.reads.Len() == 1 {
-		s.beginResponse(false)
+		s.beginResponse(atOnce)
 	}
 }
+
+const atOnce, afterWaiting = false, true // values of waited
 
 // beginResponse starts the response to the first request of the queue: it checks the memory of
 // a read, and executes an atomic. waited is set if another request was answered before.
@@ -79,7 +81,7 @@ func (s *Stream) finishResponse() {
 	s.inProgress, s.turn = noSource, requester
 	s.reads.Pop()
 	if s.reads.Len() > 0 {
-		s.beginResponse(true)
+		s.beginResponse(afterWaiting)
 	}
 }
 

@@ -137,8 +137,7 @@ func (s *Stream) executeLocal(r *Request) bool {
 	return s.state == open
 }
 
-// sendRequest builds the next segment of the current request. It reports false if the request
-// fails locally.
+// sendRequest builds the next segment of the current request. It reports false if the request fails locally.
 func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	r := s.sending
 	switch r.Op {
@@ -204,8 +203,7 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the
-// rest is zero.
+// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the rest is zero.
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {
@@ -250,6 +248,8 @@ const (
 	untaggedHeader = wire.ControlLen + wire.UntaggedLen
 )
 
+const lastSegment = true // argument of control
+
 // control returns the control field of a segment.
 func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 	c := wire.NewControl(op, last)
@@ -257,12 +257,11 @@ func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 	return c
 }
 
-// untagged appends the header of an untagged message of one segment and advances the MSN of
-// its queue.
+// untagged appends the header of an untagged message of one segment and advances the MSN of its queue.
 func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
 	s.sendMSN[q] = u.MSN.Next()
-	return u.Append(s.control(op, true).Append(b))
+	return u.Append(s.control(op, lastSegment).Append(b))
 }
 
 // ceilPow2 returns the smallest power of two that is at least n.

@@ -87,8 +87,7 @@ type Options struct {
 	PeerToPeer bool
 }
 
-// Open resets s to an established stream. Requests and receives that it still held are not
-// completed.
+// Open resets s to an established stream. Requests and receives that it still held are not completed.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, version: wire.DDPVersion, state: open, startupDone: !o.Responder}
 	s.ird, s.ord, s.expectRTR = o.IRD, o.ORD, o.Responder && o.PeerToPeer
@@ -145,8 +144,7 @@ func (s *Stream) Receiving() bool {
 	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
 }
 
-// Ended returns the Terminate that the stream ended with, nil if there is none, and whether
-// the peer sent it.
+// Ended returns the Terminate that the stream ended with, nil if there is none, and whether the peer sent it.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) { return s.term, s.state == terminated }
 
 func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }

@@ -6,21 +6,20 @@ import (
 )
 
 // Fail ends the stream because of a local error or an error of the layer below, and completes
-// all work in error. With tell, the peer is sent a Terminate. If the stream has ended already,
-// Fail does nothing.
-func (s *Stream) Fail(e wire.TermError, tell bool) {
+// all work in error. If terminate is set, Output then returns a Terminate. If the stream has ended
+// already, Fail does nothing.
+func (s *Stream) Fail(e wire.TermError, terminate bool) {
 	if s.state != open {
 		return
 	}
-	if tell {
+	if terminate {
 		s.endWithTerminate(ByOwner, &wire.Terminate{Error: e}, verbs.WCWRFlushErr)
 		return
 	}
 	s.endSilently(ByOwner, e)
 }
 
-// Close ends the stream because the connection was closed gracefully. Remaining work is
-// flushed.
+// Close ends the stream because the connection was closed gracefully. Remaining work is flushed.
 func (s *Stream) Close() {
 	if s.state == open {
 		s.flushAndNotify(ByClose, wire.TermMPAClosed, verbs.WCWRFlushErr)
@@ -49,7 +48,7 @@ func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 	s.refuseReceive(verbs.WCWRFlushErr, e, a)
 }
 
-// refuseReceive is refuse with a status for the current receive.
+// refuseReceive ends the stream as refuse does, and completes the current receive with status recv.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
@@ -142,7 +141,7 @@ func (s *Stream) sendTerminate(g *Segment) {
 	g.Header = s.term.Append(g.Header)
 }
 
-// receiveTerminate ends the stream, even if the Terminate is invalid. It is never answered.
+// receiveTerminate ends the stream, even if the Terminate is invalid. A Terminate is never answered.
 func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
@@ -170,8 +169,7 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
-// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate
-// is about.
+// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate is about.
 func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	if !t.HasDDP {
 		return
@@ -223,8 +221,7 @@ func remoteStatus(e wire.TermError) verbs.WCStatus {
 	return verbs.WCRemOpErr
 }
 
-// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
-// error.
+// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate error.
 func PeerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,

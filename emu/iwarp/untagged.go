@@ -68,8 +68,7 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseBadReceive ends the stream because the current receive is too short or its memory is
-// invalid.
+// refuseBadReceive ends the stream because the current receive is too short or its memory is invalid.
 func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
@@ -82,8 +81,7 @@ func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	s.refuseReceive(status, e, a)
 }
 
-// nextReceive takes the next receive for a message that begins. It ends the stream if there is
-// none.
+// nextReceive takes the next receive for a new message. If there is none, it ends the stream and returns false.
 func (s *Stream) nextReceive(a *rxSegment) bool {
 	s.recv = s.owner.NextReceive()
 	if s.recv == nil {
@@ -102,7 +100,7 @@ func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	s.owner.Received(r, wc, solicited)
 }
 
-// advanceMSN expects the next message of queue q, after one was received completely. Immediate
+// advanceMSN advances the MSN expected on queue q, after a message was received completely. Immediate
 // data that follows a Send or a Read Request does not belong to an earlier Write.
 func (s *Stream) advanceMSN(q wire.QN) {
 	s.recvMSN[q] = s.recvMSN[q].Next()
@@ -123,7 +121,7 @@ func (s *Stream) invalidate(a *rxSegment) bool {
 		r := s.recv
 		s.recv, s.recvLen = nil, 0
 		s.advanceMSN(wire.QueueSend)
-		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr, Opcode: verbs.WCOpRecv}, false)
+		s.owner.Received(r, verbs.WC{Status: verbs.WCRemInvReqErr, Opcode: verbs.WCOpRecv}, notSolicited)
 		return false
 	}
 	s.refuseReceive(verbs.WCRemInvReqErr, wire.TermProtNoInvalidate, a)

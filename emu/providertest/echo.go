@@ -66,7 +66,7 @@ func (x Echo) serve(t testing.TB, listening func()) error {
 			return err
 		}
 	}
-	l := Listen(t, x.Server, netip.AddrPortFrom(x.To, echoPort), 1)
+	l := Listen(t, x.Server, netip.AddrPortFrom(x.To, echoPort), 1) // 1: the backlog
 	listening()
 	req, err := l.GetRequest(verbs.Forever)
 	if err != nil {

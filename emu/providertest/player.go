@@ -14,7 +14,7 @@ type Player struct {
 	*End
 	Block bool           // wait for events instead of polling
 	Sends []verbs.SendWR // a batch of equal, unsignaled sends
-	recvs []verbs.RecvWR
+	recv  []verbs.RecvWR // a single receive, posted as often as needed
 	wcs   []verbs.WC
 }
 
@@ -27,17 +27,17 @@ func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	if e.QP.Type() == verbs.QPTypeUD {
 		grh = verbs.GRHLen
 	}
-	p.recvs = []verbs.RecvWR{{SGL: e.SGL(len(e.Buf)/2, grh+size)}}
+	p.recv = []verbs.RecvWR{{SGL: e.SGL(len(e.Buf)/2, grh+size)}}
 	for range 16 {
 		p.Sends = append(p.Sends, verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, size), UD: ud})
 	}
 	return p
 }
 
-// PostRecvs posts n receives.
+// PostRecvs posts n receives, all into the same memory, with one call for each.
 func (p *Player) PostRecvs(n int) error {
 	for range n {
-		if _, err := p.QP.PostRecv(p.recvs); err != nil {
+		if _, err := p.QP.PostRecv(p.recv); err != nil {
 			return err
 		}
 	}
@@ -61,8 +61,8 @@ func (p *Player) AwaitWCs() ([]verbs.WC, error) {
 	return p.wcs[:n], err
 }
 
-// AwaitMessages waits for messages, posts as many receives again, and returns their number. As
-// sends are unsignaled by default, every completion is taken for a message.
+// AwaitMessages waits for messages, posts a new receive for each, and returns the number of messages.
+// As sends are unsignaled by default, every completion is taken for a message.
 func (p *Player) AwaitMessages() (int, error) {
 	wcs, err := p.AwaitWCs()
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *Player) AwaitMessages() (int, error) {
 	return len(wcs), p.PostRecvs(len(wcs))
 }
 
-// answer waits for a message and sends one, as often as rounds says.
+// answer waits for a message and sends one back, rounds times.
 func (p *Player) answer(rounds int) error {
 	for range rounds {
 		if _, err := p.AwaitMessages(); err != nil {
@@ -84,8 +84,8 @@ func (p *Player) answer(rounds int) error {
 	return nil
 }
 
-// PingPong lets a send a message and b answer it, as often as rounds says, and returns the median
-// of half the round-trip time. Both players have receives posted, and have as many afterwards.
+// PingPong makes player a send messages, which player b answers, one at a time. It returns the median
+// of half the round-trip time. Both players must have receives posted, and have as many afterwards.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()

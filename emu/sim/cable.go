@@ -82,8 +82,8 @@ func (d *linkDir) putOnWire(pk *packet) {
 // MinBytes. As with RED, the probability grows linearly to MaxPPM at MaxBytes;
 // above that it is 1. It draws a random number for every packet, so that packets
 // without ECT do not shift the marks of the others.
-func (e *ECNConfig) shouldMark(red *rand.Rand, queued int) bool {
-	draw := uint64(randBelow(red, impair.PPM))
+func (e *ECNConfig) shouldMark(rng *rand.Rand, queued int) bool {
+	draw := uint64(randBelow(rng, impair.PPM))
 	return queued > e.MaxBytes ||
 		draw*uint64(e.MaxBytes-e.MinBytes) < uint64(e.MaxPPM)*uint64(queued-e.MinBytes)
 }
@@ -234,12 +234,12 @@ func newWire(l *LinkConfig) wire {
 
 // send queues n bytes and returns when they arrive at the far end.
 func (x *wire) send(now mono.Time, n int) mono.Time {
-	left := x.pacer.Next(now, n+x.overhead)
-	if left > now {
-		x.departures.Push(departure{at: left, bytes: n})
+	departs := x.pacer.Next(now, n+x.overhead)
+	if departs > now {
+		x.departures.Push(departure{at: departs, bytes: n})
 		x.queuedBytes += n
 	}
-	return left.Add(x.latency)
+	return departs.Add(x.latency)
 }
 
 // backlog returns the bytes in the queue, including the packet being sent.

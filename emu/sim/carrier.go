@@ -54,7 +54,7 @@ type Flap struct {
 	Times          int
 }
 
-// Flap schedules the changes of f.
+// Flap schedules the times at which the link goes down and up according to f.
 func (p *Port) Flap(f Flap) {
 	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
 	at := f.From
@@ -137,7 +137,7 @@ func (p *Port) RemoveAddr(a netip.Addr) error {
 	a = canonical(a)
 	i := slices.Index(p.cfg.Addrs, a)
 	if i < 0 || p.closed {
-		return fmt.Errorf("port %s: remove address %v: it has %v", p.cfg.Name, a, p.cfg.Addrs)
+		return fmt.Errorf("port %s: remove address %v: the port has %v", p.cfg.Name, a, p.cfg.Addrs)
 	}
 	delete(p.net.byAddr, a)
 	p.setAddrs(slices.Concat(p.cfg.Addrs[:i], p.cfg.Addrs[i+1:]))

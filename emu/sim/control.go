@@ -131,8 +131,7 @@ type trace struct {
 	err error // of the first failed write; nothing is written after it
 }
 
-// Tracing reports whether a trace is written, so that callers can skip
-// formatting.
+// Tracing reports whether a trace is written, so that callers can skip formatting.
 func (w *World) Tracing() bool { return w.trace.out != nil }
 
 // Tracef adds a line to the trace, after the time.
@@ -167,8 +166,7 @@ func (e *WrongGoroutineError) Error() string {
 		"or run in network namespaces (--on netns), where goroutines are allowed", e.Call, e.CallSite, e.StartSite)
 }
 
-// checkGoroutine panics unless the caller is the goroutine of Run or of the
-// running program.
+// checkGoroutine panics unless the caller is the goroutine of Run or of the running program.
 func (w *World) checkGoroutine() {
 	owner := w.goroutine
 	if w.current != nil {
@@ -189,8 +187,8 @@ func newWrongGoroutineError(stack string) *WrongGoroutineError {
 	if _, place, ok := strings.Cut(created, "\n"); ok {
 		e.StartSite = fileLineOf(place)
 	}
-	// Each frame has two lines, and the outermost function is last. The call is
-	// the first frame from there that belongs to this module.
+	// Each frame has two lines, function and file; the outermost frame is last. The
+	// call is the outermost call of a function of this module.
 	lines := strings.Split(frames, "\n")
 	for n := len(lines); n >= 4; n -= 2 {
 		e.CallSite, e.Call = fileLineOf(lines[n-1]), functionOf(lines[n-4])

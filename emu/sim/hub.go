@@ -27,8 +27,7 @@ type rankState struct {
 	ended     bool
 }
 
-// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank
-// return the error gone.
+// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return the error gone.
 func NewHub(w *World, size int, gone error) *Hub {
 	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
 }
@@ -54,8 +53,7 @@ func (h *Hub) End(rank int) {
 	h.tryCompleteBarrier()
 }
 
-// tryCompleteBarrier ends the round of the barrier if all ranks that have not
-// ended are in it.
+// tryCompleteBarrier ends the round of the barrier if all ranks that have not ended are in it.
 func (h *Hub) tryCompleteBarrier() {
 	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
 		return
@@ -188,7 +186,7 @@ func (c *Endpoint) errOutsideProgram() error {
 // Pipe returns the two ends of a control channel between two programs of w. Messages take
 // no virtual time. The ends implement traffic.Exchange.
 func Pipe(w *World) (a, b *PipeEnd) {
-	h := NewHub(w, 2, nil) // no rank of it ends
+	h := NewHub(w, 2, nil) // nil: no error for ended ranks, since none ends
 	return &PipeEnd{h.Endpoint(0)}, &PipeEnd{h.Endpoint(1)}
 }
 
@@ -198,8 +196,7 @@ type PipeEnd struct{ endpoint *Endpoint }
 // Send sends a message. It never blocks.
 func (e *PipeEnd) Send(msg []byte) error { return e.endpoint.Send(1-e.endpoint.rank, msg) }
 
-// Recv returns the next message. It waits for at most timeout; a negative timeout means
-// forever.
+// Recv returns the next message. It waits for at most timeout; a negative timeout means forever.
 func (e *PipeEnd) Recv(timeout time.Duration) ([]byte, error) {
 	return e.endpoint.Recv(1-e.endpoint.rank, timeout)
 }

@@ -140,7 +140,7 @@ func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 }
 
 // dialFrom returns the local address of a new stream: local, with an ephemeral port if it has port
-// 0. It fails if there is such a stream.
+// 0. It fails if a stream between these addresses exists.
 func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	if local.Port() != 0 {
 		if p.hasStream(local, remote) {

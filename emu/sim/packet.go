@@ -60,8 +60,7 @@ func (n *Net) releasePacket(pk *packet) {
 	n.packets.put(pk)
 }
 
-// normalize makes addresses canonical and fills in the header fields that the
-// sender left empty.
+// normalize makes addresses canonical and fills in the header fields that the sender left empty.
 func (p *Port) normalize(pk *packet) {
 	dst := pk.Dst.Addr()
 	if dst.Is4In6() || dst.Zone() != "" {
@@ -85,8 +84,7 @@ func (p *Port) normalize(pk *packet) {
 
 const defaultHopLimit = 64
 
-// addrOfFamily returns the port's first address of the family of a, or the
-// unspecified address.
+// addrOfFamily returns the port's first address of the family of a, or the unspecified address.
 func (p *Port) addrOfFamily(a netip.Addr) netip.Addr {
 	for _, own := range p.cfg.Addrs {
 		if own.Is4() == a.Is4() {

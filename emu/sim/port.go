@@ -122,16 +122,13 @@ func (k callback) schedule(w *World) {
 // OnReadable runs h, in an event, when a packet has entered the receive queue.
 func (p *Port) OnReadable(h Handler, arg uint64) { p.readable = callback{h, arg} }
 
-// OnWritable runs h when the transmit queue has room again after Send found it
-// full.
+// OnWritable runs h when the transmit queue has room again after Send found it full.
 func (p *Port) OnWritable(h Handler, arg uint64) { p.writable = callback{h, arg} }
 
-// OnLinkChange runs h, in an event, after the link went down or came up; see
-// Up.
+// OnLinkChange runs h, in an event, after the link went down or came up; see Up.
 func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = callback{h, arg} }
 
-// OnAddrChange runs h, in an event, after an address was added or removed; see
-// Addrs.
+// OnAddrChange runs h, in an event, after an address was added or removed; see Addrs.
 func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = callback{h, arg} }
 
 // Send implements link.PacketLink. It uses the world's time instead of now. A
@@ -207,8 +204,7 @@ func (p *Port) releaseLent() {
 // MTU implements link.PacketLink.
 func (p *Port) MTU() int { return p.cfg.Link.MTU }
 
-// Features implements link.PacketLink: a simulated port sees and sets all
-// header fields.
+// Features implements link.PacketLink: a simulated port sees and sets all header fields.
 func (p *Port) Features() link.Features {
 	return link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 }
@@ -298,8 +294,7 @@ func (n *Net) removeMember(group netip.Addr, p *Port) {
 // Name returns the port's name.
 func (p *Port) Name() string { return p.cfg.Name }
 
-// Addrs returns the port's addresses. The slice is not modified when they
-// change.
+// Addrs returns the port's addresses. The slice is not modified when they change.
 func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 
 // Net returns the port's network.

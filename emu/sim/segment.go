@@ -268,8 +268,7 @@ func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	}
 }
 
-// pathUp reports whether seg crossed links that stayed up and the ports can
-// reach each other.
+// pathUp reports whether seg crossed links that stayed up and the ports can reach each other.
 func (s *Stream) pathUp(seg *segment) bool {
 	far := s.farPort()
 	return far != nil && seg.fromEpoch == s.port.epoch && seg.toEpoch == far.epoch &&
@@ -334,7 +333,7 @@ func (s *Stream) arrive(seg *segment) {
 		return
 	}
 	to.traceSegment("deliver", seg)
-	to.countReceived(seg)
+	to.recordReceived(seg)
 	switch {
 	case seg.reset: // by an event or impairment
 		n.releaseSegment(seg)

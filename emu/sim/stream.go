@@ -62,8 +62,7 @@ type streamPath struct {
 
 var _ link.StreamLink = (*Stream)(nil)
 
-// OnReadable runs h, in an event, when bytes or a FIN have arrived, or the
-// stream has failed.
+// OnReadable runs h, in an event, when bytes or a FIN have arrived, or the stream has failed.
 func (s *Stream) OnReadable(h Handler, arg uint64) { s.readable = callback{h, arg} }
 
 // OnWritable runs h, in an event, when the stream is connected, has failed, or
@@ -76,8 +75,7 @@ func (s *Stream) Connected(mono.Time) bool { return s.open }
 // ID implements link.StreamLink. It is 0 unless a StreamHost made the stream.
 func (s *Stream) ID() link.StreamID { return s.id }
 
-// Write implements link.StreamLink. It accepts no bytes before the stream is
-// connected.
+// Write implements link.StreamLink. It accepts no bytes before the stream is connected.
 func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
 	const more = false
 	bufs := [1][]byte{b}
@@ -184,8 +182,7 @@ func (s *Stream) sendFin() {
 	s.removeIfDone()
 }
 
-// Abort implements link.StreamLink. Unread bytes are lost; written bytes arrive
-// before the reset.
+// Abort implements link.StreamLink. Unread bytes are lost; written bytes arrive before the reset.
 func (s *Stream) Abort(mono.Time) error {
 	s.releaseID()
 	if s.err != nil {
@@ -219,8 +216,7 @@ func (s *Stream) fail(err error) {
 	s.removeIfDone()
 }
 
-// removeIfDone removes a stream from its port once both directions are closed
-// or it has failed.
+// removeIfDone removes a stream from its port once both directions are closed or it has failed.
 func (s *Stream) removeIfDone() {
 	if s.err == nil && !(s.eof && s.finSent) {
 		return

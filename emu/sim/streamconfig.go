@@ -143,8 +143,8 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// countReceived shows seg to the StreamTap and advances RCV.NXT past it.
-func (s *Stream) countReceived(seg *segment) {
+// recordReceived shows seg to the StreamTap and advances RCV.NXT past it.
+func (s *Stream) recordReceived(seg *segment) {
 	if seg.reset {
 		return
 	}

@@ -122,8 +122,7 @@ type streamReadyHandler StreamHost
 func readableArg(id link.StreamID) uint64 { return uint64(id) << 1 }
 func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 
-// HandleEvent marks a stream ready. If the ID has been reused, its new owner is
-// reported spuriously.
+// HandleEvent marks a stream ready. If the ID has been reused, its new owner is reported spuriously.
 func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	h := (*StreamHost)(e)
 	events := readyToRead

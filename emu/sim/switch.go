@@ -76,8 +76,7 @@ func (n *Net) checkSwitch(s *Switch) error {
 	return nil
 }
 
-// computeRoutes computes the shortest paths between all switches by
-// breadth-first search.
+// computeRoutes computes the shortest paths between all switches by breadth-first search.
 func (n *Net) computeRoutes() {
 	n.routesValid = true
 	n.computeBroadcastDomains()
@@ -111,8 +110,7 @@ func (n *Net) computeRoutes() {
 	}
 }
 
-// nextHop returns the next hop of a flow towards a switch; nil if there is none
-// that is up.
+// nextHop returns the next hop of a flow towards a switch; nil if there is none that is up.
 func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if !s.net.routesValid {
 		s.net.computeRoutes()

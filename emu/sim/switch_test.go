@@ -321,8 +321,8 @@ func TestSwitchConfigErrors(t *testing.T) {
 			_, err := n.Attach(PortConfig{Addrs: addrs, Switch: foreign})
 			return err
 		},
-		"switch switch0: the name is taken": func() error { _, err := n.AddSwitch(SwitchConfig{Name: "switch0"}); return err },
-		"it joins two switches of the net":  func() error { _, err := n.AddTrunk(TrunkConfig{A: s, B: foreign}); return err },
+		"switch switch0: the name is taken":              func() error { _, err := n.AddSwitch(SwitchConfig{Name: "switch0"}); return err },
+		"it must join two different switches of the net": func() error { _, err := n.AddTrunk(TrunkConfig{A: s, B: foreign}); return err },
 		"trunk switch0-switch1: the name is taken": func() error {
 			_, err := n.AddTrunk(TrunkConfig{A: s, B: s2})
 			return err

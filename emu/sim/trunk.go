@@ -40,7 +40,7 @@ type trunkDir struct {
 // AddTrunk connects two switches.
 func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	if cfg.A == nil || cfg.B == nil || cfg.A.net != n || cfg.B.net != n || cfg.A == cfg.B {
-		return nil, fmt.Errorf("net %s: trunk %s: it joins two switches of the net", n.cfg.Name, cfg.Name)
+		return nil, fmt.Errorf("net %s: trunk %s: it must join two different switches of the net", n.cfg.Name, cfg.Name)
 	}
 	if cfg.Name == "" {
 		cfg.Name = cfg.A.cfg.Name + "-" + cfg.B.cfg.Name
@@ -90,8 +90,7 @@ func (t *Trunk) Name() string { return t.cfg.Name }
 // Delivered those that reached the far end.
 func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
-// Impairments returns the pipes of both directions; nil if there is no
-// impairment.
+// Impairments returns the pipes of both directions; nil if there is no impairment.
 func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
 	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
@@ -131,8 +130,7 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the
-// limit is exceeded.
+// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the limit is exceeded.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")
@@ -170,31 +168,31 @@ const maxStreamHops = 8
 // crossTrunk sends seg over the next trunk. It returns true if seg is at the
 // receiver's switch, or if no trunk leads there.
 func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
-	s, walk := seg.sender, &seg.transit
-	if walk.at == nil {
-		walk.at = s.port.sw
+	s, transit := seg.sender, &seg.transit
+	if transit.at == nil {
+		transit.at = s.port.sw
 	} else {
-		walk.lost = walk.lost || walk.epoch != walk.dir.carrier.epoch
-		walk.at = walk.dir.to
+		transit.lost = transit.lost || transit.epoch != transit.dir.carrier.epoch
+		transit.at = transit.dir.to
 	}
-	if walk.at == far.sw {
+	if transit.at == far.sw {
 		return true
 	}
-	trunk := walk.at.nextHop(far.sw, flowHash(s.local, s.remote))
+	trunk := transit.at.nextHop(far.sw, flowHash(s.local, s.remote))
 	if trunk == nil { // no trunk is up: forward seg as lost, so that later segments do not overtake it
-		walk.lost = true
-		hops := walk.at.nextHops[far.sw.id]
+		transit.lost = true
+		hops := transit.at.nextHops[far.sw.id]
 		if len(hops) == 0 {
 			return true
 		}
 		trunk = hops[0]
 	}
-	walk.dir, walk.epoch = trunk, trunk.carrier.epoch
+	transit.dir, transit.epoch = trunk, trunk.carrier.epoch
 	// A trunk that goes down flushes its queue, so its next segment could arrive before
-	// earlier ones: it arrives no earlier than they.
-	order := &s.hopArrival[min(walk.hops, maxStreamHops-1)]
-	*order = max(*order, trunk.send(now, s.wireBytes(seg)))
-	walk.hops++
-	n.w.At(*order, (*segmentAtSwitch)(seg), 0)
+	// earlier ones: delay it until they have arrived.
+	arrival := &s.hopArrival[min(transit.hops, maxStreamHops-1)]
+	*arrival = max(*arrival, trunk.send(now, s.wireBytes(seg)))
+	transit.hops++
+	n.w.At(*arrival, (*segmentAtSwitch)(seg), 0)
 	return false
 }

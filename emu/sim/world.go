@@ -184,8 +184,7 @@ func (w *World) Close() {
 	w.end(nil)
 }
 
-// run handles events up to the horizon. With programsOnly it stops when all programs have
-// ended.
+// run handles events up to the horizon. With programsOnly it stops when all programs have ended.
 func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	if w.running {
 		panic("sim: Run of a world from inside it: park the program (Wait, Sleep) instead")

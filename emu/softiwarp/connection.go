@@ -41,8 +41,8 @@ func (x *connection) onStateChange() {
 	x.cond.Notify()
 }
 
-// waitEstablished waits until the connection is established. It returns why it was not, and at
-// the timeout aborts the connection.
+// waitEstablished waits until the connection is established, and returns an error if it is not. At the
+// timeout it aborts the connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {

@@ -148,8 +148,7 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for
-// generic programs.
+// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for generic programs.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err
@@ -210,7 +209,7 @@ func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 // Close closes the device and its streams. Connections that were not disconnected are
 // reset. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
-	if !d.Shutdown(func() {}) {
+	if !d.Shutdown(func() {}) { // nothing else to do before the driver stops
 		return nil
 	}
 	return d.net.Close()

@@ -105,9 +105,9 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device with defaults for cfg. start creates its driver, and mtu is the MTU of
-// the interface.
-func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.StreamDriver) (*Device, error) {
+// open creates a device with defaults for what cfg does not set, and starts the driver that newDriver
+// returns. mtu is the MTU of the interface.
+func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.StreamDriver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "softiwarp0")
 	if len(cfg.Addrs) == 0 {
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, errNoAddress)
@@ -127,7 +127,7 @@ func open(cfg Config, n link.StreamNet, mtu int, start func(*Device) drive.Strea
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
 	d.cm.d = d
 	d.Init(cfg.Name, &nic.Base, device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }})
-	d.streams = start(d)
+	d.streams = newDriver(d)
 	d.Start(d.streams)
 	return d, nil
 }

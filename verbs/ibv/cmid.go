@@ -102,8 +102,8 @@ func (id *cmID) nextEvent(until deadline) (cmEvent, error) {
 }
 
 // receive waits for a value of a channel. A value that is there already is returned even if the
-// deadline has passed or closed is closed; else the error is ErrTimeout or ErrClosed.
-func receive[T any](values <-chan T, closed <-chan struct{}, until deadline) (value T, err error) {
+// deadline has passed or done is closed; else the error is ErrTimeout or ErrClosed.
+func receive[T any](values <-chan T, done <-chan struct{}, until deadline) (value T, err error) {
 	select {
 	case value = <-values:
 		return value, nil
@@ -116,7 +116,7 @@ func receive[T any](values <-chan T, closed <-chan struct{}, until deadline) (va
 		return value, nil
 	case <-timer:
 		return value, verbs.ErrTimeout
-	case <-closed:
+	case <-done:
 		return value, verbs.ErrClosed
 	}
 }

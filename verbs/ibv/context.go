@@ -176,9 +176,9 @@ func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {
 	case !ok:
-		return o, invalid("no %s of this provider (%T)", what, arg)
+		return o, invalid("not a %s of this provider: %T", what, arg)
 	case o.state().ctx != c:
-		return o, invalid("%s is of another opened device than %s", o.name(), c.info.Name)
+		return o, invalid("%s belongs to another opened device, not to %s", o.name(), c.info.Name)
 	case o.state().closed:
 		return o, fmt.Errorf("%s: %w", o.name(), verbs.ErrClosed)
 	}
@@ -277,7 +277,7 @@ func deviceHint(names []string) string {
 	return "this machine has " + strings.Join(names, ", ")
 }
 
-// eachDevice calls f with every device until it returns false.
+// eachDevice calls f with every device until f returns false.
 func eachDevice(op string, f func(*C.struct_ibv_device) bool) error {
 	var n C.int
 	list, errno := C.shim_get_device_list(&n)

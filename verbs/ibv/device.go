@@ -246,14 +246,15 @@ func (c *Context) probe() (*probed, error) {
 			return
 		}
 		defer C.ibv_dealloc_pd(domain)
-		queue, errno := C.ibv_create_cq(c.dev, 16, nil, nil, 0)
+		const depth = 16
+		queue, errno := C.ibv_create_cq(c.dev, depth, nil, nil, 0)
 		if queue == nil {
 			p.err = cause(errno)
 			return
 		}
 		defer C.ibv_destroy_cq(queue)
 		p.caps = probeServices(domain, queue) | probeZeroBased(domain)
-		if C.shim_resize_cq(queue, 32) == 0 {
+		if C.shim_resize_cq(queue, 2*depth) == 0 {
 			p.caps |= verbs.CapResizeCQ
 		}
 		if hasCM() {

@@ -17,7 +17,7 @@ import (
 // postBatch is the maximum number of requests in one call of the library.
 const postBatch = 64
 
-// grow returns n elements of C memory: those of s if it has room, else new ones, and frees s.
+// grow returns n elements of C memory: those of s if it has room; otherwise it frees s and allocates new ones.
 func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]

@@ -43,11 +43,11 @@ func (c *Context) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 			return err
 		}
 		if init.Type == verbs.QPTypeRC && c.hasAtomicWrite() {
-			with := attr
-			with.comp_mask |= C.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
-			with.send_ops_flags = C.IBV_QP_EX_WITH_ATOMIC_WRITE
-			// A driver may have the operation and not the interface.
-			if q.c = C.ibv_create_qp_ex(c.dev, &with); q.c != nil {
+			extended := attr
+			extended.comp_mask |= C.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+			extended.send_ops_flags = C.IBV_QP_EX_WITH_ATOMIC_WRITE
+			// A driver may support the operation and not this interface: then q.c stays nil.
+			if q.c = C.ibv_create_qp_ex(c.dev, &extended); q.c != nil {
 				q.ex = C.ibv_qp_to_qp_ex(q.c)
 			}
 		}
@@ -104,7 +104,7 @@ func (c *Context) initAttr(init *verbs.QPInit) (attr C.struct_ibv_qp_init_attr_e
 		return attr, err
 	}
 	attr.comp_mask, attr.pd = C.IBV_QP_INIT_ATTR_PD, domain.c
-	sends, err := objectOf[*cq](c, "completion queue to send", init.SendCQ)
+	sends, err := objectOf[*cq](c, "send completion queue", init.SendCQ)
 	if err != nil {
 		return attr, err
 	}
@@ -112,7 +112,7 @@ func (c *Context) initAttr(init *verbs.QPInit) (attr C.struct_ibv_qp_init_attr_e
 	if init.Type == verbs.QPTypeXRCSend {
 		return attr, nil
 	}
-	recvs, err := objectOf[*cq](c, "completion queue to receive", init.RecvCQ)
+	recvs, err := objectOf[*cq](c, "receive completion queue", init.RecvCQ)
 	if err != nil {
 		return attr, err
 	}

@@ -113,8 +113,8 @@ func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	return true
 }
 
-// Input passes a copy of a received datagram to the NIC, after the steps of received packets. Those that need a valid
-// ICRC are left out if the ICRC is wrong, and the ICRC of a changed packet is computed again.
+// Input applies the steps for received packets to a copy of a datagram, and passes the copy to the NIC. If the ICRC is
+// wrong, only the steps of beforeICRC apply. The ICRC of a changed packet is computed again.
 func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)
@@ -130,8 +130,8 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	f.nic.Input(now, &p.Datagram)
 }
 
-// Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC
-// after the steps of sent packets.
+// Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC,
+// to which it applies the steps for sent packets.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])
@@ -174,7 +174,7 @@ func (f *Filter) Deadline() mono.Time {
 	return f.delayed[0].now.Add(nakDelay)
 }
 
-// findQP returns the QP of the NIC with a number.
+// findQP returns the NIC's QP whose number is num.
 func (f *Filter) findQP(num uint32) (q QP, ok bool) {
 	for _, q := range f.nic.QPs() {
 		if q.Num == num {

@@ -110,8 +110,8 @@ func (p *packet) rightICRC() uint32 {
 	return wire.NewICRC(p.Src, p.Dst).Sum(p.ipID(), body)
 }
 
-// checkICRC reports whether the ICRC is right, or packets have none. If the link does not show the IPv4 identification,
-// any one is accepted that makes the ICRC right, and stored in the packet.
+// checkICRC reports whether the ICRC is right; without ICRCs it always is. If the link does not show the IPv4 identification,
+// which the ICRC covers, checkICRC looks for a value that makes the ICRC right, and stores it in the packet.
 func (f *Filter) checkICRC(p *packet) bool {
 	icrc := wire.NewICRC(p.Src, p.Dst)
 	switch {
@@ -135,9 +135,9 @@ func (f *Filter) setICRC(p *packet) {
 	p.changed = false
 }
 
-// acceptWithoutDF is a step of the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. A link may not report DF; then
-// checkICRC assumes that it is set. So if the ICRC is wrong, acceptWithoutDF assumes that the sender computed it with DF
-// clear, and changes it to the ICRC of the same packet with DF set.
+// acceptWithoutDF is a step of the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. The
+// link may be unable to report DF, and checkICRC assumes that DF is set. So if the ICRC is wrong, acceptWithoutDF assumes
+// that the sender computed it with DF clear, and changes it to the ICRC of the same packet with DF set.
 func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
@@ -153,8 +153,8 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// checkDoubledICRC is a step of the defect FlushICRCDoubled. If the ICRC of a received FLUSH covers the packet twice, as that
-// of rxe does, it replaces it by the right one, else by a wrong one, for which the NIC drops the packet.
+// checkDoubledICRC is a step of the defect FlushICRCDoubled. If the ICRC of a received FLUSH covers the packet twice, as
+// the Linux driver rxe computes it, the step replaces it by the right one, else by a wrong one, so that the NIC drops the packet.
 func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true

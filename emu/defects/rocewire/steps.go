@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits sets the bits of mask in the byte of the BTH at an offset to bits, and notes whether that changes the packet.
+// setBits replaces the bits of mask in the BTH byte at offset by bits. It sets p.changed if the byte changes.
 func (p *packet) setBits(offset int, mask, bits byte) {
 	if b := p.Payload[offset]&^mask | bits; b != p.Payload[offset] {
 		p.Payload[offset] = b
@@ -56,8 +56,8 @@ func dropReservedOpcode(f *Filter, p *packet) (pass bool) {
 	return !ok || !q.Peer.IsValid() || p.psn() != q.NextPSN
 }
 
-// fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64, whatever that of the
-// path is.
+// fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64, and so
+// ignores the hop limit of the QP's path.
 func fixHopLimit(_ *Filter, p *packet) (pass bool) {
 	p.HopLimit = 64
 	return true
@@ -103,7 +103,8 @@ func incrementAckPSN(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// hideSequenceNAK is a step of the defect NAKWaitsForTimer: it replaces a received sequence NAK by the ACK that it implies.
+// hideSequenceNAK is a step of the defect NAKWaitsForTimer: it replaces a received sequence NAK by an ACK of the
+// packet before the missing one, which the NAK implies.
 func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); ok && s == wire.Nak(wire.NakPSNSequence) {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))
@@ -147,10 +148,10 @@ func changeHugeNAK(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// fillCompare is a step of the defect FetchAddLeaks: it fills the compare field of a sent FETCH_ADD, which has no meaning
-// there. rxe sends old memory in it.
+// fillCompare is a step of the defect FetchAddLeaks: it fills the compare field of a sent FETCH_ADD, which receivers
+// ignore, with the contents of old memory, as the Linux driver rxe does.
 func fillCompare(_ *Filter, p *packet) (pass bool) {
-	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // as seen from rxe
+	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // a value that rxe has sent
 	if h := p.header(wire.HasAtomicETH); h != nil && p.isReliable(wire.OpFetchAdd) {
 		binary.BigEndian.PutUint64(h[compareOffset:], oldMemory)
 		p.changed = true

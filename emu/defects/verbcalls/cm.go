@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM for the queue pairs of this package.
+// manager implements verbs.CM: it takes QP handles of this package, and passes the QPs that they wrap to the inner CM.
 type manager struct{ verbs.CM }
 
-// CM returns the connection manager of the device, which takes the QP handles of this package.
+// CM returns the device's connection manager in a wrapper that takes the QP handles of this package.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	if err != nil {

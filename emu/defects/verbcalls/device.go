@@ -8,13 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device returns device d with the defects q; d itself if q has none. now returns the time, real or simulated, from any
-// starting point.
-func Device(d verbs.Context, q Defects, now func() time.Duration) verbs.Context {
-	if q == (Defects{}) {
+// Device returns device d with the given defects; d itself if there are none. now returns the time, real or simulated,
+// since any fixed instant.
+func Device(d verbs.Context, defects Defects, now func() time.Duration) verbs.Context {
+	if defects == (Defects{}) {
 		return d
 	}
-	return &device{Context: d, defects: q, now: now, handles: map[any]any{}}
+	return &device{Context: d, defects: defects, now: now, handles: map[any]any{}}
 }
 
 // device implements verbs.Context.

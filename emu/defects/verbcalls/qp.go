@@ -97,7 +97,7 @@ func (d *device) makeValid(a *verbs.QPAttr) {
 	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
 }
 
-// roundUp rounds a depth n up to a power of two, but not above limit. It returns 0 and an n above limit unchanged.
+// roundUp rounds a depth n up to a power of two, but not above limit. It returns n unchanged if n is 0 or above limit.
 func roundUp(n, limit uint8) uint8 {
 	if n == 0 || n > limit {
 		return n
@@ -171,9 +171,9 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	}
 }
 
-// completeReceive reports whether a completion is one of a receive, and if so counts the receive as completed. The opcode
-// of a completion in error is not valid: it counts as one of a receive if a receive with its ID is posted, or no send with
-// its ID was. Receives of an SRQ are not counted.
+// completeReceive reports whether wc completes a receive, and if so counts the receive as completed. The opcode of a
+// completion in error is not valid: such a completion is taken for that of a receive if a receive with its ID is posted,
+// or if no send with its ID was ever posted. Receives of an SRQ are not counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

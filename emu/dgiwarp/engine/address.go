@@ -35,8 +35,7 @@ type AH struct {
 	gone bool
 }
 
-// CreateAH creates an address handle for attr and a destination UDP port; port 0 means that of
-// this NIC.
+// CreateAH creates an address handle for attr and a destination UDP port; port 0 means that of this NIC.
 func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_ah", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -83,7 +82,7 @@ type source struct {
 	hopLimit uint8
 }
 
-// sourceOf returns the source of a datagram from the remote queue pair qp.
+// sourceOf returns the source of a datagram: its addresses, and the remote queue pair qp.
 func sourceOf(d *link.Datagram, qp uint32) source {
 	return source{
 		src: netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port()), dst: netip.AddrPortFrom(d.Dst.Addr().Unmap(), d.Dst.Port()),

@@ -69,12 +69,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	switch {
-	case c.surePacket() < wire.MinPacket:
+	case c.safePacketLen() < wire.MinPacket:
 		return c, fmt.Errorf("%w: link MTU %d carries no packets of %d octets", ErrConfig, c.LinkMTU, wire.MinPacket)
 	case c.Messages < 0 || c.Records < 0 || c.MessageTime < 0 || c.RecordTime < 0 || c.ErrorRate < 0 || c.ErrorBurst < 0:
 		return c, fmt.Errorf("%w: a limit or a time is negative", ErrConfig)
 	case c.RD.PeerSegments > wire.Window:
-		return c, fmt.Errorf("%w: %d segments to a peer, of which %d may be under way", ErrConfig, c.RD.PeerSegments, wire.Window)
+		return c, fmt.Errorf("%w: %d segments per peer exceed the window of %d", ErrConfig, c.RD.PeerSegments, wire.Window)
 	}
 	if last := int(c.FirstQPN) + c.Limits.QPs - 1; last >= int(wire.MulticastQP) {
 		return c, fmt.Errorf("%w: %d QPs from number %#x on end at %#x, where multicast begins", ErrConfig, c.Limits.QPs, c.FirstQPN, last)
@@ -82,18 +82,20 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that
-// the NIC has.
-func (n *NIC) MaxUDPayload() int { return n.cfg.surePacket() - wire.UDOverhead - untaggedHeader }
+// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that the NIC has.
+func (n *NIC) MaxUDPayload() int { return n.cfg.safePacketLen() - wire.UDOverhead - untaggedHeader }
 
-// surePacket returns the largest UDP payload that fits into one IP packet from any address of
+// safePacketLen returns the length of the largest UDP payload that fits into one IP packet from any address of
 // the NIC.
-func (c *Config) surePacket() int {
+func (c *Config) safePacketLen() int {
 	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
 	return maxPacket(c.LinkMTU, !has6)
 }
 
-// maxPacket returns the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
+// ipv4 is the value of is4 for the IP version with the shorter header.
+const ipv4 = true
+
+// maxPacket returns the length of the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
 func maxPacket(mtu int, is4 bool) int {
 	head := link.IPv6HeaderLen
 	if is4 {

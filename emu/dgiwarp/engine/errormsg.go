@@ -28,7 +28,7 @@ type errorQueue struct {
 const errorToken = int64(1e9)
 
 // allow takes a token for an error message, and reports whether there was one. The bucket gets
-// rate tokens per second and holds up to burst. A token is errorToken units: rate per nanosecond.
+// rate tokens per second and holds up to burst. Tokens are stored in units of 1/errorToken: rate units per nanosecond.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -75,7 +75,7 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 	n.Count.ErrorsSent++
 	m.path.address(d)
 	b := m.header.Append(d.Payload[:0])
-	b = ddp.Untagged{QN: ddp.QueueTerminate, MSN: ddp.FirstMSN}.Append(ddp.NewControl(ddp.OpTerminate, true).Append(b))
+	b = ddp.Untagged{QN: ddp.QueueTerminate, MSN: ddp.FirstMSN}.Append(ddp.NewControl(ddp.OpTerminate, lastSegment).Append(b))
 	d.Payload = wire.AppendCRC(m.terminate.Append(b), 0)
 	return true
 }

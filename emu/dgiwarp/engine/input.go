@@ -43,8 +43,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	}
 }
 
-// validSource reports whether src can be answered: it must not be a multicast or broadcast
-// address.
+// validSource reports whether src can be answered: it must not be a multicast or broadcast address.
 func validSource(src netip.AddrPort) bool {
 	a := src.Addr().Unmap()
 	return a.IsValid() && !a.IsUnspecified() && !isGroup(a) && src.Port() != 0
@@ -64,6 +63,8 @@ func (n *NIC) find(num uint32) (only *QP) {
 	return only
 }
 
+const multicast, unicast = true, false // values of the parameter group of toUD
+
 // receiveGroup delivers a multicast packet to each QP that is attached to the group.
 func (n *NIC) receiveGroup(d *link.Datagram, k *wire.Packet) {
 	members := n.mcast[d.Dst.Addr().Unmap()]
@@ -73,7 +74,7 @@ func (n *NIC) receiveGroup(d *link.Datagram, k *wire.Packet) {
 	}
 	n.lastSource = sourceOf(d, k.SrcQP)
 	for _, q := range members {
-		n.toUD(q, k, true)
+		n.toUD(q, k, multicast)
 	}
 }
 
@@ -87,17 +88,16 @@ func (n *NIC) receiveUD(d *link.Datagram, k *wire.Packet) {
 		n.Count.DropService++
 	default:
 		n.lastSource = sourceOf(d, k.SrcQP)
-		n.toUD(q, k, false)
+		n.toUD(q, k, unicast)
 	}
 }
 
-// toUD checks a packet for a UD QP, and passes its segment to the QP. group is set for a multicast
-// packet.
+// toUD checks a packet for a UD QP, and passes its segment to the QP.
 func (n *NIC) toUD(q *QP, k *wire.Packet, group bool) {
 	from, h := &n.lastSource, &n.header
 	body, err := h.Parse(k.ULPDU)
 	switch {
-	case !q.receives():
+	case !q.mayReceive():
 		n.Count.DropState++
 	case err == nil && isErrorMessage(h):
 		n.receiveErrorMessage(q, from, body)

@@ -19,9 +19,9 @@ func (n *NIC) Attach(q *QP, group netip.Addr) error {
 	members := n.mcast[group]
 	switch {
 	case q.Reliable || !isGroup(group):
-		return q.OpError("attach_mcast", verbs.ErrInvalid, "to group %v, reliable %v", group, q.Reliable)
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "%v is not a multicast group, or the QP is reliable (%v)", group, q.Reliable)
 	case n.qps.At(q.QPN) != q:
-		return q.OpError("attach_mcast", verbs.ErrInvalid, "it is gone")
+		return q.OpError("attach_mcast", verbs.ErrInvalid, "the QP was destroyed")
 	case slices.Contains(members, q):
 		return nil
 	case len(members) == 0 && len(n.mcast) >= n.cfg.Limits.McastGroups:

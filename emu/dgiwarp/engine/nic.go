@@ -37,10 +37,10 @@ type NIC struct {
 
 // outputQueues are the QPs and peers that may have output.
 type outputQueues struct {
-	sending    nic.FIFO[*QP]   // QPs with pending requests
-	withOutput nic.FIFO[*peer] // peers that may have segments to send
-	peersWait  nic.FIFO[*QP]   // RD QPs that made peers wait for receives
-	segment    iwarp.Segment   // scratch buffer of outputSegments
+	sending          nic.FIFO[*QP]   // QPs with pending requests
+	withOutput       nic.FIFO[*peer] // peers that may have segments to send
+	awaitingReceives nic.FIFO[*QP]   // RD QPs whose peers wait for receives
+	segment          iwarp.Segment   // scratch buffer of outputSegments
 }
 
 // received is the packet that Input handles.
@@ -62,7 +62,7 @@ func New(cfg Config) (*NIC, error) {
 	n.Mem.Scramble(cfg.Secret)
 	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{
-		Secret: cfg.Secret, MaxPacket: cfg.surePacket(), Limits: cfg.RD, Timing: cfg.Timing,
+		Secret: cfg.Secret, MaxPacket: cfg.safePacketLen(), Limits: cfg.RD, Timing: cfg.Timing,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -66,12 +66,12 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 
 // commitDatagram adds ds[filled] to the output, and returns the new number of filled datagrams. It
 // discards a packet whose source address was removed. If all datagrams share the buffer of ds[0], the
-// next gets the rest of it, or no buffer if the rest is too short, since its old one may overlap it.
+// next gets the rest of it, or no buffer if the rest is too short: its old buffer may overlap ds[filled].
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled
 	}
-	b, longest := ds[filled].Payload, maxPacket(n.cfg.LinkMTU, true)
+	b, longest := ds[filled].Payload, maxPacket(n.cfg.LinkMTU, ipv4)
 	if filled++; filled == len(ds) || cap(ds[0].Payload) < 2*longest {
 		return filled
 	}
@@ -84,7 +84,7 @@ func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 
 // emit builds the next packet of a UD QP and reports whether there was one.
 func (q *QP) emit(d *link.Datagram) bool {
-	for q.sends() {
+	for q.maySend() {
 		if q.pending.Len() == 0 {
 			return false
 		}

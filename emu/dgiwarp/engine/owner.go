@@ -24,7 +24,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	}
 	r.MemoryStatus = verbs.WCSuccess
 	switch {
-	case w.Length < verbs.GRHLen: // no room for the area, none for the message
+	case w.Length < verbs.GRHLen: // too short for the address area
 		r.MemoryStatus = verbs.WCLocLenErr
 	case q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil:
 		r.MemoryStatus = verbs.WCLocProtErr
@@ -91,7 +91,7 @@ func (h *peerStream) Ended(end iwarp.End) {
 		}
 	case iwarp.ByTerminate:
 		q.nic.Count.ErrorsReceived++
-		q.reported = ErrorReport{From: p.rd.Key.Remote, FromQP: p.rd.Key.RemoteQP, Error: end.Error}
+		q.reported = ErrorReport{From: p.rd.Key.RemoteAddr, FromQP: p.rd.Key.RemoteQP, Error: end.Error}
 		if t, _ := h.stream.Ended(); t != nil && t.HasDDP && !t.DDP.Control.Tagged {
 			q.reported.MSN, q.reported.HasMSN = t.DDP.Untagged.MSN, true
 		}

@@ -67,30 +67,30 @@ func (o *origins) pop() (byResponder bool) {
 	return byResponder
 }
 
-// peerOf returns the engine's peer of an rd.Peer, which it creates if necessary.
+// peerOf returns the engine's state for a peer of the reliable layer, and creates it if necessary.
 func (n *NIC) peerOf(r *rd.Peer) *peer {
 	if p, ok := r.Owner.(*peer); ok {
 		return p
 	}
-	q := n.qps.At(r.Key.Local)
+	q := n.qps.At(r.Key.LocalQP)
 	p := &peer{qp: q, rd: r}
 	r.Owner = p
 	return p
 }
 
-// distribute passes the requests of an RD QP to their peers.
+// distribute passes the pending requests of an RD QP to the peers that they are for, and executes local requests.
 func (q *QP) distribute(now mono.Time) {
-	for q.sends() {
-		place, ok := q.pending.Pop()
+	for q.maySend() {
+		slot, ok := q.pending.Pop()
 		if !ok {
 			return
 		}
-		r := &q.work[place]
+		r := &q.work[slot]
 		if r.Op == verbs.OpLocalInv || r.Op == verbs.OpBindMW {
 			q.executeLocal(r)
 			continue
 		}
-		key := rd.Key{Remote: r.path.dst, Local: q.QPN, RemoteQP: r.qpn}
+		key := rd.Key{RemoteAddr: r.path.dst, LocalQP: q.QPN, RemoteQP: r.qpn}
 		rp, err := q.nic.rd.Peer(now, key, q.attr.QKey, r.qkey)
 		if err != nil {
 			// Too many peers: this one cannot be reached now.
@@ -103,15 +103,14 @@ func (q *QP) distribute(now mono.Time) {
 	}
 }
 
-// post posts a request to the requester stream, or queues it until the stream can be opened
-// again.
+// post posts a request to the requester stream, or queues it until the stream can be opened again.
 func (p *peer) post(now mono.Time, r *request) {
 	if p.requester == nil {
 		p.requester = &peerStream{peer: p}
 	}
 	ready := p.ready(now)
 	if p.qp.state == verbs.QPStateErr {
-		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, and the CQ was full
+		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, which filled the CQ, and so the QP
 		return
 	}
 	if p.last == nil {
@@ -138,8 +137,8 @@ func (p *peer) popOldest() *request {
 	return r
 }
 
-// ready opens the requester stream if necessary, and reports whether it is usable. It cannot
-// be reopened while the flow still carries segments of a stream that has ended.
+// ready opens the requester stream if necessary, and reports whether it is usable. The stream
+// cannot be reopened while the flow still carries segments of a stream that has ended.
 func (p *peer) ready(now mono.Time) bool {
 	h, q := p.requester, p.qp
 	if h.flow == p.rd.Epoch() && h.flow != 0 {
@@ -166,11 +165,12 @@ func (n *NIC) streamOptions() iwarp.Options {
 	return iwarp.Options{IRD: n.cfg.Reads, ORD: n.cfg.Reads}
 }
 
-// fail resets a stream whose flow is gone. The oldest request fails with status, and the others
-// are flushed.
+const noTerminate = false // argument of iwarp.Stream.Fail
+
+// fail resets a stream whose flow is gone. The oldest request fails with status, and the others are flushed.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
-	h.stream.Fail(ddp.TermMPAClosed, false)
+	h.stream.Fail(ddp.TermMPAClosed, noTerminate)
 	h.stream, h.flow, h.cause = iwarp.Stream{}, 0, verbs.WCSuccess
 }
 
@@ -179,7 +179,7 @@ func (p *peer) retry(now mono.Time) {
 	for p.waiting != nil && p.ready(now) {
 		r := p.waiting
 		if r == nil {
-			return // ready has failed requests, the CQ was full, and the QP has failed
+			return // ready has failed requests, which filled the CQ, and so the QP
 		}
 		p.waiting = r.next
 		p.requester.stream.Post(&r.Request)
@@ -204,11 +204,11 @@ func (n *NIC) failPeers(q *QP) {
 			continue
 		}
 		if p.requester != nil {
-			p.requester.stream.Fail(ddp.TermRDMAPLocal, false)
+			p.requester.stream.Fail(ddp.TermRDMAPLocal, noTerminate)
 		}
 		p.flushWaiting()
 		if p.responder != nil {
-			p.responder.stream.Fail(ddp.TermRDMAPLocal, false)
+			p.responder.stream.Fail(ddp.TermRDMAPLocal, noTerminate)
 		}
 	}
 }

@@ -23,25 +23,25 @@ func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	}
 	switch {
 	case q.state == verbs.QPStateErr:
-		q.push(q.SendCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode)}, false)
+		q.push(q.SendCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: nic.CompletionOpcode(wr.Opcode)}, notSolicited)
 		return nil
 	case q.state < verbs.QPStateRTS:
 		return q.OpError("post_send", verbs.ErrInvalid, "state is %v", q.state)
 	case len(q.free) == 0:
 		return q.OpError("post_send", verbs.ErrNoMemory, "%d requests queued", q.Caps.MaxSendWR)
 	}
-	place := q.free[len(q.free)-1]
+	slot := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
-	r := &q.work[place]
-	*r = request{place: place, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
-	q.Slots.Store(&r.Work, place, wr, q.SignalAll)
+	r := &q.work[slot]
+	*r = request{slot: slot, qpn: uint32(wr.UD.QPN), qkey: wr.UD.QKey}
+	q.Slots.Store(&r.Work, slot, wr, q.SignalAll)
 	if refs.AH != nil {
 		r.path = refs.AH.path
 	}
 	if wr.Opcode == verbs.OpBindMW {
 		r.KeepBind(wr, refs.Window, refs.Region, q.PD, q.QPN)
 	}
-	q.pending.Push(place)
+	q.pending.Push(slot)
 	q.queueOutput()
 	return nil
 }
@@ -56,18 +56,18 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 		}
 		return q.OpError("post_send", verbs.ErrNotSupported, "%v on %s", wr.Opcode, service)
 	}
-	limit := uint64(math.MaxUint32)
+	maxMessage := uint64(math.MaxUint32)
 	if !q.Reliable && wr.Opcode == verbs.OpSend {
-		limit = MaxUDSend
+		maxMessage = MaxUDSend
 	}
-	if err := q.CheckSend(wr, limit, refs.Window); err != nil {
+	if err := q.CheckLengths(wr, maxMessage, refs.Window); err != nil {
 		return err
 	}
 	switch {
 	case wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW:
 		return nil
 	case refs.AH == nil || refs.AH.gone:
-		return invalid("datagram without an address handle, or with one that is gone")
+		return invalid("datagram without an address handle, or with one that was destroyed")
 	case refs.AH.pd != q.PD:
 		return invalid("address handle belongs to another protection domain")
 	case q.Reliable && isGroup(refs.AH.path.dst.Addr()):
@@ -95,7 +95,7 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	case q.state == verbs.QPStateReset:
 		return q.OpError("post_recv", verbs.ErrInvalid, "state is %v", q.state)
 	case q.state == verbs.QPStateErr:
-		q.push(q.RecvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, false)
+		q.push(q.RecvCQ, &verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, notSolicited)
 		return nil
 	}
 	return q.RQ.Post(wr)
@@ -111,7 +111,7 @@ func (q *QP) receivesLeft() int {
 
 // queueOutput queues the QP for Output, if it has requests.
 func (q *QP) queueOutput() {
-	if !q.queued && q.pending.Len() > 0 && q.sends() {
+	if !q.queued && q.pending.Len() > 0 && q.maySend() {
 		q.queued = true
 		q.nic.sending.Push(q)
 	}

@@ -34,7 +34,7 @@ type QP struct {
 	msn  ddp.MSN
 	// promised is the number of posted receives that waiting peers were already resumed for.
 	promised  int
-	peersWait bool // in NIC.peersWait
+	peersWait bool // in NIC.awaitingReceives
 	reported  ErrorReport
 
 	// Owner is free for use by the driver.
@@ -52,11 +52,11 @@ type sendQueue struct {
 // request is a send work request with its destination.
 type request struct {
 	iwarp.Request
-	place uint32
-	path  path
-	qpn   uint32
-	qkey  uint32
-	next  *request // to the same peer
+	slot uint32
+	path path
+	qpn  uint32
+	qkey uint32
+	next *request // to the same peer
 }
 
 // ErrorReport is an error that a peer reported.
@@ -105,10 +105,10 @@ func (n *NIC) DestroyQP(q *QP) error {
 func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
 
 // sends reports whether the state of the QP allows it to send.
-func (q *QP) sends() bool { return q.state == verbs.QPStateRTS }
+func (q *QP) maySend() bool { return q.state == verbs.QPStateRTS }
 
 // receives reports whether the state of the QP allows it to receive.
-func (q *QP) receives() bool {
+func (q *QP) mayReceive() bool {
 	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
 }
 
@@ -157,11 +157,11 @@ func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 		q.attr.Port = attr.Port
 	}
 	if mask&verbs.QPAttrSQPSN != 0 {
-		q.attr.SQPSN = attr.SQPSN // it has no meaning here, and is kept to be shown
+		q.attr.SQPSN = attr.SQPSN // it has no effect: Query returns it
 	}
-	drained := to == verbs.QPStateSQD && q.state != to && mask&verbs.QPAttrEnSQDAsyncNotify != 0 && attr.EnSQDAsyncNotify
+	reportDrained := to == verbs.QPStateSQD && q.state != to && mask&verbs.QPAttrEnSQDAsyncNotify != 0 && attr.EnSQDAsyncNotify
 	q.state = to
-	if drained {
+	if reportDrained {
 		q.nic.Report(nic.Event{Type: verbs.EventSQDrained, QP: q})
 	}
 	q.queueOutput()
@@ -186,17 +186,19 @@ func (q *QP) fail() {
 	if q.Reliable {
 		q.nic.failPeers(q)
 	}
-	for place, ok := q.pending.Pop(); ok; place, ok = q.pending.Pop() {
-		q.complete(&q.work[place], verbs.WCWRFlushErr)
+	for slot, ok := q.pending.Pop(); ok; slot, ok = q.pending.Pop() {
+		q.complete(&q.work[slot], verbs.WCWRFlushErr)
 	}
 	for w := q.RQ.Peek(); w != nil; w = q.RQ.Peek() {
 		q.RQ.Take()
-		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, false)
+		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCWRFlushErr, Opcode: verbs.WCOpRecv}, notSolicited)
 	}
 	if q.SRQ != nil {
 		q.nic.Report(nic.Event{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
 }
+
+const notSolicited = false // argument of push
 
 // push adds a completion to cq. If cq is full, the QP fails.
 func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
@@ -210,8 +212,7 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	}
 }
 
-// complete queues the completion of a request, if it is signaled or failed, and frees its
-// slot.
+// complete queues the completion of a request, if it is signaled or failed, and frees its slot.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
 	q.nic.Count.Sends++
 	if r.Sent(status) {
@@ -219,7 +220,7 @@ func (q *QP) complete(r *request, status verbs.WCStatus) {
 	}
 	if status != verbs.WCSuccess || r.Signaled() {
 		wc := r.Completion(status, verbs.QPN(q.QPN))
-		q.push(q.SendCQ, &wc, false)
+		q.push(q.SendCQ, &wc, notSolicited)
 	}
-	q.free = append(q.free, r.place)
+	q.free = append(q.free, r.slot)
 }

@@ -152,7 +152,7 @@ func TestRequestsThatWaitedGoFirst(t *testing.T) {
 	w.see = func(*link.Datagram, *wire.Packet) bool { return true } // nothing arrives
 	a.send(b, 2, 20)
 	w.run(50 * time.Microsecond)
-	p.requester.stream.Fail(ddp.TermRDMAPLocal, false)
+	p.requester.stream.Fail(ddp.TermRDMAPLocal, noTerminate)
 	a.send(b, 3, 30) // has to wait: something is on its way in the flow
 	w.run(50 * time.Microsecond)
 	if p.waiting == nil {

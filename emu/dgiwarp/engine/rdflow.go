@@ -21,7 +21,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropQPN++
 		n.rd.Refuse(src, k, wire.ReasonNoQP)
 		return
-	case !q.receives() && (data || q.state < verbs.QPStateRTR):
+	case !q.mayReceive() && (data || q.state < verbs.QPStateRTR):
 		n.Count.DropState++
 		n.rd.Refuse(src, k, wire.ReasonState)
 		return
@@ -29,7 +29,7 @@ func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 		n.Count.DropKey++
 		return
 	}
-	k.DstQP = q.QPN // it may have been left out
+	k.DstQP = q.QPN // 0 in the packet means the only QP
 	n.rd.Input(now, src, k, d.ECNBits() == link.CE)
 	if data {
 		n.lastSource = sourceOf(d, k.SrcQP)
@@ -59,7 +59,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 		case rd.EventFailed:
 			p.flowFailed(flowStatus(e.Err))
 		case rd.EventGone:
-			p.gone()
+			p.endStreams()
 		}
 		p.retry(now) // any of these may be what requests waited for
 		p.queueOutput()
@@ -76,7 +76,7 @@ func (p *peer) flowBegins() {
 	h.stream.Open(&p.qp.Endpoint, h, p.qp.nic.streamOptions())
 	if !p.path.dst.IsValid() {
 		n := p.qp.nic
-		dst := p.rd.Key.Remote
+		dst := p.rd.Key.RemoteAddr
 		p.path = path{src: netip.AddrPortFrom(n.gids.sourceFor(dst.Addr()), n.cfg.Port), dst: dst, hopLimit: DefaultHopLimit}
 	}
 }
@@ -118,15 +118,15 @@ func needsReceive(d *ddp.Header) bool {
 	return !d.Control.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0
 }
 
-// setSource sets the source of the current segment from s, the source of the last packet. A
-// segment that was stored out of order keeps the source of the one before it.
+// setSource sets the source of the current segment from s, the source of the last packet. If that packet
+// is from another peer, the segment was stored before: it keeps the source of the previous segment.
 func (h *peerStream) setSource(s source) {
 	k := &h.peer.rd.Key
-	if s.src != k.Remote || s.qp != k.RemoteQP {
+	if s.src != k.RemoteAddr || s.qp != k.RemoteQP {
 		if h.from.src.IsValid() {
 			return
 		}
-		s.src, s.qp = k.Remote, k.RemoteQP
+		s.src, s.qp = k.RemoteAddr, k.RemoteQP
 	}
 	if s != h.from {
 		h.from, h.filled = s, false
@@ -145,8 +145,8 @@ func (p *peer) terminatedStream(body []byte) *peerStream {
 	return p.requester
 }
 
-// acked tells the two streams how many of the oldest count segments were theirs: the peer has
-// acknowledged them.
+// acked handles an acknowledgement of the oldest count segments: it tells each of the two streams how
+// many of them were its own.
 func (p *peer) acked(count int) {
 	ofRequester, ofResponder := 0, 0
 	for range count {
@@ -164,8 +164,7 @@ func (p *peer) acked(count int) {
 	}
 }
 
-// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with
-// status.
+// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with status.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
 	if p.requester != nil {
@@ -178,8 +177,8 @@ func (p *peer) flowFailed(status verbs.WCStatus) {
 	}
 }
 
-// gone ends both streams of a peer that the reliable layer has removed.
-func (p *peer) gone() {
+// endStreams ends both streams of a peer that the reliable layer has removed.
+func (p *peer) endStreams() {
 	if p.requester != nil {
 		p.requester.fail(verbs.WCRetryExcErr)
 	}
@@ -189,13 +188,13 @@ func (p *peer) gone() {
 	}
 }
 
-// fillFlows passes segments of all peers to the reliable layer, and resumes peers that waited
-// for receives.
+// fillFlows resumes peers that waited for receives, as far as receives are posted, and passes segments
+// of all peers to the reliable layer.
 func (n *NIC) fillFlows(now mono.Time) {
-	for range n.peersWait.Len() {
-		q, _ := n.peersWait.Pop()
+	for range n.awaitingReceives.Len() {
+		q, _ := n.awaitingReceives.Pop()
 		q.peersWait = false
-		if !q.receives() {
+		if !q.mayReceive() {
 			continue
 		}
 		resumed, more := 0, true
@@ -220,13 +219,13 @@ func (n *NIC) fillFlows(now mono.Time) {
 func (q *QP) awaitReceives() {
 	if !q.peersWait {
 		q.peersWait = true
-		q.nic.peersWait.Push(q)
+		q.nic.awaitingReceives.Push(q)
 	}
 }
 
 // PeersAwaitReceives reports whether an RD QP had no receive for a Send of a peer. The engine
 // may then have packets to send after a receive is posted.
-func (n *NIC) PeersAwaitReceives() bool { return n.peersWait.Len() > 0 }
+func (n *NIC) PeersAwaitReceives() bool { return n.awaitingReceives.Len() > 0 }
 
 // outputSegments moves segments from the two streams of a peer to the flow, alternately, until
 // neither has another or there is no room.
@@ -261,8 +260,8 @@ func (p *peer) outputSegments(now mono.Time) {
 	}
 }
 
-// addressRD sets the addresses and payload of an RD datagram. Its path is that of the last request posted
-// to the peer, if it had the same destination, else the default path to out.Dst.
+// addressRD sets the addresses and payload of an RD datagram. It uses the path of the last request posted
+// to the peer, if that has the same destination, else the default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

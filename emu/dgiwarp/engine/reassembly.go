@@ -115,7 +115,7 @@ func (n *NIC) addMessage(k *messageKey, op ddp.Opcode) *message {
 }
 
 // gatherMessage adds a segment to its message, and returns the message if it is complete. It drops
-// a message whose segments contradict each other.
+// a message whose segments contradict each other, or leave too many gaps.
 func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	u, c := &in.header.Untagged, &in.header.Control
 	k := messageKey{src: in.from.src, srcQP: in.from.qp, msn: uint32(u.MSN), qp: q}
@@ -124,11 +124,11 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 		m = n.addMessage(&k, c.Opcode)
 	}
 	s := span{u.MO, u.MO + uint32(len(in.body))}
-	last := uint32(0)
+	highest := uint32(0) // end of the received octets
 	if l := len(m.have.spans); l > 0 {
-		last = m.have.spans[l-1].to
+		highest = m.have.spans[l-1].to
 	}
-	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && last > s.to
+	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && highest > s.to
 	if contradicts || !m.have.add(s) {
 		n.Count.DropSegment++
 		n.messages.remove(m)

@@ -112,7 +112,7 @@ func (n *NIC) finishRecord(i int) {
 	if err != nil {
 		wc = verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecvRDMAWithImm}
 	}
-	q.push(q.RecvCQ, &wc, false)
+	q.push(q.RecvCQ, &wc, notSolicited)
 	if err != nil {
 		q.fail()
 	}

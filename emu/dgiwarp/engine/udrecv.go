@@ -92,8 +92,8 @@ func (q *QP) takeUntagged(in *inbound) {
 	}
 }
 
-// deliver writes the address area and a complete message to the next receive, and completes the
-// receive with wc. Without a receive the message is dropped.
+// deliver writes the address area and a complete message to the next receive, and completes the receive
+// with wc. Without a receive it drops the message. It refuses a message that is longer than the receive.
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.PeekReceive()
@@ -105,7 +105,7 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	if w.Length < total {
 		if !q.isolate {
 			q.TakeReceive()
-			q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, false)
+			q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocLenErr, Opcode: verbs.WCOpRecv}, notSolicited)
 		}
 		q.refuseSegment(in, ddp.TermUntaggedTooLong)
 		return
@@ -120,8 +120,8 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	solicited := in.header.Control.Opcode == ddp.OpSendSE || in.header.Control.Opcode == ddp.OpImmediateSE
 	q.TakeReceive()
 	if err != nil {
-		// The program's own doing: no peer is told.
-		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecv}, false)
+		// The program's memory is invalid: that is no error of the peer.
+		q.push(q.RecvCQ, &verbs.WC{WRID: w.WRID, Status: verbs.WCLocProtErr, Opcode: verbs.WCOpRecv}, notSolicited)
 		q.fail()
 		return
 	}

@@ -24,7 +24,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	b, room = q.appendSegment(b, r, room)
 	n := min(room, int(r.Length-q.sent))
 	at := len(b)
-	b = extend(b, n, maxPacket(q.nic.cfg.LinkMTU, true))
+	b = extend(b, n, maxPacket(q.nic.cfg.LinkMTU, ipv4))
 	if n > 0 && r.Gather(&q.nic.Base, q.PD, b[at:], q.sent) != nil {
 		return false
 	}
@@ -40,6 +40,8 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 // lastFlag is the L flag in the first octet of a DDP header.
 const lastFlag = 0x40
 
+const lastSegment, moreSegments = true, false // the L flag of ddp.NewControl
+
 // appendSegment appends the headers of the next segment of r, without the L flag, and returns
 // how many octets of payload fit.
 func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
@@ -51,7 +53,7 @@ func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 			op = wire.OpWriteRecord
 			room -= wire.WriteRecordLen
 		}
-		c := ddp.NewControl(op, false)
+		c := ddp.NewControl(op, moreSegments)
 		c.Tagged = true
 		b = ddp.Tagged{STag: ddp.STag(r.Remote.RKey), TO: r.Remote.Addr + uint64(q.sent)}.Append(c.Append(b))
 		if r.Op == verbs.OpRDMAWriteImm {
@@ -63,15 +65,15 @@ func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 		if solicited {
 			op = ddp.OpImmediateSE
 		}
-		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn}.Append(ddp.NewControl(op, false).Append(b))
+		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn}.Append(ddp.NewControl(op, moreSegments).Append(b))
 		b = binary.BigEndian.AppendUint32(b, r.Imm)
-		return append(b, 0, 0, 0, 0), 0
+		return append(b, 0, 0, 0, 0), 0 // RFC 7306 has eight octets, verbs four
 	default:
 		op := ddp.OpSend
 		if solicited {
 			op = ddp.OpSendSE
 		}
-		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn, MO: q.sent}.Append(ddp.NewControl(op, false).Append(b))
+		b = ddp.Untagged{QN: ddp.QueueSend, MSN: q.msn, MO: q.sent}.Append(ddp.NewControl(op, moreSegments).Append(b))
 		return b, room - untaggedHeader
 	}
 }

@@ -41,8 +41,7 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, and returns how many of them were not known to
-// have arrived.
+// ackThrough releases all segments before a.Next, and returns how many of them were not known to have arrived.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	f, l := &p.send, p.layer
 	for f.una != a.Next {
@@ -101,8 +100,8 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 	return true
 }
 
-// detectLosses marks a segment as lost if a transmission at least loss.reorder later has arrived. If
-// fewer than loss.reorder others are outstanding and none is unsent, their number is sufficient.
+// detectLosses marks a segment as lost if a segment that was sent at least loss.reorder transmissions later
+// has arrived. If no segment is unsent, the number of other outstanding segments suffices, if that is smaller.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)
@@ -124,8 +123,8 @@ func (p *Peer) detectLosses() {
 }
 
 // updateWindow applies the receive window w of an acknowledgement. Window 0 means that the
-// receiver is busy: it has no receive posted. If nothing is outstanding, it counts as 1: the
-// next segment is a probe.
+// receiver is busy: it has no receive posted. If nothing is outstanding, window 0 counts
+// as 1: the next segment is a probe.
 func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	l := p.layer
 	if w > 0 || p.send.outstanding() == 0 {

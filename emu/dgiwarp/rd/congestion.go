@@ -47,10 +47,10 @@ func (f *sendFlow) reduceWindow() {
 
 // setWindow reduces the congestion window to the given number of packets, and ends slow start at
 // seven tenths of its former size.
-func (f *sendFlow) setWindow(to uint16) {
+func (f *sendFlow) setWindow(size uint16) {
 	c := &f.cc
 	c.ssthresh = max(c.cwnd*7/10, minWindow)
-	c.cwnd, c.credit, c.recovery = max(to, minWindow), 0, f.sent
+	c.cwnd, c.credit, c.recovery = max(size, minWindow), 0, f.sent
 }
 
 // paceInterval returns the time between two packets at a pace of 5/4 congestion windows per round
@@ -59,10 +59,10 @@ func (c *congestion) paceInterval() time.Duration {
 	return time.Duration(c.srtt / 5 * 4 / uint32(max(c.cwnd, 1)))
 }
 
-// paced reports whether pacing forbids another packet now. The peer may send a burst ahead of its
+// paced reports whether pacing forbids another packet now, and sets flagPaced accordingly. The peer may send a burst ahead of its
 // pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
-	allowed := (burst - 1) * p.send.cc.paceInterval() // the packet that exceeds it was sent, too
+	allowed := (burst - 1) * p.send.cc.paceInterval() // a peer that is ahead by no more may send one packet more
 	if p.has(flagPaced) {
 		allowed /= 2
 	}

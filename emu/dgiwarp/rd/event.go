@@ -36,8 +36,7 @@ type Event struct {
 	Err     error
 }
 
-// Next returns the next event. A segment that was not accepted before the following call is
-// deferred.
+// Next returns the next event. A segment that was not accepted before the following call is deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
@@ -129,7 +128,7 @@ func (l *Layer) Defer(now mono.Time) {
 func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 	for p := l.blocked.first; p != nil; {
 		follow := p.follow
-		if p.Key.Local == local {
+		if p.Key.LocalQP == local {
 			if resumed == n {
 				return resumed, true
 			}

@@ -101,7 +101,7 @@ func (l *Layer) shrink() {
 func (l *Layer) PeersOf(local uint32) []*Peer {
 	var all []*Peer
 	for _, p := range l.peers { //layers:ordered they are sorted
-		if p.Key.Local == local {
+		if p.Key.LocalQP == local {
 			all = append(all, p)
 		}
 	}

@@ -49,7 +49,7 @@ func (h *host) start() {
 	h.failed, h.receives = nil, -1
 }
 
-func (h *host) key(to *host) Key { return Key{Remote: to.addr, Local: testQP, RemoteQP: testQP} }
+func (h *host) key(to *host) Key { return Key{RemoteAddr: to.addr, LocalQP: testQP, RemoteQP: testQP} }
 
 // content is what segment n of a host looks like: its number, and octets that
 // follow from it.
@@ -105,7 +105,7 @@ func (h *host) drain() {
 			}
 			n := binary.BigEndian.Uint32(e.Segment)
 			if want := content(nil, n, len(e.Segment)); string(want) != string(e.Segment) {
-				t.Fatalf("%v: segment %d from %v is damaged: %x", h.addr, n, k.Remote, e.Segment)
+				t.Fatalf("%v: segment %d from %v is damaged: %x", h.addr, n, k.RemoteAddr, e.Segment)
 			}
 			if h.receives > 0 {
 				h.receives--

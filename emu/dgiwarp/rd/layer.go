@@ -150,8 +150,8 @@ const (
 	timeoutSlack = 4 * time.Millisecond
 )
 
-// StrictDeadline is how long a driver that polls now and then may sleep: until Deadline, plus a
-// slack if that is a delayed acknowledgement or a timeout. Pacing deadlines and the removal of
+// StrictDeadline returns the time until which a driver that polls now and then may sleep: Deadline, plus
+// a slack if that is a delayed acknowledgement or a timeout. Pacing deadlines and the removal of
 // peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()

@@ -203,8 +203,8 @@ func talk(t *testing.T, n *network, hub, others *host, count int) {
 			from, to *host
 			key      Key
 		}{
-			{others, hub, Key{Remote: hub.addr, Local: qp, RemoteQP: testQP}},
-			{hub, others, Key{Remote: others.addr, Local: testQP, RemoteQP: qp}},
+			{others, hub, Key{RemoteAddr: hub.addr, LocalQP: qp, RemoteQP: testQP}},
+			{hub, others, Key{RemoteAddr: others.addr, LocalQP: testQP, RemoteQP: qp}},
 		} {
 			p := must.Get(s.from.layer.Peer(n.now, s.key, 0, 0))(t)
 			p.Send(n.now, make([]byte, 18), payload)

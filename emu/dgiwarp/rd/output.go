@@ -79,7 +79,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 		return Packet{}, false
 	}
 	k := &l.scratch
-	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.Local, p.qkey)
+	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.LocalQP, p.qkey)
 	from := len(b)
 	if p.includesAck(s) {
 		k.Flags |= p.fillAck(&k.Ack)
@@ -87,14 +87,14 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	}
 	if s == nil {
 		l.Count.SentAcks++
-		return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(k.AppendHeaders(b), from), Peer: p}, true
+		return Packet{Dst: p.Key.RemoteAddr, Payload: wire.AppendCRC(k.AppendHeaders(b), from), Peer: p}, true
 	}
 	p.markSent(now, s)
 	k.Data = wire.Data{Epoch: p.send.epoch, Seq: s.seq, Timestamp: s.sentAt, Proof: p.send.proof}
 	k.Flags |= wire.FlagData
 	if p.has(flagStarting) {
 		k.Flags |= wire.FlagStart
-		k.Data.Incarnation, k.Data.SourceKey = l.secrets.incarnation(p.Key.Local), p.ownKey
+		k.Data.Incarnation, k.Data.SourceKey = l.secrets.incarnation(p.Key.LocalQP), p.ownKey
 	}
 	if s.tries > 1 || !p.canSendMore() {
 		k.Flags |= wire.FlagAckNow
@@ -103,7 +103,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	for _, piece := range s.payload {
 		b = append(b, piece...)
 	}
-	return Packet{Dst: p.Key.Remote, Payload: wire.AppendCRC(b, from), Data: true, Peer: p}, true
+	return Packet{Dst: p.Key.RemoteAddr, Payload: wire.AppendCRC(b, from), Data: true, Peer: p}, true
 }
 
 // includesAck reports whether the packet of s includes an acknowledgement: one is pending and

@@ -11,9 +11,8 @@ import (
 
 // Key identifies a peer: a local queue pair, and a remote socket and queue pair.
 type Key struct {
-	Remote   netip.AddrPort
-	Local    uint32
-	RemoteQP uint32
+	RemoteAddr        netip.AddrPort
+	LocalQP, RemoteQP uint32
 }
 
 // Peer is the state of a remote queue pair for one local queue pair: a flow of segments to it,
@@ -136,8 +135,7 @@ func (p *Peer) Waiting() int { return int(p.send.next.Sub(p.send.una)) }
 // outstanding returns the number of segments that were sent and not acknowledged.
 func (f *sendFlow) outstanding() int32 { return f.sent.Sub(f.una) }
 
-// inFlight returns the number of outstanding segments that are neither selectively
-// acknowledged nor lost.
+// inFlight returns the number of outstanding segments that are neither selectively acknowledged nor lost.
 func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) - int32(f.lost) }
 
 // deadline returns the next deadline of the peer, at the latest its removal.

@@ -24,7 +24,7 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 		l.Count.DropUnclaimed++
 		l.arrival = arrival{}
 	}
-	key := Key{Remote: src, Local: k.DstQP, RemoteQP: k.SrcQP}
+	key := Key{RemoteAddr: src, LocalQP: k.DstQP, RemoteQP: k.SrcQP}
 	p := l.find(&key)
 	switch k.Kind {
 	case wire.KindChallenge:
@@ -76,7 +76,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
 		l.Count.DropUnknown++
-		l.Refuse(key.Remote, k, wire.ReasonUnknown)
+		l.Refuse(key.RemoteAddr, k, wire.ReasonUnknown)
 		return nil
 	}
 	slot := uint64(now) / uint64(l.cfg.Timing.CookieSlot)
@@ -86,12 +86,12 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	case d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot-1):
 	default:
 		l.Count.DropUnproved++
-		l.reply(key.Remote, &k.Header, reply{epoch: d.Epoch, cookie: l.secrets.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
+		l.reply(key.RemoteAddr, &k.Header, reply{epoch: d.Epoch, cookie: l.secrets.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
 		return nil
 	}
 	if p == nil {
 		if p = l.add(now, key); p == nil {
-			l.Refuse(key.Remote, k, wire.ReasonFull)
+			l.Refuse(key.RemoteAddr, k, wire.ReasonFull)
 			return nil
 		}
 	}
@@ -161,8 +161,7 @@ func (p *Peer) ackNow() {
 // ackEvery is the maximum number of segments per acknowledgement.
 const ackEvery = 32
 
-// segmentAccepted advances the flow after the owner has accepted a segment. flags are those of
-// its packet.
+// segmentAccepted advances the flow after the owner has accepted a segment. flags are those of its packet.
 func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++

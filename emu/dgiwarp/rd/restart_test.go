@@ -19,7 +19,7 @@ type history struct {
 func (y *history) watch(h *host) {
 	h.take = func(k Key, n uint32) {
 		for _, from := range h.net.hosts {
-			if from.addr == k.Remote {
+			if from.addr == k.RemoteAddr {
 				pair := [2]*host{from, h}
 				y.delivered[pair] = append(y.delivered[pair], n)
 			}

@@ -51,7 +51,7 @@ func (x *secrets) newEpoch() wire.Epoch {
 // cookie returns the proof that a peer must send to start a flow with epoch e, in a time slot.
 // It depends on the flow that would be replaced, so that it can start only one flow.
 func (x *secrets) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
-	life := x.incarnation(k.Local)
+	incarnation := x.incarnation(k.LocalQP)
 	b := x.hashed[:56]
 	clear(b)
 	b[0] = domainCookie
@@ -59,13 +59,13 @@ func (x *secrets) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 		b[1] = 1
 		binary.LittleEndian.PutUint32(b[4:], uint32(p.recv.epoch))
 	}
-	binary.LittleEndian.PutUint32(b[8:], k.Local)
+	binary.LittleEndian.PutUint32(b[8:], k.LocalQP)
 	binary.LittleEndian.PutUint32(b[12:], k.RemoteQP)
 	binary.LittleEndian.PutUint32(b[16:], uint32(e))
-	binary.LittleEndian.PutUint16(b[20:], k.Remote.Port())
+	binary.LittleEndian.PutUint16(b[20:], k.RemoteAddr.Port())
 	binary.LittleEndian.PutUint64(b[24:], slot)
-	addr := k.Remote.Addr().As16()
+	addr := k.RemoteAddr.Addr().As16()
 	copy(b[32:], addr[:])
-	binary.LittleEndian.PutUint32(b[48:], life)
+	binary.LittleEndian.PutUint32(b[48:], incarnation)
 	return nic.SipHash(&x.key, b)
 }

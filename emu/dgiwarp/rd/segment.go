@@ -119,7 +119,7 @@ func (p *Peer) Send(now mono.Time, header []byte, payload [][]byte) {
 	}
 	f.next++
 	if now.Sub(p.recv.lastPureAck) < l.cfg.Timing.AckDelay {
-		p.set(flagDelayAcks, true) // the acknowledgement could have gone with this
+		p.set(flagDelayAcks, true) // the last acknowledgement could have gone with this segment
 	}
 	l.activate(p)
 }

@@ -133,13 +133,13 @@ func (p *Peer) timeout(now mono.Time) {
 		p.send.loss.reorder = firstReorder
 		p.send.setWindow(minWindow)
 	}
-	// Should the packet not leave, because the link is full, time goes on.
+	// The timer also runs if the packet is not sent, because the link is full.
 	rto.at = now.Add(p.timeoutAfter())
 	l.activate(p)
 }
 
-// countWait adds the expired timeout to the time waited for the peer: its nominal length, even
-// if Tick was late, and only if a packet was transmitted since the previous timeout.
+// countWait adds the nominal length of the expired timeout to the time waited for the peer, if a packet was
+// sent since the previous timeout, and to the time for which the peer is busy, if it is.
 func (p *Peer) countWait() {
 	if p.has(flagBusy) {
 		p.send.rto.busyFor += p.timeoutAfter()

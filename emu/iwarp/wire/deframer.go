@@ -63,8 +63,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// PartialULPDU returns the received part of the incomplete ULPDU; nil if there is none, and for
-// streams with markers. It is valid until the next call of Next.
+// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is
+// incomplete, and for streams with markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -73,10 +73,10 @@ func (d *Deframer) PartialULPDU() []byte {
 	return d.buf[ULPDULengthLen:min(ULPDULengthLen+n, len(d.buf))]
 }
 
-// Missing returns how many octets of the incomplete FPDU are missing, and how long its pad is; 0
-// if there is none, or if its length is not known yet.
+// Missing returns how many octets of the incomplete FPDU are missing, and how long its pad is. Both are 0
+// if no FPDU is incomplete, or if its length is not known yet.
 func (d *Deframer) Missing() (octets, pad int) {
-	if d.returned {
+	if d.returned { // buf is a complete FPDU
 		return 0, 0
 	}
 	n, known := d.extent(d.buf)
@@ -113,7 +113,7 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 }
 
 // Skip is Next for n octets that were sent but are missing, as in a truncated capture; rest is
-// their number after the end of the FPDU. An FPDU with skipped octets has only the octets before
+// the number of these octets after the end of the FPDU. An FPDU with skipped octets has only the octets before
 // them. If ok is false and rest is not 0, a ULPDU_Length is missing, and the deframer cannot
 // continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {

@@ -32,8 +32,7 @@ func (e Enhanced) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, enhancedWord(e.RTRWrite, e.RTRRead, e.ORD))
 }
 
-// Parse decodes e from the front of b and returns the octets that follow: the application's
-// private data.
+// Parse decodes e from the front of b and returns the octets that follow: the application's private data.
 func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < EnhancedLen {
 		return nil, errShortEnhanced

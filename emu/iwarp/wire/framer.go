@@ -12,8 +12,7 @@ type Framing struct {
 	CRC     bool // requested by either side; otherwise the field is ignored
 }
 
-// FramingTo returns the framing of the direction from sender to receiver, given their
-// start-up frames.
+// FramingTo returns the framing of the direction from sender to receiver, given their start-up frames.
 func FramingTo(receiver, sender *StartFrame) Framing {
 	return Framing{Markers: receiver.Markers, CRC: receiver.CRC || sender.CRC}
 }

@@ -78,8 +78,8 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 		k.most = 0
 		end(k)
 		k.take(0)
-		if c := k.c; c.State() != Closed || c.mpa != nil || c.tail != nil {
-			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.tail))
+		if c := k.c; c.State() != Closed || c.mpa != nil || c.copied != nil {
+			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.copied))
 		}
 		// And whatever the driver still says is borne.
 		k.c.Input(0, []byte{1})

@@ -19,7 +19,7 @@ func (c *Conn) handleMPAEvents() {
 		}
 		switch e.Kind {
 		case mpa.EventULPDU:
-			c.ulpdu(e.ULPDU)
+			c.receiveULPDU(e.ULPDU)
 		case mpa.EventRequest:
 			c.storePeerParams(&e)
 			c.rearm()
@@ -54,8 +54,8 @@ func (c *Conn) storePeerParams(e *mpa.Event) {
 	c.PrivateData = append([]byte(nil), e.PrivateData...)
 }
 
-// ulpdu passes a received DDP segment to the stream of the queue pair.
-func (c *Conn) ulpdu(segment []byte) {
+// receiveULPDU passes a received DDP segment to the stream of the queue pair.
+func (c *Conn) receiveULPDU(segment []byte) {
 	c.stopEmptyWrites()
 	if c.qp == nil {
 		c.nic.Count.DropNoQP++
@@ -114,7 +114,7 @@ func (c *Conn) copyPendingOutput() {
 		bufs = c.mpa.Output(bufs[:0])
 		n := 0
 		for _, b := range bufs {
-			c.tail = append(c.tail, b...)
+			c.copied = append(c.copied, b...)
 			n += len(b)
 		}
 		if n == 0 {
@@ -173,8 +173,7 @@ func (c *Conn) startClosing() {
 	c.queueOutput()
 }
 
-// progress closes our direction, or the whole connection, as soon as a connection in Closing
-// allows it.
+// progress closes our direction, or the whole connection, as soon as a connection in Closing allows it.
 func (c *Conn) progress() {
 	if c.state != Closing {
 		return
@@ -248,11 +247,10 @@ func (c *Conn) setClosed() {
 	}
 }
 
-// releaseBuffers frees the buffers of a closed connection, since applications may keep the
-// Conn for long.
+// releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
-		c.mpa, c.tail = nil, nil
+		c.mpa, c.copied = nil, nil
 	}
 }
 

@@ -25,7 +25,7 @@ type Conn struct {
 	// WasEstablished is set if the connection is or was Established.
 	WasEstablished bool
 
-	tail []byte // copied output that was pending when the stream ended
+	copied []byte // output that was pending when the stream ended
 	closing
 	deadlines
 	inOutputs bool // in NIC.outputs
@@ -64,7 +64,7 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters a later state and queues the connection for NextChanged.
+// setState enters state s, unless the connection is in it or a later one, and queues the connection for NextChanged.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -176,8 +176,8 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 		return into, link.StreamOpen
 	}
 	c.fill()
-	if len(c.tail) > 0 && len(into) < cap(into) {
-		into = append(into, c.tail)
+	if len(c.copied) > 0 && len(into) < cap(into) {
+		into = append(into, c.copied)
 	}
 	n := c.nic
 	n.vectors = c.mpa.Output(n.vectors[:0])
@@ -222,11 +222,11 @@ func (c *Conn) Sent(now mono.Time, n int) {
 	if c.mpa == nil {
 		return
 	}
-	ofTail := min(n, len(c.tail))
-	if c.tail = c.tail[ofTail:]; len(c.tail) == 0 {
-		c.tail = nil
+	ofCopied := min(n, len(c.copied))
+	if c.copied = c.copied[ofCopied:]; len(c.copied) == 0 {
+		c.copied = nil
 	}
-	taken := c.mpa.Sent(n - ofTail)
+	taken := c.mpa.Sent(n - ofCopied)
 	if c.qp != nil && taken > 0 {
 		c.startEmptyWrites(now)
 		c.qp.stream.Accepted(taken)

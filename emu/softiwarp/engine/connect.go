@@ -30,8 +30,7 @@ func (p *ConnParam) apply(cfg *mpa.Config) {
 	}
 }
 
-// Connect returns the initiator side of a new connection for q, which must be idle. The caller
-// dials it.
+// Connect returns the initiator side of a new connection for q, which must be idle. The caller dials it.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	if err := q.checkConnect("connect", &p); err != nil {
 		return nil, err
@@ -123,8 +122,7 @@ func (c *Conn) openStream() {
 	})
 }
 
-// negotiatedDepth returns depth, or the limit of the device if the depth is left to the
-// applications.
+// negotiatedDepth returns depth, or the limit of the device if the depth is left to the applications.
 func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit
@@ -166,8 +164,7 @@ func (c *Conn) failUnusableQP() {
 	c.closeAfterOutput()
 }
 
-// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of
-// no octets.
+// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of no octets.
 func (c *Conn) postRTR(rtr mpa.RTR) {
 	r := &c.qp.rtr
 	*r = iwarp.Request{RTR: true}

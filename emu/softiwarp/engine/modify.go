@@ -13,8 +13,7 @@ import (
 // for programs that set them. The connection negotiates the read depths.
 const settable = verbs.QPAttrState | verbs.QPAttrCurState | verbs.QPAttrAccessFlags | verbs.QPAttrPort | verbs.QPAttrPKeyIndex
 
-// Modify changes the attributes that mask selects, all or none. Only a Conn brings a QP to
-// RTS.
+// Modify changes the attributes that mask selects, all or none. Only a Conn brings a QP to RTS.
 func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	q.nic.clock = now
 	to := q.state
@@ -34,14 +33,13 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	return nil
 }
 
-// checkModify returns an error if ModifyQP may not set these attributes, or not move the QP to
-// state to.
+// checkModify returns an error if ModifyQP may not set these attributes, or not move the QP to state to.
 func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPState) error {
 	invalid := func(why string, args ...any) error { return q.OpError("modify_qp", verbs.ErrInvalid, why, args...) }
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
 	switch {
 	case q.gone():
-		return invalid("it is gone")
+		return invalid("the QP was destroyed")
 	case has(verbs.QPAttrCurState) && a.CurState != q.state:
 		return invalid("state is %v, not %v", q.state, a.CurState)
 	case mask&^settable != 0:

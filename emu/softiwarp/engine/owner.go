@@ -62,8 +62,8 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 	}
 }
 
-// Ended handles the end of the stream, and raises the asynchronous event for it. The QP is in SQE, which stands for iWARP's Terminate
-// state, if a Terminate is to be sent.
+// Ended handles the end of the stream, and raises the asynchronous event for it. If a Terminate is to be sent, it
+// moves the QP to SQE, which stands for iWARP's Terminate state, else to ERR.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
@@ -94,7 +94,7 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 	wc.QPN = verbs.QPN(q.QPN)
 	if !cq.Push(wc, solicited) && q.stream.Live() {
 		q.report(verbs.EventQPFatal)
-		q.stream.Fail(wire.TermRDMAPLocal, true)
+		q.stream.Fail(wire.TermRDMAPLocal, sendTerminate)
 	}
 }
 

@@ -44,7 +44,7 @@ func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// checkSend checks a send work request before it is queued.
+// checkSend returns an error for a send work request that ibv_post_send must refuse.
 func (q *QP) checkSend(wr *verbs.SendWR, refs Refs) error {
 	supported, needsORD := false, false
 	switch wr.Opcode {
@@ -59,11 +59,12 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs Refs) error {
 	}
 	switch {
 	case q.gone():
-		return q.OpError("post_send", verbs.ErrInvalid, "it is gone")
+		return q.OpError("post_send", verbs.ErrInvalid, "the QP was destroyed")
 	case !supported:
 		return q.OpError("post_send", verbs.ErrNotSupported, "%v over iWARP", wr.Opcode)
 	}
-	if err := q.CheckSend(wr, math.MaxUint32, refs.Window); err != nil {
+	const maxMessage = math.MaxUint32
+	if err := q.CheckLengths(wr, maxMessage, refs.Window); err != nil {
 		return err
 	}
 	if needsORD && q.state == verbs.QPStateRTS && q.conn != nil && q.conn.depths.ord == 0 {
@@ -77,7 +78,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs Refs) error {
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	switch {
 	case q.gone():
-		return q.OpError("post_recv", verbs.ErrInvalid, "it is gone")
+		return q.OpError("post_recv", verbs.ErrInvalid, "the QP was destroyed")
 	case q.SRQ != nil:
 		return q.OpError("post_recv", verbs.ErrInvalid, "receives come from a shared queue")
 	case len(wr.SGL) > q.RQ.MaxSGE():

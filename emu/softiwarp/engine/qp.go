@@ -91,13 +91,13 @@ func (q *QP) reset() {
 // discard unacknowledged data.
 func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
-		ends := c.closeWhenSent || c.state == Closing && !q.stream.Live()
-		if ends {
+		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()
+		if graceful {
 			c.fill()
 			c.closeAfterOutput()
 		}
 		c.detach()
-		if !ends {
+		if !graceful {
 			c.abort(ErrAborted)
 		}
 	}

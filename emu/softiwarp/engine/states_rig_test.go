@@ -207,8 +207,8 @@ func (b *besieged) check() {
 	}
 	b.reap()
 	c := b.c
-	if len(c.tail) > 4096+wire.MaxFPDULen {
-		t.Fatalf("%d octets are kept to be sent", len(c.tail))
+	if len(c.copied) > 4096+wire.MaxFPDULen {
+		t.Fatalf("%d octets are kept to be sent", len(c.copied))
 	}
 	if len(c.PrivateData) > wire.MaxPrivateData {
 		t.Fatalf("%d octets of private data", len(c.PrivateData))
@@ -266,7 +266,7 @@ func (b *besieged) finish(reset bool) {
 	if b.c.State() != Closed || b.qp.conn != nil {
 		t.Fatalf("the peer has gone, and the connection is %v", b.c.State())
 	}
-	if b.c.mpa != nil || b.c.tail != nil || b.nic.Deadline() != mono.Never {
+	if b.c.mpa != nil || b.c.copied != nil || b.nic.Deadline() != mono.Never {
 		t.Fatal("something is left of it")
 	}
 	if b.qp.idle() { // it was never connected: what it has posted it keeps

@@ -73,8 +73,7 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg is
-// invalid.
+// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg is invalid.
 func newConn(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -128,8 +127,8 @@ func (c *Conn) InputEOF() { c.eof = true }
 // Lost reports that the stream was reset, timed out or never connected.
 func (c *Conn) Lost() { c.lost = true }
 
-// Next processes input and returns the next event. It reports false, and has then consumed the
-// input, if there is none.
+// Next processes input and returns the next event. If there is none, it reports false, and has consumed
+// the input.
 func (c *Conn) Next() (e Event, ok bool) {
 	if len(c.in) > 0 {
 		if c.state == fullOperation {
@@ -177,13 +176,13 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		fallback := len(c.frame) == 0 && c.fallback()
+		fallback := len(c.frame) == 0 && c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback
 	case eof && waiting && len(c.frame) > 0:
 		e = c.fail(wire.TermMPAFrame, CloseNow, ErrTruncatedFrame)
 	case eof && c.state != fullOperation:
-		fallback := c.fallback()
+		fallback := c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrEOF)
 		e.Kind, e.Fallback = EventEOF, fallback
 	case eof && (c.deframer.Pending() > 0 || len(c.heldInput) > 0):
@@ -216,8 +215,7 @@ func (c *Conn) setFPDUDeadline() {
 // Deadline returns when Tick must be called, or mono.Never.
 func (c *Conn) Deadline() mono.Time { return c.deadline }
 
-// Tick records whether the deadline has passed. The caller must call Next afterwards, which
-// returns the event.
+// Tick records whether the deadline has passed. The caller must call Next afterwards, which returns the event.
 func (c *Conn) Tick(now mono.Time) {
 	if !now.Before(c.deadline) {
 		c.deadline = mono.Never

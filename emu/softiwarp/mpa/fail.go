@@ -49,9 +49,9 @@ func (c *Conn) countFailure(why error) {
 	*n++
 }
 
-// fallback reports, and counts, whether a peer that has closed the stream may have rejected the
+// adviseFallback reports, and counts, whether a peer that has closed the stream may have rejected the
 // enhanced Request, so that a Request without enhanced data may succeed.
-func (c *Conn) fallback() bool {
+func (c *Conn) adviseFallback() bool {
 	advised := c.state == waitReply && c.request.Enhanced && !c.policy.NoFallback
 	if advised {
 		c.count.Fallbacks++
@@ -59,7 +59,7 @@ func (c *Conn) fallback() bool {
 	return advised
 }
 
-// setDeadline sets the deadline to timeout after now; not if timeout means no limit.
+// setDeadline sets the deadline to timeout after now. A timeout of 0 or less means no deadline.
 func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
 	if timeout > 0 {
 		c.deadline = now.Add(timeout)

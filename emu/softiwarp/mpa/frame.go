@@ -7,13 +7,13 @@ import (
 )
 
 // framePlain queues an FPDU without markers: header, borrowed payload and trailer in separate
-// buffers, or one buffer if the payload, of load octets, is so short that it is copied.
-func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
+// buffers, or one buffer if the payload, of payloadLen octets, is so short that it is copied.
+func (c *Conn) framePlain(header []byte, payload [][]byte, payloadLen int) {
 	o := &c.out
-	n := len(header) + load
+	n := len(header) + payloadLen
 	pad := wire.PadLen(n)
 	c.streamPos += uint64(wire.FPDULen(n))
-	if load <= copyLimit {
+	if payloadLen <= copyLimit {
 		o.reserve(wire.FPDULen(n))
 		b := o.alloc(wire.FPDULen(n))
 		binary.BigEndian.PutUint16(b, uint16(n))
@@ -21,20 +21,20 @@ func (c *Conn) framePlain(header []byte, payload [][]byte, load int) {
 		for _, p := range payload {
 			i += copy(b[i:], p)
 		}
-		c.fillPad(b[i:i+pad], i, load)
+		c.fillPad(b[i:i+pad], i, payloadLen)
 		crc := uint32(0)
 		if c.params.Out.CRC {
 			crc = wire.CRC(b[:i+pad])
 		}
 		binary.LittleEndian.PutUint32(b[i+pad:], crc)
-		c.keepStale(b, load)
+		c.keepStale(b, payloadLen)
 		return
 	}
-	o.reserve(wire.FPDULen(n) - load)
+	o.reserve(wire.FPDULen(n) - payloadLen)
 	b := o.alloc(wire.ULPDULengthLen + len(header))
 	binary.BigEndian.PutUint16(b, uint16(n))
 	copy(b[wire.ULPDULengthLen:], header)
-	c.keepStale(b, load)
+	c.keepStale(b, payloadLen)
 	for _, p := range payload {
 		o.borrow(p)
 	}
@@ -60,23 +60,23 @@ const (
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + shortPayload + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad at offset i of an FPDU with load octets of payload with zeros, or with the
+// fillPad fills the pad at offset i of an FPDU with payloadLen octets of payload with zeros, or with the
 // policy ReusePad with the octets of earlier FPDUs from the stale buffer.
-func (c *Conn) fillPad(pad []byte, i, load int) {
-	if c.policy.ReusePad && load <= shortPayload && i+len(pad) <= staleLen {
+func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
+	if c.policy.ReusePad && payloadLen <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
 		return
 	}
 	clear(pad)
 }
 
-// keepStale copies an FPDU, or only its headers if its payload of load octets is long, to the
+// keepStale copies an FPDU, or only its headers if its payload of payloadLen octets is long, to the
 // stale buffer of the policy ReusePad.
-func (c *Conn) keepStale(b []byte, load int) {
+func (c *Conn) keepStale(b []byte, payloadLen int) {
 	if !c.policy.ReusePad {
 		return
 	}
-	if load > shortPayload {
+	if payloadLen > shortPayload {
 		b = b[:min(len(b), wire.ULPDULengthLen+wire.ControlLen+wire.UntaggedLen)]
 	}
 	copy(c.stale[:], b)

@@ -18,22 +18,22 @@ type markedFPDU struct {
 }
 
 // frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream.
-// The payload, of load octets, is borrowed and split around the markers, or copied if it is short.
-func (c *Conn) frameMarked(header []byte, payload [][]byte, load int) {
-	n := len(header) + load
+// The payload, of payloadLen octets, is borrowed and split around the markers, or copied if it is short.
+func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
+	n := len(header) + payloadLen
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
 	if past := w.at % wire.MarkerInterval; past > 0 {
 		w.next += wire.MarkerInterval - past
 		if past+uint64(wire.FPDULen(n)) <= wire.MarkerInterval {
-			c.framePlain(header, payload, load) // a marker at its end belongs to the next FPDU
+			c.framePlain(header, payload, payloadLen) // a marker at its end belongs to the next FPDU
 			return
 		}
 	}
-	borrows := load > copyLimit
+	borrows := payloadLen > copyLimit
 	// own limits the octets of the ring that the FPDU and its markers take.
 	own := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
-		own -= load
+		own -= payloadLen
 	}
 	w.o.reserve(own)
 
@@ -93,8 +93,8 @@ func (w *markedFPDU) addMarker() {
 	w.markers++
 }
 
-// room adds a marker if the stream offset is that of one, and returns how many of n octets fit
-// before the next.
+// room adds a marker if one is due at the stream offset, and returns how many of n octets fit before the
+// next marker.
 func (w *markedFPDU) room(n int) int {
 	if w.toMarker() == 0 {
 		w.addMarker()

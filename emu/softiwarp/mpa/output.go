@@ -20,8 +20,10 @@ type output struct {
 	ringFrames int // frames in this ring
 	generation int
 
-	open int // ring offset at which the last vector can be extended, or -1
+	open int // ring offset at which the last vector can be extended, or noVector
 }
+
+const noVector = -1 // the next octets start a new vector
 
 // frame is a Request, a Reply or an FPDU.
 type frame struct {
@@ -39,7 +41,7 @@ const firstRing = 512
 // earlier generation, stay queued.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
-		o.head, o.tail, o.open = 0, 0, -1
+		o.head, o.tail, o.open = 0, 0, noVector
 	}
 	switch {
 	case o.head >= o.tail && len(o.ring)-o.head >= n: // between head and end
@@ -48,11 +50,11 @@ func (o *output) reserve(n int) {
 	case o.head < o.tail && o.tail-o.head > n:
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))
-		o.head, o.tail, o.ringFrames, o.open = 0, 0, 0, -1
+		o.head, o.tail, o.ringFrames, o.open = 0, 0, 0, noVector
 		o.generation++
 	}
 	if o.align {
-		o.open = -1
+		o.open = noVector
 	}
 }
 
@@ -78,7 +80,7 @@ func (o *output) borrow(b []byte) {
 		return
 	}
 	o.vectors.Push(b)
-	o.open = -1
+	o.open = noVector
 	o.queued += uint64(len(b))
 }
 
@@ -94,8 +96,7 @@ func (o *output) end(fpdu bool) {
 	}
 }
 
-// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in
-// them.
+// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in them.
 func (o *output) release(n int) (fpdus int) {
 	o.sent += uint64(n)
 	for n > 0 {
@@ -125,7 +126,7 @@ func (o *output) release(n int) (fpdus int) {
 func (o *output) drop() {
 	o.vectors.Release()
 	o.frames.Release()
-	o.ring, o.head, o.tail, o.ringFrames, o.open = nil, 0, 0, 0, -1
+	o.ring, o.head, o.tail, o.ringFrames, o.open = nil, 0, 0, 0, noVector
 	o.fpdus = 0
 	o.sent = o.queued
 }

@@ -22,7 +22,7 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	}
 	c.state = requestReceived
 	if f.Markers && c.policy.RefuseMarkers {
-		c.sendReject(enhancedData(false, 0, 0, 0), nil)
+		c.sendReject(wire.Enhanced{}, nil)
 		c.countFailure(ErrMarkersUnwanted)
 		return Event{Kind: EventError, Reaction: CloseNow, Term: wire.TermMPAFrame, Err: ErrMarkersUnwanted}
 	}

@@ -25,11 +25,11 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	if !c.MaySend() {
 		panic("mpa: Send before MaySend")
 	}
-	load := 0
+	payloadLen := 0
 	for _, p := range payload {
-		load += len(p)
+		payloadLen += len(p)
 	}
-	if n := len(header) + load; n > wire.MaxMULPDU {
+	if n := len(header) + payloadLen; n > wire.MaxMULPDU {
 		panic(fmt.Sprintf("mpa: ULPDU of %d octets exceeds %d", n, wire.MaxMULPDU))
 	}
 	if c.state == terminating {
@@ -37,9 +37,9 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	}
 	c.count.FPDUsSent++
 	if c.params.Out.Markers {
-		c.frameMarked(header, payload, load)
+		c.frameMarked(header, payload, payloadLen)
 	} else {
-		c.framePlain(header, payload, load)
+		c.framePlain(header, payload, payloadLen)
 	}
 	c.out.end(isFPDU)
 }
