@@ -86,9 +86,9 @@ func join(section, key string) string {
 	return section + "." + key
 }
 
-// ImpairText returns a scenario file whose section "impair" has the impairments of one port. words are
-// from a command line: "clean" for none, or KEY=VALUE with the keys of an impairment, in both directions
-// unless "way" is given. Error messages call the port displayName.
+// ImpairText returns a scenario file with the impairments of one port. words are from a command line:
+// "clean" for none, or KEY=VALUE with the keys of an impairment, in both directions unless the key
+// "way" is given. Error messages call the port displayName.
 func ImpairText(fabric Fabric, port, displayName string, words []string) (string, error) {
 	s := &Scenario{
 		Version: FormatVersion, Name: "set", Title: "Impairments of a port", Fabric: fabric,

@@ -145,8 +145,7 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
-// drawAtomic draws the word and the operands of an atomic. Half of the compare-and-swaps and
-// fetch-and-adds use a word that all connections share, if there are any.
+// drawAtomic draws the word and the operands of an atomic. Half of the swaps and adds use a shared word.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
