@@ -118,7 +118,7 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 	}
 }
 
-// mgTag is the tag of a face that is sent up an axis, or down if up is 0.
+// mgTag is the tag of a face that is sent in the direction of an axis (up is 1) or against it (up is 0).
 func mgTag(axis, up int) int { return 2*axis + up }
 
 // exchangeAxis exchanges faces with both neighbours on an axis.
