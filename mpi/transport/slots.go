@@ -90,8 +90,8 @@ func (r *RemoteRing) MaxPacket() int { return r.slots.MaxPacket() }
 // HasRoom reports whether there is a free slot for a packet of n bytes.
 func (r *RemoteRing) HasRoom(n int) bool { return r.free > 0 && n <= r.MaxPacket() }
 
-// Next returns the address to write the next packet of n bytes to, and the trailer that must
-// follow it.
+// Next returns the address to write the next packet of n bytes to, and the trailer to write after it,
+// which marks the packet as complete.
 func (r *RemoteRing) Next(n int) (addr, trailer uint64) {
 	return r.Addr + uint64(r.slots.end()-TrailerLen-n), r.slots.trailerOf(n)
 }
