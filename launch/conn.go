@@ -49,8 +49,8 @@ type Conn struct {
 	requests      requests
 }
 
-// barriers are the numbers of barriers that this rank has entered, that the launcher has
-// released, and of those, from which Barrier has returned.
+// barriers counts the barriers that this rank has entered, that the launcher has released, and
+// that Barrier has returned from.
 type barriers struct{ entered, released, passed uint64 }
 
 // requests are the launcher's requests for dumps and commands.
@@ -241,6 +241,6 @@ func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	const tail = " … cut"
-	return s[:limit-len(tail)] + tail
+	const cutMark = " … cut"
+	return s[:limit-len(cutMark)] + cutMark
 }

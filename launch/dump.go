@@ -88,7 +88,7 @@ func (g *Group) SendCommand(ctx context.Context, rank int, text string) error {
 	return nil
 }
 
-// request makes a call to the rank and returns the reply.
+// request sends f, a request for a dump or a command, to the rank, and returns the reply.
 func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	g := m.g
 	reply := make(chan string, 1)

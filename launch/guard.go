@@ -35,8 +35,8 @@ func init() {
 	}
 }
 
-// guardMain is the main function of the guard. It reads process groups from in, which begin ("+PID")
-// and end ("-PID"), until the launcher exits, and then kills those that are left.
+// guardMain is the main function of the guard. Until the launcher exits, it reads from in which process
+// groups were started ("+PID") and have ended ("-PID"). Then it kills those that are left.
 func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}
@@ -86,8 +86,8 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-// add and remove register a process group with the guard. Write errors are ignored:
-// if the guard was killed, Pdeathsig remains.
+// add registers a process group with the guard, and remove unregisters it. Write errors are
+// ignored: if the guard was killed, Pdeathsig remains.
 func (g *guard) add(pid int)    { g.write("+%d\n", pid) }
 func (g *guard) remove(pid int) { g.write("-%d\n", pid) }
 

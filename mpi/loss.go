@@ -64,8 +64,8 @@ func (c *Comm) announceFailure() {
 	}
 }
 
-// dependsOn reports whether a receive from a rank cannot complete once another rank is
-// lost.
+// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete once rank lost
+// is lost. One from AnySource depends on all members of its communicator.
 func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)

@@ -230,8 +230,8 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	return k.p2p.Arrived(peer, h, data)
 }
 
-// Finished implements Upper: it tells the engine of the owner, a request, a window operation or
-// one of its atomics.
+// Finished implements Upper: it tells the engine that an operation has ended. owner is the request, the
+// window operation or the atomic that it belongs to.
 func (k *rank) Finished(owner any, op carrier.Op, err error) {
 	if err != nil {
 		err = &classified{p2p.ErrLost, err} // the carrier has already retried

@@ -45,8 +45,8 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 // keyRule has the permitted and the required keys of an action.
 type keyRule struct{ may, must []string }
 
-// checkKeys rejects each of keys, those of all actions, that the section has and the rule of its action does not
-// list. It reports whether the section has all keys that the action needs.
+// checkKeys checks the keys of a section against the rule of its action. keys are the keys of all actions: the
+// section may have only those that the rule lists. It reports whether the section has all keys that the action needs.
 func (c *checker) checkKeys(section, action string, rule keyRule, keys ...string) bool {
 	for _, k := range keys {
 		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {

@@ -51,8 +51,8 @@ func (c *checker) checkExpect() {
 	c.checkKilled()
 }
 
-// checkExpectations checks expectations that are at key: ranges, and whether the scenario can
-// meet them.
+// checkExpectations checks the expectations of the section at key: their ranges, and whether the
+// scenario can meet them.
 func (c *checker) checkExpectations(key string, e *Expect) {
 	c.checkStatuses(key+".errors", e.Errors)
 	c.checkStatuses(key+".allowed_errors", e.AllowedErrors)

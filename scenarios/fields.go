@@ -86,13 +86,13 @@ func join(section, key string) string {
 	return section + "." + key
 }
 
-// ImpairText returns a scenario file with the impairments of one port, given as words of a
-// command line: "clean", or KEY=VALUE with the keys of an impairment. Error messages
-// call the port displayName.
+// ImpairText returns a scenario file with the impairments of one port. words are from a command line:
+// "clean" for none, or KEY=VALUE with the keys of an impairment, in both directions unless the key
+// "way" is given. Error messages call the port displayName.
 func ImpairText(fabric Fabric, port, displayName string, words []string) (string, error) {
 	s := &Scenario{
-		Version: FormatVersion, Name: "set", Title: "What packets meet", Workload: workload.Config{Kind: workload.AllToAll},
-		Fabric: fabric,
+		Version: FormatVersion, Name: "set", Title: "Impairments of a port", Fabric: fabric,
+		Workload: workload.Config{Kind: workload.AllToAll}, // never run, but the format requires one
 	}
 	text, err := s.Marshal()
 	if err != nil {
@@ -103,16 +103,16 @@ func ImpairText(fabric Fabric, port, displayName string, words []string) (string
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nimpair:\n  - on: [%q]\n", text, port)
-	hasWay := false
+	hasDirection := false
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return "", cmdline.Errorf("%q: give up, down, clean, or KEY=VALUE such as loss=1%%", w)
+			return "", cmdline.Errorf("%q: use one of the words up, down and clean, or KEY=VALUE such as loss=1%%", w)
 		}
-		hasWay = hasWay || key == "way"
+		hasDirection = hasDirection || key == "way"
 		fmt.Fprintf(&b, "    %s: %s\n", key, value)
 	}
-	if !hasWay {
+	if !hasDirection {
 		b.WriteString("    way: " + Both + "\n")
 	}
 	// A mistake is reported here, in the user's words.

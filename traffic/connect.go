@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Address returns the address vector for a peer, from a local port and the entry sgidIndex of
-// its GID table.
+// Address returns the address vector of a peer, reached through a local port. The source GID is
+// entry sgidIndex of that port's GID table.
 func Address(port, sgidIndex uint8, peer verbs.GID) verbs.AHAttr {
 	return verbs.AHAttr{Port: port, GRH: verbs.GRH{DGID: peer, SGIDIndex: sgidIndex, HopLimit: 64}}
 }

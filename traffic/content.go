@@ -76,8 +76,8 @@ func (c *Content) Matches(b []byte, seq int) bool {
 	return true
 }
 
-// ParseSeq returns the number of the message whose stamp b begins with. ok is false if b does not begin with the
-// stamp of this chunk of a message from 0 to messages-1.
+// ParseSeq returns the message number in the stamp at the start of b. ok is false if that is not a
+// stamp of the given chunk of one of the messages 0 to messages-1.
 func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	if len(b) < StampLen {
 		return 0, false
@@ -90,8 +90,8 @@ func (c *Content) ParseSeq(b []byte, chunk, messages int) (seq int, ok bool) {
 	return int(number), true
 }
 
-// Describe describes how b, which does not match message seq, differs from it, and whether the differing chunk is that of
-// another message from 0 to messages-1.
+// Describe describes how b differs from message seq, which it must not match. It also tells if the
+// first differing chunk belongs to another of the messages 0 to messages-1.
 func (c *Content) Describe(b []byte, seq, messages int) string {
 	want := make([]byte, len(b))
 	c.Fill(want, seq)
@@ -150,8 +150,8 @@ func FirstDifference(want, got []byte) string {
 	return ""
 }
 
-// difference returns the offset of the first byte that differs, and how many in a row do; n is
-// 0 if none does. It compares up to the shorter length.
+// difference returns the offset of the first byte that differs, and the number n of consecutive
+// bytes that differ from there on; n is 0 if none differs. It compares up to the shorter length.
 func difference(want, got []byte) (at, n int) {
 	both := min(len(want), len(got))
 	if bytes.Equal(want[:both], got[:both]) {

@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// SendQueue posts requests in batches, of which only the last is signaled, and holds those
-// that have not completed.
+// SendQueue posts requests in batches, in which only the last request is signaled, and holds the
+// requests that have not completed.
 type SendQueue struct {
 	requests []Request // by number, modulo
 	next     uint32    // number of the next request
@@ -51,10 +51,10 @@ func (q *SendQueue) Attach(qp verbs.QP, id uint32) {
 // SetDestination sets the destination of UD requests, and the number of the peer's SRQ for XRC.
 func (q *SendQueue) SetDestination(ud verbs.UD, srqn uint32) { q.ud, q.srqn = ud, srqn }
 
-// Depth is how many requests the queue can hold, with the one of Drain.
+// Depth is how many requests the queue can hold, including the marker of Drain.
 func (q *SendQueue) Depth() int { return len(q.requests) }
 
-// Room is how many more requests can be added, without the one of Drain.
+// Room is how many more requests can be added, besides the marker of Drain.
 func (q *SendQueue) Room() int { return len(q.requests) - 1 - q.Outstanding() }
 
 // Outstanding is the number of requests that have not completed.
@@ -69,8 +69,8 @@ func (q *SendQueue) Batched() int { return len(q.batch) }
 // Full reports whether Flush must be called before more requests are added.
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
-// Add adds a request to the batch, whose local memory is sge, or none if its length is 0. The
-// caller must have checked Room and Full, and fills in the rest of the returned work request.
+// Add adds request r to the batch. sge is the local memory of the request; with length 0 it has none.
+// The caller must have checked Room and Full, and sets the other fields of the returned work request.
 func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	i := len(q.batch)
 	q.batch = q.batch[:i+1]
@@ -119,9 +119,9 @@ func (q *SendQueue) Drain() error {
 	return nil
 }
 
-// Complete handles the completion of a request, and of the unsignaled ones before it. It
-// calls done for each that has succeeded, except the drain marker, and returns the status of
-// the one that failed. The error describes a completion with wrong fields.
+// Complete handles the completion of a request and of the unsignaled requests before it. It calls done
+// for each that has succeeded, except the drain marker. failed is the status of a request that failed,
+// else WCSuccess. The error describes a completion that is out of order or has wrong fields.
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest { // modulo 2^32: n is not from oldest to next-1

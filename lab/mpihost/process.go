@@ -144,7 +144,7 @@ func startRanks(runRank func(*transport.Env, mpi.Options) error) error {
 }
 
 // runRank opens the NICs and the shared memory of this process's rank, binds the process to its
-// CPU, and calls run with them. It closes the NICs when run returns.
+// CPU, and calls run with the rank's Env. It closes the NICs when run returns.
 func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 	f, provider, err := p.job.fabric().withDefaults()
 	if err != nil {

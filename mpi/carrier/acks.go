@@ -67,7 +67,7 @@ func (c *Carrier) runTimers() {
 		}
 		if at := p.acks.expiry; at != 0 && at <= now {
 			p.acks.expiry = now + p.acks.Delay // retry if it cannot be sent now
-			c.sendAckOnly(p, nil)
+			c.sendAckOnly(p, nil)              // by datagram, or on any open connection
 		}
 		return p.lost == nil && (p.acks.expiry != 0 || p.out.expiry != 0)
 	})

@@ -163,8 +163,8 @@ func (c *Carrier) startMissingConns(p *peer) {
 	}
 }
 
-// transmit implements sender: it posts a packet. The carrier keeps it until the peer's NIC has
-// acknowledged it.
+// transmit implements sender: it posts a packet. The carrier keeps the packet until the peer's NIC
+// or, where a completion does not mean delivery, the peer has acknowledged it.
 func (k *conn) transmit(pkt *packet) error {
 	c := k.c
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})

@@ -139,7 +139,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 	p := c.peer(from)
 	k := p.conns[l.rail.Num]
-	if k != nil && k.state != failed && k.state != requested && seqBefore(k.cm.generation, generation) { // the peer has noticed its end
+	if k != nil && k.state != failed && k.state != requested && seqBefore(k.cm.generation, generation) { // the peer has ended k
 		c.endConn(k)
 		k = nil
 	}

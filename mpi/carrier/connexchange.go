@@ -100,7 +100,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		c.sendOn(p, k, connRTU, nil, nil)
 		return nil
 	}
-	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has noticed its end
+	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has ended k
 		c.endConn(k)
 		k = nil
 	}
@@ -112,7 +112,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		if k, err = c.newConn(p, c.rails[h.rail], accepted); err != nil {
 			return err
 		}
-	case k.state == requested && p.rank < c.env.Rank: // their request wins
+	case k.state == requested && p.rank < c.env.Rank: // the peer's request wins
 		k.state = accepted
 	case k.state == requested: // our request wins, and the peer knows
 		return nil

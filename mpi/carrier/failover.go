@@ -116,7 +116,7 @@ func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	return true
 }
 
-// reachable reports whether a rail to the peer has not failed.
+// reachable reports whether at least one rail to the peer has not failed.
 func (c *Carrier) reachable(p *peer) bool {
 	for i := range c.rails {
 		if k := p.conns[i]; k == nil && !p.railFailed[i] || k != nil && k.state != failed {
@@ -153,8 +153,8 @@ func (k *conn) connFailed(cause error) {
 
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
-// checkRails handles connections with a packet that has been outstanding for too long. If the
-// peer was heard on another connection meanwhile, the connection fails; else it probes the others.
+// checkRails looks for connections with a packet that has been outstanding for too long. Such a connection
+// fails if the peer was heard on another one meanwhile; otherwise checkRails probes the peer on the others.
 func (c *Carrier) checkRails(now time.Duration) {
 	if !c.rails[0].completesBeforeDelivery() {
 		return
@@ -202,7 +202,7 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 
 var errGone = errors.New("the program of the peer has ended")
 
-// keepalive is when the rank has checked its peers, and when it could.
+// keepalive has the times at which the rank checked its peers, and called Progress.
 type keepalive struct {
 	lastCheck    time.Duration // of silent peers
 	lastProgress time.Duration // when Progress was last called

@@ -170,7 +170,7 @@ func (c *Carrier) deliverLoopback() bool {
 	return true
 }
 
-// AllDelivered reports whether the peers have received everything.
+// AllDelivered reports whether all messages are delivered, and no acknowledgement to a peer is due.
 func (c *Carrier) AllDelivered() bool {
 	if len(c.loopback) > 0 || len(c.lists.busy.peers) > 0 || len(c.lists.coalescing) > 0 {
 		return false

@@ -29,7 +29,7 @@ type ringIn struct {
 }
 
 // offerRing creates a ring for a peer that has sent Ring.After packets on connections, and offers
-// it to the peer, unless the peer has one or Ring.Peers other peers have.
+// it to the peer, unless the peer has a ring already or there are Ring.Peers rings.
 func (c *Carrier) offerRing(p *peer) {
 	r := &c.cfg.Ring
 	if p.ringIn != nil || p.receivedOnConn < r.After || len(c.polled.remote) >= r.Peers {
@@ -77,7 +77,7 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 // hasRoom reports whether a packet of n bytes can be written now. It selects the connection that
 // transmit uses.
 func (r *ringOut) hasRoom(n int) bool {
-	if !r.HasRoom(n) || n+transport.TailLen > r.limit {
+	if !r.HasRoom(n) || n+transport.TrailerLen > r.limit {
 		return false
 	}
 	r.conn = r.peer.conns[0]
@@ -90,15 +90,15 @@ func (r *ringOut) usedConn() *conn { return r.conn }
 // maxPacket implements sender.
 func (r *ringOut) maxPacket() int { return min(r.MaxPacket(), r.limit) }
 
-// transmit implements sender: it writes a packet to the ring. The carrier keeps it until the
-// peer's NIC has acknowledged it.
+// transmit implements sender: it writes a packet and its trailer to the ring. The carrier keeps the
+// packet until the peer's NIC has acknowledged the write.
 func (r *ringOut) transmit(pkt *packet) error {
 	k := r.conn
 	c := k.c
-	addr, tail := r.Next(pkt.Len)
+	addr, trailer := r.Next(pkt.Len)
 	id := c.requests.Add(work{task: sending, conn: k, pkt: pkt})
 	*k.Request() = verbs.SendWR{
-		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.AppendSGLWithTail(k.SGL(), k.rail.Num, tail),
+		WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: pkt.AppendSGLWithTrailer(k.SGL(), k.rail.Num, trailer),
 		Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(r.Key)},
 	}
 	if err := k.post(); err != nil {
@@ -172,7 +172,7 @@ func (c *Carrier) openSharedMemory() error {
 // openSharedMemoryWith creates the rings to and from a rank of this host, in a segment for the two.
 func (c *Carrier) openSharedMemoryWith(rank int) error {
 	r := &c.cfg.Ring
-	size := max(r.SlotSize, c.cfg.PacketSize+transport.TailLen)
+	size := max(r.SlotSize, c.cfg.PacketSize+transport.TrailerLen)
 	all := transport.SharedRingsLen(size, r.Slots)
 	low, high := min(rank, c.env.Rank), max(rank, c.env.Rank)
 	mem, err := c.env.Shared.Segment(fmt.Sprintf("ranks-%d-%d", low, high), all)

@@ -83,9 +83,9 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 // is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
 
-// gatherRegion returns a region for data that the NIC should gather from the program's buffer: one
-// that is used often. It returns nil for data to be copied after its header, as is that of an
-// owner who waits for this send only: a copy completes sooner.
+// gatherRegion registers data in a buffer that the program uses often, so that the NIC can gather it.
+// It returns nil for data that is copied after its header instead: from any other buffer, and if the
+// owner waits for this send only, because a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
@@ -169,7 +169,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
 	}
-	pkt, err := c.newPacketOf(p, maxOverhead+len(o.data)+transport.TailLen)
+	pkt, err := c.newPacketOf(p, maxOverhead+len(o.data)+transport.TrailerLen)
 	if err != nil {
 		c.failAll(err)
 		return false
@@ -202,8 +202,8 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	return true
 }
 
-// countSent counts a packet to a peer: a burst, which ends with a call of Progress, starts
-// coalescing, and the design Hybrid connects peers with many packets.
+// countSent counts a packet to a peer, in total for the design Hybrid, and in the current burst for
+// coalescing. A burst ends with the next call of Progress.
 func (c *Carrier) countSent(p *peer) {
 	p.packetsSent++
 	if u := &p.coalescing; u.burstAt == c.clock.progressCalls {
@@ -213,8 +213,8 @@ func (c *Carrier) countSent(p *peer) {
 	}
 }
 
-// writePrefix writes the prefix of a packet that is sent over via; in a headerless packet, the
-// immediate.
+// writePrefix writes the prefix of a packet that is sent over via. A headerless packet has immediate
+// data instead of a prefix.
 func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
 	if conn := via.usedConn(); conn != nil { // a datagram returns no credits: it may arrive twice

@@ -80,7 +80,7 @@ func (c *Carrier) startCoalescing(p *peer, n int) bool {
 		c.failAll(err)
 		return false
 	}
-	p.coalescing.start(pkt, via, min(maxCoalescedPacket, via.maxPacket(), len(pkt.Buf.B)-transport.TailLen))
+	p.coalescing.start(pkt, via, min(maxCoalescedPacket, via.maxPacket(), len(pkt.Buf.B)-transport.TrailerLen))
 	if c.lists.coalescing = append(c.lists.coalescing, p); len(c.lists.coalescing) == 1 {
 		c.up.FlushNeeded()
 	}
@@ -103,7 +103,7 @@ func (c *Carrier) Flush() (sent bool) {
 // flush sends the packet of coalesced messages to a peer, which must have one.
 func (c *Carrier) flush(p *peer) {
 	u := p.coalescing
-	p.coalescing.start(nil, nil, 0)
+	p.coalescing.start(nil, nil, 0) // collects no messages
 	pkt := u.pkt
 	if p.lost != nil {
 		c.drop(pkt)

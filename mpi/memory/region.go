@@ -83,8 +83,8 @@ func (r *Registry) Invalidated(buf []byte) bool {
 // maxBounced limits the bounce buffers in use. Beyond it buffers are registered.
 const maxBounced = 256
 
-// Source returns a region to write data to a peer from: the data itself, or a bounce buffer
-// with a copy if it is small and not frequent. The caller must Release it.
+// Source returns a region to write data to a peer from: the data itself, or a bounce buffer with a
+// copy if the data is small and its buffer not used often. The caller must Release it.
 func (r *Registry) Source(data []byte) (*Region, error) {
 	region, err := r.localRegion(data)
 	if err == nil && region.bounce != nil {
@@ -104,8 +104,8 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 	return region, err
 }
 
-// localRegion returns a bounce buffer for a small buffer that is not frequent, and registers any
-// other. It also registers when maxBounced bounce buffers are in use.
+// localRegion returns a bounce buffer in place of a small buffer that is not used often, and registers
+// any other buffer. It also registers when maxBounced bounce buffers are in use.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
 	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
 	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {

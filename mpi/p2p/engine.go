@@ -94,7 +94,7 @@ type Engine struct {
 
 // speculation is the state of the speculative protocol.
 type speculation struct {
-	senders      map[Envelope]*senderState   // as a sender; Source is the receiver
+	senders      map[Envelope]*senderState   // as a sender; the keys have the receiving rank as Source
 	receivers    map[Envelope]*receiverState // as a receiver
 	maxEnvelopes int                         // limit of each
 	evictAt      int                         // number of senders at which unused ones are evicted
@@ -189,8 +189,8 @@ func protocolError(peer int, h *wire.Header, why string) error {
 	return fmt.Errorf("rank %d: %v: %w: %s", peer, h.Kind, ErrProtocol, why)
 }
 
-// Lost fails all requests that need a peer: sends to it, receives from it, and receives
-// from Any that depend on it. A lost peer stays lost.
+// Lost fails all requests that need a peer: sends to it, receives from it, and posted receives
+// that cannot complete without it (see DependsOn). A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return
@@ -206,7 +206,7 @@ func (e *Engine) Lost(peer int, cause error) {
 			e.cancelRecv(r, err)
 		}
 	}
-	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // Source is the receiver
+	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // the keys have the receiving rank as Source
 }
 
 // dependsOn reports whether a posted receive cannot complete once a peer is lost.

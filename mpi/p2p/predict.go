@@ -28,9 +28,9 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	return s
 }
 
-// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a
-// series of mispredicted RTRs. A sender that stops RTRs uses none of the outstanding ones, so the
-// posted receives count as receives without an RTR.
+// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a series of
+// mispredicted RTRs (ready-to-receive messages). A sender that stops RTRs uses none of the outstanding
+// ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receivers[envelope]; s != nil {
 		s.mispredicted = 0
@@ -46,8 +46,8 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	}
 }
 
-// maySendRTR reports whether a receive that is about to be posted may send an RTR. It may
-// not if the source or tag is a wildcard, the sender wants no RTRs, too many were
+// maySendRTR reports whether a receive that is about to be posted may send an RTR (ready-to-receive
+// message). It may not if the source or tag is a wildcard, the sender wants no RTRs, too many were
 // mispredicted, or an earlier posted receive without an RTR could match the message: the
 // sender would use the RTR for that receive.
 func (e *Engine) maySendRTR(envelope Envelope) bool {
@@ -64,8 +64,8 @@ func (e *Engine) maySendRTR(envelope Envelope) bool {
 	return !e.posted.HasWildcardMatch(envelope) && (last == nil || last.Value.sentRTR)
 }
 
-// sendRTR sends the RTR (ready to receive) of a receive, with the address of its buffer. If
-// registration fails, the receive waits for an RTS instead.
+// sendRTR sends the RTR (ready-to-receive message) of a posted receive, with the address of its
+// buffer. If registration fails, the receive waits for an RTS (ready to send) instead.
 func (e *Engine) sendRTR(r *Request) {
 	if e.register(r, len(r.Buf)) != nil {
 		return
@@ -76,12 +76,12 @@ func (e *Engine) sendRTR(r *Request) {
 	})
 }
 
-// handleRTRAck matches a message with the receive whose RTR the sender writes to. It must be
-// the first matching receive; otherwise the error is an ErrProtocol.
+// handleRTRAck handles the start of a write into the buffer of a receive that has sent a ready-to-receive
+// message (RTR). That must be the first receive that matches; otherwise the error is an ErrProtocol.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {
-		return protocolError(peer, h, "the RTR is not that of the first matching receive")
+		return protocolError(peer, h, "the first matching receive has not sent this RTR")
 	}
 	r := n.Value
 	e.posted.Remove(n)

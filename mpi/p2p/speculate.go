@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// senderState is the state of a sender for an envelope, whose Source is the receiver.
+// senderState is the state of a sender for an envelope, which has the receiving rank as Source.
 type senderState struct {
 	// firstUnmatched and lastUnmatched are the list of sends whose RTS was sent and whose
 	// receive is unknown, in order. The next RTR belongs to the first of them.
@@ -69,7 +69,7 @@ func (e *Engine) earlyProgress() {
 	e.transport.Progress()
 }
 
-// sendSpeculative writes to the address of a queued RTR, or sends an RTS.
+// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), or sends an RTS.
 func (e *Engine) sendSpeculative(r *Request) {
 	s := e.senderState(r.envelope())
 	if !e.cfg.NoEarlyProgress && !s.usage.tooFewUsed {
@@ -80,7 +80,7 @@ func (e *Engine) sendSpeculative(r *Request) {
 		s = e.senderState(r.envelope()) // an arrived message may have evicted s
 	}
 	if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {
-		e.writeToRTR(r, s)
+		e.useRTR(r, s)
 		return
 	}
 	if err := e.register(r, len(r.Buf)); err != nil { // before any state changes
@@ -141,9 +141,9 @@ func (s *senderState) removeUnmatched(r *Request) {
 	}
 }
 
-// writeToRTR writes a send's data to the address of the first RTR. It first sends an
-// RTRAck, or the receiver would match the next RTS with this receive.
-func (e *Engine) writeToRTR(r *Request, s *senderState) {
+// useRTR writes a send's data to the receive buffer that the first RTR (ready-to-receive message)
+// describes. It first sends an RTRAck: otherwise the receiver would match the next RTS with that receive.
+func (e *Engine) useRTR(r *Request, s *senderState) {
 	if err := e.register(r, len(r.Buf)); err != nil {
 		e.fail(r, err)
 		return
@@ -157,9 +157,9 @@ func (e *Engine) writeToRTR(r *Request, s *senderState) {
 	}
 }
 
-// recordEagerSend notes an eager send while the receiver sends RTRs (ready to receive), which the sender
-// can stop, and drops the queued RTRs: the receive of this send may have sent one of them, which cannot be
-// told from those of later receives.
+// recordEagerSend notes an eager send, unless the receiver was told to send no RTRs (ready-to-receive
+// messages). It drops the queued RTRs: one of them may be of the receive that matches this send, and
+// cannot be told from those of later receives.
 func (e *Engine) recordEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {
@@ -174,9 +174,9 @@ func (e *Engine) dropRTRs(s *senderState) {
 	s.rtrs.clear()
 }
 
-// handleRTR handles the RTR of a posted receive. If the RTS of an unmatched send has
-// crossed it, the receiver reads and the RTR only identifies the receive. Otherwise a
-// later send uses it.
+// handleRTR handles the RTR (ready-to-receive message) of a receive. If the RTS of an unmatched send
+// has crossed it, the receiver reads the data, and the RTR only tells that the send has a receive.
+// Otherwise a later send uses the RTR.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsReceived++

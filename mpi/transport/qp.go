@@ -72,7 +72,7 @@ func IgnoreClosed(err error) error {
 	return err
 }
 
-// maxSGEs is the longest scatter/gather list: a packet with gathered data and a tail.
+// maxSGEs is the longest scatter/gather list: a packet with gathered data and a trailer.
 const maxSGEs = 3
 
 // SendQueue posts the send requests of a queue pair, one at a time.
@@ -128,16 +128,16 @@ func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	return sges
 }
 
-// AppendSGLWithTail is AppendSGL for a slot of a ring: the list ends with the tail that marks the
-// packet as complete. The tail is stored in Buf after the CopiedLen bytes of the packet.
-func (p *Packet) AppendSGLWithTail(sges []verbs.SGE, rail int, tail uint64) []verbs.SGE {
-	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], tail)
+// AppendSGLWithTrailer is AppendSGL for a slot of a ring: the list ends with the trailer that marks the
+// packet as complete. The trailer is stored in Buf after the CopiedLen bytes of the packet.
+func (p *Packet) AppendSGLWithTrailer(sges []verbs.SGE, rail int, trailer uint64) []verbs.SGE {
+	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], trailer)
 	sges = p.AppendSGL(sges, rail)
 	if p.Gathered == nil {
-		sges[len(sges)-1].Length += TailLen
+		sges[len(sges)-1].Length += TrailerLen
 		return sges
 	}
-	return append(sges, p.Buf.SGE(rail, p.CopiedLen, TailLen))
+	return append(sges, p.Buf.SGE(rail, p.CopiedLen, TrailerLen))
 }
 
 // RecvQueue posts receives to a queue pair or an SRQ.

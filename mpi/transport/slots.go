@@ -9,7 +9,7 @@ import (
 )
 
 // SlotRing is a ring of packets that one side writes and the other polls. A packet ends at
-// the end of its slot with an 8-byte tail that is written last: its length and the lap.
+// the end of its slot with an 8-byte trailer that is written last: its length and the lap.
 type SlotRing struct {
 	mem   []byte
 	size  int
@@ -17,12 +17,12 @@ type SlotRing struct {
 	next  uint64 // slot, counted over all laps
 }
 
-// TailLen is the length of the tail.
-const TailLen = 8
+// TrailerLen is the length of the trailer.
+const TrailerLen = 8
 
 // NewSlotRing returns a ring of count slots of size bytes in mem, which must be zeroed.
 func NewSlotRing(mem []byte, size, count int) (SlotRing, error) {
-	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%TailLen != 0 || size%TailLen != 0 || len(mem) < size*count {
+	if uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%TrailerLen != 0 || size%TrailerLen != 0 || len(mem) < size*count {
 		return SlotRing{}, fmt.Errorf("%d bytes of memory cannot hold a ring of %d slots of %d bytes: too short or misaligned", len(mem), count, size)
 	}
 	return SlotRing{mem: mem, size: size, count: count}, nil
@@ -32,40 +32,40 @@ func NewSlotRing(mem []byte, size, count int) (SlotRing, error) {
 func (s *SlotRing) Slots() int { return s.count }
 
 // MaxPacket is the length of the longest packet.
-func (s *SlotRing) MaxPacket() int { return s.size - TailLen }
+func (s *SlotRing) MaxPacket() int { return s.size - TrailerLen }
 
 // end is the offset of the end of the next slot.
 func (s *SlotRing) end() int { return (int(s.next%uint64(s.count)) + 1) * s.size }
 
-// tailOf is the tail of a packet of n bytes in the next slot: its length and the lap.
-func (s *SlotRing) tailOf(n int) uint64 { return uint64(n)<<32 | uint64(s.lap()) }
+// trailerOf is the trailer of a packet of n bytes in the next slot: its length and the lap.
+func (s *SlotRing) trailerOf(n int) uint64 { return uint64(n)<<32 | uint64(s.lap()) }
 
 // lap is the number of the current pass over the slots. It starts at 1, so that zeroed memory
 // holds no packet of the first lap.
 func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 
-// tail is the tail in the memory of the next slot.
-func (s *SlotRing) tail() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TailLen])) }
+// trailer is the trailer in the memory of the next slot.
+func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet; nil if it is not complete, which its tail tells. The packet
+// Peek returns the next packet; nil if it is not complete, which its trailer tells. The packet
 // stays in its slot until Advance.
 func (s *SlotRing) Peek() []byte {
-	t := atomic.LoadUint64(s.tail())
+	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
 	if uint32(t) != s.lap() || n > s.MaxPacket() {
 		return nil
 	}
-	from := s.end() - TailLen - n
+	from := s.end() - TrailerLen - n
 	return s.mem[from : from+n]
 }
 
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet into the next slot. The tail, stored last, publishes it.
+// write copies a packet into the next slot. The trailer, stored last, publishes it.
 func (s *SlotRing) write(b []byte) {
-	copy(s.mem[s.end()-TailLen-len(b):], b)
-	atomic.StoreUint64(s.tail(), s.tailOf(len(b)))
+	copy(s.mem[s.end()-TrailerLen-len(b):], b)
+	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
 	s.next++
 }
 
@@ -90,10 +90,10 @@ func (r *RemoteRing) MaxPacket() int { return r.slots.MaxPacket() }
 // HasRoom reports whether there is a free slot for a packet of n bytes.
 func (r *RemoteRing) HasRoom(n int) bool { return r.free > 0 && n <= r.MaxPacket() }
 
-// Next returns the address to write the next packet of n bytes to, and the tail that must
-// follow it.
-func (r *RemoteRing) Next(n int) (addr, tail uint64) {
-	return r.Addr + uint64(r.slots.end()-TailLen-n), r.slots.tailOf(n)
+// Next returns the address to write the next packet of n bytes to, and the trailer to write after it,
+// which marks the packet as complete.
+func (r *RemoteRing) Next(n int) (addr, trailer uint64) {
+	return r.Addr + uint64(r.slots.end()-TrailerLen-n), r.slots.trailerOf(n)
 }
 
 // Advance moves on to the next slot, after a packet was written.
@@ -145,7 +145,7 @@ func (r *SharedRings) HasRoom(n int) bool {
 
 // Write copies a packet into the ring to the peer.
 func (r *SharedRings) Write(b []byte) {
-	process.RaceSend() // tells the race detector that Peek in the peer is ordered after Write
+	process.RaceSend() // for the race detector, which does not see that Peek in the peer is ordered after Write
 	r.out.write(b)
 }
 
@@ -159,7 +159,7 @@ func (r *SharedRings) Slots() int { return r.in.count }
 func (r *SharedRings) Peek() []byte {
 	b := r.in.Peek()
 	if b != nil {
-		process.RaceReceived()
+		process.RaceReceived() // for the race detector: see Write
 	}
 	return b
 }

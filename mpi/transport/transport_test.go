@@ -55,7 +55,7 @@ func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
 	}
 }
 
-// A write at the address and with the tail that the remote ring names is a packet there.
+// A write at the address and with the trailer that the remote ring names is a packet there.
 func TestRemoteRingMatchesSlotRing(t *testing.T) {
 	const size, count, base = 64, 3, 1 << 20
 	mem := make([]byte, size*count)
@@ -66,9 +66,9 @@ func TestRemoteRingMatchesSlotRing(t *testing.T) {
 	}
 	for i := range 3 * count {
 		want := []byte{1, 2, byte(i)}
-		addr, tail := out.Next(len(want))
+		addr, trailer := out.Next(len(want))
 		copy(mem[addr-base:], want)
-		*in.tail() = tail
+		*in.trailer() = trailer
 		out.Advance()
 		if b := in.Peek(); !bytes.Equal(b, want) {
 			t.Fatalf("packet %d is % x, want % x", i, b, want)
@@ -93,7 +93,7 @@ func TestSharedRingsCarryPacketsBothWays(t *testing.T) {
 	}
 	for _, way := range []struct{ from, to *SharedRings }{{&a, &b}, {&b, &a}} {
 		for i := range count {
-			if !way.from.HasRoom(size - TailLen) {
+			if !way.from.HasRoom(size - TrailerLen) {
 				t.Fatalf("no room for packet %d", i)
 			}
 			way.from.Write([]byte{byte(i)})

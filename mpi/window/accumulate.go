@@ -24,8 +24,8 @@ func (a *Atomic) Fetched(old uint64) { a.old = old }
 // starting.
 const maxLookahead = 8
 
-// startEligible starts those of the first maxLookahead queued accumulates that overlap none queued
-// before them: accumulates of one origin on the same words run in order, others in parallel.
+// startEligible starts, among the first maxLookahead queued accumulates, each that overlaps no earlier
+// one: accumulates of one origin on the same words run in order, others in parallel.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]

@@ -93,8 +93,8 @@ func (w *Window) unlockTarget(t *target) {
 	}
 }
 
-// releaseLock releases the lock on a target. It sends an Unlock unless the lock was never
-// granted, because the target is lost, or was taken with NoCheck, of which the target does not know.
+// releaseLock releases the lock on a target. It sends an Unlock only if the target has granted the
+// lock: not for a request that is still pending, nor for a lock taken with NoCheck.
 func (w *Window) releaseLock(t *target) {
 	if t.lock == lockHeld && t.lockKind != uncheckedLock {
 		w.sendControl(t, wire.Header{Kind: wire.Unlock})

@@ -15,8 +15,8 @@ func runADI(j *job, solver *lineSolver) {
 	a.run(j.setIterations(size.steps))
 }
 
-// adiUnfit says why a number of ranks cannot share the problem of a class.
-func adiUnfit(c Class, ranks int) string {
+// adiUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+func adiUnfitReason(c Class, ranks int) string {
 	if isqrt(ranks)*faceDepth > adiSizes[c].side {
 		return "cells would have less than two points"
 	}
@@ -96,9 +96,9 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 		here := c.unknowns(p)
 		if i > 0 || before != nil {
 			own.subtract(&low, &next)
-			gone := low.times(right)
+			product := low.times(right)
 			for v := range here {
-				here[v] -= gone[v]
+				here[v] -= product[v]
 			}
 		}
 		next = up
@@ -123,9 +123,9 @@ func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
 		if i < l.n-1 || before != nil {
 			var next block
 			next.load(c.eliminated[blockSize*p:])
-			gone := next.times(known)
+			product := next.times(known)
 			for v := range here {
-				here[v] -= gone[v]
+				here[v] -= product[v]
 			}
 		}
 		copy(known[:], here)

@@ -72,9 +72,9 @@ func newCGPartners(rank, ranks int) (p cgPartners) {
 	return p
 }
 
-// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite: the
-// rank across the diagonal, which needs the kept part. With twice as many columns as rows, that is
-// one half of the sum.
+// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite: the rank
+// across the diagonal, which needs the kept part. If the grid of ranks has twice as many columns as
+// rows, the kept part is one half of the sum.
 func (p *cgPartners) divide(rows int) {
 	p.kept = [2]int{0, rows}
 	p.sent = p.kept

@@ -37,8 +37,8 @@ var ftSizes = map[Class]ftSize{
 	ClassA: {grid: [3]int{256, 256, 128}, steps: 6},
 }
 
-// ftUnfit says why a number of ranks cannot share the problem of a class.
-func ftUnfit(c Class, ranks int) string {
+// ftUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+func ftUnfitReason(c Class, ranks int) string {
 	if g := ftSizes[c].grid; ranks > min(g[0], g[2]) {
 		return fmt.Sprintf("slabs of a grid of %d × %d × %d", g[0], g[1], g[2])
 	}

@@ -83,13 +83,13 @@ func (h *hpl) eliminatePanel(first int) {
 	}
 	h.forwardPanel()
 	h.j.compute(1)
-	rest := h.columns.before(first + h.width)
-	h.swapRows(rest)
-	h.solveTop(rest)
-	h.update(rest)
+	trailing := h.columns.before(first + h.width)
+	h.swapRows(trailing)
+	h.solveTop(trailing)
+	h.update(trailing)
 }
 
-// factorPanel eliminates within the panel, with the other ranks of this column of ranks.
+// factorPanel eliminates within the panel, together with the other ranks of this process column.
 func (h *hpl) factorPanel() {
 	panelStart := h.columns.before(h.first)
 	for c := range h.width {
@@ -108,9 +108,9 @@ func (h *hpl) factorPanel() {
 	}
 }
 
-// swapPivot finds the row with the largest element of column g, swaps it into place, and returns
-// its part in the panel, which starts at the local column panelStart. Every rank of the column
-// sends its candidate to every other, with the row to be replaced if it owns that.
+// swapPivot finds the row with the largest element of matrix column g, swaps it into place, and returns
+// its part in the panel, which starts at the local column panelStart. Every rank of this process column
+// sends its candidate to every other, together with the row to be replaced if it owns that row.
 func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
@@ -159,7 +159,7 @@ func checksum(numbers []float64) float64 {
 	return float64(k >> 12)
 }
 
-// exchangeInColumn sends numbers to all ranks of this column of ranks, and returns those of each.
+// exchangeInColumn sends numbers to all ranks of this process column, and returns those of each.
 func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	n := 8 * len(mine)
 	out, in := make([]byte, n), make([]byte, n*h.rows.owners)
@@ -187,7 +187,7 @@ func (h *hpl) exchangeInColumn(mine []float64) [][]float64 {
 	return all
 }
 
-// forwardPanel passes the panel and its pivots along the row of ranks, from one to the next.
+// forwardPanel passes the panel and its pivots along the process row, from one rank to the next.
 func (h *hpl) forwardPanel() {
 	from := h.rows.before(h.first)
 	n := 8 * (h.width + (h.rows.owned-from)*h.width)

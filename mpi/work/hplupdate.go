@@ -2,39 +2,39 @@ package work
 
 import "math"
 
-// swapRows applies the row swaps of the panel to the columns from local index rest on. If two ranks of
-// a column own the rows, they exchange them.
-func (h *hpl) swapRows(rest int) {
-	n := h.columns.owned - rest
+// swapRows swaps each row of the panel with its pivot row in the trailing matrix: the columns from local
+// index trailing on. If two ranks of this process column own the rows, they exchange them.
+func (h *hpl) swapRows(trailing int) {
+	n := h.columns.owned - trailing
 	if n == 0 {
 		return
 	}
 	buffers := newFloatBuffers(n)
-	for c, p := range h.pivots {
-		g := h.first + c
-		a, b := h.rows.owner(g), h.rows.owner(p)
+	for i, pivot := range h.pivots {
+		current := h.first + i
+		a, b := h.rows.owner(current), h.rows.owner(pivot)
 		switch {
-		case g == p:
+		case current == pivot:
 		case a == b && h.rows.me == a:
-			x, y := h.localRow(h.rows.local(g))[rest:], h.localRow(h.rows.local(p))[rest:]
-			for i := range x {
-				x[i], y[i] = y[i], x[i]
+			x, y := h.localRow(h.rows.local(current))[trailing:], h.localRow(h.rows.local(pivot))[trailing:]
+			for k := range x {
+				x[k], y[k] = y[k], x[k]
 			}
 		case a != b && (h.rows.me == a || h.rows.me == b):
-			row, other := g, b
+			row, other := current, b
 			if h.rows.me == b {
-				row, other = p, a
+				row, other = pivot, a
 			}
-			own := h.localRow(h.rows.local(row))[rest:]
+			own := h.localRow(h.rows.local(row))[trailing:]
 			buffers.exchange(h.j, own, own, h.rankAt(other, h.columns.me), hplTagSwap)
 		}
 	}
 }
 
-// solveTop finishes the rows of the panel's block, in the columns from local index rest on, on the
-// ranks that own them, and passes them down the columns of ranks.
-func (h *hpl) solveTop(rest int) {
-	n, w := h.columns.owned-rest, h.width
+// solveTop computes the panel's rows of the trailing matrix, the columns from local index trailing on,
+// on the ranks that own these rows, and passes them down the process columns.
+func (h *hpl) solveTop(trailing int) {
+	n, w := h.columns.owned-trailing, h.width
 	h.top = make([]float64, w*n)
 	if n == 0 {
 		return
@@ -44,7 +44,7 @@ func (h *hpl) solveTop(rest int) {
 	if h.rows.me == origin {
 		at := h.rows.local(h.first)
 		for i := range w {
-			row := h.localRow(at + i)[rest:]
+			row := h.localRow(at + i)[trailing:]
 			for k := range i {
 				f := h.below[(at+i)*w+k]
 				for c, above := range h.top[k*n:][:n] {
@@ -63,12 +63,12 @@ func (h *hpl) solveTop(rest int) {
 	}
 }
 
-// update subtracts the product of the panel and the top rows from the rows below, in the columns
-// from local index rest on.
-func (h *hpl) update(rest int) {
-	n, w := h.columns.owned-rest, h.width
+// update subtracts the product of the panel and the rows of solveTop from the rows below them, in the
+// columns from local index trailing on.
+func (h *hpl) update(trailing int) {
+	n, w := h.columns.owned-trailing, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {
-		row := h.localRow(i)[rest:]
+		row := h.localRow(i)[trailing:]
 		for k, f := range h.below[i*w:][:w] {
 			for c, above := range h.top[k*n:][:n] {
 				row[c] -= f * above
@@ -77,7 +77,7 @@ func (h *hpl) update(rest int) {
 	}
 }
 
-// substitute solves for the unknowns, the last block first. The ranks of a row sum the
+// substitute solves for the unknowns, the last block first. The ranks of a process row sum the
 // known part; the owner of the diagonal block solves it and sends the result to all ranks.
 func (h *hpl) substitute() {
 	defer annotate("substitution")
@@ -111,7 +111,7 @@ func (h *hpl) substitute() {
 }
 
 // solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The other
-// ranks of its row send the part of the right side that their columns determine.
+// ranks of its process row send it the part of the right side that their columns determine.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.rows.local(first)
 	sum := make([]float64, w)
@@ -175,24 +175,24 @@ func (h *hpl) checkElimination() {
 // 16, scaled by the norms.
 func (h *hpl) check() {
 	j := h.j
-	largest, widest := 0.0, 0.0
+	xNorm, aNorm := 0.0, 0.0
 	for _, x := range h.x {
-		largest = max(largest, math.Abs(x))
+		xNorm = max(xNorm, math.Abs(x))
 	}
-	left := make([]float64, 0, h.n/j.Size()+1)
+	residuals := make([]float64, 0, h.n/j.Size()+1)
 	for i := j.Rank(); i < h.n; i += j.Size() {
-		sum, size := h.element(i, h.n), 0.0
+		residual, rowSum := h.element(i, h.n), 0.0
 		for k, x := range h.x {
 			a := h.element(i, k)
-			sum -= a * x
-			size += math.Abs(a)
+			residual -= a * x
+			rowSum += math.Abs(a)
 		}
-		left, widest = append(left, sum), max(widest, size)
+		residuals, aNorm = append(residuals, residual), max(aNorm, rowSum)
 	}
-	widest = j.maxAll(widest)
+	aNorm = j.maxAll(aNorm)
 	const epsilon = 0x1p-53
-	bound := 16 * epsilon * float64(h.n) * (widest*largest + 1)
-	for i, r := range left {
+	bound := 16 * epsilon * float64(h.n) * (aNorm*xNorm + 1)
+	for i, r := range residuals {
 		j.checkSmall(r, bound, "residual of equation %d", j.Rank()+i*j.Size())
 	}
 }

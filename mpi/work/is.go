@@ -141,21 +141,21 @@ func (s *bucketSort) sortReceived(n int) {
 	}
 }
 
-// alltoallv sends a part of a buffer to each rank and receives one from each. That of rank i is
-// from to[i] to to[i+1] in send, and from from[i] to from[i+1] in recv, in units of unit bytes. All
-// receives are posted first; sends start with the next rank, to spread the load.
-func (j *job) alltoallv(send []byte, to []int, recv []byte, from []int, unit int) {
+// alltoallv sends a part of send to each rank and receives a part of recv from each. The parts of rank i
+// are sendAt[i] to sendAt[i+1] and recvAt[i] to recvAt[i+1], in units of unit bytes. All receives are
+// posted first; sends start with the next rank, to spread the load.
+func (j *job) alltoallv(send []byte, sendAt []int, recv []byte, recvAt []int, unit int) {
 	me, ranks := j.Rank(), j.Size()
-	copy(recv[unit*from[me]:unit*from[me+1]], send[unit*to[me]:unit*to[me+1]])
+	copy(recv[unit*recvAt[me]:unit*recvAt[me+1]], send[unit*sendAt[me]:unit*sendAt[me+1]])
 	rs := make([]*mpi.Request, 0, 2*ranks)
 	for i := 1; i < ranks; i++ {
-		if r := (me + ranks - i) % ranks; from[r] < from[r+1] {
-			rs = append(rs, j.Irecv(recv[unit*from[r]:unit*from[r+1]], r, tagAlltoallv))
+		if r := (me + ranks - i) % ranks; recvAt[r] < recvAt[r+1] {
+			rs = append(rs, j.Irecv(recv[unit*recvAt[r]:unit*recvAt[r+1]], r, tagAlltoallv))
 		}
 	}
 	for i := 1; i < ranks; i++ {
-		if r := (me + i) % ranks; to[r] < to[r+1] {
-			rs = append(rs, j.Isend(send[unit*to[r]:unit*to[r+1]], r, tagAlltoallv))
+		if r := (me + i) % ranks; sendAt[r] < sendAt[r+1] {
+			rs = append(rs, j.Isend(send[unit*sendAt[r]:unit*sendAt[r+1]], r, tagAlltoallv))
 		}
 	}
 	j.waitAll(rs...)

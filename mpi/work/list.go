@@ -35,15 +35,15 @@ func All() []*Workload {
 		application("cg", "conjugate gradient on a sparse matrix (NPB CG)",
 			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1", conjugateGradient).onRanks(1, PowerOfTwo),
 		application("bt", "lines of 5 × 5 blocks on a multipartition (NPB BT)",
-			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfit),
+			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", blockTridiagonal).onRanks(4, Square).unless(adiUnfitReason),
 		application("sp", "lines of five diagonals on a multipartition (NPB SP)",
-			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", scalarPentadiagonal).onRanks(4, Square).unless(adiUnfit),
+			"Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 §3.2, Table 1", scalarPentadiagonal).onRanks(4, Square).unless(adiUnfitReason),
 		application("lu", "pipelined sweeps over a grid, receives of any source (NPB LU)",
-			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Sur 2006 Table 1", wavefront).unless(luUnfit),
+			"Rashti 2010 §4.3.1, Fig. 4.18, Tables 5.1 and 6.1; Sur 2006 Table 1", wavefront).unless(luUnfitReason),
 		application("mg", "V-cycles on a periodic grid (NPB MG)",
-			"Sur 2006 §3.2, Table 1; Rashti 2010 Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfit),
+			"Sur 2006 §3.2, Table 1; Rashti 2010 Table 6.1", multigrid).onRanks(1, PowerOfTwo).unless(mgUnfitReason),
 		application("ft", "diffusion by Fourier transforms in three dimensions (NPB FT)",
-			"Sur 2006 §3.2, Table 1; Qian 2010 §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfit),
+			"Sur 2006 §3.2, Table 1; Qian 2010 §6.5.3", fourier).onRanks(1, PowerOfTwo).unless(ftUnfitReason),
 		application("is", "bucket sort of integers (NPB IS)", "Sur 2006 §3.2, Table 1", integerSort),
 		application("radix", "radix sort of integers (RADIX)",
 			"Rashti 2010 §4.4.2, Fig. 4.18, §6.6.2; Qian 2010 §6.5.3", radixSort),
@@ -73,9 +73,9 @@ func (wl *Workload) onRanks(least int, rule RankRule) *Workload {
 	return wl
 }
 
-// unless sets Workload.unfit, which says why a number of ranks cannot share the problem of a class.
-func (wl *Workload) unless(unfit func(c Class, ranks int) string) *Workload {
-	wl.unfit = unfit
+// unless sets Workload.unfitReason, which says why a number of ranks cannot share the problem of a class.
+func (wl *Workload) unless(reason func(c Class, ranks int) string) *Workload {
+	wl.unfitReason = reason
 	return wl
 }
 
@@ -161,9 +161,9 @@ type Workload struct {
 	RankRule RankRule
 	// Sized means that Params.Bytes is the size of its messages.
 	Sized bool
-	// unfit explains why the problem of a class cannot be divided among a number of ranks;
+	// unfitReason explains why the problem of a class cannot be divided among a number of ranks;
 	// "" if it can. nil: it always can.
-	unfit func(c Class, ranks int) string
+	unfitReason func(c Class, ranks int) string
 	// do is the program of a rank.
 	do func(*job)
 }
@@ -181,8 +181,8 @@ func (wl *Workload) Check(ranks int, p Params) error {
 	if ranks < wl.MinRanks || !wl.RankRule.allows(ranks) {
 		return complain("%d ranks: it needs %s of at least %d", ranks, wl.RankRule, wl.MinRanks)
 	}
-	if wl.unfit != nil {
-		if why := wl.unfit(p.Class, ranks); why != "" {
+	if wl.unfitReason != nil {
+		if why := wl.unfitReason(p.Class, ranks); why != "" {
 			return complain("%d ranks: %s: take a larger class, or fewer ranks", ranks, why)
 		}
 	}

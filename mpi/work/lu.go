@@ -35,8 +35,8 @@ var luSizes = map[Class]luSize{
 	ClassA: {side: 64, steps: 100},
 }
 
-// luUnfit says why a number of ranks cannot share the problem of a class.
-func luUnfit(c Class, ranks int) string {
+// luUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+func luUnfitReason(c Class, ranks int) string {
 	if rows, columns := rectangle(ranks); columns > luSizes[c].side {
 		return fmt.Sprintf("%d rows of %d on a side of %d points", rows, columns, luSizes[c].side)
 	}
@@ -148,11 +148,11 @@ const faceTag = 10
 
 // errorNorm is the largest difference from the exact solution.
 func (l *lu) errorNorm() float64 {
-	far := 0.0
+	largest := 0.0
 	l.g.each(func(x, y, z, v, at int) {
-		far = max(far, math.Abs(l.g.u[at]-l.g.exact(x, y, z, v)))
+		largest = max(largest, math.Abs(l.g.u[at]-l.g.exact(x, y, z, v)))
 	})
-	return l.j.maxAll(far)
+	return l.j.maxAll(largest)
 }
 
 // luReference is the number of points up to which each rank also solves the whole problem.

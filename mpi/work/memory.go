@@ -78,8 +78,8 @@ func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	return m, nil
 }
 
-// combineMemory computes the means and maximums of the rows of ranks, which have a number for each
-// kind of memory and those that MemoryOf appends.
+// combineMemory computes means and maximums over ranks. all has a row of columns numbers for each rank:
+// one for each kind of memory, and those that MemoryOf appends.
 func combineMemory(all []byte, columns, kinds int) Memory {
 	ranks := len(all) / (8 * columns)
 	spreads, sums := make([]Spread, columns), make([]uint64, columns)
@@ -244,8 +244,8 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment, by pattern and number of ranks: each of these numbers
-// that the workload permits or, if the experiment is a published one, those that were published.
+// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers that a
+// workload does not permit and, in a published experiment, numbers that were not published.
 func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
 	for _, p := range e.Patterns {
 		wl, err := Find(p.Workload)

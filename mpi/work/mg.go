@@ -25,8 +25,8 @@ var mgSizes = map[Class]mgSize{
 	ClassA: {side: 256, cycles: 4},
 }
 
-// mgUnfit says why a number of ranks cannot share the problem of a class.
-func mgUnfit(c Class, ranks int) string {
+// mgUnfitReason returns why a number of ranks cannot share the problem of a class; "" if it can.
+func mgUnfitReason(c Class, ranks int) string {
 	if s := box(ranks); 4*s[0] > mgSizes[c].side {
 		return fmt.Sprintf("%d boxes along a side of %d points, of which each needs four", s[0], mgSizes[c].side)
 	}

@@ -118,7 +118,7 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 	}
 }
 
-// mgTag is the tag of a face that is sent up an axis, or down if up is 0.
+// mgTag is the tag of a face that is sent in the direction of an axis (up is 1) or against it (up is 0).
 func mgTag(axis, up int) int { return 2*axis + up }
 
 // exchangeAxis exchanges faces with both neighbours on an axis.
@@ -165,8 +165,8 @@ func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
 	l.onFace(axis, to, func(at int) { f[at] = f[at+(from-to)*strides[axis]] })
 }
 
-// solveCoarse does the rest of a cycle on the whole last level, on every rank: the
-// residuals of all boxes are gathered, and each rank takes its part of the solution.
+// solveCoarse continues a cycle on the coarser levels, which every rank solves for the whole grid: it
+// gathers the residuals of all boxes of level l, and takes this rank's part of the solution.
 func (m *mg) solveCoarse(l *mgLevel) {
 	own := 8 * l.n[0] * l.n[1] * l.n[2]
 	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())

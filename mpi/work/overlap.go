@@ -157,8 +157,8 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate measures a message without computation on a rank, twice: the first time is the lead,
-// by which one rank starts later, of the second measurement.
+// calibrate returns the time of a message without computation on a rank. It measures twice: in the second
+// measurement, the later rank starts after the other by the first time (see lead).
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.lead = h.measure(0, rank)
 	return h.measure(0, rank)

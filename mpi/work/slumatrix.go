@@ -94,7 +94,7 @@ func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 	}
 }
 
-// solveDiagonal solves with a diagonal block.
+// solveDiagonal returns the unknowns of a diagonal block, for its right side.
 func (m *sluMatrix) solveDiagonal(b int, right []float64) []float64 {
 	x := slices.Clone(right)
 	for i := range m.width(b) {

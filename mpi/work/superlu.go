@@ -97,7 +97,7 @@ func (s *slu) solve(number int) {
 	var free []int
 	for b := range s.size.blocks {
 		if n, mine := s.toSolve[b]; mine && n == 0 {
-			free = append(free, b) // blocks that they complete are solved with them
+			free = append(free, b) // solveBlock also solves blocks that wait only for this one
 		}
 	}
 	for _, b := range free {
@@ -182,7 +182,7 @@ func (s *slu) subtractSum(b int, sum []float64) {
 	}
 }
 
-// send starts to send a message, for whose end solve waits.
+// send starts to send a message. solve waits for it at the end.
 func (s *slu) send(buf []byte, to, tag int) {
 	s.j.digestSent(to, buf)
 	s.sends = append(s.sends, s.j.Isend(buf, to, tag))

@@ -88,9 +88,9 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// handleFailure handles a completion with an error. The first of a reliable connection may be that
-// retries are exhausted, if Network.GivesUp; all later requests must be flushed, and the peer, which
-// cannot detect that, gets a control message and stops as well.
+// handleFailure handles a completion with an error. If Network.GivesUp, the retries of a request on a
+// reliable connection may be exhausted. All later requests must then be flushed, and a control message
+// tells the peer, which cannot detect the failure, to stop as well.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
@@ -164,8 +164,8 @@ func (c *conn) peerRequestsFailed() error {
 	return c.outgoing.postDrainMarker()
 }
 
-// receiveFailed handles a receive that completed with an error. It may be polled before the
-// send completion with the cause, which is in another queue.
+// receiveFailed handles a receive that completed with an error. Its completion may be polled before that
+// of the send request that caused the error, which is in another completion queue.
 func (c *conn) receiveFailed(wc *verbs.WC) error {
 	from := c.end.side.Peer()
 	if wc.Status == verbs.WCRemInvReqErr && c.spec.Service == UC && c.spec.SharedReceives && c.end.w.Network.Loses {

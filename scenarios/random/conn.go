@@ -175,8 +175,8 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If all windows are known to be invalidated, the
-// memory is deregistered first, which a window that is still bound would prevent.
+// close destroys the resources of the connection. If all windows are known to be invalidated, it
+// deregisters the memory first, which must succeed: only a window that is still bound prevents it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

@@ -73,7 +73,7 @@ func (e *End) postFirstReceives() error {
 		if r.conn != nil && r.conn.spec.Service.Reliable() && !e.w.Traits.NoRNR {
 			continue
 		}
-		if _, err := r.postUpTo(r.space()); err != nil {
+		if _, err := r.postNext(r.space()); err != nil {
 			return err
 		}
 	}
@@ -150,8 +150,8 @@ func (c *conn) openWindows() (handles []remoteMemory, err error) {
 
 const connectTimeout = 20 * time.Second
 
-// listenCM starts the listener of side B, where connections need the connection manager.
-// Side A requests the connections, one by one.
+// listenCM starts the listener of side B if the transport connects only through the connection
+// manager. Side A then requests the connections one by one.
 func (e *End) listenCM(info *endInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil

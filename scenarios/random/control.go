@@ -30,7 +30,7 @@ const (
 	controlClose  = "bye"    // the peer may destroy its queue pairs
 )
 
-// connInfo is what the peer needs to connect.
+// endInfo is what the peer needs to connect to this end.
 type endInfo struct {
 	GID   verbs.GID    `json:"gid"`
 	Port  uint16       `json:"port,omitempty"` // of the connection manager

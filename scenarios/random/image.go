@@ -18,10 +18,10 @@ func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // initialTarget returns the initial contents of a connection's target on side s: the memory that the
-// peer's requests access. On an unreliable connection it ends after the peer's last write.
+// peer's requests access. On an unreliable connection it ends at the highest address that they write.
 func initialTarget(w *Workload, conn int, s Side) []byte {
 	c := &w.Conns[conn]
-	n := privateWordAt(c, privateWords) // the end of the last word
+	n := connWordAt(c, connWords) // the end of the last word
 	if !c.Service.Reliable() {
 		n = 8 // the target may be empty, but a region may not
 		p := newPlan(w, conn, s.Peer())
@@ -79,9 +79,9 @@ func (p *plan) fillPayload(n int, b []byte) {
 	}
 }
 
-// checkMemory compares bytes [at, at+n) of a target with the image after the requests
-// before next. Later requests may have been executed in whole or in part: a byte that
-// differs must be one that such a request writes.
+// checkMemory compares bytes [at, at+n) of a target with image, its contents after all requests before
+// request next. Later requests may have been executed in whole or in part: a byte that differs must have
+// the value that one of them writes.
 func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
 	diff := traffic.FirstDifference(want, got)

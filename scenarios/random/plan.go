@@ -96,8 +96,8 @@ func drawSize(rng *rand.Rand, c *Conn, limit int) int {
 	return min(max(n, c.MinBytes), c.MaxBytes, limit)
 }
 
-// drawFlags draws the send flags. The last request is signaled and solicited, which ends
-// all waits. sinceSignal counts the requests since the last signaled one.
+// drawFlags draws the send flags. The last request is signaled and solicited, so that no end waits
+// forever for a completion event. sinceSignal counts the requests since the last signaled one.
 func drawFlags(rng *rand.Rand, c *Conn, sinceSignal *int, last bool) (f verbs.SendFlags) {
 	// A completion at least every half queue frees slots.
 	if *sinceSignal++; last || rng.IntN(c.SignalEvery) == 0 || *sinceSignal >= c.SendDepth/2 {

@@ -76,7 +76,7 @@ func TestCheckMemoryAcceptsOnlyLaterRequests(t *testing.T) {
 	p := plan{key: 1, ops: []op{
 		{code: verbs.OpRDMAWrite, at: 0, size: 50},
 		{code: verbs.OpRDMAWrite, at: 20, size: 50},
-		{code: verbs.OpAtomicFetchAdd, at: privateWordAt(&w.Conns[0], 0), size: 8, operand: 1 << 40},
+		{code: verbs.OpAtomicFetchAdd, at: connWordAt(&w.Conns[0], 0), size: 8, operand: 1 << 40},
 	}}
 	image := initialTarget(w, 0, B)
 	p.apply(0, image)

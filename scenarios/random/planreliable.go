@@ -7,15 +7,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The target of a reliable connection is an area for writes and reads, followed by words for
-// atomics of the connection. Windows are parts of the area.
-const privateWords = 8
+// The target of a reliable connection is an area for writes and reads, followed by connWords words
+// for atomics that only this connection changes. Windows are parts of the area.
+const connWords = 8
 
 // rwAreaLen is the length of the area for writes and reads, which begins the target of a connection.
 func rwAreaLen(c *Conn) int { return max(4*c.MaxBytes, 4096) &^ 7 }
 
-// privateWordAt is the offset of word i for atomics in the target of a connection.
-func privateWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
+// connWordAt is the offset in the target of word i of the connWords words for atomics.
+func connWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
 
 // windowExtent is the part of the read-write area of a target that window i covers. Windows overlap.
 func windowExtent(c *Conn, i int) (at, n int) {
@@ -39,25 +39,25 @@ type planner struct {
 	w             *Workload
 	conn          *Conn
 	rng           *rand.Rand
-	words         [privateWords]uint64 // final values, so far
-	validWindows  []bool               // not yet invalidated
-	readWindows   []bool               // used by reads
+	words         [connWords]uint64 // values after the requests so far
+	validWindows  []bool            // not yet invalidated
+	readWindows   []bool            // used by reads
 	unfencedReads []unfencedRead
 	spareBound    bool // the spare window of the poster
 	afterWrite    bool // a plain write was the last request that the peer's program could notice
 	sinceSignal   int
 }
 
-// planReliable returns the requests of one side of a reliable connection. A request that would
-// change memory of an earlier read is fenced: a retransmitted read may execute again, and
-// the result would be undefined.
+// planReliable returns the requests of one side of a reliable connection. A request that changes
+// memory which an earlier request reads is fenced: otherwise the responder could execute a
+// retransmitted read after the change.
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
 	p.afterWrite = true // a connection may start with an empty write
 	target := initialTarget(w, conn, s.Peer())
 	for i := range p.words {
-		p.words[i] = word(target[privateWordAt(c, i):])
+		p.words[i] = word(target[connWordAt(c, i):])
 	}
 	ops := make([]op, 0, c.Messages[s])
 	for len(ops) < cap(ops) {
@@ -90,8 +90,8 @@ func (p *planner) draw(last bool) op {
 	case verbs.OpSendInv:
 		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or reorders
 		// packets: then it could arrive after the invalidation and end the connection.
-		late := p.w.Network.Duplicates || p.w.Network.Reorders
-		if o.window = p.pickWindow(); o.window == noWindow || late && p.readWindows[o.window] {
+		readsMayBeLate := p.w.Network.Duplicates || p.w.Network.Reorders
+		if o.window = p.pickWindow(); o.window == noWindow || readsMayBeLate && p.readWindows[o.window] {
 			o.code, o.window = verbs.OpSend, noWindow
 		} else {
 			p.validWindows[o.window] = false
@@ -145,7 +145,7 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
-// drawAtomic draws the word and the operands of an atomic, half of them on a shared word.
+// drawAtomic draws the word and the operands of an atomic. Half of the swaps and adds use a shared word.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
@@ -154,8 +154,8 @@ func (p *planner) drawAtomic(o *op) {
 		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // the comparand is set when the swap is posted
 		return
 	}
-	i := p.rng.IntN(privateWords)
-	o.at = privateWordAt(p.conn, i)
+	i := p.rng.IntN(connWords)
+	o.at = connWordAt(p.conn, i)
 	o.operand, o.swap = p.rng.Uint64(), p.rng.Uint64()
 	switch {
 	case o.code == verbs.OpAtomicFetchAdd:
@@ -170,7 +170,7 @@ func (p *planner) drawAtomic(o *op) {
 	}
 }
 
-// needsFence reports whether o changes memory of an unfenced read, or invalidates its window.
+// needsFence reports whether o changes memory that an unfenced read accesses, or invalidates its window.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
 	return slices.ContainsFunc(p.unfencedReads, func(r unfencedRead) bool {

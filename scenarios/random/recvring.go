@@ -46,23 +46,23 @@ type ringConfig struct {
 	pace      Pacing
 }
 
-// newRing returns a ring for receives on queue to, and registers its memory. It posts nothing.
-func (e *End) newRing(to traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
+// newRing returns a ring of receives for a queue, and registers their memory. It posts nothing.
+func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num, shared := len(e.rings), cfg.conn == nil
 	r = &recvRing{
 		RecvRing: traffic.NewRecvRing(num, cfg.depth, shared), end: e, ringConfig: cfg, num: num, limit: unlimited,
 		size: slotLen(cfg.maxLen, cfg.maxPieces), pieces: make([][]piece, cfg.depth), scratch: make([]byte, cfg.maxLen),
 		pacer: pacer{pacing: cfg.pace, rng: newRand(traffic.Derive(e.w.Seed, keyPacing+uint64(e.side)<<8, uint64(num)))},
 	}
-	r.Attach(to)
+	r.Attach(queue)
 	r.buf = make([]byte, max(1, r.depth*r.size))
 	r.mr, err = e.PD.RegMR(verbs.MRInit{Buf: r.buf, Access: verbs.AccessLocalWrite})
 	e.rings = append(e.rings, r)
 	return r, err
 }
 
-// expect limits the ring to receives for messages of the given sizes, and a number of spare ones.
-// If tight, each receive has exactly the size of its message.
+// expect limits the number of receives that the ring posts: one for each message of the given sizes, and
+// some spare ones. If tight, each receive has exactly the size of its message.
 func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = len(sizes) + spare
 	if tight {
@@ -80,11 +80,11 @@ func (r *recvRing) space() int {
 
 // post posts receives if the pacing permits, and reports whether it posted any.
 func (r *recvRing) post(now time.Duration) (bool, error) {
-	return r.postUpTo(r.allowed(now, r.space()))
+	return r.postNext(r.allowed(now, r.space()))
 }
 
-// postUpTo posts n receives, and reports whether any were posted.
-func (r *recvRing) postUpTo(n int) (bool, error) {
+// postNext posts the next n receives, and reports whether it posted any.
+func (r *recvRing) postNext(n int) (bool, error) {
 	if n == 0 {
 		return false, nil
 	}

@@ -22,7 +22,7 @@ type reliableChecker struct {
 	invalidated int
 }
 
-// newReliableChecker returns the checker of plan p of the peer, and tells the receive rings which messages to expect.
+// newReliableChecker returns the checker of the peer's plan p, and tells the receive rings which messages to expect.
 func newReliableChecker(c *conn, p plan) *reliableChecker {
 	x := &reliableChecker{incoming: newIncoming(c, p), image: initialTarget(c.end.w, c.index, c.end.side)}
 	sizes := make([][]int, max(1, len(c.xrc)))
@@ -127,9 +127,9 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	case verbs.OpRDMAWriteImm:
 		opcode, flags = verbs.WCOpRecvRDMAWithImm, verbs.WCWithImm
 	}
-	const shown = verbs.WCWithImm | verbs.WCWithInv
+	const checkedFlags = verbs.WCWithImm | verbs.WCWithInv
 	switch {
-	case wc.Opcode != opcode || wc.Flags&shown != flags:
+	case wc.Opcode != opcode || wc.Flags&checkedFlags != flags:
 		return x.violation(n, fmt.Sprintf("%v with flags %#x", opcode, flags), fmt.Sprintf("%v with flags %#x", wc.Opcode, wc.Flags))
 	case int(wc.ByteLen) != x.conn.grhLen()+o.size:
 		return x.violation(n, fmt.Sprintf("%d bytes", x.conn.grhLen()+o.size), fmt.Sprintf("completion with %d bytes", wc.ByteLen))
@@ -186,8 +186,8 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	return false
 }
 
-// verify compares the whole memory. If the peer's requests failed, those that completed
-// must have been executed, and later ones may have been.
+// verify compares the whole target with the peer's plan. If a request of the peer failed, all requests
+// that completed before must have been executed, and later ones may have been.
 func (x *reliableChecker) verify(peer *connReport) error {
 	done := len(x.plan.ops)
 	if peer.Failed {

@@ -155,7 +155,7 @@ func (s *sender) prepare(n int) verbs.SendWR {
 // peer returns what the peer has told about its end of the connection.
 func (s *sender) peer() *connInfo { return &s.conn.end.peer.Conns[s.conn.index] }
 
-// prepareData puts the payload into a slot, or inline: half of those that fit, at random.
+// prepareData puts the payload into a slot or, for a random half of the payloads that fit, inline.
 func (s *sender) prepareData(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	if o.code == verbs.OpFlush {

@@ -54,7 +54,7 @@ func (x *sharedWords) values() (v []uint64) {
 	return v
 }
 
-// atomicCompleted records the change of a shared word by request n of a connection, which found a value.
+// atomicCompleted records the change of a shared word by request n of a connection; found is its old value.
 func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	result := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
@@ -105,12 +105,12 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	if x.unknown {
 		return nil // a change may be missing
 	}
-	value, visited, lastOf := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{}
+	value, visited, lastRequest := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{} // the last is by connection
 	for c := next[value]; c != nil; c = next[value] {
-		if n, ok := lastOf[c.conn]; ok && n > c.n {
+		if n, ok := lastRequest[c.conn]; ok && n > c.n {
 			return bad("each connection's requests in order", "request %d of connection %d took effect after request %d", c.n, c.conn, n)
 		}
-		lastOf[c.conn] = c.n
+		lastRequest[c.conn] = c.n
 		delete(next, value)
 		changes--
 		value = c.new

@@ -158,7 +158,7 @@ func NewConn(s Service, n, maxBytes int) Conn {
 		Service: s, Messages: [2]int{n, n}, MaxBytes: maxBytes, Mix: Operations(s),
 		QPAttr: QPAttr{
 			MTU: verbs.MTU1024, RdAtomic: [2]uint8{4, 4},
-			Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // 4.2 ms, 0.06 ms
+			Timeout: 10, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 5, // an ACK timeout of 4.2 ms, and an RNR timer of 0.06 ms
 		},
 		Queues: Queues{SendDepth: 64, RecvDepth: 64, MaxSGE: 3, MaxInline: 64, SignalEvery: 3},
 	}

@@ -20,13 +20,13 @@ type callQP struct {
 }
 
 // newCallQP creates a queue pair and posts its receives before it is connected. A UD queue
-// pair gets none: the peer only looks it up (SIDR).
+// pair gets none: the peer only resolves its number (SIDR).
 func (e *cmEndpoint) newCallQP(typ verbs.QPType) (*callQP, error) {
 	p := &callQP{end: e, buf: make([]byte, 2*e.cfg.Bytes)}
 	if err := p.open(typ); err != nil {
 		return nil, err
 	}
-	if err := traffic.ToInit(p.qp, verbs.QPAttr{Port: 1, QKey: lookupQKey}); err != nil || typ == verbs.QPTypeUD {
+	if err := traffic.ToInit(p.qp, verbs.QPAttr{Port: 1, QKey: sidrQKey}); err != nil || typ == verbs.QPTypeUD {
 		return p, err
 	}
 	// The ends take turns, therefore all receives can share one buffer.

@@ -32,7 +32,7 @@ type cmClient struct {
 	addr netip.Addr // of the peer
 }
 
-// run tries to connect to a closed port, looks up the datagram service, and then makes all calls.
+// run tries to connect to a closed port, resolves the datagram service (SIDR), and then makes all calls.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -43,7 +43,7 @@ func (c *cmClient) run() error {
 		return err
 	}
 	if c.ud {
-		c.setStatus("resolving the datagram service of port %d", lookupPort)
+		c.setStatus("resolving the datagram service of port %d", sidrPort)
 		if err := c.resolve(); err != nil {
 			return err
 		}
@@ -105,12 +105,12 @@ func (c *cmClient) expectReject() error {
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {
-		found, err = c.cm.Resolve(netip.AddrPortFrom(c.addr, lookupPort), nil, callTimeout)
+		found, err = c.cm.Resolve(netip.AddrPortFrom(c.addr, sidrPort), nil, callTimeout)
 		return err
 	})
 	switch {
-	case err == nil && found.QKey != lookupQKey:
-		c.violation(traffic.Connection, "the datagram service of port %d has Q_Key %#x, not %#x", lookupPort, found.QKey, lookupQKey)
+	case err == nil && found.QKey != sidrQKey:
+		c.violation(traffic.Connection, "the datagram service of port %d has Q_Key %#x, not %#x", sidrPort, found.QKey, sidrQKey)
 	case err != nil && !c.recordFabricError(err):
 		return err
 	}

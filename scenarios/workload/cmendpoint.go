@@ -36,9 +36,9 @@ type cmEndpoint struct {
 // Ports of the server.
 const (
 	callPort               = 4000
-	lookupPort             = 4001 // UD service
+	sidrPort               = 4001 // UD service
 	closedPort             = 4002 // not listened on
-	lookupQKey             = 0x1234567
+	sidrQKey               = 0x1234567
 	rejectInvalidServiceID = 8 // REJ reason of the InfiniBand CM
 	// rejectNoResources is the REJ reason of a CM that has reached a limit.
 	rejectNoResources = 3
@@ -162,8 +162,8 @@ func (e *cmEndpoint) sendControl(message string) error {
 	return nil
 }
 
-// retryWhileFull repeats a CM request that fails for lack of resources, until the CM must
-// have freed a connection in time wait.
+// retryWhileFull repeats a CM request that fails for lack of resources, at most for the time that
+// the CM may keep the resources of disconnected connections (TIMEWAIT).
 func (e *cmEndpoint) retryWhileFull(request func() error) error {
 	for until := e.proc.Now() + cmFreeTimeout; ; e.proc.Sleep(lastBackoff) {
 		err := request()
@@ -176,8 +176,8 @@ func (e *cmEndpoint) retryWhileFull(request func() error) error {
 	}
 }
 
-// callError returns errCallBroken for a CM error that the fabric or the peer has caused, which it records, and
-// other errors unchanged.
+// callError records a CM error that the fabric or the peer has caused, and returns errCallBroken for it. It
+// returns other errors unchanged.
 func (e *cmEndpoint) callError(err error) error {
 	if e.recordFabricError(err) {
 		return errCallBroken

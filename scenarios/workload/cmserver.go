@@ -30,7 +30,7 @@ func (c *cmServer) run() error {
 		return err
 	}
 	if c.ud {
-		if c.udListener, err = c.cm.Listen(netip.AddrPortFrom(addr, lookupPort), verbs.PortSpaceUDP, defaultBacklog); err != nil {
+		if c.udListener, err = c.cm.Listen(netip.AddrPortFrom(addr, sidrPort), verbs.PortSpaceUDP, defaultBacklog); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (c *cmServer) serve() error {
 		if err != nil {
 			return err
 		}
-		// UD lookups arrive at another listener, and only before the first call.
+		// SIDR requests arrive at another listener, and only before the first call.
 		if wait = min(2*wait, maxTicks*c.tick()); answered || c.nextCall == 0 {
 			wait = c.tick()
 		}
@@ -67,13 +67,13 @@ func (c *cmServer) serve() error {
 	}
 }
 
-// handleNext accepts a UD lookup, or a connection request that arrives within wait. It reports
-// whether there was one.
+// handleNext answers a SIDR request that has arrived, or else serves the call of a connection request
+// that arrives within wait. It reports whether there was a request.
 func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	if c.ud {
 		if r, err := c.udListener.GetRequest(0); err == nil {
 			c.noteProgress()
-			return true, c.acceptLookup(r)
+			return true, c.acceptSIDR(r)
 		}
 	}
 	r, err := c.nextRequest, error(nil)
@@ -93,9 +93,9 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	return true, nil
 }
 
-// acceptLookup answers a UD service lookup (SIDR) with a new queue pair, and closes it: clients look it up,
-// and send nothing to it. Errors that the faults of the scenario explain are only recorded.
-func (c *cmServer) acceptLookup(r verbs.ConnRequest) error {
+// acceptSIDR answers a SIDR request with a new UD queue pair, and closes it: the client only resolves its
+// number, and sends nothing to it. Errors that faults of the fabric can cause are only recorded.
+func (c *cmServer) acceptSIDR(r verbs.ConnRequest) error {
 	p, err := c.newCallQP(verbs.QPTypeUD)
 	if err != nil {
 		return err

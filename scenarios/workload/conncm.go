@@ -44,7 +44,7 @@ func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the
 // other accepts it. Private data names edge and incarnation. It reports whether the queue pair is
-// connected; it is not while the request has not arrived.
+// connected: on the passive side it is not before the request has arrived.
 func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
 		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.incarnation),
@@ -100,16 +100,16 @@ func (n *node) rejectStaleRequests() error {
 			return err
 		}
 		for i := 0; i < len(r.cm.pending); i++ {
-			call := r.cm.pending[i]
+			request := r.cm.pending[i]
 			var edge, incarnation int
-			_, err := fmt.Sscanf(trimPadding(call.Param().PrivateData), "%d/%d", &edge, &incarnation)
+			_, err := fmt.Sscanf(trimPadding(request.Param().PrivateData), "%d/%d", &edge, &incarnation)
 			// Private data is not protected against corruption.
 			if c := n.byEdge[edge]; err == nil && c != nil && c.incarnation <= incarnation && c.state != connOver {
 				continue
 			}
 			r.cm.pending = slices.Delete(r.cm.pending, i, i+1)
 			i--
-			if err := call.Reject(nil); err != nil && !isFabricError(err) {
+			if err := request.Reject(nil); err != nil && !isFabricError(err) {
 				return err
 			}
 		}

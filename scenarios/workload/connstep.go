@@ -70,9 +70,9 @@ func (c *conn) stepWaiting() error {
 // unneeded reports whether both ends have completed, or one has ended.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
-// awaitsPeerOnly reports whether this end has completed and needs no other incarnation by itself:
-// requests of the peer would fail. A producer of reads must announce its messages in every
-// incarnation, and with completions that do not mean delivery the end does not know.
+// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another
+// incarnation. A producer of reads must announce its messages in every incarnation, and an end whose
+// completions do not mean delivery cannot know that it has completed.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
@@ -155,10 +155,9 @@ func (c *conn) reportEnd() error {
 	return nil
 }
 
-// fail records the first failed completion of an incarnation; later ones are flushed because of
-// it. An end that has completed ignores it, because the peer has most likely completed too.
-// The peer's final control message can arrive before the completion with the cause, therefore errors
-// count while draining, except flushes.
+// fail ends the incarnation at its first failed completion; later ones are flushed because of it. It
+// records the failure, unless this end has completed: the peer has most likely completed too. While
+// draining only flushes are ignored: the completion with the cause may come after the peer's control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return

@@ -40,9 +40,9 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
 }
 
-// RetryBudget returns the ack timeout, the total time of retransmissions, and the total
-// time of retries without a receive, for services that have no such attributes. A value of
-// 0 means not configured; rnrTime is also 0 for infinite retries.
+// RetryBudget returns the ack timeout, the total time of retransmissions, and the total time of
+// retries after RNR NAKs, for devices whose queue pairs lack these attributes. A value of 0 means
+// not configured; rnrTime is also 0 for infinite retries.
 func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duration) {
 	const infiniteRNRRetries = 7 // the RNR retry count without limit
 	d := c.WithDefaults(anyHosts)
@@ -57,8 +57,8 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 	return ackTimeout, retransmitTime, rnrTime
 }
 
-// NeedsImmediateData reports whether messages may be lost that are too short to hold their
-// number, and need immediate data to carry it.
+// NeedsImmediateData reports whether immediate data must carry the number of each message, because
+// the service may lose messages and they are too short to hold it.
 func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(anyHosts)
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen

@@ -82,7 +82,7 @@ func (l *link) flushIfFull() error {
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
 // prepare creates what a connection keeps for all incarnations; first is its first rail. num is the
-// number of its ring of receives, unless it shares those of others.
+// number of its ring of receives, which a connection with shared receives does not have.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.results+maxAdds*wordLen)}
@@ -207,8 +207,8 @@ func (l *link) qkey(end int) uint32 {
 	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connect connects the queue pair to that of the peer. It reports false if the connection
-// manager still needs the peer.
+// connect connects the queue pair to that of the peer. It reports false if the peer's request to the
+// connection manager has not arrived yet.
 func (l *link) connect() (ok bool, err error) {
 	if l.cfg.CM {
 		ok, err = l.connectCM()

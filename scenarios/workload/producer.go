@@ -91,8 +91,8 @@ func (p *producer) pump() (moved bool, err error) {
 	return moved, nil
 }
 
-// post adds the next message to the batch. After the last that may be sent now, and every
-// announceEvery, a write has immediate data, which announces it and those before.
+// post adds the next message to the batch. The last write that may be sent now, and every write
+// number announceEvery, has immediate data, which announces it and the writes before it.
 func (p *producer) post(last bool) {
 	const announceEvery = 8 // writes between announcements to the receiver
 	c := p.link

@@ -71,8 +71,8 @@ func (c *conn) sendNotices() {
 	}
 }
 
-// sendNotice adds a message without data to the batch, whose immediate data has a kind and a count. It reports false
-// if the send queue has no room.
+// sendNotice adds a notice to the batch: a message without data, with a kind and a count as immediate data. It
+// reports false if the send queue has no room.
 func (c *conn) sendNotice(kind immKind, count int) bool {
 	if c.sq.Room() < 1 || c.sq.Full() {
 		return false

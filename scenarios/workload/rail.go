@@ -187,7 +187,7 @@ func (r *recvRing) complete(id uint64) (slot int, err error) {
 	return slot, err
 }
 
-// bytes returns the data of a slot.
+// bytes returns the first n bytes of a slot, or all if it is shorter.
 func (r *recvRing) bytes(slot, n int) []byte {
 	at := slot * r.slotLen
 	return r.mem.buf[at : at+min(n, r.slotLen)]

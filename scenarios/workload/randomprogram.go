@@ -136,7 +136,7 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	return work
 }
 
-// connections returns the connections of a service.
+// conns returns the connections of a service.
 func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {

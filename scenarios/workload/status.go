@@ -152,8 +152,8 @@ func (n *node) verify() {
 	}
 }
 
-// verifyMemory compares public memory with its model: intact guards, and the last message
-// in each slot. Messages that a failed peer wrote but did not announce may be there or not.
+// verifyMemory compares public memory with its model: intact guards, and the last message in each slot.
+// If writes are missing, it checks the guards only: a failed peer may have written more than it announced.
 func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))

@@ -20,13 +20,13 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// MemoryCommand is the first argument of a process that measures the memory of one point.
+// MemoryCommand is the first argument of a process that measures the memory of one run.
 // Its program must call MemoryMain. In a new process the kernel allocates only pages that
 // are touched, so a rank may register a gigabyte and use megabytes; a process that has
 // run a world before would have to clear all of it.
 const MemoryCommand = "memory-point"
 
-// MemoryJob is one point to measure.
+// MemoryJob is one run to measure.
 type MemoryJob struct {
 	Run    work.MemoryRun
 	Config carrier.Config
