@@ -73,7 +73,7 @@ const (
 // path in the JSON of mpi.Stats.
 func Rows() []Row {
 	const maxRails = 4 // of a rank
-	rows := []Row{ //nolint:prealloc // built once, and short
+	rows := []Row{     //nolint:prealloc // built once, and short
 		{groupMessages, "eager messages sent", Count, eagerSends + "Messages"},
 		{groupMessages, "  bytes", Bytes, eagerSends + "Bytes"},
 		{groupMessages, "rendezvous messages sent", Count, rendezvousSends + "Messages"},
