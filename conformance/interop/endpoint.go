@@ -110,8 +110,7 @@ func (s *endpoint) sync() error {
 	return s.verbError("query the port", err)
 }
 
-// guard is the number of checked bytes around an area. poison is the initial value of all
-// bytes.
+// guard is the number of checked bytes around an area. poison is the initial value of all bytes.
 const (
 	guard  = 64
 	poison = 0xa5

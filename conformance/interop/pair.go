@@ -104,8 +104,7 @@ func (pair *qpPair) connectAndAccept(
 	return active, passive
 }
 
-// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to
-// private data.
+// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to private data.
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,

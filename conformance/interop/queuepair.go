@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// depth is the size of the queues, and maxReads the number of outstanding READs and
-// atomics.
+// depth is the size of the queues, and maxReads the number of outstanding READs and atomics.
 const (
 	depth    = 64
 	maxReads = 4

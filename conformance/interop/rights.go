@@ -26,8 +26,7 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 // lostNakTimeout is how long to wait for a NAK that may be lost.
 const lostNakTimeout = 10 * time.Second
 
-// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the
-// connection.
+// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the connection.
 func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()

@@ -42,8 +42,7 @@ type Result struct {
 	Took    time.Duration
 }
 
-// Suite runs cases between two devices that can reach each other. Ours and Theirs are
-// required.
+// Suite runs cases between two devices that can reach each other. Ours and Theirs are required.
 type Suite struct {
 	Ours, Theirs *End
 	// Lossy says that the network drops packets: unacknowledged messages may not arrive.
