@@ -21,8 +21,7 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-// sendTruncatedAndExtended sends a packet truncated at each octet of its blocks, and with octets
-// after them.
+// sendTruncatedAndExtended sends a packet truncated at each octet of its blocks, and with octets after them.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -52,8 +51,7 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device. A real network may reorder
-// them: nextMessage then sorts them by offset.
+// nextMessage returns the packets of the next message of the device, by offset. Only a real network reorders them.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
@@ -72,7 +70,7 @@ func (p *peer) nextMessage() (all []arrival) {
 // partialMessages has the segments of incomplete messages, by MSN; 0 for tagged ones.
 type partialMessages map[uint32][]arrival
 
-// add adds a segment. It returns the segments of its message, sorted, if that is complete.
+// add adds a segment. If its message is then complete, add removes it and returns its segments, sorted; else nil.
 func (m partialMessages) add(a arrival) []arrival {
 	msn := iwarp.Val(a.Segment.DDP.MSN)
 	all := append(m[msn], a)

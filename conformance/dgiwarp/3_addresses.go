@@ -129,7 +129,7 @@ var addressCases = []conformance.Case{{
 	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 	Defects: []string{"KeysUnused"}, Run: onPeer(func(p *peer) {
 		p.toDevice.epoch = 7
-		p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
+		p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 		p.checkPacket(iwarp.PacketOf(iwarp.KindChallenge).WithKey(deviceKey), p.expectChallenge())
 		p.send(p.dataPacket(0, zeroLengthWrite()))
 		p.expect(iwarp.Refusal(7, iwarp.ReasonUnknownFlow).WithKey(deviceKey))
@@ -193,7 +193,7 @@ var addressCases = []conformance.Case{{
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 }}
 
-// expectDroppedFrom fails the case unless packets from the addresses and from port 0 are dropped.
+// expectDroppedFrom fails the case unless the device drops packets from these addresses, and packets from UDP port 0.
 func (p *peer) expectDroppedFrom(addresses ...string) {
 	routes := []route{p.route.fromPort(0)}
 	for _, a := range addresses {
@@ -307,7 +307,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 		stranger.toDevice.epoch = p.toDevice.epoch + 1
 		strange := stranger.dataPacket(0, zeroLengthWrite()).AckNow()
 		for _, to := range []uint32{uint32(p.qp.QPN()), iwarp.GroupQP} {
-			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(0, strange).FromQP(stranger.qpn)} {
+			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(noProof, strange).FromQP(stranger.qpn)} {
 				p.sendOctets(p.route.toAddr(ipv4Broadcast), pkt.ToQP(to).Over(p.path()).Append(nil))
 			}
 		}
@@ -330,8 +330,7 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery expects that the next completions are receives of the message, one of each
-// queue pair.
+// expectGroupDelivery expects that the next completions are receives of the message, one of each queue pair.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {

@@ -33,8 +33,8 @@ func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.
 	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
-// expectRecord fails the case unless the next completion is that of receive id, for a
-// Write-Record of length bytes at off of which these ranges have arrived.
+// expectRecord fails the case unless the next completion is that of receive id, which reports a Write-Record of
+// length bytes to targetMem at off, and spans as the ranges of it that have arrived.
 func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
 	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))

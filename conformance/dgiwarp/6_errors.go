@@ -261,7 +261,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.expectRefusal(iwarp.ReasonNotReady)
 		other := p.peer(1)
 		other.toDevice.epoch = p.toDevice.epoch + 1
-		other.send(other.withStart(0, other.dataPacket(0, p.writeToTarget(8, data(8)))))
+		other.send(other.withStart(noProof, other.dataPacket(0, p.writeToTarget(8, data(8)))))
 		other.expectRefusal(iwarp.ReasonNotReady)
 		p.expectSilence(silencePeriod)
 		p.ExpectUntouched(p.targetMem)

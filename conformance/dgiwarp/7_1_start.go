@@ -92,7 +92,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 		seen := make(map[uint32]bool)
 		for life := range 8 {
 			p.toDevice.epoch = uint32(life)
-			p.send(p.withStart(0, p.dataPacket(0, zeroLengthWrite())))
+			p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 			inc := *p.expectChallenge().Challenge.Incarnation
 			p.Check(inc != 0, "an incarnation that is not 0", "0 after %d resets", life)
 			p.Check(!seen[inc], "a new incarnation", "%#x after %d resets", inc, life)
@@ -169,7 +169,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.acceptFlowOf(p.sendWR(1, 0, 8))
 		p.incarnation++
 		p.toDevice = flow{epoch: p.Rand.Uint32()}
-		p.send(p.start(0, zeroLengthWrite()))
+		p.send(p.start(noProof, zeroLengthWrite()))
 		cookie := p.awaitChallenge()
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
 		p.expectFailure(1)

@@ -150,7 +150,7 @@ var lossCases = overRD.Cases([]conformance.Case{{
 // retransmitDelay receives the retransmission of packet a, and returns its delay.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions waits for a completion, and skips retransmissions of packet seq.
+// skipRetransmissions waits for a completion, and skips retransmissions of packet seq; other data fails the case.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
 	for _, a := range p.drain(0) {
@@ -180,8 +180,8 @@ func (p *peer) establishSlowly() {
 	}
 }
 
-// expectRetransmission fails the case unless the device retransmits a packet within a time, which
-// is extended in real time. It skips other packets.
+// expectRetransmission fails the case unless the device retransmits packet seq within this time; in real time it
+// may take at least slowRoundTrip. It skips other packets.
 func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	if !p.Virtual {
 		within = max(within, slowRoundTrip)

@@ -275,9 +275,8 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	}),
 }})
 
-// expectInFlight fails the case unless the device has least to most packets in flight from
-// oldest on, while the peer sends no Ack. It returns their number. It waits for each packet less
-// than the shortest retransmission timeout.
+// expectInFlight fails the case unless the device has least to most packets in flight from oldest on, while the peer
+// sends no Ack. It returns their number. It waits for each packet less than the shortest retransmission timeout.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {
@@ -293,8 +292,8 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	return n
 }
 
-// expectTimeoutRetransmission fails the case unless the device retransmits at a timeout, from packet
-// oldest on and at most minWindow packets.
+// expectTimeoutRetransmission fails the case unless the device, at a timeout, retransmits packet oldest and then at
+// most the minWindow-1 packets after it.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
 	want := fmt.Sprintf("a retransmission of packet %d at a timeout", oldest)
 	for *p.mustNextData(want).Data.Seq != oldest { // a packet that was in flight

@@ -88,7 +88,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			return &x
 		}
 		starts := func(x *peer) arrival {
-			x.send(x.start(0, zeroLengthWrite()))
+			x.send(x.start(noProof, zeroLengthWrite()))
 			a := x.mustNextPacket("an answer to a start")
 			if a.Challenge != nil {
 				x.send(x.start(*a.Challenge.Cookie, zeroLengthWrite()))

@@ -113,9 +113,9 @@ var verbsCases = []conformance.Case{{
 	}),
 }}
 
-// checkAddressArea sends from three UDP ports, and fails the case unless the address area of each receive
-// has the IP header of the packet at offset at (0 for IPv6, else IPv4), and the source port in octets 2
-// and 3, in IPv6 in place of bits of the flow label.
+// checkAddressArea sends from three UDP ports, and fails the case unless the address area of each receive has the IP
+// header of the packet at offset at (0 for IPv6, else IPv4), and the source port in octets 2 and 3. In IPv6, the port
+// replaces bits of the flow label.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
 		from := p.peer(i)

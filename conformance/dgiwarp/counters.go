@@ -217,8 +217,8 @@ func exchangeMessages(p *rig.Pair) {
 	}
 }
 
-// countSent counts the packets of the device until it has been silent for this time. It is not
-// specified whether retransmissions count as data, and whether an Ack in a data packet counts.
+// countSent counts the packets of the device until none arrives for quiet. It is not specified whether
+// retransmissions count as data packets too, and whether an Ack in a data packet counts as an Ack.
 func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 	counts := make(rig.Counts)
 	seen := make(map[string]bool)

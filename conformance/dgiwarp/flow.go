@@ -28,12 +28,12 @@ func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
 	return p.dataPacket(p.toDevice.next-1, s)
 }
 
-// withStart adds the start block of the peer's flow. proof is the Challenge's cookie; 0 for none.
+// withStart adds the start block of the peer's flow. proof is the Challenge's cookie, or noProof.
 func (p *peer) withStart(proof uint64, pkt iwarp.Packet) iwarp.Packet {
 	return pkt.Starting(proof, p.incarnation, p.key)
 }
 
-// start returns the first packet of the peer's flow. proof is the Challenge's cookie; 0 for none.
+// start returns the first packet of the peer's flow. proof is the Challenge's cookie, or noProof.
 func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
@@ -48,7 +48,7 @@ func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 // startAndRecvChallenge starts a new flow without proof, and returns the Challenge's cookie.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDevice = flow{epoch: p.Rand.Uint32()}
-	p.send(p.start(0, first))
+	p.send(p.start(noProof, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
@@ -81,7 +81,8 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions skips retransmissions that crossed with the Ack, unless they match want.
+// skipLateRetransmissions skips retransmissions of the device that crossed with the peer's Ack. The first packet that
+// is none, or matches want, stays pending.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -131,13 +132,13 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 
 // acceptFlowOf is recvStartOf, followed by challenge if the flow has no proof.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
-	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != 0 {
+	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != noProof {
 		return a
 	}
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns its start with the cookie.
+// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, now with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
@@ -150,7 +151,7 @@ func (p *peer) expectProof(cookie uint64) arrival {
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
 	a := p.expect(want)
 	for range maxLatePackets {
-		if *a.Data.Start.Proof != 0 {
+		if *a.Data.Start.Proof != noProof {
 			break
 		}
 		a = p.expect(want)
@@ -187,7 +188,7 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFailure(id)
 }
 
-// nextData returns the next data packet to the peer, and skips others; false after the timeout.
+// nextData returns the next data packet to the peer, and skips other packets; false after the timeout.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -222,7 +223,7 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// expectDataRange fails the case unless the device's next data packets are the n from first on.
+// expectDataRange fails the case unless the device's next n data packets have the sequence numbers from first on.
 func (p *peer) expectDataRange(first, n uint32) {
 	for seq := range n {
 		p.expectData(first + seq)
@@ -241,7 +242,7 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// postInFlow establishes the device's flow, and posts requests that it sends in one packet each.
+// postInFlow establishes the device's flow, posts requests, and expects one packet for each of them.
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)
@@ -249,6 +250,7 @@ func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 }
 
 const (
+	noProof = 0 // in a start block: no Challenge was received
 	// peerCookie is the cookie of the peer's Challenges.
 	peerCookie = 0x0123456789abcdef
 	// maxLatePackets is how many packets may cross with the peer's response to them.

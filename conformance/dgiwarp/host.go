@@ -85,14 +85,14 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
-// mustNextPacket is nextPacket, and fails the case without one; want describes the packet.
+// mustNextPacket is nextPacket, and fails the case if no packet arrives; want describes the packet.
 func (h *host) mustNextPacket(want string) arrival {
 	a, ok := h.nextPacket(h.ResponseTimeout())
 	h.Check(ok, want, "nothing in %v", h.ResponseTimeout())
 	return a
 }
 
-// nextOnWire returns the next UDP datagram on the wire. It fails the case if the CRC is wrong.
+// nextOnWire returns the next UDP datagram on the wire; false after the timeout. It fails the case if the CRC is wrong.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {
@@ -164,8 +164,8 @@ func (h *host) expectNoCompletionYet() {
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// packetAfterSync returns the first packet that the device sent before its reply to syncDevice; in
-// virtual time also one that it sends within quiet.
+// packetAfterSync returns the first packet that the device has sent before its reply to syncDevice. In virtual time,
+// if there is none, it waits for quiet and returns a packet that arrives by then.
 func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	h.syncDevice()
 	if len(h.pending) == 0 && !h.Virtual {
@@ -174,7 +174,7 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has processed all packets. It keeps the packets it receives.
+// syncDevice waits until the device has processed all packets. Packets that arrive meanwhile become pending.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)
@@ -193,7 +193,7 @@ func (h *host) syncDevice() {
 	}
 }
 
-// drain returns the packets that the device has sent, and in virtual time within quiet.
+// drain returns the packets that the device has sent; in virtual time also later ones, until none comes for quiet.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

@@ -123,9 +123,8 @@ func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8
 // data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }
 
-// syncQP is a queue pair that only synchronizes: its reply shows that the device has
-// processed all earlier packets. With RD the device itself answers a flow start without
-// a valid cookie; with UD the application replies.
+// syncQP is a queue pair that only synchronizes: its reply shows that the device has processed all earlier packets.
+// With RD the device itself answers a flow start without a valid cookie; with UD the application replies.
 type syncQP struct {
 	p  *peer
 	cq verbs.CQ
@@ -133,10 +132,10 @@ type syncQP struct {
 	round uint32
 }
 
-// syncQPN is the peer's QP number for it, distinct from those of other queue pairs.
+// syncQPN is the QPN of the peer that talks with the syncQP, distinct from those of other peers.
 const syncQPN = 0x00ca4a51
 
-// newSyncQP creates the queue pair of syncDevice, whose completions a case does not see.
+// newSyncQP creates the queue pair of syncDevice. It has its own completion queue, which a case does not see.
 func newSyncQP(h *host) *syncQP {
 	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
 	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
@@ -152,7 +151,8 @@ const syncBufLen = addrAreaLen + 8
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
-		c.p.send(iwarp.RDData(c.round, 0, zeroLengthWrite()).Starting(0, 1, c.p.key).AckNow())
+		const seq, incarnation = 0, 1
+		c.p.send(iwarp.RDData(c.round, seq, zeroLengthWrite()).Starting(noProof, incarnation, c.p.key).AckNow())
 		return
 	}
 	c.p.PostRecv(c.p.qp, uint64(c.round), c.p.localMem.SGE(0, syncBufLen))
@@ -263,7 +263,7 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
-// expectSent posts a UD request, and expects that the device sends the packet and completes it.
+// expectSent posts a UD request, and expects that the device sends a packet that matches want, and completes the request.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)

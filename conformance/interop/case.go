@@ -72,9 +72,9 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 // Name is operation/side/method/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
-// Cases returns all cases for a transport, row by row, including those that the devices
-// do not support. Sizes are around packet, the payload of a packet: the path MTU for
-// InfiniBand, the payload of a TCP segment over IPv4 for iWARP.
+// Cases returns all cases for a transport, row by row, including those that the devices do not support. packet is
+// the payload length of a packet, around which sizes are chosen: the path MTU for InfiniBand, and that of a TCP
+// segment over IPv4 for iWARP.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
@@ -101,15 +101,14 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	return cases
 }
 
-// Header bytes that IPv6 needs more than IPv4, and an untagged segment more than a tagged
-// one.
+// By how many bytes IPv6 headers are longer than those of IPv4, and untagged DDP headers than tagged ones.
 const (
 	ipv6Overhead     = 20
 	untaggedOverhead = 4
 )
 
-// sizesFor returns the sizes of an operation over an address family. packet is the payload of a packet: over
-// iWARP that of a tagged segment over IPv4. There, immediate data is a message without payload (RFC 7306).
+// sizesFor returns the sizes of an operation over an address family. packet is as in Cases, for tagged segments.
+// Over iWARP, immediate data is a message of its own without payload (RFC 7306).
 func (op *operation) sizesFor(transport verbs.Transport, packet int, family Family) []int {
 	if transport == verbs.TransportIWARP {
 		if op.name == "send-imm" {
@@ -199,7 +198,7 @@ var operations = defaultToRC([]operation{
 	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
 })
 
-// defaultToRC sets the service of operations without one to RC.
+// defaultToRC makes operations without a service operations of RC, which then need CapRC.
 func defaultToRC(all []operation) []operation {
 	for i := range all {
 		if op := &all[i]; op.service == 0 {
@@ -209,7 +208,7 @@ func defaultToRC(all []operation) []operation {
 	return all
 }
 
-// findOperation returns the operation with a name.
+// findOperation returns the operation called name.
 func findOperation(name string) (*operation, error) {
 	i := slices.IndexFunc(operations, func(op operation) bool { return op.name == name })
 	if i < 0 {

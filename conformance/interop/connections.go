@@ -14,7 +14,7 @@ import (
 
 // ConnectionsResult is the result of [Suite.RunConnections].
 type ConnectionsResult struct {
-	Made   int           `json:"made"`             // also counts those that failed
+	Made   int           `json:"made"`             // also counts failed ones, but not the one that ended the run
 	Failed []string      `json:"failed,omitempty"` // errors, at most maxFailures
 	Took   time.Duration `json:"took"`
 	// Before and After are the numbers of objects on the devices, by side and kind.
@@ -30,16 +30,14 @@ func (r *ConnectionsResult) OK() bool { return len(r.Failed) == 0 && len(r.Leake
 // maxFailures is the number of failed connections after which the run stops.
 const maxFailures = 10
 
-// RunConnections makes n connections by the connection manager, one after the other, over
-// both address families and from both sides. It transfers data over each in both
-// directions, closes it, and finally counts the objects on both devices. progress is
-// called with the number of connections so far; it may be nil.
+// RunConnections makes n connections by the connection manager, one after the other, from both sides and over all
+// address families. It transfers data over each in both directions and closes it, until maxFailures have failed.
+// It counts the objects on both devices before and after. progress, which may be nil, is called with result.Made.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	// The first connection of each kind may allocate objects that stay, and is not
-	// counted.
+	// The first connection of each kind may allocate objects that stay, and precedes the counts.
 	methods, families := []ConnectMethod{CMOurs, CMTheirs}, slices.Sorted(maps.Keys(s.endpoints))
 	for _, method := range methods {
 		for _, family := range families {
@@ -50,7 +48,7 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 	}
 	result := &ConnectionsResult{}
 	var err error
-	if result.Before, err = s.countObjects(ctx, nil); err != nil {
+	if result.Before, err = s.countObjects(ctx, nil); err != nil { // nil: at once, without a wait for releases
 		return nil, err
 	}
 	began := time.Now()
@@ -65,7 +63,7 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 				break
 			}
 		}
-		result.Made++
+		result.Made++ // also if it failed
 		if progress != nil {
 			progress(result.Made)
 		}
@@ -78,8 +76,8 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 	return result, nil
 }
 
-// exchangeOnce makes a connection, sends a message from the active side, which the passive side answers
-// by a READ, and closes the connection. seed is that of the data.
+// exchangeOnce makes a connection, on which the active side sends a message and the passive side reads memory of
+// the active side, and closes it. seed determines the data.
 func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) error {
 	pair, err := s.connect(pairSetup{service: verbs.QPTypeRC, method: method, family: family})
 	if err != nil {
@@ -99,8 +97,8 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 	return errors.Join(err, pair.close())
 }
 
-// countObjects counts the objects of both devices. It waits up to CloseTimeout for the
-// numbers to fall to those before. Devices that cannot count are left out.
+// countObjects counts the objects of both devices. Unless before is nil, it waits up to CloseTimeout for the
+// numbers to fall to those of before. Devices that cannot count are left out.
 func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int) (map[Side]map[string]int, error) {
 	for until := time.Now().Add(s.CloseTimeout); ; {
 		now := make(map[Side]map[string]int)
@@ -125,7 +123,7 @@ func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int
 	}
 }
 
-// leaked returns a text for each side and kind of which there are more objects after than before.
+// leaked returns a text for each side and kind of object whose number is greater after than before.
 func leaked(before, after map[Side]map[string]int) (all []string) {
 	for _, side := range []Side{Ours, Theirs} {
 		for _, kind := range slices.Sorted(maps.Keys(after[side])) {

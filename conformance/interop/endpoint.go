@@ -39,8 +39,8 @@ type endpoint struct {
 	timeout time.Duration
 }
 
-// newEndpoint returns the endpoint of a side for an address family, whose verbs may take timeout. Its
-// port must be active.
+// newEndpoint returns the endpoint of a side for an address family. It ends the case unless the port of the device
+// is active. timeout is how long each step of a case may take.
 func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
 	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")
@@ -110,8 +110,7 @@ func (s *endpoint) sync() error {
 	return s.verbError("query the port", err)
 }
 
-// guard is the number of checked bytes around an area. poison is the initial value of all
-// bytes.
+// guard is the number of checked bytes around an area. poison is the initial value of all bytes.
 const (
 	guard  = 64
 	poison = 0xa5

@@ -24,8 +24,10 @@ type exchange struct {
 	lossy                bool
 }
 
-// immediate is immediate data that differs in every byte order.
-const immediate = 0x01a2c3e4
+const (
+	immediate = 0x01a2c3e4 // immediate data that differs in every byte order
+	noExtra   = 0          // no access rights of memory beyond those of endpoint.access
+)
 
 // check ends the case if err is not nil.
 func check(err error) {
@@ -47,30 +49,30 @@ func withObjects(steps func(*objects)) error {
 	return err
 }
 
-// closeAtEnd has an object of a queue pair closed when the steps end.
+// closeAtEnd closes an object of a queue pair when the steps of withObjects end.
 func (o *objects) closeAtEnd(p *queuePair, name string, object io.Closer) {
 	o.closers = append(o.closers, func() error { return p.verbError("close "+name, object.Close()) })
 }
 
-// memory registers an area of n octets between guard bytes, with all access rights of the device and those
-// in more. It is deregistered when the steps end.
-func (o *objects) memory(p *queuePair, n int, more verbs.Access) *memory {
+// memory registers an area of n octets between guard bytes, with all rights of p.access and those in extra. It is
+// deregistered when the steps of withObjects end.
+func (o *objects) memory(p *queuePair, n int, extra verbs.Access) *memory {
 	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
 	m := &memory{endpoint: p.endpoint, buf: initial, want: bytes.Clone(initial)}
-	m.mr = rig.Result(p.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: p.access() | more}))(p, fmt.Sprintf("register %d octets", len(m.buf)))
+	m.mr = rig.Result(p.pd.RegMR(verbs.MRInit{Buf: m.buf, Access: p.access() | extra}))(p, fmt.Sprintf("register %d octets", len(m.buf)))
 	o.closeAtEnd(p, "a region", m.mr)
 	return m
 }
 
-// exchange runs case c, whose operation is op, on the pair, with data of a seed, and checks that no other
-// request completes.
+// exchange runs case c, whose operation is op, on the pair, and checks that no other request completes. seed
+// determines the data.
 func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 	return withObjects(func(o *objects) {
 		x := &exchange{
 			Case: c, objects: o, op: op, requester: pair.qps[c.By], responder: pair.qps[c.By.other()], pair: pair,
 			data: pattern(seed, c.Size), lossy: pair.suite.Lossy,
 		}
-		dstAccess := verbs.Access(0)
+		dstAccess := verbs.Access(noExtra)
 		bindsWindow := op.serves&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
 		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
 			dstAccess = verbs.AccessMWBind
@@ -79,7 +81,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 		if op.service == verbs.QPTypeUD {
 			length += verbs.GRHLen
 		}
-		x.src, x.dst = x.memory(x.requester, length, 0), x.memory(x.responder, length, dstAccess)
+		x.src, x.dst = x.memory(x.requester, length, noExtra), x.memory(x.responder, length, dstAccess)
 		err := rig.Catch(func() {
 			op.run(x)
 			check(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
@@ -95,7 +97,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 	})
 }
 
-// request returns a work request whose data is in src, or inline if the operation is one with inline data.
+// request returns a work request whose data is in src, or inline if the operation uses inline data.
 func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	wr := verbs.SendWR{WRID: x.requester.nextWRID(), Opcode: op, SGL: x.src.sge(0, x.Size)}
 	if x.op.inline > 0 {
@@ -120,8 +122,8 @@ func (x *exchange) checkMemory(more ...*memory) {
 	check(errors.Join(errs...))
 }
 
-// transfer posts a receive with an SGL and a request, and checks both completions; that of the receive must
-// be want. On a lossy link it repeats a request of UC or UD until the message arrives.
+// transfer posts a receive into recvSGL and a request, and waits for both completions; that of the receive must be
+// want. On a lossy link it repeats a request of UC or UD until the message arrives.
 func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCompletion) {
 	wrID := x.responder.postRecv(recvSGL)
 	attempt := func(timeout time.Duration) error {
@@ -139,7 +141,7 @@ func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCom
 	}
 	var err error
 	for range unreliableTries {
-		if err = attempt(unreliablePause); !errors.Is(err, errNoCompletion) {
+		if err = attempt(unreliableTimeout); !errors.Is(err, errNoCompletion) {
 			break
 		}
 	}
@@ -149,8 +151,8 @@ func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCom
 // Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
 // message of sixteen packets passes a loss of 5 % in more than one of three attempts.
 const (
-	unreliableTries = 40
-	unreliablePause = 300 * time.Millisecond
+	unreliableTries   = 40
+	unreliableTimeout = 300 * time.Millisecond
 )
 
 // send sends a message.
@@ -181,7 +183,7 @@ func sendMany(x *exchange) {
 	}
 	flights := []*flight{{from: x.requester, to: x.responder}, {from: x.responder, to: x.requester}}
 	for i, f := range flights {
-		f.src, f.dst = x.memory(f.from, inFlight*x.Size, 0), x.memory(f.to, inFlight*x.Size, 0)
+		f.src, f.dst = x.memory(f.from, inFlight*x.Size, noExtra), x.memory(f.to, inFlight*x.Size, noExtra)
 		data := pattern(uint64(x.Size+i), inFlight*x.Size)
 		f.src.write(data)
 		f.dst.setWant(0, data)

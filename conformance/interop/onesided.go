@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// write writes to the responder's memory. A SEND of one octet follows: when it arrives, the data of the
+// write writes to the responder's memory. A SEND of one octet follows: its arrival shows that the data of the
 // WRITE is placed.
 func write(x *exchange) {
 	x.writeSource()
@@ -34,11 +34,10 @@ func read(x *exchange) {
 	x.checkMemory()
 }
 
-// readMany posts more READs than may be outstanding, and a fenced WRITE of the data of
-// the last READ.
+// readMany posts more READs than may be outstanding, and a fenced WRITE that sends the data of the last READ back.
 func readMany(x *exchange) {
 	const reads = 3 * maxReads
-	from, to := x.memory(x.responder, reads*x.Size, 0), x.memory(x.requester, reads*x.Size, 0)
+	from, to := x.memory(x.responder, reads*x.Size, noExtra), x.memory(x.requester, reads*x.Size, noExtra)
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(data)
 	to.setWant(0, data)
@@ -58,8 +57,8 @@ func readMany(x *exchange) {
 	x.checkMemory(from, to)
 }
 
-// atomic executes an atomic operation on a word of the responder, and checks that it returns before and
-// changes the word to after.
+// atomic sets a word of the responder to before, executes an atomic operation on it, and checks that the operation
+// returns before and changes the word to after.
 func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 	x.dst.write(word(before))

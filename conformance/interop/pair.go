@@ -85,14 +85,15 @@ var (
 	replyData   = []byte("interop: you may.")
 )
 
-// connectAndAccept has the passive side listen and accept a request with param. connect sends the request,
-// from the active side to the address of the listener.
+// connectAndAccept makes the passive side listen, and accept a request with the parameters param. connect sends
+// the request from the active side to the address of the listener.
 func (pair *qpPair) connectAndAccept(
 	space verbs.PortSpace, param verbs.ConnParam, connect func(active *queuePair, listener netip.AddrPort) error,
 ) (active, passive *queuePair) {
 	active = pair.qps[pair.method.connector()]
 	passive = pair.qps[active.side.other()]
-	listener := rig.Result(traffic.Listen(passive.Device, passive.addr, space, 1))(passive, "listen")
+	const backlog = 1
+	listener := rig.Result(traffic.Listen(passive.Device, passive.addr, space, backlog))(passive, "listen")
 	connected := make(chan error, 1)
 	go func() {
 		err := connect(active, listener.Addr())
@@ -103,8 +104,7 @@ func (pair *qpPair) connectAndAccept(
 	return active, passive
 }
 
-// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to
-// private data.
+// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to private data.
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
@@ -119,11 +119,12 @@ func (pair *qpPair) connectByCM() {
 	}
 }
 
-// accept accepts the next request with param and replyData, if its private data is requestData.
+// accept accepts the next connection request, whose private data must be requestData, with the parameters param and
+// the private data replyData.
 func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
 	req := rig.Result(listener.GetRequest(p.timeout))(p, "get a request for a connection")
 	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {
-		_ = req.Reject(nil) // the mismatch is reported
+		_ = req.Reject(nil) // without private data; the error that counts is the mismatch
 		p.fail("the private data of the connection request is %q, want %q", got, requestData)
 	}
 	param.PrivateData = replyData
@@ -131,7 +132,7 @@ func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
 }
 
 // exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless the method
-// is ByModify, the active side takes the address from the connection manager.
+// is ByModify, the active side then resolves its peer again by the connection manager.
 func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	for _, p := range []*queuePair{a, b} {
 		p.Must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
@@ -171,12 +172,12 @@ func (pair *qpPair) resolveByCM() {
 	active.setPeer(peer.AH, peer.QPN, peer.QKey)
 }
 
-// executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits for all of them
-// and the receive. Over iWARP a WRITE completes when TCP has taken it; the message arrives when the WRITE
-// is placed. No other receive may be posted.
+// executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits until all of them and
+// the receive complete. Over iWARP a WRITE completes when TCP has taken it; the receive shows that it is placed.
+// No other receive may be posted.
 func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
 	check(withObjects(func(o *objects) {
-		src, dst := o.memory(p, 1, 0), o.memory(to, 1, 0)
+		src, dst := o.memory(p, 1, noExtra), o.memory(to, 1, noExtra)
 		octet := []byte{2}
 		src.write(octet)
 		dst.setWant(0, octet)
@@ -191,8 +192,8 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 	}))
 }
 
-// close disconnects and closes the pair. Unless it is broken, it first sends a last message in each
-// direction, after which no completion may arrive, and reports an error of the disconnect.
+// close disconnects and closes the pair. On an RC pair that is not broken, it first sends a message in each
+// direction, after which no completion may be left. It ignores an error of Disconnect on a broken pair.
 func (pair *qpPair) close() error {
 	var errs []error
 	if !pair.broken && pair.service == verbs.QPTypeRC {

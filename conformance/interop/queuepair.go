@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// depth is the size of the queues, and maxReads the number of outstanding READs and
-// atomics.
+// depth is the size of the queues, and maxReads the number of outstanding READs and atomics.
 const (
 	depth    = 64
 	maxReads = 4
@@ -75,7 +74,7 @@ func (p *queuePair) nextWRID() uint64 {
 	return p.next - 1
 }
 
-// post posts requests, all signaled, and those of UD to the peer.
+// post posts requests as signaled ones. Those of UD go to the peer that setPeer has set.
 func (p *queuePair) post(wrs ...verbs.SendWR) {
 	for i := range wrs {
 		wrs[i].Flags |= verbs.SendSignaled
@@ -113,8 +112,8 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // errNoCompletion means that a completion did not arrive in time.
 var errNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request. It ends the case if another request fails, or at
-// the timeout.
+// awaitCompletion returns the completion of a work request, also one in error. It ends the case if another request
+// fails, or at the timeout.
 func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
@@ -123,8 +122,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 			p.unclaimed = slices.Delete(p.unclaimed, i, i+1)
 			return wc
 		}
-		// Successful completions of other requests are kept; errors and unknown WR IDs
-		// end the wait.
+		// Successful completions of other requests stay unclaimed; errors and unknown WR IDs end the case.
 		for i := range p.unclaimed {
 			if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
 				p.fail("unexpected completion: %s", rig.Describe(wc))

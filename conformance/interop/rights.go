@@ -26,8 +26,7 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 // lostNakTimeout is how long to wait for a NAK that may be lost.
 const lostNakTimeout = 10 * time.Second
 
-// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the
-// connection.
+// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the connection.
 func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()
@@ -96,8 +95,7 @@ func windowType1(x *exchange) {
 	key := x.bindType1(mw, x.Size)
 	x.accessByKey(key)
 	unbound := x.bindType1(mw, 0)
-	// A refused request breaks the connection: one size tests the old key, the other the
-	// key of the unbound window.
+	// A refused request breaks the connection, so a case tests one key: the old one, or that of the unbound window.
 	if x.Size == windowSizes[1] {
 		key = unbound
 	}
@@ -112,8 +110,8 @@ func windowType2(x *exchange) {
 	x.expectKeyInvalid(key)
 }
 
-// sendInvalidate invalidates a key by a SEND, and checks that the key is invalid. The key
-// is that of a window or, if the responder has none, of the region.
+// sendInvalidate invalidates a key of the responder by a SEND, and checks that the key is invalid. It is the key
+// of a window or, if the responder does not support windows, of the region.
 func sendInvalidate(x *exchange) {
 	key := x.dst.mr.RKey()
 	if x.responder.attr.Caps.Has(verbs.CapMWType2) {
@@ -121,7 +119,7 @@ func sendInvalidate(x *exchange) {
 	}
 	wr := x.request(verbs.OpSendInv)
 	wr.InvalidateRKey = key
-	recvBuf := x.memory(x.responder, max(x.Size, 1), 0)
+	recvBuf := x.memory(x.responder, max(x.Size, 1), noExtra)
 	x.src.write(x.data)
 	wrID := x.responder.postRecv(recvBuf.sge(0, len(recvBuf.area())))
 	x.requester.post(wr)

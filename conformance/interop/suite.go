@@ -42,8 +42,7 @@ type Result struct {
 	Took    time.Duration
 }
 
-// Suite runs cases between two devices that can reach each other. Ours and Theirs are
-// required.
+// Suite runs cases between two devices that can reach each other. Ours and Theirs are required.
 type Suite struct {
 	Ours, Theirs *End
 	// Lossy says that the network drops packets: unacknowledged messages may not arrive.
@@ -107,8 +106,8 @@ func (s *Suite) PacketPayload() (int, error) {
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order. Successive cases of the same row of the matrix share a connection. The error is
-// about the run; failed cases are counted.
+// Run runs cases in order. Successive cases with the same Row share a connection. It returns the number of failed
+// cases, and an error only if it could not run all cases.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
@@ -128,14 +127,14 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	return failed, nil
 }
 
-// runRow runs the cases of a row on one connection, and on a new one after each that breaks it. It returns
+// runRow runs the cases of a row on one connection, and opens a new one after a case that broke it. It returns
 // how many failed.
 func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error) {
 	op, err := findOperation(cases[0].Op)
 	if err != nil {
 		return 0, err
 	}
-	if why := s.unsupportedBy(op, &cases[0]); why != "" {
+	if why := s.whyUnsupported(op, &cases[0]); why != "" {
 		for _, c := range cases {
 			s.OnResult(Result{Case: c, Verdict: Unsupported, Why: why})
 		}
@@ -211,8 +210,8 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	return res
 }
 
-// unsupportedBy returns why one of the devices does not support an operation, or "".
-func (s *Suite) unsupportedBy(op *operation, c *Case) string {
+// whyUnsupported returns why one of the devices does not support an operation, or "" if both do.
+func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 	both := s.endpoints[c.Family]
 	if both == nil {
 		return "one of the devices has no address of " + string(c.Family)

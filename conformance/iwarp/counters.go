@@ -40,7 +40,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 					addMessage(counts, &frame)
 				}
 			}
-			check.Expect(counts, nil)
+			check.Expect(counts, nil) // nil: no counters of bytes
 		}),
 	}, about)
 }
@@ -55,7 +55,7 @@ func (h *host) connectCounted(receives int) *conn {
 // lastTO is the address of the last Read of a connection.
 const lastTO = peerTO + 1<<20
 
-// readResponses sends a Read, and reads up to its response: the device has processed all frames.
+// readResponses sends a Read, and reads up to its response, which shows that the device has processed all frames.
 func (c *conn) readResponses() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
 	for to := uint64(0); to != lastTO; {
@@ -73,7 +73,7 @@ func (c *conn) readToEnd() {
 	c.Check(c.endErr != nil, "the end of the stream", "%s", c.describeMissing())
 }
 
-// addMessage counts a recorded frame. A message counts with its last segment.
+// addMessage adds a recorded frame to the expected counts. A message of several segments counts at its last one.
 func addMessage(counts rig.Counts, frame *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {
@@ -259,7 +259,7 @@ func postRequests(h *host) int {
 	return sends
 }
 
-// needsAtomics restricts a case to devices with atomics.
+// needsAtomics restricts a counter case to devices with atomics, and adds to what it expects.
 func needsAtomics(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapAtomics
 	c.Expects = fmt.Sprintf("%s, and no other counter changed", c.Expects)

@@ -28,7 +28,7 @@ func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance
 // the queue exists but does not carry that opcode.
 var wrongQueueCauses = []iwarp.Cause{iwarp.DDPUntaggedInvalidQN, iwarp.RDMAPUnexpectedOpcode}
 
-// sendToQueue returns a Send to queue qn in place of 0.
+// sendToQueue makes a Send to queue qn, although Sends belong to queue 0.
 func sendToQueue(qn uint32) makeSegment {
 	return func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).QN(qn) }
 }

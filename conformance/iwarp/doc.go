@@ -82,8 +82,8 @@ func describeTCPSegment(packet []byte) string {
 	return words + ": " + describeOctets(octets)
 }
 
-// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position is
-// unknown, so it tries every position of markers.
+// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position in the stream is unknown:
+// it tries to parse them without markers, and then with markers at every possible position.
 func describeOctets(b []byte) string {
 	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) { // as the key of a Reply begins
 		s, rest, ok := iwarp.ParseStartupFrame(b)
@@ -106,7 +106,7 @@ func describeOctets(b []byte) string {
 	return fmt.Sprintf("%d octets: % x", len(b), head(b))
 }
 
-// describeFPDUs formats complete FPDUs; false if the octets are none.
+// describeFPDUs formats octets that are whole FPDUs, with d as the deframer; false if they are not.
 func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 	var words []string
 	d.Feed(b)

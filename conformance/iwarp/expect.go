@@ -111,13 +111,13 @@ func (c *conn) expectTerminateAndEnd(causes ...iwarp.Cause) iwarp.Segment {
 	return t
 }
 
-// expectClose expects FIN of the device, and nothing before.
+// expectClose expects that the device sends FIN, and no FPDU before it.
 func (c *conn) expectClose() {
 	c.expectEnd()
 	c.Check(errors.Is(c.endErr, io.EOF), "FIN", "%s", describeEnd(c.endErr))
 }
 
-// expectEnd expects the end of the stream, FIN or RST, and nothing before.
+// expectEnd expects that the device ends the stream, by FIN or RST, and sends no FPDU before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
 // expectEndWithin is expectEnd with a timeout.
@@ -137,8 +137,8 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectSilence fails the case if the device sends anything or ends the stream. It waits for quiet
-// in virtual time, and until reads on another connection are answered in real time.
+// expectSilence fails the case if the device sends anything or ends the stream. In virtual time it waits for quiet;
+// in real time, until the device has answered Reads on another connection, and thus processed all earlier frames.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
 	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
@@ -152,10 +152,10 @@ func (c *conn) expectSilence(quiet time.Duration) {
 	}
 }
 
-// drain returns the FPDUs that the device has sent in response to earlier frames, and in virtual
-// time within quiet after each other.
+// drain returns all FPDUs that the device sends. In virtual time it reads until none arrives for quiet. In real time
+// it waits until the device has processed all earlier frames, and returns what has arrived by then.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
-	timeout := c.syncUnlessVirtual(quiet)
+	timeout := c.syncUnlessVirtual(quiet) // 0 in real time
 	for {
 		g, ok := c.nextFPDU(timeout)
 		if !ok {
@@ -217,12 +217,12 @@ func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 // longLen returns the length of a message of several segments, a multiple of 8.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// waitForDevice waits until the device has processed all frames. The peer does not read.
+// waitForDevice waits until the device has processed all frames, without reading what the device sends.
 func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns them.
+// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns their FPDUs.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -287,7 +287,7 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// parseTerminate parses a Terminate in the RFC's bit order or in that of siw; some cases check it.
+// parseTerminate returns the segment of a Terminate in the RFC's bit order or in siw's. Other cases check the order.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {
@@ -331,7 +331,7 @@ func (c *conn) windowAddr(m *rig.Memory, off, n int, access verbs.Access) iwarp.
 	return iwarp.At(uint32(c.BindWindow(c.qp, m, off, n, access)), m.Addr()+uint64(off))
 }
 
-// sendBatch sends n messages in one write. message returns message i, and may use the next MSN.
+// sendBatch sends n messages in one write. message returns message i; nextSendMSN and nextRequestMSN advance with each.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const frameLen = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*frameLen)

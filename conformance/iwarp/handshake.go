@@ -28,13 +28,13 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onRequest makes the body of a case from a function that does the handshake with a listening
-// device, from its Reply to the peer's Request on.
+// onRequest makes the body of a case from a function that continues the handshake with a listening device after
+// the peer has sent the Request f.
 func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }
 
-// onActive makes the body of a case from a function that does the handshake with an initiator.
+// onActive makes the body of a case from a function that does the handshake with a device that connects.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
@@ -108,7 +108,7 @@ func (hs *handshake) resetAndAwaitRetry() bool {
 		return false
 	}
 	abortOn("accept", err)
-	hs.tcp, hs.startupOctets, hs.endErr, hs.deframer = tcp, nil, nil, iwarp.Deframer{}
+	hs.tcp, hs.startupOctets, hs.endErr, hs.deframer = tcp, nil, nil, iwarp.Deframer{} // a new stream
 	return true
 }
 
@@ -118,8 +118,8 @@ func (hs *handshake) sendFrame(f startupFrame) {
 	hs.write(f.Append(nil))
 }
 
-// exchangeFrames receives the device's start-up frame and sends that of the peer, changed by the
-// setup, in the order of their roles. It fails the case if the device rejects the peer's Request.
+// exchangeFrames sends the peer's start-up frame, as setup.frame changes it, and receives the device's; the
+// initiator's is first. It fails the case if the device rejects the peer's Request.
 func (hs *handshake) exchangeFrames() {
 	if hs.setup.active {
 		hs.recvFrame()
@@ -164,7 +164,7 @@ func (hs *handshake) expectFrame(want startupFrame) startupFrame {
 // frames negotiated. It returns the connection.
 func (hs *handshake) enterFullOperation() *conn {
 	c := hs.conn
-	crc := iwarp.Val(hs.deviceFrame.C) || packet.Get(hs.peerFrame.C, true)
+	crc := iwarp.Val(hs.deviceFrame.C) || packet.Get(hs.peerFrame.C, true) // C is set by default
 	c.framer = iwarp.Framer{Markers: iwarp.Val(hs.deviceFrame.M), CRC: crc}
 	c.deframer = iwarp.Deframer{Markers: iwarp.Val(hs.peerFrame.M)}
 	c.deframer.Feed(c.startupOctets)
@@ -217,7 +217,7 @@ func (hs *handshake) expectConnError() error {
 	return err
 }
 
-// describeEnd formats the error of a stream read.
+// describeEnd describes what a read of the stream has found in place of octets.
 func describeEnd(err error) string {
 	switch {
 	case errors.Is(err, io.EOF):
@@ -302,9 +302,8 @@ func (c *conn) wakeDevice() {
 // sendEmptyWrite sends a zero-length Write, which has no effect.
 func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
 
-// finishAccepts sends the first message on connections whose application is still in accept.
-// With Linux's siw an accept cannot be cancelled before the first message, and the kernel panics
-// if the stream ends before it.
+// finishAccepts sends the first message on connections whose application is still in accept. With Linux's siw an
+// accept cannot be cancelled before the first message, and the kernel panics if the stream ends before it.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
 		if hs.deviceFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {

@@ -44,7 +44,7 @@ func abortOn(step string, err error) {
 	}
 }
 
-// setup describes a connection. The zero value is one to a listening device, enhanced, in the
+// setup describes a connection. The zero value is a connection to a listening device, enhanced (RFC 6581), in the
 // peer-to-peer model, with CRCs and without markers.
 type setup struct {
 	// active makes the device connect; else it listens.
@@ -127,7 +127,8 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 	return s
 }
 
-// checkStream fails the case if the device has refused a TCP connection or not answered.
+// checkStream fails the case if err says that the device refused a TCP connection, or did not answer. Other errors
+// are those of the bench.
 func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:
@@ -159,9 +160,9 @@ func (h *host) expectNoConnRequest(l verbs.Listener) {
 // shortWait is enough for everything that waits for no timer.
 const shortWait = 10 * time.Millisecond
 
-// syncUnlessVirtual returns how long to wait until the device has processed all earlier packets:
-// quiet in virtual time. In real time it returns 0 after two Reads on another connection have
-// been answered: the second shows that another thread of the device has sent its frames.
+// syncUnlessVirtual returns how long the caller must wait until the device has processed all earlier frames. In
+// virtual time that is quiet. In real time it is 0: syncUnlessVirtual itself waits until two Reads on another
+// connection are answered, the second of which shows that another thread of the device has sent its frames.
 func (h *host) syncUnlessVirtual(quiet time.Duration) time.Duration {
 	if h.Virtual {
 		return quiet

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupMSS returns the setup for an MSS, if segments have the timestamp option and no other.
+// setupMSS returns the setup whose MTU leaves mss octets for TCP payload, if timestamps are the only TCP option.
 func setupMSS(mss int) conformance.Setup {
 	const headers = 20 + 20 + 12 // IPv4, TCP, timestamps
 	return conformance.Setup{Family: 4, MTU: mss + headers}
@@ -20,11 +20,11 @@ const withoutMarkers = false
 
 // mulpdu returns the MULPDU for an MSS, by the formulas of RFC 5044 section 4.5.
 func mulpdu(mss int, markers bool) int {
-	n := mss - 6 - mss%4
+	n := mss - 6 - mss%4 // 6: ULPDU_Length and CRC
 	if markers {
-		n -= 4 * ((mss + 511) / 512)
+		n -= 4 * ((mss + 511) / 512) // markers of 4 octets, one in 512
 	}
-	return min(max(n, 128), maxULPDU)
+	return min(max(n, 128), maxULPDU) // RFC 5044: at least 128
 }
 
 // longestULPDU makes the device write n octets, and returns the length of its longest ULPDU.

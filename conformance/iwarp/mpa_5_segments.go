@@ -68,7 +68,8 @@ func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	return frames
 }
 
-// expectDelivered expects exactly Sends of the lengths, in order, in receives of room octets each.
+// expectDelivered expects that the Sends of newSends(lengths...) complete receives of room octets each, in order,
+// and that nothing else completes.
 func (c *conn) expectDelivered(room int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)
@@ -78,13 +79,12 @@ func (c *conn) expectDelivered(room int, lengths ...int) {
 	c.ExpectNoCompletion()
 }
 
-// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of
-// them duplicate and some overlapping. No segment ends in pad or CRC, which some devices do not
-// handle; other cases check that.
+// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of them duplicate and
+// some overlapping. No segment ends in pad or CRC, which some devices do not handle; other cases check that.
 func randomPieces(c *conn, ends []int) (pieces [][2]int) {
 	for at := 0; at < ends[len(ends)-1]; {
 		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
-		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 { // in pad or CRC
+		if i, _ := slices.BinarySearch(ends, end); end > ends[i]-7 { // in pad (up to 3 octets) or CRC (4)
 			end = ends[i]
 		}
 		pieces = append(pieces, [2]int{max(0, at-c.Rand.IntN(30)), end})
@@ -100,8 +100,8 @@ func randomPieces(c *conn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap returns options with an initial sequence number for which the sequence number wraps
-// after the SYN and this number of octets.
+// isnBeforeWrap returns options with an initial sequence number such that sequence numbers wrap to 0 after the SYN
+// and this number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

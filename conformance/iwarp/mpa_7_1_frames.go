@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectRequestDropped expects that the device ends a stream that begins with octets within the
-// timeout, without a Reply and without a connection request for the application.
+// expectRequestDropped sends octets on a new stream, and expects that the device ends it within the timeout, without
+// a Reply and without a connection request for the application.
 func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout time.Duration) {
 	h.dialAndSend(l, octets).expectEndWithin(timeout)
 	h.expectNoConnRequest(l)
@@ -29,7 +29,7 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case in which no Reply changed by an edit is accepted.
+// onInvalidReplies makes the body of a case: the device refuses every Reply that one of edits has changed.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {

@@ -9,13 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onResponderSilent makes the body of a case that fails if a responder sends before it has
-// received the first FPDU, which the peer sends in the pieces of cut. The application posts a Send before
-// each piece; the device may accept or refuse it.
+// onResponderSilent makes the body of a case that fails if a responder sends anything before it has received the
+// first FPDU, which the peer sends in the pieces that cut returns. The application posts a Send before each piece;
+// the device may refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
-		flags := flagsOf(iwarp.Val(hs.deviceFrame.Enhanced)) & (flagA | flagC)
+		flags := flagsOf(iwarp.Val(hs.deviceFrame.Enhanced)) & (flagA | flagC) // peer-to-peer, and Write as RTR
 		require(flags != flagA, "the device does not accept a Write as RTR")
 		c := hs.enterFullOperation()
 		posted := 0

@@ -66,7 +66,7 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// terminateContentLen returns the length of the headers that the flags of a Terminate announce.
+// terminateContentLen returns the length of what the flags of a Terminate announce after its control word.
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
@@ -81,8 +81,8 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
-// expectQuotedReadHeader fails the case unless a Terminate quotes the header of a Read Request,
-// advanced by the done octets that were answered.
+// expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as it is after done
+// octets were answered: with later addresses and a smaller size.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
 		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))

@@ -34,7 +34,7 @@ func (h *host) expectNoCQEvent(ch verbs.CompChannel) {
 	h.Check(errors.Is(err, verbs.ErrTimeout), "no event of the completion queue", "%s", errorOr(err, "one"))
 }
 
-// errorOr returns the text of an error, or that of success.
+// errorOr returns the text of an error, or success if err is nil.
 func errorOr(err error, success string) string {
 	if err == nil {
 		return success

@@ -107,7 +107,7 @@ func (t *T) recvNoProc(m Message) {
 	t.expectNobody(result(m.Recv(r.buf))(t, "Message.Recv"), r)
 }
 
-// expectNobody ends the rank unless a receive from ProcNull has its status, and left the buffer as it was.
+// expectNobody ends the rank unless st is the status of a receive from ProcNull, and its buffer is unchanged.
 func (t *T) expectNobody(st Status, r *guardedBuf) {
 	t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)

@@ -24,9 +24,8 @@ func (t *T) fiveReceives() *fiveReceives {
 	return f
 }
 
-// withFiveReceives returns the program of a case in which rank 1 posts five receives and runs program.
-// Rank 0 sends a message for each of tags in turn, the last after a pause in which the earlier
-// messages arrive.
+// withFiveReceives returns the program of a case in which rank 1 posts five receives and runs program. Rank 0 sends
+// a message for each of tags in turn, the last after a pause in which the earlier messages arrive.
 func withFiveReceives(tags []int, program func(t *T, f *fiveReceives)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)
@@ -39,8 +38,8 @@ func withFiveReceives(tags []int, program func(t *T, f *fiveReceives)) func(*T) 
 	}, func(t *T) { program(t, t.fiveReceives()) })
 }
 
-// expectComplete ends the rank unless i is the index of a receive for which it was not called before, and
-// the receive has this status and its message, and is inactive.
+// expectComplete ends the rank unless receive i is inactive, has this status and its message, and was not passed to
+// expectComplete before.
 func (f *fiveReceives) expectComplete(i int, st Status) {
 	f.t.check(i >= 0 && i < 5 && !f.seen[i], "an index that was not there before", "%d, after %v", i, f.seen)
 	f.seen[i] = true

@@ -12,9 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// T runs a case as one rank. It has the calls of a communicator, and helpers that call
-// and check results. Helpers whose names begin with expect or must end the rank on a
-// violation.
+// T runs a case as one rank. It has the calls of a communicator, and helpers that call and check results. Helpers
+// whose names begin with expect or must end the rank on a violation.
 type T struct {
 	Comm
 	w       World
@@ -27,8 +26,7 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the program of a case whose ranks run different programs: rank i runs the i-th, or
-// nothing.
+// byRank returns the program of a case whose ranks run different programs: rank i runs the i-th, or nothing.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -37,8 +35,7 @@ func byRank(programs ...func(*T)) func(*T) {
 	}
 }
 
-// onSizes returns the program of a case in which rank 0 runs send and rank 1 receive for each size n, whose
-// index is i.
+// onSizes returns the program of a case: for sizes[i] = n, rank 0 runs send and rank 1 runs receive.
 func onSizes(sizes []int, send, receive func(t *T, i, n int)) func(*T) {
 	return func(t *T) {
 		for i, n := range sizes {
@@ -57,8 +54,7 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless ok: want says what was expected, format and args what
-// was there.
+// check ends the rank with a violation unless ok. want says what was expected, format and args what was found.
 func (t *T) check(ok bool, want, format string, args ...any) {
 	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
@@ -105,8 +101,7 @@ func (t *T) mustFail(call string, err, class error) {
 	t.check(errors.Is(err, class), fmt.Sprintf("an error of class %q of %s", class, call), "%v", err)
 }
 
-// data returns n bytes of payload for an id. Payloads of different ids differ in nearly
-// every byte.
+// data returns n bytes of payload for an id. Payloads of different ids differ in nearly every byte.
 func data(id, n int) []byte {
 	b := make([]byte, (n+7)&^7)
 	x := uint64(id)*0x9e3779b97f4a7c15 + 1
@@ -154,8 +149,7 @@ func newGuardedBuf(n int) *guardedBuf {
 	return &guardedBuf{all, all[guardLen : guardLen+n : guardLen+n]}
 }
 
-// expectBuffer ends the rank unless the buffer begins with want, and nothing else was
-// written.
+// expectBuffer ends the rank unless the buffer begins with want, and nothing else was written.
 func (t *T) expectBuffer(what string, r *guardedBuf, want []byte) {
 	t.expectEqual(what, r.buf[:len(want)], want)
 	t.expectUnwritten(what, r, len(want))
@@ -340,7 +334,7 @@ func (t *T) dup() *T {
 
 func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 
-// idle lets time pass inside and outside of the runtime, so that a defect can show. No
+// idle lets time pass in calls of the runtime and outside of them, so that the effect of a defect can appear. No
 // result may depend on its duration.
 func (t *T) idle() {
 	const unusedTag = mpi.TagMax - 1
@@ -372,8 +366,8 @@ func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. The
-// first barrier keeps these messages from ranks whose case still probes.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. The first barrier keeps these
+// messages from being found by ranks that still probe for those of the case.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()
@@ -397,17 +391,16 @@ func sizesUpTo(limit int) []int {
 	return slices.DeleteFunc(sizes, func(n int) bool { return n > limit })
 }
 
-// maxSize is the largest of them.
+// maxSize is the largest size of sizesUpTo.
 const maxSize = 1<<20 + 1
 
-// someSizes are a few of them, for cases that need small and large messages.
+// someSizes are a few sizes, for cases that need small and large messages.
 var someSizes = []int{0, 8, 1000, 5000, 70_000}
 
 // largeSize is above the eager limit of every runtime.
 const largeSize = 300_000
 
-// expectMessage receives a message that Mprobe returned, and ends the rank unless it is
-// want.
+// expectMessage receives a message that Mprobe returned, and ends the rank unless it is want.
 func (t *T) expectMessage(m Message, want []byte) Status {
 	t.check(m != nil, "a message", "nil")
 	r := newGuardedBuf(len(want))

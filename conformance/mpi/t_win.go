@@ -92,7 +92,7 @@ func (w *W) getWord(target, at int) uint64 {
 	return number(b)
 }
 
-// free frees the window, which the end of the case then does not.
+// free frees the window, and removes it from those that are freed at the end of the case.
 func (w *W) free() {
 	w.t.must("Free", w.Free())
 	*w.t.windows = slices.DeleteFunc(*w.t.windows, func(other *W) bool { return other == w })
@@ -102,8 +102,7 @@ func (w *W) accumulate(d []byte, target, at int, t mpi.Type, op mpi.Op) {
 	w.t.must("Accumulate", w.Accumulate(d, target, at, t, op))
 }
 
-// fetch applies an operation to a word of eight bytes, and returns its old value. The
-// caller holds a lock.
+// fetch applies an operation to a word of eight bytes, and returns its old value. The caller holds a lock.
 func (w *W) fetch(v uint64, target, at int, op mpi.Op) uint64 {
 	old := make([]byte, 8)
 	w.t.must("FetchAndOp", w.FetchAndOp(word(v), old, target, at, mpi.Uint64, op))
@@ -111,7 +110,7 @@ func (w *W) fetch(v uint64, target, at int, op mpi.Op) uint64 {
 	return number(old)
 }
 
-// swap does a compare-and-swap, and returns the old value. The caller holds a lock.
+// swap sets a word to v if it equals compare, and returns its old value. The caller holds a lock.
 func (w *W) swap(compare, v uint64, target, at int) uint64 {
 	old := make([]byte, 8)
 	w.t.must("CompareAndSwap", w.CompareAndSwap(word(v), word(compare), old, target, at, mpi.Uint64))

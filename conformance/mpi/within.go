@@ -6,9 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// InTurn runs the selected cases one after the other in a world of at least seven ranks, two
-// on each host. Each case runs on the first ranks, in a communicator of its own, and must leave no
-// message behind.
+// InTurn runs the selected cases one after the other in a world of at least seven ranks, two on each host. Each case
+// runs on the first ranks, in a communicator of its own, and must leave no message behind.
 func InTurn(w World, selected func(*Case) bool) error {
 	for _, c := range Cases() {
 		if !selected(&c) {
@@ -28,7 +27,8 @@ func runWithin(c *Case, w World) error {
 	if w.Rank() >= c.Setup.Ranks {
 		color = mpi.Undefined
 	}
-	firstRanks, err := w.Split(color, 0)
+	const key = 0 // keeps the order of the ranks
+	firstRanks, err := w.Split(color, key)
 	if err != nil {
 		return err
 	}

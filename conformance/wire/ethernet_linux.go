@@ -53,7 +53,7 @@ func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	return w, nil
 }
 
-// openEthernet opens the socket of a wire, whose goroutine the caller starts.
+// openEthernet opens a wire and its socket. The caller starts readLoop.
 func openEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	intf, err := net.InterfaceByName(cfg.Interface)
 	if err != nil {
@@ -103,7 +103,7 @@ func configureSocket(fd, index int) error {
 // Send implements conformance.Wire. Packets sent while the link is down are lost.
 func (w *Ethernet) Send(packet []byte) error { return w.send(w.ethernetFrame(packet)) }
 
-// send sends a frame. It is lost if the link is down.
+// send sends a frame. If the link is down, the frame is lost, which is no error.
 func (w *Ethernet) send(frame []byte) (err error) {
 	cerr := w.conn.Write(func(fd uintptr) bool {
 		_, err = unix.Write(int(fd), frame)
@@ -127,7 +127,7 @@ func (w *Ethernet) Recv(timeout time.Duration) (conformance.Frame, error) {
 	f, err := w.queue.Recv(timeout)
 	if n := w.overruns(); n > 0 {
 		w.addDropped(n)
-		return w.queue.Recv(0) // an error, because of n
+		return w.queue.Recv(0) // reports the n dropped frames as an error
 	}
 	return f, err
 }
@@ -190,12 +190,11 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	case len(ip) > w.mtu:
 		a.err = fmt.Errorf("wire at %s: frame of %d bytes, coalesced from several: switch off the offload (ethtool -K IF gso off gro off lro off)", w.intf, len(ip))
 	}
-	w.add(a) // Recv counts the dropped packets
+	w.add(a) // packets that the kernel dropped are counted by Recv
 }
 
-// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface
-// in the network namespace of the calling thread. Use it for both ends of a virtual link,
-// and for this end of a real one.
+// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface in the network namespace
+// of the calling thread. Use it for both ends of a virtual link, and for this end of a real one.
 func DisableOffloads(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

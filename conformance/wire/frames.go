@@ -22,7 +22,7 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation returns the station of a valid configuration. The default of cfg.MAC is interfaceMAC.
+// newStation returns the station that cfg describes, or an error if cfg is invalid. The default of cfg.MAC is interfaceMAC.
 func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = interfaceMAC
@@ -49,13 +49,13 @@ func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, 
 	return s, errors.Join(errs...)
 }
 
-// isOurs reports whether the wire responds to address resolution for an address.
+// isOurs reports whether the wire answers ARP requests and neighbour solicitations for an address.
 func (s *station) isOurs(a netip.Addr) bool {
 	return slices.Contains(s.addrs, a) || s.answersFor != nil && s.answersFor(a)
 }
 
-// ethernetFrame returns the frame for an IP packet, to the multicast or broadcast address of its
-// destination, else to the device.
+// ethernetFrame returns the frame for an IP packet. It goes to the device, unless the destination of the packet is a
+// multicast or broadcast address.
 func (s *station) ethernetFrame(ip []byte) []byte {
 	h := packet.Ethernet{Dst: s.device, Src: s.mac, Type: s.etherType(ip)}
 	if to, ok := destination(ip); ok {

@@ -66,7 +66,7 @@ func (q *queue) add(a arrival) {
 	q.wake()
 }
 
-// wake lets a blocked Recv look at the queue.
+// wake makes a blocked Recv look at the queue.
 func (q *queue) wake() {
 	select {
 	case q.signal <- struct{}{}:

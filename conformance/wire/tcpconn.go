@@ -140,7 +140,7 @@ func (c *tcpConn) transmitPending(now time.Time) {
 			p = &c.snd.queue[i]
 		}
 		if p.end().sub(c.snd.una) > max(c.snd.wnd, 0) || p.flags&syn == 0 && !c.established {
-			break
+			break // beyond the window, or before the handshake is complete
 		}
 		p.sent = true
 		c.sendSegment(p.seq, p.data, p.flags)
@@ -192,7 +192,8 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick, if the timer has expired, retransmits the first chunk not held, or probes a closed window.
+// tick does nothing until the timer expires. It then retransmits the first chunk that is not held or, if the window
+// is closed, probes it with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return
@@ -278,7 +279,7 @@ func (c *tcpConn) handleSYN(s *segment) {
 	}
 }
 
-// handleAck processes the acknowledgement number and the window of a segment.
+// handleAck processes the acknowledgement number and the window of a segment, and sends what they permit.
 func (c *tcpConn) handleAck(now time.Time, s *segment) {
 	n := s.ack.sub(c.snd.una)
 	switch {

@@ -100,7 +100,7 @@ func (h *TCPHost) SetOptions(s conformance.TCPOptions) {
 	h.options = s
 }
 
-// fail ends the host: all calls that wait, and later ones, return the first such error.
+// fail ends the host: all calls that wait, and later ones, return the error of the first fail.
 func (h *TCPHost) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -202,7 +202,7 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection, which open then opens. The peer's MSS is unknown until its SYN arrives.
+// newConn adds a connection, which the caller opens by open. The peer's MSS is unknown until its SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	mss := cmp.Or(h.options.MSS, h.cfg.MSS, h.linkMSS())
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, snd: sender{mss: 1}, rcv: receiver{mss: mss}}

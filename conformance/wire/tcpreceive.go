@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// receive processes the payload and FIN of a segment.
+// receive processes the payload and FIN of a segment, and acknowledges what has arrived, also after a duplicate.
 func (c *tcpConn) receive(s *segment) {
 	p := chunk{seq: s.seq, data: s.payload, flags: s.flags & fin}
 	switch end := p.end().sub(c.rcv.nxt); {
@@ -26,7 +26,7 @@ func (c *tcpConn) receive(s *segment) {
 // window returns the receive window.
 func (r *receiver) window() int { return max(0, maxWindow-r.unread) }
 
-// storeOutOfOrder stores a segment that is not next.
+// storeOutOfOrder stores a segment that arrived before octets that precede it, sorted by sequence number.
 func (r *receiver) storeOutOfOrder(p chunk) {
 	if len(r.outOfOrder) >= maxOutOfOrder {
 		return
@@ -51,7 +51,7 @@ func (r *receiver) deliver(p chunk) {
 	r.fin = p.flags&fin != 0
 }
 
-// deliverOutOfOrder delivers stored segments that are next.
+// deliverOutOfOrder delivers stored segments up to the next gap.
 func (r *receiver) deliverOutOfOrder() {
 	for len(r.outOfOrder) > 0 && !r.fin && r.outOfOrder[0].seq.sub(r.nxt) <= 0 {
 		p := r.outOfOrder[0]
@@ -62,7 +62,7 @@ func (r *receiver) deliverOutOfOrder() {
 	}
 }
 
-// read returns the payload of the next segment; nil if there is none, and the error after the last.
+// read returns the payload of the next segment. Without one it returns nil, and the error that ended the stream, if any.
 func (c *tcpConn) read() ([]byte, error) {
 	if len(c.rcv.queue) > 0 {
 		b := c.rcv.queue[0]
@@ -128,8 +128,8 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
 	return nil
 }
 
-// queueHeld replaces the chunk that was held back, and is now sent, by chunks of one MSS in the
-// send queue, which are retransmitted if lost.
+// queueHeld replaces the held chunk in the send queue, all of which has been sent, by chunks of one MSS, which are
+// retransmitted if lost.
 func (c *tcpConn) queueHeld(now time.Time) {
 	var rest []chunk
 	at := c.snd.held.seq
@@ -146,7 +146,7 @@ func (c *tcpConn) queueHeld(now time.Time) {
 	}
 }
 
-// covered reports whether the ranges together cover n octets.
+// covered reports whether the ranges together cover octets 0 to n.
 func covered(parts [][2]int, n int) bool {
 	parts = slices.SortedFunc(slices.Values(parts), func(x, y [2]int) int { return x[0] - y[0] })
 	at := 0

@@ -161,7 +161,7 @@ func (s *tcpStream) Read(timeout time.Duration) (b []byte, err error) {
 	return nil, cmp.Or(err, waitErr)
 }
 
-// locked calls a method of the connection, with the host locked.
+// locked runs call on the connection and the current time, with the host locked.
 func (s *tcpStream) locked(call func(c *tcpConn, now time.Time) error) error {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

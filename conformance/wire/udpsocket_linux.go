@@ -213,7 +213,7 @@ func (w *UDP) readLoop(s *socket) {
 		if err == nil {
 			a.Packet = w.rebuildPacket(d)
 		}
-		w.addDropped(uint64(t.drops - drops)) // before this datagram
+		w.addDropped(uint64(t.drops - drops)) // since the previous datagram
 		w.add(a)
 		drops = t.drops
 	}
@@ -252,7 +252,7 @@ func (w *UDP) rebuildPacket(d *datagram) []byte {
 	return p
 }
 
-// controlMessage returns a control message with value as an int.
+// controlMessage returns a control message whose data is value as a C int.
 func controlMessage(level, kind int, value uint8) []byte {
 	const size = 4
 	b := make([]byte, unix.CmsgSpace(size))

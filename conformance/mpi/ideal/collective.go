@@ -37,7 +37,7 @@ func (c *comm) join(part any) *collective {
 	return coll
 }
 
-// joinAndWait is join, and waits until all ranks have joined. call is its name.
+// joinAndWait is join, and waits until all ranks have joined. call names the MPI call in a HungError.
 func (c *comm) joinAndWait(call string, part any) *collective {
 	coll := c.join(part)
 	c.blockUntil("the others at "+call, coll.allJoined)
@@ -115,8 +115,8 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	}
 	c.blockUntil("the others at Allreduce", coll.allJoined)
 	result := bytes.Clone(coll.parts[0].([]byte))
-	for i, in := range coll.parts[1:] {
-		if c.Defects.ReduceMissesLast && i == len(coll.parts)-2 {
+	for i, in := range coll.parts[1:] { // of rank i+1
+		if c.Defects.ReduceMissesLast && i+1 == len(coll.parts)-1 {
 			break
 		}
 		combine(result, in.([]byte), t, op, &c.Defects)

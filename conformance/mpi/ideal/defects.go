@@ -5,8 +5,7 @@ import (
 	"reflect"
 )
 
-// Defects are the defects of a runtime, each of which breaks a rule. At least one case must
-// fail on each.
+// Defects are the defects of a runtime, each of which breaks a rule. At least one case must fail on each.
 type Defects struct {
 	// Order and matching.
 	Overtakes           bool `does:"messages of one sender overtake each other"`
@@ -208,22 +207,22 @@ type Defects struct {
 	EpochsUnchecked      bool `does:"epochs are not checked"`
 }
 
-// Named returns Defects of which only the one with a name is set.
+// Named returns Defects with only the field called name set.
 func Named(name string) (Defects, error) {
-	var f Defects
-	field := reflect.ValueOf(&f).Elem().FieldByName(name)
+	var defects Defects
+	field := reflect.ValueOf(&defects).Elem().FieldByName(name)
 	if !field.IsValid() {
-		return f, fmt.Errorf("the ideal runtime cannot have a defect %q", name)
+		return defects, fmt.Errorf("the ideal runtime cannot have a defect %q", name)
 	}
 	field.SetBool(true)
-	return f, nil
+	return defects, nil
 }
 
-// Names returns the names of all defects, each with a text that says what it does.
+// Names returns what each defect does, by the name of its field.
 func Names() map[string]string {
 	all := make(map[string]string)
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Defects]()) {
-		all[f.Name] = f.Tag.Get("does")
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Defects]()) {
+		all[field.Name] = field.Tag.Get("does")
 	}
 	return all
 }

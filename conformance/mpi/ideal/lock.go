@@ -18,14 +18,15 @@ type lockRequest struct {
 	granted bool
 }
 
-// grant grants waiting requests in their order, up to one that excludes a granted one.
+// grant grants waiting requests in their order, and stops at the first that may not share the lock.
 func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
 		for _, held := range g.granted {
-			shared := held.kind == mpi.Shared && next.kind == mpi.Shared
+			bothShared := held.kind == mpi.Shared && next.kind == mpi.Shared
 			mixed := held.kind != next.kind
-			if !(shared && !defects.SharedExcludes || defects.LocksAlike || defects.ExclusiveLetsShared && mixed) {
+			mayShare := bothShared && !defects.SharedExcludes || defects.LocksAlike || defects.ExclusiveLetsShared && mixed
+			if !mayShare {
 				return
 			}
 		}
@@ -40,8 +41,10 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked the target already.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
-	return w.call("Lock", w.held[target] != nil || w.lockedAll, func() error {
+	alreadyLocked := w.held[target] != nil || w.lockedAll
+	return w.callUnless(alreadyLocked, "Lock", func() error {
 		if target == mpi.ProcNull {
 			return nil
 		}
@@ -72,7 +75,8 @@ func (w *win) waitGranted(lock *lockRequest) {
 }
 
 func (w *win) Unlock(target int) error {
-	return w.call("Unlock", target != mpi.ProcNull && w.held[target] == nil || w.lockedAll, func() error {
+	notLocked := target != mpi.ProcNull && w.held[target] == nil
+	return w.callUnless(notLocked || w.lockedAll, "Unlock", func() error {
 		if target != mpi.ProcNull && w.held[target] != nil {
 			w.release(target)
 		}
@@ -80,7 +84,7 @@ func (w *win) Unlock(target int) error {
 	})
 }
 
-// release completes the operations on a target, releases its lock, and grants the next.
+// release completes the operations on a target, releases its lock, and grants the next requests.
 func (w *win) release(target int) {
 	lock := w.held[target]
 	w.waitGranted(lock)
@@ -93,7 +97,8 @@ func (w *win) release(target int) {
 }
 
 func (w *win) LockAll(mpi.Assert) error {
-	return w.call("LockAll", len(w.held) > 0, func() error {
+	alreadyLocked := len(w.held) > 0
+	return w.callUnless(alreadyLocked, "LockAll", func() error {
 		w.lockedAll = true
 		for t := range w.c.Size() {
 			if lock := w.requestLock(mpi.Shared, t); t == w.c.rank {
@@ -105,7 +110,8 @@ func (w *win) LockAll(mpi.Assert) error {
 }
 
 func (w *win) UnlockAll() error {
-	return w.call("UnlockAll", !w.lockedAll, func() error {
+	notLocked := !w.lockedAll
+	return w.callUnless(notLocked, "UnlockAll", func() error {
 		for t := range w.c.Size() {
 			if w.held[t] != nil {
 				w.release(t)
@@ -119,7 +125,7 @@ func (w *win) UnlockAll() error {
 // onlyTarget returns a function that selects one target.
 func onlyTarget(target int) func(int) bool { return func(t int) bool { return t == target } }
 
-// flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, without a defect.
+// flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, or only rank 0 with a defect.
 func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
 
 func (w *win) Flush(target int) error {
@@ -127,9 +133,9 @@ func (w *win) Flush(target int) error {
 }
 func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
 
-// flush completes the operations on the selected targets. It is an error if unlocked is set.
+// flush completes the operations on the selected targets. It fails with ErrRMASync if they are unlocked.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
-	return w.call(name, unlocked, func() error {
+	return w.callUnless(unlocked, name, func() error {
 		if !w.c.Defects.FlushEarly {
 			w.waitApplied(name, selected)
 		}
@@ -145,10 +151,10 @@ func (w *win) FlushLocalAll() error {
 	return w.flushLocal("FlushLocalAll", len(w.held) == 0, w.flushedByAll)
 }
 
-// flushLocal completes the operations on the selected targets at the origin: their buffers can be reused.
-// It is an error if unlocked is set.
+// flushLocal makes the origin buffers of operations on the selected targets reusable: it waits for results, and
+// copies the buffers of other operations. It fails with ErrRMASync if the targets are unlocked.
 func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
-	return w.call(name, unlocked, func() error {
+	return w.callUnless(unlocked, name, func() error {
 		if w.c.Defects.FlushLocalEarly {
 			return nil
 		}

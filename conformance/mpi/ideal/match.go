@@ -49,8 +49,8 @@ func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
 	link.queue = append(link.queue, m)
 }
 
-// deliver delivers the next message of a link to a posted receive, or to the unexpected messages. It
-// returns false if the destination cannot receive now.
+// deliver delivers the next message of a link to a posted receive, or to the unexpected messages. It returns
+// false if the destination cannot receive now, or if a defect holds the message back.
 func (w *world) deliver(link *messageLink) bool {
 	if !w.canReceive(link.dst) {
 		return false
@@ -94,23 +94,23 @@ func (w *world) nextIndex(link *messageLink) int {
 	if len(link.queue) < 2 {
 		return 0
 	}
-	a, b := link.queue[0], link.queue[1]
+	first, second := link.queue[0], link.queue[1]
 	every256th := link.to.delivered%256 == 255
 	switch {
 	case w.Defects.Overtakes && w.rng.IntN(2) == 0,
 		w.Defects.OvertakesRarely && every256th,
-		w.Defects.SmallOvertakes && len(a.data) > largeMessage && len(b.data) <= largeMessage,
-		w.Defects.LargeOvertakes && len(a.data) <= largeMessage && len(b.data) > largeMessage,
-		w.Defects.SyncOvertaken && a.sync && !b.sync,
-		w.Defects.EmptyOvertakes && len(b.data) == 0 && len(a.data) > 0:
+		w.Defects.SmallOvertakes && len(first.data) > largeMessage && len(second.data) <= largeMessage,
+		w.Defects.LargeOvertakes && len(first.data) <= largeMessage && len(second.data) > largeMessage,
+		w.Defects.SyncOvertaken && first.sync && !second.sync,
+		w.Defects.EmptyOvertakes && len(second.data) == 0 && len(first.data) > 0:
 		return 1
 	}
 	return 0
 }
 
-// findMatch returns the index of the first element that matches, or -1. With a defect, a later one
-// that matches is preferred.
-func findMatch[E any](all []E, matches func(E) bool, isPreferred func(to, next E) bool) int {
+// findMatch returns the index of the first element that matches, or -1. With a defect, isPreferred is true for some
+// later match (next), which then replaces the best so far.
+func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next E) bool) int {
 	best := -1
 	for i, e := range all {
 		if matches(e) && (best < 0 || isPreferred(all[best], e)) {
@@ -120,11 +120,11 @@ func findMatch[E any](all []E, matches func(E) bool, isPreferred func(to, next E
 	return best
 }
 
-// findPosted returns the index of the posted receive that gets a message, the first that matches, or -1.
+// findPosted returns the index of the first posted receive that matches a message, or -1. Defects prefer another.
 func (w *world) findPosted(q *recvQueues, m *msg) int {
 	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
-	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(to, next *request) bool {
-		return w.Defects.PostedLastFirst || w.Defects.ExactFirst && wild(to) && !wild(next) || w.Defects.WildFirst && !wild(to) && wild(next)
+	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(best, next *request) bool {
+		return w.Defects.PostedLastFirst || w.Defects.ExactFirst && wild(best) && !wild(next) || w.Defects.WildFirst && !wild(best) && wild(next)
 	})
 }
 
@@ -134,11 +134,12 @@ func (w *world) matches(r *request, m *msg) bool {
 		(r.tag == mpi.AnyTag || r.tag == m.tag || w.Defects.TagIgnored || w.Defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
 }
 
-// findUnexpected returns the index of the unexpected message for a receive or probe, the first that matches, or -1.
+// findUnexpected returns the index of the first unexpected message that a receive or probe of source and tag matches,
+// or -1. Defects prefer another.
 func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
-	return findMatch(q.unexpected, func(m *msg) bool { return w.matches(r, m) }, func(to, next *msg) bool {
-		return w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && next.tag < to.tag
+	return findMatch(q.unexpected, func(m *msg) bool { return w.matches(r, m) }, func(best, next *msg) bool {
+		return w.Defects.UnexpectedLastFirst || w.Defects.UnexpectedByTag && next.tag < best.tag
 	})
 }
 
@@ -209,12 +210,12 @@ func (w *world) completeRecv(r *request, m *msg) {
 	m.releaseSendBuffer()
 }
 
-// copyOf returns a message with the same envelope and other data, which completes no send.
+// copyOf returns a message with the same envelope and other data. Its send is a request that nobody waits for.
 func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }
 
-// releaseSendBuffer frees the space of a buffered message, and completes a send that is not complete.
+// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes the send unless it is complete.
 func (m *msg) releaseSendBuffer() {
 	if m.buffered && !m.sender.Defects.BufferLeaks {
 		m.sender.bufferUsed -= len(m.data) + overhead

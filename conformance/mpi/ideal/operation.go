@@ -45,8 +45,8 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// tryApply applies the operation if its epoch allows that now. Some defects apply it in two steps, and save
-// the memory in the first. It reports whether anything was done.
+// tryApply applies the operation if its epoch and its target allow that now, and reports whether it did anything.
+// Some defects need two calls: the first saves the memory of the target, the second applies the operation.
 func (o *op) tryApply() bool {
 	if !o.ready() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
@@ -65,14 +65,15 @@ func (o *op) tryApply() bool {
 		return true
 	}
 	if o.Defects.NeighboursRace && o.elemType.Size() < 8 && o.isAccumulate() {
-		word := o.offset &^ 7
+		wordStart := o.offset &^ 7
+		wordEnd, end := wordStart+8, min(o.offset+o.size(), wordStart+8)
 		if o.saved == nil {
 			o.saved = bytes.Clone(mem)
 			return true
 		}
 		// Restore the rest of the word, and lose the operations on it since the first step.
-		copy(mem[word:min(word+8, o.offset)], o.saved[word:])
-		copy(mem[min(o.offset+o.size(), word+8):word+8], o.saved[min(o.offset+o.size(), word+8):])
+		copy(mem[wordStart:o.offset], o.saved[wordStart:])
+		copy(mem[end:wordEnd], o.saved[end:])
 	}
 	if o.apply(mem) {
 		o.done = true
@@ -146,8 +147,8 @@ func (o *op) combine(accessed []byte) bool {
 	return true
 }
 
-// epoch returns a function that reports whether an operation on target can be applied by now. It returns
-// ErrRMASync if this rank has no access epoch to target, or, with needsLock, none of a lock.
+// epoch returns a function that reports whether an operation on target may be applied yet. It fails with
+// ErrRMASync if this rank has no access epoch to target or, with needsLock, if it has not locked target.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	if lock := w.held[target]; lock != nil {
 		return func() bool { return lock.granted }, nil
@@ -167,8 +168,7 @@ func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid. With needsLock it is valid only in an epoch
-// of a lock.
+// issue starts an operation, or returns why it is invalid. With needsLock it is valid only if its target is locked.
 func (w *win) issue(o *op, needsLock bool) error {
 	if err := w.startCall(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (w *win) checkOperation(o *op) error {
 	return nil
 }
 
-// Values of needsLock: operations with a request must be in an epoch of a lock.
+// Values of needsLock: operations with a request need a locked target.
 const anyEpoch, lockEpoch = false, true
 
 func (w *win) Put(d []byte, target, offset int) error {
@@ -256,8 +256,8 @@ func (w *win) CompareAndSwap(d, compare, result []byte, target, offset int, t mp
 	return w.fail("CompareAndSwap", w.issue(o, anyEpoch))
 }
 
-// request starts an operation, and returns the request of call, which is complete when the origin buffers
-// can be reused.
+// request starts the operation of an MPI call such as Rput. The returned request is complete when the result, if
+// there is one, has arrived and the origin buffers can be reused.
 func (w *win) request(call string, o *op) (cases.Request, error) {
 	if err := w.issue(o, lockEpoch); err != nil {
 		return nil, w.fail(call, err)

@@ -108,8 +108,8 @@ func (c *comm) transmit(r *request, m mode) error {
 	return nil
 }
 
-// startRequest starts a new request. r is nil if the call failed, even if an error handler has returned nil
-// for err.
+// startRequest starts r, a result of newSend or newRecv with err. r is nil if an argument was invalid; err is then
+// nil too if an error handler has ignored the error.
 func startRequest(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (c *comm) RsendInit(b []byte, dest, tag int) (cases.Request, error) {
 	return makePersistent(c.newSend("RsendInit", ready, b, dest, tag))
 }
 
-// newRecv returns the request of a receive, as newSend that of a send.
+// newRecv returns the request of a receive, not started, or nil if an argument is invalid.
 func (c *comm) newRecv(call string, buf []byte, source, tag int) (*request, error) {
 	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
 		return nil, c.fail(call, err)
@@ -268,7 +268,7 @@ func (c *comm) Sendrecv(out []byte, dest, outTag int, in []byte, source, inTag i
 	if r == nil {
 		return mpi.Status{}, err
 	}
-	_ = r.begin()
+	_ = r.begin() // only a buffered send can fail to start
 	_ = s.begin()
 	c.blockUntil("both parts of Sendrecv", func() bool { return r.isComplete() && s.isComplete() })
 	st, err := r.deactivate()

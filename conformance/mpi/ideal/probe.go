@@ -40,7 +40,7 @@ func (c *comm) queues() *recvQueues { return c.group.queues[c.rank] }
 func (c *comm) Iprobe(source, tag int) (mpi.Status, bool, error) {
 	k, found, err := c.findMessage("Iprobe", source, tag, nonblocking)
 	switch {
-	case err != nil || found && k < 0:
+	case err != nil || found && k < 0: // a failure, or MPI_PROC_NULL
 		return procNullStatus, found, err
 	case found:
 		return c.probedStatus(c.queues(), k), true, nil
@@ -58,8 +58,8 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	return c.probedStatus(c.queues(), k), nil
 }
 
-// findMessage returns the index of the unexpected message that a probe finds, or -1 with
-// found for MPI_PROC_NULL. If wait is true, it waits for a message.
+// findMessage returns the index of the unexpected message that a probe finds. If the source is MPI_PROC_NULL, found
+// is true and the index is -1. If wait is true, it waits for a message.
 func (c *comm) findMessage(call string, source, tag int, wait bool) (k int, found bool, err error) {
 	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
 		return -1, false, c.fail(call, err)
@@ -98,7 +98,7 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	return m, st, err
 }
 
-// mprobe finds a message, for which it waits if wait is true, and removes it from the unexpected ones.
+// mprobe finds a message, and removes it from the unexpected messages. If wait is true, it waits for one.
 func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
 	k, found, err := c.findMessage(call, source, tag, wait)
 	switch {

@@ -128,7 +128,7 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel has no effect on requests without queues, which are no receives.
+// Cancel cancels a receive that has no message yet, now or when it is next tested. Only receives have queues.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -141,7 +141,6 @@ func (r *request) Cancel() error {
 	if r.done {
 		return nil
 	}
-	// It may take effect now, or when a rank tests the request.
 	if r.c.rng.IntN(2) == 0 {
 		r.cancelling = true
 		return nil
@@ -187,7 +186,7 @@ func (r *request) Free() error {
 	return nil
 }
 
-// ownRequests returns the requests as those of this package. Nil requests stay nil.
+// ownRequests converts requests to the type of this package. Nil requests stay nil.
 func ownRequests(rs []cases.Request) []*request {
 	all := make([]*request, len(rs))
 	for i, r := range rs {

@@ -19,7 +19,8 @@ func (r *rank) StartAll(rs []cases.Request) error {
 	return nil
 }
 
-// deactivateAll deactivates complete requests, and returns their statuses and errors.
+// deactivateAll deactivates the active requests, and returns the statuses and errors of all. Inactive ones have an
+// empty status.
 func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
@@ -115,8 +116,8 @@ func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActi
 	return r.completeRequests(qs)
 }
 
-// deactivateAny deactivates the first of the requests with the indices completed, and returns its index, or
-// Undefined if there is none.
+// deactivateAny deactivates request completed[0], and returns its index, status and error. It returns Undefined if
+// completed is empty.
 func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (int, mpi.Status, error) {
 	if noneActive || len(completed) == 0 {
 		if r.Defects.NoneIsFirst {
@@ -148,7 +149,7 @@ func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	return i, st, flag, r.fail("TestAny", err)
 }
 
-// deactivateSome deactivates the requests with the indices completed, and returns the indices.
+// deactivateSome deactivates the requests with the indices completed, and returns the indices, statuses and errors.
 func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Status, error) {
 	some := make([]*request, 0, len(completed))
 	for _, i := range completed {

@@ -78,7 +78,7 @@ func (w *win) Size(rank int) int {
 
 func (w *win) fail(call string, err error) error { return w.c.fail("Win."+call, err) }
 
-// startCall begins a call on the window, and fails if it was freed.
+// startCall begins a call on the window. It fails if the window was freed, or if a defect lets all calls fail.
 func (w *win) startCall() error {
 	w.c.yieldSometimes()
 	if w.freed && !w.c.Defects.FreedWindowIsUsable {
@@ -87,8 +87,9 @@ func (w *win) startCall() error {
 	return w.c.failure
 }
 
-// call runs the MPI call with a name on the window: do, or an error if wrongEpoch is set.
-func (w *win) call(name string, wrongEpoch bool, do func() error) error {
+// callUnless runs do as the MPI call with a name on the window. If wrongEpoch is set, the call fails with
+// ErrRMASync instead, unless a defect permits calls in the wrong epoch.
+func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 	err := w.startCall()
 	switch {
 	case err != nil:
@@ -101,16 +102,17 @@ func (w *win) call(name string, wrongEpoch bool, do func() error) error {
 }
 
 func (w *win) Free() error {
-	return w.call("Free", len(w.held) > 0, func() error {
+	stillLocked := len(w.held) > 0
+	return w.callUnless(stillLocked, "Free", func() error {
 		w.c.joinAndWait("Win.Free", nil)
 		w.freed = true
 		return nil
 	})
 }
 
-// waitApplied waits until the operations on the selected targets have been applied.
-func (w *win) waitApplied(before string, selected func(target int) bool) {
-	w.c.blockUntil("operations before "+before, func() bool {
+// waitApplied waits until the operations on the selected targets have been applied. call is the MPI call that waits.
+func (w *win) waitApplied(call string, selected func(target int) bool) {
+	w.c.blockUntil("operations before "+call, func() bool {
 		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && selected(o.target) })
 	})
 	w.ops = slices.DeleteFunc(w.ops, func(o *op) bool { return o.done })
@@ -119,8 +121,11 @@ func (w *win) waitApplied(before string, selected func(target int) bool) {
 // anyTarget selects all targets.
 func anyTarget(int) bool { return true }
 
+// Fence ends an epoch and, unless NoSucceed is asserted, begins another. It counts the fences of this rank:
+// operations of the new epoch wait until their target has called as many.
 func (w *win) Fence(a mpi.Assert) error {
-	return w.call("Fence", len(w.held) > 0 || w.accessGroup != nil, func() error {
+	inOtherEpoch := len(w.held) > 0 || w.accessGroup != nil
+	return w.callUnless(inOtherEpoch, "Fence", func() error {
 		if !w.c.Defects.FenceEarly {
 			w.waitApplied("Fence", anyTarget)
 		}
@@ -134,7 +139,8 @@ func (w *win) Fence(a mpi.Assert) error {
 }
 
 func (w *win) Post(group []int, _ mpi.Assert) error {
-	return w.call("Post", w.exposureGroup != nil, func() error {
+	alreadyPosted := w.exposureGroup != nil
+	return w.callUnless(alreadyPosted, "Post", func() error {
 		w.exposureGroup = append([]int{}, group...)
 		for _, o := range group {
 			w.shared.posts[w.c.rank][o]++
@@ -144,7 +150,8 @@ func (w *win) Post(group []int, _ mpi.Assert) error {
 }
 
 func (w *win) Start(group []int, _ mpi.Assert) error {
-	return w.call("Start", w.accessGroup != nil, func() error {
+	alreadyStarted := w.accessGroup != nil
+	return w.callUnless(alreadyStarted, "Start", func() error {
 		w.accessGroup = append([]int{}, group...)
 		for _, t := range group {
 			w.starts[t]++
@@ -158,13 +165,14 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 	})
 }
 
-// posted reports whether a target has posted its window to this rank for the n-th time.
+// posted reports whether a target has posted its window to this rank at least n times.
 func (w *win) posted(target, n int) bool {
 	return w.shared.posts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
 func (w *win) Complete() error {
-	return w.call("Complete", w.accessGroup == nil, func() error {
+	notStarted := w.accessGroup == nil
+	return w.callUnless(notStarted, "Complete", func() error {
 		if !w.c.Defects.CompleteEarly {
 			w.waitApplied("Complete", anyTarget)
 		}
@@ -176,7 +184,7 @@ func (w *win) Complete() error {
 	})
 }
 
-// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet.
+// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some origins.
 func (w *win) awaitsOrigin() bool {
 	for i, o := range w.exposureGroup {
 		if w.shared.dones[w.c.rank][o] < w.shared.posts[w.c.rank][o] {
@@ -187,7 +195,8 @@ func (w *win) awaitsOrigin() bool {
 }
 
 func (w *win) Wait() error {
-	return w.call("Wait", w.exposureGroup == nil, func() error {
+	notPosted := w.exposureGroup == nil
+	return w.callUnless(notPosted, "Wait", func() error {
 		w.c.blockUntil("origins to complete", func() bool { return !w.awaitsOrigin() })
 		w.exposureGroup = nil
 		return nil
@@ -196,7 +205,8 @@ func (w *win) Wait() error {
 
 func (w *win) Test() (done bool, err error) {
 	w.c.letOthersRun()
-	err = w.call("Test", w.exposureGroup == nil, func() error {
+	notPosted := w.exposureGroup == nil
+	err = w.callUnless(notPosted, "Test", func() error {
 		if done = !w.awaitsOrigin(); done {
 			w.exposureGroup = nil
 		}
@@ -206,5 +216,6 @@ func (w *win) Test() (done bool, err error) {
 }
 
 func (w *win) Sync() error {
-	return w.call("Sync", len(w.held) == 0, func() error { return nil })
+	notLocked := len(w.held) == 0
+	return w.callUnless(notLocked, "Sync", func() error { return nil })
 }

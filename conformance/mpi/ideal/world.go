@@ -112,7 +112,8 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 	return p
 }
 
-// run chooses a rank or an event at random and runs it, until all ranks have ended.
+// run resumes a rank or tries an event, at random, until all ranks have ended. Events deliver a message or apply an
+// operation on a window.
 func (w *world) run() error {
 	runnable := make([]*proc, 0, len(w.procs))
 	for range w.Steps {
@@ -146,7 +147,7 @@ func (w *world) run() error {
 		case k < n:
 			runnable[k].resume()
 		case w.tryEvent(k - n):
-		case n > 0:
+		case n > 0: // the event is not possible yet
 			runnable[w.rng.IntN(n)].resume()
 		case !w.tryAnyEvent() && !w.advanceClock():
 			return w.hungError()
@@ -186,8 +187,8 @@ func (w *world) hungError() *HungError {
 // eventCount returns the number of events that tryEvent can try.
 func (w *world) eventCount() int { return len(w.links) + len(w.ops) }
 
-// tryEvent delivers a message or applies an operation on a window, if that is possible now. k counts the
-// links first, then the operations.
+// tryEvent executes event k if that is possible now: the delivery of a message of link k or, after the links,
+// an operation on a window.
 func (w *world) tryEvent(k int) bool {
 	if k < len(w.links) {
 		return w.deliver(w.links[k])
@@ -205,7 +206,7 @@ func (w *world) tryAnyEvent() bool {
 	return false
 }
 
-// blockUntil blocks the rank in an MPI call until ready returns true. what is printed if it hangs.
+// blockUntil blocks the rank in an MPI call until ready returns true. what is what it waits for, in a HungError.
 func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inCall = true
 	p.yieldUntil(what, ready)
@@ -221,17 +222,17 @@ func (p *proc) yieldUntil(what string, ready func() bool) {
 	p.ready, p.waitingFor = nil, ""
 }
 
-// yieldSometimes begins a call: in one call of two, other ranks may run first.
+// yieldSometimes is called at the start of MPI calls: at random, it lets other ranks run first, or does nothing.
 func (p *proc) yieldSometimes() {
 	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
 
-// letOthersRun lets other ranks run, as every call does that tests for completion.
+// letOthersRun lets other ranks run. Calls that test for completion begin with it, so that a loop of tests can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// canReceive reports whether messages can arrive at a rank now. With Polling, they arrive during calls only.
+// canReceive reports whether messages can arrive at a rank now: with Polling, only during its calls or after its end.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
 	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inCall || p.done

@@ -68,21 +68,21 @@ func (d *Deframer) Next() (ReceivedFPDU, bool) {
 	ulpdu, _ := r.take(n)
 	padding, _ := r.take(pad)
 	r.markerIfDue() // the CRC covers a marker between pad and CRC
-	correct := CRC32c(d.buf[:len(d.buf)-len(r.b)])
-	field, ok := r.take(crcLen)
+	correctCRC := CRC32c(d.buf[:len(d.buf)-len(r.b)])
+	crcField, ok := r.take(crcLen)
 	if !ok || r.short {
 		return ReceivedFPDU{}, false
 	}
 	size := len(d.buf) - len(r.b)
-	crc := binary.LittleEndian.Uint32(field)
+	crc := binary.LittleEndian.Uint32(crcField)
 	g := ReceivedFPDU{
 		Segment:    ParseSegment(ulpdu),
-		MPA:        MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCStatus: new(crcState(crc, correct))},
+		MPA:        MPA{Length: new(uint16(n)), Pad: padding, CRC: &crc, CRCStatus: new(crcState(crc, correctCRC))},
 		Offset:     d.Position,
 		Raw:        append([]byte{}, d.buf[:size]...),
 		ULPDU:      ulpdu,
 		Markers:    r.markers,
-		CorrectCRC: correct,
+		CorrectCRC: correctCRC,
 	}
 	d.buf, d.Position = d.buf[size:], r.at
 	return g, true
@@ -121,15 +121,15 @@ func (g ReceivedFPDU) oddFrame() (odd oddities) {
 
 // markerReader reads octets of one FPDU, and removes markers.
 type markerReader struct {
-	b       []byte
-	at      uint64
-	start   uint64
-	inUse   bool
-	short   bool
+	b       []byte // octets not yet read
+	at      uint64 // stream offset of b
+	start   uint64 // stream offset of the FPDU
+	inUse   bool   // the stream has markers
+	short   bool   // octets were missing
 	markers []Marker
 }
 
-// markerIfDue removes a marker at the current stream offset. It sets short if the marker is incomplete.
+// markerIfDue removes a marker if one is due at the current stream offset. It sets short if the marker is incomplete.
 func (r *markerReader) markerIfDue() {
 	if !r.inUse || r.at%markerInterval != 0 {
 		return
@@ -199,7 +199,7 @@ func (d *ConnDeframer) Feed(side int, b []byte) (frames []ParsedFrame) {
 	if other.startup == nil {
 		return frames
 	}
-	me.fpdus.Markers, other.fpdus.Markers = Val(other.startup.M), Val(me.startup.M)
+	me.fpdus.Markers, other.fpdus.Markers = Val(other.startup.M), Val(me.startup.M) // M requests markers from the peer
 	for _, from := range []int{side, 1 - side} {
 		fpdus := &d.sides[from].fpdus
 		for g, ok := fpdus.Next(); ok; g, ok = fpdus.Next() {
@@ -209,5 +209,5 @@ func (d *ConnDeframer) Feed(side int, b []byte) (frames []ParsedFrame) {
 	return frames
 }
 
-// Pending returns the octets of a side that belong to no complete frame.
+// Pending returns the octets from a side that are not part of a complete frame yet.
 func (d *ConnDeframer) Pending(side int) []byte { return d.sides[side].fpdus.Pending() }

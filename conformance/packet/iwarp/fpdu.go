@@ -68,7 +68,8 @@ func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = ed
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field: as m says, else the correct CRC, or 0 if CRCs are not in use.
+// crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. inUse says whether CRCs
+// were negotiated.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {
 	switch {
 	case m.CRC != nil:
@@ -78,7 +79,7 @@ func (m MPA) crc(correct uint32, inUse bool) uint32 {
 	case m.CRCStatus == nil || *m.CRCStatus == CRCZero:
 		return 0
 	}
-	return correct ^ 1
+	return correct ^ 1 // CRCWrong
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

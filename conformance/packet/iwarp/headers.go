@@ -114,8 +114,8 @@ func (h TerminateHeader) append(b []byte) []byte {
 	return append(b, h.RDMAPHeader...)
 }
 
-// parseTerminate parses the parts that the control bits announce, as far as present, and returns
-// the octets after them; nil if the control word is incomplete.
+// parseTerminate parses the control word, and the parts that its bits announce if they are complete. It returns the
+// octets after them. h is nil if the control word is incomplete.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	h, b = packet.ParseAs[TerminateHeader](b)
 	if h == nil {
@@ -247,7 +247,7 @@ var forms = [...]form{
 	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
 }
 
-// form returns the layout of o's messages; false for unassigned opcodes.
+// form returns the layout of o's messages. Unassigned opcodes return false, and count as untagged with payload.
 func (o Opcode) form() (form, bool) {
 	if int(o) >= len(forms) {
 		return form{payload: true}, false

@@ -67,14 +67,14 @@ func Immediate(msn uint32, value uint64) Segment { return immediate(OpImmediate,
 // ImmediateSE is an Immediate Data message with a solicited event.
 func ImmediateSE(msn uint32, value uint64) Segment { return immediate(OpImmediateSE, msn, value) }
 
-// FetchAdd is an Atomic Request that adds to eight octets.
+// FetchAdd is an Atomic Request that adds to the eight octets at an address.
 func FetchAdd(msn, id uint32, at Addr, add uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicFetchAdd), ID: &id, STag: &at.STag, TO: &at.TO, Data: &add, Compare: new(uint64(0)),
 	})
 }
 
-// CompareSwap is an Atomic Request that replaces compare by swap.
+// CompareSwap is an Atomic Request that sets the eight octets at an address to swap if they equal compare.
 func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicCompareSwap), ID: &id, STag: &at.STag, TO: &at.TO, Data: &swap, Compare: &compare,
@@ -204,13 +204,13 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate quote the DDP header of the wrong segment, and anything else.
+// Quoting makes an expected Terminate match only if it quotes the DDP header of wrong. It may also quote more.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })
 }
 
-// QuotingNothing makes an expected Terminate quote nothing, as for MPA errors.
+// QuotingNothing makes an expected Terminate match only if it quotes nothing, as for MPA errors.
 func (s Segment) QuotingNothing() Segment {
 	return s.EditTerminate(func(h *TerminateHeader) {
 		h.LengthValid, h.HasDDP, h.HasRDMAP = new(false), new(false), new(false)

@@ -110,7 +110,7 @@ func (p Packet) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, MPA{CRC: p.CRC, CRCStatus: p.CRCStatus}.crc(CRC32c(b[start:]), crcInUse))
 }
 
-// segment returns the ULPDU, with its header if it is a Write-Record.
+// segment returns the ULPDU, with p.Record as its header if it is a Write-Record.
 func (p Packet) segment() *Segment {
 	if p.Segment == nil || p.Record == nil {
 		return p.Segment
@@ -136,7 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the block at the start of b; false if that is too short, with what is complete.
+// parseAck parses the block at the start of b. If b is too short, ok is false, and a is nil or has no SACK.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -149,14 +149,14 @@ func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	return a, b, true
 }
 
-// Arrived reports whether the block acknowledges packet seq.
+// Arrived reports whether the block acknowledges packet seq: every packet before Next, and later ones by SACK.
 func (a *AckBlock) Arrived(seq uint32) bool {
 	distance := int32(seq - Val(a.Next))
 	if distance < 0 {
 		return true
 	}
-	w, bit := (distance-1)/32, uint(distance-1)%32
-	return distance > 0 && int(w) < len(a.SACK) && a.SACK[w]>>bit&1 != 0
+	word, bit := (distance-1)/32, uint(distance-1)%32 // bit 0 of the first word stands for packet Next+1
+	return distance > 0 && int(word) < len(a.SACK) && a.SACK[word]>>bit&1 != 0
 }
 
 // SACKOf returns the bitmap that acknowledges the arrived packets, all of them after next: bit 0
@@ -164,11 +164,11 @@ func (a *AckBlock) Arrived(seq uint32) bool {
 func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	var words []uint32
 	for _, seq := range arrived {
-		at := seq - next - 1
-		for uint32(len(words)) <= at/32 && len(words) < maxWords {
+		bit := seq - next - 1
+		for uint32(len(words)) <= bit/32 && len(words) < maxWords {
 			words = append(words, 0)
 		}
-		words[at/32] |= 1 << (at % 32)
+		words[bit/32] |= 1 << (bit % 32)
 	}
 	return words
 }
@@ -262,10 +262,11 @@ func Refusal(epoch uint32, reason RefusalReason) Packet {
 
 // WriteRecord is an unreliable packet with a whole Write-Record message.
 func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
-	return WriteRecords(msn, at, data, immediate, len(data)+1)[0]
+	maxData := max(len(data), 1) // all data in one packet
+	return WriteRecords(msn, at, data, immediate, maxData)[0]
 }
 
-// WriteRecords returns the packets of a Write-Record message, with up to maxData octets each.
+// WriteRecords returns the packets of a Write-Record message, at least one, with up to maxData octets of data each.
 func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
 		end := min(mo+maxData, len(data))

@@ -43,7 +43,7 @@ func ParsePacket(b []byte) ReceivedPacket {
 	return g
 }
 
-// parseBlocks parses the blocks that kind and flags announce; short: a block is incomplete.
+// parseBlocks parses the blocks that kind and flags announce. short is true if a block is incomplete.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -63,7 +63,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a reliable packet; short: a block is incomplete.
+// parseRD parses the blocks of a reliable packet. short is true if a block is incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -127,7 +127,7 @@ func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 func (p Packet) Matches(got ReceivedPacket) bool { return len(p.Diff(got)) == 0 }
 
 // findOddities adds unusual values of the packet to g.Odd as text. Cases decide whether one is an
-// error. short tells that a block was incomplete.
+// error. short says that a block is incomplete: g.Trailer then has its octets.
 func (g *ReceivedPacket) findOddities(short bool) {
 	h := &g.Header
 	g.Odd.addIf(*h.Version != version, "version %d", *h.Version)
@@ -153,13 +153,13 @@ func (g *ReceivedPacket) findOddities(short bool) {
 	g.Odd.addIf(g.Challenge != nil && *g.Challenge.Incarnation == 0, "incarnation 0")
 	g.Odd.addIf(len(g.Trailer) > 0 && !short, "%d octets behind the last block", len(g.Trailer))
 	if g.Segment != nil {
-		g.oddSegment()
+		g.findSegmentOddities()
 	}
 	g.Odd.addIf(*g.CRCStatus != CRCCorrect, "CRC %08x %v, right is %08x", *g.CRC, *g.CRCStatus, g.CorrectCRC)
 }
 
-// oddSegment adds unusual values of the segment to g.Odd.
-func (g *ReceivedPacket) oddSegment() {
+// findSegmentOddities adds unusual values of the segment to g.Odd.
+func (g *ReceivedPacket) findSegmentOddities() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:

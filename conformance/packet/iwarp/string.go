@@ -122,15 +122,15 @@ func (s Segment) Oddities() []string {
 	}
 	f, ok := s.Op().form()
 	odd.addIf(!ok, "opcode %d is not assigned", s.Op())
-	s.oddControl(&odd, f, ok)
-	s.oddHeader(&odd, f)
-	s.Terminate.odd(&odd, s)
+	s.findControlOddities(&odd, f, ok)
+	s.findHeaderOddities(&odd, f)
+	s.Terminate.findOddities(&odd, s)
 	return odd
 }
 
-// oddControl adds unusual values of the control fields. f is the layout of the opcode's messages,
-// known tells whether the opcode is assigned.
-func (s Segment) oddControl(odd *oddities, f form, known bool) {
+// findControlOddities adds unusual values of the control fields. f is the layout of the opcode's messages,
+// known says whether the opcode is assigned.
+func (s Segment) findControlOddities(odd *oddities, f form, known bool) {
 	odd.addUnless("DV", packet.Get(s.DDP.Version, version), version)
 	odd.addUnless("RV", packet.Get(s.RDMAP.Version, version), version)
 	odd.addUnless("reserved bits of DDP", Val(s.DDP.Reserved), 0)
@@ -147,8 +147,8 @@ func (s Segment) oddControl(odd *oddities, f form, known bool) {
 	odd.addIf(single && mo != 0, "MO is %d, %v is one segment", mo, s.Op())
 }
 
-// oddHeader adds unusual values of a message with an RDMAP header and no payload.
-func (s Segment) oddHeader(odd *oddities, f form) {
+// findHeaderOddities adds unusual values of a segment whose opcode has an RDMAP header and no payload.
+func (s Segment) findHeaderOddities(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return
 	}
@@ -163,8 +163,8 @@ func (s Segment) oddHeader(odd *oddities, f form) {
 	}
 }
 
-// odd adds unusual values of a Terminate in segment s.
-func (h *TerminateHeader) odd(odd *oddities, s Segment) {
+// findOddities adds unusual values of the header of a Terminate s; h is nil in other segments.
+func (h *TerminateHeader) findOddities(odd *oddities, s Segment) {
 	if h == nil {
 		return
 	}
