@@ -104,11 +104,11 @@ func (f *pcapngFile) next(p *Packet) error {
 	}
 }
 
-// readBody returns the rest of a block, of whose length octets the first alreadyRead have been
-// read. It checks and removes the trailing length.
+// readBody returns the rest of a block of length octets, of which alreadyRead have been read. It
+// checks and removes the length at the end of the block.
 func (f *pcapngFile) readBody(kind, length uint32, alreadyRead int) ([]byte, error) {
 	if length > maxBlockLen {
-		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
+		return nil, fmt.Errorf("a block of type %#x claims %d bytes; the limit is %d", kind, length, maxBlockLen)
 	}
 	b, err := f.in.read(int(length) - alreadyRead)
 	if err != nil {

@@ -149,7 +149,7 @@ func (j *checker) checkLimits() {
 	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
 		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
-		j.setTiming(true)
+		j.setTiming(true) // lack of CPU time makes a run longer
 	}
 	if limit := int64(j.want.MaxMemory); limit > 0 {
 		largest := -1

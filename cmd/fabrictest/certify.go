@@ -147,7 +147,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := runner.NewCertification(o.options(cmd, seed), "")
+	c, err := runner.NewCertification(o.options(cmd, seed), "") // Judge asks the device for its protocol
 	if err != nil {
 		return err
 	}

@@ -65,22 +65,23 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// run judges the devices. If that is needed, it runs the command again in a build with mutants, which
-// are defects by changed source code, or in new namespaces.
+// run judges the devices. For mutants, which are defects made by changes of the source code, it runs
+// the command again in a build with them; without the sources, it leaves them out. It may also run the
+// command again in new namespaces.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {
 		return err
 	}
 	if runner.NeedsMutants(j) {
-		why := mutant.Possible()
-		if why == nil {
+		unavailable := mutant.CheckAvailable()
+		if unavailable == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := runner.DropMutants(j, why); err != nil {
+		if err := runner.DropMutants(j, unavailable); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", unavailable)
 	}
 	if o.mustUnshare() {
 		return runUnshared(cmd, args, dir)

@@ -40,7 +40,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.main(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what comes behind the program is the program's
+	f.SetInterspersed(false) // words after the program are its arguments
 	f.IntVarP(&o.run.Ranks, "ranks", "n", 2, "how many ranks")
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")

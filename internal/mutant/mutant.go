@@ -86,7 +86,7 @@ func Select(name string) bool {
 // of Names.
 func Functions() [][]int { return functions }
 
-// Trace calls f and returns the numbers of the functions with mutants that were called
+// Trace calls f and returns the numbers of the functions that have mutants and that were called
 // meanwhile.
 func Trace(f func()) (called []int) {
 	for i := range entered {

@@ -109,9 +109,9 @@ func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	return has
 }
 
-// pairWithRange returns addresses by family. It selects the first of networks that contains any of
-// has, the device's addresses, and pairs these with consecutive addresses of the judge, from the
-// network's address on. kind describes the device's addresses in errors.
+// pairWithRange returns addresses by family. For each family, it selects the first network that
+// contains some of has, the device's addresses, and pairs these with consecutive addresses of the
+// judge, from the network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {

@@ -121,7 +121,8 @@ type watchdog struct {
 	lastReplies uint64        // at the last call of hung
 }
 
-// hung reports at the end of an interval whether the case hangs.
+// hung reports at the end of an interval whether the case hangs. With an agent, the case hangs only if
+// the agent sent no reply in the interval, or the end of the case has passed.
 func (w *watchdog) hung(now time.Duration) bool {
 	if w.replies == nil {
 		return true

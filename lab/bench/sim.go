@@ -131,7 +131,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 		}
 		b.SetPath = noImpairments(fmt.Errorf("%w: simulated streams have no packets to impair", conformance.ErrBenchCannot))
 		streams := &simStreams{w: s.world, host: peer.StreamHost(), from: w.peers[0]}
-		streams.host.OnReady(streams, 0)
+		streams.host.OnReady(streams, 0) // HandleEvent ignores the 0
 		b.Streams = b.Record.RecordStreams(s.world, streams)
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}

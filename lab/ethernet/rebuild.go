@@ -133,18 +133,19 @@ func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	return slot
 }
 
-// release frees a slot (0: none), unless the Pipe may hold its packet. If the
-// Pipe holds no packet, it frees all slots.
-func (s *templateStore) release(slot uint32, mayHold, noneHeld bool) {
-	switch {
-	case noneHeld && s.busy > 0:
-		s.free = s.free[:0]
-		for i := range s.all {
-			s.free = append(s.free, uint32(i+1))
-		}
-		s.busy = 0
-	case slot != 0 && !mayHold:
-		s.free = append(s.free, slot)
-		s.busy--
+// release frees a slot.
+func (s *templateStore) release(slot uint32) {
+	s.free = append(s.free, slot)
+	s.busy--
+}
+
+// releaseAll frees all slots.
+func (s *templateStore) releaseAll() {
+	if s.busy == 0 {
+		return
+	}
+	s.busy, s.free = 0, s.free[:0]
+	for i := range s.all {
+		s.free = append(s.free, uint32(i+1))
 	}
 }

@@ -129,8 +129,7 @@ type messageConn struct {
 func newMessageConn(r *messageRun, index int) (*messageConn, error) {
 	c := &messageConn{run: r, index: index, sendBuf: make([]byte, r.Size*r.Count)}
 	c.resources = newResources(r.dev, 2*r.Count+1, r.Events)
-	// A message that arrives twice takes the receive that is one too many.
-	recvs := r.Count + 1
+	recvs := r.Count + 1 // the additional one detects a message that arrives twice
 	c.recvBuf = make([]byte, c.slotLen()*recvs)
 	c.sendMR = c.regMR(c.sendBuf, 0)
 	c.recvMR = c.regMR(c.recvBuf, verbs.AccessLocalWrite)

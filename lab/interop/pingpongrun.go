@@ -50,8 +50,8 @@ type pingPongQP struct {
 // newPingPongRun creates the queue pairs and posts their receives.
 func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 	r := &pingPongRun{PingPong: p, gid: verbs.GIDFrom(p.Local), qps: make([]pingPongQP, max(p.QPs, 1))}
-	r.compose = func(qp *pingPongQP, b []byte) { p.sends(qp.sent).fill(b) }
-	r.inspect = func(qp *pingPongQP, b []byte) error { return check(b, p.expects(qp.received)...) }
+	r.compose = func(qp *pingPongQP, b []byte) { p.sentPayload(qp.sent).fill(b) }
+	r.inspect = func(qp *pingPongQP, b []byte) error { return check(b, p.expectedPayloads(qp.received)...) }
 	var err error
 	if r.gidIndex, err = FindGID(dev, r.gid); err != nil {
 		return nil, err

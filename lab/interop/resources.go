@@ -282,8 +282,8 @@ func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 }
 
 // waitEvent waits for an event and requests the next one, before the caller polls: a completion
-// after the request causes an event. It fails if ctx ends, also if a completion without an event
-// is in the queue.
+// after the request causes an event. If ctx ends, it returns an error, which says whether a
+// completion without an event is in the queue.
 func (c *completions) waitEvent(ctx context.Context) error {
 	for {
 		cq, err := c.channel.Wait(eventSlice)

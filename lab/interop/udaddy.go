@@ -93,7 +93,7 @@ func (r *udaddyRun) client(ctx context.Context, cm verbs.CM) error {
 	return r.wait(ctx, r.Count, r.Count)
 }
 
-// resolve asks a server, which may not listen yet, for its queue pair.
+// resolve asks a server, which may not listen yet, for its queue pair number and Q_Key (SIDR).
 func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.DatagramPeer, error) {
 	for {
 		peer, err := cm.Resolve(addr, nil, cmTimeout)
@@ -108,9 +108,10 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 	}
 }
 
-// server gives one client its queue pair, receives the datagrams and replies.
+// server tells one client the number of its queue pair, receives the datagrams and replies.
 func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
-	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, 1, r.Ready)
+	const backlog = 1
+	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, backlog, r.Ready)
 	if err != nil {
 		return err
 	}

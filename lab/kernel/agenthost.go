@@ -193,8 +193,8 @@ func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
 const reportLines = 80
 
 // Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an
-// error since the last call, or if sign is set and the guest has ended, a task hangs in the kernel
-// or the agent was lost.
+// error since the last call. With sign, an error that hints at a problem of the guest, it also returns
+// one if the guest has ended, a task hangs in the kernel, or the agent was lost.
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {

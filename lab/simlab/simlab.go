@@ -30,7 +30,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
-// runWith is Run with rank programs that create returns, in place of workload.New.
+// runWith runs a scenario as Run does, but creates the programs of ranks by create, not workload.New.
 func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, create newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)

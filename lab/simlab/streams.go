@@ -113,8 +113,8 @@ func (l *streamListener) Accept(now mono.Time) (link.StreamLink, error) {
 	return l.port.wrapStream(inner), nil
 }
 
-// streamTap implements sim.StreamTap: it counts segments in both directions, and
-// captures those that are sent.
+// streamTap implements sim.StreamTap: it counts the segments of a port by direction, and passes
+// them to the capture, which writes only those that leave the port.
 func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if f.capture != nil {
 		f.capture.writeSegment(now, at, dir, s)
