@@ -61,7 +61,7 @@ func openPcapng(s *section) (*pcapngFile, error) {
 // next implements source: it reads blocks until it finds a packet.
 func (f *pcapngFile) next(p *Packet) error {
 	for {
-		head, err := f.in.read(8)
+		head, err := f.in.read(8) // type and length
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (f *pcapngFile) next(p *Packet) error {
 			}
 			continue
 		}
-		body, err := f.readBody(kind, length, 8)
+		body, err := f.readBody(kind, length, len(head))
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	if length < 28 || length%4 != 0 {
 		return fmt.Errorf("a section header claims %d bytes, which none can have", length)
 	}
-	body, err := f.readBody(blockSection, length, 12)
+	body, err := f.readBody(blockSection, length, 12) // type, length and magic number
 	if err != nil {
 		return err
 	}

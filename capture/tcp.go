@@ -116,8 +116,7 @@ func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	dir.hasAck, dir.lastAck, dir.lastWin = true, t.Ack, t.Window
 }
 
-// handleSegment reassembles a segment with data: in order, out of order, or
-// retransmitted.
+// handleSegment reassembles a segment with data: in order, out of order, or retransmitted.
 func (s *Stream) handleSegment(dir, reverse *tcpDirection, g segment) {
 	p := &s.p
 	if !dir.started { // the connection started before the capture

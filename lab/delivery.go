@@ -79,7 +79,7 @@ func (j *checker) checkDelivered() {
 	j.setTiming(timing)
 }
 
-// rank returns the rank with a number; nil if there is none.
+// rank returns the observation of a rank by its number; nil if there is none.
 func (o *Observation) rank(number int) *Rank {
 	for i := range o.Ranks {
 		if o.Ranks[i].Rank == number {

@@ -118,7 +118,7 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 
 // specChanges returns the impairments that an impair fault sets, one entry for each direction of
 // a port. If the selected end of the cable is reversed, the port is at the other end, and outward
-// there is inward here. key is that of the fault in the scenario, for errors.
+// there is inward here. key is the key of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.Scenario.Errorf(key+".set", "an impair fault needs impairments")
@@ -176,7 +176,7 @@ func (p *Plan) setRestoredSpecs() {
 }
 
 // partitionGroups returns the ports of each group of a partition. Groups must not be empty or
-// overlap, and have ports of hosts only. key is that of the fault in the scenario, for errors.
+// overlap, and have ports of hosts only. key is the key of the fault in the scenario, for errors.
 func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, err error) {
 	if len(groups) == 0 {
 		return nil, p.Scenario.Errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")

@@ -68,8 +68,7 @@ func summary(all []string) string {
 
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// checkPrograms checks that every program ends without an error, except those
-// killed by a fault.
+// checkPrograms checks that every program ends without an error, except those killed by a fault.
 func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0

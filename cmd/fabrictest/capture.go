@@ -100,7 +100,7 @@ func newCaptureOpenCommand() *cobra.Command {
 }
 
 // openCapture opens the capture that args select in Wireshark, or prints it with tshark. options are
-// those of the viewer.
+// further arguments of that program.
 func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) error {
 	run, words, err := splitRun(args)
 	if err != nil {

@@ -115,7 +115,7 @@ func (o *conformOptions) plan(makePlan func() (*judge.Judge, error)) (j *judge.J
 
 // check checks the flags, and sets the fields of runner.Conformance that are no flags themselves.
 func (o *conformOptions) check() (err error) {
-	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+	if o.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.Level, err = judge.ParseLevel(o.level); err != nil {
@@ -131,8 +131,8 @@ func (o *conformOptions) check() (err error) {
 	return nil
 }
 
-// start shows the progress of a number of cases or devices, and returns the run that is to
-// have the results.
+// start starts the display of progress, of total cases or devices, and returns a run without
+// results.
 func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
 	out := cmd.OutOrStdout()
 	if o.json {

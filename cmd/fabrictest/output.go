@@ -25,8 +25,7 @@ func unfiltered(w io.Writer) io.Writer {
 	return w
 }
 
-// terminalOf returns the terminal that a command writes to; nil if w is no terminal, or a dumb
-// one.
+// terminalOf returns the terminal that a command writes to; nil if w is no terminal, or a dumb one.
 func terminalOf(w io.Writer) *os.File {
 	f, ok := unfiltered(w).(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {

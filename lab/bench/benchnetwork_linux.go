@@ -43,7 +43,8 @@ const (
 
 // newBenchNetwork builds the network for a device over TCP, if streams is set, or over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
-	topo, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
+	const hosts = 3 // device, peer and partners
+	topo, err := topology.Star(hosts, topology.Options{Link: topology.Link{MTU: defaultMTU}})
 	if err != nil {
 		return nil, err
 	}

@@ -188,7 +188,7 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 	return selected, nil
 }
 
-// identityOf returns the identity of the device with a name on the agent's host.
+// identityOf returns the identity of the device that is called name on the agent's host.
 func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _ error) {
 	id, err := client.Identity()
 	if err != nil {

@@ -214,7 +214,7 @@ func notLocal(a netip.Addr, local []netip.Addr) error {
 func (s *simCase) setPath(p conformance.Path) error {
 	spec := impair.Spec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, KeepOrder: p.KeepOrder}
 	if p == (conformance.Path{}) {
-		return s.port.SetImpair(nil, nil)
+		return s.port.SetImpair(nil, nil) // none in either direction
 	}
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
 }

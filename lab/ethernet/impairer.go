@@ -86,7 +86,7 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
-		emit(0, f)
+		emit(0, f) // without delay
 		return
 	}
 	p.headers.datagram(f.Bytes, &p.data)

@@ -37,8 +37,7 @@ func (h *headers) dataOffset(b []byte) int {
 	return h.payload
 }
 
-// appendFrame appends the frame of a Pipe's output d to b, with correct lengths
-// and checksums.
+// appendFrame appends the frame of a Pipe's output d to b, with correct lengths and checksums.
 func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
 	b = append(b, e.header...)
@@ -82,8 +81,7 @@ func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 	return b
 }
 
-// setIP sets the fields of the IP header of frame f: the length, those of d, and the header
-// checksum.
+// setIP sets the fields of the IP header of frame f: the length, those of d, and the header checksum.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {

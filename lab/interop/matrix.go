@@ -50,8 +50,8 @@ type Outcome struct {
 // mtu is the path MTU of the kernel's device on a link of 1500 bytes.
 const mtu = verbs.MTU1024
 
-// Run runs the cases in turn and returns the number of failed ones. The error is that of the lab
-// or of our device.
+// Run runs the cases one after the other, and returns how many failed. It returns an error only for
+// problems of the lab or of our device.
 func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	m.devices = make(map[Setup]verbs.Context)
 	m.gids = make(map[Family]int)

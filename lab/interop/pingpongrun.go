@@ -59,7 +59,7 @@ func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 	slots := slotsPerQP * len(r.qps)
 	r.resources = newResources(dev, slots+len(r.qps), p.Events)
 	r.sendBuf, r.recvBuf = make([]byte, len(r.qps)*r.Size), make([]byte, slots*r.slotLen())
-	r.sendMR = r.regMR(r.sendBuf, 0)
+	r.sendMR = r.regMR(r.sendBuf, 0) // the device only reads it
 	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
 	r.createQPs()
 	for slot := range slots {

@@ -115,8 +115,8 @@ func (c *console) since(offset int64) (text string, upTo int64) {
 	return string(c.text[min(max(skip, 0), int64(len(c.text))):]), c.total
 }
 
-// panicked returns the first line of a kernel panic; empty if there was none.
-func (c *console) panicked() string {
+// panicLine returns the first line of a kernel panic; empty if there was none.
+func (c *console) panicLine() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.panic

@@ -54,7 +54,7 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 }
 
 // ReplayTask returns a task that runs the scenario of a saved result again, with the same seed,
-// defects and options. folder is that of the saved run, which has a copy of the scenario. The task
+// defects and options. folder, that of the saved run, has a copy of the scenario. The task
 // writes its files to dir, and captures packets if capture is set.
 func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
 	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
@@ -66,8 +66,8 @@ func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task
 	}}, nil
 }
 
-// Compare compares the results of a replay, now, with those of the saved run, then, by index. It
-// prints a line for each, and reports whether all are the same.
+// Compare compares now, the results of a replay, with then, the results of the saved run, by index.
+// It prints a line for each, and reports whether all are the same.
 func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
 	same = true
 	for i := range now {
@@ -92,15 +92,15 @@ func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Tier != string(scenarios.Sim) {
 		return true, fmt.Sprintf("%s again", now.Verdict)
 	}
-	a, b := reproducible(then), reproducible(now)
+	a, b := reproduciblePart(then), reproduciblePart(now)
 	if a == b {
 		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
 	}
 	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a bug of fabrictest: please report it with both result.json files", now.Verdict)
 }
 
-// reproducible returns the part of a result that depends on the seed alone, as JSON.
-func reproducible(r *report.Result) string {
+// reproduciblePart returns the part of a result that depends on the seed alone, as JSON.
+func reproduciblePart(r *report.Result) string {
 	part := *r
 	part.Wall, part.Files, part.Replay = 0, nil, ""
 	text, _ := json.Marshal(part)

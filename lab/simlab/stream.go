@@ -147,7 +147,7 @@ func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 }
 
 // transmit sends a segment, or retransmits a lost one: it applies the random impairments of
-// both cables, and sets the segment's arrival or marks it as lost. delay is that of events.
+// both cables, and sets the segment's arrival or marks it as lost. delay is what events add.
 func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	if g.lost {
 		g.lost = false

@@ -29,8 +29,8 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the streamPort of a port of the plan, which impairs the port's TCP
-// streams. rail has the streamPorts of the same rail by address, to find those of peers.
+// newStreamPort returns the streamPort of a port of the plan, which impairs the port's TCP streams: it
+// has no dissector of packets. rail has the streamPorts of the same rail by address, to find peers.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
