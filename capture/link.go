@@ -28,8 +28,7 @@ var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 	LinkEthernet: {14, 12}, LinkSLL: {16, 14}, LinkSLL2: {20, 0},
 }
 
-// decodeLink decodes the link header and returns the rest; ok is false if it cannot be
-// decoded.
+// decodeLink decodes the link header and returns the rest; ok is false if it cannot be decoded.
 func (s *Stream) decodeLink() (rest []byte, ok bool) {
 	const maxVLANs = 4 // tags that are decoded
 	p, b := &s.p, s.p.Data

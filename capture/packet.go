@@ -123,8 +123,7 @@ func (p *Packet) ports() [2]uint16 {
 	return [2]uint16{}
 }
 
-// Headers returns the decoded headers of p from the link layer up, with those of each
-// PDU.
+// Headers returns the decoded headers of p from the link layer up, with those of each PDU.
 func (p *Packet) Headers() (all []Header) {
 	if p.Link.HasMAC {
 		h := Header{Name: "Ethernet"}

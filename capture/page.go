@@ -74,8 +74,7 @@ const (
 	cyan   = "\x1b[36m"
 )
 
-// format aligns, truncates and colours a line. It truncates the summary before the
-// marks.
+// format aligns, truncates and colours a line. It truncates the summary before the marks.
 func (p *Printer) format(l *line) string {
 	if l.text != "" {
 		return l.text

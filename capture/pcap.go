@@ -59,7 +59,7 @@ func (f *pcapFile) next(p *Packet) error {
 	sec, frac := f.order.Uint32(b), f.order.Uint32(b[4:])
 	captured, length := f.order.Uint32(b[8:]), f.order.Uint32(b[12:])
 	if captured > maxPacketLen {
-		return fmt.Errorf("a packet claims %d bytes; no more than %d are believed", captured, maxPacketLen)
+		return fmt.Errorf("a packet claims %d bytes; the limit is %d", captured, maxPacketLen)
 	}
 	perSecond, nanoseconds := uint32(1e6), uint32(1e3)
 	if f.nano {

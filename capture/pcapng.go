@@ -61,7 +61,7 @@ func openPcapng(s *section) (*pcapngFile, error) {
 // next implements source: it reads blocks until it finds a packet.
 func (f *pcapngFile) next(p *Packet) error {
 	for {
-		head, err := f.in.read(8)
+		head, err := f.in.read(8) // type and length
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (f *pcapngFile) next(p *Packet) error {
 			}
 			continue
 		}
-		body, err := f.readBody(kind, length, 8)
+		body, err := f.readBody(kind, length, len(head))
 		if err != nil {
 			return err
 		}
@@ -104,11 +104,11 @@ func (f *pcapngFile) next(p *Packet) error {
 	}
 }
 
-// readBody returns the rest of a block, of whose length octets the first alreadyRead have been
-// read. It checks and removes the trailing length.
+// readBody returns the rest of a block of length octets, of which alreadyRead have been read. It
+// checks and removes the length at the end of the block.
 func (f *pcapngFile) readBody(kind, length uint32, alreadyRead int) ([]byte, error) {
 	if length > maxBlockLen {
-		return nil, fmt.Errorf("a block of type %#x claims %d bytes; no more than %d are believed", kind, length, maxBlockLen)
+		return nil, fmt.Errorf("a block of type %#x claims %d bytes; the limit is %d", kind, length, maxBlockLen)
 	}
 	b, err := f.in.read(int(length) - alreadyRead)
 	if err != nil {
@@ -140,7 +140,7 @@ func (f *pcapngFile) readSection(rawLength [4]byte) error {
 	if length < 28 || length%4 != 0 {
 		return fmt.Errorf("a section header claims %d bytes, which none can have", length)
 	}
-	body, err := f.readBody(blockSection, length, 12)
+	body, err := f.readBody(blockSection, length, 12) // type, length and magic number
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ type RoCE struct {
 	payload int // on the wire
 }
 
-// dissectRoCE decodes b, the captured part of a UDP payload, after which the number of missing
-// octets was not captured.
+// dissectRoCE decodes a UDP payload. b is its captured part; missing is the number of octets after
+// b that were not captured.
 func (s *Stream) dissectRoCE(b []byte, missing int) {
 	const gsiQP = 1 // the general services QP, which the CM uses
 	p := &s.p
@@ -67,8 +67,8 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	}
 }
 
-// parse decodes b, the captured part of a packet, after which the number of missing octets was not
-// captured.
+// parse decodes a packet. b is its captured part; missing is the number of octets after b that were
+// not captured.
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)

@@ -92,7 +92,7 @@ func (st *stats) add(s *Stream, pkt *Packet) {
 		}
 	}
 	if len(pkt.PDUs) == 0 {
-		countersOf(st.ops, pkt.Protocol).add(pkt, 0)
+		countersOf(st.ops, pkt.Protocol).add(pkt, 0) // no payload
 	}
 	for _, d := range pkt.PDUs { // a TCP segment counts for each of its PDUs
 		countersOf(st.ops, d.Op()).add(pkt, d.PayloadLen())
@@ -118,7 +118,7 @@ type statsFlow struct {
 	roce      bool
 }
 
-// flow returns the counters of a packet's flow; those of all other flows if there are too many.
+// flow returns the counters of a packet's flow, or otherFlows for a new flow if there are too many.
 func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 	key := statsFlow{iface: pkt.Interface.Index, endpoints: endpointsOf(pkt)}
 	if len(pkt.PDUs) > 0 {

@@ -48,7 +48,8 @@ const (
 	maxOutOfOrderOctets   = 1 << 20
 )
 
-// dissectTCP decodes a segment and passes in-order octets to MPA.
+// dissectTCP decodes a segment and passes in-order octets to MPA. The packet's note describes the
+// segment, unless the segment completes PDUs: their summaries replace it.
 func (s *Stream) dissectTCP(b []byte) {
 	p := &s.p
 	p.Protocol = "TCP"
@@ -99,7 +100,7 @@ func (s *Stream) handleSYN(dir *tcpDirection) {
 }
 
 // checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending. It
-// notes in reverse if p acknowledges the first gap there, which will not be filled then.
+// sets reverse.gapAcked if p acknowledges the octets of the first gap there, which the sender will not fill.
 func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {
@@ -115,8 +116,7 @@ func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	dir.hasAck, dir.lastAck, dir.lastWin = true, t.Ack, t.Window
 }
 
-// handleSegment reassembles a segment with data: in order, out of order, or
-// retransmitted.
+// handleSegment reassembles a segment with data: in order, out of order, or retransmitted.
 func (s *Stream) handleSegment(dir, reverse *tcpDirection, g segment) {
 	p := &s.p
 	if !dir.started { // the connection started before the capture
@@ -151,8 +151,8 @@ func (g *segment) trim(n int) {
 	g.data, g.missing = g.data[cut:], g.missing-(n-cut)
 }
 
-// bufferSegment queues segment g, which begins ahead octets after the next one in order. If too
-// much is queued, it skips the gap.
+// bufferSegment queues segment g, which begins ahead octets after dir.next, the next octet in order.
+// If too much is queued, it skips the gap.
 func (s *Stream) bufferSegment(dir, reverse *tcpDirection, g segment, ahead int) {
 	i, found := slices.BinarySearchFunc(dir.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
 	switch {

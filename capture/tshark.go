@@ -42,8 +42,8 @@ func TsharkOptions(ctx context.Context, tshark, file string) []string {
 
 var noSuchProtocol = regexp.MustCompile(`No such protocol ([\w.-]+)`)
 
-// tsharkArgs returns the command-line options that disable heuristic dissectors, and permit that RoCEv2
-// has no UDP checksums, not even over IPv6 (IBTA A17.3.2.4).
+// tsharkArgs returns the command-line options that disable heuristic dissectors, and accept packets
+// without a UDP checksum over IPv6, which RoCEv2 sends (IBTA A17.3.2.4).
 func tsharkArgs(heuristics []string) []string {
 	args := make([]string, 0, 2+2*len(heuristics))
 	args = append(args, "-o", "udp.ignore_ipv6_zero_checksum:TRUE")

@@ -148,8 +148,8 @@ func thousands(n uint64) string { return textfmt.Count(n, " ") }
 // whose inputs run whole stacks and take longer. Other targets have one share.
 const wholeStackShares = 4
 
-// Times returns how long each target is fuzzed: for the time each or, if that is 0, for its
-// share of the total, at least a second. Targets of ./fuzz, which test the whole stack, have
+// Times returns how long to fuzz each target: the duration each or, if each is 0, the target's
+// share of total, at least a second. Targets of ./fuzz, which test the whole stack, have
 // wholeStackShares shares, all others one.
 func Times(total, each time.Duration, targets []Target) []time.Duration {
 	shares := make([]int, len(targets))
@@ -205,7 +205,7 @@ func Select(all []Target, args []string) (selected []Target, err error) {
 
 // matches reports whether arg names the target: its package, a folder above that, its
 // function, or package.function, each perhaps as a pattern of path.Match. A package may begin
-// with ./ and end in /... or, for those below it only, in /*.
+// with ./ and end in /..., or in /* to name only the packages below it.
 func (t Target) matches(arg string) bool {
 	arg = strings.TrimSuffix(strings.TrimPrefix(arg, "./"), "/...")
 	pkg := strings.TrimPrefix(t.Package, "./")

@@ -76,8 +76,8 @@ type compatibility struct {
 // checkNIC checks that the provider supports the settings of the "nic" section, and sets the
 // capabilities of the NICs for the checks that follow.
 func (f *compatibility) checkNIC() (why string) {
-	const noHost = "" // check settings that are the same on all hosts
-	setup, err := setupOf(f.s, f.p, noHost, nil)
+	const noHost = ""                            // check settings that are the same on all hosts
+	setup, err := setupOf(f.s, f.p, noHost, nil) // no additional defects
 	if err != nil {
 		if inFile, ok := errors.AsType[*scenarios.Error](err); ok {
 			err = inFile.Err // without the position in the file
@@ -208,8 +208,7 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 	return all
 }
 
-// checkReconnects checks that a fault or an event breaks TCP connections, if
-// reconnects are expected.
+// checkReconnects checks that a fault or an event breaks TCP connections, if reconnects are expected.
 func (f *compatibility) checkReconnects() (why string) {
 	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""

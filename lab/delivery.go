@@ -79,7 +79,7 @@ func (j *checker) checkDelivered() {
 	j.setTiming(timing)
 }
 
-// rank returns the rank with a number; nil if there is none.
+// rank returns the observation of a rank by its number; nil if there is none.
 func (o *Observation) rank(number int) *Rank {
 	for i := range o.Ranks {
 		if o.Ranks[i].Rank == number {
@@ -126,7 +126,7 @@ func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []
 }
 
 // checkViolations checks the number of violations that programs found; without an expectation
-// there must be none. Those in the memory check are counted, and not listed again.
+// there must be none. It counts those that the memory check lists, but does not list them again.
 func (j *checker) checkViolations() {
 	inMemoryCheck := func(k traffic.ViolationKind) bool { return k == traffic.Contents && j.want.Memory != anything }
 	inMemory, others := j.violationTexts(inMemoryCheck), j.violationTexts(func(k traffic.ViolationKind) bool { return !inMemoryCheck(k) })

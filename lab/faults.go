@@ -69,8 +69,8 @@ func (p *Plan) addSteps() error {
 	return nil
 }
 
-// faultSteps returns the steps that apply and undo the fault with an index, for each repetition.
-// A fault without a duration has no step that undoes it.
+// faultSteps returns the steps of Faults[index] of the scenario: for each repetition one that applies
+// the fault and, if it has a duration, one that undoes it.
 func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 	f, key := &p.Scenario.Faults[index], fmt.Sprintf("faults[%d]", index)
 	apply, undo := Step{Do: f.Do, Fault: index}, Step{Do: f.Do, Fault: index, Undo: true}
@@ -101,7 +101,7 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 		return nil, p.Scenario.Errorf(key+".for", "%s has no duration", f.Do)
 	}
 	undo.Ports, undo.Hosts, undo.Groups = apply.Ports, apply.Hosts, apply.Groups
-	undo.Set = apply.Set // setRestoredSpecs fills in the specs
+	undo.Set = apply.Set // same ports and directions; setRestoredSpecs sets the previous specs
 	for repetition := range max(f.Times, 1) {
 		apply.Repetition, undo.Repetition = repetition, repetition
 		apply.At = f.At + time.Duration(repetition)*f.Every
@@ -118,7 +118,7 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 
 // specChanges returns the impairments that an impair fault sets, one entry for each direction of
 // a port. If the selected end of the cable is reversed, the port is at the other end, and outward
-// there is inward here. key is that of the fault in the scenario, for errors.
+// there is inward here. key is the key of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.Scenario.Errorf(key+".set", "an impair fault needs impairments")
@@ -143,8 +143,8 @@ func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, er
 	return set, err
 }
 
-// setRestoredSpecs fills in, at the end of each impair fault, the impairments that
-// were in effect when it began.
+// setRestoredSpecs sets the impairments of each step that ends an impair fault to those that were
+// in effect before the fault.
 func (p *Plan) setRestoredSpecs() {
 	type direction struct {
 		port int
@@ -176,7 +176,7 @@ func (p *Plan) setRestoredSpecs() {
 }
 
 // partitionGroups returns the ports of each group of a partition. Groups must not be empty or
-// overlap, and have ports of hosts only. key is that of the fault in the scenario, for errors.
+// overlap, and have ports of hosts only. key is the key of the fault in the scenario, for errors.
 func (p *Plan) partitionGroups(key string, groups [][]string) (sides [][]int, err error) {
 	if len(groups) == 0 {
 		return nil, p.Scenario.Errorf(key+".groups", "a partition needs groups of hosts: [[host0, host1], [host2]]")

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// addImpairments adds the scenario's impairments to the ports, in the order of the
-// file.
+// addImpairments adds the scenario's impairments to the ports, in the order of the file.
 func (p *Plan) addImpairments() error {
 	var errs []error
 	for i := range p.Scenario.Impair {

@@ -68,8 +68,7 @@ func summary(all []string) string {
 
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// checkPrograms checks that every program ends without an error, except those
-// killed by a fault.
+// checkPrograms checks that every program ends without an error, except those killed by a fault.
 func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0
@@ -149,7 +148,7 @@ func (j *checker) checkLimits() {
 	if limit := j.want.MaxTime; limit > 0 {
 		took := j.workTime()
 		j.add("max_time", took <= limit, "at most "+textfmt.Duration(limit), textfmt.Duration(took))
-		j.setTiming(true)
+		j.setTiming(true) // lack of CPU time makes a run longer
 	}
 	if limit := int64(j.want.MaxMemory); limit > 0 {
 		largest := -1

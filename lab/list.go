@@ -149,7 +149,7 @@ type portEnd struct {
 }
 
 // selectPorts returns the ports that the patterns match, ordered by index. Without
-// patterns it returns those of all hosts. key is that of the patterns in the scenario, for errors.
+// patterns it returns those of all hosts. key is the key of the patterns in the scenario, for errors.
 func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err error) {
 	if len(patterns) == 0 {
 		for i := range p.Ports {

@@ -28,9 +28,9 @@ func explainNamespaceError(err error, m machine) error {
 	var reason, cure string
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		reason, cure = m.limits()
+		reason, cure = m.explainLimits()
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		reason, cure = m.permissions()
+		reason, cure = m.explainPermissions()
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		for kind, config := range map[string]string{"user": "USER_NS", "net": "NET_NS", "pid": "PID_NS"} {
 			if !m.exists("/proc/self/ns/" + kind) {
@@ -45,8 +45,8 @@ func explainNamespaceError(err error, m machine) error {
 	return &UnavailableError{Reason: reason, Cure: cure, Err: err}
 }
 
-// limits explains why creating a namespace failed with ENOSPC or EUSERS.
-func (m machine) limits() (reason, cure string) {
+// explainLimits explains why creating a namespace failed with ENOSPC or EUSERS.
+func (m machine) explainLimits() (reason, cure string) {
 	for _, kind := range []string{"user", "net", "pid", "mnt"} {
 		name := fmt.Sprintf("user/max_%s_namespaces", kind)
 		if v := m.sysctl(name); v == "0" {
@@ -58,8 +58,8 @@ func (m machine) limits() (reason, cure string) {
 		"see sysctl -a -r 'user.max_.*_namespaces', and whether old runs are still alive: lsns"
 }
 
-// permissions explains why creating a namespace failed with EPERM or EACCES.
-func (m machine) permissions() (reason, cure string) {
+// explainPermissions explains why creating a namespace failed with EPERM or EACCES.
+func (m machine) explainPermissions() (reason, cure string) {
 	switch {
 	case m.sysctl("kernel/unprivileged_userns_clone") == "0":
 		return "ordinary users may not make user namespaces here",

@@ -109,8 +109,8 @@ const (
 	probeExit = "nothing" // exit at once
 )
 
-// init and not main checks os.Args[0], because every program that imports this
-// package must: otherwise it would start itself again and again.
+// init runs the init process or the probes if this program was started as one of them. This is not
+// in main, because every program that imports the package starts itself in this way.
 func init() {
 	switch os.Args[0] {
 	case initName:

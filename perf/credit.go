@@ -94,8 +94,8 @@ func (p *creditTracker) assumeLost() {
 	}
 }
 
-// noCreditDue reports whether a receiver that sends a credit after this many messages of a
-// queue pair will send no further credit for the messages sent so far.
+// noCreditDue reports whether no further credit will arrive for the messages sent so far. The
+// receiver sends a credit after each every messages of a queue pair.
 func (p *creditTracker) noCreditDue(every int) bool {
 	for i := range p.sent {
 		if p.sent[i]-p.granted[i] >= uint32(every) {
@@ -123,8 +123,8 @@ func newCreditSender(c *conn) *creditSender {
 	return g
 }
 
-// send adds to the receives that were posted on a queue pair, and sends their total to the
-// peer. It waits while maxCredits earlier credits have not completed.
+// send adds receives to the number that was posted on a queue pair, and sends the total to the
+// peer as a credit. It waits while maxCredits earlier credits have not completed.
 func (g *creditSender) send(qp, receives int) error {
 	g.granted[qp] += uint32(receives)
 	var timer spinTimer

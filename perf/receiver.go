@@ -86,8 +86,8 @@ func (r *receiver) poll() (int, error) {
 	return n, nil
 }
 
-// drain receives until as many messages have arrived as the other side reports to have sent
-// at its end, and returns their number. With UD it gives up the missing messages as lost
+// drain receives messages until it has as many as the other side has sent, which that side
+// reports when it is done, and returns their number. With UD it counts missing messages as lost
 // after lossTimeout without an arrival.
 func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 	const unknown = ^uint64(0) // the other side is still sending
@@ -97,7 +97,7 @@ func (r *receiver) drain(ctx context.Context) (got uint64, err error) {
 	}
 	sentCount := make(chan answer, 1)
 	go func() {
-		sent, err := swap(ctx, r.side, uint64(0))
+		sent, err := swap(ctx, r.side, uint64(0)) // the other side ignores the 0
 		sentCount <- answer{sent, err}
 	}()
 	want := unknown

@@ -235,19 +235,19 @@ func (s *sender) fence() error {
 // how many messages arrived in the time took. For UD, that is the sent messages multiplied by
 // the share of all messages that arrived.
 func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages float64, took time.Duration, err error) {
-	const least = 8 // messages, to warm up
-	warmupMessages, _, err := s.run(ctx, warmup, least)
+	const leastWarmup, least = 8, 1 // messages
+	warmupMessages, _, err := s.run(ctx, warmup, leastWarmup)
 	if err != nil {
 		return 0, 0, err
 	}
-	n, took, err := s.run(ctx, d, 1)
+	n, took, err := s.run(ctx, d, least)
 	if err != nil {
 		return 0, 0, err
 	}
 	if _, err := swap(ctx, s.side, uint64(warmupMessages+n)); err != nil {
 		return 0, 0, err
 	}
-	got, err := swap(ctx, s.side, uint64(0))
+	got, err := swap(ctx, s.side, uint64(0)) // the other side ignores the 0
 	if err != nil {
 		return 0, 0, err
 	}

@@ -77,7 +77,7 @@ type oneWayTraffic struct {
 // took.
 func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
 	cfg := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
-	if s.Service.needsCredits() && w.window > 0 {
+	if s.Service.needsCredits() && w.window > 0 { // the server sends credits to the client
 		if s.Role == Server {
 			cfg.sends = maxCredits
 		} else {
@@ -120,7 +120,7 @@ func (w oneWayTraffic) runServer(ctx context.Context, c *conn) error {
 		if err := c.side.barrier(ctx); err != nil {
 			return err
 		}
-		sent, err := swap(ctx, c.side, uint64(0))
+		sent, err := swap(ctx, c.side, uint64(0)) // the client ignores the 0
 		if err != nil {
 			return err
 		}

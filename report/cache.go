@@ -73,7 +73,7 @@ func (c Cache) Last() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ended := c.Ended(root)
+	ended := c.EndedRuns(root)
 	if len(ended) == 0 {
 		return "", cmdline.Errorf("there is no run in %s", root)
 	}
@@ -131,8 +131,8 @@ func (c Cache) newCachedFolder(now time.Time) (string, error) {
 // runNamePattern matches the names that newCachedFolder gives. Others are left alone.
 var runNamePattern = regexp.MustCompile(`^\d{8}-\d{6}(-\d+)?$`)
 
-// Ended returns the names of the runs in a folder that have a result, the oldest first.
-func (c Cache) Ended(folder string) (names []string) {
+// EndedRuns returns the names of the runs in a folder that have a result, the oldest first.
+func (c Cache) EndedRuns(folder string) (names []string) {
 	entries, _ := os.ReadDir(folder) // a folder that does not exist has no runs
 	for _, e := range entries {
 		if !e.IsDir() || !runNamePattern.MatchString(e.Name()) {
@@ -163,7 +163,7 @@ func (c Cache) prune(folder string) {
 		return
 	}
 	defer root.Close()
-	ended := c.Ended(folder)
+	ended := c.EndedRuns(folder)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		if !runNamePattern.MatchString(e.Name()) || slices.Contains(ended, e.Name()) {

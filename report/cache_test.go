@@ -92,7 +92,7 @@ func TestRunsAreOrderedByTime(t *testing.T) {
 	for _, name := range []string{"20300102-030405", "20300102-030405-2", "20300102-030405-10", "20300102-030406", "notes"} {
 		must.Do(t, errors.Join(os.Mkdir(filepath.Join(root, name), 0o777), os.WriteFile(filepath.Join(root, name, ResultFile), nil, 0o666)))
 	}
-	if got := strings.Join(runs.Ended(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
+	if got := strings.Join(runs.EndedRuns(root), " "); got != "20300102-030405 20300102-030405-2 20300102-030405-10 20300102-030406" {
 		t.Error(got)
 	}
 }

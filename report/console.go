@@ -181,7 +181,7 @@ func (d *Display) countsLine(run *Run) string {
 // starvedLines returns lines with the number of results that passed only when repeated, and of
 // starved results with advice; empty if there are none.
 func starvedLines(run *Run) (text string) {
-	if n := run.Repeated(); n > 0 {
+	if n := run.RepeatedCount(); n > 0 {
 		text = fmt.Sprintf("%d passed only when repeated: the machine was too busy the first time.\n", n)
 	}
 	if n := run.Counts()[Starved]; n > 0 {

@@ -233,7 +233,7 @@ func TestStarvedResultIsAnErrorOfItsOwnType(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", want, b.String())
 		}
 	}
-	if !run.OnlyStarved() || run.Repeated() != 0 {
+	if !run.OnlyStarved() || run.RepeatedCount() != 0 {
 		t.Error("a run with a starved result and nothing else that is bad is not only starved")
 	}
 	if run.Scenarios = append(run.Scenarios, report.Result{Verdict: report.Failed}); run.OnlyStarved() {

@@ -37,8 +37,8 @@ func (r *Run) OnlyStarved() bool {
 	return n[Starved] > 0 && n[Starved] == len(r.Bad())
 }
 
-// Repeated counts the results that passed in a second attempt, after a starved one.
-func (r *Run) Repeated() (n int) {
+// RepeatedCount returns the number of results that passed in a second attempt, after a starved one.
+func (r *Run) RepeatedCount() (n int) {
 	for i := range r.Scenarios {
 		if r.Scenarios[i].First != nil && r.Scenarios[i].Verdict == Passed {
 			n++

@@ -137,7 +137,7 @@ func mapTracks(all []kit.Track, f func(kit.Track) []float64) [][]float64 {
 }
 
 // addThroughput adds a panel with a line per rank if there are few ranks; else a panel with the
-// sum, and one with the least, median and most of a rank. names are those of the lines.
+// sum, and one with the least, median and most of a rank. names has the names of the lines.
 func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) {
 	const maxRankLines = 6 // ranks with separate lines
 	rates := mapTracks(bytes, g.Rate)
@@ -167,7 +167,7 @@ func (v *timeView) addThroughput(g kit.Grid, bytes []kit.Track, names []string) 
 }
 
 // addTotal adds a panel with the sum of all ranks, unless the sum is always zero. It reports
-// whether it did. kind is that of panelView, class the CSS class of the line.
+// whether it did. kind is panelView.Kind, class the CSS class of the line.
 func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float64) (added bool) {
 	sum := kit.Sum(all)
 	top := kit.Top(sum)

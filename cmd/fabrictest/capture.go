@@ -100,7 +100,7 @@ func newCaptureOpenCommand() *cobra.Command {
 }
 
 // openCapture opens the capture that args select in Wireshark, or prints it with tshark. options are
-// those of the viewer.
+// further arguments of that program.
 func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) error {
 	run, words, err := splitRun(args)
 	if err != nil {
@@ -129,8 +129,8 @@ func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) 
 	return err
 }
 
-// splitRun separates the folder or capture at the beginning of the arguments from the
-// words after it. Without one, it is the last run of scenarios in the user's cache.
+// splitRun separates run, the folder or capture at the beginning of the arguments, from the words
+// after it. If there is none, run is the last run of scenarios in the user's cache.
 func splitRun(args []string) (run string, words []string, err error) {
 	if len(args) > 0 {
 		if _, err := os.Stat(args[0]); err == nil {

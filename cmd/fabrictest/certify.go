@@ -131,7 +131,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	seed, err := parseSeed(o.seed, 1)
+	seed, err := parseSeed(o.seed, defaultSeed)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (o *certifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := runner.NewCertification(o.options(cmd, seed), "")
+	c, err := runner.NewCertification(o.options(cmd, seed), "") // Judge asks the device for its protocol
 	if err != nil {
 		return err
 	}

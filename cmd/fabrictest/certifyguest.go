@@ -165,13 +165,14 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	return cmp.Or(o.signIn(cmd, o.out), err)
 }
 
-// checkOut returns an error if the folder cannot be made, before a guest is booted.
+// checkOut returns an error if the folder of the results cannot be made, before a guest is booted.
+// It makes the folder to find out, and removes it again unless it existed.
 func (o *certifyOptions) checkOut() error {
-	_, before := os.Stat(o.out)
+	_, statErr := os.Stat(o.out)
 	if _, err := conformRuns.NewFolder(o.out, time.Now()); err != nil {
 		return err
 	}
-	if errors.Is(before, os.ErrNotExist) {
+	if errors.Is(statErr, os.ErrNotExist) {
 		return os.Remove(o.out)
 	}
 	return nil

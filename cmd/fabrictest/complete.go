@@ -78,7 +78,7 @@ func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Comp
 	}
 	words := []cobra.Completion{cobra.CompletionWithDesc("last", "the latest run")}
 	if folder, err := runs.Root(); err == nil {
-		ended := runs.Ended(folder)
+		ended := runs.EndedRuns(folder)
 		slices.Reverse(ended)
 		for _, r := range ended {
 			words = append(words, folder+"/"+r)

@@ -65,22 +65,23 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// run judges the devices. If that is needed, it runs the command again in a build with mutants, which
-// are defects by changed source code, or in new namespaces.
+// run judges the devices. For mutants, which are defects made by changes of the source code, it runs
+// the command again in a build with them; without the sources, it leaves them out. It may also run the
+// command again in new namespaces.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {
 		return err
 	}
 	if runner.NeedsMutants(j) {
-		why := mutant.Possible()
-		if why == nil {
+		unavailable := mutant.CheckAvailable()
+		if unavailable == nil {
 			return runWithMutants(cmd, args, dir)
 		}
-		if err := runner.DropMutants(j, why); err != nil {
+		if err := runner.DropMutants(j, unavailable); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", why)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Defects that are built into devices are left out: %v\n", unavailable)
 	}
 	if o.mustUnshare() {
 		return runUnshared(cmd, args, dir)
@@ -114,7 +115,7 @@ func (o *conformOptions) plan(makePlan func() (*judge.Judge, error)) (j *judge.J
 
 // check checks the flags, and sets the fields of runner.Conformance that are no flags themselves.
 func (o *conformOptions) check() (err error) {
-	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+	if o.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if o.Level, err = judge.ParseLevel(o.level); err != nil {
@@ -130,8 +131,8 @@ func (o *conformOptions) check() (err error) {
 	return nil
 }
 
-// start shows the progress of a number of cases or devices, and returns the run that is to
-// have the results.
+// start starts the display of progress, of total cases or devices, and returns a run without
+// results.
 func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
 	out := cmd.OutOrStdout()
 	if o.json {

@@ -72,7 +72,8 @@ func outFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "out", "", "`FOLDER` for results, to be made (default: in the user's cache)")
 }
 
-// seedFlag adds --seed. decides says what the seed decides, and unset what happens without the flag.
+// seedFlag adds --seed with a default value. decides says what the seed decides, and unset what
+// happens without the flag.
 func seedFlag(cmd *cobra.Command, p *string, value, decides, unset string) {
 	cmd.Flags().StringVar(p, "seed", value, "`N` decides all that "+decides+" by chance; \"random\" draws one"+unset)
 }
@@ -98,6 +99,7 @@ func profileFlag(cmd *cobra.Command, p *string) {
 	choiceFlag(cmd, p, "as", "", "have the device behave like `PROFILE`: "+cmdline.Choices(nics.ProfileNames()), nics.ProfileNames()...)
 }
 
+// providerFlag adds --provider with a default value. usage and unset begin and end the help text.
 func providerFlag(cmd *cobra.Command, p *string, value, usage, unset string) {
 	choiceFlag(cmd, p, "provider", value, usage+" `NAME`: "+cmdline.Choices(nics.Names())+unset, nics.Names()...)
 }

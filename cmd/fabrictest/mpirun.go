@@ -40,7 +40,7 @@ func newMPIRunCommand(o *mpirunOptions) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.main(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what comes behind the program is the program's
+	f.SetInterspersed(false) // words after the program are its arguments
 	f.IntVarP(&o.run.Ranks, "ranks", "n", 2, "how many ranks")
 	f.IntVar(&o.run.PerHost, "per-host", 1, "ranks on each host")
 	f.IntVar(&o.run.Rails, "rails", 1, "NICs of each host, each on a subnet of its own")
@@ -69,7 +69,7 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 		return cmdline.Errorf("name a program or a workload to run, as in 'fabrictest mpirun -n 4 ./my-ranks'")
 	}
 	var err error
-	if o.run.Seed, err = parseSeed(o.seed, 1); err != nil {
+	if o.run.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	o.run.Reports = o.stats || o.out != ""
@@ -134,8 +134,7 @@ func completeWorkloads(_ *cobra.Command, args []string, typed string) ([]cobra.C
 	return withPrefix(typed, words), cobra.ShellCompDirectiveDefault
 }
 
-// writeStats prints the statistics of the ranks (--stats) and writes them to a folder
-// (--out).
+// writeStats prints the statistics of the ranks (--stats) and writes them to a folder (--out).
 func (o *mpirunOptions) writeStats(cmd *cobra.Command, args []string, result mpirun.Result, began time.Time) error {
 	if !o.stats && o.out == "" {
 		return nil

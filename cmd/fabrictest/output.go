@@ -25,8 +25,7 @@ func unfiltered(w io.Writer) io.Writer {
 	return w
 }
 
-// terminalOf returns the terminal that a command writes to; nil if it is not one, or a
-// dumb one.
+// terminalOf returns the terminal that a command writes to; nil if w is no terminal, or a dumb one.
 func terminalOf(w io.Writer) *os.File {
 	f, ok := unfiltered(w).(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {
@@ -57,8 +56,8 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// programResult makes the exit code of a program that was run for the user the exit
-// code of this one. A program that is not there is a mistake of the caller.
+// programResult returns the error with which this program exits as the program that it ran for the
+// user did: with the same exit code. A program that does not exist is a usage error.
 func programResult(code int, err error) error {
 	var missing *exec.Error
 	switch {

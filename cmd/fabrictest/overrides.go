@@ -32,7 +32,9 @@ func (o *overrides) flags(cmd *cobra.Command) {
 	defectFlag(cmd, &o.Defects, "every NIC")
 }
 
-// parseSeed reads the value of --seed: a number, "random" for a random one, or empty for unset.
+const defaultSeed = 1 // of commands without scenarios, which have seeds of their own
+
+// parseSeed reads the value of --seed: a number, or "random". For an empty text it returns unset.
 func parseSeed(text string, unset uint64) (seed uint64, err error) {
 	switch text {
 	case "":

@@ -83,7 +83,7 @@ func newPerfMemoryCommand(o *perfMemory) *cobra.Command {
 // main measures the selected experiments and writes a report.
 func (o *perfMemory) main(cmd *cobra.Command) (err error) {
 	began := time.Now()
-	if o.Seed, err = parseSeed(o.seed, 1); err != nil {
+	if o.Seed, err = parseSeed(o.seed, defaultSeed); err != nil {
 		return err
 	}
 	if err := o.Check(); err != nil {

@@ -78,7 +78,7 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 }
 
 // parallel runs work in several goroutines. Each takes numbers from 0 to n-1 by next, until
-// that returns false. Progress is printed as "50 of 100" and the participle done.
+// that returns false. Progress is printed as "50 of 100 tested", where done is the word tested.
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

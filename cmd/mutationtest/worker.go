@@ -111,8 +111,8 @@ func serveMutants(baseline string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// judge runs the trials of passed that call one of functions with the named mutant, until one does
-// not pass. functions are the numbers of the functions that the mutant changes.
+// judge runs, with the named mutant, those trials of passed that call a function which the mutant
+// changes, until a trial does not pass. functions are the numbers of the changed functions.
 func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	var reaching []*trial
 	for _, t := range passed {

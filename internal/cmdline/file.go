@@ -50,8 +50,7 @@ func CheckFile(path string) error {
 	return f.Close()
 }
 
-// checkRegular returns nil for a regular file, else an ErrNotRegular that says what the path
-// is.
+// checkRegular returns nil for a regular file, else an ErrNotRegular that says what the path is.
 func checkRegular(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil

@@ -37,8 +37,8 @@ import (
 
 const module = "github.com/fabrictest/fabrictest"
 
-// main prints the packages of which CI runs all tests with the race detector; with -parts those
-// of which it runs only some. With -run it prints the pattern that selects these tests instead.
+// main prints the packages of which CI runs all tests with the race detector. With -parts it prints
+// those of which CI runs only some tests, and with -run the pattern that selects these tests.
 func main() {
 	parts := flag.Bool("parts", false, "print the packages of which only some tests run with -race")
 	pattern := flag.Bool("run", false, "print the go test -run pattern that selects those tests")
@@ -115,8 +115,7 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or
-// parallel tests.
+// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or parallel tests.
 func usesConcurrency(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

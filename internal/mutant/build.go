@@ -130,9 +130,9 @@ func invalidMutants(root, overlay, output string) (map[int]bool, error) {
 	return bad, nil
 }
 
-// Possible returns nil if [Build] can build programs here: Go is installed, and the working
+// CheckAvailable returns nil if [Build] can build programs here: Go is installed, and the working
 // directory is in the module's sources. Otherwise it returns ErrNoSources.
-func Possible() error {
+func CheckAvailable() error {
 	_, err := sources()
 	return err
 }

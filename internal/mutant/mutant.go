@@ -82,11 +82,10 @@ func Select(name string) bool {
 	return i >= 0 || name == ""
 }
 
-// Functions returns the numbers of the functions that each mutant changes, in the order
-// of Names.
+// Functions returns the numbers of the functions that each mutant changes, in the order of Names.
 func Functions() [][]int { return functions }
 
-// Trace calls f and returns the numbers of the functions with mutants that were called
+// Trace calls f and returns the numbers of the functions that have mutants and that were called
 // meanwhile.
 func Trace(f func()) (called []int) {
 	for i := range entered {

@@ -12,10 +12,10 @@ import (
 // module is the path of the module whose sources are mutated.
 const module = "github.com/fabrictest/fabrictest"
 
-// Overlay writes copies of the files below the module root that mutants change, with the variants
-// of all mutants, to dir. It returns the name of a file for the -overlay flag of the Go tool, which
-// replaces these files by the copies, and names.go of this package by one that has the names of
-// the mutants and, for each, the numbers by which Trace reports the functions that it changes.
+// Overlay writes to dir a copy of each file that mutants change, with the variants of all mutants.
+// root is the folder of the module. It returns the name of a file for the -overlay flag of the Go
+// tool, which replaces the files by their copies. It also replaces names.go of this package: the
+// copy has the names of the mutants and the numbers that Trace reports for their functions.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

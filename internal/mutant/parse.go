@@ -25,8 +25,8 @@ type Hunk struct {
 	Imports  []string // added
 }
 
-// Parse parses mutants in the format of the package comment. name is that of the file, for error
-// messages.
+// Parse parses mutants in the format of the package comment. Error messages have the name of the
+// file.
 func Parse(name, text string) (all []Mutant, err error) {
 	r := reader{}
 	for i, line := range strings.Split(text, "\n") {

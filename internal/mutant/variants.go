@@ -26,8 +26,8 @@ type numbering struct {
 	functions [][]int // of each mutant
 }
 
-// addFunction returns the next number, for a function, and records which mutants change it.
-// mutants are their indexes plus one.
+// addFunction returns a new number for a function, and records that the mutants change the
+// function. mutants are their indexes plus one.
 func (n *numbering) addFunction(mutants []int) (number int) {
 	for _, m := range mutants {
 		n.functions[m-1] = append(n.functions[m-1], n.count)
@@ -36,8 +36,8 @@ func (n *numbering) addFunction(mutants []int) (number int) {
 	return n.count - 1
 }
 
-// newVariants parses the file name with its text, without variants. The files of a package share
-// inPkg, the declarations that mutants add to it, and all files share numbers.
+// newVariants parses the text of the file name; the result has no variants yet. The files of a package
+// share inPkg, the declarations that mutants add to the package, and all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {

@@ -129,8 +129,7 @@ const (
 	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
 )
 
-// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of
-// /proc/stat.
+// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat.
 func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

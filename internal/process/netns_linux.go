@@ -13,8 +13,8 @@ const currentNetNS = "/proc/thread-self/ns/net"
 // OpenNetNS opens the network namespace of the calling thread.
 func OpenNetNS() (*os.File, error) { return os.Open(currentNetNS) }
 
-// InNetNS runs fn in the network namespace ns: on the caller's thread if it is there, which needs
-// no privilege, else on a new thread that enters it.
+// InNetNS runs fn in the network namespace ns. If the caller's thread is in ns, it runs fn there,
+// which needs no privilege; else it runs fn on a new thread that enters ns.
 func InNetNS(ns *os.File, fn func() error) error {
 	runtime.LockOSThread()
 	here, err := isCurrentNetNS(ns)

@@ -196,8 +196,8 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 	return qp
 }
 
-// Nth returns a fault that applies change once, to a completion that match accepts, after n other
-// such completions.
+// Nth returns a fault that applies change once: to the completion that match accepts after it has
+// accepted n others.
 func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
@@ -241,8 +241,8 @@ func FlipBit(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return wcs
 }
 
-// Swap returns a fault that once swaps two successive completions of a queue pair that match
-// accepts, after n other such completions.
+// Swap returns a fault that swaps, once, two successive completions of a queue pair, both of which
+// match accepts. n other completions that match accepts come before.
 func Swap(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC // the first of the two, until the second arrives
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {

@@ -136,8 +136,7 @@ func addAddr(p netip.Prefix) error {
 	return nil
 }
 
-// DisableGSO makes the kernel segment every GSO packet in software before it reaches the
-// device.
+// DisableGSO makes the kernel segment every GSO packet in software before it reaches the device.
 func (h *Host) DisableGSO() error {
 	return h.Do(func() error {
 		dev, err := netlink.LinkByName(HostDevice)

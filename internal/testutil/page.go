@@ -19,7 +19,7 @@ func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
-// poison is Poison for a value that can be set.
+// poison appends text to the strings and map keys in v, which must be settable, as Poison does.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):

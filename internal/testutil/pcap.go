@@ -89,8 +89,8 @@ func openCapture(r io.Reader) (next func() (CapturedPacket, error), err error) {
 // Conversation has the octets that the two ends of a TCP connection sent.
 type Conversation struct{ Initiator, Responder []byte }
 
-// ReadConversations returns the TCP connections of a capture file, which must have every octet, in order;
-// some may be there twice.
+// ReadConversations returns the TCP connections of a capture file. The file must have every octet in
+// order; retransmitted octets may occur twice.
 func ReadConversations(t testing.TB, name string) (all []*Conversation) {
 	t.Helper()
 	type direction struct {

@@ -205,8 +205,7 @@ func Percent(part, whole uint64) string {
 	return ThreeDigits(min(p, 99.9)) + " %"
 }
 
-// Plural formats a number with a noun, to which it adds an s unless n is 1: "1 rank",
-// "64 ranks".
+// Plural formats a number with a noun, to which it adds an s unless n is 1: "1 rank", "64 ranks".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -43,7 +43,8 @@ const (
 
 // newBenchNetwork builds the network for a device over TCP, if streams is set, or over UDP.
 func newBenchNetwork(streams bool) (*benchNetwork, error) {
-	topo, err := topology.Star(3, topology.Options{Link: topology.Link{MTU: defaultMTU}})
+	const hosts = 3 // device, peer and partners
+	topo, err := topology.Star(hosts, topology.Options{Link: topology.Link{MTU: defaultMTU}})
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,7 @@ func (t *benchNetwork) setMTU(mtu int) error {
 }
 
 // setPath configures netem for the packets that the device and its partners send. The delay
-// equals the jitter, so that no packet would have to be early.
+// equals the jitter, so that the delay of no packet would be negative.
 func (t *benchNetwork) setPath(p conformance.Path) error {
 	spec := netns.NetemSpec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, Delay: p.Jitter}
 	if p == (conformance.Path{}) && !t.impaired {
@@ -255,24 +256,24 @@ func (t *benchNetwork) close() error {
 // fenceTimeout is how long a frame may take to the device's host.
 const fenceTimeout = 30 * time.Second
 
-// fence returns when all packets of earlier cases have reached the device's host: a
-// device that is opened before would answer them. It sends a frame from the address from to the
-// device's address to on each CPU, because each has a receive queue, and awaits them.
-func (t *benchNetwork) fence(from, to netip.Addr) error {
+// fence returns when all packets of earlier cases have reached the device's host: a device that is
+// opened before would answer them. On each CPU, because each has a receive queue, it sends a frame
+// between the two addresses, and it waits until all frames have arrived.
+func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	if t.wire == nil {
 		return nil
 	}
 	var socket *net.UDPConn
 	err := t.device.Do(func() (err error) {
-		socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 0)))
+		socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(deviceAddr, 0)))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("fence after the previous case: %w", err)
 	}
 	defer socket.Close()
-	dst := netip.AddrPortFrom(to, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
-	frame := link.AppendUDP(nil, &link.Datagram{Src: netip.AddrPortFrom(from, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
+	dst := netip.AddrPortFrom(deviceAddr, uint16(socket.LocalAddr().(*net.UDPAddr).Port))
+	frame := link.AppendUDP(nil, &link.Datagram{Src: netip.AddrPortFrom(peerAddr, dst.Port()), Dst: dst, HopLimit: 1, Payload: []byte("fence")})
 	sent, err := onEachCPU(func() error { return t.wire.Send(frame) })
 	if err != nil {
 		return fmt.Errorf("fence after the previous case: %w", err)

@@ -36,12 +36,12 @@ type benchConfig struct {
 	restrictions nics.Restrictions
 }
 
-// newBenchConfig returns the configuration for a job. claims are the restrictions of the device
+// newBenchConfig returns the configuration for a job. The restrictions are those of the device
 // under test, not of its partners. A setup that the provider does not support is a
 // *conformance.SetupError.
-func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance.BenchSpec) (*benchConfig, error) {
+func newBenchConfig(p *nics.Provider, restrictions nics.Restrictions, job *conformance.BenchSpec) (*benchConfig, error) {
 	s := job.Setup
-	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: claims}
+	w := &benchConfig{setup: s, family: cmp.Or(s.Family, 6), mtu: cmp.Or(s.MTU, defaultMTU), restrictions: restrictions}
 	if w.family != 4 && w.family != 6 {
 		return nil, fmt.Errorf("case %s: Setup.Family is %d, want 4 or 6", job.Case, s.Family)
 	}
@@ -61,7 +61,7 @@ func newBenchConfig(p *nics.Provider, claims nics.Restrictions, job *conformance
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}
 	setup.Defects = job.Defects
-	maps.Copy(setup.Options, claims.Options)
+	maps.Copy(setup.Options, restrictions.Options)
 	if w.device, err = p.NewOpener(setup); err != nil {
 		return nil, &conformance.SetupError{Reason: err.Error()}
 	}

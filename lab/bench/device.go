@@ -109,9 +109,9 @@ func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
 	return has
 }
 
-// pairWithRange returns addresses by family. It selects the first of networks that contains any of
-// has, the device's addresses, and pairs these with consecutive addresses of the judge, from the
-// network's address on. kind describes the device's addresses in errors.
+// pairWithRange returns addresses by family. For each family, it selects the first network that
+// contains some of has, the device's addresses, and pairs these with consecutive addresses of the
+// judge, from the network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {
@@ -188,7 +188,7 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 	return selected, nil
 }
 
-// identityOf returns the identity of the device with a name on the agent's host.
+// identityOf returns the identity of the device that is called name on the agent's host.
 func identityOf(client *agent.Client, name string) (none agent.DeviceIdentity, _ error) {
 	id, err := client.Identity()
 	if err != nil {

@@ -88,8 +88,7 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 	return nil
 }
 
-// openPartner opens an emulated device at the next of the judge's addresses in the
-// device's network.
+// openPartner opens an emulated device at the next of the judge's addresses in the device's network.
 func (r *deviceCase) openPartner() (verbs.Context, error) {
 	var free []netip.Addr
 	for _, p := range r.lab.partnerAddrs {

@@ -113,8 +113,8 @@ func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, erro
 	return &kernelStream{n: l.n, c: c}, nil
 }
 
-// deadline returns the time of a timeout; at least a millisecond, so that data that
-// has arrived is read.
+// deadline returns when a timeout expires: in a millisecond or later, so that data that has arrived
+// is read. A negative timeout never expires, which is the zero time.
 func deadline(timeout time.Duration) time.Time {
 	if timeout < 0 {
 		return time.Time{}

@@ -127,7 +127,7 @@ func (p *netnsCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	if err := p.open(b); err != nil {
 		return err
 	}
-	return p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: maxTime}, nil)
+	return p.world.runBody(ctx, func() error { return body(b) }, &watchdog{interval: maxTime}, nil) // no agent can be lost
 }
 
 // realTimeCase is the part of a case in real time that netnsCase and deviceCase share.
@@ -335,12 +335,13 @@ func (s *interfaceState) setAddress(a netip.Addr, present bool) error {
 
 // restore sets the link up and adds the removed addresses again.
 func (s *interfaceState) restore() error {
+	const up, present = true, true
 	var errs []error
 	if s.linkDown {
-		errs = append(errs, s.setLink(true))
+		errs = append(errs, s.setLink(up))
 	}
 	for _, a := range slices.Clone(s.removed) {
-		errs = append(errs, s.setAddress(a, true))
+		errs = append(errs, s.setAddress(a, present))
 	}
 	return errors.Join(errs...)
 }

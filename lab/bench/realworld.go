@@ -89,8 +89,7 @@ func (w *realWorld) startWait(what string) (done func()) {
 	}
 }
 
-// describeWaits lists what the case and its tasks wait for, except for waits inside
-// the device.
+// describeWaits lists what the case and its tasks wait for, except for waits inside the device.
 func (w *realWorld) describeWaits() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +120,8 @@ type watchdog struct {
 	lastReplies uint64        // at the last call of hung
 }
 
-// hung reports at the end of an interval whether the case hangs.
+// hung reports at the end of an interval whether the case hangs. With an agent, the case hangs only if
+// the agent sent no reply in the interval, or the end of the case has passed.
 func (w *watchdog) hung(now time.Duration) bool {
 	if w.replies == nil {
 		return true
@@ -241,8 +241,7 @@ func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// unfinishedTasks returns errors of tasks that run after the case has ended, or
-// failed without a Wait.
+// unfinishedTasks returns errors of tasks that run after the case has ended, or failed without a Wait.
 func (w *realWorld) unfinishedTasks() error {
 	w.mu.Lock()
 	tasks := w.tasks

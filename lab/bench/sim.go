@@ -131,7 +131,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 		}
 		b.SetPath = noImpairments(fmt.Errorf("%w: simulated streams have no packets to impair", conformance.ErrBenchCannot))
 		streams := &simStreams{w: s.world, host: peer.StreamHost(), from: w.peers[0]}
-		streams.host.OnReady(streams, 0)
+		streams.host.OnReady(streams, 0) // HandleEvent ignores the 0
 		b.Streams = b.Record.RecordStreams(s.world, streams)
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
@@ -214,7 +214,7 @@ func notLocal(a netip.Addr, local []netip.Addr) error {
 func (s *simCase) setPath(p conformance.Path) error {
 	spec := impair.Spec{LossPPM: p.LossPPM, DuplicatePPM: p.DuplicatePPM, Jitter: p.Jitter, KeepOrder: p.KeepOrder}
 	if p == (conformance.Path{}) {
-		return s.port.SetImpair(nil, nil)
+		return s.port.SetImpair(nil, nil) // none in either direction
 	}
 	return s.port.SetImpair([]impair.Spec{spec}, []impair.Spec{spec})
 }

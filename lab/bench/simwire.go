@@ -32,7 +32,7 @@ type simWire struct {
 // maxUnread bounds the packets that a case leaves unread.
 const maxUnread = 1 << 15
 
-// tap implements sim.Tap. It delivers each packet that the device sends to the peer, whatever its
+// tap implements sim.Tap. It delivers to the peer each packet that the device sends, whatever its
 // destination. Packets of the device to itself do not leave the NIC, and are ignored.
 func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Datagram) {
 	if p != x.device || dir != sim.Out || slices.Contains(p.Addrs(), d.Dst.Addr()) {
@@ -42,7 +42,7 @@ func (x *simWire) tap(now mono.Time, p *sim.Port, dir sim.Direction, d *link.Dat
 		At:     time.Duration(now.Add(pathLatency)),
 		Packet: link.AppendUDP(make([]byte, 0, d.IPBytes()), d),
 	})
-	x.w.After(pathLatency, x, 0)
+	x.w.After(pathLatency, x, 0) // HandleEvent ignores the 0
 }
 
 // HandleEvent delivers the packets that have arrived by now, and drops those beyond maxUnread.
@@ -105,8 +105,8 @@ const (
 	maxUnknown   = 1<<12 - 1
 )
 
-// redirectUnknown redirects a packet to the device if no port has its destination, as a frame to
-// the device's MAC would arrive. Bits of the flow label beyond its 20 carry the number of the
+// redirectUnknown redirects a packet to the device if no port has its destination: in a frame to the
+// device's MAC address it would arrive, too. Bits of the flow label beyond its 20 carry the number of the
 // original destination, which redirectedLink restores.
 func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()

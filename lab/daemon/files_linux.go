@@ -30,8 +30,7 @@ func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 // maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// ReceiveFiles receives the byte and the descriptors that SendFiles sent. The caller closes the
-// files.
+// ReceiveFiles receives the byte and the descriptors that SendFiles sent. The caller closes the files.
 func ReceiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	const sizeofFD = 4

@@ -111,8 +111,7 @@ func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, erro
 	}
 }
 
-// startDetached starts cmd in new namespaces and a new session, so that it outlives this
-// process.
+// startDetached starts cmd in new namespaces and a new session, so that it outlives this process.
 func startDetached(cmd *exec.Cmd) error {
 	if err := netns.Available(); err != nil {
 		return err

@@ -57,7 +57,7 @@ type explainer interface {
 }
 
 // explanation lists the effects whose counters in the Pipe have grown since the last frame
-// arrived. "event" is listed only without another effect, which then is that of the event.
+// arrived. "event" is listed only if no other effect is, because an event usually causes one of them.
 func (p *Impairer) explanation() string {
 	after, before := p.Pipe.Counters(), &p.before
 	var effects []string

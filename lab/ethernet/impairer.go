@@ -80,13 +80,13 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.FrameHandler. If the Pipe may hold the frame back and emit it
-// later, its headers are stored in a slot. The slot's number travels in the unused upper bits of
-// the flow label, so that each output of the Pipe can be matched with its headers.
+// Apply implements uswitch.FrameHandler. If the Pipe reorders, it may hold the packet back and emit
+// it later: then the frame's headers are stored in a slot of p.held. The slot's number travels in the
+// unused upper bits of the flow label, so that each output of the Pipe finds its headers.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
-		emit(0, f)
+		emit(0, f) // without delay
 		return
 	}
 	p.headers.datagram(f.Bytes, &p.data)
@@ -117,9 +117,12 @@ func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) 
 		}
 		p.emit(&p.current, o, emit)
 	}
-	if p.held.enabled {
-		mayHold, noneHeld := p.reorderCount() != reordered, p.Pipe.NextTimer() == mono.Never
-		p.held.release(slot, mayHold, noneHeld)
+	switch {
+	case !p.held.enabled:
+	case p.Pipe.NextTimer() == mono.Never: // the Pipe holds no packet
+		p.held.releaseAll()
+	case p.reorderCount() == reordered: // the Pipe does not hold this packet
+		p.held.release(slot)
 	}
 }
 
@@ -168,8 +171,9 @@ func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	for i := range p.out {
 		p.emitHeld(p.out[i].Datagram.FlowLabel>>slotShift, &p.out[i], emit)
 	}
-	const noSlot, mayHold = 0, false
-	p.held.release(noSlot, mayHold, p.Pipe.NextTimer() == mono.Never)
+	if p.Pipe.NextTimer() == mono.Never { // the Pipe holds no packet
+		p.held.releaseAll()
+	}
 }
 
 // time converts switch time to the time of the Pipe.

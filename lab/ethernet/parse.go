@@ -62,8 +62,7 @@ func (h *headers) parse(b []byte) bool {
 	return true
 }
 
-// etherPayload returns the offset and the EtherType of a frame's payload, after
-// any VLAN tags.
+// etherPayload returns the offset and the EtherType of a frame's payload, after any VLAN tags.
 func etherPayload(b []byte) (at int, typ uint16, ok bool) {
 	if len(b) < etherLen {
 		return 0, 0, false
@@ -160,8 +159,7 @@ func (h *headers) datagram(b []byte, d *link.Datagram) {
 	}
 }
 
-// checksumAt returns the offset of the UDP or TCP checksum; false for other
-// protocols.
+// checksumAt returns the offset of the UDP or TCP checksum; false for other protocols.
 func (h *headers) checksumAt() (int, bool) {
 	switch h.proto {
 	case link.ProtocolUDP:

@@ -37,8 +37,7 @@ func (h *headers) dataOffset(b []byte) int {
 	return h.payload
 }
 
-// appendFrame appends the frame of a Pipe's output d to b, with correct lengths
-// and checksums.
+// appendFrame appends the frame of a Pipe's output d to b, with correct lengths and checksums.
 func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
 	b = append(b, e.header...)
@@ -82,8 +81,7 @@ func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 	return b
 }
 
-// setIP sets the fields of the IP header of frame f: the length, those of d, and the header
-// checksum.
+// setIP sets the fields of the IP header of frame f: the length, those of d, and the header checksum.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {
@@ -133,18 +131,19 @@ func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	return slot
 }
 
-// release frees a slot (0: none), unless the Pipe may hold its packet. If the
-// Pipe holds no packet, it frees all slots.
-func (s *templateStore) release(slot uint32, mayHold, noneHeld bool) {
-	switch {
-	case noneHeld && s.busy > 0:
-		s.free = s.free[:0]
-		for i := range s.all {
-			s.free = append(s.free, uint32(i+1))
-		}
-		s.busy = 0
-	case slot != 0 && !mayHold:
-		s.free = append(s.free, slot)
-		s.busy--
+// release frees a slot.
+func (s *templateStore) release(slot uint32) {
+	s.free = append(s.free, slot)
+	s.busy--
+}
+
+// releaseAll frees all slots.
+func (s *templateStore) releaseAll() {
+	if s.busy == 0 {
+		return
+	}
+	s.busy, s.free = 0, s.free[:0]
+	for i := range s.all {
+		s.free = append(s.free, uint32(i+1))
 	}
 }

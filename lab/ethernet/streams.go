@@ -135,8 +135,8 @@ func (t *tcpSegment) parse(b []byte) bool {
 	return true
 }
 
-// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP
-// checksum, so that only checks above TCP detect the change.
+// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP checksum
+// if it is complete: only checks above TCP, such as the CRC of MPA, detect the change.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask
 	if partial := f.ChecksumPartial; !partial {

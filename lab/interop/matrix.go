@@ -50,8 +50,8 @@ type Outcome struct {
 // mtu is the path MTU of the kernel's device on a link of 1500 bytes.
 const mtu = verbs.MTU1024
 
-// Run runs the cases in turn and returns the number of failed ones. The error is that of the lab
-// or of our device.
+// Run runs the cases one after the other, and returns how many failed. It returns an error only for
+// problems of the lab or of our device.
 func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	m.devices = make(map[Setup]verbs.Context)
 	m.gids = make(map[Family]int)
@@ -146,8 +146,8 @@ func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
 	})
 }
 
-// retryStalls calls attempt, up to attempts times while it stalls. The faults are those of all
-// attempts.
+// retryStalls calls attempt until it does not stall, at most attempts times. The returned faults
+// are the sums over all attempts.
 func retryStalls(attempt func() Outcome) Outcome {
 	var faults Faults
 	for n := 1; ; n++ {
@@ -170,7 +170,7 @@ func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	defer m.tap.Feed(nil)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if c.Role == Client { // as a server it would be we who stall
+	if c.Role == Client { // the guest is the server, which may stall
 		go func() {
 			for tick := time.Tick(m.stallTimeout / 20); ctx.Err() == nil; <-tick {
 				if monitor.Stalled(time.Now(), m.stallTimeout) {

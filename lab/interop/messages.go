@@ -101,7 +101,7 @@ func receive(ctx context.Context) step {
 
 var disconnect = step{"disconnecting", func(c *messageConn) error { return c.conn.Disconnect() }}
 
-// forEach runs the steps in turn, each on all connections in turn, up to the first error.
+// forEach runs the steps one after the other, each on all connections, up to the first error.
 func (r *messageRun) forEach(steps ...step) error {
 	for _, s := range steps {
 		for i, c := range r.conns {
@@ -129,10 +129,9 @@ type messageConn struct {
 func newMessageConn(r *messageRun, index int) (*messageConn, error) {
 	c := &messageConn{run: r, index: index, sendBuf: make([]byte, r.Size*r.Count)}
 	c.resources = newResources(r.dev, 2*r.Count+1, r.Events)
-	// A message that arrives twice takes the receive that is one too many.
-	recvs := r.Count + 1
+	recvs := r.Count + 1 // the additional one detects a message that arrives twice
 	c.recvBuf = make([]byte, c.slotLen()*recvs)
-	c.sendMR = c.regMR(c.sendBuf, 0)
+	c.sendMR = c.regMR(c.sendBuf, 0) // the device only reads it
 	c.recvMR = c.regMR(c.recvBuf, verbs.AccessLocalWrite)
 	c.createQP(verbs.QPCaps{MaxSendWR: r.Count, MaxRecvWR: recvs, MaxInline: inlineLen(r.Size)}, 0)
 	for i := range recvs {
@@ -159,8 +158,7 @@ func (c *messageConn) postRecv(i int) error {
 	return err
 }
 
-// send posts all messages and waits for their completions. It checks messages that arrive
-// meanwhile.
+// send posts all messages and waits for their completions. It checks messages that arrive meanwhile.
 func (c *messageConn) send(ctx context.Context) error {
 	size := c.run.Size
 	for n := range c.run.Count {

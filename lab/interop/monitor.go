@@ -244,8 +244,8 @@ func (f Faults) String() string {
 	return strings.Join(list, ", ")
 }
 
-// judgeWire returns the faults of our own device, none of which is allowed, and whether the
-// connections used a CRC as the case asks.
+// judgeWire returns an error if our device sent a faulty frame or a Terminate, or if not all
+// connections of the case were made, with a CRC or without as the case asks.
 func judgeWire(c Case, r TapReport) error {
 	var errs []error
 	expect := func(ok bool, format string, args ...any) {

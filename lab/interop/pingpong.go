@@ -126,9 +126,9 @@ func (p PingPong) qpType() verbs.QPType {
 	}
 }
 
-// sends returns the payload of our message n on a queue pair. The queue pairs of ibv_srq_pingpong
-// share a buffer at the peer, so with more than one all messages are equal.
-func (p PingPong) sends(n int) payload {
+// sentPayload returns the payload of our message n on a queue pair. The queue pairs of ibv_srq_pingpong
+// share a buffer at the peer, so that with several queue pairs all messages are equal.
+func (p PingPong) sentPayload(n int) payload {
 	if p.QPs > 1 {
 		n = 0
 	}
@@ -138,14 +138,14 @@ func (p PingPong) sends(n int) payload {
 	return numbered(n)
 }
 
-// expects returns the payloads that message n from the peer on a queue pair may have; each byte may
-// be of any of them.
-func (p PingPong) expects(n int) []payload {
+// expectedPayloads returns the payloads that message n from the peer on a queue pair may have; each
+// byte may be of any of them.
+func (p PingPong) expectedPayloads(n int) []payload {
 	if p.Role == Client {
-		return []payload{p.sends(n)} // the echo of our n-th
+		return []payload{p.sentPayload(n)} // the echo of our n-th
 	}
 	if n > 0 {
-		return []payload{p.sends(n - 1)}
+		return []payload{p.sentPayload(n - 1)}
 	}
 	// The client's first message is the initial contents of its buffer ...
 	first := constant(fillByte)
@@ -156,7 +156,7 @@ func (p PingPong) expects(n int) []payload {
 		first = first.checked()
 	}
 	if p.QPs > 1 { // ... or a message that another queue pair has received meanwhile.
-		return []payload{first, p.sends(0)}
+		return []payload{first, p.sentPayload(0)}
 	}
 	return []payload{first}
 }

@@ -50,8 +50,8 @@ type pingPongQP struct {
 // newPingPongRun creates the queue pairs and posts their receives.
 func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 	r := &pingPongRun{PingPong: p, gid: verbs.GIDFrom(p.Local), qps: make([]pingPongQP, max(p.QPs, 1))}
-	r.compose = func(qp *pingPongQP, b []byte) { p.sends(qp.sent).fill(b) }
-	r.inspect = func(qp *pingPongQP, b []byte) error { return check(b, p.expects(qp.received)...) }
+	r.compose = func(qp *pingPongQP, b []byte) { p.sentPayload(qp.sent).fill(b) }
+	r.inspect = func(qp *pingPongQP, b []byte) error { return check(b, p.expectedPayloads(qp.received)...) }
 	var err error
 	if r.gidIndex, err = FindGID(dev, r.gid); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newPingPongRun(p PingPong, dev verbs.Context) (*pingPongRun, error) {
 	slots := slotsPerQP * len(r.qps)
 	r.resources = newResources(dev, slots+len(r.qps), p.Events)
 	r.sendBuf, r.recvBuf = make([]byte, len(r.qps)*r.Size), make([]byte, slots*r.slotLen())
-	r.sendMR = r.regMR(r.sendBuf, 0)
+	r.sendMR = r.regMR(r.sendBuf, 0) // the device only reads it
 	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
 	r.createQPs()
 	for slot := range slots {

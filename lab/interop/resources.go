@@ -68,7 +68,7 @@ func (r *resources) regMR(buf []byte, access verbs.Access) verbs.MR {
 	return create(r, func() (verbs.MR, error) { return r.pd.RegMR(verbs.MRInit{Buf: buf, Access: access}) })
 }
 
-// createQP creates a queue pair with one SGE a request on the program's completion queue.
+// createQP creates a queue pair with one SGE per request, on the program's completion queue.
 func (r *resources) createQP(init verbs.QPInit) verbs.QP {
 	return create(r, func() (verbs.QP, error) {
 		init.PD, init.SendCQ, init.RecvCQ, init.Caps.MaxSendSGE = r.pd, r.comp.cq, r.comp.cq, 1
@@ -256,8 +256,7 @@ func (c *completions) handle(ctx context.Context, f func(*verbs.WC) error, done 
 	return nil
 }
 
-// next returns at least one completion, valid until the next call, or the
-// reason why ctx ended.
+// next returns at least one completion, valid until the next call, or the reason why ctx ended.
 func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 	for idle := 0; ; idle++ {
 		n, err := c.cq.Poll(c.buf[:])
@@ -282,8 +281,8 @@ func (c *completions) next(ctx context.Context) ([]verbs.WC, error) {
 }
 
 // waitEvent waits for an event and requests the next one, before the caller polls: a completion
-// after the request causes an event. It fails if ctx ends, also if a completion without an event
-// is in the queue.
+// after the request causes an event. If ctx ends, it returns an error, which says whether a
+// completion without an event is in the queue.
 func (c *completions) waitEvent(ctx context.Context) error {
 	for {
 		cq, err := c.channel.Wait(eventSlice)

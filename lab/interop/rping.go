@@ -156,8 +156,8 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 	return m, c.postRecv(slot)
 }
 
-// waitFor handles completions until one is that of the work request want. Earlier sends and
-// early messages may complete before it.
+// waitFor handles completions until the work request want has completed. Earlier sends and early
+// messages may complete before it.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {
@@ -172,8 +172,8 @@ func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	return err
 }
 
-// handle checks one completion, of the work request id. When the peer disconnects, the posted
-// receives are flushed, and only they.
+// handle checks one completion, of the work request id. Only posted receives may be flushed, which
+// means that the peer has disconnected.
 func (c *rpingConn) handle(wc *verbs.WC, id uint64) error {
 	opcodes := [...]verbs.WCOpcode{wrSend: verbs.WCOpSend, wrRead: verbs.WCOpRDMARead, wrWrite: verbs.WCOpRDMAWrite, wrRecv: verbs.WCOpRecv}
 	switch {
@@ -273,7 +273,7 @@ func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 
 func (r *rpingRun) newConn() (*rpingConn, error) { return newRPingConn(r.dev, r.Size, r.Events) }
 
-// runClients runs a client for each connection, all at once. They connect in turn: rping's
+// runClients runs a client for each connection, all at once. They connect one by one: rping's
 // server remembers one request only, and a second that arrives before it has accepted the
 // first takes its place, never to be answered.
 func (r *rpingRun) runClients(ctx context.Context) error {
@@ -283,8 +283,8 @@ func (r *rpingRun) runClients(ctx context.Context) error {
 	})
 }
 
-// runServer takes the requests in turn and serves their connections at the same time, as rping
-// does with -P.
+// runServer accepts the requests one by one, and serves their connections at the same time, as
+// rping does with -P.
 func (r *rpingRun) runServer(ctx context.Context) error {
 	listener, err := listen(r.cm, r.Addr, verbs.PortSpaceTCP, r.Connections, r.Ready)
 	if err != nil {

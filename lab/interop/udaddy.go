@@ -57,14 +57,14 @@ func (r *udaddyRun) setUp(dev verbs.Context) (cm verbs.CM, err error) {
 		return nil, err
 	}
 	r.resources = newResources(dev, 2*r.Count, r.Events)
-	r.sendMR = r.regMR(r.sendBuf, 0)
+	r.sendMR = r.regMR(r.sendBuf, 0) // the device only reads it
 	r.recvMR = r.regMR(r.recvBuf, verbs.AccessLocalWrite)
 	r.qp = r.createQP(verbs.QPInit{Type: verbs.QPTypeUD, Caps: verbs.QPCaps{MaxSendWR: r.Count, MaxRecvWR: r.Count}})
 	modify := func(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 		r.do(func() error { return r.qp.Modify(attr, mask|verbs.QPAttrState) })
 	}
 	modify(verbs.QPAttr{State: verbs.QPStateInit, Port: devicePort, QKey: cmQKey}, verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey)
-	modify(verbs.QPAttr{State: verbs.QPStateRTR}, 0)
+	modify(verbs.QPAttr{State: verbs.QPStateRTR}, 0) // the state alone
 	modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: startPSN}, verbs.QPAttrSQPSN)
 	slotLen := verbs.GRHLen + r.Size
 	for i := range r.Count {
@@ -93,10 +93,10 @@ func (r *udaddyRun) client(ctx context.Context, cm verbs.CM) error {
 	return r.wait(ctx, r.Count, r.Count)
 }
 
-// resolve asks a server, which may not listen yet, for its queue pair.
+// resolve asks a server, which may not listen yet, for its queue pair number and Q_Key (SIDR).
 func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.DatagramPeer, error) {
 	for {
-		peer, err := cm.Resolve(addr, nil, cmTimeout)
+		peer, err := cm.Resolve(addr, nil, cmTimeout) // without private data
 		if !errors.Is(err, verbs.ErrRejected) {
 			return peer, err
 		}
@@ -108,9 +108,10 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 	}
 }
 
-// server gives one client its queue pair, receives the datagrams and replies.
+// server tells one client the number of its queue pair, receives the datagrams and replies.
 func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
-	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, 1, r.Ready)
+	const backlog = 1
+	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, backlog, r.Ready)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
 	if _, err := request.Accept(r.qp, verbs.ConnParam{}, cmTimeout); err != nil {
 		return fmt.Errorf("accepting %v: %w", request.Remote(), err)
 	}
-	if err := r.wait(ctx, 0, r.Count); err != nil {
+	if err := r.wait(ctx, 0, r.Count); err != nil { // nothing is sent yet
 		return err
 	}
 	if got, want := r.peer.GRH.DGID.Addr(), request.Remote().Addr(); got != want {
@@ -137,7 +138,7 @@ func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
 // send posts all datagrams from one buffer.
 func (r *udaddyRun) send() error {
 	ah := create(&r.resources, func() (verbs.AH, error) { return r.pd.CreateAH(r.peer) })
-	r.compose(0, 0, r.sendBuf)
+	r.compose(0, 0, r.sendBuf) // there is one connection, and all datagrams are alike
 	for range r.Count {
 		r.do(func() error {
 			_, err := r.qp.PostSend([]verbs.SendWR{{
@@ -194,7 +195,7 @@ func (r *udaddyRun) checkDatagram(wc *verbs.WC) error {
 	if wc.Flags&verbs.WCWithImm == 0 || wc.Imm != uint32(r.peerQPN) {
 		return fmt.Errorf("immediate data %#x (flags %#x), want the sender's number %#x", wc.Imm, uint32(wc.Flags), uint32(r.peerQPN))
 	}
-	return r.inspect(0, r.received, slot)
+	return r.inspect(0, r.received, slot) // of the only connection
 }
 
 // checkUDAddyReply checks a reply of udaddy's server, which sends its receive buffer from the

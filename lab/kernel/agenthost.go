@@ -114,8 +114,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. The agent goes on when ctx ends, so that a case can
-// clean up.
+// launch starts the agent in the guest. The agent goes on when ctx ends, so that a case can clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
@@ -132,8 +131,7 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	return a
 }
 
-// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has
-// passed.
+// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has passed.
 func (g *AgentHost) dialAgent(ctx context.Context, a *guestAgent) (*agent.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, g.startWait)
 	defer stop()
@@ -193,8 +191,8 @@ func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
 const reportLines = 80
 
 // Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an
-// error since the last call, or if sign is set and the guest has ended, a task hangs in the kernel
-// or the agent was lost.
+// error since the last call. With sign, an error that hints at a problem of the guest, it also returns
+// one if the guest has ended, a task hangs in the kernel, or the agent was lost.
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {

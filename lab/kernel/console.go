@@ -106,17 +106,17 @@ func lastLines(text string, n int, separator string) string {
 	return strings.Join(lines[max(0, len(lines)-n):], separator)
 }
 
-// since returns the output that follows the first after bytes, as far as it is kept. upTo is the
-// number of all bytes that were printed.
-func (c *console) since(after int64) (text string, upTo int64) {
+// since returns the output from an offset on, as far as it is kept. upTo is the number of all bytes
+// that were printed, and the offset for the next call.
+func (c *console) since(offset int64) (text string, upTo int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	skip := int64(len(c.text)) - (c.total - after)
+	skip := int64(len(c.text)) - (c.total - offset)
 	return string(c.text[min(max(skip, 0), int64(len(c.text))):]), c.total
 }
 
-// panicked returns the first line of a kernel panic; empty if there was none.
-func (c *console) panicked() string {
+// panicLine returns the first line of a kernel panic; empty if there was none.
+func (c *console) panicLine() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.panic

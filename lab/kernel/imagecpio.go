@@ -43,7 +43,7 @@ func (a *Archive) AddDir(name string) {
 		return
 	}
 	a.AddDir(path.Dir(name))
-	a.writeEntry(name, typeDir|0o755, 0, nil)
+	a.writeEntry(name, typeDir|0o755, 0, nil) // no content
 }
 
 // AddFile adds a file with size bytes from a reader.
@@ -115,7 +115,7 @@ func (a *Archive) AddLink(name, target string) {
 // Close writes the trailer, and returns the first error of all methods.
 func (a *Archive) Close() error {
 	a.writeHeader("TRAILER!!!", 0, 0, 0)
-	a.pad(512)
+	a.pad(512) // the block size of cpio
 	if a.err == nil {
 		a.err = a.w.Flush()
 	}

@@ -244,14 +244,14 @@ func (l *Lab) Impair(id int, m Impairment) error { return l.links.impair(id, m) 
 // SetLink sets a guest's link up or down.
 func (l *Lab) SetLink(id int, up bool) error { return l.links.setLink(id, up) }
 
-// ConsoleSince returns the console output of a guest that follows the first after bytes. upTo is
-// the number of all bytes that were printed.
-func (l *Lab) ConsoleSince(id int, after int64) (text string, upTo int64, err error) {
+// ConsoleSince returns the console output of a guest from an offset on. upTo is the number of all
+// bytes that were printed, and the offset for the next call.
+func (l *Lab) ConsoleSince(id int, offset int64) (text string, upTo int64, err error) {
 	m, err := l.machine(id)
 	if err != nil {
-		return "", after, err
+		return "", offset, err
 	}
-	text, upTo = m.console.since(after)
+	text, upTo = m.console.since(offset)
 	return text, upTo, nil
 }
 

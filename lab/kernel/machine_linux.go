@@ -99,12 +99,12 @@ func (m *machine) exitError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := &GuestError{ID: m.id, Console: m.console.tail(consoleLines)}
-	panicked, messages := m.console.panicked(), m.qemuStderr.String()
+	panicLine, messages := m.console.panicLine(), m.qemuStderr.String()
 	switch {
 	case m.stopped != "":
 		return &GuestError{ID: m.id, Reason: m.stopped}
-	case panicked != "":
-		e.Reason, e.Panic = "panicked: "+panicked, true
+	case panicLine != "":
+		e.Reason, e.Panic = "panicked: "+panicLine, true
 	case messages != "":
 		e.Reason = fmt.Sprintf("is off (%v): %s", m.cmd.ProcessState, messages)
 	default:

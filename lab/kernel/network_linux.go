@@ -17,6 +17,8 @@ import (
 
 const tunDevice = "/dev/net/tun"
 
+const ipv6On, ipv6Off = true, false // for setIPv6
+
 // checkTun returns an error if tap devices cannot be created.
 func checkTun() error {
 	f, err := os.OpenFile(tunDevice, os.O_RDWR, 0)
@@ -64,7 +66,7 @@ func createBridge(mtu int) error {
 	bridge.HardwareAddr = parseMAC(guest.WireHostMAC)
 	return configure(WireDevice,
 		func() error { return netlink.LinkAdd(bridge) },
-		func() error { return setIPv6(WireDevice, true) },
+		func() error { return setIPv6(WireDevice, ipv6On) },
 		func() error { return addAddr(bridge, guest.WireHost4) },
 		func() error { return addAddr(bridge, guest.WireHost6) },
 		func() error { return netlink.LinkSetUp(bridge) })
@@ -89,7 +91,7 @@ func createJudgePort(mtu int) error {
 		func() (err error) { judge, err = netlink.LinkByName(JudgeDevice); return err },
 		func() error { return netlink.LinkSetMTU(judge, mtu) },
 		func() error { return netlink.LinkSetARPOff(judge) },
-		func() error { return setIPv6(JudgeDevice, false) },
+		func() error { return setIPv6(JudgeDevice, ipv6Off) },
 		func() error { return netlink.LinkSetUp(judge) },
 		func() error { return addToBridge(pair, WireDevice) })
 }
@@ -131,14 +133,14 @@ func addTap(tap *netlink.Tuntap) error {
 	return guest.InOrder(
 		func() error { return netlink.LinkAdd(tap) },
 		func() error { return netlink.LinkSetTxQLen(tap, queueLen) },
-		func() error { return setIPv6(tap.Name, false) })
+		func() error { return setIPv6(tap.Name, ipv6Off) })
 }
 
 // addToBridge adds an interface without addresses to a bridge.
 func addToBridge(l netlink.Link, bridge string) error {
 	var master netlink.Link
 	return guest.InOrder(
-		func() error { return setIPv6(l.Attrs().Name, false) },
+		func() error { return setIPv6(l.Attrs().Name, ipv6Off) },
 		func() (err error) { master, err = netlink.LinkByName(bridge); return err },
 		func() error { return netlink.LinkSetMaster(l, master) },
 		func() error { return netlink.LinkSetUp(l) })

@@ -53,11 +53,11 @@ func TestConsoleParsesLines(t *testing.T) {
 	}
 	c.add([]byte("\n[ 9.1] Kernel panic - not sy"))
 	<-c.ready
-	if got := c.panicked(); got != "" {
+	if got := c.panicLine(); got != "" {
 		t.Errorf("half a line was a panic: %q", got)
 	}
 	c.add([]byte("ncing: Fatal exception in interrupt\n[ 9.2] ---[ end ]---\n"))
-	if got := c.panicked(); got != "Kernel panic - not syncing: Fatal exception in interrupt" {
+	if got := c.panicLine(); got != "Kernel panic - not syncing: Fatal exception in interrupt" {
 		t.Errorf("the panic is %q", got)
 	}
 	if got := c.tail(1); got != "[ 9.2] ---[ end ]---" {

@@ -135,8 +135,8 @@ func (info *Info) WriteTable(w io.Writer) error {
 type Remote struct {
 	guestClient
 	name string
-	// guests is set for a program in the lab's namespace, which reaches guests
-	// directly, and not the lab.
+	// guests is their number in a program in the lab's namespace, which reaches guests directly,
+	// but not the lab's process; 0 in other programs.
 	guests int
 }
 

@@ -14,16 +14,19 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// newRemote returns a client of a lab. For a process in the lab's namespace, guests is their
-// number; else it is 0.
+// newRemote returns a client of a lab. In a process in the lab's namespace, guests is the number
+// of the lab's guests; else it is 0.
 func newRemote(name string, guests int) *Remote {
 	r := &Remote{name: name, guests: guests}
 	r.dial = r.dialThroughLab
-	if guests != 0 {
+	if r.insideLab() {
 		r.dial = r.dialFromInside
 	}
 	return r
 }
+
+// insideLab reports whether this process runs in the lab's network namespace.
+func (r *Remote) insideLab() bool { return r.guests != 0 }
 
 // Connect finds a lab by its name, or returns a *daemon.NotUpError. In a program that runs
 // in a lab's namespace it returns that lab, with Exec, Output, Put and SetDevices
@@ -35,12 +38,13 @@ func Connect(name string) (*Remote, error) {
 	if err := kind.Ping(context.Background(), name); err != nil {
 		return nil, err
 	}
-	return newRemote(name, 0), nil
+	return newRemote(name, 0), nil // not inside the lab
 }
 
-// roundTrip sends a request, and returns the reply and the PID of the lab. A timeout of 0 means none.
+// roundTrip sends a request to the lab's process, and returns the reply and the PID of that
+// process. A timeout of 0 means none.
 func (r *Remote) roundTrip(ctx context.Context, timeout time.Duration, q *request) (reply []byte, pid int, err error) {
-	if r.guests != 0 {
+	if r.insideLab() {
 		return nil, 0, errInsideLab
 	}
 	reply, call, err := kind.RoundTrip(ctx, r.name, timeout, q)
@@ -96,7 +100,7 @@ func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, c
 // and returns its exit code, or 128 plus the signal number. It uses the PATH of
 // this process, and forwards signals.
 func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signal) (code int, err error) {
-	if r.guests != 0 {
+	if r.insideLab() {
 		return 0, errInsideLab
 	}
 	q := &request{Op: opRun}
@@ -113,7 +117,7 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 
 // Down takes the lab down and returns when it has ended.
 func (r *Remote) Down(ctx context.Context) error {
-	if r.guests != 0 {
+	if r.insideLab() {
 		return errInsideLab
 	}
 	return kind.Down(ctx, r.name, &request{Op: opDown})

@@ -38,7 +38,7 @@ func ProfileNames() (names []string) {
 	return names
 }
 
-// FindProfile returns the profile with a name.
+// FindProfile returns a profile by its name.
 func FindProfile(name string) (*Profile, error) {
 	for _, p := range Profiles() {
 		if p.Name == name {

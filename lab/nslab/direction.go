@@ -89,14 +89,16 @@ func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
 	return append(slices.Clip(specs), d.linkSpecs...)
 }
 
-// setSpecs replaces the random impairments.
+// setSpecs replaces the random impairments. A direction without an impairer gets one: it has no
+// stream events and no partition filter, or begin would have installed it.
 func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	switch {
 	case !d.started:
 		return fmt.Errorf("%s: impairments cannot be set before Begin", d.name())
 	case d.impairer == nil:
-		const filtered = false // begin installs every filter
-		return d.install(impair.Config{Specs: d.withLinkSpecs(specs)}, nil, filtered)
+		var noStreamEvents []lab.StreamEvent
+		const filtered = false
+		return d.install(impair.Config{Specs: d.withLinkSpecs(specs)}, noStreamEvents, filtered)
 	}
 	d.sw.WhileQuiesced(func() { err = d.impairer.Pipe.SetSpecs(d.withLinkSpecs(specs)) })
 	return err

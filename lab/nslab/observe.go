@@ -167,8 +167,8 @@ func startError(err error) error {
 	return err
 }
 
-// describeOutput returns the output of a lab process as the end of an error message: the cause of a
-// crash if there is one, with advice, and then all of it.
+// describeOutput returns the end of an error message about a lab process: the cause of its crash, if
+// the output has one, with advice, and then the whole output.
 func describeOutput(output string) string {
 	if output == "" {
 		return ""

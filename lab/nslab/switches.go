@@ -258,7 +258,7 @@ func checkNetem(plan *lab.Plan) error {
 }
 
 // netemSpec converts the impairments of a direction to netem's parameters. netem reorders a share
-// of packets by not delaying them, impair.Spec by delaying them: netemSpec converts the share if s has no Delay.
+// of packets by not delaying them, impair.Spec by delaying them: netemSpec converts the share if there is no other delay.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil

@@ -95,7 +95,7 @@ func HostMain() error {
 	if err := json.Unmarshal(conn.Job(), &id); err != nil {
 		return fmt.Errorf("decode the job: %w", err)
 	}
-	if id.CPU > 0 {
+	if id.CPU > 0 { // counted from 1; 0 means that the process is not bound
 		if err := process.BindToCPU(id.CPU - 1); err != nil {
 			return err
 		}

@@ -64,13 +64,13 @@ func runPingPong(cfg RawPingPongConfig, cpus [2]int, ping, pong pingPonger) (hal
 	return perf.Median(times[warmup:]) / 1e3 / tripsPerSample / 2, nil
 }
 
-// runTrips calls first and then, in this order, trips times.
-func runTrips(trips int, first, then func() error) error {
+// runTrips calls first and second alternately, each of them trips times.
+func runTrips(trips int, first, second func() error) error {
 	for range trips {
 		if err := first(); err != nil {
 			return err
 		}
-		if err := then(); err != nil {
+		if err := second(); err != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) erro
 	window := uint64(windowBytes / w.cfg.Bytes)
 	var base uint64
 	for {
-		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1)
+		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // at most window are in flight
 		for _, seg := range bufs {
 			w.write(seg)
 		}
@@ -264,8 +264,8 @@ type idleTimer struct {
 }
 
 // streamEnded reports whether a receiver without new segments may stop: a side has failed, or the
-// sender has finished and the last segment has arrived, or none has for stallTimeout. next is the
-// sequence number after the highest received.
+// sender has finished and either the last segment has arrived, or no segment arrived for
+// stallTimeout. next is the sequence number after the highest received.
 func (i *idleTimer) streamEnded(f *flow, next uint64) bool {
 	if f.failed.Load() || (f.finished.Load() && next >= f.sent.Load()) {
 		return true

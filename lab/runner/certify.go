@@ -107,8 +107,8 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	return nil
 }
 
-// knownDeviations returns the deviations of the device by case ID: those of the file, or those of
-// that name that ship with fabrictest. all are the suites, which the file must not contradict.
+// knownDeviations returns the deviations of the device by case ID: those of the file c.Deviations, or
+// those that ship with fabrictest under that name. all are the suites, which the file must not contradict.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil

@@ -77,8 +77,8 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// isRawWire reports whether the judge sends raw packets, as a host with addresses of its own, with a
-// value of --wire. The default, an empty value, depends on the protocol.
+// isRawWire reports whether, with a value of --wire, the judge sends raw packets as a host with
+// addresses of its own. The default, an empty value, depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:

@@ -33,8 +33,8 @@ type Replay struct {
 	Passed    bool             // repeat scenarios that passed, too, if none is named
 }
 
-// Select returns the results of a saved run to repeat: those that match the names and tiers, and
-// without names those that did not pass, or with Passed all. Skipped scenarios are never repeated.
+// Select returns the results of a saved run to repeat: those that match the names and tiers. Without
+// names these are the failed ones; with Passed, all. Skipped scenarios are never repeated.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]
@@ -54,7 +54,7 @@ func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error
 }
 
 // ReplayTask returns a task that runs the scenario of a saved result again, with the same seed,
-// defects and options. folder is that of the saved run, which has a copy of the scenario. The task
+// defects and options. folder, that of the saved run, has a copy of the scenario. The task
 // writes its files to dir, and captures packets if capture is set.
 func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task, error) {
 	s, err := scenarios.Load(cmdline.DirFS(folder), scenarioFile("", r.Name))
@@ -66,8 +66,8 @@ func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task
 	}}, nil
 }
 
-// Compare compares the results of a replay, now, with those of the saved run, then, by index. It
-// prints a line for each, and reports whether all are the same.
+// Compare compares now, the results of a replay, with then, the results of the saved run, by index.
+// It prints a line for each, and reports whether all are the same.
 func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
 	same = true
 	for i := range now {
@@ -80,8 +80,8 @@ func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool
 	return same, nil
 }
 
-// sameOutcome reports whether two runs of a scenario agree, in simulation in every figure, in
-// namespaces in the verdict, and describes the comparison.
+// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every
+// figure must be the same, in namespaces only the verdict.
 func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Verdict == report.Starved && now.Verdict == report.Passed {
 		return true, "the machine was too busy then, and the scenario passed now"
@@ -92,15 +92,15 @@ func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Tier != string(scenarios.Sim) {
 		return true, fmt.Sprintf("%s again", now.Verdict)
 	}
-	a, b := reproducible(then), reproducible(now)
+	a, b := reproduciblePart(then), reproduciblePart(now)
 	if a == b {
 		return true, fmt.Sprintf("%s again, the same in every figure", now.Verdict)
 	}
 	return false, fmt.Sprintf("%s again, but figures differ: the run is not reproducible, which is a bug of fabrictest: please report it with both result.json files", now.Verdict)
 }
 
-// reproducible returns the part of a result that depends on the seed alone, as JSON.
-func reproducible(r *report.Result) string {
+// reproduciblePart returns the part of a result that depends on the seed alone, as JSON.
+func reproduciblePart(r *report.Result) string {
 	part := *r
 	part.Wall, part.Files, part.Replay = 0, nil, ""
 	text, _ := json.Marshal(part)

@@ -156,8 +156,8 @@ type Overrides struct {
 	Defects  []string
 }
 
-// Check returns an error for a provider that does not exist, and for a defect that NICs of the
-// provider, or of any, cannot have without another build of the program.
+// Check returns an error if the provider does not exist, or if its NICs (without a provider: NICs of
+// all providers) cannot have one of the defects in this build of the program.
 func (o *Overrides) Check() error {
 	check := nics.CheckRuntimeDefect
 	if o.Provider != "" {

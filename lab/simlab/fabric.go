@@ -87,9 +87,9 @@ func (f *fabric) build(r *run) error {
 	return nil
 }
 
-// net returns the network of a rail. On first use it creates the network and, if
-// the rail has several switches, these; a network has one by default. Without
-// switches it is a cable between two hosts.
+// net returns the network of a rail, which it creates on first use. A network has one switch by
+// default, so net adds switches only if the rail has several. Without switches in the topology,
+// the network is a cable between two hosts.
 func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	if n := f.nets[rail]; n != nil {
 		return n, nil

@@ -30,8 +30,8 @@ func (k *rank) status() string {
 	return k.program.Status()
 }
 
-// addRanks creates the ranks, one per host, with a coroutine each. The hub records their marks
-// and samples.
+// addRanks creates the ranks, one per host, with a coroutine each. Through the hub, their control
+// channel, they report marks, which are events on the timeline, and samples of their traffic.
 func (r *run) addRanks() {
 	size := r.plan.Scenario.RankCount()
 	r.hub = NewHub(r.world, size)

@@ -87,7 +87,7 @@ func (c *capture) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
 	}
 }
 
-// writeSegment writes a segment of a stream if it leaves its port, not if it arrives.
+// writeSegment writes a segment of a stream to the file when it leaves a port, not when it arrives.
 func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if dir == sim.Out {
 		c.ports[at].WriteSegment(now, pcaplink.Outbound, s)

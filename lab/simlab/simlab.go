@@ -30,7 +30,7 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
-// runWith is Run with rank programs that create returns, in place of workload.New.
+// runWith runs a scenario as Run does, but creates the programs of ranks by create, not workload.New.
 func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, create newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)
@@ -127,7 +127,7 @@ func (r *run) runWorld() error {
 		err = nil
 	case r.ctx.Err() != nil:
 		when := fmt.Sprintf("interrupted at %s of the scenario's time", textfmt.Duration(time.Duration(r.world.Now())))
-		r.abort(when, nil)
+		r.abort(when, nil) // it is not known what programs wait for
 		err = fmt.Errorf("%s: %w", when, err)
 	}
 	return errors.Join(err, r.internalErr)
@@ -154,8 +154,8 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 }
 
 // finish fills in the observation, closes the devices and the world, and adds the
-// capture file to the result. The elapsed time is that of the last rank's end, or
-// the world's if the simulation was aborted.
+// capture file to the result. The elapsed time ends with the last rank, or with the
+// simulation if that was aborted.
 func (r *run) finish(result *report.Result) error {
 	r.observed.Elapsed = time.Duration(r.world.Now())
 	if r.observed.AbortReason == "" {

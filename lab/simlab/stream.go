@@ -147,7 +147,7 @@ func (s *stream) applyEvents(g *segment) (delay time.Duration, dropped bool) {
 }
 
 // transmit sends a segment, or retransmits a lost one: it applies the random impairments of
-// both cables, and sets the segment's arrival or marks it as lost. delay is that of events.
+// both cables, and sets the segment's arrival or marks it as lost. delay is what events add.
 func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	if g.lost {
 		g.lost = false
@@ -217,8 +217,8 @@ func (s *stream) retransmitAt(g *segment, at mono.Time) {
 	})
 }
 
-// countDupAcks counts a segment that will arrive as a duplicate ACK for each lost segment
-// before it, and schedules the fast retransmit of those with dupAckThreshold of them.
+// countDupAcks adds a duplicate ACK, which an arriving segment causes, to each lost segment before
+// it in the queue. It schedules the fast retransmit of a segment that now has dupAckThreshold.
 func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	remaining := s.lostSegments
 	for _, g := range s.queue {

@@ -29,8 +29,8 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the streamPort of a port of the plan, which impairs the port's TCP
-// streams. rail has the streamPorts of the same rail by address, to find those of peers.
+// newStreamPort returns the streamPort of a port of the plan, which impairs the port's TCP streams: it
+// has no dissector of packets. rail has the streamPorts of the same rail by address, to find peers.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
@@ -113,8 +113,8 @@ func (l *streamListener) Accept(now mono.Time) (link.StreamLink, error) {
 	return l.port.wrapStream(inner), nil
 }
 
-// streamTap implements sim.StreamTap: it counts segments in both directions, and
-// captures those that are sent.
+// streamTap implements sim.StreamTap: it counts the segments of a port by direction, and passes
+// them to the capture, which writes only those that leave the port.
 func (f *fabric) streamTap(now mono.Time, at *sim.Port, dir sim.Direction, s *link.Segment) {
 	if f.capture != nil {
 		f.capture.writeSegment(now, at, dir, s)

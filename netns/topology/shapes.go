@@ -155,7 +155,7 @@ type switchBuilder struct {
 	ports int
 }
 
-// addSwitch adds a switch. With several rails, its name gets that of the rail as a suffix.
+// addSwitch adds a switch. With several rails, its name ends with the name of the rail.
 func (d *builder) addSwitch(s Switch) *switchBuilder {
 	if d.rails > 1 {
 		s.Name += fmt.Sprintf("-rail%d", s.Rail)

@@ -145,7 +145,7 @@ func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
 	for i := range c.segmenter.n {
 		f := c.segmenter.frame(i)
 		c.stable = f
-		do(Frame{f[:len(f):len(f)], true})
+		do(Frame{Bytes: f[:len(f):len(f)], ChecksumPartial: true})
 		if c.full() {
 			c.segmenter.restore() // before sending
 			c.flush()
@@ -187,13 +187,14 @@ func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 		c.transmit(p, f)
 		return
 	}
+	const frames = 1
 	c.forEachEgress(p, f.Bytes, func(q *port) {
 		if q.handlers[Out] == nil {
 			c.transmit(q, f)
 		} else {
 			c.apply(q, Out, f)
 		}
-	}, 1, uint64(len(f.Bytes)))
+	}, frames, uint64(len(f.Bytes)))
 }
 
 // forwardPacket forwards a packet from a port without an In handler. It is

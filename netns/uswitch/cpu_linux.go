@@ -32,6 +32,7 @@ func (c *cpuClock) used() time.Duration {
 
 // threadTime returns the CPU time of a thread of this process.
 func threadTime(tid int) time.Duration {
+	// The clock ID is that of pthread_getcpuclockid.
 	const perThread, scheduled = 4, 2 // CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^tid<<3|perThread|scheduled), &ts); err != nil {

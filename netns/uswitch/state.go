@@ -4,8 +4,8 @@ package uswitch
 // are lost.
 func (c *core) setDown(p *port, state PortState) {
 	p.state = state
-	p.epoch++
-	p.lastSource = 0
+	p.epoch++        // delayed frames of an earlier epoch are dropped
+	p.lastSource = 0 // learn the address again
 	c.fdb.flushPort(p.index)
 }
 
@@ -17,7 +17,7 @@ func (c *core) stats() Stats {
 		Addresses: len(c.fdb.entries), LearnFailures: c.learnFailures, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {
-		in := p.counters[In]
+		in := p.counters[In] // counted before the FrameHandler only
 		in.Offered, in.OfferedBytes = in.Frames, in.Bytes
 		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counters[Out]})
 	}

@@ -193,8 +193,8 @@ func counts(clauses []Clause) (all []Count) {
 }
 
 // outcome returns the overall result, which depends on the MUST clauses, and a sentence that
-// explains it. A failed clause takes precedence over an untested one. A clause that is met
-// though a deviation is on record (Stale) makes the outcome incomplete until that is corrected.
+// explains it. A failed clause takes precedence over an untested one. A clause that is met although
+// a known deviation says otherwise (Stale) makes the outcome incomplete.
 func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 	n := make(map[State]int) // MUST clauses by state
 	for i := range clauses {

@@ -61,8 +61,8 @@ type Remark struct {
 	Deviation string `json:"deviation,omitempty"`
 }
 
-// Differs reports whether some devices meet the clause and others do not. A deviation on
-// record counts as not met.
+// Differs reports whether some devices meet the clause and others do not. A known deviation
+// counts as not met.
 func (c *Compared) Differs() bool {
 	met, violated := false, false
 	for _, s := range c.States {

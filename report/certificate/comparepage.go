@@ -30,31 +30,31 @@ var (
 // comparedPage is the template's data for a comparison.
 type comparedPage struct {
 	kit.Page
-	Devices   []*deviceLine
+	Devices   []*deviceRow
 	States    []namedState        // states that occur
 	Filter    []State             // states that the reader can select
 	Differ    []*comparedDocument // with the clauses that some devices meet and others do not
 	Documents []*comparedDocument // with all clauses
-	Overview  []*documentLine
+	Overview  []*documentRow
 }
 
-// documentLine has the bar of each device for a document; empty if it does not apply.
-type documentLine struct {
+// documentRow has the bar of each device for a document; empty if it does not apply.
+type documentRow struct {
 	Title, Anchor string
 	Shares        [][]kit.Share
 }
 
-// deviceLine is a row of the table of devices.
-type deviceLine struct {
+// deviceRow is a row of the table of devices.
+type deviceRow struct {
 	Column
 	About       []string
 	OutcomeName string
 	Href        string // link to its page
-	Levels      []levelLine
+	Levels      []levelRow
 }
 
-// levelLine has the counts of the clauses of a level.
-type levelLine struct {
+// levelRow has the counts of the clauses of a level.
+type levelRow struct {
 	Level   string
 	Shares  []kit.Share
 	Summary string // counts by state
@@ -87,7 +87,7 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	p := &comparedPage{Page: kit.Page{Title: "fabrictest: devices compared", About: "devices compared, clause by clause"}}
 	hrefs := c.pageLinks(dir)
 	for i := range c.Columns {
-		p.Devices = append(p.Devices, newDeviceLine(&c.Columns[i], hrefs[i]))
+		p.Devices = append(p.Devices, newDeviceRow(&c.Columns[i], hrefs[i]))
 	}
 	p.Documents = c.documents(hrefs, func(*Compared) bool { return true })
 	p.Differ = c.documents(hrefs, (*Compared).Differs)
@@ -101,12 +101,12 @@ func (c *Comparison) WriteHTML(w io.Writer, dir string) error {
 	return compareLayout.Write(w, p, "")
 }
 
-// addOverview adds a line for each document, with a bar of the states for each device. columns is
+// addOverview adds a row for each document, with a bar of the states for each device. columns is
 // the number of devices.
 func (p *comparedPage) addOverview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
-		line := &documentLine{Title: d.Title, Anchor: d.Anchor, Shares: make([][]kit.Share, columns)}
+		row := &documentRow{Title: d.Title, Anchor: d.Anchor, Shares: make([][]kit.Share, columns)}
 		for cell, column := range d.Columns {
 			n := make(map[State]int)
 			for _, s := range d.Sections {
@@ -114,9 +114,9 @@ func (p *comparedPage) addOverview(columns int) {
 					n[e.Cells[cell]]++
 				}
 			}
-			line.Shares[column] = shares(n)
+			row.Shares[column] = shares(n)
 		}
-		p.Overview = append(p.Overview, line)
+		p.Overview = append(p.Overview, row)
 	}
 }
 
@@ -156,9 +156,10 @@ func (c *Comparison) pageLinks(dir string) []string {
 // tiers are the names of the tiers.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
-// newDeviceLine returns the row of a device in the table of devices. href is the link to its page.
-func newDeviceLine(col *Column, href string) *deviceLine {
-	d := &deviceLine{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
+// newDeviceRow returns the row of a device in the table of devices, from the device's column in the
+// tables of clauses. href is the link to its page.
+func newDeviceRow(col *Column, href string) *deviceRow {
+	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
 	kernel, _, _ := strings.Cut(col.Kernel, " ")
 	if kernel != "" {
@@ -170,15 +171,15 @@ func newDeviceLine(col *Column, href string) *deviceLine {
 		}
 	}
 	for _, l := range conform.Levels {
-		line := levelLine{Level: l}
+		row := levelRow{Level: l}
 		n := make(map[State]int)
 		for _, s := range barOrder {
 			n[s] = col.count(l, s)
 		}
 		var counts []string
-		line.Shares, counts = kit.Bar(n, barOrder, stateNames)
-		if line.Summary = strings.Join(counts, " · "); line.Summary != "" {
-			d.Levels = append(d.Levels, line)
+		row.Shares, counts = kit.Bar(n, barOrder, stateNames)
+		if row.Summary = strings.Join(counts, " · "); row.Summary != "" {
+			d.Levels = append(d.Levels, row)
 		}
 	}
 	return d

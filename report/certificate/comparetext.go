@@ -78,16 +78,16 @@ func (c *Comparison) summarize(b *strings.Builder) {
 	}
 	b.WriteString("\n|---|---|---|" + strings.Repeat("---:|", len(used)) + "\n")
 	for i := range c.Columns {
-		col := newDeviceLine(&c.Columns[i], "")
-		name, about := "**"+escapeCell(col.Name)+"**", escapeCell(strings.Join(col.About, ", "))
-		if col.OutcomeName != "" {
-			about += ": " + strings.ToLower(col.OutcomeName)
+		row := newDeviceRow(&c.Columns[i], "")
+		name, about := "**"+escapeCell(row.Name)+"**", escapeCell(strings.Join(row.About, ", "))
+		if row.OutcomeName != "" {
+			about += ": " + strings.ToLower(row.OutcomeName)
 		}
-		for _, l := range col.Levels {
+		for _, l := range row.Levels {
 			fmt.Fprintf(b, "| %s | %s | %s |", name, about, escapeCell(l.Level))
 			name, about = "", "" // only in the device's first line
 			for _, s := range used {
-				fmt.Fprintf(b, " %d |", col.count(l.Level, s))
+				fmt.Fprintf(b, " %d |", row.count(l.Level, s))
 			}
 			b.WriteByte('\n')
 		}

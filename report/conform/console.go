@@ -213,7 +213,7 @@ func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 	}
 }
 
-// writeDeviations prints the results that do not meet a requirement for a reason on record.
+// writeDeviations prints the known deviations: requirements that are not met, each with the reason.
 func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	all := run.Deviating()
 	if len(all) == 0 {

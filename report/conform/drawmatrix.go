@@ -32,7 +32,7 @@ type checkView struct {
 const maxListedCases = 12
 
 // newMatrix returns the table of a device's defects and of the cases that detect them; nil if
-// cases were not run with defects. part: only some cases were selected.
+// cases were not run with defects. part is set if only some cases were selected.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -136,8 +136,8 @@ type defectGrid struct {
 	noVerdict map[string]bool // by case
 }
 
-// sortByColumn sorts defects by the column of the first case that detects them, preferably of
-// those that should. Undetected defects come first.
+// sortByColumn sorts defects by the column of the first case that detects them; cases that are
+// expected to detect the defect take precedence. Undetected defects come first.
 func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	rows := make([]*DefectCheck, len(all))
 	first := make(map[*DefectCheck]int, len(all))

@@ -114,8 +114,8 @@ func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
 const verticalAxis, horizontalAxis = true, false
 
 // drawSamples draws a dot per sample and a line for the median. at returns the position of a
-// value; aside displaces dots slightly, so that equal samples are visible. The axis of values
-// is vertical or not.
+// value; aside displaces dots slightly, so that equal samples are visible. vertical is set if the
+// axis of values is vertical.
 func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), vertical bool) {
 	const most = 60 // maximum number of dots
 	shown := m.Samples

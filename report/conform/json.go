@@ -165,7 +165,7 @@ func (r *Run) junitFaults() kit.Suite {
 			Name:      strings.TrimSpace(f.Case + " " + f.Defect),
 			Failure:   kit.NewProblem(f.What, f.Kind, f.What),
 			SystemOut: kit.Text{Text: "device: " + f.Device + "\n"},
-		}, "."+f.Kind, 0)
+		}, "."+f.Kind, 0) // no duration
 	}
 	return s
 }

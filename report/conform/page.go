@@ -88,7 +88,7 @@ func newPage(r *Run) *htmlPage {
 		Filter: "Filter: words, an ID, a row, a label",
 	}
 	p.Title = "fabrictest conform: " + p.Headline
-	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil)
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // names are for the text, which is not used
 	cases := p.addDevices(r)
 	p.addDocs(r, cases)
 	p.Levels = r.DeviationCounts()

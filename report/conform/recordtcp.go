@@ -56,15 +56,18 @@ func (f *flow) handshake() []segment {
 	if !f.peerDialled {
 		dialler, listener = listener, dialler
 	}
-	syn := segment{buildPacket(dialler, listener, tcpSYN, 0, nil), f.peerDialled}
+	var noPayload []byte
+	const noAck = 0
+	syn := segment{buildPacket(dialler, listener, tcpSYN, noAck, noPayload), f.peerDialled}
 	dialler.next++
-	synAck := segment{buildPacket(listener, dialler, tcpSYN|tcpACK, dialler.next, nil), !f.peerDialled}
+	synAck := segment{buildPacket(listener, dialler, tcpSYN|tcpACK, dialler.next, noPayload), !f.peerDialled}
 	listener.next++
-	return []segment{syn, synAck, {buildPacket(dialler, listener, tcpACK, listener.next, nil), f.peerDialled}}
+	return []segment{syn, synAck, {buildPacket(dialler, listener, tcpACK, listener.next, noPayload), f.peerDialled}}
 }
 
 // segments returns the IP packets of the TCP segments for an event: the data in segments of at
-// most maxSegment octets, a FIN, or an RST. It advances the sequence numbers.
+// most maxSegment octets, a FIN, or an RST. It advances the sequence numbers. The suite, which is
+// the device's peer, records the events: EventSent is from the peer to the device.
 func (f *flow) segments(e *conformance.Event) (all [][]byte) {
 	from, to := &f.device, &f.peer
 	if e.Kind == conformance.EventSent || e.Kind == conformance.EventSentFIN {

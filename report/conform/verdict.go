@@ -88,8 +88,8 @@ func RowVerdict(all []Verdict) Verdict {
 // Levels are the requirement levels, the strongest first.
 var Levels = []string{"MUST", "SHOULD", "MAY"}
 
-// Deviating returns the results that do not meet a requirement for a reason on record, the
-// strongest requirements first.
+// Deviating returns the results with the verdict Deviates: known deviations from a requirement,
+// for which a reason is given. The strongest requirements come first.
 func (r *Run) Deviating() []Judged {
 	all := r.resultsWith(func(v Verdict) bool { return v == Deviates })
 	slices.SortStableFunc(all, func(a, b Judged) int { return slices.Index(Levels, a.Level) - slices.Index(Levels, b.Level) })

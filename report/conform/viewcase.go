@@ -159,7 +159,7 @@ func (a *areaView) Counts() []kit.Share {
 			n[o.Verdict]++
 		}
 	}
-	shares, _ := kit.Bar(n, Verdicts(), nil)
+	shares, _ := kit.Bar(n, Verdicts(), nil) // names are for the text, which is not used
 	return shares
 }
 

@@ -100,7 +100,7 @@ func (f *fabric) runRound(ctx context.Context) (r round, err error) {
 	return r, nil
 }
 
-// runTurn measures one runtime, whose ranks run starts; run returns the output of rank 0. It
+// runTurn measures one runtime: run starts its ranks and returns the output of rank 0. runTurn
 // checks by the port's counters that the messages crossed the veth pair.
 func (f *fabric) runTurn(ctx context.Context, run func(context.Context) (string, error)) (turn, error) {
 	limit := f.turnLimit()

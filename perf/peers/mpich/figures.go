@@ -39,8 +39,8 @@ func gigabits(size float64) func(secondsPerMessage float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements returns all measurements, with the targets of the ratio of our figure to that of
-// MPICH. A name is the kind and the message size in bytes.
+// measurements returns all measurements, with the ratios of our figure to MPICH's figure that are
+// wanted. A name is the kind and the message size in bytes.
 func measurements() []measurement {
 	return []measurement{
 		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, atMost: true, wantRatio: 1, wantRatioNoICRC: 1},

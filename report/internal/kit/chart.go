@@ -41,8 +41,8 @@ func (s Scale) Position(v float64) float64 {
 	return s.At + s.Len*(v-s.From)/(s.To-s.From)
 }
 
-// Marks returns the values of the scale's grid lines: powers of ten, or every number, or
-// every fourth of more than ten.
+// Marks returns the values of the scale's grid lines: powers of ten on a logarithmic scale, else
+// every integer, or every fourth if there are more than ten.
 func (s Scale) Marks() (values []float64) {
 	step := 1.0
 	if !s.Log && s.To-s.From > 10 {
