@@ -18,6 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/work"
 	"github.com/fabrictest/fabrictest/netns"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // rankCommand has the test binary be a rank of the workload that the next argument names.
@@ -77,19 +78,16 @@ func (s *setting) String() string {
 // settings are all that are run: every workload on every provider in every design that
 // it has. Everything else takes turns.
 func settings() (all []setting) {
-	for _, provider := range nics.Names() {
-		designs := carrier.Designs()
-		switch provider {
-		case "softiwarp":
-			designs = designs[:4] // it has no datagrams
-		case "dgiwarp": // it has nothing but datagrams, once for each protocol
+	for _, p := range nics.All() {
+		designs := designsOf(p)
+		if !p.Caps.Has(verbs.CapRC) { // it has nothing but datagrams, once for each protocol
 			designs = []carrier.Design{carrier.UD, carrier.UD, carrier.UD}
 		}
 		for d, design := range designs {
 			for i, wl := range work.All() {
 				k := d + i
 				s := setting{
-					work: wl, provider: provider, design: design, protocol: []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[k%3],
+					work: wl, provider: p.Name, design: design, protocol: []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[k%3],
 					progress: []mpi.ProgressMode{mpi.Polling, mpi.Background}[k/3%2],
 					ranks:    4, perHost: 1 + k/2%2, rails: 1 + k/5%2, eager: []int{0, 512, -1}[k/4%3],
 				}
