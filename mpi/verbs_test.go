@@ -8,6 +8,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
@@ -36,7 +37,7 @@ func TestPeerLossOverNICs(t *testing.T) {
 		},
 	}
 	skipUnderRaceDetector(t)
-	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+	for _, provider := range nics.Names() {
 		for name, wait := range waits {
 			for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
 				for _, how := range []string{"killed", "cut off"} {

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/cmdline"
 	"github.com/fabrictest/fabrictest/internal/must"
@@ -84,17 +87,24 @@ func TestConformRepeats(t *testing.T) {
 
 var took = regexp.MustCompile(`"took":\d+,`)
 
+// devicesOf returns the names of the providers of some protocols.
+func devicesOf(protocols ...conformance.Protocol) []string {
+	return nics.NamesWith(func(p *nics.Provider) bool { return slices.Contains(protocols, p.Protocol) })
+}
+
 func TestConformChoosesDevices(t *testing.T) {
-	for words, want := range map[string]string{
-		"rc/psn/gap-naked-once mpa/fpdu/layout":                    "softroce softiwarp",
-		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": "",
-		"mpa/fpdu/layout": "softiwarp",
-		"--label area:icrc --level must --defect FixedHopLimit":  "softroce",
-		"rc/psn/gap-naked-once --as rxe-6.1":                     "softroce as rxe-6.1",
-		"mpa/fpdu/layout --device softiwarp --device softiwarp":  "softiwarp",
-		"rc/inv/free-window-leaves-the-device-alive --dangerous": "softroce",
+	both, roce, iwarp := devicesOf(conformance.RoCE, conformance.IWARP), devicesOf(conformance.RoCE), devicesOf(conformance.IWARP)
+	withDefect := nics.NamesWith(func(p *nics.Provider) bool { return p.CheckDefect("FixedHopLimit") == nil })
+	for words, want := range map[string][]string{
+		"rc/psn/gap-naked-once mpa/fpdu/layout":                    both,
+		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": nil,
+		"mpa/fpdu/layout": iwarp,
+		"--label area:icrc --level must --defect FixedHopLimit":  withDefect,
+		"rc/psn/gap-naked-once --as rxe-6.1":                     {"softroce as rxe-6.1"},
+		"mpa/fpdu/layout --device softiwarp --device softiwarp":  {"softiwarp"},
+		"rc/inv/free-window-leaves-the-device-alive --dangerous": roce,
 	} {
-		if want == "" {
+		if want == nil {
 			if code, _, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...); code != exitUsage || !strings.Contains(stderr, "no case for softiwarp") {
 				t.Errorf("%s: exit code %d, %q", words, code, stderr)
 			}
@@ -105,8 +115,8 @@ func TestConformChoosesDevices(t *testing.T) {
 		for i := range run.Devices {
 			names = append(names, run.Devices[i].Label())
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: %s, want %s", words, got, want)
+		if !slices.Equal(names, want) {
+			t.Errorf("%s: %s, want %s", words, names, want)
 		}
 	}
 }
@@ -223,7 +233,7 @@ func TestConformInNamespaces(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, out, stderr)
 	}
 	code, out, stderr = call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout", "--on", "netns", "--out", dir)
-	if code != exitOK || !strings.Contains(out, "All 2 cases pass") {
+	if want := fmt.Sprintf("All %d cases pass", len(devicesOf(conformance.RoCE, conformance.IWARP))); code != exitOK || !strings.Contains(out, want) {
 		t.Errorf("exit code %d, %q, %q", code, out, stderr)
 	}
 	if run, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile)); err != nil || run.Tier != "netns" || strings.Contains(run.Command, "--out") {
@@ -252,7 +262,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("exit code %d, %q, %q", code, out, stderr)
 	}
 	sound, err := conform.ReadFile(filepath.Join(dir, conform.ResultFile))
-	if err != nil || len(sound.Devices) != 1 || !strings.HasPrefix(sound.Command, cmdline.GoRun+" conform measure --device softroce") {
+	if err != nil || len(sound.Devices) != len(devicesOf(conformance.RoCE)) || !strings.HasPrefix(sound.Command, cmdline.GoRun+" conform measure --device softroce") {
 		t.Fatalf("%+v, %v", sound, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))

@@ -26,21 +26,14 @@ func TestSpecs(t *testing.T) {
 }
 
 var _ = Describe("in simulation", func() {
-	for _, d := range []struct {
-		name     string
-		protocol conformance.Protocol
-	}{{"softroce", conformance.RoCE}, {"softiwarp", conformance.IWARP}, {"dgiwarp", conformance.DatagramIWARP}} {
-		Describe(d.name, Label("device:"+d.name), func() {
-			p, err := nics.Find(d.name)
-			if err != nil {
-				panic(err)
-			}
-			known, err := conformance.DeviationsOf(d.name, "sim")
+	for _, p := range nics.All() {
+		Describe(p.Name, Label("device:"+p.Name), func() {
+			known, err := conformance.DeviationsOf(p.Name, "sim")
 			if err != nil {
 				panic(err)
 			}
 			lab := bench.InSimulation(p, bench.SimOptions{})
-			for _, s := range judge.SuitesOf(d.protocol) {
+			for _, s := range judge.SuitesOf(p.Protocol) {
 				Describe(s.Title, func() {
 					addSpecs(s, func() conformance.Lab { return lab }, conformance.Options{Seed: 1, Deviations: known})
 				})

@@ -77,10 +77,10 @@ func inNamespaces() []setup {
 	var all []setup
 	for _, provider := range providers {
 		for i, design := range carrier.Designs() {
-			if provider == "softiwarp" && datagrams(design) {
+			if !hasDesign(provider, design) {
 				continue
 			}
-			all = append(all, setup{provider, design, protocols[i%3], modes[i%2], []string{"clean", "loss"}[i/2%2], eagers[i/3%2*2], "", false})
+			all = append(all, setup{provider.Name, design, protocols[i%3], modes[i%2], []string{"clean", "loss"}[i/2%2], eagers[i/3%2*2], "", false})
 		}
 	}
 	return all

@@ -11,11 +11,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/window"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // everywhere has every case run on all set-ups, which takes long; otherwise each runs on
@@ -66,7 +68,7 @@ var networks = map[string][]impair.Spec{
 }
 
 var (
-	providers = []string{"softroce", "softiwarp", "dgiwarp"}
+	providers = nics.All()
 	protocols = []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}
 	modes     = []mpi.ProgressMode{mpi.Polling, mpi.Background}
 	eagers    = []int{0, -1, 40_000}
@@ -80,11 +82,11 @@ func setups() (all []setup) {
 			for _, protocol := range protocols {
 				for _, mode := range modes {
 					for _, network := range []string{"clean", "loss", "reordering", "duplicates", "all"} {
-						if provider == "softiwarp" && (datagrams(design) || network != "clean" && network != "loss") {
+						if !hasDesign(provider, design) || provider.OverTCP && network != "clean" && network != "loss" {
 							continue // a stream loses, doubles and turns round nothing
 						}
 						k := len(all) // these are not combined with everything else
-						all = append(all, setup{provider, design, protocol, mode, network, eagers[k%3], layouts[k/3%4], k/12%2 == 1})
+						all = append(all, setup{provider.Name, design, protocol, mode, network, eagers[k%3], layouts[k/3%4], k/12%2 == 1})
 					}
 				}
 			}
@@ -95,6 +97,12 @@ func setups() (all []setup) {
 
 // datagrams reports whether a design needs them.
 func datagrams(d carrier.Design) bool { return d == carrier.UD || d == carrier.Hybrid }
+
+// hasDesign reports whether NICs of a provider have what a design needs, or the runtime
+// chooses another design for them.
+func hasDesign(p *nics.Provider, d carrier.Design) bool {
+	return p.Caps.Has(verbs.CapUD) || !datagrams(d)
+}
 
 // options are the runtime's.
 func (s setup) options() mpi.Options {

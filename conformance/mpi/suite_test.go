@@ -25,7 +25,8 @@ func TestRuntime(t *testing.T) {
 
 var _ = Describe("in simulation", func() {
 	all := setups()
-	for _, provider := range providers {
+	for _, p := range providers {
+		provider := p.Name
 		Describe(provider, Label("device:"+provider), func() {
 			var of []setup
 			for _, s := range all {
@@ -116,7 +117,8 @@ func everyCase(mode mpi.ProgressMode) func(cases.World) error {
 // The default run must not leave out any provider, design, protocol, mode or network.
 func TestChosenSetupsCoverAll(t *testing.T) {
 	met := make(map[string]bool)
-	for _, provider := range providers {
+	for _, p := range providers {
+		provider := p.Name
 		var of []setup
 		for _, s := range setups() {
 			if s.provider == provider {

@@ -45,10 +45,10 @@ func DidYouMean(word string, known []string, listCommand string) string {
 	return lists
 }
 
-// Choices lists two or more words to choose from: "a, b or c".
+// Choices lists one or more words to choose from: "a, b or c".
 func Choices(words []string) string {
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.TrimPrefix(strings.Join(words[:last], ", ")+" or "+words[last], " or ")
 }
 
 // plainWord matches words that a shell passes on unchanged.

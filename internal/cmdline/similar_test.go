@@ -6,6 +6,14 @@ import (
 	"time"
 )
 
+func TestChoices(t *testing.T) {
+	for want, words := range map[string][]string{"a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := Choices(words); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestSimilarOrdersByEditDistance(t *testing.T) {
 	known := []string{"rc/clean", "rc/loss", "uc/loss", "ud/loss", "rc/bursts", "xrc/loss", "run", "on", "seed"}
 	for word, want := range map[string]string{

@@ -14,6 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/agent"
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -132,11 +133,6 @@ func (l joinedLab) WithBench(ctx context.Context, job conformance.BenchSpec, bod
 	})
 }
 
-var protocols = []struct {
-	provider string
-	protocol conformance.Protocol
-}{{"softroce", conformance.RoCE}, {"softiwarp", conformance.IWARP}, {"dgiwarp", conformance.DatagramIWARP}}
-
 // someCases are one of so many of the cases that devices of a protocol are judged by; all
 // if the flag says so, and fewer where time is short.
 func someCases(p conformance.Protocol, of uint32) (some []*conformance.Case) {
@@ -193,10 +189,10 @@ func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab,
 }
 
 func TestAgentInSimulation(t *testing.T) {
-	for _, p := range protocols {
-		t.Run(p.provider, func(t *testing.T) {
-			near := InSimulation(provider(t, p.provider), SimOptions{})
-			compare(t, someCases(p.protocol, 20), near, joinedLab{near}, 2, 0)
+	for _, p := range nics.All() {
+		t.Run(p.Name, func(t *testing.T) {
+			near := InSimulation(p, SimOptions{})
+			compare(t, someCases(p.Protocol, 20), near, joinedLab{near}, 2, 0)
 		})
 	}
 }

@@ -267,7 +267,7 @@ func TestTasksMustBeWaitedFor(t *testing.T) {
 }
 
 func BenchmarkTrivialTry(b *testing.B) {
-	for _, name := range []string{"softroce", "softiwarp", "dgiwarp"} {
+	for _, name := range nics.Names() {
 		b.Run(name, func(b *testing.B) {
 			l := InSimulation(provider(b, name), SimOptions{})
 			b.ReportAllocs()

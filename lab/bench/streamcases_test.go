@@ -11,6 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/judge"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
@@ -102,16 +103,16 @@ func dialed(b *conformance.Bench) error {
 // Verb calls through an agent on a busy virtual machine are slow, and must not
 // change verdicts. Datagram-iWARP has no device behind an agent.
 func TestSlowVerbsChangeNoVerdict(t *testing.T) {
-	for _, p := range protocols {
-		if p.protocol == conformance.DatagramIWARP {
+	for _, p := range nics.All() {
+		if p.Protocol == conformance.DatagramIWARP {
 			continue
 		}
-		known := must.Get(conformance.DeviationsOf(p.provider, "wire"))(t)
-		t.Run(p.provider, func(t *testing.T) {
-			lab := InSimulation(provider(t, p.provider), SimOptions{VerbTime: 40 * time.Millisecond})
+		known := must.Get(conformance.DeviationsOf(p.Name, "wire"))(t)
+		t.Run(p.Name, func(t *testing.T) {
+			lab := InSimulation(p, SimOptions{VerbTime: 40 * time.Millisecond})
 			r := &conformance.Runner{Lab: lab, Workers: 2, Options: conformance.Options{Deviations: known}}
 			var cases []*conformance.Case
-			for _, s := range judge.SuitesOf(p.protocol) {
+			for _, s := range judge.SuitesOf(p.Protocol) {
 				for i := range s.Cases {
 					cases = append(cases, &s.Cases[i])
 				}

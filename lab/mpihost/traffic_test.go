@@ -43,7 +43,7 @@ func TestNICsCarryData(t *testing.T) {
 
 // Requests to a killed rank fail, and other ranks on its host continue.
 func TestQueuePairsCloseWithRank(t *testing.T) {
-	for _, provider := range []string{"softroce", "softiwarp"} {
+	for _, provider := range nics.NamesWith(func(p *nics.Provider) bool { return p.Caps.Has(verbs.CapRC) }) {
 		f := Fabric{Ranks: 4, PerHost: 2, Provider: provider, Limit: time.Hour, Script: func(w *World) {
 			w.At(30*time.Microsecond, func() { w.Kill(3) })
 		}}

@@ -1,6 +1,7 @@
 package mpihost
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,12 +11,14 @@ import (
 
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
 func TestEnvOfRanks(t *testing.T) {
-	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+	for _, p := range nics.All() {
+		provider := p.Name
 		seen := make([]*transport.Env, 5)
 		var caps verbs.Caps
 		out := must.Get(InWorld(Fabric{Ranks: 5, PerHost: 2, Rails: 2, Provider: provider, Seed: 9}, func(e *transport.Env) error {
@@ -44,7 +47,7 @@ func TestEnvOfRanks(t *testing.T) {
 				t.Errorf("rank %d: %+v", i, out.Ranks[i])
 			}
 		}
-		if (provider == "dgiwarp") != caps.Has(verbs.CapRD) {
+		if caps != cmp.Or(p.ReliableCaps, p.Caps) {
 			t.Errorf("%s: capabilities %#x", provider, caps)
 		}
 		if out.Elapsed != 4*time.Millisecond || out.Events == 0 {

@@ -1,8 +1,8 @@
 // Package nics is the registry of the emulated NICs (providers). It knows how to
 // open each in a simulation and on the sockets of a network namespace, which
-// defects it can have, and the properties of its transport. It is the only package
-// that names providers: a new provider is a file like softroce.go and an entry in
-// constructors.
+// defects it can have, and the properties of its transport. A new provider is a file
+// like softroce.go, an entry in constructors, and its name in the enum of
+// scenarios.NIC.Provider; see docs/adding-a-provider.md.
 //
 // The caller owns the NICs that it opens. Package lab decides what a scenario means
 // for a NIC and whether it can run on it.
@@ -31,7 +31,7 @@ import (
 type Provider struct {
 	// Name is the name in scenarios, and that of the verbs.Provider of its devices.
 	Name string
-	// Title is the name for users.
+	// Title is the name for users. Messages append "NICs".
 	Title string
 	// Protocol selects the conformance suites for its devices.
 	Protocol conformance.Protocol

@@ -2,6 +2,7 @@ package nics
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/sim"
 	"github.com/fabrictest/fabrictest/emu/softiwarp"
@@ -13,6 +14,8 @@ func markerIWARP() *Provider {
 	p := softIWARP()
 	p.Name, p.Title = "markeriwarp", "soft-iWARP with markers"
 	p.Profiles, p.Kernel = nil, KernelDriver{}
+	// A device with markers places nothing early.
+	p.Defects = slices.DeleteFunc(p.Defects, func(d Defect) bool { return d.Name == "PlacesEarly" })
 	p.newOpener = func(p *Provider, s Setup) (Opener, error) {
 		options := Options{"markers": true}
 		maps.Copy(options, s.Options)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
@@ -14,23 +15,18 @@ import (
 // With two rails either may fail at any time: no eager message, notice, read or write is
 // lost, and no notice overtakes its data.
 func TestTrafficSurvivesLossOfRail(t *testing.T) {
-	designs := map[string][]carrier.Design{
-		"softroce":  carrier.Designs(),
-		"softiwarp": {carrier.SendRecv, carrier.SRQ, carrier.RingSendRecv, carrier.RingSRQ},
-		"dgiwarp":   {carrier.UD},
-	}
 	k := 0
-	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
-		for _, design := range designs[provider] {
+	for _, p := range nics.All() {
+		for _, design := range designsOf(p) {
 			for _, protocol := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
 				for rail := range 2 {
 					k++
 					size, count := []int{300, 20_000, 100_000}[k%3], []int{100, 60, 40}[k%3]
-					t.Run(fmt.Sprintf("%s/%s/%s/%d/rail %d", provider, design, protocol, size, rail), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d/rail %d", p.Name, design, protocol, size, rail), func(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 							w.At(150*time.Microsecond, func() { w.LinkDown(1, rail) })
 						}}
-						must.Get(runOnFabric(f, setting{provider, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
+						must.Get(runOnFabric(f, setting{p.Name, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
 							must.Do(t, r.exchangeMessages(count, size))
 							if r.Now() < 200*time.Microsecond {
 								return fmt.Errorf("all was over at %v", r.Now())

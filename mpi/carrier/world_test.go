@@ -13,6 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/impair"
 	"github.com/fabrictest/fabrictest/internal/must"
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/memory"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
@@ -162,19 +163,24 @@ func runOnFabric(f mpihost.Fabric, s setting, cfg carrier.Config, program func(*
 	})
 }
 
+// designsOf returns the designs that NICs of a provider support: UD and Hybrid need datagrams,
+// and all but UD need connections.
+func designsOf(p *nics.Provider) []carrier.Design {
+	return slices.DeleteFunc(carrier.Designs(), func(d carrier.Design) bool {
+		return (d == carrier.UD || d == carrier.Hybrid) && !p.Caps.Has(verbs.CapUD) || d != carrier.UD && !p.Caps.Has(verbs.CapRC)
+	})
+}
+
 func settings() (all []setting) {
-	for _, d := range carrier.Designs() {
-		for _, p := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
-			for _, loss := range []uint32{0, 20_000} {
-				all = append(all, setting{"softroce", d, p, loss})
-			}
-			if d != carrier.UD && d != carrier.Hybrid {
-				all = append(all, setting{"softiwarp", d, p, 0})
+	for _, nic := range nics.All() {
+		for _, d := range designsOf(nic) {
+			for _, p := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
+				all = append(all, setting{nic.Name, d, p, 0})
+				if !nic.OverTCP {
+					all = append(all, setting{nic.Name, d, p, 20_000})
+				}
 			}
 		}
-	}
-	for _, p := range []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative} {
-		all = append(all, setting{"dgiwarp", carrier.UD, p, 0}, setting{"dgiwarp", carrier.UD, p, 20_000})
 	}
 	return all
 }
@@ -225,7 +231,7 @@ func TestMessagesArrive(t *testing.T) {
 // Two ranks that exchange many messages use a ring, and reuse its slots.
 func TestBusyPeersUseRings(t *testing.T) {
 	for _, d := range []carrier.Design{carrier.RingSendRecv, carrier.RingSRQ} {
-		for _, provider := range []string{"softroce", "softiwarp"} {
+		for _, provider := range nics.NamesWith(func(p *nics.Provider) bool { return slices.Contains(designsOf(p), d) }) {
 			t.Run(provider+"/"+string(d), func(t *testing.T) {
 				runRanks(t, 2, setting{provider, d, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
 					must.Do(t, r.exchangeMessages(500, 300))

@@ -15,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 	"github.com/fabrictest/fabrictest/mpi/work"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // lots is where choices come from: a number from 0 to n-1. Wherever something is drawn,
@@ -69,7 +70,7 @@ func (t *trial) drawFabric(l lots, seed uint64) {
 	f.Link.Latency = pick(l, 0, 0, 50*time.Microsecond)
 	var s impair.Spec
 	s.LossPPM = pick[uint32](l, 0, 0, 1000, 10_000, 30_000)
-	if f.Provider != "softiwarp" { // TCP sees to the rest
+	if !t.provider().OverTCP { // TCP sees to the rest
 		if l.IntN(3) == 2 {
 			s.DuplicatePPM, s.DuplicateDelay = 50_000, 10*time.Microsecond
 		}
@@ -82,6 +83,15 @@ func (t *trial) drawFabric(l lots, seed uint64) {
 	if s != (impair.Spec{}) {
 		f.Impair = []impair.Spec{s}
 	}
+}
+
+// provider returns the provider of the trial's NICs.
+func (t *trial) provider() *nics.Provider {
+	p, err := nics.Find(t.fabric.Provider)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // drawWork draws one of the workloads that can be divided among the ranks.
@@ -107,8 +117,8 @@ func (t *trial) drawWork(l lots) {
 // where ways differ.
 func (t *trial) drawCarrier(l lots) {
 	designs := carrier.Designs()
-	if t.fabric.Provider == "softiwarp" {
-		designs = designs[:4] // it has no datagrams
+	if !t.provider().Caps.Has(verbs.CapUD) {
+		designs = designs[:4] // they need no datagrams
 	}
 	c := &t.o.Carrier
 	c.Design = pick(l, designs...)

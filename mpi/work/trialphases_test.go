@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/carrier"
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 	"github.com/fabrictest/fabrictest/mpi/transport"
+	"github.com/fabrictest/fabrictest/verbs"
 )
 
 // phases are what a rank can be at when something happens to it, in the order in which
@@ -133,15 +135,19 @@ type way struct {
 	design   carrier.Design
 }
 
+// designsOf returns the designs that NICs of a provider support: UD and Hybrid need datagrams,
+// and all but UD need connections.
+func designsOf(p *nics.Provider) []carrier.Design {
+	return slices.DeleteFunc(carrier.Designs(), func(d carrier.Design) bool {
+		return (d == carrier.UD || d == carrier.Hybrid) && !p.Caps.Has(verbs.CapUD) || d != carrier.UD && !p.Caps.Has(verbs.CapRC)
+	})
+}
+
 // ways are all designs of all providers.
 func ways() (all []way) {
-	for _, provider := range nics.Names() {
-		for _, design := range carrier.Designs() {
-			datagrams := design == carrier.UD || design == carrier.Hybrid
-			if provider == "softiwarp" && datagrams || provider == "dgiwarp" && design != carrier.UD {
-				continue // it has none, or nothing else
-			}
-			all = append(all, way{provider, design})
+	for _, p := range nics.All() {
+		for _, design := range designsOf(p) {
+			all = append(all, way{p.Name, design})
 		}
 	}
 	return all

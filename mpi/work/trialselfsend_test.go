@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fabrictest/fabrictest/lab/mpihost"
+	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/mpi"
 	"github.com/fabrictest/fabrictest/mpi/transport"
 )
@@ -14,7 +15,7 @@ import (
 // A rank whose NIC has lost its address cannot even reach itself by it: it is told, and
 // does not wait for itself.
 func TestARankThatCannotReachItself(t *testing.T) {
-	for _, provider := range []string{"softroce", "softiwarp", "dgiwarp"} {
+	for _, provider := range nics.Names() {
 		f := mpihost.Fabric{Ranks: 2, Provider: provider, Limit: limit, Events: events}
 		var world *mpihost.World
 		f.Script = func(w *mpihost.World) { world = w }
