@@ -118,20 +118,20 @@ func (w *iwarpRun) comparePings(ctx context.Context) error {
 func (w *iwarpRun) compareDatagrams(ctx context.Context) error {
 	var got DatagramRatios
 	const spinning, blocking, singly, bursts = false, true, true, false
-	ping := func(blocking bool) Program {
-		return Program{PingPong: &PingPong{Bytes: datagramPing, Rounds: w.trips(blocking), Blocking: blocking}}
+	ping := func(block bool) Program {
+		return Program{PingPong: &PingPong{Bytes: datagramPing, Rounds: w.trips(block), Blocking: block}}
 	}
-	stream := func(singly bool) Program {
-		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, NoBursts: singly}}
+	stream := func(noBursts bool) Program {
+		return Program{Stream: &Stream{Op: verbs.OpSend, Bytes: datagramStream, Duration: w.Slice, NoBursts: noBursts}}
 	}
 	for _, c := range []struct {
 		p      Program
 		ratio  *float64
 		target Target // none if it has no name
 	}{
-		{ping(spinning), &got.LatencySpinning, Target{Name: "half round trip of 64 B of datagrams to connections", Want: 0.85, IsMax: true}},
+		{ping(spinning), &got.LatencySpinning, Target{Name: "64 B half round trip, datagrams / connections", Want: 0.85, IsMax: true}},
 		{ping(blocking), &got.LatencyBlocking, Target{}},
-		{stream(singly), &got.Bandwidth, Target{Name: "send of 2 KiB of datagrams to connections, singly", Want: 1.2}},
+		{stream(singly), &got.Bandwidth, Target{Name: "2 KiB send, singly, datagrams / connections", Want: 1.2}},
 		{stream(bursts), &got.BandwidthBursts, Target{}},
 	} {
 		baseline, device := deviceMeasurement(w.Bench, c.p, withCRC), deviceMeasurement(w.datagrams, c.p, withCRC)

@@ -78,10 +78,10 @@ func TestDatagramsAreComparedWithConnections(t *testing.T) {
 			t.Errorf("by %v: %+v", c.by, d)
 		}
 		got := verdicts(q)
-		if v := got["half round trip of 64 B of datagrams to connections"].Verdict; v != c.latency {
+		if v := got["64 B half round trip, datagrams / connections"].Verdict; v != c.latency {
 			t.Errorf("by %v: latency %s", c.by, v)
 		}
-		if v := got["send of 2 KiB of datagrams to connections, singly"].Verdict; v != c.bandwidth {
+		if v := got["2 KiB send, singly, datagrams / connections"].Verdict; v != c.bandwidth {
 			t.Errorf("by %v: bandwidth %s", c.by, v)
 		}
 		want := []string{"half round trip 64 B, spinning", "half round trip 64 B, blocking", "send 2 KiB, singly", "send 2 KiB"}

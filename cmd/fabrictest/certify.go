@@ -219,7 +219,7 @@ func (o *certifyOptions) signIn(cmd *cobra.Command, dir string) error {
 func (o *certifyOptions) command(ids []string, seed uint64) string {
 	l := cmdline.NewLine(o.guest.calledAs(o.program) + " certify").Args(ids...)
 	if o.guest.kind != "" {
-		l.Add(o.guest.words()...)
+		l.Add(o.guest.shellFlags()...)
 	} else {
 		l.Flag("agent", o.agent).Flag("key", o.key).Flag("device", o.device).Flag("interface", o.intf).Flag("peer", o.peers...)
 	}

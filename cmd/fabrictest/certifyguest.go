@@ -27,7 +27,7 @@ type deviceGuestFlags struct {
 	guestFlags
 	kind    string   // of the device; empty without --guest
 	program string   // with the agent
-	given   []string // flags that were given, without --guest and --kernel
+	given   []string // flags that were given, as shell text, without --guest and --kernel
 }
 
 // guestMemory is enough for a case that registers 1 GiB and for the agent's copy of it.
@@ -78,8 +78,8 @@ func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	return runner.CheckAgentProgram(g.program)
 }
 
-// givenFlags returns the named flags that were given, as words of a command line.
-func givenFlags(cmd *cobra.Command, names []string) (words []string) {
+// givenFlags returns those of the named flags that were given, as shell text such as "--mtu 1500".
+func givenFlags(cmd *cobra.Command, names []string) (flags []string) {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
 		if !f.Changed {
@@ -91,13 +91,13 @@ func givenFlags(cmd *cobra.Command, names []string) (words []string) {
 		}
 		for _, v := range values {
 			if f.Value.Type() == "bool" {
-				words = append(words, "--"+name+"="+v)
+				flags = append(flags, "--"+name+"="+v)
 			} else {
-				words = append(words, "--"+name+" "+cmdline.Quote(v))
+				flags = append(flags, "--"+name+" "+cmdline.Quote(v))
 			}
 		}
 	}
-	return words
+	return flags
 }
 
 // goRunIbverbs runs the program in a checkout, with libibverbs.
@@ -126,8 +126,8 @@ func (g *deviceGuestFlags) calledAs(program string) string {
 	return program
 }
 
-// words returns the flags of a command line with the same guest.
-func (g *deviceGuestFlags) words() []string {
+// shellFlags returns the flags that boot the same guest, as shell text.
+func (g *deviceGuestFlags) shellFlags() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)
 }
 

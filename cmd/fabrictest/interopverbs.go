@@ -120,7 +120,7 @@ func (o *interopVerbs) check(cmd *cobra.Command) error {
 
 // command is the command line that runs an exchange alone.
 func (o *interopVerbs) command(name string) string {
-	l := cmdline.NewLine(o.guest.calledAs(o.program)+" interop verbs").Args(name).Add(o.guest.words()...).Flag("loss", o.loss).Flag("impair", o.impair)
+	l := cmdline.NewLine(o.guest.calledAs(o.program)+" interop verbs").Args(name).Add(o.guest.shellFlags()...).Flag("loss", o.loss).Flag("impair", o.impair)
 	if o.timeout != 0 {
 		l.Flag("timeout", o.timeout.String())
 	}

@@ -9,25 +9,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Limits of delayed Acks: their delay, and the packets per Ack.
 const (
-	ackDelay = 100 * time.Microsecond
-	ackEvery = 32
-	// flowWindow is the maximum number of packets in flight.
-	flowWindow = 256
+	ackDelay   = 100 * time.Microsecond // maximum delay of an Ack
+	ackEvery   = 32                     // maximum number of packets per Ack
+	flowWindow = 256                    // maximum number of packets in flight
+	roundTrip  = 20 * time.Microsecond  // upper bound of the round-trip time in virtual time
 )
 
-// expectAckWithin expects that a packet causes an Ack up to next; in virtual time within this time.
-func (p *peer) expectAckWithin(within time.Duration, next uint32, pkt iwarp.Packet) {
+// expectAckWithin sends pkt and expects an Ack of all packets before next. In virtual time, the Ack
+// must arrive within maxDelay plus the round trip.
+func (p *peer) expectAckWithin(maxDelay time.Duration, next uint32, pkt iwarp.Packet) {
 	begun := p.Now()
 	p.send(pkt)
 	a := p.expect(iwarp.RDAck(p.toDevice.epoch, next))
 	took := a.At - begun
-	p.Check(!p.Virtual || took <= within+roundTrip, fmt.Sprintf("an Ack within %v", within), "after %v", took)
+	p.Check(!p.Virtual || took <= maxDelay+roundTrip, fmt.Sprintf("an Ack within %v", maxDelay), "after %v", took)
 }
-
-// roundTrip is an upper bound of the round-trip time in virtual time.
-const roundTrip = 20 * time.Microsecond
 
 // setupNarrowRD is RD over a path MTU of 1500.
 var setupNarrowRD = conformance.Setup{Family: 6, MTU: 1500, Reliable: true}
@@ -150,15 +147,15 @@ var ackCases = overRD.Cases([]conformance.Case{{
 			p.send(p.nextDataPacket(iwarp.Send(uint32(i+1), data(8))))
 			p.expectRecv(uint64(i+1), data(8))
 			p.PostSend(p.qp, p.sendWR(uint64(100+i), 0, 8))
-			told, answered := false, false
-			for !told || !answered {
+			acked, replied := false, false
+			for !acked || !replied {
 				a := p.expect(iwarp.PacketOf(iwarp.KindRD))
 				if a.Data != nil {
-					answered = true
+					replied = true
 					p.trackData(a)
 				}
 				if a.Ack != nil {
-					told = true
+					acked = true
 					p.checkPacket(iwarp.RDAck(p.toDevice.epoch, p.toDevice.next).SACK(), a)
 				}
 			}

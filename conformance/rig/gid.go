@@ -9,14 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// GIDEntry returns the entry of the device's GID table that the bench uses: the one with
-// an address of its interface (Local), else the first routable one. RoCEv1 and
-// link-local entries are the last choice.
+// GIDEntry returns the first entry of the device's GID table that suits the bench best: RoCEv2
+// with an address of r.Local, else a routable RoCEv2 entry, else a link-local one, else any.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1) // below every rank: none found yet
 	// Tables may be long, and each entry costs a verb call: stop at the best rank.
-	for i := 0; i < port.GIDs && bestRank < gidOnBenchInterface; i++ {
+	for i := 0; i < port.GIDs && bestRank < gidBenchAddress; i++ {
 		g, err := r.Device.QueryGID(1, i)
 		if errors.Is(err, verbs.ErrNotFound) {
 			continue // an empty entry
@@ -34,20 +33,19 @@ func (r *Rig) GIDEntry() verbs.GIDEntry {
 type gidRank int
 
 const (
-	gidFallback         gidRank = iota // any other entry, such as RoCEv1
-	gidLinkLocal                       // RoCEv2, on the local link only
-	gidRoutable                        // RoCEv2, routable
-	gidOnBenchInterface                // RoCEv2, an address of the bench's interface: the best
+	gidFallback     gidRank = iota // any other entry, such as RoCEv1
+	gidLinkLocal                   // RoCEv2, on the local link only
+	gidRoutable                    // RoCEv2, routable
+	gidBenchAddress                // RoCEv2, an address of Bench.Local: the best
 )
 
-// rankGID returns how well a GID suits the bench. local are the addresses of the bench's
-// interface.
+// rankGID returns how well a GID suits the bench, whose device has the addresses local.
 func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	switch a := g.GID.Addr(); {
 	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():
 		return gidFallback
 	case slices.Contains(local, a):
-		return gidOnBenchInterface
+		return gidBenchAddress
 	case a.IsLinkLocalUnicast():
 		return gidLinkLocal
 	}

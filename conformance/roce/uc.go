@@ -237,16 +237,16 @@ var ucCases = overUC.Cases([]conformance.Case{{
 
 // The path MTU of UC connections is small: LocalMem has room for many receives of three packets.
 const (
-	ucMTU     = 256
+	ucMTU     = 256 // verbs.MTU256
 	ucRecvLen = 3 * ucMTU
 )
 
-// onUC makes the body of a case that uses a UC connection with this many receives.
+// onUC makes the body of a case that uses a UC connection with this many posted receives.
 func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
 
-// ucSetup returns the setup of a UC connection with ucMTU and this many receives.
+// ucSetup returns the setup of a UC connection with path MTU ucMTU and this many posted receives.
 func ucSetup(receives int) Setup {
 	return Setup{
 		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,

@@ -16,10 +16,11 @@ type verbCall struct {
 	call func() error
 }
 
-// expectClosed fails the case unless all calls return ErrClosed. when follows the name of each in messages.
-func expectClosed(r *rig.Rig, when string, calls []verbCall) {
+// expectClosed fails the case unless all calls return ErrClosed. Messages describe a call by the
+// name of its verb and situation, as in "poll_cq after the device was closed".
+func expectClosed(r *rig.Rig, situation string, calls []verbCall) {
 	for _, v := range calls {
-		r.MustFail(v.name+" "+when, v.call(), verbs.ErrClosed)
+		r.MustFail(v.name+" "+situation, v.call(), verbs.ErrClosed)
 	}
 }
 

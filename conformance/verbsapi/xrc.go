@@ -94,7 +94,7 @@ func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 			attr.DestQPN, attr.AH = dir.to.qp.QPN(), dir.from.PathTo(dir.to.Rig)
 			dir.from.ToRTR(dir.from.qp, attr)
 		}
-		d.Partner.ToRTS(x.partner.qp, attr) // the target only receives, and stays in RTR
+		d.Partner.ToRTS(x.partner.qp, attr) // the target stays in RTR: it sends no requests
 		body(x)
 	})
 }

@@ -36,7 +36,7 @@ type Column struct {
 
 // Compared is a requirement with its state on each device.
 type Compared struct {
-	Row      string `json:"row"` // row of the ledger
+	Row      string `json:"row"` // ID of the clause: its row in the ledger
 	Document string `json:"document"`
 	Section  string `json:"section"`
 	Level    string `json:"level"`
@@ -72,8 +72,8 @@ func (c *Compared) Differs() bool {
 	return met && violated
 }
 
-// Applies reports whether the clause's document applies to the device of a column.
-func (c *Compared) Applies(column int) bool { return c.States[column] != "" }
+// HasState reports whether the clause has a state on the device of a column.
+func (c *Compared) HasState(column int) bool { return c.States[column] != "" }
 
 // judgedDevice is a device of a result folder.
 type judgedDevice struct {
@@ -86,7 +86,7 @@ type judgedDevice struct {
 // compares the devices.
 func Compare(dirs []string) (*Comparison, error) {
 	c := &Comparison{Version: Version}
-	at := make(map[string]int) // index in c.Clauses by row
+	index := make(map[string]int) // in c.Clauses, by clause ID
 	for _, dir := range dirs {
 		run, cert, err := readRun(dir)
 		if err != nil {
@@ -95,7 +95,7 @@ func Compare(dirs []string) (*Comparison, error) {
 		for i := range run.Devices {
 			d := &judgedDevice{run: *run, cert: cert, dir: dir}
 			d.run.Devices = run.Devices[i : i+1]
-			c.addDevice(d, at)
+			c.addDevice(d, index)
 		}
 	}
 	c.makeNamesUnique()
@@ -106,24 +106,24 @@ func Compare(dirs []string) (*Comparison, error) {
 	return c, nil
 }
 
-// markNotAsked sets the state not-asked of clauses without a state on a device although their
-// document applies to it: the device's run, perhaps of another version, did not list them.
+// markNotAsked sets NotAsked where a clause has no state on a device, but another clause of the
+// same document has one: the device's run, perhaps of another version, did not list the clause.
 func (c *Comparison) markNotAsked() {
 	type pair struct {
 		column   int
 		document string
 	}
-	applies := make(map[pair]bool)
+	applies := make(map[pair]bool) // some clause of the document has a state
 	for i := range c.Clauses {
 		for k := range c.Columns {
-			if e := &c.Clauses[i]; e.Applies(k) {
+			if e := &c.Clauses[i]; e.HasState(k) {
 				applies[pair{k, e.Document}] = true
 			}
 		}
 	}
 	for i := range c.Clauses {
 		for k := range c.Columns {
-			if e := &c.Clauses[i]; !e.Applies(k) && applies[pair{k, e.Document}] {
+			if e := &c.Clauses[i]; !e.HasState(k) && applies[pair{k, e.Document}] {
 				e.States[k] = NotAsked
 			}
 		}
@@ -134,7 +134,7 @@ func (c *Comparison) markNotAsked() {
 func (c *Comparison) count(column int) []Count {
 	found := make([]Clause, 0, len(c.Clauses))
 	for i := range c.Clauses {
-		if e := &c.Clauses[i]; e.Applies(column) {
+		if e := &c.Clauses[i]; e.HasState(column) {
 			found = append(found, Clause{Level: e.Level, State: e.States[column]})
 		}
 	}
@@ -198,14 +198,14 @@ func (c *Comparison) makeNamesUnique() {
 }
 
 // addDevice adds a column with the states of a device's clauses, and appends clauses that c does not
-// have yet. at maps row IDs of clauses to indexes of c.Clauses; addDevice extends it.
-func (c *Comparison) addDevice(d *judgedDevice, at map[string]int) {
+// have yet. index has the indexes in c.Clauses by clause ID; addDevice extends it.
+func (c *Comparison) addDevice(d *judgedDevice, index map[string]int) {
 	found := clauses(&d.run)
 	column := len(c.Columns)
 	c.Columns = append(c.Columns, d.column())
-	state := make(map[string]*Clause, len(found))
+	byID := make(map[string]*Clause, len(found))
 	for i := range found {
-		state[found[i].Row] = &found[i]
+		byID[found[i].Row] = &found[i]
 	}
 	for i := range c.Clauses {
 		c.Clauses[i].States = append(c.Clauses[i].States, "")
@@ -219,14 +219,14 @@ func (c *Comparison) addDevice(d *judgedDevice, at map[string]int) {
 		doc := &d.run.Documents[i]
 		for j := range doc.Sections {
 			for _, row := range doc.Sections[j].Rows {
-				s := state[row.ID]
+				s := byID[row.ID]
 				if s == nil {
 					continue
 				}
-				k, known := at[row.ID]
+				k, known := index[row.ID]
 				if !known {
 					k = len(c.Clauses)
-					at[row.ID] = k
+					index[row.ID] = k
 					c.Clauses = append(c.Clauses, Compared{
 						Row: row.ID, Document: doc.Title, Section: doc.Sections[j].Title, Level: row.Level, Clause: row.Clause, Text: row.Text,
 						States: make([]State, column+1),

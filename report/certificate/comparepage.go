@@ -38,7 +38,7 @@ type comparedPage struct {
 	Overview  []*documentRow
 }
 
-// documentRow has the bar of each device for a document; empty if it does not apply.
+// documentRow has a bar of a document's clauses by state for each device; empty if it does not apply.
 type documentRow struct {
 	Title, Anchor string
 	Shares        [][]kit.Share
@@ -216,12 +216,12 @@ type noteLine struct {
 	Device, Href string
 }
 
-// documents groups the clauses that want accepts by document and section, with the devices that
-// each document applies to. hrefs has the links to the pages of the devices.
-func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all []*comparedDocument) {
+// documents groups the clauses for which include returns true by document and section, with the
+// devices that each document applies to. hrefs has the links to the pages of the devices.
+func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (all []*comparedDocument) {
 	for i := range c.Clauses {
 		e := &c.Clauses[i]
-		if !want(e) {
+		if !include(e) {
 			continue
 		}
 		at := slices.IndexFunc(all, func(d *comparedDocument) bool { return d.Title == e.Document })
@@ -232,7 +232,7 @@ func (c *Comparison) documents(hrefs []string, want func(*Compared) bool) (all [
 		d := all[at]
 		if d.Names == nil {
 			for k := range c.Columns {
-				if e.Applies(k) {
+				if e.HasState(k) {
 					d.Columns, d.Names = append(d.Columns, k), append(d.Names, c.Columns[k].Name)
 				}
 			}
@@ -276,9 +276,10 @@ func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string)
 	s.Clauses = append(s.Clauses, line)
 }
 
-// addShares adds a bar of the states of the section's clauses for each of the document's devices.
-func (s *comparedSection) addShares(columns int) {
-	for k := range columns {
+// addShares adds, for each of the document's devices, the share of the section's clauses in each
+// state. The page draws them as a stacked bar.
+func (s *comparedSection) addShares(devices int) {
+	for k := range devices {
 		n := make(map[State]int)
 		for _, e := range s.Clauses {
 			n[e.Cells[k]]++
@@ -287,7 +288,7 @@ func (s *comparedSection) addShares(columns int) {
 	}
 }
 
-// shares returns the segments of a bar, from the numbers of clauses by state.
+// shares returns the segments of a stacked bar, from the numbers of clauses by state.
 func shares(n map[State]int) []kit.Share {
 	all, _ := kit.Bar(n, append(slices.Clone(barOrder), Untestable), stateNames)
 	return all

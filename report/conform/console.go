@@ -15,26 +15,26 @@ import (
 // Close or Finish at the end.
 type Display struct {
 	kit.Panel
-	allLadders   bool // print the ladder of every case, not only of failed ones
-	linesPrinted bool // above the table of verdicts
+	allLadders   bool // print the ladder diagram (packets and calls) of every case, not only of bad ones
+	linesPrinted bool // Done has printed something above the table of verdicts
 }
 
-// NewDisplay starts the display. With ladders, it prints the ladder diagram of every case: its
-// packets and calls, step by step.
+// NewDisplay starts the display. With ladders, it prints the ladder diagram of every case: the
+// sequence of its packets and calls.
 func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
 	d := &Display{allLadders: ladders}
 	d.Open(cfg)
 	return d
 }
 
-// Done ends the running step that the display shows as label. It prints a bad result, or any
-// result if ladders are printed.
+// Done ends the running step that the display shows as label. It prints a bad verdict;
+// a display with ladders prints any verdict, and the ladder diagram of the case.
 func (d *Display) Done(label string, r *Result) {
 	d.EndWith(label, func() string {
 		switch {
 		case d.allLadders:
 			d.linesPrinted = true
-			return d.verdictLine(r, label) + ladderText(r.Ladder, 0) // all steps
+			return d.verdictLine(r, label) + ladderText(r.Ladder, math.MaxInt)
 		case r.Verdict.Bad():
 			d.linesPrinted = true
 			return d.verdictLine(r, label)
@@ -123,14 +123,14 @@ func (d *Display) writeBadResult(b *strings.Builder, r Judged) {
 // maxPrinted limits the described results; the report has all.
 const maxPrinted = 20
 
-// ladderText formats the last limit steps of a ladder diagram, or all if limit is 0.
+// ladderText formats the last limit steps of a ladder diagram, or all if there is only one more.
 func ladderText(l *Ladder, limit int) string {
 	if l == nil || len(l.Steps) == 0 {
 		return ""
 	}
 	shown := *l
 	omitted := ""
-	if n := len(l.Steps) - limit; limit > 0 && n > 1 {
+	if n := len(l.Steps) - limit; n > 1 {
 		shown.Steps = l.Steps[n:]
 		omitted = fmt.Sprintf("%18s  %d steps before are in the report\n", "", n)
 	}

@@ -89,7 +89,7 @@ func (v Values) Count(path string) uint64 {
 	return uint64(max(n, 0))
 }
 
-// Experiment has memory by design, pattern and number of ranks, for one configuration.
+// Experiment has memory by design, workload and number of ranks, for one configuration.
 type Experiment struct {
 	Name   string  `json:"name"`   // curves, thesis or survey
 	Config Values  `json:"config"` // configuration of the carriers

@@ -11,17 +11,17 @@ import (
 
 // memoryView is the template's data for memory measurements.
 type memoryView struct {
-	Headline string
-	Designs  []kit.Key
-	Kinds    []kit.Key
-	Config   string // configuration of the curves
-	Patterns []patternView
-	Thesis   *thesisView
-	Survey   *surveyView
+	Headline  string
+	Designs   []kit.Key
+	Kinds     []kit.Key
+	Config    string // configuration of the curves
+	Workloads []workloadView
+	Thesis    *thesisView
+	Survey    *surveyView
 }
 
-// patternView has the curves of a pattern.
-type patternView struct {
+// workloadView has the curves of a workload.
+type workloadView struct {
 	Title, About string
 	Rank0Note    string // the number of ranks from which rank 0 alone is measured
 	Lines        template.HTML
@@ -30,7 +30,7 @@ type patternView struct {
 	Rows         []designRow
 }
 
-// miniView is the memory of a design by kind.
+// miniView is a small chart of the memory of a design, with the kinds of memory.
 type miniView struct {
 	Design  string
 	Last    string // total at the most ranks
@@ -67,9 +67,9 @@ func newMemoryView(r *Run) *memoryView {
 		}
 		v.Headline = fmt.Sprintf("Communication memory of a rank, with %d to %d ranks", least, most)
 		v.Config = configText(e.Config)
-		for _, name := range patternOrder {
-			if p := newPatternView(e, name); p != nil {
-				v.Patterns = append(v.Patterns, *p)
+		for _, name := range workloadOrder {
+			if p := newWorkloadView(e, name); p != nil {
+				v.Workloads = append(v.Workloads, *p)
 			}
 		}
 	}
@@ -116,13 +116,13 @@ func (e *Experiment) curve(workload, design string) (points []*Point) {
 	return points
 }
 
-// newPatternView returns the charts and the table of a workload: the memory per rank by design
-// and number of ranks. It returns nil if the workload was not measured.
-func newPatternView(e *Experiment, name string) *patternView {
-	v := &patternView{Title: patternTitles[name][0], About: patternTitles[name][1]}
+// newWorkloadView returns the charts and the table of a workload: the memory per rank of each
+// design, by number of ranks. It returns nil if the workload was not measured.
+func newWorkloadView(e *Experiment, workload string) *workloadView {
+	v := &workloadView{Title: workloadTitles[workload][0], About: workloadTitles[workload][1]}
 	var lines []series
 	for i, d := range designs {
-		points := e.curve(name, d)
+		points := e.curve(workload, d)
 		if len(points) == 0 {
 			continue
 		}
@@ -161,8 +161,8 @@ func newPatternView(e *Experiment, name string) *patternView {
 	return v
 }
 
-// drawKinds draws the memory per rank of a design by kind, a column for each point. Columns
-// that measure rank 0 alone are faint.
+// drawKinds draws a design's memory per rank: a column for each point, with a segment for each
+// kind of memory. Columns that measure rank 0 alone are faint.
 func drawKinds(design string, points []*Point) template.HTML {
 	columns := make([]kit.Column, 0, len(points))
 	every := (len(points) + 4) / 5 // label at most five columns

@@ -194,8 +194,8 @@ var surveyTable = []surveyed{
 	{"hpl", "HPL", 6.26, 0, 13.6, ""},
 }
 
-// titles of patterns, and their descriptions.
-var patternTitles = map[string][2]string{
+// workloadTitles are titles and descriptions of workloads.
+var workloadTitles = map[string][2]string{
 	"neighbours": {"Neighbours on a grid", "At most six partners, and those of barriers and reductions, which grow with the logarithm of the ranks."},
 	"cg":         {"CG", "Partners grow with the logarithm of the ranks."},
 	"alltoall":   {"All-to-all", "All ranks are partners."},
@@ -210,8 +210,8 @@ const (
 	star     = "star"
 )
 
-// patternOrder is the order on the page.
-var patternOrder = []string{"neighbours", "cg", allToAll, "radix", "smg"}
+// workloadOrder is the order of the workloads on the page.
+var workloadOrder = []string{"neighbours", "cg", allToAll, "radix", "smg"}
 
 // Names of the experiments.
 const (

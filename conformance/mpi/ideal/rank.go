@@ -43,6 +43,7 @@ func (r *rank) Compute(d time.Duration) {
 	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
+// Invalidate does nothing, because ideal registers no memory. With the defect ForgetWipes it clears buf.
 func (r *rank) Invalidate(buf []byte) error {
 	if r.Defects.ForgetWipes {
 		clear(buf)
