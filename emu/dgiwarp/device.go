@@ -56,9 +56,9 @@ func (d *Device) Release() bool { return false }
 // Settle implements drive.Engine: it delivers the events of completions since the last call.
 func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 
-// Output implements drive.Engine: it fills ds with datagrams to send and returns their number. UD
-// requests complete when they are sent, so it delivers their completion events too: the driver
-// calls Settle before Output, and may sleep after it.
+// Output implements drive.Engine: it fills ds with datagrams to send and returns their number. Settle
+// normally delivers completion events, but the driver calls it before Output and may then sleep. So Output
+// delivers the events of UD requests, which complete when they are sent.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	n := d.nic.Output(now, ds)
 	if d.nic.CompletionEvents() > 0 {

@@ -37,15 +37,15 @@ type queuePair struct {
 // CreateQP creates a queue pair with the options of Config.QP.
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) { return d.CreateQPWith(in, d.cfg.QP) }
 
-// CreateQPWith creates a queue pair with the given options. A device may have queue pairs of
-// both services, UD and RD.
+// CreateQPWith creates a queue pair with the given options. in.Type is UD for both services, UD and
+// RD: opt.Reliable selects RD. A device may have queue pairs of both.
 func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
 		return nil, d.unsupported(op, "XRC")
 	}
 	if in.Type != verbs.QPTypeUD {
-		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs, only %v, also for RD", in.Type, verbs.QPTypeUD))
+		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs: the type must be %v, for the RD service too", in.Type, verbs.QPTypeUD))
 	}
 	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate}
 	cfg.Caps, cfg.SignalAll = in.Caps, in.SignalAll

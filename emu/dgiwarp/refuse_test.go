@@ -36,7 +36,7 @@ func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 		{name: "an XRC domain", err: must.Err(a.OpenXRCD()), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "an XRC target", err: must.Err(a.OpenQP(nil, 1)), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "an XRC SRQ", err: must.Err(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
-		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "also for RD"},
+		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "for the RD service too"},
 		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.CQ }), is: verbs.ErrInvalid, says: "send CQ"},
 		{name: "a flow label that is no port", err: must.Err(e.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
 		{name: "the other IP version", err: must.Err(e.PD.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},

@@ -148,7 +148,7 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
 	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are
 	// sent as zeros.
-	_, err := t.ParseOrder(a.body, order)
+	_, err := t.ParseWithOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
 		s.endSilently(ByPeer, wire.TermUntaggedQN)

@@ -28,7 +28,7 @@ type Driver struct {
 	net            network
 	timer          Timer
 	closed         bool
-	flushScheduled bool // eventMore is scheduled
+	flushScheduled bool // eventFlush is scheduled
 
 	addrs   []netip.Addr // addresses of the port when it was opened
 	missing []bool       // which of them were removed since
@@ -55,7 +55,7 @@ const (
 	eventReadable = iota
 	eventWritable
 	eventTimer
-	eventMore
+	eventFlush // there are more packets to send
 	eventLink
 	eventAddr
 )
@@ -89,7 +89,7 @@ func newDriver(e baseEngine, n network, cfg DriverConfig) *Driver {
 	return d
 }
 
-// HandleEvent handles a timer, received packets, or a change of the link or its addresses.
+// HandleEvent handles an event of the port or the timer, or sends the packets that Pump left (eventFlush).
 func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	if d.closed {
 		return
@@ -97,7 +97,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	switch arg {
 	case eventReadable:
 		d.Progress()
-	case eventMore:
+	case eventFlush:
 		d.flushScheduled = false
 		d.Progress()
 	case eventLink:
@@ -106,7 +106,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	case eventAddr:
 		d.reportAddrs()
 		d.Pump()
-	default:
+	case eventTimer, eventWritable:
 		d.Pump()
 	}
 }
@@ -156,7 +156,7 @@ func (d *Driver) Pump() {
 	d.engine.Settle(now)
 	if d.net.flush(now) && !d.flushScheduled {
 		d.flushScheduled = true
-		d.world.At(now, d, eventMore)
+		d.world.At(now, d, eventFlush)
 	}
 	d.timer.Reset(d.engine.Deadline())
 }

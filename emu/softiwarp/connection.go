@@ -86,7 +86,7 @@ func (x *connection) connectError() error {
 	case is(engine.ErrAborted):
 		return fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
 	case is(link.ErrUnreachable, link.ErrAddrInUse, link.ErrLimit, link.ErrClosed):
-		return err // connError maps them
+		return err // Connect and Accept map link errors with connError
 	case is(engine.ErrTerminated):
 		return fmt.Errorf("%w: %w", &verbs.RejectError{Reason: reasonNone, Text: "the first message failed"}, err)
 	}

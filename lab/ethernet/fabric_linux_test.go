@@ -70,7 +70,7 @@ func wiredCold(tb testing.TB, mtu int, change func(*uswitch.Config)) (s *uswitch
 	}
 	middle := must.Get(netns.New())(tb)
 	tb.Cleanup(func() { middle.Close() })
-	cfg := uswitch.Config{Name: "wire", Open: middle.Do}
+	cfg := uswitch.Config{Name: "wire", InNamespace: middle.Do}
 	hosts := [2]*host{{v4: v4A, v6: v6A}, {v4: v4B, v6: v6B}}
 	for i, h := range hosts {
 		h.NS = must.Get(netns.New())(tb)

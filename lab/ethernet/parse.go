@@ -179,9 +179,9 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	return link.SumWords(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
-// setChecksum sets the transport checksum of frame b. If partial is set, the sender has left
-// the checksum to the NIC, and the field holds only the sum over the
-// pseudo-header. A UDP checksum of 0 (none) is kept.
+// setChecksum sets the UDP or TCP checksum of frame b. If partial is set, it sets the field to the sum
+// over the pseudo-header, and the NIC completes the checksum (CHECKSUM_PARTIAL). If not, a UDP
+// checksum of 0, which means none, stays 0.
 func (h *headers) setChecksum(b []byte, partial bool) {
 	at, ok := h.checksumAt()
 	if !ok {
@@ -196,7 +196,7 @@ func (h *headers) setChecksum(b []byte, partial bool) {
 		field[0], field[1] = 0, 0
 		check := ^link.FoldSum(link.SumWords(h.pseudoSum(b), b[h.l4:h.end]))
 		if check == 0 && h.proto == link.ProtocolUDP {
-			check = 0xffff
+			check = 0xffff // 0 would mean none
 		}
 		binary.BigEndian.PutUint16(field, check)
 	}

@@ -102,7 +102,7 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 		}
 	}
 	s.sw, err = uswitch.New(uswitch.Config{
-		Name: "the switch of " + name, Open: p.ns.Do, Epoch: epoch,
+		Name: "the switch of " + name, InNamespace: p.ns.Do, Epoch: epoch,
 		Ports: []uswitch.PortConfig{
 			guestPort: {Interface: wirePort(id), Name: name}, bridgePort: {Interface: switchSidePort(id), Name: WireDevice},
 		},
@@ -258,8 +258,7 @@ func insertSwitchLink(id int) error {
 		func() error { return waitOperUp(switchSidePort(id)) })
 }
 
-// waitOperUp waits until an interface is operationally up: the kernel drops packets
-// before.
+// waitOperUp waits until an interface is operationally up: until then, the kernel drops packets.
 func waitOperUp(name string) error {
 	const timeout = 30 * time.Second
 	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {

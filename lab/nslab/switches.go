@@ -124,7 +124,7 @@ type switchPort struct {
 // addSwitch opens a switch with ports to ends, and adds the directions of the plan's ports on
 // it. Packets that leave a port of the plan (Out) enter the switch (In).
 func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
-	cfg := uswitch.Config{Name: name, Open: fabric.Core().Do, Epoch: w.epoch}
+	cfg := uswitch.Config{Name: name, InNamespace: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {
 		cfg.Ports = append(cfg.Ports, uswitch.PortConfig{Interface: e.device, Name: e.far.String()})
 	}

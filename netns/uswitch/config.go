@@ -38,9 +38,9 @@ type Config struct {
 	Name string
 	// Ports are two or more, identified by index.
 	Ports []PortConfig
-	// Open runs a function in the network namespace of the ports; nil means the
-	// namespace of the calling thread.
-	Open func(fn func() error) error
+	// InNamespace runs fn, which opens the ports, in their network namespace; nil
+	// means the namespace of the calling thread.
+	InNamespace func(fn func() error) error
 	// Epoch is time 0 of the times that FrameHandlers see; the default is the
 	// time of New.
 	Epoch time.Time

@@ -202,7 +202,7 @@ func run(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 
 func open(tb testing.TB, at *namespace, n int, change func(*Config)) *Switch {
 	tb.Helper()
-	cfg := Config{Name: tb.Name(), Open: at.do}
+	cfg := Config{Name: tb.Name(), InNamespace: at.do}
 	for i := range n {
 		cfg.Ports = append(cfg.Ports, PortConfig{Interface: portName(i)})
 	}

@@ -92,7 +92,7 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 
 func TestOverrunIsCounted(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
-	s := must.Get(New(Config{Open: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
+	s := must.Get(New(Config{InNamespace: at.do, BufferBytes: 1 << 14, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
 	defer s.Close()
 	a, b := openUDP(t, hosts[0].do, hosts[0].v6), openUDP(t, hosts[1].do, hosts[1].v6)
 	const n = 500
@@ -132,7 +132,7 @@ func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 
 func TestRunAndCloseInAnyOrder(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
-	s := must.Get(New(Config{Name: "sw", Open: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
+	s := must.Get(New(Config{Name: "sw", InNamespace: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
 	for range 3 { // stopped and started again
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -225,7 +225,7 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 		"not an Ethernet address":         {Ports: []PortConfig{two[0], {Interface: portName(1), Addresses: []net.HardwareAddr{broadcast}}}},
 		"port1: port port1: find interfa": {Name: "port1", Ports: []PortConfig{two[0], {Interface: "x", Name: "port1"}}},
 	} {
-		cfg.Open = at.do
+		cfg.InNamespace = at.do
 		s, err := New(cfg)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -234,7 +234,7 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 			s.Close()
 		}
 	}
-	s := must.Get(New(Config{Open: at.do, Ports: two}))(t)
+	s := must.Get(New(Config{InNamespace: at.do, Ports: two}))(t)
 	defer s.Close()
 	for _, err := range []error{s.SetHandler(2, In, nil), s.SetHandler(0, 7, nil), s.SetPort(5, true)} {
 		if err == nil || !strings.Contains(err.Error(), "no port") && !strings.Contains(err.Error(), "no direction") {

@@ -70,7 +70,7 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 is parseIPv4 for IPv6. It skips extension headers, and returns false for fragments.
+// parseIPv6 is parseIPv4 for IPv6. It skips extension headers except that of fragments, which parseTransport rejects.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 40 || ip[0]>>4 != 6 {

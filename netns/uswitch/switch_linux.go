@@ -39,14 +39,14 @@ func New(cfg Config) (*Switch, error) {
 		s.tx.send(s.sockets[p.index].fd, ms, &p.counters[Out])
 	})
 	s.core.noUDPGSO = !SupportsUDPGSO()
-	open := cfg.Open
-	if open == nil {
-		open = func(fn func() error) error { return fn() }
+	inNamespace := cfg.InNamespace
+	if inNamespace == nil {
+		inNamespace = func(fn func() error) error { return fn() }
 	}
 	if s.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		err = os.NewSyscallError("eventfd", err)
 	} else {
-		err = open(func() error { return s.openPorts(&cfg) })
+		err = inNamespace(func() error { return s.openPorts(&cfg) })
 	}
 	if err != nil {
 		s.release()

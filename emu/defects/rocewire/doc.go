@@ -113,12 +113,12 @@ func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	return true
 }
 
-// Input applies the steps for received packets to a copy of a datagram, and passes the copy to the NIC. If the ICRC is
-// wrong, only the steps of beforeICRC apply. The ICRC of a changed packet is computed again.
+// Input applies the steps for received packets to a copy of a datagram, and passes the copy to the NIC unless a step drops
+// it. If the ICRC is wrong, only the steps of beforeICRC apply. The ICRC of a changed packet is computed again.
 func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)
-	f.apply(f.beforeICRC, &p)
+	f.apply(f.beforeICRC, &p) // these steps drop no packet
 	if len(p.Payload) >= wire.BTHLen+wire.ICRCLen && f.checkICRC(&p) {
 		if !f.apply(f.received, &p) {
 			return
@@ -174,7 +174,7 @@ func (f *Filter) Deadline() mono.Time {
 	return f.delayed[0].now.Add(nakDelay)
 }
 
-// findQP returns the NIC's QP whose number is num.
+// findQP returns the NIC's QP with the number num; ok is false if there is none.
 func (f *Filter) findQP(num uint32) (q QP, ok bool) {
 	for _, q := range f.nic.QPs() {
 		if q.Num == num {

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM: it takes QP handles of this package, and passes the QPs that they wrap to the inner CM.
+// manager implements verbs.CM: it unwraps QP handles of this package before it passes them to the inner CM.
 type manager struct{ verbs.CM }
 
-// CM returns the device's connection manager in a wrapper that takes the QP handles of this package.
+// CM returns the device's connection manager in a wrapper that unwraps QP handles of this package before it passes them on.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	if err != nil {

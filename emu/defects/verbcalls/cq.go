@@ -58,7 +58,7 @@ func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return c, nil
 }
 
-// ReqNotify succeeds without effect for a CQ without channel, with the defect ArmsWithoutChannel.
+// ReqNotify arms the device's CQ. With the defect ArmsWithoutChannel, it succeeds without effect on a CQ without a channel.
 func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	if c.dev.defects.ArmsWithoutChannel && !c.hasChannel {
 		return nil

@@ -46,7 +46,7 @@ func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 // Close closes the device's QP and forgets the handle.
 func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
 
-// Query reports a QP in SQD as draining, with the defect SQNeverDrains.
+// Query queries the device's QP. With the defect SQNeverDrains, it reports a QP in SQD as draining.
 func (q *queuePair) Query() (verbs.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.SQDraining = a.SQDraining || q.dev.defects.SQNeverDrains && a.State == verbs.QPStateSQD

@@ -85,18 +85,17 @@ func (c Config) withDefaults() (Config, error) {
 // MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that the NIC has.
 func (n *NIC) MaxUDPayload() int { return n.cfg.safePacketLen() - wire.UDOverhead - untaggedHeader }
 
-// safePacketLen returns the length of the largest UDP payload that fits into one IP packet from any address of
-// the NIC.
+// safePacketLen returns the length of the largest UDP payload that fits into one packet of each IP version of the NIC.
 func (c *Config) safePacketLen() int {
 	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
-	return maxPacket(c.LinkMTU, !has6)
+	return maxDatagramPayload(c.LinkMTU, !has6)
 }
 
 // ipv4 is the value of is4 for the IP version with the shorter header.
 const ipv4 = true
 
-// maxPacket returns the length of the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
-func maxPacket(mtu int, is4 bool) int {
+// maxDatagramPayload returns the length of the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
+func maxDatagramPayload(mtu int, is4 bool) int {
 	head := link.IPv6HeaderLen
 	if is4 {
 		head = link.IPv4HeaderLen

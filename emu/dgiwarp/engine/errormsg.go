@@ -76,7 +76,7 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 	m.path.address(d)
 	b := m.header.Append(d.Payload[:0])
 	b = ddp.Untagged{QN: ddp.QueueTerminate, MSN: ddp.FirstMSN}.Append(ddp.NewControl(ddp.OpTerminate, lastSegment).Append(b))
-	d.Payload = wire.AppendCRC(m.terminate.Append(b), 0)
+	d.Payload = wire.AppendCRC(m.terminate.Append(b), packetStart)
 	return true
 }
 
@@ -84,7 +84,7 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 // message may be forged.
 func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 	var t ddp.Terminate
-	if _, err := t.ParseOrder(body, ddp.OrderRFC); err != nil {
+	if _, err := t.ParseWithOrder(body, ddp.OrderRFC); err != nil {
 		n.Count.DropMalformed++
 		return
 	}

@@ -71,7 +71,7 @@ func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled
 	}
-	b, longest := ds[filled].Payload, maxPacket(n.cfg.LinkMTU, ipv4)
+	b, longest := ds[filled].Payload, maxDatagramPayload(n.cfg.LinkMTU, ipv4)
 	if filled++; filled == len(ds) || cap(ds[0].Payload) < 2*longest {
 		return filled
 	}

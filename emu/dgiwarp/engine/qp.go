@@ -215,7 +215,7 @@ func (q *QP) push(cq *nic.CQ, wc *verbs.WC, solicited bool) {
 // complete queues the completion of a request, if it is signaled or failed, and frees its slot.
 func (q *QP) complete(r *request, status verbs.WCStatus) {
 	q.nic.Count.Sends++
-	if r.Sent(status) {
+	if r.IsSuccessfulSend(status) {
 		q.nic.Count.Messages++
 	}
 	if status != verbs.WCSuccess || r.Signaled() {

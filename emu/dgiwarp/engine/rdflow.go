@@ -137,7 +137,7 @@ func (h *peerStream) setSource(s source) {
 // contains a response, else the requester.
 func (p *peer) terminatedStream(body []byte) *peerStream {
 	var t ddp.Terminate
-	if _, err := t.ParseOrder(body, ddp.OrderRFC); err == nil && t.HasDDP {
+	if _, err := t.ParseWithOrder(body, ddp.OrderRFC); err == nil && t.HasDDP {
 		if op := t.DDP.Control.Opcode; op == ddp.OpReadResponse || op == ddp.OpAtomicResponse {
 			return p.responder
 		}

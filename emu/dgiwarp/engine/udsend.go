@@ -12,6 +12,7 @@ import (
 const (
 	taggedHeader   = ddp.ControlLen + ddp.TaggedLen
 	untaggedHeader = ddp.ControlLen + ddp.UntaggedLen
+	packetStart    = 0 // offset of a packet in its buffer, for wire.AppendCRC
 )
 
 // buildDatagram builds the next packet of r, from offset q.sent on. It reports false if the
@@ -20,11 +21,11 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	header := wire.NewHeader(wire.KindUD, r.qpn, q.QPN, r.qkey)
 	r.path.address(d)
 	b := header.Append(d.Payload[:0])
-	room := maxPacket(q.nic.cfg.LinkMTU, r.path.dst.Addr().Is4()) - wire.UDOverhead
+	room := maxDatagramPayload(q.nic.cfg.LinkMTU, r.path.dst.Addr().Is4()) - wire.UDOverhead
 	b, room = q.appendSegment(b, r, room)
 	n := min(room, int(r.Length-q.sent))
 	at := len(b)
-	b = extend(b, n, maxPacket(q.nic.cfg.LinkMTU, ipv4))
+	b = extend(b, n, maxDatagramPayload(q.nic.cfg.LinkMTU, ipv4))
 	if n > 0 && r.Gather(&q.nic.Base, q.PD, b[at:], q.sent) != nil {
 		return false
 	}
@@ -33,7 +34,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 		b[wire.HeaderLen] |= lastFlag
 		q.msn = q.msn.Next()
 	}
-	d.Payload = wire.AppendCRC(b, 0)
+	d.Payload = wire.AppendCRC(b, packetStart)
 	return true
 }
 

@@ -25,8 +25,8 @@ type Work struct {
 // Signaled reports whether a successful request generates a completion.
 func (w *Work) Signaled() bool { return w.Flags&verbs.SendSignaled != 0 }
 
-// Sent reports whether the request was a successful SEND.
-func (w *Work) Sent(status verbs.WCStatus) bool {
+// IsSuccessfulSend reports whether a request that completes with status is a successful SEND.
+func (w *Work) IsSuccessfulSend(status verbs.WCStatus) bool {
 	return status == verbs.WCSuccess && (w.Op == verbs.OpSend || w.Op == verbs.OpSendImm || w.Op == verbs.OpSendInv)
 }
 

@@ -90,11 +90,11 @@ func (t *Terminate) Append(b []byte) []byte {
 // with GuessTerminateOrder, for a stream after start-up.
 func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
 	const inOperation = true
-	return t.ParseOrder(b, GuessTerminateOrder(b, inOperation))
+	return t.ParseWithOrder(b, GuessTerminateOrder(b, inOperation))
 }
 
-// ParseOrder is Parse with a known bit order.
-func (t *Terminate) ParseOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
+// ParseWithOrder is Parse with a known bit order.
+func (t *Terminate) ParseWithOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate
 	}

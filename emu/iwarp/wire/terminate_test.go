@@ -36,7 +36,7 @@ func TestGuessTerminateOrder(t *testing.T) {
 		for i, want := range []TermError{tc.operation, tc.startup} {
 			order := GuessTerminateOrder(b, i == 0)
 			var got Terminate
-			if rest, err := got.ParseOrder(b, order); err != nil || len(rest) != 0 {
+			if rest, err := got.ParseWithOrder(b, order); err != nil || len(rest) != 0 {
 				t.Errorf("%s: %d octets left, %v", tc.bytes, len(rest), err)
 				continue
 			}

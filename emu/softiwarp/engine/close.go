@@ -135,7 +135,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 		c.disconnecting = true
 		c.qp.state = verbs.QPStateSQD
 		c.startClosing()
-		c.progress()
+		c.advanceClose()
 	}
 }
 
@@ -173,8 +173,9 @@ func (c *Conn) startClosing() {
 	c.queueOutput()
 }
 
-// progress closes our direction, or the whole connection, as soon as a connection in Closing allows it.
-func (c *Conn) progress() {
+// advanceClose advances a connection in Closing. Once nothing more has to be sent, Output closes our
+// direction after the queued output; once both directions are closed, the connection ends.
+func (c *Conn) advanceClose() {
 	if c.state != Closing {
 		return
 	}

@@ -145,7 +145,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	if c.nic.cfg.MPA.FPDUTimeout > 0 {
 		c.rearm()
 	}
-	c.progress()
+	c.advanceClose()
 	c.releaseBuffers()
 }
 
@@ -161,7 +161,7 @@ func (c *Conn) InputEOF(now mono.Time) {
 	if c.state != Closed {
 		c.peerClosed()
 	}
-	c.progress()
+	c.advanceClose()
 	c.releaseBuffers()
 }
 
@@ -231,6 +231,6 @@ func (c *Conn) Sent(now mono.Time, n int) {
 		c.startEmptyWrites(now)
 		c.qp.stream.Accepted(taken)
 	}
-	c.progress()
+	c.advanceClose()
 	c.releaseBuffers()
 }

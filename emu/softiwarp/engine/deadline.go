@@ -27,7 +27,7 @@ func (c *Conn) tick(now mono.Time) {
 	if c.mpa != nil && c.state != Closed {
 		c.mpa.Tick(now)
 		c.handleMPAEvents()
-		c.progress()
+		c.advanceClose()
 	}
 }
 

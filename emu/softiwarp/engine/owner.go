@@ -35,14 +35,14 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.RecvCQ, &wc, solicited)
 }
 
-// Completed reports the status of a request. Success is reported only for signaled requests.
+// Completed counts a request and adds its completion to the send CQ, for a success only if the request is signaled.
 func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q := (*QP)(o)
-	if r == &q.rtr {
+	if r == &q.rtr { // posted by connection setup, not by the application
 		return
 	}
-	q.nic.Count.Sends++
-	if r.Sent(status) {
+	q.nic.Count.Sends++ // requests of all opcodes
+	if r.IsSuccessfulSend(status) {
 		q.nic.Count.Messages++
 	}
 	if status == verbs.WCSuccess && !r.Signaled() {
@@ -55,7 +55,7 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q.push(q.SendCQ, &wc, notSolicited)
 }
 
-// Retired frees the send queue slot of a request.
+// Retired frees the send queue slot of a request. The message q.rtr has none.
 func (o *streamOwner) Retired(r *iwarp.Request) {
 	if q := (*QP)(o); r != &q.rtr {
 		q.sq.head++

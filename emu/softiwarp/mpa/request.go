@@ -5,8 +5,8 @@ import (
 )
 
 // receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets
-// after the Request are an error. With the policy RefuseMarkers, it rejects a Request for markers,
-// without depths and RTRs.
+// after the Request are an error. With the policy RefuseMarkers, it rejects a Request for markers
+// by a Reply without depths and RTRs.
 func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	if len(c.in) > 0 {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrEarlyOctets)
@@ -54,8 +54,8 @@ func (c *Conn) Accept(p AcceptParam) error {
 	return nil
 }
 
-// Reject rejects the Request, with the depths that the responder would have accepted. After the
-// output, the owner may close the stream or leave that to the initiator.
+// Reject rejects the Request, with the depths that the responder would have accepted. Once the
+// owner of the Conn has written the Reply to the stream, it may close the stream or leave that to the initiator.
 func (c *Conn) Reject(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err

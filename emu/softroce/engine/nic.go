@@ -304,7 +304,7 @@ func (q *QP) flushRecvs() {
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
-	if w.Sent(status) {
+	if w.IsSuccessfulSend(status) {
 		q.nic.Count.Messages++
 	}
 	if !w.Signaled() && status == verbs.WCSuccess {
