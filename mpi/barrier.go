@@ -56,8 +56,8 @@ func (c *Comm) Ibarrier() (*Request, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("Ibarrier", err)
 	}
-	s := &ibarrier{c: c, tag: tagIbarrier + c.ibarriers%maxIbarriers, distance: 1}
 	c.rank.lock()
+	s := &ibarrier{c: c, tag: tagIbarrier + c.ibarriers%maxIbarriers, distance: 1}
 	c.ibarriers++
 	if s.startRound(); !s.done {
 		c.rank.ibarriers = append(c.rank.ibarriers, s)

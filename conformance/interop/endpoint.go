@@ -104,7 +104,7 @@ func (s *endpoint) access() verbs.Access {
 }
 
 // sync makes memory that the device has written visible to the program, and the reverse. The memory of a
-// device on another host is copied during calls of verbs only, so it makes one.
+// device on another host is copied during verbs calls only, so sync makes a verbs call.
 func (s *endpoint) sync() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)

@@ -47,7 +47,7 @@ type qpAddress struct {
 
 const timeout = 10 * time.Second
 
-// greet connects an RC QP to each neighbour, exchanging the addresses by conn. It writes a
+// greet connects an RC QP to each neighbour, exchanging the addresses over conn. It writes a
 // greeting into the memory of the next rank, and prints the one from the previous rank.
 func greet(conn *launch.Conn) error {
 	host, err := nics.FromEnv()

@@ -157,7 +157,7 @@ func configureNIC(first byte, n int) error {
 }
 
 // interfaceAddr returns an address of an interface for netlink. IPv4 addresses are /32, because Linux
-// removes secondary addresses of a network with the first.
+// removes the secondary addresses of a network when the primary one is removed.
 func interfaceAddr(a netip.Addr) *netlink.Addr {
 	if a.Is4() {
 		return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)}}

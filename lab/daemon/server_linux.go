@@ -175,7 +175,7 @@ func (s *server[R]) handleConn(conn *net.UnixConn) {
 	defer CloseAll(files)
 	c := &Client{Frames: control.New(conn, control.Config{Limits: control.ProgramLimits}), Files: files, conn: conn, stop: s.stop}
 	fail := func(err error) {
-		_ = c.Answer() // the client may have disconnected
+		_ = c.Answer() // without descriptors, if Handle has sent none: the client expects them before the error
 		c.Frames.Close(s.kind.encode(err))
 	}
 	defer s.recoverPanic(fail)

@@ -126,8 +126,8 @@ func (p PingPong) qpType() verbs.QPType {
 	}
 }
 
-// sentPayload returns the payload of our message n on a queue pair. The queue pairs of ibv_srq_pingpong
-// share a buffer at the peer, so that with several queue pairs all messages are equal.
+// sentPayload returns the payload of our message n on a queue pair; for a peer with -c, the first byte of each page
+// is zero. With several queue pairs all messages are equal, because ibv_srq_pingpong receives them in one buffer.
 func (p PingPong) sentPayload(n int) payload {
 	if p.QPs > 1 {
 		n = 0
@@ -139,7 +139,7 @@ func (p PingPong) sentPayload(n int) payload {
 }
 
 // expectedPayloads returns the payloads that message n from the peer on a queue pair may have; each
-// byte may be of any of them.
+// byte may be from any of them.
 func (p PingPong) expectedPayloads(n int) []payload {
 	if p.Role == Client {
 		return []payload{p.sentPayload(n)} // the echo of our n-th
@@ -232,12 +232,12 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	if err := writeEndpoints(conn, mine); err != nil {
 		return err
 	}
-	word := make([]byte, len(done))
-	if _, err := io.ReadFull(conn, word); err != nil {
+	got := make([]byte, len(done))
+	if _, err := io.ReadFull(conn, got); err != nil {
 		return fmt.Errorf("waiting for the client's %q: %w", done, err)
 	}
-	if string(word) != done {
-		return fmt.Errorf("client said %q, want %q", word, done)
+	if string(got) != done {
+		return fmt.Errorf("client said %q, want %q", got, done)
 	}
 	return nil
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// needsUserSpace returns a predicate for cables that must pass through user space:
-// those with impairments, events, partitions, links of hosts that go down, or a
-// rate, latency or queue. The kernel carries the others.
+// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events,
+// partitions, links of hosts that go down, or a rate, latency or queue. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index
@@ -257,8 +256,8 @@ func checkNetem(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec converts the impairments of a direction to netem's parameters. netem reorders a share
-// of packets by not delaying them, impair.Spec by delaying them: netemSpec converts the share if there is no other delay.
+// netemSpec converts the impairments of a direction to netem's parameters, or returns an error if netem does not
+// support them.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil
@@ -277,14 +276,15 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 		return n, errors.New("netem supports loss, delay, jitter, duplicate, reorder and corrupt only, without \"from\" and \"until\"")
 	}
 	if n.ReorderPPM > 0 && n.Delay == 0 {
-		// netem reorders by sending some packets without the delay of the others.
+		// impair.Spec delays the reordered packets, netem all others.
 		n.Delay = max(s.ReorderDelay, time.Microsecond)
 		n.ReorderPPM = impair.PPM - n.ReorderPPM
 	}
 	return n, nil
 }
 
-// setNetem configures netem for one direction of a port.
+// setNetem configures netem for packets that a port sends. Of received packets (lab.In) it only checks that specs
+// is empty, because netem cannot impair them.
 func (w *switchSet) setNetem(port int, dir lab.Direction, specs []impair.Spec) error {
 	spec, err := netemSpec(specs, dir)
 	if err != nil || dir == lab.In {

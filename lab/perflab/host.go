@@ -55,13 +55,13 @@ func openProvider(protocol conformance.Protocol) opener {
 // settleTime is how long a host idles before its memory is measured.
 const settleTime = 300 * time.Millisecond
 
-// identity is the job of a host process.
+// identity is the job that the lab process gives to a host process.
 type identity struct {
 	Addr netip.Addr `json:"addr"`
 	CPU  int        `json:"cpu"` // as in Host
 }
 
-// command is sent by the parent to a host: a program, an idle measurement, or the end.
+// command is sent by the lab process to a host: a program, an idle measurement, or the end.
 type command struct {
 	End       bool                 `json:"end,omitempty"`
 	Program   *perf.Program        `json:"program,omitempty"`
@@ -84,8 +84,8 @@ type host struct {
 	exchange perf.Exchange
 }
 
-// HostMain is the main function of a host process, a rank of the lab process: it executes the
-// commands of the lab process until the command to end.
+// HostMain is the main function of a host process, which the lab process has launched as one of two ranks.
+// It executes the commands of the lab process, and replies to each, until a command has End set.
 func HostMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -116,7 +116,7 @@ func HostMain() error {
 		if r.Value, err = h.execute(context.Background(), cmd); err != nil {
 			r.Error = err.Error()
 		}
-		return conn.Sample(r)
+		return conn.Sample(r) // sends the reply, to processPair.handleEvent
 	})
 	if err := conn.Mark("ready"); err != nil {
 		return err

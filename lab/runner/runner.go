@@ -43,11 +43,11 @@ type Progress interface {
 	Done(*report.Result)
 }
 
-// maxFabrics is how many scenarios run in namespaces at a time. Each has many
+// maxFabrics is how many scenarios may run at a time in the NetNS tier. Each has many
 // processes, which mostly wait for timers.
 const maxFabrics = 4
 
-// Run runs tasks in order, one per processor at a time; in namespaces at most maxFabrics. Tasks of
+// Run runs tasks in order, one per processor at a time, and at most maxFabrics at a time in the NetNS tier. Tasks of
 // different tiers do not run at the same time. When ctx is cancelled it returns the results so far,
 // including those of interrupted tasks. ended is the number of tasks that were not interrupted.
 func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {

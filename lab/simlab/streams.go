@@ -29,8 +29,8 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the streamPort of a port of the plan, which impairs the port's TCP streams: it
-// has no dissector of packets. rail has the streamPorts of the same rail by address, to find peers.
+// newStreamPort returns the streamPort of a port of the plan. Its pipes have no dissector, because its
+// matchers apply the events. rail has the streamPorts of the same rail by address, to find peers.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
@@ -86,8 +86,8 @@ func (p *streamPort) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	return &streamListener{inner, p}, nil
 }
 
-// Ready implements link.StreamNet. It first writes queued segments to streams that
-// are writable again.
+// Ready implements link.StreamNet. It also writes the queued segments of each stream that the wrapped
+// network reports as writable.
 func (p *streamPort) Ready(ready []link.StreamReady) int {
 	n := p.StreamNet.Ready(ready)
 	for _, r := range ready[:n] {

@@ -196,9 +196,8 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	return 0, false
 }
 
-// A rank that waits for a dead or unreachable peer gets no error from the network.
-// Therefore it probes awaited peers that are silent. A NIC acknowledges probes for a busy
-// program; other peers have PeerTimeout to answer.
+// A rank that waits for a dead or unreachable peer gets no error from the network. Therefore it probes awaited peers
+// that are silent. With RC and RD the peer's NIC acknowledges probes; other peers have PeerTimeout to answer.
 
 var errGone = errors.New("the program of the peer has ended")
 
@@ -232,7 +231,8 @@ func (c *Carrier) checkSilentPeers() {
 	})
 }
 
-// probe sends a keepalive probe, or declares the peer lost after PeerTimeout.
+// probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail. A peer whose
+// program must answer, because no NIC reports that it is unreachable, is lost after PeerTimeout.
 func (c *Carrier) probe(p *peer) {
 	if p.probes++; p.probes > 1 {
 		c.switchRail(p)
@@ -252,16 +252,16 @@ func (c *Carrier) probe(p *peer) {
 		}
 	}
 	switch {
-	case connected && dg != nil: // the NIC reports an unreachable peer
+	case connected && dg != nil: // RC: the NIC reports an unreachable peer. iWARP has no datagrams, and TCP takes minutes.
 		return
-	case dg != nil && dg.Reliable:
+	case dg != nil && dg.Reliable: // RD: the NIC reports it, too
 		if dg.Free() > 0 {
 			c.sendOn(p, dg, probe, nil, nil)
 		}
 		return
-	case dg != nil && dg.Free() > 0:
+	case dg != nil && dg.Free() > 0: // UD: nothing reports a lost datagram
 		c.sendOn(p, dg, probe, nil, nil)
-	case dg == nil && !connected:
+	case dg == nil && !connected: // iWARP: the peer may never answer the request to connect
 		c.startMissingConns(p)
 	}
 	// Unanswered probes count, not time: this rank may not have been scheduled.

@@ -99,7 +99,7 @@ type ReuseTable struct {
 	Stats ReuseStats
 
 	cfg     Reuse
-	shift   uint // of a hash, which leaves the index of its bucket
+	shift   uint // right shift of a hash that leaves the index of its bucket
 	buckets []*trackedBuffer
 }
 
@@ -242,8 +242,8 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 // copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer in a table and reports whether the buffer is frequent. It
-// charges a lookup for each entry of the hash chain that was compared.
+// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It adds the
+// modelled cost of one lookup, and of one more for each entry of the hash chain that was skipped.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))

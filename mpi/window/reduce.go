@@ -18,13 +18,13 @@ const (
 	Uint64
 	Float32
 	Float64
-	types
+	numTypes
 )
 
-var typeNames = [types]string{"byte", "int32", "uint32", "int64", "uint64", "float32", "float64"}
+var typeNames = [numTypes]string{"byte", "int32", "uint32", "int64", "uint64", "float32", "float64"}
 
 func (t Type) String() string {
-	if t < types {
+	if t < numTypes {
 		return typeNames[t]
 	}
 	return fmt.Sprintf("type %d", uint8(t))
@@ -60,13 +60,13 @@ const (
 	LXor
 	Replace
 	NoOp
-	ops
+	numOps
 )
 
-var opNames = [ops]string{"sum", "prod", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor", "replace", "no-op"}
+var opNames = [numOps]string{"sum", "prod", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor", "replace", "no-op"}
 
 func (o Op) String() string {
-	if o < ops {
+	if o < numOps {
 		return opNames[o]
 	}
 	return fmt.Sprintf("op %d", uint8(o))
@@ -75,7 +75,7 @@ func (o Op) String() string {
 // ValidFor reports whether the operation is defined for a type: bitwise and logical
 // operations are not for floating-point types.
 func (o Op) ValidFor(t Type) bool {
-	if o >= ops || t >= types {
+	if o >= numOps || t >= numTypes {
 		return false
 	}
 	return !(o >= BAnd && o <= LXor && (t == Float32 || t == Float64))

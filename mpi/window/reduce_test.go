@@ -7,13 +7,13 @@ import (
 )
 
 func TestTypesAndOps(t *testing.T) {
-	for typ := Byte; typ <= types; typ++ {
-		if (typ.Size() == 0) != (typ == types) || typ.String() == "" {
+	for typ := Byte; typ <= numTypes; typ++ {
+		if (typ.Size() == 0) != (typ == numTypes) || typ.String() == "" {
 			t.Errorf("%v has %d bytes", typ, typ.Size())
 		}
-		for op := Sum; op <= ops; op++ {
+		for op := Sum; op <= numOps; op++ {
 			isReal := typ == Float32 || typ == Float64
-			want := typ < types && op < ops && !(isReal && op >= BAnd && op <= LXor)
+			want := typ < numTypes && op < numOps && !(isReal && op >= BAnd && op <= LXor)
 			if op.ValidFor(typ) != want || op.String() == "" {
 				t.Errorf("%v of %v: %v", op, typ, !want)
 			}

@@ -16,17 +16,17 @@ type Spread struct {
 	Most float64 `json:"most"`
 }
 
-// Kind is the largest size of a kind of memory.
+// Kind is the peak memory of one kind.
 type Kind struct {
 	Name  string `json:"name"`
 	Bytes Spread `json:"bytes"`
 }
 
-// Memory is the communication memory of the ranks of a world, without that of the programs.
+// Memory is the peak communication memory of the ranks of a world, without that of the programs.
 type Memory struct {
 	Ranks int    `json:"ranks"`
 	Kinds []Kind `json:"kinds"`
-	// Bytes is the sum of all kinds.
+	// Bytes is the sum of the peaks of all kinds.
 	Bytes Spread `json:"bytes"`
 	// Connections is the largest number of connections of a rank, and Rings the number of
 	// rings that peers write to.
@@ -40,8 +40,8 @@ type Memory struct {
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns the memory of the ranks of a world so far, or of rank 0 alone. All ranks
-// call it and get the same; the memory that the call itself needs is not included.
+// MemoryOf returns the peak memory and the counts of the ranks of a world so far, or of rank 0 alone,
+// without those of the call itself. It is collective, and returns the same in all ranks.
 func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)

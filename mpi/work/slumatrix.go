@@ -2,7 +2,8 @@ package work
 
 import "slices"
 
-type sluSize struct{ blocks, percent, rights, solves int }
+// sluSize has the number of block rows, the percentage of blocks that exist, and the numbers of right-hand sides and solves.
+type sluSize struct{ blocks, percent, nrhs, solves int }
 
 // sluMatrix is a sparse lower triangular matrix of blocks, distributed on a grid of ranks
 // by row and column. Its blocks and their contents follow from the seed.
@@ -72,8 +73,7 @@ func (m *sluMatrix) usersOfColumn(column int) (ranks []int) {
 	return slices.Compact(ranks)
 }
 
-// at is an element of a block. Elements are small, therefore errors do not grow; the
-// diagonal is 1.
+// at is an element of a block. Elements are small, therefore errors do not grow; the diagonal is 1.
 func (m *sluMatrix) at(row, column, i, k int) float64 {
 	return unit(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
@@ -87,38 +87,38 @@ func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 		}
 		for k := range end {
 			a := m.at(row, column, i, k)
-			for r := range m.size.rights {
-				sum[i*m.size.rights+r] += a * x[k*m.size.rights+r]
+			for r := range m.size.nrhs {
+				sum[i*m.size.nrhs+r] += a * x[k*m.size.nrhs+r]
 			}
 		}
 	}
 }
 
-// solveDiagonal returns the unknowns of a diagonal block, for its right side.
-func (m *sluMatrix) solveDiagonal(b int, right []float64) []float64 {
-	x := slices.Clone(right)
+// solveDiagonal returns the unknowns of a diagonal block, for its right-hand sides.
+func (m *sluMatrix) solveDiagonal(b int, rhs []float64) []float64 {
+	x := slices.Clone(rhs)
 	for i := range m.width(b) {
 		for k := range i {
 			a := m.at(b, b, i, k)
-			for r := range m.size.rights {
-				x[i*m.size.rights+r] -= a * x[k*m.size.rights+r]
+			for r := range m.size.nrhs {
+				x[i*m.size.nrhs+r] -= a * x[k*m.size.nrhs+r]
 			}
 		}
 	}
 	return x
 }
 
-// exact is the exact solution, from which a right side is computed.
+// exact is the exact solution, from which a right-hand side is computed.
 func (m *sluMatrix) exact(b, solve int) []float64 {
-	x := make([]float64, m.width(b)*m.size.rights)
+	x := make([]float64, m.width(b)*m.size.nrhs)
 	for i := range x {
 		x[i] = unit(key(m.seed, 3, uint64(solve), uint64(b), uint64(i)))
 	}
 	return x
 }
 
-// rightSide is the right side of a block, from all blocks of its row.
-func (m *sluMatrix) rightSide(b, solve int) []float64 {
+// rightHandSide is the right-hand side of a block, from all blocks of its row.
+func (m *sluMatrix) rightHandSide(b, solve int) []float64 {
 	sum := m.exact(b, solve)
 	m.addProduct(sum, b, b, slices.Clone(sum))
 	for c := range b {

@@ -14,10 +14,10 @@ import (
 // most of the volume (Sur 2006 §3.3, Table 2, Fig. 7).
 func triangularSolve(j *job) {
 	size := map[Class]sluSize{
-		ClassT: {blocks: 40, percent: 30, rights: 2, solves: 2},
-		ClassS: {blocks: 120, percent: 20, rights: 4, solves: 5},
-		ClassW: {blocks: 300, percent: 10, rights: 4, solves: 10},
-		ClassA: {blocks: 600, percent: 8, rights: 8, solves: 20},
+		ClassT: {blocks: 40, percent: 30, nrhs: 2, solves: 2},
+		ClassS: {blocks: 120, percent: 20, nrhs: 4, solves: 5},
+		ClassW: {blocks: 300, percent: 10, nrhs: 4, solves: 10},
+		ClassA: {blocks: 600, percent: 8, nrhs: 8, solves: 20},
 	}[j.p.Class]
 	s := newSLU(j, size)
 	for solve := range j.setIterations(size.solves) {
@@ -39,7 +39,7 @@ const (
 	sluKinds
 )
 
-// slu is a rank's part of a solution.
+// slu is a rank's part of a triangular solve.
 type slu struct {
 	*sluMatrix
 	j        *job
@@ -48,7 +48,7 @@ type slu struct {
 	inRow    map[int]int // blocks of a row that are not yet applied
 	toSolve  map[int]int // ranks whose sums for a diagonal are missing
 	sums     map[int][]float64
-	right    map[int][]float64 // of this rank's diagonals
+	rhs      map[int][]float64 // right-hand sides of this rank's diagonals
 	x        map[int][]float64
 	in       []byte
 	sends    []*mpi.Request
@@ -62,21 +62,21 @@ func newSLU(j *job, size sluSize) *slu {
 	for b := range size.blocks {
 		widest = max(widest, s.width(b))
 	}
-	s.in = make([]byte, 8*widest*size.rights)
+	s.in = make([]byte, 8*widest*size.nrhs)
 	return s
 }
 
-// reset prepares another solution: it computes the right side, and counts the messages that this
+// reset prepares another solve: it computes the right-hand side, and counts the messages that this
 // rank will receive.
 func (s *slu) reset(solve int) {
 	s.inRow, s.toSolve = map[int]int{}, map[int]int{}
-	s.sums, s.right, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
+	s.sums, s.rhs, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
 	s.expected = 0
 	for b := range s.size.blocks {
 		owners, mine := s.ownersOfRow(b)
 		if mine > 0 {
 			s.inRow[b] = mine
-			s.sums[b] = make([]float64, s.width(b)*s.size.rights)
+			s.sums[b] = make([]float64, s.width(b)*s.size.nrhs)
 		}
 		if s.ownerOf(b, b) != s.rank {
 			if slices.Contains(s.usersOfColumn(b), s.rank) {
@@ -86,21 +86,21 @@ func (s *slu) reset(solve int) {
 		}
 		s.toSolve[b] = len(owners)
 		s.expected += len(owners) - min(mine, 1) // not from this rank
-		s.right[b] = s.rightSide(b, solve)
+		s.rhs[b] = s.rightHandSide(b, solve)
 	}
 }
 
-// solve starts with diagonals that need no messages, and then handles messages.
+// solve does a triangular solve: it solves the diagonal blocks that need no messages, and then handles messages.
 func (s *slu) solve(number int) {
 	defer annotate("solution %d", number)
 	s.sends = s.sends[:0]
-	var free []int
+	var ready []int
 	for b := range s.size.blocks {
 		if n, mine := s.toSolve[b]; mine && n == 0 {
-			free = append(free, b) // solveBlock also solves blocks that wait only for this one
+			ready = append(ready, b) // solveBlock also solves blocks that wait only for this one
 		}
 	}
-	for _, b := range free {
+	for _, b := range ready {
 		s.solveBlock(b)
 	}
 	for range s.expected {
@@ -109,7 +109,7 @@ func (s *slu) solve(number int) {
 		s.j.digestReceived(st.Source, s.in[:st.Count])
 		b, kind := st.Tag/sluKinds, st.Tag%sluKinds
 		s.checkExpected(b, kind, st)
-		xs := make([]float64, s.width(b)*s.size.rights)
+		xs := make([]float64, s.width(b)*s.size.nrhs)
 		getFloats(xs, s.in)
 		if kind == sluSolution {
 			s.apply(b, xs)
@@ -133,12 +133,12 @@ func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 		}
 	}
 	s.j.checkEqual(uint64(from), uint64(st.Source), "source of the solution of block %d", b)
-	s.j.checkEqual(uint64(8*s.width(b)*s.size.rights), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
+	s.j.checkEqual(uint64(8*s.width(b)*s.size.nrhs), uint64(st.Count), "bytes of block %d from rank %d", b, st.Source)
 }
 
 // solveBlock solves a diagonal block, and sends the solution to the ranks that need it.
 func (s *slu) solveBlock(b int) {
-	s.x[b] = s.solveDiagonal(b, s.right[b])
+	s.x[b] = s.solveDiagonal(b, s.rhs[b])
 	buf := make([]byte, 8*len(s.x[b]))
 	putFloats(buf, s.x[b])
 	for _, rank := range s.usersOfColumn(b) {
@@ -172,10 +172,10 @@ func (s *slu) apply(column int, x []float64) {
 	}
 }
 
-// subtractSum subtracts a sum from the right side of a diagonal block.
+// subtractSum subtracts a sum from the right-hand side of a diagonal block.
 func (s *slu) subtractSum(b int, sum []float64) {
 	for i := range sum {
-		s.right[b][i] -= sum[i]
+		s.rhs[b][i] -= sum[i]
 	}
 	if s.toSolve[b]--; s.toSolve[b] == 0 {
 		s.solveBlock(b)

@@ -92,7 +92,7 @@ func (e *End) Run(p verbs.Proc) (*Result, error) {
 	return e.Result(), nil
 }
 
-// Status describes in one line the progress of the end and what it waits for.
+// Status describes in one line how far this side of the test is, and what its connections wait for.
 func (e *End) Status() string {
 	parts := []string{fmt.Sprintf("side %v %s", e.side, e.phase)}
 	for _, c := range e.conns {
@@ -117,7 +117,7 @@ func (e *End) open() (err error) {
 		return err
 	}
 	e.gid = entry.GID
-	cqDepth := 16 // and room for every possible completion
+	cqDepth := 16 // in addition to one entry for every possible completion
 	for i := range e.w.Conns {
 		c := &e.w.Conns[i]
 		cqDepth += c.SendDepth + 1 + (1+c.XRCQueues)*c.RecvDepth + c.Windows

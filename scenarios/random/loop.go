@@ -13,8 +13,7 @@ import (
 const (
 	// controlInterval is how often an end polls the Exchange while it waits for completions.
 	controlInterval = 200 * time.Microsecond
-	// minPollInterval is the first sleep of an end that polls. It doubles up to
-	// controlInterval.
+	// minPollInterval is the first sleep of an end that polls. It doubles up to controlInterval.
 	minPollInterval = time.Microsecond
 )
 
@@ -201,7 +200,8 @@ func (e *End) poll() (total int, err error) {
 	return total, nil
 }
 
-// completed passes a completion to its connection.
+// completed handles a completion by its work request ID: of a receive in a ring, or of a request,
+// a drain marker or the bind of a memory window of a connection.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}

@@ -14,8 +14,7 @@ type Result struct {
 	// Elapsed is the time from the first request to the last completion.
 	Elapsed time.Duration
 	Conns   []ConnResult
-	// Counters are the increments of the device counters, for all ends that share the
-	// device.
+	// Counters are the increments of the device counters, for all ends that share the device.
 	Counters []verbs.Counter
 }
 
@@ -93,7 +92,8 @@ func (e *End) waitForLatePackets() error {
 	return err
 }
 
-// verify checks memory and shared words, and that all posted receives are flushed.
+// verify checks that no receive was flushed without a failure, then memory, and the words that the
+// connections of a side share for atomics. It drains the queue pairs, and waits until the peer has too.
 func (e *End) verify() error {
 	e.endedAt = max(e.lastCompletion, e.startedAt)
 	for i, c := range e.conns {

@@ -169,8 +169,8 @@ func (n *Net) addStream(s *Stream) error {
 	return nil
 }
 
-// allocateID stores s under a free ID and returns the ID. An ID that an earlier stream had may
-// still be in the queue of ready streams; s keeps that mark, so that it is not queued twice.
+// allocateID stores s under a free ID and returns the ID. The ID of a closed stream may still be in
+// the queue of ready streams; s keeps its queued flag, so that the ID is not queued twice.
 func (n *Net) allocateID(s slot) link.StreamID {
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
