@@ -232,8 +232,8 @@ func (s *sender) fence() error {
 }
 
 // measure warms up, sends for d, and exchanges message counts with the other side. It returns
-// how many messages arrived in the time took. For UD, that is the sent messages multiplied by
-// the share of all messages that arrived.
+// how many messages arrived, and in what time. For UD, the number is that of the messages sent,
+// multiplied by the share of all messages that arrived.
 func (s *sender) measure(ctx context.Context, d, warmup time.Duration) (messages float64, took time.Duration, err error) {
 	const leastWarmup, least = 8, 1 // messages
 	warmupMessages, _, err := s.run(ctx, warmup, leastWarmup)

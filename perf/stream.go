@@ -21,8 +21,8 @@ type Stream struct {
 }
 
 const (
-	// streamMemory is the memory of messages, used in turn: larger than L1, smaller
-	// than the last-level cache.
+	// streamMemory is the size of the buffer whose slots the messages use in turn: larger
+	// than L1, smaller than the last-level cache.
 	streamMemory = 1 << 20
 	// streamInFlight is the number of bytes in flight, within the limits of the
 	// depth.
@@ -66,15 +66,15 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	return messages * float64(st.Bytes) * 8 / float64(took.Nanoseconds()), nil
 }
 
-// oneWayTraffic is the configuration of programs that send one way.
+// oneWayTraffic configures a program that sends one way. memory is the bytes of its buffer.
 type oneWayTraffic struct {
 	sendLoad
 	qps, memory      int
 	duration, warmup time.Duration
 }
 
-// run connects and runs one side. The client returns how many messages arrived in the time
-// took.
+// run connects and runs one side. The client returns how many messages arrived, and in what
+// time.
 func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
 	cfg := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
 	if s.Service.needsCredits() && w.window > 0 { // the server sends credits to the client
@@ -100,8 +100,8 @@ func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took
 	return messages, took, s.barrier(ctx) // close only when both are done
 }
 
-// runClient sends once the server has posted its receives, and returns how many messages
-// arrived in the time took.
+// runClient sends messages once the server has posted its receives. It returns how many arrived,
+// and in what time.
 func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
 	out, err := newSender(c, w.sendLoad)
 	if err != nil {

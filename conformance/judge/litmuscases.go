@@ -13,7 +13,7 @@ import (
 type requirement struct {
 	litmusTest
 	section string
-	rows    []string
+	rows    []string // requirement IDs
 	level   conformance.Level
 	defects []string
 }
@@ -40,13 +40,13 @@ const (
 	rfc7306 = "RFC 7306"
 )
 
-// litmusRoCE returns the cases for RoCE. The responder executes the requests of a queue pair in
-// order, except that an unfenced SEND, WRITE or atomic may overtake an earlier READ or
-// atomic.
+// litmusRoCE returns the litmus (memory ordering) cases for RoCE. The responder executes the
+// requests of a queue pair in order, except that an unfenced SEND, WRITE or atomic may overtake
+// an earlier READ or atomic.
 func litmusRoCE() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
-	return append(litmusCases("litmus/roce/", ibta, c, []requirement{ // test, section, ledger rows, level, defects
+	return append(litmusCases("litmus/roce/", ibta, c, []requirement{ // test, section, requirement IDs, level, defects
 		{writeThenRead, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{writeThenWrite, "10.8.3.3", []string{"roce/rc/psn/8"}, conformance.Must, []string{"LatePlacement"}},
 		{sendBehindWrites, "", []string{"roce/rc/wr/6", "roce/rc/psn/8", "roce/cq/10"}, conformance.Must, []string{"LatePlacement", "EarlyExecution"}},
@@ -61,13 +61,13 @@ func litmusRoCE() []conformance.Case {
 	}), atomicsCase("roce", cite, c, "AtomicsPerQP", "AtomicsWrong", "DuplicatesExecuted"))
 }
 
-// litmusIWARP returns the cases for iWARP. RDMAP guarantees that a Read sees the Writes before
-// it, that completions and Sends are in order, and that atomics and Reads are executed in
-// order; an unfenced Write may overtake a Read.
+// litmusIWARP returns the litmus cases for iWARP. RDMAP guarantees that a Read sees the Writes
+// before it, that completions and Sends are in order, and that atomics and Reads are executed
+// in order; an unfenced Write may overtake a Read.
 func litmusIWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: rfc7306, Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}}
-	return slices.Concat(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{ // test, section, ledger rows, level, defects
+	return slices.Concat(litmusCases("litmus/iwarp/", rfc5040, c, []requirement{ // test, section, requirement IDs, level, defects
 		{writeThenRead, "", []string{"rfc5040/5.5/3"}, conformance.Must, []string{"WritesPlacedLate"}},
 		{writeThenWrite, "5.1", []string{"rfc5040/5.1/2"}, conformance.Must, []string{"LIFOQueue"}},
 		{sendBehindWrites, "", []string{"rfc5040/5.5/1"}, conformance.Must, []string{"LIFOQueue"}},
@@ -81,15 +81,15 @@ func litmusIWARP() []conformance.Case {
 	}), []conformance.Case{atomicsCase("iwarp", cite, c, "AtomicTorn", "AtomicReturnsNew", "SwapsAlways")})
 }
 
-// litmusDatagramIWARP returns the cases for reliable datagrams, which deliver RDMAP messages in
-// order between two queue pairs.
+// litmusDatagramIWARP returns the litmus cases for reliable datagrams, which deliver RDMAP
+// messages in order between two queue pairs.
 func litmusDatagramIWARP() []conformance.Case {
 	c := conformance.Case{
 		Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
 		Setup: conformance.Setup{Reliable: true},
 	}
 	cite := conformance.Cite{Doc: "datagram-iWARP", Section: "7.7", Rows: []string{"dg/rdmap/2", "dg/ack/1"}}
-	return append(litmusCases("litmus/dg/", cite.Doc, c, []requirement{ // test, section, ledger rows, level, defects
+	return append(litmusCases("litmus/dg/", cite.Doc, c, []requirement{ // test, section, requirement IDs, level, defects
 		{writeThenRead, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{writeThenWrite, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},
 		{sendBehindWrites, "7.2", []string{"dg/ack/1"}, conformance.Must, []string{"DeliversAsTheyCome"}},

@@ -31,7 +31,7 @@ type Config struct {
 	Name string
 	// Addrs are the addresses of the GID table, in this order.
 	Addrs []netip.Addr
-	// V1Addrs follow them as GIDs of type RoCEv1, which cannot be used.
+	// V1Addrs follow Addrs in the GID table, as GIDs of type RoCEv1, which cannot be used.
 	V1Addrs []netip.Addr
 	// NIC configures the engine. GIDs, Link and LinkMTU are set here. KeySecret is drawn at
 	// random if zero, in a simulated world from the seed.
@@ -91,9 +91,9 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
 	}
 	sock.Local = netip.AddrPortFrom(cfg.Addrs[0], wire.Port)
-	sock.PatchIPID = patchIPID
-	sock.DropFragmentable = true
-	sock.TClass |= link.ECT0       // of all packets but CNPs
+	sock.PatchIPID = patchIPID     // the ICRC covers the IPv4 identification, which GSO changes
+	sock.DropFragmentable = true   // RoCEv2 requires DF, and forbids fragments and IP options
+	sock.TClass |= link.ECT0       // all packets but CNPs are ECN-capable
 	sock.SeparateSourcePort = true // RoCEv2 peers do not answer to the source port
 	s, err := udplink.Open(sock)
 	if err != nil {

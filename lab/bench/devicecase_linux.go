@@ -142,9 +142,9 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 // iWARP releases a connection in progress after ten seconds.
 const closeTimeout = 15 * time.Second
 
-// cleanUp closes the devices and undoes changes of the link and addresses. It
-// returns the reason to restart the device, "" if there is none, and the outcome of the
-// case.
+// cleanUp closes the devices, undoes changes of the link and addresses, and waits for the end of
+// the case, all within closeTimeout. It returns the reason to restart the device, "" if there
+// is none, and the outcome of the case.
 func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 	r.stop()
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -166,7 +166,7 @@ func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 			outcome = errors.New("close the device: " + restartReason)
 		}
 	}
-	r.world.awaitEnd(timeout)
+	r.world.awaitEnd(timeout) // of the body and the tasks of the case
 	if lost := r.client.Err(); lost != nil {
 		return "the agent was lost", fmt.Errorf("while the case ran: %w", lost)
 	}

@@ -142,10 +142,10 @@ func (p *Impairer) unchanged(d *link.Datagram) bool {
 		d.TClass == p.data.TClass && d.HopLimit == p.data.HopLimit && d.IPID == p.data.IPID && d.FlowLabel == p.data.FlowLabel
 }
 
-// emit emits an output of the Pipe as a frame with the headers of the template e.
-func (p *Impairer) emit(e *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
-	p.frame = e.appendFrame(p.frame[:0], &o.Datagram)
-	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: e.partial})
+// emit emits an output of the Pipe as a frame with the headers of template t.
+func (p *Impairer) emit(t *frameTemplate, o *impair.Outcome, emit uswitch.Emit) {
+	p.frame = t.appendFrame(p.frame[:0], &o.Datagram)
+	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: t.partial})
 }
 
 // emitHeld emits an output of the Pipe with the headers in a slot.

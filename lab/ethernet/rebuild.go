@@ -23,9 +23,9 @@ type frameTemplate struct {
 
 // set copies the headers of frame b, whose offsets are h. partial tells that the sender left the
 // transport checksum to the NIC.
-func (e *frameTemplate) set(h *headers, b []byte, partial bool) {
-	e.headers, e.partial = *h, partial
-	e.header = append(e.header[:0], b[:h.dataOffset(b)]...)
+func (t *frameTemplate) set(h *headers, b []byte, partial bool) {
+	t.headers, t.partial = *h, partial
+	t.header = append(t.header[:0], b[:h.dataOffset(b)]...)
 }
 
 // dataOffset returns the offset of the application's data: h.payload, but for TCP the end of
@@ -37,13 +37,14 @@ func (h *headers) dataOffset(b []byte) int {
 	return h.payload
 }
 
-// appendFrame appends the frame of a Pipe's output d to b, with correct lengths and checksums.
-func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
+// appendFrame appends to b the frame of d, an output of a Pipe: the template's headers, with correct
+// lengths and checksums, and d's payload. If t.partial is set, the NIC completes the transport checksum.
+func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
-	b = append(b, e.header...)
-	h := e.headers
+	b = append(b, t.header...)
+	h := t.headers
 	if h.proto == link.ProtocolTCP {
-		b = e.appendTCP(b, d.Payload)
+		b = t.appendTCP(b, d.Payload)
 	} else {
 		b = append(b, d.Payload...)
 	}
@@ -53,16 +54,15 @@ func (e *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	if h.proto == link.ProtocolUDP {
 		binary.BigEndian.PutUint16(f[h.l4+4:], uint16(h.end-h.l4))
 	}
-	h.setChecksum(f, e.partial)
+	h.setChecksum(f, t.partial)
 	return b
 }
 
-// appendTCP appends the data of a segment. The Pipe saw the end of the TCP
-// header as the start of its payload; changes there are applied to the data
-// instead.
-func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
-	h := &e.headers
-	header := e.header[h.payload:] // as the Pipe saw it
+// appendTCP appends the data of a segment. The Pipe saw the end of the TCP header as the start of its
+// payload; changes there are applied to the data instead.
+func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
+	h := &t.headers
+	header := t.header[h.payload:] // as the Pipe saw it
 	sentLen := h.end - h.payload   // of the payload before the Pipe
 	start := len(b)
 	if len(payload) > len(header) {
@@ -75,7 +75,7 @@ func (e *frameTemplate) appendTCP(b, payload []byte) []byte {
 		}
 	}
 	if len(payload) < sentLen && sentLen > len(header) { // truncated
-		flags := &b[start-len(e.header)+h.l4+13]
+		flags := &b[start-len(t.header)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}
 	return b

@@ -14,8 +14,8 @@ const (
 	// slotsPerQP is how many receives are posted for each queue pair. One is in use at
 	// a time; the others show a message that arrives twice.
 	slotsPerQP = 4
-	// ackTimeout is 1.07 s. The programs have 14 (67 ms), for which an emulated
-	// guest is at times too slow; and it never gives up, while we do after seven.
+	// ackTimeout is 1.07 s. The programs use 14 (67 ms), for which an emulated guest is at
+	// times too slow; and the guest never gives up, while we do after seven retries.
 	ackTimeout = 18
 )
 
@@ -204,7 +204,7 @@ func (r *pingPongRun) connect(theirs []Endpoint) error {
 	return nil
 }
 
-// run runs the program, from the side channel to the last close.
+// run exchanges endpoints over the side channel, then messages, and closes all verbs objects.
 func (r *pingPongRun) run(ctx context.Context) (Result, error) {
 	defer r.close()
 	if err := r.exchangeEndpoints(ctx); err != nil {
@@ -303,7 +303,7 @@ func (r *pingPongRun) receive(qp *pingPongQP, wc *verbs.WC) error {
 	return r.postRecv(int(wc.WRID))
 }
 
-// checkSender checks what a datagram's completion and header say of its sender.
+// checkSender checks that the completion and the GRH of a datagram name the peer as its sender.
 func (r *pingPongRun) checkSender(qp *pingPongQP, wc *verbs.WC, head []byte) error {
 	reply, err := verbs.InitAHFromWC(devicePort, uint8(r.gidIndex), wc, head)
 	if err != nil {

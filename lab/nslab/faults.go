@@ -13,7 +13,7 @@ import (
 )
 
 // runFaults starts the ranks when all are ready, executes the timed faults, and stops the run
-// at its time limit. It returns when ctx ends.
+// at its time limit or on an error. It returns then, or when ctx ends.
 func (p *scenarioRun) runFaults(ctx context.Context) {
 	if err := p.begin(ctx); err != nil {
 		p.abort(ctx, err)

@@ -175,7 +175,7 @@ func openUDPPair(a, b RawEndpoint, block bool) (sa, sb socket, err error) {
 	return sa, sb, err
 }
 
-// openUDP opens a UDP socket with a large receive queue that forbids fragmentation.
+// openUDP opens a UDP socket with a large receive queue, whose datagrams are not fragmented.
 func openUDP(e RawEndpoint, block bool) (socket, error) {
 	s, err := bind(unix.SOCK_DGRAM, e)
 	if err != nil {
@@ -195,10 +195,10 @@ func openUDP(e RawEndpoint, block bool) (socket, error) {
 	return s, err
 }
 
-// setPeer makes the address of to the destination of datagrams.
-func (s *socket) setPeer(to socket) error {
+// setPeer makes s send its datagrams to the address of peer.
+func (s *socket) setPeer(peer socket) error {
 	s.peer, s.peerSize = new(unix.RawSockaddrInet6), unix.SizeofSockaddrInet6
-	_, _, errno := syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(to.fd),
+	_, _, errno := syscall.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(peer.fd),
 		uintptr(unsafe.Pointer(s.peer)), uintptr(unsafe.Pointer(&s.peerSize)))
 	if errno != 0 {
 		return fmt.Errorf("getsockname: %w", errno)
@@ -223,7 +223,7 @@ func (s socket) setOption(name string, level, option, value int) error {
 	return nil
 }
 
-// bind opens a socket of a type such as SOCK_STREAM at an endpoint.
+// bind opens a socket of a type such as SOCK_STREAM and binds it to the address of e.
 func bind(socketType int, e RawEndpoint) (s socket, err error) {
 	addr, port := e.Addr.Addr(), int(e.Addr.Port())
 	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: port, Addr: addr.As16()})

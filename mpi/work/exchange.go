@@ -7,7 +7,7 @@ import (
 )
 
 // exchange1 is the first data exchange model of Rashti 2010 §4.4.1 (Fig. 4.15): receives are
-// posted, data is packed and sent, the next data is produced, and then both are waited for.
+// posted, data is packed and sent, the next data is produced, and sends and receives are awaited.
 // Speculative rendezvous benefits from the early receive.
 func exchange1(j *job) {
 	x := newExchange(j)
@@ -36,12 +36,12 @@ func exchange2(j *job) {
 	x.consume(j.iterations - 1)
 }
 
-// exchange is the data exchanged with a rank's neighbours: one of two ranks, two in a ring
-// of more.
+// exchange is the data exchanged with a rank's neighbours, of which it has one if there are
+// two ranks, and two in a ring of more.
 type exchange struct {
 	j          *job
 	peers      []int
-	pack, recv [][]byte
+	pack, recv [][]byte // by neighbour
 	sends      []*mpi.Request
 	receives   []*mpi.Request
 }
@@ -60,7 +60,7 @@ func newExchange(j *job) *exchange {
 	return x
 }
 
-// run repeats a step.
+// run times the first produce and all iterations of step, and adds the figures of the result.
 func (x *exchange) run(step func(i int)) {
 	j := x.j
 	j.setIterations(map[Class]int{ClassT: 4, ClassS: 50, ClassW: 500, ClassA: 500}[j.p.Class])
@@ -106,7 +106,7 @@ func (x *exchange) wait() {
 	}
 }
 
-// consume checks the received data.
+// consume computes for 3/8 of an iteration, and checks the data received in iteration i.
 func (x *exchange) consume(i int) {
 	x.j.computeFraction(3, 8)
 	for k, p := range x.peers {

@@ -121,8 +121,7 @@ type UnsupportedReason struct {
 	Cases []string
 }
 
-// UnsupportedReasons returns the reasons of the device's unsupported cases, the most frequent
-// first.
+// UnsupportedReasons returns the reasons of the device's unsupported cases, the most frequent first.
 func (d *Device) UnsupportedReasons() []UnsupportedReason {
 	cases := make(map[string][]string)
 	for i := range d.Results {
@@ -158,7 +157,8 @@ func (m *Measured) In(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// deviationLine formats the deviation of a result in one line.
+// deviationLine formats a deviating result in one line: Deviation says why the device is known to
+// deviate, and Reason what violation the case found.
 func (r *Result) deviationLine() string {
 	if r.Reason == "" {
 		return fmt.Sprintf("deviates from a %s: %s", r.Level, r.Deviation)

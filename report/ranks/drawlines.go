@@ -10,19 +10,19 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-// series is the curve of a design.
+// series is the curve of the design name. class is its CSS class.
 type series struct {
 	class, name string
 	points      []*Point
 }
 
-// sharedReceiveLimit is the published maximum of bytes per rank with an SRQ (Sur 2006). The
+// sharedReceiveLimit is the maximum of bytes per rank with an SRQ that Sur 2006 published. The
 // chart has a line there.
 const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean bytes per rank of each series by number of ranks,
 // on logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0
-// alone look different, and a line marks sharedReceiveLimit, a published maximum.
+// alone look different, and a line marks the maximum with an SRQ that Sur 2006 published.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line

@@ -93,9 +93,9 @@ func configText(c Values) string {
 // designClass returns the CSS class of designs[i].
 func designClass(i int) string { return fmt.Sprintf("k%d", i) }
 
-// curve returns the points of a workload and a design, by number of ranks. Points of the
-// workload star, which measures rank 0 alone, continue those of all-to-all beyond the number of
-// ranks that a host can run.
+// curve returns the points of a workload, by number of ranks, with a design of the transports
+// between hosts, such as "srq" or "ring-sendrecv". Points of the workload star, which measures
+// rank 0 alone, continue those of all-to-all beyond the number of ranks that a host can run.
 func (e *Experiment) curve(workload, design string) (points []*Point) {
 	workloads := []string{workload}
 	if workload == allToAll {

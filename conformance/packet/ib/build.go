@@ -109,12 +109,12 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces each slice in struct v by a copy, and each pointer by one to a deep copy.
+// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer by one to a deep copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		switch {
-		case !f.CanSet(): // unexported fields are copied by the methods that extend them
+		case !f.CanSet(): // unexported; slices stay shared: InFlight and Damaged append to a copy
 		case f.Kind() == reflect.Struct:
 			copyPointers(f)
 		case f.Kind() == reflect.Slice && !f.IsNil():

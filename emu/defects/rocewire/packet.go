@@ -135,7 +135,7 @@ func (f *Filter) setICRC(p *packet) {
 	p.changed = false
 }
 
-// acceptWithoutDF is a step of the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. The
+// acceptWithoutDF emulates the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. The
 // link may be unable to report DF, and checkICRC assumes that DF is set. So if the ICRC is wrong, acceptWithoutDF assumes
 // that the sender computed it with DF clear, and changes it to the ICRC of the same packet with DF set.
 func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
@@ -153,8 +153,8 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// checkDoubledICRC is a step of the defect FlushICRCDoubled. If the ICRC of a received FLUSH covers the packet twice, as
-// the Linux driver rxe computes it, the step replaces it by the right one, else by a wrong one, so that the NIC drops the packet.
+// checkDoubledICRC emulates the defect FlushICRCDoubled on received packets: it replaces the ICRC of a FLUSH by the right one
+// if it covers the packet twice, as the Linux driver rxe computes it, else by a wrong one, so that the NIC drops the packet.
 func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true
@@ -174,7 +174,7 @@ func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad is a step of the defect RaggedAccepted: it pads a received payload whose length is not a multiple of four, so
+// addPad emulates the defect RaggedAccepted: it pads a received payload whose length is not a multiple of four, so
 // that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every packet.
 func addPad(_ *Filter, p *packet) (pass bool) {
 	head := p.info().HeaderLen

@@ -48,7 +48,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return taken, nil
 }
 
-// sendSome packs and sends one batch. It returns how many datagrams were taken, how many of
+// sendSome packs and sends one batch. It returns how many datagrams the link took, how many of
 // the next must be sent as single datagrams because the kernel refused their super-packet,
 // and whether the socket is full.
 func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
@@ -93,7 +93,7 @@ type sendVerdict uint8
 
 const (
 	verdictLost  sendVerdict = iota // count it as lost
-	verdictFull                     // the socket is full: not taken
+	verdictFull                     // the socket is full: the link does not take it
 	verdictSplit                    // send a super-packet again as single datagrams
 )
 
@@ -140,7 +140,7 @@ func (s *sender) submit(fd, next int) (int, unix.Errno) {
 	return 1, 0
 }
 
-// countLost counts a datagram that was taken and is lost.
+// countLost counts, by errno, a datagram that the link took but that the kernel or checkSendable refused.
 func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:
