@@ -16,7 +16,7 @@ type programMemory struct {
 	regions int     // number of regions that use it
 }
 
-// programMemories are the memories of a client.
+// programMemories are the memories of a client that regions use.
 type programMemories struct {
 	send func(body []byte)
 	// sendLock is held while sending.
@@ -73,9 +73,9 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	return mem, 0
 }
 
-// unuse releases the memory of a region.
+// unuse ends a region's use of mem. After the last region, it forgets mem, and the agent drops its copy.
 func (m *programMemories) unuse(mem *programMemory) {
-	if mem == nil {
+	if mem == nil { // the region has no bytes
 		return
 	}
 	m.lock()

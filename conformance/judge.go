@@ -129,7 +129,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	}
 	res.Took = time.Since(begun)
 	if c.Dangerous() && errors.As(err, new(*CrashError)) {
-		err = Violated("a device that is alive", err.Error())
+		err = Violated("a device that is alive", err.Error()) // in other cases, an earlier case may be the cause
 	}
 	deviation, isKnown := opt.Deviations[c.ID]
 	res.Verdict, res.Err = verdict(err, isKnown, deviation.Intermittent)

@@ -48,7 +48,7 @@ type Rank struct {
 	// for a rank that had ended.
 	Err     error
 	Timeout bool
-	// Report is the report of the program; nil if there is none.
+	// Report has the final counts of the program; nil if it wrote none.
 	Report  *workload.Report
 	Samples []workload.Sample
 	Marks   []report.Mark
@@ -195,8 +195,8 @@ func (o *Observation) unfinishedRanks() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// toReport converts the rank for the result. A rank without a report has the messages and bytes of
-// its last sample.
+// toReport returns the rank's entry in the result. If its program wrote no Report, the messages and bytes
+// are those of the last sample.
 func (r *Rank) toReport() report.Rank {
 	out := report.Rank{
 		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,

@@ -14,9 +14,8 @@ import (
 const (
 	// sendQueueBytes bounds the frames queued for a rank; senders to it then block.
 	sendQueueBytes = 4 << 20
-	// When a rank exits, its channel and pipes reach EOF unless a process that left
-	// its process group has them open. After strayDelay the launcher kills such
-	// processes; after drainTimeout it stops reading.
+	// When a rank exits, its channel and pipes reach EOF unless a process that left its process group has
+	// them open. After strayDelay the launcher kills such processes; after drainTimeout it stops reading.
 	strayDelay   = 50 * time.Millisecond
 	drainTimeout = 5 * time.Second
 )
@@ -80,7 +79,8 @@ func (m *member) postEvent(k EventKind, text string) {
 	m.g.dispatcher.post(e)
 }
 
-// start starts the process. It does not read from it yet.
+// start starts the process, and registers it with the guard, which kills it if the launcher dies. run reads
+// its output and its control channel.
 func (m *member) start() error {
 	local, remote, err := socketPair()
 	if err != nil {

@@ -173,9 +173,9 @@ func (k *rank) runUnlocked(do func()) {
 	k.inRuntime.Store(false)
 }
 
-// pollOnce progresses once for a nonblocking call. In virtual time an unsuccessful poll
-// takes emptyPollTime; otherwise a polling program would stop the clock. The caller holds
-// the lock.
+// pollOnce progresses once for a nonblocking call. Ranks that are not Concurrent run in
+// virtual time, where an unsuccessful poll takes emptyPollTime; otherwise a polling program
+// would stop the clock. The caller holds the lock.
 func (k *rank) pollOnce(done func() bool) bool {
 	if done() {
 		return true

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runInit is the init process of an unshared PID namespace: it starts the
-// program, reaps orphans and returns the program's exit code. Its arguments are
-// the parent's process ID, and the path and the arguments of the program.
+// runInit is the init process of an unshared PID namespace: it starts the program, reaps orphans and returns
+// the program's exit code. Its arguments are the process ID of the parent, which must be alive, and the
+// path and the arguments of the program. "enclosure:" in its errors stands for the unshared namespaces.
 func runInit(args []string) (code int) {
 	signals := catchSignals() // before the program starts and may be sent one
 	child, err := startProgram(args)

@@ -58,7 +58,7 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	return cmd
 }
 
-// run runs the selected scenarios, writes the report and prints the results.
+// run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls runSeeds.
 func (o *runOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	seed, err := o.check()
@@ -91,6 +91,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.json {
 		out = io.Discard
 	}
+	// The display writes escape sequences: it removes control characters from texts itself.
 	show := report.NewDisplay(report.DisplayConfig{Out: unfiltered(out), Status: unfiltered(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	for i := range tasks {
@@ -112,8 +113,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	return o.verdict(cmd.Context(), run, ended, total, total-len(runner.DropIncompatible(tasks)))
 }
 
-// finish writes the result files and prints the results. Results are printed even if a
-// file cannot be written.
+// finish writes the result files, and prints the results even if a file cannot be written.
 func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, show *report.Display) error {
 	paths, err := report.WriteFolder(dir, run)
 	if o.json {

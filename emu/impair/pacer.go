@@ -35,7 +35,7 @@ import (
 type Pacer struct {
 	RateBps       uint64
 	lastDeparture mono.Time // of the last byte
-	remainder     uint64    // in 1/RateBps nanoseconds
+	remainder     uint64    // nanobits that rounding left out of lastDeparture
 }
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
@@ -55,7 +55,7 @@ func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 }
 
 // Backlog returns how many of the bytes given to Next have not left at now, rounded up:
-// the remaining time, times the rate, in 128 bits.
+// the remaining time, times the rate, plus the remainder, in 128 bits.
 func (p *Pacer) Backlog(now mono.Time) int64 {
 	if p.lastDeparture <= now || p.RateBps == 0 {
 		return 0

@@ -28,8 +28,7 @@ type Fault func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC
 // Change changes completion i of a poll, or the completions around it.
 type Change func(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC
 
-// NewFaultyDevice returns a device with a defect. The caller sets its Context, the device that it
-// wraps.
+// NewFaultyDevice returns a device with a defect. The caller sets its Context, the underlying device.
 func NewFaultyDevice(fault Fault) *FaultyDevice {
 	return &FaultyDevice{Fault: fault, Buffers: map[uint64]verbs.SGE{}}
 }
@@ -121,7 +120,7 @@ func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return &faultyCQ{CQ: cq, d: d}, err
 }
 
-// CreateQP implements verbs.Context. It passes the wrapped objects to the wrapped device, and the
+// CreateQP implements verbs.Context. It unwraps the objects of in for the underlying device, and the new
 // queue pair records buffers.
 func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
@@ -129,13 +128,13 @@ func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	return &faultyQP{q, d}, err
 }
 
-// CreateSRQ implements verbs.Context. It passes the wrapped objects to the wrapped device.
+// CreateSRQ implements verbs.Context. It unwraps the objects of in for the underlying device.
 func (d *FaultyDevice) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
 	in.CQ, in.PD = unwrapCQ(in.CQ), unwrapPD(in.PD)
 	return d.Context.CreateSRQ(in)
 }
 
-// unwrapCQ returns the wrapped device's completion queue.
+// unwrapCQ returns the underlying device's completion queue.
 func unwrapCQ(cq verbs.CQ) verbs.CQ {
 	if c, ok := cq.(*faultyCQ); ok {
 		return c.CQ
@@ -143,7 +142,7 @@ func unwrapCQ(cq verbs.CQ) verbs.CQ {
 	return cq
 }
 
-// unwrapPD returns the wrapped device's protection domain.
+// unwrapPD returns the underlying device's protection domain.
 func unwrapPD(pd verbs.PD) verbs.PD {
 	if p, ok := pd.(*faultyPD); ok {
 		return p.PD
@@ -151,44 +150,44 @@ func unwrapPD(pd verbs.PD) verbs.PD {
 	return pd
 }
 
-// unwrappingCM, unwrappingListener and unwrappingRequest are the connection manager's objects of
-// the wrapped device. They take queue pairs of the faulty device and pass on those that it wraps.
+// unwrappingCM, unwrappingListener and unwrappingRequest wrap the connection manager's objects of
+// the underlying device. They take queue pairs of the faulty device and unwrap them.
 type (
 	unwrappingCM       struct{ verbs.CM }
 	unwrappingListener struct{ verbs.Listener }
 	unwrappingRequest  struct{ verbs.ConnRequest }
 )
 
-// CM implements verbs.Context. The connection manager passes the wrapped queue pairs to the
-// wrapped device.
+// CM implements verbs.Context. The connection manager unwraps queue pairs before it passes them to
+// the underlying device.
 func (d *FaultyDevice) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	return unwrappingCM{m}, err
 }
 
-// Listen implements verbs.CM. The listener's requests accept with the wrapped queue pair.
+// Listen implements verbs.CM. The listener's requests unwrap the queue pair that accepts them.
 func (m unwrappingCM) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	return unwrappingListener{l}, err
 }
 
-// GetRequest implements verbs.Listener. The request accepts with the wrapped queue pair.
+// GetRequest implements verbs.Listener. The request unwraps the queue pair that accepts it.
 func (l unwrappingListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	return unwrappingRequest{r}, err
 }
 
-// Accept implements verbs.ConnRequest, with the wrapped queue pair.
+// Accept implements verbs.ConnRequest, with the unwrapped queue pair.
 func (r unwrappingRequest) Accept(qp verbs.QP, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	return r.ConnRequest.Accept(unwrapQP(qp), p, timeout)
 }
 
-// Connect implements verbs.CM, with the wrapped queue pair.
+// Connect implements verbs.CM, with the unwrapped queue pair.
 func (m unwrappingCM) Connect(qp verbs.QP, addr netip.AddrPort, p verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	return m.CM.Connect(unwrapQP(qp), addr, p, timeout)
 }
 
-// unwrapQP returns the wrapped device's queue pair.
+// unwrapQP returns the underlying device's queue pair.
 func unwrapQP(qp verbs.QP) verbs.QP {
 	if q, ok := qp.(*faultyQP); ok {
 		return q.QP

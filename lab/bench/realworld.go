@@ -115,16 +115,16 @@ const longestCase = 10
 // reply for an interval, or that take too long; elsewhere, those that do not end within the interval.
 type watchdog struct {
 	interval    time.Duration
-	end         time.Duration // maximum time of a case with replies
+	end         time.Duration // deadline of a case with replies
 	replies     func() uint64 // counts the agent's replies; nil elsewhere
 	lastReplies uint64        // at the last call of hung
 }
 
 // hung reports at the end of an interval whether the case hangs. With an agent, the case hangs only if
-// the agent sent no reply in the interval, or the end of the case has passed.
+// the agent sent no reply in the interval, or the deadline of the case has passed.
 func (w *watchdog) hung(now time.Duration) bool {
 	if w.replies == nil {
-		return true
+		return true // the interval is the time limit
 	}
 	before := w.lastReplies
 	w.lastReplies = w.replies()

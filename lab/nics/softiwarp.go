@@ -24,6 +24,7 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
+		// siw_peer adapts an emulated NIC to siw as its peer. The verb defects change verbs calls, the Defects the engine.
 		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
 		Profiles: []Profile{
 			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},
@@ -79,14 +80,13 @@ type iwarpOptions struct {
 	SIWPeer bool `json:"siw_peer"`
 }
 
-// siwRestrictions are those of siw: programs cannot bind memory windows or use
-// invalidation, and as a client it only knows the model of RFC 5044.
+// siwRestrictions are those of siw: programs cannot use atomics, memory windows or Send with
+// Invalidate, and as a client it only knows the connection model of RFC 5044.
 var siwRestrictions = Restrictions{MissingCaps: verbs.CapAtomics | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapSendInv, Options: Options{"client_server": true}}
 
-// siwDefects are the defects of siw, whose versions do not differ on the wire.
-// BusyCloseIsIdle is left out, because it is coarser than siw's behaviour, which
-// FINDropsAnswers hides. NeverRaisesCRC and RefusesPlainReply belong to a siw built
-// with CRC.
+// siwDefects are the defects of siw, whose versions do not differ on the wire. BusyCloseIsIdle is
+// left out, because it is coarser than siw's behaviour, which FINDropsAnswers hides. NeverRaisesCRC
+// and RefusesPlainReply belong to a siw built with CRC.
 var siwDefects = []string{
 	// Start-up.
 	"NoStartupTerminate", "RTRIgnored", "NeverAsksCRC", "RefusesMarkers", "EchoesFlags", "TakesRevision0", "PrivateData256", "LengthWraps",

@@ -200,9 +200,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 	o.Links = links.All
 }
 
-// addPortCounters adds the counters of a port or trunk to the links of both
-// directions of its cable. Without switches the cable connects two hosts, and its
-// packets are counted once, at the sender.
+// addPortCounters writes the counters of a port or trunk to the links of its cable:
+// out is the direction from the port, in the direction to it. Without switches the
+// cable connects two hosts, and its packets are counted once, at the sender.
 func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:
@@ -211,7 +211,7 @@ func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 		if len(f.plan.Topology.Switches) > 0 {
 			in.Packets, in.Bytes = s.In.Packets, s.In.Bytes
 		}
-		in.Marked += s.Marked
+		in.Marked += s.Marked // by the queue towards the port
 		addDrops(out, s.DropsOut)
 		addDrops(in, s.DropsIn)
 	case *sim.Trunk:

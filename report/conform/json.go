@@ -136,7 +136,7 @@ func (r *Result) junitCase() kit.Case {
 	return c
 }
 
-// explanation returns the reason of a bad result with its details.
+// explanation returns the reason of a bad result, with its ladder diagram of packets and calls.
 func (r *Result) explanation() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s, %s\n", r.Title, r.Level, r.Cite)

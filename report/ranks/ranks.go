@@ -136,11 +136,11 @@ var (
 	memoryKinds = []string{"send buffers", "receives of connections", "shared receives", "receives of datagrams", "rings", "shared segments"}
 )
 
-// memoryOf returns the largest size that each of memoryKinds had in a rank, in bytes, and
-// their sum.
+// memoryOf returns the maximum size of each of memoryKinds in the statistics of a rank, in
+// bytes, and their sum.
 func memoryOf(stats Values) (kinds []uint64, sum uint64) {
 	for k := range memoryKinds {
-		n := stats.Count(fmt.Sprint(memoryBytes, k))
+		n := stats.Count(fmt.Sprint(memoryBytes, k)) // such as "Carrier.memory.max.0"
 		kinds, sum = append(kinds, n), sum+n
 	}
 	return kinds, sum

@@ -26,13 +26,14 @@ func parsePrivateData(private []byte) (d privateData, err error) {
 	return d, nil
 }
 
-// cmClient makes the calls.
+// cmClient makes the calls. A call is a connection, some messages on it, and a disconnection.
 type cmClient struct {
 	*cmEndpoint
 	addr netip.Addr // of the peer
 }
 
-// run tries to connect to a closed port, resolves the datagram service (SIDR), and then makes all calls.
+// run tries to connect to a closed port, resolves the datagram service (SIDR) if ud is set, and then makes
+// the calls one after the other.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -75,8 +76,7 @@ func (c *cmClient) awaitPeerAddr() error {
 	}
 }
 
-// expectReject connects to a closed port, which must be rejected with reason 8, invalid
-// service ID.
+// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID.
 func (c *cmClient) expectReject() error {
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *cmClient) expectReject() error {
 	return p.close()
 }
 
-// resolve resolves the datagram service of the server (SIDR), and checks its Q_Key.
+// resolve resolves the server's datagram service (SIDR), and checks its Q_Key.
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {

@@ -48,7 +48,8 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	return r
 }
 
-// Received implements iwarp.Owner. It adds the completion of a receive to the CQ.
+// Received implements iwarp.Owner. It adds the completion of a receive to the CQ. As on a UD QP, its length
+// counts the GRH before the message, here the address area; peer.rd, of the reliable layer, has the peer's QP.
 func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID
@@ -60,9 +61,8 @@ func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.RecvCQ, &wc, solicited)
 }
 
-// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes
-// requests in order, and frees its slot. After a failed flow, the first flushed request gets the
-// error of the flow.
+// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes them in order, and
+// frees its slot. After a failed flow, the first flushed request gets the error of the flow.
 func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess

@@ -33,10 +33,10 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 	f.PrivateData = append(f.PrivateData, private...)
 	b := f.Append(make([]byte, 0, wire.StartFrameLen+len(f.PrivateData)))
 	if c.policy.LowPDLength {
-		b[18] = 0 // the high octet of PD_Length
+		b[18] = 0 // the high octet of PD_Length, as siw sends it
 	}
 	f.PrivateData = nil
-	c.out.reserve(0) // starts a frame, which needs no octets of the ring
+	c.out.reserve(0) // the frame has no octets in the ring: borrow queues b itself
 	c.out.borrow(b)
 	c.out.end(!isFPDU)
 }

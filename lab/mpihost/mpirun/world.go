@@ -83,7 +83,7 @@ func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
 }
 
 // plan returns the plan of the fabric in namespaces: two hosts back to back, or more hosts around a
-// switch, whose NICs have an address for each rank of the host. The workload is required and not run.
+// switch, whose NICs have an address for each rank of the host. The scenario's workload is not run.
 func (r *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
 	s := &scenarios.Scenario{
@@ -94,7 +94,7 @@ func (r *Config) plan() (*lab.Plan, error) {
 		s.Fabric.Kind = scenarios.Pair
 	}
 	if r.LossPPM > 0 {
-		s.Impair = []scenarios.Impairment{{Loss: scenarios.Percent(r.LossPPM)}}
+		s.Impair = []scenarios.Impairment{{Loss: scenarios.Percent(r.LossPPM)}} // Percent counts in ppm
 	}
 	p, err := lab.NewPlan(s, lab.Options{Seed: r.Seed})
 	if err != nil {
