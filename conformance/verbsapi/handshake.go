@@ -46,7 +46,7 @@ func (h *handshake) startConnect(param verbs.ConnParam, timeout time.Duration) {
 	})
 }
 
-// nextRequest returns the connection request that the passive side received.
+// nextRequest waits for the next connection request (REQ) at the listener of the passive side.
 func (h *handshake) nextRequest() verbs.ConnRequest {
 	return rig.Result(h.listener.GetRequest(h.DUT.ResponseTimeout()))(h.DUT, "a request for a connection")
 }
@@ -58,7 +58,7 @@ func (h *handshake) accept(req verbs.ConnRequest, param verbs.ConnParam) {
 	h.active.conn = h.conn
 }
 
-// connect makes the connection.
+// connect connects the active side to the passive side, with default parameters.
 func (h *handshake) connect() {
 	h.startConnect(connParam, h.DUT.ResponseTimeout())
 	h.accept(h.nextRequest(), connParam)

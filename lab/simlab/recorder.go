@@ -74,7 +74,7 @@ func (c *capture) tap(now mono.Time, at *sim.Port, dir sim.Direction, d *link.Da
 	}
 }
 
-// write writes a packet of a port to the capture.
+// write appends a packet that port at sent or received (dir) to the capture file, with a comment.
 func (c *capture) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *link.Datagram, comment string) {
 	c.ports[at].WriteWithComment(now, dir, d, comment)
 	c.written++
@@ -95,8 +95,8 @@ func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s
 	}
 }
 
-// comments returns a function that returns the comment on packet i of the file; empty if there
-// is none.
+// comments returns a function that maps the index of a packet in the file to its comment, which is
+// empty for a packet that arrived unchanged.
 func (c *capture) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range c.sent {

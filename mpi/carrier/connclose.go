@@ -68,8 +68,8 @@ func (k *conn) handleDisconnect(msg kind) {
 	}
 }
 
-// sendDREP sends a DREP when nothing is outstanding. It is the last packet of the
-// connection.
+// sendDREP answers a received DREQ, once all send requests of the connection have completed. The
+// DREP is the last packet that is sent on the connection.
 func (k *conn) sendDREP() {
 	if k.state != closing || !k.disconnection.receivedDREQ || k.disconnection.lastPacket || k.Outstanding() > 0 || !k.canSendAck() {
 		return

@@ -84,7 +84,7 @@ func (l *Link) usePeerSocket(m *message) bool {
 	return s.usePeer
 }
 
-// connect connects the socket peer to the destination of m.
+// connect calls connect(2) on the socket s.peer with the destination of m. s.usePeer reports success.
 func (s *sourceSockets) connect(m *message) {
 	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(s.peer), uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
 	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0
@@ -104,15 +104,15 @@ func headerLen(v6 bool) int {
 	return link.IPv4HeaderLen + link.UDPHeaderLen
 }
 
-// iface is the interface that owns a local address.
+// iface is the network interface that has a local address.
 type iface struct {
 	name  string
 	index int // 0 if no interface is known
 	mtu   int
 }
 
-// findInterface returns the interface that owns addr, in the caller's network namespace;
-// the zero iface for wildcard addresses, and for those that no interface lists.
+// findInterface returns the network interface that has the address addr, in the caller's network
+// namespace. It returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil
@@ -132,7 +132,7 @@ func findInterface(addr netip.Addr) (iface, error) {
 	}
 	switch {
 	case len(found) > 1 && addr.IsLinkLocalUnicast():
-		return iface{}, fmt.Errorf("%s and %s both own it: add a zone", found[0].name, found[1].name)
+		return iface{}, fmt.Errorf("%s and %s both have it: add a zone", found[0].name, found[1].name)
 	case len(found) == 0:
 		return iface{}, nil
 	}
