@@ -137,3 +137,20 @@ func BenchmarkUse(b *testing.B) {
 		})
 	}
 }
+
+func TestInvalidatedOnlyWithoutRegisteredMemory(t *testing.T) {
+	buf := make([]byte, 100)
+	r := &Registry{byKey: map[uint32]*Block{1: {buf: buf[40:60]}}} // in use by a transfer
+	for _, c := range []struct {
+		part []byte
+		want bool
+	}{{buf, false}, {buf[:41], false}, {buf[59:], false}, {buf[:40], true}, {buf[60:], true}} {
+		if got := r.Invalidated(c.part); got != c.want {
+			t.Errorf("%d bytes that end %d before the end: %v", len(c.part), cap(c.part)-len(c.part), got)
+		}
+	}
+	delete(r.byKey, 1)
+	if !r.Invalidated(buf) {
+		t.Error("not invalidated without registered memory")
+	}
+}

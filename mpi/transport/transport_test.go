@@ -127,3 +127,27 @@ func TestEndpointsAreFoundByRankAndRail(t *testing.T) {
 		}
 	}
 }
+
+// resizedCQ is a CQ that only has a depth.
+type resizedCQ struct {
+	verbs.CQ
+	depth int
+}
+
+func (q *resizedCQ) Depth() int { return q.depth }
+
+func (q *resizedCQ) Resize(depth int) error {
+	q.depth = depth
+	return nil
+}
+
+func TestReserveCQEsFailsBeyondMaxCQE(t *testing.T) {
+	cq := &resizedCQ{depth: 8}
+	r := &Rail{Attr: verbs.DeviceAttr{MaxCQE: 20}, cq: cq}
+	must.Do(t, r.ReserveCQEs(18))
+	if err := r.ReserveCQEs(3); err == nil || r.reservedCQEs != 18 || cq.depth != 18 {
+		t.Errorf("21 of 20 entries: %v, reserved %d, depth %d; want an error, 18, 18", err, r.reservedCQEs, cq.depth)
+	}
+	must.Do(t, r.ReserveCQEs(-18))
+	must.Do(t, r.ReserveCQEs(20))
+}
