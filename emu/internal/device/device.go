@@ -129,9 +129,12 @@ func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func
 		i := slices.Index(d.blocked, g)
 		d.blocked = slices.Delete(d.blocked, i, i+1)
 	}()
-	for !ready() {
-		if d.closed {
+	for {
+		if d.closed { // comes first: closing ends connections, which may make the call ready
 			return d.opError(op, verbs.ErrClosed)
+		}
+		if ready() {
+			return nil
 		}
 		left := verbs.Forever
 		if until != mono.Never {
@@ -141,7 +144,6 @@ func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func
 		}
 		g.Wait(left)
 	}
-	return nil
 }
 
 // WaitAsync returns the next asynchronous event.

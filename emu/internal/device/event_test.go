@@ -52,6 +52,18 @@ func TestAsyncEventsCarryHandles(t *testing.T) {
 	must.Fail(t, "unexpected event", must.Err(r.WaitAsync(0)), verbs.ErrTimeout)
 }
 
+// A call that waits while the device is closed fails, even if closing the device causes the
+// event that it waits for.
+func TestCloseEndsWaitDespiteEvent(t *testing.T) {
+	r := newRig(t, Hooks{})
+	r.onWait = func(time.Duration) {
+		r.Unlock() // another goroutine runs
+		r.Shutdown(func() { r.base.Report(nic.Event{Type: verbs.EventPortErr, Port: 1}) })
+		r.Lock(drive.CallWait)
+	}
+	must.Fail(t, "device closed during the wait", must.Err(r.WaitAsync(verbs.Forever)), verbs.ErrClosed)
+}
+
 // Closing a CQ removes its unread events.
 func TestClosingCQRemovesItsEvents(t *testing.T) {
 	r := newRig(t, Hooks{})
