@@ -20,6 +20,7 @@ func TestConformanceCases(t *testing.T) {
 			name = "rget background"
 		}
 		t.Run(c.ID, func(t *testing.T) {
+			t.Parallel() // some cases wait
 			mpi.RunConfiguration(t, name, c.Setup.Ranks, func(w *mpi.World) error { return cases.RunOn(&c, cases.On(w)) })
 		})
 	}

@@ -58,14 +58,17 @@ func TestDevicesWithoutDefectsPassOnLossyLink(t *testing.T) {
 		"softroce":  {"write/*/hand/*/65536", "send-many/ours/hand", "ud-send/*/hand", "uc-send/ours/hand/*/65536", "refused/*/hand", "compare-swap/*/hand"},
 		"softiwarp": {"read/*/cm-ours/*/65536"},
 	} {
-		hosts := lossyPair(t)
-		s, cases := withCases(t, &interop.Suite{
-			Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
-		})
 		for _, pattern := range patterns {
-			if failed := runMatching(t, s, cases, pattern); len(failed) > 0 {
-				t.Errorf("%s: %v", pattern, failed)
-			}
+			t.Run(provider+"/"+pattern, func(t *testing.T) {
+				t.Parallel() // it mostly waits for retransmissions
+				hosts := lossyPair(t)
+				s, cases := withCases(t, &interop.Suite{
+					Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
+				})
+				if failed := runMatching(t, s, cases, pattern); len(failed) > 0 {
+					t.Error(failed)
+				}
+			})
 		}
 	}
 }

@@ -33,7 +33,7 @@ const soon = 90 * time.Second
 // everything that they need already.
 func TestRandomLoss(t *testing.T) {
 	t.Parallel()
-	each(t, 10, func(seed uint64) error {
+	each(t, 6, func(seed uint64) error {
 		l := fromSeed(seed)
 		return strike(l, pick(l, killed, cutOff, aborts), draw(l, seed))
 	})
@@ -42,7 +42,7 @@ func TestRandomLoss(t *testing.T) {
 // Where a rail is left, everybody goes on, with the right answer.
 func TestRandomRails(t *testing.T) {
 	t.Parallel()
-	each(t, 6, func(seed uint64) error {
+	each(t, 3, func(seed uint64) error {
 		l := fromSeed(seed)
 		t := draw(l, seed)
 		t.fabric.Rails = 2

@@ -162,7 +162,7 @@ func TestLossInEveryPhase(t *testing.T) {
 	for _, way := range ways() {
 		for _, what := range []disaster{killed, cutOff} {
 			for _, phase := range phases {
-				if k++; few() && k%3 != 0 || !part.Has(k) {
+				if k++; few() && k%7 != 0 || !part.Has(k) {
 					continue
 				}
 				f := mpihost.Fabric{Ranks: 3, Provider: way.provider, Seed: uint64(k), Limit: limit, Events: events}
