@@ -20,11 +20,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everywhere has every case run on all set-ups, which takes long; otherwise each runs on
-// a few, so that all cases meet every provider and all set-ups are met by some.
+// everywhere makes every case run on all set-ups, which takes long. Otherwise each case runs
+// on a few set-ups of one provider, other ones for each case.
 var (
 	everywhere = flag.Bool("everywhere", false, "run every case on every provider, design, protocol, mode of progress and network")
-	often      = flag.Int("often", 1, "on how many set-ups of each provider a case runs")
+	often      = flag.Int("often", 1, "on how many set-ups of its provider a case runs")
 	part       = testutil.PartFlag()
 	worldSeed  = flag.Uint64("seed", 1, "what chance in a simulated world comes from")
 )
