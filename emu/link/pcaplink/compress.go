@@ -2,12 +2,13 @@ package pcaplink
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // CompressedSuffix is the suffix of the names of compressed captures. Wireshark, tshark
