@@ -113,7 +113,8 @@ func (d *Display) paint(v Verdict, s string) string { return d.Paint(colours[v],
 const maxBad = 20
 
 // summary returns the text after the table: the bad results with replay commands, the number of
-// results by verdict, the reasons of skipped results, and the command that repeats the run.
+// results by verdict, the results that lacked CPU time, the reasons of skipped results, and the
+// command that repeats the run.
 func (d *Display) summary(run *Run) string {
 	var b strings.Builder
 	bad := run.Bad()

@@ -16,7 +16,7 @@ const (
 	maxLine   = 240
 	maxReason = 2 << 10
 	maxDetail = 16 << 10
-	maxWaits  = 16
+	maxListed = 16
 )
 
 // resultView is the template's data for a result.
@@ -150,7 +150,7 @@ func (s *Scheduling) String() string {
 	return text
 }
 
-// waits groups the blocked ranks by the operation that they wait for. It lists up to maxWaits
+// waits groups the blocked ranks by the operation that they wait for. It lists up to maxListed
 // operations, and then the number of the others.
 func waits(ranks []Rank) []waitView {
 	var texts []string           // operations
@@ -167,8 +167,8 @@ func waits(ranks []Rank) []waitView {
 	}
 	var out []waitView
 	for i, text := range texts {
-		if i == maxWaits {
-			out = append(out, waitView{"Others", fmt.Sprintf("%d more, in result.json", len(texts)-maxWaits)})
+		if i == maxListed {
+			out = append(out, waitView{"Others", fmt.Sprintf("%d more, in result.json", len(texts)-maxListed)})
 			break
 		}
 		slices.Sort(groups[text])
@@ -191,7 +191,7 @@ func (r *Result) shortReason() string {
 }
 
 // problems returns the errors and violations of ranks that neither the detail nor a check of the
-// result contains. It lists up to maxWaits, and then the number of the others.
+// result contains. It lists up to maxListed, and then the number of the others.
 func problems(r *Result) []problemView {
 	shown := r.Detail
 	for _, c := range r.Checks {
@@ -205,7 +205,7 @@ func problems(r *Result) []problemView {
 			if strings.Contains(shown, text) { // also if text is empty
 				continue
 			}
-			if len(out) == maxWaits {
+			if len(out) == maxListed {
 				omitted++
 				continue
 			}

@@ -15,16 +15,16 @@ type TransportTraits struct {
 	// CompletesEarly: a send or write completes when the device has accepted it, before
 	// delivery. Only a read or atomic proves the delivery of all requests before it.
 	CompletesEarly bool
-	// LateAtomics: an atomic may be executed after later messages and writes have arrived
+	// AtomicsAfterLaterWrites: an atomic may be executed after later messages and writes have arrived
 	// (RFC 7306, section 5.4, rules 4 and 6, and section 7). Only a later atomic or read,
 	// or a fenced request, is ordered after it.
-	LateAtomics bool
+	AtomicsAfterLaterWrites bool
 	// SeparateImm: immediate data arrives alone or after a write, never with a message.
 	// Immediate data sent after a plain write looks like a write with immediate data.
 	SeparateImm bool
-	// PortInGRH: the GRH of a datagram describes a UDP packet with the message alone, with
+	// UDPPortInGRH: the GRH of a datagram describes a UDP packet with the message alone, with
 	// the source port in octets 2 and 3.
-	PortInGRH bool
+	UDPPortInGRH bool
 	// MissingOps are operations of reliable services that the device lacks.
 	MissingOps []verbs.WROpcode
 }
@@ -36,9 +36,9 @@ func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 		return traits, err
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
-		traits = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, LateAtomics: true, SeparateImm: true}
+		traits = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, AtomicsAfterLaterWrites: true, SeparateImm: true}
 		if !attr.Caps.Has(verbs.CapRC) { // datagram-iWARP: a completion of its reliable service means delivery
-			traits = TransportTraits{LateAtomics: true, SeparateImm: true, PortInGRH: true}
+			traits = TransportTraits{AtomicsAfterLaterWrites: true, SeparateImm: true, UDPPortInGRH: true}
 		}
 	}
 	for _, o := range []struct {

@@ -117,8 +117,9 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns how to call a program that can be the agent in the guest: 'go run' needs the
-// build tag ibverbs for that.
+// calledAs returns the command that starts this program, given how it was started. If the program
+// is also the agent in the guest, because the user named no other, 'go run' needs the build tag
+// ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs

@@ -97,7 +97,8 @@ type Judge struct {
 	Ended   int // cases that have a result
 }
 
-// Trials returns the number of cases to run, on all devices with all defects.
+// Trials returns the number of case runs: each case once on each device, and with CheckCases also
+// once with each defect that it must detect.
 func (j *Judge) Trials() (n int) {
 	for _, d := range j.Devices {
 		n += len(d.Cases)

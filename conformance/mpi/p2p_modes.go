@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// syncWaits returns the program of a case: a synchronous send of n bytes is not complete while the
-// other rank has posted no receive, which signals guarantee.
+// syncWaits returns the program of a case: a synchronous send of n bytes does not complete before
+// the other rank posts the receive. A signal makes that rank post it after the checks.
 func syncWaits(n int) func(*T) {
 	const rounds, tag = 5, 4
 	return byRank(func(t *T) {

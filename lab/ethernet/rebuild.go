@@ -13,19 +13,19 @@ const (
 	tcpPSH = 0x08
 )
 
-// frameTemplate is a frame without the payload that a Pipe sees.
+// frameTemplate is a frame without its payload, which an impairment pipe gets.
 type frameTemplate struct {
 	headers headers
 	partial bool // the transport checksum is left to the NIC
-	// header is the frame up to the end of the transport header.
-	header []byte
+	// headerBytes is the frame up to the end of the transport header.
+	headerBytes []byte
 }
 
 // set copies the headers of frame b, whose offsets are h. partial tells that the sender left the
 // transport checksum to the NIC.
 func (t *frameTemplate) set(h *headers, b []byte, partial bool) {
 	t.headers, t.partial = *h, partial
-	t.header = append(t.header[:0], b[:h.dataOffset(b)]...)
+	t.headerBytes = append(t.headerBytes[:0], b[:h.dataOffset(b)]...)
 }
 
 // dataOffset returns the offset of the application's data: h.payload, but for TCP the end of
@@ -37,11 +37,11 @@ func (h *headers) dataOffset(b []byte) int {
 	return h.payload
 }
 
-// appendFrame appends to b the frame of d, an output of a Pipe: the template's headers, with correct
+// appendFrame appends to b the frame of d, which an impairment pipe has returned: the template's headers, with correct
 // lengths and checksums, and d's payload. If t.partial is set, the NIC completes the transport checksum.
 func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
-	b = append(b, t.header...)
+	b = append(b, t.headerBytes...)
 	h := t.headers
 	if h.proto == link.ProtocolTCP {
 		b = t.appendTCP(b, d.Payload)
@@ -62,7 +62,7 @@ func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 // payload; changes there are applied to the data instead.
 func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &t.headers
-	header := t.header[h.payload:] // as the Pipe saw it
+	header := t.headerBytes[h.payload:] // as the Pipe saw it
 	sentLen := h.end - h.payload   // of the payload before the Pipe
 	start := len(b)
 	if len(payload) > len(header) {
@@ -75,7 +75,7 @@ func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 		}
 	}
 	if len(payload) < sentLen && sentLen > len(header) { // truncated
-		flags := &b[start-len(t.header)+h.l4+13]
+		flags := &b[start-len(t.headerBytes)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}
 	return b

@@ -27,7 +27,7 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	p := PingPong{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Iters: m.count(c), QPs: c.qps(),
 		MTU: mtu, Events: c.Variant == events,
-		// With -c the only byte of the smallest message would be a zero.
+		// -c proves nothing for a message of one byte: it would be 0, as in an unwritten buffer.
 		Check: c.Size > 1,
 		Ready: func() { close(ready) },
 		// The programs listen on IPv4 only, whatever the family of the fabric.
@@ -86,7 +86,7 @@ func program(c Case) string {
 
 // pingPongCommand returns the command of the guest's end of p.
 func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
-	args := []string{m.guarded(), program(c), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
+	args := []string{m.timeoutPrefix(), program(c), "-d rxe0", fmt.Sprintf("-g %d -p %d -s %d -n %d", m.gids[c.Family], p.SideChannel.Port(), p.Size, p.Iters)}
 	if c.Tool != UD {
 		args = append(args, fmt.Sprintf("-m %v", p.MTU))
 	}
@@ -116,11 +116,11 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 	case RPing:
 		return "cd ${TMPDIR:-/tmp}; " + m.rpingScript(c, p)
 	case UDAddy:
-		return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.guarded(), side, addr, p.Count, p.Size)
+		return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.timeoutPrefix(), side, addr, p.Count, p.Size)
 	case UCMatose:
-		return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.guarded(), side, addr, port, p.Connections, p.Count, p.Size)
-	default:
-		return fmt.Sprintf("%s %s -s %v -p %d", m.guarded(), program(c), addr, port)
+		return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.timeoutPrefix(), side, addr, port, p.Connections, p.Count, p.Size)
+	default: // the guest's program is always the client
+		return fmt.Sprintf("%s %s -s %v -p %d", m.timeoutPrefix(), program(c), addr, port)
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 // messages about the connection, which rping writes to a file with the name "said".
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 	rping := func(role, stderrFile string) string {
-		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.guarded(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)
+		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.timeoutPrefix(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)
 	}
 	const end = "; code=$?; cat said; exit $code"
 	switch {
@@ -150,8 +150,8 @@ func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 // clientLeft is the message of rping's server when a client has disconnected.
 const clientLeft = "server DISCONNECT EVENT"
 
-// guarded returns the prefix of a command that kills it after the time of a case.
-func (m *Matrix) guarded() string {
+// timeoutPrefix returns the prefix of a command that kills it after the time of a case.
+func (m *Matrix) timeoutPrefix() string {
 	return fmt.Sprintf("timeout -s KILL %d", int(m.Timeout.Seconds())+1)
 }
 

@@ -291,8 +291,8 @@ func (e Endpoint) Append(b []byte) []byte {
 	return append(b, 0)
 }
 
-// Parse parses the line at the start of b and returns the bytes after it. Unlike the programs, it
-// requires the exact form.
+// Parse parses the line at the start of b and returns the bytes after it. Unlike the
+// ibv_*_pingpong programs, it requires the exact form.
 func (e *Endpoint) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < EndpointLen {
 		return nil, fmt.Errorf("%w: %d of %d bytes", ErrEndpoint, len(b), EndpointLen)

@@ -62,7 +62,7 @@ func ProgramMain() (code int, err error) {
 	if err := testbed.Begin(time.Now()); err != nil {
 		return 0, err
 	}
-	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{ // JoinOptional: any program can be a rank
+	group, err := launch.Start(ctx, j.specs(testbed), launch.Options{ // JoinOptional: a program need not connect to the launcher
 		Join: launch.JoinOptional, Output: &textfmt.PrintableWriter{W: os.Stdout}, KeepGoing: j.KeepGoing,
 		Prefix: func(rank int, host string, _ launch.Stream) string {
 			if j.Plain {

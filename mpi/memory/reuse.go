@@ -178,9 +178,10 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 	return b
 }
 
-// isFull reports whether no buffer may be added to a chain of depth buffers, and updates
-// Stats.Stopped. Without hash chains the lookup cost does not grow, so growth stops only when
-// chains have formed and few buffers are frequent.
+// isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the
+// number of buffers in the hash chain that the buffer would join. Without chains the lookup cost
+// does not grow, so the table stops growing only when chains have formed and less than the fraction
+// cfg.Frequent of the buffers is used often.
 func (t *ReuseTable) isFull(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {

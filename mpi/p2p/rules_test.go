@@ -24,8 +24,8 @@ var rules = []struct{ rule, file, is, without string }{
 	// Speculation.
 	{"a receive that predicts rendezvous sends an RTR", "receive.go", "\tif sendRTR {\n", "\tif sendRTR && false {\n"},
 	{"a receive makes progress before it sends an RTR", "receive.go", "if mayPredict && !e.cfg.NoEarlyProgress {", "if false {"},
-	{"a send makes progress first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.tooFewUsed {", "if false {"},
-	{"a send makes no early progress while RTRs are stopped", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.tooFewUsed", "!e.cfg.NoEarlyProgress"},
+	{"a send makes progress first", "speculate.go", "if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {", "if false {"},
+	{"a send makes no early progress while RTRs are stopped", "speculate.go", "!e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed", "!e.cfg.NoEarlyProgress"},
 	{"a queued RTR is used", "speculate.go", "if !s.stopped && !s.eagerSent && s.rtrs.len() > 0 {", "if false {"},
 
 	// Assignment of control messages to requests.
@@ -50,16 +50,16 @@ var rules = []struct{ rule, file, is, without string }{
 	{"its outstanding RTRs are ignored", "predict.go", "n.Value.sentRTR = false", "n.Value.sentRTR = true"},
 	{"RTRs that arrive meanwhile are dropped", "speculate.go", "case s.eagerSent || s.stopped:", "case s.eagerSent && !s.stopped:"},
 	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
-	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopping && !s.usage.tooFewUsed:", "case s.stopped && !s.usage.tooFewUsed:"},
+	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopping && !s.usage.tooFewRTRsUsed:", "case s.stopped && !s.usage.tooFewRTRsUsed:"},
 	{"the receiver resumes", "predict.go", "delete(e.receivers, envelope)", "_ = envelope"},
 	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
 	{"a rendezvous resets their count", "predict.go", "s.mispredicted = 0", "_ = s"},
 
 	// Adaptation.
-	{"unused RTRs stop", "speculate.go", "u.tooFewUsed = true", "u.tooFewUsed = false"},
+	{"unused RTRs stop", "speculate.go", "u.tooFewRTRsUsed = true", "u.tooFewRTRsUsed = false"},
 	{"the required fraction is the configured one", "speculate.go", "float64(u.used) < e.cfg.Usage*float64(decided)", "u.used == 0"},
 	{"queued RTRs may still be used", "speculate.go", "decided := u.received - s.rtrs.len()", "decided := u.received"},
-	{"RTRs resume when enough would be used", "speculate.go", "\t\t\tu.tooFewUsed = false\n", "\t\t\tu.tooFewUsed = true\n"},
+	{"RTRs resume when enough would be used", "speculate.go", "\t\t\tu.tooFewRTRsUsed = false\n", "\t\t\tu.tooFewRTRsUsed = true\n"},
 	{"the fraction to resume is the same", "speculate.go", "float64(u.wouldUse) >= e.cfg.Usage*float64(u.sends)", "u.wouldUse > 0"},
 	{"an RTR that would be late does not count", "speculate.go", "time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt", "time.Duration(h.PostedFor) >= 0"},
 	{"only later sends count", "speculate.go", "u.sends, u.wouldUse = 0, 0 // from now on", "_ = u"},

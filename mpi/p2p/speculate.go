@@ -27,7 +27,7 @@ type senderState struct {
 // usage counts how many RTRs of an envelope were used.
 type usage struct {
 	received, used int
-	tooFewUsed     bool // no more RTRs are wanted
+	tooFewRTRsUsed bool // no more RTRs are wanted
 	// While RTRs are stopped: the number of sends, and how many would have used an RTR.
 	sends, wouldUse int
 }
@@ -69,10 +69,12 @@ func (e *Engine) earlyProgress() {
 	e.transport.Progress()
 }
 
-// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), or sends an RTS.
+// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), which the receiver sent before it
+// knew of this message, or sends an RTS. It makes progress first, because an RTR may have arrived, unless too few RTRs were of
+// use.
 func (e *Engine) sendSpeculative(r *Request) {
 	s := e.senderState(r.envelope())
-	if !e.cfg.NoEarlyProgress && !s.usage.tooFewUsed {
+	if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {
 		e.earlyProgress()
 		if r.state == stateDone { // the peer was lost
 			return
@@ -96,11 +98,11 @@ func (e *Engine) sendSpeculative(r *Request) {
 // RTRs; 0 for neither. RTRs resume only after the receiver has confirmed the stop.
 func (e *Engine) rtrFlags(r *Request, s *senderState) wire.Flags {
 	switch {
-	case !s.stopped && (s.eagerSent || s.usage.tooFewUsed):
+	case !s.stopped && (s.eagerSent || s.usage.tooFewRTRsUsed):
 		e.dropRTRs(s)
 		s.stopped, s.stopping, r.sentStopRTR = true, true, true
 		return wire.StopRTR
-	case s.stopped && !s.stopping && !s.usage.tooFewUsed:
+	case s.stopped && !s.stopping && !s.usage.tooFewRTRsUsed:
 		s.stopped = false
 		return wire.ResumeRTR
 	}
@@ -202,17 +204,17 @@ func (e *Engine) adapt(s *senderState) {
 		return
 	}
 	// Queued RTRs may still be used; the others were used or dropped.
-	if decided := u.received - s.rtrs.len(); !u.tooFewUsed && decided >= e.cfg.Sample {
+	if decided := u.received - s.rtrs.len(); !u.tooFewRTRsUsed && decided >= e.cfg.Sample {
 		if float64(u.used) < e.cfg.Usage*float64(decided) {
-			u.tooFewUsed = true
+			u.tooFewRTRsUsed = true
 			u.sends, u.wouldUse = 0, 0 // from now on
 			e.Stats.SpeculationStopped++
 		}
 		u.received, u.used = s.rtrs.len(), 0
 	}
-	if u.tooFewUsed && u.sends >= e.cfg.Sample {
+	if u.tooFewRTRsUsed && u.sends >= e.cfg.Sample {
 		if float64(u.wouldUse) >= e.cfg.Usage*float64(u.sends) {
-			u.tooFewUsed = false
+			u.tooFewRTRsUsed = false
 			e.Stats.SpeculationResumed++
 		}
 		u.sends, u.wouldUse = 0, 0

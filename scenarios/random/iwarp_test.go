@@ -161,7 +161,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 		}
 		// With the GRH layout of RoCE the check fails.
 		w = newDatagramWorld(t, seed, cable{addrs: families[seed%2]}, false, 0)
-		work.Traits.PortInGRH = false
+		work.Traits.UDPPortInGRH = false
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {
 			t.Errorf("seed %d: %v, want a violation of the GRH", seed, err)

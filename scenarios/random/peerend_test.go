@@ -99,10 +99,10 @@ func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 		for seed := range uint64(4) {
 			w := newSmallBufferWorld(t, seed)
 			work := connections(t, w.devices[0], seed, 200)
-			if !work.Traits.LateAtomics {
-				t.Fatal("TraitsOf lacks LateAtomics")
+			if !work.Traits.AtomicsAfterLaterWrites {
+				t.Fatal("TraitsOf lacks AtomicsAfterLaterWrites")
 			}
-			work.Traits.LateAtomics = late
+			work.Traits.AtomicsAfterLaterWrites = late
 			for i := range work.Conns {
 				work.Conns[i].Mix = []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpSend}
 			}
@@ -116,7 +116,7 @@ func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 			}
 		}
 		if (surprised > 0) == late {
-			t.Errorf("LateAtomics %v: %d of 4 runs with violations", late, surprised)
+			t.Errorf("AtomicsAfterLaterWrites %v: %d of 4 runs with violations", late, surprised)
 		}
 	}
 }

@@ -221,12 +221,12 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		{"fence before the atomic", []op{fenced, atomic, send}, word, true},
 		{"fence between two", []op{atomic, fenced, atomic, send}, word, true},
 	} {
-		c := &conn{end: &End{w: &Workload{Traits: traffic.TransportTraits{LateAtomics: true}}}}
+		c := &conn{end: &End{w: &Workload{Traits: traffic.TransportTraits{AtomicsAfterLaterWrites: true}}}}
 		x := &reliableChecker{incoming: incoming{direction: direction{conn: c, plan: plan{ops: tc.ops}}}}
 		if got := x.mayBeLate(tc.on, 0, len(tc.ops)-1); got != tc.late {
 			t.Errorf("%s: late %v", tc.name, got)
 		}
-		x.conn.end.w.Traits.LateAtomics = false
+		x.conn.end.w.Traits.AtomicsAfterLaterWrites = false
 		if x.mayBeLate(tc.on, 0, len(tc.ops)-1) {
 			t.Errorf("%s: late where atomics never are", tc.name)
 		}

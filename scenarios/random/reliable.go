@@ -168,10 +168,10 @@ func (x *reliableChecker) checkVisible(n int) error {
 }
 
 // mayBeLate reports whether an atomic on t may still be outstanding when message n arrives:
-// see TransportTraits.LateAtomics. Atomics execute in order and writes use other memory,
+// see TransportTraits.AtomicsAfterLaterWrites. Atomics execute in order and writes use other memory,
 // therefore the final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
-	if !x.conn.end.w.Traits.LateAtomics {
+	if !x.conn.end.w.Traits.AtomicsAfterLaterWrites {
 		return false
 	}
 	for i := n; i >= first; i-- {

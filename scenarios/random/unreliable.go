@@ -197,10 +197,10 @@ func (c *conn) grhLen() int {
 const anyLength = -1
 
 // ipPayloadLen is the payload length of the IP packet that the GRH of a datagram reports. With
-// PortInGRH (datagram-iWARP), the GRH describes a UDP packet with the message alone.
+// UDPPortInGRH (datagram-iWARP), the GRH describes a UDP packet with the message alone.
 func ipPayloadLen(m *traffic.TransportTraits, o *op) int {
 	const udp, bth, deth, icrc = 8, 12, 8, 4
-	if m.PortInGRH {
+	if m.UDPPortInGRH {
 		return udp + o.size
 	}
 	carried := udp + bth + deth + (o.size+3)&^3 + icrc
@@ -240,7 +240,7 @@ func (c *conn) checkSource(wc *verbs.WC, grh []byte, ipPayload int) (want, got s
 		return "UDP (17) in the header area", fmt.Sprint(h.protocol)
 	case c.spec.TrafficClass != 0 && h.tclass>>2 != c.spec.TrafficClass>>2:
 		return fmt.Sprintf("DSCP %d", c.spec.TrafficClass>>2), fmt.Sprint(h.tclass >> 2)
-	case m.PortInGRH && binary.BigEndian.Uint16(grh[2:]) != datagramPort:
+	case m.UDPPortInGRH && binary.BigEndian.Uint16(grh[2:]) != datagramPort:
 		return fmt.Sprintf("source port %d in octets 2 and 3 of the header area", datagramPort), fmt.Sprint(binary.BigEndian.Uint16(grh[2:]))
 	}
 	return "", ""

@@ -65,8 +65,9 @@ func (e *cmEndpoint) messageLen(c *traffic.Content, seq int) int {
 	return 1 + int(traffic.Derive(c.Key, seq-1)%uint64(e.cfg.Bytes))
 }
 
-// send sends message seq unsignaled, because a disconnect could flush the request. The peer's
-// answer acknowledges the message and frees the buffer.
+// send sends message seq unsignaled: its completion would prove nothing, because a disconnect may
+// flush the request after the peer has received the message. The peer's answer acknowledges the
+// message and frees the buffer.
 func (p *callQP) send(seq int) error {
 	e := p.end
 	n := e.messageLen(&e.out, seq)

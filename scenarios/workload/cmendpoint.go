@@ -185,8 +185,8 @@ func (e *cmEndpoint) callError(err error) error {
 	return err
 }
 
-// recordFabricError records a CM error that the fabric or the peer has caused, as a response
-// timeout, and reports whether it is one.
+// recordFabricError records, as a response timeout, a CM error that the fabric or the peer has
+// caused, and reports whether err is such an error.
 func (e *cmEndpoint) recordFabricError(err error) bool {
 	if !isFabricError(err) {
 		return false

@@ -141,8 +141,8 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	return c.exchangeMessages(p, conn, asked)
 }
 
-// exchangeMessages receives and answers the messages of the call that the client asked for, and
-// waits for its disconnect.
+// exchangeMessages receives and answers the messages of a call, which is one connection with up to
+// Depth messages, and waits for the client's disconnect.
 func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateData) error {
 	end := asked.call*c.cfg.Depth + c.messagesInCall(asked.call)
 	if asked.received < c.received { // our last answer was lost
@@ -152,7 +152,7 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateDat
 	}
 	for c.received < end {
 		c.setStatus("call %d, message %d", asked.call, c.received)
-		if err := p.receive(c.received); err != nil {
+		if err := p.receive(c.received); err != nil { // it increments c.received
 			return err
 		}
 		if err := p.send(c.received - 1); err != nil {

@@ -183,7 +183,7 @@ type DataBlock struct {
 	Start *StartBlock
 }
 
-// StartBlock opens a flow.
+// StartBlock starts a flow, the packets from one datagram-iWARP peer to another. It is in every packet until one is acknowledged.
 type StartBlock struct {
 	_           struct{} `size:"16"`
 	Proof       *uint64  `at:"0,64" fmt:"%#x"`
@@ -305,7 +305,7 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 // AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Starting adds a StartBlock to a data packet.
+// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow have.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
 	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })

@@ -131,7 +131,7 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 }
 
 // Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC,
-// to which it applies the steps for sent packets.
+// after the steps of the defects that change or drop sent packets.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])

@@ -125,7 +125,8 @@ func delayNAK(f *Filter, p *packet) (pass bool) {
 	return false
 }
 
-// recordHugeLength is a step of the defect HugeLengthIsAccess: it records the PSN of a received request that is longer than
+// recordHugeLength is a step of the defect HugeLengthIsAccess, which answers a request that is too long with the NAK for an
+// access error instead of that for an invalid request. It records the PSN of a received request that is longer than
 // allowed, for changeHugeNAK.
 func recordHugeLength(f *Filter, p *packet) (pass bool) {
 	const maxMessage, lengthOffset = 1 << 31, 12

@@ -101,7 +101,7 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	for len(b) > 0 {
 		n, known := d.extent(d.buf)
 		take := min(n-d.received, len(b))
-		if !d.skipped {
+		if !d.skipped { // after skipped octets, the rest of the FPDU is only counted
 			d.buf = append(d.buf, b[:take]...)
 		}
 		d.received, b = d.received+take, b[take:]

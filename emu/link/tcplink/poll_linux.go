@@ -161,7 +161,8 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// popReady moves queued IDs to ready, without those that Ready has reported already, and returns how many.
+// popReady moves queued IDs to ready and returns how many. It drops an ID whose flags are clear: an
+// earlier call of Net.Ready has returned them.
 func (n *Net) popReady(ready []link.StreamReady) (count int) {
 	p := &n.poller
 	for i, id := range p.queue {

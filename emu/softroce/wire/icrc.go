@@ -57,12 +57,12 @@ var (
 	ipv6Lens     = makeEffect16(ipv6HeadersLen-ipv6PayloadLenAt, UDPHeaderLen-udpLenAt)
 )
 
-// bthBytes are the effects of the bytes of a BTH on the register after it. hash/crc32
+// bthBytes are the effects of the bytes of a BTH on the CRC register at its end. hash/crc32
 // cannot be used for the BTH: one of its bytes must be masked, and the packet must not be
 // changed.
 var bthBytes = makeBTHBytes()
 
-// makeBTHBytes returns the effect of each byte of a BTH on the CRC register after it.
+// makeBTHBytes returns for each byte of a BTH its effect on the CRC register at the end of the BTH.
 func makeBTHBytes() (effects [BTHLen]effect) {
 	for i := range effects {
 		effects[i] = makeEffect(BTHLen - i)

@@ -43,7 +43,8 @@ func InSimulation(ctx context.Context, r Config) (Result, error) {
 		Path: r.Args[0], Args: r.Args[1:], Files: []*os.File{reportsWriter}, Env: append(os.Environ(), mpihost.WorldVar+"="+string(job)),
 	}}
 	group, err := launch.Start(ctx, []launch.Spec{spec}, launch.Options{
-		Join: launch.JoinOptional, LogLimit: noLimit,
+		Join:     launch.JoinOptional, // the process runs all ranks, and need not connect to the launcher
+		LogLimit: noLimit,
 		OnEvent: func(e launch.Event) {
 			if e.Kind == launch.Printed {
 				r.forwardOutput(&e)
