@@ -63,7 +63,7 @@ func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &t.headers
 	header := t.headerBytes[h.payload:] // as the Pipe saw it
-	sentLen := h.end - h.payload   // of the payload before the Pipe
+	sentLen := h.end - h.payload        // of the payload before the Pipe
 	start := len(b)
 	if len(payload) > len(header) {
 		b = append(b, payload[len(header):]...)
