@@ -188,8 +188,8 @@ func (v *verb) call(c *Client, result any, args ...any) error {
 	})
 }
 
-// invoke makes a call. parseResults decodes the results from the start of b and returns the
-// rest. It runs before later frames are processed.
+// invoke makes a call, after it has sent the program's changes of registered memory. parseResults decodes
+// the results from the start of b and returns the rest; it runs before later frames are processed.
 func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest []byte, err error)) error {
 	done := make(chan error, 1)
 	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {
@@ -237,7 +237,7 @@ func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (r
 	return f.err()
 }
 
-// handleOf implements the interface objects. Objects of other clients and providers are foreign.
+// handleOf returns the handle of an object of this client, or foreign for those of other clients and providers.
 func (c *Client) handleOf(object any) handle {
 	if r, ok := object.(interface{ refOf() *ref }); ok && r.refOf().c == c {
 		return r.refOf().h
@@ -245,7 +245,7 @@ func (c *Client) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements the interface objects. It returns nil for unknown or forgotten objects.
+// objectOf returns the object of a handle, as a value of the interface type t; nil for unknown or forgotten objects.
 func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -77,8 +77,8 @@ func (m *hostMemories) acknowledge(frames uint64) {
 	m.forget(frames)
 }
 
-// forget removes the changes that were sent in the first frames (their number) from the unacknowledged
-// ones: the client has received them. The caller holds the lock.
+// forget removes the changes in memory frames 1 to frames, which the client has received, from the unacknowledged
+// ones. The caller holds the lock.
 func (m *hostMemories) forget(frames uint64) {
 	n := 0
 	for _, s := range m.order {

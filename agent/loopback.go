@@ -5,10 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Loopback returns a device as seen through an agent, without a connection: each call runs in
-// the calling goroutine. Messages are encoded and decoded, and memory is copied, as over a
-// connection. It is for the simulator, where goroutines may not block, and for testing the
-// effect of an agent.
+// Loopback returns a device as seen through an agent, without a connection: each call runs in the calling goroutine.
+// Messages are encoded and decoded, and memory is copied, as over a connection. It is for the simulator, where
+// goroutines may not block, and for testing the effect of an agent.
 func Loopback(dev verbs.Context) (verbs.Context, error) {
 	c, _ := loopback(loopbackHost{dev: dev})
 	return c.Open(dev.Info().Name)
@@ -25,7 +24,7 @@ func loopback(h Host) (*Client, *session) {
 		}
 	}
 	s := newSession(h, loopbackHost{}, passTo(c.receive))
-	s.run = func(f func()) { f() }
+	s.run = func(f func()) { f() } // calls run in the calling goroutine
 	c.out = passTo(s.receive)
 	// Each end sends changes with its own memory locked, and takes the other's lock. One
 	// common lock avoids a deadlock.

@@ -93,8 +93,8 @@ func (m *programMemories) sendRecord(r *record) {
 	w.flush()
 }
 
-// sendChanges sends the changes that the program has made in registered memory, and returns the
-// number of memory frames received so far.
+// sendChanges sends the changes that the program has made in registered memory. It returns the number of
+// memory frames received so far, which the caller sends to acknowledge them.
 func (m *programMemories) sendChanges() (received uint64) {
 	m.lock()
 	defer m.unlock()
@@ -115,7 +115,8 @@ func (m *programMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.received++
-	return readRecords(body, func(uint64) {}, func(r *record) error {
+	ignoreAcks := func(uint64) {} // only the agent needs acknowledgements
+	return readRecords(body, ignoreAcks, func(r *record) error {
 		mem := m.all[r.id]
 		switch {
 		case r.kind != recordChange:

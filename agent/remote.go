@@ -31,10 +31,9 @@ func (r *ref) Close() error {
 	return err
 }
 
-// create makes a call that returns an object with its attributes, and returns the client's
-// object with the same handle: the one that exists, or else a new one. It returns no object, and
-// no error, if the call succeeds with handle 0. The object exists before later frames, which may
-// refer to it, are processed.
+// create makes a call that returns an object with its attributes, and returns the client's object with the same
+// handle: the one that exists, or else a new one. It returns no object, and no error, if the call succeeds with
+// handle 0. The object exists before later frames, which may refer to it, are processed.
 func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
 	c := on.c
 	err = v.invoke(c, append([]any{on}, args...), func(b []byte) ([]byte, error) {
@@ -164,9 +163,9 @@ func (p *remotePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	mr := &remoteMR{d: p.d, memory: mem}
 	err := p.call(callRegMR, &mr.attr, in)
 	p.d.mu.Lock()
-	if err == nil && p.d.regions != nil {
+	if err == nil && p.d.regions != nil { // nil: the device was closed meanwhile
 		p.d.regions[mr] = true
-		mem = nil // the region uses it
+		mem = nil // the region uses the memory until it is closed
 	}
 	p.d.mu.Unlock()
 	p.c.memory.unuse(mem)

@@ -81,8 +81,8 @@ func handshake(conn *tls.Conn, limit time.Duration) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// isKeyRejection reports whether the other end rejected our certificate. In TLS 1.3 a client
-// learns that from its first read.
+// isKeyRejection reports whether err is a TLS alert of the other end, which is how it rejects our certificate. In
+// TLS 1.3 a client learns that from its first read.
 func isKeyRejection(err error) bool {
 	const badCertificate = tls.AlertError(42)
 	var alert tls.AlertError

@@ -121,7 +121,8 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	}
 }
 
-// authenticate performs the TLS handshake of a connection and serves the client.
+// authenticate performs the TLS handshake of a connection and serves the client, unless a later connection
+// has displaced it because too many handshakes were under way.
 func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Config) {
 	raw := p.conn
 	defer raw.Close()
@@ -210,7 +211,7 @@ func (s *Server) removeSession() {
 	s.sessions--
 }
 
-// hold implements holder: it reserves a device for a session, which may hold it several times.
+// hold reserves a device for a session, which may hold it several times. It fails while another session holds the device.
 func (s *Server) hold(device string, by *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

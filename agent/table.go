@@ -19,16 +19,16 @@ const (
 
 // entry is an object of the agent.
 type entry struct {
-	handle handle
-	object any
-	root   *entry // its context; itself for a context
-	device string // of a context
-	memory *hostMemory
-	closed bool
+	handle  handle
+	object  any
+	context *entry // its context; itself for a context
+	device  string // of a context
+	memory  *hostMemory
+	closed  bool
 }
 
 // isContext reports whether the object is a device context, not made from another object.
-func (e *entry) isContext() bool { return e.root == e }
+func (e *entry) isContext() bool { return e.context == e }
 
 // table maps handles to the objects of a session.
 type table struct {
@@ -44,22 +44,22 @@ func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object that was made from another, from; nil for a context. An open
-// object that has an entry keeps it.
+// add returns the entry of an object, which was made from the object from; for a context, from is nil. An
+// open object that has an entry of the same context keeps it.
 func (t *table) add(from, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var root *entry
+	var context *entry
 	if from != nil {
-		maker := t.known[from]
-		if maker == nil {
+		parent := t.known[from]
+		if parent == nil {
 			return nil, fmt.Errorf("%w: its parent object is closed", verbs.ErrClosed)
 		}
-		root = maker.root
-		if e := t.known[object]; e != nil && e.root == root && !e.closed {
+		context = parent.context
+		if e := t.known[object]; e != nil && e.context == context && !e.closed {
 			return e, nil
 		}
 	}
@@ -68,9 +68,9 @@ func (t *table) add(from, object any) (*entry, error) {
 	}
 	t.last++
 	t.open++
-	e := &entry{handle: t.last, object: object, root: root}
-	if root == nil {
-		e.root = e
+	e := &entry{handle: t.last, object: object, context: context}
+	if context == nil {
+		e.context = e
 	}
 	t.entries[e.handle], t.known[object] = e, e
 	return e, nil
@@ -100,12 +100,11 @@ func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// markClosed marks an object as closed, and for a context all objects made from it. It
-// forgets all but the last keptObjects closed objects, and returns the memory of the regions
-// for the caller to release.
+// markClosed marks an object as closed, and for a context all objects made from it. It forgets all but the last
+// keptObjects closed objects, and returns the memory of the regions for the caller to release.
 func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	if e.isContext() {
-		for _, part := range t.openEntries(func(o *entry) bool { return o.root == e && o != e }) {
+		for _, part := range t.openEntries(func(o *entry) bool { return o.context == e && o != e }) {
 			released = append(released, t.markClosed(part)...)
 		}
 	}
@@ -132,7 +131,7 @@ func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	return released
 }
 
-// handleOf implements the interface objects. It returns foreign for an object without an entry.
+// handleOf returns the handle of an object of this session, or foreign for other objects.
 func (t *table) handleOf(object any) handle {
 	if e := t.entryOf(object); e != nil {
 		return e.handle
@@ -140,8 +139,8 @@ func (t *table) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf implements the interface objects. For the handle foreign, an object of another client or
-// provider, it returns an object that the device must reject.
+// objectOf returns the object of a handle, as a value of the interface type typ. For the handle foreign, which stands
+// for objects of other clients and providers, it returns an object that the device must reject.
 func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	if h == foreign {
 		if object, ok := foreignObjects[typ]; ok {

@@ -114,7 +114,7 @@ type Suite struct {
 // Check returns an error for every malformed case.
 func (s *Suite) Check() []error { return CheckCases(s.Cases) }
 
-// CheckCases returns an error for every malformed case.
+// CheckCases returns an error for every malformed case. A row of the ledger is a requirement of a document.
 func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
 	for i := range cases {
@@ -159,11 +159,11 @@ type Group struct {
 	Setup Setup
 }
 
-// Cases returns copies of the cases with the needs and labels of the group added. A case without
-// labels, setup or level gets DefaultLabels, the group's setup or Must.
+// Cases returns copies of the cases with the metadata of the group, like [WithGroup].
 func (g Group) Cases(cases []Case) []Case { return WithGroup(g, cases) }
 
-// WithGroup is [Group.Cases] for cases of any kind.
+// WithGroup returns copies of cases, of any kind, with the needs and labels of the group added. A case without labels,
+// setup or level gets DefaultLabels, the group's setup or Must.
 func WithGroup[Body any](g Group, cases []CaseOf[Body]) []CaseOf[Body] {
 	all := slices.Clone(cases)
 	for i := range all {

@@ -102,9 +102,9 @@ type Result struct {
 	Record *Record
 }
 
-// Judge runs a case in a lab and returns its result. The verdict is unsupported only if the
-// device does not claim a capability or setup that the case needs, or if the bench cannot test it.
-// A device that rejects a feature which it claims fails the case.
+// Judge runs a case on a bench of the lab, with the device and a scripted peer, and returns its result. The
+// verdict is unsupported only if the device does not claim a capability or setup that the case needs, or if
+// the bench cannot test it. A device that rejects a feature which it claims fails the case.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Record: new(Record)}
 	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
@@ -118,7 +118,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 		if !b.Virtual { // in virtual time, calls take no time and the timeouts are fixed
 			b.measureCalls()
 		}
-		b.schedules = opt.Schedules
+		b.schedules = opt.Schedules // how many orders of concurrent events the case explores
 		if opt.Progress != nil {
 			b.progress = func(done, total int) { opt.Progress(c, done, total) }
 		}
@@ -143,8 +143,8 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	return res
 }
 
-// verdict maps the error of a case to a verdict, and returns the error for the report.
-// hasDeviation tells that a deviation is on record, intermittent that it occurs at random.
+// verdict maps the error of a case to a verdict, and returns the error for the report. hasDeviation tells that the
+// device is known to fail the case, which is stale if it passes; intermittent that it fails at random.
 func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 	failed := VerdictFail
 	if hasDeviation {

@@ -39,11 +39,11 @@ type Target struct {
 // String returns the name of the target on a command line: "emu/softroce/engine.FuzzInput".
 func (t Target) String() string { return strings.TrimPrefix(t.Package, "./") + "." + t.Name }
 
-// Targets lists the targets that the program was built with.
+// Targets returns the fuzz targets of the list that is embedded in the program.
 func Targets() []Target {
 	all, err := ParseList(list)
 	if err != nil {
-		panic(err) // a test reads the same list
+		panic(err) // cannot happen: a test parses the list
 	}
 	return all
 }

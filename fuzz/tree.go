@@ -33,8 +33,7 @@ type Tree struct {
 	built map[string]string // test program of each package that was built
 }
 
-// FindTree finds the source tree of the module, in the current folder or a parent, and reads
-// its list of targets.
+// FindTree finds the source tree of the module, in the current folder or a parent, and reads its list of targets.
 func FindTree() (*Tree, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -64,7 +63,8 @@ func isModule(file string) bool {
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
 }
 
-// Prepare finds the go command and makes a folder for test programs. Close removes it.
+// Prepare finds the go command and its cache of fuzz inputs, and makes a folder for test programs. Close removes the
+// folder.
 func (f *Tree) Prepare(ctx context.Context) (err error) {
 	if f.goCmd, err = exec.LookPath("go"); err != nil {
 		return errors.New("fuzzing needs the go command, which is not on PATH: install Go from https://go.dev/dl")
@@ -173,7 +173,7 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 			return r
 		}
 		r.Failures = f.failures(t, log)
-		if len(r.Failures) == 0 && deadlineMistaken.MatchString(log) {
+		if len(r.Failures) == 0 && deadlineAsFailure.MatchString(log) {
 			continue
 		}
 		r.Verdict, r.Output = Failed, log
@@ -186,7 +186,7 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 // each progress line of the fuzzer, and returns the other lines of the output.
 func (f *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTime time.Duration, r *Result, progress func(*Result)) (string, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+fuzzTime.String(),
-		// The default, a minute for each new input, is more than most targets run.
+		// By default the fuzzer minimizes a new input for up to a minute, longer than most targets run.
 		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(f.cache, Module, filepath.FromSlash(t.Package)))
 	cmd.Dir = filepath.Join(f.root, filepath.FromSlash(t.Package)) // the folder with the corpus
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -218,11 +218,11 @@ func (f *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTim
 
 var (
 	// fuzz: elapsed: 3s, execs: 552 (184/sec), new interesting: 3 (total: 251)
-	progressLine     = regexp.MustCompile(`^fuzz: elapsed: \S+, execs: (\d+) \((\d+)/sec\)(?:, new interesting: (\d+) \(total: (\d+)\))?`)
-	busyLine         = regexp.MustCompile(`^fuzz: (elapsed: \S+, (gathering baseline coverage|minimizing)|minimizing )`)
-	inputWritten     = regexp.MustCompile(`Failing input written to (\S+)`)
-	seedFailed       = regexp.MustCompile(`failure while testing seed corpus entry: (\S+)`)
-	deadlineMistaken = regexp.MustCompile(`(?m)^ *context deadline exceeded`)
+	progressLine            = regexp.MustCompile(`^fuzz: elapsed: \S+, execs: (\d+) \((\d+)/sec\)(?:, new interesting: (\d+) \(total: (\d+)\))?`)
+	progressWithoutCounters = regexp.MustCompile(`^fuzz: (elapsed: \S+, (gathering baseline coverage|minimizing)|minimizing )`)
+	inputWritten            = regexp.MustCompile(`Failing input written to (\S+)`)
+	seedFailed              = regexp.MustCompile(`failure while testing seed corpus entry: (\S+)`)
+	deadlineAsFailure       = regexp.MustCompile(`(?m)^ *context deadline exceeded`)
 )
 
 // parseProgress sets the counters of r if the line is a progress line of the fuzzer that has
@@ -230,7 +230,7 @@ var (
 func (r *Result) parseProgress(line string) bool {
 	m := progressLine.FindStringSubmatch(line)
 	if m == nil {
-		return busyLine.MatchString(line)
+		return progressWithoutCounters.MatchString(line)
 	}
 	r.Executions, _ = strconv.ParseUint(m[1], 10, 64) // digits
 	r.PerSecond, _ = strconv.ParseFloat(m[2], 64)

@@ -30,10 +30,10 @@ func newCaptureShowCommand() *cobra.Command {
 			if opts.Limit < 0 {
 				return cmdline.Errorf("-n %d: a number of packets is not negative", opts.Limit)
 			}
-			opts.Width, opts.Colour = capture.TerminalProperties(unfiltered(cmd.OutOrStdout()))
+			opts.Width, opts.Colour = capture.TerminalProperties(withoutEscapeFilter(cmd.OutOrStdout()))
 			out := cmd.OutOrStdout()
 			if opts.Colour {
-				out = unfiltered(out)
+				out = withoutEscapeFilter(out)
 			}
 			ok, err := capture.PrintFiles(cmd.Context(), capture.Streams{In: cmd.InOrStdin(), Out: out, Err: cmd.ErrOrStderr()}, args, opts)
 			if err == nil && !ok {

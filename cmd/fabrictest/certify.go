@@ -166,7 +166,7 @@ func (o *certifyOptions) options(cmd *cobra.Command, seed uint64) runner.Certify
 		Folder:  func() (string, error) { return conformRuns.NewFolder(o.out, time.Now()) },
 		Show: func(total int) *conform.Display {
 			const allLadders = false // packet ladders of failing cases only
-			return conform.NewDisplay(report.DisplayConfig{Out: unfiltered(cmd.OutOrStdout()), Status: unfiltered(cmd.ErrOrStderr()), Total: total}, allLadders)
+			return conform.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(cmd.OutOrStdout()), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: total}, allLadders)
 		},
 	}
 }

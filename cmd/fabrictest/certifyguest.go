@@ -51,8 +51,7 @@ func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
-// check returns an error for flags that are wrong or contradict each other. It sets the device of the
-// guest.
+// check returns an error for flags that are wrong or contradict each other. It sets the device of the guest.
 func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	excluded := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {
@@ -117,9 +116,8 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns the command that starts this program, given how it was started. If the program
-// is also the agent in the guest, because the user named no other, 'go run' needs the build tag
-// ibverbs.
+// calledAs returns the command that starts this program, given how it was started. If the program is also the agent
+// in the guest, because the user named no other, 'go run' needs the build tag ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
@@ -166,8 +164,8 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	return cmp.Or(o.signIn(cmd, o.out), err)
 }
 
-// checkOut returns an error if the folder of the results cannot be made, before a guest is booted.
-// It makes the folder to find out, and removes it again unless it existed.
+// checkOut returns an error if the folder of the results cannot be made. It makes the folder to find out, and
+// removes it again unless it existed.
 func (o *certifyOptions) checkOut() error {
 	_, statErr := os.Stat(o.out)
 	if _, err := conformRuns.NewFolder(o.out, time.Now()); err != nil {

@@ -131,8 +131,8 @@ func (o *conformOptions) check() (err error) {
 	return nil
 }
 
-// start starts the display of progress, of total cases or devices, and returns a run without
-// results.
+// start starts the display of progress, of total cases or devices, and returns a run without results. Its
+// Part says that cases were left out.
 func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -141,12 +141,11 @@ func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, t
 	run := conform.NewRun(j.Seed, o.on)
 	run.Part = j.Part
 	j.Dir, j.Started = dir, run.Started
-	j.Show = conform.NewDisplay(report.DisplayConfig{Out: unfiltered(out), Status: unfiltered(cmd.ErrOrStderr()), Total: total}, j.Ladders)
+	j.Show = conform.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(out), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: total}, j.Ladders)
 	return run
 }
 
-// finish writes the result files and prints the results. Results are printed even if a
-// file cannot be written.
+// finish writes the result files and prints the results. Results are printed even if a file cannot be written.
 func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judge.Judge) error {
 	run.Wall = time.Since(run.Started)
 	paths, err := conform.WriteFolder(j.Dir, run)
@@ -203,7 +202,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// runMeasure measures the devices, in new namespaces if that is needed.
+// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so the run is a part only.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.PlanMeasurement)
 	if err != nil {

@@ -162,7 +162,8 @@ var interopPrograms = []interopProgram{
 	},
 }
 
-// newCommand returns the command of the program, on a device of provider.
+// newCommand returns the command that acts as one end of the program, on a device of provider. p.flags adds the
+// program's flags and returns the function that runs it. p.roceOnly says why a device of iWARP cannot.
 func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 	e := new(end)
 	var run runFunc

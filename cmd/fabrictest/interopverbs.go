@@ -51,7 +51,8 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	return cmd
 }
 
-// run boots a guest in new namespaces and exchanges the selected operations with it.
+// run boots a guest and exchanges the selected operations with it. It does so in a process that it starts in new
+// namespaces, with the same command line.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err

@@ -144,7 +144,7 @@ func newDoctorCommand() *cobra.Command {
 			value: found,
 			write: func(w io.Writer) error {
 				colour := terminalOf(w) != nil && os.Getenv("NO_COLOR") == ""
-				return lab.WriteCapabilities(unfiltered(w), found, colour)
+				return lab.WriteCapabilities(withoutEscapeFilter(w), found, colour)
 			},
 			failed: netns.Available() != nil,
 		}, nil

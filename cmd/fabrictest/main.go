@@ -99,7 +99,7 @@ func execute(ctx context.Context, program string, args []string, stdout, stderr 
 	case errors.As(context.Cause(ctx), &interrupted):
 		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return 128 + int(interrupted.Signal)
-	case errors.As(err, &usage) && errors.As(err, &inFile): // the help is of no use for a mistake in a file
+	case errors.As(err, &usage) && errors.As(err, &inFile): // the help is of no use for a mistake in a scenario file
 		fmt.Fprintf(errs, "fabrictest: %v\n", err)
 		return exitUsage
 	case !started || errors.As(err, &usage):
@@ -158,7 +158,7 @@ func newRootCommand(program string) *cobra.Command {
 	), newParentCommand("capture", "Decode captures, or open them in Wireshark",
 		newCaptureShowCommand(), newCaptureOpenCommand(),
 	), newDoctorCommand(), newPerfCommand(program), newFuzzCommand(), newVersionCommand())
-	root.AddCommand(processCommands()...)
+	root.AddCommand(processCommands()...) // hidden
 	setHelp(root)
 	return root
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// unfiltered returns the writer below a textfmt.PrintableWriter, which filters control characters out
-// of the output of every command, because those in texts of certificates, agents, guests, captures
-// and scenarios must not reach a terminal. Displays that write escape sequences, and processes of
-// this program, filter their own output.
-func unfiltered(w io.Writer) io.Writer {
+// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, which filters control characters out of the
+// output of every command, because those in texts of certificates, agents, guests, captures and scenarios must not
+// reach a terminal. Displays that write escape sequences, and processes of this program, filter their own output.
+func withoutEscapeFilter(w io.Writer) io.Writer {
 	if v, ok := w.(*textfmt.PrintableWriter); ok {
 		return v.W
 	}
@@ -27,7 +26,7 @@ func unfiltered(w io.Writer) io.Writer {
 
 // terminalOf returns the terminal that a command writes to; nil if w is no terminal, or a dumb one.
 func terminalOf(w io.Writer) *os.File {
-	f, ok := unfiltered(w).(*os.File)
+	f, ok := withoutEscapeFilter(w).(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" || !isTerminal(f) {
 		return nil
 	}
@@ -42,7 +41,7 @@ func isTerminal(f *os.File) bool {
 // programOutput returns the writer for the output of a guest's program: filtered for a
 // terminal, unchanged for a file or a pipe.
 func programOutput(w io.Writer) io.Writer {
-	if f, ok := unfiltered(w).(*os.File); ok && !isTerminal(f) {
+	if f, ok := withoutEscapeFilter(w).(*os.File); ok && !isTerminal(f) {
 		return f
 	}
 	return w

@@ -23,7 +23,7 @@ func newPerfCommand(program string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	hidden := func(args []string, main func() error) *cobra.Command {
+	hidden := func(args []string, main func() error) *cobra.Command { // for processes that a measurement starts
 		return &cobra.Command{
 			Use: args[len(args)-1], Hidden: true, Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return main() },
@@ -38,7 +38,8 @@ func newPerfCommand(program string) *cobra.Command {
 	return cmd
 }
 
-// newMeasureCommand returns the command `fabrictest perf NAME`, which prints the result of measure.
+// newMeasureCommand returns the command `fabrictest perf NAME`, which prints the result of measure, and fails if a
+// target is missed.
 func newMeasureCommand(name, short string, measure func(context.Context, perflab.Options) (*perf.Result, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
 	return withJSON(cmd, "print the result, with every sample, as JSON", func(cmd *cobra.Command, _ []string) (listing, error) {

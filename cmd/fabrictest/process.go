@@ -48,8 +48,7 @@ func processCommands() []*cobra.Command {
 	}
 }
 
-// newProcessCommand makes a hidden command of the main function of a process, which
-// handles signals itself.
+// newProcessCommand makes a hidden command of the main function of a process, which handles signals itself.
 func newProcessCommand(name string, main func() (code int, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, Args: cobra.NoArgs,
@@ -73,7 +72,7 @@ func (o *conformOptions) mustUnshare() bool {
 // reportTime is how long the inner program may take to write a report after a signal.
 const reportTime = 15 * time.Second
 
-// runUnshared runs the command again in new namespaces, with args and --out=dir.
+// runUnshared runs the command again, with args and --out=dir, in a process in new namespaces.
 func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 	if err := netns.Available(); err != nil {
 		return fmt.Errorf("cases cannot be run in network namespaces here: %w; --on sim needs none", err)
@@ -86,7 +85,7 @@ func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
 	inner := exec.CommandContext(cmd.Context(), program, append(repeatArgs(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
-	inner.Stdout, inner.Stderr = unfiltered(cmd.OutOrStdout()), unfiltered(cmd.ErrOrStderr())
+	inner.Stdout, inner.Stderr = withoutEscapeFilter(cmd.OutOrStdout()), withoutEscapeFilter(cmd.ErrOrStderr())
 	inner.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signals come from this process only
 	inner.Cancel = func() error { return inner.Process.Signal(syscall.SIGTERM) }
 	inner.WaitDelay = reportTime
@@ -124,7 +123,8 @@ func repeatArgs(cmd *cobra.Command, args []string) []string {
 	return append(words, args...)
 }
 
-// runWithMutants runs the command again, in a build of this program with mutants.
+// runWithMutants runs the command again, in a build of this program with all mutants, the defects that are
+// changes of the source code.
 func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
 	tmp, err := os.MkdirTemp("", "fabrictest-mutants-*")
 	if err != nil {

@@ -78,7 +78,7 @@ func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) erro
 		}
 		tasks = append(tasks, t)
 	}
-	show := report.NewDisplay(report.DisplayConfig{Out: unfiltered(cmd.OutOrStdout()), Status: unfiltered(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
+	show := report.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(cmd.OutOrStdout()), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	run := report.NewRun(o.command(from, only), saved.Seed, began)
 	var ended int

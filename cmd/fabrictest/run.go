@@ -58,7 +58,8 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	return cmd
 }
 
-// run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls runSeeds.
+// run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls runSeeds. SIGUSR1
+// makes it show the state of all ranks that run in namespaces.
 func (o *runOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	seed, err := o.check()
@@ -92,7 +93,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 		out = io.Discard
 	}
 	// The display writes escape sequences: it removes control characters from texts itself.
-	show := report.NewDisplay(report.DisplayConfig{Out: unfiltered(out), Status: unfiltered(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
+	show := report.NewDisplay(report.DisplayConfig{Out: withoutEscapeFilter(out), Status: withoutEscapeFilter(cmd.ErrOrStderr()), Total: len(tasks)}, runner.Names(tasks))
 	defer show.Close()
 	for i := range tasks {
 		t := &tasks[i]
@@ -122,8 +123,8 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 	return errors.Join(err, show.Finish(run, paths))
 }
 
-// verdict returns the error that sets the exit code of a run of total tasks. Tasks that were skipped
-// as incompatible do not count as skipped.
+// verdict returns the error that sets the exit code of a run of total tasks. A starved task was too late because the
+// host was busy. Incompatible tasks, which their NICs cannot run, do not count as skipped.
 func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, incompatible int) error {
 	skipped := run.Counts()[report.Skipped] - incompatible
 	switch {

@@ -21,8 +21,8 @@ type pool struct {
 	baseline string // file of writeBaseline
 }
 
-// judge judges all mutants, in the given number of worker processes at a time, and returns
-// the results in their order.
+// judge finds out which mutants the conformance cases kill, in so many worker processes at a time. It returns the
+// results in the order of all.
 func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
 	results := make([]result, len(all))
 	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
@@ -36,9 +36,8 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 	return results, err
 }
 
-// runWorker runs one worker process. It has the worker judge the mutants whose indexes next
-// returns, until there are no more or a mutant ends the worker. more reports the latter:
-// another worker has to judge the rest.
+// runWorker runs one worker process. It has the worker judge the mutants whose indexes next returns, until there are
+// no more or a mutant ends the worker. more reports the latter: another worker has to judge the rest.
 func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()

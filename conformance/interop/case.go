@@ -72,9 +72,9 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 // Name is operation/side/method/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
-// Cases returns all cases for a transport, row by row, including those that the devices do not support. packet is
-// the payload length of a packet, around which sizes are chosen: the path MTU for InfiniBand, and that of a TCP
-// segment over IPv4 for iWARP.
+// Cases returns all cases for a transport, ordered by operation, side, method, family and size, including those that
+// the devices do not support. packet is the payload length of a packet, around which sizes are chosen: the path MTU
+// for InfiniBand, and that of a TCP segment over IPv4 for iWARP.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
@@ -107,8 +107,9 @@ const (
 	untaggedOverhead = 4
 )
 
-// sizesFor returns the sizes of an operation over an address family. packet is as in Cases, for tagged segments.
-// Over iWARP, immediate data is a message of its own without payload (RFC 7306).
+// sizesFor returns the sizes of an operation over an address family. packet is the payload of a packet: over iWARP that
+// of a tagged DDP segment over IPv4, and other segments have less. There, a send with immediate data has no payload
+// (RFC 7306).
 func (op *operation) sizesFor(transport verbs.Transport, packet int, family Family) []int {
 	if transport == verbs.TransportIWARP {
 		if op.name == "send-imm" {
@@ -129,7 +130,7 @@ func boundarySizes(packet int) []int {
 	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
 }
 
-// upTo returns a function for operation.sizes, which returns the boundary sizes up to limit(packet).
+// upTo returns a function that returns the sizes around packet boundaries, but only those up to limit(packet).
 func upTo(limit func(packet int) int) func(int) []int {
 	return func(packet int) []int {
 		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > limit(packet) })
@@ -153,14 +154,14 @@ func Matching(cases []Case, pattern string) ([]Case, error) {
 type operation struct {
 	name    string
 	service verbs.QPType
-	// needs are the capabilities that both sides need, serves those that the responder
+	// needs are the capabilities that both sides need, responderNeeds those that the responder
 	// needs besides.
-	needs, serves verbs.Caps
-	sizes         func(packet int) []int
-	untagged      bool // over iWARP: an untagged message
-	shared        bool // the responder uses a shared receive queue
-	inline        int  // inline data in octets
-	run           func(*exchange)
+	needs, responderNeeds verbs.Caps
+	sizes                 func(packet int) []int
+	untagged              bool // over iWARP: an untagged message
+	usesSRQ               bool // the responder uses a shared receive queue
+	inline                int  // inline data in octets
+	run                   func(*exchange)
 }
 
 const (
@@ -179,7 +180,7 @@ var operations = defaultToRC([]operation{
 	{name: "send-imm", sizes: boundarySizes, untagged: true, run: sendImm},
 	{name: "send-inv", needs: verbs.CapSendInv, sizes: fixedSizes(0, 64), untagged: true, run: sendInvalidate},
 	{name: "send-inline", sizes: fixedSizes(0, 1, maxInline), untagged: true, inline: maxInline, run: send},
-	{name: "send-srq", serves: verbs.CapSRQ, sizes: boundarySizes, untagged: true, shared: true, run: send},
+	{name: "send-srq", responderNeeds: verbs.CapSRQ, sizes: boundarySizes, untagged: true, usesSRQ: true, run: send},
 	{name: "send-many", sizes: fixedSizes(1, 5000), untagged: true, run: sendMany},
 	{name: "write", sizes: boundarySizes, run: write},
 	{name: "write-imm", sizes: boundarySizes, run: writeImm},
@@ -190,15 +191,15 @@ var operations = defaultToRC([]operation{
 	{name: "fetch-add", needs: verbs.CapAtomics, sizes: fixedSizes(8), run: fetchAdd},
 	{name: "atomic-write", needs: verbs.CapAtomicWrite, sizes: fixedSizes(8), run: atomicWrite},
 	{name: "flush", needs: verbs.CapFlush, sizes: fixedSizes(1, 5000), run: flush},
-	{name: "window-1", serves: verbs.CapMWType1, sizes: fixedSizes(windowSizes...), run: windowType1},
-	{name: "window-2", serves: verbs.CapMWType2 | verbs.CapLocalInv, sizes: fixedSizes(windowSizes...), run: windowType2},
+	{name: "window-1", responderNeeds: verbs.CapMWType1, sizes: fixedSizes(windowSizes...), run: windowType1},
+	{name: "window-2", responderNeeds: verbs.CapMWType2 | verbs.CapLocalInv, sizes: fixedSizes(windowSizes...), run: windowType2},
 	{name: "refused", sizes: fixedSizes(64), run: refused},
 	{name: "uc-send", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: send},
 	{name: "uc-write-imm", service: verbs.QPTypeUC, needs: verbs.CapUC, sizes: upTo(func(int) int { return maxUnreliable }), run: writeImm},
 	{name: "ud-send", service: verbs.QPTypeUD, needs: verbs.CapUD, sizes: upTo(func(packet int) int { return packet }), run: datagram},
 })
 
-// defaultToRC makes operations without a service operations of RC, which then need CapRC.
+// defaultToRC gives operations without a service the service RC and the need of CapRC.
 func defaultToRC(all []operation) []operation {
 	for i := range all {
 		if op := &all[i]; op.service == 0 {

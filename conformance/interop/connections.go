@@ -32,12 +32,12 @@ const maxFailures = 10
 
 // RunConnections makes n connections by the connection manager, one after the other, from both sides and over all
 // address families. It transfers data over each in both directions and closes it, until maxFailures have failed.
-// It counts the objects on both devices before and after. progress, which may be nil, is called with result.Made.
+// It counts the objects (QPs, CQs, …) of both devices before and after. progress may be nil, or gets result.Made.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	// The first connection of each kind may allocate objects that stay, and precedes the counts.
+	// Make a connection of each kind before objects are counted: the first may allocate objects that stay.
 	methods, families := []ConnectMethod{CMOurs, CMTheirs}, slices.Sorted(maps.Keys(s.endpoints))
 	for _, method := range methods {
 		for _, family := range families {
@@ -86,8 +86,8 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 	const size = 100
 	execute := func(name string, by Side, seed uint64) {
 		op, err := findOperation(name)
-		check(err)
-		check(pair.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed))
+		must(err)
+		must(pair.exchange(Case{Op: name, By: by, Method: method, Family: family, Size: size}, op, seed))
 	}
 	err = rig.Catch(func() {
 		execute("send", method.connector(), seed)

@@ -30,17 +30,17 @@ type End struct {
 // endpoint is a device with its address of one family.
 type endpoint struct {
 	*End
-	Device  verbs.Context
-	side    Side
-	addr    netip.Addr
-	gid     uint8 // index of addr in the GID table
-	attr    verbs.DeviceAttr
-	port    verbs.PortAttr
-	timeout time.Duration
+	Device    verbs.Context
+	side      Side
+	addr      netip.Addr
+	sgidIndex uint8 // index of addr in the GID table
+	attr      verbs.DeviceAttr
+	port      verbs.PortAttr
+	timeout   time.Duration
 }
 
-// newEndpoint returns the endpoint of a side for an address family. It ends the case unless the port of the device
-// is active. timeout is how long each step of a case may take.
+// newEndpoint returns the endpoint of a side for an address family. It aborts, as must does, unless the port of the
+// device is active. timeout is how long a completion or a connection may take.
 func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
 	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")
@@ -49,7 +49,7 @@ func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpo
 		s.fail("its port is not active")
 	}
 	if !s.isIWARP() {
-		s.gid = rig.Result(gidIndex(s.Device, s.port.GIDs, s.addr))(s, "find its address "+s.addr.String())
+		s.sgidIndex = rig.Result(gidIndex(s.Device, s.port.GIDs, s.addr))(s, "find its address "+s.addr.String())
 	}
 	return s
 }
@@ -81,7 +81,7 @@ func (s *endpoint) verbError(what string, err error) error {
 }
 
 // Must ends the case if the endpoint could not do what, because a verb returned err.
-func (s *endpoint) Must(what string, err error) { check(s.verbError(what, err)) }
+func (s *endpoint) Must(what string, err error) { must(s.verbError(what, err)) }
 
 // mismatch returns an error about an unexpected result of the endpoint.
 func (s *endpoint) mismatch(format string, args ...any) error {
@@ -89,7 +89,7 @@ func (s *endpoint) mismatch(format string, args ...any) error {
 }
 
 // fail ends the case because of an unexpected result of the endpoint.
-func (s *endpoint) fail(format string, args ...any) { check(s.mismatch(format, args...)) }
+func (s *endpoint) fail(format string, args ...any) { must(s.mismatch(format, args...)) }
 
 // access returns all access rights that the device supports.
 func (s *endpoint) access() verbs.Access {
@@ -103,9 +103,9 @@ func (s *endpoint) access() verbs.Access {
 	return a
 }
 
-// sync makes memory that the device has written visible to the program, and the reverse. The memory of a
-// device on another host is copied during verbs calls only, so sync makes a verbs call.
-func (s *endpoint) sync() error {
+// syncMemory makes memory that the device has written visible to the program, and the reverse. The memory of a
+// device on another host is copied during verbs calls only, so syncMemory makes a verbs call.
+func (s *endpoint) syncMemory() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
 }
@@ -127,7 +127,8 @@ type memory struct {
 // area returns the region without its guard bytes.
 func (m *memory) area() []byte { return m.buf[guard : len(m.buf)-guard] }
 
-// sge returns a scatter/gather list of n octets of the area from off on; it is empty if n is 0.
+// sge returns a scatter/gather list of n octets from off on, after the guard bytes at the start of the region. It is
+// empty if n is 0.
 func (m *memory) sge(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
@@ -149,14 +150,14 @@ func (m *memory) write(data []byte) {
 // setWant sets the content that check expects at off of the area.
 func (m *memory) setWant(off int, data []byte) { copy(m.want[guard+off:], data) }
 
-// clear restores the initial content, which check then expects.
+// clear fills the region with poison, its initial content, which check then expects.
 func (m *memory) clear() {
 	for i := range m.buf {
 		m.buf[i], m.want[i] = poison, poison
 	}
 }
 
-// check compares the region with its expected content. Call sync first.
+// check compares the region, guard bytes included, with its expected content. Call syncMemory first.
 func (m *memory) check() error {
 	first, n := -1, 0
 	for i := range m.buf {

@@ -29,8 +29,8 @@ const (
 	noExtra   = 0          // no access rights of memory beyond those of endpoint.access
 )
 
-// check ends the case if err is not nil.
-func check(err error) {
+// must ends the case by a panic, which rig.Catch recovers, if err is not nil.
+func must(err error) {
 	if err != nil {
 		rig.Abort(err)
 	}
@@ -39,7 +39,8 @@ func check(err error) {
 // objects are objects on the devices that are closed when the steps that use them end.
 type objects struct{ closers []func() error }
 
-// withObjects runs steps, closes their objects, and returns the errors of both.
+// withObjects runs steps, then closes the objects that steps has added to its argument, the last one first. It returns
+// the errors of both.
 func withObjects(steps func(*objects)) error {
 	var o objects
 	err := rig.Catch(func() { steps(&o) })
@@ -73,7 +74,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 			data: pattern(seed, c.Size), lossy: pair.suite.Lossy,
 		}
 		dstAccess := verbs.Access(noExtra)
-		bindsWindow := op.serves&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
+		bindsWindow := op.responderNeeds&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
 		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
 			dstAccess = verbs.AccessMWBind
 		}
@@ -84,7 +85,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 		x.src, x.dst = x.memory(x.requester, length, noExtra), x.memory(x.responder, length, dstAccess)
 		err := rig.Catch(func() {
 			op.run(x)
-			check(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
+			must(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
 		})
 		if err != nil { // add the unexpected completions of both sides to the error
 			for _, side := range []Side{Ours, Theirs} {
@@ -93,7 +94,7 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 				}
 			}
 		}
-		check(err)
+		must(err)
 	})
 }
 
@@ -106,8 +107,8 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// writeSource writes the data to the requester's memory. checkMemory expects it at the responder too.
-func (x *exchange) writeSource() {
+// writeAndExpect writes the data to src, and makes checkMemory expect it in dst too.
+func (x *exchange) writeAndExpect() {
 	x.src.write(x.data)
 	x.dst.setWant(0, x.data)
 }
@@ -115,11 +116,11 @@ func (x *exchange) writeSource() {
 // checkMemory ends the case unless the memory of both sides, and more memory, has the content that was set
 // by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
-	errs := []error{x.requester.sync(), x.responder.sync()}
+	errs := []error{x.requester.syncMemory(), x.responder.syncMemory()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {
 		errs = append(errs, m.check())
 	}
-	check(errors.Join(errs...))
+	must(errors.Join(errs...))
 }
 
 // transfer posts a receive into recvSGL and a request, and waits for both completions; that of the receive must be
@@ -136,7 +137,7 @@ func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCom
 		})
 	}
 	if !x.lossy || x.op.service == verbs.QPTypeRC {
-		check(attempt(x.responder.timeout))
+		must(attempt(x.responder.timeout))
 		return
 	}
 	var err error
@@ -145,7 +146,7 @@ func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCom
 			break
 		}
 	}
-	check(err)
+	must(err)
 }
 
 // Number of attempts and time per attempt for unacknowledged messages on a lossy link. A
@@ -157,14 +158,14 @@ const (
 
 // send sends a message.
 func send(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	x.transfer(verbs.OpSend, x.dst.sge(0, len(x.dst.area())), recvCompletion{op: verbs.WCOpRecv, size: x.Size})
 	x.checkMemory()
 }
 
 // sendImm sends a message with immediate data.
 func sendImm(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	want := recvCompletion{op: verbs.WCOpRecv, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
 	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), want)
 	x.checkMemory()

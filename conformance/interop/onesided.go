@@ -10,7 +10,7 @@ import (
 // write writes to the responder's memory. A SEND of one octet follows: its arrival shows that the data of the
 // WRITE is placed.
 func write(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	x.requester.executeAndSendOctet(x.responder, wr)
@@ -19,7 +19,7 @@ func write(x *exchange) {
 
 // writeImm writes with immediate data.
 func writeImm(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	want := recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
 	x.transfer(verbs.OpRDMAWriteImm, nil, want)
 	x.checkMemory()
@@ -28,7 +28,7 @@ func writeImm(x *exchange) {
 // read reads the responder's memory.
 func read(x *exchange) {
 	x.dst.write(x.data)
-	check(x.responder.sync()) // makes the data visible to the device
+	must(x.responder.syncMemory()) // makes the data visible to the device
 	x.src.setWant(0, x.data)
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
@@ -41,7 +41,7 @@ func readMany(x *exchange) {
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(data)
 	to.setWant(0, data)
-	check(x.responder.sync())
+	must(x.responder.syncMemory())
 	var wrs []verbs.SendWR
 	for k := range reads {
 		remote := from.remote()
@@ -62,7 +62,7 @@ func readMany(x *exchange) {
 func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 	x.dst.write(word(before))
-	check(x.responder.sync())
+	must(x.responder.syncMemory())
 	x.src.clear()
 	x.src.setWant(0, word(before))
 	x.dst.setWant(0, word(after))
@@ -86,14 +86,14 @@ func fetchAdd(x *exchange) {
 
 // atomicWrite tests ATOMIC WRITE.
 func atomicWrite(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
 
 // flush tests a WRITE and a FLUSH that makes its data globally visible.
 func flush(x *exchange) {
-	x.writeSource()
+	x.writeAndExpect()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	flushWR := verbs.SendWR{
@@ -112,7 +112,7 @@ func datagram(x *exchange) {
 	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), recvCompletion{
 		op: verbs.WCOpRecv, size: verbs.GRHLen + x.Size, flags: verbs.WCWithImm, imm: immediate, from: x.requester.qp.QPN(),
 	})
-	check(x.responder.sync())
+	must(x.responder.syncMemory())
 	grh := x.dst.area()[:verbs.GRHLen]
 	const port, sgidIndex = 1, 0 // for a reply, which is not sent
 	reply := rig.Result(verbs.InitAHFromWC(port, sgidIndex, &verbs.WC{Flags: verbs.WCWithGRH}, grh))(x.responder, "parse the GRH of a datagram")

@@ -23,11 +23,11 @@ type qpPair struct {
 
 // pairSetup describes a pair.
 type pairSetup struct {
-	service    verbs.QPType
-	method     ConnectMethod
-	family     Family
-	sharedRecv Side // side with a shared receive queue; empty for none
-	inline     int  // inline data limit in octets
+	service verbs.QPType
+	method  ConnectMethod
+	family  Family
+	srqSide Side // side with a shared receive queue; empty for none
+	inline  int  // inline data limit in octets
 }
 
 // connect opens and connects a pair. It closes everything if it fails.
@@ -36,7 +36,7 @@ func (s *Suite) connect(setup pairSetup) (*qpPair, error) {
 	err := rig.Catch(func() {
 		for _, side := range []Side{Ours, Theirs} {
 			pair.qps[side] = &queuePair{endpoint: s.endpoints[setup.family][side], next: 1}
-			pair.qps[side].open(setup.service, setup.sharedRecv == side, setup.inline)
+			pair.qps[side].open(setup.service, setup.srqSide == side, setup.inline)
 		}
 		pair.connectQPs()
 	})
@@ -70,10 +70,10 @@ const retries = 7
 // firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap around soon.
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
-// connectTo connects a queue pair to peer by ibv_modify_qp, with the code of the local ACK timeout.
+// connectTo connects a queue pair to peer by ibv_modify_qp. ackTimeout is the 5-bit code of the local ACK timeout.
 func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) {
 	p.Must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
-		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.gid, verbs.GIDFrom(peer.addr)),
+		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.sgidIndex, verbs.GIDFrom(peer.addr)),
 		RQPSN: peer.firstPSN(), SQPSN: p.firstPSN(), MaxDestRdAtomic: maxReads, MaxRdAtomic: maxReads,
 		MinRNRTimer: 12, Timeout: ackTimeout, RetryCnt: retries, RNRRetry: 7, // RNR timer 0.64 ms, unlimited RNR retries
 	}))
@@ -100,11 +100,12 @@ func (pair *qpPair) connectAndAccept(
 		connected <- active.verbError(fmt.Sprintf("connect to %v", listener.Addr()), err)
 	}()
 	err := rig.Catch(func() { passive.accept(listener, param) })
-	check(errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close())))
+	must(errors.Join(err, <-connected, passive.verbError("close a listener", listener.Close())))
 	return active, passive
 }
 
-// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to private data.
+// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to private data, so only the
+// start of the reply's is compared.
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
@@ -137,8 +138,8 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	for _, p := range []*queuePair{a, b} {
 		p.Must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
 	}
-	a.setPeer(traffic.Address(1, a.gid, verbs.GIDFrom(b.addr)), b.qp.QPN(), qKey)
-	b.setPeer(traffic.Address(1, b.gid, verbs.GIDFrom(a.addr)), a.qp.QPN(), qKey)
+	a.setPeer(traffic.Address(1, a.sgidIndex, verbs.GIDFrom(b.addr)), b.qp.QPN(), qKey)
+	b.setPeer(traffic.Address(1, b.sgidIndex, verbs.GIDFrom(a.addr)), a.qp.QPN(), qKey)
 	if pair.method != ByModify {
 		pair.resolveByCM()
 	}
@@ -168,7 +169,7 @@ func (pair *qpPair) resolveByCM() {
 	if peer.QPN != passive.qp.QPN() || !bytes.HasPrefix(peer.PrivateData, replyData) {
 		active.fail("the resolved peer is queue pair %d with private data %q; want %d and %q", peer.QPN, peer.PrivateData, passive.qp.QPN(), replyData)
 	}
-	peer.AH.GRH.SGIDIndex = active.gid
+	peer.AH.GRH.SGIDIndex = active.sgidIndex
 	active.setPeer(peer.AH, peer.QPN, peer.QKey)
 }
 
@@ -176,7 +177,7 @@ func (pair *qpPair) resolveByCM() {
 // the receive complete. Over iWARP a WRITE completes when TCP has taken it; the receive shows that it is placed.
 // No other receive may be posted.
 func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
-	check(withObjects(func(o *objects) {
+	must(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, noExtra), o.memory(to, 1, noExtra)
 		octet := []byte{2}
 		src.write(octet)
@@ -188,7 +189,7 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 			p.expectSent(wr)
 		}
 		to.expectRecv(wrID, recvCompletion{op: verbs.WCOpRecv, size: 1}, to.timeout)
-		check(dst.check())
+		must(dst.check())
 	}))
 }
 
@@ -201,8 +202,8 @@ func (pair *qpPair) close() error {
 		errs = append(errs, rig.Catch(func() {
 			a.executeAndSendOctet(b)
 			b.executeAndSendOctet(a)
-			check(a.checkNoCompletions())
-			check(b.checkNoCompletions())
+			must(a.checkNoCompletions())
+			must(b.checkNoCompletions())
 		}))
 	}
 	if from := pair.method.connector(); from != "" && pair.qps[from].conn != nil {

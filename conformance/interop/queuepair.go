@@ -34,16 +34,16 @@ type queuePair struct {
 	unclaimed []verbs.WC // polled completions that were not awaited yet
 }
 
-// open creates a queue pair in INIT, with an SRQ if sharedRecv is set, and up to inline octets of inline
+// open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to inline octets of inline
 // data. If it ends the case, close closes the objects that were created.
-func (p *queuePair) open(service verbs.QPType, sharedRecv bool, inline int) {
+func (p *queuePair) open(service verbs.QPType, withSRQ bool, inline int) {
 	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
 	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")
 	init := verbs.QPInit{
 		Type: service, PD: p.pd, SendCQ: p.cq, RecvCQ: p.cq,
 		Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: inline},
 	}
-	if sharedRecv {
+	if withSRQ {
 		p.srq = rig.Result(p.Device.CreateSRQ(verbs.SRQInit{PD: p.pd, MaxWR: depth, MaxSGE: 2}))(p, "create a shared receive queue")
 		init.SRQ, init.Caps.MaxRecvWR, init.Caps.MaxRecvSGE = p.srq, 0, 0
 	}
@@ -112,8 +112,8 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // errNoCompletion means that a completion did not arrive in time.
 var errNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request, also one in error. It ends the case if another request
-// fails, or at the timeout.
+// awaitCompletion returns the completion of a work request, also one in error, and keeps the successful ones of other
+// requests in p.unclaimed. It ends the case if another request fails, or at the timeout.
 func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
@@ -122,14 +122,14 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 			p.unclaimed = slices.Delete(p.unclaimed, i, i+1)
 			return wc
 		}
-		// Successful completions of other requests stay unclaimed; errors and unknown WR IDs end the case.
+		// Errors, and WR IDs other than the assigned 1 to p.next-1, end the case.
 		for i := range p.unclaimed {
 			if wc := &p.unclaimed[i]; wc.Status != verbs.WCSuccess || wc.WRID == 0 || wc.WRID >= p.next {
 				p.fail("unexpected completion: %s", rig.Describe(wc))
 			}
 		}
 		n, err := p.poll()
-		check(err)
+		must(err)
 		if n > 0 {
 			continue
 		}
@@ -141,7 +141,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 	}
 }
 
-// poll adds new completions to the unclaimed ones, and returns their number.
+// poll appends new completions to p.unclaimed, for awaitCompletion, and returns how many are new.
 func (p *queuePair) poll() (int, error) {
 	var wcs [16]verbs.WC
 	n, err := p.cq.Poll(wcs[:])
@@ -149,7 +149,7 @@ func (p *queuePair) poll() (int, error) {
 	return n, p.verbError("poll a completion queue", err)
 }
 
-// checkNoCompletions returns an error if there are unclaimed completions.
+// checkNoCompletions returns an error if there are completions that awaitCompletion has not returned.
 func (p *queuePair) checkNoCompletions() error {
 	if _, err := p.poll(); err != nil || len(p.unclaimed) == 0 {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // accessByKey writes to the responder's memory by an R_Key, reads it back, and checks both.
 func (x *exchange) accessByKey(key verbs.RKey) {
-	x.writeSource()
+	x.writeAndExpect()
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := x.request(verbs.OpRDMAWrite)
@@ -47,15 +47,15 @@ func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	}
 	err := rig.Catch(func() { x.requester.expectError(wr.WRID, timeout, want...) })
 	if !x.lossy || !errors.Is(err, errNoCompletion) {
-		check(err)
+		must(err)
 	}
 	x.checkMemory()
 }
 
-// refused tests a READ with an unknown R_Key.
+// refused tests that the responder refuses a READ with an unknown R_Key.
 func refused(x *exchange) {
 	x.dst.write(x.data)
-	check(x.responder.sync())
+	must(x.responder.syncMemory())
 	const otherIndex = 0x5a5a5a00 // an R_Key is an index of 24 bits and a key of 8 bits
 	x.expectKeyInvalid(x.dst.mr.RKey() ^ otherIndex)
 }
@@ -95,14 +95,14 @@ func windowType1(x *exchange) {
 	key := x.bindType1(mw, x.Size)
 	x.accessByKey(key)
 	unbound := x.bindType1(mw, 0)
-	// A refused request breaks the connection, so a case tests one key: the old one, or that of the unbound window.
+	// A refused request breaks the connection, so a case tests one key: the larger size tests that of the unbound window.
 	if x.Size == windowSizes[1] {
 		key = unbound
 	}
 	x.expectKeyInvalid(key)
 }
 
-// windowType2 uses a type 2 window until its owner invalidates it.
+// windowType2 uses a type 2 window until the responder invalidates it, and checks that its key is then invalid.
 func windowType2(x *exchange) {
 	key := x.bindType2(x.newWindow(verbs.MWType2), x.Size)
 	x.accessByKey(key)
@@ -132,7 +132,7 @@ func sendInvalidate(x *exchange) {
 	if x.Size > 0 { // a READ of no bytes needs no access right
 		err = rig.Catch(func() { x.expectKeyInvalid(key) })
 	}
-	check(errors.Join(err, fieldsErr))
+	must(errors.Join(err, fieldsErr))
 }
 
 // expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an error if

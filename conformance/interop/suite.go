@@ -68,7 +68,7 @@ func (s *Suite) prepare() error {
 	if s.endpoints != nil {
 		return nil
 	}
-	s.AckTimeout = cmp.Or(s.AckTimeout, 16)
+	s.AckTimeout = cmp.Or(s.AckTimeout, 16) // a code: 268 ms
 	s.Timeout, s.CloseTimeout = cmp.Or(s.Timeout, 30*time.Second), cmp.Or(s.CloseTimeout, 30*time.Second)
 	if s.OnResult == nil {
 		s.OnResult = func(Result) {}
@@ -81,12 +81,12 @@ func (s *Suite) prepare() error {
 			}
 			ours, theirs := newEndpoint(s.Ours, Ours, family, s.Timeout), newEndpoint(s.Theirs, Theirs, family, s.Timeout)
 			if ours.isIWARP() != theirs.isIWARP() {
-				check(errors.New("the two devices have different transports"))
+				rig.Abort(errors.New("the two devices have different transports"))
 			}
 			endpoints[family] = map[Side]*endpoint{Ours: ours, Theirs: theirs}
 		}
 		if len(endpoints) == 0 {
-			check(errors.New("the two devices have no address family in common"))
+			rig.Abort(errors.New("the two devices have no address family in common"))
 		}
 		s.endpoints = endpoints
 	})
@@ -106,8 +106,8 @@ func (s *Suite) PacketPayload() (int, error) {
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order. Successive cases with the same Row share a connection. It returns the number of failed
-// cases, and an error only if it could not run all cases.
+// Run runs cases in order. Successive cases with the same Row, which differ in size only, share a connection. It
+// returns the number of failed cases, and an error only if it could not run all cases.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
@@ -127,8 +127,8 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	return failed, nil
 }
 
-// runRow runs the cases of a row on one connection, and opens a new one after a case that broke it. It returns
-// how many failed.
+// runRow runs cases that differ in size only on one connection, and opens a new one after a case that broke it. It
+// returns how many failed.
 func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error) {
 	op, err := findOperation(cases[0].Op)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error
 		return 0, nil
 	}
 	setup := pairSetup{service: op.service, method: cases[0].Method, family: cases[0].Family, inline: op.inline}
-	if op.shared {
-		setup.sharedRecv = cases[0].By.other()
+	if op.usesSRQ {
+		setup.srqSide = cases[0].By.other()
 	}
 	var pair *qpPair
 	for i, c := range cases {
@@ -182,7 +182,7 @@ func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error
 func (s *Suite) checkAlive() error {
 	for _, both := range s.endpoints {
 		for _, endpoint := range both {
-			if err := endpoint.sync(); err != nil {
+			if err := endpoint.syncMemory(); err != nil {
 				return fmt.Errorf("cannot continue: %w", err)
 			}
 		}
@@ -190,7 +190,8 @@ func (s *Suite) checkAlive() error {
 	return nil
 }
 
-// judge returns the result of a case that returned err. The last exception whose pattern matches counts.
+// judge returns the result of a case that returned err. An error that an exception (a known failure) names is no
+// failure, and a case that should fail by an exception but passes is stale. The last exception that matches counts.
 func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	res := Result{Case: c, Verdict: Pass, Took: took}
 	var known *Exception
@@ -210,7 +211,8 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	return res
 }
 
-// whyUnsupported returns why one of the devices does not support an operation, or "" if both do.
+// whyUnsupported returns why one of the devices does not support an operation, or "" if both do: c.By, which
+// requests it, and the responder.
 func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 	both := s.endpoints[c.Family]
 	if both == nil {
@@ -219,7 +221,7 @@ func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 	for _, end := range []struct {
 		side  Side
 		needs verbs.Caps
-	}{{c.By, op.needs}, {c.By.other(), op.needs | op.serves}} {
+	}{{c.By, op.needs}, {c.By.other(), op.needs | op.responderNeeds}} {
 		e := both[end.side]
 		if why := e.Lacks[op.name]; why != "" {
 			return fmt.Sprintf("%s: %s", e.Name, why)

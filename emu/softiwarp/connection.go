@@ -33,7 +33,8 @@ func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.Addr
 	return x
 }
 
-// onStateChange handles a new state of the engine's connection.
+// onStateChange tells the listener, if GetRequest has not returned the connection yet, and goroutines
+// that wait for the connection, that the engine's connection has a new state.
 func (x *connection) onStateChange() {
 	if x.listener != nil {
 		x.listener.onStateChange(x)

@@ -48,8 +48,8 @@ func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
 // NextOutput implements drive.StreamEngine. When no connection has output left, it delivers the
-// events of requests that the writes have completed: the driver calls Settle only before it
-// writes, and may sleep after it.
+// completion events of the written requests, because the driver may sleep next: it calls Settle, which
+// delivers events too, only before it writes.
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {

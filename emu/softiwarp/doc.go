@@ -52,8 +52,7 @@ type Config struct {
 // time means that a time is not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n has the streams of the port: its StreamHost or
-// a wrapper of it.
+// InWorld opens a device in a simulated world. n has the streams of the port: its StreamHost or a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -69,8 +68,8 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	})
 }
 
-// OnNet opens a device in real time on the streams of n, which must have no streams or listeners
-// yet. The device closes n.
+// OnNet opens a device in real time on n, which must have no streams or listeners yet. The device closes n. The MTU is
+// that of the interface of the first address.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()

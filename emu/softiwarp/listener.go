@@ -32,9 +32,8 @@ type listener struct {
 	closed    bool
 }
 
-// Listen implements verbs.CM. An unspecified address of either family means all addresses of
-// the device. Up to backlog connections may wait for their Request or for GetRequest; more
-// are reset.
+// Listen implements verbs.CM. An unspecified address of either family means all addresses of the device. Up to
+// backlog connections may wait for their Request or for GetRequest; more are reset.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	if space != verbs.PortSpaceTCP {

@@ -76,7 +76,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests, and returns how many were queued before an error. The caller holds the device's lock.
+// post queues send requests, and returns how many were queued before an error. q.refs are the engine's memory window
+// and region of a bind request. The caller holds the device's lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])

@@ -68,10 +68,10 @@ func refusedByTCP(err error) error {
 
 func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, closed: make(chan struct{})} }
 
-// register registers an established connection with its queue pair and identifier, and handles a
-// disconnect event that arrived before. It returns c.
+// register registers an established connection with its queue pair, which is in RTS, and its identifier,
+// and handles a disconnect event that arrived before. It returns c.
 func (c *conn) register() *conn {
-	c.q.setState.Store(uint32(verbs.QPStateRTS))
+	c.q.lastSetState.Store(uint32(verbs.QPStateRTS))
 	c.q.conn.Store(c)
 	c.id.conn.Store(c)
 	for {
@@ -236,14 +236,15 @@ func (c *conn) WaitDisconnect(timeout time.Duration) error {
 	return opError("wait_disconnect", c.q.name(), err)
 }
 
-// disconnected handles a disconnect event. A disconnect by the peer is confirmed.
+// disconnected handles a disconnect event: it moves the queue pair to the error state, confirms a disconnect by the
+// peer by rdma_disconnect, and releases the connection.
 func (c *conn) disconnected() {
 	_ = c.moveToError() // it fails if the queue pair is closed
 	_ = c.id.call(func() C.int { return C.shim_rdma_disconnect(c.id.c) })
 	c.release()
 }
 
-// release wakes waiters and destroys the identifier.
+// release wakes waiters and destroys the identifier, once. The queue pair has no connection any more.
 func (c *conn) release() {
 	c.once.Do(func() {
 		close(c.closed)

@@ -124,14 +124,14 @@ func receive[T any](values <-chan T, done <-chan struct{}, until deadline) (valu
 // connect calls rdma_connect, which requests a connection or, from a datagram service, the number of
 // its queue pair (SIDR).
 func (id *cmID) connect(param *C.struct_shim_cm_param) error {
-	const accepting = 0
-	return id.call(func() C.int { return C.shim_cm_answer(id.c, param, accepting) })
+	const accept = 0
+	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
 }
 
 // accept calls rdma_accept.
 func (id *cmID) accept(param *C.struct_shim_cm_param) error {
-	const accepting = 1
-	return id.call(func() C.int { return C.shim_cm_answer(id.c, param, accepting) })
+	const accept = 1
+	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
 }
 
 // call runs f, which calls the library with the identifier, unless it is destroyed, and returns the
@@ -230,7 +230,7 @@ func (id *cmID) callWithTimeout(call func(ms C.int) C.int, until deadline) (cmEv
 	}
 }
 
-// unexpected returns the error of an event other than the expected one.
+// unexpected returns the error that an event other than the expected one stands for.
 func (e *cmEvent) unexpected() error {
 	reason := fmt.Errorf("%s", C.GoString(C.rdma_event_str(e.kind)))
 	switch {

@@ -76,7 +76,7 @@ func errnoError(errno int) *deviceError {
 	return &deviceError{errno: syscall.Errno(errno), kind: kinds[syscall.Errno(errno)]}
 }
 
-// shimError returns the error for the errno that a function of the shim returned, or nil.
+// shimError returns the error for the errno that a function of the shim, our C wrapper, returned; nil for 0.
 func shimError[T ~int32](errno T) error {
 	if errno == 0 {
 		return nil

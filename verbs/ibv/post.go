@@ -39,7 +39,8 @@ type recvQueue struct {
 	sge []C.struct_ibv_sge
 }
 
-// post posts receives to the queue pair q or, if that is nil, to the shared receive queue s.
+// post posts receives to the queue pair q or, if that is nil, to the shared receive queue s, in batches. The
+// shim makes the requests of libibverbs, r.wr, from r.in and r.sge.
 func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.RecvWR) (posted int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *sendQueue) free() {
 	s.in, s.wr, s.sge, s.data = nil, nil, nil, nil
 }
 
-// post posts send requests in order.
+// post posts send requests in order, in batches that end before an atomic write or after a bind.
 func (s *sendQueue) post(q *qp, wrs []verbs.SendWR) (posted int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +243,7 @@ func setBoundKey(w *verbs.SendWR) {
 // atomicWrite posts an atomic write. libibverbs posts it only by ibv_wr_atomic_write, which
 // takes the eight bytes as an argument, not a scatter/gather list.
 func (s *sendQueue) atomicWrite(q *qp, w *verbs.SendWR) error {
-	if q.ex == nil {
+	if q.ex == nil { // the queue pair was created without the extended operations
 		return fmt.Errorf("%w: %s has no atomic writes", verbs.ErrNotSupported, q.ctx.info.Name)
 	}
 	var in C.struct_shim_send

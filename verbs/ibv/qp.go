@@ -28,8 +28,8 @@ type qp struct {
 	mu     sync.Mutex
 	groups map[verbs.GID]struct{} // mu; its multicast groups
 
-	conn     atomic.Pointer[conn] // its connection; nil if it has none
-	setState atomic.Uint32        // the last state that we moved it to
+	conn         atomic.Pointer[conn] // its connection; nil if it has none
+	lastSetState atomic.Uint32        // the last state that we moved it to
 	// accepting: a connection is being accepted with it, and the kernel waits for the peer.
 	accepting atomic.Bool
 }
@@ -290,7 +290,7 @@ func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	}
 	err := shimError(C.shim_modify_qp(q.c, a, mask))
 	if err == nil && mask&C.IBV_QP_STATE != 0 {
-		q.setState.Store(uint32(a.qp_state))
+		q.lastSetState.Store(uint32(a.qp_state))
 	}
 	return err
 }
@@ -299,7 +299,7 @@ func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 // siw before Linux 6.1 does not report it.
 func (q *qp) qpState() (verbs.QPState, error) {
 	if q.ctx.info.Transport == verbs.TransportIWARP {
-		return verbs.QPState(q.setState.Load()), nil
+		return verbs.QPState(q.lastSetState.Load()), nil
 	}
 	var a C.struct_ibv_qp_attr
 	err := shimError(C.shim_query_qp(q.c, &a, C.IBV_QP_STATE))

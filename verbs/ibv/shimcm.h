@@ -79,7 +79,7 @@ struct shim_cm_param {
 	uint8_t private_data[255];
 };
 
-static inline int shim_cm_answer(struct rdma_cm_id *id, const struct shim_cm_param *p, int accept)
+static inline int shim_connect_or_accept(struct rdma_cm_id *id, const struct shim_cm_param *p, int accept)
 {
 	struct rdma_conn_param c = {
 		.private_data = p->private_data,

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Or returns p with its nil fields set from defaults: for example the addresses, ports and
-// QPN of a connection. It takes nil extension headers from defaults as a whole, and never the
-// payload or trailers.
+// Or returns p with its nil fields set from defaults: for example the addresses, ports and QPN of a connection. It
+// takes nil extension headers from defaults as a whole, and never the payload or trailers.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
@@ -42,7 +41,8 @@ func (p Packet) Build() []byte {
 	return append(b, p.Trailer...)
 }
 
-// assemble returns the IP packet with this ICRC.
+// assemble returns the IP packet with this ICRC, and with default ports and, without p.udpChecksum, checksum 0 where
+// the UDP header does not set them.
 func (p Packet) assemble(icrc uint32) []byte {
 	b := packet.AppendFields(nil, p.bth())
 	b = append(b, p.BodyBytes()...)

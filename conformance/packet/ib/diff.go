@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Diff returns the fields of got that differ from the expected packet p. Fields that are nil in
-// p match any value.
+// Diff returns the fields of got that differ from the expected packet p. Fields and extension headers that are nil
+// in p match any value. Behind are bytes after the UDP datagram.
 func (p Packet) Diff(got Packet) packet.Differences {
 	var d packet.Differences
 	p.IP.Diff(&d, got.IP)
@@ -36,7 +36,7 @@ func (p Packet) Diff(got Packet) packet.Differences {
 // Matches reports whether got matches the expected packet p.
 func (p Packet) Matches(got Packet) bool { return len(p.Diff(got)) == 0 }
 
-// diffAETH compares AETHs, with the syndrome as one field.
+// diffAETH compares AETHs. It reports kind and value, the two parts of the syndrome, as one field.
 func diffAETH(d *packet.Differences, want, got *AETH) {
 	var syndrome packet.Differences
 	packet.DiffFields(&syndrome, "", AETH{Kind: want.Kind, Value: want.Value}, got)

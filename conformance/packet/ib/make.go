@@ -78,7 +78,7 @@ func Datagram(psn PSN, qkey, srcQP uint32, payload []byte) Packet {
 // noPayload is an empty payload; nil would match any.
 var noPayload = []byte{}
 
-// Response returns a packet with the AETH of an ACK.
+// Response returns a packet with opcode op and the AETH of an ACK.
 func Response(op Opcode, psn PSN, msn uint32, payload []byte) Packet {
 	p := New(op, psn, payload)
 	p.AETH = &AETH{Kind: new(AckPositive)}

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 )
 
-// newSocket returns a socket of a's family in the net's namespace, with all options of a
+// newSocket returns a socket of a's family in the network namespace of the Net, with all options of a
 // stream. Accepted sockets inherit them from the listener.
 func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	family := unix.AF_INET
@@ -41,7 +41,7 @@ func (n *Net) setOptions(fd, family int) error {
 		level, opt, value int
 		name              string
 	}{
-		// Bulk senders fill segments themselves, and others wait for answers.
+		// No Nagle delay: bulk senders fill segments themselves, and others wait for answers.
 		{true, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1, "TCP_NODELAY"},
 		// A new listener may use the address while old streams are in TIME_WAIT.
 		{true, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "SO_REUSEADDR"},

@@ -139,7 +139,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	}
 	k, err := s.handleRead(int(got), errno)
 	if s.endPending && err == nil && k < len(b) {
-		n.markReadable(s.id) // epoll does not report EOF again
+		n.markReadable(s.id) // the next Read returns EOF or the error, which epoll does not report again
 	}
 	n.mu.Unlock()
 	return k, err

@@ -17,14 +17,14 @@ import (
 // bound to a unicast address receives neither, so each group has a socket bound to its
 // address. The socket of a link with a wildcard address serves all groups.
 type group struct {
-	addr  netip.Addr
-	fd    int
-	own   bool // fd is not the link's socket
-	joins int
+	addr      netip.Addr
+	fd        int
+	ownSocket bool // fd is not the link's socket
+	joins     int
 }
 
 func (g group) close() {
-	if g.own {
+	if g.ownSocket {
 		unix.Close(g.fd)
 	}
 }
@@ -49,7 +49,7 @@ func (l *Link) Join(addr netip.Addr) error {
 		return fmt.Errorf("udplink: join %v on %v: %w", addr, l.info.Local, err)
 	}
 	l.groups = append(l.groups, g)
-	if g.own {
+	if g.ownSocket {
 		l.sleep.watch(g.fd)
 	}
 	return nil
@@ -69,7 +69,7 @@ func (l *Link) Leave(addr netip.Addr) error {
 	if g.joins--; g.joins > 0 {
 		return nil
 	}
-	if g.own {
+	if g.ownSocket {
 		l.sleep.unwatch(g.fd)
 		g.close() // leaves the group too
 	} else if err := membership(g.fd, addr, l.ifi, leaveGroup); err != nil {
@@ -89,7 +89,8 @@ func (l *Link) group(addr netip.Addr) *group {
 	return nil
 }
 
-// openGroup opens a group with its socket, if it needs one.
+// openGroup joins a group: with the link's socket if that has a wildcard address, else with a new socket, because
+// a socket bound to a unicast address receives no multicast.
 func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	switch {
 	case addr == limitedBroadcast && !l.sock.Broadcast:
@@ -98,14 +99,14 @@ func (l *Link) openGroup(addr netip.Addr) (group, error) {
 		return group{}, errors.New("not a multicast address")
 	case addr.Is6() != l.in.v6:
 		return group{}, errors.New("the link is of the other address family")
-	case l.in.wild:
+	case l.in.wildcard:
 		g := group{addr: addr, fd: l.fd, joins: 1}
 		return g, membership(g.fd, addr, l.ifi, joinGroup)
 	}
 	if l.ns == nil {
 		return group{}, errors.New("/proc was not readable when the link was opened, so its network namespace is unknown")
 	}
-	g := group{addr: addr, fd: -1, own: true, joins: 1}
+	g := group{addr: addr, fd: -1, ownSocket: true, joins: 1}
 	err := process.InNetNS(l.ns, func() (err error) {
 		g.fd, err = l.groupSocket(addr)
 		return err

@@ -22,19 +22,21 @@ type header struct {
 	hopLimit  uint8 // 0 for the socket's default
 }
 
-// headerOf returns the header of d as a single datagram.
+// headerOf returns the header of d as a single datagram. Hop limit 0 stands for the socket's default, and only a
+// link with a wildcard address sets the source.
 func (s *sender) headerOf(d *link.Datagram) header {
 	h := header{dst: d.Dst, flowLabel: d.FlowLabel, tclass: d.TClass, hopLimit: d.HopLimit}
 	if h.hopLimit == s.hopLimit {
 		h.hopLimit = 0
 	}
-	if s.wild {
+	if s.wildcard {
 		h.src = d.Src.Addr()
 	}
 	return h
 }
 
-// encode encodes h into the socket address and control messages of m.
+// encode encodes h into the socket address and control messages of m. A traffic class or hop limit that is the
+// socket's default needs no control message.
 func (s *sender) encode(m *message, h header) {
 	m.header = h
 	to := netip.AddrPortFrom(h.dst.Addr().Unmap().WithZone(""), h.dst.Port())
@@ -79,7 +81,7 @@ func (c *control) addSource(n int, src netip.Addr) (next int) {
 const skfNetOff = 1<<32 - 0x100000
 
 // attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and
-// packets without DF. The socket itself does not show these.
+// packets without DF, which a UDP socket cannot tell from others.
 func attachFragmentFilter(fd int) error {
 	const (
 		version, noOptions = 0x40, 5

@@ -24,14 +24,14 @@ const (
 
 // sender packs datagrams into messages for sendmmsg. It makes no system calls.
 type sender struct {
-	v6, wild  bool
-	gso       bool
-	ifi       int
-	tclass    uint8 // default of the socket, as hopLimit
-	hopLimit  uint8
-	maxSize   int // longest payload of a datagram
-	maxSuper  int // longest payload of a super-packet
-	patchIPID func([]byte, uint16)
+	v6, wildcard bool
+	gso          bool
+	ifi          int
+	tclass       uint8 // default of the socket, as hopLimit
+	hopLimit     uint8
+	maxSize      int // longest payload of a datagram
+	maxSuper     int // longest payload of a super-packet
+	patchIPID    func([]byte, uint16)
 
 	single    message // for datagrams sent without a batch
 	singleRun int     // consecutive single datagrams with the same header
@@ -58,7 +58,7 @@ type message struct {
 // init prepares the message headers for sends from a socket. ifi is the index of its interface.
 func (s *sender) init(cfg Config, info Info, ifi int) {
 	s.v6 = info.Local.Addr().Is6()
-	s.wild = info.Local.Addr().IsUnspecified()
+	s.wildcard = info.Local.Addr().IsUnspecified()
 	s.gso, s.ifi = info.GSO, ifi
 	s.tclass, s.hopLimit = cfg.TClass, info.HopLimit
 	s.maxSize = info.MTU - headerLen(s.v6)
@@ -126,8 +126,8 @@ func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	return 0
 }
 
-// encodeSingle encodes the address of d in s.single. It returns false if d cannot be sent, or
-// needs control messages.
+// encodeSingle encodes the address of d in s.single, and counts consecutive datagrams with equal headers in
+// s.singleRun. It returns false if d cannot be sent, or needs control messages.
 func (s *sender) encodeSingle(d *link.Datagram) bool {
 	if s.checkSendable(d) != 0 {
 		return false
@@ -140,9 +140,8 @@ func (s *sender) encodeSingle(d *link.Datagram) bool {
 	return s.single.controlLen == 0
 }
 
-// superPacketRun returns how many of ds, from the first on, fit into one super-packet, and
-// their total size: they have equal headers, and equal lengths except for a shorter last
-// one.
+// superPacketRun returns how many of ds, from the first on, fit into one super-packet, and their total size: they
+// have equal headers, and equal lengths except for a shorter last one.
 func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	first := &ds[0]
 	segment := len(first.Payload)
@@ -151,7 +150,7 @@ func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 		d := &ds[run]
 		n := len(d.Payload)
 		if n > segment || n == 0 || size+n > s.maxSuper || d.TClass != first.TClass || d.HopLimit != first.HopLimit ||
-			d.Dst != first.Dst || d.FlowLabel != first.FlowLabel || (s.wild && d.Src != first.Src) {
+			d.Dst != first.Dst || d.FlowLabel != first.FlowLabel || (s.wildcard && d.Src != first.Src) {
 			break
 		}
 		run++

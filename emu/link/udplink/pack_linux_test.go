@@ -79,7 +79,7 @@ func TestPackBuildsSuperPackets(t *testing.T) {
 
 func TestPackSeparatesSourcesOfWildcardLink(t *testing.T) {
 	s := newSender(1500, noFix)
-	s.wild = true
+	s.wildcard = true
 	ds := datagrams(10, 10, 10)
 	ds[1].Src, ds[2].Src = other4, other4
 	if s.pack(ds, 0); !slices.Equal(s.runs(), []int{1, 2}) {

@@ -30,10 +30,10 @@ const (
 
 // receiver reads messages into slots and splits them into datagrams.
 type receiver struct {
-	local      netip.AddrPort
-	v6, wild   bool
-	gro        bool // GRO is enabled
-	groOnBurst bool // enable GRO at the first burst
+	local        netip.AddrPort
+	v6, wildcard bool
+	gro          bool // GRO is enabled
+	groOnBurst   bool // enable GRO at the first burst
 
 	headers  [maxMessagesRead]mmsghdr
 	iovecs   [maxMessagesRead]unix.Iovec
@@ -41,22 +41,23 @@ type receiver struct {
 	controls [maxMessagesRead]control
 	slots    []byte // allocated lazily by the kernel
 
-	batch   int // messages to read next
-	perSlot int // datagrams in the last message delivered
-	filled  int // messages of the last read
-	next    int // first message that is not delivered entirely
-	off     int // offset of the next datagram in its slot
-	dst     netip.AddrPort
-	meta    recvMeta // of message next, if off > 0
+	batch      int // messages to read next
+	perMessage int // datagrams in the last message delivered
+	filled     int // messages of the last read
+	next       int // first message that is not delivered entirely
+	off        int // offset of the next datagram in its slot
+	dst        netip.AddrPort
+	meta       recvMeta // of message next, if off > 0
 }
 
-// init allocates the slots and prepares the message headers. groLater enables GRO at the first burst.
-func (r *receiver) init(info Info, groLater bool) {
+// init allocates a slot, a receive buffer, for each message of a batch, and prepares the message headers. groOnBurst
+// enables GRO at the first burst.
+func (r *receiver) init(info Info, groOnBurst bool) {
 	r.local = info.Local
-	r.v6, r.wild = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
-	r.gro, r.groOnBurst = info.GRO, groLater
+	r.v6, r.wildcard = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
+	r.gro, r.groOnBurst = info.GRO, groOnBurst
 	r.slots = make([]byte, maxMessagesRead*slotStride)
-	r.batch, r.perSlot = 1, 1
+	r.batch, r.perMessage = 1, 1
 	for i := range r.headers {
 		r.iovecs[i].Base = &r.slots[i*slotStride]
 		r.iovecs[i].SetLen(slotBytes)
@@ -131,7 +132,7 @@ func (l *Link) readAny(room int) error {
 		fd, dst := l.fd, l.in.local
 		if l.nextSocket > 0 {
 			g := &l.groups[l.nextSocket-1]
-			if !g.own {
+			if !g.ownSocket {
 				continue
 			}
 			fd, dst = g.fd, netip.AddrPortFrom(g.addr, dst.Port())
@@ -143,13 +144,13 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads a batch of messages from one socket, for a caller with room for room datagrams. The
-// batch doubles while it is filled. If the socket is empty, the next batch is one message: recvmsg
-// is cheaper than recvmmsg.
+// read reads a batch of messages from one socket, for a caller with room for room datagrams: it expects perMessage
+// datagrams in each, as in the last one. The batch doubles while it is filled. If the socket is empty, the next
+// batch is one message: recvmsg is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
-	want := max(1, min(r.batch, room/r.perSlot))
-	if r.perSlot > 1 {
+	want := max(1, min(r.batch, room/r.perMessage))
+	if r.perMessage > 1 {
 		want = min(want, maxSuperPacketsRead)
 	}
 	n, errno := r.recvMessages(fd, want)
@@ -181,7 +182,7 @@ func (l *Link) enableGROForBursts() {
 	}
 	l.in.gro = true
 	for _, g := range l.groups {
-		if g.own {
+		if g.ownSocket {
 			enableGRO(g.fd) // works, as it did for the link's socket
 		}
 	}
@@ -197,7 +198,7 @@ func (r *receiver) messagesRead(n, want int, dst netip.AddrPort) {
 	}
 }
 
-// recvMessages reads up to want messages into the slots.
+// recvMessages reads up to want messages into the slots, and returns how many.
 func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	for i := range want {
 		h := &r.headers[i].hdr
@@ -213,7 +214,8 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// deliver splits the messages into datagrams until ds is full.
+// deliver splits the messages read into datagrams until ds is full, and drops truncated messages. The next call goes
+// on at offset r.off of message r.next.
 func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
 	done, bytes := 0, 0
@@ -227,10 +229,10 @@ func (l *Link) deliver(ds []link.Datagram) int {
 				continue
 			}
 			r.parse(r.next, size)
-			if r.perSlot = (size + r.meta.segment - 1) / r.meta.segment; r.perSlot > 1 {
+			if r.perMessage = (size + r.meta.segment - 1) / r.meta.segment; r.perMessage > 1 {
 				l.stats.GROPackets++
 			}
-			r.perSlot = max(1, r.perSlot)
+			r.perMessage = max(1, r.perMessage)
 		}
 		n, off := r.meta.split(ds[done:], r.slots[r.next*slotStride:][:size:size], r.off)
 		done, bytes = done+n, bytes+off-r.off

@@ -19,8 +19,8 @@ type recvMeta struct {
 	hopLimit  uint8
 }
 
-// split splits a message from off on into datagrams until ds is full. It returns how many,
-// and the offset after them. An empty message is one datagram.
+// split splits a message, which GRO may have made of several datagrams, from off on into ds until that is full.
+// It returns the number of datagrams, and the offset after them. An empty message is one datagram.
 func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
 		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
@@ -37,7 +37,8 @@ func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end in
 	return n, off
 }
 
-// parse decodes the address and the control messages of message i, of size bytes.
+// parse decodes the address and the control messages of message i, of size bytes, into r.meta. Without a
+// control message of GRO, the message is one segment.
 func (r *receiver) parse(i, size int) {
 	a := &r.meta
 	a.src, a.dst = getSockaddr(&r.names[i]), r.dst
@@ -55,7 +56,7 @@ func (r *receiver) parse(i, size int) {
 	}
 }
 
-// parseControl decodes one control message. Its data is padded to at least minData.
+// parseControl decodes one control message, whose data is padded to at least a word.
 func (a *recvMeta) parseControl(head *unix.Cmsghdr, data []byte) {
 	value := binary.NativeEndian.Uint32(data)
 	switch uint64(head.Level)<<32 | uint64(head.Type) {

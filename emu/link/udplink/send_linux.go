@@ -22,7 +22,7 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if s := &l.out; len(ds) == 1 && s.encodeSingle(&ds[0]) {
 		p, m := ds[0].Payload, &s.single
 		fd, to, toLen := l.sendFD(), unsafe.Pointer(&m.addr), uintptr(m.addrLen)
-		if l.usePeerSocket(m) {
+		if l.usePeerSocket(m) { // it is connected to the destination, and needs no address
 			fd, to, toLen = l.source.peer, nil, 0
 		}
 		process.RaceSend() // for the race detector, which does not see raw system calls
@@ -48,13 +48,13 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return taken, nil
 }
 
-// sendSome packs and sends one batch. It returns how many datagrams the link took, how many of
-// the next must be sent as single datagrams because the kernel refused their super-packet,
-// and whether the socket is full.
+// sendSome packs and sends one batch, whose first singles datagrams must not share a super-packet (GSO).
+// It returns how many datagrams the link took, how many of the next must be sent as single datagrams
+// because the kernel refused their super-packet, and whether the socket is full.
 func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
 	s := &l.out
 	packed := s.pack(ds, singles)
-	if packed == 0 {
+	if packed == 0 { // ds[0] must not be sent: it is counted as lost
 		l.countLost(s.checkSendable(&ds[0]))
 		return 1, max(0, singles-1), false
 	}
@@ -76,7 +76,7 @@ func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int
 		m := &s.messages[next]
 		switch l.handleSendError(m, errno) {
 		case verdictFull:
-			s.unpatchFrom(ds, next)
+			s.unpatchFrom(ds, next) // restore the ICRCs that pack changed for super-packets
 			return m.first, 0, true
 		case verdictSplit:
 			s.unpatchFrom(ds, next)

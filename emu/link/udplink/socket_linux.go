@@ -62,7 +62,7 @@ func (o *socketOptions) newSocket() (fd int, err error) {
 
 // options lists the socket options of the address family and Config.
 func (o *socketOptions) options() []sockopt {
-	wild := o.Local.Addr().IsUnspecified()
+	wildcard := o.Local.Addr().IsUnspecified()
 	var opts []sockopt
 	if o.v6 {
 		opts = []sockopt{
@@ -78,7 +78,7 @@ func (o *socketOptions) options() []sockopt {
 			{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0, "IPV6_MULTICAST_ALL"},
 			{unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1, "IPV6_MULTICAST_LOOP"},
 		}
-		if wild {
+		if wildcard {
 			opts = append(opts, sockopt{unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1, "IPV6_RECVPKTINFO"})
 		}
 		if o.NoChecksum {
@@ -92,7 +92,7 @@ func (o *socketOptions) options() []sockopt {
 			{unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0, "IP_MULTICAST_ALL"},
 			{unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 1, "IP_MULTICAST_LOOP"},
 		}
-		if wild {
+		if wildcard {
 			opts = append(opts, sockopt{unix.IPPROTO_IP, unix.IP_PKTINFO, 1, "IP_PKTINFO"})
 		}
 		if o.NoChecksum {
@@ -108,8 +108,7 @@ func (o *socketOptions) options() []sockopt {
 	return opts
 }
 
-// chooseMulticastInterface makes the socket send multicast through the interface that
-// owns the link's address.
+// chooseMulticastInterface makes the socket send multicast through the interface that owns the link's address.
 func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	switch {
 	case o.iface.index == 0:
@@ -170,9 +169,8 @@ func enableGRO(fd int) error {
 	return nil
 }
 
-// setDefaults sets the default traffic class and hop limit, which need no control message,
-// and returns the hop limit: that of Config, or the kernel's if it is 0. Multicast uses the
-// same hop limit as unicast.
+// setDefaults sets the default traffic class and hop limit, which need no control message, and returns the hop limit:
+// that of Config, or the kernel's if it is 0. Multicast uses the same hop limit as unicast.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {
@@ -222,8 +220,7 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, port), nil
 }
 
-// scopeID is the scope ID of an address in a socket address: the interface index for
-// link-local scope, else 0.
+// scopeID is the scope ID of an address in a socket address: the interface index for link-local scope, else 0.
 func scopeID(ip netip.Addr, ifi int) int {
 	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
 		return ifi
@@ -236,7 +233,7 @@ func scopeID(ip netip.Addr, ifi int) int {
 func (l *Link) kernelDrops() uint64 {
 	drops := socketDrops(l.fd)
 	for _, g := range l.groups {
-		if g.own {
+		if g.ownSocket {
 			drops += socketDrops(g.fd)
 		}
 	}

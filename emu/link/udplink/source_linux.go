@@ -27,7 +27,8 @@ type sourceSockets struct {
 // to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens both sockets, which share an address and only send, and returns that address.
+// open opens two sockets that only send, from the same address, and returns that address: fd sends to all
+// destinations, and peer will be connected to one.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0) // the first bind chooses the port of both
 	for _, fd := range []*int{&s.fd, &s.peer} {
