@@ -225,8 +225,8 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	return p.release(out, func(h *heldPacket) bool { return h.overtakesLeft <= 0 })
 }
 
-// fire applies x's action to o. Copies go to p.copies; pass is false if o
-// itself is dropped or held. An action that does not fit the packet has no effect.
+// fire applies x's action to o. Copies go to p.copies; pass is false if o itself is dropped or held. An action
+// that does not fit the packet, such as a truncation to more bytes than it has, only counts as failed.
 func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 	x.fired++
 	p.counters.EventsFired++

@@ -40,7 +40,8 @@ type Pacer struct {
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
-// Next appends n bytes to the backlog at now, and returns the time at which the last one leaves.
+// Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which the last one
+// leaves. The rest of the division by the rate counts for the next bytes.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now

@@ -95,8 +95,8 @@ func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, e
 	return p, nil
 }
 
-// setStages creates a stage for each Spec that has an effect. Its random streams
-// have the names "index/kind".
+// setStages creates a stage for each Spec that has an effect. Its random streams have the names
+// "index/kind", with the index of the Spec.
 func (p *Pipe) setStages(specs []Spec) {
 	p.stages = nil
 	for i, spec := range specs {
@@ -157,7 +157,7 @@ func (p *Pipe) Fired() []uint64 {
 // change the bytes of d's payload.
 func (p *Pipe) Apply(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	p.counters.Offered++
-	p.arena = p.arena[:0]
+	p.arena = p.arena[:0] // the payloads of the last call's outcomes are no longer valid
 	start := len(out)
 	if len(p.events) > 0 {
 		out = p.applyEvents(now, d, out)
@@ -201,7 +201,7 @@ func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	return out
 }
 
-// copyPayload replaces d's payload by a copy in the arena, which may be changed.
+// copyPayload replaces d's payload by a copy, which may be changed. The arena holds such copies until the next Apply.
 func (p *Pipe) copyPayload(d *link.Datagram) {
 	start := len(p.arena)
 	p.arena = append(p.arena, d.Payload...)

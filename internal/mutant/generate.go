@@ -34,8 +34,8 @@ func Generate(root string, files []string) (all []Mutant, err error) {
 	return all, nil
 }
 
-// canDispatch reports whether a function can call a variant of itself: its receiver has a
-// name, and it has no type parameters.
+// canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it do: its receiver
+// has a name, and it is neither init nor a function with type parameters.
 func canDispatch(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return f.Type.TypeParams == nil && f.Name.Name != "init"

@@ -36,8 +36,8 @@ func (n *numbering) addFunction(mutants []int) (number int) {
 	return n.count - 1
 }
 
-// newVariants parses the text of the file name; the result has no variants yet. The files of a package
-// share inPkg, the declarations that mutants add to the package, and all files share numbers.
+// newVariants parses the text of the file name, to which addMutant then adds variants: functions as mutants change
+// them. The files of a package share inPkg, the declarations that mutants add to it; all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {
@@ -166,8 +166,8 @@ func variantName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s_mutant%d", d.Name.Name, number)
 }
 
-// render returns the text of the original file with all variants, fields, declarations and
-// imports. Functions that have variants begin with calls of them.
+// render returns the text of the original file with all that mutants add: variants of functions, fields,
+// declarations and imports. Functions that have variants begin with calls of them.
 func (v *variants) render() string {
 	type replacement struct {
 		from, to int // offsets; equal for an insertion
@@ -176,7 +176,7 @@ func (v *variants) render() string {
 	var all []replacement
 	for _, name := range slices.Sorted(maps.Keys(v.dispatch)) {
 		d := v.decls[name].(*ast.FuncDecl)
-		for i, p := range params(d) {
+		for i, p := range params(d) { // give blank parameters names, so that variantCalls can pass them on
 			if p.Name == "_" {
 				all = append(all, replacement{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
 			}

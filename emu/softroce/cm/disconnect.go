@@ -60,7 +60,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	case StateTimeWait:
 		a.counters.Duplicates.count(wire.AttrDREQ)
 		if c.msgAttr == wire.AttrDREP {
-			a.repeatForDuplicate(c, in.tid)
+			a.resendForDuplicate(c, in.tid)
 		} else {
 			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id})
 		}

@@ -27,7 +27,7 @@ func (g *graph) layoutPair() {
 			n.x = []float64{84, g.w - 84}[i]
 		}
 		n.y = g.h / 2
-		n.more = parallelGap * float64(cables-1)
+		n.extraHeight = parallelGap * float64(cables-1)
 	}
 }
 
@@ -60,7 +60,7 @@ func (g *graph) layoutRing() {
 		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
-		// The normal of an ellipse is not the direction from its centre.
+		// The label is outside of the ellipse, along its normal, which is not the direction from the centre.
 		nx, ny := cos/rx, sin/ry
 		l := math.Hypot(nx, ny)
 		h.dx, h.dy = nx/l, ny/l
@@ -207,9 +207,9 @@ type Span struct {
 	Label       int // length in characters
 }
 
-// Lanes assigns spans to at most limit rows so that neither spans nor labels overlap, on a
-// chart that is columns characters wide. It returns the row of each span, -1 if no row has
-// space, and the position where the space for its label ends, from 0 to Width.
+// Lanes assigns spans to at most limit rows so that neither spans nor their labels (of Label characters, from the
+// start of the span) overlap, on a chart that is columns characters wide. It returns the row of each span, -1 if no
+// row has space, and the position where the space for its label ends, from 0 to Width.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))
