@@ -20,8 +20,8 @@ const (
 	anything    = "any"
 )
 
-// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly
-// once for reliable services, at most once if connections may fail, and any for uc and ud.
+// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly once for reliable
+// services, at most once if the workload excuses that connections give up, and any for uc and ud.
 func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
@@ -89,8 +89,8 @@ func (o *Observation) rank(number int) *Rank {
 	return nil
 }
 
-// checkMemory checks that all memory that programs compared was identical. If the scenario has
-// "expect.memory", some memory must have been compared.
+// checkMemory checks that received memory had the expected contents wherever the ranks' programs compared it. If the
+// scenario has "expect.memory", some memory must have been compared.
 func (j *checker) checkMemory() {
 	if j.want.Memory == anything {
 		return
@@ -111,7 +111,8 @@ func (j *checker) checkMemory() {
 	j.checkProblems("memory", "identical", textfmt.Bytes(checked)+" compared, all identical", wrong)
 }
 
-// violationTexts returns the violations of the kinds that match accepts.
+// violationTexts returns the broken guarantees of the transport (violations) that ranks reported, of the kinds that
+// match accepts.
 func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []string) {
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {

@@ -74,8 +74,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 	return m, b.publish(out, name, m)
 }
 
-// resolve finds the packages, in the machine's lists if it runs the same Debian
-// release, and else in Debian's.
+// resolve finds the packages, in the apt lists of this machine if it runs the Debian release of the recipe and they
+// have all packages, and else in lists that it fetches from Debian.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	release, _ := os.ReadFile("/etc/os-release")
