@@ -39,7 +39,7 @@ func (p *Port) setOwnLinkDown(down bool) {
 		return
 	}
 	w := p.net.w
-	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now
+	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now: Send may be called again
 		p.writableTimer.Reset(w.now)
 	}
 	p.linkChange.schedule(w)

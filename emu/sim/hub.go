@@ -53,7 +53,8 @@ func (h *Hub) End(rank int) {
 	h.tryCompleteBarrier()
 }
 
-// tryCompleteBarrier ends the round of the barrier if all ranks that have not ended are in it.
+// tryCompleteBarrier releases the ranks in the barrier if all ranks that have not ended are in it. barrierRound
+// counts how often.
 func (h *Hub) tryCompleteBarrier() {
 	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
 		return
@@ -148,8 +149,8 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	return queue[0], nil
 }
 
-// Barrier returns when every rank that has not ended is in it, or after
-// timeout, unless it is negative.
+// Barrier returns when every rank that has not ended is in Barrier, or with an error after timeout; a negative
+// timeout means forever.
 func (c *Endpoint) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {

@@ -204,7 +204,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	end.init(s.port, listenerSide)
 	end.rcvNxt = 1 // after the SYN
 	s.peer = end
-	end.transmit(end.newSegment(segmentAccept))
+	end.transmit(end.newSegment(segmentSynAck))
 	l.acceptQueue.Push(end)
 	l.onAccept.call(n.w.now)
 }

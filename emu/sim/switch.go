@@ -110,7 +110,8 @@ func (n *Net) computeRoutes() {
 	}
 }
 
-// nextHop returns the next hop of a flow towards a switch; nil if there is none that is up.
+// nextHop returns the next hop of a flow towards a switch; nil if there is none that is up. Among several of equal
+// cost that are up, the hash of the flow selects one (ECMP).
 func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if !s.net.routesValid {
 		s.net.computeRoutes()
