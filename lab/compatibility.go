@@ -313,6 +313,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 			return setup, err
 		}
 	}
+	// A low limit shows a leak of connections in the workload calls, which opens and closes many.
 	if s.Workload.Kind == workload.Calls && slices.Contains(p.Options, "max_cm_connections") {
 		setup.Options["max_cm_connections"] = maxCMConnections
 	}

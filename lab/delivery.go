@@ -218,8 +218,7 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text
-// if there is none.
+// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text if there is none.
 func statusName(text string) string {
 	for _, name := range scenarios.StatusNames() {
 		if s, _ := scenarios.Status(name); s.String() == text {
@@ -229,9 +228,8 @@ func statusName(text string) string {
 	return text
 }
 
-// checkOverlaps returns an error if two faults of one kind overlap at one port or host,
-// because the end of the first would undo the second, and if a fault is at a killed host.
-// Impairments that were set without an end may be replaced.
+// checkOverlaps returns an error if two faults of one kind overlap at one port or host, because the end of the first
+// would undo the second, and if a fault is at a killed host. Impairments that were set without an end may be replaced.
 func (p *Plan) checkOverlaps() error {
 	type location struct {
 		do    scenarios.FaultAction

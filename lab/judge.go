@@ -97,7 +97,7 @@ func (j *checker) checkPrograms() {
 	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
-// exitCause returns the error, signal or exit code of a rank as the end of a message.
+// exitCause returns the error, signal or exit code of a rank, after a colon, as the end of a message; "" without any.
 func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {

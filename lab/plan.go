@@ -178,7 +178,7 @@ type Links struct {
 	All  []report.Link // two for each cable: from A, then from B
 }
 
-// NewLinks returns links with all counters zero.
+// NewLinks returns the counters of all links, two for each cable, one per direction. All are zero.
 func NewLinks(plan *Plan) *Links {
 	l := &Links{plan: plan, All: make([]report.Link, 2*len(plan.Topology.Cables))}
 	for i, c := range plan.Topology.Cables {

@@ -64,9 +64,9 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	return ranks
 }
 
-// measureRecovery sets recovered of fault k: the time from its end until the last of the affected
-// ranks received again. For a rank that only sends, its receivers count. A rank that the next
-// fault affects before it receives again is left out.
+// measureRecovery sets recovered of fault k, the time from its end until the last of the affected ranks received
+// again, or notRecovered, a rank that did not. For a rank that only sends, its receivers count. A rank that
+// the next fault affects before it receives again is left out.
 func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
 	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {

@@ -90,9 +90,8 @@ func isTimeoutStatus(name string) bool {
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
 }
 
-// missingByTimeout reports whether messages of a flow are missing because one of
-// its ends timed out. Messages that were acknowledged to the sender, and are
-// missing at a receiver that finished, are lost.
+// missingByTimeout reports whether messages of a flow are missing at the receiver r because one of its ends timed
+// out. Messages that were acknowledged to the sender, and are missing although r finished, are lost.
 func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	sender := j.rank(f.Peer)
 	if sender == nil {

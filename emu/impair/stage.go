@@ -33,8 +33,8 @@ type stage struct {
 	lastDeparture mono.Time // for KeepOrder
 }
 
-// newStage returns a stage for spec. source returns the random source for a kind of
-// impairment, and is called for the enabled kinds only.
+// newStage returns a stage, which impairs packets as spec says. source returns the random source for a kind
+// of impairment, and is called for the enabled kinds only.
 func newStage(spec Spec, source func(kind string) Source) *stage {
 	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
 	for _, k := range []struct {

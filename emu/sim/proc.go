@@ -43,8 +43,7 @@ const endedGoroutine = ^uintptr(0)
 // ends.
 type unwindError struct{}
 
-// Error is printed if the panic occurs in a goroutine that the program started,
-// where nothing recovers it.
+// Error is printed if the panic occurs in a goroutine that the program started, where nothing recovers it.
 func (unwindError) Error() string {
 	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
 		"call from the program itself (without go)"
@@ -71,8 +70,7 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	return p
 }
 
-// call runs f and turns a panic into an error. A runtime.Goexit (FailNow in a
-// test) propagates to the caller of Run.
+// call runs f and turns a panic into an error. A runtime.Goexit (FailNow in a test) propagates to the caller of Run.
 func (p *Proc) call(f func(*Proc) error) (err error) {
 	returned := false
 	defer func() {

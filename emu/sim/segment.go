@@ -113,8 +113,8 @@ func (g *gatherList) take(b []byte, n int) []byte {
 	return b
 }
 
-// cutSegment takes the next segment from the list. It ends at the MSS, at the next StreamEvent, or at a
-// random offset. cutSegment applies the StreamEvents and the random impairments of the segment.
+// cutSegment takes the next segment from the list, up to the MSS, the next StreamEvent, or a random offset, and
+// applies the StreamEvents and the random impairments to it.
 func (s *Stream) cutSegment(from *gatherList) *segment {
 	seg := s.newSegment(segmentData)
 	n := min(from.left, s.mss)
@@ -167,8 +167,7 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name, and removes
-// the events before the end of seg.
+// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the end of seg.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {

@@ -172,8 +172,8 @@ func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	})
 }
 
-// tapReset shows the StreamTap, at port p, the RST with which the peer's host answers s because it has no (open) stream
-// for it. It does nothing if p is nil.
+// tapReset shows the StreamTap, at port p, the RST with which the peer's host answers s if no stream for s is open
+// there. It does nothing if p is nil.
 func (s *Stream) tapReset(dir Direction, p *Port) {
 	if s.net.streamTap == nil || p == nil {
 		return

@@ -30,9 +30,8 @@ type streamSlot struct {
 
 var _ link.StreamNet = (*StreamHost)(nil)
 
-// StreamHost returns the stream stack of the port, which dials from and listens
-// on the port's addresses. After the stack is closed, the next call returns a
-// new one.
+// StreamHost returns the stream stack of the port, which dials from and listens on the port's addresses. After the
+// stack is closed, the next call returns a new one.
 func (p *Port) StreamHost() *StreamHost {
 	if p.host == nil || p.host.closed && !p.closed {
 		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed} // ID 0 is not used
@@ -217,6 +216,7 @@ type hostListener struct {
 
 func (l *hostListener) ID() link.StreamID { return l.id }
 
+// Accept implements link.StreamListener. While the port is frozen it returns nil.
 func (l *hostListener) Accept(mono.Time) (link.StreamLink, error) {
 	if l.host.port.frozen && !l.closed {
 		return nil, nil

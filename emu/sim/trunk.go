@@ -86,8 +86,7 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
-// Stats returns the counters of both directions. Out counts all packets,
-// Delivered those that reached the far end.
+// Stats returns the counters of both directions. Out counts all packets, Delivered those that reached the far end.
 func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
 // Impairments returns the pipes of both directions; nil if there is no impairment.

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// Generate returns mechanical mutants of the functions of Go files, whose names are
-// relative to the root of the module. Each mutant changes one place: it negates a
-// condition, moves a comparison or a constant by one, drops a statement, or swaps
-// operands. Some of them may not compile; [BuildValid] leaves those out.
+// Generate returns mechanical mutants of the functions of Go files, whose names are relative to the root of the
+// module. Each mutant changes one place: it negates a condition, moves a comparison or a constant by one, drops a
+// statement, or swaps operands. Some of them may not compile; [BuildValid] leaves those out.
 func Generate(root string, files []string) (all []Mutant, err error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))

@@ -82,9 +82,8 @@ func (v *variants) hasImport(line string) bool {
 	return slices.ContainsFunc(v.file.Imports, func(s *ast.ImportSpec) bool { return v.nodeText(s) == line })
 }
 
-// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed
-// function as a variant with the mutant's number, new fields of a struct, or a new declaration.
-// Other changes are errors.
+// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed function as a variant
+// with the mutant's number, new fields of a struct, or a new declaration. Other changes are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
 	was, ok := v.decls[name]

@@ -244,7 +244,7 @@ const offloadOptions = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso
 // with a panic on an oops, at which QEMU exits.
 const kernelArgs = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check"
 
-// qemuArgs returns the arguments of QEMU for a guest. It has two NICs: one on the wire, the network of the RDMA
+// qemuArgs returns the arguments of QEMU for a guest. The guest has two NICs: one on the wire, the network of the RDMA
 // devices, and one on a control network, for the connections of the lab.
 func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 	processor, acceleration := "max", "tcg,thread=multi"
@@ -256,11 +256,11 @@ func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 		acceleration, clock = "tcg", []string{"-icount", "shift=0"}
 	}
 	o := guest.Options{ID: id, MTU: c.MTU, Devices: c.Devices}
-	words := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
+	commandLine := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
 	args := []string{
 		"-M", "q35", "-accel", acceleration, "-cpu", processor, "-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", words,
+		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", commandLine,
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
 	for _, nic := range []struct{ name, device, mac string }{

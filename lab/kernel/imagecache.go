@@ -96,8 +96,8 @@ func (e *NotBuiltError) Error() string {
 	return fmt.Sprintf("no image of Linux %s%s in %s: make it with 'fabrictest lab kernel build --kernel %[1]s'", e.Series, what, e.Dir)
 }
 
-// Find returns the latest complete image of a series with the current recipe, or a NotBuiltError. An image has a
-// base and, which siw demands, an additional part of the same kernel version with the module siw.
+// Find returns the latest complete image of a series with the current recipe, or a NotBuiltError. With
+// siw, the image must have an additional part of the same kernel version, with the module siw.
 func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func createWireTap(id, mtu int) error {
 		func() error { return addToBridge(tap, WireDevice) })
 }
 
-// createControlLink creates a control link with a static neighbour entry: the
+// createControlLink creates the tap device on which the lab reaches a guest, with a static neighbour entry: the
 // kernel would remember a failed ARP request to a guest that was off.
 func createControlLink(id int) error {
 	tap := newTap(controlPort(id), defaultMTU)

@@ -42,7 +42,7 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab: it executes a request of a client, such as a command line that changes the lab.
+// Handle implements daemon.Lab: it executes a request of a client, such as a command of 'fabrictest lab kernel'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:

@@ -63,8 +63,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is
-// incomplete, and for streams with markers. It is valid until the next call of Next.
+// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is incomplete, if octets of it
+// were skipped, and for streams with markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -139,8 +139,7 @@ func (d *Deframer) discardReturned() {
 	}
 }
 
-// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0
-// if there is none.
+// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0 if there is none.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen

@@ -5,8 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Connect sends a REQ to a service of a peer. The result is EventReply,
-// EventRejected or EventTimedOut.
+// Connect sends a REQ to a service of a peer. The result is EventReply, EventRejected or EventTimedOut.
 func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.check(&a.cfg); err != nil {

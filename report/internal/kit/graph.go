@@ -78,8 +78,8 @@ func (g *graph) numberParallelEdges() {
 	}
 }
 
-// mergeHosts draws the hosts of each switch as one node if there are more than limit hosts.
-// Hosts whose state or cable is not Fine stay separate, up to limit.
+// mergeHosts replaces the hosts of each switch by one node if there are more than limit hosts. Hosts whose state or
+// cable is not Fine stay separate, up to limit. It also numbers the parallel edges that result.
 func (g *graph) mergeHosts(limit int) {
 	defer g.numberParallelEdges()
 	if len(g.hosts) <= limit {

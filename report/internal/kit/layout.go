@@ -13,8 +13,7 @@ const (
 	wide   = 1040
 )
 
-// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if
-// they have parallel cables.
+// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if they have parallel cables.
 func (g *graph) layoutPair() {
 	cables := 1
 	for i := range g.edges {
@@ -116,7 +115,7 @@ func (g *graph) layoutRows() {
 	for i, h := range g.hosts {
 		h.x = left + pitch*(float64(i)+0.5)
 		h.small = pitch < 40
-		h.dy = 1
+		h.dy = 1 // the label is below
 	}
 	rows := map[int][]*node{} // switches by tier, negative below the hosts
 	top, bottom := 0, 0

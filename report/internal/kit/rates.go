@@ -49,8 +49,8 @@ func (t Track) clean() curve {
 	return c
 }
 
-// limitRate returns the curve that reaches each count at the same time, but rises no faster
-// than maxRate: a jump becomes a slope that starts as late as possible before it.
+// limitRate returns a curve that reaches the counts of c no later than c, but rises no faster than maxRate: before a
+// jump of c it rises at maxRate, from the latest possible time on.
 func (c curve) limitRate(maxRate float64) (slow curve) {
 	add := func(at time.Duration, count float64) {
 		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
