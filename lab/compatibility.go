@@ -88,7 +88,7 @@ func (f *compatibility) checkNIC() (why string) {
 	if err != nil {
 		return err.Error()
 	}
-	f.caps, f.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD)
+	f.caps, f.datagrams = o.Caps(), o.Caps().Has(verbs.CapRD) // reliable datagrams: there are no connections
 	return ""
 }
 
@@ -108,7 +108,7 @@ func (f *compatibility) checkServices() (why string) {
 	if f.p.Transport == verbs.TransportIWARP && f.w.NeedsImmediateData() {
 		return fmt.Sprintf("its messages are too short to contain their number, and %s does not deliver immediate data with a message", f.p.Title)
 	}
-	if slices.Contains(f.w.Excuses, "gives_up") && f.p.OverTCP {
+	if slices.Contains(f.w.Excuses, "gives_up") && f.p.OverTCP { // the workload excuses connections that fail
 		return fmt.Sprintf("connections may fail, and over %s a completion does not prove that a message has arrived", f.p.Title)
 	}
 	return ""
@@ -298,6 +298,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 	for name, value := range s.NIC.Options {
 		setup.Options[name] = value
 	}
+	// NIC.On are the hosts with the scenario's defects.
 	defective := len(s.NIC.On) == 0 || scenarios.MatchesAny(s.NIC.On, host)
 	for i, name := range s.NIC.Defects {
 		if err := p.CheckRuntimeDefect(name); err != nil { // an unknown name is an error on every host
@@ -312,6 +313,7 @@ func setupOf(s *scenarios.Scenario, p *nics.Provider, host string, defects []str
 			return setup, err
 		}
 	}
+	// A low limit shows a leak of connections in the workload calls, which opens and closes many.
 	if s.Workload.Kind == workload.Calls && slices.Contains(p.Options, "max_cm_connections") {
 		setup.Options["max_cm_connections"] = maxCMConnections
 	}

@@ -68,7 +68,8 @@ func summary(all []string) string {
 
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// checkPrograms checks that every program ends without an error, except those killed by a fault.
+// checkPrograms checks that the program of every rank ends without an error, except those killed by a
+// fault, and that the run was not aborted. AbortReason is why it was.
 func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0
@@ -96,7 +97,7 @@ func (j *checker) checkPrograms() {
 	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
-// exitCause returns the error, signal or exit code of a rank as the end of a message.
+// exitCause returns the error, signal or exit code of a rank, after a colon, as the end of a message; "" without any.
 func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {
@@ -179,7 +180,7 @@ func (o *Observation) workTime() (longest time.Duration) {
 	return longest
 }
 
-// checkEvents checks that each event occurred.
+// checkEvents checks that each event of the scenario occurred, and that its action could be executed.
 func (j *checker) checkEvents() {
 	all := j.Plan.Scenario.Events
 	if len(all) == 0 {
@@ -195,7 +196,7 @@ func (j *checker) checkEvents() {
 		wrong = append(wrong, fmt.Sprintf("events[%d], %s, did not occur", i, describeEvent(&all[i])))
 	}
 	j.checkProblems("events", "every event occurs", fmt.Sprintf("%d of %d occurred", occurred, len(all)), wrong)
-	// Events miss their packets only if a rank ended early.
+	// Lack of CPU time makes an event miss its packet only if a rank ended early.
 	j.setTiming(len(j.EventErrors) == 0 && slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.endedByTimeout() }))
 }
 

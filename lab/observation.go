@@ -78,7 +78,7 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the counters of the rank's NICs.
+// counters returns the counters of the rank's NICs; if they were not read, those that the rank reported.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters
@@ -131,7 +131,8 @@ func MarkBroken(r *report.Result, err error) {
 	}
 }
 
-// FillResult judges the observation and writes it to r.
+// FillResult judges the observation and writes it to r. The verdict of a failure is Starved, not Failed, if a lack
+// of CPU time may explain all failed checks.
 func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {

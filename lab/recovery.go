@@ -21,8 +21,8 @@ type faultInterval struct {
 	notRecovered string // name of a rank that received nothing more, though messages were missing
 }
 
-// faultIntervals returns an interval for each fault, from its begin and end steps, with the time
-// that the recovery took.
+// faultIntervals returns the time between begin and end of each fault that was executed, the ranks that it
+// affected, and the time that the recovery took.
 func (o *Observation) faultIntervals() []faultInterval {
 	var all []faultInterval
 	for i := range o.Steps {
@@ -54,7 +54,7 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 		hit := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
 		for _, k := range ports {
 			p := &o.Plan.Ports[k]
-			// Any flow may be hashed to a trunk.
+			// A port without a host is that of a trunk between switches, to which any flow may be hashed.
 			hit = hit || p.Node == o.Ranks[i].Host || p.Host < 0
 		}
 		if hit {
@@ -64,9 +64,9 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	return ranks
 }
 
-// measureRecovery sets recovered of fault k: the time from its end until the last of the affected
-// ranks received again. For a rank that only sends, its receivers count. A rank that the next
-// fault affects before it receives again is left out.
+// measureRecovery sets recovered of fault k, the time from its end until the last of the affected ranks received
+// again, or notRecovered, a rank that did not. For a rank that only sends, its receivers count. A rank that
+// the next fault affects before it receives again is left out.
 func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
 	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {

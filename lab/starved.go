@@ -42,8 +42,8 @@ func (w *SchedStat) waitedPart() float64 {
 	return float64(w.Waited) / float64(w.Ran+w.Waited)
 }
 
-// SetScheduling records how the processes of the run were scheduled. The argument
-// others is the share of CPU time used by processes outside of the run.
+// SetScheduling records how the processes of the run were scheduled: how late a fault was executed, at most, and
+// which process waited longest for a CPU. others is the share of CPU time used by processes outside of the run.
 func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	o.Scheduling = &report.Scheduling{Others: others}
 	for _, executed := range o.Steps {
@@ -56,8 +56,8 @@ func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
 }
 
-// isStarved reports whether a run in real time got so little CPU time that its timers may have
-// expired for this reason.
+// isStarved reports whether a run in real time got so little CPU time that its timers may have expired for this reason:
+// a fault was executed very late, or other processes used the CPUs while a process of the run waited.
 func (o *Observation) isStarved() bool {
 	s := o.Scheduling
 	if s == nil {
@@ -90,9 +90,8 @@ func isTimeoutStatus(name string) bool {
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
 }
 
-// missingByTimeout reports whether messages of a flow are missing because one of
-// its ends timed out. Messages that were acknowledged to the sender, and are
-// missing at a receiver that finished, are lost.
+// missingByTimeout reports whether messages of a flow are missing at the receiver r because one of its ends timed
+// out. Messages that were acknowledged to the sender, and are missing although r finished, are lost.
 func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	sender := j.rank(f.Peer)
 	if sender == nil {

@@ -78,10 +78,9 @@ type heldPacket struct {
 	deadline      mono.Time
 }
 
-// NewPipe returns a Pipe for cfg. d may be nil if no event needs it. source is
-// called once for each enabled kind of impairment, with a stable name, and must
-// return independent streams for different names; it may be nil if there are no
-// Specs.
+// NewPipe returns a Pipe for cfg. d, which parses packets for events, may be nil if no event needs it. source is called
+// once for each enabled kind of impairment, with a stable name, and must return independent streams for
+// different names; it may be nil if there are no Specs.
 func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, error) {
 	if err := cfg.Validate(d); err != nil {
 		return nil, err
@@ -95,8 +94,8 @@ func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, e
 	return p, nil
 }
 
-// setStages creates a stage for each Spec that has an effect. Its random streams
-// have the names "index/kind".
+// setStages creates a stage for each Spec that has an effect. Its random streams have the names
+// "index/kind", with the index of the Spec.
 func (p *Pipe) setStages(specs []Spec) {
 	p.stages = nil
 	for i, spec := range specs {
@@ -121,9 +120,8 @@ func (p *Pipe) sourceFor(name string) Source {
 	return s
 }
 
-// SetSpecs replaces the random impairments from the next packet on. Counters
-// and events are kept. An impairment keeps its random stream if the old Specs
-// have the same kind at the same index. Burst states and queues are reset.
+// SetSpecs replaces the random impairments from the next packet on. Counters and events are kept. An impairment keeps
+// its random stream if the old Specs have the same kind at the same index. Burst states and queues are reset.
 func (p *Pipe) SetSpecs(specs []Spec) error {
 	c := Config{Specs: specs}
 	if err := c.Validate(nil); err != nil {
@@ -152,12 +150,11 @@ func (p *Pipe) Fired() []uint64 {
 	return all
 }
 
-// Apply appends the packets that d becomes to out: none, d unchanged, or
-// changed, delayed or duplicated, and held packets that d releases. It does not
-// change the bytes of d's payload.
+// Apply appends the packets that d becomes to out: none, d unchanged, or changed, delayed or duplicated, and held
+// packets that d releases. It does not change the bytes of d's payload.
 func (p *Pipe) Apply(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	p.counters.Offered++
-	p.arena = p.arena[:0]
+	p.arena = p.arena[:0] // the payloads of the last call's outcomes are no longer valid
 	start := len(out)
 	if len(p.events) > 0 {
 		out = p.applyEvents(now, d, out)
@@ -176,7 +173,7 @@ func (p *Pipe) NextTimer() mono.Time {
 	return next
 }
 
-// HandleTimer appends the held packets whose deadline has passed to out, after the random impairments.
+// HandleTimer applies the random impairments to the held packets whose deadline has passed, and appends them to out.
 func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	p.arena = p.arena[:0]
 	start := len(out)
@@ -201,7 +198,7 @@ func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	return out
 }
 
-// copyPayload replaces d's payload by a copy in the arena, which may be changed.
+// copyPayload replaces d's payload by a copy, which may be changed. The arena holds such copies until the next Apply.
 func (p *Pipe) copyPayload(d *link.Datagram) {
 	start := len(p.arena)
 	p.arena = append(p.arena, d.Payload...)

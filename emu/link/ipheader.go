@@ -27,7 +27,7 @@ const DontFragment = 0x4000
 // FlowLabelMask are the bits of the IPv6 flow label in the first word of the header.
 const FlowLabelMask = 1<<20 - 1
 
-// AppendUDP appends the IP packet of a datagram, with UDP header and checksum.
+// AppendUDP appends the IP packet of a datagram, with UDP header and checksum, unless d.Variants has NoChecksum.
 func AppendUDP(b []byte, d *Datagram) []byte {
 	length := UDPHeaderLen + len(d.Payload)
 	b = AppendIP(b, d, ProtocolUDP, length)

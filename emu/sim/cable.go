@@ -178,7 +178,7 @@ func (d *linkDir) pipe() *impair.Pipe {
 	return d.impairment.pipe
 }
 
-// apply passes pk through the pipe.
+// apply passes pk through the pipe. If nothing comes out, it reports a drop, even if the pipe holds pk back.
 func (im *impairment) apply(pk *packet) {
 	im.out = im.pipe.Apply(im.net.w.now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {

@@ -39,7 +39,7 @@ func (p *Port) setOwnLinkDown(down bool) {
 		return
 	}
 	w := p.net.w
-	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now
+	if down && p.writableTimer.Deadline() > w.now { // the transmit queue is empty now: Send may be called again
 		p.writableTimer.Reset(w.now)
 	}
 	p.linkChange.schedule(w)
@@ -54,7 +54,8 @@ type Flap struct {
 	Times          int
 }
 
-// Flap schedules the times at which the link goes down and up according to f.
+// Flap schedules the times at which the link goes down and up, as f says: Times times, from From on, down for DownFor
+// and up for UpFor, each longer by a random time of up to Jitter.
 func (p *Port) Flap(f Flap) {
 	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
 	at := f.From

@@ -71,7 +71,7 @@ type DriverConfig struct {
 // NewDriver returns a driver of e on l, which is the port or a wrapper of it.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
-	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // the send queue is part of the transmit queue
+	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: no longer than the transmit queue, of which it is a part
 	d := newDriver(e, &packetNetwork{engine: e, link: l, in: make([]link.Datagram, drive.BatchSize), out: out}, cfg)
 	cfg.Port.OnReadable(d, eventReadable)
 	cfg.Port.OnWritable(d, eventWritable)
@@ -153,7 +153,7 @@ func (d *Driver) Pump() {
 	if d.engine.Deadline() <= now {
 		d.engine.Tick(now)
 	}
-	d.engine.Settle(now)
+	d.engine.Settle(now) // delivers the events and completions that received packets and calls have caused
 	if d.net.flush(now) && !d.flushScheduled {
 		d.flushScheduled = true
 		d.world.At(now, d, eventFlush)

@@ -32,8 +32,7 @@ func NewHub(w *World, size int, gone error) *Hub {
 	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
 }
 
-// End marks a rank as ended: other ranks no longer wait for it. Messages that
-// it sent before are still delivered.
+// End marks a rank as ended: other ranks no longer wait for it. Messages that it sent before are still delivered.
 func (h *Hub) End(rank int) {
 	s := &h.ranks[rank]
 	if s.ended {
@@ -53,7 +52,7 @@ func (h *Hub) End(rank int) {
 	h.tryCompleteBarrier()
 }
 
-// tryCompleteBarrier ends the round of the barrier if all ranks that have not ended are in it.
+// tryCompleteBarrier releases the ranks in the barrier, and counts the round, if all ranks that have not ended are in it.
 func (h *Hub) tryCompleteBarrier() {
 	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
 		return
@@ -114,8 +113,7 @@ func (c *Endpoint) Send(to int, msg []byte) error {
 	return nil
 }
 
-// Recv returns the next message from a rank. It waits for at most timeout; a
-// negative timeout means forever.
+// Recv returns the next message from a rank. It waits for at most timeout; a negative timeout means forever.
 func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if err := c.checkRank(from); err != nil {
 		return nil, err
@@ -148,8 +146,8 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	return queue[0], nil
 }
 
-// Barrier returns when every rank that has not ended is in it, or after
-// timeout, unless it is negative.
+// Barrier returns when every rank that has not ended is in Barrier, or with an error after timeout; a negative
+// timeout means forever.
 func (c *Endpoint) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {

@@ -42,8 +42,7 @@ func (n *Net) ListenStream(addr netip.AddrPort) (*Listener, error) {
 	return p.listen(addr, maxBacklog)
 }
 
-// listen listens on one address of the port, or on all of a family if addr is unspecified. Port
-// number 0 means any.
+// listen listens on one address of the port, or on all of a family if addr is unspecified. Port number 0 means any.
 func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	if addr.Port() == 0 {
 		for range ephemeralCount {
@@ -114,9 +113,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// DialStream starts to connect an address of one of the ports to a listener.
-// Port 0 in local means any. It does not block: OnWritable is called when the
-// stream is connected or has failed.
+// DialStream starts to connect an address of one of the ports to a listener. Port 0 in local means any. It does not
+// block: OnWritable is called when the stream is connected or has failed.
 func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	p, far := n.byAddr[local.Addr()], n.byAddr[remote.Addr()]
@@ -204,7 +202,7 @@ func (n *Net) accept(s *Stream, syn *segment) {
 	end.init(s.port, listenerSide)
 	end.rcvNxt = 1 // after the SYN
 	s.peer = end
-	end.transmit(end.newSegment(segmentAccept))
+	end.transmit(end.newSegment(segmentSynAck))
 	l.acceptQueue.Push(end)
 	l.onAccept.call(n.w.now)
 }

@@ -77,7 +77,7 @@ func (p *Port) normalize(pk *packet) {
 	if pk.HopLimit == 0 {
 		pk.HopLimit = defaultHopLimit
 	}
-	if pk.IPID >= link.IPIDUnknown || !dst.Is4() {
+	if pk.IPID >= link.IPIDUnknown || !dst.Is4() { // only IPv4 headers have an ID
 		pk.IPID = 0
 	}
 }

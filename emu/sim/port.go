@@ -145,12 +145,13 @@ func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 		if p.frozen {
 			return i, nil
 		}
+		// An empty queue takes a packet of any size.
 		if queued := up.backlog(now); queued > 0 && queued+size > l.TxQueueBytes {
 			p.writableTimer.Reset(up.departures.First().at) // when the next packet leaves
 			return i, nil
 		}
 		pk := n.newPacket(d, p, nil)
-		pk.Tag = 0 // set below if there is a tap
+		pk.Tag = 0 // identifies the packet in captures: set below if there is a tap
 		p.normalize(pk)
 		up.stats.Out.count(size)
 		switch {

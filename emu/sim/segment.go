@@ -20,7 +20,7 @@ type segmentKind uint8
 const (
 	segmentData segmentKind = iota
 	segmentSyn
-	segmentAccept
+	segmentSynAck
 	segmentFin
 	segmentReset
 )
@@ -113,8 +113,8 @@ func (g *gatherList) take(b []byte, n int) []byte {
 	return b
 }
 
-// cutSegment takes the next segment from the list. It ends at the MSS, at the
-// next StreamEvent, or at a random offset.
+// cutSegment takes the next segment from the list, up to the MSS, the next StreamEvent, or a random offset, and
+// applies the StreamEvents and the random impairments to it.
 func (s *Stream) cutSegment(from *gatherList) *segment {
 	seg := s.newSegment(segmentData)
 	n := min(from.left, s.mss)
@@ -122,7 +122,7 @@ func (s *Stream) cutSegment(from *gatherList) *segment {
 	if r := s.rands.cut; r != nil {
 		cut, at := randBelow(r, impair.PPM) < int(c.CutPPM), r.Uint64()
 		if cut {
-			hi, _ := bits.Mul64(at, uint64(n))
+			hi, _ := bits.Mul64(at, uint64(n)) // scales the random number to [0, n)
 			n = int(hi) + 1
 		}
 	}
@@ -147,8 +147,8 @@ func (s *Stream) cutSegment(from *gatherList) *segment {
 	return seg
 }
 
-// applyEventsAt applies the StreamEvents at s.written to seg, and returns its
-// length n, shortened if the next event must start a segment.
+// applyEventsAt applies the StreamEvents at s.written, the offset of seg, to seg. It returns its length n, shortened to
+// end before the next event that must start a segment; StreamCut does nothing else.
 func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	for _, e := range s.events {
 		switch {
@@ -167,8 +167,7 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name, and removes
-// the events before the end of seg.
+// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the end of seg.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {
@@ -196,8 +195,7 @@ func (s *Stream) returnLatency() time.Duration {
 	return all
 }
 
-// transmit puts seg on the sender's uplink. Segments share the bandwidth with
-// packets, but queues do not drop them.
+// transmit puts seg on the sender's uplink. Segments share the bandwidth with datagrams, but queues do not drop them.
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.traceSegment("send", seg)
@@ -276,7 +274,8 @@ func (s *Stream) pathUp(seg *segment) bool {
 		!seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }
 
-// HandleEvent retransmits the held segments. After Retries attempts the stream fails.
+// HandleEvent retransmits the held segments, in order. While the path is down, it tries again with exponential
+// backoff; after Retries attempts the stream fails.
 func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream
@@ -347,7 +346,7 @@ func (s *Stream) arrive(seg *segment) {
 		to.eof = true
 		to.readable.call(now)
 		to.removeIfDone()
-	case seg.kind == segmentAccept:
+	case seg.kind == segmentSynAck:
 		n.releaseSegment(seg)
 		to.open = true
 		if to.finQueued {

@@ -20,9 +20,8 @@ type WaitReason string
 
 func (s WaitReason) String() string { return string(s) }
 
-// Wait parks the program until s is notified or timeout has passed; a negative
-// timeout means forever. It reports whether s was notified. reason is formatted
-// only if the wait is reported in an error.
+// Wait blocks the program until s is notified or timeout has passed; a negative timeout means forever. It
+// reports whether s was notified. reason is formatted only if the wait is reported in an error.
 func (p *Proc) Wait(s *Signal, reason fmt.Stringer, timeout time.Duration) bool {
 	p.checkRunning("Wait")
 	p.notified = false
@@ -97,7 +96,7 @@ func (t *Timer) Deadline() mono.Time { return t.due }
 // Resetting to the current deadline keeps the order among events of the same
 // time.
 func (t *Timer) Reset(at mono.Time) {
-	if at == mono.Never || t.w.ended { // a program that is unwinding may still arm it
+	if at == mono.Never || t.w.ended { // the deferred calls of programs may arm it after the end
 		t.due = mono.Never
 		return
 	}

@@ -82,8 +82,8 @@ func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
 	return s.Writev(now, bufs[:], more)
 }
 
-// Writev implements link.StreamLink. Each call starts a segment: partial
-// segments are sent at once, as with TCP_NODELAY.
+// Writev implements link.StreamLink. Each call starts a segment: partial segments are sent at once, as
+// with TCP_NODELAY, even if the caller has more to write.
 func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	switch {
 	case s.err != nil:
@@ -121,7 +121,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 		s.in.Pop()
 		s.net.releaseSegment(seg)
 	}
-	if s.peer != nil && s.err == nil {
+	if s.peer != nil && s.err == nil { // the peer may write n more bytes when it learns of this
 		w := s.net.w
 		w.At(w.now.Add(s.peer.returnLatency()), (*windowUpdate)(s.peer), uint64(n))
 	}
@@ -157,7 +157,7 @@ func (s *Stream) releaseID() {
 	}
 }
 
-// CloseWrite implements link.StreamLink.
+// CloseWrite implements link.StreamLink. If the stream is not connected yet, the FIN follows when it is.
 func (s *Stream) CloseWrite(mono.Time) error {
 	if s.err != nil {
 		return s.err

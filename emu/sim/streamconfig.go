@@ -127,15 +127,16 @@ func (n *Net) SetStreamTap(t StreamTap) { n.streamTap = t }
 var segmentFlags = [...]link.SegmentFlags{
 	segmentData:   link.ACK,
 	segmentSyn:    link.SYN,
-	segmentAccept: link.SYN | link.ACK,
+	segmentSynAck: link.SYN | link.ACK,
 	segmentFin:    link.FIN | link.ACK,
 	segmentReset:  link.RST | link.ACK,
 }
 
-// nextSeq returns the sequence number of the next segment of s. The SYN and the FIN take one each.
+// nextSeq returns the sequence number of the next segment of s, whose numbers begin at 0. The SYN and the FIN
+// take one each.
 func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	switch {
-	case kind == segmentSyn || kind == segmentAccept:
+	case kind == segmentSyn || kind == segmentSynAck:
 		return 0
 	case kind != segmentFin && s.finSent:
 		return s.written + 2
@@ -143,14 +144,15 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// recordReceived shows seg to the StreamTap and advances RCV.NXT past it.
+// recordReceived shows seg to the StreamTap and advances RCV.NXT past it. A segment that an impairment replaces by a
+// reset is not received.
 func (s *Stream) recordReceived(seg *segment) {
 	if seg.reset {
 		return
 	}
 	s.net.tapSegment(s.port, In, seg)
 	s.rcvNxt = seg.seq + uint64(len(seg.data))
-	if seg.kind == segmentAccept || seg.kind == segmentFin {
+	if seg.kind == segmentSynAck || seg.kind == segmentFin {
 		s.rcvNxt++
 	}
 }
@@ -170,8 +172,8 @@ func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	})
 }
 
-// tapReset shows the StreamTap, at port p, the RST by which the peer's host
-// answers s without a stream of its own. It does nothing if p is nil.
+// tapReset shows the StreamTap, at port p, the RST with which the peer's host answers s if no stream for s is open
+// there. It does nothing if p is nil.
 func (s *Stream) tapReset(dir Direction, p *Port) {
 	if s.net.streamTap == nil || p == nil {
 		return

@@ -86,8 +86,7 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
-// Stats returns the counters of both directions. Out counts all packets,
-// Delivered those that reached the far end.
+// Stats returns the counters of both directions. Out counts all packets, Delivered those that reached the far end.
 func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
 // Impairments returns the pipes of both directions; nil if there is no impairment.
@@ -111,7 +110,7 @@ func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].lin
 // SetUp brings the trunk up.
 func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
-// route forwards pk from a switch to its next hop.
+// route forwards pk from a switch to its next hop. A packet without a route counts as dropped by its sender's uplink.
 func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return
@@ -165,8 +164,8 @@ type trunkTransit struct {
 // strictly in order; fat trees have two.
 const maxStreamHops = 8
 
-// crossTrunk sends seg over the next trunk. It returns true if seg is at the
-// receiver's switch, or if no trunk leads there.
+// crossTrunk sends seg over the next trunk. It returns true if seg is at the receiver's switch, or if no trunk leads
+// there. A trunk that goes down starts a new epoch: segments that it carried then are lost.
 func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	s, transit := seg.sender, &seg.transit
 	if transit.at == nil {

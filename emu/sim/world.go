@@ -141,7 +141,7 @@ func (w *World) Events() uint64 { return w.events }
 // At runs h with arg at time t. A time in the past means now, after the events
 // already due now; mono.Never means not at all.
 func (w *World) At(t mono.Time, h Handler, arg uint64) {
-	if t == mono.Never || w.ended { // a program that is unwinding may still schedule
+	if t == mono.Never || w.ended { // the deferred calls of programs may schedule after the end
 		return
 	}
 	w.queue.push(max(t, w.now), h, arg)
@@ -175,8 +175,8 @@ func (w *World) RunUntil(t mono.Time) error { return w.run(t, untilIdle) }
 // events (timers, packets in flight) in the queue. Errors are those of Run.
 func (w *World) RunPrograms() error { return w.run(mono.Never, untilProgramsEnd) }
 
-// Close unwinds the parked programs and ends the world. It is not needed after
-// Run has returned, with or without an error.
+// Close ends the world, and the programs that wait in it: their deferred calls run. It is not needed after Run has
+// returned, with or without an error.
 func (w *World) Close() {
 	if w.running {
 		panic("sim: Close of a world from inside it: let the programs return instead")
@@ -184,7 +184,7 @@ func (w *World) Close() {
 	w.end(nil)
 }
 
-// run handles events up to the horizon. With programsOnly it stops when all programs have ended.
+// run handles events and runs programs up to the time horizon. With programsOnly it stops when all programs have ended.
 func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	if w.running {
 		panic("sim: Run of a world from inside it: park the program (Wait, Sleep) instead")
@@ -214,8 +214,8 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 
 var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit")
 
-// loop runs all events of an instant before its programs, so that programs
-// woken at the same instant compete fairly.
+// loop runs all events of an instant before its programs, so that pickReady chooses among all programs that
+// are woken at this instant.
 func (w *World) loop(programsOnly bool) error {
 	for {
 		if programsOnly && len(w.procs) == 0 {
@@ -273,7 +273,7 @@ func (w *World) pickReady() *Proc {
 	return p
 }
 
-// end unwinds all programs and drops all events.
+// end drops all events, and ends all programs: their deferred calls run. Run returns err from then on.
 func (w *World) end(err error) {
 	if w.ended {
 		return

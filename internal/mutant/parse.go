@@ -25,8 +25,7 @@ type Hunk struct {
 	Imports  []string // added
 }
 
-// Parse parses mutants in the format of the package comment. Error messages have the name of the
-// file.
+// Parse parses the text of a file of mutants, in the format of the package comment. Errors begin with its name.
 func Parse(name, text string) (all []Mutant, err error) {
 	r := reader{}
 	for i, line := range strings.Split(text, "\n") {
@@ -51,7 +50,8 @@ type reader struct {
 	hunk      Hunk     // the lines so far
 }
 
-// readLine reads the next line, which may begin a mutant, a file or a hunk, or belong to the hunk.
+// readLine reads the next line: a comment, the providers of the mutants that follow, the first line of a mutant, the
+// name of its next file, the beginning (@@) of a hunk, a line of the hunk, or the empty line after it.
 func (r *reader) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "#"):

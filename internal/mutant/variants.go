@@ -36,8 +36,8 @@ func (n *numbering) addFunction(mutants []int) (number int) {
 	return n.count - 1
 }
 
-// newVariants parses the text of the file name; the result has no variants yet. The files of a package
-// share inPkg, the declarations that mutants add to the package, and all files share numbers.
+// newVariants parses the text of the file name, to which addMutant then adds variants: functions as mutants change
+// them. The files of a package share inPkg, the declarations that mutants add to it; all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {
@@ -82,9 +82,8 @@ func (v *variants) hasImport(line string) bool {
 	return slices.ContainsFunc(v.file.Imports, func(s *ast.ImportSpec) bool { return v.nodeText(s) == line })
 }
 
-// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed
-// function as a variant with the mutant's number, new fields of a struct, or a new declaration.
-// Other changes are errors.
+// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed function as a variant
+// with the mutant's number, new fields of a struct, or a new declaration. Other changes are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
 	was, ok := v.decls[name]
@@ -166,8 +165,8 @@ func variantName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s_mutant%d", d.Name.Name, number)
 }
 
-// render returns the text of the original file with all variants, fields, declarations and
-// imports. Functions that have variants begin with calls of them.
+// render returns the text of the original file with all that mutants add: variants of functions, fields,
+// declarations and imports. Functions that have variants begin with calls of them.
 func (v *variants) render() string {
 	type replacement struct {
 		from, to int // offsets; equal for an insertion
@@ -176,7 +175,7 @@ func (v *variants) render() string {
 	var all []replacement
 	for _, name := range slices.Sorted(maps.Keys(v.dispatch)) {
 		d := v.decls[name].(*ast.FuncDecl)
-		for i, p := range params(d) {
+		for i, p := range params(d) { // give blank parameters names, so that variantCalls can pass them on
 			if p.Name == "_" {
 				all = append(all, replacement{v.offset(p.Pos()), v.offset(p.End()), fmt.Sprintf("_p%d", i)})
 			}

@@ -36,7 +36,7 @@ func OthersShare(from, to CPUSample) float64 {
 	if capacity <= 0 || from.CPUs != to.CPUs {
 		return 0
 	}
-	stopped := max(capacity-(to.All-from.All), 0) // no counter has this time
+	stopped := max(capacity-(to.All-from.All), 0) // the machine was stopped: the kernel counted neither work nor idling
 	others := to.Busy - from.Busy + stopped - (to.Own - from.Own) + to.Throttled - from.Throttled
 	return min(max(float64(others)/float64(capacity), 0), 1)
 }

@@ -71,8 +71,8 @@ func NewAgentHost(lab agentLab) *AgentHost {
 	}
 }
 
-// Start starts the agent and connects to it. The connection is closed when the agent ends,
-// because TCP does not notice that a guest is off.
+// Start starts the agent, which executes verbs in the guest on request, and connects to it. The connection
+// is closed when the agent ends, because TCP does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
 	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
@@ -105,7 +105,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	output := new(daemon.HeadTail)
 	args := []string{"ip", "address", "replace", p.String(), "dev", "eth0"}
 	if p.Addr().Is6() {
-		args = append(args, "nodad") // it is unique
+		args = append(args, "nodad") // no duplicate address detection: it is unique
 	}
 	code, err := g.lab.Exec(ctx, onlyGuest, guest.Command{Args: args, Stdout: output, Stderr: output})
 	if err == nil && code != 0 {
@@ -114,7 +114,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. The agent goes on when ctx ends, so that a case can clean up.
+// launch starts the agent in the guest. The agent goes on when ctx ends, so that a test case can clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}

@@ -105,7 +105,8 @@ func (c Config) validate() error {
 	case c.Image == nil:
 		return errors.New("no image to boot")
 	case guest.NeedsSIW(c.Devices) && !c.Image.SIW:
-		return &NotBuiltError{Series: c.Image.Series, SIW: true, Dir: filepath.Dir(filepath.Dir(c.Image.Kernel))}
+		cache := filepath.Dir(filepath.Dir(c.Image.Kernel)) // which has a directory for each image
+		return &NotBuiltError{Series: c.Image.Series, SIW: true, Dir: cache}
 	}
 	return errors.Join(c.Impair.check(), guest.CheckDevices(c.Devices))
 }
@@ -243,22 +244,23 @@ const offloadOptions = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso
 // with a panic on an oops, at which QEMU exits.
 const kernelArgs = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check"
 
-// qemuArgs returns the arguments of QEMU for a guest.
+// qemuArgs returns the arguments of QEMU for a guest. The guest has two NICs: one on the wire, the network of the RDMA
+// devices, and one on a control network, for the connections of the lab.
 func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 	processor, acceleration := "max", "tcg,thread=multi"
 	var clock []string
 	switch {
 	case accel == KVM:
 		processor, acceleration = "host", "kvm"
-	case c.ICount: // needs a single thread
+	case c.ICount: // virtual time from the number of instructions, which needs a single thread
 		acceleration, clock = "tcg", []string{"-icount", "shift=0"}
 	}
 	o := guest.Options{ID: id, MTU: c.MTU, Devices: c.Devices}
-	words := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
+	commandLine := strings.TrimSpace(kernelArgs + " " + o.CommandLine() + " " + c.KernelArgs)
 	args := []string{
 		"-M", "q35", "-accel", acceleration, "-cpu", processor, "-m", strconv.Itoa(c.Memory), "-smp", strconv.Itoa(c.CPUs),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", words,
+		"-kernel", c.Image.Kernel, "-initrd", initrd, "-append", commandLine,
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
 	for _, nic := range []struct{ name, device, mac string }{

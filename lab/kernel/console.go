@@ -73,7 +73,7 @@ func (c *console) add(b []byte) {
 	}
 	const maxLine = 4096
 	if len(c.line) > maxLine {
-		c.line = nil // too long for a mark
+		c.line = nil // too long for the ReadyMark or FailedMark of a guest
 	}
 }
 

@@ -130,8 +130,7 @@ func (e *unknownPackageError) Error() string {
 
 func (e *unknownPackageError) Unwrap() error { return e.err }
 
-// parseStanzas parses the output of apt-cache show. The first stanza of each name
-// is used.
+// parseStanzas parses the output of apt-cache show into packages by name. It uses the first stanza of a name.
 func parseStanzas(text string) map[string]Package {
 	found := map[string]Package{}
 	for stanza := range strings.SplitSeq(text, "\n\n") {

@@ -74,8 +74,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 	return m, b.publish(out, name, m)
 }
 
-// resolve finds the packages, in the machine's lists if it runs the same Debian
-// release, and else in Debian's.
+// resolve finds the packages, in the apt lists of this machine if it runs the Debian release of the recipe and they
+// have all packages, and else in lists that it fetches from Debian.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	release, _ := os.ReadFile("/etc/os-release")
@@ -191,8 +191,7 @@ const siwRecipe = "siw 1"
 // siwSource is the directory of siw in the kernel source.
 const siwSource = "drivers/infiniband/sw/siw/"
 
-// siwPackages returns the packages of the kernel headers, kbuild, and, last, the
-// kernel source.
+// siwPackages returns the packages of the kernel headers, kbuild, and, last, the kernel source.
 func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
 	headers := "linux-headers-" + b.release
 	found, err := b.apt.find(ctx, headers)
@@ -288,7 +287,7 @@ func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, c
 	return nil
 }
 
-// substitute replaces a text in a file, which must contain it.
+// substitute replaces all occurrences of a text in a file, which must contain it.
 func substitute(file, before, after string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -300,8 +299,7 @@ func substitute(file, before, after string) error {
 	return os.WriteFile(file, bytes.ReplaceAll(text, []byte(before), []byte(after)), 0o644)
 }
 
-// extractSIW extracts the directory of siw from the kernel source in a Debian
-// package.
+// extractSIW extracts the directory of siw from the kernel source in a Debian package.
 func extractSIW(ctx context.Context, deb, into string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // kills programs whose output is not read
@@ -340,8 +338,7 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory from a tar archive, in which they follow
-// each other.
+// extractFolder extracts the files of one directory from a tar archive, in which they follow each other.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

@@ -96,8 +96,8 @@ func (e *NotBuiltError) Error() string {
 	return fmt.Sprintf("no image of Linux %s%s in %s: make it with 'fabrictest lab kernel build --kernel %[1]s'", e.Series, what, e.Dir)
 }
 
-// Find returns the latest complete image of a series with the current recipe, with
-// siw if wanted, or a NotBuiltError.
+// Find returns the latest complete image of a series with the current recipe, or a NotBuiltError. With
+// siw, the image must have an additional part of the same kernel version, with the module siw.
 func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
@@ -248,8 +248,7 @@ func (c ImageCache) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// newWorkDir creates a temporary directory, and removes those of killed builds. The
-// caller holds the lock.
+// newWorkDir creates a temporary directory for a build, and removes those of killed builds. The caller holds the lock.
 func (c ImageCache) newWorkDir() (string, error) {
 	old, _ := filepath.Glob(filepath.Join(c.Dir, "build-*"))
 	for _, dir := range old {
@@ -260,8 +259,8 @@ func (c ImageCache) newWorkDir() (string, error) {
 	return os.MkdirTemp(c.Dir, "build-")
 }
 
-// publish writes the manifest of a part in out, and renames it to its final
-// directory.
+// publish writes the manifest of a part of an image to the part's directory out, and renames out to the part's name in
+// the cache.
 func (c ImageCache) publish(out, name string, m *manifest) error {
 	m.Files = map[string]string{}
 	entries, err := os.ReadDir(out)
@@ -282,7 +281,7 @@ func (c ImageCache) publish(out, name string, m *manifest) error {
 		return err
 	}
 	m.dir = filepath.Join(c.Dir, name)
-	if err := os.RemoveAll(m.dir); err != nil { // a damaged one
+	if err := os.RemoveAll(m.dir); err != nil { // a damaged part of this name
 		return err
 	}
 	return os.Rename(out, m.dir)

@@ -125,7 +125,8 @@ func findIn(root string, dirs []string, name string) (string, error) {
 	return "", fmt.Errorf("no package has %s: add its new package to the recipe", name)
 }
 
-// packPrograms adds the programs, the libibverbs drivers, and their libraries.
+// packPrograms adds the programs of the recipe, the libibverbs drivers, and the libraries that both need, from the
+// directory user, into which their packages are unpacked.
 func packPrograms(a *Archive, user string) error {
 	a.AddDir("/usr/bin")
 	var all []string
@@ -157,8 +158,8 @@ func packPrograms(a *Archive, user string) error {
 	return nil
 }
 
-// libraryClosure returns, by name, the shared libraries that programs and the named
-// libraries need, transitively.
+// libraryClosure returns the paths, by name, of the loader, the named libraries, and all shared libraries that these
+// and the programs need, transitively. It finds libraries below root.
 func libraryClosure(root string, programs, named []string) (map[string]string, error) {
 	found := map[string]string{}
 	var visit func(path string) error

@@ -34,7 +34,7 @@ type machine struct {
 // boot starts a guest, and returns before it is ready.
 func (l *Lab) boot(id int) (*machine, error) {
 	m := &machine{id: id, console: newConsole(), qemuStderr: new(daemon.HeadTail), ended: make(chan struct{}), began: time.Now()}
-	const firstExtraFile = 3
+	const firstExtraFile = 3 // the descriptor of ExtraFiles[0], the initrd
 	m.cmd = exec.Command(l.qemu, qemuArgs(l.cfg, id, l.Accel, fmt.Sprintf("/proc/self/fd/%d", firstExtraFile))...)
 	var file *os.File // the console log, to which a restarted guest appends; nil without a directory for logs
 	if l.cfg.Consoles != "" {

@@ -37,8 +37,8 @@ func checkTun() error {
 	return e
 }
 
-// createLinks creates the bridge, the judge port and the tap devices, in the
-// namespace of the calling thread.
+// createLinks creates the bridge, its port for the program that tests the guests (the judge), and the tap
+// devices of the guests, in the namespace of the calling thread.
 func createLinks(c Config) error {
 	err := guest.InOrder(func() error { return createBridge(c.MTU) }, func() error { return createJudgePort(c.MTU) })
 	for id := 1; id <= c.Guests && err == nil; id++ {
@@ -105,7 +105,7 @@ func createWireTap(id, mtu int) error {
 		func() error { return addToBridge(tap, WireDevice) })
 }
 
-// createControlLink creates a control link with a static neighbour entry: the
+// createControlLink creates the tap device on which the lab reaches a guest, with a static neighbour entry: the
 // kernel would remember a failed ARP request to a guest that was off.
 func createControlLink(id int) error {
 	tap := newTap(controlPort(id), defaultMTU)
@@ -156,7 +156,7 @@ func linkAttrs(name string, mtu int) netlink.LinkAttrs {
 	return a
 }
 
-// addAddr adds an address, which is usable at once.
+// addAddr adds an address, which is usable at once: without duplicate address detection.
 func addAddr(l netlink.Link, a netip.Prefix) error {
 	addr := guest.NetlinkAddr(a)
 	if a.Addr().Is6() {
@@ -234,9 +234,9 @@ func IsEmptyNamespace() (bool, error) {
 		return false, nil
 	}
 	all, err := net.Interfaces()
-	for _, i := range all {
+	for _, i := range all { // interfaces that are down do not count: kernels create tunnels in new namespaces
 		if i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 {
-			return false, nil // kernels create tunnels, which are down
+			return false, nil
 		}
 	}
 	return err == nil, err

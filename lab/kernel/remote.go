@@ -53,8 +53,8 @@ func CheckName(name string) error { return daemon.CheckName(name) }
 // ErrAlreadyUp is returned by Start if a lab of that name exists.
 var ErrAlreadyUp = errors.New("a kernel lab of that name is up already: take it down with 'fabrictest lab kernel down', or give another name with --lab")
 
-// kind is the kind of these labs.
-var kind = daemon.Kind{
+// kernelLabs finds, starts and talks to the processes of kernel labs.
+var kernelLabs = daemon.Kind{
 	What: "kernel lab", Prefix: "fabrictest-kernel", Command: ServeCommand, UpCommand: "fabrictest lab kernel up", NameFlag: "--lab", Version: 1,
 	LogFile: "kernel-%s/stderr", AlreadyUp: ErrAlreadyUp, ReplyTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second,
 	EncodeError: encodeError, DecodeError: decodeError,
@@ -63,7 +63,7 @@ var kind = daemon.Kind{
 // codeGuest is the code of a GuestError in a Close frame.
 const codeGuest = 1
 
-// encodeError keeps the fields of a GuestError.
+// encodeError returns the error to send to a client. The reason of a GuestError then has its fields as JSON.
 func encodeError(err error) error {
 	var g *GuestError
 	if errors.As(err, &g) {
@@ -142,7 +142,7 @@ type Remote struct {
 
 // Info returns the description of the lab.
 func (r *Remote) Info(ctx context.Context) (*Info, error) {
-	body, pid, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opStatus})
+	body, pid, err := r.roundTrip(ctx, kernelLabs.ReplyTimeout, &request{Op: opStatus})
 	if err != nil {
 		return nil, err
 	}
@@ -165,19 +165,19 @@ func (r *Remote) Restart(ctx context.Context, id int) error {
 
 // Impair replaces the impairments of a guest's link; see Lab.Impair.
 func (r *Remote) Impair(ctx context.Context, id int, m Impairment) error {
-	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Impair: &m})
+	_, _, err := r.roundTrip(ctx, kernelLabs.ReplyTimeout, &request{Op: opSet, Guest: id, Impair: &m})
 	return err
 }
 
 // SetLink sets a guest's link up or down.
 func (r *Remote) SetLink(ctx context.Context, id int, up bool) error {
-	_, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opSet, Guest: id, Link: up})
+	_, _, err := r.roundTrip(ctx, kernelLabs.ReplyTimeout, &request{Op: opSet, Guest: id, Link: up})
 	return err
 }
 
 // Console returns the end of a guest's console since its boot.
 func (r *Remote) Console(ctx context.Context, id int) (string, error) {
-	text, _, err := r.roundTrip(ctx, kind.ReplyTimeout, &request{Op: opConsole, Guest: id})
+	text, _, err := r.roundTrip(ctx, kernelLabs.ReplyTimeout, &request{Op: opConsole, Guest: id})
 	return string(text), err
 }
 

@@ -35,7 +35,7 @@ func Connect(name string) (*Remote, error) {
 	if n, err := strconv.Atoi(os.Getenv(guestsVar)); err == nil {
 		return newRemote(name, n), nil
 	}
-	if err := kind.Ping(context.Background(), name); err != nil {
+	if err := kernelLabs.Ping(context.Background(), name); err != nil {
 		return nil, err
 	}
 	return newRemote(name, 0), nil // not inside the lab
@@ -47,17 +47,17 @@ func (r *Remote) roundTrip(ctx context.Context, timeout time.Duration, q *reques
 	if r.insideLab() {
 		return nil, 0, errInsideLab
 	}
-	reply, call, err := kind.RoundTrip(ctx, r.name, timeout, q)
+	reply, call, err := kernelLabs.RoundTrip(ctx, r.name, timeout, q)
 	if err != nil {
 		return nil, 0, err
 	}
 	return reply, call.PID, nil
 }
 
-// dialThroughLab returns a connection to a guest, which the lab opens. The returned
-// context ends with the guest.
+// dialThroughLab returns a connection to a guest, which the lab's process opens and passes on as a descriptor. The
+// returned context ends with the guest, which the lab's process reports by a second reply.
 func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
-	c, err := kind.Send(ctx, r.name, dialTimeout+kind.ReplyTimeout, &request{Op: opGuest, Guest: id})
+	c, err := kernelLabs.Send(ctx, r.name, dialTimeout+kernelLabs.ReplyTimeout, &request{Op: opGuest, Guest: id})
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -70,7 +70,7 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 		conn, err = net.FileConn(c.Files[0])
 	}
 	if err == nil {
-		const detach = false // the call ends with ctx
+		const detach = false // without a timeout, the call still ends with ctx
 		err = c.WaitForever(detach)
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signa
 	if q.Program, err = daemon.NewProgram(args); err != nil {
 		return 0, err
 	}
-	c, err := kind.Send(ctx, r.name, noTimeout, q, os.Stdin, os.Stdout, os.Stderr)
+	c, err := kernelLabs.Send(ctx, r.name, noTimeout, q, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (r *Remote) Down(ctx context.Context) error {
 	if r.insideLab() {
 		return errInsideLab
 	}
-	return kind.Down(ctx, r.name, &request{Op: opDown})
+	return kernelLabs.Down(ctx, r.name, &request{Op: opDown})
 }
 
 // Start starts a lab in a detached process, and returns when its guests are ready.
@@ -131,19 +131,19 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	if err := cfg.prepareForProcess(); err != nil {
 		return err
 	}
-	if kind.Ping(ctx, name) == nil {
+	if kernelLabs.Ping(ctx, name) == nil {
 		return ErrAlreadyUp
 	}
 	if err := prepareLabDir(name, &cfg); err != nil {
 		return err
 	}
-	return kind.Start(ctx, name, cfg)
+	return kernelLabs.Start(ctx, name, cfg)
 }
 
-// prepareLabDir creates the directory of a lab, removes console logs of an earlier lab, and makes
-// it the default of cfg.Consoles. It does nothing for a user without a cache directory.
+// prepareLabDir creates the directory of a lab, that of its crash log, and removes console logs of an earlier lab
+// there. The directory is the default of cfg.Consoles. A user without a cache directory has none.
 func prepareLabDir(name string, cfg *Config) error {
-	log := kind.CrashLog(name)
+	log := kernelLabs.CrashLog(name)
 	if log == "" {
 		return nil
 	}
@@ -164,4 +164,4 @@ func prepareLabDir(name string, cfg *Config) error {
 }
 
 // List returns the names of this user's kernel labs.
-func List() (names []string, err error) { return kind.List(context.Background()) }
+func List() (names []string, err error) { return kernelLabs.List(context.Background()) }

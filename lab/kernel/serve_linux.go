@@ -16,10 +16,10 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// ServeMain is the main function of a lab's process.
+// ServeMain is the main function of a lab's process, which boots the guests and serves requests until the lab is down.
 func ServeMain() error {
 	s := &server{}
-	return daemon.Serve(&kind, &s.config, func(booting context.Context, name string) (_ daemon.Lab[request], err error) {
+	return daemon.Serve(&kernelLabs, &s.config, func(booting context.Context, name string) (_ daemon.Lab[request], err error) {
 		s.name = name
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.lab, err = Up(booting, s.config)
@@ -42,7 +42,7 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab.
+// Handle implements daemon.Lab: it executes a request of a client, such as a command of 'fabrictest lab kernel'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:
@@ -73,7 +73,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 			return err
 		}
 		cmd.Env = s.lab.programEnv(cmd.Env)
-		doNothing := func() {}
+		doNothing := func() {} // at the program's start and end
 		return c.Run(cmd, s.lab.ns.Start, doNothing, doNothing)
 	case opDown:
 		c.Down() // does not return

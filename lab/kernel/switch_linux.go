@@ -50,7 +50,8 @@ const (
 	bridgePort
 )
 
-// impair replaces the impairments of a guest's link.
+// impair replaces the impairments of a guest's link. A link is connected to the bridge directly until its first
+// impairment, which moves it to a switch in user space.
 func (p *linkSet) impair(id int, m Impairment) error {
 	if err := m.check(); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	epoch := time.Now()
 	for _, dir := range []struct {
 		impairer **ethernet.Impairer
-		name     string // as in a simulation
+		name     string // in the name of the random stream, as in a simulation
 	}{{&s.out, "up"}, {&s.in, "down"}} {
 		*dir.impairer, err = ethernet.NewImpairer(impair.Config{}, ethernet.Options{Source: impair.RandSources(p.seed, WireDevice+"/"+name+"/"+dir.name)})
 		if err != nil {
@@ -146,7 +147,8 @@ func (s *switchedLink) impair(m Impairment) error {
 	return nil
 }
 
-// describe sets the impairments, counters and error in l.
+// describe sets the impairments, counters and error in l. The drops of a direction are those at the port of the
+// switch where packets enter and at the port where they leave.
 func (s *switchedLink) describe(l *Link) {
 	l.Switched, l.Impairment = true, s.impairment
 	select {
@@ -247,7 +249,7 @@ func insertSwitchLink(id int) error {
 		func() error { return netlink.LinkSetMTU(end, mtu) },
 		func() error { return addToBridge(end, isolatedBridge) },
 		func() error {
-			if uswitch.SupportsUDPGSO() {
+			if uswitch.SupportsUDPGSO() { // else the switch's packet sockets cannot receive GSO packets
 				return nil
 			}
 			return uswitch.DisableGSO(bridgeSidePort(id))

@@ -128,8 +128,8 @@ func HostMain() error {
 // exchange is a perf.Exchange with the other rank.
 type exchange struct{ conn *launch.Conn }
 
-// Swap implements perf.Exchange. It ignores the context: if the other rank fails, the lab
-// process kills both.
+// Swap implements perf.Exchange: it sends mine to the other rank and returns what that sends. It ignores the context:
+// if the other rank fails, the lab process kills both.
 func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	other := 1 - e.conn.Rank()
 	if err := e.conn.Send(other, mine); err != nil {
@@ -138,7 +138,8 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return e.conn.Recv(other, -1) // no timeout
 }
 
-// execute executes one command on a device that is opened for it.
+// execute executes one command on a device that is opened for it. It returns the result of the command's program,
+// or, for the command Idle, the resident memory of this process in MB.
 func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) {
 	k, ok := h.kinds[cmd.Kind]
 	if !ok {
@@ -154,7 +155,6 @@ func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) 
 	case cmd.Program != nil:
 		return cmd.Program.Run(ctx, side)
 	case cmd.Idle:
-		// The resident memory of this process with an idle connection.
 		err = perf.WithConnection(ctx, side, func() error {
 			time.Sleep(settleTime)
 			v, err = perf.ResidentMB()

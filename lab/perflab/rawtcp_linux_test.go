@@ -20,14 +20,14 @@ func endpoints(addr string) (a, b RawEndpoint) {
 func TestRawTCPStream(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		a, b := endpoints(addr)
-		for _, work := range []bool{false, true} {
+		for _, copyAndCRC := range []bool{false, true} {
 			for _, n := range []int{1, 64, 100_000, 4 << 20} {
-				v, err := RawTCPStream(a, b, RawStreamConfig{Bytes: n, Work: work, Duration: 5 * time.Millisecond})
+				v, err := RawTCPStream(a, b, RawStreamConfig{Bytes: n, CopyAndCRC: copyAndCRC, Duration: 5 * time.Millisecond})
 				if strings.Contains(addr, ":") && isNoAddress(err) {
 					t.Skip("no IPv6 here")
 				}
 				if err != nil || v <= 0 {
-					t.Errorf("%s, %d bytes, work %v: %v Gb/s, %v", addr, n, work, v, err)
+					t.Errorf("%s, %d bytes, copyAndCRC %v: %v Gb/s, %v", addr, n, copyAndCRC, v, err)
 				}
 			}
 		}
@@ -76,7 +76,7 @@ func TestReceiverHandlesAnySegmentation(t *testing.T) {
 		broken := append([]byte(nil), stream...)
 		broken[rng.IntN(len(broken))] ^= 1
 		for i, s := range [][]byte{stream, broken} {
-			r := newReceiver(socket{}, RawStreamConfig{Bytes: message, Work: true})
+			r := newReceiver(socket{}, RawStreamConfig{Bytes: message, CopyAndCRC: true})
 			var err error
 			for len(s) > 0 && err == nil {
 				n := min(len(s), 1+rng.IntN(1<<uint(1+rng.IntN(17))))

@@ -71,7 +71,7 @@ var families = []struct {
 func TestMeasurementsOnVeth(t *testing.T) {
 	for _, f := range families {
 		w := newWire(t, f.v6)
-		stream := RawStreamConfig{Bytes: 4096, Work: true, Duration: 20 * time.Millisecond}
+		stream := RawStreamConfig{Bytes: 4096, CopyAndCRC: true, Duration: 20 * time.Millisecond}
 		for name, measure := range map[string]func() (float64, error){
 			"stream":           func() (float64, error) { return w.stream(stream) },
 			"link stream":      func() (float64, error) { return w.linkStream(stream, false) },
@@ -120,9 +120,9 @@ func BenchmarkStream(b *testing.B) {
 			cfg       RawStreamConfig
 			scattered bool
 		}{
-			{name: "copy and crc", cfg: RawStreamConfig{Bytes: 4096, Work: true}},
-			{name: "copy and crc, scattered", cfg: RawStreamConfig{Bytes: 4096, Work: true}, scattered: true},
-			{name: "copy and crc, 1 KiB", cfg: RawStreamConfig{Bytes: 1024, Work: true}},
+			{name: "copy and crc", cfg: RawStreamConfig{Bytes: 4096, CopyAndCRC: true}},
+			{name: "copy and crc, scattered", cfg: RawStreamConfig{Bytes: 4096, CopyAndCRC: true}, scattered: true},
+			{name: "copy and crc, 1 KiB", cfg: RawStreamConfig{Bytes: 1024, CopyAndCRC: true}},
 			{name: "bare", cfg: RawStreamConfig{Bytes: 4096}},
 		} {
 			b.Run(f.name+"/"+work.name, func(b *testing.B) {

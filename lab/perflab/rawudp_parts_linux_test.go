@@ -6,7 +6,7 @@ import (
 )
 
 func TestSegmentsAreVerified(t *testing.T) {
-	cfg := RawStreamConfig{Bytes: 1000, Work: true}
+	cfg := RawStreamConfig{Bytes: 1000, CopyAndCRC: true}
 	s, o := newSegmentWriter(cfg), newSegmentReader(cfg)
 	s.app, o.app = s.app[:1500], o.app[:1500]
 	seg := make([]byte, 1000)

@@ -76,14 +76,15 @@ func waitForPath(cfg RawStreamConfig, tx batchSender, rx batchReceiver) error {
 	return fmt.Errorf("stream: none of %d probes arrived: check the receiver's address and the path", probes)
 }
 
-// sendStream sends batches until cfg.Duration has passed, at least one.
+// sendStream sends batches until cfg.Duration has passed or the receiver has failed, at least one. At most windowBytes
+// are in flight.
 func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
 	bufs := tx.buffers()
 	window := uint64(windowBytes / w.cfg.Bytes)
 	var base uint64
 	for {
-		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // at most window are in flight
+		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1)
 		for _, seg := range bufs {
 			w.write(seg)
 		}
@@ -107,7 +108,7 @@ func flushAll(tx batchSender) error {
 	}
 }
 
-// receiveStream receives until the stream ends, and returns the time of the last arrival.
+// receiveStream receives until the stream ends (see streamEnded), and returns the time of the last arrival.
 func receiveStream(r *segmentReader, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
 	var idle idleTimer
@@ -163,13 +164,13 @@ func newSegmentWriter(cfg RawStreamConfig) *segmentWriter {
 	return s
 }
 
-// write fills a segment with the next sequence number and, if the configuration demands work,
-// with the next bytes of application memory and the CRC.
+// write fills a segment with the next sequence number and, with cfg.CopyAndCRC, with the next bytes
+// of application memory and the CRC.
 func (s *segmentWriter) write(seg []byte) {
 	binary.LittleEndian.PutUint64(seg, s.seq)
 	s.seq++
 	crcAt := len(seg) - crcBytes
-	if s.cfg.Work {
+	if s.cfg.CopyAndCRC {
 		if s.off+crcAt > len(s.app) {
 			s.off = 0
 		}
@@ -192,12 +193,12 @@ func newSegmentReader(cfg RawStreamConfig) *segmentReader {
 	return &segmentReader{cfg: cfg, app: make([]byte, memoryBytes)}
 }
 
-// read checks and counts a received segment, and copies its bytes to application memory. It
-// ignores probes.
+// read checks the length of a received segment and counts it. With cfg.CopyAndCRC, it also checks the CRC and copies
+// the bytes to application memory. It ignores the probes of waitForPath.
 func (r *segmentReader) read(seg []byte) {
 	crcAt := len(seg) - crcBytes
 	if len(seg) != r.cfg.Bytes ||
-		(r.cfg.Work && crc32.ChecksumIEEE(seg[:crcAt]) != binary.LittleEndian.Uint32(seg[crcAt:])) {
+		(r.cfg.CopyAndCRC && crc32.ChecksumIEEE(seg[:crcAt]) != binary.LittleEndian.Uint32(seg[crcAt:])) {
 		r.result.Corrupt++
 		return
 	}
@@ -205,7 +206,7 @@ func (r *segmentReader) read(seg []byte) {
 	if seq >= firstProbeSeq {
 		return
 	}
-	if r.cfg.Work {
+	if r.cfg.CopyAndCRC {
 		if r.off+crcAt > len(r.app) {
 			r.off = 0
 		}

@@ -30,9 +30,9 @@ type RawStreamConfig struct {
 	// Bytes is the size of a TCP message or of the payload of a UDP datagram. TCP messages
 	// over 64 KiB are sent in chunks of 64 KiB; up to 16 shorter ones share a system call.
 	Bytes int
-	// Work adds the work of a device without hardware: the sender copies each message and
+	// CopyAndCRC adds the work of a device without hardware: the sender copies each message and
 	// appends a CRC, the receiver checks it and copies the message to application memory.
-	Work bool
+	CopyAndCRC bool
 	// Duration is how long the sender sends.
 	Duration time.Duration
 }
@@ -75,14 +75,14 @@ type socket struct {
 
 func (s socket) close() { unix.Close(s.fd) }
 
-// send sends a part of b to the peer. It returns -1 if a non-blocking socket is full.
+// send sends b, or the first part of it, to the peer. It returns -1 if a non-blocking socket is full.
 func (s socket) send(b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(s.peer)), uintptr(s.peerSize))
 	return nonBlockingResult("send", n, errno)
 }
 
-// receive receives bytes. It returns 0 if a non-blocking socket has none.
+// receive receives bytes. It returns 0 if a non-blocking socket has none, and errClosed at the end of the stream.
 func (s socket) receive(b []byte) (int, error) {
 	r, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), 0, 0, 0)

@@ -82,15 +82,15 @@ func (p *chunker) next() []byte {
 type sender struct {
 	socket
 	chunker
-	work  bool
-	batch int // chunks per send
-	buf   []byte
-	sent  uint64 // bytes of messages
+	copyAndCRC bool
+	batch      int // chunks per send
+	buf        []byte
+	sent       uint64 // bytes of messages
 }
 
 // newSender returns the sending side of a TCP stream, with its memory filled.
 func newSender(s socket, cfg RawStreamConfig) *sender {
-	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
+	out := &sender{socket: s, chunker: newChunker(cfg.Bytes), copyAndCRC: cfg.CopyAndCRC, buf: make([]byte, 0, chunkMax+burst*crcBytes)}
 	out.batch = min(burst, max(1, chunkMax/cfg.Bytes))
 	for i := range out.memory {
 		out.memory[i] = byte(i * 7)
@@ -119,10 +119,10 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send and counts them. With work, it copies the messages
-// and appends a CRC to each chunk.
+// nextBatch returns the next bytes to send and counts them, without CRCs. With copyAndCRC, it copies the
+// messages and appends a CRC to each chunk.
 func (s *sender) nextBatch() []byte {
-	if !s.work {
+	if !s.copyAndCRC {
 		// Without CRCs, consecutive messages are contiguous in memory.
 		n := s.batch * min(s.message, chunkMax)
 		if s.off+n > len(s.memory) {
@@ -146,7 +146,7 @@ func (s *sender) nextBatch() []byte {
 type receiver struct {
 	socket
 	chunker
-	work       bool
+	copyAndCRC bool
 	buf        []byte
 	chunkBytes int    // size of the current chunk; 0 before the first byte
 	dest       []byte // destination of the rest of the chunk
@@ -157,7 +157,7 @@ type receiver struct {
 
 // newReceiver returns the receiving side of a TCP stream.
 func newReceiver(s socket, cfg RawStreamConfig) *receiver {
-	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), work: cfg.Work, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
+	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), copyAndCRC: cfg.CopyAndCRC, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
 }
 
 // run receives until all sent bytes have arrived. Their number comes from total when the
@@ -198,9 +198,10 @@ func (r *receiver) run(total <-chan uint64) error {
 	return nil
 }
 
-// receiveSome receives up to one buffer without blocking, and returns the number of bytes.
+// receiveSome receives up to one buffer without blocking, and returns the number of bytes. With copyAndCRC,
+// it also copies them and checks their CRCs, as a device does.
 func (r *receiver) receiveSome() (int, error) {
-	if !r.work {
+	if !r.copyAndCRC {
 		n, err := r.receive(r.memory[:memoryBytes])
 		r.received += uint64(n)
 		return n, err

@@ -52,11 +52,11 @@ func (d devices) IdleMB(ctx context.Context) (float64, error) {
 // overUDP is the perf.Bench of devices over UDP.
 type overUDP struct{ devices }
 
-// RawStream implements perf.Bench. The sockets send full GSO packets, as devices
-// do, for all message sizes. work adds a copy and a CRC on each side, as a device does them.
-func (b overUDP) RawStream(_ context.Context, _ int, work bool, d time.Duration) (float64, error) {
+// RawStream implements perf.Bench. The sockets send full GSO packets, as devices do, for all message
+// sizes. With copyAndCRC, each side also copies the data and computes a CRC, as a device does.
+func (b overUDP) RawStream(_ context.Context, _ int, copyAndCRC bool, d time.Duration) (float64, error) {
 	from, to := b.rawEndpoints()
-	r, err := RawUDPStream(from, to, RawStreamConfig{Bytes: udpPayload, Work: work, Duration: d})
+	r, err := RawUDPStream(from, to, RawStreamConfig{Bytes: udpPayload, CopyAndCRC: copyAndCRC, Duration: d})
 	return r.Gbps(), err
 }
 
@@ -75,9 +75,9 @@ func (b overUDP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds
 type overTCP struct{ devices }
 
 // RawStream implements perf.Bench.
-func (b overTCP) RawStream(_ context.Context, bytes int, work bool, d time.Duration) (float64, error) {
+func (b overTCP) RawStream(_ context.Context, bytes int, copyAndCRC bool, d time.Duration) (float64, error) {
 	from, to := b.rawEndpoints()
-	return RawTCPStream(from, to, RawStreamConfig{Bytes: bytes, Work: work, Duration: d})
+	return RawTCPStream(from, to, RawStreamConfig{Bytes: bytes, CopyAndCRC: copyAndCRC, Duration: d})
 }
 
 // mpaBytes are the bytes around a message beyond TCP, without padding: MPA length,

@@ -60,7 +60,7 @@ func v6(rail, subnet int, rest ...int) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// withoutLengths returns the addresses of prefixes.
+// withoutLengths returns the addresses in prefixes, without the prefix lengths.
 func withoutLengths(prefixes []netip.Prefix) []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(prefixes))
 	for _, p := range prefixes {

@@ -44,9 +44,9 @@ func (x index) rail(p Port) int {
 	return 0
 }
 
-// bridge identifies the bridge that p belongs to: ports with the same key forward frames to
-// each other. These are all ports of an unrouted switch, or the ports of a routed switch that
-// have the same addresses. ok is false for other ports.
+// bridge identifies the bridge that p belongs to: ports with the same key forward frames to each other. These are
+// all ports of an unrouted switch, or the ports of a routed switch with the same address. ok is false for the ports
+// of hosts, and for ports of a routed switch without an address.
 func (x index) bridge(p Port) (key string, ok bool) {
 	sw := x.switches[p.Node]
 	switch {

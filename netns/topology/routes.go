@@ -87,7 +87,7 @@ func (g *routerGraph) addSubnets(t Topology, seg Segment) {
 	var gateways []Port
 	var host *Port
 	for i, p := range seg.Ports {
-		if p.NIC == "" {
+		if p.NIC == "" { // only ports of hosts have a NIC
 			gateways = append(gateways, p)
 		} else {
 			host = &seg.Ports[i]

@@ -63,8 +63,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is
-// incomplete, and for streams with markers. It is valid until the next call of Next.
+// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is incomplete, if octets of it
+// were skipped, and for streams with markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -112,10 +112,9 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	return f, nil, false
 }
 
-// Skip is Next for n octets that were sent but are missing, as in a truncated capture; rest is
-// the number of these octets after the end of the FPDU. An FPDU with skipped octets has only the octets before
-// them. If ok is false and rest is not 0, a ULPDU_Length is missing, and the deframer cannot
-// continue.
+// Skip is Next for n octets that were sent but are missing, as in a truncated capture: up to the end of an FPDU, with
+// rest octets left to skip after it. The returned FPDU has only the octets before the first skipped one. If ok is
+// false and rest is not 0, a ULPDU_Length is missing, and the deframer cannot continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()
 	if n == 0 {
@@ -140,8 +139,7 @@ func (d *Deframer) discardReturned() {
 	}
 }
 
-// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0
-// if there is none.
+// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0 if there is none.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen

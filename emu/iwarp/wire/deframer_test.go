@@ -38,7 +38,7 @@ func TestFramingMatchesRFCFigures(t *testing.T) {
 		if want := sendOf(v.msn, 24); !bytes.Equal(f.ULPDU, want) {
 			t.Errorf("at %#x:\n got %x\nwant %x", v.at, f.ULPDU, want)
 		}
-		framer := Framer{framing: all, at: v.at}
+		framer := Framer{framing: all, offset: v.at}
 		if n := framer.Len(len(f.ULPDU)); n != len(golden) {
 			t.Errorf("at %#x: Len = %d, want %d", v.at, n, len(golden))
 		}
@@ -325,7 +325,7 @@ func TestMULPDUMatchesRFC(t *testing.T) {
 	for emss := 200; emss < 3000; emss++ {
 		for at := uint64(0); at < 2*MarkerInterval; at += 4 {
 			for _, markers := range []bool{false, true} {
-				framer := Framer{framing: Framing{Markers: markers}, at: at}
+				framer := Framer{framing: Framing{Markers: markers}, offset: at}
 				if n := framer.Len(MULPDU(emss, markers)); n > emss {
 					t.Fatalf("EMSS %d, markers %v, at %d: FPDU of %d octets", emss, markers, at, n)
 				}

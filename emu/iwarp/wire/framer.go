@@ -21,14 +21,14 @@ func FramingTo(receiver, sender *StartFrame) Framing {
 // markers.
 type Framer struct {
 	framing Framing
-	at      uint64
+	offset  uint64
 }
 
 // NewFramer returns a framer for the octets after the start-up frame.
 func NewFramer(f Framing) Framer { return Framer{framing: f} }
 
 // At returns the stream offset of the next FPDU: the number of octets framed.
-func (f *Framer) At() uint64 { return f.at }
+func (f *Framer) At() uint64 { return f.offset }
 
 // Len returns the length, with markers, of the next FPDU if its ULPDU has ulpduLen octets.
 func (f *Framer) Len(ulpduLen int) int {
@@ -36,16 +36,15 @@ func (f *Framer) Len(ulpduLen int) int {
 	if !f.framing.Markers {
 		return n
 	}
-	lead, at := 0, f.at
-	if at%MarkerInterval == 0 {
+	lead, at := 0, f.offset
+	if at%MarkerInterval == 0 { // a marker precedes the FPDU
 		lead, at = MarkerLen, at+MarkerLen
 	}
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the
-// extended slice. Without CRC the field is zero. Append panics if the ULPDU is longer than
-// MaxULPDU.
+// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended slice. Without CRC
+// the field is zero. Append panics if the ULPDU is longer than MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	ulpdu, from := slices.Concat(parts...), len(b)
 	b = f.appendBody(b, ulpdu, make([]byte, PadLen(len(ulpdu))))
@@ -69,18 +68,18 @@ func (f *Framer) appendBody(b, ulpdu, pad []byte) []byte {
 		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", len(ulpdu), MaxULPDU))
 	}
 	body := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(ulpdu))), ulpdu, pad)
-	if f.framing.Markers && f.at%MarkerInterval == 0 {
+	if f.framing.Markers && f.offset%MarkerInterval == 0 {
 		b = Marker{}.Append(b)
-		f.at += MarkerLen
+		f.offset += MarkerLen
 	}
-	start := f.at // of the ULPDU_Length
-	for n := octetsToMarker(f.at); f.framing.Markers && n <= len(body); n = octetsToMarker(f.at) {
+	start := f.offset // position of the ULPDU_Length, to which markers point
+	for n := octetsToMarker(f.offset); f.framing.Markers && n <= len(body); n = octetsToMarker(f.offset) {
 		b = append(b, body[:n]...)
-		f.at += uint64(n)
-		b = Marker{Back: uint16(f.at - start)}.Append(b)
-		f.at += MarkerLen
+		f.offset += uint64(n)
+		b = Marker{Back: uint16(f.offset - start)}.Append(b)
+		f.offset += MarkerLen
 		body = body[n:]
 	}
-	f.at += uint64(len(body) + CRCLen)
+	f.offset += uint64(len(body) + CRCLen)
 	return append(b, body...)
 }

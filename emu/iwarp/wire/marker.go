@@ -26,10 +26,10 @@ func octetsToMarker(pos uint64) int { return int(-pos % MarkerInterval) }
 // ULPDU_Length is at stream offset pos. A marker right after its end is not counted: it belongs to
 // the next FPDU.
 func markersWithin(pos uint64, n int) int {
-	const between = MarkerInterval - MarkerLen
+	const betweenMarkers = MarkerInterval - MarkerLen
 	n -= octetsToMarker(pos)
 	if n <= 0 {
 		return 0
 	}
-	return (n + between - 1) / between
+	return (n + betweenMarkers - 1) / betweenMarkers
 }

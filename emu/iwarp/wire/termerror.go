@@ -99,7 +99,7 @@ func (e TermError) String() string {
 
 // text returns the meaning of the error without its layer.
 func (e TermError) text() string {
-	if e.Layer <= LayerDDP && e.Type == RDMAPLocal { // whatever the code
+	if e.Layer <= LayerDDP && e.Type == RDMAPLocal { // type 0 of RDMAP and of DDP, whatever the code
 		return "local catastrophic error"
 	}
 	return cmp.Or(termTexts[e], "unassigned error")

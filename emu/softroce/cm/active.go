@@ -5,8 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Connect sends a REQ to a service of a peer. The result is EventReply,
-// EventRejected or EventTimedOut.
+// Connect sends a REQ to a service of a peer. The result is EventReply, EventRejected or EventTimedOut.
 func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.check(&a.cfg); err != nil {
@@ -28,8 +27,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	c.transport = p.Transport
 	c.localQPN = p.QPN
 	c.madRoute = p.Path.route()
-	// The peer's response time plus the round trip, for which the local ACK timeout is
-	// an upper bound.
+	// The local ACK timeout is an upper bound of the round trip.
 	c.packetLifetime = wire.CMTimeout(p.Path.LocalAckTimeout)
 	c.timeout = c.packetLifetime + wire.CMTimeout(a.cfg.ResponseTimeout)
 	c.maxRetries = a.cfg.MaxRetries
@@ -62,7 +60,8 @@ func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	return req
 }
 
-// handleREP handles a REP or a duplicate of it.
+// handleREP accepts the first REP of a connection. It answers a duplicate with an MRA if the consumer has not
+// answered yet, or repeats its answer (an MRA or the RTU). It rejects a REP of an unknown or ended connection.
 func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	if c == nil || !c.active || c.isSIDR() {
@@ -90,7 +89,7 @@ func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	case StateREPRcvd:
 		a.sendMRA(c)
 	case StateMRAREPSent, StateEstablished:
-		a.repeat(c)
+		a.resend(c)
 	case StateTimeWait:
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutREP)
 	}

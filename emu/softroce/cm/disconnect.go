@@ -60,7 +60,7 @@ func (a *Agent) handleDREQ(in *incoming, m *wire.DREQ) {
 	case StateTimeWait:
 		a.counters.Duplicates.count(wire.AttrDREQ)
 		if c.msgAttr == wire.AttrDREP {
-			a.repeatForDuplicate(c, in.tid)
+			a.resendForDuplicate(c, in.tid)
 		} else {
 			a.sendOnce(c.madRoute, wire.AttrDREP, in.tid, &wire.DREP{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id})
 		}
@@ -86,9 +86,8 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	}
 }
 
-// Close ends a connection or SIDR request in any state: it rejects a pending request, or
-// disconnects an established connection. The ID is then invalid and has no more
-// events.
+// Close ends a connection or SIDR request in any state: it rejects a pending request of the peer, gives up its own
+// (a REQ by a REJ with reason timeout), or disconnects. The ID is then invalid and has no more events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {

@@ -2,7 +2,8 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// expire handles an expired timer: it retransmits, gives up, or leaves time wait.
+// expire handles an expired timer: it retransmits, gives up, or leaves time wait. If it gives up a request, the
+// connection ends at once (Final); one that has got further enters time wait.
 func (a *Agent) expire(now mono.Time, c *conn) {
 	if c.state == StateTimeWait {
 		a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})
@@ -41,6 +42,6 @@ func (a *Agent) retransmit(now mono.Time, c *conn) {
 	case StateMRAREPRcvd:
 		c.state = StateREPSent
 	}
-	a.repeat(c)
+	a.resend(c)
 	a.armTimer(c, now.Add(c.timeout))
 }

@@ -22,10 +22,9 @@ type listener struct {
 	pending int // requests that the consumer has not answered
 }
 
-// Listen accepts requests for a service at one local address or, if local is the
-// zero Addr, at all addresses without their own listener. At most backlog requests
-// are pending (0 for Config.MaxBacklog); further ones are dropped, and their
-// senders retransmit.
+// Listen accepts requests for a service at one local address or, if local is the zero Addr, at all
+// addresses without their own listener. At most backlog requests, or Config.MaxBacklog if backlog is 0
+// or more than that, wait for an answer; further ones are dropped, and their senders retransmit.
 func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {

@@ -30,7 +30,7 @@ type packet struct {
 
 type message interface{ Append([]byte) []byte }
 
-// NextMAD removes and returns the oldest MAD to send, or false.
+// NextMAD removes and returns the oldest MAD to send, or false. The MAD is valid until the next call.
 func (a *Agent) NextMAD() (Outgoing, bool) {
 	p, ok := a.outbox.Pop()
 	if !ok {
@@ -66,16 +66,16 @@ func (c *retransmission) storeMessage(attr wire.Attr, tid uint64, m message) {
 // transmit sends the message stored in c.
 func (a *Agent) transmit(c *conn) { a.post(c.madRoute, c.msgAttr, &c.msg) }
 
-// repeat retransmits the message stored in c.
-func (a *Agent) repeat(c *conn) {
+// resend retransmits the message stored in c.
+func (a *Agent) resend(c *conn) {
 	a.counters.Resent.count(c.msgAttr)
 	a.transmit(c)
 }
 
-// repeatForDuplicate retransmits the message stored in c with the transaction ID of the duplicate
+// resendForDuplicate retransmits the message stored in c with the transaction ID of the duplicate request
 // that it answers.
-func (a *Agent) repeatForDuplicate(c *conn, tid uint64) {
+func (a *Agent) resendForDuplicate(c *conn, tid uint64) {
 	const tidOffset = 8 // in the MAD header
 	binary.BigEndian.PutUint64(c.msg[tidOffset:], tid)
-	a.repeat(c)
+	a.resend(c)
 }

@@ -5,7 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// handleREQ handles a new or duplicate REQ.
+// handleREQ handles a new or duplicate REQ. A REQ with the QP of an existing connection shows that this
+// connection is stale: handleREQ rejects the REQ and ends the connection.
 func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
 		a.handleDuplicateREQ(in, c, m)
@@ -92,7 +93,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	case StateREQRcvd:
 		a.sendMRA(c)
 	case StateMRAREQSent, StateREPSent, StateMRAREPRcvd:
-		a.repeat(c)
+		a.resend(c)
 	case StateTimeWait:
 		a.rejectREQ(in, m.LocalCommID, wire.ReasonStale, nil)
 	}

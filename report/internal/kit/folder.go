@@ -73,8 +73,8 @@ const (
 	PageFile  = "report.html"
 )
 
-// WriteAll writes files into a folder, which it creates if needed. It replaces existing
-// files, and continues after a file that cannot be written. The error is an *Error.
+// WriteAll writes files into a folder, which it creates if needed, and sets the Path of each that was written. It
+// replaces existing files, and continues after a file that cannot be written. The error is an *Error.
 func WriteAll(dir string, all []File) error {
 	fail := &Error{Dir: dir}
 	mkdirErr := os.MkdirAll(dir, 0o777)
@@ -113,10 +113,9 @@ func Write(dir, name string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	// A full disk may be reported by Sync or Close only.
-	err = errors.Join(err, f.Chmod(0o644))
+	err = errors.Join(err, f.Chmod(0o644)) // CreateTemp gives only the owner access
 	if err == nil {
-		err = f.Sync()
+		err = f.Sync() // a full disk may be reported only here or by Close
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), filepath.Join(dir, name))

@@ -24,9 +24,9 @@ type node struct {
 	mergedHosts int // number of hosts that this node represents, 0 for one host
 	x, y        float64
 	// dx and dy are the direction of the label.
-	dx, dy float64
-	small  bool
-	more   float64 // additional height
+	dx, dy      float64
+	small       bool
+	extraHeight float64 // for parallel cables
 }
 
 type edge struct {
@@ -36,8 +36,8 @@ type edge struct {
 	of   int // number of parallel edges
 }
 
-// newGraph returns the hosts, switches and cables of a topology as nodes and edges, without
-// positions.
+// newGraph returns the hosts, switches and cables of a topology as nodes and edges, without positions. The
+// painter gives the state, title and label of hosts and cables.
 func newGraph(t *topology.Topology, painter Painter) *graph {
 	g := &graph{}
 	byName := map[string]*node{}
@@ -78,8 +78,8 @@ func (g *graph) numberParallelEdges() {
 	}
 }
 
-// mergeHosts draws the hosts of each switch as one node if there are more than limit hosts.
-// Hosts whose state or cable is not Fine stay separate, up to limit.
+// mergeHosts replaces the hosts of each switch by one node if there are more than limit hosts. Hosts whose state or
+// cable is not Fine stay separate, up to limit. It also numbers the parallel edges that result.
 func (g *graph) mergeHosts(limit int) {
 	defer g.numberParallelEdges()
 	if len(g.hosts) <= limit {

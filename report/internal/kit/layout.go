@@ -13,8 +13,7 @@ const (
 	wide   = 1040
 )
 
-// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if
-// they have parallel cables.
+// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if they have parallel cables.
 func (g *graph) layoutPair() {
 	cables := 1
 	for i := range g.edges {
@@ -27,7 +26,7 @@ func (g *graph) layoutPair() {
 			n.x = []float64{84, g.w - 84}[i]
 		}
 		n.y = g.h / 2
-		n.more = parallelGap * float64(cables-1)
+		n.extraHeight = parallelGap * float64(cables-1)
 	}
 }
 
@@ -60,7 +59,7 @@ func (g *graph) layoutRing() {
 		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
-		// The normal of an ellipse is not the direction from its centre.
+		// The label is outside of the ellipse, along its normal, which is not the direction from the centre.
 		nx, ny := cos/rx, sin/ry
 		l := math.Hypot(nx, ny)
 		h.dx, h.dy = nx/l, ny/l
@@ -116,7 +115,7 @@ func (g *graph) layoutRows() {
 	for i, h := range g.hosts {
 		h.x = left + pitch*(float64(i)+0.5)
 		h.small = pitch < 40
-		h.dy = 1
+		h.dy = 1 // the label is below
 	}
 	rows := map[int][]*node{} // switches by tier, negative below the hosts
 	top, bottom := 0, 0
@@ -207,9 +206,9 @@ type Span struct {
 	Label       int // length in characters
 }
 
-// Lanes assigns spans to at most limit rows so that neither spans nor labels overlap, on a
-// chart that is columns characters wide. It returns the row of each span, -1 if no row has
-// space, and the position where the space for its label ends, from 0 to Width.
+// Lanes assigns spans to at most limit rows so that neither spans nor their labels (of Label characters, from the
+// start of the span) overlap, on a chart that is columns characters wide. It returns the row of each span, -1 if no
+// row has space, and the position where the space for its label ends, from 0 to Width.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))

@@ -42,8 +42,8 @@ type Page struct {
 	JSHash string // SHA-256 of JS in base64, for the content security policy
 }
 
-// shell returns the Page, for Layout.Write, whose data embeds it.
-func (p *Page) shell() *Page { return p }
+// basePage returns the Page, for Layout.Write, whose data embeds it.
+func (p *Page) basePage() *Page { return p }
 
 // Share is a segment of a bar: a state or verdict and its number of results.
 type Share struct {
@@ -51,8 +51,8 @@ type Share struct {
 	N     int
 }
 
-// Bar returns the segments of the states with a number other than 0 in n, in the given order,
-// and these numbers as text, with the names of states.
+// Bar returns a segment of a bar for each state that n counts at least once, in the given order, and
+// the counts as texts such as "3 passed", with the names of the states.
 func Bar[S ~string](n map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
 	for _, s := range order {
 		if n[s] > 0 {
@@ -95,8 +95,8 @@ type Layout struct {
 	css, js  string
 }
 
-// NewLayout returns a layout. The style css, the script js and the templates texts, which use
-// funcs, are added to those of the shell.
+// NewLayout returns a layout: the style, script and templates that all pages share, and in addition the style
+// css, the script js and the templates texts, which use funcs.
 func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
 	t := template.Must(template.New("page").Funcs(funcs).Parse(shellText))
 	for _, text := range texts {
@@ -105,10 +105,10 @@ func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout 
 	return &Layout{t, baseCSS + css, baseJS + js}
 }
 
-// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash it sets; css is added
-// to the style of the layout.
-func (l *Layout) Write(w io.Writer, data interface{ shell() *Page }, css string) error {
-	p := data.shell()
+// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash (for the content security policy) it
+// sets; css is added to the style of the layout.
+func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css string) error {
+	p := data.basePage()
 	hash := sha256.Sum256([]byte(l.js))
 	p.CSS, p.JS, p.JSHash = template.CSS(l.css+css), template.JS(l.js), base64.StdEncoding.EncodeToString(hash[:])
 	var b bytes.Buffer

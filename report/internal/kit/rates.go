@@ -24,8 +24,8 @@ type curve struct {
 	count []float64
 }
 
-// clean returns the track's curve. Samples may be invalid, since programs with defects
-// produce them: it sorts them by time and corrects counts that decrease.
+// clean returns the track's curve. Samples may be invalid, since programs with defects produce them: it sorts
+// them by time and corrects counts that decrease. With MaxRate, the curve rises no faster than that.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -49,8 +49,8 @@ func (t Track) clean() curve {
 	return c
 }
 
-// limitRate returns the curve that reaches each count at the same time, but rises no faster
-// than maxRate: a jump becomes a slope that starts as late as possible before it.
+// limitRate returns a curve that reaches the counts of c no later than c, but rises no faster than maxRate: before a
+// jump of c it rises at maxRate, from the latest possible time on.
 func (c curve) limitRate(maxRate float64) (slow curve) {
 	add := func(at time.Duration, count float64) {
 		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
@@ -98,8 +98,8 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns a grid up to end or the last sample of the tracks, whichever is later. Its
-// steps lie between the times of samples if these are fewer than MaxSteps, else are equal.
+// NewGrid returns a grid up to end or the last sample of the tracks, whichever is later. Each step lies between
+// the times of two neighbouring samples if these are fewer than MaxSteps; else all steps have the same length.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)
@@ -107,7 +107,7 @@ func NewGrid(end time.Duration, tracks []Track) Grid {
 		for _, at := range t.At {
 			last = max(last, at)
 		}
-		if len(times) <= 4*MaxSteps {
+		if len(times) <= 4*MaxSteps { // more times are not needed to find that there are too many
 			times = append(times, t.At...)
 			slices.Sort(times)
 			times = slices.Compact(times)
@@ -144,7 +144,7 @@ func (g Grid) Rate(t Track) []float64 {
 // Level returns the count of a track at the end of each step.
 func (g Grid) Level(t Track) []float64 { return t.clean().values(g.Edges[1:]) }
 
-// Sum adds the values of all tracks, step by step.
+// Sum adds the values of all tracks in each step of a grid.
 func Sum(all [][]float64) []float64 {
 	if len(all) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func Sum(all [][]float64) []float64 {
 	return sum
 }
 
-// Band returns the minimum, median and maximum of all tracks, step by step.
+// Band returns the minimum, median and maximum of all tracks in each step of a grid.
 func Band(all [][]float64) (low, mid, high []float64) {
 	if len(all) == 0 {
 		return nil, nil, nil

@@ -96,7 +96,7 @@ func drawSwitch(b *strings.Builder, n *node, label string) {
 // drawHost draws a host as a box with its label, or, if it is small, as a square with the
 // label beside it in the direction dx, dy.
 func drawHost(b *strings.Builder, n *node, label string) {
-	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24+n.more
+	w, h := max(34, 6.6*float64(utf8.RuneCountInString(label))+16), 24+n.extraHeight
 	square := n.small && n.mergedHosts == 0
 	if square {
 		w, h = 11, 11
@@ -191,8 +191,8 @@ func (g Grid) X(t time.Duration) float64 {
 	return math.Round(10*min(Width, max(0, x))) / 10
 }
 
-// Path returns the values of the steps as a line of SVG path data. The value top is at the
-// upper end of the chart.
+// Path returns SVG path data of a line that is level in each step of the grid, at the value of that step. The
+// value top is at the upper end of the chart.
 func (g Grid) Path(values []float64, top float64) string {
 	b := make([]byte, 0, 8*len(values))
 	b = append(b, 'M', '0', ' ')
