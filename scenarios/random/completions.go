@@ -61,7 +61,7 @@ func (s *sender) finishRequest(n int) error {
 		s.succeeded++
 	}
 	o := &s.plan.ops[n]
-	if o.local() {
+	if o.local() { // a bind or an invalidation of the spare window
 		s.spareBound = o.code == verbs.OpBindMW
 	}
 	if !o.local() && o.code != verbs.OpFlush {
