@@ -213,8 +213,8 @@ func (c *core) forwardPacket(p *port, k *packet) {
 	}, uint64(n), uint64(size))
 }
 
-// forEachEgress calls do for each port that a frame from p is forwarded to. It
-// counts n frames of size bytes in total.
+// forEachEgress calls do for each port that frame b from p is forwarded to: none if b has a link-local
+// address, all others if the address is unknown. It counts n frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)

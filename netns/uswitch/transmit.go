@@ -2,8 +2,8 @@ package uswitch
 
 import "unsafe"
 
-// transmit queues a frame for a port, coalesced with the previous one if
-// possible.
+// transmit queues a frame for a port, coalesced with the previous one if possible. It copies the
+// frame unless that is c.stable, whose bytes are valid until flush.
 func (c *core) transmit(p *port, f Frame) {
 	drops := &p.counters[Out].Drops
 	if !p.fits(f.Bytes) {
@@ -26,11 +26,11 @@ func (c *core) transmit(p *port, f Frame) {
 	m := c.newMessage(p)
 	m.setFrame(b, f.ChecksumPartial)
 	if c.noUDPGSO && m.layout.proto == protoUDP {
-		m.open = false
+		m.canAppend = false
 	}
 }
 
-// transmitPacket queues a packet for a port as it was received.
+// transmitPacket queues a packet, which may be a GSO packet of several frames, for a port as it was received.
 func (c *core) transmitPacket(p *port, k *packet) {
 	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
 		p.counters[Out].Drops.TooBig += uint64(n)

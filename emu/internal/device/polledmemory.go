@@ -13,8 +13,8 @@ type polledMemory struct{ nic.Bytes }
 
 const wordBytes = 8
 
-// WriteAt implements nic.Memory. It stores the last 8 bytes last, atomically if they are aligned,
-// since an application may poll them to learn that the data has arrived.
+// WriteAt implements nic.Memory. If the last 8 bytes are aligned, it stores them atomically, after all
+// others: an application may poll them to learn that the data has arrived.
 func (p polledMemory) WriteAt(b []byte, off uint64) error {
 	to := p.Slice(off, uint64(len(b)))
 	if to == nil {
