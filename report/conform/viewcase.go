@@ -106,7 +106,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 			}
 			byID[res.ID] = append(byID[res.ID], c)
 			p.addToArea(c)
-			if view.Replay == "" {
+			if view.Replay == "" { // the command to repeat any case of the device
 				view.Replay = strings.Replace(res.Replay, res.ID, "CASE", 1)
 			}
 		}
@@ -124,8 +124,8 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// setRows sets p.rows to the requirements (rows of the ledger) by ID. The first of several with the
-// same ID counts.
+// setRows sets p.rows to the requirements (rows of the ledger) by ID, with their anchors in the page. The
+// first of several with the same ID counts.
 func (p *htmlPage) setRows(r *Run) {
 	texts, ids := make(map[string]rowText), kit.Anchors{}
 	for i := range r.Documents {
