@@ -41,7 +41,8 @@ type Impairer struct {
 	before impair.Counters // when the current frame arrived, for explanation
 }
 
-// NewImpairer returns an Impairer with a new Pipe for cfg.
+// NewImpairer returns an Impairer with a new Pipe for cfg. opts.Dissector, by which events select packets, sees the
+// payload of UDP packets only.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	p := &Impairer{start: opts.Start}
 	var d impair.Dissector

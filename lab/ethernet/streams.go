@@ -87,7 +87,7 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 }
 
 // locate returns conn, the number of a segment's stream, and from, the offset of the segment's first
-// byte in the stream. ok is false if it has no data, is older than the stream, or no SYN was seen.
+// byte in the stream. ok is false if it has no data, lies before the stream's start, or no SYN was seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {

@@ -102,7 +102,7 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 		b = t.scratch
 		if at, ok := h.checksumAt(); ok {
 			const partial = false
-			b[at], b[at+1] = 0xff, 0xff // not 0, which means no checksum
+			b[at], b[at+1] = 0xff, 0xff // setChecksum would keep a UDP checksum of 0, which means none
 			h.setChecksum(b, partial)
 		}
 	}

@@ -157,7 +157,7 @@ func (m *message) finish() {
 	v.put(m.vnet[:])
 }
 
-// bytes returns the total length of the frames of m.
+// bytes returns the total length of the frames of m, after segmentation if it is a GSO packet.
 func (m *message) bytes() int {
 	n := m.headerLen * m.frames
 	for _, p := range m.iovs[:m.iovCount] {

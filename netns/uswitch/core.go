@@ -52,7 +52,7 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns a core. It calls send to send the messages of a port.
+// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the messages of a port.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
@@ -109,7 +109,8 @@ func (c *core) receive(p *port, k *packet) {
 	c.forEachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
 }
 
-// learn adds the source of a frame to the forwarding database.
+// learn adds the source of a frame to the forwarding database, or counts a failure if that is full. p.lastSource saves
+// the lookup for further frames of the same source.
 func (c *core) learn(from macAddr, p *port) {
 	if from.isGroup() {
 		return

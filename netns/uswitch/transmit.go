@@ -48,7 +48,7 @@ func (p *port) fits(b []byte) bool {
 	return len(b) <= room
 }
 
-// newMessage adds an unset message to the output of a port.
+// newMessage adds a message, whose contents the caller sets, to the output of a port.
 func (c *core) newMessage(p *port) *message {
 	if p.pending == len(p.messages) {
 		p.messages = append(p.messages, message{})
@@ -78,7 +78,7 @@ func (c *core) flushIfFull() {
 	}
 }
 
-// flush sends all pending messages.
+// flush sends all pending messages, and releases the buffers of their frames.
 func (c *core) flush() {
 	if c.pending > 0 {
 		for _, p := range c.ports {

@@ -154,8 +154,8 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	return rows
 }
 
-// drawTopics draws a line, down to height, and a label for the columns of each topic. It omits
-// labels that would overlap.
+// drawTopics draws a line, down to height, and a label for the columns of each topic, which is the first two parts of
+// case IDs. It omits labels that would overlap.
 func (g *defectGrid) drawTopics(height float64) {
 	columns, cell := g.columns, g.cell
 	const room = 11 // width of a slanted label

@@ -182,7 +182,7 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// faultGroups groups faults of the cases by kind.
+// faultGroups groups faults of the cases by kind. Texts after the first maxFaults of a kind are Folded.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{

@@ -177,8 +177,8 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If all windows are known to be invalidated, it
-// deregisters the memory first, which must succeed: only a window that is still bound prevents it.
+// close destroys the resources of the connection. If no window is bound any more, neither those of the peer nor this
+// end's spare one, it deregisters the memory first, which must succeed: only a bound window prevents it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

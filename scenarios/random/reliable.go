@@ -142,8 +142,8 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	return nil
 }
 
-// checkVisible checks that the memory contains the writes before message n, as its arrival
-// guarantees. Memory that the device may be changing at the same time is checked at the end only.
+// checkVisible checks that the memory contains the writes before message n, as its arrival guarantees: it applies them
+// to image, the expected contents. Memory that the device may be changing at the same time is checked at the end only.
 func (x *reliableChecker) checkVisible(n int) error {
 	x.changed = x.changed[:0]
 	first := x.applied

@@ -77,7 +77,8 @@ func (c *cmClient) awaitPeerAddr() error {
 	}
 }
 
-// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID.
+// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID. An error that
+// faults of the fabric can cause is only recorded.
 func (c *cmClient) expectReject() error {
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
@@ -102,7 +103,8 @@ func (c *cmClient) expectReject() error {
 	return p.close()
 }
 
-// resolve resolves the server's datagram service (SIDR), and checks its Q_Key.
+// resolve resolves the server's datagram service (SIDR), and checks its Q_Key. An error that faults of the fabric can
+// cause is only recorded.
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {

@@ -105,7 +105,8 @@ func (x *consumer) writesAnnounced(count int) {
 	}
 }
 
-// messageReceived checks a message in a receive. hint is its number from immediate data; -1 without.
+// messageReceived checks a message in a receive. hint is its number from immediate data; -1 without. If b is not the
+// expected message, the number in its data says which it is.
 func (x *consumer) messageReceived(b []byte, hint int) {
 	x.link.log.checked += int64(len(b))
 	if len(b) != x.size {

@@ -211,7 +211,7 @@ func (n *node) endpointIndex(c *conn) (index int) {
 	return index
 }
 
-// endpointLoads is the number of connections of each endpoint of a rail.
+// endpointLoads is the number of connections of each endpoint of a rail, a queue pair that connections share.
 func (n *node) endpointLoads(r *rail) (loads []int) {
 	for _, c := range n.conns {
 		if c.edge.rail != r.num {

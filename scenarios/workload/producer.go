@@ -218,8 +218,8 @@ func (a *atomicAdder) handleCompletion(n int) {
 	w.lastOld = got
 }
 
-// verifyAtomics compares the words of this rank with the atomics that the peers report.
-// Without a report of every peer it checks nothing.
+// verifyAtomics checks that the words of this rank have counted at least the atomics that the peers saw complete,
+// and at most those that they posted. Without a report of every peer it checks nothing.
 func (n *node) verifyAtomics() {
 	least, most := 0, 0
 	for _, c := range n.conns {

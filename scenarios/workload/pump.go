@@ -83,7 +83,8 @@ func (c *conn) sendNotice(kind immKind, count int) bool {
 	return true
 }
 
-// received handles a successful receive.
+// received handles a successful receive: a notice, which has a count in immediate data, the announcement of writes,
+// or a message. Anything else is a violation.
 func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	c.noteCarriedData()
 	c.schedule()

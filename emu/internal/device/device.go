@@ -86,7 +86,8 @@ func (d *Device) DeliverCompletionEvents() {
 	}
 }
 
-// Enter locks the driver for a verb. It fails if the device is closed; otherwise Leave must follow.
+// Enter locks the driver for a verb, and runs the provider's hook if that is a control verb. It fails if the device is
+// closed; otherwise Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {

@@ -26,8 +26,8 @@ type fabric struct {
 	args  []string // of the ranks
 }
 
-// fabricMain is the main function of the fabric process. It reads a job from standard
-// input, does all rounds, and writes the result to standard output, both as JSON.
+// fabricMain is the main function of the process that builds the fabric, in namespaces of its own. It reads a job
+// from standard input, runs all rounds, and writes the result to standard output, both as JSON.
 func fabricMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -52,8 +52,7 @@ func fabricMain() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// build creates the pair of hosts, and selects the CPU of each rank and the arguments of
-// the ranks.
+// build creates the pair of hosts, and selects the CPU of each rank and the arguments of the ranks.
 func (f *fabric) build() error {
 	t, err := topology.Pair(topology.Options{Link: topology.Link{MTU: netns.DefaultMTU}})
 	if err != nil {
