@@ -57,7 +57,8 @@ type faultyCQ struct {
 	pending []verbs.WC // completions to return, after the defect
 }
 
-// Poll implements verbs.CQ. The defect may add completions, which later polls return.
+// Poll implements verbs.CQ. The fault may change, hold back or add completions; later polls return
+// those that do not fit.
 func (c *faultyCQ) Poll(into []verbs.WC) (int, error) {
 	got := make([]verbs.WC, len(into))
 	n, err := c.CQ.Poll(got)
@@ -195,8 +196,7 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 	return qp
 }
 
-// Nth returns a fault that applies change once: to the completion that match accepts after it has
-// accepted n others.
+// Nth returns a fault that applies change once: to the completion that match accepts after it has accepted n others.
 func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
@@ -240,8 +240,8 @@ func FlipBit(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return wcs
 }
 
-// Swap returns a fault that swaps, once, two successive completions of a queue pair, both of which
-// match accepts. n other completions that match accepts come before.
+// Swap returns a fault that swaps, once, two successive completions among those of a queue pair that match
+// accepts. The first is the completion that match accepts after it has accepted n others.
 func Swap(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC // the first of the two, until the second arrives
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {

@@ -19,7 +19,8 @@ func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
-// poison appends text to the strings and map keys in v, which must be settable, as Poison does.
+// poison appends text to the strings and map keys in v, which must be settable, but not to values of the
+// types keep. It descends into pointers, slices and structs.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):

@@ -19,7 +19,8 @@ type Filter struct {
 	lastBlocked bool   // the last frame was dropped here
 }
 
-// Apply implements uswitch.FrameHandler. It drops blocked frames.
+// Apply implements uswitch.FrameHandler. It drops frames between addresses that a partition separates,
+// as Blocked reports.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
 	if f.lastBlocked = ok && f.Blocked(src, dst); f.lastBlocked {
@@ -56,8 +57,8 @@ type explainer interface {
 	explanation() string
 }
 
-// explanation lists the effects whose counters in the Pipe have grown since the last frame
-// arrived. "event" is listed only if no other effect is, because an event usually causes one of them.
+// explanation lists what the Pipe, which impairs the packets, did to the last frame: the effects whose counters
+// have grown. "event" is listed only if no other effect is, because an event usually causes one of them.
 func (p *Impairer) explanation() string {
 	after, before := p.Pipe.Counters(), &p.before
 	var effects []string

@@ -55,7 +55,7 @@ func (h *headers) parse(b []byte) bool {
 		return false
 	}
 	h.checkTransport(b)
-	h.payload = h.l4 // the Pipe's payload, which for TCP begins within the header
+	h.payload = h.l4 // the payload for impairments, which for TCP begins within the header
 	if h.end-h.l4 >= transportLen {
 		h.payload += transportLen
 	}
@@ -87,13 +87,12 @@ func (h *headers) parseIPv4(b []byte) bool {
 	}
 	h.l4, h.end, h.proto = h.l3+header, h.l3+total, ip[9]
 	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 { // more fragments, or a fragment offset
-		h.proto = protoOpaque
+		h.proto = protoOpaque // only the first fragment has a transport header
 	}
 	return true
 }
 
-// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths
-// are invalid.
+// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths are invalid.
 func (h *headers) parseIPv6(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {
@@ -119,8 +118,8 @@ func (h *headers) parseIPv6(b []byte) bool {
 	return true
 }
 
-// checkTransport sets h.proto to protoOpaque if the UDP or TCP header is
-// incomplete or contradicts the packet's length.
+// checkTransport sets h.proto to protoOpaque, so that the transport header is not used, if the UDP or
+// TCP header is incomplete or contradicts the packet's length.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
@@ -148,8 +147,7 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// datagram sets d to the IP packet in frame b, as a link would receive it. The ports
-// are 0 unless it is UDP.
+// datagram sets d to the header fields and the payload of the IP packet in frame b. The ports are 0 unless it is UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	link.ReadIP(b[h.l3:], d)
 	d.Payload = b[h.payload:h.end:h.end]

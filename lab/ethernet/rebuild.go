@@ -28,8 +28,8 @@ func (t *frameTemplate) set(h *headers, b []byte, partial bool) {
 	t.headerBytes = append(t.headerBytes[:0], b[:h.dataOffset(b)]...)
 }
 
-// dataOffset returns the offset of the application's data: h.payload, but for TCP the end of
-// its header with options, which h.payload does not skip.
+// dataOffset returns the offset of the application's data: h.payload, but for TCP the end of the header
+// and its options, since h.payload is an offset within the TCP header.
 func (h *headers) dataOffset(b []byte) int {
 	if h.proto == link.ProtocolTCP {
 		return h.l4 + int(b[h.l4+12]>>4)*4
@@ -58,12 +58,12 @@ func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	return b
 }
 
-// appendTCP appends the data of a segment. The Pipe saw the end of the TCP header as the start of its
-// payload; changes there are applied to the data instead.
+// appendTCP appends the data of a segment. The payload that the impairment pipe changed begins within the
+// TCP header; changes of header bytes are applied to the data instead.
 func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &t.headers
-	header := t.headerBytes[h.payload:] // as the Pipe saw it
-	sentLen := h.end - h.payload        // of the payload before the Pipe
+	header := t.headerBytes[h.payload:] // the part of the header that was in the pipe's payload
+	sentLen := h.end - h.payload        // of the payload before the pipe
 	start := len(b)
 	if len(payload) > len(header) {
 		b = append(b, payload[len(header):]...)
@@ -74,7 +74,7 @@ func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 			data[i%len(data)] ^= flipped
 		}
 	}
-	if len(payload) < sentLen && sentLen > len(header) { // truncated
+	if len(payload) < sentLen && sentLen > len(header) { // truncated: the end of the sender's data is missing
 		flags := &b[start-len(t.headerBytes)+h.l4+13]
 		*flags &^= tcpFIN | tcpPSH
 	}
@@ -99,9 +99,8 @@ func (h *headers) setIP(f []byte, d *link.Datagram) {
 	binary.BigEndian.PutUint16(ip[10:], link.Checksum(ip[:h.l4-h.l3]))
 }
 
-// A Pipe that holds a packet for reordering stores only its payload and
-// datagram fields. The rest of the frame is stored in a slot, whose number is
-// carried in the datagram's flow label above its 20 bits.
+// A Pipe that holds a packet for reordering stores only its payload and datagram fields. The rest of the frame is
+// stored in a slot, whose number is carried in the datagram's flow label above its 20 bits.
 const (
 	slotShift = 20
 	maxSlots  = 1<<(32-slotShift) - 1
@@ -115,7 +114,8 @@ type templateStore struct {
 	busy    int              // slots in use
 }
 
-// store stores the headers of frame b and returns their slot; 0 if the store is full.
+// store stores the headers of frame b, whose offsets are h, and returns the number of their slot, from 1;
+// 0 if the store is full.
 func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	slot := uint32(0)
 	if n := len(s.free); n > 0 {

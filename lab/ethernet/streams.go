@@ -36,8 +36,8 @@ func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *Str
 	return &StreamImpairer{next: next, Matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
 }
 
-// Apply implements uswitch.FrameHandler. It executes the events that match a TCP segment, and
-// passes on all frames but dropped ones.
+// Apply implements uswitch.FrameHandler. It executes the scenario's stream events (drop, delay, corrupt,
+// reset) that match a TCP segment, and passes all frames but dropped ones to the next handler.
 func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
 	var conn int
@@ -87,7 +87,7 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 }
 
 // locate returns conn, the number of a segment's stream, and from, the offset of the segment's first
-// byte in the stream. ok is false if it has no data, is older than the stream, or no SYN was seen.
+// byte in the stream. ok is false if it has no data, lies before the stream's start, or no SYN was seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Tap is a FrameHandler that writes the frames of the next handler to a
-// Capture.
+// Tap is a FrameHandler that writes the frames of the next handler to a Capture.
 type Tap struct {
 	capture     *Capture
 	id          int
@@ -29,8 +28,8 @@ type Tap struct {
 	scratch []byte
 }
 
-// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it
-// with a comment that says what the handler did, followed by the changed frames.
+// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it to the
+// capture with a comment that says what the handler did, followed by the changed frames that it emitted.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.observeFunc)
@@ -56,7 +55,7 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 // NextTimer implements uswitch.FrameHandler.
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
-// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler emits.
+// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler now emits to the capture.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.observeFunc)
@@ -103,7 +102,7 @@ func (t *Tap) write(now time.Duration, f uswitch.Frame, comment string) {
 		b = t.scratch
 		if at, ok := h.checksumAt(); ok {
 			const partial = false
-			b[at], b[at+1] = 0xff, 0xff // not 0, which means no checksum
+			b[at], b[at+1] = 0xff, 0xff // setChecksum would keep a UDP checksum of 0, which means none
 			h.setChecksum(b, partial)
 		}
 	}
@@ -125,15 +124,14 @@ type CaptureOptions = pcaplink.FileOptions
 // stops, OnError is called, and Close returns the error.
 type Capture struct{ *pcaplink.File }
 
-// NewCapture starts a file on w. The file is complete after Close, which does not close w; taps then
-// forward frames without writing them.
+// NewCapture starts a capture file on w. The file is complete after Close, which does not close w; taps
+// then forward frames without writing them.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	opts.LinkType, opts.BufferBytes = layers.LinkTypeEthernet, 256<<10
 	return &Capture{pcaplink.NewFile(w, opts)}
 }
 
-// Tap adds an interface to the file and returns a handler that writes frames
-// there and passes them to next.
+// Tap adds an interface to the file and returns a handler that writes frames there and passes them to next.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
 	t := &Tap{capture: c, next: next, id: c.AddInterface(name)}
 	t.observeFunc = t.observe

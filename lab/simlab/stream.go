@@ -205,8 +205,8 @@ func (s *stream) markLost(now mono.Time, g *segment) {
 	s.retransmitAt(g, now.Add(wait))
 }
 
-// retransmitAt retransmits a lost segment at a time, unless it was retransmitted
-// before. Events do not apply to retransmissions, so they add no delay.
+// retransmitAt retransmits a lost segment at a time, unless another timer has done so earlier.
+// Events do not apply to retransmissions, so they add no delay.
 func (s *stream) retransmitAt(g *segment, at mono.Time) {
 	retransmits := g.retransmits
 	s.port.world.AtFunc(at, func() {

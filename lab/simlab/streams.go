@@ -29,8 +29,8 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the streamPort of a port of the plan. Its pipes have no dissector, because its
-// matchers apply the events. rail has the streamPorts of the same rail by address, to find peers.
+// newStreamPort returns the streamPort of a port of the plan. Its pipes apply random impairments only, and need
+// no dissector; its matchers apply events. rail has the streamPorts of the same rail by address, to find peers.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
@@ -43,8 +43,8 @@ func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*
 	return p, nil
 }
 
-// connNumber returns the number by which events identify a stream of the port: from 1, in the
-// order of first calls.
+// connNumber returns the number by which the scenario's events identify a stream of the port: from 1, in
+// the order in which connNumber is first called for them.
 func (p *streamPort) connNumber(e streamEnds) int {
 	n, known := p.numbers[e]
 	if !known {

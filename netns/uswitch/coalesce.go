@@ -15,8 +15,7 @@ const (
 	maxIP       = 1<<16 - 1
 )
 
-// message is one sendmsg: a frame, or coalesced frames of a flow as a GSO
-// packet.
+// message is one sendmsg: a frame, or coalesced frames of a flow as a GSO packet.
 type message struct {
 	vnet      [vnetLen]byte
 	iovs      [maxIovecs][]byte // the packet after headers
@@ -25,10 +24,10 @@ type message struct {
 	headerLen int // bytes in headers; 0: iovs[0] is the whole packet
 	iovCount  int
 
-	frames      int // number of segments
-	segmentSize int // payload of each segment but the last
-	payload     int // total
-	open        bool
+	frames      int    // number of segments
+	segmentSize int    // payload of each segment but the last
+	payload     int    // total
+	canAppend   bool   // coalesce may append a frame
 	id          uint16 // IPv4 identification of the next frame
 	seq         uint32 // TCP sequence number of the next frame
 }
@@ -36,17 +35,16 @@ type message struct {
 // setPacket sets m to send a packet as it was received.
 func (m *message) setPacket(p *packet) {
 	n, _, _ := p.frames()
-	m.headerLen, m.iovCount, m.frames, m.open = 0, 1, n, false
+	m.headerLen, m.iovCount, m.frames, m.canAppend = 0, 1, n, false
 	m.iovs[0] = p.bytes
 	p.vnet.put(m.vnet[:])
 }
 
-// setFrame sets m to send a single frame. partial says that its transport checksum is not computed yet:
-// later frames can then be coalesced with it, and its headers are copied. Other bytes of b must not
-// change until m is sent.
+// setFrame sets m to send a single frame. partial says that its transport checksum is not computed yet: later frames
+// can then be coalesced with it, and its headers are copied. Other bytes of b must not change until m is sent.
 func (m *message) setFrame(b []byte, partial bool) {
 	*(*[vnetLen]byte)(m.vnet[:]) = [vnetLen]byte{}
-	m.headerLen, m.iovCount, m.frames, m.open = 0, 1, 1, false
+	m.headerLen, m.iovCount, m.frames, m.canAppend = 0, 1, 1, false
 	m.iovs[0] = b
 	if !partial {
 		return
@@ -62,7 +60,7 @@ func (m *message) setFrame(b []byte, partial bool) {
 	copy(m.headers[:l.payload], b)
 	m.iovs[0] = b[l.payload:]
 	// A frame with padding cannot be part of a GSO packet.
-	m.open = m.payload > 0 && !l.tagged && len(b) == end && m.canExtend()
+	m.canAppend = m.payload > 0 && !l.tagged && len(b) == end && m.canExtend()
 	if !l.v6 {
 		m.id = binary.BigEndian.Uint16(b[l.l3+4:]) + 1
 	}
@@ -85,7 +83,7 @@ func (m *message) coalesce(b []byte) bool {
 	l := &m.layout
 	h := l.payload
 	n := len(b) - h
-	if !m.open || n <= 0 || n > m.segmentSize || m.frames == maxSegments || h-l.l3+m.payload+n > maxIP || !m.isNextFrame(b) {
+	if !m.canAppend || n <= 0 || n > m.segmentSize || m.frames == maxSegments || h-l.l3+m.payload+n > maxIP || !m.isNextFrame(b) {
 		return false
 	}
 	p := b[h:]
@@ -102,11 +100,11 @@ func (m *message) coalesce(b []byte) bool {
 	m.payload += n
 	m.id++
 	m.seq += uint32(n)
-	m.open = n == m.segmentSize
+	m.canAppend = n == m.segmentSize
 	if l.proto == protoTCP {
 		ending := b[l.l4+tcpFlags] & (tcpFIN | tcpPSH)
 		m.headers[l.l4+tcpFlags] |= ending
-		m.open = m.open && ending == 0
+		m.canAppend = m.canAppend && ending == 0
 	}
 	return true
 }
@@ -159,7 +157,7 @@ func (m *message) finish() {
 	v.put(m.vnet[:])
 }
 
-// bytes returns the total length of the frames of m.
+// bytes returns the total length of the frames of m, after segmentation if it is a GSO packet.
 func (m *message) bytes() int {
 	n := m.headerLen * m.frames
 	for _, p := range m.iovs[:m.iovCount] {

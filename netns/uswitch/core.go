@@ -52,7 +52,7 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns a core. It calls send to send the messages of a port.
+// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the messages of a port.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
@@ -109,7 +109,8 @@ func (c *core) receive(p *port, k *packet) {
 	c.forEachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
 }
 
-// learn adds the source of a frame to the forwarding database.
+// learn adds the source of a frame to the forwarding database, or counts a failure if that is full. p.lastSource saves
+// the lookup for further frames of the same source.
 func (c *core) learn(from macAddr, p *port) {
 	if from.isGroup() {
 		return
@@ -213,8 +214,8 @@ func (c *core) forwardPacket(p *port, k *packet) {
 	}, uint64(n), uint64(size))
 }
 
-// forEachEgress calls do for each port that a frame from p is forwarded to. It
-// counts n frames of size bytes in total.
+// forEachEgress calls do for each port that frame b from p is forwarded to: none if b has a link-local
+// address, all others if the address is unknown. It counts n frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)

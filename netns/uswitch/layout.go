@@ -143,8 +143,7 @@ func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	return fold(sum(addresses) + uint64(l.proto) + uint64(transport))
 }
 
-// sum adds b up as big-endian 16-bit words. It adds 32-bit words, which fold
-// folds to 16 bits in the end.
+// sum adds b up as big-endian 16-bit words. It adds 32-bit words, which fold folds to 16 bits in the end.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))

@@ -38,8 +38,7 @@ func Run(ctx context.Context, switches ...*Switch) error {
 	})
 	defer cancel()
 
-	// Lock the thread and set its timer slack to 1 ns instead of the default 50
-	// µs.
+	// Set the timer slack of this thread to 1 ns instead of the default 50 µs.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)

@@ -50,7 +50,7 @@ func (p *packet) frames() (n, longest, total int) {
 	return n, header + min(size, payload), n*header + payload
 }
 
-// completeChecksum computes the checksum that the kernel left out.
+// completeChecksum computes the checksum that the kernel left out, except in a GSO packet.
 func (p *packet) completeChecksum() {
 	at, field := int(p.vnet.checksumAt), int(p.vnet.checksumAt)+int(p.vnet.checksumOff)
 	if !p.checksumPartial() || p.isGSO() || field+2 > len(p.bytes) {

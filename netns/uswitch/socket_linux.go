@@ -85,8 +85,8 @@ func (s *socket) setUp(bufferBytes int) error {
 	return nil
 }
 
-// removed reports whether the interface no longer exists. A socket stays bound
-// to an interface that is down.
+// removed reports whether the interface no longer exists. The kernel unbinds the socket of a
+// removed interface, but not of one that is down.
 func (s *socket) removed() bool {
 	name, err := unix.Getsockname(s.fd)
 	if err != nil {

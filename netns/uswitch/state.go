@@ -17,8 +17,8 @@ func (c *core) stats() Stats {
 		Addresses: len(c.fdb.entries), LearnFailures: c.learnFailures, Flooded: c.flooded,
 	}
 	for _, p := range c.ports {
-		in := p.counters[In] // counted before the FrameHandler only
-		in.Offered, in.OfferedBytes = in.Frames, in.Bytes
+		in := p.counters[In]
+		in.Offered, in.OfferedBytes = in.Frames, in.Bytes // In counts all frames before its FrameHandler
 		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counters[Out]})
 	}
 	return st

@@ -15,6 +15,7 @@ type Switch struct{}
 // errLinux is the error of every function of the package on this system.
 var errLinux = fmt.Errorf("user-space switch: %w: it needs Linux", errors.ErrUnsupported)
 
+// New checks cfg and returns an error: the switch needs Linux.
 func New(cfg Config) (*Switch, error) {
 	if _, err := cfg.withDefaults(); err != nil {
 		return nil, err

@@ -2,8 +2,8 @@ package uswitch
 
 import "unsafe"
 
-// transmit queues a frame for a port, coalesced with the previous one if
-// possible.
+// transmit queues a frame for a port, coalesced with the previous one if possible. It copies the
+// frame unless that is c.stable, whose bytes are valid until flush.
 func (c *core) transmit(p *port, f Frame) {
 	drops := &p.counters[Out].Drops
 	if !p.fits(f.Bytes) {
@@ -26,11 +26,11 @@ func (c *core) transmit(p *port, f Frame) {
 	m := c.newMessage(p)
 	m.setFrame(b, f.ChecksumPartial)
 	if c.noUDPGSO && m.layout.proto == protoUDP {
-		m.open = false
+		m.canAppend = false
 	}
 }
 
-// transmitPacket queues a packet for a port as it was received.
+// transmitPacket queues a packet, which may be a GSO packet of several frames, for a port as it was received.
 func (c *core) transmitPacket(p *port, k *packet) {
 	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
 		p.counters[Out].Drops.TooBig += uint64(n)
@@ -48,7 +48,7 @@ func (p *port) fits(b []byte) bool {
 	return len(b) <= room
 }
 
-// newMessage adds an unset message to the output of a port.
+// newMessage adds a message, whose contents the caller sets, to the output of a port.
 func (c *core) newMessage(p *port) *message {
 	if p.pending == len(p.messages) {
 		p.messages = append(p.messages, message{})
@@ -78,7 +78,7 @@ func (c *core) flushIfFull() {
 	}
 }
 
-// flush sends all pending messages.
+// flush sends all pending messages, and releases the buffers of their frames.
 func (c *core) flush() {
 	if c.pending > 0 {
 		for _, p := range c.ports {

@@ -129,7 +129,7 @@ func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 			}
 			about := "  " + textfmt.PrintableLine(m.About)
 			if m.Position > 1 {
-				about = "" // the same as that of position 1
+				about = "" // Position numbers the lost packet of a window; all have the description of the first
 			}
 			fmt.Fprintf(b, "%s%9d%s\n", line, len(m.Samples), about)
 		}

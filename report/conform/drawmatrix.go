@@ -55,7 +55,7 @@ func newMatrix(d *Device, part bool) *matrixView {
 		if len(row.Caught) > maxListedCases {
 			row.Caught, row.More = row.Caught[:maxListedCases], len(row.Caught)-maxListedCases
 		}
-		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Tried == 0)
+		v.Full = v.Full && (m.Tried >= len(d.Results) || m.Tried == 0) // Tried: the number of cases run with the defect
 		v.Rows = append(v.Rows, row)
 	}
 	v.SVG = drawMatrix(&shown)
@@ -154,8 +154,8 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	return rows
 }
 
-// drawTopics draws a line, down to height, and a label for the columns of each topic. It omits
-// labels that would overlap.
+// drawTopics draws a line, down to height, and a label for the columns of each topic, which is the first two parts of
+// case IDs. It omits labels that would overlap.
 func (g *defectGrid) drawTopics(height float64) {
 	columns, cell := g.columns, g.cell
 	const room = 11 // width of a slanted label
@@ -176,9 +176,9 @@ func (g *defectGrid) drawTopics(height float64) {
 	}
 }
 
-// drawDefectCheck draws the row of a defect: its name, and one SVG path for all cells of a CSS
-// class: hit for cases that detect the defect as they should, also for others that detect it, miss
-// and noVerdict for those that should but do not. y is the top of the row.
+// drawDefectCheck draws the row of a defect, whose top is y: its name, and one SVG path for all cells of a CSS
+// class. The class is "hit" for cases that detect the defect as they should, "also" for other cases that detect
+// it, "miss" or "noVerdict" (unsupported) for those that should but do not.
 func (g *defectGrid) drawDefectCheck(m *DefectCheck, y float64) {
 	state := checkState(m)
 	fmt.Fprintf(g, `<g class="m %s">`, state)

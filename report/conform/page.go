@@ -156,7 +156,7 @@ func facts(r *Run) (all kit.Facts) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		devices = append(devices, d.Label())
-		if d.As == "" {
+		if d.As == "" { // a device that imitates a kernel (As) has its defects, which Label implies
 			defects = append(defects, d.Defects...)
 		}
 	}
@@ -182,7 +182,7 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// faultGroups groups faults of the cases by kind.
+// faultGroups groups faults of the cases by kind. Texts after the first maxFaults of a kind are Folded.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{

@@ -35,7 +35,7 @@ var kinds = map[conformance.EventKind]string{
 func eventsByTime(r *conformance.Record) (events []conformance.Event, omitted int) {
 	kept, omitted := r.Events()
 	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {
-		return e.Stream > 0 && r.Stream(e.Stream).InPackets // its packets are recorded as well
+		return e.Stream > 0 && r.Stream(e.Stream).InPackets // the packets that carry the stream are events, too
 	})
 	slices.SortStableFunc(events, func(a, b conformance.Event) int { return cmp.Compare(a.At, b.At) })
 	return events, omitted

@@ -24,8 +24,7 @@ type deviceView struct {
 	Replay  string // command that repeats a case
 }
 
-// caseView is the template's data for a case, on one device or on several with the same
-// result.
+// caseView is the template's data for a case, on one device or on several with the same result.
 type caseView struct {
 	ID             string // HTML ID
 	Name           string
@@ -106,7 +105,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 			}
 			byID[res.ID] = append(byID[res.ID], c)
 			p.addToArea(c)
-			if view.Replay == "" {
+			if view.Replay == "" { // the command to repeat any case of the device
 				view.Replay = strings.Replace(res.Replay, res.ID, "CASE", 1)
 			}
 		}
@@ -124,8 +123,8 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// setRows sets p.rows to the requirements (rows of the ledger) by ID. The first of several with the
-// same ID counts.
+// setRows sets p.rows to the requirements (rows of the ledger) by ID, with their anchors in the page. The
+// first of several with the same ID counts.
 func (p *htmlPage) setRows(r *Run) {
 	texts, ids := make(map[string]rowText), kit.Anchors{}
 	for i := range r.Documents {
@@ -185,14 +184,14 @@ func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText)
 	return c
 }
 
-// canMerge reports whether a result of another device can be shown in the same view: neither
-// is bad or has details.
+// canMerge reports whether a result of another device can be shown in the same view: neither is bad or has details.
 func (c *caseView) canMerge(r *Result) bool {
 	brief := func(v Verdict) bool { return v == Pass || v == Unsupported }
 	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
 }
 
-// addResult adds the result of a device, and updates the verdict of the view.
+// addResult adds the result of a device, updates the verdict of the view, and lists the defects with which the
+// case was run by whether it noticed them.
 func (c *caseView) addResult(d *Device, r *Result) {
 	c.On = append(c.On, onDevice{d.Label(), r.Verdict, clip(r.Reason)})
 	all := make([]Verdict, 0, len(c.On))

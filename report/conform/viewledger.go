@@ -62,15 +62,14 @@ var stateNames = map[string]string{
 	string(Broken): "broken", notTested: "not tested", untestable: "untestable", open: "without a case",
 }
 
-// bar returns the segments of a bar for numbers of requirements by state, and the numbers as
-// text.
+// bar returns the segments of a bar for numbers of requirements by state, and the numbers as text.
 func bar(n map[string]int) (shares []kit.Share, summary string) {
 	shares, text := kit.Bar(n, barOrder, stateNames)
 	return shares, strings.Join(text, ", ")
 }
 
-// addDocs adds the documents of the ledger to the page: those with tested requirements to Docs,
-// the rest to Others. cases are the views of results by case ID.
+// addDocs adds the documents of the ledger to the page: those with tested requirements to Docs, the rest to
+// Others. A section with a bad verdict is shown expanded. cases are the views of results by case ID.
 func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := kit.Anchors{}
 	for i := range r.Documents {

@@ -53,15 +53,14 @@ func (s *sender) finishUnsignaled(n int) error {
 	return s.finishRequest(n)
 }
 
-// finishRequest counts request n, the oldest, as completed. It checks the data that a read or
-// atomic returned.
+// finishRequest counts request n, the oldest, as completed. It checks the data that a read or atomic returned.
 func (s *sender) finishRequest(n int) error {
 	s.completedBefore++
 	if !s.flushing {
 		s.succeeded++
 	}
 	o := &s.plan.ops[n]
-	if o.local() {
+	if o.local() { // a bind or an invalidation of the spare window
 		s.spareBound = o.code == verbs.OpBindMW
 	}
 	if !o.local() && o.code != verbs.OpFlush {
@@ -132,8 +131,8 @@ func (s *sender) postDrainMarker() error {
 	return nil
 }
 
-// drainMarkerFlushed handles the completion of the drain marker, and finishes the unsignaled
-// requests before it.
+// drainMarkerFlushed handles the completion of the drain marker, the last request of a failed queue pair, and
+// finishes the unsignaled requests before it.
 func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	if !s.drainPending || wc.Status != verbs.WCWRFlushErr {
 		return s.violation(noRequest, "the marker flushed", wc.Status.String())

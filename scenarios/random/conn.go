@@ -64,7 +64,8 @@ const (
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
-// openConn creates what connection i needs before it is connected.
+// openConn creates what connection i needs before it is connected: memory, queue pairs, receives, the plan of
+// this end's requests, and the checker of the peer's.
 func (e *End) openConn(i int) (*conn, error) {
 	c := &conn{end: e, spec: &e.w.Conns[i], index: i}
 	var err error
@@ -92,7 +93,7 @@ func (c *conn) openQPs() (err error) {
 	e, s := c.end, c.spec
 	init := verbs.QPInit{
 		PD: e.PD, SendCQ: e.CQs[c.index%len(e.CQs)], RecvCQ: e.CQs[(c.index+1)%len(e.CQs)],
-		Caps: verbs.QPCaps{ // one more send, for the drain marker
+		Caps: verbs.QPCaps{ // one more send, for the marker that shows that a failed queue pair is drained
 			MaxSendWR: s.SendDepth + 1, MaxRecvWR: s.RecvDepth, MaxSendSGE: s.MaxSGE, MaxRecvSGE: s.MaxSGE, MaxInline: s.MaxInline,
 		},
 	}
@@ -120,7 +121,8 @@ func (c *conn) openQPs() (err error) {
 	return nil
 }
 
-// openReceives creates the receive rings of the connection.
+// openReceives creates the rings of receives of the connection: one for each SRQ of XRC, none with shared receives,
+// whose ring the end has.
 func (c *conn) openReceives() (err error) {
 	e, s := c.end, c.spec
 	cfg := ringConfig{conn: c, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
@@ -175,8 +177,8 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If all windows are known to be invalidated, it
-// deregisters the memory first, which must succeed: only a window that is still bound prevents it.
+// close destroys the resources of the connection. If no window is bound any more, neither those of the peer nor this
+// end's spare one, it deregisters the memory first, which must succeed: only a bound window prevents it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

@@ -114,7 +114,8 @@ func (e *End) expectControl(kind string) (*controlMessage, error) {
 	}
 }
 
-// handleControl handles a control message that may arrive at any time.
+// handleControl handles a control message that may arrive at any time: that requests of the peer have
+// failed, or that all have completed. Other messages are an error.
 func (e *End) handleControl(n *controlMessage) error {
 	switch {
 	case n.Kind == controlFailed && n.Conn >= 0 && n.Conn < len(e.conns):

@@ -60,7 +60,7 @@ type endTimes struct {
 	lastProgress, lastCompletion time.Duration
 }
 
-// NewEnd returns one side of w. It starts nothing.
+// NewEnd returns one of the two ends of workload w. It starts nothing.
 func NewEnd(env Env, w *Workload, side Side) (*End, error) {
 	if err := w.Validate(); err != nil {
 		return nil, fmt.Errorf("workload: %w", err)
@@ -70,7 +70,7 @@ func NewEnd(env Env, w *Workload, side Side) (*End, error) {
 
 // Run connects, exchanges and checks the traffic, and closes everything. It returns a
 // *Violation if the service broke a guarantee, and other errors if a verb failed; resources
-// then stay open until the device is closed. Call it once, from the program of p.
+// then stay open until the device is closed. Call it once, on the process p.
 func (e *End) Run(p verbs.Proc) (*Result, error) {
 	e.proc = p
 	for _, step := range []struct {
@@ -138,7 +138,7 @@ func (e *End) open() (err error) {
 		}
 		e.conns = append(e.conns, c)
 	}
-	for _, r := range e.rings {
+	for _, r := range e.rings { // first: receives are posted before requests
 		e.posters = append(e.posters, r)
 	}
 	for _, c := range e.conns {

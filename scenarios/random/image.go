@@ -70,7 +70,7 @@ func (p *plan) apply(n int, image []byte) {
 	}
 }
 
-// fillPayload writes the payload of request n.
+// fillPayload fills b with the payload of request n, which follows from the key of the plan.
 func (p *plan) fillPayload(n int, b []byte) {
 	if o := &p.ops[n]; o.code == verbs.OpAtomicWrite {
 		putWord(b, o.swap)

@@ -139,7 +139,8 @@ func (e *End) hasUnreliableConns() bool {
 	return slices.ContainsFunc(e.conns, func(c *conn) bool { return !c.spec.Service.Reliable() })
 }
 
-// waitCompletions waits for completions only.
+// waitCompletions handles completions that have arrived, or else waits for some, up to the stall timeout. It
+// handles no control messages.
 func (e *End) waitCompletions() error {
 	n, err := e.poll()
 	if n > 0 || err != nil {
@@ -167,7 +168,7 @@ func (e *End) wait(d time.Duration) error {
 		return err
 	}
 	if solicited && (d < 0 || d > controlInterval) {
-		d = controlInterval
+		d = controlInterval // completions that are not solicited raise no event
 	}
 	if _, err := e.Channel.Wait(d); err != nil && !errors.Is(err, verbs.ErrTimeout) {
 		return err

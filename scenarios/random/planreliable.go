@@ -44,17 +44,16 @@ type planner struct {
 	readWindows   []bool            // used by reads
 	unfencedReads []unfencedRead
 	spareBound    bool // the spare window of the poster
-	afterWrite    bool // a plain write was the last request that the peer's program could notice
+	afterWrite    bool // no request that consumes a receive has followed the last plain write
 	sinceSignal   int
 }
 
-// planReliable returns the requests of one side of a reliable connection. A request that changes
-// memory which an earlier request reads is fenced: otherwise the responder could execute a
-// retransmitted read after the change.
+// planReliable returns the requests of one side of a reliable connection. A request that changes memory which an
+// earlier request reads is fenced: otherwise the responder could execute a retransmitted read after the change.
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
-	p.afterWrite = true // a connection may start with an empty write
+	p.afterWrite = true // the RTR frame that starts an iWARP connection may be an empty write
 	target := initialTarget(w, conn, s.Peer())
 	for i := range p.words {
 		p.words[i] = word(target[connWordAt(c, i):])
@@ -76,8 +75,7 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw draws the next request. If completions do not mean delivery, the last request is a
-// read.
+// draw draws the next request. If completions do not mean delivery, the last request is a read.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -108,7 +106,7 @@ func (p *planner) draw(last bool) op {
 	case verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd, verbs.OpAtomicWrite:
 		p.drawAtomic(&o)
 	case verbs.OpBindMW:
-		if p.spareBound {
+		if p.spareBound { // bind and invalidate the spare window in turn
 			o.code = verbs.OpLocalInv
 		}
 		p.spareBound = !p.spareBound

@@ -32,7 +32,7 @@ func newReliableChecker(c *conn, p plan) *reliableChecker {
 			sizes[o.queue] = append(sizes[o.queue], c.grhLen()+o.recvLen())
 		}
 	}
-	spare := int(traffic.Derive(p.key, keyPoison) % 4)
+	spare := int(traffic.Derive(p.key, keyPoison) % 4) // receives that no message fills
 	if c.ring != nil {
 		c.ring.expect(sizes[0], spare, c.spec.TightReceives)
 	}
@@ -59,7 +59,8 @@ func (x *reliableChecker) status() string {
 	return fmt.Sprintf("%d of %d messages arrived", x.next, len(x.msgs))
 }
 
-// counts is exact after verify; before, it counts requests up to the last message.
+// counts returns how many requests of the peer were executed; before verify, only those up to the last message
+// received.
 func (x *reliableChecker) counts() Arrivals {
 	if x.arrivals.Delivered == 0 {
 		return Arrivals{Delivered: x.applied, Bytes: x.bytesMoved(x.applied)}
@@ -141,8 +142,8 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	return nil
 }
 
-// checkVisible checks that the memory contains the writes before message n, as its arrival
-// guarantees. Memory that the device may be changing at the same time is checked at the end only.
+// checkVisible checks that the memory contains the writes before message n, as its arrival guarantees: it applies them
+// to image, the expected contents. Memory that the device may be changing at the same time is checked at the end only.
 func (x *reliableChecker) checkVisible(n int) error {
 	x.changed = x.changed[:0]
 	first := x.applied

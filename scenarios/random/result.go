@@ -148,7 +148,7 @@ func (e *End) drain() error {
 	if n, err := e.poll(); err != nil || n == 0 {
 		return err
 	}
-	_, err := e.poll()
+	_, err := e.poll() // more completions may have followed those of the first poll
 	return err
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sharedWords are words on which several connections of the peer execute atomics concurrently.
-// Their results must fit one order: a chain of changes from the initial value to the final
-// one with every request once.
+// sharedWords are words on which several connections of the peer execute atomics concurrently. Their results must
+// fit one order: a chain of changes from the initial value to the final one with every request once.
 type sharedWords struct {
 	mr    verbs.MR
 	bytes []byte
@@ -33,7 +32,8 @@ func wordValue(w *Workload, s Side, i int) uint64 {
 	return traffic.Derive(w.Seed, keyWords+uint64(s)<<8, uint64(i))
 }
 
-// open registers the words of this side, and computes the initial values of both sides.
+// open registers the words of this side, on which all connections of the peer execute atomics, and computes
+// the initial values of both sides.
 func (x *sharedWords) open(e *End) (err error) {
 	n := e.w.SharedWords
 	x.bytes = make([]byte, max(8, 8*n))
@@ -66,7 +66,8 @@ func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	x.changes = append(x.changes, wordChange{at: o.at, conn: conn, n: n, old: found, new: result})
 }
 
-// check checks that the changes form a chain from the initial values to final.
+// check checks that this side's changes of each word form a chain from its initial value to final, the value
+// that the peer reports.
 func (x *sharedWords) check(final []uint64) error {
 	if len(final) != len(x.initial) {
 		return fmt.Errorf("the peer has %d shared words, not %d", len(final), len(x.initial))
@@ -79,8 +80,8 @@ func (x *sharedWords) check(final []uint64) error {
 	return nil
 }
 
-// checkWord checks that the changes of word i form a chain from its initial value to final, in
-// the order of requests of each connection.
+// checkWord checks that the changes of word i form a chain from its initial value to final, in the order
+// of requests of each connection, and that swaps which changed nothing found values of the chain.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
@@ -105,7 +106,7 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 	if x.unknown {
 		return nil // a change may be missing
 	}
-	value, visited, lastRequest := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{} // the last is by connection
+	value, visited, lastRequest := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{} // lastRequest is by connection
 	for c := next[value]; c != nil; c = next[value] {
 		if n, ok := lastRequest[c.conn]; ok && n > c.n {
 			return bad("each connection's requests in order", "request %d of connection %d took effect after request %d", c.n, c.conn, n)

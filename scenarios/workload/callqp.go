@@ -137,7 +137,7 @@ func (p *callQP) waitCompletion() (wc verbs.WC, err error) {
 			continue // completions before ReqNotify raise no event
 		}
 		_, err := p.Channel.Wait(wait)
-		if armed = err != nil; !armed {
+		if armed = err != nil; !armed { // an event disarms the queue
 			continue
 		}
 		if !errors.Is(err, verbs.ErrTimeout) {

@@ -18,7 +18,8 @@ type privateData struct {
 // bytes encodes the private data.
 func (d privateData) bytes() []byte { return fmt.Appendf(nil, "%d/%d/%d", d.call, d.try, d.received) }
 
-// parsePrivateData decodes what bytes encoded; the CM may have padded it.
+// parsePrivateData decodes the private data of a connection request or reply: the call, the attempt at it, and
+// how many messages the sender has received. The CM may have padded it.
 func parsePrivateData(private []byte) (d privateData, err error) {
 	if _, err := fmt.Sscanf(trimPadding(private), "%d/%d/%d", &d.call, &d.try, &d.received); err != nil {
 		return d, fmt.Errorf("private data %q: %w", trimPadding(private), err)
@@ -32,8 +33,8 @@ type cmClient struct {
 	addr netip.Addr // of the peer
 }
 
-// run tries to connect to a closed port, resolves the datagram service (SIDR) if ud is set, and then makes
-// the calls one after the other.
+// run tries to connect to a closed port, resolves the datagram service (SIDR) if ud is set, and then makes the
+// calls one after the other. A call is a connection with some messages in turn, and its disconnection.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -76,7 +77,8 @@ func (c *cmClient) awaitPeerAddr() error {
 	}
 }
 
-// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID.
+// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID. An error that
+// faults of the fabric can cause is only recorded.
 func (c *cmClient) expectReject() error {
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
@@ -101,7 +103,8 @@ func (c *cmClient) expectReject() error {
 	return p.close()
 }
 
-// resolve resolves the server's datagram service (SIDR), and checks its Q_Key.
+// resolve resolves the server's datagram service (SIDR), and checks its Q_Key. An error that faults of the fabric can
+// cause is only recorded.
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {
@@ -118,7 +121,8 @@ func (c *cmClient) resolve() error {
 	return nil
 }
 
-// callWithRetries makes call i until it succeeds.
+// callWithRetries makes call i until it succeeds. Without Reconnect, or after maxTries, it tells the server that
+// it has given up, and returns errPeerEnded.
 func (c *cmClient) callWithRetries(i int) error {
 	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {
@@ -143,7 +147,8 @@ func (c *cmClient) callWithRetries(i int) error {
 	}
 }
 
-// call makes call i once: it connects, exchanges the messages that remain, and disconnects.
+// call makes call i once: it connects, exchanges the messages of the call that earlier attempts did not, and
+// disconnects.
 func (c *cmClient) call(i, try int) (err error) {
 	c.setStatus("call %d, connecting", i)
 	p, err := c.newCallQP(verbs.QPTypeRC)

@@ -9,14 +9,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The workload "calls" makes connections through the connection manager, one after the
-// other, each with a few messages in turn. It checks requests, rejects, replies and
-// disconnects of the connection manager. With Reconnect a broken call is made again;
-// private data tells how many messages either end has received, and both continue from
+// The workload "calls" makes connections through the connection manager, one after the other, each with a few
+// messages in turn. It checks requests, rejects, replies and disconnects of the connection manager. With Reconnect a
+// broken call is made again; private data tells how many messages either end has received, and both continue from
 // there.
 
-// cmEndpoint is the state that client and server have in common. Rank 2i is the client of
-// rank 2i+1.
+// cmEndpoint is the state that client and server have in common. Rank 2i is the client of rank 2i+1.
 type cmEndpoint struct {
 	*env
 	peer int // -1 for the last rank of an odd number

@@ -44,7 +44,7 @@ func (c *cmServer) run() error {
 	return err
 }
 
-// serve handles requests until the client is done.
+// serve handles connection and SIDR requests until the client says that it has made all calls.
 func (c *cmServer) serve() error {
 	wait := c.tick()
 	for {
@@ -106,7 +106,8 @@ func (c *cmServer) acceptSIDR(r verbs.ConnRequest) error {
 	return errors.Join(err, p.close())
 }
 
-// accept accepts a connection request: for the next call, or for one that broke.
+// accept accepts a connection request for the next call, or again for the last one if the client's connection
+// broke, and exchanges the messages of the call. It rejects other requests.
 func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	asked, err := parsePrivateData(r.Param().PrivateData)
 	if err != nil {

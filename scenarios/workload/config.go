@@ -179,7 +179,7 @@ func (c Config) WithDefaults(hosts int) Config {
 	if len(c.Services) == 0 {
 		c.Services = []string{ServiceRC}
 		if c.Kind == Random {
-			// rd replaces rc on devices without connections.
+			// All but rd, which is for devices without connections.
 			c.Services = slices.DeleteFunc(slices.Clone(k.services), func(s string) bool { return s == ServiceRD })
 		}
 	}

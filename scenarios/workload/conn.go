@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// edge is a connection of the workload between two ranks, with messages in one or both
-// directions.
+// edge is a connection of the workload between two ranks, with messages in one or both directions.
 type edge struct {
 	id       int
 	ends     [2]int // ranks
@@ -19,10 +18,9 @@ type edge struct {
 	messages [2]int // from ends[0], from ends[1]
 }
 
-// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An
-// end that sees an error closes its queue pair, creates the next and sends its connInfo
-// through Control, and the other end follows. The connInfo says which messages have
-// arrived; the rest is sent again.
+// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An end that sees an
+// error closes its queue pair, creates the next and sends its connInfo through Control, and the other end follows.
+// The connInfo says which messages have arrived; the rest is sent again.
 type conn struct {
 	n *node
 	link
@@ -75,7 +73,7 @@ func (s connState) String() string {
 	return [...]string{"about to connect", "waiting for the peer's queue pair", "waiting for the peer to be ready", "connected", "draining", "over"}[s]
 }
 
-// scheduleStep makes the next runOnce step the connection.
+// scheduleStep schedules the connection: the rank's next runOnce calls its step.
 func (c *conn) scheduleStep() {
 	if !c.scheduled {
 		c.scheduled = true
@@ -172,7 +170,8 @@ func (c *conn) sendControl(n controlMessage) error {
 	return nil
 }
 
-// receiveControl handles the pending control messages of a peer, waiting up to timeout for the first.
+// receiveControl handles the pending control messages of a peer, waiting up to timeout for the first. It reports
+// whether there were any, or the peer was found to have ended.
 func (n *node) receiveControl(p *peer, timeout time.Duration) (heard bool, err error) {
 	for !p.gone && p.open > 0 {
 		b, err := n.rank.Control.Recv(p.rank, timeout)

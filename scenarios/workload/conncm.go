@@ -18,14 +18,13 @@ type connListener struct {
 	pending  []verbs.ConnRequest
 }
 
-// callTimeout limits one call of the connection manager. It covers several retransmissions
-// of the CM.
+// callTimeout limits one call of the connection manager. It covers several retransmissions of the CM.
 const callTimeout = 20 * time.Second
 
 // defaultBacklog lets the connection manager choose the backlog of a listener.
 const defaultBacklog = 0
 
-// listen opens the listener of the rail, and returns its port.
+// listen returns the port of the rail's CM listener, which it opens at the first call.
 func (r *rail) listen() (uint16, error) {
 	if r.cm == nil {
 		l, err := traffic.Listen(r.dev, r.gid.Addr(), verbs.PortSpaceTCP, defaultBacklog)
@@ -37,14 +36,13 @@ func (r *rail) listen() (uint16, error) {
 	return r.cm.listener.Addr().Port(), nil
 }
 
-// isActiveSide reports whether this end sends the connection request: the lower rank does.
-// A rank accepts nothing while it connects; the highest of waiting ranks never connects,
-// therefore there is no deadlock.
+// isActiveSide reports whether this end sends the connection request: the lower rank does. A rank accepts nothing
+// while it connects; the highest of waiting ranks never connects, therefore there is no deadlock.
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
-// connectCM connects through the connection manager: the active side sends a request, the
-// other accepts it. Private data names edge and incarnation. It reports whether the queue pair is
-// connected: on the passive side it is not before the request has arrived.
+// connectCM connects through the connection manager: the active side sends a request, the other accepts it.
+// Private data names the connection and its incarnation, one attempt to connect. connectCM reports whether
+// the queue pair is connected: on the passive side it is not before the request has arrived.
 func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
 		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.incarnation),
@@ -72,8 +70,7 @@ func (l *link) connectCM() (bool, error) {
 	return err == nil, err
 }
 
-// deviceErrors are CM errors that no fabric can cause: the device or this program has a
-// defect.
+// deviceErrors are CM errors that no fabric can cause: the device or this program has a defect.
 var deviceErrors = []error{
 	verbs.ErrInvalid, verbs.ErrNotSupported, verbs.ErrBusy, verbs.ErrNoMemory, verbs.ErrPerm, verbs.ErrOverrun,
 }
@@ -82,8 +79,7 @@ var deviceErrors = []error{
 // damaged answer, no route, or a disconnect while connecting.
 var fabricErrors = []error{verbs.ErrTimeout, verbs.ErrRejected, verbs.ErrNotFound, verbs.ErrClosed}
 
-// isFabricError reports whether the fabric or the peer made the connection manager fail.
-// Other errors fail the run.
+// isFabricError reports whether the fabric or the peer made the connection manager fail. Other errors fail the run.
 func isFabricError(err error) bool {
 	is := func(target error) bool { return errors.Is(err, target) }
 	return !slices.ContainsFunc(deviceErrors, is) && slices.ContainsFunc(fabricErrors, is)

@@ -42,7 +42,8 @@ func (c *conn) step() (moved bool, err error) {
 	}
 }
 
-// stepWaiting opens the queue pair of the next incarnation when it is time to, and sends its connInfo.
+// stepWaiting opens the connection's next queue pair (its next incarnation) when its backoff is over or the
+// peer has begun that incarnation, and sends its connInfo.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()
@@ -169,7 +170,8 @@ func (c *conn) fail(status verbs.WCStatus) {
 	c.schedule()
 }
 
-// noteCarriedData notes that the incarnation has delivered or completed something.
+// noteCarriedData notes that the current queue pair has delivered or completed something. The first time, if
+// that queue pair replaces another, it counts a reconnect.
 func (c *conn) noteCarriedData() {
 	if c.carriedData {
 		return
@@ -200,8 +202,7 @@ func (c *conn) startDraining() error {
 	return c.sq.Drain()
 }
 
-// stepDraining waits until all requests and receives have completed, and closes the queue
-// pair.
+// stepDraining waits until all requests and receives have completed, and closes the queue pair.
 func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
@@ -235,7 +236,7 @@ func (c *conn) stepDraining() error {
 	return nil
 }
 
-// mayReconnect reports whether to connect again.
+// mayReconnect reports whether to connect again: as configured, until too many attempts in a row carry no data.
 func (c *conn) mayReconnect() bool {
 	switch {
 	case c.failedIncarnations > maxFailedIncarnations:

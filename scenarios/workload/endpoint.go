@@ -23,8 +23,8 @@ type source struct {
 	qpn verbs.QPN
 }
 
-// openEndpoint creates an endpoint: a queue pair that a number of rd connections share. It posts the
-// receives; num is the number of their ring, which work request IDs contain.
+// openEndpoint creates an endpoint: a queue pair that some connections of the service rd (reliable datagrams)
+// share. It posts the receives; num is the number of their ring, which work request IDs contain.
 func (r *rail) openEndpoint(num, conns int, l *layout) (err error) {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
@@ -74,8 +74,8 @@ func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	return c
 }
 
-// broken reports whether the queue pair is in the error state, and if so stops posting
-// receives. Otherwise a failed receive matters to the sender of an incomplete message only.
+// broken reports, after a receive has failed, whether the queue pair is in the error state, and if so stops
+// posting receives. If not, only the message of that receive is lost, which concerns its sender alone.
 func (e *endpoint) broken() bool {
 	attr, err := e.qp.Query()
 	e.recv.closed = e.recv.closed || err != nil || attr.State == verbs.QPStateErr

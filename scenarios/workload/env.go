@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// env is what the program of a rank needs, of whatever kind: configuration, time, and the
-// record of what happened.
+// env is what the program of a rank needs, of whatever kind: configuration, time, and the record of what happened.
 type env struct {
 	rank   *Rank
 	cfg    Config
@@ -52,9 +51,8 @@ func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 	return simulated
 }
 
-// due reports whether a time has come. If not, it arms the timer, which schedules all
-// connections. The timer keeps the earliest time only, therefore later ones must call due
-// again when they are scheduled.
+// due reports whether a time has come. If not, it arms the rank's timer, which makes all connections run. The
+// timer keeps the earliest time only: a connection with a later time must then call due again.
 func (e *env) due(at time.Duration) bool {
 	if e.now >= at {
 		return true
@@ -123,7 +121,8 @@ func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 // stagingSlot is the offset of message seq in private memory.
 func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.stride }
 
-// planLayout sizes queues and memory such that the busiest rank keeps within its budget. All
+// planLayout sizes queues and memory such that the busiest rank keeps within its budget: depth messages in the send
+// queue, window messages at the receiver. Private memory has receives, then messages, then results of atomics. All
 // ranks compute the same sizes.
 func (n *node) planLayout() (l layout) {
 	const messageBudget = 32 << 20 // bytes for the messages of one rank
@@ -139,7 +138,7 @@ func (n *node) planLayout() (l layout) {
 	fit := max(2, messageBudget/(busiest*l.stride))
 	l.depth = max(1, min(n.cfg.Depth, fit))
 	l.window = min(2*max(n.cfg.Depth, 1), fit)
-	if n.recvSlots > 0 {
+	if n.recvSlots > 0 { // the kind of workload limits it
 		l.window = n.recvSlots
 	}
 	l.receives = l.window + noticeReceives

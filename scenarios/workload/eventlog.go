@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// eventLog records the events of a rank's program for its report, and sends samples and
-// marks to the launcher.
+// eventLog records the events of a rank's program for its report, and sends samples and marks to the launcher.
 type eventLog struct {
 	rank           *Rank
 	countersBefore []verbs.Counter
@@ -58,8 +57,7 @@ func SumCounters(nics []NIC) (sums []verbs.Counter) {
 	return sums
 }
 
-// retransmitCounters are the names of the retransmission counter; each device has at most
-// one.
+// retransmitCounters are the names of the retransmission counter; each device has at most one.
 var retransmitCounters = []string{"retransmitted_pkts", "rd_sent_again"}
 
 // retransmits returns the sum of the NICs' retransmission counters.
@@ -93,7 +91,7 @@ func (l *eventLog) recordFailure(at time.Duration, peer, rail int, status verbs.
 // hostOf is the host name of a rank.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank) }
 
-// mark sends a mark to the launcher, up to maxMarks.
+// mark sends a mark, an event on the rank's timeline, to the launcher, up to maxMarks.
 func (l *eventLog) mark(format string, args ...any) {
 	const maxMarks = 500 // a rank may fail and recover without end
 	if l.marks++; l.marks <= maxMarks {
@@ -145,8 +143,7 @@ func (l *eventLog) report() *Report {
 	return r
 }
 
-// sampler schedules about a hundred samples in a run, whether it takes microseconds of
-// virtual time or minutes.
+// sampler schedules about a hundred samples in a run, whether it takes microseconds of virtual time or minutes.
 type sampler struct {
 	step     uint64        // messages between samples
 	gap      time.Duration // longest time between samples
@@ -168,7 +165,8 @@ const (
 // or send if it receives none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
-// due reports whether a sample is due, and schedules the next then.
+// due reports whether a sample is due, after s.step messages, the time s.gap or a new error, and if so schedules
+// the next.
 func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent bool) bool {
 	if s.gap == 0 {
 		s.gap = firstGap

@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
-// New returns the program of a rank. The configuration must be valid for the fabric;
-// defaults are filled in.
+// New returns the program of a rank. The configuration must be valid for the fabric; defaults are filled in.
 func New(cfg Config, r *Rank) (Program, error) {
 	traits, caps, err := deviceTraits(r)
 	if err != nil {
@@ -33,7 +32,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	}
 	e.cfg.CM = cfg.CM || traits.ConnectsByCM
 	n := &node{env: e, byEdge: map[int]*conn{}, peers: map[int]*peer{}}
-	n.kind = kind{edges: edges(&cfg, len(r.NICs)), flowControl: cfg.Pause == 0, thinkPerMessage: cfg.Think > 0}
+	n.kind = kind{edges: edges(&cfg, len(r.NICs)), flowControl: !cfg.RunsIntoRNR(), thinkPerMessage: cfg.Think > 0}
 	switch cfg.Kind {
 	case PingPong:
 		n.pingPong()
@@ -77,8 +76,8 @@ func edges(cfg *Config, rails int) (all []edge) {
 	return all
 }
 
-// pingPong makes side 0 send a message when the answer to the previous one has arrived, and measures
-// round trips.
+// pingPong makes side 0 send a message when the answer to the previous one has arrived, and measures round
+// trips. out.allowed is how many messages a side may have sent so far.
 func (n *node) pingPong() {
 	n.flowControl, n.recvSlots, n.timePerMessage = false, 2, true
 	var trips traffic.Histogram
@@ -99,9 +98,9 @@ func (n *node) pingPong() {
 	n.summarise = func(r *Report) { r.Latency = trips.Summary() }
 }
 
-// halo makes each rank exchange borders with its neighbours. A rank starts a round when it
-// has the borders of both neighbours of the previous round. In every round it adds to a
-// word of each neighbour. Latency is the time of a round.
+// halo makes each rank exchange borders with its neighbours. A rank starts a round, in which it may send one more
+// border and one atomic to each neighbour, when it has the borders of the previous round. Latency is the time of a
+// round.
 func (n *node) halo() {
 	n.flowControl, n.thinkPerMessage, n.addsAtomics, n.recvSlots = false, false, true, 2
 	var rounds traffic.Histogram
@@ -134,7 +133,8 @@ func (n *node) halo() {
 	n.summarise = func(r *Report) { r.Latency = rounds.Summary() }
 }
 
-// roundDone reports whether every remaining neighbour has delivered its border of a round.
+// roundDone reports whether all neighbours whose connection is not over, at least one, have delivered their border
+// of a round.
 func (n *node) roundDone(round int) bool {
 	anyNeighbour := false
 	for _, c := range n.conns {

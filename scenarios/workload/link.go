@@ -81,8 +81,8 @@ func (l *link) flushIfFull() error {
 // Where immediate data travels alone, the order counts instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
-// prepare creates what a connection keeps for all incarnations; first is its first rail. num is the
-// number of its ring of receives, which a connection with shared receives does not have.
+// prepare creates what a connection keeps for all its incarnations, each of which has a new queue pair; first is
+// its first rail. num is the number of its ring of receives, which a connection with shared receives does not have.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.results+maxAdds*wordLen)}
@@ -159,7 +159,8 @@ func (l *link) open(r *rail) (*connInfo, error) {
 	return info, err
 }
 
-// openQP creates a queue pair in the state INIT, or uses that of the endpoint.
+// openQP creates a queue pair in the state INIT and posts its receives, unless they are shared. Connections of rd
+// (reliable datagrams) use the queue pair of their endpoint.
 func (l *link) openQP(r *rail) error {
 	if l.endpoint != nil {
 		l.QP = l.endpoint.qp
@@ -230,7 +231,8 @@ func (l *link) connect() (ok bool, err error) {
 	return true, nil
 }
 
-// connectQPs connects the queue pairs without the connection manager.
+// connectQPs connects the queue pairs without the connection manager. The queue pair of an endpoint is in use already
+// by other connections: there it only records that datagrams of the peer are of this one.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
 		from := source{l.peerInfo.GID, l.peerInfo.QPN}
@@ -260,7 +262,7 @@ func (l *link) attr() verbs.QPAttr {
 	}
 }
 
-// closeQP destroys the resources of an incarnation.
+// closeQP disconnects and destroys the queue pair. One that connections share (rd) stays.
 func (l *link) closeQP() error {
 	if l.QP == nil {
 		return nil

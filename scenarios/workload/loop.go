@@ -42,7 +42,7 @@ func (n *node) runOnce() (moved bool, err error) {
 		}
 	}
 	list := n.scheduled
-	n.scheduled = n.spareScheduled[:0]
+	n.scheduled = n.spareScheduled[:0] // for connections that are scheduled meanwhile
 	for _, c := range list {
 		c.scheduled = false
 		did, err := c.step()
@@ -242,8 +242,8 @@ func (n *node) railsInUse() (used int) {
 	return used
 }
 
-// awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is
-// connected.
+// awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is connected,
+// or is about to connect through the connection manager.
 func (n *node) awaitedPeer() *peer {
 	var waited *peer
 	for _, c := range n.conns {

@@ -28,7 +28,7 @@ type node struct {
 	nextControlPoll time.Duration
 	waitRail        int // rail whose events waitCompletion waits for
 	unfinished      int // connections
-	neverUp         int // connections
+	connectedMarked bool
 }
 
 // kind is what one kind of workload does differently.
@@ -122,7 +122,7 @@ func (n *node) open() error {
 		c.schedule()
 	}
 	n.log.samples.expect(expected)
-	n.unfinished, n.neverUp = len(n.conns), len(n.conns)
+	n.unfinished = len(n.conns)
 	if n.onReady != nil {
 		n.onReady()
 	}
@@ -211,7 +211,7 @@ func (n *node) endpointIndex(c *conn) (index int) {
 	return index
 }
 
-// endpointLoads is the number of connections of each endpoint of a rail.
+// endpointLoads is the number of connections of each endpoint of a rail, a queue pair that connections share.
 func (n *node) endpointLoads(r *rail) (loads []int) {
 	for _, c := range n.conns {
 		if c.edge.rail != r.num {
@@ -225,7 +225,7 @@ func (n *node) endpointLoads(r *rail) (loads []int) {
 	return loads
 }
 
-// noteConnected marks the time when all connections have been up.
+// noteConnected sends the mark "connected" to the launcher, once, when every connection has been up or is over.
 func (n *node) noteConnected() {
 	up := 0
 	for _, c := range n.conns {
@@ -233,8 +233,8 @@ func (n *node) noteConnected() {
 			up++
 		}
 	}
-	if n.neverUp > 0 && up == len(n.conns) {
-		n.neverUp = 0
+	if !n.connectedMarked && up == len(n.conns) {
+		n.connectedMarked = true
 		n.log.mark("connected")
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Immediate data has a kind in its top bits and a message count, modulo 2^30, in the
-// others.
+// Immediate data has a kind in its top bits and a message count, modulo 2^30, in the others.
 type immKind uint32
 
 const (
@@ -30,7 +29,8 @@ func countOf(imm uint32, near int) int {
 	return near + int(delta)
 }
 
-// pump refills receives, and posts notices, messages, reads and atomics.
+// pump refills receives, and posts messages, reads, atomics and notices, which tell the peer a count in immediate
+// data. It reports whether it posted any.
 func (c *conn) pump() (moved bool, err error) {
 	// A credit notice lets the peer send. Without RNR the receives must be posted before.
 	if !c.recv.Shared || c.traits.NoRNR {
@@ -59,7 +59,8 @@ func (c *conn) pump() (moved bool, err error) {
 	return moved, c.flush()
 }
 
-// sendNotices posts the credit and readable notices that are due.
+// sendNotices posts the notices that are due: after every quarter of the window the number of messages consumed
+// (credit), and the number of messages that the peer can read (readable).
 func (c *conn) sendNotices() {
 	if x := c.in; x != nil && c.kind.flowControl && x.next < x.total {
 		if every := max(1, c.window/4); x.next-x.creditSent >= every && c.sendNotice(immCredit, x.next) {
@@ -82,7 +83,8 @@ func (c *conn) sendNotice(kind immKind, count int) bool {
 	return true
 }
 
-// received handles a successful receive.
+// received handles a successful receive: a notice, which has a count in immediate data, the announcement of writes,
+// or a message. Anything else is a violation.
 func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	c.noteCarriedData()
 	c.schedule()
@@ -135,7 +137,8 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// resume starts an incarnation from the state of the previous one.
+// resume continues with a new queue pair, a new incarnation of the connection, from the first message that has
+// not arrived.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)

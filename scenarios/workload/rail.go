@@ -33,7 +33,7 @@ type railPort struct {
 	maxReads uint8 // outstanding reads and atomics, in either direction
 }
 
-// openRail queries the NIC and opens its completion queue.
+// openRail opens NIC num of the rank: it queries GID, MTU and limits, and creates the PD and the completion queue.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	const maxOutstandingReads = 16 // of a connection
 	nic := &e.rank.NICs[num]
@@ -151,7 +151,7 @@ func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
 	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }
 
-// attach sets the queue and posts all slots, or as many as a slow receiver posts.
+// attach sets the queue and posts all slots or, if cfg.Pause makes the receiver slow, a quarter of Depth.
 func (r *recvRing) attach(queue traffic.RecvQueue) error {
 	r.Attach(queue)
 	if r.slotLen > 0 {
@@ -169,7 +169,8 @@ func (r *recvRing) attach(queue traffic.RecvQueue) error {
 	return err
 }
 
-// refill posts free slots, and reports whether there were any.
+// refill posts the free slots as receives, and reports whether there were any. A slow receiver (cfg.Pause) posts only
+// after all its receives have completed and the pause since then is over.
 func (r *recvRing) refill() (bool, error) {
 	if r.closed || len(r.Free()) == 0 || r.cfg.Pause > 0 && (r.Outstanding() > 0 || !r.due(r.nextAt)) {
 		return false, nil
@@ -178,7 +179,8 @@ func (r *recvRing) refill() (bool, error) {
 	return posted > 0, err
 }
 
-// complete returns the slot of a completed receive; negative if there is none.
+// complete returns the slot of a completed receive; negative if there is none. The last receive of a
+// slow receiver starts its pause.
 func (r *recvRing) complete(id uint64) (slot int, err error) {
 	slot, err = r.Complete(id)
 	if pause := r.cfg.Pause; pause > 0 && r.Outstanding() == 0 {

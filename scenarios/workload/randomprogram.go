@@ -136,7 +136,8 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	return work
 }
 
-// conns returns the connections of a service.
+// conns returns the connections that the random traffic has for a service: two of half the messages for
+// an SRQ, else one.
 func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
@@ -151,7 +152,8 @@ func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	return []random.Conn{random.NewConn(kinds[service], n, size)}
 }
 
-// sample publishes the status and sends samples to the launcher.
+// sample publishes the status and sends a sample to the launcher, unless the last one is recent. The first call
+// marks that the end is connected.
 func (w *randomProgram) sample() {
 	now := w.proc.Now()
 	if now-w.lastSample < w.byClock(simTick, realGap) && w.lastSample > 0 {

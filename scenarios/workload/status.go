@@ -58,8 +58,8 @@ func (l *liveState) remove(qps ...verbs.QP) {
 	l.qps = slices.DeleteFunc(l.qps, func(q verbs.QP) bool { return slices.Contains(qps, q) })
 }
 
-// breakAll moves the current queue pairs to the error state. Between two connections there
-// may be none.
+// breakAll moves the connected queue pairs to the error state. It fails if none was ever connected; there may be none
+// now, between two connections.
 func (l *liveState) breakAll() error {
 	l.mu.Lock()
 	qps, made := slices.Clone(l.qps), l.hadQP
@@ -132,14 +132,13 @@ func (c *conn) status() string {
 	return s
 }
 
-// fillGuard fills memory that the peer must not write with bytes that depend on the
-// connection.
+// fillGuard fills memory that the peer must not write with bytes that depend on the connection.
 func (l *link) fillGuard(b []byte) {
 	const salt = 3 // makes the key differ from others of the connection
 	traffic.Fill(b, traffic.Derive(l.rank.Seed, l.edge.id, l.side, salt))
 }
 
-// verify compares the public memory with its model, and reports lost messages.
+// verify compares the memory that peers access with its expected contents, and reports lost messages.
 func (n *node) verify() {
 	for _, c := range n.conns {
 		c.verifyMemory()
@@ -152,8 +151,9 @@ func (n *node) verify() {
 	}
 }
 
-// verifyMemory compares public memory with its model: intact guards, and the last message in each slot.
-// If writes are missing, it checks the guards only: a failed peer may have written more than it announced.
+// verifyMemory compares the memory that the peer accesses with its expected contents: guards at both ends that
+// nobody writes, and the last message in each slot. If writes are missing, it checks the guards only: a failed peer
+// may have written more than it announced.
 func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))

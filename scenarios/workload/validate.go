@@ -154,10 +154,10 @@ func (v *validator) service() {
 		case s == ServiceUD && c.Bytes > v.datagramLimit():
 			v.bad("bytes", "%d bytes do not fit a datagram of %d", c.Bytes, v.datagramLimit())
 		}
-		switch anew := c.Kind != Random && (c.Reconnect || c.Failover); {
-		case anew && s == ServiceRD:
+		switch reconnects := c.Kind != Random && (c.Reconnect || c.Failover); {
+		case reconnects && s == ServiceRD:
 			v.bad(fmt.Sprintf("services[%d]", i), "rd has no connections to make anew: leave reconnect and failover out")
-		case anew && !reliable(s):
+		case reconnects && !reliable(s):
 			v.bad(fmt.Sprintf("services[%d]", i), "%s has no acknowledgements to connect anew by: leave reconnect and failover out", s)
 		}
 	}

@@ -87,7 +87,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // CRC32c is the CRC of MPA. Its least significant octet is sent first.
 func CRC32c(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// describe adds the framing fields that are set.
+// describe adds the framing fields that a case has set to a line of a ladder diagram.
 func (m MPA) describe(l *packet.Line) {
 	packet.AddField(l, "with length %d", m.Length)
 	addIf(l, m.Pad != nil, "with pad %x", m.Pad)
@@ -136,7 +136,7 @@ type markerWriter struct {
 	inUse bool
 }
 
-// markerIfDue inserts a marker if one is due at the current stream offset.
+// markerIfDue inserts a marker if one is due at the current stream offset. w.edit may change its fields.
 func (w *markerWriter) markerIfDue() {
 	if !w.inUse || w.at%markerInterval != 0 {
 		return

@@ -99,7 +99,8 @@ type TerminateHeader struct {
 	DDPHeader, RDMAPHeader []byte
 }
 
-// append appends the header with its quoted headers.
+// append appends the Terminate header with the headers that it quotes. Bits that are nil are set if their part
+// is there.
 func (h TerminateHeader) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(h, TerminateHeader{
 		LengthValid: new(h.SegmentLength != nil),

@@ -54,7 +54,8 @@ func ReadResponseTo(request Segment, data []byte) Segment {
 	return ReadResponse(Val(h.SinkSTag), Val(h.SinkTO), data)
 }
 
-// Terminate is a Terminate without quoted headers; an expected one matches any quoted headers.
+// Terminate is a Terminate that quotes no headers. As the expected segment of a comparison, it matches any
+// quoted headers.
 func Terminate(cause Cause) Segment {
 	s := Op(OpTerminate)
 	s.Terminate = &TerminateHeader{Cause: &cause}

@@ -72,8 +72,8 @@ func (p Packet) Over(path PacketPath) Packet {
 	return p
 }
 
-// Append appends the header, blocks, segment and trailer, cut at CutAt, and then the CRC. Nil
-// fields get their defaults.
+// Append appends a packet of datagram-iWARP: the header, the blocks of its kind, segment and trailer, cut at
+// CutAt, and then the CRC. Nil fields get their defaults.
 func (p Packet) Append(b []byte) []byte {
 	start := len(b)
 	b = packet.AppendFields(b, packet.Or(p.Header, PacketHeader{
@@ -136,7 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the block at the start of b. If b is too short, ok is false, and a is nil or has no SACK.
+// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and a is nil or has no SACK.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -236,7 +236,7 @@ func PacketOf(kind PacketKind) Packet { return Packet{Header: PacketHeader{Kind:
 // UD is an unreliable packet with a segment.
 func UD(s Segment) Packet { return PacketOf(KindUD).With(s) }
 
-// RDData is packet seq of a flow, with a segment.
+// RDData is packet seq of a flow of reliable datagrams, with a segment. epoch identifies the flow.
 func RDData(epoch, seq uint32, s Segment) Packet {
 	p := PacketOf(KindRD).With(s)
 	p.Data = &DataBlock{Epoch: &epoch, Seq: &seq}
@@ -246,14 +246,15 @@ func RDData(epoch, seq uint32, s Segment) Packet {
 // RDAck acknowledges all packets before next, without data.
 func RDAck(epoch, next uint32) Packet { return PacketOf(KindRD).Acking(epoch, next) }
 
-// Challenge asks the source of a new flow to prove its address.
+// Challenge asks the source of a new flow of reliable datagrams to prove its address: to start the flow again
+// with cookie as the proof.
 func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
 	p := PacketOf(KindChallenge)
 	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
 	return p
 }
 
-// Refusal rejects a flow.
+// Refusal rejects a flow of reliable datagrams, which epoch identifies.
 func Refusal(epoch uint32, reason RefusalReason) Packet {
 	p := PacketOf(KindRefusal)
 	p.Refusal = &RefusalBlock{Epoch: &epoch, Reason: &reason}

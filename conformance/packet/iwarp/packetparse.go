@@ -63,7 +63,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a reliable packet. short is true if a block is incomplete.
+// parseRD parses the blocks of a packet of reliable datagrams. short is true if a block is incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -95,7 +95,7 @@ func (p *Packet) parseSegment(b []byte) {
 	p.Segment = &s
 }
 
-// Diff returns the fields of got that differ from the expected packet.
+// Diff returns the fields of got that differ from the expected packet p, whose nil fields match any value.
 func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", p.Header, got.Header)
@@ -213,7 +213,7 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// describeBlocks adds the fields of the blocks.
+// describeBlocks adds the fields of the blocks to a line of a ladder diagram. A window of 0 is shown as busy.
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)

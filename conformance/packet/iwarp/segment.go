@@ -184,7 +184,7 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	return b
 }
 
-// Diff adds the fields of got that differ from the expected segment s.
+// Diff adds the fields of got that differ from the expected segment s, whose nil fields match any value.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
 	packet.DiffValue(d, "T", "%t", s.DDP.Tagged, got.DDP.Tagged)

@@ -113,7 +113,7 @@ func (s StartupFrame) Private(b []byte) StartupFrame {
 // PrivateLength sets the PD_Length field only.
 func (s StartupFrame) PrivateLength(n uint16) StartupFrame { s.PDLength = &n; return s }
 
-// Append appends the frame.
+// Append appends the frame. Fields that are nil have the values of a correct MPA Request Frame.
 func (s StartupFrame) Append(b []byte) []byte {
 	n, rev := len(s.PrivateData), uint8(1)
 	if s.Enhanced != nil {

@@ -63,7 +63,7 @@ func (s Segment) describeHeaders(l *packet.Line) {
 	}
 }
 
-// describeData adds the payload length, and whether the segment is the last of its message.
+// describeData adds the payload length and, if the L bit is set or cleared, "last" or "more".
 func (s Segment) describeData(l *packet.Line) {
 	f, _ := s.Op().form()
 	switch {
@@ -106,6 +106,7 @@ func place(stag *uint32, to *uint64) string {
 	return fmt.Sprintf("%s+%s", hexOrAny(stag), hexOrAny(to))
 }
 
+// hexOrAny formats a field of an expected segment; nil matches any value.
 func hexOrAny[T uint32 | uint64](v *T) string {
 	if v == nil {
 		return "any"

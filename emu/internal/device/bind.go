@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ResolveBind returns the engine's window and region for the handles in a bind; nil for
-// other work requests. The lock is held.
+// ResolveBind returns the engine's window and region for the handles in a bind; nil for other work
+// requests, and a nil region for a bind without one. The device's lock is held.
 func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, err error) {
 	if wr.Opcode != verbs.OpBindMW {
 		return nil, nil, nil

@@ -1,8 +1,7 @@
-// Package device implements the verbs that all emulated NICs share: protection
-// domains, memory regions and windows, completion queues, shared receive queues and
-// asynchronous events, with the locking of verb calls. The providers softroce,
-// softiwarp and dgiwarp embed Device and add queue pairs, address handles and
-// connections. The package knows no protocol.
+// Package device implements the verbs that all emulated NICs share: protection domains, memory regions and windows,
+// completion queues, shared receive queues and asynchronous events, with the locking of verb calls. The providers
+// softroce, softiwarp and dgiwarp embed Device and add queue pairs, address handles and connections. The package
+// knows no protocol.
 package device
 
 import (
@@ -67,8 +66,8 @@ func (d *Device) Closed() bool { return d.closed }
 // BlockedCalls is the number of calls that wait in the device. The lock is held.
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
-// onEvent wakes WaitAsync. Events stay in the NIC until they are read, so that closing an
-// object removes its events.
+// onEvent wakes WaitAsync when the NIC has queued an asynchronous event. The event stays in the NIC until it is
+// read, so that closing an object removes its events.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
@@ -87,7 +86,8 @@ func (d *Device) DeliverCompletionEvents() {
 	}
 }
 
-// Enter locks the driver for a verb. It fails if the device is closed; otherwise Leave must follow.
+// Enter locks the driver for a verb, and runs the provider's hook if that is a control verb. It fails if the device is
+// closed; otherwise Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
@@ -108,7 +108,8 @@ func (d *Device) Leave() {
 	d.drv.Unlock()
 }
 
-// Control runs f as a control verb of the device.
+// Control runs f as a verb that queries, creates or changes an object of the device, with the lock held. It
+// fails if the device is closed.
 func (d *Device) Control(op string, f func() error) error {
 	if err := d.Enter(op, drive.CallControl); err != nil {
 		return err
@@ -117,16 +118,16 @@ func (d *Device) Control(op string, f func() error) error {
 	return f()
 }
 
-// Wait waits on g until ready returns true, the timeout has passed or the device is
-// closed. The lock is held.
-func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func() bool) error {
+// Wait waits on cond until ready returns true, the timeout has passed or the device is closed; a
+// negative timeout is none. The lock is held.
+func (d *Device) Wait(op string, cond drive.Cond, timeout time.Duration, ready func() bool) error {
 	until := mono.Never
 	if timeout >= 0 {
 		until = d.drv.Now().Add(timeout)
 	}
-	d.blocked = append(d.blocked, g)
+	d.blocked = append(d.blocked, cond)
 	defer func() {
-		i := slices.Index(d.blocked, g)
+		i := slices.Index(d.blocked, cond)
 		d.blocked = slices.Delete(d.blocked, i, i+1)
 	}()
 	for {
@@ -142,7 +143,7 @@ func (d *Device) Wait(op string, g drive.Cond, timeout time.Duration, ready func
 				return d.opError(op, verbs.ErrTimeout)
 			}
 		}
-		g.Wait(left)
+		cond.Wait(left)
 	}
 }
 
@@ -179,9 +180,8 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	return out
 }
 
-// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops.
-// Before that it calls last, with the lock held. It reports false if the device was
-// closed already.
+// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops. Before that it calls last, with
+// the lock held. It reports false if the device was closed already.
 func (d *Device) Shutdown(last func()) bool {
 	d.drv.Lock(drive.CallControl)
 	if d.closed {
@@ -190,8 +190,8 @@ func (d *Device) Shutdown(last func()) bool {
 	}
 	last()
 	d.closed = true
-	for _, g := range d.blocked {
-		g.Notify()
+	for _, cond := range d.blocked {
+		cond.Notify()
 	}
 	d.drv.Unlock()
 	d.drv.Close()

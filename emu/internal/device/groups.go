@@ -8,12 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// McastGroups are the multicast groups that a queue pair is attached to, and that the
-// link has joined for it.
+// McastGroups are the multicast groups that a queue pair is attached to, and that the link has joined for it.
 type McastGroups struct{ joined map[netip.Addr]bool }
 
-// Attach attaches queue pair o to a group: it calls attach, for the NIC, and joins the group on
-// the link. If the link cannot join, it calls detach.
+// Attach attaches queue pair o to a multicast group, in the NIC by the function attach, and joins the group
+// on link l. If the join fails, it calls detach. A queue pair that is attached already stays so.
 func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
@@ -37,7 +36,7 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 	})
 }
 
-// Detach undoes Attach. If it fails nothing has changed.
+// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If it fails nothing has changed.
 func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()
@@ -56,7 +55,7 @@ func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, deta
 	})
 }
 
-// groupLink returns l as a link with multicast groups.
+// groupLink returns l as a link with multicast groups, or ErrNotSupported if it has none.
 func (o *Object) groupLink(op string, l link.PacketLink) (link.GroupLink, error) {
 	net, ok := l.(link.GroupLink)
 	if !ok {

@@ -37,8 +37,8 @@ func (e *lockingObserver) AddrChanged(a netip.Addr, present bool) {
 	e.withLock(func() { e.o.AddrChanged(a, present) })
 }
 
-// withLock calls f with the lock held, and sends the packets that f caused. It does nothing if the
-// device is closed.
+// withLock calls f with the device's lock held, and sends the packets that f caused. It does nothing if
+// the device is closed.
 func (e *lockingObserver) withLock(f func()) {
 	e.d.drv.Lock(drive.CallWait)
 	defer e.d.drv.Unlock()

@@ -20,7 +20,7 @@ type netlinkMessage struct {
 // align rounds up to a multiple of four, where headers and attributes start.
 func align(n int) int { return (n + 3) &^ 3 }
 
-// nextMessage parses the first message of b. It reports false at the end or at an invalid message.
+// nextMessage parses the first netlink message of b. It reports false at the end or at an invalid message.
 func nextMessage(b []byte) (m netlinkMessage, rest []byte, ok bool) {
 	if len(b) < unix.SizeofNlMsghdr {
 		return m, nil, false

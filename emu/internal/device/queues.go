@@ -86,7 +86,7 @@ func (d *Device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	}))
 }
 
-// deliverEvent passes a completion event to the channel.
+// deliverEvent passes a completion event to the completion channel, if the queue has one.
 func (c *CQ) deliverEvent() {
 	if c.channel != nil && !c.channel.closed {
 		c.channel.ready = append(c.channel.ready, c)

@@ -19,8 +19,7 @@ const (
 	stream   = "stream"
 )
 
-// measurement is a measurement of ranks, with the target ratios of our runtime to
-// MPICH, with and without ICRC.
+// measurement is a measurement of ranks, with the target ratios of our runtime to MPICH, with and without ICRC.
 type measurement struct {
 	Name, Title, Unit          string
 	figure                     func(secondsPerMessage float64) float64
@@ -39,8 +38,8 @@ func gigabits(size float64) func(secondsPerMessage float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements returns all measurements, with the ratios of our figure to MPICH's figure that are
-// wanted. A name is the kind and the message size in bytes.
+// measurements returns all measurements, each with its target: a ratio of our figure to MPICH's, which is an
+// upper limit if atMost is set, else a lower limit. A name is the kind and the message size in bytes.
 func measurements() []measurement {
 	return []measurement{
 		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, atMost: true, wantRatio: 1, wantRatioNoICRC: 1},
@@ -55,8 +54,8 @@ func measurements() []measurement {
 // turn has the results of one turn, by measurement name.
 type turn map[string]float64
 
-// parseTurn parses the output of rank 0: lines of a measurement's name and its seconds per
-// message, which it converts to the unit of the measurement.
+// parseTurn parses the output of rank 0 of a turn, in which one runtime runs all measurements: lines with
+// the name of a measurement and its seconds per message, which parseTurn converts to the measurement's unit.
 func parseTurn(text string) (turn, error) {
 	t := turn{}
 	for line := range strings.Lines(text) {
@@ -109,9 +108,9 @@ type result struct {
 	Rounds      []round      `json:"rounds"`
 }
 
-// compare computes a comparison for each measurement: medians over the rounds. Our figure
-// is compared with the mean of the two MPICH turns around it, the one without ICRC with the
-// MPICH turn before it. The difference of the two MPICH turns is the noise.
+// compare computes a comparison for each measurement: medians over the rounds. A round is four runs of all
+// measurements: MPICH, ours, MPICH again, ours without ICRC. Our figure is compared with the mean of both
+// MPICH runs, the one without ICRC with the second. The difference of the MPICH runs is the noise.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {

@@ -104,8 +104,8 @@ func (j *job) turnLimit() time.Duration {
 	return turnOverhead + timeoutFactor*j.Slice*time.Duration(len(measurements()))
 }
 
-// command parses the flags, runs the measurement and prints its result. It returns
-// an error if a target was missed.
+// command parses the flags, runs the measurement and prints its result. It returns an error if a
+// target was missed. Without MPICH it only prints how to install it.
 func command() error {
 	j := job{}
 	var asJSON bool

@@ -99,8 +99,8 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 	return cmd, h.NS.Start(cmd)
 }
 
-// runOurs runs the benchmark on ranks of this runtime, with or without computing ICRCs, and
-// returns the output of rank 0.
+// runOurs runs the benchmark on ranks of fabrictest's MPI runtime, over IPv6, with or without computing
+// ICRCs, and returns the output of rank 0.
 func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
 	const joinTimeout = 10 * time.Second // how long our ranks may take to start
 	const ipv4 = false
