@@ -95,10 +95,10 @@ func (p *creditTracker) assumeLost() {
 }
 
 // noCreditDue reports whether no further credit will arrive for the messages sent so far. The
-// receiver sends a credit after each every messages of a queue pair.
-func (p *creditTracker) noCreditDue(every int) bool {
+// receiver sends a credit after interval messages of a queue pair.
+func (p *creditTracker) noCreditDue(interval int) bool {
 	for i := range p.sent {
-		if p.sent[i]-p.granted[i] >= uint32(every) {
+		if p.sent[i]-p.granted[i] >= uint32(interval) {
 			return false
 		}
 	}

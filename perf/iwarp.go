@@ -26,7 +26,7 @@ func RunIWARP(ctx context.Context, streams, datagrams Bench, opt Options) (*Resu
 	for _, n := range r.Sizes {
 		writeSteps += 2 * w.writeRounds(n)
 	}
-	parts := []part{
+	parts := []part{ // each with its number of steps for the progress
 		{1, r.measureMemory},
 		{writeSteps, w.compareWrites},
 		{2 * len(pingSizes) * r.Rounds, w.comparePings},
@@ -159,7 +159,7 @@ const targetWriteBytes = 1 << 20
 // messages, streams of all sizes, and idle memory.
 func RunQuick(ctx context.Context, b Bench, opt Options) (*Result, error) {
 	r := &run{Bench: b, Options: opt.orDefault(), baseline: "bare sockets"}
-	err := r.measure(ctx, []part{
+	err := r.measure(ctx, []part{ // each with its number of steps for the progress
 		{1, r.measureMemory},
 		{2 * r.Rounds, r.compareBigWrites},
 		{2 * r.Rounds, r.compareLatencies},

@@ -18,8 +18,8 @@ type receiver struct {
 	credits *creditSender // nil if the service needs no credits
 }
 
-// newReceiver returns a receiver of messages of this size, with recvs receives per queue
-// pair. Receives share the message buffers of c if there are more of them than buffers.
+// newReceiver returns a receiver of messages of this size, with recvs receives per queue pair. The
+// first c.creditBase bytes of memory hold message buffers; if they are too few, receives share them.
 func newReceiver(c *conn, bytes, recvs int) *receiver {
 	r := &receiver{
 		conn: c, depth: recvs, used: make([]int, len(c.qps)),
@@ -50,7 +50,7 @@ func (r *receiver) postAll() error {
 	return nil
 }
 
-// repost posts the used receives of a queue pair again. Their work request ID is qp.
+// repost posts the used receives of a queue pair again. Their work request ID is qp, its index.
 func (r *receiver) repost(qp int) error {
 	wrs := r.wrs[:r.used[qp]]
 	for k := range wrs {

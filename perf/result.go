@@ -136,7 +136,8 @@ func (t Target) WithVerdict() Target {
 	return t
 }
 
-// quickTargets returns the targets of a quick run, for two hosts with a core each.
+// quickTargets returns the targets of a quick run, for two hosts with a core each. q.Ratios compare with
+// bare sockets; QPsFlatness is the lowest rate over several QPs, relative to that over one.
 func (q *Result) quickTargets() []Target {
 	return []Target{
 		{Name: "write of 1 MiB to bare sockets", Got: q.Ratios.WriteToLimit, Want: 0.6, Noise: q.Noises.Write},
@@ -189,7 +190,7 @@ func (q *Result) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s %s\t%s\t%s\n", t.Name, formatValue(t.Got, t.Unit), sign, formatValue(t.Want, t.Unit), percent(t.Noise), t.Verdict)
 	}
-	if q.Comparisons == nil {
+	if q.Comparisons == nil { // else writeComparisons shows it
 		fmt.Fprintf(tab, "\nwith the CRC of packets offloaded: write of 1 MiB to bare sockets without work\t%s\n", formatValue(q.Ratios.WriteToLimitOffloaded, ""))
 	}
 	tab.Flush()

@@ -45,7 +45,8 @@ type part struct {
 	do    func(context.Context) error
 }
 
-// measure runs all parts in order, and stores the noise and the duration in the result.
+// measure runs all parts in order, and stores the noise and the duration in the result. The progress
+// is the share of r.steps, the steps of all parts.
 func (r *run) measure(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		r.steps += p.steps
@@ -115,7 +116,7 @@ func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, round
 	return r.compare(ctx, rounds, baseline, deviceMeasurement(r.Bench, p, offloaded))
 }
 
-// trips returns how many round trips take about r.Slice.
+// trips returns how many round trips take about r.Slice, at 5 µs each, or 20 µs if blocking.
 func (r *run) trips(blocking bool) int {
 	n := int(r.Slice / (5 * time.Microsecond))
 	if blocking {

@@ -57,7 +57,7 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 		traffic.minBurst = max(1, depth/4)
 	}
 	if st.Op == verbs.OpSend {
-		traffic.window = 2 * depth
+		traffic.window = 2 * depth // receives that the server posts
 	}
 	messages, took, err := traffic.run(ctx, s)
 	if err != nil || s.Role == Server {

@@ -152,8 +152,8 @@ var enhancedFrameCases = []conformance.Case{{
 	}),
 }}
 
-// expectReadsLimited posts reads, and fails the case if more than limit are outstanding at a time,
-// or if not all of them complete.
+// expectReadsLimited posts reads, and fails the case if more than limit Read Requests arrive before the first
+// response, or if not all reads complete.
 func (c *conn) expectReadsLimited(posted, limit int) {
 	for i := range posted {
 		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))
@@ -167,6 +167,6 @@ func (c *conn) expectReadsLimited(posted, limit int) {
 		c.checkFPDU(iwarp.Op(iwarp.OpReadRequest), asked[i])
 		c.send(iwarp.ReadResponseTo(asked[i].Segment, data(8)))
 		c.ExpectCompletion(uint64(50+i), verbs.WCSuccess)
-		asked = append(asked, c.drain(0)...)
+		asked = append(asked, c.drain(0)...) // the Read Requests that have arrived by now
 	}
 }

@@ -287,7 +287,8 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// parseTerminate returns the segment of a Terminate in the RFC's bit order or in siw's. Other cases check the order.
+// parseTerminate returns the segment of a Terminate in the RFC's bit order or in that of Linux's siw. If both are
+// valid, the causes before and after MPA start-up tell them apart. Other cases check the order.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {

@@ -86,7 +86,7 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// newConn creates the queue pair and the memory of a connection.
+// newConn creates the queue pair and the memory of a connection, and posts the receives that s asks for.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)

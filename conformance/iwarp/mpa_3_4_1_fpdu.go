@@ -51,7 +51,8 @@ func withoutCRC(f startupFrame) startupFrame  { return f.CRC(false) }
 // setupNoCRC configures the device not to request CRCs.
 var setupNoCRC = conformance.Setup{NoCRC: true}
 
-// onWithoutCRC is onConn without CRCs; the case does not apply if the device insists on them.
+// onWithoutCRC makes the body of a case from a function that uses a connection without CRCs. The case does not
+// apply if the device insists on them.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
 		require(!c.framer.CRC, "the device requests CRCs")

@@ -11,7 +11,7 @@ import (
 // setupMarkers configures the device to request markers.
 var setupMarkers = conformance.Setup{Markers: true}
 
-// onMarkersToDevice makes the body of a case from a function that sends markers to the device.
+// onMarkersToDevice makes the body of a case from a function that sends markers to the device, which must ask for them.
 func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: 2048}, func(c *conn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)

@@ -17,7 +17,7 @@ func (c *conn) checkCRC(g iwarp.ReceivedFPDU) {
 
 // expectCRCs fails the case unless the device sends CRCs and checks them.
 func expectCRCs(c *conn) {
-	c.allowBadFrames = true
+	c.allowBadFrames = true // checkCRC reports a wrong CRC
 	c.PostSend(c.qp, c.sendWR(9, 0, 16))
 	c.checkCRC(c.expect(iwarp.Op(iwarp.OpSend).Length(16)))
 	c.ExpectCompletion(9, verbs.WCSuccess)

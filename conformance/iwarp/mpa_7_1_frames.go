@@ -85,7 +85,8 @@ func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 // Roles of the device in onPrivateData.
 const initiator, responder = true, false
 
-// onPrivateData makes the body of a case in which the device sends private data of each length.
+// onPrivateData makes the body of a case in which the device, as the initiator if active, sends private data of
+// each length, and the peer checks it.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {

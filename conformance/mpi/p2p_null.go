@@ -27,9 +27,9 @@ var nullCases = []Case{{
 	Defects: []string{"NullBlocks", "NullIsAnySource", "NullWipes"}, Run: func(t *T) {
 		r := newGuardedBuf(64)
 		st := result(t.Recv(r.buf, mpi.ProcNull, 3))(t, "Recv")
-		t.expectNobody(st, r)
+		t.expectProcNull(st, r)
 		p := t.irecv(64, mpi.ProcNull, mpi.AnyTag)
-		t.expectNobody(t.wait(p), p.recvBuf)
+		t.expectProcNull(t.wait(p), p.recvBuf)
 	},
 }, {
 	ID: "mpi/null/probe", Cite: rule("mpi/3.11/3"), Setup: ranks(1),
@@ -69,7 +69,7 @@ var nullCases = []Case{{
 			}
 			r := newGuardedBuf(n)
 			st := result(t.Sendrecv(data(10*i+t.Rank(), n), right, i, r.buf, left, i))(t, "Sendrecv")
-			t.expectNobody(st, r)
+			t.expectProcNull(st, r)
 		}
 	},
 }, {
@@ -82,7 +82,7 @@ var nullCases = []Case{{
 		recv := t.recvInit(16, mpi.ProcNull, 1)
 		for range 3 {
 			t.must("StartAll", t.w.StartAll([]Request{send, recv.Request}))
-			t.expectNobody(t.waitAll(send, recv.Request)[1], recv.recvBuf)
+			t.expectProcNull(t.waitAll(send, recv.Request)[1], recv.recvBuf)
 		}
 	},
 }, {
@@ -94,7 +94,7 @@ var nullCases = []Case{{
 		result(t.Probe(0, 2))(t, "Probe")
 		r := newGuardedBuf(32)
 		st := result(t.Recv(r.buf, mpi.ProcNull, 2))(t, "Recv")
-		t.expectNobody(st, r)
+		t.expectProcNull(st, r)
 		t.expectRecv(data(1, 32), 0, 2)
 	}),
 }}
@@ -104,11 +104,11 @@ var nullCases = []Case{{
 func (t *T) recvNoProc(m Message) {
 	t.check(m != nil, "MPI_MESSAGE_NO_PROC", "nil")
 	r := newGuardedBuf(16)
-	t.expectNobody(result(m.Recv(r.buf))(t, "Message.Recv"), r)
+	t.expectProcNull(result(m.Recv(r.buf))(t, "Message.Recv"), r)
 }
 
-// expectNobody ends the rank unless st is the status of a receive from ProcNull, and its buffer is unchanged.
-func (t *T) expectNobody(st Status, r *guardedBuf) {
+// expectProcNull ends the rank unless st is the status of a receive from ProcNull, and its buffer is unchanged.
+func (t *T) expectProcNull(st Status, r *guardedBuf) {
 	t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)
 }

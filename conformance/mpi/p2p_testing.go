@@ -34,15 +34,15 @@ var testCases = []Case{{
 	}, func(t *T) {
 		f := t.fiveReceives()
 		for i := range 4 {
-			pollUntil(t, "the first four are complete", f.rs[i].GetStatus)
+			pollUntil(t, "the first four are complete", f.requests[i].GetStatus)
 		}
-		_, done := result2(t.w.TestAll(f.rs))(t, "TestAll")
+		_, done := result2(t.w.TestAll(f.requests))(t, "TestAll")
 		t.check(!done, "TestAll to be false", "true")
-		for _, r := range f.rs {
+		for _, r := range f.requests {
 			t.check(r.Active(), "requests to be active after a TestAll that is false", "an inactive one")
 		}
 		t.signal(0)
-		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(f.rs) })
+		sts := pollUntil(t, "TestAll is true", func() ([]Status, bool, error) { return t.w.TestAll(f.requests) })
 		for i, st := range sts {
 			f.expectComplete(i, st)
 		}
@@ -54,7 +54,7 @@ var testCases = []Case{{
 	Expects: "five indices, each with its message, then true with Undefined",
 	Defects: []string{"TestNever", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		t.waitUntil("TestAny has found all", func() bool {
-			i, st, done, err := t.w.TestAny(f.rs)
+			i, st, done, err := t.w.TestAny(f.requests)
 			t.must("TestAny", err)
 			switch {
 			case !done:
@@ -74,7 +74,7 @@ var testCases = []Case{{
 	Sends:   "TestSome over five receives and two null requests until all are through",
 	Expects: "each index once, with its message",
 	Defects: []string{"TestNever", "SomeTwice", "IndexOff"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
-		all := append(append([]Request{nil}, f.rs...), nil)
+		all := append(append([]Request{nil}, f.requests...), nil)
 		t.waitUntil("TestSome has found all", func() bool {
 			is, sts := result2(t.w.TestSome(all))(t, "TestSome")
 			t.check(len(is) == len(sts), "as many statuses as indices", "%v, %v", is, sts)

@@ -19,7 +19,7 @@ func (t *T) expectTruncated(what string, r *guardedBuf, st Status, err error, me
 // Whether the receive of tooLong is posted before the message is sent.
 const posted, unexpected = true, false
 
-// tooLong returns the program of a case: a message of n bytes for a receive of fewer bytes, which is posted before
+// tooLong returns the body of a case: a message of n bytes for a receive of fewer bytes, which is posted before
 // the message is sent if isPosted is true. The next message, which fits, and the communicator must not be affected.
 func tooLong(n, recvLen int, isPosted bool) func(*T) {
 	return func(t *T) {

@@ -10,8 +10,8 @@ import (
 // fiveReceives are receives from rank 0 with tags 0 to 4, and the requests of them.
 type fiveReceives struct {
 	t        *T
-	ps       []*pending
-	rs       []Request
+	receives []*pending
+	requests []Request
 	seen     [5]bool // those that expectComplete was called for
 	complete int
 }
@@ -19,14 +19,14 @@ type fiveReceives struct {
 // fiveReceives posts five receives, and signals rank 0.
 func (t *T) fiveReceives() *fiveReceives {
 	f := &fiveReceives{t: t}
-	f.ps, f.rs = startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
+	f.receives, f.requests = startReceives(5, func(i int) *pending { return t.irecv(64, 0, i) })
 	t.signal(0)
 	return f
 }
 
-// withFiveReceives returns the program of a case in which rank 1 posts five receives and runs program. Rank 0 sends
+// withFiveReceives returns the body of a case in which rank 1 posts five receives and runs check. Rank 0 sends
 // a message for each of tags in turn, the last after a pause in which the earlier messages arrive.
-func withFiveReceives(tags []int, program func(t *T, f *fiveReceives)) func(*T) {
+func withFiveReceives(tags []int, check func(t *T, f *fiveReceives)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)
 		for k, tag := range tags {
@@ -35,7 +35,7 @@ func withFiveReceives(tags []int, program func(t *T, f *fiveReceives)) func(*T) 
 			}
 			t.send(data(tag, 30+tag), 1, tag)
 		}
-	}, func(t *T) { program(t, t.fiveReceives()) })
+	}, func(t *T) { check(t, t.fiveReceives()) })
 }
 
 // expectComplete ends the rank unless receive i is inactive, has this status and its message, and was not passed to
@@ -45,8 +45,8 @@ func (f *fiveReceives) expectComplete(i int, st Status) {
 	f.seen[i] = true
 	f.complete++
 	f.t.expectStatus(fmt.Sprintf("receive %d", i), st, 0, i, 30+i)
-	f.t.expectBuffer("the message", f.ps[i].recvBuf, data(i, 30+i))
-	f.t.check(!f.ps[i].Active(), "a completed request not to be active", "active")
+	f.t.expectBuffer("the message", f.receives[i].recvBuf, data(i, 30+i))
+	f.t.check(!f.receives[i].Active(), "a completed request not to be active", "active")
 }
 
 // shuffled are the tags of the five messages in an order of sending.
@@ -58,7 +58,7 @@ var waitCases = []Case{{
 	Sends:   "five receives, messages in another order",
 	Expects: "each status where its request is",
 	Defects: []string{"StatusesReversed", "WaitAllMissesLast"}, Run: withFiveReceives([]int{3, 0, 2, 1, 4}, func(t *T, f *fiveReceives) {
-		for i, st := range t.waitAll(f.rs...) {
+		for i, st := range t.waitAll(f.requests...) {
 			f.expectComplete(i, st)
 		}
 	}),
@@ -69,12 +69,12 @@ var waitCases = []Case{{
 	Expects: "empty statuses of those, messages of the others",
 	Defects: []string{"NilIsRankZero", "InactiveHangs"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		idle := started(t.RecvInit(make([]byte, 8), 0, 77))(t, "RecvInit")
-		sts := t.waitAll(f.rs[0], nil, f.rs[1], idle, f.rs[2])
+		sts := t.waitAll(f.requests[0], nil, f.requests[1], idle, f.requests[2])
 		f.expectComplete(0, sts[0])
 		f.expectComplete(1, sts[2])
 		f.expectComplete(2, sts[4])
 		t.check(sts[1] == empty && sts[3] == empty, "empty statuses of a null and an inactive request", "%+v, %+v", sts[1], sts[3])
-		sts = t.waitAll(f.rs[0], f.rs[3], f.rs[4], nil)
+		sts = t.waitAll(f.requests[0], f.requests[3], f.requests[4], nil)
 		t.check(sts[0] == empty && sts[3] == empty, "empty statuses of one that is through and a null one", "%+v, %+v", sts[0], sts[3])
 		f.expectComplete(3, sts[1])
 		f.expectComplete(4, sts[2])
@@ -89,9 +89,9 @@ var waitCases = []Case{{
 	Expects: "five different indices, each with its message; then Undefined and an empty status",
 	Defects: []string{"IndexOff", "CompleteStaysActive", "NoneIsFirst"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		for range 5 {
-			f.expectComplete(result2(t.w.WaitAny(f.rs))(t, "WaitAny"))
+			f.expectComplete(result2(t.w.WaitAny(f.requests))(t, "WaitAny"))
 		}
-		i, st := result2(t.w.WaitAny(f.rs))(t, "WaitAny")
+		i, st := result2(t.w.WaitAny(f.requests))(t, "WaitAny")
 		t.check(i == mpi.Undefined && st == empty, "Undefined and an empty status", "%d, %+v", i, st)
 	}),
 }, {
@@ -108,7 +108,7 @@ var waitCases = []Case{{
 	}, func(t *T) {
 		f := t.fiveReceives()
 		for _, want := range shuffled {
-			i, st := result2(t.w.WaitAny(f.rs))(t, "WaitAny")
+			i, st := result2(t.w.WaitAny(f.requests))(t, "WaitAny")
 			t.check(i == want, fmt.Sprintf("index %d", want), "%d", i)
 			f.expectComplete(i, st)
 			t.signal(0)
@@ -142,7 +142,7 @@ var waitCases = []Case{{
 	Expects: "each index once, with its message",
 	Defects: []string{"SomeTwice", "IndexOff", "CompleteStaysActive"}, Run: withFiveReceives(shuffled, func(t *T, f *fiveReceives) {
 		for f.complete < 5 {
-			is, sts := result2(t.w.WaitSome(f.rs))(t, "WaitSome")
+			is, sts := result2(t.w.WaitSome(f.requests))(t, "WaitSome")
 			t.check(len(is) > 0 && len(is) == len(sts), "indices, and as many statuses", "%v, %v", is, sts)
 			for k, i := range is {
 				f.expectComplete(i, sts[k])
@@ -158,9 +158,9 @@ var waitCases = []Case{{
 		turn := slices.Clone(shuffled)
 		slices.Reverse(turn)
 		for _, i := range turn {
-			f.expectComplete(i, t.wait(f.rs[i]))
+			f.expectComplete(i, t.wait(f.requests[i]))
 		}
-		for _, r := range f.rs {
+		for _, r := range f.requests {
 			t.check(t.wait(r) == empty, "an empty status the second time", "another")
 		}
 	}),

@@ -26,7 +26,7 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the program of a case whose ranks run different programs: rank i runs the i-th, or nothing.
+// byRank returns the body of a case whose ranks run different functions: rank i runs the i-th, or nothing.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -35,7 +35,7 @@ func byRank(programs ...func(*T)) func(*T) {
 	}
 }
 
-// onSizes returns the program of a case: for sizes[i] = n, rank 0 runs send and rank 1 runs receive.
+// onSizes returns the body of a case: for sizes[i] = n, rank 0 runs send and rank 1 runs receive.
 func onSizes(sizes []int, send, receive func(t *T, i, n int)) func(*T) {
 	return func(t *T) {
 		for i, n := range sizes {
@@ -251,12 +251,12 @@ func (t *T) expectWait(p *pending, want []byte) Status {
 }
 
 // startReceives starts n receives, and returns them and their requests.
-func startReceives(n int, start func(i int) *pending) (ps []*pending, rs []Request) {
+func startReceives(n int, start func(i int) *pending) (receives []*pending, requests []Request) {
 	for i := range n {
-		ps = append(ps, start(i))
-		rs = append(rs, ps[i].Request)
+		receives = append(receives, start(i))
+		requests = append(requests, receives[i].Request)
 	}
-	return ps, rs
+	return receives, requests
 }
 
 // startAll starts n operations, and returns their requests.
@@ -271,7 +271,7 @@ func startAll[R any](n int, start func(i int) R) []R {
 // sendUnexpected has rank 0 start n sends to rank 1, and rank 1 call receive after their messages have
 // arrived without a posted receive.
 func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
-	side := t.dup()
+	side := t.dup() // its signals do not match the receives of the case
 	if t.Rank() == 0 {
 		rs := startAll(n, send)
 		side.signal(1)

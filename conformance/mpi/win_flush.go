@@ -6,7 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// overwrittenBuffer returns the program of a case in which rank 0 overwrites the origin buffer after
+// overwrittenBuffer returns the body of a case in which rank 0 overwrites the origin buffer after
 // each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
 func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
 	const writes, size = 12, 2000

@@ -33,7 +33,7 @@ func runWithin(c *Case, w World) error {
 		return err
 	}
 	if firstRanks != nil {
-		if err := RunOn(c, &part{firstRanks, w}); err != nil {
+		if err := RunOn(c, &commWorld{firstRanks, w}); err != nil {
 			return err
 		}
 		st, found, err := firstRanks.Iprobe(mpi.AnySource, mpi.AnyTag)
@@ -50,8 +50,8 @@ func runWithin(c *Case, w World) error {
 	return w.Barrier()
 }
 
-// part is a World whose ranks are those of a communicator.
-type part struct {
+// commWorld is a World whose ranks are those of a communicator.
+type commWorld struct {
 	Comm
 	Runtime
 }

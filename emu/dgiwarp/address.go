@@ -21,8 +21,8 @@ func AddressOf(to netip.AddrPort) verbs.AHAttr {
 }
 
 // InitAHFromWC returns the attributes of an address handle for the sender of a received message.
-// area is the start of the receive buffer, verbs.GRHLen bytes. The flow label of an
-// address handle is the UDP port of the peer here, which verbs.InitAHFromWC does not know.
+// area is the start of the receive buffer, verbs.GRHLen bytes. Unlike verbs.InitAHFromWC, it sets the
+// flow label to the UDP port of the peer, as address handles of this provider need.
 func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
 	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, area)
 	if err == nil {

@@ -92,7 +92,7 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	}
 	addr := cfg.Addrs[0].Unmap()
 	sock.Local = netip.AddrPortFrom(addr, cmp.Or(cfg.NIC.Port, wire.Port))
-	sock.PatchIPID = func([]byte, uint16) {} // the CRC does not cover the identification
+	sock.PatchIPID = func([]byte, uint16) {} // nothing to patch: the CRC does not cover the IP identification
 	sock.Broadcast = addr.Is4()              // an application may send to 255.255.255.255
 	sock.SeparateSourcePort = false          // peers answer to the source port
 	sock.HopLimit = cmp.Or(sock.HopLimit, engine.DefaultHopLimit)

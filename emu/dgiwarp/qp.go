@@ -38,7 +38,7 @@ type queuePair struct {
 func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) { return d.CreateQPWith(in, d.cfg.QP) }
 
 // CreateQPWith creates a queue pair with the given options. in.Type is UD for both services, UD and
-// RD: opt.Reliable selects RD. A device may have queue pairs of both.
+// RD: opt.Reliable selects RD. With opt.Isolate, the queue pair survives errors of a peer.
 func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {

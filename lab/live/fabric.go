@@ -24,8 +24,9 @@ type FabricOptions struct {
 	Given                        func(flag string) bool // whether a flag was given
 }
 
-// Scenario returns a scenario with the fabric of the options, or with fabric, impairments and
-// seed of the scenario Like. Without a kind, two hosts are a pair, and more hosts a star.
+// Scenario returns a scenario with the fabric of the options, or with fabric, impairments and seed of the
+// scenario that o.Like names. Without a kind, two hosts are a pair, and more hosts a star. It validates
+// the scenario by parsing its text again.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -118,8 +118,8 @@ type State struct {
 // QueryAllTimeout is how long QueryAll waits for labs that do not answer.
 const QueryAllTimeout = 4 * time.Second
 
-// QueryAll returns the states of all labs of this user, which it queries concurrently. It omits
-// labs that go down meanwhile, and those whose query fails.
+// QueryAll returns the states of all labs of this user, which it queries concurrently. A lab that does
+// not respond is Silent. It omits labs that go down meanwhile, and those whose query fails otherwise.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {
@@ -188,8 +188,8 @@ func (info *Info) WriteTable(w io.Writer) error {
 	return t.Flush()
 }
 
-// WriteHints prints the NICs of the lab, and examples of commands to use the lab. program is
-// the name of this program in them.
+// WriteHints prints the NICs of the lab, and examples of commands to use the lab. program is the
+// command name that the examples begin with.
 func (info *Info) WriteHints(w io.Writer, program string) error {
 	if err := info.WriteTable(w); err != nil {
 		return err

@@ -108,7 +108,8 @@ type losses struct {
 	failedContexts map[uint32]error
 }
 
-// New returns an engine for one rank.
+// New returns an engine for one rank. By default, an adaptive sender stops RTRs if less than 80 % (Usage) of 16 (Sample)
+// were used, and a receiver sends none after 4 in a row for messages that came eagerly (MaxMispredicted).
 func New(cfg Config, t Transport) *Engine {
 	cfg.Usage = cmp.Or(cfg.Usage, 0.8)
 	cfg.Sample = cmp.Or(cfg.Sample, 16)

@@ -65,7 +65,7 @@ type Node[T any] struct {
 // Queued reports whether the node is in a queue.
 func (n *Node[T]) Queued() bool { return n.order != 0 }
 
-// push appends a node by its link for the wildcard set w.
+// push appends a node to the list of the wildcard set w. A node has a link for each such set.
 func (l *list[T]) push(n *Node[T], w int) {
 	n.links[w] = link[T]{prev: l.last, list: l}
 	if l.last == nil {

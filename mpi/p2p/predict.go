@@ -6,14 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// receiverState is the state of a receiver for an envelope.
+// receiverState tells whether receives of an envelope may send RTRs (ready-to-receive messages).
 type receiverState struct {
 	rtrStopped   bool // the sender wants no RTRs
 	mispredicted int  // consecutive RTRs for messages that came eagerly
 }
 
-// receiverState returns the state of an envelope and creates it if needed. When the table
-// is full the state is not stored, and maySendRTR refuses that envelope.
+// receiverState returns the state of an envelope and creates it if needed. A full table first drops
+// the states of envelopes whose sender takes RTRs. If it stays full, the new state is not stored, and
+// maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	s := e.receivers[envelope]
 	if s == nil {
@@ -89,7 +90,8 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	return nil
 }
 
-// handleRevoked completes the cancellation of a receive, unless its message arrived first.
+// handleRevoked handles a peer's promise not to use the RTR of a receive that is being cancelled. It
+// completes the cancellation, unless the message arrived first.
 func (e *Engine) handleRevoked(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Recv)
 	if r == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Irecv starts a receive. It takes the first matching unexpected message, or else is posted;
-// under the speculative protocol it then may send an RTR.
+// Irecv starts a receive. It takes the first matching unexpected message, or else is posted. Under the
+// speculative protocol it first processes messages that have arrived (early progress), and may send an RTR.
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true

@@ -7,7 +7,7 @@ import (
 )
 
 // Isend starts a send: eagerly if the message is small and the transport has credit, else by
-// the rendezvous protocol.
+// the rendezvous protocol. A send to a lost peer completes at once with an error.
 func (e *Engine) Isend(r *Request) {
 	r.reset()
 	if err := e.lost[r.Peer]; err != nil {
@@ -108,7 +108,7 @@ func (e *Engine) write(r *Request, h *wire.Header) {
 		e.finish(r)
 		return
 	}
-	e.Stats.ControlMessages[wire.Done]++
+	e.Stats.ControlMessages[wire.Done]++ // the transport sends it after the write
 	r.inTransport = true
 	e.transport.Write(r.Peer, wire.Transfer{Local: r.region, N: n, Remote: h.Memory, Then: &done}, r)
 }
@@ -168,7 +168,7 @@ func (e *Engine) handleDone(peer int, h *wire.Header) error {
 		e.finishRecv(r)
 		return nil
 	case h.Recv == 0 && r.state == stateRTSSent && e.cfg.Protocol != RPUT:
-		if e.cfg.Protocol == Speculative {
+		if e.cfg.Protocol == Speculative { // the receiver has matched this send, and seen its flag StopRTR
 			s := e.senderState(r.envelope())
 			s.removeUnmatched(r)
 			e.confirmRTRStop(r, s)

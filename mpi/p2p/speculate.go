@@ -36,8 +36,8 @@ type usage struct {
 // program may use each tag only once.
 const maxEnvelopes = 1 << 14
 
-// senderState returns the state of an envelope and creates it if needed, which may evict
-// others.
+// senderState returns the sender's state of an envelope, such as its queued RTRs (ready-to-receive
+// messages), and creates it if needed, which may evict others.
 func (e *Engine) senderState(envelope Envelope) *senderState {
 	s := e.senders[envelope]
 	if s != nil {
@@ -51,9 +51,9 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	return s
 }
 
-// evictSenders drops the state of envelopes without pending requests. That loses eagerSent
-// and stopped, so every new state starts with eagerSent set and its first RTS stops RTRs.
-// The next eviction happens when the number of states has doubled.
+// evictSenders drops the state of envelopes without pending requests. That loses whether RTRs are stopped, or
+// must not be used after an eager send (eagerSent). So every new state starts with eagerSent set, and its first
+// RTS stops RTRs. The next eviction happens when the number of states has doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping

@@ -77,8 +77,8 @@ func newMemoryView(r *Run) *memoryView {
 	return v
 }
 
-// configText describes the packets, receives and rings of a carrier configuration, the "config"
-// of an experiment.
+// configText describes the packets, receives and RDMA rings of the transport between ranks in an
+// experiment. c is the "config" of the experiment.
 func configText(c Values) string {
 	text := fmt.Sprintf("Packets of %s; %d receives per connection", textfmt.Bytes(c.Count("packet")), c.Count("receives"))
 	if n := c.Count("shared_receives"); n > 0 {
@@ -116,8 +116,8 @@ func (e *Experiment) curve(workload, design string) (points []*Point) {
 	return points
 }
 
-// newWorkloadView returns the charts and the table of a workload: the memory per rank of each
-// design, by number of ranks. It returns nil if the workload was not measured.
+// newWorkloadView returns the table and the charts of a workload: the memory per rank by number of ranks, in a chart
+// of all designs (Lines) and a small one of each (Minis). It returns nil if the workload was not measured.
 func newWorkloadView(e *Experiment, workload string) *workloadView {
 	v := &workloadView{Title: workloadTitles[workload][0], About: workloadTitles[workload][1]}
 	var lines []series

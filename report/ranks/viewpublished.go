@@ -31,8 +31,8 @@ type thesisRow struct {
 // connectionBytes is the memory per connection in Rashti 2010, and here.
 const connectionBytes = 200 * pageBytes
 
-// newThesisView compares the memory per rank that datagrams save over connections with the
-// published figures (Rashti 2010 Table 6.1). It returns nil if e is nil or has none of its rows.
+// newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010 Table 6.1,
+// which gives the memory pages of all ranks. It returns nil if e is nil or measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
@@ -89,9 +89,9 @@ type surveyRow struct {
 	LowWatermarks, PublishedLowWatermarks string
 }
 
-// newSurveyView compares the memory per rank with ring-sendrecv, ring-srq and srq on 64 ranks
-// with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or has no
-// workload with all three designs.
+// newSurveyView compares the memory per rank with the transport designs ring-sendrecv, ring-srq and srq on
+// 64 ranks with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or has no workload
+// with all three designs.
 func newSurveyView(e *Experiment) *surveyView {
 	if e == nil {
 		return nil

@@ -25,8 +25,8 @@ func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam
 	return postAfterConnect(qp, c, err)
 }
 
-// postAfterConnect posts the requests that the defect RefusedWRStays keeps, if the connection
-// manager has connected qp. It returns c and err, the results of connecting.
+// postAfterConnect posts the send requests that qp refused before it was connected and that the defect
+// RefusedWRStays keeps. If connecting failed, it posts none. It returns c and err, the results of connecting.
 func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) {
 	if q, ok := qp.(*queuePair); ok && err == nil {
 		q.postRefused()

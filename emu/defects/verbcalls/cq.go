@@ -106,8 +106,8 @@ func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	return n
 }
 
-// changeCompletion applies the defects that change a completion: InvalidateUnreported, GRHFlagOnConnected and
-// RecvErrorIsQPOp.
+// changeCompletion applies the defects that change a completion: it hides an invalidation (InvalidateUnreported), and on
+// connected QPs adds the GRH flag (GRHFlagOnConnected) or changes a receive's error to LocQPOpErr (RecvErrorIsQPOp).
 func (d *device) changeCompletion(wc *verbs.WC) {
 	if d.defects.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv

@@ -41,7 +41,7 @@ type Defects struct {
 // CounterStuck is the defect that has an argument: the name of a counter.
 const CounterStuck = "CounterStuck"
 
-// AllDefects lists every defect in the order of the struct; CounterStuck=NAME is last.
+// AllDefects lists every defect in the order of the struct; CounterStuck=NAME, a counter that stays 0, is last.
 func AllDefects() []defects.Info {
 	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
 	return append(defects.All(new(Defects)), defects.Info{

@@ -95,9 +95,8 @@ func (s *source) replyPath() path {
 	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
-// fill builds the address area of a receive, like the GRH of verbs: an IPv6 header, or an IPv4
-// header in the last 20 octets, with the UDP source port in octets 2 and 3. length is that of the
-// message.
+// fill builds the octets before a received message (area), like the GRH of verbs: an IPv6 header, or an
+// IPv4 header in the last 20 octets, with the UDP source port in octets 2 and 3. length is that of the message.
 func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	const udp = 17
 	*area = [verbs.GRHLen]byte{}
@@ -129,7 +128,7 @@ func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 	}
 }
 
-// SourcePort returns the UDP source port in the address area of a receive.
+// SourcePort returns the UDP source port in the octets before a received message, which fill has built.
 func SourcePort(area []byte) uint16 { return binary.BigEndian.Uint16(area[2:]) }
 
 // checksum returns the checksum of an IPv4 header whose checksum field is zero.

@@ -52,7 +52,8 @@ const MaxUDSend = 1 << 16
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults fills in defaults and validates the configuration.
+// withDefaults fills in defaults and validates the configuration. Messages and Records limit the UD messages and
+// Write-Records in reassembly, Reads the outstanding READs of a peer.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)

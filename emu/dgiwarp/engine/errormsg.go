@@ -45,8 +45,8 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	return true
 }
 
-// refuseSegment handles an invalid segment: it raises an event, sends an error message unless the
-// segment was multicast, and fails the QP unless the QP is to survive errors of peers (isolate).
+// refuseSegment handles an invalid segment: it raises an event, sends an error message unless the segment
+// was multicast or a rate limit forbids it, and fails the QP unless it is to survive errors of peers (isolate).
 func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++
@@ -80,8 +80,8 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 	return true
 }
 
-// receiveErrorMessage records the error that a peer reports. It has no other effect, since the
-// message may be forged.
+// receiveErrorMessage records the error that a peer reports, and raises an event. It does not fail
+// the QP, since the message may be forged.
 func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 	var t ddp.Terminate
 	if _, err := t.ParseWithOrder(body, ddp.OrderRFC); err != nil {

@@ -92,7 +92,8 @@ func (n *NIC) receiveUD(d *link.Datagram, k *wire.Packet) {
 	}
 }
 
-// toUD checks a packet for a UD QP, and passes its segment to the QP.
+// toUD checks a packet for a UD QP, and passes its segment to the QP. The key of an error message
+// is not checked: it is that of the packet that the error is about.
 func (n *NIC) toUD(q *QP, k *wire.Packet, group bool) {
 	from, h := &n.lastSource, &n.header
 	body, err := h.Parse(k.ULPDU)

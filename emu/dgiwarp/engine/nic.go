@@ -48,7 +48,7 @@ type received struct {
 	parsed     wire.Packet
 	header     ddp.Header         // of its segment (UD)
 	lastSource source             // its source, or that of an earlier packet
-	area       [verbs.GRHLen]byte // address area of its receive (UD)
+	area       [verbs.GRHLen]byte // the octets before its message in the receive (UD)
 }
 
 // New returns a NIC with its port up.

@@ -39,7 +39,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 }
 
 // outputQPs fills ds from index filled on with packets of UD QPs, and returns the new number of
-// filled datagrams. It passes the requests of RD QPs to their peers.
+// filled datagrams. It moves the requests of RD QPs to the queues of the peers that they are for.
 func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 	for filled < len(ds) {
 		q, ok := n.sending.Pop()
@@ -82,7 +82,8 @@ func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	return filled
 }
 
-// emit builds the next packet of a UD QP and reports whether there was one.
+// emit builds the next packet of a UD QP and reports whether there was one. It executes the local requests
+// before it, and fails the QP if the memory of a request is invalid.
 func (q *QP) emit(d *link.Datagram) bool {
 	for q.maySend() {
 		if q.pending.Len() == 0 {

@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since
-// its slot may be reused. It writes the address area to the receive's memory, and removes the area
-// from the SGL that the stream sees. The receive counts as one promised to a resumed peer.
+// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since its slot
+// may be reused. It writes the sender's address to the place of the GRH, and removes that from the SGL that
+// the stream sees. It counts as one of q.promised, the receives for which peers that waited were resumed.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()
@@ -24,7 +24,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	}
 	r.MemoryStatus = verbs.WCSuccess
 	switch {
-	case w.Length < verbs.GRHLen: // too short for the address area
+	case w.Length < verbs.GRHLen: // too short for the sender's address
 		r.MemoryStatus = verbs.WCLocLenErr
 	case q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil:
 		r.MemoryStatus = verbs.WCLocProtErr
@@ -49,7 +49,7 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 }
 
 // Received implements iwarp.Owner. It adds the completion of a receive to the CQ. As on a UD QP, its length
-// counts the GRH before the message, here the address area; peer.rd, of the reliable layer, has the peer's QP.
+// counts the GRH before the message; peer.rd, of the reliable layer, has the peer's QP.
 func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID

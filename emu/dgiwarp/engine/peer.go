@@ -37,7 +37,7 @@ type peerStream struct {
 	cause  verbs.WCStatus     // error status of the first flushed request
 	held   iwarp.Receive      // receive of the current message (responder)
 	from   source             // source of that message (responder)
-	area   [verbs.GRHLen]byte // address area, built from from if filled is set
+	area   [verbs.GRHLen]byte // the octets before a message, built from from if filled is set
 	filled bool
 }
 
@@ -137,8 +137,8 @@ func (p *peer) popOldest() *request {
 	return r
 }
 
-// ready opens the requester stream if necessary, and reports whether it is usable. The stream
-// cannot be reopened while the flow still carries segments of a stream that has ended.
+// ready opens the requester stream if necessary, and reports whether it is usable. The stream cannot be reopened
+// while the flow still carries segments of a stream that has ended. h.flow is the epoch of its flow, 0 without one.
 func (p *peer) ready(now mono.Time) bool {
 	h, q := p.requester, p.qp
 	if h.flow == p.rd.Epoch() && h.flow != 0 {
@@ -233,7 +233,7 @@ func (p *peer) flushWaiting() {
 	}
 }
 
-// flowStatus returns the completion status for the error of a flow.
+// flowStatus returns the completion status for the error of a flow. ErrBusy: the peer had no receive for too long.
 func flowStatus(err error) verbs.WCStatus {
 	if errors.Is(err, rd.ErrBusy) {
 		return verbs.WCRNRRetryExcErr

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiveRD passes an RD packet to the reliable layer.
+// receiveRD passes an RD packet to the reliable layer. It refuses a packet for a QP that does not exist or cannot
+// receive, and drops data with a wrong key.
 func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	src := netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port())
 	q := n.find(k.DstQP)

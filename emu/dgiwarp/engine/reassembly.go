@@ -29,10 +29,10 @@ func (p *partial) common() *partial { return p }
 // message is a UD message in reassembly.
 type message struct {
 	partial
-	opcode ddp.Opcode
-	buf    []byte // of MaxUDSend
-	total  uint32 // the length, once the last segment has come
-	ends   bool   // it has
+	opcode     ddp.Opcode
+	buf        []byte // of MaxUDSend
+	total      uint32 // the length
+	totalKnown bool   // the last segment has come
 }
 
 // partialTable holds incomplete messages or records, oldest first. The search is linear, since
@@ -128,7 +128,7 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	if l := len(m.have.spans); l > 0 {
 		highest = m.have.spans[l-1].to
 	}
-	contradicts := c.Opcode != m.opcode || m.ends && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.ends && highest > s.to
+	contradicts := c.Opcode != m.opcode || m.totalKnown && (s.to > m.total || c.Last && s.to != m.total) || c.Last && !m.totalKnown && highest > s.to
 	if contradicts || !m.have.add(s) {
 		n.Count.DropSegment++
 		n.messages.remove(m)
@@ -136,9 +136,9 @@ func (n *NIC) gatherMessage(q *QP, in *inbound) *message {
 	}
 	copy(m.buf[s.from:], in.body)
 	if c.Last {
-		m.ends, m.total = true, s.to
+		m.totalKnown, m.total = true, s.to
 	}
-	if !m.ends || !m.have.whole(m.total) {
+	if !m.totalKnown || !m.have.whole(m.total) {
 		return nil
 	}
 	return m

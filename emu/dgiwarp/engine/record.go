@@ -21,7 +21,7 @@ type record struct {
 
 // takeWriteRecord places a segment of a Write-Record in memory, and records its range. A Write-Record is
 // an unreliable Write; the completion of a receive at its target lists the ranges that arrived. The last
-// missing segment completes the record.
+// missing segment completes the record. It drops a segment that contradicts the others, or for which a table is full.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord
@@ -74,7 +74,8 @@ const (
 	recordRange = 8
 )
 
-// finishRecord closes open record i, and completes a receive with its received ranges.
+// finishRecord closes open record i, and completes a receive: its buffer gets the sender's address in
+// place of a GRH, then the record with the received ranges.
 func (n *NIC) finishRecord(i int) {
 	r := n.records.open[i]
 	q := r.key.qp
@@ -118,7 +119,7 @@ func (n *NIC) finishRecord(i int) {
 	}
 }
 
-// Record is the content of a receive for a Write-Record, after the address area.
+// Record is the content of a receive for a Write-Record, after the GRH.
 type Record struct {
 	STag   uint32
 	TO     uint64
@@ -129,7 +130,7 @@ type Record struct {
 // Range is a range of received octets of a Write-Record.
 type Range struct{ Offset, Length uint32 }
 
-// ParseRecord parses the content of a receive for a Write-Record, after the address area.
+// ParseRecord parses the record that finishRecord wrote to a receive. b begins after the GRH.
 func ParseRecord(b []byte) (r Record, ok bool) {
 	if len(b) < recordHead {
 		return r, false

@@ -44,7 +44,7 @@ const lastFlag = 0x40
 const lastSegment, moreSegments = true, false // the L flag of ddp.NewControl
 
 // appendSegment appends the headers of the next segment of r, without the L flag, and returns
-// how many octets of payload fit.
+// how many octets of payload fit: none after immediate data.
 func (q *QP) appendSegment(b []byte, r *request, room int) ([]byte, int) {
 	solicited := r.Flags&verbs.SendSolicited != 0
 	switch r.Op {

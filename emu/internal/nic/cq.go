@@ -64,7 +64,7 @@ func (c *CQ) Gone() bool { return c.gone }
 // Depth returns the number of entries.
 func (c *CQ) Depth() int { return len(c.ring) }
 
-// Poll moves the oldest completions to into.
+// Poll moves the oldest completions to into. After an overrun, it fails once all are polled.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if c.overrun && c.count == 0 {
 		return 0, verbs.ErrOverrun
@@ -104,7 +104,7 @@ func (c *CQ) Resize(depth int) error {
 }
 
 // Push adds a completion. If the CQ is full or was overrun before, it returns false, and the QP must
-// fail; the first time it also reports EventCQErr.
+// fail; the first time, or with RepeatOverrun every time, it also reports EventCQErr.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
 		// The XRC SRQ of an unfinished message was destroyed, and then its CQ.

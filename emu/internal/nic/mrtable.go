@@ -58,10 +58,10 @@ type Table struct {
 	limit int
 	// next is the address of the next region without a requested address.
 	next uint64
-	// owned is the number of bound type 2 windows. UnbindQP need not search if it is 0.
-	owned  int
-	keys   keyGenerator
-	Policy Policy
+	// boundType2 is the number of bound type 2 windows. UnbindQP need not search if it is 0.
+	boundType2 int
+	keys       keyGenerator
+	Policy     Policy
 }
 
 type slot struct {
@@ -89,7 +89,7 @@ func NewTable(limit int) *Table {
 	return &Table{slots: make([]slot, 1), limit: limit, next: firstAddr}
 }
 
-// alloc returns the index of a free entry and assigns its name.
+// alloc returns the index of a free entry and assigns its name, the upper 24 bits of its key.
 func (t *Table) alloc() (i uint32, err error) {
 	if n := len(t.free); n > 0 {
 		i = t.free[n-1]
@@ -142,7 +142,7 @@ func (t *Table) Register(pd PD, mem Memory, addr uint64, fixed bool, access verb
 	n := mem.Len()
 	if addr == 0 && !fixed {
 		addr = t.next
-		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign
+		t.next += (n + 2*addrAlign - 1) / addrAlign * addrAlign // leaves a gap of at least addrAlign
 	}
 	r := &Region{PD: pd, Addr: addr, Len: n, Access: access, Mem: mem, Key: t.key(i)}
 	t.slots[i].region = r
@@ -191,7 +191,7 @@ func (t *Table) unbind(w *Window) {
 	w.region.windows--
 	w.region = nil
 	if w.Type == verbs.MWType2 {
-		t.owned--
+		t.boundType2--
 	}
 }
 

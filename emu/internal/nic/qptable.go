@@ -47,12 +47,12 @@ func (t *QPTable[QP]) Next() (uint32, error) {
 		return 0, OpError("create_qp", "", "%w: %d QPs", verbs.ErrNoMemory, t.count)
 	}
 	for t.next < len(t.qps) && t.qps[t.next] != nil {
-		t.skip()
+		t.advance()
 	}
 	return t.first + uint32(t.next), nil
 }
 
-func (t *QPTable[QP]) skip() {
+func (t *QPTable[QP]) advance() {
 	if t.next++; t.next == t.limit {
 		t.next = 0
 	}
@@ -65,7 +65,7 @@ func (t *QPTable[QP]) Add(q *QP) {
 	}
 	t.qps[t.next] = q
 	t.count++
-	t.skip()
+	t.advance()
 }
 
 // Remove removes a QP.

@@ -20,7 +20,8 @@ type Bind struct {
 // windowAccess has the access flags that a window may have.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind binds w. A type 1 window is unbound by length 0. If it fails, the window and its key are unchanged.
+// Bind binds w, and gives it the key b.Key: a key of w with any tag, its low byte. A type 1 window is unbound by
+// length 0. If Bind fails, the window and its key are unchanged.
 func (t *Table) Bind(w *Window, b Bind) error {
 	i := t.index(w.Key)
 	if t.slots[i].window != w || t.index(b.Key) != i {
@@ -46,7 +47,7 @@ func (t *Table) Bind(w *Window, b Bind) error {
 	w.region.windows++
 	if w.Type == verbs.MWType2 {
 		w.qpn = b.QPN
-		t.owned++
+		t.boundType2++
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (w *Window) boundTo(qpn uint32) bool {
 
 // UnbindQP unbinds all windows of a QP that is destroyed.
 func (t *Table) UnbindQP(qpn uint32) {
-	for i := 0; i < len(t.slots) && t.owned > 0; i++ {
+	for i := 0; i < len(t.slots) && t.boundType2 > 0; i++ {
 		if w := t.slots[i].window; w.boundTo(qpn) {
 			t.unbind(w)
 		}

@@ -49,8 +49,8 @@ const (
 	ackDelayWary = 4096
 )
 
-// noteFailure records that the peer probably waited for the delayed ACK. The next ACKs
-// (skip) are sent at once, twice as many after each failure.
+// noteFailure records that the peer probably waited for the delayed ACK, which ends the streak of successful
+// delays. The next ACKs (skip) are sent at once, twice as many after each failure, up to ackDelayWary.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)

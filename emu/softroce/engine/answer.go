@@ -41,7 +41,7 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 // end well before the ACK timeout, and must not withhold credits that the peer needs.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
-	if !h.eligible || d < 0 {
+	if !h.eligible || d < 0 { // a negative AckDelay disables delays
 		return
 	}
 	if h.skip > 0 {
@@ -104,9 +104,8 @@ func (q *QP) holdExpired() {
 	q.wake()
 }
 
-// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were
-// any. A driver calls it before it stops calling Tick, and before a QP is modified
-// or destroyed.
+// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were any. A driver calls it before it
+// stops calling Tick, and before a QP is modified or destroyed.
 func (n *NIC) ReleaseAcks() bool {
 	if n.holds.held == 0 {
 		return false
@@ -120,9 +119,9 @@ func (n *NIC) ReleaseAcks() bool {
 	return true
 }
 
-// nextResponse builds the responder's next packet. Responses are sent in PSN order:
-// an ACK or NAK waits for READ and atomic responses with earlier PSNs, which the
-// peer would otherwise consider lost.
+// nextResponse builds the responder's next packet. Responses are sent in PSN order: an ACK or NAK waits for READ
+// and atomic responses with earlier PSNs, which the peer would otherwise consider lost. In ERR, only a fatal NAK is
+// still sent.
 func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {
@@ -163,9 +162,8 @@ func (q *QP) buildAck(d *link.Datagram) {
 	q.nic.Count.AcksSent++
 }
 
-// creditSyndrome returns an ACK syndrome with the number of posted receives, or
-// "unlimited" for an SRQ. Credits count from the MSN, so the receive of an
-// unfinished message is included.
+// creditSyndrome returns an ACK syndrome with the number of posted receives, or "unlimited" for an SRQ. Credits count
+// from the MSN, so the receive of an unfinished message is included.
 func (q *QP) creditSyndrome() wire.Syndrome {
 	if q.cfg.SRQ != nil || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return wire.Ack(wire.CreditUnlimited)
@@ -206,9 +204,8 @@ func (q *QP) buildResponse(d *link.Datagram, e *replay) bool {
 	return true
 }
 
-// buildReadResponse builds one READ response packet from current memory, or from
-// the bytes saved when a later request invalidated its key. It reports false if the
-// memory is no longer readable.
+// buildReadResponse builds one READ response packet from current memory, or from the bytes saved when a later request
+// invalidated its key. It reports false if the memory is no longer readable.
 func (q *QP) buildReadResponse(d *link.Datagram, e *replay) bool {
 	off := e.offset(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
@@ -231,10 +228,9 @@ func readOperation(first, last bool) wire.Operation {
 	}
 }
 
-// readFailed handles a READ whose memory is no longer readable: it sends a fatal
-// NAK with the PSN of the missing packet. If it is a repeated response and the key
-// was valid when the duplicate arrived, it drops the rest of the response and
-// reports false.
+// readFailed handles a READ whose memory is no longer readable: it sends a fatal NAK with the PSN of the missing
+// packet. If it is a repeated response and the key was valid when the duplicate arrived, it drops the rest of the
+// response and reports false.
 func (q *QP) readFailed(d *link.Datagram, e *replay) bool {
 	if e.delivered && !e.refused {
 		e.finish()

@@ -61,7 +61,7 @@ type CongestionParams struct {
 	CatchUp time.Duration
 }
 
-// defaultCongestionParams returns the published constants for the given line rate. The publication
+// defaultCongestionParams returns the published constants of DCQCN for the given line rate. The publication
 // does not define the minimum rate and hyper increase. The minimum rate here sends a 4 KiB
 // packet every 3.3 ms, well within common ACK timeouts; hyper increase is ten times
 // additive increase, as in the defaults of NICs.
@@ -196,7 +196,8 @@ func (l *rateLimiter) rateCut() uint64 {
 	return half
 }
 
-// OnSent accounts for a packet that is sent now, whether or not it waited for readyAt.
+// OnSent adds a packet that is sent now, whether or not it waited for readyAt, to the debt: the bits that were
+// sent ahead of the rate, in units of 1e-9 bits (nanobits). The bytes sent also raise the rate.
 func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	if !l.active {
 		return
@@ -246,7 +247,8 @@ func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 	l.target += steps * stepBps
 }
 
-// drainDebt drains the debt at the current rate until now. Time without debt gives credit for up to CatchUp.
+// drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until now. Time
+// without debt gives credit for up to CatchUp.
 func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return

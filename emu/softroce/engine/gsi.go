@@ -50,8 +50,8 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	})
 }
 
-// outputMADs fills ds with packets that no QP of an application sends: management
-// datagrams, and CNPs to senders of UD datagrams.
+// outputMADs fills ds with packets that no QP of an application sends: management datagrams, and CNPs
+// to senders of UD datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
 func (n *NIC) outputMADs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {

@@ -339,9 +339,8 @@ func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
 	return true
 }
 
-// checkInvariants panics if the state of a QP is inconsistent. No input from a peer
-// may cause this. The checks are cheap and always enabled, because continuing could
-// write to the wrong memory.
+// checkInvariants panics if the state of a QP is inconsistent. No input from a peer may cause this. The checks are
+// cheap and always enabled, because continuing could write to the wrong memory.
 func (q *QP) checkInvariants() {
 	r := &q.req
 	next, sent := r.sinceUna(r.next), r.sinceUna(r.max)

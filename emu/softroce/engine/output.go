@@ -10,10 +10,9 @@ import (
 // because links merge packets of one flow (GSO).
 const burst = 64
 
-// Output fills ds with datagrams to send and returns their number. Payload buffers
-// are reused: each must have the capacity of a full packet, or the first must hold
-// all packets one after the other. A driver calls Output until it returns less than
-// len(ds) or the link is full.
+// Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each must have the
+// capacity of a full packet, or the first must hold all packets one after the other. A driver calls Output until it
+// returns less than len(ds) or the link is full.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADs(ds)
 	for filled < len(ds) {
@@ -37,7 +36,7 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 		q.rearm()
 	}
 	if n.dead || n.portDown {
-		return 0 // packets are lost while the port is down
+		return 0 // the packets of a NIC that is stopped or whose port is down are lost
 	}
 	for i := range filled {
 		n.Count.SentBytes += uint64(len(ds[i].Payload))
@@ -46,9 +45,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// emit builds the next packet of the QP and reports whether there was one. CNPs
-// come first, then responses, then requests; but one request may precede an ACK,
-// because an application often answers a message at once.
+// emit builds the next packet of the QP and reports whether there was one. CNPs come first, then responses unless
+// an ACK is delayed (hold), then requests. But one request may precede an ACK, because an application often answers
+// a message at once, and requests alternate with READ responses.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false

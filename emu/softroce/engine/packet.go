@@ -48,9 +48,8 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	icrc.Seal(0, d.Payload)
 }
 
-// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant
-// for all datagrams. If too little is left, ds[i].Payload becomes nil and a new
-// buffer is allocated.
+// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant for all datagrams. If too little is
+// left, ds[i].Payload becomes nil and a new buffer is allocated.
 func shareBuffer(ds []link.Datagram, i int) {
 	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return

@@ -30,8 +30,7 @@ func (pa *path) matches(d *link.Datagram) bool {
 
 const defaultHopLimit = 64
 
-// sourcePort selects the UDP source port as Linux does
-// (rdma_flow_label_to_udp_sport).
+// sourcePort selects the UDP source port as Linux does (rdma_flow_label_to_udp_sport).
 func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	fl := flowLabel & 0xfffff
 	if fl == 0 {
@@ -43,8 +42,7 @@ func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	return uint16(0xc000 | (fl&0x3fff ^ fl>>14))
 }
 
-// datagramPort selects the source port of a UD QP without a flow label: a
-// multiplicative hash, as in rxe.
+// datagramPort selects the source port of a UD QP without a flow label: a multiplicative hash, as in rxe.
 func datagramPort(qpn uint32) uint16 {
 	return uint16(0xc000 + (qpn*0x61c88647)>>18)
 }
@@ -57,8 +55,7 @@ type AH struct {
 	gone bool
 }
 
-// resolve resolves an address vector. If it has no flow label, localQPN and
-// remoteQPN select the UDP source port.
+// resolve resolves an address vector. If it has no flow label, localQPN and remoteQPN select the UDP source port.
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {

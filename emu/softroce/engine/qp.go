@@ -339,7 +339,7 @@ func (q *QP) enterState(from, to verbs.QPState) {
 		q.req.drainNotify = q.attr.EnSQDAsyncNotify
 		q.checkDrained()
 	case to == verbs.QPStateRTS && from == verbs.QPStateSQD && q.nic.policy.ResumeOnPost:
-		return
+		return // PostSend wakes the QP
 	}
 	q.wake()
 }

@@ -44,7 +44,8 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	return accepted
 }
 
-// admitRead checks access flags, memory range and responder resources, and returns a new replay entry.
+// admitRead checks access flags, memory range and responder resources. It returns a new replay entry, which
+// keeps the request to answer duplicates of it.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {
@@ -142,7 +143,7 @@ func (q *QP) handleDuplicate(p *wire.Packet) {
 	if c&(wire.Send|wire.Write) != 0 {
 		ack := r.ackPSN
 		q.nic.Count.Duplicates++
-		if r.hold.on {
+		if r.hold.on { // the peer has waited for the delayed ACK
 			q.holdExpired()
 		}
 		q.respond(answer{psn: ack, ack: true})
@@ -178,7 +179,8 @@ func (q *QP) matchesReplay(p *wire.Packet, e *replay, read bool) bool {
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// shortenReplay implements the policy ContinuePartialRead for a duplicate READ.
+// shortenReplay implements the policy ContinuePartialRead: it answers a duplicate of the end of a READ as a
+// continuation, with MIDDLE and LAST, and forgets the beginning.
 func (q *QP) shortenReplay(p *wire.Packet, e *replay) {
 	if q.nic.policy.ContinuePartialRead && p.BTH.PSN != e.first {
 		// Earlier packets can no longer be repeated.

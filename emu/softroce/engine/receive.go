@@ -78,7 +78,7 @@ func (q *QP) completeRecvInError(status verbs.WCStatus) {
 	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
 }
 
-// accessPD is the protection domain that remote keys are checked in.
+// accessPD is the protection domain that remote keys are checked in; for XRC, that of the message's SRQ.
 func (q *QP) accessPD() nic.PD {
 	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
 		return q.resp.xrcSRQ.PD
@@ -104,7 +104,8 @@ func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Acc
 	return q.nic.Mem.Remote(rkey, nic.TargetQP{PD: pd, QPN: q.num}, va, n, need)
 }
 
-// readMemory fills b with data of the READ e, from offset off on. It reports false if the memory is not readable.
+// readMemory fills b with data of the READ e, from offset off on: from memory, or from the copy that saveReads
+// made before a SEND invalidated the key. It reports false if the memory is not readable.
 func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 	switch {
 	case e.refused:

@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// nextRequest builds the next request packet and reports whether one could be sent.
+// nextRequest builds the next request packet and reports whether one could be sent: none during an RNR wait, or
+// after a policy has stopped the requester for good (stalled).
 func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {
@@ -62,16 +63,15 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	case r.reads >= int(q.attr.MaxRdAtomic):
 		return false
 	case !q.resultWritable(w):
-		q.failRequest(w, verbs.WCLocProtErr) // not localError: devices report it alike
+		q.failRequest(w, verbs.WCLocProtErr) // not localError: no policy changes this status
 		return false
 	}
 	// A READ uses one PSN per response packet.
 	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
-// resultWritable checks that the local buffer of a READ or atomic is writable. The
-// requester checks it before sending, because an atomic whose result cannot be
-// stored must not be executed.
+// resultWritable checks that the local buffer of a READ or atomic is writable. The requester checks it before
+// sending, because an atomic whose result cannot be stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
@@ -115,8 +115,7 @@ func (q *QP) assignPSNs(w *sendWQE) {
 	w.ssn = r.ssn
 }
 
-// packets returns the number of PSNs of a request: one for each packet that carries its data, in
-// either direction.
+// packets returns the number of PSNs of a request: one for each packet that carries its data, in either direction.
 func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1
@@ -136,7 +135,7 @@ func (q *QP) runLocal(w *sendWQE) {
 	case err == nil:
 		q.completeLocal(w)
 	case w.Op == verbs.OpBindMW && w.Window.Type == verbs.MWType1 && w.Bind.Access&verbs.AccessZeroBased != 0:
-		q.failRequest(w, verbs.WCMWBindErr) // not localError: libibverbs itself rejects it
+		q.failRequest(w, verbs.WCMWBindErr) // not localError: no policy changes this status, libibverbs itself rejects it
 	default:
 		q.localError(w, verbs.WCMWBindErr)
 	}
@@ -266,7 +265,7 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 		op = wire.OpReadRequest
 		w.resumed = w.resumed || r.pkt > 0
 		if r.sinceUna(r.next) < r.sinceUna(r.max) {
-			w.restart = r.pkt + 1
+			w.restart = r.pkt + 1 // first packet of this retransmission, counted from 1
 		}
 		reth.VA += uint64(done)
 		reth.DMALen -= done

@@ -106,8 +106,7 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	}
 }
 
-// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and
-// LAST must follow each other.
+// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST must follow each other.
 func (q *QP) inSequence(c wire.Class) bool {
 	switch q.resp.open {
 	case messageSend:
@@ -137,7 +136,8 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	}
 }
 
-// executeSend executes one packet of a SEND.
+// executeSend executes one packet of a SEND. It is not ready without a receive, or while a SEND with Invalidate
+// would have to save too much data of unsent READ responses (canSave).
 func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	info, _ := p.BTH.Opcode.Info()
@@ -208,8 +208,8 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	return accepted
 }
 
-// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure
-// completes the receive in error and fails the QP without a NAK.
+// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure completes the receive in
+// error and fails the QP without a NAK; by policy, it stops the NIC, or the SEND is acknowledged before.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil {

@@ -111,9 +111,10 @@ func (r *responder) advance() {
 // ones, and overwrites older ones even if they are unanswered.
 func (r *responder) resize(n int) {
 	old := r.replays
+	const evenUnanswered = true
 	r.replays = replayRing{ring: make([]replay, n)}
 	for i := max(0, old.count-n); i < old.count; i++ {
-		*r.replays.add(true) = *old.at(i)
+		*r.replays.add(evenUnanswered) = *old.at(i)
 	}
 }
 
@@ -180,10 +181,9 @@ type replayRing struct {
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// add returns a new entry and overwrites the oldest if the ring is full. It returns
-// nil if the oldest was never answered: the peer has exceeded max_dest_rd_atomic.
-// An unsent repetition does not count, because a peer that sends a new request has
-// received the first response.
+// add returns a new entry and overwrites the oldest if the ring is full. It returns nil if the oldest was never
+// answered: the peer has exceeded max_dest_rd_atomic. An unsent repetition does not count, because a peer that sends
+// a new request has received the first response.
 func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil
@@ -202,8 +202,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	return e
 }
 
-// find returns the newest entry that psn belongs to, or nil. An old entry may have
-// the same PSN after a wrap.
+// find returns the newest entry that psn belongs to, or nil. An old entry may have the same PSN after a wrap.
 func (r *replayRing) find(psn wire.PSN) *replay {
 	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
@@ -213,8 +212,8 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 	return nil
 }
 
-// due returns the entry whose response is sent next, in PSN order, or nil. With
-// newFirst repeated responses are sent last.
+// due returns the entry whose response is sent next, in PSN order, or nil. With newFirst repeated
+// responses are sent last. It skips, and counts in r.idle, the oldest entries without a response to send.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.idle, r.count); i < r.count; i++ {

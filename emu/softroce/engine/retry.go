@@ -123,9 +123,8 @@ func (q *QP) rnrDelay(code uint8) time.Duration {
 	return q.roundTimer(wire.RNRDelay(code))
 }
 
-// armTimer starts the transport timer if packets are unacknowledged and it is not
-// running. After a rewind it starts with the first retransmitted packet, so that
-// waiting in the send queue uses no retry.
+// armTimer starts the transport timer if packets are unacknowledged and it is not running. After a rewind it starts
+// with the first retransmitted packet, so that waiting in the send queue uses no retry.
 func (q *QP) armTimer(now mono.Time) {
 	r := &q.req
 	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
@@ -156,8 +155,7 @@ func (q *QP) failAsQPOpError(w *sendWQE) {
 	q.fail() // also for UC and UD
 }
 
-// failRequest marks a request as failed. It completes after all earlier requests;
-// later ones are not sent.
+// failRequest marks a request as failed. It completes after all earlier requests; later ones are not sent.
 func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 	w.state, w.status = wqeFailed, status
 	q.retire()
@@ -190,7 +188,8 @@ func (q *QP) retire() {
 	q.checkDrained()
 }
 
-// sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE.
+// sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE. An operation that
+// the QP type does not support, and by policy any error of UC, moves them to ERR, too.
 func (q *QP) sendFailed(op verbs.WROpcode) {
 	if q.reliable() || !q.supportsOp(op) || q.cfg.Type == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()

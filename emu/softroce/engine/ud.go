@@ -62,7 +62,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 		op = wire.OpSendOnlyImm
 	}
 	qkey := w.qkey
-	if qkey&privilegedQKey != 0 && !q.nic.policy.PrivilegedQKeySent {
+	if qkey&privilegedQKey != 0 && !q.nic.policy.PrivilegedQKeySent { // the QP's own Q_Key replaces it
 		qkey = q.attr.QKey
 	}
 	p := q.header(op, q.req.next)
@@ -116,9 +116,8 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 	q.receiveDatagram(d, p)
 }
 
-// receiveDatagram writes the GRH area and the payload to the next receive. If the
-// receive is too small, the datagram is dropped; a receive of an SRQ then completes
-// in error.
+// receiveDatagram writes the GRH area and the payload to the next receive. If the receive is too small, the
+// datagram is dropped; a receive of an SRQ then completes in error, and the policy LongDatagramFatal fails the QP.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
