@@ -73,13 +73,13 @@ func CheckPage(t *testing.T, name, page string) {
 	}
 	for _, bad := range []string{"<link", "<img", "<iframe", "<object", "@import", "url(", "http://", "https://", `src="`, "ZgotmplZ", "%!"} {
 		if i := strings.Index(page, bad); i >= 0 {
-			t.Errorf("%s: %s in …%s…", name, bad, page[max(0, i-80):i+40])
+			t.Errorf("%s: %s in …%s…", name, bad, page[max(0, i-80):min(i+40, len(page))])
 		}
 	}
 	if i := strings.IndexFunc(page, func(r rune) bool {
 		return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Bidi_Control)
 	}); i >= 0 {
-		t.Errorf("%s: control characters in %q", name, page[max(0, i-80):i+20])
+		t.Errorf("%s: control characters in %q", name, page[max(0, i-80):min(i+20, len(page))])
 	}
 	has := map[string]bool{}
 	for _, m := range ids.FindAllStringSubmatch(page, -1) {

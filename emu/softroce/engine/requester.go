@@ -264,9 +264,6 @@ func (q *QP) buildRead(d *link.Datagram, w *sendWQE) bool {
 	case verbs.OpRDMARead:
 		op = wire.OpReadRequest
 		w.resumed = w.resumed || r.pkt > 0
-		if r.sinceUna(r.next) < r.sinceUna(r.max) {
-			w.restart = r.pkt + 1 // first packet of this retransmission, counted from 1
-		}
 		reth.VA += uint64(done)
 		reth.DMALen -= done
 	case verbs.OpAtomicCmpAndSwp:

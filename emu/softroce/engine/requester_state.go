@@ -102,7 +102,6 @@ type sendProgress struct {
 	first, last wire.PSN
 	packets     int32
 	answered    int32 // READ-like requests: response packets received in order
-	restart     int32 // READ: first packet of the last retransmission, counted from 1; 0: none
 	resumed     bool  // READ: was retransmitted from the middle
 	ssn         wire.MSN
 }
