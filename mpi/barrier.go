@@ -51,7 +51,7 @@ type ibarrier struct {
 	err           error
 }
 
-// Ibarrier starts a nonblocking barrier.
+// Ibarrier starts a nonblocking barrier. Barriers that are active at once have different tags.
 func (c *Comm) Ibarrier() (*Request, error) {
 	if err := c.check(); err != nil {
 		return nil, c.raise("Ibarrier", err)

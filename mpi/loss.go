@@ -24,7 +24,7 @@ func (k *rank) Lost(peer int, cause error) {
 			contexts = append(contexts, context)
 		}
 	}
-	slices.Sort(contexts)
+	slices.Sort(contexts) // a map has no order
 	for _, context := range contexts {
 		k.failCollectives(context|collective, fmt.Errorf("rank %d: %w: %w", peer, p2p.ErrLost, cause))
 	}
@@ -64,8 +64,8 @@ func (c *Comm) announceFailure() {
 	}
 }
 
-// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete once rank lost
-// is lost. One from AnySource depends on all members of its communicator.
+// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete without the rank called
+// lost. A receive from AnySource depends on all members of its communicator; on all ranks if that was freed.
 func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)

@@ -48,7 +48,7 @@ type Options struct {
 
 // setDefaults replaces options that are 0 or nil by their defaults.
 func (o *Options) setDefaults() {
-	const eager, bruck = 4 << 10, 256
+	const eager, bruck = 4 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
 	switch {
 	case o.P2P.EagerLimit == 0:
 		o.P2P.EagerLimit = eager

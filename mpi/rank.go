@@ -143,8 +143,8 @@ func (k *rank) waitUntil(done func() bool) {
 	}
 }
 
-// pollFast polls a few times for an event that may be imminent. It does so only where
-// other ranks run concurrently.
+// pollFast polls the carrier a few times for an event that may be imminent, and reports whether done is true. It
+// polls only where other ranks run concurrently, and while progress has nothing to do but poll the carrier.
 func (k *rank) pollFast(done func() bool) bool {
 	if !k.env.Concurrent || len(k.ibarriers) > 0 || k.finalizing || len(k.failedContexts) > 0 {
 		return false
@@ -194,8 +194,8 @@ func (k *rank) pollOnce(done func() bool) bool {
 	return done()
 }
 
-// progressTask progresses next to the program. While the program itself waits, the task
-// backs off: it sleeps an eighth of the time that the program has waited.
+// progressTask makes progress while the program computes. While the program itself waits, and makes progress, the
+// task backs off: it sleeps an eighth of the time that the program has waited.
 func (k *rank) progressTask(p verbs.Proc) {
 	defer k.progressTaskRunning.Store(false)
 	var waitingSince time.Duration // 0: the program does not wait

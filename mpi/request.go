@@ -243,7 +243,7 @@ func (r *Request) Start() error {
 	return r.c.locked("Start", r.c.check(), func() error { return r.start(r.persistent) })
 }
 
-// start starts the request. The caller holds the lock.
+// start starts the request; with ProcNull it is complete at once. The caller holds the lock.
 func (r *Request) start(a *arguments) error {
 	r.active, r.kind = true, a.kind
 	switch {

@@ -58,7 +58,8 @@ func (k *rank) close() error {
 	return err
 }
 
-// open creates a rank and opens its carrier.
+// open creates a rank, opens its carrier, which connects it to its peers, and starts the progress task if
+// o.Progress is Background.
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}
@@ -87,7 +88,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	return k, nil
 }
 
-// describeRequests lists the pending sends and receives.
+// describeRequests lists the pending sends and receives, unless the rank's lock is held.
 func (k *rank) describeRequests() string {
 	if !k.mu.TryLock() {
 		return "in a call of the runtime"

@@ -107,7 +107,7 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
 	c.rank.p2p.Irecv(p)
 }
 
-// recvStatus returns the status of a completed receive.
+// recvStatus returns the status of a completed receive; empty if it failed before the transfer of a message began.
 func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
@@ -148,7 +148,7 @@ func (c *Comm) sendrecv(call string, out, in message) (Status, error) {
 	return st, c.raise(call, err)
 }
 
-// sendrecvLocked sends and receives, and waits for both. The caller holds the lock.
+// sendrecvLocked sends and receives, each unless its peer is ProcNull, and waits for both. The caller holds the lock.
 func (c *Comm) sendrecvLocked(context uint32, out, in message) (st Status, err error) {
 	st = procNullStatus
 	var s, r *Request
@@ -245,7 +245,7 @@ func (w *World) DetachBuffer() error {
 		})
 		buf := a.buf
 		*a = attachedBuffer{}
-		return w.rank.carrier.Invalidate(buf)
+		return w.rank.carrier.Invalidate(buf) // deregisters it
 	})
 }
 

@@ -134,7 +134,7 @@ func WaitAny(rs []*Request) (int, Status, error) {
 // returns true and Undefined.
 func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, nonblocking) }
 
-// completeAny finishes one complete request. If wait is true, it waits for one.
+// completeAny finishes one complete request. If wait is true, it waits for one. The index is Undefined without one.
 func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {

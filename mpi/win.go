@@ -44,8 +44,8 @@ func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, er
 	return lockedResult(c, call, c.check(), func() (*Win, error) { return c.createWinLocked(mem, size, err) })
 }
 
-// createWinLocked creates a window together with the other ranks, which all learn of a
-// failure of one of them. The caller holds the lock.
+// createWinLocked creates a window together with the other ranks. err is why this rank cannot take part: all
+// ranks learn of a failure of one of them. The caller holds the lock.
 func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	d, derr := c.dup(c.name + ".window")
 	if derr != nil {

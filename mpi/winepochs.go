@@ -16,7 +16,7 @@ func (w *Win) Fence(a Assert) error {
 		}
 		w.c.rank.waitUntil(e.AllRemoteComplete)
 		var barrierErr error
-		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed {
+		if a&(NoPrecede|NoSucceed) != NoPrecede|NoSucceed { // else no operation is to be synchronised
 			barrierErr = w.c.barrier()
 		}
 		return errors.Join(e.Fence(a), barrierErr)
@@ -72,7 +72,7 @@ func (w *Win) Wait() error {
 func (w *Win) Test() (bool, error) {
 	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {
-			if !done && err == nil {
+			if !done && err == nil { // Test closes the epoch: not again
 				done, err = w.w.Test()
 			}
 			return done || err != nil
@@ -113,7 +113,7 @@ func (w *Win) FlushLocal(target int) error {
 	return w.waitOps("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
 }
 
-// waitOps calls check, waits until complete reports true for the target, and calls end.
+// waitOps calls check, waits until complete reports true for the target, and calls end; nothing for ProcNull.
 func (w *Win) waitOps(name string, target int, check func(*window.Window, int) error, complete func(*window.Window, int) bool, end func(*window.Window, int) error) error {
 	return w.call(name, func(e *window.Window) error {
 		if target == ProcNull {
@@ -162,7 +162,7 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 }
 
 // Sync synchronises the private and public copies of the local window. The memory model is
-// unified, so it only progresses.
+// unified, so it only polls once for progress.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
 		if err := e.CheckFlushAll(); err != nil {

@@ -34,7 +34,7 @@ func (c *checker) checkWorkload() {
 	}
 }
 
-// checkExpect checks the section "expect" and its exceptions for tiers.
+// checkExpect checks the section "expect" and its exceptions for a tier, which is sim or netns.
 func (c *checker) checkExpect() {
 	if c.unreadable("expect") {
 		return

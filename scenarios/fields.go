@@ -57,7 +57,7 @@ func fieldsOf(t reflect.Type) (all fields) {
 			}
 		case name != "":
 			tag := f.Tag
-			if t == reflect.TypeFor[workload.Config]() { // it has no tags of its own
+			if t == reflect.TypeFor[workload.Config]() { // its tags have only the names
 				tag = workloadTags[f.Name]
 			}
 			all = append(all, field{
@@ -122,8 +122,7 @@ func ImpairText(fabric Fabric, port, displayName string, words []string) (string
 	return b.String(), nil
 }
 
-// ImpairError rewrites an error about the text of ImpairText in the words of the command
-// line.
+// ImpairError rewrites an error about the text of ImpairText in the words of the command line.
 func ImpairError(err error, displayName string, words []string) error {
 	return TranslateErrors(err, func(key string) string {
 		name, ok := strings.CutPrefix(key, "impair[0].")

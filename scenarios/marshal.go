@@ -24,7 +24,7 @@ func (s *Scenario) Marshal() ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// encodeStruct returns a struct as a YAML mapping.
+// encodeStruct returns a struct as a YAML mapping, without optional fields that are zero or empty lists.
 func encodeStruct(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
@@ -85,7 +85,7 @@ func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 	return scalarNode("!!int", strconv.FormatUint(v.Uint(), 10))
 }
 
-// encodeMap returns a map, sorted by key.
+// encodeMap returns a map as a YAML mapping, sorted by key.
 func encodeMap(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	keys := v.MapKeys()

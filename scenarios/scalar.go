@@ -32,7 +32,7 @@ const (
 	formDuration
 )
 
-// formOf returns the written form of a type.
+// formOf returns the form in which a scenario file has values of a type.
 func formOf(t reflect.Type, tag reflect.StructTag) form {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -137,7 +137,7 @@ func decodeScalar(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	return fmt.Errorf("expected %s, not %s", describeType(v.Type(), tag), quoteShort(n.Value))
 }
 
-// decodeNumber decodes an integer into v.
+// decodeNumber decodes an integer into v, and checks its range.
 func decodeNumber(n *yaml.Node, v reflect.Value, tag reflect.StructTag) error {
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		return fmt.Errorf("%q is text: write a whole number, without quotes", n.Value)

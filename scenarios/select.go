@@ -27,7 +27,8 @@ type Selected struct {
 	Given string
 }
 
-// Find returns the selected scenarios, in the order of their names, files last.
+// Find returns the selected scenarios, in the order of their names, files last; without tags and
+// patterns, those with StandardTag. A shipped scenario must have all tags.
 func (s *Selection) Find() ([]Selected, error) {
 	shipped, err := Builtin()
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Selection) Find() ([]Selected, error) {
 	return chosen, nil
 }
 
-// split separates patterns of names from files. Any other word is an error.
+// split separates patterns of names from files. A folder, or a pattern that no shipped scenario matches, is an error.
 func (s *Selection) split(shipped []*Scenario) (names, files []string, err error) {
 	for _, p := range s.Patterns {
 		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {

@@ -22,7 +22,7 @@ const (
 // NewPattern returns the random bytes for a Content with messages of up to size bytes. Each message is a part
 // of the pattern that begins at one of the first windowStarts offsets.
 func NewPattern(seed uint64, size int) []byte {
-	const period = 4093 // a prime
+	const period = 4093 // a prime, see fillPeriod
 	p := make([]byte, size+windowStarts)
 	fillPeriod(p, seed, period)
 	return p
@@ -44,7 +44,7 @@ func (c *Content) window(seq, n int) []byte {
 // and message; for consecutive messages its lowest byte, which comes first, already is.
 func (c *Content) stamp(seq, chunk int) uint64 { return c.Key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// Fill fills b with message seq.
+// Fill fills b with message seq: a part of the pattern, with a stamp of the message at the start of each chunk.
 func (c *Content) Fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {

@@ -22,7 +22,7 @@ const (
 )
 
 // bucketOf returns the index of a duration's bucket. Durations below exactLen ns have a bucket each;
-// longer ones share a bucket if their leading exactBits bits and their lengths in bits are equal.
+// longer ones have rowLen buckets for each length in bits, by their leading exactBits bits.
 func bucketOf(d time.Duration) int {
 	x := uint64(max(d, 0))
 	if x < exactLen {

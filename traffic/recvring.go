@@ -48,8 +48,7 @@ func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
 
-// Attach sets the queue to post to, and frees all slots: receives of an earlier queue are
-// forgotten.
+// Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier queue.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {
@@ -67,7 +66,8 @@ func (r *RecvRing) Posted() int { return int(r.posted) }
 // Outstanding is the number of receives that have not completed.
 func (r *RecvRing) Outstanding() int { return len(r.seqs) - len(r.free) }
 
-// Post posts the next n slots, and returns how many the device has accepted.
+// Post posts the receives of the next n free slots, and returns how many the device has accepted. Their
+// work request IDs have recvBit, the number of the ring, the sequence number and the slot.
 func (r *RecvRing) Post(n int) (int, error) {
 	r.batch = r.batch[:0]
 	for i, slot := range r.free[:n] {
@@ -87,9 +87,9 @@ func (r *RecvRing) Post(n int) (int, error) {
 	return done, nil
 }
 
-// Complete frees and returns the slot of the completed receive with a work request ID. It
-// returns an error if that receive does not exist (slot -1), is not posted, or has overtaken an
-// earlier one. The data is valid until the slot is posted again.
+// Complete frees and returns the slot of the completed receive with a work request ID. It returns an error if
+// that receive does not exist (slot -1), is not posted, or has overtaken an earlier one; receives of a Shared
+// queue may do that. The data is valid until the slot is posted again.
 func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	slot = int(id & (1<<seqShift - 1))
 	if slot >= len(r.seqs) {

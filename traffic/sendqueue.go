@@ -26,7 +26,7 @@ type SendQueue struct {
 type Request struct {
 	Kind     uint8 // the caller's
 	Seq      int   // the caller's
-	Returns  int   // bytes of a response with data
+	Returns  int   // bytes that a READ or atomic returns
 	Op       verbs.WROpcode
 	Signaled bool
 	marker   bool // the drain marker
@@ -149,7 +149,7 @@ func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCS
 		case err != nil:
 		case wc.Opcode != want:
 			err = fmt.Errorf("a request completed as %v, not %v", wc.Opcode, want)
-		case r.Returns > 0 && int(wc.ByteLen) != r.Returns:
+		case r.Returns > 0 && int(wc.ByteLen) != r.Returns: // a READ or atomic
 			err = fmt.Errorf("a request completed with %d bytes, not %d", wc.ByteLen, r.Returns)
 		}
 		done(r)

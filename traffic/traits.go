@@ -29,7 +29,7 @@ type TransportTraits struct {
 	MissingOps []verbs.WROpcode
 }
 
-// TraitsOf returns the traits of a device, from its transport and its capabilities.
+// TraitsOf returns how a device differs from InfiniBand and RoCE, by its transport and its capabilities.
 func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	attr, err := dev.QueryDevice()
 	if err != nil {

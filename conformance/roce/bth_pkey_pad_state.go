@@ -306,8 +306,8 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// checkPadding has the device send requests and responses with 0 to 8 bytes of payload,
-// and calls check for each packet with this number of bytes.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, and calls check for each
+// packet and its number of payload bytes.
 func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	for n := range 9 {
 		c.Send(c.peerRead(n, n))

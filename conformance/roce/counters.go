@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// fromRecord is the count of a counter whose events are in the record of the case.
+// fromRecord is the count of a counter whose events are all recorded packets: none besides them.
 var fromRecord = rig.Exactly(0)
 
 // counterCase returns a case about the counters in counts, which runs body and checks all counters.
@@ -65,7 +65,7 @@ type tally struct {
 
 func (t *tally) add(c *rig.Counter) { t.counts.Add(c, rig.Exactly(1)) }
 
-// addEvent counts a recorded event.
+// addEvent counts a recorded event if it is a RoCEv2 packet, and also by kind if that is valid.
 func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return

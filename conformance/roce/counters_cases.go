@@ -39,7 +39,7 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts are the counters of packets, bytes and acks, whose events are in the record.
+// trafficCounts are the counters of packets, bytes and acks, whose events are all recorded packets.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,

@@ -265,26 +265,25 @@ func onFlow(body func(*flow)) func(*conformance.Bench) error {
 func (p *Port) newFlow(to verbs.QPN) *flow {
 	activeMTU := p.QueryPort().ActiveMTU
 	c := p.connect(Setup{signalAll: true, Modify: func(a *verbs.QPAttr) { a.DestQPN, a.PathMTU = to, activeMTU }})
-	p.Sync() // resolve the peer's address first: the host would drop most of a burst meanwhile
+	p.Sync() // resolve the peer's address first: the device's host would drop most of a burst meanwhile
 	return &flow{Conn: c, source: p.Memory(flowPackets*activeMTU.Bytes(), verbs.AccessLocalWrite)}
 }
 
 // burst returns how long the device takes from the first packet of a burst to the last.
-// It returns the shortest of three measurements, because the bench can only add delay.
+// It returns the shortest of three measurements, because this host can only add delay.
 func (f *flow) burst() time.Duration {
 	nothing := func() {}
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstUnder is burst while the peer sends CNPs on flow named: enough of them before the burst to slow
-// down even a device that is far slower than its line, and one for each packet, because a reduced
-// rate rises as soon as CNPs stop. It returns the median of three measurements: the rate may rise
-// during a long pause of the bench.
-func (f *flow) burstUnder(cnp ib.Packet, named *flow) time.Duration {
+// burstUnder is burst while the peer sends CNPs on connection cnpConn: enough of them before the burst to slow
+// down even a device that is far slower than its line, and one for each packet, because a reduced rate rises as soon
+// as CNPs stop. It returns the median of three measurements: the rate may rise while this host is busy.
+func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
-		named.sendCNPs(cnp, 20)
-		took[i] = f.burstOnce(func() { named.Send(cnp) })
+		cnpConn.sendCNPs(cnp, 20)
+		took[i] = f.burstOnce(func() { cnpConn.Send(cnp) })
 	}
 	slices.Sort(took[:])
 	return took[1]
@@ -320,8 +319,8 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 
 // sendCNPs sends n CNPs at the published interval, and waits until the device processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	// The CNPs that a software device receives in one poll of its wire count as one. It polls at the
-	// latest this time after its application stopped polling.
+	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it polls
+	// by itself, at the latest this time after its application stopped polling.
 	c.Sleep(3 * time.Millisecond)
 	for range n {
 		c.Send(cnp)
@@ -338,7 +337,8 @@ const (
 	flowSlow  = time.Millisecond
 )
 
-// expectSlowedBy fails the case unless a burst takes twice as long under copies of this CNP.
+// expectSlowedBy fails the case unless a burst takes twice as long under copies of this CNP, and twice flowQuick. If the
+// device is slow without CNPs, above flowSlow, and no slower with them, the case ends as unsupported.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)
@@ -349,9 +349,9 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 }
 
 // expectSameRateUnder fails the case if a burst takes four times as long as before while the peer
-// sends CNPs on flow named. Reduced rates make it far longer, other work of the bench does not.
-func (f *flow) expectSameRateUnder(cnp ib.Packet, named *flow) {
+// sends CNPs on connection cnpConn. Reduced rates make it far longer, other work of this host does not.
+func (f *flow) expectSameRateUnder(cnp ib.Packet, cnpConn *flow) {
 	before := f.burst()
-	after, limit := f.burstUnder(cnp, named), 4*max(before, flowSlow)
+	after, limit := f.burstUnder(cnp, cnpConn), 4*max(before, flowSlow)
 	f.Check(after < limit, fmt.Sprintf("the same rate: less than %v for %d packets", limit, flowPackets), "%v", after)
 }

@@ -231,7 +231,8 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// exchangeAllRequests has the device send requests of every supported kind, and answers them.
+// exchangeAllRequests has the device send requests of every supported kind, those with a payload of one and of
+// several packets and with 0 to 3 pad bytes, and answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields()
 	ops := []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
@@ -269,8 +270,8 @@ func exchangeAllRequests(c *Conn) {
 	}
 }
 
-// exchangeAllResponses has the device send responses of every kind, on a connection with
-// one receive. The last response is a fatal NAK.
+// exchangeAllResponses has the device send responses of every kind, READ responses with 0 to 3 pad bytes, on a
+// connection with one receive. The last response is a fatal NAK.
 func exchangeAllResponses(c *Conn) {
 	c.RequireICRCFields()
 	c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))

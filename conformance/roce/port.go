@@ -74,7 +74,7 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
-// recvWire returns the next RoCEv2 packet from the wire, checked; false after the timeout.
+// recvWire returns the next RoCEv2 packet from the wire, after PacketChecker.Check; false after the timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -86,7 +86,7 @@ func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 		}
 		pkt, err := ib.Parse(f.Packet)
 		if p.UDPSockets {
-			pkt = pkt.AsFromSocket()
+			pkt = pkt.AsFromSocket() // without the fields that a socket does not report
 		}
 		switch {
 		case errors.Is(err, ib.ErrNotRoCE):
@@ -348,7 +348,7 @@ func annexA17(section string, rows ...string) conformance.Cite {
 // ibta is annexA17 for the IBTA base specification. The section is empty if it is not public.
 func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
 
-// cite returns a citation of rows of ../ledger/roce.yaml.
+// cite returns a citation of a document, with rows of our list of its requirements, ../ledger/roce.yaml.
 func cite(doc, section string, rows []string) conformance.Cite {
 	c := conformance.Cite{Doc: doc, Section: section}
 	for _, row := range rows {

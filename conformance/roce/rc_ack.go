@@ -202,7 +202,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectOptionalAcks fails the case if the device answers packets without AckReq, the
+// expectOptionalAcks fails the case if the device answers packets from peerQPN without AckReq, the
 // last of which is the peer's k-th, by anything but correct ACKs.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
 	for _, p := range c.Drain(0) {
@@ -348,7 +348,7 @@ var fatalNAKs = []nakStatus{
 func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) bool) {
 	c.request(0, c.WriteWR(1, 16))
 	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))
-	c.Sync()
+	c.Sync() // the device has then processed it
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(allowed(wc.Status), "a response that is ignored, or an error", "%s", rig.Describe(&wc))
 		return

@@ -159,7 +159,7 @@ var readRetryCases = overRC.Cases([]conformance.Case{{
 // expectErrorOrRetry fails the case unless the READ of these bytes, which got a bad response,
 // completes with an error, or is retransmitted and succeeds with a correct response.
 func (c *Conn) expectErrorOrRetry(bytes []byte) {
-	c.Sync()
+	c.Sync() // the device has then processed the bad response
 	if wc, ok := c.PollCompletion(0); ok {
 		c.Check(wc.Status != verbs.WCSuccess, "an error, or a retry", "%s", rig.Describe(&wc))
 		return

@@ -215,8 +215,8 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 }})
 
 // expectRetryAfterRNR answers the first of the packets with an RNR NAK with this timer code, and
-// fails the case unless all are retransmitted. It returns the time to the first retransmission,
-// which the bench can only make longer.
+// fails the case unless all are retransmitted. It returns the time to the first retransmission;
+// delays of this host can only make that longer.
 func expectRetryAfterRNR(c *Conn, pkts []ib.Packet, code uint8) time.Duration {
 	begun := c.Now()
 	c.exchange(ib.RNR(pkts[0].PSN(), code, 0), pkts[0])
@@ -249,8 +249,8 @@ func anyRNRNak(psn ib.PSN) ib.Packet {
 	return p
 }
 
-// rnrNakBody makes the body of a case that sends each opcode after a WRITE to a queue
-// pair without receives, and expects an RNR NAK.
+// rnrNakBody makes the body of a case that sends, for each opcode, a WRITE and a packet with the opcode to a new
+// queue pair without receives, and expects an RNR NAK for the packet.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return onEachConn(Setup{}, ops, func(c *Conn, op ib.Opcode) {
 		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))

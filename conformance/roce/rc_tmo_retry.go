@@ -186,7 +186,7 @@ func checkSentBeforeReset(c *Conn, received []Arrival) (answered bool) {
 	return false
 }
 
-// retransmissionOf returns the expected retransmission of a packet. AckReq may differ.
+// retransmissionOf returns the expected retransmission of a packet. AckReq, FECN and BECN may differ.
 func retransmissionOf(p Arrival) ib.Packet {
 	want := ib.Packet{BTH: p.BTH, Payload: p.Payload, Pad: p.Pad}
 	want.RETH, want.Imm = p.RETH, p.Imm

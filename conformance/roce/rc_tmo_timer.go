@@ -199,8 +199,8 @@ func (l *lossyLink) run() {
 			}
 		}
 		for _, wc := range l.Completions() {
-			// A request fails after eight losses in a row, and later ones are flushed.
-			// With a loss of 5 % the probability is 10^-8.
+			// A request fails after eight losses in a row, and later ones are flushed: only with mayFail, a link that
+			// loses much. With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
@@ -229,7 +229,8 @@ func (l *lossyLink) serveNext() bool {
 	return true
 }
 
-// newRequest returns the i-th request. The kinds alternate.
+// newRequest returns the i-th request: SEND, WRITE, atomic if supported, and READ alternate. READs use lossySlots
+// buffers in turn.
 func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
@@ -240,7 +241,7 @@ func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	case 2:
 		if l.Caps.Has(verbs.CapAtomics) {
 			wr := l.fetchAddWR(id)
-			wr.SGL = l.localSGL(SinkOffset-8, 8)
+			wr.SGL = l.localSGL(SinkOffset-8, 8) // before the buffers of READs
 			return wr
 		}
 	}
@@ -276,7 +277,7 @@ func NewResponder(first ib.PSN, mtu int, base uint64) *Responder {
 	}
 }
 
-// Respond executes a request packet and returns the responses to it.
+// Respond executes a request packet and returns the responses to it: one NAK for a gap; a duplicate is answered again.
 func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 	ahead := p.PSN().Sub(r.expected)
 	switch {

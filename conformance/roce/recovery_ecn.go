@@ -81,7 +81,7 @@ func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
 
-// cnpGeneration measures the time from a mark to the CNP, and the number of CNPs for a mark.
+// cnpGeneration measures the time from a packet with a CE mark to the CNP, and the number of CNPs for one mark.
 func cnpGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))
@@ -106,7 +106,7 @@ func cnpPacing(p *Port) []Measurement {
 	start := p.Now()
 	for i := range marks {
 		c.Send(markedWrite(c, i))
-		if p.Virtual {
+		if p.Virtual { // a send takes no virtual time
 			p.Sleep(time.Microsecond)
 		}
 	}
@@ -175,7 +175,7 @@ func rates(p *Port) []Measurement {
 	f := &rateProbe{Conn: p.Connect(Setup{})}
 	before := []time.Duration{f.burst(), f.burst(), f.burst()}
 	f.Send(ib.CNP())
-	f.Sync()
+	f.Sync() // the device has then processed the CNP
 	one := f.burst()
 	f.sendCNPs(ib.CNP(), 10)
 	ten := f.burst()

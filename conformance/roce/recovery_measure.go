@@ -38,7 +38,7 @@ const (
 	Nominal = "x nominal"
 )
 
-// newMeasurement returns a measurement with the samples, of which there must be at least one.
+// newMeasurement returns a measurement with at least one sample; its value is their median.
 func newMeasurement(name, about, unit string, samples ...float64) Measurement {
 	sorted := slices.Sorted(slices.Values(samples))
 	n := len(sorted)
@@ -159,7 +159,7 @@ var lossPositions = []struct {
 // or 0.5 s in real time, where the host may be busy.
 func reactionTimeoutCode(p *Port) uint8 { return p.LongTimeout(byClock[uint8](p, timeout67ms, 17)) }
 
-// nakReaction measures the time from a NAK to the retransmission of its packet.
+// nakReaction measures the time from a NAK to the retransmission of the packet with the NAK's PSN.
 func nakReaction(p *Port) (all []Measurement) {
 	for _, place := range lossPositions {
 		times := make([]time.Duration, 0, sampleCount(p))

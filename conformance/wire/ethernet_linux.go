@@ -173,7 +173,7 @@ func (w *Ethernet) readLoop() {
 		info, _ := parseControl(control[:oobn])
 		ip, answer := w.handleFrame(buf[:n])
 		if answer != nil {
-			_ = w.send(answer) // the host retries
+			_ = w.send(answer) // if it fails, the device's host asks again
 		}
 		if ip != nil {
 			w.deliver(ip, &info)

@@ -22,7 +22,8 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation returns the station that cfg describes, or an error if cfg is invalid. The default of cfg.MAC is interfaceMAC.
+// newStation returns the station, the wire's end of the Ethernet link, that cfg describes, or an error if cfg is
+// invalid. The default of cfg.MAC is interfaceMAC.
 func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = interfaceMAC
@@ -191,7 +192,8 @@ func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// datagram converts an IP packet, or fails unless the kernel would send exactly this packet.
+// datagram returns the datagram that a socket must send for the wanted IP packet. It fails unless the kernel would
+// then send exactly this packet.
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {

@@ -123,7 +123,7 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones.
+// transmitPending sends queued chunks that fit into the window, except held ones. It splits the first if it is larger than the window.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -157,7 +157,7 @@ func (r *retransmission) startTimer(now time.Time) {
 	}
 }
 
-// sendSegment sends a segment with the current acknowledgement and window.
+// sendSegment sends a segment with the current acknowledgement and window; a SYN with our MSS.
 func (c *tcpConn) sendSegment(seq seqNum, data []byte, flags tcpFlags) {
 	s := segment{src: c.local, dst: c.remote, seq: seq, flags: flags, payload: data}
 	if c.rcv.syn {

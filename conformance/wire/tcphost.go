@@ -66,7 +66,7 @@ const (
 	pollInterval = 10 * time.Millisecond
 )
 
-// NewTCPHost returns a host that runs until it is closed.
+// NewTCPHost returns a host that runs TCP over cfg.Wire until it is closed.
 func NewTCPHost(cfg TCPConfig) *TCPHost {
 	if cfg.OnWait == nil {
 		cfg.OnWait = func(string) func() { return func() {} }

@@ -46,7 +46,7 @@ const (
 	mssKind      = 2
 )
 
-// len is the number of sequence numbers that the segment takes.
+// len is the number of sequence numbers that the segment takes: one for each octet, SYN and FIN.
 func (s *segment) len() int {
 	n := len(s.payload)
 	if s.flags&syn != 0 {
@@ -96,7 +96,7 @@ func tcpChecksum(src, dst netip.Addr, b []byte) uint16 {
 
 var errNotTCP = errors.New("not TCP")
 
-// parseSegment parses an IP packet with padding. The payload aliases b.
+// parseSegment parses an IP packet with a TCP segment, maybe with padding after it. The payload aliases b.
 func parseSegment(b []byte) (s segment, err error) {
 	ip, t, _, err := packet.ParseIP(b)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Dial implements conformance.Streams.
+// Dial implements conformance.Streams. It waits until the connection is established.
 func (h *TCPHost) Dial(to netip.AddrPort, timeout time.Duration) (conformance.Stream, error) {
 	h.mu.Lock()
 	port, err := h.freePort(to)
@@ -129,7 +129,7 @@ func (s *tcpStream) MSS() int {
 // maxSendBuffer limits the unacknowledged octets.
 const maxSendBuffer = 1 << 20
 
-// Write implements conformance.Stream.
+// Write implements conformance.Stream. It waits for room in the send buffer.
 func (s *tcpStream) Write(b []byte) error {
 	err := s.h.waitUntil("room to write", verbs.Forever, func() bool { return s.c.err != nil || s.c.snd.end.sub(s.c.snd.una) < maxSendBuffer })
 	if err != nil {

@@ -40,10 +40,10 @@ const (
 	maxUDPLen  = 1<<16 - 1
 )
 
-// OpenUDP opens a conformance.Wire of UDP sockets. It needs the permission to bind the port.
+// OpenUDP opens a conformance.Wire of UDP sockets. It needs the permission to bind cfg.Port.
 func OpenUDP(cfg UDPConfig) (*UDP, error) {
 	w := &UDP{queue: newQueue("UDP sockets at "+cfg.Interface, cfg.Epoch), cfg: cfg, sendSockets: make(map[netip.AddrPort]*socket)}
-	w.byTime = true // each socket has its own reader
+	w.byTime = true // the readers of several sockets add packets in any order
 	if w.cfg.InNamespace == nil {
 		w.cfg.InNamespace = func(f func() error) error { return f() }
 	}
@@ -141,7 +141,7 @@ func closeAll(sockets map[netip.AddrPort]*socket) {
 	}
 }
 
-// Join implements conformance.Wire.
+// Join implements conformance.Wire: Recv then returns datagrams to a multicast group, too.
 func (w *UDP) Join(group netip.Addr) error {
 	s, err := w.bind(netip.AddrPortFrom(group, w.cfg.Port))
 	if err != nil {
@@ -157,8 +157,8 @@ func (w *UDP) Join(group netip.Addr) error {
 	return nil
 }
 
-// Discard discards received datagrams and the count of dropped ones, closes sockets at
-// other ports, and leaves all groups.
+// Discard discards received datagrams and the count of dropped ones, closes the sockets that Send opened for
+// other source addresses, and leaves all groups.
 func (w *UDP) Discard() {
 	w.closeExtraSockets()
 	w.discard()

@@ -46,9 +46,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// mustEscape reports whether r is a control character other than newline and tab, or an
-// invisible format character. Zero-width joiners (200c, 200d) need no escape: they are part of
-// visible characters.
+// mustEscape reports whether r is a control character other than newline and tab, an invisible format character, a
+// line separator or a noncharacter. Zero-width joiners (200c, 200d) need no escape: they are part of visible characters.
 func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':

@@ -65,7 +65,7 @@ func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string)
 	return s.serve()
 }
 
-// encode converts an error of the lab for a Close frame, by EncodeError if the kind has one.
+// encode converts an error of the lab to the error that a client receives, by EncodeError if the kind has one.
 func (k *Kind) encode(err error) error {
 	if k.EncodeError != nil {
 		return k.EncodeError(err)

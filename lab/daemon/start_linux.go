@@ -72,7 +72,7 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 		return cmd.Process.Release()
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // the frame or the crash log has the reason
+	_ = cmd.Wait() // its error says less than err or the crash log
 	text, _ := os.ReadFile(crashLog)
 	crash, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	removeEmptyCrashLog(crashLog)
@@ -89,9 +89,9 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up. After a
-// lab dies, the kernel may keep the name in use for a moment: listen retries while the name is in
-// use but nothing accepts connections.
+// listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an *otherUserError if
+// that is another user's. After a lab dies, the kernel may keep the name in use for a moment: listen retries while
+// the name is in use but nothing accepts connections.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {

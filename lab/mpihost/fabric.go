@@ -68,9 +68,9 @@ type Fabric struct {
 	stream sim.StreamConfig // of a provider over TCP
 }
 
-// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the
-// option "reliable" if the provider has it. For a provider over TCP, it converts packet losses to
-// stalls of streams. It returns an error if the fabric is invalid.
+// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the option "reliable"
+// if the provider has it, unless Unreliable is set. For a provider over TCP, it converts packet losses to stalls of
+// streams. It returns an error if the fabric is invalid.
 func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)
@@ -192,7 +192,7 @@ func (j *Job) fabric() Fabric {
 		Link: sim.LinkConfig{MTU: j.MTU}, Seed: j.Seed, Limit: j.Limit,
 	}
 	if j.ICRCOffloaded {
-		f.Setup.Options = nics.Options{"icrc": false}
+		f.Setup.Options = nics.Options{"icrc": false} // packets without ICRC
 	}
 	if j.LossPPM > 0 {
 		f.Impair = []impair.Spec{{LossPPM: j.LossPPM}}

@@ -30,8 +30,7 @@ const (
 	maxSegments = (indexBytes - indexHeader) / entryBytes
 )
 
-// NewSharedMemory creates the shared memory of a host, as a file for its ranks to
-// inherit.
+// NewSharedMemory creates the shared memory of a host, with no segments yet, as a file for its ranks to inherit.
 func NewSharedMemory(host string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("fabrictest-"+host, unix.MFD_CLOEXEC)
 	if err != nil {

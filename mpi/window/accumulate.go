@@ -42,7 +42,7 @@ func (o *Operation) firstWord() uint64 { return uint64(o.Offset) &^ 7 }
 // endWord is the offset of the end of the last 8-byte word of an operation.
 func (o *Operation) endWord() uint64 { return (uint64(o.Offset+o.size) + 7) &^ 7 }
 
-// startAtomics starts the atomics of an accumulate, up to the limit of Config.InFlight.
+// startAtomics starts the first atomics of an accumulate, at most Config.InFlight. AtomicDone starts the others.
 func (w *Window) startAtomics(o *Operation) {
 	o.nextWord = o.firstWord()
 	n := min(int(o.endWord()-o.nextWord)/8, w.e.cfg.InFlight)
@@ -113,7 +113,7 @@ func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// AtomicDone completes an atomic; without an error, Fetched was called before. It continues with
+// AtomicDone completes an atomic; without an error, Fetched has set its old value before. It continues with
 // the next word of the operation.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
@@ -192,7 +192,7 @@ func (w *Window) sendAccumulate(o *Operation) {
 		o.parts++
 		w.send(t, &h, o.Origin[at:to], o)
 	}
-	t.flush.needed = t.flush.needed || o.Result == nil
+	t.flush.needed = t.flush.needed || o.Result == nil // no reply will tell that the target has executed it
 	o.partDone()
 }
 

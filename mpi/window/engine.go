@@ -69,7 +69,7 @@ type Engine struct {
 	sendHeader wire.Header // header being sent; a local variable would be heap-allocated
 }
 
-// New returns an engine for one rank.
+// New returns an engine for one rank, with defaults for zero fields of cfg. Chunks are whole 8-byte words.
 func New(cfg Config, t Transport) *Engine {
 	const inFlight = 16
 	cfg.Chunk = max(cmp.Or(cfg.Chunk, DefaultChunk)&^7, 8)
@@ -130,7 +130,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Post:
 		w.handlePost(i)
 	case wire.Complete:
-		t.unusedCompletes++
+		t.unusedCompletes++ // until Test uses it
 	case wire.Lock:
 		return w.handleLock(t, h)
 	case wire.Granted:
@@ -165,7 +165,8 @@ func (e *Engine) Lost(peer int, cause error) {
 	}
 }
 
-// failTarget fails everything in a window that needs a lost peer.
+// failTarget fails everything in a window that needs a lost peer: operations that wait for its post or lock, that
+// expect its replies, or that use atomics on its memory; and a flush. The peer loses its locks.
 func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.Peer]
 	w.lock.queue = slices.DeleteFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer })

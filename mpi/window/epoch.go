@@ -121,8 +121,8 @@ func (w *Window) CanComplete() (bool, error) {
 	return true, nil
 }
 
-// Complete closes the access epoch of Start, and returns the errors of its operations. Its
-// messages to the group arrive after those of the operations.
+// Complete closes the access epoch of Start, and returns the errors of its operations. It needs no flush, because
+// its messages to the group arrive after those of the operations.
 func (w *Window) Complete() (err error) {
 	for _, i := range w.access.group {
 		t := &w.targets[i]

@@ -17,9 +17,9 @@ type Segment struct {
 	Atomics bool
 }
 
-// RegisterSegment registers memory as the local segment of a new window. atomics says that the
-// NICs support atomics; peers use them only if the segment consists of aligned 8-byte words. The
-// region, nil for empty memory, is released by Window.Close or ReleaseSegment.
+// RegisterSegment registers memory as the local segment of a new window. atomics says that the NICs support
+// atomics; peers use them only if the segment consists of aligned 8-byte words, and never with Config.ByTarget.
+// The region, nil for empty memory, is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, wire.Region, error) {
 	segment := Segment{Size: len(mem)}
 	if len(mem) == 0 {

@@ -219,8 +219,8 @@ func TestStrictDeadlines(t *testing.T) {
 	back := b.layer.peers[b.key(a)]
 	back.set(flagDelayAcks, true)
 	n.run(time.Millisecond, func() bool { return len(b.got[b.key(a)]) == 2 })
-	if b.layer.holding != 1 {
-		t.Fatalf("%d acknowledgements are held back", b.layer.holding)
+	if b.layer.delayedAcks != 1 {
+		t.Fatalf("%d acknowledgements are held back", b.layer.delayedAcks)
 	}
 	expect("held back", b, ackSlack)
 	n.run(10*time.Millisecond, func() bool { return p.Waiting() == 0 })

@@ -7,11 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// receiveAck handles an acknowledgement of the flow to the peer.
+// receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the RTT, the timer and
+// both windows, and detects losses. It drops one of another flow, or of packets that were not sent.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
-	known := p.send.outstanding() - a.SackSpan() // highest valid Next-una: the packets of Sack were sent, too
-	if !p.has(flagSending) || a.Epoch != p.send.epoch || a.Next.Sub(p.send.una) > known {
+	maxAcked := p.send.outstanding() - a.SackSpan() // without the packets from Next to the end of Sack
+	if !p.has(flagSending) || a.Epoch != p.send.epoch || a.Next.Sub(p.send.una) > maxAcked {
 		l.Count.DropAck++
 		return
 	}
@@ -101,7 +102,8 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 }
 
 // detectLosses marks a segment as lost if a segment that was sent at least loss.reorder transmissions later
-// has arrived. If no segment is unsent, the number of other outstanding segments suffices, if that is smaller.
+// has arrived. If no segment is unsent, as many transmissions later as there are other outstanding segments
+// suffice: no more may follow.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)

@@ -77,7 +77,7 @@ func TestResumeWakesAsManyAsThereAreReceives(t *testing.T) {
 		n.sleep(time.Millisecond)
 	}
 	blocked := func() (count int) {
-		for p := sink.layer.blocked.first; p != nil; p = p.follow {
+		for p := sink.layer.blocked.first; p != nil; p = p.nextBlocked {
 			count++
 		}
 		return count

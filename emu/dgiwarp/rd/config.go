@@ -71,7 +71,7 @@ var defaultLimits = Limits{Peers: 1 << 16, Segments: 1 << 16, PeerSegments: wire
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
-// withDefaults fills in defaults and validates the configuration.
+// withDefaults sets zero fields, also those of Limits and Timing, to their defaults, and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxPacket = cmp.Or(c.MaxPacket, defaultMaxPacket)
 	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {

@@ -36,7 +36,8 @@ type Event struct {
 	Err     error
 }
 
-// Next returns the next event. A segment that was not accepted before the following call is deferred.
+// Next returns the next event: first acknowledgements, failures and new flows, then the segment that has just
+// arrived, then stored segments that are next in their flow. A segment not accepted before the following call is deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
@@ -59,7 +60,7 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// nextEvent returns the next event of p other than EventSegment.
+// nextEvent returns the next event of p other than EventSegment: acknowledged segments, a failure, or a new flow.
 func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {
@@ -106,8 +107,8 @@ func (l *Layer) Accept(now mono.Time) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// Defer refuses the segment that Next returned, because no receive is posted. The sender
-// retransmits it after Resume, or as a probe.
+// Defer refuses the segment that Next returned, because no receive is posted, and tells the sender (window 0).
+// The sender retransmits it after Resume, or earlier as a probe.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {
@@ -127,7 +128,7 @@ func (l *Layer) Defer(now mono.Time) {
 // the number of resumed peers, and whether there are more.
 func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 	for p := l.blocked.first; p != nil; {
-		follow := p.follow
+		next := p.nextBlocked
 		if p.Key.LocalQP == local {
 			if resumed == n {
 				return resumed, true
@@ -139,7 +140,7 @@ func (l *Layer) Resume(local uint32, n int) (resumed int, more bool) {
 			}
 			p.ackNow()
 		}
-		p = follow
+		p = next
 	}
 	return resumed, false
 }
@@ -153,11 +154,11 @@ func (b *blockedList) add(p *Peer) {
 		return
 	}
 	p.set(flagBlocked, true)
-	p.prev = b.last
+	p.prevBlocked = b.last
 	if b.last == nil {
 		b.first = p
 	} else {
-		b.last.follow = p
+		b.last.nextBlocked = p
 	}
 	b.last = p
 }
@@ -168,15 +169,15 @@ func (b *blockedList) remove(p *Peer) {
 		return
 	}
 	p.set(flagBlocked, false)
-	if p.prev == nil {
-		b.first = p.follow
+	if p.prevBlocked == nil {
+		b.first = p.nextBlocked
 	} else {
-		p.prev.follow = p.follow
+		p.prevBlocked.nextBlocked = p.nextBlocked
 	}
-	if p.follow == nil {
-		b.last = p.prev
+	if p.nextBlocked == nil {
+		b.last = p.prevBlocked
 	} else {
-		p.follow.prev = p.prev
+		p.nextBlocked.prevBlocked = p.prevBlocked
 	}
-	p.prev, p.follow = nil, nil
+	p.prevBlocked, p.nextBlocked = nil, nil
 }

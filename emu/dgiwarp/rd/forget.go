@@ -83,7 +83,7 @@ const smallTable = 1024
 // and slices do not shrink.
 func (l *Layer) shrink() {
 	peers := make(map[Key]*Peer, len(l.peers))
-	for k, p := range l.peers { //layers:ordered a map of the same is made
+	for k, p := range l.peers { //layers:ordered the copy does not depend on the order
 		peers[k] = p
 	}
 	l.peers, l.peak = peers, len(peers)

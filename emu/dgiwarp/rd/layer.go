@@ -32,8 +32,8 @@ type Layer struct {
 	cfg     Config
 	secrets secrets
 	peerTable
-	paced   int // peers delayed by pacing
-	holding int // peers with a delayed acknowledgement
+	paced       int // peers delayed by pacing
+	delayedAcks int // peers with a delayed acknowledgement
 
 	turn    sendTurn
 	replies nic.FIFO[reply]
@@ -114,7 +114,7 @@ func (l *Layer) add(now mono.Time, key Key) *Peer {
 	l.created++
 	p := &Peer{Key: key, layer: l, lastReceived: now}
 	p.send.rto.at = mono.Never
-	p.recv.ackAt, p.recv.lastPureAck = mono.Never, now.Add(-l.cfg.Timing.AckDelay)
+	p.recv.ackAt, p.recv.lastPureAck = mono.Never, now.Add(-l.cfg.Timing.AckDelay) // none was sent recently
 	p.timer.Owner, p.timer.TieBreak = p, l.created
 	l.peers[key] = p
 	l.peak = max(l.peak, len(l.peers))
@@ -162,7 +162,7 @@ func (l *Layer) StrictDeadline() mono.Time {
 	switch idle := p.send.una == p.send.next && p.recv.ackAt == mono.Never && p.send.rto.at == mono.Never; {
 	case idle && at == p.deadline(): // its removal
 		return at
-	case l.holding > 0:
+	case l.delayedAcks > 0:
 		return at.Add(ackSlack)
 	}
 	return at.Add(timeoutSlack)
@@ -183,7 +183,8 @@ func (l *Layer) duePeer(now mono.Time) *Peer {
 	return nil
 }
 
-// Tick handles every deadline that has passed.
+// Tick handles every deadline that has passed: it removes idle peers, sends delayed acknowledgements, resumes paced
+// peers, and handles timeouts.
 func (l *Layer) Tick(now mono.Time) {
 	for p := l.duePeer(now); p != nil; p = l.duePeer(now) {
 		if p.send.una == p.send.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {

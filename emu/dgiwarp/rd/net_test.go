@@ -203,8 +203,8 @@ func (l *Layer) verify(t testing.TB) {
 			bytes += cap(s.buf)
 		}
 	}
-	if paced != l.paced || holding != l.holding {
-		t.Fatalf("%d peers paced, not %d, %d acknowledgements held back, not %d", paced, l.paced, holding, l.holding)
+	if paced != l.paced || holding != l.delayedAcks {
+		t.Fatalf("%d peers paced, not %d, %d acknowledgements held back, not %d", paced, l.paced, holding, l.delayedAcks)
 	}
 	if l.lastFound != nil && l.peers[l.lastFound.Key] != l.lastFound {
 		t.Fatalf("%v is found, and not known", l.lastFound.Key)

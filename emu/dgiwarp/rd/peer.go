@@ -32,8 +32,8 @@ type Peer struct {
 	acked        uint32 // segments that EventAcked is to report
 	flags        peerFlags
 
-	timer        nic.Timer[Peer]
-	prev, follow *Peer // in Layer.blocked
+	timer                    nic.Timer[Peer]
+	prevBlocked, nextBlocked *Peer // in Layer.blocked
 }
 
 // sendFlow is the flow to a peer: segments una..next-1 are in the list, of which una..sent-1 have
@@ -138,7 +138,7 @@ func (f *sendFlow) outstanding() int32 { return f.sent.Sub(f.una) }
 // inFlight returns the number of outstanding segments that are neither selectively acknowledged nor lost.
 func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) - int32(f.lost) }
 
-// deadline returns the next deadline of the peer, at the latest its removal.
+// deadline returns the peer's next deadline: of retransmission, acknowledgement or pacing, or its removal when idle.
 func (p *Peer) deadline() mono.Time {
 	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
 	if p.send.una != p.send.next {

@@ -110,8 +110,8 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	return p
 }
 
-// receiveData offers the next segment to the owner, and stores a segment that arrives out of
-// order. The echoed timestamp is that of the first packet since the last acknowledgement.
+// receiveData offers the next segment to the layer's owner, and stores a segment that arrives early. The echoed
+// timestamp is that of the first packet since the last acknowledgement, or of a later packet out of order.
 func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
 	p.lastReceived = now
@@ -144,10 +144,10 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 // delayAck delays the acknowledgement until a time; mono.Never means that none is delayed.
 func (p *Peer) delayAck(until mono.Time) {
 	if p.recv.ackAt == mono.Never {
-		p.layer.holding++
+		p.layer.delayedAcks++
 	}
 	if p.recv.ackAt = until; until == mono.Never {
-		p.layer.holding--
+		p.layer.delayedAcks--
 	}
 }
 
@@ -161,7 +161,8 @@ func (p *Peer) ackNow() {
 // ackEvery is the maximum number of segments per acknowledgement.
 const ackEvery = 32
 
-// segmentAccepted advances the flow after the owner has accepted a segment. flags are those of its packet.
+// segmentAccepted advances the flow after the layer's owner has accepted a segment, and acknowledges it
+// now or after a delay. flags are those of the segment's packet.
 func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++
@@ -195,7 +196,7 @@ func (f *recvFlow) sackWords() int {
 func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 	f := &p.recv
 	*a = wire.Ack{Epoch: f.epoch, Next: f.next, Echo: f.echo, Window: wire.Window, Words: uint8(f.sackWords())}
-	if p.has(flagBlocked) {
+	if p.has(flagBlocked) { // no receive is posted
 		a.Window = 0
 	}
 	for s := f.stored; s != nil; s = s.next {

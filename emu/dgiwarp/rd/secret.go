@@ -48,8 +48,8 @@ func (x *secrets) newEpoch() wire.Epoch {
 	}
 }
 
-// cookie returns the proof that a peer must send to start a flow with epoch e, in a time slot.
-// It depends on the flow that would be replaced, so that it can start only one flow.
+// cookie returns the proof that a peer must send in a time slot to start a flow with epoch e. It depends on
+// the flow from p that would be replaced, so that it can start only one, and on the local queue pair's incarnation.
 func (x *secrets) cookie(k *Key, p *Peer, e wire.Epoch, slot uint64) uint64 {
 	incarnation := x.incarnation(k.LocalQP)
 	b := x.hashed[:56]

@@ -72,9 +72,9 @@ func (p *Peer) Room() int {
 	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
 }
 
-// begin starts a flow with epoch e to a peer without segments. If recent is set, and the peer has
-// a flow to this host, that flow's epoch serves as the proof of the address. A peer that does not
-// accept it sends a challenge.
+// begin starts a flow with epoch e to a peer without segments. If the peer was heard of recently, and has a
+// flow to this host, that flow's epoch proves this host's address. A peer that does not accept the proof
+// sends a challenge.
 func (p *Peer) begin(e wire.Epoch, recent bool) {
 	f := &p.send
 	*f = sendFlow{

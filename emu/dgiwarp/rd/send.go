@@ -56,7 +56,7 @@ func (p *Peer) canSendMore() bool {
 	return p.send.lost > 0 || p.send.unsent != nil && p.inWindow(p.send.unsent)
 }
 
-// firstLost returns the oldest lost segment.
+// firstLost returns the oldest lost segment. It searches from f.resend on, before which no segment is lost.
 func (f *sendFlow) firstLost() *segment {
 	for s := cmp.Or(f.resend, f.oldest); s != nil && s != f.unsent; s = s.next {
 		if s.lost {
@@ -67,7 +67,7 @@ func (f *sendFlow) firstLost() *segment {
 	panic(fmt.Sprintf("rd: %d segments lost, none found: una %d, sent %d, next %d", f.lost, f.una, f.sent, f.next))
 }
 
-// markSent records a transmission of s.
+// markSent records a transmission of s, sets the retransmission timer, and paces the next packet.
 func (p *Peer) markSent(now mono.Time, s *segment) {
 	f, l := &p.send, p.layer
 	if s == f.unsent {
@@ -79,7 +79,7 @@ func (p *Peer) markSent(now mono.Time, s *segment) {
 		f.lost--
 	}
 	p.set(flagProbe, false)
-	f.loss.sent++
+	f.loss.sent++ // transmissions are numbered
 	s.sentNo, s.sentAt = f.loss.sent, microseconds(now)
 	if s.tries++; s.tries == 0 {
 		s.tries = 255 // saturates
@@ -133,7 +133,7 @@ func (p *Peer) timeout(now mono.Time) {
 		p.send.loss.reorder = firstReorder
 		p.send.setWindow(minWindow)
 	}
-	// The timer also runs if the packet is not sent, because the link is full.
+	// Output sets the timer only when it sends a packet; a full link may prevent that.
 	rto.at = now.Add(p.timeoutAfter())
 	l.activate(p)
 }

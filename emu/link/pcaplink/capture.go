@@ -99,7 +99,7 @@ func (i *Interface) Write(now mono.Time, dir Direction, d *link.Datagram) {
 	i.WriteWithComment(now, dir, d, "")
 }
 
-// WriteWithComment is Write with a comment on the packet.
+// WriteWithComment adds a datagram that passed the interface at now, with a comment on its packet.
 func (i *Interface) WriteWithComment(now mono.Time, dir Direction, d *link.Datagram, comment string) {
 	c := i.capture
 	if d.IPBytes() > maxIPBytes {
@@ -190,8 +190,8 @@ func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
-// fillIPID sets the IPv4 identification of a received datagram by Options.FindIPID, if the link
-// could not see it.
+// fillIPID sets the IPv4 identification of a received datagram to that of Options.FindIPID, if there is
+// such a function and the link could not see the identification (IPIDUnknown).
 func (i *Interface) fillIPID(d *link.Datagram) {
 	find := i.capture.findIPID
 	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {
