@@ -36,7 +36,7 @@ func (c *Carrier) Progress() (moved bool) {
 		}
 	}
 	alive, now, idle := &c.keepalive, c.Now(), c.cfg.KeepaliveIdle
-	if now-alive.lastProgress > 2*idle { // requests on a rail have waited for this rank, not for the peer
+	if now-alive.lastProgress > 2*idle { // outstanding requests have waited for this rank to call Progress, not for the peer
 		alive.stalledUntil = now
 	}
 	alive.lastProgress = now

@@ -112,7 +112,7 @@ func (r *ringOut) transmit(pkt *packet) error {
 	return nil
 }
 
-// poll handles packets that the peer has written.
+// poll handles packets that the peer has written, and reports whether there were any.
 func (r *ringIn) poll() (moved bool) {
 	p := r.peer
 	k := p.conns[0]
@@ -196,7 +196,7 @@ func (n *shmPeer) usedConn() *conn { return nil }
 // maxPacket implements sender.
 func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 
-// transmit implements sender: it copies a packet into the ring.
+// transmit implements sender: it copies a packet into the ring, and frees it.
 func (n *shmPeer) transmit(pkt *packet) error {
 	n.Write(pkt.Buf.B[:pkt.Len])
 	n.c.stats.Packets[OverSharedMemory]++
@@ -204,7 +204,7 @@ func (n *shmPeer) transmit(pkt *packet) error {
 	return nil
 }
 
-// poll handles packets that the peer has written.
+// poll handles packets that the peer has written, and reports whether there were any.
 func (n *shmPeer) poll() (moved bool) {
 	if n.peer.lost != nil {
 		return false

@@ -64,8 +64,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	return true
 }
 
-// startCoalescing starts a packet of coalesced messages, if a message with n bytes should be
-// coalesced. It reports whether it did.
+// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, one of a burst without a
+// Progress between them, and goes over a connection. It reports whether it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
 	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {
@@ -153,7 +153,8 @@ func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 // maxImmediateCredits is the largest number of credits in an immediate.
 const maxImmediateCredits = 0xff
 
-// receiveHeaderless handles a packet of data alone.
+// receiveHeaderless handles a packet of data alone. imm has the returned credits and ring slots, and the low half of
+// the sequence number.
 func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 	p := conn.peer
 	if p.lost != nil {

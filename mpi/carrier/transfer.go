@@ -50,7 +50,7 @@ type transferPart struct {
 	probeBuf *memory.Buffer
 }
 
-// Read reads the memory of a peer; Finished follows.
+// Read starts to read the memory of a peer. Upper.Finished reports the end to the owner.
 func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(t.N)
@@ -58,8 +58,8 @@ func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
-// Write writes to the memory of a peer; Finished follows. The peer receives t.Then after the
-// data.
+// Write starts to write to the memory of a peer. Upper.Finished reports the end to the owner. The
+// peer receives the message t.Then after the data.
 func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(t.N)
@@ -83,8 +83,7 @@ func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher,
-// receives the old value.
+// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher, receives the old value.
 func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
@@ -124,7 +123,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
+	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].IsIWARP() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
@@ -140,8 +139,8 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	// On iWARP the completion of a write does not show that its data was placed.
-	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	// On iWARP the completion of a write does not show that its data was placed; the response to a read after it does.
+	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
@@ -163,8 +162,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 	}
 }
 
-// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it
-// was placed.
+// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it was placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	buf, err := c.mem.WordBuffer()
 	if err != nil {
