@@ -66,7 +66,7 @@ type stream struct {
 	readQueued, writeQueued bool // in the queue of that name
 }
 
-// NewStreams returns Streams that join e to n.
+// NewStreams returns Streams that carry the connections of e over streams of n.
 func NewStreams(e StreamEngine, n link.StreamNet) *Streams {
 	return &Streams{
 		engine: e, net: n, byConn: make(map[StreamConn]*stream),
@@ -264,7 +264,7 @@ func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	}
 	switch {
 	case err == nil:
-		if n == len(s.buf) || st.writeFailed {
+		if n == len(s.buf) || st.writeFailed { // after a failed write, a later read returns the error
 			s.queueRead(st)
 		}
 	case errors.Is(err, io.EOF):

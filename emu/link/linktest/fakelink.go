@@ -41,7 +41,8 @@ func Pair() (a, b *Link) {
 }
 
 // Send implements link.PacketLink. It delivers copies of the datagrams to the other end at once,
-// until that end's queue is full. Datagrams that are dropped count as sent.
+// until that end's queue is full. Datagrams beyond the MTU, to a closed end, or that l.Drop selects are lost, and
+// count as sent.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if l.closed {
 		return 0, link.ErrClosed
