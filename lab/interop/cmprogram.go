@@ -121,7 +121,7 @@ func (p *CMProgram) contents() contents {
 	return content
 }
 
-// Run acts as one end of the program on dev. It checks every completion, and all data that the
+// Run acts as one end of the program p.Tool on dev. It checks every completion, and all data that the
 // peer's program determines.
 func (p CMProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	if err := p.validate(); err != nil {

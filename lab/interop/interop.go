@@ -103,7 +103,7 @@ func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 }
 
 // Run boots the guest in the current network namespace, which must be empty, and exchanges
-// every selected operation with it. It reports whether all passed, or failed as known.
+// every selected operation with it. It reports whether all passed, or failed by a known defect of the kernel.
 func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)

@@ -137,7 +137,7 @@ func (r *pingPongRun) postRecv(slot int) (err error) {
 	return err
 }
 
-// exchangeEndpoints exchanges endpoints over the side channel and connects every queue pair.
+// exchangeEndpoints exchanges endpoints over the side channel (TCP) and connects every queue pair.
 func (r *pingPongRun) exchangeEndpoints(ctx context.Context) error {
 	mine := make([]Endpoint, 1)
 	if r.Tool == SRQ {

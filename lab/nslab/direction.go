@@ -32,8 +32,8 @@ type portDirection struct {
 	filter   *ethernet.Filter         // nil without partitions
 }
 
-// begin installs the impairments and events of the plan, if this direction has any or a later
-// step or call may change it. start is time 0 of the scenario, in the time of the switch.
+// begin installs the impairments and events of the plan, if this direction has any or a later step
+// (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the switch.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.set.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()
@@ -118,11 +118,10 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 	return []impair.Spec{s}
 }
 
-// partitionGroups has the group of each address. Addresses in no group form group
-// 0.
+// partitionGroups has the group of each address. Addresses in no group form group 0.
 type partitionGroups map[netip.Addr]int
 
-// partition starts the partition of a step, or ends it if the step is an undo.
+// partition starts the partition of a step, or ends it if the step is an undo. Only addresses of one group reach each other.
 func (w *switchSet) partition(step *lab.Step) {
 	if step.Undo {
 		w.partitioned.Store(nil)
@@ -133,7 +132,7 @@ func (w *switchSet) partition(step *lab.Step) {
 		for _, k := range g {
 			nic, _ := w.plan.Topology.NIC(w.plan.Ports[k].Port)
 			for _, a := range nic.Addrs {
-				groups[a.Addr()] = i + 1
+				groups[a.Addr()] = i + 1 // 0 is for addresses in no group
 			}
 		}
 	}

@@ -30,8 +30,7 @@ type rankJob struct {
 	NICs         []rankNIC     `json:"nics"`
 	Defects      []string      `json:"defects,omitempty"`
 	StallTimeout time.Duration `json:"patience"` // see workload.Rank
-	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a
-	// whole.
+	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a whole.
 	NoGSO bool `json:"single,omitempty"`
 	// Capture is the capture file; empty for none.
 	Capture string `json:"capture,omitempty"`
@@ -46,8 +45,7 @@ type rankNIC struct {
 	RateBps uint64 `json:"rate_bps,omitempty"`
 }
 
-// readyMark is the mark of a rank that has opened its NICs and waits for the start
-// command.
+// readyMark is the mark of a rank that has opened its NICs and waits for the start command.
 const readyMark = "ready"
 
 // breakCommand makes a rank move its queue pairs to Error.
@@ -87,8 +85,7 @@ type rankOutcome struct {
 	Timeout bool `json:"timeout,omitempty"`
 	// Usage is the CPU time of the process; nil if unknown.
 	Usage *process.CPUUsage `json:"usage,omitempty"`
-	// CaptureError is the error of the capture file, which is not an error of the
-	// program.
+	// CaptureError is the error of the capture file, which is not an error of the program.
 	CaptureError string `json:"captureError,omitempty"`
 }
 
@@ -181,8 +178,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (o
 	return opened, nil
 }
 
-// startCommand starts a rank. Its argument is time 0 of the scenario on
-// CLOCK_MONOTONIC: "start 1234567890".
+// startCommand starts a rank. Its argument is time 0 of the scenario on CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
@@ -197,8 +193,8 @@ func (clock) Sleep(d time.Duration) { time.Sleep(d) }
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute simulates a computation of duration d. It sleeps for most of that time, because the
-// hosts share the CPUs of this machine, unlike real hosts.
+// Compute simulates a computation of duration d. It sleeps for most of that time, because the hosts share
+// the CPUs of this machine, unlike real hosts. It spins at the end, because timers are late.
 func (clock) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
