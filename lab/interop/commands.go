@@ -99,7 +99,7 @@ func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 	if p.Check {
 		args = append(args, "-c")
 	}
-	if c.Role == Server {
+	if c.Role == Server { // the guest is the client
 		args = append(args, p.SideChannel.Addr().String())
 	}
 	return strings.Join(args, " ")

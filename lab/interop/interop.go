@@ -51,7 +51,8 @@ type Options struct {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, for the programs of this package.
+// OpenDevice opens an emulated device on sockets, with the options for communication with a Linux kernel driver
+// (p.Kernel) and the settings of s.
 func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	setup := nics.Setup{Options: maps.Clone(p.Kernel.Options)}
 	if p.Protocol == conformance.IWARP {

@@ -79,7 +79,8 @@ func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) 
 	return failed, nil
 }
 
-// prepare opens the devices of a case at both ends and, for iWARP, the tap that reads the frames on the wire.
+// prepare opens the devices of a case at both ends. It finds the GID index of the guest's address for RoCE, and opens
+// the tap that reads the frames on the wire for iWARP.
 func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -159,7 +160,8 @@ func retryStalls(attempt func() Outcome) Outcome {
 	}
 }
 
-// attempt runs a case once, and over iWARP checks the frames on the wire.
+// attempt runs a case once, and over iWARP checks the frames on the wire. It ends a case with errStalled if the guest's
+// server does not answer the first frame.
 func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
 		return m.runBothEnds(ctx, c, port)

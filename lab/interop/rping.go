@@ -57,7 +57,8 @@ func (c *rpingConn) postRecv(slot int) error {
 	return err
 }
 
-// clientPing sends ping number n and checks the data that the server writes back.
+// clientPing offers the server memory with the data of ping number n to read, and then memory to write it back to, and
+// checks the data that the server has written.
 func (c *rpingConn) clientPing(ctx context.Context, n int) error {
 	RPingText(c.source, n)
 	clear(c.sink)
@@ -91,7 +92,7 @@ func (c *rpingConn) serverPing(ctx context.Context, n int) error {
 	if err := checkPing(c.sink, n); err != nil {
 		return err
 	}
-	if err := c.send(ctx, BufferInfo{}); err != nil {
+	if err := c.send(ctx, BufferInfo{}); err != nil { // the client waits for any message
 		return err
 	}
 	to, err := c.recv(ctx)

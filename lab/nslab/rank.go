@@ -51,8 +51,8 @@ const readyMark = "ready"
 // breakCommand makes a rank move its queue pairs to Error.
 const breakCommand = "break"
 
-// RankMain is the main function of a rank process: it opens the NICs, runs the
-// program, and reports. It returns an error only if it cannot report.
+// RankMain is the main function of a rank process: it opens the NICs, runs the workload of the scenario,
+// and reports to the launcher. It returns an error only if it cannot report.
 func RankMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -138,7 +138,7 @@ type commandHandler struct {
 }
 
 // handle executes a command of the lab process: it sends time 0 of a start command to start,
-// or moves the queue pairs of the running program to Error.
+// or moves the queue pairs of the running workload to Error.
 func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
 	if epoch, ok := strings.CutPrefix(command, startCommand); ok {
 		n, err := strconv.ParseInt(epoch, 10, 64)
@@ -218,7 +218,7 @@ func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn
 func (c *control) Mark(what string)                    { c.conn.Mark(what) }
 func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 
-// wrapErr joins an error of the launcher with the error that programs test for:
+// wrapErr joins an error of the launcher with the error that workloads test for:
 // workload.ErrGone or verbs.ErrTimeout.
 func (c *control) wrapErr(err error) error {
 	switch {

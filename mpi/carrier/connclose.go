@@ -18,8 +18,8 @@ type disconnection struct {
 	awaitsPeerClose bool // the peer may still have to receive our last packet
 }
 
-// disconnectIdle sends a DREQ on idle connections. With several rails it does not, because
-// a DREQ may wait for packets on another rail, and the end would look like a failure.
+// disconnectIdle sends a DREQ on idle connections. With several rails it does not: the peer handles a DREQ after all
+// earlier packets, perhaps of another rail, and would take an end of the connection before that for a failure.
 func (c *Carrier) disconnectIdle() {
 	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return

@@ -173,7 +173,7 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	c.addPart(p, &transferPart{transfer: m, n: 1, probeBuf: buf})
 }
 
-// copyLocal executes a transfer within the memory of this rank.
+// copyLocal executes a transfer within the memory of this rank. It also sends the message that follows a write, if any.
 func (c *Carrier) copyLocal(m *transfer) {
 	to, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
 	from := m.local.Bytes()[:m.n]
@@ -215,7 +215,8 @@ func (c *Carrier) failPart(part *transferPart, cause error) {
 	}
 }
 
-// failTransfers fails queued transfers. Posted ones end with their completions.
+// failTransfers fails queued transfers, and writes whose notice (the message after the data) was not sent. Posted ones
+// end with their completions.
 func (c *Carrier) failTransfers(p *peer, cause error) {
 	parts, streams, reads := p.queuedParts, p.streams, p.pendingReads
 	p.queuedParts, p.streams, p.pendingReads = nil, nil, nil

@@ -150,7 +150,8 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 // only that TCP has it. There the notice must follow on the same connection; a write
 // without notice is followed by a read probe.
 
-// sendNotices sends the notices of completed writes when there is credit and no message is queued before them.
+// sendNotices sends the notices (messages after the data) of completed writes when there is credit and no message is
+// queued before them.
 func (k *conn) sendNotices() {
 	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {
 		m := k.pendingNotices[0]

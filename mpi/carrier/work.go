@@ -28,8 +28,8 @@ type work struct {
 	part *transferPart
 }
 
-// failOutstanding fails all send requests after a local NIC has failed: no completions
-// follow. Datagram queue pairs move to the error state, which stops access to memory.
+// failOutstanding fails all send requests after a local NIC has failed: no completions follow. Datagram queue pairs move
+// to the error state, as those of connections have, so that no NIC accesses memory for them.
 func (c *Carrier) failOutstanding(cause error) {
 	for _, r := range c.rails {
 		if r.dg != nil {

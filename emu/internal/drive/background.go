@@ -55,7 +55,7 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// mayPark reports whether the background goroutine may park: the goroutine that holds the poller has slept
+// mayPark reports whether the background goroutine may block until unpark: the goroutine that holds the poller has slept
 // during the last parkAfter calls and wakes in time for the next deadline, and no acknowledgement is
 // delayed. The lock of r is held.
 func (d *idleDetector) mayPark(r *Real) bool {

@@ -50,7 +50,7 @@ func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
 	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
 
-// receive implements network.
+// receive implements network: it passes a batch of datagrams to the engine.
 func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	k, err := n.link.Recv(now, n.in)
 	for i := range k {

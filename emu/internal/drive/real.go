@@ -137,8 +137,8 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send has the engine deliver its events (Settle), and sends its packets. It wakes the holder of
-// the poller, or unparks the background goroutine, if the holder would sleep through the next
+// send has the engine deliver its events (Settle), and sends its packets. It wakes the goroutine that blocks on the
+// network (the holder of the poller), or unparks the background goroutine, if the former would sleep through the next
 // deadline.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
@@ -160,7 +160,7 @@ func (r *Real) send(now mono.Time) {
 }
 
 // flush sends the engine's packets. Between batches it receives: a request may
-// have to be answered before the rest of a long response. After maxBatches it
+// have to be answered before the rest of a long response. After it has received maxBatches times it
 // leaves the rest to the next call, so that other goroutines get the lock.
 func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
@@ -240,8 +240,8 @@ func (r *Real) receive(now mono.Time) (received bool) {
 	return received
 }
 
-// strictDeadline returns the deadline that the holder of the poller must not sleep
-// through. The background goroutine handles the others.
+// strictDeadline returns the deadline that the goroutine that blocks on the network must not sleep through. Timers that
+// may be a little late (see DelayingEngine) do not count: the background goroutine handles them.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
 	if r.full {

@@ -31,7 +31,7 @@ type Link struct {
 
 var _ link.PacketLink = (*Link)(nil)
 
-// Pair returns two joined ends with a queue of 1024 datagrams, an MTU of 9000 bytes and all features.
+// Pair returns the two ends of a link with a queue of 1024 datagrams, an MTU of 9000 bytes and all features.
 func Pair() (a, b *Link) {
 	allFeatures := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: allFeatures}
