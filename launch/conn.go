@@ -178,7 +178,8 @@ func (c *Conn) put(what string, f control.Frame) error {
 	return nil
 }
 
-// read handles frames of the launcher until the connection ends.
+// read handles frames of the launcher until the connection ends. A close frame (bye) acknowledges Close, or else rejects
+// this rank.
 func (c *Conn) read() {
 	err := c.frames.Serve(c.handle)
 	c.mu.Lock()

@@ -136,7 +136,7 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 
 // captureState saves d, the state dump of a rank, before the rank is stopped; from /proc if d is
 // empty. If d is not the rank's own reply, and the rank timed out or failed or needStacks is set,
-// SIGQUIT makes a Go program print its goroutines and exit.
+// SIGQUIT makes a Go program, unless it is frozen or has called Close, print its goroutines and exit.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return

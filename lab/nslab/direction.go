@@ -89,8 +89,8 @@ func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
 	return append(slices.Clip(specs), d.linkSpecs...)
 }
 
-// setSpecs replaces the random impairments. A direction without an impairer gets one: it has no
-// stream events and no partition filter, or begin would have installed it.
+// setSpecs replaces the random impairments. If begin installed no impairer, it installs one, without stream
+// events and partition filter: the direction has none.
 func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	switch {
 	case !d.started:

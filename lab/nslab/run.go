@@ -164,8 +164,8 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// LabMain is the main function of a lab process: it runs the scenario from its
-// standard input, and reports. It returns an error only if it cannot report.
+// LabMain is the main function of a lab process: it runs the scenario from its standard input, and reports
+// to the process that started it. It returns an error only if it cannot report.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()

@@ -19,8 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events,
-// partitions, links of hosts that go down, or a rate, latency or queue. The kernel carries the others.
+// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events, or a
+// rate, latency or queue, and those of a host that are partitioned or go down. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index

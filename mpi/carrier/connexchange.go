@@ -180,8 +180,8 @@ func (r *rail) newLoopbackQP() (verbs.QP, error) {
 	return qp, err
 }
 
-// connectSelf connects a queue pair of this rank to another one of this rank (loopback), so
-// that it can send to itself, without a connection manager. The two ends start with different PSNs.
+// connectSelf connects a queue pair of this rank to another one of this rank (loopback), for atomics on its own memory,
+// without a connection manager. The two ends start with different PSNs.
 func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	k, err := c.newConn(p, r, open)
 	if err != nil {

@@ -100,7 +100,7 @@ func (k *conn) rewriteUnnoticed() {
 	k.pendingNotices = nil
 }
 
-// retryOnOtherRail queues a failed part for another rail. It returns false if there is none, and
+// retryOnOtherRail queues a failed part of a transfer for another rail. It returns false if there is none, and
 // for an atomic, which may have been executed.
 func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	p := part.transfer.peer

@@ -189,7 +189,7 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	return moved || n > 0
 }
 
-// losePeer ends all communication with a peer and reports it to Upper.
+// losePeer ends all communication with a peer and reports it to Upper, the layer above.
 func (c *Carrier) losePeer(p *peer, cause error) {
 	if p.lost != nil {
 		return

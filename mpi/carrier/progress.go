@@ -137,8 +137,8 @@ type polledRings struct {
 	shared []*shmPeer // in shared memory
 }
 
-// runDeferredWork does everything but polling: callbacks, timers, queues, closing and
-// posting.
+// runDeferredWork does everything but polling: it runs callbacks and timers, sends what is queued, closes connections,
+// deregisters memory and posts receives.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
 	moved = c.conns.callbacks.run() || moved

@@ -49,7 +49,7 @@ func (c *Carrier) offerRing(p *peer) {
 	c.stats.Rings++
 	p.ringIn = in
 	c.polled.remote = append(c.polled.remote, in)
-	c.waiter.mustPoll.Store(true)
+	c.waiter.mustPoll.Store(true) // an RDMA write raises no event here
 	le := binary.LittleEndian
 	b := le.AppendUint64(nil, mem.Memory().Addr)
 	b = le.AppendUint32(b, mem.Memory().Keys[0])
@@ -186,7 +186,7 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	}
 	n.peer.shm = n
 	c.polled.shared = append(c.polled.shared, n)
-	c.waiter.mustPoll.Store(true)
+	c.waiter.mustPoll.Store(true) // shared memory raises no event
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 	}
 }
 
-// addPart posts or queues a part.
+// addPart posts or queues a part of a transfer.
 func (c *Carrier) addPart(p *peer, part *transferPart) {
 	m := part.transfer
 	m.pendingParts++
@@ -206,7 +206,7 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 	c.finished(m.owner, m.op, err)
 }
 
-// failPart ends a part with an error.
+// failPart ends a part of a transfer with an error, and with the last part the transfer.
 func (c *Carrier) failPart(part *transferPart, cause error) {
 	m := part.transfer
 	m.err = cause

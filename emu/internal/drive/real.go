@@ -208,7 +208,7 @@ func (r *Real) Progress() {
 // receiveAndSend receives, handles deadlines and sends, for the background goroutine. It reports
 // whether it received packets.
 func (r *Real) receiveAndSend() (received bool) {
-	r.acks.notAnswered()
+	r.acks.notAnswered() // no application polls, which would answer
 	now := r.Now()
 	received = r.receive(now)
 	r.pump(now)
