@@ -40,7 +40,7 @@ type dump struct {
 }
 
 // requestDumps requests dumps from all running ranks concurrently. It waits for the replies until
-// ctx ends.
+// ctx ends. The dump of a rank that does not reply is the state of its process in /proc.
 func (g *Group) requestDumps(ctx context.Context) map[int]dump {
 	var (
 		all   sync.WaitGroup

@@ -31,8 +31,8 @@ func (c *Carrier) MaxData() int {
 	return n - maxOverhead
 }
 
-// Send sends a message to a peer, or to this rank itself. Finished reports when the owner,
-// if any, may reuse the data.
+// Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has room. Upper.Finished
+// reports when the owner, if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if rank == c.env.Rank {
 		c.stats.Packets[OverLoopback]++
