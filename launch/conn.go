@@ -161,7 +161,7 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher. It blocks while the queue is full.
+// put queues a frame for the launcher. It blocks while the queue is full. what names the call in errors.
 func (c *Conn) put(what string, f control.Frame) error {
 	c.mu.Lock()
 	closing, ended := c.closing, c.disconnectErr
@@ -178,7 +178,8 @@ func (c *Conn) put(what string, f control.Frame) error {
 	return nil
 }
 
-// read handles frames of the launcher until the connection ends.
+// read handles frames of the launcher until the connection ends. A close frame (bye) acknowledges Close, or else rejects
+// this rank.
 func (c *Conn) read() {
 	err := c.frames.Serve(c.handle)
 	c.mu.Lock()

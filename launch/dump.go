@@ -40,7 +40,7 @@ type dump struct {
 }
 
 // requestDumps requests dumps from all running ranks concurrently. It waits for the replies until
-// ctx ends.
+// ctx ends. The dump of a rank that does not reply is the state of its process in /proc.
 func (g *Group) requestDumps(ctx context.Context) map[int]dump {
 	var (
 		all   sync.WaitGroup
@@ -136,7 +136,7 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 
 // captureState saves d, the state dump of a rank, before the rank is stopped; from /proc if d is
 // empty. If d is not the rank's own reply, and the rank timed out or failed or needStacks is set,
-// SIGQUIT makes a Go program print its goroutines and exit.
+// SIGQUIT makes a Go program, unless it is frozen or has called Close, print its goroutines and exit.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return

@@ -130,6 +130,7 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Size returns the number of ranks.
 func (g *Group) Size() int { return len(g.members) }
 
+// member returns the member with a rank, or an error if there is no such rank.
 func (g *Group) member(rank int) (*member, error) {
 	if rank < 0 || rank >= len(g.members) {
 		return nil, fmt.Errorf("rank %d: there are %d ranks", rank, len(g.members))

@@ -64,7 +64,7 @@ func join(onDisconnect func(error)) (*Conn, error) {
 	return newConn(f, frames, w, onDisconnect), nil
 }
 
-// handshake is the rank's side of the handshake.
+// handshake sends the rank's hello, and returns the launcher's welcome with rank, size and limits.
 func handshake(c *control.Conn, h hello) (w welcome, err error) {
 	if err := c.SendHello(rankProtocol, h); err != nil {
 		return w, err

@@ -124,7 +124,8 @@ func (m *member) closeFiles() {
 	}
 }
 
-// run starts the goroutines that serve the rank until it has ended.
+// run starts the goroutines that serve the rank until it has ended. Strays, its processes outside its process group,
+// may keep the pipes open: run kills them after strayDelay.
 func (m *member) run() {
 	g := m.g
 	g.running.Add(1)

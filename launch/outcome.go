@@ -38,8 +38,7 @@ type Outcome struct {
 	Signal   string
 	Joined   bool
 	Report   []byte // from Conn.Report; nil if there was none
-	// StateDump is the state of the rank when the group was stopped, from the rank
-	// or from /proc.
+	// StateDump is the state of the rank when the group was stopped, from the rank or from /proc.
 	StateDump      string
 	Stdout, Stderr Output
 	// MaxRSS is the peak resident set size in bytes, read from /proc every second
@@ -83,9 +82,9 @@ func rankName(rank int, host string) string {
 	return fmt.Sprintf("rank %d (%s)", rank, host)
 }
 
-// ExitStatus returns the exit code of a group as a shell would: the first code that is not
-// 0 of a rank that ended by itself, or else of a rank that was stopped. It calls failed
-// for every rank that failed by itself.
+// ExitStatus returns the exit code of a group: that of the first rank that failed by itself, or
+// else of the last that was stopped. As in a shell, a signal counts as 128 plus its number. It
+// calls failed for every rank that failed by itself.
 func ExitStatus(outcomes []Outcome, failed func(*Outcome)) (code int) {
 	stopped := 0
 	for i := range outcomes {
@@ -123,7 +122,8 @@ type exitInfo struct {
 	status      syscall.WaitStatus
 }
 
-// classify returns the state of an ended rank and the reason.
+// classify returns the state of an ended rank and the reason. A bye is the message of Conn.Close, with a reason if
+// the program failed.
 func (e *exitInfo) classify() (State, string) {
 	code := e.status.ExitStatus()
 	switch {

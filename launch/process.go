@@ -62,7 +62,7 @@ func (p *process) reap() {
 		p.mu.Lock()
 		_ = unix.Kill(-p.pid, unix.SIGKILL)
 		_ = p.cmd.Wait() // ProcessState has the exit status
-	} else {
+	} else { // the group ID may be reused before Kill
 		_ = p.cmd.Wait()
 		p.mu.Lock()
 		_ = unix.Kill(-p.pid, unix.SIGKILL)

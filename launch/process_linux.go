@@ -128,8 +128,8 @@ func executablePath() (string, error) { return "/proc/self/exe", nil }
 // maxKillRounds bounds the rounds if processes fork faster than they are killed.
 const maxKillRounds = 50
 
-// killStrays kills every process that has the group ID, and the rank unless it is anyRank, in its
-// environment. It finds processes that left the process group of their rank, such as daemons. It
+// killStrays kills every process whose environment has the group ID and, unless rank is anyRank, the number of the
+// rank. It finds processes that left the process group of their rank, such as daemons. It
 // skips processes of other users.
 func killStrays(groupID string, rank int) {
 	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
@@ -196,6 +196,6 @@ func envMatches(pid int, want [][]byte) bool {
 	if err != nil {
 		return false
 	}
-	env = append([]byte{0}, env...)
+	env = append([]byte{0}, env...) // each of want begins with the NUL before its variable
 	return !slices.ContainsFunc(want, func(w []byte) bool { return !bytes.Contains(env, w) })
 }

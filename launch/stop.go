@@ -81,8 +81,8 @@ func (g *Group) Stop(reason error) {
 	})
 }
 
-// fail stops a rank that violated the protocol or hangs. The first call determines
-// the outcome.
+// fail records that a rank violated the protocol or hangs, and stops the group, or only the rank if
+// Options.KeepGoing is set. Only the first call has an effect.
 func (m *member) fail(s State, why string) {
 	g := m.g
 	g.mu.Lock()

@@ -42,7 +42,7 @@ const (
 	rssInterval      = time.Second            // of reading the peak RSS
 )
 
-// supervise sends heartbeats and checks timeouts until quit is closed.
+// supervise sends heartbeats, checks timeouts and samples the memory of ranks until quit is closed.
 func (g *Group) supervise(quit <-chan struct{}) {
 	period := maxCheckInterval
 	if g.opts.Heartbeat > 0 {
@@ -59,8 +59,8 @@ func (g *Group) supervise(quit <-chan struct{}) {
 		case <-ticker.C:
 		}
 		now := time.Now()
-		// If the launcher itself was stopped or starved of CPU, the ranks get this
-		// time back.
+		// The timeouts of the ranks are extended by the time during which the launcher
+		// itself was stopped or starved of CPU.
 		late := now.Sub(last) - period
 		if late < period {
 			late = 0

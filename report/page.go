@@ -48,7 +48,7 @@ type matrixRow struct {
 }
 
 // newPage returns the template's data for a run: the headline, the facts, an overview of
-// scenarios by tier, and a view of each result.
+// scenarios by tier (sim or netns), and a view of each result.
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{Tiers: r.tiers()}
 	p.Page = kit.Page{

@@ -37,7 +37,7 @@ func (r *Run) OnlyStarved() bool {
 	return n[Starved] > 0 && n[Starved] == len(r.Bad())
 }
 
-// RepeatedCount returns the number of results that passed in a second attempt, after a starved one.
+// RepeatedCount returns the number of results that passed in a second attempt, after one that lacked CPU time.
 func (r *Run) RepeatedCount() (n int) {
 	for i := range r.Scenarios {
 		if r.Scenarios[i].First != nil && r.Scenarios[i].Verdict == Passed {
@@ -47,7 +47,7 @@ func (r *Run) RepeatedCount() (n int) {
 	return n
 }
 
-// tiers returns the tiers of the results, in the order of first occurrence.
+// tiers returns the tiers (sim or netns) of the results, in the order of first occurrence.
 func (r *Run) tiers() []string {
 	var tiers []string
 	for i := range r.Scenarios {
@@ -59,7 +59,7 @@ func (r *Run) tiers() []string {
 }
 
 // LostPackets returns the number of packets lost for any cause, including corrupted ones.
-// Tables and expectations use this number.
+// Tables and the expectations of scenarios use this number.
 func (l *Link) LostPackets() uint64 {
 	n := l.Corrupted
 	for _, c := range l.Lost {

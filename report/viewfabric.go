@@ -34,7 +34,7 @@ type fabricPainter struct {
 
 // newFabricPainter returns a painter of a result's fabric: it indexes the links by their ends, the
 // ranks by host, and the states that faults cause by host or link. With many ranks it omits the
-// titles of undisturbed parts, to keep the page small.
+// titles (tooltips) of undisturbed parts, to keep the page small.
 func newFabricPainter(r *Result) *fabricPainter {
 	const maxRanksWithTitles = 24
 	l := &fabricPainter{links: map[[2]string][]*Link{}, ranks: map[string][]*Rank{}, faultStates: map[string]kit.State{}, fewTitles: len(r.Ranks) > maxRanksWithTitles}

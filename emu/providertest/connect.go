@@ -42,7 +42,7 @@ func Listen(t testing.TB, dev verbs.Context, at netip.AddrPort, backlog int) ver
 	return must.Get(CM(t, dev).Listen(at, verbs.PortSpaceTCP, backlog))(t)
 }
 
-// Accept creates an RC queue pair with its objects, listens at an address and accepts one
+// Accept creates an RC queue pair with its PD, CQ and memory, listens at an address and accepts one
 // connection. It calls listening when a peer may connect.
 func Accept(t testing.TB, dev verbs.Context, at netip.AddrPort, listening func()) (*End, verbs.Conn) {
 	t.Helper()
@@ -59,7 +59,7 @@ func (e *End) AcceptFrom(l verbs.Listener, param verbs.ConnParam) verbs.Conn {
 	return must.Get(req.Accept(e.QP, param, verbs.Forever))(e)
 }
 
-// Connect creates an RC queue pair with its objects and connects it to a listener.
+// Connect creates an RC queue pair with its PD, CQ and memory, and connects it to a listener.
 func Connect(t testing.TB, dev verbs.Context, to netip.AddrPort) (*End, verbs.Conn) {
 	t.Helper()
 	e := NewEnd(t, dev, verbs.QPTypeRC)
@@ -73,7 +73,7 @@ func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 }
 
 // JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection
-// manager. The first PSNs are 0, and requests are retried for 4 s.
+// manager. The first PSNs are 0, and requests are retried for 4 s. AccessMWBind is a right of memory, not of queue pairs.
 func JoinRC(a, b *End) {
 	a.Helper()
 	for _, ends := range []struct{ local, remote *End }{{a, b}, {b, a}} {
@@ -115,8 +115,8 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates a simulated world with two ports, which the cable connects. The world ends after
-// 5 minutes of virtual time.
+// Open creates a simulated world with two ports, which the cable connects; c.Up impairs both directions, and zero
+// fields have defaults. The world ends after 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {
@@ -136,8 +136,8 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 
 // ExpectSameCapture checks that captures of a simulated world follow from the seed alone:
 // capture must write the same file for a seed each time, with any number of threads. recorded is
-// the SHA-256 of the file of seed 3; other machines and later versions must agree, or the change
-// log says that runs of the same seed differ from now on. An empty recorded is not compared.
+// the SHA-256 of the file of seed 3, the same on all machines. A change that makes runs of a seed differ needs a new
+// value, and an entry in the change log. An empty recorded is not compared.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
 	captureWith := func(seed uint64, procs int) []byte {

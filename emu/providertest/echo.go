@@ -27,7 +27,7 @@ type Echo struct {
 	Start time.Duration
 }
 
-// InWorld starts the server and the client in a simulated world. The caller runs the world.
+// InWorld starts the server, and at time x.Start the client, in a simulated world. The caller runs the world.
 func (x Echo) InWorld(t testing.TB, w *sim.World) {
 	onListening := func() {}
 	w.Go("server", func(*sim.Proc) error { return x.serve(t, onListening) })
@@ -120,7 +120,7 @@ func (x Echo) sendAll(t testing.TB) error {
 		for k := range size {
 			e.Buf[k] = byte(k + i)
 		}
-		if err := errors.Join(e.postRecv(recvOffset), e.postSend(0, size)); err != nil {
+		if err := errors.Join(e.postRecv(recvOffset), e.postSend(0, size)); err != nil { // unsignaled: its echo shows that it arrived
 			return err
 		}
 		wc, err := e.awaitSuccess()

@@ -27,7 +27,7 @@ type End struct {
 	QP  verbs.QP
 }
 
-// NewEnd creates an end with a queue pair of a type and 64 KiB of memory.
+// NewEnd creates an End: a queue pair of a type, with its PD, CQ and 64 KiB of registered memory.
 func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	t.Helper()
 	e := NewObjects(t, dev, 1<<16)
@@ -35,7 +35,7 @@ func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	return e
 }
 
-// NewObjects creates the objects of an end other than its queue pair, with size bytes of memory.
+// NewObjects creates an End without a queue pair: a PD, a CQ with its channel, and size bytes of registered memory.
 func NewObjects(t testing.TB, dev verbs.Context, size int) *End {
 	t.Helper()
 	e := &End{TB: t, Dev: dev, Buf: make([]byte, size)}

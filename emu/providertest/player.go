@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Player is one side of a ping-pong or of a stream of messages, in real time. Its methods
-// do not allocate.
+// Player is one side of a ping-pong or of a stream of messages, in real time. Its methods do not allocate.
 type Player struct {
 	*End
 	Block bool           // wait for events instead of polling
@@ -18,8 +17,8 @@ type Player struct {
 	wcs   []verbs.WC
 }
 
-// NewPlayer returns a player for messages of size bytes, sent from the start of the end's memory
-// and received into its second half. With block it waits for completion events, otherwise it polls.
+// NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with one post, from the
+// start of the end's memory, and receives into its second half. With block it waits for completion events, otherwise it polls.
 // ud addresses the peer of a UD queue pair.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}

@@ -28,9 +28,9 @@ func TestPortImplementsPacketLink(t *testing.T) {
 				n := newNet(t, w, tc.cfg)
 				l := LinkConfig{RateBps: 1e9, Latency: time.Microsecond}
 				b := linktest.Bench{
-					AddrA:       netip.AddrPortFrom(netip.MustParseAddr(tc.a), 50000),
-					AddrB:       netip.AddrPortFrom(netip.MustParseAddr(tc.b), 4791),
-					SettledTime: func() mono.Time { mustRun(t, w); return w.Now() },
+					AddrA:            netip.AddrPortFrom(netip.MustParseAddr(tc.a), 50000),
+					AddrB:            netip.AddrPortFrom(netip.MustParseAddr(tc.b), 4791),
+					TimeAfterArrival: func() mono.Time { mustRun(t, w); return w.Now() },
 				}
 				b.A = must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrA.Addr()}, Link: l}))(t)
 				b.B = must.Get(n.Attach(PortConfig{Addrs: []netip.Addr{b.AddrB.Addr()}, Link: l}))(t)

@@ -79,7 +79,7 @@ func TestStreamHostImplementsStreamNet(t *testing.T) {
 				b := attach(t, n, PortConfig{Addrs: addrs[1:], Link: link})
 				return linktest.StreamBench{
 					A: a.StreamHost(), B: b.StreamHost(), AddrA: addrs[0], AddrB: addrs[1],
-					SettledTime: func() mono.Time { mustRun(t, w); return w.Now() },
+					TimeAfterArrival: func() mono.Time { mustRun(t, w); return w.Now() },
 				}
 			})
 		}

@@ -62,7 +62,7 @@ func (p *CMProgram) validate() error {
 	case RPing:
 		least, most = MinPingSize, MaxPingSize
 	case UDAddy:
-		least = verbs.GRHLen + 1
+		least = verbs.GRHLen + 1 // a reply begins with the GRH of our datagram
 	case UCMatose:
 	case RDMA:
 		p.Size, p.Count = RDMASize, 1
@@ -121,7 +121,7 @@ func (p *CMProgram) contents() contents {
 	return content
 }
 
-// Run acts as one end of the program on dev. It checks every completion, and all data that the
+// Run acts as one end of the program p.Tool on dev. It checks every completion, and all data that the
 // peer's program determines.
 func (p CMProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	if err := p.validate(); err != nil {
@@ -130,7 +130,7 @@ func (p CMProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	return p.run(ctx, dev, p.contents())
 }
 
-// run runs the program, which is valid, with the given contents.
+// run runs our end of p.Tool, whose parameters are valid, with the given messages and checks.
 func (p CMProgram) run(ctx context.Context, dev verbs.Context, content contents) (result Result, err error) {
 	cm, err := dev.CM()
 	if err != nil {

@@ -51,10 +51,10 @@ func (m *Matrix) cmProgram(c Case, port uint16, ready chan struct{}) CMProgram {
 		server = p.Local
 	}
 	if c.Tool == UDAddy {
-		port = UDAddyPort
+		port = UDAddyPort // udaddy has no option for it
 	}
 	if c.Protocol == conformance.IWARP && c.Tool == UCMatose {
-		p.SendDelay = siwSendDelay
+		p.SendDelay = siwSendDelay // siw rejects data that follows the MPA reply at once
 	}
 	p.Addr = netip.AddrPortFrom(server, port)
 	return p
@@ -99,7 +99,7 @@ func (m *Matrix) pingPongCommand(c Case, p PingPong) string {
 	if p.Check {
 		args = append(args, "-c")
 	}
-	if c.Role == Server {
+	if c.Role == Server { // the guest is the client
 		args = append(args, p.SideChannel.Addr().String())
 	}
 	return strings.Join(args, " ")
@@ -185,7 +185,7 @@ func judge(c Case, count int, output string, code int) error {
 			wants = append(wants, fmt.Sprintf("ping data: %s\n", text[:c.Size-1]))
 		}
 	}
-	printing := 1 // programs in the guest
+	printing := 1 // programs in the guest that print each text
 	if c.Role == Server && c.Variant == persistent {
 		printing = c.connections()
 	}

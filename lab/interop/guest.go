@@ -48,7 +48,7 @@ func (g Guest) wrapError(err error) error {
 	return err
 }
 
-// SetDevice replaces the device of the guest by d.
+// SetDevice replaces the device of the guest by d, unless it is d.
 func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	has, _, err := g.Run(ctx, "cat "+guest.DevicesFile)
 	if err != nil || strings.TrimSpace(has) == string(d) {

@@ -51,7 +51,8 @@ type Options struct {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, for the programs of this package.
+// OpenDevice opens an emulated device on sockets, with the options for communication with a Linux kernel driver
+// (p.Kernel) and the settings of s.
 func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	setup := nics.Setup{Options: maps.Clone(p.Kernel.Options)}
 	if p.Protocol == conformance.IWARP {
@@ -103,7 +104,7 @@ func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 }
 
 // Run boots the guest in the current network namespace, which must be empty, and exchanges
-// every selected operation with it. It reports whether all passed, or failed as known.
+// every selected operation with it. It reports whether all passed, or failed by a known defect of the kernel.
 func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)

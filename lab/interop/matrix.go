@@ -20,8 +20,7 @@ type Matrix struct {
 	// Open opens our device. It is called once for each Setup of the cases; the device is closed
 	// after the last case.
 	Open func(Setup) (verbs.Context, error)
-	// Iters is the number of messages each way; with programs that connect by
-	// rdma_cm, a tenth.
+	// Iters is the number of messages each way; with programs that connect by rdma_cm, a tenth.
 	Iters int
 	// Timeout bounds one case.
 	Timeout time.Duration
@@ -80,7 +79,8 @@ func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) 
 	return failed, nil
 }
 
-// prepare opens the devices of a case at both ends, and the tap on the wire.
+// prepare opens the devices of a case at both ends. It finds the GID index of the guest's address for RoCE, and opens
+// the tap that reads the frames on the wire for iWARP.
 func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -160,7 +160,8 @@ func retryStalls(attempt func() Outcome) Outcome {
 	}
 }
 
-// attempt runs a case once, and over iWARP checks the frames on the wire.
+// attempt runs a case once, and over iWARP checks the frames on the wire. It ends a case with errStalled if the guest's
+// server does not answer the first frame.
 func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
 		return m.runBothEnds(ctx, c, port)
@@ -180,7 +181,7 @@ func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 		}()
 	}
 	outcome := m.runBothEnds(ctx, c, port)
-	time.Sleep(tapDelay)
+	time.Sleep(tapDelay) // until the tap has read the last frames
 	report := monitor.Report(m.localAddr(c.Family))
 	outcome.Faults = Faults{Side: report.Theirs, Unread: report.Unread}
 	if errors.Is(outcome.Err, errStalled) {

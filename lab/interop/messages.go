@@ -18,7 +18,7 @@ type messageRun struct {
 	conns []*messageConn
 }
 
-// run runs the program and closes its connections.
+// run runs our end of ucmatose, rdma_client or rdma_server, and closes its connections.
 func (r *messageRun) run(ctx context.Context) (result Result, err error) {
 	if r.Role == Client {
 		err = r.client(ctx)
@@ -41,7 +41,8 @@ func (r *messageRun) run(ctx context.Context) (result Result, err error) {
 // newConn creates the queue pair of the next connection.
 func (r *messageRun) newConn() (*messageConn, error) { return newMessageConn(r, len(r.conns)) }
 
-// client connects all connections and runs them to their end.
+// client connects all connections and exchanges the messages of the tool. The client of the tool RDMA (rdma_client)
+// sends first; those of other tools receive first, and wait for the server to disconnect.
 func (r *messageRun) client(ctx context.Context) (err error) {
 	for err == nil && len(r.conns) < r.Connections {
 		var c *messageConn
@@ -148,7 +149,8 @@ func (c *messageConn) slot(i int) (body, guard []byte) {
 	return slot[:c.run.Size], slot[c.run.Size:]
 }
 
-// postRecv posts receive buffer i. It fills the buffer, so that a message of zeros shows.
+// postRecv posts receive buffer i. It fills the buffer first, to tell received zeros from unwritten memory, and the
+// guard behind it.
 func (c *messageConn) postRecv(i int) error {
 	body, guard := c.slot(i)
 	constant(fillByte).fill(body)

@@ -130,7 +130,8 @@ func (c *conn) read(from int) {
 // withCRC reports whether an end asked for the CRC, which then both use.
 func (c *conn) withCRC() bool { return *c.startup[initiator].C || *c.startup[responder].C }
 
-// countFPDU counts a frame and its faults; crc says that the CRC was agreed on.
+// countFPDU counts a frame and its faults; crc says that the CRC was agreed on. A Terminate with its bits in the order
+// of siw, which differs from RFC 5040, is mangled.
 func (s *Side) countFPDU(f *iwarp.ReceivedFPDU, crc bool) {
 	s.FPDUs++
 	if crc && *f.MPA.CRCStatus != iwarp.CRCCorrect {
@@ -176,8 +177,8 @@ func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	return false
 }
 
-// Report returns the counts of all connections. Ours is the end with the address ours, Theirs the
-// other.
+// Report returns the counts of all connections; Unread are those that could not be read to the end. Ours is the end
+// with the address ours, Theirs the other.
 func (m *Monitor) Report(ours netip.Addr) TapReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()

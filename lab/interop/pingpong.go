@@ -27,8 +27,7 @@ const (
 	SRQ    Tool = "srq" // ibv_srq_pingpong: reliable, several queue pairs, one receive queue
 	RPing  Tool = "rping"
 	UDAddy Tool = "udaddy" // datagrams between queue pairs that the connection manager found
-	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server:
-	// one send each way.
+	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server: one send each way.
 	UCMatose Tool = "ucmatose"
 	RDMA     Tool = "rdma"
 )
@@ -77,7 +76,7 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-// Run acts as one end of the program on dev until both ends have sent and received p.Iters
+// Run acts as one end of an ibv_*_pingpong program on dev until both ends have sent and received p.Iters
 // messages. It checks the length, the sender and the bytes of every message. The programs send
 // from the buffer that they receive into, so that a byte damaged in either direction is found.
 func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
@@ -268,8 +267,7 @@ func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 	return endpoints, nil
 }
 
-// EndpointLen is the size of an Endpoint on the side channel: 51 characters and
-// the NUL that ends a C string.
+// EndpointLen is the size of an Endpoint on the side channel: 51 characters and the NUL that ends a C string.
 const EndpointLen = len("0000:000000:000000:") + 2*16 + 1
 
 // ErrEndpoint is returned for a line that is not an endpoint.

@@ -120,7 +120,7 @@ func (r *pingPongRun) createQPs() {
 	}
 }
 
-// postRecv clears a slot and posts a receive into it.
+// postRecv clears a slot, but for the guard behind it, and posts a receive into it.
 func (r *pingPongRun) postRecv(slot int) (err error) {
 	buf := r.slot(slot)
 	clear(buf)
@@ -132,12 +132,12 @@ func (r *pingPongRun) postRecv(slot int) (err error) {
 	if r.srq != nil {
 		_, err = r.srq.PostRecv(wr)
 	} else {
-		_, err = r.qps[0].qp.PostRecv(wr)
+		_, err = r.qps[0].qp.PostRecv(wr) // the only one
 	}
 	return err
 }
 
-// exchangeEndpoints exchanges endpoints over the side channel and connects every queue pair.
+// exchangeEndpoints exchanges endpoints over the side channel (TCP) and connects every queue pair.
 func (r *pingPongRun) exchangeEndpoints(ctx context.Context) error {
 	mine := make([]Endpoint, 1)
 	if r.Tool == SRQ {

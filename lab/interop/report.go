@@ -48,7 +48,7 @@ func newReport(s *interop.Suite, o *Options) *report {
 	return r
 }
 
-// add adds a result. It prints a row when the next one begins.
+// add adds a result. It prints a row, the cases that differ only in size, when the next one begins.
 func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
@@ -104,7 +104,7 @@ func (r *report) endExchanges() {
 		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
 }
 
-// printConnections prints the result of Options.Connections.
+// printConnections prints how many of Options.Connections were made and failed, and the objects that leaked.
 func (r *report) printConnections() {
 	t := r.Connections
 	if t == nil {

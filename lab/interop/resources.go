@@ -97,7 +97,7 @@ func (r *resources) close() error {
 	return errors.Join(errs...)
 }
 
-// inlineLen returns the inline capacity of a queue pair that sends messages of the given size.
+// inlineLen returns the inline capacity of a queue pair that sends messages of the given size; 0 if they are too long.
 func inlineLen(size int) int {
 	if size <= maxInline {
 		return size
@@ -126,7 +126,7 @@ func postSend(qp verbs.QP, wr verbs.SendWR) error {
 	return err
 }
 
-// checkGuard checks the memory behind a receive buffer.
+// checkGuard checks the memory behind a receive buffer, which no message may overwrite.
 func checkGuard(guard []byte) error {
 	if err := check(guard, constant(guardByte)); err != nil {
 		return fmt.Errorf("memory behind the buffer was written: %w", err)

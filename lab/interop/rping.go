@@ -48,7 +48,7 @@ func newRPingConn(dev verbs.Context, size int, events bool) (*rpingConn, error) 
 	return c, c.finish()
 }
 
-// postRecv posts a receive into a slot of the message buffer.
+// postRecv posts a receive into a slot of the message buffer, which begins with the message to send.
 func (c *rpingConn) postRecv(slot int) error {
 	_, err := c.qp.PostRecv([]verbs.RecvWR{{
 		WRID: wrRecv + uint64(slot),
@@ -57,7 +57,8 @@ func (c *rpingConn) postRecv(slot int) error {
 	return err
 }
 
-// clientPing sends ping number n and checks the data that the server writes back.
+// clientPing offers the server memory with the data of ping number n to read, and then memory to write it back to, and
+// checks the data that the server has written.
 func (c *rpingConn) clientPing(ctx context.Context, n int) error {
 	RPingText(c.source, n)
 	clear(c.sink)
@@ -91,7 +92,7 @@ func (c *rpingConn) serverPing(ctx context.Context, n int) error {
 	if err := checkPing(c.sink, n); err != nil {
 		return err
 	}
-	if err := c.send(ctx, BufferInfo{}); err != nil {
+	if err := c.send(ctx, BufferInfo{}); err != nil { // the client waits for any message
 		return err
 	}
 	to, err := c.recv(ctx)
@@ -220,7 +221,7 @@ func (m BufferInfo) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, m.Size)
 }
 
-// Parse parses a whole message.
+// Parse parses a whole message of rping: address, RKey and size, in network byte order.
 func (m *BufferInfo) Parse(b []byte) error {
 	if len(b) != BufferInfoLen {
 		return fmt.Errorf("%w: %d bytes, want %d", ErrBufferInfo, len(b), BufferInfoLen)
@@ -259,7 +260,7 @@ type rpingRun struct {
 	cm  verbs.CM
 }
 
-// run runs the program. The client checks that the server writes back the client's data; the server
+// run runs our end of rping. The client checks that the server writes back the client's data; the server
 // checks that this data is rping's. A ping has two messages in each direction.
 func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 	if r.Role == Client {

@@ -111,7 +111,7 @@ func (f *fabricCapturer) tap(name string, next uswitch.FrameHandler) (uswitch.Fr
 	return f.to.Tap(name, next), nil
 }
 
-// closeCapture completes and closes a capture file; a nil file is none. After an error it removes the
+// closeCapture completes and closes a capture file, unless it is nil. After an error it removes the
 // file, because a full disk needs the space for the report.
 func closeCapture(file *os.File, writer io.Closer) error {
 	if file == nil {

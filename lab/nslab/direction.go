@@ -32,8 +32,8 @@ type portDirection struct {
 	filter   *ethernet.Filter         // nil without partitions
 }
 
-// begin installs the impairments and events of the plan, if this direction has any or a later
-// step or call may change it. start is time 0 of the scenario, in the time of the switch.
+// begin installs the impairments and events of the plan, if this direction has any or a later step
+// (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the switch.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.set.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()
@@ -89,8 +89,8 @@ func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
 	return append(slices.Clip(specs), d.linkSpecs...)
 }
 
-// setSpecs replaces the random impairments. A direction without an impairer gets one: it has no
-// stream events and no partition filter, or begin would have installed it.
+// setSpecs replaces the random impairments. If begin installed no impairer, it installs one, without stream
+// events and partition filter: the direction has none.
 func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	switch {
 	case !d.started:
@@ -118,11 +118,10 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 	return []impair.Spec{s}
 }
 
-// partitionGroups has the group of each address. Addresses in no group form group
-// 0.
+// partitionGroups has the group of each address. Addresses in no group form group 0.
 type partitionGroups map[netip.Addr]int
 
-// partition starts the partition of a step, or ends it if the step is an undo.
+// partition starts the partition of a step, or ends it if the step is an undo. Only addresses of one group reach each other.
 func (w *switchSet) partition(step *lab.Step) {
 	if step.Undo {
 		w.partitioned.Store(nil)
@@ -133,7 +132,7 @@ func (w *switchSet) partition(step *lab.Step) {
 		for _, k := range g {
 			nic, _ := w.plan.Topology.NIC(w.plan.Ports[k].Port)
 			for _, a := range nic.Addrs {
-				groups[a.Addr()] = i + 1
+				groups[a.Addr()] = i + 1 // 0 is for addresses in no group
 			}
 		}
 	}

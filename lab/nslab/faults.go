@@ -113,8 +113,8 @@ func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
-// eachRank calls do for the ranks on the hosts of a step. Hosts without a rank and
-// ranks that have ended are skipped.
+// eachRank calls do for the ranks on the hosts of a step; a rank has the number of its host. It skips hosts
+// without a rank, and ranks that have ended.
 func (p *scenarioRun) eachRank(step *lab.Step, do func(rank int) error) error {
 	var errs []error
 	for _, h := range step.Hosts {

@@ -30,8 +30,7 @@ type rankJob struct {
 	NICs         []rankNIC     `json:"nics"`
 	Defects      []string      `json:"defects,omitempty"`
 	StallTimeout time.Duration `json:"patience"` // see workload.Rank
-	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a
-	// whole.
+	// NoGSO disables UDP segmentation offload: netem would drop a GSO packet as a whole.
 	NoGSO bool `json:"single,omitempty"`
 	// Capture is the capture file; empty for none.
 	Capture string `json:"capture,omitempty"`
@@ -46,15 +45,14 @@ type rankNIC struct {
 	RateBps uint64 `json:"rate_bps,omitempty"`
 }
 
-// readyMark is the mark of a rank that has opened its NICs and waits for the start
-// command.
+// readyMark is the mark of a rank that has opened its NICs and waits for the start command.
 const readyMark = "ready"
 
 // breakCommand makes a rank move its queue pairs to Error.
 const breakCommand = "break"
 
-// RankMain is the main function of a rank process: it opens the NICs, runs the
-// program, and reports. It returns an error only if it cannot report.
+// RankMain is the main function of a rank process: it opens the NICs, runs the workload of the scenario,
+// and reports to the launcher. It returns an error only if it cannot report.
 func RankMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -87,8 +85,7 @@ type rankOutcome struct {
 	Timeout bool `json:"timeout,omitempty"`
 	// Usage is the CPU time of the process; nil if unknown.
 	Usage *process.CPUUsage `json:"usage,omitempty"`
-	// CaptureError is the error of the capture file, which is not an error of the
-	// program.
+	// CaptureError is the error of the capture file, which is not an error of the program.
 	CaptureError string `json:"captureError,omitempty"`
 }
 
@@ -141,7 +138,7 @@ type commandHandler struct {
 }
 
 // handle executes a command of the lab process: it sends time 0 of a start command to start,
-// or moves the queue pairs of the running program to Error.
+// or moves the queue pairs of the running workload to Error.
 func (o *commandHandler) handle(command string, start chan<- time.Duration) error {
 	if epoch, ok := strings.CutPrefix(command, startCommand); ok {
 		n, err := strconv.ParseInt(epoch, 10, 64)
@@ -181,8 +178,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (o
 	return opened, nil
 }
 
-// startCommand starts a rank. Its argument is time 0 of the scenario on
-// CLOCK_MONOTONIC: "start 1234567890".
+// startCommand starts a rank. Its argument is time 0 of the scenario on CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
@@ -197,8 +193,8 @@ func (clock) Sleep(d time.Duration) { time.Sleep(d) }
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute simulates a computation of duration d. It sleeps for most of that time, because the
-// hosts share the CPUs of this machine, unlike real hosts.
+// Compute simulates a computation of duration d. It sleeps for most of that time, because the hosts share
+// the CPUs of this machine, unlike real hosts. It spins at the end, because timers are late.
 func (clock) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
@@ -222,7 +218,7 @@ func (c *control) Barrier(timeout time.Duration) error { return c.wrapErr(c.conn
 func (c *control) Mark(what string)                    { c.conn.Mark(what) }
 func (c *control) Sample(s workload.Sample)            { c.conn.Sample(s) }
 
-// wrapErr joins an error of the launcher with the error that programs test for:
+// wrapErr joins an error of the launcher with the error that workloads test for:
 // workload.ErrGone or verbs.ErrTimeout.
 func (c *control) wrapErr(err error) error {
 	switch {

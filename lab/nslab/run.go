@@ -40,8 +40,7 @@ const (
 	messagesFD = 3
 	// maxMessageBytes bounds a message. Results have the samples of all ranks.
 	maxMessageBytes = 256 << 20
-	// setupTimeout is the time beyond the scenario's limit to build and remove the
-	// fabric.
+	// setupTimeout is the time beyond the scenario's limit to build and remove the fabric.
 	setupTimeout = 30 * time.Second
 	// stopTimeout is the time from SIGTERM to SIGKILL.
 	stopTimeout = 15 * time.Second
@@ -84,7 +83,7 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
-// runLab starts a lab process for a scenario and returns its result.
+// runLab runs a scenario in a lab process, which is this program in new namespaces, and returns its result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {
@@ -139,7 +138,7 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	}
 }
 
-// readMessages reads the messages of a lab process until it ends. It calls the hooks in opts,
+// readMessages reads the messages of a lab process until it ends. It passes states of ranks to opts.OnState,
 // and returns the result. A message longer than limit bytes is an error.
 func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
 	limited := &io.LimitedReader{R: from}
@@ -165,8 +164,8 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// LabMain is the main function of a lab process: it runs the scenario from its
-// standard input, and reports. It returns an error only if it cannot report.
+// LabMain is the main function of a lab process: it runs the scenario from its standard input, and reports
+// to the process that started it. It returns an error only if it cannot report.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -186,8 +185,7 @@ func LabMain() error {
 	return messages.write(labMessage{Result: runScenario(ctx, s, job.Options)})
 }
 
-// messageWriter writes the messages of a lab process. It is safe for concurrent
-// use.
+// messageWriter writes the messages of a lab process. It is safe for concurrent use.
 type messageWriter struct {
 	mu sync.Mutex
 	to *json.Encoder

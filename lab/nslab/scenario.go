@@ -47,7 +47,7 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 	return r
 }
 
-// buildAndRun builds the fabric, runs the ranks on it, and returns the observation,
+// buildAndRun builds the fabric, runs the ranks on it, and returns what was observed,
 // also of a run that was stopped. It calls onTruncated if the capture of the fabric
 // reaches its limit.
 func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onTruncated func()) (*lab.Observation, error) {
@@ -109,8 +109,8 @@ const (
 	hangTimeout = 20 * time.Second
 )
 
-// run starts the ranks, executes the faults, and waits until all ranks have ended
-// or the time limit is reached.
+// run starts the ranks, executes the faults, and waits until all ranks have ended or the time limit
+// is reached. It also measures the share of CPU time that other processes took.
 func (p *scenarioRun) run(ctx context.Context) (*lab.Observation, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

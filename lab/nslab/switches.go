@@ -19,8 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events,
-// partitions, links of hosts that go down, or a rate, latency or queue. The kernel carries the others.
+// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events, or a
+// rate, latency or queue, and those of a host that are partitioned or go down. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index
@@ -46,8 +46,7 @@ func shaped(l topology.Link) bool {
 	return l.RateBps != 0 || l.Latency != 0 || l.QueueBytes != 0 || l.ECN != topology.ECN{}
 }
 
-// switchSet has the user-space switches of a fabric, and the directions that pass
-// through them.
+// switchSet has the user-space switches of a fabric, and the directions that pass through them.
 type switchSet struct {
 	plan     *lab.Plan
 	switches []*uswitch.Switch
@@ -57,8 +56,7 @@ type switchSet struct {
 	// impairAll allows setSpecs on every port.
 	impairAll bool
 	capture   fabricCapturer
-	// directions has Out and In of each port of the plan; nil if the kernel carries
-	// the cable.
+	// directions has Out and In of each port of the plan; nil if the kernel carries the cable.
 	directions  [][2]*portDirection
 	partitioned atomic.Pointer[partitionGroups] // nil without a partition
 
@@ -69,8 +67,7 @@ type switchSet struct {
 	errs   []error // of switches that failed
 }
 
-// newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
-// unchanged until begin.
+// newSwitchSet opens and starts the user-space switches of the fabric. They forward packets unchanged until begin.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
 	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), impairAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
@@ -113,8 +110,7 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 	return w, nil
 }
 
-// switchPort is an interface in the core namespace, and the port at the other end
-// of its cable.
+// switchPort is an interface in the core namespace, and the port at the other end of its cable.
 type switchPort struct {
 	device string
 	far    topology.Port
@@ -143,7 +139,7 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 			in := &portDirection{set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
 			fromSwitch := p.Host < 0 // ports of switches have a finite queue; hosts wait
 			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
-			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // else Out of the other host applies
+			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // a host at the other end applies them in its Out
 				const finiteQueue = true
 				in.linkSpecs = linkSpecs(cable.Link, finiteQueue)
 			}

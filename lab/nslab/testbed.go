@@ -35,8 +35,8 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace
-// every cable of a NIC passes through user space.
+// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace every cable of a NIC
+// passes through a switch in user space, with opts.Netem none; else those that need it.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {
@@ -152,7 +152,7 @@ func (d *portDirection) counters() uswitch.Counters {
 const etherBytes = 14
 
 // readCounters adds the counters of one direction in user space since begin to a link, and the
-// events that occurred to the observation.
+// events that occurred to the observation. Bytes do not include Ethernet headers.
 func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	c, before := d.counters(), &d.baseline
 	// A cable between two hosts has two ports. Its packets are counted once, at the

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged, unless the NIC does so.
+// scheduleAck notes a received packet that must be acknowledged. None must be with reliable datagrams, nor without
+// datagrams (iWARP) if there is only one rail.
 func (c *Carrier) scheduleAck(p *peer) {
 	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
 		return
@@ -35,8 +36,7 @@ func (c *Carrier) handleAck(p *peer, ack uint32) {
 	}
 }
 
-// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets
-// are acknowledged.
+// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets are acknowledged.
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
 		c.lists.timed.add(p)
@@ -117,7 +117,7 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 // and has room, else by datagram. If there is no room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
-	if conn == nil && c.rails[0].completesBeforeDelivery() {
+	if conn == nil && c.rails[0].completesBeforeDelivery() { // iWARP, which has no datagrams
 		conn = p.anyOpen()
 	}
 	switch dg := c.datagrams(p); {

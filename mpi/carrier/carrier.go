@@ -125,7 +125,8 @@ func (c *Carrier) open() error {
 			}
 		}
 	}
-	// Thresholds cannot be measured in virtual time without costs.
+	// The thresholds, the number of uses after which registering a buffer is cheaper than copying it,
+	// cannot be measured in virtual time without costs.
 	if reuse := c.cfg.Reuse; !reuse.Off && (reuse.Thresholds != nil || c.env.Concurrent || c.env.Costs != nil) {
 		if err := c.mem.TrackReuse(reuse); err != nil {
 			return err

@@ -40,8 +40,7 @@ type Config struct {
 	Design Design `json:"design,omitempty"`
 	// PacketSize is the size of the largest packet, headers included.
 	PacketSize int `json:"packet,omitempty"`
-	// Receives is the number of receive buffers of a connection without SRQ, and of the
-	// peer's credits.
+	// Receives is the number of receive buffers of a connection without SRQ, and of the peer's credits.
 	Receives int `json:"receives,omitempty"`
 	// SharedReceives is the number of receives of the SRQ. They are posted in batches, or
 	// at once when LowWatermark or fewer are left.
@@ -52,8 +51,7 @@ type Config struct {
 	// Ring configures the rings of designs that have them.
 	Ring Ring `json:"ring"`
 	HybridLimits
-	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several
-	// rails: for ever.
+	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several rails: for ever.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
 	// Reuse configures the detection of small buffers that are used often.
 	Reuse memory.Reuse `json:"reuse"`
@@ -84,8 +82,7 @@ type Waiting struct {
 	// PollBackoff sets the interval at which Wait polls rings and shared memory, which do
 	// not wake it: the time waited so far divided by PollBackoff.
 	PollBackoff int `json:"attention,omitempty"`
-	// KeepaliveIdle is the idle time before a liveness probe of a peer that the rank waits
-	// for.
+	// KeepaliveIdle is the idle time before a liveness probe of a peer that the rank waits for.
 	KeepaliveIdle time.Duration `json:"silence,omitempty"`
 	// PeerTimeout is how long a peer may leave packets and probes unanswered where its NIC
 	// does not answer them. A peer answers whenever its program communicates.
@@ -105,8 +102,7 @@ type Datagrams struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// Ring configures rings: slots in the receiver's memory that a peer writes packets to with
-// RDMA.
+// Ring configures rings: slots in the receiver's memory that a peer writes packets to with RDMA.
 type Ring struct {
 	Slots int `json:"slots,omitempty"`
 	// SlotSize is the size of a slot; larger packets use the connection.
@@ -117,6 +113,8 @@ type Ring struct {
 	Peers int `json:"peers,omitempty"`
 }
 
+// setDefaults replaces zero settings by defaults. Ring.After and HybridAfter are the packets after which a peer gets a
+// ring or a connection, Ring.Peers and HybridPeers the most peers that get one.
 func (c *Config) setDefaults() {
 	c.Design = cmp.Or(c.Design, RingSRQ)
 	c.PacketSize = cmp.Or(c.PacketSize, 8<<10)

@@ -50,8 +50,7 @@ type cmState struct {
 	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
 }
 
-// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA
-// transfers.
+// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA transfers.
 const (
 	sendDepth   = 128
 	reservedWRs = 2
@@ -65,11 +64,11 @@ type connections struct {
 	lastIdleCheck time.Duration // when idle connections were last looked for
 }
 
-// newConn creates the local end of a connection to p on rail r, with the initial state s. Unless
-// the rail has an SRQ, it posts the receives of the connection.
+// newConn creates the local end of a connection to p on rail r, with the initial state s. Unless the rail has an SRQ,
+// it posts the receives of the connection. Without an SRQ, and on iWARP, the peer needs a credit for each packet.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	receives := c.cfg.Receives + reservedCredits
-	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.LacksRNR(), available: receives}, lastUsed: c.Now()}
+	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.IsIWARP(), available: receives}, lastUsed: c.Now()}
 	k.cm.generation = p.connGeneration[r.Num]
 	k.Depth = sendDepth
 	caps := verbs.QPCaps{MaxSendWR: sendDepth, MaxSendSGE: 3}
@@ -115,8 +114,8 @@ func (k *conn) cqes() int {
 	return sendDepth + k.c.cfg.Receives + reservedCredits
 }
 
-// connection returns an open connection with room for a packet of n bytes. Without one it
-// returns nil, and connects if the design has connections to the peer.
+// connection returns an open connection with room for a packet of n bytes, of each rail in turn.
+// Without one it returns nil, and connects if the design has connections to the peer.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil
@@ -148,8 +147,8 @@ func (k *conn) usedConn() *conn { return k }
 // maxPacket implements sender.
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
-// startMissingConns starts the connections to a peer that the design has and that are
-// missing.
+// startMissingConns starts a connection to a peer on each rail that has none and has not failed; with
+// the design Hybrid only to a busy peer (see shouldConnect).
 func (c *Carrier) startMissingConns(p *peer) {
 	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.shouldConnect(p) {
 		return
@@ -252,8 +251,7 @@ func (k *conn) returnManyCredits() {
 	}
 }
 
-// takeCreditsToReturn posts the staged receives and returns their number, for the prefix of
-// the next packet.
+// takeCreditsToReturn posts the staged receives and returns their number, for the prefix of the next packet.
 func (k *conn) takeCreditsToReturn() uint16 {
 	if !k.credits.enabled || k.credits.toReturn == 0 {
 		return 0
@@ -279,8 +277,7 @@ const (
 	minReceives = 4
 )
 
-// credits counts the receives that the peer has posted for a connection. Each packet takes
-// one.
+// credits counts the receives that the peer has posted for a connection. Each packet takes one.
 type credits struct {
 	enabled   bool // without them the peer's NIC makes ours wait for receives
 	available int

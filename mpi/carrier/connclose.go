@@ -18,8 +18,8 @@ type disconnection struct {
 	awaitsPeerClose bool // the peer may still have to receive our last packet
 }
 
-// disconnectIdle sends a DREQ on idle connections. With several rails it does not, because
-// a DREQ may wait for packets on another rail, and the end would look like a failure.
+// disconnectIdle sends a DREQ on idle connections. With several rails it does not: the peer handles a DREQ after all
+// earlier packets, perhaps of another rail, and would take an end of the connection before that for a failure.
 func (c *Carrier) disconnectIdle() {
 	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return
@@ -45,13 +45,13 @@ func (k *conn) disconnect() {
 
 // handleDisconnect handles msg, a DREQ or a DREP of the peer.
 func (k *conn) handleDisconnect(msg kind) {
-	k.disconnection.receivedDREQ = true
+	k.disconnection.receivedDREQ = true // or a DREP, which needs no answer: see lastPacket below
 	switch {
 	case k.state == open || k.state == accepted:
 		k.state = closing
 		k.c.markBusy(k.peer)
 		k.sendDREP()
-	case msg == connDREQ && k.rail.LacksRNR():
+	case msg == connDREQ && k.rail.IsIWARP():
 		// The DREQs crossed, and neither rank knows whether its own has arrived. The lower
 		// rank sends a DREP.
 		if k.disconnection.receivedDREQ = k.c.env.Rank < k.peer.rank; k.disconnection.receivedDREQ {
@@ -75,7 +75,7 @@ func (k *conn) sendDREP() {
 		return
 	}
 	// On iWARP a completion means that TCP has the packet: closing now could cut it off.
-	k.disconnection.lastPacket, k.disconnection.awaitsPeerClose = true, k.rail.LacksRNR()
+	k.disconnection.lastPacket, k.disconnection.awaitsPeerClose = true, k.rail.IsIWARP()
 	k.c.sendOn(k.peer, k, connDREP, nil, []byte{byte(k.rail.Num)})
 }
 
@@ -90,8 +90,8 @@ func (k *conn) fail() {
 	}
 }
 
-// endConn marks a connection for closing. Its queue pair stays until the polled completions
-// have been handled, because some may belong to it.
+// endConn marks a connection for closing. Its queue pair stays until the polled completions have been handled,
+// because some may belong to it. Writes whose notice (the message after the data) was not sent are queued again.
 func (c *Carrier) endConn(k *conn) {
 	if k.ended {
 		return

@@ -180,8 +180,8 @@ func (r *rail) newLoopbackQP() (verbs.QP, error) {
 	return qp, err
 }
 
-// connectSelf connects a queue pair of this rank to another one of this rank (loopback), so
-// that it can send to itself. No connection manager takes part.
+// connectSelf connects a queue pair of this rank to another one of this rank (loopback), for atomics on its own memory,
+// without a connection manager. The two ends start with different PSNs.
 func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	k, err := c.newConn(p, r, open)
 	if err != nil {
@@ -211,8 +211,8 @@ func (c *Carrier) connectionsFull() bool {
 	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
 }
 
-// shouldConnect reports whether a peer should be connected now. If the limit is reached,
-// it may evict the least used connection.
+// shouldConnect reports whether the design Hybrid should connect to a peer now: it does so after HybridAfter packets.
+// If there are as many connections as allowed, shouldConnect may evict the least used one.
 func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {
@@ -227,8 +227,7 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the peer with the fewest packets, if it has less than half as
-// many as p.
+// evictLeastUsed disconnects the peer with the fewest packets, if it has less than half as many as p.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var victim *peer
 	for _, q := range c.peers {

@@ -13,7 +13,7 @@ import (
 // completesBeforeDelivery reports whether a completion does not mean delivery and another
 // rail may have to send a packet again: iWARP with several rails.
 func (r *rail) completesBeforeDelivery() bool {
-	return len(r.c.rails) > 1 && r.dg == nil && r.LacksRNR()
+	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
 
 // packetPosted notes that the NIC has a packet. Where a completion does not mean delivery,
@@ -100,7 +100,7 @@ func (k *conn) rewriteUnnoticed() {
 	k.pendingNotices = nil
 }
 
-// retryOnOtherRail queues a failed part for another rail. It returns false if there is none, and
+// retryOnOtherRail queues a failed part of a transfer for another rail. It returns false if there is none, and
 // for an atomic, which may have been executed.
 func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	p := part.transfer.peer
@@ -126,8 +126,7 @@ func (c *Carrier) reachable(p *peer) bool {
 	return false
 }
 
-// connFailed handles the failure of a connection. If it is the last rail to its peer, the
-// peer is lost.
+// connFailed handles the failure of a connection. If it is the last rail to its peer, the peer is lost.
 func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return

@@ -29,7 +29,7 @@ type packetPool struct {
 	scratch []byte // contents of the next data packet
 }
 
-// take returns an empty packet.
+// take returns an idle packet with old contents, or else a new one.
 func (l *packetPool) take() *packet {
 	last := len(l.idle) - 1
 	if last < 0 {
@@ -74,7 +74,7 @@ type prefix struct {
 
 const prefixLen = 16
 
-// put encodes the prefix to the start of b.
+// put encodes the prefix, the header of every packet, to the start of b.
 func (p *prefix) put(b []byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(p.kind), p.slots

@@ -189,7 +189,7 @@ func (c *Carrier) pumpPeer(p *peer) (moved bool) {
 	return moved || n > 0
 }
 
-// losePeer ends all communication with a peer and reports it to Upper.
+// losePeer ends all communication with a peer and reports it to Upper, the layer above.
 func (c *Carrier) losePeer(p *peer, cause error) {
 	if p.lost != nil {
 		return
@@ -229,7 +229,8 @@ type peerLists struct {
 	coalescing []*peer  // with coalesced messages
 }
 
-// newPeerLists returns empty lists. A flag of each peer says whether it is in the list.
+// newPeerLists returns empty lists of the peers with queued work (busy) or a timer (timed). A flag of each peer says
+// whether it is in the list.
 func newPeerLists() peerLists {
 	return peerLists{
 		busy:  peerList{in: func(p *peer) *bool { return &p.busy }},
@@ -245,8 +246,7 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer, and removes the peer if look returns false. Peers that look
-// adds are not visited.
+// visit calls look for each peer, and removes the peer if look returns false. Peers that look adds are not visited.
 func (l *peerList) visit(look func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil

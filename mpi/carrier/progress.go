@@ -36,7 +36,7 @@ func (c *Carrier) Progress() (moved bool) {
 		}
 	}
 	alive, now, idle := &c.keepalive, c.Now(), c.cfg.KeepaliveIdle
-	if now-alive.lastProgress > 2*idle { // requests on a rail have waited for this rank, not for the peer
+	if now-alive.lastProgress > 2*idle { // outstanding requests have waited for this rank to call Progress, not for the peer
 		alive.stalledUntil = now
 	}
 	alive.lastProgress = now
@@ -137,8 +137,8 @@ type polledRings struct {
 	shared []*shmPeer // in shared memory
 }
 
-// runDeferredWork does everything but polling: callbacks, timers, queues, closing and
-// posting.
+// runDeferredWork does everything but polling: it runs callbacks and timers, sends what is queued, closes connections,
+// deregisters memory and posts receives.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
 	moved = c.conns.callbacks.run() || moved

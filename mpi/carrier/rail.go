@@ -147,7 +147,7 @@ func (c *Carrier) postDatagram(pkt *packet) error {
 			if err := d.send(pkt); err == nil || !c.failRail(p, d.rail) {
 				return err
 			}
-		case d.Reliable && pkt.numbered:
+		case d.Reliable && pkt.numbered: // no timer retransmits it
 			pkt.acked = false
 			c.queueReroute(pkt)
 			return nil
@@ -187,12 +187,12 @@ type sharedReceives struct {
 	capacity int // depth of the queue
 }
 
-// createSRQ creates the shared receive queue of the rail, and posts its first receives. Without
-// RNR NAKs a message that finds no receive is fatal, so that the queue has room for the credits
-// of all peers.
+// createSRQ creates the shared receive queue of the rail, and posts its first receives. iWARP has no
+// RNR NAKs: a message that finds no receive is fatal, and so the queue has room for the credits of
+// all peers.
 func (r *rail) createSRQ(cfg *Config) (err error) {
 	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
-	if r.LacksRNR() {
+	if r.IsIWARP() {
 		const connsPerPeer = 2 // a closed connection may remain while the next one exists
 		s.capacity = max(s.capacity, min(connsPerPeer*(r.c.env.Size-1)*(cfg.Receives+reservedCredits), r.Attr.MaxSRQWR))
 	}
@@ -215,13 +215,13 @@ func (s *sharedReceives) add(n int) error {
 	return s.recv.fill(s.pool, n)
 }
 
-// growFor posts a receive for every credit of a number of connections, on rails without
-// RNR.
+// growFor posts a receive for every credit of a number of connections, on iWARP: without RNR NAKs,
+// a message that finds no receive ends the connection.
 func (s *sharedReceives) growFor(connections int) error {
 	c := s.rail.c
 	need := connections * (c.cfg.Receives + reservedCredits)
 	switch {
-	case !s.rail.LacksRNR() || need <= s.posted:
+	case !s.rail.IsIWARP() || need <= s.posted:
 		return nil
 	case need > s.capacity:
 		return fmt.Errorf("%d connections need %d shared receives, and the NIC has %d: use design %s, or fewer receives per connection", connections, need, s.capacity, SendRecv)
@@ -238,7 +238,7 @@ func (s *sharedReceives) wantsRefill() bool {
 	return s.low() || s.recv.Staged() >= max(1, s.posted/batches)
 }
 
-// refill posts a batch of used receives.
+// refill posts used receives, if there are enough for a batch or few are left.
 func (s *sharedReceives) refill() {
 	if !s.wantsRefill() {
 		return

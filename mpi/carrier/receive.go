@@ -6,8 +6,8 @@ type bufferedPacket struct {
 	body []byte
 }
 
-// receivePacket handles a packet with a prefix. conn is the connection on which it arrived, nil
-// for datagrams and shared memory.
+// receivePacket handles a packet with a prefix, unless its peer is lost. conn is the connection on which it arrived, nil
+// for datagrams and shared memory. It discards packets that are malformed, or not of another rank.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
@@ -21,8 +21,8 @@ func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	}
 }
 
-// receiveFrom handles a packet of a peer: its credits, its acknowledgement and, in
-// sequence, its contents.
+// receiveFrom handles a packet of a peer: it takes the credits and ring slots that the packet returns, schedules its
+// acknowledgement, and delivers contents in sequence. A peer that sends on a connection may be offered a ring.
 func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
 	p.lastHeard, p.probes = c.Now(), 0
 	if conn != nil {
@@ -46,7 +46,7 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 			c.offerRing(p)
 		}
 	}
-	if conn != nil && conn.rail.completesBeforeDelivery() {
+	if conn != nil && conn.rail.completesBeforeDelivery() { // then packets on connections need acknowledgements, too
 		c.scheduleAck(p)
 	}
 	switch p.in.Receive(pre.seq) {
@@ -94,12 +94,12 @@ func (c *Carrier) deliver(p *peer, k kind, body []byte) {
 	}
 }
 
-// deliverMessage decodes a message and passes it to Upper.
+// deliverMessage decodes a message and passes it to Upper, the layer above.
 func (c *Carrier) deliverMessage(p *peer, b []byte) (err error) {
 	var data []byte
 	if p.header, data, err = p.dec.Next(b); err != nil {
 		return err
 	}
-	c.mem.ChargeCopy(len(data)) // Upper copies it out
+	c.mem.ChargeCopy(len(data)) // Upper copies it out, which takes virtual time
 	return c.up.Arrived(p.rank, &p.header, data)
 }

@@ -99,7 +99,7 @@ type packetReceiver[P any] struct {
 	early map[uint32]P // packets that were received too soon
 }
 
-// Receive reports whether a packet is the next in sequence, and if so, advances to the one after.
+// Receive classifies a packet by its sequence number, and advances to the next number if the packet is in order.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:
@@ -137,8 +137,7 @@ func (r *packetReceiver[P]) Take() (pkt P, ok bool) {
 	return pkt, ok
 }
 
-// ackTimer decides when received packets are acknowledged without a packet to carry the
-// acknowledgement.
+// ackTimer decides when received packets are acknowledged without a packet to carry the acknowledgement.
 type ackTimer struct {
 	Every int           // packets
 	Delay time.Duration // of fewer packets
@@ -147,7 +146,7 @@ type ackTimer struct {
 	expiry  time.Duration // when an acknowledgement is due; 0 if none is
 }
 
-// Received counts a received packet.
+// Received counts a received packet. The acknowledgement is due after Every packets, or Delay after the first.
 func (t *ackTimer) Received(now time.Duration) {
 	t.packets++
 	switch {

@@ -49,7 +49,7 @@ func (c *Carrier) offerRing(p *peer) {
 	c.stats.Rings++
 	p.ringIn = in
 	c.polled.remote = append(c.polled.remote, in)
-	c.waiter.mustPoll.Store(true)
+	c.waiter.mustPoll.Store(true) // an RDMA write raises no event here
 	le := binary.LittleEndian
 	b := le.AppendUint64(nil, mem.Memory().Addr)
 	b = le.AppendUint32(b, mem.Memory().Keys[0])
@@ -74,8 +74,8 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 	return nil
 }
 
-// hasRoom reports whether a packet of n bytes can be written now. It selects the connection that
-// transmit uses.
+// hasRoom reports whether a packet of n bytes can be written now. It selects the connection that transmit uses: that of
+// rail 0, whose RKey the peer has offered.
 func (r *ringOut) hasRoom(n int) bool {
 	if !r.HasRoom(n) || n+transport.TrailerLen > r.limit {
 		return false
@@ -112,7 +112,7 @@ func (r *ringOut) transmit(pkt *packet) error {
 	return nil
 }
 
-// poll handles packets that the peer has written.
+// poll handles packets that the peer has written, and reports whether there were any.
 func (r *ringIn) poll() (moved bool) {
 	p := r.peer
 	k := p.conns[0]
@@ -186,7 +186,7 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	}
 	n.peer.shm = n
 	c.polled.shared = append(c.polled.shared, n)
-	c.waiter.mustPoll.Store(true)
+	c.waiter.mustPoll.Store(true) // shared memory raises no event
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (n *shmPeer) usedConn() *conn { return nil }
 // maxPacket implements sender.
 func (n *shmPeer) maxPacket() int { return n.MaxPacket() }
 
-// transmit implements sender: it copies a packet into the ring.
+// transmit implements sender: it copies a packet into the ring, and frees it.
 func (n *shmPeer) transmit(pkt *packet) error {
 	n.Write(pkt.Buf.B[:pkt.Len])
 	n.c.stats.Packets[OverSharedMemory]++
@@ -204,7 +204,7 @@ func (n *shmPeer) transmit(pkt *packet) error {
 	return nil
 }
 
-// poll handles packets that the peer has written.
+// poll handles packets that the peer has written, and reports whether there were any.
 func (n *shmPeer) poll() (moved bool) {
 	if n.peer.lost != nil {
 		return false

@@ -31,8 +31,8 @@ func (c *Carrier) MaxData() int {
 	return n - maxOverhead
 }
 
-// Send sends a message to a peer, or to this rank itself. Finished reports when the owner,
-// if any, may reuse the data.
+// Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has room. Upper.Finished
+// reports when the owner, if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if rank == c.env.Rank {
 		c.stats.Packets[OverLoopback]++
@@ -107,8 +107,7 @@ type sender interface {
 	maxPacket() int
 }
 
-// selectSender returns a transport that has room for n bytes to a peer now; nil if none
-// has.
+// selectSender returns a transport that has room for n bytes to a peer now; nil if none has.
 func (c *Carrier) selectSender(p *peer, n int) sender {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
@@ -149,8 +148,7 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	return c.sendOn(p, via, k, h, data)
 }
 
-// sendOn sends a packet over a transport that has room. It returns false if that failed, and the
-// peer is lost.
+// sendOn sends a packet over a transport that has room. It returns false if that failed, and the peer is lost.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
 	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
@@ -164,7 +162,7 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents is sendOn for a packet with the contents o.
+// sendContents sends a packet with the contents o over a transport that has room. If that fails, the peer is lost.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
@@ -262,8 +260,8 @@ func (c *Carrier) freePacket(pkt *packet) {
 	c.packets.idle = append(c.packets.idle, pkt)
 }
 
-// transmit implements sender: it sends a packet as a datagram. The carrier keeps it until the
-// peer acknowledges it.
+// transmit implements sender: it sends a packet as a datagram. Unless datagrams are reliable, the
+// carrier keeps a numbered packet until the peer acknowledges it.
 func (d *datagrams) transmit(pkt *packet) error {
 	c, p := d.rail.c, pkt.peer
 	c.stats.Packets[OverDatagrams]++

@@ -65,7 +65,7 @@ type ConnStats struct {
 	RailsLost          int    `json:"rails_lost"`
 }
 
-// Stats returns the counters.
+// Stats returns the counters of the carrier and of its registered memory.
 func (c *Carrier) Stats() Stats {
 	s := c.stats
 	s.Stats = c.mem.Stats()

@@ -50,7 +50,7 @@ type transferPart struct {
 	probeBuf *memory.Buffer
 }
 
-// Read reads the memory of a peer; Finished follows.
+// Read starts to read the memory of a peer. Upper.Finished reports the end to the owner.
 func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.stats.Reads++
 	c.stats.ReadBytes += uint64(t.N)
@@ -58,8 +58,8 @@ func (c *Carrier) Read(rank int, t wire.Transfer, owner any) {
 	c.startTransfer(&transfer{op: OpRead, peer: c.peerOrSelf(rank), local: into.Span, n: t.N, remote: t.Remote, owner: owner, opcode: verbs.OpRDMARead, sink: into.Sink()})
 }
 
-// Write writes to the memory of a peer; Finished follows. The peer receives t.Then after the
-// data.
+// Write starts to write to the memory of a peer. Upper.Finished reports the end to the owner. The
+// peer receives the message t.Then after the data.
 func (c *Carrier) Write(rank int, t wire.Transfer, owner any) {
 	c.stats.Writes++
 	c.stats.WrittenBytes += uint64(t.N)
@@ -83,8 +83,7 @@ func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher,
-// receives the old value.
+// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher, receives the old value.
 func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
@@ -124,7 +123,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 		return
 	}
 	rails := 1
-	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].LacksRNR() {
+	if m.n >= c.cfg.StripeThreshold && m.op != OpAtomic && !c.rails[0].IsIWARP() {
 		rails = min(len(c.rails), int(m.remote.Rails))
 	}
 	share := (m.n/rails + 7) &^ 7 // bytes of each rail, a multiple of 8
@@ -140,8 +139,8 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	// On iWARP the completion of a write does not show that its data was placed.
-	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].LacksRNR() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
+	// On iWARP the completion of a write does not show that its data was placed; the response to a read after it does.
+	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
 	if m.pendingParts--; m.pendingParts == 0 {
@@ -149,7 +148,7 @@ func (c *Carrier) startTransfer(m *transfer) {
 	}
 }
 
-// addPart posts or queues a part.
+// addPart posts or queues a part of a transfer.
 func (c *Carrier) addPart(p *peer, part *transferPart) {
 	m := part.transfer
 	m.pendingParts++
@@ -163,8 +162,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 	}
 }
 
-// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it
-// was placed.
+// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it was placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	buf, err := c.mem.WordBuffer()
 	if err != nil {
@@ -175,7 +173,7 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	c.addPart(p, &transferPart{transfer: m, n: 1, probeBuf: buf})
 }
 
-// copyLocal executes a transfer within the memory of this rank.
+// copyLocal executes a transfer within the memory of this rank. It also sends the message that follows a write, if any.
 func (c *Carrier) copyLocal(m *transfer) {
 	to, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
 	from := m.local.Bytes()[:m.n]
@@ -208,7 +206,7 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 	c.finished(m.owner, m.op, err)
 }
 
-// failPart ends a part with an error.
+// failPart ends a part of a transfer with an error, and with the last part the transfer.
 func (c *Carrier) failPart(part *transferPart, cause error) {
 	m := part.transfer
 	m.err = cause
@@ -217,7 +215,8 @@ func (c *Carrier) failPart(part *transferPart, cause error) {
 	}
 }
 
-// failTransfers fails queued transfers. Posted ones end with their completions.
+// failTransfers fails queued transfers, and writes whose notice (the message after the data) was not sent. Posted ones
+// end with their completions.
 func (c *Carrier) failTransfers(p *peer, cause error) {
 	parts, streams, reads := p.queuedParts, p.streams, p.pendingReads
 	p.queuedParts, p.streams, p.pendingReads = nil, nil, nil

@@ -6,14 +6,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// tryPost posts a part if a connection has room. It returns false if the caller must queue the
-// part, or if the peer is lost.
+// tryPost posts a part of a transfer if a connection has room. It returns false if the caller must queue the part, or
+// if the peer is lost. A part with a probeBuf is a read probe: it shows that the data before it was placed. A notice is
+// the message to the peer after the data of a write.
 func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if c.cfg.Design == UD {
 		return c.tryPostDatagram(p, part)
 	}
 	k := p.conns[part.rail]
-	if k == nil || k.state == failed || k.state != open && !k.rail.LacksRNR() { // on iWARP, wait until it is open
+	if k == nil || k.state == failed || k.state != open && !k.rail.IsIWARP() { // on iWARP, wait until it is open
 		k = p.anyOpen()
 	}
 	if k == nil {
@@ -27,7 +28,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	switch {
 	case part.probeBuf == nil:
 		m.lastConn = k
-	case m.lastConn != k: // a probe says nothing of data on another connection: write it again
+	case m.lastConn != k: // a read probe shows nothing of data on another connection: write it again
 		m.lastConn = k
 		if !c.postPart(k, &transferPart{transfer: m, n: m.n}) {
 			return false
@@ -43,7 +44,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	return true
 }
 
-// postPart posts a part. If the NIC rejects it, the peer is lost.
+// postPart posts a part of a transfer. If the NIC rejects it, the peer is lost.
 func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 	id := c.requests.Add(work{task: transferring, conn: k, part: part})
 	part.fill(k.Request(), k.SGL(), id, k.rail.Num)
@@ -56,7 +57,7 @@ func (c *Carrier) postPart(k *conn, part *transferPart) bool {
 	return true
 }
 
-// fill fills in the work request of a part.
+// fill fills in the work request of a part; for a read probe, an RDMA read into probeBuf.
 func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rail int) {
 	m := part.transfer
 	opcode, local := m.opcode, m.local.SGE(rail, part.off, part.n)
@@ -91,7 +92,7 @@ func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	}
 	c.stats.ByRail[d.rail.Num] += uint64(part.n)
 	if m := part.transfer; m.notice.wanted && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
-		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil)
+		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil) // ordered after the data
 	}
 	return true
 }
@@ -107,12 +108,13 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 }
 
 // partCompleted handles the completion of a part. With the last part it sends the notice, if any,
-// and finishes the transfer. On iWARP it queues the notice in pendingNotices.
+// and finishes the transfer. On iWARP, where the data may not be placed yet, it queues the notice in pendingNotices, to
+// be sent on the same connection.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
 	p := m.peer
-	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.LacksRNR() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
+	deferNotice := wc.Status == verbs.WCSuccess && w.conn != nil && w.conn.rail.IsIWARP() && !w.conn.rail.completesBeforeDelivery() && m.pendingParts == 1 && m.notice.due() && p.lost == nil
 	if deferNotice { // before requestCompleted, which may close the connection
 		m.pendingParts, m.notice.sent = 0, true
 		w.conn.pendingNotices = append(w.conn.pendingNotices, m)
@@ -148,7 +150,7 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 // only that TCP has it. There the notice must follow on the same connection; a write
 // without notice is followed by a read probe.
 
-// sendNotices sends the notices of completed writes when there is credit and no message is
+// sendNotices sends the notices (messages after the data) of completed writes when there is credit and no message is
 // queued before them.
 func (k *conn) sendNotices() {
 	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {

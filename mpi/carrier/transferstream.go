@@ -58,7 +58,8 @@ func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
 	c.sendOrQueue(p, getRequest, req)
 }
 
-// pumpStreams sends data packets while a transport has room.
+// pumpStreams sends the data of writes without RDMA, and of replies to reads, while a transport has room, and reports
+// whether it sent any. The last packet of a write is followed by its notice (the message to the peer after the data).
 func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	for len(p.streams) > 0 && p.lost == nil {
 		s := p.streams[0]
@@ -80,7 +81,7 @@ func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 		case m.notice.wanted:
 			c.Send(p.rank, &m.notice.header, nil, nil)
 			c.finishTransfer(m, nil)
-		default: // an empty read: its answer shows that the data has arrived
+		default: // without a notice, the answer to an empty read shows that the data has arrived
 			m.pendingBytes = 0
 			c.requestRead(p, m, 0)
 		}

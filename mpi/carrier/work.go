@@ -28,8 +28,8 @@ type work struct {
 	part *transferPart
 }
 
-// failOutstanding fails all send requests after a local NIC has failed: no completions
-// follow. Datagram queue pairs move to the error state, which stops access to memory.
+// failOutstanding fails all send requests after a local NIC has failed: no completions follow. Datagram queue pairs move
+// to the error state, as those of connections have, so that no NIC accesses memory for them.
 func (c *Carrier) failOutstanding(cause error) {
 	for _, r := range c.rails {
 		if r.dg != nil {
@@ -51,7 +51,8 @@ func (c *Carrier) dropPosted(pkt *packet) {
 	c.drop(pkt)
 }
 
-// handleCompletion handles a work completion.
+// handleCompletion handles a work completion. It ignores those of removed requests. A WRID that was never posted is a
+// failure of the NIC.
 func (c *Carrier) handleCompletion(r *rail, wc *verbs.WC) {
 	found, stale := c.requests.Find(wc.WRID)
 	if found == nil {
@@ -114,18 +115,18 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 		return
 	}
 	conn := r.conn
-	if conn == nil && r.grhLen == 0 {
+	if conn == nil && r.grhLen == 0 { // of an SRQ
 		conn = r.rail.conns[wc.QPN]
 	}
 	r.receive(wc, w.buf, conn)
-	r.Stage(wc.WRID, w.buf) // only now: a reply to the packet may post the receive
+	r.Stage(wc.WRID, w.buf) // only now: a reply to the packet posts staged receives
 	if conn != nil {
 		conn.credits.toReturn++
 		conn.returnManyCredits()
 	}
 }
 
-// receive handles the packet in a receive buffer.
+// receive handles the packet in a receive buffer. On a connection, one with immediate data is headerless.
 func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	c := r.c
 	n := int(wc.ByteLen)

@@ -164,7 +164,7 @@ func (q *RecvQueue) Flush() error {
 		return nil
 	}
 	for i := range q.staged {
-		q.staged[i].SGL = q.sges[i : i+1 : i+1]
+		q.staged[i].SGL = q.sges[i : i+1 : i+1] // not in Stage, whose next append may move sges
 	}
 	n, err := q.Post(q.staged)
 	if err != nil {
@@ -188,7 +188,7 @@ type request[T any] struct {
 	posted     bool
 }
 
-// Add stores a request and returns its WRID.
+// Add stores the context of a request and returns its WRID: the index of its entry, and how often that was reused.
 func (r *Requests[T]) Add(context T) (wrid uint64) {
 	n := len(r.idle)
 	if n == 0 {
@@ -226,8 +226,7 @@ func (r *Requests[T]) Remove(wrid uint64) {
 	r.idle = append(r.idle, i)
 }
 
-// RemoveMatching removes all requests for which match returns true, and calls removed for
-// each.
+// RemoveMatching removes all requests for which match returns true, and calls removed for each.
 func (r *Requests[T]) RemoveMatching(match func(*T) bool, removed func(T)) {
 	for i := range r.entries {
 		if e := &r.entries[i]; e.posted && match(&e.context) {

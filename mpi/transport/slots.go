@@ -47,8 +47,8 @@ func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 // trailer is the trailer in the memory of the next slot.
 func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet; nil if it is not complete, which its trailer tells. The packet
-// stays in its slot until Advance.
+// Peek returns the next packet, which stays in its slot until Advance. It returns nil until the trailer, which is
+// written last, has the number of the current pass over the ring (lap).
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
@@ -69,8 +69,7 @@ func (s *SlotRing) write(b []byte) {
 	s.next++
 }
 
-// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to
-// with RDMA.
+// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to with RDMA.
 type RemoteRing struct {
 	Addr  uint64
 	Key   uint32
@@ -127,7 +126,7 @@ func NewSharedRings(mem []byte, size, count int, first bool) (r SharedRings, err
 	if !first {
 		out, in = in, out
 	}
-	r.outRead, r.inRead = counterIn(out), counterIn(in)
+	r.outRead, r.inRead = counterIn(out), counterIn(in) // counters of the slots that were read, before each ring
 	if r.out, err = NewSlotRing(out[cacheLine:], size, count); err != nil {
 		return r, err
 	}

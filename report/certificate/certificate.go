@@ -114,7 +114,7 @@ const (
 // states lists all states, the worst first.
 var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported, Untestable}
 
-// New returns the certificate of a run: the state of each clause, and the outcome, which follow
+// New returns the certificate of a run: the state of each clause of the standards, and the outcome, which follow
 // from the results of the cases. The run must have one device, without injected defects.
 func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
@@ -130,8 +130,8 @@ func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	return c, nil
 }
 
-// clauses returns the clauses, with their states, of every document that has a clause for which a
-// case was run. Other documents do not apply to the device.
+// clauses returns the clauses, with their states, of every document (a standard) that has a clause
+// for which a case was run. Other documents do not apply to the device.
 func clauses(run *conform.Run) (all []Clause) {
 	results := make(map[string][]*conform.Result) // of the cases, by row ID of a clause
 	for i := range run.Devices[0].Results {

@@ -62,7 +62,7 @@ type Remark struct {
 }
 
 // Differs reports whether some devices meet the clause and others do not. A known deviation
-// counts as not met.
+// counts as not met, and a stale one, which the device no longer has, as met.
 func (c *Compared) Differs() bool {
 	met, violated := false, false
 	for _, s := range c.States {

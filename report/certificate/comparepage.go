@@ -120,7 +120,7 @@ func (p *comparedPage) addOverview(columns int) {
 	}
 }
 
-// addStates adds the states that occur to the legend and to the filter.
+// addStates adds the states that occur to the legend, and all but Untestable to the filter.
 func (p *comparedPage) addStates(c *Comparison) {
 	for _, s := range append(slices.Clone(barOrder), Untestable) {
 		if !slices.ContainsFunc(c.Clauses, func(e Compared) bool { return slices.Contains(e.States, s) }) {
@@ -133,8 +133,7 @@ func (p *comparedPage) addStates(c *Comparison) {
 	}
 }
 
-// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if
-// dir is empty.
+// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if dir is empty.
 func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
@@ -157,7 +156,7 @@ func (c *Comparison) pageLinks(dir string) []string {
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns the row of a device in the table of devices, from the device's column in the
-// tables of clauses. href is the link to its page.
+// tables of clauses. href is the link to its page. The tier says how it is run: emulated, or on its own wire.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
@@ -248,8 +247,8 @@ func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (al
 	return all
 }
 
-// addClause adds a clause to its section, with its states, its filter keys, and its remarks, which
-// link to the cases on the pages of the devices.
+// addClause adds a clause to its section, with its states, the keys by which the page filters it (such as "fail", or
+// "fail@1" for one device), and its remarks, which link to the cases on the pages of the devices.
 func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})

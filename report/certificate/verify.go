@@ -125,8 +125,8 @@ func (c *Certificate) checkStates() error {
 	return nil
 }
 
-// checkCaptures checks that the capture of each result exists in dir, and that each case with
-// packets has one.
+// checkCaptures checks that the capture of each result exists in dir, and that each case whose
+// ladder diagram (r.Ladder) shows packets has one.
 func (c *Certificate) checkCaptures(dir string) error {
 	var errs []error
 	for i := range c.Run.Devices[0].Results {

@@ -20,7 +20,7 @@ const (
 )
 
 // background runs the device while no application polls: it receives and sends, and handles
-// deadlines that pass while the goroutine that holds the poller is asleep. While applications
+// deadlines that pass while the goroutine that holds the poller (the right to block on the network) is asleep. While applications
 // poll it only checks every backgroundInterval whether it is needed.
 func (r *Real) background() {
 	defer close(r.stopped)
@@ -33,6 +33,7 @@ func (r *Real) background() {
 		}
 		now := r.Now()
 		active, idle := r.poller.appActive(now), detector.mayPark(r)
+		// No application will send the acknowledgements, or no goroutine has handled the deadline.
 		if !active && r.acks.pending || r.engine.Deadline() <= now.Add(-appIdle) {
 			r.acks.notAnswered()
 			r.pump(now) // the holder of the poller can stay asleep
@@ -54,7 +55,7 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// mayPark reports whether the background goroutine may park: the goroutine that holds the poller has slept
+// mayPark reports whether the background goroutine may block until unpark: the goroutine that holds the poller has slept
 // during the last parkAfter calls and wakes in time for the next deadline, and no acknowledgement is
 // delayed. The lock of r is held.
 func (d *idleDetector) mayPark(r *Real) bool {

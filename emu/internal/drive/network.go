@@ -29,8 +29,7 @@ type network interface {
 	// may be more. If the network is full, retryAfter is when to call flush again;
 	// it is negative if all was sent, or if wait returns when there is room.
 	flush(now mono.Time) (more bool, retryAfter time.Duration)
-	// wait blocks until there is something to receive, d has passed or wake is
-	// called. It may return early.
+	// wait blocks until there is something to receive, d has passed or wake is called. It may return early.
 	wait(d time.Duration) error
 	wake()
 }
@@ -51,7 +50,7 @@ func newPacketNetwork(e Engine, l link.Waiter) *packetNetwork {
 	return &packetNetwork{engine: e, link: l, in: make([]link.Datagram, BatchSize), out: NewSendQueue(l.MTU())}
 }
 
-// receive implements network.
+// receive implements network: it passes a batch of datagrams to the engine.
 func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 	k, err := n.link.Recv(now, n.in)
 	for i := range k {
@@ -84,7 +83,7 @@ type realCond struct {
 	broadcast chan struct{} // closed by Notify; nil if no goroutine waits on it
 }
 
-// Notify implements Cond. It wakes the waiter that sleeps on the network, and those that wait for the poller.
+// Notify implements Cond. It wakes the waiter that holds the poller (the right to block on the network), and the others.
 func (c *realCond) Notify() {
 	c.notified++
 	if c.polling {
@@ -96,7 +95,7 @@ func (c *realCond) Notify() {
 	}
 }
 
-// Wait implements Cond. If it acquires the poller, it blocks on the network and processes what
+// Wait implements Cond. If it acquires the poller, the right to block on the network, it does so and processes what
 // arrives; otherwise it blocks until the goroutine that holds the poller calls Notify.
 func (c *realCond) Wait(timeout time.Duration) bool {
 	r := c.r
@@ -119,7 +118,7 @@ func (c *realCond) Wait(timeout time.Duration) bool {
 			r.PollEmpty() // sends delayed acknowledgements: the application blocks here, and will not answer
 			continue
 		}
-		if r.full && r.retryAt <= now {
+		if r.full && r.retryAt <= now { // offer the rest of the packets again
 			if r.PollEmpty(); c.notified != before {
 				return true
 			}

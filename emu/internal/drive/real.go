@@ -36,14 +36,13 @@ type Real struct {
 }
 
 const (
-	// extraPolls is how many more times a poll of a spinning application asks the
-	// network for packets.
+	// extraPolls is how many more times a poll of a spinning application asks the network for packets.
 	extraPolls = 3
 	// maxBatches bounds how many batches one call receives.
 	maxBatches = 16
 )
 
-// NewReal starts a driver of e on l. Time starts at start, which must be positive.
+// NewReal starts a driver, which runs the engine e on the link l. Time starts at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
 	r.delayer, _ = e.(DelayingEngine)
@@ -87,14 +86,14 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver. The application has posted work or made a control call.
+// Pump implements Driver. The application has posted work, perhaps as an answer, or made a control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. Acknowledgements may wait for the application's answer.
+// PollFound implements Driver. It sends acknowledgements, unless they wait for the application's answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {
@@ -112,7 +111,7 @@ func (r *Real) PollEmpty() {
 	due := r.engine.Deadline() <= r.poller.lastPoll
 	switch {
 	case delay && !due && !r.full:
-		r.unpark()
+		r.unpark() // the background goroutine sends them if the application stops polling
 	case r.acks.pending || r.full || due:
 		r.pump(r.poller.lastPoll)
 	}
@@ -138,16 +137,15 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send has the engine deliver its events (Settle), and sends its packets. It wakes the holder of
-// the poller, or unparks the background goroutine, if the holder would sleep through the next
+// send has the engine deliver its events (Settle), and sends its packets. It wakes the goroutine that blocks on the
+// network (the holder of the poller), or unparks the background goroutine, if the former would sleep through the next
 // deadline.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
 	r.engine.Settle(now)
 	r.flush(now)
 	if r.poller.oversleeps(r.strictDeadline()) {
-		// A wake-up costs more than delayed packets may save: send them, which may move the
-		// deadline.
+		// A wake-up costs more than delayed packets may save: send them, which may move the deadline.
 		if r.delayer != nil && r.delayer.Release() {
 			r.flush(now)
 		}
@@ -162,7 +160,7 @@ func (r *Real) send(now mono.Time) {
 }
 
 // flush sends the engine's packets. Between batches it receives: a request may
-// have to be answered before the rest of a long response. After maxBatches it
+// have to be answered before the rest of a long response. After it has received maxBatches times it
 // leaves the rest to the next call, so that other goroutines get the lock.
 func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
@@ -210,7 +208,7 @@ func (r *Real) Progress() {
 // receiveAndSend receives, handles deadlines and sends, for the background goroutine. It reports
 // whether it received packets.
 func (r *Real) receiveAndSend() (received bool) {
-	r.acks.notAnswered()
+	r.acks.notAnswered() // no application polls, which would answer
 	now := r.Now()
 	received = r.receive(now)
 	r.pump(now)
@@ -238,12 +236,12 @@ func (r *Real) receive(now mono.Time) (received bool) {
 		r.now = 0
 		now = r.Now()
 	}
-	r.net.stopReceiving()
+	r.net.stopReceiving() // the next wait returns soon
 	return received
 }
 
-// strictDeadline returns the deadline that the holder of the poller must not sleep
-// through. The background goroutine handles the others.
+// strictDeadline returns the deadline that the goroutine that blocks on the network must not sleep through. Timers that
+// may be a little late (see DelayingEngine) do not count: the background goroutine handles them.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
 	if r.full {

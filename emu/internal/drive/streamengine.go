@@ -27,8 +27,7 @@ type StreamEngine interface {
 // until Failed, StreamAbort, or the end of both directions. It must be comparable, as
 // a pointer is.
 type StreamConn interface {
-	// Connected says that the stream is established. Either Connected or Failed is
-	// the first call.
+	// Connected says that the stream is established. Either Connected or Failed is the first call.
 	Connected(now mono.Time, local, remote netip.AddrPort, mss int)
 	// Failed says that the stream could not be established, or has broken:
 	// link.ErrReset, link.ErrRefused or link.ErrUnreachable, perhaps wrapped. It is
@@ -62,8 +61,7 @@ const (
 // listeners are called with the lock held.
 type StreamDriver interface {
 	Driver
-	// Dial starts a stream for conn, whose Connected or Failed is called later. After
-	// an error neither is.
+	// Dial starts a stream for conn, whose Connected or Failed is called later. After an error neither is.
 	Dial(conn StreamConn, local, remote netip.AddrPort) error
 	// Listen accepts streams to addr. accept returns the conn of each, whose Connected
 	// is called next; nil rejects the stream. Up to backlog streams may wait to be
@@ -71,8 +69,7 @@ type StreamDriver interface {
 	Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error)
 }
 
-// StreamListener accepts streams for a StreamDriver. Close does not affect streams
-// that were accepted.
+// StreamListener accepts streams for a StreamDriver. Close does not affect streams that were accepted.
 type StreamListener interface {
 	Addr() netip.AddrPort
 	Close() error
@@ -108,12 +105,11 @@ type streamNetwork struct {
 
 func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.Receive(now) }
 
-// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again
-// for bytes that were left unread.
+// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again for bytes that were left unread.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
-// flush implements network. If a stream has more to write than it may at a time, flush is to be
-// called again at once.
+// flush implements network. If a stream has more to write than its share of one call (writeBytes), retryAfter is 0:
+// the driver leaves the rest to its next call.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error

@@ -66,7 +66,7 @@ type stream struct {
 	readQueued, writeQueued bool // in the queue of that name
 }
 
-// NewStreams returns Streams that join e to n.
+// NewStreams returns Streams that carry the connections of e over streams of n.
 func NewStreams(e StreamEngine, n link.StreamNet) *Streams {
 	return &Streams{
 		engine: e, net: n, byConn: make(map[StreamConn]*stream),
@@ -103,7 +103,7 @@ func (s *Streams) slot(id link.StreamID) *slot {
 	return &s.slots[id]
 }
 
-// find returns the stream of conn; nil if it has none.
+// find returns the stream of conn; nil if it has none. It caches the last result.
 func (s *Streams) find(conn StreamConn) *stream {
 	if s.lastFind == nil || s.lastFind.conn != conn {
 		s.lastFind = s.byConn[conn]
@@ -264,7 +264,7 @@ func (s *Streams) read(now mono.Time, st *stream) (received bool) {
 	}
 	switch {
 	case err == nil:
-		if n == len(s.buf) || st.writeFailed {
+		if n == len(s.buf) || st.writeFailed { // after a failed write, a later read returns the error
 			s.queueRead(st)
 		}
 	case errors.Is(err, io.EOF):

@@ -14,13 +14,11 @@ type yieldPolicy struct {
 }
 
 const (
-	// yieldInterval is the number of empty polls between yields where no other
-	// program wants the processor.
+	// yieldInterval is the number of empty polls between yields where no other program wants the processor.
 	yieldInterval = 64
 	// maxShift leaves two polls between yields.
 	maxShift = 5
-	// spinThreshold is the number of empty polls after which an application is
-	// taken to spin.
+	// spinThreshold is the number of empty polls after which an application is taken to spin.
 	spinThreshold = 4
 	// A yield that takes between these two ran a program that polls in turns with
 	// this one. A shorter yield ran nothing; after a longer one another program
@@ -39,7 +37,7 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that found nothing, and yields if it is time to.
+// pollEmpty notes a poll that found nothing. After every yieldInterval>>shift of them it yields the processor.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {
@@ -50,8 +48,8 @@ func (y *yieldPolicy) pollEmpty() {
 	y.adapt(shift, time.Since(start))
 }
 
-// adapt makes yields more frequent if the last one ran a program that polls in turns with this one,
-// which shows by how long it took, and else less frequent. shift is the current value.
+// adapt halves the interval between yields if the last yield, by the time that it took, ran a program that polls in
+// turns with this one; else it doubles the interval. shift is the current value.
 func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
 	switch shared := minSharedYield < took && took < maxSharedYield; {
 	case shared && shift < maxShift:

@@ -11,9 +11,9 @@ import (
 func bench(a, b link.PacketLink) Bench {
 	return Bench{
 		A: a, B: b,
-		AddrA:       netip.MustParseAddrPort("10.0.0.1:50000"),
-		AddrB:       netip.MustParseAddrPort("10.0.0.2:4791"),
-		SettledTime: func() mono.Time { return 0 },
+		AddrA:            netip.MustParseAddrPort("10.0.0.1:50000"),
+		AddrB:            netip.MustParseAddrPort("10.0.0.2:4791"),
+		TimeAfterArrival: func() mono.Time { return 0 },
 	}
 }
 

@@ -15,8 +15,8 @@ type Bench struct {
 	A, B link.PacketLink
 	// AddrA and AddrB are the addresses of A and B.
 	AddrA, AddrB netip.AddrPort
-	// SettledTime waits until all datagrams that were sent have arrived, and returns the time.
-	SettledTime func() mono.Time
+	// TimeAfterArrival waits until all datagrams that were sent have arrived, and returns the time.
+	TimeAfterArrival func() mono.Time
 }
 
 // TestPacketLink tests two joined links against the documentation of link.PacketLink, and
@@ -47,7 +47,7 @@ func (b *Bench) datagram(payload []byte) link.Datagram {
 // send sends datagrams from A. The link must take them all.
 func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	t.Helper()
-	if n, err := b.A.Send(b.SettledTime(), ds); n != len(ds) || err != nil {
+	if n, err := b.A.Send(b.TimeAfterArrival(), ds); n != len(ds) || err != nil {
 		t.Fatalf("Send took %d of %d datagrams: %v", n, len(ds), err)
 	}
 }
@@ -55,7 +55,7 @@ func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 // recv returns copies of the datagrams that B has received.
 func (b *Bench) recv(t *testing.T) (all []link.Datagram) {
 	t.Helper()
-	now := b.SettledTime()
+	now := b.TimeAfterArrival()
 	var ds [3]link.Datagram
 	for {
 		n, err := b.B.Recv(now, ds[:])
@@ -77,7 +77,7 @@ func emptyLink(t *testing.T, b Bench) {
 	if got := b.recv(t); len(got) != 0 {
 		t.Fatalf("%d datagrams received, want none", len(got))
 	}
-	if n, err := b.A.Send(b.SettledTime(), nil); n != 0 || err != nil {
+	if n, err := b.A.Send(b.TimeAfterArrival(), nil); n != 0 || err != nil {
 		t.Fatalf("Send of no datagrams = %d, %v", n, err)
 	}
 }
@@ -170,8 +170,8 @@ func closedLink(t *testing.T, b Bench) {
 		t.Fatalf("Close: %v", err)
 	}
 	var ds [1]link.Datagram
-	_, sendErr := b.A.Send(b.SettledTime(), []link.Datagram{b.datagram([]byte("x"))})
-	_, recvErr := b.A.Recv(b.SettledTime(), ds[:])
+	_, sendErr := b.A.Send(b.TimeAfterArrival(), []link.Datagram{b.datagram([]byte("x"))})
+	_, recvErr := b.A.Recv(b.TimeAfterArrival(), ds[:])
 	for _, err := range []error{sendErr, recvErr, b.A.Close()} {
 		if !errors.Is(err, link.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)

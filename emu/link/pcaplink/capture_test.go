@@ -25,9 +25,9 @@ func TestWrappedLinkIsPacketLink(t *testing.T) {
 		c := NewCapture(io.Discard, Options{})
 		return linktest.Bench{
 			A: c.Wrap("a", a), B: c.Wrap("b", b),
-			AddrA:       netip.MustParseAddrPort("10.0.0.1:50000"),
-			AddrB:       netip.MustParseAddrPort("10.0.0.2:4791"),
-			SettledTime: func() mono.Time { return 0 },
+			AddrA:            netip.MustParseAddrPort("10.0.0.1:50000"),
+			AddrB:            netip.MustParseAddrPort("10.0.0.2:4791"),
+			TimeAfterArrival: func() mono.Time { return 0 },
 		}
 	})
 }

@@ -65,7 +65,7 @@ func TestWrappedStreamsAreStreamNet(t *testing.T) {
 		h := simulatedHosts(t, c, 1, true, sim.StreamConfig{CutPPM: 200_000, BufferBytes: 64 << 10})
 		return linktest.StreamBench{
 			A: h.a, B: h.b, AddrA: h.addrA.Addr(), AddrB: h.addrB.Addr(),
-			SettledTime: func() mono.Time { return h.settle(t) },
+			TimeAfterArrival: func() mono.Time { return h.settle(t) },
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestStreamNet(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			linktest.TestStreamNet(t, func(t *testing.T) linktest.StreamBench {
 				a, b := openNet(t, Config{}), openNet(t, Config{})
-				return linktest.StreamBench{A: a, B: b, AddrA: f.addr, AddrB: f.addr, SettledTime: settle(a, b)}
+				return linktest.StreamBench{A: a, B: b, AddrA: f.addr, AddrB: f.addr, TimeAfterArrival: settle(a, b)}
 			})
 		})
 	}
@@ -159,7 +159,7 @@ func TestCapturedStreamNet(t *testing.T) {
 		c := pcaplink.NewCapture(io.Discard, pcaplink.Options{})
 		return linktest.StreamBench{
 			A: c.WrapStreams("a", a), B: c.WrapStreams("b", b),
-			AddrA: families[0].addr, AddrB: families[0].addr, SettledTime: settle(a, b),
+			AddrA: families[0].addr, AddrB: families[0].addr, TimeAfterArrival: settle(a, b),
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestPacketLink(t *testing.T) {
 					// Loopback delivers within the system call that sends, or soon
 					// after on a busy machine.
 					settle := func() mono.Time { b.WaitReadable(2 * time.Millisecond); return 1 }
-					return linktest.Bench{A: a, B: b, AddrA: local(a), AddrB: local(b), SettledTime: settle}
+					return linktest.Bench{A: a, B: b, AddrA: local(a), AddrB: local(b), TimeAfterArrival: settle}
 				})
 			})
 		}

@@ -19,8 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// ErrConnectionClosed is returned if the guest closes the connection, as it does
-// when it ends.
+// ErrConnectionClosed is returned if the guest closes the connection, as it does when it ends.
 var ErrConnectionClosed = errors.New("the guest closed the connection")
 
 // Command is a program to run in a guest.
@@ -184,8 +183,7 @@ func (o Options) CommandLine() string {
 	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
 }
 
-// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are
-// required.
+// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are required.
 func parseCommandLine(line string) (o Options, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
@@ -221,7 +219,7 @@ func Wire4(id int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
 }
 
-// Wire6 returns a guest's IPv6 address on the wire: fd77::11 for guest 1.
+// Wire6 returns a guest's IPv6 address on the wire, the network of the RDMA devices: fd77::11 for guest 1.
 func Wire6(id int) netip.Prefix {
 	a := WireHost6.Addr().As16()
 	a[15] = byte(0x10 + id)
@@ -264,8 +262,7 @@ type Device string
 const (
 	RXE Device = "rxe" // soft-RoCE, called rxe0
 	SIW Device = "siw" // soft-iWARP, called siw0
-	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no
-	// option. Its name is siw0, too.
+	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no option. Its name is siw0, too.
 	SIWCRC Device = "siw-crc"
 )
 
@@ -273,8 +270,7 @@ const (
 // not exist while they are changed, or if that failed.
 const DevicesFile = "/run/devices"
 
-// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none"
-// is an empty list.
+// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none" is an empty list.
 func ParseDevices(list string) ([]Device, error) {
 	switch list {
 	case "none":

@@ -71,7 +71,7 @@ func (s *Server) serve(c *control.Conn) error {
 	return c.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
-// setDevices checks and sets the RDMA devices, one request at a time.
+// setDevices checks the list of devices, and replaces the guest's RDMA devices by them, one request at a time.
 func (s *Server) setDevices(all []Device) error {
 	if s.Devices == nil {
 		return errors.New("devices are not supported here")
