@@ -56,7 +56,7 @@ func ExitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// ServeProgram sends the output of a program to the client, and forwards the client's input
+// ServeProgram sends the output of a program, if p.Stdout is set, to the client, and forwards the client's input
 // and signals, until the program ends. It kills the program if the client disconnects;
 // connected is false then. The caller sends the exit code and closes the connection.
 func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
@@ -88,8 +88,8 @@ func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 	return ExitCode(status), true
 }
 
-// handleClientFrame forwards a signal or input of the client to the program. It answers a
-// signal with a Pong. Input of no bytes is the end of the input.
+// handleClientFrame forwards a signal or input of the client to the program. It answers a signal with a Pong.
+// Input of no bytes is the end of the input; input for a program without p.Stdin is ErrProtocol.
 func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	switch {
 	case f.Kind == Signal:
@@ -107,9 +107,8 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program whose client has disconnected, and returns its status. It sends
-// SIGHUP, which a shell forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL
-// after HangupTimeout.
+// hangUp ends a program whose client has disconnected, and returns its status. It sends SIGHUP, which a shell
+// forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL after HangupTimeout.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)

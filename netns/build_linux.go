@@ -141,8 +141,8 @@ func (s *namespace) addAddresses() error {
 }
 
 // waitAddresses waits until IPv6 addresses are no longer tentative. The kernel
-// finishes duplicate address detection asynchronously, while the interfaces
-// still have initialFlags.
+// finishes duplicate address detection asynchronously; the interfaces still
+// have the flag NOARP (initialFlags), with which it sends no probes.
 func (s *namespace) waitAddresses() error {
 	return poll("the addresses of IPv6 are still tentative", func() (bool, error) {
 		addrs, err := s.ns.handle.AddrList(nil, netlink.FAMILY_V6)
@@ -161,7 +161,7 @@ func (s *namespace) waitAddresses() error {
 	})
 }
 
-// setDevicesUp sets all interfaces but bridges up.
+// setDevicesUp sets all interfaces but bridges up, and enables ARP on all.
 func (s *namespace) setDevicesUp() error {
 	b := s.ns.batch
 	for _, d := range s.devices {

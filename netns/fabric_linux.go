@@ -32,8 +32,8 @@ func (f *Fabric) Host(name string) *Host {
 	return &Host{h, f.plan.nodes[name].ns}
 }
 
-// Core returns the namespace of the bridges and the ends of user-space cables;
-// nil if there are none.
+// Core returns the namespace of the bridges and of the ends of user-space
+// cables, whose frames a program forwards; nil if there are none.
 func (f *Fabric) Core() *NS {
 	if f.plan.core == nil {
 		return nil
@@ -41,8 +41,8 @@ func (f *Fabric) Core() *NS {
 	return f.plan.core.ns
 }
 
-// UserCables lists the user-space cables in the topology's order, except those
-// of the switches in UserSwitches.
+// UserCables lists the user-space cables, whose frames a program forwards, in the
+// topology's order, except those of the switches in UserSwitches.
 func (f *Fabric) UserCables() []UserCable {
 	var all []UserCable
 	for _, c := range f.plan.cables {

@@ -12,8 +12,8 @@ import (
 // Addresses and host routes are kept. Routed switches reroute at once, without
 // the delay of a routing protocol.
 //
-// On a user-space cable the interfaces in the core go down too: a packet socket
-// on them returns ENETDOWN once.
+// On a user-space cable its interfaces in the core namespace go down too: a
+// packet socket of the program that forwards its frames returns ENETDOWN once.
 func (f *Fabric) SetLink(port string, up bool) error {
 	return f.withCable(port, func(c *cable, _ int) error {
 		if c.down == !up {
@@ -86,7 +86,7 @@ func (d *device) setState(up bool) error {
 }
 
 // waitCarrier waits until the kernel reports that the interface has a carrier, or none
-// if carrier is false. It does so some time after the change.
+// if carrier is false. The kernel reports a change some time after it.
 func (d *device) waitCarrier(carrier bool) error {
 	return poll("the carrier has not changed", func() (bool, error) {
 		link, err := d.namespace.ns.handle.LinkByIndex(d.index)
@@ -103,7 +103,7 @@ func (f *Fabric) SetRate(port string, rateBps uint64) error {
 	return f.withCable(port, func(c *cable, _ int) error { return f.setRate(c, rateBps) })
 }
 
-// setRate sets the rate of both directions of a kernel cable.
+// setRate sets the rate of both directions of a cable that is a veth pair of the kernel.
 func (f *Fabric) setRate(c *cable, rateBps uint64) error {
 	if c.user {
 		return fmt.Errorf("cable %v: it is a user-space cable: set the rate in its switch", c.Cable)

@@ -101,7 +101,7 @@ func inheritedFiles() ([]int, error) {
 
 // catchSignals keeps signals from ending this process. SIGINT and SIGQUIT of a
 // terminal reach the program directly. Signals are caught instead of ignored
-// because the program would inherit that.
+// because the program would inherit ignored signals.
 func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)

@@ -43,10 +43,10 @@ func (p *plan) addressedDevice(port topology.Port) *device {
 	return d
 }
 
-// macsBehind lists the MAC addresses that are reached by a frame that enters
-// port from the bridge from.
-func (p *plan) macsBehind(port topology.Port, from *device) []net.HardwareAddr {
-	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != from {
+// macsBehind lists the MAC addresses that a frame can reach that the bridge sender
+// sends to port.
+func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr {
+	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != sender {
 		macs := []net.HardwareAddr{d.mac}
 		if d.bridge {
 			macs = append(macs, p.macsBehindOtherPorts(port)...)
@@ -56,8 +56,8 @@ func (p *plan) macsBehind(port topology.Port, from *device) []net.HardwareAddr {
 	return p.macsBehindOtherPorts(port)
 }
 
-// macsBehindOtherPorts lists the MAC addresses that are reached by a frame that the switch of port
-// forwards from it to its other ports.
+// macsBehindOtherPorts lists the MAC addresses that a frame can reach that enters a switch at port and leaves it at
+// another port.
 func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	var macs []net.HardwareAddr
 	for _, c := range p.t.CablesOf(port.Node) {

@@ -122,7 +122,7 @@ func (p *plan) newNamespace(name string) *namespace {
 	return s
 }
 
-// coreNamespace returns the core, which the first call adds to the plan.
+// coreNamespace returns the core, the namespace of bridges and user-space cables, which the first call adds to the plan.
 func (p *plan) coreNamespace() *namespace {
 	if p.core == nil {
 		p.core = p.newNamespace("the core")

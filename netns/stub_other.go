@@ -16,6 +16,7 @@ var errNotLinux = fmt.Errorf("network namespaces are Linux's, and this is %s: %w
 
 func Available() error { return errNotLinux }
 
+// Probe reports that this system has none of the features of the package.
 func Probe() []Capability {
 	return []Capability{{
 		Name: "namespaces", For: "hosts in network namespaces", State: No,

@@ -9,8 +9,8 @@ import (
 // sysctl is a setting of the network namespace of the calling thread.
 type sysctl struct {
 	name, value string
-	// needed names the feature that fails without it; empty if optional.
-	needed string
+	// neededFor names the feature that fails without it; empty if optional.
+	neededFor string
 }
 
 // hostSysctls apply to every namespace, before it has interfaces.
@@ -33,13 +33,13 @@ var routerSysctls = []sysctl{
 	{"net/ipv6/fib_multipath_hash_policy", "1", "choice of a spine by the UDP source port"},
 }
 
-// writeSysctls writes settings to /proc/sys. It fails only for needed ones: in many containers
+// writeSysctls writes settings to /proc/sys. It fails only for those that a feature needs: in many containers
 // /proc/sys is read-only, and most of a fabric works without them.
 func writeSysctls(list []sysctl) error {
 	for _, s := range list {
 		err := os.WriteFile("/proc/sys/"+s.name, []byte(s.value), 0)
-		if err != nil && s.needed != "" {
-			return fmt.Errorf("%s: %w; /proc/sys must be writable: start a container with --security-opt systempaths=unconfined", s.needed, err)
+		if err != nil && s.neededFor != "" {
+			return fmt.Errorf("%s: %w; /proc/sys must be writable: start a container with --security-opt systempaths=unconfined", s.neededFor, err)
 		}
 	}
 	return nil

@@ -35,7 +35,8 @@ type thread struct {
 	end  sync.Once
 }
 
-// newThread starts a thread and waits for setup to run on it.
+// newThread starts a thread, on which setup runs first and then the functions of [thread.run]. It returns the
+// error of setup.
 func newThread(setup func() error) (*thread, error) {
 	t := &thread{work: make(chan func())}
 	ready := make(chan error)

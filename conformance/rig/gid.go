@@ -10,7 +10,7 @@ import (
 )
 
 // GIDEntry returns the first entry of the device's GID table that suits the bench best: RoCEv2
-// with an address of r.Local, else a routable RoCEv2 entry, else a link-local one, else any.
+// with one of r.Local, the device's addresses, else a routable RoCEv2 entry, else a link-local one, else any.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1) // below every rank: none found yet

@@ -29,7 +29,7 @@ func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.P
 // MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.
 // Their initial content resembles no [Pattern].
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }}
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }} // any verb synchronizes
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
 	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")
@@ -72,8 +72,8 @@ func Pattern(n int, first byte) []byte {
 	return b
 }
 
-// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync
-// before and after reading, to order its reads with the writes of the device.
+// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync, which makes a verb
+// call, before and after reading, to order its reads with the writes of the device.
 func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	m.sync()
 	got := m.Buf[off:][:len(want)]

@@ -27,8 +27,8 @@ type Transition struct {
 
 func (t Transition) String() string { return fmt.Sprintf("%v to %v", t.From, t.To) }
 
-// Transitions returns the transitions of a queue pair type, after Table 91 of the base
-// specification and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left out.
+// Transitions returns the transitions of a queue pair type, after Table 91 of the IBTA specification, volume 1,
+// and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left out.
 func Transitions(qpType verbs.QPType) []Transition {
 	const ( // states, then sets of optional attributes
 		reset, initState, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
@@ -83,8 +83,7 @@ func EachAttr(mask verbs.QPAttrMask, f func(verbs.QPAttrMask)) {
 	}
 }
 
-// ToInit moves a queue pair from RESET to INIT, with qKey if it is UD, else with the access
-// rights.
+// ToInit moves a queue pair from RESET to INIT, with qKey if it is UD, else with the access rights.
 func (r *Rig) ToInit(qp verbs.QP, access verbs.Access, qKey uint32) {
 	mask := verbs.QPAttrState | PortAttrs | verbs.QPAttrAccessFlags
 	if qp.Type() == verbs.QPTypeUD {
@@ -93,8 +92,7 @@ func (r *Rig) ToInit(qp verbs.QP, access verbs.Access, qKey uint32) {
 	r.Must("a queue pair in INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: access, QKey: qKey}, mask))
 }
 
-// ToRTR moves a queue pair from INIT to RTR, with those of the attributes that its type
-// requires.
+// ToRTR moves a queue pair from INIT to RTR, with those of the attributes that its type requires.
 func (r *Rig) ToRTR(qp verbs.QP, a verbs.QPAttr) {
 	mask := verbs.QPAttrState
 	switch qp.Type() {
@@ -121,8 +119,7 @@ func (r *Rig) ToRTS(qp verbs.QP, a verbs.QPAttr) {
 	r.Must("a queue pair in RTS", qp.Modify(a, mask))
 }
 
-// ToState moves a queue pair to a state without attributes: RESET, SQD or ERR, or RTS from
-// SQD or SQE.
+// ToState moves a queue pair to a state without attributes: RESET, SQD or ERR, or RTS from SQD or SQE.
 func (r *Rig) ToState(qp verbs.QP, state verbs.QPState) {
 	r.Must(fmt.Sprintf("a queue pair in %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }

@@ -77,14 +77,14 @@ var atomicCases = alsoOverRD([]conformance.Case{{
 func (e *endpoint) wordRemote() verbs.Remote { return e.mem.Remote(e.mem.WordOffset(0)) }
 
 // setWord sets the first aligned 8-byte word, in host byte order. It then calls a verb: only
-// then is the buffer copied to a remote device.
+// then is the buffer copied to a device of another host, which an agent drives.
 func (e *endpoint) setWord(v uint64) {
 	binary.NativeEndian.PutUint64(e.mem.Buf[e.mem.WordOffset(0):], v)
 	e.QueryPort()
 }
 
 // readWord returns the first aligned 8-byte word. It calls a verb first: only then is the memory
-// of a remote device copied to the buffer.
+// of a device of another host, which an agent drives, copied to the buffer.
 func (e *endpoint) readWord() uint64 {
 	e.QueryPort()
 	return binary.NativeEndian.Uint64(e.mem.Buf[e.mem.WordOffset(0):])

@@ -189,7 +189,8 @@ type channel struct {
 	source *flushSource
 }
 
-// onChannel makes the body of a case from a function that uses a completion channel.
+// onChannel makes the body of a case from a function that uses a completion channel with a CQ and a source of
+// completions.
 func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		c := &channel{Rig: r, CompChannel: newChannel(r)}
@@ -254,8 +255,7 @@ func (c *channel) expectNoEvent() {
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// expectSuccess fails the case unless the endpoint's next completion arrives in time and
-// is a success.
+// expectSuccess fails the case unless the endpoint's next completion arrives in time and is a success.
 func (e *endpoint) expectSuccess() {
 	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))

@@ -75,7 +75,7 @@ func (h *handshake) pair() *qpPair {
 // dutIsActive reports whether the device under test is the active side.
 func (h *handshake) dutIsActive() bool { return h.active.Rig == h.DUT }
 
-// establish posts two receives on both sides, and makes the connection.
+// establish posts two receives on each side, and makes the connection.
 func (h *handshake) establish() *qpPair {
 	for _, e := range []*endpoint{h.active, h.passive} {
 		e.postRecv(1, recvOffset, 64)
@@ -130,5 +130,5 @@ func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
 		return privateDataLimits{request: 56, reply: 196, tooLong: 197} // 56: 92 less the address header
 	}
-	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513}
+	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513} // MPA carries up to 512 bytes
 }

@@ -61,13 +61,14 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 		rd.Title += ", also over reliable datagrams"
 		rd.Needs |= verbs.CapUD | verbs.CapRD
 		rd.Setup.Reliable = true
-		rd.Labels = []string{"service:rd"} // dangerous cases are safe here: no hardware has it
+		rd.Labels = []string{"service:rd"} // without a label "dangerous": no hardware has reliable datagrams
 		both = append(both, c, rd)
 	}
 	return both
 }
 
-// newPair makes a queue pair on each of two devices, and connects them.
+// newPair makes a queue pair on each of two devices, and connects them. The partner's has only the type, the
+// capacities and the access rights of s.
 func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
 		s.qpType = rig.DefaultQPType(d.DUT)
@@ -138,19 +139,16 @@ func (l *qpPair) connect(s *setup) {
 	}
 }
 
-// isIB reports whether the transport is InfiniBand or RoCE, whose queue pairs are connected by
-// ibv_modify_qp. iWARP connections are TCP streams that only the connection manager can
-// make.
+// isIB reports whether the transport is InfiniBand or RoCE, whose queue pairs are connected by ibv_modify_qp. iWARP
+// connections are TCP streams that only the connection manager can make.
 func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
 
-// requireModifyConnect ends the case as unsupported unless queue pairs can be connected
-// by ibv_modify_qp.
+// requireModifyConnect ends the case as unsupported unless queue pairs can be connected by ibv_modify_qp.
 func requireModifyConnect(r *rig.Rig) {
 	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }
 
-// requireIB ends the case as unsupported, for this reason, unless the transport is
-// InfiniBand.
+// requireIB ends the case as unsupported, for this reason, unless the transport is InfiniBand.
 func requireIB(r *rig.Rig, reason string) {
 	if !isIB(r) {
 		rig.Abort(fmt.Errorf("%s: %w", reason, conformance.ErrBenchCannot))
@@ -170,8 +168,7 @@ func (e *endpoint) connectTo(other *endpoint, attr verbs.QPAttr) {
 	e.ToRTS(e.qp, attr)
 }
 
-// addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its
-// datagrams.
+// addressTo moves a UD queue pair from INIT to RTS, and sets the destination of its datagrams.
 func (e *endpoint) addressTo(other *endpoint) {
 	e.ToRTR(e.qp, verbs.QPAttr{})
 	e.ToRTS(e.qp, verbs.QPAttr{SQPSN: 0x2000})

@@ -309,7 +309,7 @@ func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remot
 	}
 	was := [8]byte(m.Buf[off:])
 	copy(m.Buf[off:], "changed!")
-	l.dut.QueryPort() // makes the change visible to the device
+	l.dut.QueryPort() // any verb call makes the change visible to a device of another host
 	copy(l.partner.mem.Buf[sendOffset:], was[:])
 	l.partner.execute(l.partner.writeWR(id, sendOffset, 8, at))
 	// A READ shows that the WRITE is in memory if the transport does not acknowledge it.

@@ -109,8 +109,7 @@ func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths fails the case unless transitions with an optional alternate path accept
-// one, and accept to arm it.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and accept to arm it.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range rig.Transitions(m.kind) {
 		switch t.Optional & rig.MigrationAttrs {
@@ -142,8 +141,7 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// checkErrAndReset fails the case unless queue pairs in all states go to ERR and to
-// RESET, and from there to INIT.
+// checkErrAndReset fails the case unless queue pairs in all states go to ERR and to RESET, and from there to INIT.
 func (m *qpMover) checkErrAndReset() {
 	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
 		qp := m.newQPIn(from)
@@ -183,8 +181,8 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
-// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
-// type cannot be connected by ibv_modify_qp.
+// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the type cannot be
+// connected by ibv_modify_qp. A device without path migration may accept or refuse the attributes of migration.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {

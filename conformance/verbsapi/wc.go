@@ -118,7 +118,7 @@ func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, r
 		Sends:   "a signaled " + withSpaces(name),
 		Expects: "one completion with success, the opcode, the WR ID and the QPN",
 		Run: rig.Body(func(r *rig.Rig) {
-			newDefaultQP(r) // so that the QPN of the pair is not the first
+			newDefaultQP(r) // then a device that always reports the QPN of its first queue pair fails
 			l := newPair(rig.NewPair(r), setup{})
 			wr := request(l)
 			n, err := l.dut.qp.PostSend([]verbs.SendWR{wr})

@@ -64,7 +64,7 @@ func (c *ReasonCounts) Total() (n uint64) {
 // reasonIndex returns the index of an error in reasons, or len(reasons) if it is not there.
 func reasonIndex(e wire.TermError) int {
 	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
-		e.Code = 0 // the code of a local error has no meaning
+		e.Code = 0 // type 0 is the local error of RDMAP and of DDP, whose code has no meaning
 	}
 	for i := range reasons {
 		if reasons[i] == e {

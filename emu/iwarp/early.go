@@ -18,8 +18,9 @@ func (s *Stream) PlaceEarly(part []byte) {
 	}
 }
 
-// PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place
-// before they check. The caller must fail the stream afterwards.
+// PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place before they check:
+// of a Read Response in the memory of the oldest read, of a Send in the next receive, and of a Write in the
+// memory that it names. The caller must fail the stream afterwards.
 func (s *Stream) PlaceUnchecked(segment []byte) {
 	a := rxSegment{raw: segment}
 	var err error

@@ -2,18 +2,18 @@ package iwarp
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// SendEmptyWrite schedules an RDMA Write of no octets ahead of all posted requests. It wakes a peer, such
-// as soft-iWARP of Linux, that reads FPDUs which arrived before its Reply only when more data arrives. It
-// completes no request, and receivers ignore it, except that immediate data sent next looks like that
-// of this Write.
+// SendEmptyWrite makes an RDMA Write of no octets the next message, before all posted requests. It wakes a
+// peer, such as soft-iWARP of Linux, that leaves FPDUs which arrived before it sent its MPA Reply unread
+// until more data arrives. The Write completes no request, and receivers ignore it, except that they take
+// immediate data that is sent next for the immediate data of this Write.
 //
-// SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: its rest wakes
-// the peer.
+// SendEmptyWrite reports false if the stream has ended, or if a message is partly sent: the rest of that
+// message wakes the peer.
 func (s *Stream) SendEmptyWrite() bool {
 	if s.state != open || s.inProgress != noSource {
 		return false
 	}
-	s.turn = emptyWriter
+	s.preferred = emptyWriter
 	return true
 }
 
@@ -23,6 +23,6 @@ const AnySTag wire.STag = 1
 
 // buildEmptyWrite builds the empty Write that SendEmptyWrite scheduled.
 func (s *Stream) buildEmptyWrite(g *Segment) {
-	s.turn = responder
+	s.preferred = responder
 	g.Header = wire.Tagged{STag: AnySTag}.Append(s.control(wire.OpWrite, lastSegment).Append(g.Header))
 }

@@ -49,7 +49,8 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 	return mem, at, err
 }
 
-// readSource resolves the next n octets that the read p asks for. If the check fails, the stream ends.
+// readSource resolves the next n octets that the read p asks for. If the check fails, the stream ends, with a
+// Terminate unless the policy WrapIsLocal prevents it. Policies imitate the defects of devices.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, policy := verbs.AccessRemoteRead, s.policy()
 	if policy.ReadWithoutRight {

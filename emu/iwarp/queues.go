@@ -41,8 +41,8 @@ type Queues struct {
 	Slots          nic.Slots // memory of posted sends
 }
 
-// Init creates the queues of queue pair num, without access rights, and returns the number of
-// Slots. They use the CQs, the SRQ and the PD until Release.
+// Init creates the queues of queue pair num, without access rights, and returns the number of Slots, the entries of
+// the send queue. They use the CQs, the SRQ and the PD until Release.
 func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	*q = Queues{
 		Endpoint: Endpoint{Layer: l, PD: c.PD, QPN: num},
@@ -56,8 +56,7 @@ func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	return slots
 }
 
-// Release ends the use of the queue pair's objects, unbinds its windows and drops events about qp,
-// the queue pair.
+// Release ends the use of the queue pair's objects, unbinds its windows and drops events about qp, the queue pair.
 func (q *Queues) Release(qp any) {
 	n := q.Layer.NIC
 	q.use(-1)

@@ -21,8 +21,8 @@ type peerRequest struct {
 	orig uint64 // value before the atomic
 }
 
-// enqueue appends a read or an atomic to the queue. If the peer exceeds its limit, enqueue
-// ends the stream and returns nil.
+// enqueue appends a read or an atomic of the peer to the queue of those to answer. If the queue has as many as
+// the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with another limit or error.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := int(s.ird)
 	if s.policy().RoundUpIRD && s.ird > 0 {
@@ -61,7 +61,7 @@ func (s *Stream) receiveReadRequest(a *rxSegment, msg []byte) {
 const atOnce, afterWaiting = false, true // values of waited
 
 // beginResponse starts the response to the first request of the queue: it checks the memory of
-// a read, and executes an atomic. waited is set if another request was answered before.
+// a read, and executes an atomic. waited is set if the request waited for the response to another.
 func (s *Stream) beginResponse(waited bool) {
 	p := s.reads.First()
 	if p.atomic {
@@ -76,17 +76,18 @@ func (s *Stream) beginResponse(waited bool) {
 	}
 }
 
-// finishResponse removes the first request from the queue and starts the response to the next.
+// finishResponse removes the first request of the peer from the queue and starts the response to the next. A work
+// request of this side, if there is one, is sent in between.
 func (s *Stream) finishResponse() {
-	s.inProgress, s.turn = noSource, requester
+	s.inProgress, s.preferred = noSource, requester
 	s.reads.Pop()
 	if s.reads.Len() > 0 {
 		s.beginResponse(afterWaiting)
 	}
 }
 
-// sendResponse builds the next segment of the current response. It reports false if the memory
-// is no longer valid; the stream has ended then.
+// sendResponse builds the next segment of the current response, of at most limit octets. It reports false if
+// the memory is no longer valid; the stream has ended then.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	p := s.reads.First()
 	if p.atomic {
@@ -110,8 +111,8 @@ func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	return true
 }
 
-// appendReadSource appends the next n octets that the read p asks for to g. It reports false if a
-// failed check has ended the stream.
+// appendReadSource appends the next n octets that the read p asks for to g: a copy, or, if there are many, the memory
+// itself, which the application may change (Volatile). It reports false if a failed check has ended the stream.
 func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	mem, at, ok := s.readSource(p, n)
 	if !ok {

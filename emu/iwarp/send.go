@@ -78,11 +78,11 @@ func (s *Stream) nextSource() source {
 	if s.inProgress != noSource {
 		return s.inProgress
 	}
-	if s.turn == emptyWriter {
+	if s.preferred == emptyWriter {
 		return emptyWriter
 	}
 	responds := s.reads != nil && s.reads.Len() > 0
-	if responds && s.turn == responder {
+	if responds && s.preferred == responder {
 		return responder
 	}
 	if s.requestReady() {
@@ -159,7 +159,7 @@ func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	}
 }
 
-// sendSend builds the next segment of a Send.
+// sendSend builds the next segment of a Send, and reports false if its memory is invalid.
 func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	op := wire.OpSend
 	switch inv, se := r.Op == verbs.OpSendInv, r.Flags&verbs.SendSolicited != 0; {
@@ -188,7 +188,8 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendWrite builds the next segment of an RDMA Write.
+// sendWrite builds the next segment of an RDMA Write, and reports false if its memory is invalid. The request is not
+// sent yet if immediate data follows.
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
@@ -240,7 +241,7 @@ func (s *Stream) markSent(r *Request) {
 // advanceRequest makes the request after r the next to be sent, and lets a response go first.
 func (s *Stream) advanceRequest(r *Request) {
 	s.sending = r.next
-	s.inProgress, s.turn = noSource, responder
+	s.inProgress, s.preferred = noSource, responder
 }
 
 const (

@@ -44,7 +44,7 @@ type sendState struct {
 	ird, ord         uint16
 	outstanding      uint16 // local reads and atomics without a response
 	inProgress       source // source of the message that is partly sent
-	turn             source // source that goes first after the current message
+	preferred        source // source that goes first after the current message
 }
 
 // queues is the number of untagged queues.
@@ -92,7 +92,7 @@ func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, version: wire.DDPVersion, state: open, startupDone: !o.Responder}
 	s.ird, s.ord, s.expectRTR = o.IRD, o.ORD, o.Responder && o.PeerToPeer
 	if o.Consortium {
-		s.version = 0
+		s.version = 0 // of DDP and RDMAP, as the RDMA Consortium defined them
 	}
 	for q := range queues {
 		s.sendMSN[q], s.recvMSN[q] = wire.FirstMSN, wire.FirstMSN
@@ -108,9 +108,8 @@ func (s *Stream) Opened() bool { return s.state != closed }
 // Live reports whether the stream is established and has not ended.
 func (s *Stream) Live() bool { return s.state == open }
 
-// Idle reports whether no work is left: all requests are complete, all reads of the peer are
-// answered, and the layer below has accepted all segments. A stream that has ended is idle
-// after its Terminate.
+// Idle reports whether no work is left: all requests are complete, all reads of the peer are answered, and the
+// layer below has accepted all segments. A stream that has ended is idle after its Terminate.
 func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:

@@ -5,9 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Fail ends the stream because of a local error or an error of the layer below, and completes
-// all work in error. If terminate is set, Output then returns a Terminate. If the stream has ended
-// already, Fail does nothing.
+// Fail ends the stream because of a local error or an error of the layer below, and completes all work in error. If
+// terminate is set, Output then returns a Terminate. If the stream has ended already, Fail does nothing.
 func (s *Stream) Fail(e wire.TermError, terminate bool) {
 	if s.state != open {
 		return
@@ -26,8 +25,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// Drop discards an unsent Terminate, because the layer below cannot send any more. All
-// segments count as accepted.
+// Drop discards an unsent Terminate, because the layer below cannot send any more. All segments count as accepted.
 func (s *Stream) Drop() {
 	if s.state == terminating {
 		s.state = ended
@@ -48,7 +46,8 @@ func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 	s.refuseReceive(verbs.WCWRFlushErr, e, a)
 }
 
-// refuseReceive ends the stream as refuse does, and completes the current receive with status recv.
+// refuseReceive ends the stream because of a received segment, and completes the current receive with status recv.
+// It sends a Terminate, without headers if a is nil; an invalid Terminate of the peer is not answered.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
@@ -69,7 +68,7 @@ func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegme
 }
 
 // refuseRead ends the stream because the response to a read or an atomic failed. The Terminate
-// shows the unanswered remainder of a read.
+// shows the unanswered remainder of a read, unless a policy changes its headers.
 func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	var h wire.Header
 	if _, err := h.Control.Parse(p.control[:]); err != nil {
@@ -113,7 +112,8 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
 }
 
-// endWithTerminate ends the stream; Output returns the Terminate t next.
+// endWithTerminate ends the stream and completes all work in error, the current receive with status recv. Output
+// returns the Terminate t next, except within a message if the policy MidMessageSilent is set.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++
@@ -145,6 +145,7 @@ func (s *Stream) sendTerminate(g *Segment) {
 func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
+	// siw of Linux sends the first bits in another order than the RFC.
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
 	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are
 	// sent as zeros.

@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiveUntagged handles a segment of an untagged message other than Terminate.
+// receiveUntagged handles a segment of an untagged message other than Terminate. With the policy AnyReadQueue it
+// ignores the queue number and the message offset of a Read Request.
 func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
 	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.policy().AnyReadQueue
@@ -26,7 +27,7 @@ func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// receiveSend places a segment of a Send.
+// receiveSend places a segment of a Send, and completes the receive with the last.
 func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	op, n := a.hdr.Control.Opcode, uint32(len(a.body))
 	switch {
@@ -110,7 +111,7 @@ func (s *Stream) advanceMSN(q wire.QN) {
 }
 
 // invalidate invalidates the STag of a Send with Invalidate. If that fails, it completes the
-// receive in error, ends the stream unless the policy keeps it, and reports false.
+// receive in error, ends the stream unless the policy KeepAfterInvalidate is set, and reports false.
 func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
@@ -196,9 +197,8 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 	return p.buf[:p.n], c.Last
 }
 
-// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the
-// buffers of its queue; Immediate Data uses the application's receives, so that its length is
-// an RDMAP error.
+// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the buffers of its queue;
+// Immediate Data uses the application's receives, so that its length is an RDMAP error.
 func (s *Stream) refuseLong(a *rxSegment) {
 	switch op := a.hdr.Control.Opcode; {
 	case op == wire.OpImmediate || op == wire.OpImmediateSE:
@@ -220,9 +220,8 @@ func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	s.refuse(wire.TermOpOpcode, a)
 }
 
-// receiveImmediate completes a receive with immediate data: the first four of its eight
-// octets, since verbs have only four. Directly after a Write it is the immediate data of that
-// Write.
+// receiveImmediate completes a receive with immediate data: the first four of its eight octets, since verbs have
+// only four. Directly after a Write it is the immediate data of that Write.
 func (s *Stream) receiveImmediate(a *rxSegment, info *wire.Info, msg []byte) {
 	followsWrite, wrote := s.afterWrite, s.writeLen
 	if !s.nextReceive(a) {

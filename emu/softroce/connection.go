@@ -69,7 +69,7 @@ func (c *connection) awaitReply(requested verbs.ConnParam, timeout time.Duration
 	return err
 }
 
-// confirm moves the queue pair to RTS, with the parameters of the REP in e and of our REQ, and sends the RTU.
+// confirm moves the queue pair to RTR and RTS, with the parameters of the REP in e and of our REQ, and sends the RTU.
 func (c *connection) confirm(e cm.Event, requested verbs.ConnParam) error {
 	r := e.Reply
 	c.param = verbs.ConnParam{
@@ -92,7 +92,7 @@ func (c *connection) modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 
 const remoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// toInit moves the queue pair to INIT, if it is not there already.
+// toInit moves the queue pair to INIT, if it is not in INIT already.
 func (c *connection) toInit() error {
 	if c.qp.q.State() == verbs.QPStateInit {
 		return nil

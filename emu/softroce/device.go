@@ -34,7 +34,7 @@ var _ verbs.Context = (*Device)(nil)
 // Device is also the drive.Engine of its driver: the engine with the connection manager and
 // the delivery of events.
 
-// Input implements drive.Engine. A device with defects of its packets receives through the filter.
+// Input implements drive.Engine. A device with defects of its packets receives through the filter that imitates them.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -43,7 +43,7 @@ func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	d.nic.Input(now, dg)
 }
 
-// Tick implements drive.Engine.
+// Tick implements drive.Engine: it handles the timers of NIC and connection manager that are due.
 func (d *Device) Tick(now mono.Time) {
 	d.nic.Tick(now)
 	if d.cm.agent.NextTimer() <= now {
@@ -79,7 +79,7 @@ func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// Output implements drive.Engine.
+// Output implements drive.Engine. A device with defects of its packets sends through the filter.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	if d.wireDefects != nil {
 		return d.wireDefects.Output(now, ds)

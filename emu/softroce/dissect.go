@@ -121,8 +121,8 @@ func putBits(b []byte, f field, value uint64) {
 }
 
 // FindIPID returns the IPv4 identification for which the ICRC of a received RoCEv2 packet is
-// right, for links that do not see it. ok is false if there is none, or if d is not a RoCEv2
-// packet.
+// right, for links that do not report the identification. ok is false if none is right, or if
+// d is not a RoCEv2 packet over IPv4.
 func FindIPID(d *link.Datagram) (id uint16, ok bool) {
 	if d.Dst.Port() != wire.Port || !d.Is4() {
 		return 0, false

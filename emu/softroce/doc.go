@@ -55,7 +55,8 @@ const startTime mono.Time = 1
 // send one packet per sleep.
 const wakeSlack = 100 * time.Microsecond
 
-// InWorld opens a device in a simulated world. l is port or a wrapper of it.
+// InWorld opens a device in a simulated world. l is port or a wrapper of it. Addresses, costs and the secret that
+// makes memory keys unpredictable have defaults.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -84,8 +85,8 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 }
 
 // OnUDP opens a device in real time on UDP sockets in the calling thread's network
-// namespace, bound to the RoCEv2 port of its only address. sock configures the socket;
-// OnUDP sets the fields that RoCEv2 needs.
+// namespace, bound to the RoCEv2 port of its only address. sock configures the socket, which cfg.Decorate may
+// wrap; OnUDP sets the fields that RoCEv2 needs.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))

@@ -187,7 +187,7 @@ func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Durati
 		m.closeConn(c)
 		return nil, err
 	}
-	m.d.Driver().Pump()
+	m.d.Driver().Pump() // sends the REP
 	_, err = c.awaitEvent(cm.EventEstablished, timeout)
 	if err == nil {
 		err = c.toRTS(req.RetryCount, req.RNRRetry, min(param.InitiatorDepth, req.RespRes))

@@ -184,7 +184,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	if err != nil {
 		return nil, connError(op, addr, err)
 	}
-	m.d.Driver().Pump()
+	m.d.Driver().Pump() // sends the REQ
 	if err := c.awaitReply(param, timeout); err != nil {
 		return nil, connError(op, addr, err)
 	}
@@ -253,7 +253,7 @@ func (m *manager) resolve(addr netip.AddrPort, private []byte, timeout time.Dura
 		return peer, err
 	}
 	m.conns[c.id] = c
-	m.d.Driver().Pump()
+	m.d.Driver().Pump() // sends the SIDR_REQ
 	e, err := c.awaitEvent(cm.EventSIDRReply, timeout)
 	if err != nil {
 		m.closeConn(c)

@@ -143,8 +143,8 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) 
 	return r, err
 }
 
-// PostRecv implements verbs.QP. Enter locks the driver, which is unlocked without Pump: delayed
-// acknowledgements wait for the request that most likely follows.
+// PostRecv implements verbs.QP. It sends no packets (Pump), unlike other calls: delayed
+// acknowledgements wait for the send request that most likely follows. Enter locks the driver.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err

@@ -28,8 +28,7 @@ type Defect struct {
 	Of []string `json:"providers"`
 }
 
-// AllDefects lists the defects of all providers, each once: a name means the same
-// for all of them.
+// AllDefects lists the defects of all providers, each once: a name means the same for all of them.
 func AllDefects() (all []Defect) {
 	for _, p := range All() {
 		for _, defect := range p.Defects {
@@ -75,9 +74,9 @@ func (e *ForeignDefectError) Error() string {
 	return fmt.Sprintf("%s NICs cannot have the defect %s; it is a defect of %s", e.Provider.Title, e.Name, strings.Join(e.Of, " and "))
 }
 
-// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or
-// CounterStuck=COUNTER. The error may be an *UnknownDefectError or a
-// *ForeignDefectError.
+// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or CounterStuck=COUNTER. It is a mutant (a
+// change of the source code), a verb defect (which wraps verbs calls), or a setting of the engine, which is checked by
+// making an opener. The error may be an *UnknownDefectError or a *ForeignDefectError.
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(d Defect) bool { return defectName(d.Name) == name }
@@ -119,8 +118,8 @@ func CheckDefect(spec string) (err error) {
 // program, and not a setting of a NIC.
 func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
-// mutantsOf returns the mutants of a provider; see [IsMutant]. A mutant whose Imitates is "-"
-// imitates no device.
+// mutantsOf returns the mutants of a provider: defects that are changes of the source code. A mutant whose
+// Imitates is "-" imitates no device.
 func mutantsOf(provider string) (all []Defect) {
 	for _, m := range defects.Mutants() {
 		if slices.Contains(m.Providers, provider) {
@@ -138,7 +137,8 @@ func (p *Provider) CheckRuntimeDefect(spec string) error {
 // CheckRuntimeDefect is the function CheckDefect for commands that do not support mutants.
 func CheckRuntimeDefect(spec string) error { return rejectMutant(spec, CheckDefect(spec)) }
 
-// rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant.
+// rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant: a change of the source
+// code, which only 'fabrictest conform' supports.
 func rejectMutant(spec string, err error) error {
 	if err != nil || !IsMutant(spec) {
 		return err
@@ -180,9 +180,8 @@ func DefectFlagError(err error) error {
 	return cmdline.Errorf("--defect: %w", err)
 }
 
-// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for
-// devices of p. Defects that imitate a kernel driver are for the provider with that driver only,
-// others for all.
+// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for devices of p. Defects
+// that imitate a kernel driver are for the provider with that driver only, others for all.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.Kernel.verbDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
@@ -205,8 +204,7 @@ func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (other
 	return others, nil
 }
 
-// checkCounter returns an error if the provider's NICs do not have the counter of a defect
-// CounterStuck=COUNTER.
+// checkCounter returns an error if the provider's NICs do not have the counter of a defect CounterStuck=COUNTER.
 func (p *Provider) checkCounter(spec string) error {
 	_, counter, _ := strings.Cut(spec, "=")
 	if counter == "" {

@@ -57,8 +57,8 @@ type datagramOptions struct {
 	RNRTotal time.Duration `json:"rnr_total"`
 }
 
-// timing returns the timers of the reliable service. If RetryTimeout is set, the retransmission
-// timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
+// timing returns the timers of the reliable service; fields that are 0 have defaults. If RetryTimeout is set, the
+// retransmission timeout is fixed: an adaptive one of about a millisecond would expire on a busy machine.
 func (b *datagramOptions) timing() (t rd.Timing) {
 	t.BusyLimit = b.RNRTotal
 	if b.RetryTimeout > 0 {

@@ -59,7 +59,7 @@ type Restrictions struct {
 	Options Options
 }
 
-// Apply returns a device that does not claim the missing capabilities.
+// Apply returns a device that does not claim the capabilities that c says are missing.
 func (c Restrictions) Apply(d verbs.Context) verbs.Context {
 	if c.MissingCaps == 0 {
 		return d
@@ -73,7 +73,7 @@ type restrictedDevice struct {
 	missing verbs.Caps
 }
 
-// QueryDevice implements verbs.Context.
+// QueryDevice implements verbs.Context. It leaves out the missing capabilities.
 func (d *restrictedDevice) QueryDevice() (verbs.DeviceAttr, error) {
 	attr, err := d.Context.QueryDevice()
 	attr.Caps &^= d.missing
@@ -113,8 +113,8 @@ func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	return defaults, nil
 }
 
-// WriteDefects prints the defects of each provider, those of several providers first, and
-// mutants after the others.
+// WriteDefects prints the defects of each provider, those of several providers first. Mutants, which are changes of
+// the source code, follow the defects that are settings.
 func WriteDefects(w io.Writer) error {
 	all := AllDefects()
 	const runtimeDefects, mutants = false, true

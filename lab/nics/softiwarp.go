@@ -24,7 +24,8 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		// siw_peer adapts an emulated NIC to siw as its peer. The verb defects change verbs calls, the Defects the engine.
+		// The option siw_peer adapts an emulated NIC to a peer that is siw. verbDefects change verbs calls, and Defects the
+		// packets and the state of the NIC.
 		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
 		Profiles: []Profile{
 			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},

@@ -75,7 +75,7 @@ func (c *Certification) transport() string {
 	return "RoCEv2"
 }
 
-// plan selects the cases of a protocol, reads the deviations, and creates the judge.
+// plan selects the cases of a protocol, reads the deviations, and creates the judge, which runs the cases.
 func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
@@ -107,8 +107,9 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	return nil
 }
 
-// knownDeviations returns the deviations of the device by case ID: those of the file c.Deviations, or
-// those that ship with fabrictest under that name. all are the suites, which the file must not contradict.
+// knownDeviations returns the deviations of the device, the cases that it is expected to fail, by case ID: those of the
+// file c.Deviations, or those that ship with fabrictest under that name; none without a name. The file must not
+// contradict all, the suites.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil
@@ -132,7 +133,7 @@ func (c *Certification) Judge(ctx context.Context, client *agent.Client, addr st
 		return nil, errors.Join(err, client.Close())
 	}
 	opt.Wire, opt.MaxTime = c.Wire, c.CaseTime
-	opt.RestartAfter = func(id string) bool { return c.dangerous[id] }
+	opt.RestartAfter = func(id string) bool { return c.dangerous[id] } // the device may not work after such a case
 	opt.OnNote = func(text string) { c.judge.Show.Note(text) }
 	if c.lab, err = bench.OnDevice(client, c.Device, opt); err != nil {
 		return nil, c.permissionHint(err)

@@ -46,7 +46,8 @@ func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// judgeGuest boots the guest, judges its device through an agent, and stops the guest.
+// judgeGuest boots the guest, judges its device through an agent, a program in the guest that calls verbs for the
+// judge, and stops the guest.
 func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
 	fmt.Fprintf(status, "Booting Linux %s with %s …\n", cfg.Image.Release, c.Device)
 	cfg.Consoles = c.judge.Dir
@@ -77,8 +78,8 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// isRawWire reports whether, with a value of --wire, the judge sends raw packets as a host with
-// addresses of its own. The default, an empty value, depends on the protocol.
+// isRawWire reports whether, with a value of --wire, the judge sends packets on a raw socket, as a host with
+// addresses other than the kernel's. The default, an empty value, depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:

@@ -25,7 +25,7 @@ type Conformance struct {
 	Replay func(device, id string) string
 }
 
-// Plan checks the options, and returns a judge with the devices and their cases.
+// Plan checks the options, and returns a judge, which runs cases on devices, with the devices and their cases.
 func (c *Conformance) Plan() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 	return j, c.addDeviations(j.Devices)
 }
 
-// addDeviations sets the known deviations of the devices: those of the file, which must be for the
-// only device, or those that ship with fabrictest.
+// addDeviations sets the known deviations of the devices, the cases that they are expected to fail: those of the
+// file c.Deviations, which needs a single device, or those that ship with fabrictest.
 func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	if c.Deviations != "" {
 		if len(devices) > 1 {
@@ -97,7 +97,7 @@ func Measurable() []string {
 }
 
 // judge checks the options other than those that select devices and cases, and returns a
-// judge without devices.
+// judge, which runs cases on devices, without devices. Part says that a filter leaves out cases.
 func (c *Conformance) judge() (*judge.Judge, error) {
 	switch {
 	case c.Tier != scenarios.Sim && c.Tier != scenarios.NetNS:

@@ -168,7 +168,7 @@ const (
 type labs struct {
 	tier      scenarios.Tier
 	workers   int // cases at a time; 0 for the default
-	schedules int // that cases explore; 0 for their own number
+	schedules int // orders of concurrent events that cases explore; 0 for their own number
 }
 
 // caseWorkers returns the number of cases that run at a time. By default it is 1 in real
@@ -183,8 +183,8 @@ func (o *labs) caseWorkers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases
-// that explore schedules get more time.
+// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases that explore
+// schedules, orders of concurrent events, get more time for each schedule.
 func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {

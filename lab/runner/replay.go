@@ -71,17 +71,17 @@ func ReplayTask(folder string, r *report.Result, dir string, capture bool) (Task
 func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool, err error) {
 	same = true
 	for i := range now {
-		equal, what := sameOutcome(then[i], &now[i])
+		equal, comparison := sameOutcome(then[i], &now[i])
 		same = same && equal
-		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, what); err != nil {
+		if _, err := fmt.Fprintf(w, "%s on %s: %s\n", now[i].Name, now[i].Tier, comparison); err != nil {
 			return false, err
 		}
 	}
 	return same, nil
 }
 
-// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every
-// figure must be the same, in namespaces only the verdict.
+// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every figure must be the
+// same, in namespaces only the verdict. A scenario that starved, because the host was too busy, may pass now.
 func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Verdict == report.Starved && now.Verdict == report.Passed {
 		return true, "the machine was too busy then, and the scenario passed now"

@@ -47,9 +47,9 @@ type Progress interface {
 // processes, which mostly wait for timers.
 const maxFabrics = 4
 
-// Run runs tasks in order, one per processor at a time, and at most maxFabrics at a time in the NetNS tier. Tasks of
-// different tiers do not run at the same time. When ctx is cancelled it returns the results so far,
-// including those of interrupted tasks. ended is the number of tasks that were not interrupted.
+// Run runs tasks in order, one per processor at a time, and at most maxFabrics at a time in network namespaces. Tasks
+// of different tiers (simulation, network namespaces) do not run at the same time. When ctx is cancelled it returns the
+// results so far, including those of interrupted tasks. ended is the number of tasks that were not interrupted.
 func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1
@@ -99,7 +99,7 @@ func runParallel(ctx context.Context, workers int, tasks []Task, show Progress) 
 }
 
 // Run runs the task on its tier, after it has saved the scenario in the run's folder if there is one.
-// The result of an incompatible task is skipped.
+// An incompatible task does not run; its result has the verdict Skipped.
 func (t *Task) Run(ctx context.Context) *report.Result {
 	if t.Incompatible != "" {
 		r := lab.NewResult(t.Scenario, t.Tier, &t.Options)
@@ -170,9 +170,9 @@ func (o *Overrides) Check() error {
 	return checkDefects(check, o.Defects)
 }
 
-// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for each
-// scenario and each tier that it runs on, tier by tier, with the same options. Tasks that cannot run
-// with the provider or the defects are marked as incompatible.
+// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for each scenario and each
+// tier that it runs on, tier by tier, with the same options, except that netem is for network namespaces only. Tasks
+// that cannot run with the provider or the defects are marked as incompatible.
 func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, options lab.Options) (tasks []Task) {
 	for i := range chosen {
 		s := &chosen[i]

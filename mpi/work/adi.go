@@ -60,8 +60,8 @@ func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 		cell := &adiCell{place: [3]int{(a.i + c) % a.slices, (a.k - c + a.slices) % a.slices, c}}
 		points := 1
 		for axis, at := range cell.place {
-			cell.from[axis] = part(side, a.slices, at)
-			cell.n[axis] = part(side, a.slices, at+1) - cell.from[axis]
+			cell.from[axis] = partStart(side, a.slices, at)
+			cell.n[axis] = partStart(side, a.slices, at+1) - cell.from[axis]
 			points *= cell.n[axis]
 		}
 		cell.eliminated = make([]float64, s.scratch*points)
@@ -132,14 +132,14 @@ func (a *adi) exact(at [3]int) (u [adiVars]float64) {
 	}
 	k := key(a.seed, uint64((at[0]*a.side+at[1])*a.side+at[2]))
 	for v := range u {
-		u[v] = unit(mix(k + uint64(v)))
+		u[v] = uniform(mix(k + uint64(v)))
 	}
 	return u
 }
 
 // coefficient is a random coefficient of a point, between -1 and 1.
 func (a *adi) coefficient(axis int, at [3]int) float64 {
-	return unit(key(a.coefficientSeed, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
+	return uniform(key(a.coefficientSeed, uint64(axis), uint64((at[0]*a.side+at[1])*a.side+at[2])))
 }
 
 // applyTo applies the operator of an axis to a field at all points of a box.
@@ -181,7 +181,7 @@ func (a *adi) sweep(axis int, back bool) {
 			in = a.j.Irecv(b.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil {
-			a.j.compute(6 * a.slices)
+			a.j.computeFraction(1, 6*a.slices)
 		}
 		a.waitSend()
 		if in != nil {

@@ -71,8 +71,8 @@ func (a *adi) makeFaces() {
 			// same coordinates on the other axes.
 			if before := s - f.d; before >= 0 && before < a.slices {
 				other := adiCell{from: c.from, n: c.n}
-				other.from[f.axis] = part(a.side, a.slices, before)
-				other.n[f.axis] = part(a.side, a.slices, before+1) - other.from[f.axis]
+				other.from[f.axis] = partStart(a.side, a.slices, before)
+				other.n[f.axis] = partStart(a.side, a.slices, before+1) - other.from[f.axis]
 				f.points(&other, func(at [3]int, _ int) { f.recv = append(f.recv, at) })
 			}
 		}
@@ -137,7 +137,7 @@ type line struct {
 	at                     [3]int // of the first point, in the whole grid
 }
 
-// extended returns a box of the cell's size, extended along some axes within the grid.
+// extended returns a box of the cell's size, extended by faceDepth at both ends of some axes within the grid.
 func (c *adiCell) extended(side int, axes ...int) *adiCell {
 	b := &adiCell{from: c.from, n: c.n}
 	for _, axis := range axes {

@@ -112,7 +112,7 @@ const (
 // multiply computes y = A·x.
 func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
-	c.j.compute(1)
+	c.j.computeFraction(1, 1)
 	kept := c.sums[c.kept[0]:c.kept[1]]
 	other := make([]float64, len(kept))
 	// The nearest partner first: the sum may be divided with it.
@@ -254,7 +254,7 @@ func makeSystem(seed uint64, n, perRow int, b matrixBlock) system {
 	size := make([]float64, n) // sum of the off-diagonal elements, by row
 	solution, product := make([]float64, n), make([]float64, n)
 	for i := range n {
-		solution[i] = 1 + unit(key(seed, uint64(i)))/2
+		solution[i] = 1 + uniform(key(seed, uint64(i)))/2
 	}
 	add := func(row, col int, v float64) {
 		product[row] += v * solution[col]
@@ -265,7 +265,7 @@ func makeSystem(seed uint64, n, perRow int, b matrixBlock) system {
 	for i := range n {
 		for k := range perRow {
 			draw := key(seed, uint64(i), uint64(k))
-			other, v := int(draw%uint64(n)), unit(mix(draw))
+			other, v := int(draw%uint64(n)), uniform(mix(draw))
 			if other == i {
 				continue
 			}

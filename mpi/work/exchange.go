@@ -8,7 +8,7 @@ import (
 
 // exchange1 is the first data exchange model of Rashti 2010 §4.4.1 (Fig. 4.15): receives are
 // posted, data is packed and sent, the next data is produced, and sends and receives are awaited.
-// Speculative rendezvous benefits from the early receive.
+// Speculative rendezvous, in which a receiver sends its RTR before it gets an RTS, benefits from the early receive.
 func exchange1(j *job) {
 	x := newExchange(j)
 	x.run(func(i int) {

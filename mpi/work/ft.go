@@ -90,7 +90,7 @@ func newFT(j *job, grid [3]int) *ft {
 // noise is the initial field at an index of this rank's planes.
 func (f *ft) noise(at int) complex128 {
 	k := key(f.j.p.Seed, uint64(f.firstPlane*f.n[0]*f.n[1]+at))
-	return complex(unit(k), unit(mix(k)))
+	return complex(uniform(k), uniform(mix(k)))
 }
 
 // damping is the factor of the mode with these wave numbers after some steps.
@@ -108,7 +108,7 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 // forward transforms the field, which is overwritten, to modes.
 func (f *ft) forward(modes []complex128) {
 	f.transformPlanes(f.field, forward)
-	f.j.compute(1)
+	f.j.computeFraction(1, 1)
 	f.transpose(
 		func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) },
 		func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
@@ -123,7 +123,7 @@ func (f *ft) evolve(steps int) {
 	for i := 0; i < len(f.damped); i += f.n[2] {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], backward)
 	}
-	f.j.compute(1)
+	f.j.computeFraction(1, 1)
 	f.transpose(
 		func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) },
 		func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })

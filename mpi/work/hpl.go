@@ -82,14 +82,15 @@ func (h *hpl) eliminatePanel(first int) {
 		h.factorPanel()
 	}
 	h.forwardPanel()
-	h.j.compute(1)
+	h.j.computeFraction(1, 1)
 	trailing := h.columns.before(first + h.width)
 	h.swapRows(trailing)
 	h.solveTop(trailing)
 	h.update(trailing)
 }
 
-// factorPanel eliminates within the panel, together with the other ranks of this process column.
+// factorPanel eliminates within the panel, together with the other ranks of this process column, and copies the result
+// to h.below for forwardPanel.
 func (h *hpl) factorPanel() {
 	panelStart := h.columns.before(h.first)
 	for c := range h.width {
@@ -236,7 +237,7 @@ func newBlockCyclic(seed uint64, n, block, ranks, rank int) *blockCyclic {
 
 // element is an element of the initial matrix.
 func (d *blockCyclic) element(row, column int) float64 {
-	return unit(key(d.seed, uint64(row), uint64(column)))
+	return uniform(key(d.seed, uint64(row), uint64(column)))
 }
 
 // rankAt is the rank at a row and a column of the grid of ranks.

@@ -91,7 +91,7 @@ func (h *hpl) substitute() {
 		}
 		buf := make([]byte, 8*w)
 		putFloats(buf, x)
-		for to := range h.j.Size() {
+		for to := range h.j.Size() { // a broadcast counts as a message to each rank
 			if h.rank == diagonal {
 				h.j.digestSent(to, buf)
 			}
@@ -117,7 +117,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	sum := make([]float64, w)
 	for i := range sum {
 		sum[i] = -known[at+i]
-		if h.columns.me == h.columns.owner(h.n) {
+		if h.columns.me == h.columns.owner(h.n) { // column n is the right side
 			sum[i] += h.localRow(at + i)[h.columns.local(h.n)]
 		}
 	}
@@ -150,9 +150,8 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 // matrix.
 const hplReference = 256
 
-// checkElimination compares this rank's part with an elimination by one rank. They must be
-// equal to the bit: the operations on an element and their order depend on blocks and
-// pivots only.
+// checkElimination compares this rank's part of a small matrix, up to hplReference, with an elimination by one rank.
+// They must be equal to the bit: the operations on an element and their order depend on blocks and pivots only.
 func (h *hpl) checkElimination() {
 	if h.n > hplReference {
 		return

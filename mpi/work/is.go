@@ -21,7 +21,7 @@ func integerSort(j *job) {
 	}[j.p.Class]
 	s := newIntegerSort(j, size)
 	for round := range j.setIterations(size.rounds) {
-		// As in the model, which changes the keys each time.
+		// As NPB's IS, which changes some keys each time.
 		if len(s.keys) > 0 {
 			s.keys[round%len(s.keys)] = uint32(round % size.most)
 		}
@@ -44,9 +44,9 @@ type bucketSort struct {
 // newIntegerSort draws the keys of this rank.
 func newIntegerSort(j *job, size isSize) *bucketSort {
 	s := &bucketSort{j: j, size: size, counts: make([]byte, 4*size.buckets)}
-	from, to := part(size.keys, j.Size(), j.Rank()), part(size.keys, j.Size(), j.Rank()+1)
+	from, to := partStart(size.keys, j.Size(), j.Rank()), partStart(size.keys, j.Size(), j.Rank()+1)
 	for i := from; i < to; i++ {
-		// The mean of four random numbers, as in the model: buckets differ in size.
+		// The mean of four random numbers, as in NPB's IS: buckets differ in size.
 		sum := uint64(0)
 		for k := range uint64(4) {
 			sum += key(j.p.Seed, uint64(i), k) % uint64(size.most)
@@ -100,7 +100,7 @@ func (s *bucketSort) sort() []uint32 {
 	j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive")
 	s.recv = resize(s.recv, 4*from[ranks])
 	j.alltoallv(s.send, to, s.recv, from, 4)
-	j.compute(1)
+	j.computeFraction(1, 1)
 	s.sortReceived(from[ranks])
 	return s.sorted
 }

@@ -76,10 +76,7 @@ func (j *job) addWaitTime(since time.Duration) {
 	}
 }
 
-// compute keeps the CPU busy for 1/parts of Params.Compute, the time of a step.
-func (j *job) compute(parts int) { j.computeFraction(1, parts) }
-
-// computeFraction keeps the CPU busy for n/of of the time of a step.
+// computeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step.
 func (j *job) computeFraction(n, of int) {
 	if j.p.Compute > 0 {
 		j.Compute(j.p.Compute * time.Duration(n) / time.Duration(of))

@@ -32,8 +32,8 @@ func semicoarsening(j *job) {
 // amgReach is how far points of the finest level are coupled.
 const amgReach = 24
 
-// runLevels exchanges the points of all levels. reach returns how far the points of a level
-// are coupled.
+// runLevels exchanges the points of all levels, from the finest to the coarsest and back in each cycle. reach returns
+// how many points away a point of a level is coupled.
 func runLevels(j *job, reach func(level, levels, points int) int) {
 	size := map[Class]struct{ points, levels, cycles int }{
 		ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
@@ -86,7 +86,7 @@ const (
 func newLevel(j *job, level, points, reach int) *gridLevel {
 	defer annotate("level %d", level)
 	t := &gridLevel{j: j, level: level}
-	t.first, t.end = part(points, j.Size(), j.Rank()), part(points, j.Size(), j.Rank()+1)
+	t.first, t.end = partStart(points, j.Size(), j.Rank()), partStart(points, j.Size(), j.Rank()+1)
 	needed := make([][]uint32, j.Size())
 	seen := make([]bool, points)
 	for i := t.first - reach; i < t.end+reach && t.end > t.first; i++ {
@@ -120,7 +120,8 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	return t
 }
 
-// receiveRequest receives a request from any source, and stores the requested points.
+// receiveRequest receives a request from any source, and stores the requested points. counts has the number of points
+// that each rank requests.
 func (t *gridLevel) receiveRequest(counts []byte) {
 	j := t.j
 	s := must(j.world.Probe(mpi.AnySource, tagRequest+t.level))
@@ -139,7 +140,7 @@ func (t *gridLevel) receiveRequest(counts []byte) {
 
 // value is the value of a point in a step of a cycle, which every rank can compute.
 func (t *gridLevel) value(point uint32, cycle, step int) float64 {
-	return unit(key(t.j.p.Seed, uint64(t.level), uint64(cycle), uint64(step), uint64(point)))
+	return uniform(key(t.j.p.Seed, uint64(t.level), uint64(cycle), uint64(step), uint64(point)))
 }
 
 // exchange sends the values of this rank's points to the ranks that need them, receives those that
@@ -156,7 +157,7 @@ func (t *gridLevel) exchange(cycle, step int) {
 		}
 		t.requests = append(t.requests, j.Isend(e.buf, e.rank, tagPoints+t.level))
 	}
-	j.compute(8)
+	j.computeFraction(1, 8)
 	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {

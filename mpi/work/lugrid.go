@@ -26,8 +26,8 @@ const (
 // exact solution.
 func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
-	g.fx, g.fy = part(side, columns, g.column), part(side, rows, g.row)
-	g.nx, g.ny = part(side, columns, g.column+1)-g.fx, part(side, rows, g.row+1)-g.fy
+	g.fx, g.fy = partStart(side, columns, g.column), partStart(side, rows, g.row)
+	g.nx, g.ny = partStart(side, columns, g.column+1)-g.fx, partStart(side, rows, g.row+1)-g.fy
 	n := (g.nx + 2) * (g.ny + 2) * side * luVars
 	g.u, g.b = make([]float64, n), make([]float64, n)
 	g.each(func(x, y, z, v, at int) {
@@ -47,7 +47,7 @@ func (g *luGrid) exact(x, y, z, v int) float64 {
 			return 0
 		}
 	}
-	return unit(key(g.seed, uint64(((x*g.side+y)*g.side+z)*luVars+v)))
+	return uniform(key(g.seed, uint64(((x*g.side+y)*g.side+z)*luVars+v)))
 }
 
 // index is the index of an unknown; local coordinates start at 1.
@@ -109,7 +109,7 @@ func (g *luGrid) relax(x, y, z int) {
 // edge is a line of n points of every plane along x or y: its first point, and the step to the next.
 type edge struct{ x, y, n, dx, dy int }
 
-// ownEdge is the edge of this rank's points in a direction.
+// ownEdge is the edge of this rank's points in a direction: its first point x, y, its length, and the step dx, dy.
 func (g *luGrid) ownEdge(direction int) edge {
 	switch direction {
 	case north:

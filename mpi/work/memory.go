@@ -40,8 +40,9 @@ type Memory struct {
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns the peak memory and the counts of the ranks of a world so far, or of rank 0 alone,
-// without those of the call itself. It is collective, and returns the same in all ranks.
+// MemoryOf returns the peak memory of the ranks of a world so far, or of rank 0 alone, and their numbers of connections,
+// rings, low watermarks and messages, without those of the call itself. It is collective, and returns the same in all
+// ranks.
 func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
@@ -133,7 +134,7 @@ func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
 		{Workload: "cg"},
-		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for an indirect algorithm
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for Bruck's algorithm
 		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
 		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
 		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},

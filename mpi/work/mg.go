@@ -78,7 +78,7 @@ func (m *mg) addLevels(side int) {
 	}
 }
 
-// rightSide puts ten positive and ten negative charges at random points, as the model does.
+// rightSide puts ten positive and ten negative charges at random points, as NPB's MG does.
 func (m *mg) rightSide(seed uint64) {
 	l := m.levels[0]
 	for i := range uint64(20) {
@@ -95,7 +95,7 @@ func (m *mg) rightSide(seed uint64) {
 	}
 }
 
-// solve runs the cycles.
+// solve runs the cycles. m.j is nil if one rank solves the whole grid for a comparison.
 func (m *mg) solve(cycles int) {
 	top := m.levels[0]
 	copy(top.r, m.v)
@@ -129,7 +129,7 @@ func (m *mg) recordNorm() {
 func (m *mg) cycle(i int) {
 	l, finest := m.levels[i], i == 0 && m.v != nil
 	if m.j != nil {
-		m.j.compute(len(m.levels))
+		m.j.computeFraction(1, len(m.levels))
 	}
 	if !finest {
 		clear(l.u)

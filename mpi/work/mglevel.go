@@ -105,8 +105,8 @@ func (l *mgLevel) interpolate(coarse *mgLevel) {
 	}
 }
 
-// exchange fills the ghost points from the neighbours, axis by axis, which includes edges
-// and corners.
+// exchange fills the ghost points from the neighbours, axis by axis, which includes edges and corners. On an axis with
+// one rank, the box is its own neighbour, because the grid is periodic.
 func (m *mg) exchange(l *mgLevel, f []float64) {
 	for axis, ranks := range m.torus.sides {
 		if ranks == 1 {

@@ -47,14 +47,14 @@ type bodies struct {
 
 // newBodies draws the particles of this rank, of total particles of all ranks.
 func newBodies(j *job, total int) *bodies {
-	b := &bodies{j: j, total: total, first: part(total, j.Size(), j.Rank())}
-	b.n = part(total, j.Size(), j.Rank()+1) - b.first
+	b := &bodies{j: j, total: total, first: partStart(total, j.Size(), j.Rank())}
+	b.n = partStart(total, j.Size(), j.Rank()+1) - b.first
 	for i := b.first; i < b.first+b.n; i++ {
 		k := key(j.p.Seed, uint64(i))
-		b.state = append(b.state, 1.5+unit(k)/2)
+		b.state = append(b.state, 1.5+uniform(k)/2) // the mass, which the position follows
 		for axis := range uint64(3) {
-			b.state = append(b.state, unit(mix(k+axis+1)))
-			b.speed = append(b.speed, unit(mix(k+axis+9))/10)
+			b.state = append(b.state, uniform(mix(k+axis+1)))
+			b.speed = append(b.speed, uniform(mix(k+axis+9))/10)
 		}
 	}
 	b.force = make([]float64, 3*b.n)
@@ -107,14 +107,14 @@ func (b *bodies) computeForces() {
 		visitors := others[:bodySize*here]
 		getFloats(visitors, buf)
 		b.addForces(b.force, visitors)
-		j.compute(ranks)
+		j.computeFraction(1, ranks)
 		if ranks == 1 {
 			return
 		}
 		j.wait(out)
 		s := j.wait(in)
 		from := (j.Rank() - hop - 1 + ranks) % ranks
-		here = part(b.total, ranks, from+1) - part(b.total, ranks, from)
+		here = partStart(b.total, ranks, from+1) - partStart(b.total, ranks, from)
 		j.checkEqual(uint64(8*bodySize*here), uint64(s.Count), "bytes of rank %d's particles at hop %d", from, hop)
 	}
 	want := make([]byte, 8*bodySize*b.n)
@@ -191,7 +191,7 @@ func (b *bodies) check() {
 	j.Allgather(mine, all)
 	want := make([]float64, 3*b.n)
 	for rank := range ranks {
-		n := part(b.total, ranks, rank+1) - part(b.total, ranks, rank)
+		n := partStart(b.total, ranks, rank+1) - partStart(b.total, ranks, rank)
 		visitors := make([]float64, bodySize*n)
 		getFloats(visitors, all[each*rank:])
 		b.addForces(want, visitors)

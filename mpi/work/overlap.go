@@ -64,7 +64,8 @@ type overlapTest struct {
 	lead time.Duration
 }
 
-// eachOverlapTest runs do for all sizes and sides on the first two ranks; the others wait.
+// eachOverlapTest runs do for all message sizes, and for all sides: whether the sender or the receiver computes, and
+// which of them starts first. The first two ranks take part; the others wait.
 func eachOverlapTest(j *job, do func(*overlapTest)) {
 	sizes := j.messageSizes(map[Class][]int{
 		ClassT: {1 << 10, 64 << 10},
@@ -158,7 +159,7 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 }
 
 // calibrate returns the time of a message without computation on a rank. It measures twice: in the second
-// measurement, the later rank starts after the other by the first time (see lead).
+// measurement, and in those of the test, the later rank starts h.lead, the first result, after the other.
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.lead = h.measure(0, rank)
 	return h.measure(0, rank)

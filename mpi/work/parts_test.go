@@ -13,7 +13,7 @@ func TestFFTMatchesDFT(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32} {
 		x := make([]complex128, n)
 		for i := range x {
-			x[i] = complex(unit(key(uint64(i))), unit(key(uint64(i), 1)))
+			x[i] = complex(uniform(key(uint64(i))), uniform(key(uint64(i), 1)))
 		}
 		got := append([]complex128(nil), x...)
 		newFFT(n).transform(got, forward)

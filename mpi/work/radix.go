@@ -46,7 +46,7 @@ type chunk struct{ at, n int }
 func newRadix(j *job, size radixSize, round int) *radix {
 	values := 1 << size.digit
 	s := &radix{j: j, size: size, hist: make([]byte, 4*values), all: make([]byte, 4*values*j.Size())}
-	for i := part(size.keys, j.Size(), j.Rank()); i < part(size.keys, j.Size(), j.Rank()+1); i++ {
+	for i := partStart(size.keys, j.Size(), j.Rank()); i < partStart(size.keys, j.Size(), j.Rank()+1); i++ {
 		k := key(j.p.Seed, uint64(round), uint64(i))
 		s.keys = append(s.keys, uint32(k)&(1<<(size.digit*size.digits)-1))
 	}
@@ -86,7 +86,7 @@ func (s *radix) pass(digit int) {
 		next[v]++
 	}
 	out := s.plan(begin)
-	j.compute(1)
+	j.computeFraction(1, 1)
 	// In each round ranks form pairs.
 	for round := range j.Size() {
 		peer := (round - j.Rank() + j.Size()) % j.Size()
@@ -117,7 +117,7 @@ func (s *radix) checkCounts() {
 		for at := n * rank; at < n*(rank+1); at += 4 {
 			sum += uint64(binary.LittleEndian.Uint32(s.all[at:]))
 		}
-		want := part(s.size.keys, ranks, rank+1) - part(s.size.keys, ranks, rank)
+		want := partStart(s.size.keys, ranks, rank+1) - partStart(s.size.keys, ranks, rank)
 		s.j.checkEqual(uint64(want), sum, "number of keys that rank %d announced", rank)
 	}
 }
@@ -126,7 +126,7 @@ func (s *radix) checkCounts() {
 // begin is where the keys of each digit value begin in s.send.
 func (s *radix) plan(begin []int) [][]chunk {
 	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digit
-	first, end := part(s.size.keys, ranks, j.Rank()), part(s.size.keys, ranks, j.Rank()+1)
+	first, end := partStart(s.size.keys, ranks, j.Rank()), partStart(s.size.keys, ranks, j.Rank()+1)
 	out := make([][]chunk, ranks)
 	for r := range s.chunks {
 		s.chunks[r] = s.chunks[r][:0]
@@ -136,10 +136,10 @@ func (s *radix) plan(begin []int) [][]chunk {
 		for from := range ranks {
 			n := int(binary.LittleEndian.Uint32(s.all[4*(from*values+v):]))
 			for done := 0; done < n; {
-				for part(s.size.keys, ranks, owner+1) <= at {
+				for partStart(s.size.keys, ranks, owner+1) <= at {
 					owner++
 				}
-				k := min(n-done, part(s.size.keys, ranks, owner+1)-at)
+				k := min(n-done, partStart(s.size.keys, ranks, owner+1)-at)
 				if from == j.Rank() {
 					out[owner] = append(out[owner], chunk{begin[v] + done, k})
 				}

@@ -75,7 +75,7 @@ func (m *sluMatrix) usersOfColumn(column int) (ranks []int) {
 
 // at is an element of a block. Elements are small, therefore errors do not grow; the diagonal is 1.
 func (m *sluMatrix) at(row, column, i, k int) float64 {
-	return unit(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
+	return uniform(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
 
 // addProduct adds a block times a part of the solution.
@@ -112,7 +112,7 @@ func (m *sluMatrix) solveDiagonal(b int, rhs []float64) []float64 {
 func (m *sluMatrix) exact(b, solve int) []float64 {
 	x := make([]float64, m.width(b)*m.size.nrhs)
 	for i := range x {
-		x[i] = unit(key(m.seed, 3, uint64(solve), uint64(b), uint64(i)))
+		x[i] = uniform(key(m.seed, 3, uint64(solve), uint64(b), uint64(i)))
 	}
 	return x
 }

@@ -152,7 +152,7 @@ func (s *slu) solveBlock(b int) {
 // apply applies this rank's blocks of a column. Sums of completed rows go to the owner of
 // their diagonal.
 func (s *slu) apply(column int, x []float64) {
-	s.j.compute(s.size.blocks)
+	s.j.computeFraction(1, s.size.blocks)
 	for _, row := range s.rowsIn(column) {
 		if s.ownerOf(row, column) != s.rank {
 			continue

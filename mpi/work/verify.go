@@ -92,7 +92,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// key returns a hash of numbers, from which mix and unit make random data.
+// key returns a hash of numbers, from which mix and uniform make random data.
 func key(parts ...uint64) uint64 {
 	k := uint64(0x243f6a8885a308d3)
 	for _, p := range parts {
@@ -101,8 +101,8 @@ func key(parts ...uint64) uint64 {
 	return k
 }
 
-// unit converts 64 random bits to a random number between -1 and 1.
-func unit(x uint64) float64 { return float64(int64(x)>>11) / (1 << 52) }
+// uniform converts 64 random bits to a random number between -1 and 1.
+func uniform(x uint64) float64 { return float64(int64(x)>>11) / (1 << 52) }
 
 // messageKey is the key of the contents of a message: number distinguishes those between two ranks.
 func (j *job) messageKey(from, to, number int) uint64 {
@@ -177,9 +177,9 @@ func isqrt(n int) int { return int(math.Sqrt(float64(n))) }
 // log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// part is the index of the first element of part i, if whole elements are divided into n nearly
+// partStart is the index of the first element of part i, if whole elements are divided into n nearly
 // equal parts.
-func part(whole, n, i int) int { return whole * i / n }
+func partStart(whole, n, i int) int { return whole * i / n }
 
 // rectangle divides n ranks into rows and columns, as square as possible, with at least as
 // many columns as rows.

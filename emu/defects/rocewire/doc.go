@@ -61,14 +61,15 @@ type remoteQP struct {
 // step applies a defect to a packet. It returns false if the packet is dropped or delayed.
 type step func(f *Filter, p *packet) (pass bool)
 
-// New returns a Filter that gives nic the defects. hasICRC says whether packets carry an ICRC.
+// New returns a Filter that gives nic the defects, each by steps: functions that change, drop or delay a packet. hasICRC
+// says whether packets carry an ICRC.
 func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 	f := &Filter{nic: nic, defects: defects, hasICRC: hasICRC, batch: make([]link.Datagram, 64), hugeAt: map[remoteQP]wire.PSN{}}
 	for i := range f.batch {
 		f.batch[i].Payload = make([]byte, 0, wire.MaxPacketLen)
 	}
 	d := &f.defects
-	for _, s := range []struct { // in the order in which they apply
+	for _, s := range []struct { // in the order in which the steps of a list apply
 		enabled bool
 		list    *[]step
 		do      step
@@ -131,7 +132,7 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 }
 
 // Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC,
-// after the steps of the defects that change or drop sent packets.
+// after the steps for sent packets. With the defect FlushICRCDoubled, the ICRC of a FLUSH covers the packet twice.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])

@@ -142,7 +142,7 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
 	}
-	p.Variants &^= link.MayFragment
+	p.Variants &^= link.MayFragment // which a link that reports DF sets if DF is clear
 	// A CRC is linear: the effect of a bit depends only on the number of bytes after it.
 	const dfBit, flagsToUDPEnd = 0x40, link.IPv4HeaderLen - 6 + link.UDPHeaderLen
 	body, icrc := p.splitICRC()

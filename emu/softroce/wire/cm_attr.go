@@ -33,7 +33,7 @@ func (a Attr) Index() (int, bool) {
 	return i, i >= 0 && i < NumAttrs
 }
 
-// String prints the message's name as the specification spells it.
+// String prints the name of the CM message as the IBTA specification spells it.
 func (a Attr) String() string {
 	if i, ok := a.Index(); ok {
 		return attrNames[i]

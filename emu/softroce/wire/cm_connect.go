@@ -127,7 +127,8 @@ func (m *REP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REP) Parse(b []byte) (rest []byte, err error) { return parseBody("REP", b, m) }
 
-// fields implements message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
+// fields implements message: it encodes or decodes. The vendor ID is in three places. bitField takes the offset of a
+// 32-bit word, the lowest bit and the width.
 func (m *REP) fields(c bodyCodec) {
 	vendor := [3]uint8{uint8(m.VendorID >> 16), uint8(m.VendorID >> 8), uint8(m.VendorID)}
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)

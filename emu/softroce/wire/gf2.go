@@ -61,7 +61,8 @@ var (
 	backward = makeShifter(polyXInv)
 )
 
-// makeShifter returns the tables for shifts by whole bytes. bitStep is the polynomial of a shift by one bit.
+// makeShifter returns the tables for shifts by whole bytes: low by n bytes, high by n times as many as low has entries.
+// bitStep is the polynomial of a shift by one bit.
 func makeShifter(bitStep poly) *shifter {
 	s := &shifter{}
 	step := bitStep

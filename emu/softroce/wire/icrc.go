@@ -70,11 +70,12 @@ func makeBTHBytes() (effects [BTHLen]effect) {
 	return effects
 }
 
-// NewICRC returns the ICRC of packets from src to dst. Both addresses are of
-// one family; an IPv4 address mapped into IPv6 is IPv4.
+// NewICRC returns the ICRC of packets from src to dst. Both addresses are of one family; an IPv4 address
+// mapped into IPv6 is IPv4. Fields that routers change are ones; lengths and identification, which
+// differ between packets, are 0 until updateHeaders.
 func NewICRC(src, dst netip.AddrPort) ICRC {
 	var buf [8 + ipv6HeadersLen]byte
-	b := append(buf[:0], 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF) // no local route header
+	b := append(buf[:0], 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF) // in place of the LRH, which RoCE does not have
 	from, to := src.Addr().Unmap(), dst.Addr().Unmap()
 	ipv6 := !from.Is4() || !to.Is4()
 	if ipv6 {
