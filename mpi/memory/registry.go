@@ -59,7 +59,8 @@ const (
 	addrGap   = 4 << 10
 )
 
-// New returns a registry without memory.
+// New returns a registry without memory. It delays the deregistration of memory that leaves the registration cache, and
+// has pools of send buffers for long packets, short packets and 8-byte words.
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}

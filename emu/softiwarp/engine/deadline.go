@@ -12,7 +12,7 @@ type deadlines struct {
 	emptyWrites emptyWrites
 }
 
-// tick handles the deadlines of the connection that have passed.
+// tick handles the deadlines that have passed: of closing, of the next empty Write (see sendEmptyWrite), and of MPA.
 func (c *Conn) tick(now mono.Time) {
 	c.nic.clock = now
 	if !now.Before(c.closeBy) {
@@ -31,7 +31,7 @@ func (c *Conn) tick(now mono.Time) {
 	}
 }
 
-// rearm sets the connection's next deadline.
+// rearm sets the connection's timer to its earliest deadline; a closed connection has none.
 func (c *Conn) rearm() {
 	at := c.closeBy
 	if c.mpa != nil && c.state != Closed {

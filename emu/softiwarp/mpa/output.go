@@ -36,9 +36,8 @@ type frame struct {
 // firstRing is the initial size of the ring.
 const firstRing = 512
 
-// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it
-// wraps head to the start, or replaces the ring by a larger one. Frames in the old ring, of an
-// earlier generation, stay queued.
+// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it wraps head to the start,
+// or replaces the ring by a larger one. Frames in the old ring, of an earlier generation, stay queued.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
 		o.head, o.tail, o.open = 0, 0, noVector
@@ -53,7 +52,7 @@ func (o *output) reserve(n int) {
 		o.head, o.tail, o.ringFrames, o.open = 0, 0, 0, noVector
 		o.generation++
 	}
-	if o.align {
+	if o.align { // frames do not share a vector
 		o.open = noVector
 	}
 }
