@@ -36,7 +36,8 @@ func (p *peer) writeRecordWR(id uint64, n int) verbs.SendWR {
 	return wr
 }
 
-// expectEvenSegments fails the case unless the packets are those of the message, split evenly.
+// expectEvenSegments fails the case unless the packets have the message in segments of equal length, of which only the
+// last may be shorter.
 func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {

@@ -126,8 +126,9 @@ var busyCases = overRD.Cases([]conformance.Case{{
 // sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// expectBusyPeersServed makes peers wait for receives, and fails the case unless each gets an Ack
-// with a window when a receive is posted for it.
+// expectBusyPeersServed lets peers send to a queue pair without receives, which answers by Acks with window 0. It fails
+// the case unless each receive that is then posted makes the device send one peer an Ack with a window, in the order of
+// the peers, and that peer can send its message.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, busy := range peers {
 		busy.openFlow(zeroLengthWrite())
@@ -275,8 +276,8 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	}),
 }})
 
-// expectInFlight fails the case unless the device has least to most packets in flight from oldest on, while the peer
-// sends no Ack. It returns their number. It waits for each packet less than the shortest retransmission timeout.
+// expectInFlight fails the case unless the device has least to most packets in flight, the first of them oldest, while
+// the peer sends no Ack. It returns their number. It waits less than the minimum retransmission timeout for each packet.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {

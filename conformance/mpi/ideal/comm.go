@@ -161,7 +161,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
 
-// child returns the communicator of a new group for its rank. It inherits the error handler of c.
+// child returns the communicator of a new group, in which the caller has this rank. It inherits the error handler of c.
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{proc: c.proc, group: g, rank: rank, handler: c.handler, parent: c}
 	if c.Defects.HandlerNotInherited {

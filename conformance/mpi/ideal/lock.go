@@ -18,7 +18,8 @@ type lockRequest struct {
 	granted bool
 }
 
-// grant grants waiting requests in their order, and stops at the first that may not share the lock.
+// grant grants waiting requests in their order, and stops at the first that may not share the lock with those granted.
+// Only shared locks may share; defects change that.
 func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
@@ -96,6 +97,7 @@ func (w *win) release(target int) {
 	delete(w.held, target)
 }
 
+// LockAll requests a shared lock of every target, and waits only for that of the rank's own memory.
 func (w *win) LockAll(mpi.Assert) error {
 	alreadyLocked := len(w.held) > 0
 	return w.callUnless(alreadyLocked, "LockAll", func() error {

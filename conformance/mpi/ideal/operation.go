@@ -45,8 +45,8 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// tryApply applies the operation if its epoch and its target allow that now, and reports whether it did anything.
-// Some defects need two calls: the first saves the memory of the target, the second applies the operation.
+// tryApply applies the operation if its epoch has begun at the target and the target can receive, and reports whether
+// it did anything. Some defects need two calls: the first saves the target's memory, the second applies the operation.
 func (o *op) tryApply() bool {
 	if !o.ready() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
@@ -107,8 +107,8 @@ func (o *op) apply(mem []byte) bool {
 	return true
 }
 
-// combine applies an accumulate or a compare-and-swap to the bytes of its target that it accesses, and
-// reports whether it is finished.
+// combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and reports whether it is
+// finished. With the defect ElementsTorn it takes two calls, which replace half of each element.
 func (o *op) combine(accessed []byte) bool {
 	old := bytes.Clone(accessed)
 	if o.saved != nil && o.Defects.AccumulatesRace {
@@ -156,10 +156,10 @@ func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	switch {
 	case needsLock && !w.c.Defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
-	case slices.Contains(w.accessGroup, target):
+	case slices.Contains(w.accessGroup, target): // between Start and Complete
 		n := w.starts[target]
 		return func() bool { return w.posted(target, n) }, nil
-	case w.fenced && w.accessGroup == nil:
+	case w.fenced && w.accessGroup == nil: // between fences; fences counts them by rank
 		n := w.shared.fences[w.c.rank]
 		return func() bool { return w.shared.fences[target] >= n || w.c.Defects.FenceAlone }, nil
 	case w.c.Defects.EpochsUnchecked:

@@ -39,7 +39,8 @@ func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 
 func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.newWindow(make([]byte, size)) }
 
-// newWindow is collective: it creates a window of the buffers of all ranks.
+// newWindow is collective: it creates a window of the buffers of all ranks. With the defect WindowsMixed, all windows
+// of a communicator have the memory of the first.
 func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("WinCreate", err)
@@ -138,6 +139,7 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
+// Post begins an exposure epoch. It counts the posts of this rank for each origin: Start waits for them.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {
@@ -170,6 +172,7 @@ func (w *win) posted(target, n int) bool {
 	return w.shared.posts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
+// Complete ends the access epoch, and counts that for each target: Wait there compares it with the posts.
 func (w *win) Complete() error {
 	notStarted := w.accessGroup == nil
 	return w.callUnless(notStarted, "Complete", func() error {
@@ -184,7 +187,8 @@ func (w *win) Complete() error {
 	})
 }
 
-// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some origins.
+// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some
+// origins.
 func (w *win) awaitsOrigin() bool {
 	for i, o := range w.exposureGroup {
 		if w.shared.dones[w.c.rank][o] < w.shared.posts[w.c.rank][o] {

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Or returns p with its nil fields set from defaults: for example the addresses, ports and
-// QPN of a connection. It takes nil extension headers from defaults as a whole, and never the
-// payload or trailers.
+// Or returns p with its nil fields set from defaults: for example the addresses, ports and QPN of a connection. It
+// takes nil extension headers from defaults as a whole, and never the payload or trailers.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
@@ -109,7 +108,8 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer by one to a deep copy.
+// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer by one to a deep
+// copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)
