@@ -45,7 +45,8 @@ type FPDU struct {
 	Guessed bool
 }
 
-// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs.
+// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs. While no FPDU boundary is
+// known (mpaUnsynced), it looks for one.
 func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	m := &dir.mpa
 	b := g.data

@@ -223,7 +223,7 @@ const (
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires returns the kinds of access for a device, the default first.
+// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set; the default is first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -246,7 +246,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge cannot see or set, as text for users.
+// Limitations lists what the judge cannot see or set with this access, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:

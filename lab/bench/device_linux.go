@@ -158,7 +158,8 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.client.Load().Close())
 }
 
-// WithBench implements conformance.Lab.
+// WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that hung the device or
+// crashed its host, it restarts them.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
@@ -234,8 +235,7 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	return d.opt.Host.Problem(sign)
 }
 
-// withHostProblem returns the outcome of a case during which the host crashed: it
-// is no verdict on the device.
+// withHostProblem returns the outcome of a case during which the host crashed: it is no verdict on the device.
 func withHostProblem(outcome, problem error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
 		return &conformance.CrashError{Cause: problem}
@@ -290,8 +290,7 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	}
 }
 
-// restartHost restarts the device's host after the case id, for the reason why, and reports that
-// by OnNote.
+// restartHost restarts the device's host after the case id, for the reason why, and reports that by OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()        // it never fails

@@ -89,7 +89,7 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// WithBench implements conformance.Lab.
+// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network of its own.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -157,7 +157,8 @@ type netnsCase struct {
 	devices []verbs.Context
 }
 
-// open opens the device and the peer's end of its link.
+// open waits for packets of earlier cases to pass (fence), and opens the device and the peer's end of its link: packets
+// on a wire, or TCP of the kernel and, on demand, TCP in user space.
 func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
 		return err
@@ -280,7 +281,7 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		if timeout >= 0 {
 			step = min(step, max(0, time.Until(deadline)))
 		}
-		f, err := x.openWire.Recv(step)
+		f, err := x.openWire.Recv(step) // in steps, to notice that the case was stopped
 		f.At -= x.w.epoch.Sub(x.Epoch())
 		last := timeout >= 0 && step < recvPollInterval
 		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {

@@ -104,7 +104,7 @@ type simCase struct {
 	devices  []verbs.Context // the device under test, then its partners
 }
 
-// build creates the bench at time 0.
+// build creates the bench, with the device open, at time 0. The peer's end of the link is a wire, or streams over TCP.
 func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conformance.Bench, error) {
 	w := s.cfg
 	var err error
@@ -123,7 +123,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	s.at = w.nicConfig(simRateBps)
 	s.at.VerbTime = s.verbTime
 	b := newBench(job, s.world, w.addrPair, w.mtu)
-	b.Virtual = s.verbTime == 0 // a slow agent needs the timeouts of real time
+	b.Virtual = s.verbTime == 0 // slow verb calls, as of a remote agent, need the timeouts of real time
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
 		b.SetAddress = func(netip.Addr, bool) error {
@@ -179,7 +179,7 @@ func (s *simCase) openPartner() (verbs.Context, error) {
 	return d, nil
 }
 
-// setLink sets the device's link up or down.
+// setLink sets the device's link up or down. Packets in flight are lost when it goes down.
 func (s *simCase) setLink(up bool) error {
 	if up {
 		s.port.SetUp()

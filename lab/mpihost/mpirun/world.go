@@ -22,8 +22,8 @@ import (
 // launcher's.
 const reportFD = 4
 
-// InSimulation starts the program once. That process runs all ranks in a simulation, and
-// writes their reports to reportFD.
+// InSimulation starts the program once. That process runs all ranks in a simulation, and writes their reports to the
+// pipe that is its file descriptor reportFD.
 func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
