@@ -223,9 +223,9 @@ func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}
 	// The deframer reuses its buffer.
-	at := len(s.arena)
-	s.arena = append(s.arena, f.ULPDU...)
-	d.ULPDU = s.arena[at:len(s.arena):len(s.arena)]
+	at := len(s.ulpduBuf)
+	s.ulpduBuf = append(s.ulpduBuf, f.ULPDU...)
+	d.ULPDU = s.ulpduBuf[at:len(s.ulpduBuf):len(s.ulpduBuf)]
 	err := d.Segment.Parse(d.ULPDU)
 	d.HeadersComplete = err == nil
 	p.PDUs = append(p.PDUs, d)

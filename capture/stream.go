@@ -13,8 +13,8 @@ import (
 type Stream struct {
 	source
 	*section
-	p     Packet
-	arena []byte // copies of ULPDUs of the current packet
+	p        Packet
+	ulpduBuf []byte // copies of ULPDUs of the current packet
 
 	first, last time.Time
 	err         error
@@ -82,7 +82,7 @@ func (s *Stream) Next() (*Packet, error) {
 		}
 		return nil, s.err
 	}
-	s.arena = s.arena[:0] // the copies of the previous packet's ULPDUs
+	s.ulpduBuf = s.ulpduBuf[:0] // the copies of the previous packet's ULPDUs
 	if !p.Time.IsZero() {
 		if s.first.IsZero() {
 			s.first, s.last = p.Time, p.Time

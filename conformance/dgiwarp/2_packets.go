@@ -234,7 +234,7 @@ var packetCases = []conformance.Case{{
 		p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
 		stranger := p.peer(1)
 		stranger.startAndRecvChallenge(zeroLengthWrite())
-		stranger.toDevice.epoch++
+		stranger.toDeviceFlow.epoch++
 		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
 		refusal := stranger.expect(iwarp.PacketOf(iwarp.KindRefusal))
 		p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)

@@ -128,7 +128,7 @@ var addressCases = []conformance.Case{{
 	Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
 	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 	Defects: []string{"KeysUnused"}, Run: onPeer(func(p *peer) {
-		p.toDevice.epoch = 7
+		p.toDeviceFlow.epoch = 7
 		p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 		p.checkPacket(iwarp.PacketOf(iwarp.KindChallenge).WithKey(deviceKey), p.expectChallenge())
 		p.send(p.dataPacket(0, zeroLengthWrite()))
@@ -305,7 +305,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	Defects: []string{"GroupAnswered"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
 		d := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		stranger := p.peer(1)
-		stranger.toDevice.epoch = p.toDevice.epoch + 1
+		stranger.toDeviceFlow.epoch = p.toDeviceFlow.epoch + 1
 		strange := stranger.dataPacket(0, zeroLengthWrite()).AckNow()
 		for _, to := range []uint32{uint32(p.qp.QPN()), iwarp.GroupQP} {
 			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(noProof, strange).FromQP(stranger.qpn)} {

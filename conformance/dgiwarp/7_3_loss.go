@@ -150,11 +150,11 @@ var lossCases = overRD.Cases([]conformance.Case{{
 // retransmitDelay receives the retransmission of packet a, and returns its delay.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions waits for a completion, and skips the packets that have arrived by then (drain with no further
-// wait). A data packet other than a retransmission of packet seq fails the case.
+// skipRetransmissions waits for a completion, and skips the packets that have arrived by then. A data packet other than
+// a retransmission of packet seq fails the case.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
-	for _, a := range p.drain(0) {
+	for _, a := range p.drainArrived() {
 		if a.Data != nil {
 			p.Check(*a.Data.Seq == seq, fmt.Sprintf("nothing but packet %d", seq), "%v", a.Packet)
 		}

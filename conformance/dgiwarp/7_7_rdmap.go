@@ -50,7 +50,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 		return iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket)
 	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 	p.ackAll()
-	p.drain(0) // retransmissions that crossed with the Ack
+	p.drainArrived() // retransmissions that crossed with the Ack
 	p.expectErrorState()
 	p.ExpectNoSuccess()
 }

@@ -66,7 +66,7 @@ var verbsCases = []conformance.Case{{
 		p.refuseFlow(1)
 		p.expectFailure(2)
 		p.syncDevice()
-		for _, a := range p.drain(0) {
+		for _, a := range p.drainArrived() {
 			if iwarp.Val(a.Header.DestQP) == other.qpn && a.Data != nil {
 				other.trackData(a)
 			}
@@ -75,7 +75,7 @@ var verbsCases = []conformance.Case{{
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.ExpectNoEvent()
 		p.syncDevice()
-		p.drain(0) // retransmissions that crossed with the Ack
+		p.drainArrived() // retransmissions that crossed with the Ack
 		p.establishDeviceFlow()
 		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),

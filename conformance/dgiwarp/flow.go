@@ -20,13 +20,13 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 
 // dataPacket returns data packet seq of the peer's flow.
 func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
-	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
+	return iwarp.RDData(p.toDeviceFlow.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
 func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
-	p.toDevice.next++
-	return p.dataPacket(p.toDevice.next-1, s)
+	p.toDeviceFlow.next++
+	return p.dataPacket(p.toDeviceFlow.next-1, s)
 }
 
 // withStart adds the start block of the peer's flow. proof is the Challenge's cookie, or noProof.
@@ -49,7 +49,7 @@ func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 // startAndRecvChallenge starts a new flow to the device, without the cookie of a Challenge as proof of the peer's
 // address. The device sends a Challenge, whose cookie it returns.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
-	p.toDevice = flow{epoch: p.Rand.Uint32()}
+	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(noProof, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
@@ -57,7 +57,7 @@ func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 // expectChallenge fails the case unless the next packet is a Challenge for the flow of the peer with this epoch.
 func (p *peer) expectChallenge() arrival {
 	want := iwarp.PacketOf(iwarp.KindChallenge)
-	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDevice.epoch}
+	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDeviceFlow.epoch}
 	return p.expect(want)
 }
 
@@ -77,7 +77,7 @@ func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 
 // expectAck expects that the next packet acknowledges the peer's packets before next, and no later one (empty SACK).
 func (p *peer) expectAck(next uint32) arrival {
-	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
+	want := iwarp.RDAck(p.toDeviceFlow.epoch, next).SACK()
 	if !p.Virtual {
 		p.skipLateRetransmissions(want)
 	}
@@ -103,7 +103,7 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 // expectDelivered sends the peer's next data packet, and expects an Ack, which it returns.
 func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
-	return p.expectAck(p.toDevice.next)
+	return p.expectAck(p.toDeviceFlow.next)
 }
 
 // expectDeliveredTo is expectDelivered for a Send, which must complete receive id.
@@ -114,7 +114,7 @@ func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
 func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
-	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
+	p.expect(iwarp.Refusal(p.toDeviceFlow.epoch, reason))
 }
 
 // recvStart returns the first packet of a flow of the device, without responding to it. It must have sequence number 0

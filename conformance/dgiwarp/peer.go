@@ -194,9 +194,9 @@ type peer struct {
 	incarnation uint32
 	// ah is the address handle of the peer for the application.
 	ah verbs.AH
-	// toDevice is the flow to the device, fromDeviceFlow the flow from it.
-	toDevice, fromDeviceFlow flow
-	partial                  partialMessages // on UD
+	// toDeviceFlow is the flow to the device, fromDeviceFlow the flow from it.
+	toDeviceFlow, fromDeviceFlow flow
+	partial                      partialMessages // on UD
 }
 
 // flow is the peer's state of a flow.

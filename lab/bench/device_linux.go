@@ -97,21 +97,21 @@ func (d *Device) identify() (err error) {
 // addrPairs returns the addresses of the open device and of the judge, by family. Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
-	has := globalAddrs(d.Identity.Addrs)
+	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
 		var err error
-		if has, err = roceV2Addrs(dev); err != nil {
+		if deviceIPs, err = roceV2Addrs(dev); err != nil {
 			return nil, err
 		}
 	}
 	switch d.Wire {
 	case WireSegments:
-		return pairWithRange("address", has, d.opt.Peers)
+		return pairWithRange("address", deviceIPs, d.opt.Peers)
 	case WirePackets:
-		return pairWithRange("RoCEv2 address", has, append(slices.Clone(d.opt.Peers), linkLocalPeers))
+		return pairWithRange("RoCEv2 address", deviceIPs, append(slices.Clone(d.opt.Peers), linkLocalPeers))
 	case WireTCP, WireUDP:
 	}
-	pairs, err := kernelAddrPairs(has, d.kernelAddrs, d.opt.Peers)
+	pairs, err := kernelAddrPairs(deviceIPs, d.kernelAddrs, d.opt.Peers)
 	if err == nil && d.Wire == WireUDP && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
 		reservePartnerAddr(pairs)
 	}
@@ -254,12 +254,12 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 		return
 	}
 	if d.client.Load().Err() != nil {
-		fresh, err := d.redial(ctx)
+		newClient, err := d.redial(ctx)
 		if err != nil {
 			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", id, err))
 			return
 		}
-		d.client.Store(fresh)
+		d.client.Store(newClient)
 		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
 	}
 	client := d.client.Load()
@@ -294,10 +294,10 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()        // it never fails
-	fresh, err := d.opt.Host.Restart(ctx)
+	newClient, err := d.opt.Host.Restart(ctx)
 	if err == nil {
-		d.client.Store(fresh)
-		err = d.awaitAddrs(fresh)
+		d.client.Store(newClient)
+		err = d.awaitAddrs(newClient)
 	}
 	if err != nil {
 		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, why, err))

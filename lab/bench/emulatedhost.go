@@ -99,8 +99,8 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
-	return h.opener.OnSockets(at)
+	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
+	return h.opener.OnSockets(nicConfig)
 }
 
 // Restart implements agent.Host. Every Open makes a new device.

@@ -180,9 +180,9 @@ func (p *netnsCase) open(b *conformance.Bench) error {
 
 // openTested opens the device under test, with the restrictions of the lab.
 func (p *netnsCase) openTested() (d verbs.Context, err error) {
-	at := p.cfg.nicConfig(socketRateBps)
-	at.NoGSO = true // packets as on the wire
-	if d, err = p.openDevice(p.net.device, p.cfg.device, at); err != nil {
+	nicConfig := p.cfg.nicConfig(socketRateBps)
+	nicConfig.NoGSO = true // packets as on the wire
+	if d, err = p.openDevice(p.net.device, p.cfg.device, nicConfig); err != nil {
 		return nil, err
 	}
 	p.devices[0] = d
@@ -190,9 +190,9 @@ func (p *netnsCase) openTested() (d verbs.Context, err error) {
 }
 
 // openDevice opens a device on sockets of a namespace.
-func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
+func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICConfig) (d verbs.Context, err error) {
 	err = ns.Do(func() error {
-		d, err = o.OnSockets(at)
+		d, err = o.OnSockets(nicConfig)
 		return err
 	})
 	if err != nil {
@@ -219,15 +219,15 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 // the case has not ended in time, so that the network cannot be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
 	p.stop()
-	late, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+	timeout, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 	defer cancel()
 	clean = true
 	select {
 	case err = <-goCase(func() error { return closeDevices(p.devices) }):
-	case <-late.Done():
+	case <-timeout.Done():
 		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
 	}
-	clean = p.world.awaitEnd(late) && clean
+	clean = p.world.awaitEnd(timeout) && clean
 	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
 }
 

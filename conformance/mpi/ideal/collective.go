@@ -26,8 +26,8 @@ func (coll *collective) allJoined() bool { return coll.joined == len(coll.parts)
 // ranks belong together.
 func (c *comm) join(part any) *collective {
 	g := c.group
-	number := c.calls
-	c.calls++
+	number := c.collectiveCalls
+	c.collectiveCalls++
 	coll := g.collectives[number]
 	if coll == nil {
 		coll = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}

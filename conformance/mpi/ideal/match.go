@@ -196,7 +196,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 			st.Count = len(data)
 		}
 		if w.Defects.TruncateWedges {
-			r.c.failure = mpi.ErrTruncate
+			r.c.stickyError = mpi.ErrTruncate
 		}
 		if w.Defects.TruncateFailsSender && m.send != nil {
 			m.send.err = mpi.ErrTruncate

@@ -114,7 +114,7 @@ func (c *Conn) copyPendingOutput() {
 		bufs = c.mpa.Output(bufs[:0])
 		n := 0
 		for _, b := range bufs {
-			c.copied = append(c.copied, b...)
+			c.copiedOutput = append(c.copiedOutput, b...)
 			n += len(b)
 		}
 		if n == 0 {
@@ -165,8 +165,8 @@ func (c *Conn) closeAfterOutput() {
 // startClosing enters Closing and starts the close timeout.
 func (c *Conn) startClosing() {
 	c.setState(Closing)
-	if c.closeBy == mono.Never && c.nic.cfg.CloseTimeout > 0 {
-		c.closeBy = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
+	if c.closeDeadline == mono.Never && c.nic.cfg.CloseTimeout > 0 {
+		c.closeDeadline = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
 	}
 	c.rearm()
 	c.queueOutput()
@@ -249,7 +249,7 @@ func (c *Conn) setClosed() {
 // releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
-		c.mpa, c.copied = nil, nil
+		c.mpa, c.copiedOutput = nil, nil
 	}
 }
 

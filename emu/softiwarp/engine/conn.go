@@ -25,7 +25,7 @@ type Conn struct {
 	// WasEstablished is set if the connection is or was Established.
 	WasEstablished bool
 
-	copied []byte // output that was pending when the stream ended
+	copiedOutput []byte // output that was pending when the stream ended
 	closing
 	deadlines
 	inOutputs bool // in NIC.outputs
@@ -167,7 +167,7 @@ func (c *Conn) InputEOF(now mono.Time) {
 
 // Output appends to the slice into, up to its capacity, the next buffers to be written, and returns whether to keep the
 // stream open, close our direction or reset it after them. Output that was pending when the QP's stream ended
-// (c.copied) precedes that of MPA.
+// (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -177,8 +177,8 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 		return into, link.StreamOpen
 	}
 	c.fill()
-	if len(c.copied) > 0 && len(into) < cap(into) {
-		into = append(into, c.copied)
+	if len(c.copiedOutput) > 0 && len(into) < cap(into) {
+		into = append(into, c.copiedOutput)
 	}
 	n := c.nic
 	n.vectors = c.mpa.Output(n.vectors[:0])
@@ -217,15 +217,15 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent reports that TCP has accepted n more octets of Output: those of c.copied first, then those of MPA.
+// Sent reports that TCP has accepted n more octets of Output: those of c.copiedOutput first, then those of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {
 		return
 	}
-	fromCopied := min(n, len(c.copied))
-	if c.copied = c.copied[fromCopied:]; len(c.copied) == 0 {
-		c.copied = nil
+	fromCopied := min(n, len(c.copiedOutput))
+	if c.copiedOutput = c.copiedOutput[fromCopied:]; len(c.copiedOutput) == 0 {
+		c.copiedOutput = nil
 	}
 	taken := c.mpa.Sent(n - fromCopied)
 	if c.qp != nil && taken > 0 {

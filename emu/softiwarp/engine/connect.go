@@ -53,7 +53,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
 func (n *NIC) Incoming() *Conn {
 	n.Count.Conns++
-	c := &Conn{nic: n, deadlines: deadlines{closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
+	c := &Conn{nic: n, deadlines: deadlines{closeDeadline: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }

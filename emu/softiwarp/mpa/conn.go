@@ -44,7 +44,7 @@ type input struct {
 	heldInput    []byte // input that the policy HoldFirst holds back
 	holdNext     bool   // hold the next input back
 	lastInput    mono.Time
-	frame        []byte // received part of the peer's Request or Reply
+	startFrame   []byte // received part of the peer's Request or Reply
 	deframer     *wire.Deframer
 	trailerSplit bool // the last input ended inside pad or CRC, and the policy is TrailerInOne
 }
@@ -175,10 +175,10 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		fallback := len(c.frame) == 0 && c.adviseFallback()
+		fallback := len(c.startFrame) == 0 && c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback
-	case eof && waiting && len(c.frame) > 0:
+	case eof && waiting && len(c.startFrame) > 0:
 		e = c.fail(wire.TermMPAFrame, CloseNow, ErrTruncatedFrame)
 	case eof && c.state != fullOperation:
 		fallback := c.adviseFallback()
