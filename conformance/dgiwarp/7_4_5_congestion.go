@@ -277,7 +277,8 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 }})
 
 // expectInFlight fails the case unless the device has least to most packets in flight, the first of them oldest, while
-// the peer sends no Ack. It returns their number. It waits less than the minimum retransmission timeout for each packet.
+// the peer sends no Ack. It returns their number. It waits less than the minimum retransmission timeout for each
+// packet.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {

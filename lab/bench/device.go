@@ -109,9 +109,9 @@ func globalAddrs(device []netip.Prefix) (deviceIPs []netip.Addr) {
 	return deviceIPs
 }
 
-// pairWithRange returns addresses by family. For each family, it selects the first network that
-// contains some of deviceIPs and pairs these with consecutive addresses of the
-// judge, from the network's address on. kind describes the device's addresses in errors.
+// pairWithRange returns addresses by family. For each family, it selects the first network that contains some of
+// deviceIPs, and pairs these with consecutive addresses for the judge (this host), from the network's address on. kind
+// describes the device's addresses in errors.
 func pairWithRange(kind string, deviceIPs []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {
@@ -275,9 +275,8 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs returns, by family, the addresses of a device and of the judge's kernel that are
-// in one network. deviceIPs are those of the device, kernel those of the judge's interface; wanted, if
-// not empty, selects some of the kernel's.
+// kernelAddrPairs returns, by family, the addresses of a device (of deviceIPs) and of the interface of the judge, this
+// host (of kernel), that are in one network. wanted, if not empty, selects some of the interface's addresses.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.

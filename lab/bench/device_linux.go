@@ -38,7 +38,7 @@ type Device struct {
 	err error // set when the device is lost for good
 }
 
-// OnDevice returns a lab with a device of an agent. Some wires need CAP_NET_RAW:
+// OnDevice returns a lab that runs cases on a device of another host, by the agent there. Some wires need CAP_NET_RAW:
 // see [DeviceWire]. The lab owns the client, also if OnDevice fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {
 	opt.MaxTime, opt.PartnerInterface = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.PartnerInterface, opt.Interface)

@@ -156,8 +156,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog
 	}
 }
 
-// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call
-// panics. It reports whether they ended before ctx.
+// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call that waits panics. It
+// reports whether they ended before ctx.
 func (w *realWorld) awaitEnd(ctx context.Context) bool {
 	all := true
 	if w.bodyDone != nil {

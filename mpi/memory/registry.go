@@ -183,7 +183,7 @@ type retired struct {
 // forever is later than every delay.
 const forever = time.Duration(math.MaxInt64)
 
-// DeregisterRetired deregisters retired memory whose delay has passed.
+// DeregisterRetired deregisters the memory that has left the registration cache at least deregisterDelay before now.
 func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
 	n := 0
 	for n < len(r.retired) && r.retired[n].due <= now {

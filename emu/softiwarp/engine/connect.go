@@ -43,7 +43,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	c := n.Incoming() // made an initiator here
 	c.initiator, c.param, c.qp = true, p, q
-	if n.cfg.EmptyWriteAfter > 0 {
+	if n.cfg.EmptyWriteAfter > 0 { // see sendEmptyWrite
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
 	}
 	q.conn = c

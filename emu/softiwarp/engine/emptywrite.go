@@ -23,7 +23,8 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless it runs or none is left.
+// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless it runs or none is
+// left.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return
