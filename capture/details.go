@@ -98,7 +98,7 @@ type Mark struct {
 // hostNames maps addresses to host names.
 type hostNames map[netip.Addr]string
 
-// add names an address, unless it has a name or there are too many.
+// add stores the name of an address, unless the address has one or there are too many names.
 func (n hostNames) add(a netip.Addr, name string) {
 	const maxNames = 1 << 12 // names that are stored
 	if _, known := n[a]; !known && len(n) < maxNames {
@@ -130,8 +130,8 @@ func (n hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 	return nil
 }
 
-// learn derives the name of a host from the interface of its packets: captures of a
-// fabric name interfaces "host/nic".
+// learn derives the name of a host from the interface that recorded its packet: captures of this program's fabrics name
+// interfaces "host/nic".
 func (n hostNames) learn(p *Packet, all []Interface) {
 	name := p.Interface.Name
 	host, _, ok := strings.Cut(name, "/")

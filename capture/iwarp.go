@@ -45,7 +45,8 @@ type FPDU struct {
 	Guessed bool
 }
 
-// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs.
+// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs. While no FPDU boundary
+// is known (mpaUnsynced), it looks for one.
 func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	m := &dir.mpa
 	b := g.data
@@ -178,9 +179,8 @@ func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
 	}
 }
 
-// looksLikeFPDU reports whether b, at octet at of the stream, plausibly starts with an FPDU. If
-// the framing was not negotiated, the FPDU must be complete and its CRC correct or zero; it sets
-// framing.CRC accordingly.
+// looksLikeFPDU reports whether b, at octet at of the stream, plausibly starts with an FPDU. If the framing was not
+// negotiated, the FPDU must be complete and its CRC correct or zero; it sets framing.CRC accordingly.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
 		return false
@@ -222,9 +222,9 @@ func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}
 	// The deframer reuses its buffer.
-	at := len(s.arena)
-	s.arena = append(s.arena, f.ULPDU...)
-	d.ULPDU = s.arena[at:len(s.arena):len(s.arena)]
+	at := len(s.ulpduBuf)
+	s.ulpduBuf = append(s.ulpduBuf, f.ULPDU...)
+	d.ULPDU = s.ulpduBuf[at:len(s.ulpduBuf):len(s.ulpduBuf)]
 	err := d.Segment.Parse(d.ULPDU)
 	d.HeadersComplete = err == nil
 	p.PDUs = append(p.PDUs, d)

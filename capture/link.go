@@ -30,7 +30,7 @@ var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 
 // decodeLink decodes the link header and returns the rest; ok is false if it cannot be decoded.
 func (s *Stream) decodeLink() (rest []byte, ok bool) {
-	const maxVLANs = 4 // tags that are decoded
+	const maxVLANs = 4 // more tags are not decoded
 	p, b := &s.p, s.p.Data
 	h, known := linkHeaders[p.Interface.LinkType]
 	switch {

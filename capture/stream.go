@@ -13,8 +13,8 @@ import (
 type Stream struct {
 	source
 	*section
-	p     Packet
-	arena []byte // copies of ULPDUs of the current packet
+	p        Packet
+	ulpduBuf []byte // copies of ULPDUs of the current packet
 
 	first, last time.Time
 	err         error
@@ -31,8 +31,7 @@ const (
 	maxOutOfOrderTotal = 16 << 20
 )
 
-// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns
-// ErrFormat if r is neither.
+// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns ErrFormat if r is neither.
 func Open(r io.Reader) (*Stream, error) {
 	in, err := newInput(r)
 	if err != nil {
@@ -63,8 +62,7 @@ func Open(r io.Reader) (*Stream, error) {
 	return s, nil
 }
 
-// Host returns the host name of an address, from name resolution blocks and interface
-// names read so far.
+// Host returns the host name of an address, from name resolution blocks and interface names read so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
 	name, ok := s.hosts[a]
 	return name, ok
@@ -84,7 +82,7 @@ func (s *Stream) Next() (*Packet, error) {
 		}
 		return nil, s.err
 	}
-	s.arena = s.arena[:0]
+	s.ulpduBuf = s.ulpduBuf[:0] // the copies of the previous packet's ULPDUs
 	if !p.Time.IsZero() {
 		if s.first.IsZero() {
 			s.first, s.last = p.Time, p.Time

@@ -99,8 +99,8 @@ func (s *Stream) handleSYN(dir *tcpDirection) {
 	*dir = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending. It
-// sets reverse.gapAcked if p acknowledges the octets of the first gap there, which the sender will not fill.
+// checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending. It sets
+// reverse.gapAcked if p acknowledges the octets of the first gap there: they arrived, but are missing in the capture.
 func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {

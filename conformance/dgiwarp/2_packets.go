@@ -21,7 +21,8 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-// sendTruncatedAndExtended sends a packet truncated at each octet of its blocks, and with octets after them.
+// sendTruncatedAndExtended sends a packet truncated at each octet between its header and its CRC, and with 1 and 4
+// octets too many.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -86,7 +87,7 @@ func (m partialMessages) add(a arrival) []arrival {
 // messageOffset returns the offset of a segment in its message.
 func messageOffset(a arrival) uint64 {
 	if a.Segment.DDP.TO != nil {
-		return *a.Segment.DDP.TO - peerTO
+		return *a.Segment.DDP.TO - peerTO // Writes of the device begin at peerTO
 	}
 	return uint64(iwarp.Val(a.Segment.DDP.MO))
 }
@@ -233,7 +234,7 @@ var packetCases = []conformance.Case{{
 		p.Check(*ack.Ack.Reserved == 0, "zeros in the reserved octets of an Ack", "%#x", *ack.Ack.Reserved)
 		stranger := p.peer(1)
 		stranger.startAndRecvChallenge(zeroLengthWrite())
-		stranger.toDevice.epoch++
+		stranger.toDeviceFlow.epoch++
 		stranger.send(stranger.nextDataPacket(zeroLengthWrite()))
 		refusal := stranger.expect(iwarp.PacketOf(iwarp.KindRefusal))
 		p.Check(*refusal.Refusal.Reserved == 0, "zeros in the reserved octets of a Refusal", "%#x", *refusal.Refusal.Reserved)

@@ -128,7 +128,7 @@ var addressCases = []conformance.Case{{
 	Sends:   "a start without proof, data of an unknown flow, and data that is accepted",
 	Expects: "a Challenge and a Refusal with the device's key, and an Ack with the peer's",
 	Defects: []string{"KeysUnused"}, Run: onPeer(func(p *peer) {
-		p.toDevice.epoch = 7
+		p.toDeviceFlow.epoch = 7
 		p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 		p.checkPacket(iwarp.PacketOf(iwarp.KindChallenge).WithKey(deviceKey), p.expectChallenge())
 		p.send(p.dataPacket(0, zeroLengthWrite()))
@@ -193,7 +193,8 @@ var addressCases = []conformance.Case{{
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 }}
 
-// expectDroppedFrom fails the case unless the device drops packets from these addresses, and packets from UDP port 0.
+// expectDroppedFrom fails the case unless the device drops packets from these addresses, and from UDP port 0: a Send,
+// and a Write to an unknown STag, which would be answered by an error. Then a valid Send must take the first receive.
 func (p *peer) expectDroppedFrom(addresses ...string) {
 	routes := []route{p.route.fromPort(0)}
 	for _, a := range addresses {
@@ -207,10 +208,10 @@ func (p *peer) expectDroppedFrom(addresses ...string) {
 		forged.sendSegments(iwarp.Send(1, data(8)), unknownKeyWrite())
 	}
 	p.expectNoEffect()
-	p.expectReceived(1, iwarp.Send(2, data(16)))
+	p.expectReceived(1, iwarp.Send(2, data(16))) // a UD receiver does not check the order of MSNs
 }
 
-// expectQPEvent expects an event of the queue pair, of any type: the document does not specify it.
+// expectQPEvent expects an asynchronous event of the queue pair. Its type is not specified.
 func (q *deviceQP) expectQPEvent() {
 	e, err := q.Device.WaitAsync(q.ResponseTimeout())
 	q.Check(err == nil, "an event of the queue pair", "%v", err)
@@ -218,8 +219,8 @@ func (q *deviceQP) expectQPEvent() {
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
 
-// expectFailure fails the case unless the next completion is an error completion of request id,
-// long before giveUpTimeout. It returns the status.
+// expectFailure fails the case unless the next completion is an error completion of request id, long before the device
+// would give up retransmitting (giveUpTimeout). It returns the status.
 func (h *host) expectFailure(id uint64) verbs.WCStatus {
 	wc, ok := h.PollCompletion(giveUpTimeout / 5)
 	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUpTimeout/5)
@@ -304,7 +305,7 @@ var groupCases = conformance.Group{Setup: ipv6}.Cases([]conformance.Case{{
 	Defects: []string{"GroupAnswered"}, Run: onFlow(setup{receives: 2}, func(p *peer) {
 		d := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		stranger := p.peer(1)
-		stranger.toDevice.epoch = p.toDevice.epoch + 1
+		stranger.toDeviceFlow.epoch = p.toDeviceFlow.epoch + 1
 		strange := stranger.dataPacket(0, zeroLengthWrite()).AckNow()
 		for _, to := range []uint32{uint32(p.qp.QPN()), iwarp.GroupQP} {
 			for _, pkt := range []iwarp.Packet{d, strange.FromQP(stranger.qpn), stranger.withStart(noProof, strange).FromQP(stranger.qpn)} {

@@ -33,9 +33,9 @@ func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.
 	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
-// expectRecord fails the case unless the next completion is that of receive id, which reports a Write-Record of
-// length bytes to targetMem at off, and spans as the ranges of it that have arrived. In the receive buffer the report
-// follows the area for addresses, which is as long as the GRH of UD.
+// expectRecord fails the case unless the next completion is that of receive id for a Write-Record: an RDMA Write of
+// length bytes to targetMem at off whose receive reports spans, the ranges of it that have arrived. In the receive
+// buffer the report follows 40 octets for the source address, where UD has the GRH.
 func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
 	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))

@@ -111,14 +111,14 @@ var errorCases = []conformance.Case{{
 		for _, p := range peers[:first] {
 			p.sendSegments(unknownKeyWrite())
 		}
-		sent := len(h.drain(0))
+		sent := len(h.drainArrived())
 		may := errorBurst + int((h.Now()-begun)*errorRate/time.Second) + 1
 		h.Check(sent > 0 && sent <= may, fmt.Sprintf("1 to %d error messages", may), "%d", sent)
 		for _, p := range peers[first:] {
 			p.sendSegments(unknownKeyWrite())
 			h.Sleep(time.Second / (all - first))
 		}
-		sent += len(h.drain(0))
+		sent += len(h.drainArrived())
 		may = errorBurst + int((h.Now()-begun)*errorRate/time.Second) + 1
 		h.Check(sent <= may, fmt.Sprintf("at most %d error messages in %v", may, h.Now()-begun), "%d", sent)
 	}),
@@ -260,7 +260,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.send(p.nextDataPacket(p.writeToTarget(0, data(8))).AckNow())
 		p.expectRefusal(iwarp.ReasonNotReady)
 		other := p.peer(1)
-		other.toDevice.epoch = p.toDevice.epoch + 1
+		other.toDeviceFlow.epoch = p.toDeviceFlow.epoch + 1
 		other.send(other.withStart(noProof, other.dataPacket(0, p.writeToTarget(8, data(8)))))
 		other.expectRefusal(iwarp.ReasonNotReady)
 		p.expectSilence(silencePeriod)
@@ -277,7 +277,7 @@ var errorRDCases = overRD.Cases([]conformance.Case{{
 		p.expectData(1)
 		p.ackAll()
 		p.expectErrorState()
-		p.drain(0)
+		p.drainArrived()
 		p.send(p.nextDataPacket(iwarp.ReadRequest(1, iwarp.At(peerSTag, peerTO), 8, p.targetAddr(0))).AckNow())
 		p.expectRefusal(iwarp.ReasonNotReady)
 	}),

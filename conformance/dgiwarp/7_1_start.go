@@ -8,11 +8,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// awaitChallenge skips data packets, and returns the cookie of the Challenge to the peer's flow.
+// awaitChallenge skips data packets, and returns the cookie of the device's Challenge: the peer has to send the cookie
+// back to prove that it receives at its source address.
 func (p *peer) awaitChallenge() uint64 {
 	for {
 		a := p.mustNextPacket("a Challenge")
-		if a.Challenge != nil && *a.Challenge.Epoch == p.toDevice.epoch {
+		if a.Challenge != nil && *a.Challenge.Epoch == p.toDeviceFlow.epoch {
 			return *a.Challenge.Cookie
 		}
 		p.Check(a.Data != nil, "a Challenge", "%v", a.Packet)
@@ -91,7 +92,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Defects: []string{"LivesAlike"}, Run: onPeer(func(p *peer) {
 		seen := make(map[uint32]bool)
 		for life := range 8 {
-			p.toDevice.epoch = uint32(life)
+			p.toDeviceFlow.epoch = uint32(life)
 			p.send(p.withStart(noProof, p.dataPacket(0, zeroLengthWrite())))
 			inc := *p.expectChallenge().Challenge.Incarnation
 			p.Check(inc != 0, "an incarnation that is not 0", "0 after %d resets", life)
@@ -168,7 +169,7 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Defects: []string{"IncarnationsIgnored"}, Run: onFlow(setup{receives: 1}, func(p *peer) {
 		p.acceptFlowOf(p.sendWR(1, 0, 8))
 		p.incarnation++
-		p.toDevice = flow{epoch: p.Rand.Uint32()}
+		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 		p.send(p.start(noProof, zeroLengthWrite()))
 		cookie := p.awaitChallenge()
 		p.send(p.withStart(cookie, p.nextDataPacket(zeroLengthWrite())).AckNow())
@@ -226,8 +227,8 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Sends:   "starts without proof, with an invalid one, and of a packet that is not the first, each with a Send",
 	Expects: "a Challenge of the epoch each time, and no receive; data without the start flag is of an unknown flow",
 	Defects: []string{"NoChallenge"}, Run: onPeer(func(p *peer) {
-		p.toDevice.epoch = p.Rand.Uint32()
-		for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.toDevice.epoch)} {
+		p.toDeviceFlow.epoch = p.Rand.Uint32()
+		for _, proof := range []uint64{0, 0, 1, peerCookie, uint64(p.toDeviceFlow.epoch)} {
 			for seq := range uint32(2) {
 				p.send(p.withStart(proof, p.dataPacket(seq, iwarp.Send(1, data(8)))).AckNow())
 				p.expectChallenge()
@@ -271,9 +272,9 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Expects: "Challenges",
 	Defects: []string{"CookieUnbound"}, Run: onPeer(func(p *peer) {
 		cookie := p.startAndRecvChallenge(zeroLengthWrite())
-		p.toDevice.epoch ^= 1
+		p.toDeviceFlow.epoch ^= 1
 		p.expectStartChallenged(cookie, zeroLengthWrite())
-		p.toDevice.epoch ^= 1
+		p.toDeviceFlow.epoch ^= 1
 		p.ToState(p.qp, verbs.QPStateReset)
 		p.toRTS()
 		p.expectStartChallenged(cookie, zeroLengthWrite())
@@ -315,9 +316,9 @@ var startCases = overRD.Cases([]conformance.Case{{
 		p.send(start)
 		p.expectAck(1)
 		p.expectRecv(1, data(8))
-		first := p.toDevice
+		first := p.toDeviceFlow
 		p.openFlowTo(2, iwarp.Send(1, data(16)))
-		p.toDevice = first
+		p.toDeviceFlow = first
 		p.send(start)
 		p.expectChallenge()
 		p.expectNoCompletionYet()
@@ -329,12 +330,12 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Expects: "an Ack for the first, Challenges for the others",
 	Defects: []string{"AnswersChallenged"}, Run: onPeer(func(p *peer) {
 		p.establishDeviceFlow()
-		p.toDevice = flow{epoch: p.Rand.Uint32()}
+		p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 		p.expectStartChallenged(uint64(p.fromDeviceFlow.epoch)^1, iwarp.Send(1, data(8)))
 		p.send(p.withStart(uint64(p.fromDeviceFlow.epoch), p.nextDataPacket(iwarp.Send(1, data(8)))).AckNow())
 		p.expectAck(1)
 		p.expectRecv(1, data(8))
-		p.toDevice = flow{epoch: p.toDevice.epoch + 1}
+		p.toDeviceFlow = flow{epoch: p.toDeviceFlow.epoch + 1}
 		p.expectStartChallenged(uint64(p.fromDeviceFlow.epoch), iwarp.Send(1, data(8)))
 	}),
 }, {
@@ -343,15 +344,15 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Sends:   "a packet after a gap, a new flow, then the missing packet of the old flow",
 	Expects: "an Ack and a receive for the new flow, a Refusal for the old one, and nothing of it delivered",
 	Defects: []string{"OldFlowKept"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
-		old := p.toDevice
+		old := p.toDeviceFlow
 		p.send(p.dataPacket(2, iwarp.Send(2, data(32))))
-		p.expect(iwarp.RDAck(p.toDevice.epoch, 1))
+		p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, 1))
 		p.openFlowTo(1, iwarp.Send(1, data(8)))
-		fresh := p.toDevice
-		p.toDevice = old
+		fresh := p.toDeviceFlow
+		p.toDeviceFlow = old
 		p.send(p.dataPacket(1, iwarp.Send(1, data(16))).AckNow())
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
-		p.toDevice = fresh
+		p.toDeviceFlow = fresh
 		p.expectDeliveredTo(2, iwarp.Send(2, data(24)))
 		p.expectIdle()
 	}),
@@ -361,18 +362,18 @@ var startCases = overRD.Cases([]conformance.Case{{
 	Sends:   "data of another epoch from a peer with a flow and from one without, and data to an unknown queue pair",
 	Expects: "Refusals: an unknown flow twice, and no such queue pair",
 	Defects: []string{"UnknownFlowSilent"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
-		known := p.toDevice
-		p.toDevice = flow{epoch: known.epoch ^ 1}
+		known := p.toDeviceFlow
+		p.toDeviceFlow = flow{epoch: known.epoch ^ 1}
 		p.send(p.dataPacket(0, iwarp.Send(1, data(8))))
 		p.expectRefusal(iwarp.ReasonUnknownFlow)
 		stranger := p.peer(1)
-		stranger.toDevice.epoch = known.epoch
+		stranger.toDeviceFlow.epoch = known.epoch
 		stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))))
 		stranger.expectRefusal(iwarp.ReasonUnknownFlow)
 		nobody := uint32(p.qp.QPN()) + 100
 		stranger.send(stranger.dataPacket(0, iwarp.Send(1, data(8))).ToQP(nobody))
 		p.checkPacket(iwarp.Refusal(known.epoch, iwarp.ReasonNoQP).ToQP(stranger.qpn).FromQP(nobody), p.mustNextPacket("a Refusal"))
-		p.toDevice = known
+		p.toDeviceFlow = known
 		p.expectDeliveredTo(1, iwarp.Send(1, data(8)))
 		p.ExpectNoCompletion()
 	}),

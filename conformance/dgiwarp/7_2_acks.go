@@ -21,7 +21,7 @@ const (
 func (p *peer) expectAckWithin(maxDelay time.Duration, next uint32, pkt iwarp.Packet) {
 	begun := p.Now()
 	p.send(pkt)
-	a := p.expect(iwarp.RDAck(p.toDevice.epoch, next))
+	a := p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, next))
 	took := a.At - begun
 	p.Check(!p.Virtual || took <= maxDelay+roundTrip, fmt.Sprintf("an Ack within %v", maxDelay), "after %v", took)
 }
@@ -57,7 +57,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 			{2, 1, []uint32{2}}, {3, 1, []uint32{2, 3}}, {5, 1, []uint32{2, 3, 5}}, {1, 4, []uint32{5}}, {4, 6, nil},
 		} {
 			send(t.seq)
-			p.expect(iwarp.RDAck(p.toDevice.epoch, t.next).SACK(iwarp.SACKOf(t.next, t.after...)...))
+			p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, t.next).SACK(iwarp.SACKOf(t.next, t.after...)...))
 		}
 		for seq := range 5 {
 			p.expectRecv(uint64(seq+1), data(8*(seq+1)))
@@ -69,7 +69,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 	Sends:   "packets 256, 257 and 1000 further than the next, then the next",
 	Expects: "no Ack for any of them, and one receive",
 	Defects: []string{"BeyondWindowTaken"}, Run: onFlow(setup{receives: 4}, func(p *peer) {
-		far := []uint32{p.toDevice.next + flowWindow, p.toDevice.next + flowWindow + 1, p.toDevice.next + 1000}
+		far := []uint32{p.toDeviceFlow.next + flowWindow, p.toDeviceFlow.next + flowWindow + 1, p.toDeviceFlow.next + 1000}
 		for _, seq := range far {
 			p.send(p.dataPacket(seq, iwarp.Send(2, data(16))).AckNow())
 		}
@@ -82,7 +82,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 				p.Check(!a.Ack.Arrived(seq), fmt.Sprintf("packet %d is not acknowledged", seq), "%v", a.Packet)
 			}
 		}
-		p.checkPacket(iwarp.RDAck(p.toDevice.epoch, 2).SACK(), acks[len(acks)-1])
+		p.checkPacket(iwarp.RDAck(p.toDeviceFlow.epoch, 2).SACK(), acks[len(acks)-1])
 		p.expectRecv(1, data(8))
 		p.ExpectNoCompletion()
 	}),
@@ -104,7 +104,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		for range 4 {
 			pkt := p.nextDataPacket(zeroLengthWrite()).AckNow()
-			p.expectAckWithin(ackDelay/2, p.toDevice.next, pkt)
+			p.expectAckWithin(ackDelay/2, p.toDeviceFlow.next, pkt)
 		}
 	}),
 }, {
@@ -115,7 +115,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 	Defects: []string{"AcksLazy"}, Run: onFlow(setup{}, func(p *peer) {
 		for range 4 {
 			pkt := p.nextDataPacket(zeroLengthWrite())
-			p.expectAckWithin(ackDelay, p.toDevice.next, pkt)
+			p.expectAckWithin(ackDelay, p.toDeviceFlow.next, pkt)
 		}
 	}),
 }, {
@@ -130,9 +130,9 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		}
 		sent := p.Now() - begun
 		var a arrival
-		for a.Ack == nil || *a.Ack.Next < p.toDevice.next {
+		for a.Ack == nil || *a.Ack.Next < p.toDeviceFlow.next {
 			a = p.expect(iwarp.PacketOf(iwarp.KindRD))
-			p.Check(a.Ack != nil && *a.Ack.Epoch == p.toDevice.epoch, "an Ack", "%v", a.Packet)
+			p.Check(a.Ack != nil && *a.Ack.Epoch == p.toDeviceFlow.epoch, "an Ack", "%v", a.Packet)
 		}
 		p.Check(!p.Virtual || a.At-begun < sent+ackDelay/2, "an Ack for 32 packets at once", "after %v", a.At-begun)
 	}),
@@ -156,7 +156,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 				}
 				if a.Ack != nil {
 					acked = true
-					p.checkPacket(iwarp.RDAck(p.toDevice.epoch, p.toDevice.next).SACK(), a)
+					p.checkPacket(iwarp.RDAck(p.toDeviceFlow.epoch, p.toDeviceFlow.next).SACK(), a)
 				}
 			}
 			p.ackAndComplete(uint64(100 + i))
@@ -171,10 +171,10 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		for i := range uint32(3) {
 			p.send(p.nextDataPacket(zeroLengthWrite()).Timestamp(0xfffffff0 + 7*i))
 		}
-		p.expect(iwarp.RDAck(p.toDevice.epoch, 4).Echo(0xfffffff0))
+		p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, 4).Echo(0xfffffff0))
 		for i := range uint32(2) {
 			p.send(p.dataPacket(6+i, zeroLengthWrite()).Timestamp(1000 + i))
-			p.expect(iwarp.RDAck(p.toDevice.epoch, 4).Echo(1000 + i))
+			p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, 4).Echo(1000 + i))
 		}
 	}),
 }, {
@@ -291,7 +291,7 @@ var ackCases = overRD.Cases([]conformance.Case{{
 		other.establishDeviceFlow()
 		p.PostSend(p.qp, p.sendWR(1, 0, 8), other.sendWR(2, 0, 8), p.sendWR(3, 0, 8), other.sendWR(4, 0, 8))
 		p.syncDevice() // both have arrived by then
-		for _, a := range p.drain(0) {
+		for _, a := range p.drainArrived() {
 			if *a.Header.DestQP == other.qpn {
 				other.trackData(a)
 			} else {

@@ -150,10 +150,11 @@ var lossCases = overRD.Cases([]conformance.Case{{
 // retransmitDelay receives the retransmission of packet a, and returns its delay.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions waits for a completion, and skips retransmissions of packet seq; other data fails the case.
+// skipRetransmissions waits for a completion, and skips the packets that have arrived by then. A data packet other than
+// a retransmission of packet seq fails the case.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
-	for _, a := range p.drain(0) {
+	for _, a := range p.drainArrived() {
 		if a.Data != nil {
 			p.Check(*a.Data.Seq == seq, fmt.Sprintf("nothing but packet %d", seq), "%v", a.Packet)
 		}
@@ -163,8 +164,8 @@ func (p *peer) skipRetransmissions(seq uint32) {
 // slowRoundTrip is a round-trip time that makes the timeout longer than a case needs to respond.
 const slowRoundTrip = 20 * time.Millisecond
 
-// establishSlowly establishes the device's flow with growing round-trip times, so that the device
-// measures a long one without a timeout.
+// establishSlowly establishes the device's flow and acknowledges its packets later each time, so that the device
+// measures growing round-trip times, and extends its retransmission timeout before one expires.
 func (p *peer) establishSlowly() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
@@ -180,8 +181,8 @@ func (p *peer) establishSlowly() {
 	}
 }
 
-// expectRetransmission fails the case unless the device retransmits packet seq within this time; in real time it
-// may take at least slowRoundTrip. It skips other packets.
+// expectRetransmission fails the case unless the device retransmits packet seq within this time, which is extended to
+// slowRoundTrip in real time. It skips other packets.
 func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	if !p.Virtual {
 		within = max(within, slowRoundTrip)

@@ -28,7 +28,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		s := p.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		for range 2 {
 			p.send(s)
-			p.expect(iwarp.RDAck(p.toDevice.epoch, 1).SACK().Window(0))
+			p.expect(iwarp.RDAck(p.toDeviceFlow.epoch, 1).SACK().Window(0))
 		}
 		p.PostRecv(p.qp, 1, p.localMem.SGE(0, p.recvLen))
 		p.expectNoCompletionYet()
@@ -51,7 +51,7 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		p.sendBusy()
 		if !p.Virtual { // a timeout retransmission may have crossed with it
 			p.syncDevice()
-			for _, a := range p.drain(0) {
+			for _, a := range p.drainArrived() {
 				last = a
 				p.sendBusy()
 			}
@@ -113,10 +113,10 @@ var busyCases = overRD.Cases([]conformance.Case{{
 		}
 		p.ackAll()
 		p.pending = nil
-		waiting := p.toDevice.next
+		waiting := p.toDeviceFlow.next
 		p.send(p.nextDataPacket(iwarp.Send(1, data(8))).AckNow(), p.nextDataPacket(p.writeToTarget(8, data(8))).AckNow())
 		p.syncDevice()
-		for _, a := range p.drain(0) {
+		for _, a := range p.drainArrived() {
 			p.Check(a.Ack == nil || int32(*a.Ack.Next-waiting) <= 0, "no Ack for a waiting packet", "%v", a.Packet)
 		}
 		p.ExpectUntouched(p.targetMem)
@@ -126,8 +126,9 @@ var busyCases = overRD.Cases([]conformance.Case{{
 // sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// expectBusyPeersServed makes peers wait for receives, and fails the case unless each gets an Ack
-// with a window when a receive is posted for it.
+// expectBusyPeersServed lets peers send to a queue pair without receives, which answers by Acks with window 0. It fails
+// the case unless each receive that is then posted makes the device send one peer an Ack with a window, in the order of
+// the peers, and that peer can send its message.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, busy := range peers {
 		busy.openFlow(zeroLengthWrite())
@@ -137,11 +138,11 @@ func (p *peer) expectBusyPeersServed(peers ...*peer) {
 		s := busy.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		sends = append(sends, s)
 		busy.send(s)
-		busy.expect(iwarp.RDAck(busy.toDevice.epoch, 1).Window(0))
+		busy.expect(iwarp.RDAck(busy.toDeviceFlow.epoch, 1).Window(0))
 	}
 	for i, busy := range peers {
 		p.PostRecv(p.qp, uint64(i+1), p.localMem.SGE(i*p.recvLen, p.recvLen))
-		a := busy.expect(iwarp.RDAck(busy.toDevice.epoch, 1))
+		a := busy.expect(iwarp.RDAck(busy.toDeviceFlow.epoch, 1))
 		p.Check(*a.Ack.Window > 0, "an Ack with a window", "%v", a.Packet)
 		p.expectSilence(busySilence)
 		busy.send(sends[i])
@@ -275,8 +276,9 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	}),
 }})
 
-// expectInFlight fails the case unless the device has least to most packets in flight from oldest on, while the peer
-// sends no Ack. It returns their number. It waits for each packet less than the shortest retransmission timeout.
+// expectInFlight fails the case unless the device has least to most packets in flight, the first of them oldest, while
+// the peer sends no Ack. It returns their number. It waits less than the minimum retransmission timeout for each
+// packet.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {

@@ -40,13 +40,13 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		p.Sleep(early)
 		s := again.nextDataPacket(iwarp.Send(1, data(8))).AckNow()
 		again.send(s)
-		again.expectAck(again.toDevice.next)
+		again.expectAck(again.toDeviceFlow.next)
 		p.expectRecv(1, data(8))
 		p.Sleep(almost - early)
 		p.expectDeliveredTo(2, iwarp.Send(1, data(8)))
 		p.Sleep(early) // 34 s since the flow began, and 29 s since its last packet
 		again.send(s)
-		again.expectAck(again.toDevice.next)
+		again.expectAck(again.toDeviceFlow.next)
 		p.ExpectNoCompletion()
 	}),
 }, {
@@ -66,7 +66,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 			x.send(x.nextDataPacket(zeroLengthWrite()).AckNow())
 			a := x.mustNextPacket("an answer")
 			if a.Refusal != nil {
-				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDevice.epoch, iwarp.ReasonUnknownFlow)), a)
+				p.checkPacket(x.fromDevice(iwarp.Refusal(x.toDeviceFlow.epoch, iwarp.ReasonUnknownFlow)), a)
 				x.openFlowTo(1, iwarp.Send(1, data(8)))
 				return
 			}
@@ -84,7 +84,7 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		}
 		from := func(n int) *peer {
 			x := *p
-			x.qpn, x.toDevice.epoch = uint32(n+1), uint32(n+1)
+			x.qpn, x.toDeviceFlow.epoch = uint32(n+1), uint32(n+1)
 			return &x
 		}
 		starts := func(x *peer) arrival {
@@ -98,10 +98,10 @@ var idleCases = overRD.Cases([]conformance.Case{{
 		}
 		for n := range maxPeers {
 			x := from(n)
-			p.checkPacket(x.fromDevice(iwarp.RDAck(x.toDevice.epoch, 1)), starts(x))
+			p.checkPacket(x.fromDevice(iwarp.RDAck(x.toDeviceFlow.epoch, 1)), starts(x))
 		}
 		late := from(maxPeers)
-		p.checkPacket(late.fromDevice(iwarp.Refusal(late.toDevice.epoch, iwarp.ReasonNoRoom)), starts(late))
+		p.checkPacket(late.fromDevice(iwarp.Refusal(late.toDeviceFlow.epoch, iwarp.ReasonNoRoom)), starts(late))
 		for _, n := range []int{0, 1, maxPeers / 2, maxPeers - 1} {
 			x := from(n)
 			x.send(x.dataPacket(1, zeroLengthWrite()).AckNow())

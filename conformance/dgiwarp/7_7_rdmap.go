@@ -39,8 +39,8 @@ func (h *host) establishedPeer() *peer {
 	return p
 }
 
-// expectSegmentError sends segments, the last of them invalid, and expects an error message with
-// one of the causes, a queue pair in the error state, and no success.
+// expectSegmentError sends segments in RD packets, the last of them invalid, and expects a Terminate with one of the
+// causes, a queue pair in the error state, and no successful completion.
 func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.send(p.nextDataPacket(s))
@@ -50,7 +50,7 @@ func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segmen
 		return iwarp.AnyPacket().With(iwarp.Terminate(c).Quoting(wrong).QN(2)).Matches(a.ReceivedPacket)
 	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
 	p.ackAll()
-	p.drain(0) // retransmissions that crossed with the Ack
+	p.drainArrived() // retransmissions that crossed with the Ack
 	p.expectErrorState()
 	p.ExpectNoSuccess()
 }

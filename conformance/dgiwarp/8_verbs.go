@@ -66,7 +66,7 @@ var verbsCases = []conformance.Case{{
 		p.refuseFlow(1)
 		p.expectFailure(2)
 		p.syncDevice()
-		for _, a := range p.drain(0) {
+		for _, a := range p.drainArrived() {
 			if iwarp.Val(a.Header.DestQP) == other.qpn && a.Data != nil {
 				other.trackData(a)
 			}
@@ -75,7 +75,7 @@ var verbsCases = []conformance.Case{{
 		p.ExpectState(p.qp, verbs.QPStateRTS)
 		p.ExpectNoEvent()
 		p.syncDevice()
-		p.drain(0) // retransmissions that crossed with the Ack
+		p.drainArrived() // retransmissions that crossed with the Ack
 		p.establishDeviceFlow()
 		p.openFlowTo(1, iwarp.Send(1, data(8)))
 	}),
@@ -113,12 +113,12 @@ var verbsCases = []conformance.Case{{
 	}),
 }}
 
-// checkAddressArea sends from three UDP ports, and fails the case unless the address area of each receive has the IP
-// header of the packet at offset at (0 for IPv6, else IPv4), and the source port in octets 2 and 3. In IPv6, the port
-// replaces bits of the flow label.
+// checkAddressArea sends from three UDP ports, and checks the address area: the first 40 octets of a receive buffer,
+// where UD has the GRH. It must hold the packet's IP header from offset at on (0 for IPv6, 20 for IPv4), and the UDP
+// source port in octets 2 and 3, for IPv6 in place of the lower bits of the flow label.
 func (p *peer) checkAddressArea(at int) {
 	for i, port := range []uint16{peerPort, 1025, 65535} {
-		from := p.peer(i)
+		from := p.peer(i) // another scripted peer of the same queue pair
 		from.route = from.route.fromPort(port)
 		from.sendSegments(iwarp.Send(1, data(8)))
 		p.expectRecv(uint64(i+1), data(8))

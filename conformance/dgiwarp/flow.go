@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes the body of a case from a function that uses a peer with a flow to the device.
+// onFlow makes the body of a case from a function that uses a peer with a flow to the device: the RD packets of one
+// direction between two queue pairs, which the device accepts after a Challenge.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -19,13 +20,13 @@ func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 
 // dataPacket returns data packet seq of the peer's flow.
 func (p *peer) dataPacket(seq uint32, s iwarp.Segment) iwarp.Packet {
-	return iwarp.RDData(p.toDevice.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
+	return iwarp.RDData(p.toDeviceFlow.epoch, seq, s).Timestamp(uint32(p.Now() / time.Microsecond))
 }
 
 // nextDataPacket returns the next data packet of the peer's flow.
 func (p *peer) nextDataPacket(s iwarp.Segment) iwarp.Packet {
-	p.toDevice.next++
-	return p.dataPacket(p.toDevice.next-1, s)
+	p.toDeviceFlow.next++
+	return p.dataPacket(p.toDeviceFlow.next-1, s)
 }
 
 // withStart adds the start block of the peer's flow. proof is the Challenge's cookie, or noProof.
@@ -38,28 +39,30 @@ func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
 
-// expectStartChallenged sends the first packet of the peer's flow with a proof that the device must
-// not accept, and fails the case unless the device challenges it.
+// expectStartChallenged sends the first packet of the peer's flow with a proof, the cookie of a Challenge, that the
+// device must not accept, and fails the case unless the device sends a new Challenge.
 func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.send(p.start(proof, first))
 	p.expectChallenge()
 }
 
-// startAndRecvChallenge starts a new flow without proof, and returns the Challenge's cookie.
+// startAndRecvChallenge starts a new flow to the device, without the cookie of a Challenge as proof of the peer's
+// address. The device sends a Challenge, whose cookie it returns.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
-	p.toDevice = flow{epoch: p.Rand.Uint32()}
+	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(noProof, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
-// expectChallenge fails the case unless the next packet challenges the peer's flow.
+// expectChallenge fails the case unless the next packet is a Challenge for the flow of the peer with this epoch.
 func (p *peer) expectChallenge() arrival {
 	want := iwarp.PacketOf(iwarp.KindChallenge)
-	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDevice.epoch}
+	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDeviceFlow.epoch}
 	return p.expect(want)
 }
 
-// openFlow establishes a flow to the device, which challenges the first packet.
+// openFlow establishes a flow to the device. The device answers the first packet by a Challenge; the peer sends the
+// packet again with the Challenge's cookie.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
@@ -72,9 +75,9 @@ func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 	p.expectRecv(id, first.Payload)
 }
 
-// expectAck expects that the next packet acknowledges exactly the peer's packets before next.
+// expectAck expects that the next packet acknowledges the peer's packets before next, and no later one (empty SACK).
 func (p *peer) expectAck(next uint32) arrival {
-	want := iwarp.RDAck(p.toDevice.epoch, next).SACK()
+	want := iwarp.RDAck(p.toDeviceFlow.epoch, next).SACK()
 	if !p.Virtual {
 		p.skipLateRetransmissions(want)
 	}
@@ -100,7 +103,7 @@ func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 // expectDelivered sends the peer's next data packet, and expects an Ack, which it returns.
 func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	p.send(p.nextDataPacket(s).AckNow())
-	return p.expectAck(p.toDevice.next)
+	return p.expectAck(p.toDeviceFlow.next)
 }
 
 // expectDeliveredTo is expectDelivered for a Send, which must complete receive id.
@@ -111,10 +114,11 @@ func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 
 // expectRefusal fails the case unless the next packet is a Refusal of the peer's flow.
 func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
-	p.expect(iwarp.Refusal(p.toDevice.epoch, reason))
+	p.expect(iwarp.Refusal(p.toDeviceFlow.epoch, reason))
 }
 
-// recvStart returns the first packet of a flow of the device, without responding to it.
+// recvStart returns the first packet of a flow of the device, without responding to it. It must have sequence number 0
+// and a StartBlock, the header extension of packets that start a flow.
 func (p *peer) recvStart() arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
@@ -130,7 +134,8 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf is recvStartOf, followed by challenge if the flow has no proof.
+// acceptFlowOf posts requests, and returns the first packet of the flow that they start. If that has no proof of the
+// device's address, the peer sends a Challenge, and the result is the packet with the Challenge's cookie.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != noProof {
 		return a
@@ -144,8 +149,8 @@ func (p *peer) challenge(cookie uint64) arrival {
 	return p.expectProof(cookie)
 }
 
-// expectProof fails the case unless the device sends the first packet of its flow with the
-// cookie. It skips retransmissions without proof that crossed with the Challenge.
+// expectProof fails the case unless the device sends the first packet of its flow again, with the cookie of the peer's
+// Challenge as proof. It skips retransmissions without proof that crossed with the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
@@ -230,7 +235,7 @@ func (p *peer) expectDataRange(first, n uint32) {
 	}
 }
 
-// establishDeviceFlow establishes the device's flow to the peer with a Send that completes.
+// establishDeviceFlow lets the device send a message, which establishes its flow to the peer, and acknowledges it.
 func (p *peer) establishDeviceFlow() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.ackAll()

@@ -146,8 +146,8 @@ func newSyncQP(h *host) *syncQP {
 // syncBufLen is the buffer size of one message.
 const syncBufLen = addrAreaLen + 8
 
-// sync sends a request that makes the queue pair reply: if the device has RD, the start of a flow
-// without proof, which it challenges or refuses, else a Send that the application answers.
+// sync makes the queue pair reply. If the device has RD, the peer starts a flow without the cookie of a Challenge, and
+// the device answers by a Challenge or Refusal. Else the peer sends a message, and sync posts the application's reply.
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
@@ -161,7 +161,7 @@ func (c *syncQP) sync() {
 	c.p.Check(ok, "a receive of the synchronization queue pair", "nothing in %v", c.p.ResponseTimeout())
 	copy(c.p.localMem.Buf[syncBufLen:], c.replyPayload())
 	reply := c.p.sendWR(uint64(c.round), syncBufLen, 8)
-	reply.Flags = 0
+	reply.Flags = 0 // unsignaled: nothing polls its completion
 	c.p.PostSend(c.p.qp, reply)
 }
 
@@ -194,9 +194,9 @@ type peer struct {
 	incarnation uint32
 	// ah is the address handle of the peer for the application.
 	ah verbs.AH
-	// toDevice is the flow to the device, fromDeviceFlow the flow from it.
-	toDevice, fromDeviceFlow flow
-	partial                  partialMessages // on UD
+	// toDeviceFlow is the flow to the device, fromDeviceFlow the flow from it.
+	toDeviceFlow, fromDeviceFlow flow
+	partial                      partialMessages // on UD
 }
 
 // flow is the peer's state of a flow.
@@ -215,7 +215,8 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th peer of the queue pair. Peers have the bench's peer addresses in turn.
+// peer returns the n-th scripted peer of the queue pair, with its own QPN and key. Peers have the bench's peer
+// addresses in turn, so that some share an address.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -240,7 +241,7 @@ func (p *peer) path() iwarp.PacketPath {
 	return iwarp.PacketPath{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
-// send sends packets to the queue pair.
+// send sends packets to the queue pair. path has the QPNs and the key for those that have none set.
 func (p *peer) send(pkts ...iwarp.Packet) {
 	for _, pkt := range pkts {
 		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))
@@ -263,7 +264,7 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
-// expectSent posts a UD request, and expects that the device sends a packet that matches want, and completes the request.
+// expectSent posts a UD request, and expects that the device sends a packet that matches want, and completes it.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)

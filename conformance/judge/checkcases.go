@@ -67,11 +67,11 @@ func specsOf(defect string, cases []Case) (specs []string) {
 }
 
 // checkCases runs the cases of a device again with each defect to try, and adds to its report r
-// which cases detect the defect. r has the results without defects.
+// which cases detect the defect: those that pass without it and fail with it. r has the results without defects.
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
-	soundResult := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
+	resultsWithout := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
-		soundResult[r.Results[i].ID] = &r.Results[i]
+		resultsWithout[r.Results[i].ID] = &r.Results[i]
 	}
 	checks := make(map[string]*conform.DefectCheck, len(d.Known)) // by defect
 	for _, defect := range d.Known {
@@ -95,15 +95,15 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 		}
 		check := checks[DefectName(defect.spec)]
 		for i := range results {
-			defective, sound := &results[i], soundResult[results[i].ID]
+			defective, without := &results[i], resultsWithout[results[i].ID]
 			check.Tried++
 			// A case that fails without the defect, too, does not detect it.
-			if defective.Verdict == conform.Fail && sound.Verdict == conform.Pass {
+			if defective.Verdict == conform.Fail && without.Verdict == conform.Pass {
 				check.Caught = append(check.Caught, defective.ID)
 			}
 			if slices.ContainsFunc(defect.cases, func(c Case) bool { return c.ID == defective.ID && slices.Contains(c.Defects, defect.spec) }) {
 				check.Expects = append(check.Expects, defective.ID)
-				sound.Defective = append(sound.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
+				without.Defective = append(without.Defective, conform.Defective{Defect: defect.spec, Verdict: defective.Verdict, Reason: defective.Reason})
 			}
 		}
 		slices.Sort(check.Caught)
@@ -111,9 +111,8 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 	return nil
 }
 
-// addFaults adds the faults of the cases to the run: cases that fail without a defect, pass
-// with a defect that they must detect, or name a defect that no device can have; and
-// defects that no case detects.
+// addFaults adds the faults of the cases to the run: cases that fail without a defect, pass with a defect that they
+// must detect, or name a defect that no device can have; and defects that no case detects.
 func (j *Judge) addFaults(run *conform.Run) {
 	var faults []conform.Fault
 	for i := range run.Devices {

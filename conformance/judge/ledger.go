@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Documents returns the ledger of requirements for reports, with the cases that cover each row.
+// Documents returns the ledger for reports: documents with their requirements (rows), and the cases that cover each.
 func Documents() (docs []conform.Document, err error) {
 	all, err := conformance.Ledger()
 	if err != nil {
@@ -32,7 +32,7 @@ func Documents() (docs []conform.Document, err error) {
 	return docs, nil
 }
 
-// rowsByID returns the rows of the ledger by their IDs.
+// rowsByID returns the rows of the ledger, the requirements, by their IDs.
 func rowsByID() (map[string]conformance.Row, error) {
 	docs, err := conformance.Ledger()
 	if err != nil {
@@ -47,7 +47,7 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the ledger's documents; none if the ledger is invalid.
+// DocumentKeys returns the keys of the documents whose requirements the ledger lists; none if the ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {

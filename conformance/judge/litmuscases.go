@@ -18,8 +18,8 @@ type requirement struct {
 	defects []string
 }
 
-// litmusCases returns a case for each requirement of a document: a copy of c with the test,
-// citation, level and defects of the requirement. The IDs begin with prefix.
+// litmusCases returns a case for each requirement of a document: a copy of c with the test, citation, level and defects
+// (to be detected) of the requirement. The IDs begin with prefix.
 func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
 	cases := make([]conformance.Case, len(all))
 	for i, r := range all {
@@ -40,9 +40,8 @@ const (
 	rfc7306 = "RFC 7306"
 )
 
-// litmusRoCE returns the litmus (memory ordering) cases for RoCE. The responder executes the
-// requests of a queue pair in order, except that an unfenced SEND, WRITE or atomic may overtake
-// an earlier READ or atomic.
+// litmusRoCE returns the litmus (memory ordering) cases for RoCE. The responder executes the requests of a queue pair
+// in order, except that an unfenced SEND, WRITE or atomic may overtake an earlier READ or atomic.
 func litmusRoCE() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
@@ -165,16 +164,16 @@ var (
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
-// draw returns schedule number i, and sets the impairments of the path. The active host, the
-// fences and the path alternate with i, the rest is random.
+// draw returns schedule number i, and sets the impairments of the path. The requester (active), the use of fences and
+// the path alternate with i. Whether a thread posts its requests in one call (batched), and the pauses, are random.
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}
-	all := orderedPaths
+	paths := orderedPaths
 	if l.pair.DUT.Caps.Has(verbs.CapRD) {
-		all = datagramPaths
+		paths = datagramPaths
 	}
-	if s.path = all[i/4%len(all)]; !l.pair.SetPath(s.path) {
+	if s.path = paths[i/4%len(paths)]; !l.pair.SetPath(s.path) {
 		s.path = conformance.Path{}
 	}
 	for _, th := range l.Threads {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Measure measures how a device recovers from loss and congestion. If it fails, it returns the
+// Measure measures in a lab how a RoCE device recovers from loss and congestion. If it fails, it returns the
 // measurements so far with the error.
 func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured, err error) {
 	lab, err := j.Open(d)

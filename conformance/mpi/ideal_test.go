@@ -97,7 +97,7 @@ func TestEveryDefectIsNoticed(t *testing.T) {
 			named[m] = true
 		}
 	}
-	for name, does := range ideal.Names() {
+	for name, does := range ideal.Descriptions() {
 		if does == "" {
 			t.Errorf("defect %s does not say what it does", name)
 		}

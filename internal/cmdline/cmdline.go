@@ -34,15 +34,14 @@ func Guess(word string, known []string) string {
 	return ""
 }
 
-// DidYouMean returns the end of an error message about an unknown word. listCommand is the
-// command that lists all words: "did you mean run? 'fabrictest list' lists all", or only the
-// second part if no known word is similar.
+// DidYouMean returns the end of an error message about an unknown word. listCommand is the command that lists all
+// words: "did you mean run? 'fabrictest list' lists all", or only the second part if no known word is similar.
 func DidYouMean(word string, known []string, listCommand string) string {
-	lists := "'" + listCommand + "' lists all"
+	listHint := "'" + listCommand + "' lists all"
 	if guess := Guess(word, known); guess != "" {
-		return strings.TrimPrefix(guess, "; ") + " " + lists
+		return strings.TrimPrefix(guess, "; ") + " " + listHint
 	}
-	return lists
+	return listHint
 }
 
 // Choices lists one or more words to choose from: "a, b or c".
@@ -54,7 +53,7 @@ func Choices(words []string) string {
 // plainWord matches words that a shell passes on unchanged.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// Quote returns a word as a shell needs it: in single quotes, unless it is plain.
+// Quote returns a word as a shell needs it: in single quotes, unless it has no special characters.
 func Quote(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -73,7 +72,7 @@ type Line struct{ words []string }
 // NewLine begins a command line with words that are not quoted.
 func NewLine(words string) *Line { return &Line{[]string{words}} }
 
-// Args adds arguments, quoted if a shell needs that.
+// Args adds arguments to the command line, quoted if a shell needs that.
 func (l *Line) Args(args ...string) *Line {
 	for _, a := range args {
 		l.words = append(l.words, Quote(a))
@@ -99,7 +98,7 @@ func (l *Line) Switch(name string, on bool) *Line {
 	return l
 }
 
-// Add adds words that are not quoted; empty ones are left out.
+// Add adds words to the command line as they are, without quotes; it leaves out empty ones.
 func (l *Line) Add(words ...string) *Line {
 	for _, w := range words {
 		if w != "" {
@@ -114,9 +113,8 @@ func (l *Line) String() string { return strings.Join(l.words, " ") }
 
 const maxSuggestions = 5
 
-// Similar returns up to maxSuggestions known words: those that contain word, if it has three
-// or more letters, then those within an edit distance of a third of its length, the most
-// similar first. Case is ignored.
+// Similar returns up to maxSuggestions known words: those that contain word, if it has three or more letters, then
+// those within an edit distance of a third of its length, the most similar first. Case is ignored.
 func Similar(word string, known []string) []string {
 	type candidate struct {
 		word     string

@@ -100,23 +100,23 @@ var linkLocalPeers = netip.MustParsePrefix("fe80::fab:7e57:0:1/64")
 
 // globalAddrs returns the addresses without those that are link-local, which a connection
 // manager could not use without a scope.
-func globalAddrs(device []netip.Prefix) (has []netip.Addr) {
+func globalAddrs(device []netip.Prefix) (deviceIPs []netip.Addr) {
 	for _, p := range device {
 		if !p.Addr().IsLinkLocalUnicast() {
-			has = append(has, p.Addr())
+			deviceIPs = append(deviceIPs, p.Addr())
 		}
 	}
-	return has
+	return deviceIPs
 }
 
-// pairWithRange returns addresses by family. For each family, it selects the first network that
-// contains some of has, the device's addresses, and pairs these with consecutive addresses of the
-// judge, from the network's address on. kind describes the device's addresses in errors.
-func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
+// pairWithRange returns addresses by family. For each family, it selects the first network that contains some of
+// deviceIPs, and pairs these with consecutive addresses for the judge (this host), from the network's address on. kind
+// describes the device's addresses in errors.
+func pairWithRange(kind string, deviceIPs []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {
 		family := familyOf(n.Addr())
-		local := addrsIn(n, has)
+		local := addrsIn(n, deviceIPs)
 		if _, found := pairs[family]; found || len(local) == 0 {
 			continue
 		}
@@ -125,7 +125,7 @@ func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[
 			switch {
 			case !n.Contains(a):
 				return nil, fmt.Errorf("judge address %v: it needs %d consecutive addresses, and %v is in another network", n, peers, a)
-			case slices.Contains(has, a):
+			case slices.Contains(deviceIPs, a):
 				return nil, fmt.Errorf("judge address %v: it needs %d consecutive addresses, and %v belongs to the device", n, peers, a)
 			}
 			e.peers = append(e.peers, a)
@@ -133,7 +133,7 @@ func pairWithRange(kind string, has []netip.Addr, networks []netip.Prefix) (map[
 		pairs[family] = e
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("the device has no %s in %v, only %v: give the first of four unused addresses of the judge in a network of one of these", kind, networks, has)
+		return nil, fmt.Errorf("the device has no %s in %v, only %v: give the first of four unused addresses of the judge in a network of one of these", kind, networks, deviceIPs)
 	}
 	return pairs, nil
 }
@@ -223,7 +223,7 @@ const (
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires returns the kinds of access for a device, the default first.
+// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set; the default is first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -246,7 +246,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge cannot see or set, as text for users.
+// Limitations lists what the judge cannot see or set with this access, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -275,10 +275,9 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs returns, by family, the addresses of a device and of the judge's kernel that are
-// in one network. has are the device's addresses, kernel those of the judge's interface; wanted, if
-// not empty, selects some of the kernel's.
-func kernelAddrPairs(has []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
+// kernelAddrPairs returns, by family, the addresses of a device (of deviceIPs) and of the interface of the judge, this
+// host (of kernel), that are in one network. wanted, if not empty, selects some of the interface's addresses.
+func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.
 	for _, linkLocal := range []bool{false, true} {
@@ -291,20 +290,20 @@ func kernelAddrPairs(has []netip.Addr, kernel, wanted []netip.Prefix) (map[int]a
 			case len(wanted) > 0 && !slices.ContainsFunc(wanted, func(w netip.Prefix) bool { return w.Addr() == n.Addr() }):
 				continue
 			}
-			if reach := addrsIn(n, has); len(reach) > 0 {
+			if reach := addrsIn(n, deviceIPs); len(reach) > 0 {
 				e.local, e.peers = reach, append(e.peers, n.Addr())
 				pairs[family] = e
 			}
 		}
 	}
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", kernel, has)
+		return nil, fmt.Errorf("the judge's interface has the addresses %v, none of which is in a network of the device's %v: give it one (ip address add)", kernel, deviceIPs)
 	}
 	return pairs, nil
 }
 
 // roceV2Addrs returns the RoCEv2 addresses in the GID table of a device's first port, in its order.
-func roceV2Addrs(dev verbs.Context) (has []netip.Addr, err error) {
+func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	attr, err := dev.QueryPort(1)
 	if err != nil {
 		return nil, err
@@ -317,11 +316,11 @@ func roceV2Addrs(dev verbs.Context) (has []netip.Addr, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && !a.IsUnspecified() && !slices.Contains(has, a) {
-			has = append(has, a)
+		if a := e.GID.Addr(); e.Type == verbs.GIDTypeRoCEv2 && !a.IsUnspecified() && !slices.Contains(deviceIPs, a) {
+			deviceIPs = append(deviceIPs, a)
 		}
 	}
-	return has, nil
+	return deviceIPs, nil
 }
 
 // reservePartnerAddr removes the judge's last address of each family, if it has

@@ -38,7 +38,7 @@ type Device struct {
 	err error // set when the device is lost for good
 }
 
-// OnDevice returns a lab with a device of an agent. Some wires need CAP_NET_RAW:
+// OnDevice returns a lab that runs cases on a device of another host, by the agent there. Some wires need CAP_NET_RAW:
 // see [DeviceWire]. The lab owns the client, also if OnDevice fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {
 	opt.MaxTime, opt.PartnerInterface = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.PartnerInterface, opt.Interface)
@@ -97,21 +97,21 @@ func (d *Device) identify() (err error) {
 // addrPairs returns the addresses of the open device and of the judge, by family. Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
-	has := globalAddrs(d.Identity.Addrs)
+	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
 		var err error
-		if has, err = roceV2Addrs(dev); err != nil {
+		if deviceIPs, err = roceV2Addrs(dev); err != nil {
 			return nil, err
 		}
 	}
 	switch d.Wire {
 	case WireSegments:
-		return pairWithRange("address", has, d.opt.Peers)
+		return pairWithRange("address", deviceIPs, d.opt.Peers)
 	case WirePackets:
-		return pairWithRange("RoCEv2 address", has, append(slices.Clone(d.opt.Peers), linkLocalPeers))
+		return pairWithRange("RoCEv2 address", deviceIPs, append(slices.Clone(d.opt.Peers), linkLocalPeers))
 	case WireTCP, WireUDP:
 	}
-	pairs, err := kernelAddrPairs(has, d.kernelAddrs, d.opt.Peers)
+	pairs, err := kernelAddrPairs(deviceIPs, d.kernelAddrs, d.opt.Peers)
 	if err == nil && d.Wire == WireUDP && len(d.opt.Peers) == 0 && d.opt.PartnerInterface == d.opt.Interface {
 		reservePartnerAddr(pairs)
 	}
@@ -158,7 +158,8 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.client.Load().Close())
 }
 
-// WithBench implements conformance.Lab.
+// WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that hung the device or
+// crashed its host, it restarts them.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
@@ -234,8 +235,7 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	return d.opt.Host.Problem(sign)
 }
 
-// withHostProblem returns the outcome of a case during which the host crashed: it
-// is no verdict on the device.
+// withHostProblem returns the outcome of a case during which the host crashed: it is no verdict on the device.
 func withHostProblem(outcome, problem error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
 		return &conformance.CrashError{Cause: problem}
@@ -254,12 +254,12 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 		return
 	}
 	if d.client.Load().Err() != nil {
-		fresh, err := d.redial(ctx)
+		newClient, err := d.redial(ctx)
 		if err != nil {
 			d.fail(fmt.Errorf("the agent was lost in %s, and cannot be reached again: %w", id, err))
 			return
 		}
-		d.client.Store(fresh)
+		d.client.Store(newClient)
 		d.opt.OnNote(fmt.Sprintf("The agent was lost in %s, and is reached again", id))
 	}
 	client := d.client.Load()
@@ -290,15 +290,14 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	}
 }
 
-// restartHost restarts the device's host after the case id, for the reason why, and reports that
-// by OnNote.
+// restartHost restarts the device's host after the case id, for the reason why, and reports that by OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()        // it never fails
-	fresh, err := d.opt.Host.Restart(ctx)
+	newClient, err := d.opt.Host.Restart(ctx)
 	if err == nil {
-		d.client.Store(fresh)
-		err = d.awaitAddrs(fresh)
+		d.client.Store(newClient)
+		err = d.awaitAddrs(newClient)
 	}
 	if err != nil {
 		d.fail(fmt.Errorf("the host of %s was restarted after %s (%s), and its device is not available: %w", d.name, id, why, err))

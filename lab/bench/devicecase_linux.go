@@ -27,7 +27,8 @@ type deviceCase struct {
 	hung     bool
 }
 
-// runCase creates the bench and runs the body on it.
+// runCase opens the device and runs body, the function of a case, until it returns. The case fails as hung if the agent
+// on the device's host sends no reply for MaxTime, or after longestCase times that.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, r.world, r.addrPair, r.mtu)
 	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.Attr.Caps, r.openPartner, r.setLink, r.setAddress
@@ -45,8 +46,8 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the judge's end of its link. A device that an earlier case has wedged
-// may not open within openTimeout.
+// open opens the device and the judge's end of its link: a user-space TCP or packets on the lab's wire, or TCP of the
+// kernel if the lab has no wire. A device that hangs since an earlier case may not open within openTimeout.
 func (r *deviceCase) open(b *conformance.Bench) error {
 	var dev verbs.Context
 	opened := goCase(func() (err error) {
@@ -78,7 +79,7 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 		return nil
 	}
 	if w := r.lab.wire; w != nil {
-		w.Discard()
+		w.Discard() // packets of earlier cases
 		b.UDPSockets = r.lab.Wire == WireUDP
 		b.Wire = b.Record.RecordWire(r.world, &realWire{w, r.world, r.lab.MTU})
 		return nil
@@ -142,9 +143,8 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 // iWARP releases a connection in progress after ten seconds.
 const closeTimeout = 15 * time.Second
 
-// cleanUp closes the devices, undoes changes of the link and addresses, and waits for the end of
-// the case, all within closeTimeout. It returns the reason to restart the device, "" if there
-// is none, and the outcome of the case.
+// cleanUp closes the devices, undoes changes of the link and addresses, and waits for the end of the case, all within
+// closeTimeout. It returns the reason to restart the device, "" if there is none, and the outcome of the case.
 func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 	r.stop()
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)

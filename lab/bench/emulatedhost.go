@@ -26,7 +26,7 @@ type EmulatedHost struct {
 	intf     string
 }
 
-// NewEmulatedHost makes a host with a device of a provider on an interface. For soft-RoCE
+// NewEmulatedHost makes a host with an emulated device of a provider on an interface. Unless the device runs over TCP,
 // it switches off the interface's offloads.
 func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	p, err := nics.Find(provider)
@@ -48,7 +48,7 @@ func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	if p.OverTCP {
 		return h, nil // the peer's kernel handles offloads of TCP
 	}
-	// With offloads a virtual cable carries packets without checksums, or larger than the MTU.
+	// With offloads a veth pair carries packets without checksums, or larger than the MTU.
 	if err := wire.DisableOffloads(intf); err != nil {
 		return nil, fmt.Errorf("--interface %s: switch off its offloads: %w", intf, err)
 	}
@@ -87,7 +87,7 @@ func (h *EmulatedHost) Identity() (agent.Identity, error) {
 	}, err
 }
 
-// Open implements agent.Host.
+// Open implements agent.Host: it opens the emulated device on sockets at the interface's first address.
 func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if device != emulatedDevice {
 		return nil, fmt.Errorf("device %s: %w: there is %s", device, verbs.ErrNotFound, emulatedDevice)
@@ -99,8 +99,8 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
-	return h.opener.OnSockets(at)
+	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
+	return h.opener.OnSockets(nicConfig)
 }
 
 // Restart implements agent.Host. Every Open makes a new device.

@@ -89,7 +89,7 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// WithBench implements conformance.Lab.
+// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network of its own.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -157,7 +157,8 @@ type netnsCase struct {
 	devices []verbs.Context
 }
 
-// open opens the device and the peer's end of its link.
+// open waits for packets of earlier cases to pass (fence), and opens the device and the peer's end of its link: packets
+// on a wire, or TCP of the kernel and, on demand, TCP in user space.
 func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
 		return err
@@ -179,9 +180,9 @@ func (p *netnsCase) open(b *conformance.Bench) error {
 
 // openTested opens the device under test, with the restrictions of the lab.
 func (p *netnsCase) openTested() (d verbs.Context, err error) {
-	at := p.cfg.nicConfig(socketRateBps)
-	at.NoGSO = true // packets as on the wire
-	if d, err = p.openDevice(p.net.device, p.cfg.device, at); err != nil {
+	nicConfig := p.cfg.nicConfig(socketRateBps)
+	nicConfig.NoGSO = true // packets as on the wire
+	if d, err = p.openDevice(p.net.device, p.cfg.device, nicConfig); err != nil {
 		return nil, err
 	}
 	p.devices[0] = d
@@ -189,9 +190,9 @@ func (p *netnsCase) openTested() (d verbs.Context, err error) {
 }
 
 // openDevice opens a device on sockets of a namespace.
-func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, at nics.NICConfig) (d verbs.Context, err error) {
+func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICConfig) (d verbs.Context, err error) {
 	err = ns.Do(func() error {
-		d, err = o.OnSockets(at)
+		d, err = o.OnSockets(nicConfig)
 		return err
 	})
 	if err != nil {
@@ -218,15 +219,15 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 // the case has not ended in time, so that the network cannot be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
 	p.stop()
-	late, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
+	timeout, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 	defer cancel()
 	clean = true
 	select {
 	case err = <-goCase(func() error { return closeDevices(p.devices) }):
-	case <-late.Done():
+	case <-timeout.Done():
 		clean, err = false, fmt.Errorf("the device was not closed within %v", cleanUpTimeout)
 	}
-	clean = p.world.awaitEnd(late) && clean
+	clean = p.world.awaitEnd(timeout) && clean
 	return clean, errors.Join(err, p.restore(), p.net.setPath(conformance.Path{}))
 }
 
@@ -280,7 +281,7 @@ func (x *realWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 		if timeout >= 0 {
 			step = min(step, max(0, time.Until(deadline)))
 		}
-		f, err := x.openWire.Recv(step)
+		f, err := x.openWire.Recv(step) // in steps, to notice that the case was stopped
 		f.At -= x.w.epoch.Sub(x.Epoch())
 		last := timeout >= 0 && step < recvPollInterval
 		if err == nil || last || !errors.Is(err, verbs.ErrTimeout) || x.w.stopped() {

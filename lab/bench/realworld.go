@@ -156,8 +156,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog
 	}
 }
 
-// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call
-// panics. It reports whether they ended before ctx.
+// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call that waits panics. It
+// reports whether they ended before ctx.
 func (w *realWorld) awaitEnd(ctx context.Context) bool {
 	all := true
 	if w.bodyDone != nil {
@@ -211,7 +211,7 @@ func (w *realWorld) Sleep(d time.Duration) {
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute implements verbs.Proc.
+// Compute implements verbs.Proc. It sleeps, but spins for the last spinTime, since a sleep may end late.
 func (w *realWorld) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
@@ -333,8 +333,7 @@ func (c *crashError) Unwrap() error { return c.violation }
 // module is the path prefix of the functions of this module.
 const module = "github.com/fabrictest/fabrictest/"
 
-// panickingFunction returns the function of this module that panicked first; empty
-// if none is on the stack.
+// panickingFunction returns the function of this module that panicked first; empty if none is on the stack.
 func panickingFunction(stack []byte) string {
 	// Of nested panics, the last in the text was the first. Its function follows.
 	if i := bytes.LastIndex(stack, []byte("\npanic(")); i >= 0 {

@@ -94,17 +94,17 @@ func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, b
 
 // simCase is a case with its simulation.
 type simCase struct {
-	cfg      *benchConfig
-	verbTime time.Duration
-	world    *simWorld
-	net      *sim.Net
-	port     *sim.Port
-	wire     *simWire
-	at       nics.NICConfig
-	devices  []verbs.Context // the device under test, then its partners
+	cfg       *benchConfig
+	verbTime  time.Duration
+	world     *simWorld
+	net       *sim.Net
+	port      *sim.Port
+	wire      *simWire
+	nicConfig nics.NICConfig
+	devices   []verbs.Context // the device under test, then its partners
 }
 
-// build creates the bench at time 0.
+// build creates the bench, with the device open, at time 0. The peer's end of the link is a wire, or streams over TCP.
 func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conformance.Bench, error) {
 	w := s.cfg
 	var err error
@@ -120,10 +120,10 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	if err != nil {
 		return nil, err
 	}
-	s.at = w.nicConfig(simRateBps)
-	s.at.VerbTime = s.verbTime
+	s.nicConfig = w.nicConfig(simRateBps)
+	s.nicConfig.VerbTime = s.verbTime
 	b := newBench(job, s.world, w.addrPair, w.mtu)
-	b.Virtual = s.verbTime == 0 // a slow agent needs the timeouts of real time
+	b.Virtual = s.verbTime == 0 // slow verb calls, as of a remote agent, need the timeouts of real time
 	b.Partner, b.SetLink, b.SetAddress, b.SetPath = s.openPartner, s.setLink, s.setAddress, s.setPath
 	if p.OverTCP {
 		b.SetAddress = func(netip.Addr, bool) error {
@@ -136,7 +136,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	} else {
 		s.wire = &simWire{w: s.world, device: s.port, peer: peer, cfg: w}
 		s.net.SetTap(s.wire.tap)
-		s.at.WrapLink = func(l link.GroupLink) link.GroupLink { return &redirectedLink{l, s.wire} }
+		s.nicConfig.WrapLink = func(l link.GroupLink) link.GroupLink { return &redirectedLink{l, s.wire} }
 		b.Wire = b.Record.RecordWire(s.world, s.wire)
 	}
 	s.devices = make([]verbs.Context, 1)
@@ -145,7 +145,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 
 // openTested opens the device under test, with the restrictions of the lab.
 func (s *simCase) openTested() (verbs.Context, error) {
-	d, err := s.cfg.device.InWorld(s.world.World, s.port, s.at)
+	d, err := s.cfg.device.InWorld(s.world.World, s.port, s.nicConfig)
 	if err != nil {
 		return nil, s.cfg.openError(err)
 	}
@@ -166,12 +166,12 @@ func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*si
 
 // openPartner opens a partner device on a port of its own.
 func (s *simCase) openPartner() (verbs.Context, error) {
-	at := s.cfg.partnerConfig(len(s.devices), simRateBps)
-	port, err := s.attach(at.Name, []netip.Addr{at.Addr}, defaultRxQueue)
+	nicConfig := s.cfg.partnerConfig(len(s.devices), simRateBps)
+	port, err := s.attach(nicConfig.Name, []netip.Addr{nicConfig.Addr}, defaultRxQueue)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.cfg.partner.InWorld(s.world.World, port, at)
+	d, err := s.cfg.partner.InWorld(s.world.World, port, nicConfig)
 	if err != nil {
 		return nil, s.cfg.openError(err)
 	}
@@ -179,7 +179,7 @@ func (s *simCase) openPartner() (verbs.Context, error) {
 	return d, nil
 }
 
-// setLink sets the device's link up or down.
+// setLink sets the device's link up or down. Packets in flight are lost when it goes down.
 func (s *simCase) setLink(up bool) error {
 	if up {
 		s.port.SetUp()

@@ -59,9 +59,9 @@ func (x *simWire) HandleEvent(mono.Time, uint64) {
 	}
 }
 
-// Send implements conformance.Wire.
+// Send implements conformance.Wire. It drops the packet if the device's link is down.
 func (x *simWire) Send(packet []byte) error {
-	x.w.currentProc("Send")
+	x.w.currentProc("Send") // panics outside of the case and its tasks
 	d, err := parsePacket(packet)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (x *simWire) Send(packet []byte) error {
 		return err
 	}
 	if !x.device.Up() {
-		return nil // the link is down
+		return nil
 	}
 	if err := x.redirectUnknown(&d); err != nil {
 		return err
@@ -105,9 +105,9 @@ const (
 	maxUnknown   = 1<<12 - 1
 )
 
-// redirectUnknown redirects a packet to the device if no port has its destination: in a frame to the
-// device's MAC address it would arrive, too. Bits of the flow label beyond its 20 carry the number of the
-// original destination, which redirectedLink restores.
+// redirectUnknown redirects a packet to the device (at the address of cableHost) if no port has its destination: on a
+// real wire it would arrive, in a frame to the device's MAC address. Bits of the flow label beyond its 20 carry the
+// index of the original destination, which redirectedLink restores.
 func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {

@@ -14,8 +14,7 @@ type Region struct {
 	sink   []byte // destination of data that is read into the bounce buffer
 }
 
-// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if
-// there is no bounce buffer.
+// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if there is no bounce buffer.
 func (r *Region) Sink() []byte { return r.sink }
 
 // Register makes a buffer, which must not be empty, accessible to NICs and peers until Release.
@@ -39,8 +38,7 @@ func (r *Registry) newRegion(fields Region) *Region {
 	return region
 }
 
-// Release ends the use of a region: it returns the bounce buffer, or the registration to the
-// cache, where it may stay.
+// Release ends the use of a region: it returns the bounce buffer, or the registration to the cache, where it may stay.
 func (r *Registry) Release(region *Region) (err error) {
 	if region.bounce != nil {
 		region.bounce.Release()
@@ -69,7 +67,7 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether no registered memory overlaps buf, neither in use nor retired.
+// Invalidated reports whether no registered memory overlaps buf, also none that waits for its deregistration.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	for _, b := range r.byKey {

@@ -25,9 +25,8 @@ type Measured struct {
 	LookUp         time.Duration
 }
 
-// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number
-// of uses that save more copying than the registration costs. A class has the costs of its
-// smallest size, the first class those of 512 bytes.
+// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of uses that save more
+// copying than the registration costs. A class has the costs of its smallest size, the first class those of 512 bytes.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := cmp.Or(n, sizeStep/2)
@@ -41,7 +40,7 @@ func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	return t
 }
 
-// forSize returns the threshold of a size.
+// forSize returns the number of uses after which registering a buffer of n bytes pays, or Never.
 func (t Thresholds) forSize(n int) int {
 	if len(t) == 0 {
 		return Never
@@ -178,10 +177,9 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 	return b
 }
 
-// isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the
-// number of buffers in the hash chain that the buffer would join. Without chains the lookup cost
-// does not grow, so the table stops growing only when chains have formed and less than the fraction
-// cfg.Frequent of the buffers is used often.
+// isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the number of buffers
+// in the hash chain that the buffer would join. Without chains the lookup cost does not grow, so the table stops
+// growing only when chains have formed and less than the fraction cfg.Frequent of the buffers is used often.
 func (t *ReuseTable) isFull(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
@@ -198,8 +196,7 @@ func (t *ReuseTable) Reset(addr uintptr) {
 	t.remove(slot, func(b *trackedBuffer) bool { return b.addr == addr })
 }
 
-// Invalidate removes all buffers that overlap memory which was freed or is reused for
-// another purpose.
+// Invalidate removes all buffers that overlap memory which was freed or is reused for another purpose.
 func (t *ReuseTable) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
 		t.remove(&t.buckets[i], func(b *trackedBuffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
@@ -239,8 +236,7 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 	return nil
 }
 
-// IsFrequent counts a use of a buffer, and reports whether to register it instead of
-// copying.
+// IsFrequent counts a use of a buffer, and reports whether to register it instead of copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
 // recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It adds the

@@ -122,8 +122,8 @@ type field uint16
 const (
 	envelope field = 1 << iota
 	size
-	sendID // the send request
-	recvID // the receive request
+	sendID // of the send request
+	recvID // of the receive request
 	postedFor
 	memory
 	context // without a tag
@@ -184,8 +184,8 @@ var ErrMalformed = errors.New("malformed header")
 // Encoder encodes the headers of one direction between two ranks.
 type Encoder struct{ last Header }
 
-// Append appends the encoding of h to dst. If context, tag and flags are those of the previous
-// eager message, an eager header is encoded as CachedEager, followed by h.Send if Sync is set.
+// Append appends the encoding of h to dst: kind, flags, and the fields that these have. An eager header with context,
+// tag and flags of the previous one is the byte CachedEager, followed by h.Send if Sync is set.
 func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	le := binary.LittleEndian
 	f := fieldsOf(h.Kind, h.Flags)
@@ -207,7 +207,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&context != 0 {
 		dst = le.AppendUint32(dst, h.Context)
 	}
-	if f&elements != 0 {
+	if f&elements != 0 { // of an accumulate
 		dst = le.AppendUint64(dst, h.Offset)
 		dst = append(dst, h.Type, h.Op)
 	}
@@ -220,7 +220,7 @@ func (e *Encoder) Append(dst []byte, h *Header) []byte {
 	if f&recvID != 0 {
 		dst = le.AppendUint32(dst, h.Recv)
 	}
-	if f&postedFor != 0 {
+	if f&postedFor != 0 { // how long a receive has been posted
 		dst = le.AppendUint64(dst, h.PostedFor)
 	}
 	if f&memory != 0 {

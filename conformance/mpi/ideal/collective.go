@@ -22,11 +22,12 @@ type collective struct {
 // allJoined reports whether all ranks have made the call.
 func (coll *collective) allJoined() bool { return coll.joined == len(coll.parts) }
 
-// join adds the contribution of this rank to its next collective call.
+// join adds the contribution of this rank, part, to its next collective call on the communicator. The n-th calls of all
+// ranks belong together.
 func (c *comm) join(part any) *collective {
 	g := c.group
-	number := c.calls
-	c.calls++
+	number := c.collectiveCalls
+	c.collectiveCalls++
 	coll := g.collectives[number]
 	if coll == nil {
 		coll = &collective{parts: make([]any, len(g.ranks)), groups: make(map[int]*group)}

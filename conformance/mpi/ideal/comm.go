@@ -27,12 +27,12 @@ func (w *world) newGroup(ranks []int) *group {
 // comm is a communicator, as one of its ranks sees it.
 type comm struct {
 	*proc
-	group   *group
-	rank    int // in the communicator
-	calls   int // collective ones so far
-	handler func(rank, size int, err error) error
-	freed   bool
-	parent  *comm
+	group           *group
+	rank            int // in the communicator
+	collectiveCalls int // so far
+	handler         func(rank, size int, err error) error
+	freed           bool
+	parent          *comm
 }
 
 func (c *comm) Rank() int { return c.rank }
@@ -69,7 +69,7 @@ func (c *comm) fail(call string, err error) error {
 		return nil
 	}
 	if c.Defects.ErrorWedges {
-		c.failure = err
+		c.stickyError = err
 	}
 	if c.Defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized // a class that no case expects
@@ -89,7 +89,7 @@ func (c *comm) startCall() error {
 	if c.freed && !c.Defects.FreedIsUsable {
 		return mpi.ErrComm
 	}
-	return c.failure
+	return c.stickyError
 }
 
 // splitArgs are the arguments of one rank in Split or SplitNode.
@@ -161,7 +161,7 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
 
-// child returns the communicator of a new group for its rank. It inherits the error handler of c.
+// child returns the communicator of a new group, in which the caller has this rank. It inherits the error handler of c.
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{proc: c.proc, group: g, rank: rank, handler: c.handler, parent: c}
 	if c.Defects.HandlerNotInherited {

@@ -218,8 +218,8 @@ func Named(name string) (Defects, error) {
 	return defects, nil
 }
 
-// Names returns what each defect does, by the name of its field.
-func Names() map[string]string {
+// Descriptions returns what each defect does, by the name of its field in Defects.
+func Descriptions() map[string]string {
 	all := make(map[string]string)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Defects]()) {
 		all[field.Name] = field.Tag.Get("does")

@@ -138,7 +138,7 @@ func TestDefectsHaveNames(t *testing.T) {
 	if err != nil || f != (Defects{SyncEarly: true}) {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if names := Names(); len(names) < 100 || names["SyncEarly"] == "" {
+	if names := Descriptions(); len(names) < 100 || names["SyncEarly"] == "" {
 		t.Errorf("%d defects", len(names))
 	}
 }

@@ -18,7 +18,8 @@ type lockRequest struct {
 	granted bool
 }
 
-// grant grants waiting requests in their order, and stops at the first that may not share the lock.
+// grant grants waiting requests in their order, and stops at the first that may not share the lock with those granted.
+// Only shared locks may share; defects change that.
 func (g *targetLock) grant(defects *Defects) {
 	for len(g.waiting) > 0 {
 		next := g.waiting[0]
@@ -43,7 +44,7 @@ func (g *targetLock) release(lock *lockRequest) {
 
 // Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked the target already.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
-	alreadyLocked := w.held[target] != nil || w.lockedAll
+	alreadyLocked := w.heldLocks[target] != nil || w.lockedAll
 	return w.callUnless(alreadyLocked, "Lock", func() error {
 		if target == mpi.ProcNull {
 			return nil
@@ -63,7 +64,7 @@ func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 // requestLock requests the lock of a target, which may be granted at once.
 func (w *win) requestLock(kind mpi.LockKind, target int) *lockRequest {
 	lock := &lockRequest{kind: kind}
-	w.held[target] = lock
+	w.heldLocks[target] = lock
 	w.shared.locks[target].waiting = append(w.shared.locks[target].waiting, lock)
 	w.shared.locks[target].grant(&w.c.Defects)
 	return lock
@@ -75,9 +76,9 @@ func (w *win) waitGranted(lock *lockRequest) {
 }
 
 func (w *win) Unlock(target int) error {
-	notLocked := target != mpi.ProcNull && w.held[target] == nil
+	notLocked := target != mpi.ProcNull && w.heldLocks[target] == nil
 	return w.callUnless(notLocked || w.lockedAll, "Unlock", func() error {
-		if target != mpi.ProcNull && w.held[target] != nil {
+		if target != mpi.ProcNull && w.heldLocks[target] != nil {
 			w.release(target)
 		}
 		return nil
@@ -86,18 +87,19 @@ func (w *win) Unlock(target int) error {
 
 // release completes the operations on a target, releases its lock, and grants the next requests.
 func (w *win) release(target int) {
-	lock := w.held[target]
+	lock := w.heldLocks[target]
 	w.waitGranted(lock)
 	if !w.c.Defects.UnlockEarly {
 		w.waitApplied("Unlock", onlyTarget(target))
 	}
 	w.shared.locks[target].release(lock)
 	w.shared.locks[target].grant(&w.c.Defects)
-	delete(w.held, target)
+	delete(w.heldLocks, target)
 }
 
+// LockAll requests a shared lock of every target, and waits only for that of the rank's own memory.
 func (w *win) LockAll(mpi.Assert) error {
-	alreadyLocked := len(w.held) > 0
+	alreadyLocked := len(w.heldLocks) > 0
 	return w.callUnless(alreadyLocked, "LockAll", func() error {
 		w.lockedAll = true
 		for t := range w.c.Size() {
@@ -113,7 +115,7 @@ func (w *win) UnlockAll() error {
 	notLocked := !w.lockedAll
 	return w.callUnless(notLocked, "UnlockAll", func() error {
 		for t := range w.c.Size() {
-			if w.held[t] != nil {
+			if w.heldLocks[t] != nil {
 				w.release(t)
 			}
 		}
@@ -129,9 +131,9 @@ func onlyTarget(target int) func(int) bool { return func(t int) bool { return t 
 func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
 
 func (w *win) Flush(target int) error {
-	return w.flush("Flush", w.held[target] == nil, onlyTarget(target))
+	return w.flush("Flush", w.heldLocks[target] == nil, onlyTarget(target))
 }
-func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.held) == 0, w.flushedByAll) }
+func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.heldLocks) == 0, w.flushedByAll) }
 
 // flush completes the operations on the selected targets. It fails with ErrRMASync if they are unlocked.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
@@ -144,11 +146,11 @@ func (w *win) flush(name string, unlocked bool, selected func(target int) bool) 
 }
 
 func (w *win) FlushLocal(target int) error {
-	return w.flushLocal("FlushLocal", w.held[target] == nil, onlyTarget(target))
+	return w.flushLocal("FlushLocal", w.heldLocks[target] == nil, onlyTarget(target))
 }
 
 func (w *win) FlushLocalAll() error {
-	return w.flushLocal("FlushLocalAll", len(w.held) == 0, w.flushedByAll)
+	return w.flushLocal("FlushLocalAll", len(w.heldLocks) == 0, w.flushedByAll)
 }
 
 // flushLocal makes the origin buffers of operations on the selected targets reusable: it waits for results, and

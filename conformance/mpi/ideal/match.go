@@ -33,7 +33,8 @@ type recvQueues struct {
 	delivered  int
 }
 
-// enqueue appends a message to the link from rank src to rank dst of the world. to are the queues of dst.
+// enqueue appends a message to the link from rank src to rank dst of the world, on which it waits to be delivered. to
+// are the receive queues of dst for one communicator.
 func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
 	if to.links == nil {
 		to.links = make(map[int]*messageLink)
@@ -108,8 +109,8 @@ func (w *world) nextIndex(link *messageLink) int {
 	return 0
 }
 
-// findMatch returns the index of the first element that matches, or -1. With a defect, isPreferred is true for some
-// later match (next), which then replaces the best so far.
+// findMatch returns the index of the first element that matches, or -1. For defects that match out of order,
+// isPreferred reports that a later match (next) replaces the best so far.
 func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next E) bool) int {
 	best := -1
 	for i, e := range all {
@@ -195,7 +196,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 			st.Count = len(data)
 		}
 		if w.Defects.TruncateWedges {
-			r.c.failure = mpi.ErrTruncate
+			r.c.stickyError = mpi.ErrTruncate
 		}
 		if w.Defects.TruncateFailsSender && m.send != nil {
 			m.send.err = mpi.ErrTruncate
@@ -215,7 +216,7 @@ func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }
 
-// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes the send unless it is complete.
+// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes a send that is incomplete.
 func (m *msg) releaseSendBuffer() {
 	if m.buffered && !m.sender.Defects.BufferLeaks {
 		m.sender.bufferUsed -= len(m.data) + overhead

@@ -11,19 +11,19 @@ import (
 // op is an operation on a rank's window.
 type op struct {
 	*world
-	win      *win
-	origin   int
-	target   int
-	offset   int  // in the window of target
-	put, get bool // neither: an accumulate
-	data     []byte
-	compare  []byte
-	result   []byte
-	elemType mpi.Type
-	op       mpi.Op
-	ready    func() bool
-	saved    []byte // with a defect, the memory as it was at the first step
-	done     bool
+	win        *win
+	origin     int
+	target     int
+	offset     int  // in the window of target
+	put, get   bool // neither: an accumulate
+	data       []byte
+	compare    []byte
+	result     []byte
+	elemType   mpi.Type
+	op         mpi.Op
+	epochReady func() bool
+	savedMem   []byte // with a defect, the memory as it was at the first step
+	done       bool
 }
 
 // isAccumulate reports whether the operation is an accumulate or a compare-and-swap.
@@ -45,10 +45,10 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// tryApply applies the operation if its epoch and its target allow that now, and reports whether it did anything.
-// Some defects need two calls: the first saves the memory of the target, the second applies the operation.
+// tryApply applies the operation if its epoch has begun at the target and the target can receive, and reports whether
+// it did anything. Some defects need two calls: the first saves the target's memory, the second applies the operation.
 func (o *op) tryApply() bool {
-	if !o.ready() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
+	if !o.epochReady() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
 	}
 	if o.isAccumulate() && !o.Defects.AccumulatesUnordered { // accumulates of an origin are applied in order
@@ -60,20 +60,20 @@ func (o *op) tryApply() bool {
 		}
 	}
 	mem := o.win.shared.mem[o.target]
-	if o.isAccumulate() && o.Defects.AccumulatesRace && o.saved == nil {
-		o.saved = bytes.Clone(mem)
+	if o.isAccumulate() && o.Defects.AccumulatesRace && o.savedMem == nil {
+		o.savedMem = bytes.Clone(mem)
 		return true
 	}
 	if o.Defects.NeighboursRace && o.elemType.Size() < 8 && o.isAccumulate() {
 		wordStart := o.offset &^ 7
 		wordEnd, end := wordStart+8, min(o.offset+o.size(), wordStart+8)
-		if o.saved == nil {
-			o.saved = bytes.Clone(mem)
+		if o.savedMem == nil {
+			o.savedMem = bytes.Clone(mem)
 			return true
 		}
 		// Restore the rest of the word, and lose the operations on it since the first step.
-		copy(mem[wordStart:o.offset], o.saved[wordStart:])
-		copy(mem[end:wordEnd], o.saved[end:])
+		copy(mem[wordStart:o.offset], o.savedMem[wordStart:])
+		copy(mem[end:wordEnd], o.savedMem[end:])
 	}
 	if o.apply(mem) {
 		o.done = true
@@ -107,19 +107,19 @@ func (o *op) apply(mem []byte) bool {
 	return true
 }
 
-// combine applies an accumulate or a compare-and-swap to the bytes of its target that it accesses, and
-// reports whether it is finished.
+// combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and reports whether it is
+// finished. With the defect ElementsTorn it takes two calls, which replace half of each element.
 func (o *op) combine(accessed []byte) bool {
 	old := bytes.Clone(accessed)
-	if o.saved != nil && o.Defects.AccumulatesRace {
-		copy(accessed, o.saved[o.offset:])
+	if o.savedMem != nil && o.Defects.AccumulatesRace {
+		copy(accessed, o.savedMem[o.offset:])
 		old = bytes.Clone(accessed)
 	}
-	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.saved == nil {
+	if o.Defects.ElementsTorn && o.op == mpi.Replace && o.savedMem == nil {
 		for i := 0; i+8 <= len(accessed); i += 8 { // the other halves follow in the second step
 			copy(accessed[i:i+4], o.data[i:])
 		}
-		o.saved = old
+		o.savedMem = old
 		return false
 	}
 	kind := o.op
@@ -150,18 +150,18 @@ func (o *op) combine(accessed []byte) bool {
 // epoch returns a function that reports whether an operation on target may be applied yet. It fails with
 // ErrRMASync if this rank has no access epoch to target or, with needsLock, if it has not locked target.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
-	if lock := w.held[target]; lock != nil {
+	if lock := w.heldLocks[target]; lock != nil {
 		return func() bool { return lock.granted }, nil
 	}
 	switch {
 	case needsLock && !w.c.Defects.EpochsUnchecked:
 		return nil, mpi.ErrRMASync
-	case slices.Contains(w.accessGroup, target):
-		n := w.starts[target]
+	case slices.Contains(w.accessGroup, target): // between Start and Complete
+		n := w.startCounts[target]
 		return func() bool { return w.posted(target, n) }, nil
-	case w.fenced && w.accessGroup == nil:
-		n := w.shared.fences[w.c.rank]
-		return func() bool { return w.shared.fences[target] >= n || w.c.Defects.FenceAlone }, nil
+	case w.fenced && w.accessGroup == nil: // between fences
+		n := w.shared.fenceCounts[w.c.rank]
+		return func() bool { return w.shared.fenceCounts[target] >= n || w.c.Defects.FenceAlone }, nil
 	case w.c.Defects.EpochsUnchecked:
 		return func() bool { return true }, nil
 	}
@@ -199,7 +199,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 	if w.c.Defects.WindowRanksOfWorld {
 		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
 	}
-	o.world, o.win, o.origin, o.ready = w.c.world, w, w.c.rank, ready
+	o.world, o.win, o.origin, o.epochReady = w.c.world, w, w.c.rank, ready
 	w.ops = append(w.ops, o)
 	o.world.ops = append(o.world.ops, o)
 	return nil

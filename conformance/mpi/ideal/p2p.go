@@ -137,7 +137,7 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 	return st, r.c.fail(r.call, err)
 }
 
-// makePersistent makes a new request persistent: the program starts it. r and err are as in startRequest.
+// makePersistent makes a new request persistent: only Start starts it. r and err are as in startRequest.
 func makePersistent(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err

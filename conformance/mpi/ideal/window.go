@@ -9,11 +9,11 @@ import (
 
 // window is the state that the ranks of a window share.
 type window struct {
-	mem    [][]byte
-	locks  []targetLock
-	fences []int
-	posts  [][]int // count by target and origin
-	dones  [][]int // count of completed epochs, likewise
+	mem            [][]byte
+	locks          []targetLock
+	fenceCounts    []int
+	postCounts     [][]int // count by target and origin
+	completeCounts [][]int // count of completed epochs, likewise
 }
 
 // win is a window of one rank.
@@ -22,10 +22,10 @@ type win struct {
 	shared        *window
 	freed         bool
 	fenced        bool        // between fences
-	starts        map[int]int // count of Starts by target
+	startCounts   map[int]int // count of Starts by target
 	accessGroup   []int       // the targets of Start; nil if there is no such epoch
 	exposureGroup []int       // the origins of Post, likewise
-	held          map[int]*lockRequest
+	heldLocks     map[int]*lockRequest
 	lockedAll     bool // the locks are of LockAll
 	ops           []*op
 }
@@ -39,7 +39,8 @@ func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 
 func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.newWindow(make([]byte, size)) }
 
-// newWindow is collective: it creates a window of the buffers of all ranks.
+// newWindow is collective: it creates a window of the buffers of all ranks. With the defect WindowsMixed, all windows
+// of a communicator have the memory of the first.
 func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("WinCreate", err)
@@ -47,11 +48,11 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	coll := c.joinAndWait("WinCreate", buf)
 	n := c.Size()
 	if coll.win == nil {
-		coll.win = &window{locks: make([]targetLock, n), fences: make([]int, n)}
+		coll.win = &window{locks: make([]targetLock, n), fenceCounts: make([]int, n)}
 		for _, b := range coll.parts {
 			coll.win.mem = append(coll.win.mem, b.([]byte))
-			coll.win.posts = append(coll.win.posts, make([]int, n))
-			coll.win.dones = append(coll.win.dones, make([]int, n))
+			coll.win.postCounts = append(coll.win.postCounts, make([]int, n))
+			coll.win.completeCounts = append(coll.win.completeCounts, make([]int, n))
 		}
 	}
 	shared := coll.win
@@ -64,7 +65,7 @@ func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 		mixed.mem = c.group.collectives[firstWindow].win.mem
 		shared = &mixed
 	}
-	return &win{c: c, shared: shared, starts: make(map[int]int), held: make(map[int]*lockRequest)}, nil
+	return &win{c: c, shared: shared, startCounts: make(map[int]int), heldLocks: make(map[int]*lockRequest)}, nil
 }
 
 func (w *win) Memory() []byte { return w.shared.mem[w.c.rank] }
@@ -84,7 +85,7 @@ func (w *win) startCall() error {
 	if w.freed && !w.c.Defects.FreedWindowIsUsable {
 		return mpi.ErrWin
 	}
-	return w.c.failure
+	return w.c.stickyError
 }
 
 // callUnless runs do as the MPI call with a name on the window. If wrongEpoch is set, the call fails with
@@ -102,7 +103,7 @@ func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 }
 
 func (w *win) Free() error {
-	stillLocked := len(w.held) > 0
+	stillLocked := len(w.heldLocks) > 0
 	return w.callUnless(stillLocked, "Free", func() error {
 		w.c.joinAndWait("Win.Free", nil)
 		w.freed = true
@@ -124,7 +125,7 @@ func anyTarget(int) bool { return true }
 // Fence ends an epoch and, unless NoSucceed is asserted, begins another. It counts the fences of this rank:
 // operations of the new epoch wait until their target has called as many.
 func (w *win) Fence(a mpi.Assert) error {
-	inOtherEpoch := len(w.held) > 0 || w.accessGroup != nil
+	inOtherEpoch := len(w.heldLocks) > 0 || w.accessGroup != nil
 	return w.callUnless(inOtherEpoch, "Fence", func() error {
 		if !w.c.Defects.FenceEarly {
 			w.waitApplied("Fence", anyTarget)
@@ -132,18 +133,19 @@ func (w *win) Fence(a mpi.Assert) error {
 		if a&mpi.NoPrecede == 0 && !w.c.Defects.FenceAlone {
 			w.c.joinAndWait("Fence", nil)
 		}
-		w.shared.fences[w.c.rank]++
+		w.shared.fenceCounts[w.c.rank]++
 		w.fenced = a&mpi.NoSucceed == 0
 		return nil
 	})
 }
 
+// Post begins an exposure epoch. It counts the posts of this rank for each origin: Start waits for them.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {
 		w.exposureGroup = append([]int{}, group...)
 		for _, o := range group {
-			w.shared.posts[w.c.rank][o]++
+			w.shared.postCounts[w.c.rank][o]++
 		}
 		return nil
 	})
@@ -154,11 +156,11 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 	return w.callUnless(alreadyStarted, "Start", func() error {
 		w.accessGroup = append([]int{}, group...)
 		for _, t := range group {
-			w.starts[t]++
+			w.startCounts[t]++
 		}
 		if w.c.rng.IntN(2) == 0 { // Start may wait for the posts, or later calls may
 			w.c.blockUntil("posts", func() bool {
-				return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.starts[t]) })
+				return !slices.ContainsFunc(group, func(t int) bool { return !w.posted(t, w.startCounts[t]) })
 			})
 		}
 		return nil
@@ -167,9 +169,10 @@ func (w *win) Start(group []int, _ mpi.Assert) error {
 
 // posted reports whether a target has posted its window to this rank at least n times.
 func (w *win) posted(target, n int) bool {
-	return w.shared.posts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
+	return w.shared.postCounts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
+// Complete ends the access epoch, and counts that for each target: Wait there compares it with the posts.
 func (w *win) Complete() error {
 	notStarted := w.accessGroup == nil
 	return w.callUnless(notStarted, "Complete", func() error {
@@ -177,17 +180,18 @@ func (w *win) Complete() error {
 			w.waitApplied("Complete", anyTarget)
 		}
 		for _, t := range w.accessGroup {
-			w.shared.dones[t][w.c.rank]++
+			w.shared.completeCounts[t][w.c.rank]++
 		}
 		w.accessGroup = nil
 		return nil
 	})
 }
 
-// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some origins.
+// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some
+// origins.
 func (w *win) awaitsOrigin() bool {
 	for i, o := range w.exposureGroup {
-		if w.shared.dones[w.c.rank][o] < w.shared.posts[w.c.rank][o] {
+		if w.shared.completeCounts[w.c.rank][o] < w.shared.postCounts[w.c.rank][o] {
 			return !(w.c.Defects.WaitEarly || w.c.Defects.WaitsForFirst && i > 0)
 		}
 	}
@@ -216,6 +220,6 @@ func (w *win) Test() (done bool, err error) {
 }
 
 func (w *win) Sync() error {
-	notLocked := len(w.held) == 0
+	notLocked := len(w.heldLocks) == 0
 	return w.callUnless(notLocked, "Sync", func() error { return nil })
 }

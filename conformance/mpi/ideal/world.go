@@ -65,7 +65,7 @@ type proc struct {
 	bufferSize, bufferUsed int // of the attached buffer
 	hasBuffer              bool
 	computeEnd             time.Duration
-	failure                error // set by a defect: all later calls fail with it
+	stickyError            error // set by a defect: all later calls fail with it
 }
 
 // Run runs f for each rank and returns when all have ended. It returns the error of the first

@@ -78,8 +78,8 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 		k.most = 0
 		end(k)
 		k.take(0)
-		if c := k.c; c.State() != Closed || c.mpa != nil || c.copied != nil {
-			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.copied))
+		if c := k.c; c.State() != Closed || c.mpa != nil || c.copiedOutput != nil {
+			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.copiedOutput))
 		}
 		// And whatever the driver still says is borne.
 		k.c.Input(0, []byte{1})

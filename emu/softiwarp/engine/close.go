@@ -41,7 +41,7 @@ func (c *Conn) handleMPAEvents() {
 			c.mpaFailed(&e)
 		case mpa.EventEOF:
 			c.Fallback = e.Fallback
-			if c.state < Accepted {
+			if c.state < Accepted { // else InputEOF closes the connection
 				c.mpaFailed(&e)
 			}
 		}
@@ -56,7 +56,7 @@ func (c *Conn) storePeerParams(e *mpa.Event) {
 
 // receiveULPDU passes a received DDP segment to the stream of the queue pair.
 func (c *Conn) receiveULPDU(segment []byte) {
-	c.stopEmptyWrites()
+	c.stopEmptyWrites() // the peer sends: it has not overlooked our FPDUs
 	if c.qp == nil {
 		c.nic.Count.DropNoQP++
 		return
@@ -76,7 +76,7 @@ func (c *Conn) mpaFailed(e *mpa.Event) {
 	}
 	terminate := e.Reaction == mpa.TerminateThenClose
 	if q := c.qp; q != nil {
-		if terminate && c.state < Accepted && q.idle() {
+		if terminate && c.state < Accepted && q.idle() { // the Terminate needs a stream
 			c.openStream()
 			q.state = verbs.QPStateRTS
 		}
@@ -114,7 +114,7 @@ func (c *Conn) copyPendingOutput() {
 		bufs = c.mpa.Output(bufs[:0])
 		n := 0
 		for _, b := range bufs {
-			c.copied = append(c.copied, b...)
+			c.copiedOutput = append(c.copiedOutput, b...)
 			n += len(b)
 		}
 		if n == 0 {
@@ -139,9 +139,8 @@ func (c *Conn) Disconnect(now mono.Time) {
 	}
 }
 
-// peerClosed handles the end of the peer's direction. The peer sends no more requests or
-// responses; its earlier requests are still answered. A message that was received in part is an
-// error.
+// peerClosed handles the end of the peer's direction. The peer sends no more requests or responses; its earlier
+// requests are still answered. A message that was received in part is an error.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
@@ -166,8 +165,8 @@ func (c *Conn) closeAfterOutput() {
 // startClosing enters Closing and starts the close timeout.
 func (c *Conn) startClosing() {
 	c.setState(Closing)
-	if c.closeBy == mono.Never && c.nic.cfg.CloseTimeout > 0 {
-		c.closeBy = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
+	if c.closeDeadline == mono.Never && c.nic.cfg.CloseTimeout > 0 {
+		c.closeDeadline = c.nic.clock.Add(c.nic.cfg.CloseTimeout)
 	}
 	c.rearm()
 	c.queueOutput()
@@ -186,7 +185,7 @@ func (c *Conn) advanceClose() {
 	c.closeIfFinished()
 }
 
-// outputDone reports whether nothing more has to be sent.
+// outputDone reports whether a closing connection has nothing more to send.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
@@ -222,8 +221,7 @@ func (c *Conn) abort(err error) {
 	c.queueOutput()
 }
 
-// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was
-// connected to ERR.
+// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was connected to ERR.
 func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return
@@ -243,7 +241,7 @@ func (c *Conn) setClosed() {
 	if !q.idle() { // it was connected
 		q.fail(verbs.QPStateErr)
 	}
-	if c.err == nil {
+	if c.err == nil { // closed gracefully
 		q.end = iwarp.End{}
 	}
 }
@@ -251,7 +249,7 @@ func (c *Conn) setClosed() {
 // releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
-		c.mpa, c.copied = nil, nil
+		c.mpa, c.copiedOutput = nil, nil
 	}
 }
 

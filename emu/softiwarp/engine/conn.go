@@ -25,7 +25,7 @@ type Conn struct {
 	// WasEstablished is set if the connection is or was Established.
 	WasEstablished bool
 
-	copied []byte // output that was pending when the stream ended
+	copiedOutput []byte // output that was pending when the stream ended
 	closing
 	deadlines
 	inOutputs bool // in NIC.outputs
@@ -91,7 +91,7 @@ func (c *Conn) queueOutput() {
 	}
 }
 
-// Connected reports that the TCP stream is connected.
+// Connected reports that the TCP stream is connected, and starts MPA on it: an initiator sends its Request.
 func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
@@ -129,7 +129,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	c.releaseBuffers()
 }
 
-// Input handles received octets.
+// Input handles received octets. With the policy DeliverPartial, it also places an incomplete DDP segment.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	c.nic.clock = now
 	if c.mpa == nil || c.state == Closed {
@@ -142,7 +142,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 			c.qp.stream.PlaceEarly(begun)
 		}
 	}
-	if c.nic.cfg.MPA.FPDUTimeout > 0 {
+	if c.nic.cfg.MPA.FPDUTimeout > 0 { // input changes the deadline of an incomplete FPDU
 		c.rearm()
 	}
 	c.advanceClose()
@@ -165,8 +165,9 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends to the slice into, up to its capacity, the next buffers to be written, and
-// returns whether to keep the stream open, close our direction or reset it after them.
+// Output appends to the slice into, up to its capacity, the next buffers to be written, and returns whether to keep the
+// stream open, close our direction or reset it after them. Output that was pending when the QP's stream ended
+// (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -176,8 +177,8 @@ func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 		return into, link.StreamOpen
 	}
 	c.fill()
-	if len(c.copied) > 0 && len(into) < cap(into) {
-		into = append(into, c.copied)
+	if len(c.copiedOutput) > 0 && len(into) < cap(into) {
+		into = append(into, c.copiedOutput)
 	}
 	n := c.nic
 	n.vectors = c.mpa.Output(n.vectors[:0])
@@ -210,23 +211,23 @@ func (c *Conn) fill() {
 		}
 		c.mpa.Send(g.Header, g.Payload)
 		clear(g.Payload)
-		if c.qp == nil {
+		if c.qp == nil { // Output has ended the connection
 			return
 		}
 	}
 }
 
-// Sent reports that TCP has accepted n more octets of the output.
+// Sent reports that TCP has accepted n more octets of Output: those of c.copiedOutput first, then those of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {
 		return
 	}
-	ofCopied := min(n, len(c.copied))
-	if c.copied = c.copied[ofCopied:]; len(c.copied) == 0 {
-		c.copied = nil
+	fromCopied := min(n, len(c.copiedOutput))
+	if c.copiedOutput = c.copiedOutput[fromCopied:]; len(c.copiedOutput) == 0 {
+		c.copiedOutput = nil
 	}
-	taken := c.mpa.Sent(n - ofCopied)
+	taken := c.mpa.Sent(n - fromCopied)
 	if c.qp != nil && taken > 0 {
 		c.startEmptyWrites(now)
 		c.qp.stream.Accepted(taken)

@@ -22,7 +22,7 @@ type ConnParam struct {
 	Revision uint8
 }
 
-// apply sets the parameters of an initiator in cfg.
+// apply sets the parameters of an initiator in cfg. MPA revision 1 (RFC 5044) has no peer-to-peer model.
 func (p *ConnParam) apply(cfg *mpa.Config) {
 	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	if p.Revision == wire.RevisionRFC5044 {
@@ -41,9 +41,9 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 		return nil, q.OpError("connect", verbs.ErrInvalid, "%w", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
-	c := n.Incoming()
+	c := n.Incoming() // made an initiator here
 	c.initiator, c.param, c.qp = true, p, q
-	if n.cfg.EmptyWriteAfter > 0 {
+	if n.cfg.EmptyWriteAfter > 0 { // see sendEmptyWrite
 		c.emptyWrites.wait, c.emptyWrites.left = n.cfg.EmptyWriteAfter, maxEmptyWrites
 	}
 	q.conn = c
@@ -53,7 +53,7 @@ func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 // Incoming returns the responder side of a new connection, for an accepted TCP stream.
 func (n *NIC) Incoming() *Conn {
 	n.Count.Conns++
-	c := &Conn{nic: n, deadlines: deadlines{closeBy: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
+	c := &Conn{nic: n, deadlines: deadlines{closeDeadline: mono.Never, emptyWrites: emptyWrites{at: mono.Never}}}
 	c.timer.Owner, c.timer.TieBreak = c, uint32(n.Count.Conns) // equal deadlines expire in the order of creation
 	return c
 }
@@ -151,8 +151,8 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 	c.queueOutput()
 }
 
-// failUnusableQP ends a connection whose queue pair failed during connection setup, with a
-// Terminate as RFC 6581 requires.
+// failUnusableQP ends a connection whose queue pair failed during connection setup: with a Terminate, as RFC 6581
+// requires, or with the policy ResetUnusable by a TCP reset.
 func (c *Conn) failUnusableQP() {
 	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrAborted, c.qp.state)
 	if c.nic.policy.ResetUnusable {

@@ -7,16 +7,16 @@ import (
 
 // deadlines are the deadlines of a connection other than those of MPA.
 type deadlines struct {
-	timer       nic.Timer[Conn] // for the earliest deadline
-	closeBy     mono.Time       // end of the close timeout
-	emptyWrites emptyWrites
+	timer         nic.Timer[Conn] // for the earliest deadline
+	closeDeadline mono.Time       // end of the close timeout
+	emptyWrites   emptyWrites
 }
 
-// tick handles the deadlines of the connection that have passed.
+// tick handles the deadlines that have passed: of closing, of the next empty Write (see sendEmptyWrite), and of MPA.
 func (c *Conn) tick(now mono.Time) {
 	c.nic.clock = now
-	if !now.Before(c.closeBy) {
-		c.closeBy = mono.Never
+	if !now.Before(c.closeDeadline) {
+		c.closeDeadline = mono.Never
 		c.nic.Count.CloseTimeouts++
 		c.abort(ErrCloseTimeout)
 		return
@@ -31,9 +31,9 @@ func (c *Conn) tick(now mono.Time) {
 	}
 }
 
-// rearm sets the connection's next deadline.
+// rearm sets the connection's timer to its earliest deadline; a closed connection has none.
 func (c *Conn) rearm() {
-	at := c.closeBy
+	at := c.closeDeadline
 	if c.mpa != nil && c.state != Closed {
 		at = min(at, c.mpa.Deadline(), c.emptyWrites.at)
 	}

@@ -23,7 +23,8 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites starts the timer of sendEmptyWrite after the first FPDU was sent.
+// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless it runs or none is
+// left.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return
@@ -40,9 +41,9 @@ func (c *Conn) stopEmptyWrites() {
 	}
 }
 
-// sendEmptyWrite sends an empty Write, which makes a peer look for FPDUs that arrived before its Reply,
-// and restarts the timer with twice the interval unless it was the last. If the stream has ended or is
-// closing, it stops the timer.
+// sendEmptyWrite sends a Write of no octets: Linux siw overlooks FPDUs that arrive before it has sent its Reply until
+// more data arrives. It restarts the timer with twice the interval unless this was the last Write. If the stream has
+// ended or is closing, it only stops the timer.
 func (c *Conn) sendEmptyWrite(now mono.Time) {
 	if c.qp == nil || c.closeWhenSent || c.inputClosed || !c.qp.stream.Live() {
 		c.stopEmptyWrites()
@@ -52,11 +53,11 @@ func (c *Conn) sendEmptyWrite(now mono.Time) {
 		c.nic.Count.EmptyWrites++
 		c.queueOutput()
 	}
-	n := &c.emptyWrites
-	n.left--
-	n.wait *= 2
-	n.at = mono.Never
-	if n.left > 0 {
-		n.at = now.Add(n.wait)
+	timer := &c.emptyWrites
+	timer.left--
+	timer.wait *= 2
+	timer.at = mono.Never
+	if timer.left > 0 {
+		timer.at = now.Add(timer.wait)
 	}
 }

@@ -60,7 +60,7 @@ func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPStat
 	return nil
 }
 
-// mayModify reports whether Modify allows a change of state.
+// mayModify reports whether Modify allows a change of state. Its caller checks RTR and RTS; SQD and SQE follow RTS.
 func mayModify(from, to verbs.QPState) bool {
 	switch to {
 	case verbs.QPStateReset, verbs.QPStateErr:

@@ -44,19 +44,18 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{nic: n}
-	q.sq.ring = make([]iwarp.Request, q.Init(&n.layer, num, &c))
+	q.sq.ring = make([]iwarp.Request, q.Init(&n.layer, num, &c)) // Init returns the number of slots
 	maxSGE := c.Caps.MaxRecvSGE
 	if c.SRQ != nil {
 		maxSGE = c.SRQ.Query().MaxSGE
 	}
-	q.current.SGL = make([]verbs.SGE, 0, maxSGE)
+	q.current.SGL = make([]verbs.SGE, 0, maxSGE) // current is the receive that is being filled
 	q.reset()
 	n.qps.Add(q)
 	return q, nil
 }
 
-// DestroyQP destroys a QP without completions. Its connection is aborted, unless it is already
-// closing gracefully.
+// DestroyQP destroys a QP without completions. Its connection is aborted, unless it is already closing gracefully.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
@@ -86,9 +85,8 @@ func (q *QP) reset() {
 	q.stream = iwarp.Stream{}
 }
 
-// dropConn aborts the connection and resets the QP. A connection that is closing and has
-// nothing left to send but a Terminate continues without the QP, since a TCP reset could
-// discard unacknowledged data.
+// dropConn aborts the connection and resets the QP. A connection that is closing and has nothing left to send but a
+// Terminate continues without the QP, since a TCP reset could discard unacknowledged data.
 func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()

@@ -207,8 +207,8 @@ func (b *besieged) check() {
 	}
 	b.reap()
 	c := b.c
-	if len(c.copied) > 4096+wire.MaxFPDULen {
-		t.Fatalf("%d octets are kept to be sent", len(c.copied))
+	if len(c.copiedOutput) > 4096+wire.MaxFPDULen {
+		t.Fatalf("%d octets are kept to be sent", len(c.copiedOutput))
 	}
 	if len(c.PrivateData) > wire.MaxPrivateData {
 		t.Fatalf("%d octets of private data", len(c.PrivateData))
@@ -216,7 +216,7 @@ func (b *besieged) check() {
 	if c.State() == Starting && b.nic.Deadline() == mono.Never {
 		t.Fatal("start-up without an end")
 	}
-	if c.State() == Closing && c.closeBy == mono.Never {
+	if c.State() == Closing && c.closeDeadline == mono.Never {
 		t.Fatal("it closes without an end")
 	}
 }
@@ -266,7 +266,7 @@ func (b *besieged) finish(reset bool) {
 	if b.c.State() != Closed || b.qp.conn != nil {
 		t.Fatalf("the peer has gone, and the connection is %v", b.c.State())
 	}
-	if b.c.mpa != nil || b.c.copied != nil || b.nic.Deadline() != mono.Never {
+	if b.c.mpa != nil || b.c.copiedOutput != nil || b.nic.Deadline() != mono.Never {
 		t.Fatal("something is left of it")
 	}
 	if b.qp.idle() { // it was never connected: what it has posted it keeps

@@ -44,7 +44,7 @@ type input struct {
 	heldInput    []byte // input that the policy HoldFirst holds back
 	holdNext     bool   // hold the next input back
 	lastInput    mono.Time
-	frame        []byte // received part of the peer's Request or Reply
+	startFrame   []byte // received part of the peer's Request or Reply
 	deframer     *wire.Deframer
 	trailerSplit bool // the last input ended inside pad or CRC, and the policy is TrailerInOne
 }
@@ -127,8 +127,7 @@ func (c *Conn) InputEOF() { c.eof = true }
 // Lost reports that the stream was reset, timed out or never connected.
 func (c *Conn) Lost() { c.lost = true }
 
-// Next processes input and returns the next event. If there is none, it reports false, and has consumed
-// the input.
+// Next processes input and returns the next event. If there is none, it reports false, and has consumed the input.
 func (c *Conn) Next() (e Event, ok bool) {
 	if len(c.in) > 0 {
 		if c.state == fullOperation {
@@ -176,10 +175,10 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		fallback := len(c.frame) == 0 && c.adviseFallback()
+		fallback := len(c.startFrame) == 0 && c.adviseFallback()
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback
-	case eof && waiting && len(c.frame) > 0:
+	case eof && waiting && len(c.startFrame) > 0:
 		e = c.fail(wire.TermMPAFrame, CloseNow, ErrTruncatedFrame)
 	case eof && c.state != fullOperation:
 		fallback := c.adviseFallback()
@@ -226,7 +225,8 @@ func (c *Conn) Tick(now mono.Time) {
 // Params returns the parameters that are known so far.
 func (c *Conn) Params() *Params { return &c.params }
 
-// SetMSS sets TCP's segment size, from which MULPDU follows; 0 means the default.
+// SetMSS sets TCP's segment size, from which MULPDU follows; 0 means the default. The policy RoundMSSDown rounds it
+// down to a multiple of 8.
 func (c *Conn) SetMSS(mss int) {
 	if mss <= 0 {
 		mss = defaultMSS
@@ -242,9 +242,8 @@ func (c *Conn) SetMSS(mss int) {
 // EventAccepted, Accept and SetMSS may change it.
 func (c *Conn) MULPDU() int { return c.mulpdu }
 
-// MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the
-// first valid FPDU of the initiator. After an error with TerminateThenClose, it is true until
-// the Terminate was sent.
+// MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the first valid FPDU of the
+// initiator. After an error with TerminateThenClose, it is true until the Terminate was sent.
 func (c *Conn) MaySend() bool {
 	return c.state == fullOperation && !c.sendBlocked || c.state == terminating
 }

@@ -57,8 +57,8 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 		if rng.IntN(3) == 0 {
 			written(c)
 		}
-		if c.in != nil || cap(c.frame) > 2*(wire.StartFrameLen+wire.MaxPrivateData) {
-			t.Fatalf("keeps %d and %d octets", len(c.in), cap(c.frame))
+		if c.in != nil || cap(c.startFrame) > 2*(wire.StartFrameLen+wire.MaxPrivateData) {
+			t.Fatalf("keeps %d and %d octets", len(c.in), cap(c.startFrame))
 		}
 		if c.deframer != nil && c.deframer.Pending() > wire.MaxFPDULen {
 			t.Fatalf("keeps %d octets of an FPDU", c.deframer.Pending())

@@ -20,7 +20,7 @@ type output struct {
 	ringFrames int // frames in this ring
 	generation int
 
-	open int // ring offset at which the last vector can be extended, or noVector
+	extendAt int // ring offset at which the last vector can be extended, or noVector
 }
 
 const noVector = -1 // the next octets start a new vector
@@ -36,12 +36,11 @@ type frame struct {
 // firstRing is the initial size of the ring.
 const firstRing = 512
 
-// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it
-// wraps head to the start, or replaces the ring by a larger one. Frames in the old ring, of an
-// earlier generation, stay queued.
+// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it wraps head to the start,
+// or replaces the ring by a larger one. Frames in the old ring, of an earlier generation, stay queued.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
-		o.head, o.tail, o.open = 0, 0, noVector
+		o.head, o.tail, o.extendAt = 0, 0, noVector
 	}
 	switch {
 	case o.head >= o.tail && len(o.ring)-o.head >= n: // between head and end
@@ -50,26 +49,26 @@ func (o *output) reserve(n int) {
 	case o.head < o.tail && o.tail-o.head > n:
 	default:
 		o.ring = make([]byte, max(firstRing, 2*len(o.ring), 2*n))
-		o.head, o.tail, o.ringFrames, o.open = 0, 0, 0, noVector
+		o.head, o.tail, o.ringFrames, o.extendAt = 0, 0, 0, noVector
 		o.generation++
 	}
-	if o.align {
-		o.open = noVector
+	if o.align { // frames do not share a vector
+		o.extendAt = noVector
 	}
 }
 
 // alloc queues the next n octets of the ring and returns them for the caller to fill. If they
-// follow those of the last vector (o.open), it extends that vector.
+// follow those of the last vector (o.extendAt), it extends that vector.
 func (o *output) alloc(n int) []byte {
 	b := o.ring[o.head : o.head+n]
-	if o.open == o.head {
+	if o.extendAt == o.head {
 		last := o.vectors.Last()
 		*last = (*last)[:len(*last)+n]
 	} else {
 		o.vectors.Push(o.ring[o.head : o.head+n])
 	}
 	o.head += n
-	o.open = o.head
+	o.extendAt = o.head
 	o.queued += uint64(n)
 	return b
 }
@@ -80,7 +79,7 @@ func (o *output) borrow(b []byte) {
 		return
 	}
 	o.vectors.Push(b)
-	o.open = noVector
+	o.extendAt = noVector
 	o.queued += uint64(len(b))
 }
 
@@ -126,7 +125,7 @@ func (o *output) release(n int) (fpdus int) {
 func (o *output) drop() {
 	o.vectors.Release()
 	o.frames.Release()
-	o.ring, o.head, o.tail, o.ringFrames, o.open = nil, 0, 0, 0, noVector
+	o.ring, o.head, o.tail, o.ringFrames, o.extendAt = nil, 0, 0, 0, noVector
 	o.fpdus = 0
 	o.sent = o.queued
 }

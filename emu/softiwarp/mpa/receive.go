@@ -3,8 +3,8 @@ package mpa
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // nextFPDU consumes one FPDU of the input and returns its event: the ULPDU, or the error of an
-// invalid FPDU. It reports false if the FPDU is incomplete. With the policy TrailerInOne, an FPDU
-// whose pad and CRC arrive in two inputs has a CRC error.
+// invalid FPDU. It reports false if the FPDU is incomplete. Two policies imitate devices: with TrailerInOne, an FPDU
+// whose pad and CRC arrive in two inputs has a CRC error; with DeliverUnchecked, a CRC error comes with the ULPDU.
 func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
@@ -24,7 +24,7 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	if f.MarkerMismatch {
 		return c.fail(wire.TermMPAMarker, TerminateThenClose, ErrMarker), true
 	}
-	c.sendBlocked = false
+	c.sendBlocked = false // a responder may send after the initiator's first FPDU
 	c.count.FPDUsReceived++
 	c.count.MarkersTaken += uint64(f.Markers)
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true

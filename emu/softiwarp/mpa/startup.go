@@ -50,14 +50,14 @@ func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen
-		if len(c.frame) >= need {
-			need += int(binary.BigEndian.Uint16(c.frame[need-2:]))
+		if len(c.startFrame) >= need {
+			need += int(binary.BigEndian.Uint16(c.startFrame[need-2:]))
 		}
-		take := min(need-len(c.frame), len(c.in))
-		c.frame, c.in = append(c.frame, c.in[:take]...), c.in[take:]
+		take := min(need-len(c.startFrame), len(c.in))
+		c.startFrame, c.in = append(c.startFrame, c.in[:take]...), c.in[take:]
 
 		var f wire.StartFrame
-		_, err := f.Parse(c.frame)
+		_, err := f.Parse(c.startFrame)
 		if c.stopOnBadReply(&f) {
 			return e, false
 		}
@@ -69,7 +69,7 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 		}
 		switch {
 		case err == nil:
-			c.deadline, c.frame = mono.Never, nil
+			c.deadline, c.startFrame = mono.Never, nil
 			if c.state == waitRequest {
 				return c.receiveRequest(&f), true
 			}
@@ -86,18 +86,18 @@ func (c *Conn) checkFrame(f *wire.StartFrame, err error) error {
 	switch {
 	case errors.Is(err, wire.ErrKey):
 		return ErrNoMPA
-	case len(c.frame) < len(wire.RequestKey):
+	case len(c.startFrame) < len(wire.RequestKey):
 		return nil
 	case f.Reply && c.state == waitRequest:
 		return ErrUnasked
 	case !f.Reply && c.state == waitReply:
 		return ErrTwoInitiators
-	case len(c.frame) < wire.StartFrameLen:
+	case len(c.startFrame) < wire.StartFrameLen:
 		return nil
 	case !c.supportsRevision(f.Revision):
 		return ErrRevision
 	}
-	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
+	length := binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
 	enhanced := f.Enhanced && f.Revision >= wire.RevisionEnhanced
 	switch {
 	case length > wire.MaxPrivateData, c.policy.ShortPrivateData && length > shortPrivateData:
@@ -125,10 +125,10 @@ func (c *Conn) supportsRevision(revision uint8) bool {
 // stopOnBadReply implements the policy StopOnBadReply: it stops the connection if f is a Reply of an
 // invalid length, and reports whether it did.
 func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
-	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.frame) < wire.StartFrameLen {
+	if !c.policy.StopOnBadReply || !f.Reply || c.state != waitReply || len(c.startFrame) < wire.StartFrameLen {
 		return false
 	}
-	length := binary.BigEndian.Uint16(c.frame[wire.StartFrameLen-2:])
+	length := binary.BigEndian.Uint16(c.startFrame[wire.StartFrameLen-2:])
 	if length <= shortPrivateData && !(f.Enhanced && f.Revision >= wire.RevisionEnhanced && length < wire.EnhancedLen) {
 		return false
 	}

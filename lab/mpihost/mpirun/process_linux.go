@@ -30,8 +30,8 @@ const (
 	hangTimeout = time.Minute
 )
 
-// ProcessMain is the main function of the fabric process: it builds the fabric of the job,
-// runs the ranks, writes their reports to reportsFD, and returns the exit code.
+// ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of network namespaces,
+// runs the ranks, writes their reports to reportsFD, and returns the exit code. After j.Limit it stops the ranks.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -87,8 +87,7 @@ func ProcessMain() (code int, err error) {
 // maxStateLines limits the lines that are printed of the state of a rank.
 const maxStateLines = 20
 
-// printStates prints the reason for which ranks were stopped, and the state dumps of those
-// ranks.
+// printStates prints the reason for which ranks were stopped, and the state dumps of those ranks.
 func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	fmt.Fprintf(w, "fabrictest: %v\n", reason)
 	for i := range outcomes {
@@ -128,7 +127,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 		job := j.Job
 		job.Rank = &mpihost.RankJob{SharedFD: sharedFD, StartTime: began}
 		if j.Bind {
-			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1
+			job.Rank.CPU = cpus[i%len(cpus)] + 1 // counted from 1: 0 means any CPU
 		}
 		for k := range h.NICs {
 			job.Rank.NICs = append(job.Rank.NICs, mpihost.NICJob{Name: h.NICs[k].Name, Addr: rankAddr(&h.NICs[k], slot)})
@@ -152,8 +151,8 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 	return specs, closeShared, nil
 }
 
-// runRanks runs the ranks until all have ended. aborted is the first abort of a rank, nil if
-// none aborted.
+// runRanks runs the ranks until all have ended. aborted is the first abort that a rank reports to the launcher (in a
+// Marked event); it stops all ranks. It is nil if none aborted.
 func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
