@@ -69,9 +69,9 @@ func BenchmarkStream(b *testing.B) {
 				report(b, "Gb/s", "raw", 5, func() (float64, error) {
 					x, y := h.bare()
 					if c.name == iwarp.name {
-						return perflab.RawTCPStream(x, y, perflab.RawStreamConfig{Bytes: 1 << 20, Work: true, Duration: slice})
+						return perflab.RawTCPStream(x, y, perflab.RawStreamConfig{Bytes: 1 << 20, CopyAndCRC: true, Duration: slice})
 					}
-					r, err := perflab.RawUDPStream(x, y, perflab.RawStreamConfig{Bytes: 4096, Work: true, Duration: slice})
+					r, err := perflab.RawUDPStream(x, y, perflab.RawStreamConfig{Bytes: 4096, CopyAndCRC: true, Duration: slice})
 					return r.Gbps(), err
 				}, func() (float64, error) { return h.play(b, c, 64, false, writes(slice)) })
 			})
