@@ -32,8 +32,8 @@ type change struct {
 //
 // The memory may be written concurrently. Each block is read once, so the sent and the
 // remembered values agree; later writes are sent later. The race detector is disabled for
-// live memory, as it does not see DMA of a device either; copy is not used there, since the
-// runtime checks it.
+// live memory, as it does not see DMA of a device either. Live memory is not read with copy, which
+// the race detector checks in every function.
 //
 //go:norace
 func (m *mirror) changes(report func(*change)) {

@@ -67,8 +67,8 @@ func (o *Observation) isStarved() bool {
 	return s.Late > maxLate || s.Others >= othersShare && w.waitedPart() >= waitedShare && s.Waited >= o.shortestTimer()
 }
 
-// shortestTimer returns the shortest timeout or time limit of the scenario. No timer can have
-// expired because a process waited less than that for a CPU.
+// shortestTimer returns the shortest timeout or time limit of the scenario. A process
+// that waited less than that for a CPU cannot have made a timer expire.
 func (o *Observation) shortestTimer() time.Duration {
 	want := o.Plan.Scenario.ExpectOn(o.Tier)
 	shortest := o.Plan.Scenario.Workload.AckTimeout()

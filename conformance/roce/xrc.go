@@ -134,7 +134,8 @@ func (x *xrcTarget) newSRQ(domain verbs.XRCD, hundreds int) verbs.SRQ {
 	return srq
 }
 
-// expectDelivered waits for the completion of a message of n bytes in a receive of srqs[which].
+// expectDelivered waits for the completion of a message of n bytes in a receive of srqs[which],
+// where receive i has the ID 100*(which+1) + i.
 func (x *xrcTarget) expectDelivered(which, n int) {
 	wc := x.NextCompletion()
 	x.Check(wc.Status == verbs.WCSuccess && int(wc.ByteLen) == n && int(wc.WRID)/100-1 == which,

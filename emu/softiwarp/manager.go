@@ -65,8 +65,8 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return x, nil
 }
 
-// connect makes one attempt to connect, until the deadline. A connection that it returns with an
-// error has ended; its error decides whether Connect retries.
+// connect makes one attempt to connect, until the deadline. If it returns both a
+// connection and an error, the connection has ended, and the connection's error decides whether Connect retries.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, deadline mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {

@@ -35,8 +35,8 @@ func Get[T any](value T, err error) func(testing.TB) T {
 }
 
 // Fail checks the error of a call that must fail: errors.Is(err, want) holds, and the message
-// contains all texts. If not, the test fails with a message that begins with the call, and
-// continues.
+// contains all texts. If not, it reports an error that begins with call, and the test
+// goes on.
 func Fail(t testing.TB, call string, err, want error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -124,8 +124,8 @@ func (v *variants) addNew(name, text string) error {
 	return nil
 }
 
-// addFields adds the fields of a mutant's struct d that the original does not have. It returns an
-// error if the type is not a struct.
+// addFields adds to v.fields[name] the fields of a mutant's struct d that neither the original nor an
+// earlier mutant has. It returns an error if the type is not a struct.
 func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) error {
 	st, ok := d.Type.(*ast.StructType)
 	old, wasStruct := v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType)

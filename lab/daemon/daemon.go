@@ -82,10 +82,10 @@ func (e *NotUpError) Error() string {
 // NotRespondingError is returned if a lab does not answer in time.
 type NotRespondingError struct {
 	What, Name string
-	PID        int // of its process; 0 if that is not known
+	PID        int // of its process; 0 if the client could not connect
 }
 
-// Error implements error. Without a PID, the client could not even connect.
+// Error implements error. If the client could not connect, other clients fill the queue of the lab's socket.
 func (e *NotRespondingError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s %s does not answer: too many clients are waiting", e.What, e.Name)

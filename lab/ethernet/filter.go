@@ -84,7 +84,7 @@ func (p *Impairer) explanation() string {
 	return strings.Join(effects, ", ")
 }
 
-// explanation implements explainer.
+// explanation says why the last frame was lost or what changed it.
 func (f *Filter) explanation() string {
 	if f.lastBlocked {
 		return "lost: partitioned"

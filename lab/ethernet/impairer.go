@@ -149,7 +149,8 @@ func (p *Impairer) emit(t *frameTemplate, o *impair.Outcome, emit uswitch.Emit) 
 	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: t.partial})
 }
 
-// emitHeld emits a packet that the Pipe has returned, with the frame headers in a slot of p.held.
+// emitHeld emits a packet that the Pipe has returned, with the frame headers that p.held keeps for it in this
+// slot. Slots count from 1; a packet with an invalid slot is dropped.
 func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	if slot > 0 && int(slot) <= len(p.held.all) {
 		p.emit(p.held.all[slot-1], o, emit)

@@ -94,11 +94,11 @@ type Engine struct {
 
 // speculation is the state of the speculative protocol.
 type speculation struct {
-	senders      map[Envelope]*senderState   // as a sender; the keys have the receiving rank as Source
-	receivers    map[Envelope]*receiverState // as a receiver
-	maxEnvelopes int                         // limit of each
-	evictAt      int                         // number of senders at which unused ones are evicted
-	evicted      bool                        // some sender state was evicted
+	senders        map[Envelope]*senderState   // as a sender; the keys have the receiving rank as Source
+	receiverStates map[Envelope]*receiverState // as a receiver
+	maxEnvelopes   int                         // limit of each
+	evictAt        int                         // number of senders at which unused ones are evicted
+	evicted        bool                        // some sender state was evicted
 }
 
 // losses are the failures of peers and contexts, with their errors.
@@ -117,7 +117,7 @@ func New(cfg Config, t Transport) *Engine {
 	return &Engine{
 		cfg: cfg, transport: t, losses: losses{lost: make(map[int]error), failedContexts: make(map[uint32]error)},
 		speculation: speculation{
-			senders: make(map[Envelope]*senderState), receivers: make(map[Envelope]*receiverState),
+			senders: make(map[Envelope]*senderState), receiverStates: make(map[Envelope]*receiverState),
 			maxEnvelopes: maxEnvelopes, evictAt: maxEnvelopes,
 		},
 	}

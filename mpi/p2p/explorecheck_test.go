@@ -214,7 +214,7 @@ func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) e
 			return fmt.Errorf("rank %d lists an unmatched send without an RTS", rank)
 		}
 	}
-	h := r.w.ranks[peer].e.receivers[Envelope{Source: int32(rank), Tag: key.Tag}]
+	h := r.w.ranks[peer].e.receiverStates[Envelope{Source: int32(rank), Tag: key.Tag}]
 	if s.stopped != (h != nil && h.rtrStopped) {
 		return fmt.Errorf("rank %d has stopped RTRs of tag %d: %v, and rank %d disagrees", rank, key.Tag, s.stopped, peer)
 	}

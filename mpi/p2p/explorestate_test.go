@@ -92,7 +92,7 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 			b = appendInts(b, 'r', r.actOf(int(key.Source), h.Recv))
 		}
 	}
-	if h := e.receivers[key]; h != nil {
+	if h := e.receiverStates[key]; h != nil {
 		b = appendInts(b, 'h', int(key.Source), int(key.Tag), bit(h.rtrStopped), h.mispredicted)
 	}
 	return b

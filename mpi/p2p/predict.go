@@ -16,14 +16,14 @@ type receiverState struct {
 // the states of envelopes whose sender takes RTRs. If it stays full, the new state is not stored, and
 // maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope Envelope) *receiverState {
-	s := e.receivers[envelope]
+	s := e.receiverStates[envelope]
 	if s == nil {
 		s = new(receiverState)
-		if len(e.receivers) >= e.maxEnvelopes {
-			maps.DeleteFunc(e.receivers, func(_ Envelope, s *receiverState) bool { return !s.rtrStopped })
+		if len(e.receiverStates) >= e.maxEnvelopes {
+			maps.DeleteFunc(e.receiverStates, func(_ Envelope, s *receiverState) bool { return !s.rtrStopped })
 		}
-		if len(e.receivers) < e.maxEnvelopes {
-			e.receivers[envelope] = s
+		if len(e.receiverStates) < e.maxEnvelopes {
+			e.receiverStates[envelope] = s
 		}
 	}
 	return s
@@ -33,7 +33,7 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 // mispredicted RTRs (ready-to-receive messages). A sender that stops RTRs uses none of the outstanding
 // ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
-	if s := e.receivers[envelope]; s != nil {
+	if s := e.receiverStates[envelope]; s != nil {
 		s.mispredicted = 0
 	}
 	switch {
@@ -43,20 +43,20 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 			n.Value.sentRTR = false
 		}
 	case flags&wire.ResumeRTR != 0:
-		delete(e.receivers, envelope)
+		delete(e.receiverStates, envelope)
 	}
 }
 
 // maySendRTR reports whether a receive that is about to be posted may send an RTR (ready-to-receive
-// message). It may not if the source or tag is a wildcard, the sender wants no RTRs, too many were
-// mispredicted, or an earlier posted receive without an RTR could match the message: the
+// message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are tracked,
+// the sender wants no RTRs, too many were mispredicted, or an earlier posted receive without an RTR could match the message: the
 // sender would use the RTR for that receive.
 func (e *Engine) maySendRTR(envelope Envelope) bool {
 	if envelope.Source == Any || envelope.Tag == Any {
 		return false
 	}
-	s := e.receivers[envelope]
-	if s == nil && len(e.receivers) >= e.maxEnvelopes || s != nil && (s.rtrStopped || s.mispredicted >= e.cfg.MaxMispredicted) {
+	s := e.receiverStates[envelope]
+	if s == nil && len(e.receiverStates) >= e.maxEnvelopes || s != nil && (s.rtrStopped || s.mispredicted >= e.cfg.MaxMispredicted) {
 		return false
 	}
 	// Checking the last receive with this envelope suffices: it sent an RTR only if all

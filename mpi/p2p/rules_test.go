@@ -51,7 +51,7 @@ var rules = []struct{ rule, file, is, without string }{
 	{"RTRs that arrive meanwhile are dropped", "speculate.go", "case s.eagerSent || s.stopped:", "case s.eagerSent && !s.stopped:"},
 	{"RTRs are resumed", "speculate.go", "\t\ts.stopped = false\n\t\treturn wire.ResumeRTR", "\t\treturn 0"},
 	{"not before the receiver has acknowledged the stop", "speculate.go", "case s.stopped && !s.stopping && !s.usage.tooFewRTRsUsed:", "case s.stopped && !s.usage.tooFewRTRsUsed:"},
-	{"the receiver resumes", "predict.go", "delete(e.receivers, envelope)", "_ = envelope"},
+	{"the receiver resumes", "predict.go", "delete(e.receiverStates, envelope)", "_ = envelope"},
 	{"mispredictions have a limit", "predict.go", "s.mispredicted >= e.cfg.MaxMispredicted", "false"},
 	{"a rendezvous resets their count", "predict.go", "s.mispredicted = 0", "_ = s"},
 

@@ -181,7 +181,7 @@ func TestStoppedSenderStateIsEvicted(t *testing.T) {
 			w.runToEnd()
 			w.checkReceived(r, i, n)
 		}
-		if a, b := len(w.ranks[0].e.senders), len(w.ranks[1].e.receivers); a > most || b > most {
+		if a, b := len(w.ranks[0].e.senders), len(w.ranks[1].e.receiverStates); a > most || b > most {
 			t.Fatalf("%d and %d envelopes are remembered", a, b)
 		}
 	}

@@ -166,7 +166,7 @@ func (e *Engine) Lost(peer int, cause error) {
 }
 
 // failTarget fails everything in a window that needs a lost peer: operations that wait for its post or lock, that
-// expect its replies, or that use atomics on its memory; and a flush. The peer loses its locks.
+// expect its replies, or that use atomics on its memory. A flush no longer waits for the peer, and the peer loses its locks.
 func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.Peer]
 	w.lock.queue = slices.DeleteFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer })

@@ -128,13 +128,13 @@ type MemoryPattern struct {
 // star shows the memory of one rank.
 const fullRanks = 64
 
-// MemoryPatterns returns the patterns of published curves: a constant number of partners, a
-// logarithmic one, and all ranks.
+// MemoryPatterns returns the communication patterns for which papers publish curves of the memory per
+// rank over the number of ranks: a constant number of partners, a logarithmic one, and all ranks.
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
 		{Workload: "cg"},
-		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // too large for Bruck's algorithm
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // 1 KiB is too large for Bruck's algorithm: each rank sends to all
 		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
 		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
 		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},

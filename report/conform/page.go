@@ -51,19 +51,19 @@ func WriteHTMLWithCover(w io.Writer, r *Run, c Cover) error {
 // htmlPage is the template's data for a run.
 type htmlPage struct {
 	kit.Page
-	Bad         []*caseView
-	MoreBad     []*caseView // collapsed at first
-	Known       []*caseView // deviations on record
-	Levels      string      // levels of the deviations
-	Unsupported []unsupportedView
-	Faults      []faultGroup
-	Docs        []*docView // documents with cases that were run
-	Others      []*docView // other documents
-	Devices     []*deviceView
-	Areas       []*areaView
-	Matrices    []*matrixView
-	Measured    []*measuredView
-	Several     bool // more than one device
+	Bad            []*caseView
+	MoreBad        []*caseView // collapsed at first
+	Known          []*caseView // deviations on record
+	Levels         string      // levels of the deviations
+	Unsupported    []unsupportedView
+	Faults         []faultGroup
+	Docs           []*docView // documents with cases that were run
+	Others         []*docView // other documents
+	Devices        []*deviceView
+	Areas          []*areaView
+	Matrices       []*matrixView
+	Measured       []*measuredView
+	SeveralDevices bool // more than one device
 
 	rows        map[string]rowText
 	usedAnchors map[string]bool
@@ -82,7 +82,7 @@ type unsupportedView struct {
 // reasons of unsupported cases, and, if the run has them, the faults of cases, the matrices
 // of defects and the measurements.
 func newPage(r *Run) *htmlPage {
-	p := &htmlPage{Several: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
+	p := &htmlPage{SeveralDevices: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{
 		About: "conformance, clause by clause", Headline: headline(r), Facts: facts(r),
 		Filter: "Filter: words, an ID, a row, a label",

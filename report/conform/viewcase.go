@@ -46,7 +46,7 @@ type caseView struct {
 	Noticed        []string // defects that it detects
 	Missed         []Defective
 	Open           bool
-	Several        bool // the run has several devices
+	SeveralDevices bool // the run has several devices
 }
 
 // onDevice is the result of a case on a device.
@@ -58,7 +58,7 @@ type onDevice struct {
 
 // NamesDevices reports whether the devices are shown: the case has results of several, or the
 // run has several devices and the case is listed at the top.
-func (c *caseView) NamesDevices() bool { return len(c.On) > 1 || c.Several && c.ListedAtTop() }
+func (c *caseView) NamesDevices() bool { return len(c.On) > 1 || c.SeveralDevices && c.ListedAtTop() }
 
 // ListedAtTop reports whether the case is listed at the top of the page instead of its area.
 func (c *caseView) ListedAtTop() bool { return c.Verdict.Bad() || c.Verdict == Deviates }
@@ -75,7 +75,7 @@ const (
 )
 
 // addDevices adds the devices and views of all results to the page, and returns the views by
-// case ID. Equal results of several devices share a view.
+// case ID. Equal results of several devices share a view. Bad results and known deviations are also listed apart.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	p.setRows(r)
@@ -91,7 +91,7 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 				continue
 			}
 			c := newCaseView(d, res, ids, p.rows)
-			c.Several = p.Several
+			c.SeveralDevices = p.SeveralDevices
 			if res.Ladder != nil && len(res.Ladder.Steps) > 0 && ladders < maxLadders {
 				ladders++
 				c.Ladder = drawLadder(res)

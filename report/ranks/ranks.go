@@ -76,14 +76,16 @@ func ValuesOf(from any) (v Values, err error) {
 func (v Values) Count(path string) uint64 {
 	var at any = map[string]any(v)
 	for key := range strings.SplitSeq(path, ".") {
+		var value any
 		switch in := at.(type) {
 		case map[string]any:
-			at = in[key]
+			value = in[key]
 		case []any:
-			if i, err := strconv.Atoi(key); err == nil && i < len(in) {
-				at = in[i]
+			if i, err := strconv.Atoi(key); err == nil && 0 <= i && i < len(in) {
+				value = in[i]
 			}
 		}
+		at = value
 	}
 	n, _ := at.(float64)
 	return uint64(max(n, 0))

@@ -120,3 +120,15 @@ func html(t testing.TB, r *ranks.Run) string {
 	must.Do(t, ranks.WriteHTML(&b, r))
 	return b.String()
 }
+
+func TestCountIsZeroForMissingValues(t *testing.T) {
+	v := must.Get(ranks.ValuesOf(map[string]any{"list": []any{1, map[string]any{"n": 2}}, "n": 3, "less": -1}))(t)
+	for path, want := range map[string]uint64{
+		"n": 3, "list.0": 1, "list.1.n": 2,
+		"": 0, "less": 0, "n.n": 0, "list": 0, "list.2": 0, "list.-1": 0, "list.x.1.n": 0, "missing.n": 0,
+	} {
+		if got := v.Count(path); got != want {
+			t.Errorf("Count(%q) is %d, want %d", path, got, want)
+		}
+	}
+}

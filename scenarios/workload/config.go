@@ -100,7 +100,7 @@ const (
 // excused reports whether Excuses lists a fault of the network, which then is no violation.
 func (c *Config) excused(what string) bool { return slices.Contains(c.Excuses, what) }
 
-// service is the transport service of the workload, by default rc; random may have others besides.
+// service returns the first transport service of the workload, by default rc. Only the workload "random" may have more.
 func (c *Config) service() string {
 	if len(c.Services) == 0 {
 		return ServiceRC

@@ -52,7 +52,7 @@ func (n *node) runOnce() (moved bool, err error) {
 		moved = moved || did
 	}
 	n.spareScheduled = list
-	for _, r := range n.rings {
+	for _, r := range n.recvRings {
 		if !r.Shared {
 			continue // its connection refills it
 		}
@@ -127,11 +127,11 @@ func (n *node) handleCompletion(r *rail, wc *verbs.WC) {
 
 // handleReceive passes a completed receive to its connection.
 func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
-	if ringNum >= len(n.rings) {
+	if ringNum >= len(n.recvRings) {
 		n.log.violation(traffic.Completion, "%s: a receive completed with the unknown work request ID %#x", n.host(), wc.WRID)
 		return
 	}
-	ring, c := n.rings[ringNum], (*conn)(nil)
+	ring, c := n.recvRings[ringNum], (*conn)(nil)
 	if i, ok := r.byQPN[wc.QPN]; ok {
 		c = n.conns[i]
 	}

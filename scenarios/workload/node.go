@@ -15,13 +15,13 @@ type node struct {
 	*env
 	kind
 
-	rails    []*rail
-	conns    []*conn
-	byEdge   map[int]*conn
-	peers    map[int]*peer
-	peerList []*peer // in the order of their first edge
-	rings    []*recvRing
-	pattern  []byte
+	rails     []*rail
+	conns     []*conn
+	byEdge    map[int]*conn
+	peers     map[int]*peer
+	peerList  []*peer // in the order of their first edge
+	recvRings []*recvRing
+	pattern   []byte
 
 	scheduled       []*conn
 	spareScheduled  []*conn
@@ -110,11 +110,11 @@ func (n *node) open() error {
 		if len(first.endpoints) > 0 {
 			c.endpoint = first.endpoints[n.endpointIndex(c)]
 		}
-		if err := c.prepare(first, len(n.rings)); err != nil {
+		if err := c.prepare(first, len(n.recvRings)); err != nil {
 			return fmt.Errorf("connection with rank %d: %w", c.peer.rank, err)
 		}
-		if c.recv.mem == c.mem { // a ring of its own
-			n.rings = append(n.rings, c.recv)
+		if c.recv.mem == c.mem { // the connection does not share the receives of its rail or endpoint
+			n.recvRings = append(n.recvRings, c.recv)
 		}
 		if c.in != nil {
 			expected += c.in.total
@@ -181,16 +181,16 @@ func (n *node) openRails(l layout) error {
 func (n *node) openReceives(r *rail, l *layout) error {
 	switch n.cfg.service() {
 	case ServiceSRQ:
-		if err := r.openSRQ(len(n.rings), len(n.conns)*l.receives, l.recvLen); err != nil {
+		if err := r.openSRQ(len(n.recvRings), len(n.conns)*l.receives, l.recvLen); err != nil {
 			return fmt.Errorf("shared receives: %w", err)
 		}
-		n.rings = append(n.rings, r.shared)
+		n.recvRings = append(n.recvRings, r.shared)
 	case ServiceRD:
 		for _, conns := range n.endpointLoads(r) {
-			if err := r.openEndpoint(len(n.rings), conns, l); err != nil {
+			if err := r.openEndpoint(len(n.recvRings), conns, l); err != nil {
 				return fmt.Errorf("datagrams: %w", err)
 			}
-			n.rings = append(n.rings, r.endpoints[len(r.endpoints)-1].recv)
+			n.recvRings = append(n.recvRings, r.endpoints[len(r.endpoints)-1].recv)
 		}
 	}
 	if !n.addsAtomics {

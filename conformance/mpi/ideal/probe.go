@@ -121,6 +121,7 @@ func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, m
 	return &message{c: c, m: m}, st, true, nil
 }
 
+// Irecv is MPI_Imrecv: it starts to receive a message that a probe has matched.
 func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	r := &request{c: x.c, buf: buf, peer: mpi.ProcNull, active: true}
 	switch {
@@ -131,7 +132,7 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	default:
 		x.received = true
 		r.peer = x.m.source
-		r.queues = &recvQueues{} // for the rest of a truncated message, with a defect
+		r.queues = &recvQueues{} // a defect queues the rest of a truncated message there
 		x.c.completeRecv(r, x.m)
 		r.queues = nil // a matched message cannot be cancelled
 	}

@@ -75,7 +75,7 @@ func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 		do      step
 	}{
 		{d.DFUnchecked, &f.beforeICRC, acceptWithoutDF},
-		{d.FlushICRCDoubled, &f.beforeICRC, checkDoubledICRC},
+		{d.FlushICRCDoubled, &f.beforeICRC, checkDoubledICRC}, // the ICRC of a FLUSH covers the packet twice
 
 		{d.NoCongestion, &f.received, ignoreCongestion},
 		{d.ReservedOpSilent, &f.received, dropReservedOpcode},
@@ -94,7 +94,7 @@ func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 		{d.MigReqZero, &f.sent, clearMigReq},
 		{d.GSIAckReq, &f.sent, requestMADAck},
 		{d.NoCreditReporting, &f.sent, removeCredits},
-		{d.FetchAddLeaks, &f.sent, fillCompare},
+		{d.FetchAddLeaks, &f.sent, fillCompare}, // the unused operand of a FETCH_ADD is not 0
 		{d.NAKLate, &f.sent, delayNAK},
 	} {
 		if s.enabled {

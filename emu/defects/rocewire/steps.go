@@ -86,8 +86,8 @@ func copyECN(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// removeCredits is a step of the defects NoCreditReporting (sent) and NoCreditHeeding (received packets): it makes the
-// credits of an acknowledgement unlimited.
+// removeCredits makes the credits of an acknowledgement unlimited. The defect NoCreditReporting applies it to sent packets,
+// and NoCreditHeeding to received ones.
 func removeCredits(_ *Filter, p *packet) (pass bool) {
 	if h := p.header(wire.HasAETH); h != nil && wire.Syndrome(h[0]).Kind() == wire.SyndromeAck {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))

@@ -20,15 +20,16 @@ type errorMessage struct {
 // errorQueue limits the rate of error messages by a token bucket.
 type errorQueue struct {
 	waiting nic.FIFO[errorMessage]
-	tokens  int64 // in units of 1/errorToken
+	tokens  int64 // in units; see errorToken
 	filled  mono.Time
 }
 
-// errorToken is one token: a rate of 1 per second adds 1 per nanosecond.
+// errorToken is the number of units in a token: a rate of 1 token per second adds 1 unit per nanosecond.
 const errorToken = int64(1e9)
 
 // allow takes a token for an error message, and reports whether there was one. The bucket gets
-// rate tokens per second and holds up to burst. Tokens are stored in units of 1/errorToken: rate units per nanosecond.
+// rate tokens per second and holds up to burst. A token is errorToken units, so that the bucket gets rate units
+// per nanosecond.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now

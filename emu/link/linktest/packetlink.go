@@ -44,7 +44,7 @@ func (b *Bench) datagram(payload []byte) link.Datagram {
 	return link.Datagram{Src: b.AddrA, Dst: b.AddrB, IPID: link.IPIDUnknown, Payload: payload}
 }
 
-// send sends datagrams from A. The link must take them all.
+// send sends datagrams from A after all earlier ones have arrived. The link must take them all.
 func (b *Bench) send(t *testing.T, ds ...link.Datagram) {
 	t.Helper()
 	if n, err := b.A.Send(b.TimeAfterArrival(), ds); n != len(ds) || err != nil {
