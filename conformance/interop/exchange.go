@@ -142,7 +142,7 @@ func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCom
 	}
 	var err error
 	for range unreliableTries {
-		if err = attempt(unreliableTimeout); !errors.Is(err, errNoCompletion) {
+		if err = attempt(unreliableTimeout); !errors.Is(err, ErrNoCompletion) {
 			break
 		}
 	}

@@ -109,8 +109,8 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 	return wr.WRID
 }
 
-// errNoCompletion means that a completion did not arrive in time.
-var errNoCompletion = errors.New("no completion")
+// ErrNoCompletion means that a completion did not arrive in time.
+var ErrNoCompletion = errors.New("no completion")
 
 // awaitCompletion returns the completion of a work request, also one in error, and keeps the successful ones of other
 // requests in p.unclaimed. It ends the case if another request fails, or at the timeout.
@@ -134,7 +134,7 @@ func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC
 			continue
 		}
 		if time.Now().After(until) {
-			p.fail("%w of request %d within %v", errNoCompletion, wrID, timeout)
+			p.fail("%w of request %d within %v", ErrNoCompletion, wrID, timeout)
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 5*time.Millisecond)

@@ -46,7 +46,7 @@ func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 		want, timeout = append(want, verbs.WCRetryExcErr), lostNakTimeout
 	}
 	err := rig.Catch(func() { x.requester.expectError(wr.WRID, timeout, want...) })
-	if !x.lossy || !errors.Is(err, errNoCompletion) {
+	if !x.lossy || !errors.Is(err, ErrNoCompletion) {
 		must(err)
 	}
 	x.checkMemory()
@@ -135,6 +135,9 @@ func sendInvalidate(x *exchange) {
 	must(errors.Join(err, fieldsErr))
 }
 
+// ErrNoInvalidateFlag means that the completion of a SEND with invalidate does not say so.
+var ErrNoInvalidateFlag = errors.New("the completion does not have the invalidate flag")
+
 // expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an error if
 // the completion does not say that key was invalidated; any other wrong field ends the case.
 func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) error {
@@ -143,7 +146,7 @@ func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) erro
 	case wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecv || int(wc.ByteLen) != size:
 		p.fail("the receive completed with %s; want %d octets", rig.Describe(&wc), size)
 	case wc.Flags&verbs.WCWithInv == 0:
-		return p.mismatch("the completion does not have the invalidate flag: flags %#x", uint32(wc.Flags))
+		return p.mismatch("%w: flags %#x", ErrNoInvalidateFlag, uint32(wc.Flags))
 	case wc.InvalidatedRKey != key:
 		return p.mismatch("the completion has invalidated key %#x, want %#x", wc.InvalidatedRKey, key)
 	}

@@ -122,11 +122,10 @@ func kernelLacks(t verbs.Transport) map[string]string {
 // kernelExceptions returns the failures that are known defects of the kernel or its library, for
 // a device of the kind rxe or siw. lossy says that the link loses packets.
 func kernelExceptions(kind string, lossy bool) []interop.Exception {
-	const silent = "does not say that a key was invalidated"
 	if kind == string(guest.RXE) {
 		exceptions := []interop.Exception{
 			{
-				Pattern: "send-inv/ours", ErrorContains: silent,
+				Pattern: "send-inv/ours", ErrorContains: interop.ErrNoInvalidateFlag.Error(),
 				Reason: "rxe passes the kernel's IB_WC_WITH_INVALIDATE (4) to programs, for which 4 is IBV_WC_IP_CSUM_OK and 8 is IBV_WC_WITH_INV; the key is invalidated",
 			},
 			{
@@ -141,7 +140,7 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 	}
 	return []interop.Exception{
 		{
-			Pattern: "send-inv/ours", ErrorContains: silent,
+			Pattern: "send-inv/ours", ErrorContains: interop.ErrNoInvalidateFlag.Error(),
 			Reason: "siw's library never tells a program that a message has invalidated a key; the key is invalidated",
 		},
 		{
@@ -154,7 +153,7 @@ func kernelExceptions(kind string, lossy bool) []interop.Exception {
 // rxeLosses are known failures of rxe after packet loss.
 var rxeLosses = []interop.Exception{
 	{
-		Pattern: "uc-write-imm/ours", ErrorContains: "no completion of request", Intermittent: true,
+		Pattern: "uc-write-imm/ours", ErrorContains: interop.ErrNoCompletion.Error(), Intermittent: true,
 		Reason: "once a write over UC has lost a packet, rxe takes no later one on that queue pair, though each begins anew",
 	},
 }
