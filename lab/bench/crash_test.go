@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -71,5 +72,12 @@ func TestPanickingFunction(t *testing.T) {
 		if got := panickingFunction([]byte(stack)); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestGoexitBecomesAnError(t *testing.T) {
+	err := <-goCase(func() error { runtime.Goexit(); return nil })
+	if err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
+		t.Errorf("%v", err)
 	}
 }

@@ -1,7 +1,9 @@
 package work_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +95,27 @@ func TestSameParametersSameRun(t *testing.T) {
 		}
 		if other, n := run(2); other == first && n == events {
 			t.Errorf("%s: seeds 1 and 2 gave one run", name)
+		}
+	}
+}
+
+// The report of a hang names the peers and tags of pending requests.
+func TestHungErrorListsPendingRequests(t *testing.T) {
+	_, err := mpihost.InWorld(mpihost.Fabric{Ranks: 2}, func(e *transport.Env) error {
+		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
+			peer := 1 - w.Rank()
+			if w.Rank() == 0 {
+				if _, err := w.Issend(make([]byte, 24), peer, 5); err != nil {
+					return err
+				}
+			}
+			_, err := w.Recv(nil, peer, 9)
+			return err
+		})
+	})
+	for _, want := range []string{"rank 0: a send of 24 bytes to rank 1 with tag 5, a receive from rank 1 with tag 9", "rank 1: a receive from rank 0 with tag 9"} {
+		if hung := new(mpihost.HungError); !errors.As(err, &hung) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %q", err, want)
 		}
 	}
 }
