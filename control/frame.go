@@ -93,7 +93,7 @@ func read(r io.Reader, limits Limits, names []string) (Frame, error) {
 	if length < lengthBase {
 		return Frame{}, fmt.Errorf("%w: %s of %d bytes, shorter than a header", ErrProtocol, name, length)
 	}
-	n := int64(length) - lengthBase
+	n := int64(length) - lengthBase // the length field also counts kind and number
 	if n > int64(limit) {
 		return Frame{}, fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrProtocol, name, n, limit)
 	}

@@ -21,12 +21,12 @@ func AddressOf(to netip.AddrPort) verbs.AHAttr {
 }
 
 // InitAHFromWC returns the attributes of an address handle for the sender of a received message.
-// area is the start of the receive buffer, verbs.GRHLen bytes. Unlike verbs.InitAHFromWC, it sets the
+// grh is the GRH, the first verbs.GRHLen bytes of the receive buffer. Unlike verbs.InitAHFromWC, it sets the
 // flow label to the UDP port of the peer, as address handles of this provider need.
-func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, area []byte) (verbs.AHAttr, error) {
-	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, area)
+func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, error) {
+	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, grh)
 	if err == nil {
-		a.GRH.FlowLabel = uint32(engine.SourcePort(area))
+		a.GRH.FlowLabel = uint32(engine.SourcePort(grh))
 	}
 	return a, err
 }
@@ -37,12 +37,11 @@ type Source struct {
 	QPN  verbs.QPN
 }
 
-// SourceOf returns the sender of a received message. area is the start of the receive buffer,
-// verbs.GRHLen bytes, with the IP header of the packet. The flow label of an address handle of
-// this provider is the peer's UDP port.
-func SourceOf(wc *verbs.WC, area []byte) (Source, error) {
-	const port, sgidIndex = 1, 0
-	a, err := InitAHFromWC(port, sgidIndex, wc, area)
+// SourceOf returns the sender of a received message. grh is the GRH, the first verbs.GRHLen bytes of the receive
+// buffer. The flow label that InitAHFromWC returns is the peer's UDP port.
+func SourceOf(wc *verbs.WC, grh []byte) (Source, error) {
+	const port, sgidIndex = 1, 0 // of this end: they do not change the result
+	a, err := InitAHFromWC(port, sgidIndex, wc, grh)
 	udpPort := uint16(a.GRH.FlowLabel)
 	return Source{netip.AddrPortFrom(a.GRH.DGID.Addr(), udpPort), wc.SrcQP}, err
 }
@@ -88,8 +87,8 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord parses the record of a Write-Record, an unreliable RDMA Write: which ranges have arrived. wc is the completion of a receive of a
-// UD queue pair, and buf its buffer, which begins with the GRH.
+// ParseRecord parses the record that a Write-Record, an unreliable RDMA Write, leaves in a receive: the ranges that
+// have arrived. wc is the completion of the receive, of a UD queue pair, and buf its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

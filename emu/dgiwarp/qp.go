@@ -141,8 +141,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// Posting a receive causes packets only to RD peers that wait for one. In the error state it
-	// completes at once, flushed.
+	// A posted receive causes packets only if RD peers wait for receives. In the error state the receive is
+	// flushed, that is completed, at once.
 	defer func() {
 		if q.dev.nic.PeersAwaitReceives() {
 			q.dev.Driver().Pump()

@@ -61,7 +61,8 @@ func (c *ReasonCounts) Total() (n uint64) {
 	return n
 }
 
-// reasonIndex returns the index of an error in reasons, or len(reasons) if it is not there.
+// reasonIndex returns the index of a Terminate error in reasons, the errors with a counter of their own, or
+// len(reasons) if it has none.
 func reasonIndex(e wire.TermError) int {
 	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
 		e.Code = 0 // type 0 is the local error of RDMAP and of DDP, whose code has no meaning
@@ -93,6 +94,7 @@ func (c *Counters) List() []verbs.Counter {
 	return c.TerminatesReceived.list(list, "rcvd_terminate")
 }
 
+// list appends the counters of c to list, with names that begin with prefix.
 func (c *ReasonCounts) list(list []verbs.Counter, prefix string) []verbs.Counter {
 	for i, v := range c {
 		list = append(list, verbs.Counter{Name: prefix + reasonNames[i], Value: v})

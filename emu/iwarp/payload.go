@@ -29,7 +29,7 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	if n > maxCopied && s.gatherInPlace(g, sgl, off, n) {
 		return true
 	}
-	g.Payload = g.Payload[:0]
+	g.Payload = g.Payload[:0] // gatherInPlace may have failed after some pieces
 	at := len(g.Header)
 	g.Header = slices.Grow(g.Header, n)[:at+n]
 	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil

@@ -87,7 +87,7 @@ func (s *Stream) complete() {
 	}
 }
 
-// retire completes the oldest request and removes it from the stream.
+// retire completes the oldest request, unless complete has reported it early, and removes it from the stream.
 func (s *Stream) retire(status verbs.WCStatus) {
 	r := s.first
 	s.first = r.next

@@ -22,7 +22,8 @@ type peerRequest struct {
 }
 
 // enqueue appends a read or an atomic of the peer to the queue of those to answer. If the queue has as many as
-// the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with another limit or error.
+// the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with a higher limit or
+// another Terminate error.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := int(s.ird)
 	if s.policy().RoundUpIRD && s.ird > 0 {

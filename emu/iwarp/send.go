@@ -72,8 +72,8 @@ func (s *Stream) countOutput(g *Segment) bool {
 	return true
 }
 
-// nextSource selects the source of the next segment. A message that is partly sent continues;
-// between messages requests and responses alternate.
+// nextSource selects the source of the next segment. A message that is partly sent continues. Between messages, the
+// Write of SendEmptyWrite comes first, and requests and responses alternate.
 func (s *Stream) nextSource() source {
 	if s.inProgress != noSource {
 		return s.inProgress

@@ -87,7 +87,8 @@ type Options struct {
 	PeerToPeer bool
 }
 
-// Open resets s to an established stream. Requests and receives that it still held are not completed.
+// Open resets s to an established stream. Requests and receives that it still held are not completed. The start-up
+// of an initiator is done; that of a responder ends with the first segment.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, version: wire.DDPVersion, state: open, startupDone: !o.Responder}
 	s.ird, s.ord, s.expectRTR = o.IRD, o.ORD, o.Responder && o.PeerToPeer

@@ -47,7 +47,8 @@ func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 }
 
 // refuseReceive ends the stream because of a received segment, and completes the current receive with status recv.
-// It sends a Terminate, without headers if a is nil; an invalid Terminate of the peer is not answered.
+// It sends a Terminate, without headers if a is nil; an invalid Terminate of the peer is not answered. Policies change
+// the segment length and the header flags of the Terminate.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
@@ -85,7 +86,7 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 	t.Read = p.read
 	if s.policy().Terminate.ReadAsReceived && t.HasRDMAP {
 		t.Read = s.policyState.current
-		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size)
+		t.DDP.Untagged.MSN = wire.MSN(t.Read.Size) // the policy imitates a device that sends the size here
 	}
 	if s.policy().Terminate.PayloadLength && t.HasLength {
 		t.SegmentLength = 0
@@ -147,8 +148,7 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	var t wire.Terminate
 	// siw of Linux sends the first bits in another order than the RFC.
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
-	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are
-	// sent as zeros.
+	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are sent as zeros.
 	_, err := t.ParseWithOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
@@ -170,7 +170,8 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
-// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate is about.
+// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate is about, if its headers
+// identify one that was sent, at least in part.
 func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	if !t.HasDDP {
 		return

@@ -151,7 +151,7 @@ func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 		s.refuse(wire.TermOpUnspecified, a)
 		return
 	}
-	if info.Queue != wire.QueueSend {
+	if info.Queue != wire.QueueSend { // deliver advances that of QueueSend
 		s.advanceMSN(info.Queue)
 	}
 	switch op {
@@ -166,7 +166,7 @@ func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// collect returns a message of fixed length when all of its segments have been received. It
+// collect returns a message of fixed length (info.Header) when all of its segments have been received. It
 // ends the stream if a segment does not fit.
 func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool) {
 	c, mo := &a.hdr.Control, a.hdr.Untagged.MO

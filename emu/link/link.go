@@ -157,7 +157,7 @@ const (
 // perhaps mapped into IPv6.
 func (s *Segment) Is4() bool { return s.Dst.Addr().Unmap().Is4() }
 
-// IPBytes returns the length of the IP packet that carries the segment, without options.
+// IPBytes returns the length of the IP packet that carries the segment, without IP and TCP options.
 func (s *Segment) IPBytes() int {
 	if s.Is4() {
 		return IPv4HeaderLen + TCPHeaderLen + len(s.Payload)

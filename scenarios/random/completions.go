@@ -94,7 +94,7 @@ func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
 	if o.shared { // nobody knows whether it was executed
-		s.conn.end.words.unknown = true
+		s.conn.end.words.changeMayBeMissing = true
 	}
 	if s.flushing || s.qpFailed && wc.Status == verbs.WCWRFlushErr {
 		s.flushing = true
@@ -146,8 +146,8 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	return nil
 }
 
-// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under
-// way may still arrive; moving the queue pair to the error state ends that.
+// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under way may still arrive;
+// moving the queue pair to the error state ends that. For RC, whose own requests are then flushed, it posts a marker.
 func (c *conn) peerRequestsFailed() error {
 	c.incoming.peerStopped()
 	if c.spec.Service == RC {

@@ -121,8 +121,8 @@ func (c *conn) openQPs() (err error) {
 	return nil
 }
 
-// openReceives creates the rings of receives of the connection: one for each SRQ of XRC, none with shared receives,
-// whose ring the end has.
+// openReceives creates the connection's receive queues, each a ring of receive buffers: one for each SRQ of XRC, else
+// one. Connections with SharedReceives have none: they use the ring of openSharedRing.
 func (c *conn) openReceives() (err error) {
 	e, s := c.end, c.spec
 	cfg := ringConfig{conn: c, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
@@ -177,8 +177,8 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If no window is bound any more, neither those of the peer nor this
-// end's spare one, it deregisters the memory first, which must succeed: only a bound window prevents it.
+// close destroys the resources of the connection. If no window is bound any more, neither those for the peer's
+// requests nor the spare one, it deregisters the memory first, which must succeed: only a bound window prevents it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

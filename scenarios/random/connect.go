@@ -113,9 +113,8 @@ func (c *conn) attr() verbs.QPAttr {
 	}
 }
 
-// openWindows binds the memory windows for the peer, and waits for the binds: a key is
-// valid only after its bind has completed. It also allocates the spare window, which this end's
-// own requests bind and invalidate.
+// openWindows binds the memory windows for the peer, and waits for the binds: a key is valid only after its bind has
+// completed. It also allocates the spare window, which this end's own requests (of RC only) bind and invalidate.
 func (c *conn) openWindows() (handles []remoteMemory, err error) {
 	if c.spec.Windows == 0 && c.spec.Service != RC {
 		return nil, nil
@@ -150,8 +149,8 @@ func (c *conn) openWindows() (handles []remoteMemory, err error) {
 
 const connectTimeout = 20 * time.Second
 
-// listenCM starts the listener of side B if the transport connects only through the connection
-// manager. Side A then requests the connections one by one.
+// listenCM starts the listener of side B, and sets its port in info, if the transport connects only through the
+// connection manager. Side A then requests the connections one by one.
 func (e *End) listenCM(info *endInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil
@@ -165,7 +164,7 @@ func (e *End) listenCM(info *endInfo) error {
 	return nil
 }
 
-// connectCM requests the connection, or accepts it.
+// connectCM requests the connection as side A, or accepts it as side B.
 func (c *conn) connectCM() error {
 	e, s := c.end, c.spec
 	if err := traffic.ToInit(c.QP, verbs.QPAttr{Port: 1, Access: remoteAccess}); err != nil {

@@ -204,8 +204,7 @@ type pacer struct {
 	next   time.Duration
 }
 
-// allowed returns how many requests may be posted now, at most room. If any, it draws the time
-// of the next post.
+// allowed returns how many requests may be posted now, at most room. If any, it draws the time of the next post.
 func (p *pacer) allowed(now time.Duration, room int) int {
 	if now < p.next || room <= 0 {
 		return 0

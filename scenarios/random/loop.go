@@ -41,7 +41,7 @@ func (e *End) traffic() error {
 			if err := e.sendControl(controlMessage{Kind: controlDone, Report: r}); err != nil {
 				return err
 			}
-		case moved:
+		case moved: // do not wait
 		case done && e.peerDone != nil:
 			return e.waitForLatePackets()
 		default:
@@ -121,6 +121,7 @@ func (e *End) waitForEvent(done bool) error {
 	if at := e.nextPostTime(); at >= 0 {
 		shorten(max(at-now, 0))
 	}
+	// In these cases a control message, or the end of the peer, may be what this end waits for.
 	if done || e.hasUnreliableConns() || e.w.Network.GivesUp || e.env.DetectPeerEnd {
 		n, err := e.receiveControl(0)
 		if err != nil {
@@ -201,8 +202,8 @@ func (e *End) poll() (total int, err error) {
 	return total, nil
 }
 
-// completed handles a completion by its work request ID: of a receive in a ring, or of a request,
-// a drain marker or the bind of a memory window of a connection.
+// completed handles a completion by its work request ID. It is the ID of a receive in a ring, or its upper bits
+// (connShift) name a connection and the lower ones a request, the drain marker or, with windowsBit, a window to bind.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}

@@ -53,9 +53,9 @@ type planner struct {
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
-	p.afterWrite = true // the RTR frame that starts an iWARP connection may be an empty write
+	p.afterWrite = true // immediate data would belong to the empty write that may be the RTR of iWARP
 	target := initialTarget(w, conn, s.Peer())
-	for i := range p.words {
+	for i := range p.words { // the values that atomics will find
 		p.words[i] = word(target[connWordAt(c, i):])
 	}
 	ops := make([]op, 0, c.Messages[s])
@@ -75,7 +75,7 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw draws the next request. If completions do not mean delivery, the last request is a read.
+// draw draws the next request. If completions do not mean delivery, the last request is a read: its response does.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -149,7 +149,7 @@ func (p *planner) drawAtomic(o *op) {
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
 		o.shared = true
 		o.at = p.rng.IntN(p.w.SharedWords)
-		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // the comparand is set when the swap is posted
+		o.operand, o.swap = p.rng.Uint64()|1, p.rng.Uint64() // an add is not 0; the comparand is set when the swap is posted
 		return
 	}
 	i := p.rng.IntN(connWords)

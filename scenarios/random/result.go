@@ -105,8 +105,7 @@ func (e *End) verify() error {
 		}
 	}
 	if e.w.Traits.ConnectsByCM {
-		// The peer may disconnect as soon as it has our words, which moves our queue pairs
-		// to the error state.
+		// The peer may disconnect as soon as it has our words, which moves our queue pairs to the error state.
 		for _, c := range e.conns {
 			c.errorExpected = true
 		}
@@ -190,7 +189,7 @@ type direction struct {
 // noRequest is the number of no request.
 const noRequest = -1
 
-// violation returns a Violation of kind Completion about request n, or about all requests for noRequest.
+// violation returns a Violation of kind Completion about request n or, if n is noRequest, about no particular request.
 func (d *direction) violation(n int, want, got string) *Violation {
 	v := d.conn.violation(d.from, want, got)
 	if n != noRequest {

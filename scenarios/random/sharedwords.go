@@ -13,10 +13,10 @@ type sharedWords struct {
 	mr    verbs.MR
 	bytes []byte
 
-	initial []uint64 // values of the peer's words, which this side changes
-	last    []uint64 // last known values
-	changes []wordChange
-	unknown bool // a flushed atomic may have been executed
+	initial            []uint64 // values of the peer's words, which this side changes
+	last               []uint64 // last known values
+	changes            []wordChange
+	changeMayBeMissing bool // a failed or flushed atomic may have been executed
 }
 
 // wordChange is a completed atomic.
@@ -36,7 +36,7 @@ func wordValue(w *Workload, s Side, i int) uint64 {
 // the initial values of both sides.
 func (x *sharedWords) open(e *End) (err error) {
 	n := e.w.SharedWords
-	x.bytes = make([]byte, max(8, 8*n))
+	x.bytes = make([]byte, max(8, 8*n)) // a region cannot be empty
 	for i := range n {
 		putWord(x.bytes[8*i:], wordValue(e.w, e.side, i))
 		x.initial = append(x.initial, wordValue(e.w, e.side.Peer(), i))
@@ -46,7 +46,7 @@ func (x *sharedWords) open(e *End) (err error) {
 	return err
 }
 
-// values returns the current words of this side.
+// values returns the current values of this side's words, which the peer changes. The peer has as many words.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
 		v = append(v, word(x.bytes[8*i:]))
@@ -87,7 +87,7 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}
 	}
 	next := map[uint64]*wordChange{}         // by old value
-	changes, misses := 0, []*wordChange(nil) // misses: swaps that found another value
+	changes, misses := 0, []*wordChange(nil) // misses: compare-and-swaps that found another value
 	for k := range x.changes {
 		c := &x.changes[k]
 		switch {
@@ -103,8 +103,8 @@ func (x *sharedWords) checkWord(i int, final uint64) error {
 		next[c.old] = c
 		changes++
 	}
-	if x.unknown {
-		return nil // a change may be missing
+	if x.changeMayBeMissing {
+		return nil // then the changes need not form a chain
 	}
 	value, visited, lastRequest := x.initial[i], map[uint64]bool{x.initial[i]: true}, map[int]int{} // lastRequest is by connection
 	for c := next[value]; c != nil; c = next[value] {

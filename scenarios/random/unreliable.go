@@ -66,7 +66,7 @@ func (x *unreliableChecker) identify(wc *verbs.WC, msg []byte) (int, error) {
 	case wc.Flags&verbs.WCWithImm != 0:
 		n = uint64(wc.Imm)
 	case len(msg) >= traffic.StampLen:
-		n = word(msg) ^ traffic.Mix(x.plan.key) // see stamp; without one most likely far beyond the plan
+		n = word(msg) ^ traffic.Mix(x.plan.key) // see stamp; without a stamp it is most likely far beyond the plan
 	default:
 		return 0, x.violation(noRequest, "a message of the plan", fmt.Sprintf("%d bytes without immediate data", len(msg)))
 	}
@@ -127,7 +127,8 @@ func (x *unreliableChecker) deliver(n int) {
 	x.arrivals.Bytes += int64(x.plan.ops[n].size)
 }
 
-// verify checks writes without immediate data, unwritten memory, and loss.
+// verify checks the memory of writes that no completion has reported: those without immediate data, and those whose
+// immediate data was lost. It counts lost messages, which are a violation if neither network nor receives explain them.
 func (x *unreliableChecker) verify(*connReport) error {
 	initial := initialTarget(x.conn.end.w, x.conn.index, x.conn.end.side)
 	for n := range x.plan.ops {
@@ -155,8 +156,7 @@ func (x *unreliableChecker) verify(*connReport) error {
 	return nil
 }
 
-// checkWrite checks a write without immediate data, which may have arrived in whole, in
-// part or not at all.
+// checkWrite checks a write without immediate data, which may have arrived in whole, in part or not at all.
 func (x *unreliableChecker) checkWrite(n int, initial []byte) error {
 	o := &x.plan.ops[n]
 	want := x.want[:o.size]

@@ -18,7 +18,7 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	if !ok || mw.D != d {
 		return nil, nil, ForeignHandleError("post_send", "memory window")
 	}
-	if mw.W.Type == verbs.MWType1 && wr != &mw.bindWR[0] { // the request of BindMW
+	if mw.W.Type == verbs.MWType1 && wr != &mw.bindWR[0] { // BindMW has not built it
 		return nil, nil, &verbs.OpError{Op: "post_send", Err: fmt.Errorf("%w: a type 1 window is bound by BindMW", verbs.ErrInvalid)}
 	}
 	if wr.Bind.Info.MR == nil {
@@ -31,8 +31,8 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	return mw.W, mr.R, nil
 }
 
-// BindMW binds a type 1 window with a work request that it passes to post, the post
-// function of queue pair o.
+// BindMW binds a type 1 window with a work request that it passes to post, the post function of queue pair o,
+// and returns the new R_Key of the window.
 func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo, post func([]verbs.SendWR) (int, error)) (verbs.RKey, error) {
 	const op = "bind_mw"
 	w, ok := mw.(*MW)

@@ -36,7 +36,7 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 	})
 }
 
-// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If it fails nothing has changed.
+// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If leaving fails, nothing changes.
 func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()

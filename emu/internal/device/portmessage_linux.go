@@ -50,8 +50,8 @@ type addrMessage struct {
 	gone bool
 }
 
-// parseAddr parses an addrMessage. An address is gone if it was deleted, and also while
-// duplicate address detection runs or after it has failed.
+// parseAddr parses the payload of RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also
+// while duplicate address detection runs or after it has failed.
 func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
 	if len(b) < unix.SizeofIfAddrmsg {
 		return m, false

@@ -92,9 +92,9 @@ func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	case a.Addr != m.addr: // another address of the same loopback interface
 		c.interfaceChanged = s.index == 0 && !m.gone
 	case m.gone && m.index != s.index && a.present:
-		return c // the address of another interface
+		return c // another interface had the same address
 	default:
-		a.listed, a.inDump = true, !m.gone
+		a.listed, a.inDump = true, !m.gone // for endDump
 		if a.present == m.gone {
 			a.present = !m.gone
 			c.addr = a

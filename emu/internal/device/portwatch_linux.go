@@ -206,7 +206,7 @@ func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
 		}
 	}
 	report(c)
-	if c.interfaceChanged && w.dumpSeq == 0 {
+	if c.interfaceChanged && w.dumpSeq == 0 { // after a dump, handleDone requests it
 		return w.requestLink()
 	}
 	return nil

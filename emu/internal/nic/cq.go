@@ -80,7 +80,8 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// ReqNotify requests an event for the next completion, or for the next solicited one.
+// ReqNotify requests an event for the next completion, or for the next solicited one. The latter does not replace a
+// request for any completion.
 func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
 	case !solicitedOnly:

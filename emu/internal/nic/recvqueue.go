@@ -69,7 +69,7 @@ func (q *RecvQueue) put(wr *verbs.RecvWR) {
 	q.tail++
 }
 
-// Peek returns the oldest receive, or nil. It stays valid until its slot is posted to again.
+// Peek returns the oldest receive, or nil. The result is valid until Post reuses its slot.
 func (q *RecvQueue) Peek() *Receive {
 	if q.Count() == 0 {
 		return nil

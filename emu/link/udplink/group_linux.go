@@ -55,7 +55,7 @@ func (l *Link) Join(addr netip.Addr) error {
 	return nil
 }
 
-// Leave undoes one Join. After the last one, queued datagrams of the group may be lost.
+// Leave undoes one Join. When it undoes the last Join of a group, queued datagrams of the group may be lost.
 func (l *Link) Leave(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed

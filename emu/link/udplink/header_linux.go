@@ -80,8 +80,8 @@ func (c *control) addSource(n int, src netip.Addr) (next int) {
 // skfNetOff is the offset of the network header in a filter (SKF_NET_OFF).
 const skfNetOff = 1<<32 - 0x100000
 
-// attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and
-// packets without DF, which a UDP socket cannot tell from others.
+// attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and packets without DF: a UDP
+// socket does not deliver the IP header, which would show them.
 func attachFragmentFilter(fd int) error {
 	const (
 		version, noOptions = 0x40, 5

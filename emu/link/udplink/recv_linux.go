@@ -81,7 +81,7 @@ func (l *Link) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 		return 0, link.ErrClosed
 	}
 	// Fast path for at most one message. As in Send, each function in between would add to
-	// the latency.
+	// the latency. After an error other than EAGAIN, recv reads again.
 	if r := &l.in; r.batch == 1 && len(l.groups) == 0 && !r.pending() {
 		h := &r.headers[0]
 		h.hdr.Namelen = unix.SizeofSockaddrInet6
@@ -121,7 +121,7 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the sockets of link and groups in turn until one has messages. The caller has room for room datagrams.
+// readAny reads the sockets of link and groups in turn until one has messages. The caller takes up to room datagrams.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
@@ -144,9 +144,9 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads a batch of messages from one socket, for a caller with room for room datagrams: it expects perMessage
-// datagrams in each, as in the last one. The batch doubles while it is filled. If the socket is empty, the next
-// batch is one message: recvmsg is cheaper than recvmmsg.
+// read reads a batch of messages from one socket. They should contain at most room datagrams, if each has perMessage,
+// as the last one had. The batch doubles while it is filled. If the socket is empty, the next batch is one message:
+// recvmsg is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perMessage))

@@ -97,7 +97,8 @@ const (
 	verdictSplit                    // send a super-packet again as single datagrams
 )
 
-// handleSendError counts an error and decides how to go on.
+// handleSendError counts an error, and decides whether m waits because the socket is full, is split into single
+// datagrams, or is lost.
 func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:

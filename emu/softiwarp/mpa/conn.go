@@ -81,6 +81,7 @@ func newConn(cfg Config) *Conn {
 	c := &Conn{cfg: cfg.withDefaults(), deadline: mono.Never}
 	c.policy, c.count = &c.cfg.Policy, c.cfg.Counters
 	c.cfg.PrivateData = nil // the Request has its own copy
+	// The policy RoundMSSDown also writes each FPDU by itself.
 	c.out.align = c.cfg.Align || c.policy.RoundMSSDown
 	c.params.IRD, c.params.ORD = c.cfg.IRD, c.cfg.ORD
 	c.SetMSS(c.cfg.MSS)
@@ -161,7 +162,7 @@ func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	}
 }
 
-// nextEnd returns the event for the end of the stream or an expired deadline, unless the
+// nextEnd returns the event for the end of the stream (eof), its loss (lost) or an expired deadline, unless the
 // connection has already ended. Each is reported once.
 func (c *Conn) nextEnd() (e Event, ok bool) {
 	eof, lost := c.eof, c.lost

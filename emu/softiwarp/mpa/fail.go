@@ -24,7 +24,7 @@ func (c *Conn) fail(term wire.TermError, then Reaction, why error) Event {
 	return Event{Kind: EventError, Reaction: then, Term: term, Err: why}
 }
 
-// countFailure increments the counter of an error: BadFrames if it has none of its own.
+// countFailure increments the counter of the error why, or BadFrames if why has no counter of its own.
 func (c *Conn) countFailure(why error) {
 	is := func(errs ...error) bool {
 		return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(why, err) })
@@ -59,7 +59,7 @@ func (c *Conn) adviseFallback() bool {
 	return advised
 }
 
-// setDeadline sets the deadline to timeout after now. A timeout of 0 or less means no deadline.
+// setDeadline sets the deadline to timeout after now. A timeout of 0 or less stands for none: setDeadline does nothing.
 func (c *Conn) setDeadline(now mono.Time, timeout time.Duration) {
 	if timeout > 0 {
 		c.deadline = now.Add(timeout)

@@ -25,17 +25,17 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 	if past := w.at % wire.MarkerInterval; past > 0 {
 		w.next += wire.MarkerInterval - past
 		if past+uint64(wire.FPDULen(n)) <= wire.MarkerInterval {
-			c.framePlain(header, payload, payloadLen) // a marker at its end belongs to the next FPDU
+			c.framePlain(header, payload, payloadLen) // no marker: one at its end belongs to the next FPDU
 			return
 		}
 	}
 	borrows := payloadLen > copyLimit
-	// own limits the octets of the ring that the FPDU and its markers take.
-	own := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
+	// maxRing is an upper bound of the octets that the FPDU and its markers take in the ring of c.out.
+	maxRing := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
-		own -= payloadLen
+		maxRing -= payloadLen
 	}
-	w.o.reserve(own)
+	w.o.reserve(maxRing)
 
 	w.start = w.at
 	if w.toMarker() == 0 {

@@ -36,7 +36,7 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 		b[18] = 0 // the high octet of PD_Length, as siw sends it
 	}
 	f.PrivateData = nil
-	c.out.reserve(0) // the frame has no octets in the ring: borrow queues b itself
+	c.out.reserve(0) // as before every frame; it takes no octets of the ring, because borrow queues b itself
 	c.out.borrow(b)
 	c.out.end(!isFPDU)
 }
@@ -44,9 +44,8 @@ func (c *Conn) sendFrame(f *wire.StartFrame, e *wire.Enhanced, private []byte) {
 // wantsCRC reports whether this side requests CRCs.
 func (c *Conn) wantsCRC() bool { return !c.cfg.NoCRC && !c.policy.NeverAskCRC }
 
-// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event. It
-// reports an invalid frame at the first octet that shows it, and false while the frame is
-// incomplete.
+// nextFrame collects the peer's Request or Reply, and no octet after it, and returns its event. It reports an invalid
+// frame at the first octet that shows it, and false while the frame is incomplete or if stopOnBadReply ignores it.
 func (c *Conn) nextFrame() (e Event, ok bool) {
 	for {
 		need := wire.StartFrameLen

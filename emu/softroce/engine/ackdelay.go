@@ -50,7 +50,7 @@ const (
 )
 
 // noteFailure records that the peer probably waited for the delayed ACK, which ends the streak of successful
-// delays. The next ACKs (skip) are sent at once, twice as many after each failure, up to ackDelayWary.
+// delays. The next ACKs (skip of them) are sent at once, twice as many after each failure, up to ackDelayWary.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)
@@ -72,7 +72,7 @@ type heldAck struct {
 	at   mono.Time
 }
 
-// next returns when due must be called next.
+// next returns when a delayed ACK may be due, and the method due must be called.
 func (f *holdQueue) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never
@@ -80,8 +80,8 @@ func (f *holdQueue) next() mono.Time {
 	return f.queue[f.head].at
 }
 
-// add starts the delay h of an ACK of q: it counts q in held, and in strict if the peer may be waiting
-// for the ACK, and queues q unless it is queued already.
+// add records that q delays an ACK, as h says: it counts q in held, and in strict if the peer may be waiting
+// for the ACK, and queues q unless an earlier delay has left it in the queue.
 func (f *holdQueue) add(q *QP, h *ackDelay) {
 	f.held++
 	if h.strict {

@@ -36,8 +36,8 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// delayAck decides whether to delay the pending ACK, after a request was sent ahead of it:
-// if the peer's next message follows soon, one ACK can acknowledge several. The delay must
+// delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if the peer's next
+// message follows soon, one ACK can acknowledge (cover) several. All delays of an ACK together, since the first, must
 // end well before the ACK timeout, and must not withhold credits that the peer needs.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
@@ -83,8 +83,8 @@ func (q *QP) releaseAck() {
 	}
 }
 
-// notePeerContinued ends a delay because a request arrived in order: the peer did not
-// wait for the delayed ACK, so the delay succeeded.
+// notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the delayed ACK, so
+// the delay succeeded. After ackDelayStreak successes in a row, earlier failures are forgotten.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {

@@ -97,9 +97,9 @@ func (q *QP) handleAck(now mono.Time, p *wire.Packet) {
 // handlePositiveAck acknowledges all PSNs up to psn. By the policy AckCompletesReads an ACK also
 // completes a READ or atomic whose last PSN is psn.
 func (q *QP) handlePositiveAck(now mono.Time, psn wire.PSN) {
-	q.req.plainAck = q.nic.policy.AckCompletesReads
+	q.req.ackMayCompleteRead = q.nic.policy.AckCompletesReads
 	q.acknowledge(now, psn, requireResponses)
-	q.req.plainAck = false
+	q.req.ackMayCompleteRead = false
 }
 
 // handleFatalNAK fails the request that psn, the PSN of a fatal NAK, belongs to. By the policy
@@ -177,7 +177,7 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 		if w.state != wqeSent {
 			break
 		}
-		if w.readLike() && !force && !(q.req.plainAck && psn == w.last) {
+		if w.readLike() && !force && !(q.req.ackMayCompleteRead && psn == w.last) {
 			return false, reached
 		}
 		end := r.sinceUna(w.last) + 1
@@ -201,7 +201,7 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 func (q *QP) noteProgress(now mono.Time) {
 	r := &q.req
 	if r.sinceUna(r.next) > halfPSNSpace {
-		q.rewind(r.una) // acknowledged during retransmission: skip these packets
+		q.rewind(r.una) // next is before una: packets were acknowledged before they were retransmitted
 	}
 	q.loadRetries()
 	r.nakSeen = r.nakSeen && q.nic.policy.OneNAKPerWindow && r.una.Less(r.nakEnd)
@@ -225,7 +225,8 @@ func (q *QP) updateCredits(a wire.AETH) {
 	r.limited = true
 }
 
-// failOnBadResponse fails the request of psn, whose response is malformed; by policy it completes it and fails the QP.
+// failOnBadResponse fails the request of psn, whose response is malformed. By the policy BadResponseCompletes the
+// request completes, and then the QP fails.
 func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.policy.BadResponseCompletes {

@@ -134,7 +134,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CNPInterval < 0 {
 		return c, fmt.Errorf("%w: CNP interval %v is negative", ErrConfig, c.CNPInterval)
 	}
-	if catchUp := c.Congestion.CatchUp; c.Congestion == (CongestionParams{CatchUp: catchUp}) { // the others are zero
+	if catchUp := c.Congestion.CatchUp; c.Congestion == (CongestionParams{CatchUp: catchUp}) { // all others are zero
 		c.Congestion = defaultCongestionParams(c.LineRateBps)
 		c.Congestion.CatchUp = catchUp
 	}

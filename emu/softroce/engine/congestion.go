@@ -19,7 +19,7 @@ func (q *QP) markNeedsCNP(now mono.Time, notifier *cnpNotifier) bool {
 func (n *NIC) notifierFor(f flow) *cnpNotifier {
 	const limit = 1 << 12
 	if n.flows[f] == nil {
-		if len(n.flows)%limit == 0 {
+		if len(n.flows)%limit == 0 { // none yet, or full
 			n.flows = map[flow]*cnpNotifier{}
 		}
 		n.flows[f] = new(cnpNotifier)
@@ -88,7 +88,7 @@ func (q *QP) slowDown(now mono.Time) {
 	q.rearm()
 }
 
-// recoverRate handles expired timers of the rate limit. It wakes the QP if the next packet may be sent.
+// recoverRate handles expired timers of the rate limit. It wakes the QP if a packet that waited (paced) may be sent.
 func (q *QP) recoverRate(now mono.Time) {
 	if !q.limiter.active {
 		return

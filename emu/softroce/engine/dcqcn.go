@@ -170,7 +170,7 @@ func (l *rateLimiter) HandleTimer(now mono.Time, p *CongestionParams) {
 	}
 }
 
-// OnCNP handles a received CNP: it cuts the rate.
+// OnCNP handles a received CNP: it cuts the rate, unless the last cut was less than MinDecInterval ago.
 func (l *rateLimiter) OnCNP(now mono.Time, p *CongestionParams) {
 	l.HandleTimer(now, p)
 	switch {
@@ -216,9 +216,8 @@ func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	}
 }
 
-// increase raises the rate by one step, of the timer or the byte counter: fast recovery
-// while neither stage is past FastRecovery, additive increase when one is, hyper increase
-// when both are.
+// increase raises the rate by one step, of the timer or the byte counter: fast recovery while neither stage is past
+// FastRecovery, additive increase when one is, hyper increase when both are. At MaxRateBps it ends the limit.
 func (l *rateLimiter) increase(now mono.Time, p *CongestionParams) {
 	l.drainDebt(now, p)
 	low, high := min(l.timeStage, l.byteStage), max(l.timeStage, l.byteStage)
@@ -247,8 +246,8 @@ func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 	l.target += steps * stepBps
 }
 
-// drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until now. Time
-// without debt gives credit for up to CatchUp.
+// drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until now. While nothing
+// is sent, the debt becomes negative, a credit of at most the bits of the time CatchUp.
 func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return

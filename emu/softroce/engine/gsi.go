@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// SendMAD queues a management datagram and reports false if the queue is full.
-// Senders of MADs retransmit them.
+// SendMAD queues a management datagram and reports false if the queue is full. Senders of MADs retransmit them.
 func (n *NIC) SendMAD(m MAD) bool {
 	if len(n.madsOut) >= n.cfg.Limits.MADsQueue {
 		n.Count.DropQueue++

@@ -86,7 +86,7 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck builds one request ahead of a pending ACK, which may then be delayed. It reports whether it did.
+// sendRequestBeforeAck builds a request ahead of a pending ACK, which delayAck may delay. It reports whether it did.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !hasRequester(q.cfg.Type) {

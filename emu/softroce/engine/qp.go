@@ -171,7 +171,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	// Nothing can fail from here on.
 	q.path, q.alt = newPath, newAlt
 	if from == verbs.QPStateRTS && to == verbs.QPStateSQD {
-		q.attr.EnSQDAsyncNotify = false // unless set in this call
+		q.attr.EnSQDAsyncNotify = false // unless mask selects it: storeAttrs sets it
 	}
 	q.storeAttrs(&a, mask)
 	q.enterState(from, to)

@@ -53,7 +53,7 @@ func (q *QP) receiveReady() bool {
 }
 
 // claimReceive takes a receive for a new message and reports whether there was one.
-// It first reuses the receive of an abandoned UC message.
+// The receive of an abandoned UC message, which is still active, is used again.
 func (q *QP) claimReceive() bool {
 	h := &q.resp.recv
 	if h.active {
@@ -105,7 +105,8 @@ func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Acc
 }
 
 // readMemory fills b with data of the READ e, from offset off on: from memory, or from the copy that saveReads
-// made before a SEND invalidated the key. It reports false if the memory is not readable.
+// made before a SEND invalidated the key. It reports false if the memory is not readable, or was not when a duplicate
+// of the READ arrived (refused).
 func (q *QP) readMemory(e *replay, off uint32, b []byte) bool {
 	switch {
 	case e.refused:

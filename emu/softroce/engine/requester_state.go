@@ -23,11 +23,11 @@ type requester struct {
 	limited bool     // the peer advertises a credit count
 	lsn     wire.MSN // limit sequence number: last request covered by credits
 
-	sinceAckReq int32
-	paced       bool // waits for congestion control
-	stalled     bool // stopped for good, by policy
-	plainAck    bool // the current ACK may complete a READ
-	drainNotify bool // raise SQ_DRAINED when draining ends
+	sinceAckReq        int32
+	paced              bool // waits for congestion control
+	stalled            bool // stopped for good, by policy
+	ackMayCompleteRead bool // the current ACK may complete a READ
+	drainNotify        bool // raise SQ_DRAINED when draining ends
 }
 
 // retryState has the retries that are left, and the timers after which the requester retransmits.

@@ -68,7 +68,7 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			// Its response acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			// Applications may answer SENDs, and WRITEs to memory that they poll.
+			// The application may answer a SEND or WRITE of one packet at once: its ACK may be delayed.
 			if c.Has(wire.Start | wire.End) {
 				r.hold.eligible = true
 				r.hold.covers++
@@ -118,7 +118,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks the payload length of a packet against its position in the message.
+// lengthOK checks the payload length of a packet against its position in the message; by policy not for a SEND.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
@@ -189,14 +189,14 @@ func (q *QP) placeSend(payload []byte) verdict {
 	return accepted
 }
 
-// failReceive completes the claimed receive with status. sendFatalNAK then reports
-// neither a second completion nor an event.
+// failReceive completes the claimed receive with status. The sendFatalNAK that follows then reports neither a second
+// completion nor an event.
 func (q *QP) failReceive(status verbs.WCStatus) {
 	q.completeRecvInError(status)
 	q.resp.causeReported = true
 }
 
-// deliver completes a receive. If the CQ is full, the QP fails and the message is not acknowledged.
+// deliver completes a receive. If the CQ is full, the QP fails, and the message is neither acknowledged nor NAKed.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
 	ok := q.pushRecv(wc)
@@ -227,13 +227,14 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	q.completeRecvInError(verbs.WCMWBindErr)
 	if q.nic.policy.AckFailedInvalidate {
 		q.respond(answer{psn: q.resp.ackPSN, ack: true})
-		q.resp.fatal = true
+		q.resp.fatal = true // send this ACK although the QP is in ERR
 	}
 	q.fail()
 	return silentlyFailed
 }
 
-// executeWrite executes one packet of an RDMA WRITE.
+// executeWrite executes one packet of an RDMA WRITE. By the policy ClaimBeforeAccessCheck, a WRITE with immediate that
+// fails the access check uses a receive.
 func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	payload := p.Payload
@@ -290,8 +291,8 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	})
 }
 
-// admitWrite checks the first packet of a WRITE: the QP's access flags, the message
-// length and the whole memory range.
+// admitWrite checks the first packet of a WRITE: the QP's access flags, the message length and the whole memory
+// range. For the policy ClaimBeforeAccessCheck see executeWrite.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	if q.attr.Access&verbs.AccessRemoteWrite == 0 || p.RETH.DMALen > maxMessage {
 		return refusedInvalid

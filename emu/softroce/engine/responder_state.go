@@ -89,8 +89,8 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
-// reset restores the state after QP creation. It keeps the memory of the scatter list and the place in
-// NIC.holds. The first ACKs are not delayed.
+// reset restores the state after QP creation. It keeps the memory of the scatter list, and queued, because the QP may
+// still be in NIC.holds. The first ACKs are not delayed.
 func (r *responder) reset() {
 	queued, sges := r.hold.queued, r.recv.sges[:0]
 	*r = responder{}
@@ -181,9 +181,9 @@ type replayRing struct {
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// add returns a new entry and overwrites the oldest if the ring is full. It returns nil if the oldest was never
-// answered: the peer has exceeded max_dest_rd_atomic. An unsent repetition does not count, because a peer that sends
-// a new request has received the first response.
+// add returns a new entry and overwrites the oldest if the ring is full. If the oldest was never answered, the peer has
+// exceeded max_dest_rd_atomic: add returns nil, unless evenUnanswered is set. An unsent repetition does not count,
+// because a peer that sends a new request has received the first response.
 func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil

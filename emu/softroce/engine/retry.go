@@ -77,8 +77,8 @@ func (q *QP) rewind(psn wire.PSN) {
 	q.wake()
 }
 
-// retransmitFrom retransmits from psn, once for each loss. Further NAKs for the
-// same PSN are ignored until there is progress.
+// retransmitFrom retransmits from psn, once for each loss. Further NAKs for the same PSN are ignored until there is
+// progress; by the policy OneNAKPerWindow all are, until the packets sent so far (nakEnd) are acknowledged.
 func (q *QP) retransmitFrom(psn wire.PSN) {
 	r := &q.req
 	switch {
@@ -115,7 +115,7 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
-// rnrDelay returns the delay of an RNR timer code; the policy may set that of code 25.
+// rnrDelay returns the delay of an RNR timer code, rounded as roundTimer does; the policy may set that of code 25.
 func (q *QP) rnrDelay(code uint8) time.Duration {
 	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
 		return q.roundTimer(d)

@@ -72,8 +72,8 @@ func (q *QP) abandonMessage() {
 	}
 }
 
-// executeUC executes a packet. executeSend and executeWrite set the expected PSN, which handleUC
-// has set already: executeUC restores it.
+// executeUC executes a packet. executeSend and executeWrite advance the expected PSN from that of the packet, but
+// handleUC has advanced it already: executeUC restores its value.
 func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	r := &q.resp
 	next := r.expected

@@ -15,7 +15,7 @@ import (
 // instead.
 const privilegedQKey = 1 << 31
 
-// sendDatagram builds the next packet of a UD QP. Its work request completes at once.
+// sendDatagram builds the next packet of a UD QP; false if there is none. Its work request completes at once.
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
@@ -30,7 +30,7 @@ func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 		case q.nic.cfg.UDOversizeError:
 			q.localError(w, verbs.WCLocLenErr)
 			return false
-		default: // dropped silently, as specified
+		default: // dropped silently, as the IBTA specifies
 			r.next = r.next.Next()
 			q.datagramSent(w)
 			continue
@@ -66,7 +66,7 @@ func (q *QP) buildDatagram(d *link.Datagram, w *sendWQE, n int) bool {
 		qkey = q.attr.QKey
 	}
 	p := q.header(op, q.req.next)
-	p.BTH.MigReq = false
+	p.BTH.MigReq = false // UD has no path migration
 	p.BTH.DestQP = w.qpn
 	p.BTH.Solicited = w.Flags&verbs.SendSolicited != 0
 	p.DETH = wire.DETH{QKey: qkey, SrcQP: q.num}
@@ -116,8 +116,8 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 	q.receiveDatagram(d, p)
 }
 
-// receiveDatagram writes the GRH area and the payload to the next receive. If the receive is too small, the
-// datagram is dropped; a receive of an SRQ then completes in error, and the policy LongDatagramFatal fails the QP.
+// receiveDatagram writes the GRH and the payload to the next receive. If the receive is too small, the datagram
+// is dropped; a receive of an SRQ then completes in error, and the policy LongDatagramFatal fails the QP.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
@@ -137,15 +137,15 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 		}
 		return
 	}
-	// The IP header fills the GRH area, or its second half over IPv4.
-	var area [verbs.GRHLen]byte
-	header := area[:0]
+	// The IP header fills the GRH, or its last bytes over IPv4.
+	var grh [verbs.GRHLen]byte
+	header := grh[:0]
 	if d.Is4() {
-		header = area[verbs.GRHLen-link.IPv4HeaderLen:][:0]
+		header = grh[verbs.GRHLen-link.IPv4HeaderLen:][:0]
 	}
 	link.AppendIP(header, d, link.ProtocolUDP, link.UDPHeaderLen+len(d.Payload))
 	wc := verbs.WC{WRID: w.WRID, Opcode: verbs.WCOpRecv, ByteLen: total, SrcQP: verbs.QPN(p.DETH.SrcQP), Flags: verbs.WCWithGRH}
-	err := q.nic.Scatter(w.SGL, pd, 0, area[:grhLen])
+	err := q.nic.Scatter(w.SGL, pd, 0, grh[:grhLen])
 	if err == nil {
 		err = q.nic.Scatter(w.SGL, pd, grhLen, p.Payload)
 	}

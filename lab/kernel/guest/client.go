@@ -76,7 +76,7 @@ type File struct {
 func Put(ctx context.Context, conn net.Conn, f File) error {
 	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
-		// The guest may fail at once, and then stops reading.
+		// The guest may fail at once, and then stops reading: its error is preferred to that of CopyFrom.
 		result := make(chan error, 1)
 		go func() {
 			_, err := awaitExit(frames, control.ProgramClient{})

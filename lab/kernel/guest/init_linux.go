@@ -335,8 +335,8 @@ func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix)
 	return nil
 }
 
-// setDevices removes all RDMA devices, creates others on the wire, and waits until they are active.
-// run runs a program. DevicesFile exists only while all devices are active.
+// setDevices removes all RDMA devices, creates those of the list on the network interface wireDevice, and waits until
+// they are active. run runs a program. DevicesFile exists only while all devices are active.
 func setDevices(all []Device, run func(args ...string) error) error {
 	if err := os.RemoveAll(DevicesFile); err != nil {
 		return err
