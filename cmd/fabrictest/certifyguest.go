@@ -33,9 +33,8 @@ type deviceGuestFlags struct {
 // guestMemory is enough for a case that registers 1 GiB and for the agent's copy of it.
 const guestMemory = 3072
 
-// guestKernelArgs begin the kernel command line of every guest. Warnings of the kernel are
-// printed as evidence. Allocated pages are not cleared, because that would hide stale
-// memory that rxe sends.
+// guestKernelArgs begin the kernel command line of every guest. Warnings of the kernel are printed as evidence.
+// Allocated pages are not cleared, because that would hide stale memory that rxe sends.
 const guestKernelArgs = "loglevel=5 init_on_alloc=0"
 
 // guestMTU is enough for packets with 4096 bytes of data.
@@ -130,15 +129,15 @@ func (g *deviceGuestFlags) shellFlags() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)
 }
 
-// runGuest boots a guest, judges its device, and switches it off. It does so in a process
-// in new namespaces, which ends with this one.
+// runGuest boots a guest, judges its device, and switches it off. To do so, it runs this command again in new
+// namespaces, in a process that ends with this one; inside is set in that process.
 func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	o.device = o.guest.cfg.Devices[0].Name()
 	c, err := runner.NewCertification(o.options(cmd, seed), runner.GuestProtocol(o.guest.cfg))
 	if err != nil {
 		return err
 	}
-	cfg, err := o.guest.config(cmd) // here, because the new namespaces have no network to fetch packages from
+	cfg, err := o.guest.config(cmd) // outside first: the new namespaces have no network to fetch packages from
 	if err != nil {
 		return err
 	}

@@ -131,8 +131,8 @@ func (o *conformOptions) check() (err error) {
 	return nil
 }
 
-// start starts the display of progress, of total cases or devices, and returns a run without results. Its
-// Part says that cases were left out.
+// start starts the display of progress, and returns a run without results. total is the number of cases to run, or
+// of devices to measure. The run's Part is set if cases were left out.
 func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -202,7 +202,7 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so the run is a part only.
+// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so it sets the run's Part.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.PlanMeasurement)
 	if err != nil {

@@ -142,7 +142,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return cmdline.Errorf("unknown command %q%s", args[0], cmdline.Guess(args[0], known))
 }
 
-// newParentCommand makes a command that has only subcommands, and prints its help.
+// newParentCommand makes a command that has only subcommands; without one it prints its help.
 func newParentCommand(name, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, Args: noSuchCommand,
@@ -168,7 +168,7 @@ func suggestFlags(cmd *cobra.Command, err error) error {
 	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
-// atLeast is cobra.MinimumNArgs with the message advice.
+// atLeast is cobra.MinimumNArgs with advice as the error message.
 func atLeast(n int, advice string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {

@@ -20,7 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newInteropCommand is `fabrictest interop`: emulated devices against those of Linux.
+// newInteropCommand is `fabrictest interop`: emulated devices against those of Linux. --provider sets *provider before a
+// subcommand runs.
 func newInteropCommand(program string) *cobra.Command {
 	name, provider := "", new(nics.Provider)
 	known := nics.NamesWith(nics.HasKernelDriver)
@@ -100,7 +101,7 @@ type interopProgram struct {
 	use, short string
 	args       cobra.PositionalArgs
 	port       uint16 // of the server
-	roceOnly   string // why soft-iWARP cannot run it; empty if it can
+	roceOnly   string // what soft-iWARP lacks to run it; empty if nothing
 	// flags adds the program's flags, and returns a function that runs it.
 	flags func(f *pflag.FlagSet, e *end) runFunc
 }
@@ -163,7 +164,7 @@ var interopPrograms = []interopProgram{
 }
 
 // newCommand returns the command that acts as one end of the program, on a device of provider. p.flags adds the
-// program's flags and returns the function that runs it. p.roceOnly says why a device of iWARP cannot.
+// program's flags and returns the function that runs it. p.roceOnly names what an iWARP device lacks for it.
 func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 	e := new(end)
 	var run runFunc
@@ -229,7 +230,7 @@ func (e *end) runCM(p *interop.CMProgram) runFunc {
 	}
 }
 
-// run opens a device, runs a program on it, and prints the result.
+// run opens a device, runs a program on it, and prints the result. SpeakFirst lets an iWARP server send first.
 func (e *end) run(cmd *cobra.Command, provider *nics.Provider, program func(context.Context, verbs.Context) (interop.Result, error)) (err error) {
 	dev, err := interop.OpenDevice(provider, interop.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {

@@ -51,8 +51,8 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	return cmd
 }
 
-// run boots a guest and exchanges the selected operations with it. It does so in a process that it starts in new
-// namespaces, with the same command line.
+// run boots a guest and exchanges the selected operations with it. To do so, it runs this command again in a process in
+// new namespaces; inside is set in that process.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.guest.check(cmd); err != nil {
 		return err
 	}
-	cfg, err := o.guest.config(cmd) // here, because the new namespaces have no network to fetch packages from
+	cfg, err := o.guest.config(cmd) // outside first: the new namespaces have no network to fetch packages from
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// programResult returns the error with which this program exits as the program that it ran for the
-// user did: with the same exit code. A program that does not exist is a usage error.
+// programResult returns the error that makes this program exit with code, the exit code of a program
+// that it ran for the user. A program that does not exist is a usage error.
 func programResult(code int, err error) error {
 	var missing *exec.Error
 	switch {
@@ -68,7 +68,7 @@ func programResult(code int, err error) error {
 	return err
 }
 
-// newProgressLine shows progress on the terminal that a command writes to, or as lines.
+// newProgressLine returns a line on the terminal that shows progress; if w is no terminal, progress is printed as lines.
 func newProgressLine(w io.Writer) *report.ProgressLine {
 	const terminal, noTerminal = true, false
 	if f := terminalOf(w); f != nil {

@@ -22,7 +22,7 @@ type overrides struct {
 
 const maxMessages = 1_000_000
 
-// flags adds the flags to a command. The texts are parts of their help.
+// flags adds the flags to a command. The strings that it passes are parts of the help of each flag.
 func (o *overrides) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.given = f.Changed

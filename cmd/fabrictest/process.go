@@ -48,7 +48,7 @@ func processCommands() []*cobra.Command {
 	}
 }
 
-// newProcessCommand makes a hidden command of the main function of a process, which handles signals itself.
+// newProcessCommand makes a hidden command that runs main, the main function of a process that handles signals itself.
 func newProcessCommand(name string, main func() (code int, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, Args: cobra.NoArgs,
@@ -80,8 +80,8 @@ func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 	return runAgain(cmd, "/proc/self/exe", args, dir, netns.StartUnshared)
 }
 
-// runAgain runs a program with the command line of a command and a folder for results,
-// and returns its exit code as an error.
+// runAgain runs a program with the command line of cmd and --out=dir, and returns its exit code as an error. start
+// starts the program.
 func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
 	inner := exec.CommandContext(cmd.Context(), program, append(repeatArgs(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]

@@ -154,7 +154,7 @@ func (o *runOptions) command(seed uint64) string {
 
 const maxSeeds = 10_000_000
 
-// runSeeds runs every scenario in simulation with --seeds seeds, from first on.
+// runSeeds runs every scenario in simulation with as many seeds as --seeds says: first, first+1 and so on.
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {

@@ -52,7 +52,7 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device, by offset. Only a real network reorders them.
+// nextMessage returns the packets of the next message of the device, sorted by offset: a real network may reorder them.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
@@ -71,7 +71,8 @@ func (p *peer) nextMessage() (all []arrival) {
 // partialMessages has the segments of incomplete messages, by MSN; 0 for tagged ones.
 type partialMessages map[uint32][]arrival
 
-// add adds a segment. If its message is then complete, add removes it and returns its segments, sorted; else nil.
+// add adds a segment. If its message is then complete, add removes the message and returns its segments, sorted by
+// offset; else nil.
 func (m partialMessages) add(a arrival) []arrival {
 	msn := iwarp.Val(a.Segment.DDP.MSN)
 	all := append(m[msn], a)

@@ -331,7 +331,8 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery expects that the next completions are receives of the message, one of each queue pair.
+// expectGroupDelivery expects that the next completions are receives, one of each queue pair, with the length of the
+// message and of the 40 octets before it, where UD has the GRH.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {

@@ -29,8 +29,8 @@ func (h *host) maxSinglePacketSend() int {
 // immediateData is the immediate data of all cases.
 const immediateData = 0xcafef00d
 
-// writeRecordWR returns a Write with immediate data. The device sends it as a Write-Record, of which a receive of the
-// target reports the octets that have arrived.
+// writeRecordWR returns a Write with immediate data. The device sends it as a Write-Record: it takes a receive at the
+// target, which reports which octets of the Write have arrived.
 func (p *peer) writeRecordWR(id uint64, n int) verbs.SendWR {
 	wr := p.wr(id, verbs.OpRDMAWriteImm, 0, n)
 	wr.Imm = immediateData

@@ -191,12 +191,12 @@ var errorCases = []conformance.Case{{
 	}),
 }}
 
-// expectErrorMessage expects an error message about a segment with one of the causes.
-func (p *peer) expectErrorMessage(wrong iwarp.Segment, causes ...iwarp.Cause) {
+// expectErrorMessage expects a UD packet with a Terminate that quotes the invalid segment and has one of the causes.
+func (p *peer) expectErrorMessage(invalid iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {
-		return iwarp.UD(iwarp.Terminate(c).Quoting(wrong)).Matches(a.ReceivedPacket)
-	}), fmt.Sprintf("a Terminate for %v about %v", causes, wrong), "%v", a.Packet)
+		return iwarp.UD(iwarp.Terminate(c).Quoting(invalid)).Matches(a.ReceivedPacket)
+	}), fmt.Sprintf("a Terminate for %v about %v", causes, invalid), "%v", a.Packet)
 }
 
 var errorRDCases = overRD.Cases([]conformance.Case{{

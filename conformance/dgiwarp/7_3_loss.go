@@ -165,7 +165,7 @@ func (p *peer) skipRetransmissions(seq uint32) {
 const slowRoundTrip = 20 * time.Millisecond
 
 // establishSlowly establishes the device's flow and acknowledges its packets later each time, so that the device
-// measures growing round-trip times, and extends its retransmission timeout before one expires.
+// measures growing round-trip times and extends its retransmission timeout. It skips retransmissions meanwhile.
 func (p *peer) establishSlowly() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
@@ -206,8 +206,8 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 	}
 }
 
-// drainFlight receives data packets until the device pauses, because its window is used up, and
-// returns the next sequence number. The pause is too short for a timeout.
+// drainFlight receives data packets until the device pauses, because its window is used up, and returns the next
+// sequence number. It takes 1/20 of the minimum retransmission timeout without a packet for a pause.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

@@ -131,7 +131,7 @@ func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 // the peers, and that peer can send its message.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, busy := range peers {
-		busy.openFlow(zeroLengthWrite())
+		busy.openFlow(zeroLengthWrite()) // a Write needs no receive
 	}
 	var sends []iwarp.Packet
 	for _, busy := range peers {
@@ -276,9 +276,9 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	}),
 }})
 
-// expectInFlight fails the case unless the device has least to most packets in flight, the first of them oldest, while
-// the peer sends no Ack. It returns their number. It waits less than the minimum retransmission timeout for each
-// packet.
+// expectInFlight fails the case unless the device has least to most packets in flight, from sequence number oldest on,
+// while the peer sends no Ack. It returns their number. It waits for each packet less than the minimum retransmission
+// timeout, but longer for the first.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {

@@ -15,7 +15,7 @@ import (
 // maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
-// expectResponse sends a request, and expects want as the device's next data packet.
+// expectResponse sends a request, and expects want in the device's next data packet, which it acknowledges.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)

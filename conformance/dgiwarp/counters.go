@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// counterCase returns a case that runs body and checks some counters of the device. Those of packets must agree with
-// the case's record; body returns the expected values of the others.
+// counterCase returns a case that runs body and checks the counters in about. Those of packets must agree with the
+// packets that the case has recorded; body returns the expected values of the others.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/dg/" + name, Title: title, Sends: sends,

@@ -47,14 +47,14 @@ func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 }
 
 // startAndRecvChallenge starts a new flow to the device, without the cookie of a Challenge as proof of the peer's
-// address. The device sends a Challenge, whose cookie it returns.
+// address. It returns the cookie of the Challenge that the device must answer with.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(noProof, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
-// expectChallenge fails the case unless the next packet is a Challenge for the flow of the peer with this epoch.
+// expectChallenge fails the case unless the next packet is a Challenge with the epoch of the peer's flow.
 func (p *peer) expectChallenge() arrival {
 	want := iwarp.PacketOf(iwarp.KindChallenge)
 	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDeviceFlow.epoch}
@@ -76,6 +76,7 @@ func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 }
 
 // expectAck expects that the next packet acknowledges the peer's packets before next, and no later one (empty SACK).
+// In real time, late retransmissions of the device may precede it.
 func (p *peer) expectAck(next uint32) arrival {
 	want := iwarp.RDAck(p.toDeviceFlow.epoch, next).SACK()
 	if !p.Virtual {
@@ -251,7 +252,7 @@ func (p *peer) establishDeviceFlow() {
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)
-	p.expectDataRange(1, uint32(len(wrs)))
+	p.expectDataRange(1, uint32(len(wrs))) // packet 0 established the flow
 }
 
 const (

@@ -56,12 +56,12 @@ func (w route) fromPort(port uint16) route {
 	return w
 }
 
-// sendOctets sends octets in a UDP datagram.
-func (h *host) sendOctets(w route, octets []byte) {
-	ip := packet.IP{Src: w.from.Addr(), Dst: w.to.Addr(), TClass: &w.tclass}
-	udp := packet.UDP{SrcPort: new(w.from.Port()), DstPort: new(w.to.Port())}
+// sendOctets sends octets in a UDP datagram with the addresses, ports and traffic class of r.
+func (h *host) sendOctets(r route, octets []byte) {
+	ip := packet.IP{Src: r.from.Addr(), Dst: r.to.Addr(), TClass: &r.tclass}
+	udp := packet.UDP{SrcPort: new(r.from.Port()), DstPort: new(r.to.Port())}
 	if err := h.Wire.Send(ip.Append(nil, udp.Append(nil, ip, octets))); err != nil {
-		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", iwarp.ParsePacket(octets).Packet, w.from, w.to, err))
+		rig.Abort(fmt.Errorf("send %v from %v to %v: %w", iwarp.ParsePacket(octets).Packet, r.from, r.to, err))
 	}
 }
 
@@ -174,7 +174,8 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has processed all packets. Packets that arrive meanwhile become pending.
+// syncDevice waits until the device has processed all packets: until syncQP, a queue pair for this purpose only, has
+// replied to a later one. Other packets that arrive meanwhile become pending.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)

@@ -47,7 +47,8 @@ const (
 	deviceKey = 0x0badcafe
 )
 
-// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives.
+// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives. Receive i, from
+// 1 on, fills the i-th part of localMem, of recvLen octets.
 func (h *host) newQP(s setup) *deviceQP {
 	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: addrAreaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
@@ -87,8 +88,8 @@ func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 	return ah
 }
 
-// expectRecv fails the case unless the next completion is that of receive id of the queue pair,
-// with the message. It returns the completion.
+// expectRecv fails the case unless the next completion is that of receive id of the queue pair, with the message in
+// the receive's part of localMem, after the 40 octets where UD has the GRH. It returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	wc := q.ExpectRecv(id, addrAreaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
@@ -215,8 +216,8 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th scripted peer of the queue pair, with its own QPN and key. Peers have the bench's peer
-// addresses in turn, so that some share an address.
+// peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation (which tells it from an
+// earlier queue pair with that QPN). Peers have the bench's peer addresses in turn, so that some share an address.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -241,7 +242,7 @@ func (p *peer) path() iwarp.PacketPath {
 	return iwarp.PacketPath{Dest: uint32(p.qp.QPN()), Source: p.qpn, Key: p.deviceQP.key}
 }
 
-// send sends packets to the queue pair. path has the QPNs and the key for those that have none set.
+// send sends packets to the queue pair. Those without QPNs or key get the ones of path.
 func (p *peer) send(pkts ...iwarp.Packet) {
 	for _, pkt := range pkts {
 		p.sendOctets(p.route, pkt.Over(p.path()).Append(nil))
@@ -264,7 +265,7 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
-// expectSent posts a UD request, and expects that the device sends a packet that matches want, and completes it.
+// expectSent posts a UD request, and expects that the device sends a packet that matches want and completes the request.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)

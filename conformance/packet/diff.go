@@ -48,9 +48,8 @@ func (d *Differences) Add(field, want, got string) {
 	*d = append(*d, Difference{field, want, got})
 }
 
-// DiffFields compares two headers of one type, which are structs as [AppendFields] takes them,
-// or pointers to such. It adds to d the fields that are set in want and differ in got, with
-// prefix before their names.
+// DiffFields compares two headers of one type, which are structs as [AppendFields] takes them, or pointers to such.
+// It adds to d the fields that are set in want and differ in got, with prefix before their names.
 func DiffFields(d *Differences, prefix string, want, got any) {
 	w, g := structOf(want), structOf(got)
 	for _, f := range layoutOf(w.Type()).fields {
@@ -58,8 +57,8 @@ func DiffFields(d *Differences, prefix string, want, got any) {
 	}
 }
 
-// DiffValue adds the field called name if it differs; nil in want matches any value. verb is the
-// format of values.
+// DiffValue adds the field called name to d if its values differ; nil in want matches any value.
+// verb is the format of values.
 func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	switch {
 	case want == nil:
@@ -70,14 +69,14 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	}
 }
 
-// DiffAddr adds the address called name if it differs; the zero address in want matches any.
+// DiffAddr adds the address called name to d if want and got differ; the zero address in want matches any.
 func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	if want.IsValid() && want.Unmap() != got.Unmap() {
 		d.Add(name, want.String(), got.String())
 	}
 }
 
-// DiffBytes adds the contents called name if they differ: the lengths, or some bytes from the
+// DiffBytes adds the contents called name to d if they differ: the lengths, or some bytes from the
 // first that differs on. nil in want matches any contents, an empty slice only empty ones.
 func DiffBytes(d *Differences, name string, want, got []byte) {
 	if want == nil || bytes.Equal(want, got) {
@@ -127,8 +126,8 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 	}
 }
 
-// DiffHeader compares two optional headers, which are called name, field by field; nil in want
-// matches any. prefix precedes the names of fields.
+// DiffHeader adds to d the fields in which two optional headers differ, with prefix before their names. nil in want
+// matches any header; if only got is nil, it adds the whole header as name.
 func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 	switch {
 	case want == nil:
@@ -147,14 +146,14 @@ func (l *Line) Addf(format string, args ...any) { *l = append(*l, fmt.Sprintf(fo
 
 func (l *Line) String() string { return strings.Join(*l, " ") }
 
-// AddFlag adds the name of a flag if it is set.
+// AddFlag adds the name of a flag to the line if the flag is set.
 func (l *Line) AddFlag(name string, flag *bool) {
 	if Get(flag, false) {
 		l.Addf("%s", name)
 	}
 }
 
-// AddField adds a field, in the given format, if it is not nil.
+// AddField adds the value of a field, in the given format, to the line l if v is not nil.
 func AddField[T any](l *Line, format string, v *T) {
 	if v != nil {
 		l.Addf(format, *v)

@@ -206,7 +206,7 @@ func layoutOf(t reflect.Type) *layout {
 	return l
 }
 
-// newField describes field sf, which has this index in struct t, by its tags; at is the tag at.
+// newField describes field sf, which has this index in struct t, by its tags (see AppendFields). at is its tag "at".
 func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")

@@ -110,7 +110,7 @@ func (h IP) append6(b, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// Diff adds the fields of got that differ from the expected header h.
+// Diff adds to d the fields that are set in the expected header h and differ in got.
 func (h IP) Diff(d *Differences, got IP) {
 	DiffAddr(d, "source address", h.Src, got.Src)
 	DiffAddr(d, "destination address", h.Dst, got.Dst)
@@ -234,7 +234,7 @@ func Fragments(ip []byte, n int) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("packet to be fragmented: %w", err)
 	}
-	h = h.WithoutComputed()
+	h = h.WithoutComputed() // Append computes the lengths and checksums of the fragments
 	first, second := h, h
 	first.DF, first.MF = new(false), new(true)
 	second.DF, second.FragOff = new(false), new(uint16(n/8))

@@ -29,9 +29,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Pacer serializes bytes at an exact rate: fractions of a nanosecond carry over
-// to the next packet, so that N bytes sent back to back take N*8/rate to the
-// nanosecond, however they are split. The zero value has no limit.
+// Pacer serializes bytes at an exact rate: fractions of a nanosecond carry over to the next packet, so that N bytes
+// sent back to back take N*8/rate to the nanosecond, however they are split. The zero value has no limit.
 type Pacer struct {
 	RateBps       uint64
 	lastDeparture mono.Time // of the last byte
@@ -41,7 +40,7 @@ type Pacer struct {
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
 // Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which the last one
-// leaves. The rest of the division by the rate counts for the next bytes.
+// leaves. The remainder, a fraction of a nanosecond, is added to the time of the next bytes.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now

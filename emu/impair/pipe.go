@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Config configures a Pipe: the events apply first, then each Spec in order.
-// The zero Config has no effect.
+// Config configures a Pipe: the events apply first, then each Spec in order. The zero Config has no effect.
 type Config struct {
 	Specs  []Spec  `json:"specs,omitempty" yaml:"specs,omitempty"`
 	Events []Event `json:"events,omitempty" yaml:"events,omitempty"`
@@ -79,8 +78,8 @@ type heldPacket struct {
 }
 
 // NewPipe returns a Pipe for cfg. d, which parses packets for events, may be nil if no event needs it. source is called
-// once for each enabled kind of impairment, with a stable name, and must return independent streams for
-// different names; it may be nil if there are no Specs.
+// once for each enabled kind of impairment, with a name such as "0/loss" (index of the Spec, kind), and must return
+// independent streams for different names; it may be nil if there are no Specs.
 func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, error) {
 	if err := cfg.Validate(d); err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func (p *Pipe) sourceFor(name string) Source {
 }
 
 // SetSpecs replaces the random impairments from the next packet on. Counters and events are kept. An impairment keeps
-// its random stream if the old Specs have the same kind at the same index. Burst states and queues are reset.
+// its random stream if earlier Specs had the same kind at the same index. Burst states and queues are reset.
 func (p *Pipe) SetSpecs(specs []Spec) error {
 	c := Config{Specs: specs}
 	if err := c.Validate(nil); err != nil {

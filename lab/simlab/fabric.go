@@ -60,7 +60,7 @@ type fabric struct {
 
 type specList = []impair.Spec
 
-// build creates the networks, and a device on every port of a host.
+// build creates the networks, and a device on every port of a host. f.specs has the current impairments, for setSpecs.
 func (f *fabric) build(r *run) error {
 	f.plan, f.capture = r.plan, r.capture
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
@@ -192,7 +192,7 @@ func (f *fabric) setSpecs(change lab.SpecChange) error {
 	if p := f.streamPorts[change.Port]; p != nil {
 		return p.pipes[change.Direction].SetSpecs(change.Specs)
 	}
-	both := &f.specs[change.Port]
+	both := &f.specs[change.Port] // SetImpair sets both directions
 	return f.simPorts[change.Port].SetImpair(both[lab.Out], both[lab.In])
 }
 

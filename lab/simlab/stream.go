@@ -174,8 +174,8 @@ func (s *stream) transmit(now mono.Time, g *segment, delay time.Duration) {
 	}
 }
 
-// applyPipe applies the impairments of one direction of a cable. Of several copies
-// the first counts, and a truncated one is lost. ok is false if none arrives.
+// applyPipe applies the impairments of one direction of a cable to a segment. Of several
+// copies the first to arrive counts; truncated copies are lost. ok is false if none arrives.
 func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay time.Duration, ok bool) {
 	if pipe.Transparent() {
 		return 0, true
@@ -234,7 +234,7 @@ func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	}
 }
 
-// deliver writes arrived segments to the wrapped stream, in order.
+// deliver writes arrived segments to the wrapped stream, in order, and after the last closes it if CloseWrite was called.
 func (s *stream) deliver() {
 	now := s.port.world.Now()
 	for len(s.queue) > 0 {

@@ -59,7 +59,7 @@ func (m *message) setFrame(b []byte, partial bool) {
 	m.segmentSize = m.payload
 	copy(m.headers[:l.payload], b)
 	m.iovs[0] = b[l.payload:]
-	// A frame with padding cannot be part of a GSO packet.
+	// A frame with padding or a VLAN tag is not made part of a GSO packet.
 	m.canAppend = m.payload > 0 && !l.tagged && len(b) == end && m.canExtend()
 	if !l.v6 {
 		m.id = binary.BigEndian.Uint16(b[l.l3+4:]) + 1
@@ -109,8 +109,8 @@ func (m *message) coalesce(b []byte) bool {
 	return true
 }
 
-// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths and
-// checksums, and the IPv4 identification and the TCP sequence number are the next.
+// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths, checksums and the TCP
+// flags FIN, PSH and CWR, and the IPv4 identification and the TCP sequence number are the next.
 func (m *message) isNextFrame(b []byte) bool {
 	l, a := &m.layout, m.headers[:]
 	same := func(from, to int) bool { return bytes.Equal(a[from:to], b[from:to]) }
@@ -129,7 +129,8 @@ func (m *message) isNextFrame(b []byte) bool {
 		b[l.l4+tcpFlags]&^(tcpFIN|tcpPSH) == a[l.l4+tcpFlags]&^tcpCWR && same(l.l4+14, l.l4+16) && same(l.l4+18, l.payload)
 }
 
-// finish sets the vnet header and, of coalesced frames, the length fields before m is sent.
+// finish completes m before it is sent: it sets the vnet header and, of coalesced frames, the length fields. A message
+// without headers of its own, with the whole packet in iovs, is complete.
 func (m *message) finish() {
 	if m.headerLen == 0 {
 		return

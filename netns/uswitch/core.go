@@ -30,8 +30,7 @@ type port struct {
 	pending  int
 }
 
-// core is the switch without sockets and clock. receive takes frames, and flush
-// passes pending messages to send.
+// core is the switch without sockets and clock. receive takes frames, and flush passes pending messages to send.
 type core struct {
 	ports   []*port
 	fdb     fdb
@@ -126,10 +125,9 @@ func (c *core) learn(from macAddr, p *port) {
 	p.lastSource = from
 }
 
-// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet.
-// c.stable tells transmit that the frame is valid until flush and need not be
-// copied. Frames of a malformed packet are counted in at.
-func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
+// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet. c.stable tells transmit that the
+// frame is valid until flush and need not be copied. The frames of a malformed GSO packet are counted as drops.
+func (c *core) forEachFrame(k *packet, counters *Counters, do func(Frame)) {
 	c.flushIfFull()
 	if !k.isGSO() {
 		k.completeInnerChecksum()
@@ -140,7 +138,7 @@ func (c *core) forEachFrame(k *packet, at *Counters, do func(Frame)) {
 	}
 	if !c.segmenter.begin(k) {
 		n, _, _ := k.frames()
-		at.Drops.Malformed += uint64(n)
+		counters.Drops.Malformed += uint64(n)
 		return
 	}
 	for i := range c.segmenter.n {
@@ -163,8 +161,7 @@ func (c *core) apply(p *port, dir Direction, f Frame) {
 	p.timers[dir] = handler.NextTimer()
 }
 
-// emit forwards a frame that the FrameHandler of a port emits, or queues it if after
-// is more than 0.
+// emit forwards a frame that the FrameHandler of a port emits, or queues it if after is more than 0.
 func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	drops := &p.counters[dir].Drops
 	if len(f.Bytes) < minFrame || len(f.Bytes) > maxFrame {
@@ -181,8 +178,8 @@ func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	c.forwardFrame(p, dir, f)
 }
 
-// forwardFrame forwards a frame that the FrameHandler of a port has emitted: an Out
-// handler to the port, an In handler to the other ports.
+// forwardFrame forwards a frame that a FrameHandler of a port has emitted: a frame of the Out
+// handler to the port itself, one of the In handler to the other ports.
 func (c *core) forwardFrame(p *port, dir Direction, f Frame) {
 	if dir == Out {
 		c.transmit(p, f)
@@ -214,8 +211,8 @@ func (c *core) forwardPacket(p *port, k *packet) {
 	}, uint64(n), uint64(size))
 }
 
-// forEachEgress calls do for each port that frame b from p is forwarded to: none if b has a link-local
-// address, all others if the address is unknown. It counts n frames of size bytes in total.
+// forEachEgress calls do for each port that frame b from p is forwarded to: none if the destination is link-local, all
+// others if it is a group or unknown; always the other of two ports. It counts n frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)
@@ -241,8 +238,7 @@ func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64
 	}
 }
 
-// offer counts n frames of size bytes in total at an egress port, and calls do unless the port
-// is down.
+// offer counts n frames of size bytes in total at an egress port, and calls do unless the port is down.
 func offer(q *port, do func(q *port), n, size uint64) {
 	out := &q.counters[Out]
 	out.Offered += n
@@ -254,8 +250,7 @@ func offer(q *port, do func(q *port), n, size uint64) {
 	do(q)
 }
 
-// runTimers runs the due timers of FrameHandlers and forwards the due delayed
-// frames.
+// runTimers runs the due timers of FrameHandlers and forwards the due delayed frames.
 func (c *core) runTimers() {
 	for _, p := range c.ports {
 		for dir, at := range p.timers {

@@ -25,8 +25,7 @@ func (k delayKey) before(o delayKey) bool {
 	return k.due < o.due || (k.due == o.due && k.seq < o.seq)
 }
 
-// delayQueue is a priority queue of delayed frames with pooled buffers, limited
-// in frames and bytes.
+// delayQueue is a priority queue of delayed frames with pooled buffers, limited in frames and bytes.
 type delayQueue struct {
 	maxFrames, maxBytes   int
 	bytes                 int // buffers of queued and lent frames
@@ -41,7 +40,7 @@ type delayQueue struct {
 	lent  []delayedFrame // returned by take since releaseLent
 }
 
-// put adds a copy of b, due at due; false if the queue is full.
+// put adds frame f, due at due, with a copy of b as its bytes. It returns false if the queue is full or b is too long.
 func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	class := 0
 	for class < len(bufferSizes) && bufferSizes[class] < len(b) {
@@ -66,7 +65,7 @@ func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	return true
 }
 
-// buffer returns an empty buffer of a size class, from the pool if it has one.
+// buffer returns an empty buffer of a size class, from the pool of free buffers if that has one.
 func (h *delayQueue) buffer(class int) []byte {
 	size := bufferSizes[class]
 	h.bytes += size
@@ -75,7 +74,7 @@ func (h *delayQueue) buffer(class int) []byte {
 		*p = (*p)[:len(*p)-1]
 		return b
 	}
-	if h.allocated += size; h.allocated > h.maxBytes { // release free buffers of other sizes
+	if h.allocated += size; h.allocated > h.maxBytes { // release all free buffers, which have other sizes
 		for i := range h.pool {
 			h.allocated -= len(h.pool[i]) * bufferSizes[i]
 			h.pool[i] = nil

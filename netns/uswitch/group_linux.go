@@ -200,7 +200,7 @@ func epollWait(epoll int, events []unix.EpollEvent, timeout *unix.Timespec) (int
 		}
 		k, err := unix.EpollWait(epoll, events, ms)
 		if err != nil {
-			return 0, unix.EINTR
+			return 0, unix.EINTR // makes the caller wait again
 		}
 		return k, 0
 	}

@@ -87,7 +87,8 @@ func (l *layout) parseIPv6(b []byte) bool {
 	return true
 }
 
-// parseTransport finds the payload; it returns false unless it is of UDP or TCP.
+// parseTransport finds the payload. It returns false unless the headers are complete, of UDP or TCP and at most
+// maxHeader long.
 func (l *layout) parseTransport(b []byte) bool {
 	switch l.proto {
 	case protoUDP:
@@ -143,7 +144,7 @@ func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	return fold(sum(addresses) + uint64(l.proto) + uint64(transport))
 }
 
-// sum adds b up as big-endian 16-bit words. It adds 32-bit words, which fold folds to 16 bits in the end.
+// sum adds up b as big-endian 32-bit words. fold reduces the sum to that of 16-bit words, as checksums need it.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))

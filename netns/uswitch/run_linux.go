@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run forwards frames until ctx ends or the switch is closed. It may be called
-// again. A port that fails or is removed does not end it, see
-// [PortStats.State].
+// Run forwards frames until ctx ends or the switch is closed. It may be called again. A port that fails or is removed
+// does not end it, see [PortStats.State].
 func (s *Switch) Run(ctx context.Context) error { return Run(ctx, s) }
 
 // Run runs several switches on one goroutine until ctx ends or all are closed.
@@ -72,14 +71,14 @@ func (s *Switch) end() {
 	s.mu.Unlock()
 }
 
-// serve receives a batch of frames from a port and forwards them.
+// serve receives a batch of frames from a port and forwards them. Frames that could not be received count as malformed.
 func (s *Switch) serve(index int) {
 	c := s.core
 	p, sock := c.ports[index], s.sockets[index]
 	n, lost, errno := s.rx.receive(sock.fd)
 	if errno != 0 {
-		// The socket reports once that the interface went down. An interface
-		// that is removed reports only that: checkRemoved asks the kernel.
+		// The socket reports one error when its interface goes down or is
+		// removed: checkRemoved asks the kernel which.
 		sock.failed = true
 		s.checkRemoved(p)
 		return

@@ -38,8 +38,7 @@ func (p *packet) headerLen() int {
 	return min(at+int(p.bytes[at+12]>>4)*4, len(p.bytes))
 }
 
-// frames returns the number of frames of p, the length of the longest, and
-// their total length.
+// frames returns the number of frames of p, the length of the longest, and their total length.
 func (p *packet) frames() (n, longest, total int) {
 	if !p.isGSO() {
 		return 1, len(p.bytes), len(p.bytes)
@@ -50,7 +49,8 @@ func (p *packet) frames() (n, longest, total int) {
 	return n, header + min(size, payload), n*header + payload
 }
 
-// completeChecksum computes the checksum that the kernel left out, except in a GSO packet.
+// completeChecksum computes a checksum that the kernel left partial: the field has only the sum of the pseudo-header.
+// It leaves GSO packets as they are.
 func (p *packet) completeChecksum() {
 	at, field := int(p.vnet.checksumAt), int(p.vnet.checksumAt)+int(p.vnet.checksumOff)
 	if !p.checksumPartial() || p.isGSO() || field+2 > len(p.bytes) {
@@ -64,9 +64,8 @@ func (p *packet) completeChecksum() {
 	p.vnet.flags &^= vnetNeedsChecksum
 }
 
-// completeInnerChecksum computes the partial checksum of an inner header, as of
-// a tunnel, so that Frame.ChecksumPartial always means the outermost transport
-// header.
+// completeInnerChecksum computes the partial checksum of an inner header, as of a tunnel, so that
+// Frame.ChecksumPartial always means the outermost transport header.
 func (p *packet) completeInnerChecksum() {
 	if !p.checksumPartial() {
 		return
@@ -77,10 +76,9 @@ func (p *packet) completeInnerChecksum() {
 	}
 }
 
-// segmenter splits a GSO packet into frames in place, one at a time: it writes
-// the headers of a frame over the end of the payload before it, and restores
-// that payload afterwards. Only one frame is valid at a time, and nothing may
-// be sent before restore.
+// segmenter splits a GSO packet into frames in place, one at a time: it writes the headers of a frame over the end of
+// the payload before it, and restores that payload afterwards. Only one frame is valid at a time, and nothing may be
+// sent before restore.
 type segmenter struct {
 	bytes       []byte
 	layout      layout

@@ -15,7 +15,7 @@ type sender struct {
 	iov     [sendBatch][maxIovecs + 2]unix.Iovec
 }
 
-// send sends all messages and counts the results.
+// send sends all messages, each a frame or a GSO packet of several, and counts the frames in out.
 func (s *sender) send(fd int, ms []message, out *Counters) {
 	for len(ms) > 0 {
 		n := min(len(ms), sendBatch)

@@ -5,7 +5,7 @@ package uswitch
 func (c *core) setDown(p *port, state PortState) {
 	p.state = state
 	p.epoch++        // delayed frames of an earlier epoch are dropped
-	p.lastSource = 0 // learn the address again
+	p.lastSource = 0 // learn the source of the next frame, even if it is that of the last
 	c.fdb.flushPort(p.index)
 }
 
@@ -18,7 +18,7 @@ func (c *core) stats() Stats {
 	}
 	for _, p := range c.ports {
 		in := p.counters[In]
-		in.Offered, in.OfferedBytes = in.Frames, in.Bytes // In counts all frames before its FrameHandler
+		in.Offered, in.OfferedBytes = in.Frames, in.Bytes // for In, both count frames before the FrameHandler
 		st.Ports = append(st.Ports, PortStats{Name: p.name, State: p.state, In: in, Out: p.counters[Out]})
 	}
 	return st

@@ -124,8 +124,8 @@ func (s *Switch) change(index int, fn func(p *port)) error {
 }
 
 // SetHandler replaces the FrameHandler of a port and direction; nil forwards
-// frames unchanged. When it returns, the old one is no longer called. Delayed
-// frames that it emitted are still forwarded; frames that it holds are not.
+// frames unchanged. Then the old handler is no longer called. Delayed frames
+// that the old handler emitted are still forwarded; frames that it holds are not.
 func (s *Switch) SetHandler(index int, dir Direction, handler FrameHandler) error {
 	if dir > Out {
 		return fmt.Errorf("%s: no direction %d", s.name, dir)
@@ -133,8 +133,8 @@ func (s *Switch) SetHandler(index int, dir Direction, handler FrameHandler) erro
 	return s.change(index, func(p *port) { s.core.setHandler(p, dir, handler) })
 }
 
-// SetPort sets a port down, as if its cable were unplugged, or up. Its delayed
-// frames are dropped. The interface itself is unchanged.
+// SetPort sets a port up, or down as if its cable were unplugged, which drops its
+// delayed frames. The interface itself is unchanged.
 func (s *Switch) SetPort(index int, up bool) error {
 	return s.change(index, func(p *port) {
 		s.checkRemoved(p)

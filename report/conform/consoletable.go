@@ -16,9 +16,9 @@ type part struct {
 	parts  []*part
 }
 
-// writeVerdictTable prints the number of cases by verdict for each device, document and
-// section. A case counts in the section of its first requirement (ledger row). With several
-// devices, only sections with bad verdicts are printed.
+// writeVerdictTable prints the number of cases by verdict for each device, document (a specification)
+// and section. A case counts in the section of its first requirement. With several devices, only
+// sections with bad verdicts are printed.
 func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	counts := run.Counts()
 	shown := slices.DeleteFunc(Verdicts(), func(v Verdict) bool { return counts[v] == 0 })
@@ -60,8 +60,8 @@ func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	}
 }
 
-// partsOf counts a device's results by document and section, in the order of the ledger of
-// requirements. It omits documents and sections without results.
+// partsOf counts a device's results by document and section, in the order of run.Documents, the
+// ledger of requirements (rows). It omits documents and sections without results.
 func partsOf(run *Run, dev *Device) (docs []*part) {
 	sectionOf := make(map[string]*part) // by row
 	docOf := make(map[*part]*part)      // by section
@@ -106,7 +106,7 @@ const (
 )
 
 // writeMeasured prints a line per measurement with its description. An empty line separates
-// groups, which are the first parts of names.
+// groups: measurements whose names have the same part before the slash.
 func (d *Display) writeMeasured(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]

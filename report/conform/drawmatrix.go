@@ -31,8 +31,8 @@ type checkView struct {
 // maxListedCases limits the cases that are listed by name in a row of a table.
 const maxListedCases = 12
 
-// newMatrix returns the table of a device's defects and of the cases that detect them; nil if
-// cases were not run with defects. part is set if only some cases were selected.
+// newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases were not run
+// with defects. part is set if only some cases were selected. Full means that every case was run with every defect.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func drawMatrix(d *Device) template.HTML {
 		parts := strings.SplitN(d.Results[i].ID, "/", 3)
 		columns = append(columns, gridColumn{d.Results[i].ID, strings.Join(parts[:min(2, len(parts))], "/")})
 	}
-	first := make(map[string]int) // column of a topic; its cases may come from several files
+	first := make(map[string]int) // the first column of a topic, to which sorting moves the others
 	for i, c := range columns {
 		if _, ok := first[c.topic]; !ok {
 			first[c.topic] = i

@@ -61,7 +61,7 @@ var placeSeries = []struct{ prefix, class, name string }{
 }
 
 // drawByPosition draws the recovery time by the position of the lost packet in its window, for each series of
-// measurements: a dot per sample, a line for the median. There is no drawing without positions or for too many.
+// measurements: a dot per sample, a line for the median. It returns "" without positions, or for more than 64.
 func drawByPosition(all []Measured) template.HTML {
 	var values []float64
 	positions := 0

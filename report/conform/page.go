@@ -78,9 +78,9 @@ type unsupportedView struct {
 	More   int
 }
 
-// newPage returns the template's data for a run: the results by case and by requirement, the
-// reasons of unsupported cases, and, if the run has them, the faults of cases, the matrices
-// of defects and the measurements.
+// newPage returns the template's data for a run: the results by case and by requirement, the reasons of
+// unsupported cases, and, if the run has them, the faults of the cases themselves (see faultGroups), the
+// matrices of defects and the cases that detect them, and the measurements.
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{SeveralDevices: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{

@@ -30,8 +30,9 @@ var kinds = map[conformance.EventKind]string{
 	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinReceived, conformance.EventReset: Reset,
 }
 
-// eventsByTime returns the events of a record sorted by time, and how many the record has
-// omitted. The record has packets in the order in which the case took them from its queue.
+// eventsByTime returns the events of a record sorted by time, and how many the record has omitted. The record has
+// packets in the order in which the case took them from its queue. Stream data is left out if the record also has the
+// packets that carried it.
 func eventsByTime(r *conformance.Record) (events []conformance.Event, omitted int) {
 	kept, omitted := r.Events()
 	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {

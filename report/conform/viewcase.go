@@ -74,8 +74,8 @@ const (
 	maxText    = 20_000
 )
 
-// addDevices adds the devices and views of all results to the page, and returns the views by
-// case ID. Equal results of several devices share a view. Bad results and known deviations are also listed apart.
+// addDevices adds the devices and views of all results to the page, and returns the views by case ID. Equal results
+// of several devices share a view. Bad results and known deviations also get lists of their own, p.Bad and p.Known.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	p.setRows(r)
@@ -190,8 +190,8 @@ func (c *caseView) canMerge(r *Result) bool {
 	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
 }
 
-// addResult adds the result of a device, updates the verdict of the view, and lists the defects with which the
-// case was run by whether it noticed them.
+// addResult adds the result of a device and updates the verdict of the view. It lists the defects with which the
+// case was run as Noticed or Missed.
 func (c *caseView) addResult(d *Device, r *Result) {
 	c.On = append(c.On, onDevice{d.Label(), r.Verdict, clip(r.Reason)})
 	all := make([]Verdict, 0, len(c.On))

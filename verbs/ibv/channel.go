@@ -71,7 +71,7 @@ func (h *channel) Wait(timeout time.Duration) (verbs.CQ, error) {
 	return found, nil
 }
 
-// ignoreEAGAIN returns nil for EAGAIN and EINTR, and other errors of a read.
+// ignoreEAGAIN returns the error of a read that set errno; nil for EAGAIN and EINTR.
 func ignoreEAGAIN(errno error) error {
 	if errors.Is(errno, syscall.EAGAIN) || errors.Is(errno, syscall.EINTR) {
 		return nil

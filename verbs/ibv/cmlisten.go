@@ -77,7 +77,7 @@ func (l *listener) Close() error {
 	}
 	select {
 	case <-l.id.destroyedCh:
-		return opError("destroy_id", l.addr.String(), verbs.ErrClosed) // with its device
+		return opError("destroy_id", l.addr.String(), verbs.ErrClosed) // it was closed with its device
 	default:
 	}
 	l.id.destroy()
@@ -110,7 +110,7 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 	}
 	if r.space == verbs.PortSpaceUDP {
 		err := r.acceptUD(pair, &cmParam)
-		if r.answered.Load() {
+		if r.answered.Load() { // else the caller may still accept or reject the request
 			r.id.destroy()
 		}
 		return nil, err

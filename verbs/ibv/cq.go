@@ -84,7 +84,7 @@ func (q *cq) destroy() error {
 // Close destroys the queue.
 func (q *cq) Close() error { return closeObject(q, "destroy_cq") }
 
-// Poll implements verbs.CQ.
+// Poll implements verbs.CQ. After an overrun, it returns ErrOverrun when no completions are left.
 func (q *cq) Poll(into []verbs.WC) (int, error) {
 	if err := enter(q, "poll_cq"); err != nil {
 		return 0, err

@@ -155,7 +155,7 @@ func (q *qp) destroy() error {
 	return nil
 }
 
-// Close destroys the queue pair with its requests, and its connection.
+// Close destroys the queue pair with its requests, and its connection. It fails while a connection is being accepted.
 func (q *qp) Close() error {
 	if err := q.checkNotAccepting(); err != nil {
 		return opError("destroy_qp", q.name(), err)
@@ -281,7 +281,7 @@ func (q *qp) checkNotAccepting() error {
 	return nil
 }
 
-// modify calls ibv_modify_qp. closeLock is held for reading.
+// modify calls ibv_modify_qp, and keeps the new state for qpState. closeLock is held for reading.
 func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	if mask&C.IBV_QP_STATE != 0 {
 		if err := q.checkNotAccepting(); err != nil {

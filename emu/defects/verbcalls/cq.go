@@ -15,7 +15,7 @@ type channel struct {
 
 func (c *channel) inner() verbs.CompChannel { return c.CompChannel }
 
-// CreateCompChannel returns a channel that delivers completion queues of this package.
+// CreateCompChannel returns a channel of the device whose Wait returns CQ handles of this package.
 func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	c, err := d.Context.CreateCompChannel()
 	if err != nil {
@@ -46,7 +46,7 @@ type completionQueue struct {
 
 func (c *completionQueue) inner() verbs.CQ { return c.CQ }
 
-// CreateCQ creates a CQ of the device and returns a handle that has its defects.
+// CreateCQ creates a CQ of the device and returns a handle that applies the defects to its completions.
 func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	in.Channel = innerOf(in.Channel)
 	cq, err := d.Context.CreateCQ(in)

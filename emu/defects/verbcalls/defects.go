@@ -41,7 +41,7 @@ type Defects struct {
 // CounterStuck is the defect that has an argument: the name of a counter.
 const CounterStuck = "CounterStuck"
 
-// AllDefects lists every defect in the order of the struct; CounterStuck=NAME, a counter that stays 0, is last.
+// AllDefects lists the defects in the order of the fields of Defects; CounterStuck=NAME, a counter that stays 0, is last.
 func AllDefects() []defects.Info {
 	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
 	return append(defects.All(new(Defects)), defects.Info{
@@ -50,7 +50,7 @@ func AllDefects() []defects.Info {
 }
 
 // Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a counter. Only one counter
-// can be stuck: disabling any clears it. It returns verbs.ErrNotFound if there is no such defect.
+// can be stuck: disabling CounterStuck frees it, whatever NAME is. Set returns verbs.ErrNotFound for an unknown defect.
 func (q *Defects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {

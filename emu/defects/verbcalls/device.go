@@ -62,7 +62,7 @@ func innerOf[T any](handle T) T {
 	return handle
 }
 
-// qpByNumber returns the open QP with a number, or nil.
+// qpByNumber returns the program's handle of the open QP with this number, or nil.
 func (d *device) qpByNumber(num verbs.QPN) *queuePair {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,8 +74,8 @@ func (d *device) qpByNumber(num verbs.QPN) *queuePair {
 	return nil
 }
 
-// WaitAsync returns the next event that no defect hides, or an error when the timeout has expired. A negative timeout
-// never expires.
+// WaitAsync returns the next event that no defect hides, with the program's handles of its QP and CQ, or an error when
+// the timeout has expired. A negative timeout never expires.
 func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	end := d.now() + timeout
 	for {
@@ -105,7 +105,7 @@ func (q *Defects) hides(e verbs.AsyncEventType) bool {
 	return false
 }
 
-// Counters reports the counter of CounterStuck as 0.
+// Counters returns the device's counters, with 0 for the one that the defect CounterStuck names.
 func (d *device) Counters() []verbs.Counter {
 	all := slices.Clone(d.Context.Counters())
 	for i := range all {

@@ -33,7 +33,7 @@ func (d *device) OpenQP(x verbs.XRCD, num verbs.QPN) (verbs.QP, error) {
 	return d.newQueuePair(d.Context.OpenQP(x, num))
 }
 
-// newQueuePair returns a handle for a QP of the device, or the error.
+// newQueuePair returns a handle for a QP of the device. inner and err are the results of creating or opening that QP.
 func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 // Close closes the device's QP and forgets the handle.
 func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
 
-// Query queries the device's QP. With the defect SQNeverDrains, it reports a QP in SQD as draining.
+// Query queries the device's QP. With the defect SQNeverDrains, it reports a QP in SQD as still draining its send queue.
 func (q *queuePair) Query() (verbs.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.SQDraining = a.SQDraining || q.dev.defects.SQNeverDrains && a.State == verbs.QPStateSQD

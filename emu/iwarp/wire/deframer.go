@@ -34,9 +34,8 @@ func (c CRCStatus) String() string {
 	return [...]string{"off", "good", "bad", "missing"}[c&3]
 }
 
-// Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the
-// stream: after a wrong one all further FPDUs are wrong. That shows as CRCBad or
-// MarkerMismatch, which the caller handles.
+// Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the stream: after a wrong one
+// all further FPDUs are wrong. That shows as CRCBad or MarkerMismatch, which the caller handles.
 type Deframer struct {
 	framing  Framing
 	offset   uint64 // offset of the current FPDU
@@ -55,7 +54,7 @@ func NewDeframerAt(f Framing, offset uint64) *Deframer {
 	return &Deframer{framing: f, offset: offset}
 }
 
-// Pending returns the number of octets received of an incomplete FPDU.
+// Pending returns the number of octets received of the incomplete FPDU; 0 if the last FPDU was complete.
 func (d *Deframer) Pending() int {
 	if d.returned {
 		return 0
@@ -90,7 +89,7 @@ func (d *Deframer) Missing() (octets, pad int) {
 // caller continues with rest. If not, all of b is consumed.
 //
 // The ULPDU aliases b if b has the whole FPDU and no marker splits it, else a buffer of the
-// deframer. It is valid until the next call, and as long as b is.
+// deframer. It is valid until the next call, and only while b is unchanged.
 func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	d.discardReturned()
 	if d.received == 0 {

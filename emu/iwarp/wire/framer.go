@@ -17,8 +17,7 @@ func FramingTo(receiver, sender *StartFrame) Framing {
 	return Framing{Markers: receiver.Markers, CRC: receiver.CRC || sender.CRC}
 }
 
-// Framer frames ULPDUs into FPDUs for one direction of a stream. It counts octets to place
-// markers.
+// Framer frames ULPDUs into FPDUs for one direction of a stream. It counts octets to place markers.
 type Framer struct {
 	framing Framing
 	offset  uint64
@@ -43,8 +42,8 @@ func (f *Framer) Len(ulpduLen int) int {
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended slice. Without CRC
-// the field is zero. Append panics if the ULPDU is longer than MaxULPDU.
+// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended slice. If CRCs are
+// not in use, the CRC field is zero. Append panics if the ULPDU is longer than MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	ulpdu, from := slices.Concat(parts...), len(b)
 	b = f.appendBody(b, ulpdu, make([]byte, PadLen(len(ulpdu))))

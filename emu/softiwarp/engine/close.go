@@ -34,9 +34,9 @@ func (c *Conn) handleMPAEvents() {
 			c.detach()
 			c.closeAfterOutput()
 		case mpa.EventError, mpa.EventTimeout:
-			c.Fallback = e.Fallback
+			c.Fallback = e.Fallback // whether to retry with MPA revision 1
 			if e.ULPDU != nil && c.qp != nil {
-				c.qp.stream.PlaceUnchecked(e.ULPDU)
+				c.qp.stream.PlaceUnchecked(e.ULPDU) // policy DeliverUnchecked: place an invalid FPDU
 			}
 			c.mpaFailed(&e)
 		case mpa.EventEOF:
@@ -56,7 +56,7 @@ func (c *Conn) storePeerParams(e *mpa.Event) {
 
 // receiveULPDU passes a received DDP segment to the stream of the queue pair.
 func (c *Conn) receiveULPDU(segment []byte) {
-	c.stopEmptyWrites() // the peer sends: it has not overlooked our FPDUs
+	c.stopEmptyWrites() // see sendEmptyWrite: a peer that sends FPDUs has processed ours
 	if c.qp == nil {
 		c.nic.Count.DropNoQP++
 		return
@@ -124,8 +124,8 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes the connection gracefully: posted requests are completed before our
-// direction closes. The connection ends when the peer closes its direction too.
+// Disconnect closes the connection gracefully: posted requests are completed before our direction closes. SQD stands
+// for iWARP's Closing state. The connection ends when the peer closes its direction too.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -140,7 +140,7 @@ func (c *Conn) Disconnect(now mono.Time) {
 }
 
 // peerClosed handles the end of the peer's direction. The peer sends no more requests or responses; its earlier
-// requests are still answered. A message that was received in part is an error.
+// requests are still answered, but for the policy DropReadsOnEOF. A message that was received in part is an error.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
@@ -185,7 +185,8 @@ func (c *Conn) advanceClose() {
 	c.closeIfFinished()
 }
 
-// outputDone reports whether a closing connection has nothing more to send.
+// outputDone reports whether a closing connection has nothing more to send. If MPA may not send yet
+// (MaySend), a peer that has closed its direction cannot change that any more.
 func (c *Conn) outputDone() bool {
 	q := c.qp
 	switch {
@@ -207,7 +208,7 @@ func (c *Conn) closeIfFinished() {
 	}
 }
 
-// abort resets the TCP connection.
+// abort closes the connection with err, unless it has an earlier error. Output then resets the TCP stream.
 func (c *Conn) abort(err error) {
 	if c.state == Closed {
 		return

@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
-// Conn is one connection, from dialing or accepting its TCP stream until the stream has ended.
-// The driver of the stream calls Connected, Failed, Input, InputEOF, Output and Sent; the
-// connection manager calls the other methods.
+// Conn is one connection, from dialing or accepting its TCP stream until the stream has ended. The driver of the
+// stream calls Connected, Failed, Input, InputEOF, Output and Sent; the connection manager calls the other methods.
 type Conn struct {
 	nic   *NIC
 	qp    *QP // nil before and after it is connected
@@ -91,7 +90,7 @@ func (c *Conn) queueOutput() {
 	}
 }
 
-// Connected reports that the TCP stream is connected, and starts MPA on it: an initiator sends its Request.
+// Connected is called when the TCP stream is connected. It starts MPA on it: an initiator sends its Request.
 func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
@@ -105,13 +104,13 @@ func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	} else {
 		c.mpa = mpa.NewResponder(now, cfg)
 	}
-	c.param.PrivateData = nil
+	c.param.PrivateData = nil // c.mpa has it now
 	c.setState(Starting)
 	c.rearm()
 	c.queueOutput()
 }
 
-// Failed reports that the TCP stream could not be connected, or was reset.
+// Failed is called when the TCP stream could not be connected, or was reset. It closes the connection.
 func (c *Conn) Failed(now mono.Time, err error) {
 	c.nic.clock = now
 	if c.state == Closed {
@@ -149,7 +148,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.releaseBuffers()
 }
 
-// InputEOF reports that the peer has closed its direction.
+// InputEOF is called when the peer has closed its direction of the TCP stream. It starts to close the connection.
 func (c *Conn) InputEOF(now mono.Time) {
 	c.nic.clock = now
 	c.inputClosed = true
@@ -217,7 +216,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent reports that TCP has accepted n more octets of Output: those of c.copiedOutput first, then those of MPA.
+// Sent is called when TCP has accepted n more octets of Output: those of c.copiedOutput first, then those of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

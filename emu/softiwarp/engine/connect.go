@@ -30,7 +30,8 @@ func (p *ConnParam) apply(cfg *mpa.Config) {
 	}
 }
 
-// Connect returns the initiator side of a new connection for q, which must be idle. The caller dials it.
+// Connect returns the initiator side of a new connection for q, which must be in RESET or INIT. The caller opens the
+// TCP stream and then calls Connected.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	if err := q.checkConnect("connect", &p); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (q *QP) checkConnect(op string, p *ConnParam) error {
 	return nil
 }
 
-// Accept accepts the peer's Request and connects q, which must be idle.
+// Accept accepts the peer's MPA Request and connects q, which must be in RESET or INIT.
 func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	c.nic.clock = now
 	if c.state != Requested {
@@ -99,7 +100,7 @@ func (c *Conn) Accept(now mono.Time, q *QP, p ConnParam) error {
 	return nil
 }
 
-// Reject rejects the peer's Request.
+// Reject rejects the peer's MPA Request and closes the connection.
 func (c *Conn) Reject(now mono.Time, private []byte) error {
 	c.nic.clock = now
 	if c.state != Requested {
@@ -112,7 +113,8 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	return nil
 }
 
-// openStream opens the stream of the queue pair with the negotiated parameters.
+// openStream opens the stream of the queue pair with the negotiated parameters. Consortium selects version 0 of DDP and
+// RDMAP, which the RDMA Consortium defined.
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
@@ -130,7 +132,8 @@ func negotiatedDepth(depth, limit uint16) uint16 {
 	return depth
 }
 
-// receiveReply connects the initiator's queue pair after the MPA Reply was received.
+// receiveReply connects the initiator's queue pair after the MPA Reply was received. If the queue pair was destroyed
+// or failed meanwhile, it ends the connection.
 func (c *Conn) receiveReply(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
@@ -176,6 +179,6 @@ func (c *Conn) postRTR(rtr mpa.RTR) {
 	default:
 		r.Op = verbs.OpSend
 	}
-	r.Remote.RKey = verbs.RKey(iwarp.AnySTag)
+	r.Remote.RKey = verbs.RKey(iwarp.AnySTag) // not checked, since no octet is read or written
 	c.qp.stream.Post(r)
 }

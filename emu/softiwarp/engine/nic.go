@@ -29,7 +29,7 @@ type NIC struct {
 	vectors [][]byte      // scratch buffer of Conn.Output
 }
 
-// New returns a NIC.
+// New returns a NIC. With a cfg.KeySecret, its STags are unpredictable.
 func New(cfg Config) (*NIC, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

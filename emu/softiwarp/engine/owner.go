@@ -54,7 +54,7 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q.push(q.SendCQ, &wc, notSolicited)
 }
 
-// Retired frees the send queue slot of a request. The message q.rtr has none.
+// Retired frees the send queue slot of a request. q.rtr, the ready-to-receive message of connection setup, has none.
 func (o *streamOwner) Retired(r *iwarp.Request) {
 	if q := (*QP)(o); r != &q.rtr {
 		q.sq.head++
@@ -66,7 +66,7 @@ func (o *streamOwner) Retired(r *iwarp.Request) {
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
-	switch end.Cause { // the completion of a local request that failed reports it
+	switch end.Cause { // a failed local request raises no event: its completion reports the error
 	case iwarp.ByPeer:
 		q.report(iwarp.PeerErrorEvent(end.Error))
 	case iwarp.ByTerminate:
@@ -102,7 +102,8 @@ func (q *QP) report(e verbs.AsyncEventType) {
 	q.nic.Report(nic.Event{Type: e, QP: q})
 }
 
-// fail enters an error state and flushes the receives. The stream flushes the sends.
+// fail enters an error state and flushes the receives; with an SRQ, it raises the event LastWQEReached once. The stream
+// flushes the sends.
 func (q *QP) fail(state verbs.QPState) {
 	q.state = state
 	for w := q.RQ.Peek(); w != nil; w = q.RQ.Peek() {

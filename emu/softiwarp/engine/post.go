@@ -13,8 +13,8 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend queues one send work request. In ERR and SQE, iWARP's Terminate state, the request
-// completes at once, flushed.
+// PostSend queues one send work request; refs has the window and the region of a bind. In ERR and SQE, iWARP's
+// Terminate state, the request completes at once, flushed.
 func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, refs); err != nil {
 		return err

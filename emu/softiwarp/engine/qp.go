@@ -55,7 +55,8 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP destroys a QP without completions. Its connection is aborted, unless it is already closing gracefully.
+// DestroyQP destroys a QP; its requests get no completions. Its connection is aborted, unless that is already closing
+// gracefully.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
@@ -91,7 +92,7 @@ func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()
 		if graceful {
-			c.fill()
+			c.fill() // passes the Terminate, if there is one, to MPA
 			c.closeAfterOutput()
 		}
 		c.detach()
