@@ -144,7 +144,7 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 }
 
 // verdict maps the error of a case to a verdict, and returns the error for the report. hasDeviation tells that the
-// device is known to fail the case, which is stale if it passes; intermittent that it fails at random.
+// device is known to fail the case: if it passes, that knowledge is stale, unless intermittent (it fails at random).
 func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 	failed := VerdictFail
 	if hasDeviation {

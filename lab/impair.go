@@ -97,7 +97,7 @@ func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f fun
 func impairEvent(e *scenarios.Event) impair.Event {
 	out := impair.Event{
 		Match:      impair.Match{Seq: e.PSN},
-		Occurrence: e.Time,
+		Occurrence: e.Time, // 1 is the first transmission of the PSN, 2 its first retransmission
 		Action: impair.Action{
 			Kind: impair.ActionKind(e.Do), Count: e.Count, Delay: e.Delay, Bit: e.Bit, Bytes: int(e.Bytes),
 			ECN: e.ECN, Field: e.Field, Value: e.Value,

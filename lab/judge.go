@@ -11,9 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Judge compares an observation with the scenario's expectations on its tier. It
-// returns a check for each expectation in the scenario, and for those that always
-// hold. A check whose data the tier does not measure is left out.
+// Judge compares an observation with the scenario's expectations on its tier. It returns a check for each expectation
+// in the scenario, and for those that apply to all scenarios. A check whose data the tier does not measure is left out.
 func Judge(o *Observation) []report.Check {
 	j := &checker{Observation: o, want: o.Plan.Scenario.ExpectOn(o.Tier)}
 	j.checkPrograms()
@@ -47,8 +46,7 @@ func (j *checker) setTiming(mayExplain bool) {
 	c.Timing = mayExplain && !c.OK
 }
 
-// checkProblems adds a check that fails if there are problems. Its result is got,
-// or a summary of the problems.
+// checkProblems adds a check that fails if there are problems. Its result is got, or a summary of the problems.
 func (j *checker) checkProblems(name, want, got string, problems []string) {
 	if len(problems) > 0 {
 		got = summary(problems)

@@ -37,8 +37,7 @@ func ListScenarios(selected []scenarios.Selected) []ListedScenario {
 	return all
 }
 
-// WriteScenarios prints a line for each scenario, those that cannot run with their NICs
-// last.
+// WriteScenarios prints a line for each scenario, those that cannot run with their NICs last.
 func WriteScenarios(w io.Writer, selected []scenarios.Selected) error {
 	width, all := 0, make([]*scenarios.Scenario, 0, len(selected))
 	for _, s := range selected {
@@ -175,8 +174,7 @@ func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err
 	return picked, nil
 }
 
-// selectPortIndexes returns the indices of the ports of all matching cables,
-// whichever end matches.
+// selectPortIndexes returns the indices of the ports of all matching cables, whichever end matches.
 func (p *Plan) selectPortIndexes(key string, patterns []string) ([]int, error) {
 	picked, err := p.selectPorts(key, patterns)
 	var ports []int

@@ -93,8 +93,8 @@ func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	}
 }
 
-// receivers returns the ranks that receive messages, and for each rank that only sends, its
-// receivers. Ranks are indices in o.Ranks.
+// receivers returns those of the ranks that receive messages or have no report, and, for each rank that only sends,
+// the ranks that it sends to. Ranks are indices in o.Ranks.
 func (o *Observation) receivers(ranks []int) (all []int) {
 	add := func(i int) {
 		if !slices.Contains(all, i) {
@@ -138,8 +138,8 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextFault returns when the next fault after fault k that affects a rank began; 0
-// if there is none.
+// nextFault returns the begin of the first fault after the end of fault k that affects a rank, or another that only
+// sends and sends to it; 0 if there is none.
 func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {

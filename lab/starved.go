@@ -83,8 +83,7 @@ func (o *Observation) shortestTimer() time.Duration {
 // endedByTimeout reports whether a rank did not finish because of a timeout only.
 func (r *Rank) endedByTimeout() bool { return r.State == Hung || r.State == Errored && r.Timeout }
 
-// isTimeoutStatus reports whether a completion status, by its name in scenarios,
-// can result from a timeout.
+// isTimeoutStatus reports whether a completion status, by its name in scenarios, can result from a timeout.
 func isTimeoutStatus(name string) bool {
 	s, ok := scenarios.Status(name)
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
@@ -107,8 +106,7 @@ func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	return r.endedByTimeout() || sender.endedByTimeout() || r.onlyTimeoutFailures() || sender.onlyTimeoutFailures()
 }
 
-// onlyTimeoutFailures reports whether requests of a rank failed, and all of them by
-// timeouts.
+// onlyTimeoutFailures reports whether requests of a rank failed, and all of them by timeouts.
 func (r *Rank) onlyTimeoutFailures() bool {
 	if r.Report == nil || len(r.Report.Failures) == 0 {
 		return false

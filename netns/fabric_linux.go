@@ -121,7 +121,7 @@ func (f *Fabric) Stats(port string) (s Stats, err error) {
 				TxPackets: k.TxPackets, TxBytes: k.TxBytes, TxDropped: k.TxDropped,
 			}
 		}
-		s.QueueDropped = d.droppedBefore + drops
+		s.QueueDropped = d.droppedBefore + drops // by qdiscs that were replaced, and by the current one
 		return nil
 	})
 	return s, err

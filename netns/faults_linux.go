@@ -61,7 +61,7 @@ func (f *Fabric) applyLink(c *cable) error {
 // devicesToSetDown returns interfaces of the cable without addresses, whose
 // down state disconnects both ends; nil if there are none.
 func (c *cable) devicesToSetDown() []*device {
-	if c.halves[0] != nil {
+	if c.halves[0] != nil { // the ends of a user-space cable in the core namespace
 		return c.halves[:]
 	}
 	for _, d := range c.ends {
@@ -117,8 +117,8 @@ func (f *Fabric) setRate(c *cable, rateBps uint64) error {
 	return nil
 }
 
-// applyLinkConfigs sets the rates and latencies of the topology on kernel
-// cables.
+// applyLinkConfigs sets the rates and latencies of the topology on cables that are
+// veth pairs of the kernel.
 func (f *Fabric) applyLinkConfigs() error {
 	for _, c := range f.plan.cables {
 		if c.user {

@@ -74,8 +74,7 @@ func startProgram(args []string) (pid int, err error) {
 	return pid, nil
 }
 
-// mountProc mounts a /proc of the new PID namespace. Many containers forbid it;
-// then the outer /proc is used.
+// mountProc mounts a /proc of the new PID namespace. Many containers forbid it; then the outer /proc is used.
 func mountProc() {
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
@@ -99,9 +98,9 @@ func inheritedFiles() ([]int, error) {
 	return fds, nil
 }
 
-// catchSignals keeps signals from ending this process. SIGINT and SIGQUIT of a
-// terminal reach the program directly. Signals are caught instead of ignored
-// because the program would inherit ignored signals.
+// catchSignals keeps signals from ending this process, and returns those to forward to the program. SIGINT and
+// SIGQUIT of a terminal reach the program directly. Signals are caught instead of ignored because the program would
+// inherit ignored signals.
 func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)

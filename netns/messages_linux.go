@@ -40,7 +40,7 @@ func (d *device) attrs() []*nl.RtAttr {
 		nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1)),
 		nl.NewRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1)),
 	}
-	if d.softwareGSO {
+	if d.softwareGSO { // the kernel segments GSO packets before the device
 		as = append(as, nl.NewRtAttr(unix.IFLA_GSO_MAX_SEGS, nl.Uint32Attr(1)))
 	}
 	return as

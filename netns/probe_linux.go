@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Available returns nil if this process can create network namespaces, directly
-// or in a user namespace, else an error with the reason and the remedy.
+// Available returns nil if this process can create network namespaces, directly or in a user
+// namespace, and veth pairs in them; else an error with the reason and the remedy.
 func Available() error {
 	inside, err := probeUnshared()
 	if err != nil {

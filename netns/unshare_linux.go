@@ -14,8 +14,7 @@ import (
 // unsharedEnv is set in the environment of processes started by StartUnshared.
 const unsharedEnv = "FABRICTEST_ENCLOSURE"
 
-// IsUnshared reports whether this process runs in namespaces made by
-// StartUnshared.
+// IsUnshared reports whether this process runs in namespaces made by StartUnshared.
 func IsUnshared() bool { return os.Getenv(unsharedEnv) != "" }
 
 // Unshare prepares cmd to start in new network, PID and mount namespaces, and
@@ -62,8 +61,7 @@ func asRootOfUserNamespace(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 }
 
-// StartUnshared prepares cmd with Unshare and starts it. cmd is killed when
-// this process dies.
+// StartUnshared prepares cmd with Unshare and starts it. cmd is killed when this process dies.
 func StartUnshared(cmd *exec.Cmd) error {
 	if err := Unshare(cmd); err != nil {
 		return err
@@ -89,8 +87,7 @@ var keeperThread = sync.OnceValues(func() (*thread, error) {
 	return newThread(func() error { return nil })
 })
 
-// privileged reports whether the process can create namespaces and configure
-// networks.
+// privileged reports whether the process can create namespaces and configure networks.
 func privileged() bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

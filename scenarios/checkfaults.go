@@ -35,7 +35,7 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 	if c.has(key+".burst") && im.Burst.Loss == 0 {
 		c.fail(key+".burst.loss", "0%%: nothing is lost: leave burst out")
 	}
-	effects := *im
+	effects := *im // without the keys that say where, when and in which order
 	effects.PortSelector, effects.From, effects.Until, effects.KeepOrder = PortSelector{}, 0, 0, false
 	if reflect.ValueOf(effects).IsZero() {
 		c.fail(key, "does nothing: give loss, delay, rate or another impairment")
@@ -83,8 +83,7 @@ func (c *checker) checkStreamEvent(key string, e *Event) {
 	}
 }
 
-// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of
-// its action.
+// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of its action.
 func (c *checker) checkEvent(key string, e *Event) {
 	checkPatterns(key+".on", e.On, c.checkPort)
 	if e.Offset == nil {
@@ -117,8 +116,7 @@ var faultKeys = map[FaultAction]keyRule{
 	QPError:   {must: []string{"on"}},
 }
 
-// checkFault checks that a fault has the keys of its action and names ports or hosts of the
-// fabric.
+// checkFault checks that a fault has the keys of its action and names ports or hosts of the fabric.
 func (c *checker) checkFault(key string, f *Fault) {
 	if !c.checkKeys(key, string(f.Do), faultKeys[f.Do], "on", "for", "groups", "set") {
 		return

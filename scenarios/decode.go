@@ -137,7 +137,7 @@ func (d *decoder) keyIndexes(n *yaml.Node, key string) map[string]int {
 // decodeList decodes a list. An empty list stays nil, as if it was omitted.
 func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, tag reflect.StructTag, key string) {
 	if len(n.Content) == 0 {
-		delete(d.src.positions, key)
+		delete(d.src.positions, key) // then checks find no such key
 		return
 	}
 	if most, err := strconv.Atoi(tag.Get("most")); err == nil && len(n.Content) > most {

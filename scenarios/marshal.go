@@ -37,7 +37,7 @@ func encodeStruct(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// encodeValue returns the YAML node that the decoder decodes to v.
+// encodeValue returns the YAML node that the decoder decodes to v, a field with this tag or an element of one.
 func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()

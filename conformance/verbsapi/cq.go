@@ -247,8 +247,7 @@ func (s *flushSource) addCompletions(n int) {
 	s.flush()
 }
 
-// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails
-// if they do not arrive in time.
+// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails if they do not arrive in time.
 func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)

@@ -33,7 +33,7 @@ func Suite() *conformance.Suite {
 	}
 	return &conformance.Suite{
 		Name: "verbs", Title: "The verbs API", Cases: conformance.Group{}.Cases(cases),
-		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // all events are notes
+		DescribeEvent: func(e *conformance.Event) string { return e.Text }, // the record of a case has only notes, as texts
 	}
 }
 

@@ -32,15 +32,14 @@ func (e *endpoint) postRecv(id uint64, off, n int) {
 	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
 }
 
-// execute posts a request, and fails the case unless it completes with success. It
-// returns the completion.
+// execute posts a request, and fails the case unless it completes with success. It returns the completion.
 func (e *endpoint) execute(wr verbs.SendWR) verbs.WC {
 	e.PostSend(e.qp, wr)
 	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// expectMessage fails the case unless the next completion is that of this receive, with
-// these bytes at off.
+// expectMessage fails the case unless the next completion is that of receive id, and its buffer, at off of the
+// endpoint's memory, has the bytes want, after a GRH if the queue pair is UD.
 func (e *endpoint) expectMessage(id uint64, off int, want []byte) verbs.WC {
 	wc := e.ExpectRecv(id, e.grhLen()+len(want))
 	e.ExpectBytes(e.mem, off+e.grhLen(), want)
@@ -91,8 +90,7 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 	return wc, true
 }
 
-// expectFailureStatus is expectFailure for requests that must complete with one of these
-// statuses, if they complete.
+// expectFailureStatus is expectFailure for requests that must complete with one of these statuses, if they complete.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
 	e.Check(!completed || slices.Contains(statuses, wc.Status),
@@ -111,8 +109,7 @@ func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR 
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
 }
 
-// readWR returns a READ of n bytes from the remote address at into the endpoint's memory
-// at recvOffset.
+// readWR returns a READ of n bytes from the remote address at into the endpoint's memory at recvOffset.
 func (e *endpoint) readWR(id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = verbs.OpRDMARead

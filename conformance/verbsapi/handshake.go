@@ -96,8 +96,7 @@ func (l *qpPair) expectDisconnect(from, to *endpoint) {
 	}
 }
 
-// onActive makes the body of a case from a function that uses a handshake with the device as the active
-// side.
+// onActive makes the body of a case from a function that uses a handshake with the device as the active side.
 func onActive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
 }
@@ -130,5 +129,6 @@ func privateLimits(r *rig.Rig) privateDataLimits {
 	if r.Device.Info().Transport == verbs.TransportIB {
 		return privateDataLimits{request: 56, reply: 196, tooLong: 197} // 56: 92 less the address header
 	}
-	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513} // MPA carries up to 512 bytes
+	// MPA carries up to 512 bytes, but the length in rdma_conn_param has 8 bits.
+	return privateDataLimits{request: math.MaxUint8, reply: math.MaxUint8, tooLong: 513}
 }

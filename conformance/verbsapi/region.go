@@ -292,7 +292,7 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE of 8 bytes of the peer's memory; the local ones are at recvOffset.
+// rdmaWR returns a READ or WRITE (op) of 8 bytes of the peer's memory, with WR ID 9; the local ones are at recvOffset.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(9, recvOffset, 8, at)
 	wr.Opcode = op

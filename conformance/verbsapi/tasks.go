@@ -148,8 +148,8 @@ func forTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// checkTaskOrder fails the case unless a received byte is the next of one of the concurrent tasks, and counts
-// it in next. Task t sends the bytes of the DUT's memory from 16·t on; next[t] of them have arrived.
+// checkTaskOrder fails the case unless got, a received message of one byte, is the next of one of the concurrent
+// tasks, and counts it in next. Task t sends the bytes of e's memory from 16·t on; next[t] of them have arrived.
 func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {

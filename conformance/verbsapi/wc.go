@@ -101,14 +101,13 @@ var wcCases = []conformance.Case{
 // incoming data only.
 const unspecified = -1
 
-// requestCase returns the case about the completion of a request: its opcode and, unless it is
-// unspecified, its length.
+// requestCase returns the case about the completion of a request: its opcode and, unless it is unspecified, its length.
 func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
 	var defects []string
 	if length != unspecified {
 		defects = append(defects, "WCLengthZero")
 	}
-	if op != verbs.WCOpSend {
+	if op != verbs.WCOpSend { // opcode 0
 		defects = append(defects, "WCOpcodeZero")
 	}
 	return conformance.Case{
@@ -146,9 +145,8 @@ func (e *endpoint) sendImm(wr verbs.SendWR) {
 	e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// requireImm ends the case as unsupported if the device has no immediate data. It is
-// optional over iWARP (RFC 7306), and a device that cannot send it does not receive it
-// either.
+// requireImm ends the case as unsupported if the device has no immediate data. It is optional over iWARP (RFC 7306),
+// and a device that cannot send it does not receive it either.
 func (l *qpPair) requireImm() {
 	if isIB(l.dut.Rig) {
 		return

@@ -74,7 +74,7 @@ type xrcPair struct {
 // each of its SRQs.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
-		requireModifyConnect(r)
+		requireModifyConnect(r) // the queue pairs are connected by ibv_modify_qp below
 		d := rig.NewPair(r)
 		domain := xrcDomain(r)
 		x := &xrcPair{qpPair: &qpPair{

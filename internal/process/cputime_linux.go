@@ -129,7 +129,8 @@ const (
 	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
 )
 
-// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat.
+// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat. Interrupt time
+// does not count as busy: OthersShare gives the reason.
 func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

@@ -58,7 +58,7 @@ type explainer interface {
 }
 
 // explanation lists what the Pipe, which impairs the packets, did to the last frame: the effects whose counters
-// have grown. "event" is listed only if no other effect is, because an event usually causes one of them.
+// have grown. "event", an action on a single packet, is listed only if no other effect is: it usually causes one.
 func (p *Impairer) explanation() string {
 	after, before := p.Pipe.Counters(), &p.before
 	var effects []string

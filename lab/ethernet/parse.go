@@ -55,7 +55,7 @@ func (h *headers) parse(b []byte) bool {
 		return false
 	}
 	h.checkTransport(b)
-	h.payload = h.l4 // the payload for impairments, which for TCP begins within the header
+	h.payload = h.l4 // the payload for impairments begins transportLen (8) bytes later, for TCP within the header
 	if h.end-h.l4 >= transportLen {
 		h.payload += transportLen
 	}

@@ -73,7 +73,7 @@ func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.
 	}
 	if delay > 0 {
 		emitNow := emit
-		emit = func(after time.Duration, f uswitch.Frame) { emitNow(max(after, 0)+delay, f) }
+		emit = func(after time.Duration, f uswitch.Frame) { emitNow(max(after, 0)+delay, f) } // negative: at once
 	}
 	y.next.Apply(now, f, emit)
 }
@@ -86,8 +86,8 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	y.next.HandleTimer(now, emit)
 }
 
-// locate returns conn, the number of a segment's stream, and from, the offset of the segment's first
-// byte in the stream. ok is false if it has no data, lies before the stream's start, or no SYN was seen.
+// locate returns conn, the number of a segment's stream, and from, the offset of the segment's first byte in the
+// stream. ok is false for a SYN, for a segment without data or before the stream's start, and if no SYN was seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {
@@ -135,8 +135,8 @@ func (t *tcpSegment) parse(b []byte) bool {
 	return true
 }
 
-// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP checksum
-// if it is complete: only checks above TCP, such as the CRC of MPA, detect the change.
+// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP checksum, unless the sender
+// left it to the NIC (partial): only checks above TCP, such as the CRC of MPA, detect the change.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask
 	if partial := f.ChecksumPartial; !partial {

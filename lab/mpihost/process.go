@@ -32,9 +32,9 @@ type Process struct {
 // ErrNotStarted is returned by Join in a program that no launcher has started.
 var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Join reads the job of this process from its launcher: a simulation has the job in WorldVar, and reports its
-// start if the launcher asks for reports; a rank in a network namespace receives its job over a connection. Join
-// can be called once.
+// Join reads the job of this process from its launcher: a simulation has the job in the environment variable WorldVar,
+// and reports its start if the launcher asks for reports; a rank in a network namespace receives its job over a
+// connection. Join can be called once.
 func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {
 		// Child processes must not inherit the job.
@@ -164,7 +164,7 @@ func (p *Process) runRank(run func(*transport.Env) error) (err error) {
 		}
 	}
 	e.Go = func(_ string, f func(verbs.Proc)) { go f(e.Proc) }
-	e.OnDump = func(describe func() string) {
+	e.OnDump = func(describe func() string) { // for the report of a hang
 		p.conn.OnDump(func() string {
 			stacks := make([]byte, 64<<10)
 			return fmt.Sprintf("pending requests: %s\n%s", describe(), stacks[:runtime.Stack(stacks, true)])

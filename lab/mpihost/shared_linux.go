@@ -53,7 +53,7 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
-// openSharedMemory maps the index of the shared memory of this rank's host, whose inherited
+// openSharedMemory maps the index, the list of segments, of the shared memory of this rank's host, whose inherited
 // descriptor is fd.
 func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	unix.CloseOnExec(fd)
@@ -139,7 +139,7 @@ func (s *sharedFile) entry(i int) []byte {
 // pageAligned rounds a size up to whole pages.
 func (s *sharedFile) pageAligned(size int) int64 { return (int64(size) + s.page - 1) / s.page * s.page }
 
-// lock locks the index (F_WRLCK) or unlocks it (F_UNLCK). It waits for other processes.
+// lock locks the index (F_WRLCK) or unlocks it (F_UNLCK), by the first byte of the file. It waits for other processes.
 func (s *sharedFile) lock(kind int16) error {
 	for {
 		err := unix.FcntlFlock(uintptr(s.fd), unix.F_SETLKW, &unix.Flock_t{Type: kind, Len: 1})

@@ -139,7 +139,7 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 }
 
 // execute executes one command on a device that is opened for it. It returns the result of the command's program,
-// or, for the command Idle, the resident memory of this process in MB.
+// or, for the command Idle, the resident memory of this process in MB, with a connection that is idle.
 func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) {
 	k, ok := h.kinds[cmd.Kind]
 	if !ok {

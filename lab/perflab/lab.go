@@ -54,8 +54,7 @@ func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "quick", opts)
 }
 
-// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against
-// soft-iWARP: see perf.RunIWARP.
+// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against soft-iWARP: see perf.RunIWARP.
 func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "iwarp", opts)
 }

@@ -84,7 +84,7 @@ func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) erro
 	window := uint64(windowBytes / w.cfg.Bytes)
 	var base uint64
 	for {
-		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1)
+		base = f.waitForWindow(w.seq+uint64(len(bufs)), base, window+1) // then the next batch fits
 		for _, seg := range bufs {
 			w.write(seg)
 		}

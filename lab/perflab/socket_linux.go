@@ -124,8 +124,7 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 	}
 }
 
-// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its
-// sockets block.
+// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its sockets block.
 func connectTCP(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	listener, err := bind(unix.SOCK_STREAM, b)
 	if err != nil {
@@ -245,8 +244,7 @@ func bind(socketType int, e RawEndpoint) (s socket, err error) {
 	return s, err
 }
 
-// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the
-// namespace of the process.
+// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the namespace of the process.
 func inNetNS(ns int, f func() error) error {
 	if ns == 0 {
 		return f()
@@ -273,8 +271,7 @@ func onCPU(cpu int, f func() error) error {
 	})
 }
 
-// onNewThread calls f on a new thread, which ends with the goroutine because it
-// stays locked.
+// onNewThread calls f on a new thread, which ends with the goroutine because it stays locked.
 func onNewThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

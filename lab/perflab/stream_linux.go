@@ -12,8 +12,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the
-// first send to the last arrival.
+// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the first send to the last arrival.
 func RawTCPStream(a, b RawEndpoint, cfg RawStreamConfig) (gbps float64, err error) {
 	const block = false
 	client, server, err := connectTCP(a, b, block)
@@ -119,7 +118,7 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send and counts them, without CRCs. With copyAndCRC, it copies the
+// nextBatch returns the next bytes to send, and counts all but CRCs in s.sent. With copyAndCRC, it copies the
 // messages and appends a CRC to each chunk.
 func (s *sender) nextBatch() []byte {
 	if !s.copyAndCRC {
@@ -160,8 +159,8 @@ func newReceiver(s socket, cfg RawStreamConfig) *receiver {
 	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), copyAndCRC: cfg.CopyAndCRC, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
 }
 
-// run receives until all sent bytes have arrived. Their number comes from total when the
-// sender has finished; a closed channel means that the sender failed.
+// run receives until all sent bytes have arrived. Their number comes from total when the sender has finished. If total
+// is closed without a number, the sender failed and has shut the connection down: the next receive returns an error.
 func (r *receiver) run(total <-chan uint64) error {
 	want := uint64(math.MaxUint64) // not known yet
 	var idleSince time.Time

@@ -23,8 +23,7 @@ type testbed struct {
 	pair  *processPair
 }
 
-// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its
-// CPU.
+// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its CPU.
 func (t *testbed) rawEndpoints() (a, b RawEndpoint) {
 	at := func(h Host) RawEndpoint {
 		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged. None must be with reliable datagrams, nor without
-// datagrams (iWARP) if there is only one rail.
+// scheduleAck notes a received packet that must be acknowledged. It does nothing where none needs to be: with reliable
+// datagrams, and without datagrams (iWARP) if there is only one rail.
 func (c *Carrier) scheduleAck(p *peer) {
 	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
 		return
@@ -16,7 +16,8 @@ func (c *Carrier) scheduleAck(p *peer) {
 	c.lists.timed.add(p)
 }
 
-// handleAck frees the packets that the peer acknowledges: all before the sequence number ack.
+// handleAck frees the packets that the peer acknowledges, all before the sequence number ack, and restarts the
+// retransmission timer of datagrams for the others.
 func (c *Carrier) handleAck(p *peer, ack uint32) {
 	acked := p.out.Acknowledge(ack)
 	if acked == nil {
@@ -103,9 +104,8 @@ func (c *Carrier) retransmit(p *peer) {
 	p.out.expiry = c.Now() + p.out.retransmitTimeout()
 }
 
-// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It
-// returns no credits: the first transmission may have done so, or belonged to another
-// connection.
+// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It returns no credits: the first
+// transmission may have done so, or belonged to another connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
 	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
 	pre.ack, pre.credits, pre.slots = pkt.peer.in.next, 0, 0

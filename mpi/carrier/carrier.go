@@ -75,7 +75,7 @@ type timing struct {
 	keepalive keepalive
 }
 
-// Open creates the carrier of a rank. All ranks open theirs at the same time.
+// Open creates the carrier of a rank. All ranks must open theirs at the same time, because they exchange addresses.
 func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -218,7 +218,7 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way are lost: see AllDelivered.
+// Close releases all resources. Operations under way are lost; AllDelivered reports that there are none.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

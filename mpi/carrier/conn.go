@@ -50,7 +50,7 @@ type cmState struct {
 	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
 }
 
-// sendDepth is the depth of the send queue. Packets leave reservedWRs of it to RDMA transfers.
+// sendDepth is the depth of the send queue. Messages and transfers leave reservedWRs of it to ack-only packets.
 const (
 	sendDepth   = 128
 	reservedWRs = 2
@@ -114,7 +114,7 @@ func (k *conn) cqes() int {
 	return sendDepth + k.c.cfg.Receives + reservedCredits
 }
 
-// connection returns an open connection with room for a packet of n bytes, of each rail in turn.
+// connection returns an open connection with room for a packet of n bytes; successive packets use successive rails.
 // Without one it returns nil, and connects if the design has connections to the peer.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
@@ -147,8 +147,8 @@ func (k *conn) usedConn() *conn { return k }
 // maxPacket implements sender.
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
-// startMissingConns starts a connection to a peer on each rail that has none and has not failed; with
-// the design Hybrid only to a busy peer (see shouldConnect).
+// startMissingConns starts a connection to a peer on each rail that has none and has not failed; with the design
+// Hybrid only to a peer to which many packets were sent (see shouldConnect). If no rail is left, the peer is lost.
 func (c *Carrier) startMissingConns(p *peer) {
 	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.shouldConnect(p) {
 		return
@@ -195,8 +195,8 @@ func (k *conn) post() error {
 	return nil
 }
 
-// requestCompleted handles the completion of any send request. When the last one completes, it
-// ends a failed connection, or continues to close one.
+// requestCompleted handles the completion of any send request. When the last one completes, it ends a connection that
+// has failed or whose last packet was sent, or answers the DREQ of the peer.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {
@@ -221,7 +221,7 @@ func (k *conn) sendCompleted(pkt *packet, wc *verbs.WC) {
 	succeeded := wc.Status == verbs.WCSuccess
 	pkt.acked = pkt.acked || succeeded && !k.rail.completesBeforeDelivery() || p.lost != nil || !pkt.numbered
 	k.requestCompleted(wc)
-	if p.lost != nil {
+	if p.lost != nil { // requestCompleted may have lost it
 		pkt.acked = true
 	}
 	if pkt.acked {
@@ -251,7 +251,7 @@ func (k *conn) returnManyCredits() {
 	}
 }
 
-// takeCreditsToReturn posts the staged receives and returns their number, for the prefix of the next packet.
+// takeCreditsToReturn posts the used receives again, and returns the credits for them, for the prefix of the next packet.
 func (k *conn) takeCreditsToReturn() uint16 {
 	if !k.credits.enabled || k.credits.toReturn == 0 {
 		return 0

@@ -45,7 +45,7 @@ func (k *conn) disconnect() {
 
 // handleDisconnect handles msg, a DREQ or a DREP of the peer.
 func (k *conn) handleDisconnect(msg kind) {
-	k.disconnection.receivedDREQ = true // or a DREP, which needs no answer: see lastPacket below
+	k.disconnection.receivedDREQ = true // also for a DREP: lastPacket, set below, keeps sendDREP from answering it
 	switch {
 	case k.state == open || k.state == accepted:
 		k.state = closing

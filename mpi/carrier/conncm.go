@@ -153,7 +153,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 }
 
-// acceptSelf accepts the connection of the rank to itself.
+// acceptSelf accepts the connection of the rank to itself, which executes atomics on its own memory.
 func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 	c := l.rail.c
 	end, err := l.rail.newLoopbackQP()

@@ -32,7 +32,7 @@ func (k *conn) connInfo() connInfo {
 	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
-// psn is the initial PSN of a rank on the connection: a hash of the seed, the two ranks and the rail.
+// psn returns the initial PSN of rank, one of the two ends of the connection: a hash of the seed, both ranks and the rail.
 func (k *conn) psn(rank int) uint32 {
 	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.Num)
 	x *= 0x9e3779b97f4a7c15
@@ -60,7 +60,8 @@ func (c *Carrier) sendQueuedControl(p *peer) {
 	}
 }
 
-// handleConnMessage handles a connection message of a peer. If the REQs of two ranks cross, the
+// handleConnMessage handles a connection message of a peer: a REQ asks for a connection, a REP accepts it or, with noQP
+// as QPN, rejects it, an RTU is the first packet on it, and DREQ and DREP end it. If the REQs of two ranks cross, the
 // REQ of the lower rank is used.
 func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 	switch msg {
@@ -100,6 +101,7 @@ func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 		c.sendOn(p, k, connRTU, nil, nil)
 		return nil
 	}
+	// msg is a REQ.
 	if k != nil && k.disconnection.lastPacket && k.state != failed { // the peer has ended k
 		c.endConn(k)
 		k = nil
@@ -211,8 +213,8 @@ func (c *Carrier) connectionsFull() bool {
 	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
 }
 
-// shouldConnect reports whether the design Hybrid should connect to a peer now: it does so after HybridAfter packets.
-// If there are as many connections as allowed, shouldConnect may evict the least used one.
+// shouldConnect reports whether the design Hybrid should connect to a peer now: after HybridAfter packets or, if the
+// peer has refused, retryConnectAt packets. If all allowed connections exist, it may evict the least used one.
 func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {
@@ -227,7 +229,7 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the peer with the fewest packets, if it has less than half as many as p.
+// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if they are less than half of p's.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var victim *peer
 	for _, q := range c.peers {

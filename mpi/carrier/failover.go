@@ -10,8 +10,8 @@ import (
 // When a rail fails, its outstanding packets are sent again on another rail. They keep
 // their sequence numbers, therefore the peer detects duplicates.
 
-// completesBeforeDelivery reports whether a completion does not mean delivery and another
-// rail may have to send a packet again: iWARP with several rails.
+// completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because a completion
+// does not mean delivery and another rail may have to send a packet again: iWARP with several rails.
 func (r *rail) completesBeforeDelivery() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
@@ -20,7 +20,7 @@ func (r *rail) completesBeforeDelivery() bool {
 // the peer must acknowledge it.
 func (k *conn) packetPosted(pkt *packet) {
 	if k.rail.completesBeforeDelivery() && pkt.numbered {
-		if pkt.sentOn == nil {
+		if pkt.sentOn == nil { // the first transmission
 			k.peer.out.unacked = append(k.peer.out.unacked, pkt)
 		}
 		pkt.sentAt = k.c.Now()
@@ -33,7 +33,7 @@ func (k *conn) packetPosted(pkt *packet) {
 // packet already drops the duplicate.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
-	if pkt.HasImm { // it depends on the order of its connection
+	if pkt.HasImm { // headerless: it depends on the order of its connection
 		c.losePeer(p, fmt.Errorf("packet %d could not be delivered", pkt.seq))
 		c.drop(pkt)
 		return
@@ -110,7 +110,7 @@ func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	case w.conn == nil && !c.failRail(p, w.dg.rail), w.conn != nil && !c.reachable(p):
 		return false
 	}
-	part.transfer.lastConn = nil // data written before may be lost as well
+	part.transfer.lastConn = nil // data written before may be lost as well: tryPost writes it again before a read probe
 	p.queuedParts = append(p.queuedParts, part)
 	c.markBusy(p)
 	return true
@@ -152,8 +152,9 @@ func (k *conn) connFailed(cause error) {
 
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
-// checkRails looks for connections with a packet that has been outstanding for too long. Such a connection
-// fails if the peer was heard on another one meanwhile; otherwise checkRails probes the peer on the others.
+// checkRails looks, on iWARP with several rails, for connections with a packet that has been outstanding for too long.
+// Such a connection fails if the peer was heard since and another connection to it is open; otherwise checkRails
+// probes the peer on the others.
 func (c *Carrier) checkRails(now time.Duration) {
 	if !c.rails[0].completesBeforeDelivery() {
 		return
@@ -165,7 +166,7 @@ func (c *Carrier) checkRails(now time.Duration) {
 				continue
 			}
 			since, outstanding := k.oldestOutstanding()
-			since = max(since, c.keepalive.stalledUntil)
+			since = max(since, c.keepalive.stalledUntil) // until then, this rank did not call Progress
 			isOtherOpen := func(other *conn) bool { return other != k && other.isOpen() }
 			switch {
 			case !outstanding || now-since < timeout:
@@ -182,9 +183,8 @@ func (c *Carrier) checkRails(now time.Duration) {
 	}
 }
 
-// oldestOutstanding returns since when the connection waits for a completion or an
-// acknowledgement; false if nothing is outstanding. Acknowledgements are cumulative,
-// therefore only the first packet counts.
+// oldestOutstanding returns since when the connection waits for a completion or an acknowledgement; false if nothing is
+// outstanding. Acknowledgements are cumulative, therefore only the first packet counts.
 func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	if k.Outstanding() > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
@@ -207,7 +207,8 @@ type keepalive struct {
 	stalledUntil time.Duration // when Progress was last called after a long pause
 }
 
-// checkSilentPeers probes awaited peers from which nothing has arrived for KeepaliveIdle.
+// checkSilentPeers probes the peers that Upper waits for if nothing has arrived from them for KeepaliveIdle, and
+// runs checkRails. A peer that has exited is lost.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
 	if now < c.keepalive.lastCheck+c.cfg.KeepaliveIdle {

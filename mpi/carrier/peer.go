@@ -252,7 +252,7 @@ func (l *peerList) visit(look func(*peer) (stays bool)) {
 	l.peers, l.spare = l.spare[:0], nil
 	for _, p := range visited {
 		stays := look(p)
-		if *l.in(p) = false; stays {
+		if *l.in(p) = false; stays { // false, or add would skip it
 			l.add(p)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Progress handles received packets and completions, and sends what is queued. It reports
-// whether there was anything to do.
+// Progress handles received packets and completions, and sends queued packets. If there was nothing to do, it arms the
+// completion events for Wait, and looks for silent peers. It reports whether there was anything to do.
 func (c *Carrier) Progress() (moved bool) {
 	if !c.enter() {
 		return false
@@ -23,15 +23,15 @@ func (c *Carrier) Progress() (moved bool) {
 	}
 	moved = c.pollOnce()
 	if !moved {
-		armed := false
+		newlyArmed := false
 		for _, r := range c.rails {
 			pollAgain, err := r.Arm()
 			if err != nil {
 				c.failAll(err)
 			}
-			armed = armed || pollAgain
+			newlyArmed = newlyArmed || pollAgain
 		}
-		if armed { // completions before the notification was armed raise no event
+		if newlyArmed { // completions before the notification was armed raise no event
 			moved = c.pollOnce()
 		}
 	}
@@ -51,9 +51,8 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
-// PollFast is a cheaper Progress for busy polling, which leaves some work to the next
-// Progress. Only the first of several consecutive calls reads the clock. The caller must
-// not Wait after it.
+// PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress. Only the first of
+// several consecutive calls reads the clock. The caller must not Wait after it, because it arms no completion event.
 func (c *Carrier) PollFast(first bool) (moved bool) {
 	lastRead := c.clock.cached // enter clears it
 	if !c.enter() {
@@ -73,8 +72,7 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 	return true
 }
 
-// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested
-// calls.
+// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested calls.
 func (c *Carrier) enter() bool {
 	if c.clock.inProgress {
 		return false
@@ -96,7 +94,7 @@ type clock struct {
 
 func (k *clock) exit() { k.inProgress = false }
 
-// now returns the time: in real time within Progress, the time at its start.
+// now returns the time. Within Progress, in real time (Concurrent), it reads the clock once and then returns the same.
 func (k *clock) now() time.Duration {
 	if !k.inProgress || !k.env.Concurrent {
 		return k.env.Proc.Now()
@@ -247,9 +245,8 @@ func (c *Carrier) Wait(timeout time.Duration) {
 	}
 }
 
-// block waits up to timeout for a completion event of a rail. It returns false after a timeout:
-// otherwise the caller must poll. If another goroutine waits already, it sleeps for at most
-// pollInterval.
+// block waits up to timeout for a completion event of a rail. It returns false after a timeout: otherwise the caller
+// must poll. If another goroutine waits already, it sleeps for at most pollInterval.
 func (w *waiter) block(r *rail, timeout, pollInterval time.Duration) bool {
 	if !w.blocked.CompareAndSwap(false, true) {
 		w.env.Proc.Sleep(min(timeout, pollInterval))

@@ -151,7 +151,7 @@ func (c *Carrier) postDatagram(pkt *packet) error {
 			pkt.acked = false
 			c.queueReroute(pkt)
 			return nil
-		default: // the retransmission timer sends it, or it may be lost
+		default: // the retransmission timer sends it; freePacket frees one that needs no acknowledgement
 			c.freePacket(pkt)
 			return nil
 		}

@@ -66,13 +66,13 @@ func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, tra
 		}
 	case duplicate:
 		c.stats.Duplicates++
-		p.acks.expiry = c.Now() // our acknowledgement was lost
+		p.acks.expiry = c.Now() // our acknowledgement was lost: send another at once
 	case tooFarAhead:
 		c.stats.Discarded++
 	}
 }
 
-// deliver handles the contents of the next packet in sequence.
+// deliver handles the contents of the next packet in sequence. If that fails, the peer is lost.
 func (c *Carrier) deliver(p *peer, k kind, body []byte) {
 	var err error
 	switch k {

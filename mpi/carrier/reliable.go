@@ -30,8 +30,8 @@ func (s *packetSender) NextSeq() uint32 {
 	return s.next - 1
 }
 
-// Acknowledge removes the packets before a sequence number and stops the timer if there are
-// any. The result is valid until the next call.
+// Acknowledge removes and returns the packets with sequence numbers before ack, and stops the timer if there are any.
+// The result is valid until the next call.
 func (s *packetSender) Acknowledge(ack uint32) []*packet {
 	n := 0
 	for n < len(s.unacked) && seqBefore(s.unacked[n].seq, ack) {
@@ -62,9 +62,9 @@ func (s *packetSender) retransmitTimeout() time.Duration {
 	return min(time.Second, s.timeout<<min(s.retransmits, maxShift))
 }
 
-// Expired counts an expiry of the timer. It returns how often it has expired and how long the
-// peer has been silent since its last acknowledgement. The time counts only if the first
-// packet was transmitted since the timer started.
+// Expired counts an expiry of the timer. It returns how often the timer has expired and how long the peer has been
+// silent, both since its last acknowledgement. The timeout adds to the silence only if transmitted is set: the NIC
+// has sent the first packet since the timer started.
 func (s *packetSender) Expired(transmitted bool) (retransmits int, silent time.Duration) {
 	if transmitted {
 		s.unackedFor += s.retransmitTimeout()

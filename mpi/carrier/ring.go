@@ -181,7 +181,8 @@ func (c *Carrier) openSharedMemoryWith(rank int) error {
 	}
 	c.mem.Usage.Add(memory.SharedSegments, all)
 	n := &shmPeer{c: c, peer: c.peer(rank)}
-	if n.SharedRings, err = transport.NewSharedRings(mem, size, r.Slots, c.env.Rank == low); err != nil {
+	writesFirst := c.env.Rank == low // this rank writes to the first of the two rings, and the other to the second
+	if n.SharedRings, err = transport.NewSharedRings(mem, size, r.Slots, writesFirst); err != nil {
 		return err
 	}
 	n.peer.shm = n

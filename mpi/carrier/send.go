@@ -181,7 +181,7 @@ func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 		c.stats.Headerless++
 	}
 	b = append(b, o.data...)
-	c.mem.ChargeCopy(len(o.data))
+	c.mem.ChargeCopy(len(o.data)) // the copy takes virtual time
 	pkt.CopiedLen, pkt.Len = len(b), len(b)
 	if o.gathered != nil {
 		pkt.Gathered, pkt.owner = o.gathered, o.owner

@@ -56,7 +56,7 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	}
 	at := len(u.b)
 	b := p.enc.Append(u.b[:at+lengthLen], h)
-	c.mem.ChargeCopy(len(data))
+	c.mem.ChargeCopy(len(data)) // the copy takes virtual time
 	b = append(b, data...)
 	binary.LittleEndian.PutUint16(b[at:], uint16(len(b)-at-lengthLen))
 	u.b = b
@@ -64,8 +64,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	return true
 }
 
-// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, one of a burst without a
-// Progress between them, and goes over a connection. It reports whether it did.
+// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, is sent in a burst (after
+// others since the last Progress), and goes over a connection. It reports whether it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
 	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {
@@ -172,7 +172,7 @@ func (c *Carrier) deliverHeaderless(p *peer, data []byte) (err error) {
 	if p.header, _, err = p.dec.Next(cachedHeader[:]); err != nil {
 		return err
 	}
-	c.mem.ChargeCopy(len(data))
+	c.mem.ChargeCopy(len(data)) // Upper copies it out, which takes virtual time
 	return c.up.Arrived(p.rank, &p.header, data)
 }
 

@@ -201,7 +201,7 @@ func (c *Carrier) finishTransfer(m *transfer, err error) {
 		m.result = nil
 	}
 	if m.sink != nil && err == nil {
-		c.mem.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n]))
+		c.mem.ChargeCopy(copy(m.sink, m.local.Bytes()[:m.n])) // the copy takes virtual time
 	}
 	c.finished(m.owner, m.op, err)
 }

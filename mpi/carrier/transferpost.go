@@ -21,7 +21,7 @@ func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 		c.startMissingConns(p)
 		return false
 	}
-	if k.state != open || k.Free() <= reservedWRs {
+	if k.state != open || k.Free() <= reservedWRs { // left to ack-only packets
 		return false
 	}
 	m := part.transfer
@@ -107,9 +107,9 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 	return c.tryPostDatagram(p, part)
 }
 
-// partCompleted handles the completion of a part. With the last part it sends the notice, if any,
-// and finishes the transfer. On iWARP, where the data may not be placed yet, it queues the notice in pendingNotices, to
-// be sent on the same connection.
+// partCompleted handles the completion of a part. With the last part it sends the notice, if any, and finishes the
+// transfer. On iWARP with one rail, where the data may not be placed yet, it queues the notice in pendingNotices, to be
+// sent on the same connection. With several rails, a read probe, the last part, has shown that the data was placed.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer

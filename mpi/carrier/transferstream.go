@@ -97,8 +97,8 @@ const (
 	maxRead       = 1 << 40
 )
 
-// sendDataPacket sends the next putData or getData packet of a stream, and reports whether a
-// transport had room for it.
+// sendDataPacket sends the next packet of a stream: putData for a write, or getData for the reply to a read, which has
+// no transfer. It reports whether a transport had room for it.
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian
@@ -131,7 +131,7 @@ func (c *Carrier) handleData(p *peer, kind kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		c.mem.ChargeCopy(copy(to, data))
+		c.mem.ChargeCopy(copy(to, data)) // the copy takes virtual time
 		return nil
 	case kind == getRequest && len(b) == getRequestLen:
 		n := le.Uint64(b[16:])

@@ -22,7 +22,7 @@ type work struct {
 	task task
 	conn *conn          // nil for datagrams
 	dg   *datagrams     // nil for connections
-	from *recvQueue     // of a receive
+	recv *recvQueue     // of a receive
 	buf  *memory.Buffer // of a receive
 	pkt  *packet
 	part *transferPart
@@ -63,7 +63,7 @@ func (c *Carrier) handleCompletion(r *rail, wc *verbs.WC) {
 	}
 	switch w := *found; w.task {
 	case receiving:
-		w.from.completed(wc, w)
+		w.recv.completed(wc, w)
 	case sending:
 		c.requests.Remove(wc.WRID)
 		c.sendCompleted(w, wc)
@@ -94,7 +94,7 @@ func (r *recvQueue) fill(pool *memory.Pool, n int) error {
 		if err != nil {
 			return err
 		}
-		r.Stage(r.c.requests.Add(work{task: receiving, conn: r.conn, from: r, buf: buf}), buf)
+		r.Stage(r.c.requests.Add(work{task: receiving, conn: r.conn, recv: r, buf: buf}), buf)
 	}
 	return r.Flush()
 }
@@ -115,7 +115,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 		return
 	}
 	conn := r.conn
-	if conn == nil && r.grhLen == 0 { // of an SRQ
+	if conn == nil && r.grhLen == 0 { // the receive of an SRQ: the QPN tells the connection
 		conn = r.rail.conns[wc.QPN]
 	}
 	r.receive(wc, w.buf, conn)
@@ -136,7 +136,7 @@ func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	case conn != nil && wc.Flags&verbs.WCWithImm != 0:
 		c.receiveHeaderless(buf.B[:n], wc.Imm, conn)
 	case r.grhLen > 0:
-		r.rail.dg.learnRail(buf.B[r.grhLen:n])
+		r.rail.dg.learnRail(buf.B[r.grhLen:n]) // reply by this rail
 		c.receivePacket(buf.B[r.grhLen:n], nil, OverDatagrams)
 	default:
 		c.receivePacket(buf.B[:n], conn, OverConnection)

@@ -31,8 +31,9 @@ type thesisRow struct {
 // connectionBytes is the memory per connection in Rashti 2010, and here.
 const connectionBytes = 200 * pageBytes
 
-// newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010 Table 6.1,
-// which gives the memory pages of all ranks. It returns nil if e is nil or measured no row of the table.
+// newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010 Table 6.1, which
+// gives the memory pages of all ranks. connectionBytes, the memory of a connection in both, converts the published
+// memory to connection partners. It returns nil if e is nil or measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
@@ -140,9 +141,9 @@ func newSurveyRow(t *surveyed, own, rings, shared *Point) surveyRow {
 		Ratio: fmt.Sprintf("%.1f", own.Bytes.Mean/shared.Bytes.Mean), PublishedRatio: t.ratio,
 		RingCount: fmt.Sprintf("%.2f", rings.Rings.Mean), PublishedRingCount: fmt.Sprintf("%.2f", t.rings),
 		Unexpected: fmt.Sprintf("%.1f %%", 100*shared.Unexpected), PublishedUnexpected: fmt.Sprintf("%.1f %%", t.unexpected),
-		LowWatermarks: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedLowWatermarks: fmt.Sprintf("%.2f", t.low),
+		LowWatermarks: fmt.Sprintf("%.2f", shared.LowWatermarks.Mean), PublishedLowWatermarks: fmt.Sprintf("%.2f", t.lowMarks),
 	}
-	if rings.Rings.Mean > 0 {
+	if rings.Rings.Mean > 0 { // PerRing is the memory that a ring adds
 		r.PerRing = fmt.Sprintf("%.0f KB", (rings.Bytes.Mean-shared.Bytes.Mean)/rings.Rings.Mean/1000)
 	}
 	return r
@@ -175,7 +176,7 @@ type surveyed struct {
 	workload   string
 	name       string
 	rings      float64 // connections with RDMA, on average
-	low        float64 // low watermark events, on average
+	lowMarks   float64 // low watermark events, on average
 	unexpected float64 // per cent of messages
 	ratio      string  // memory of ring-sendrecv divided by that of srq
 }
