@@ -112,7 +112,7 @@ func (n hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 	for len(b) >= 4 {
 		kind, size := order.Uint16(b), int(order.Uint16(b[2:]))
 		b = b[4:]
-		if kind == 0 {
+		if kind == 0 { // nrb_record_end
 			return nil
 		}
 		if size > len(b) {

@@ -162,10 +162,10 @@ func (m *mpaDirection) framing(peer *mpaDirection) wire.Framing {
 // before the capture. seq is the sequence number of b.
 func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
 	m, p := &dir.mpa, &s.p
-	negotiated := m.hasFrame && reverse.mpa.hasFrame
+	negotiated := m.hasFrame && reverse.mpa.hasFrame // both start-up frames were captured
 	framing, at := m.framing(&reverse.mpa), uint64(seq-m.base)
 	if !negotiated {
-		framing, at = wire.Framing{CRC: framing.CRC}, 0
+		framing, at = wire.Framing{CRC: framing.CRC}, 0 // assume that there are no markers
 	}
 	ok := looksLikeFPDU(b, &framing, at, negotiated)
 	switch {
@@ -179,7 +179,7 @@ func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
 	}
 }
 
-// looksLikeFPDU reports whether b, at octet at of the stream, plausibly starts with an FPDU. If the framing was not
+// looksLikeFPDU reports whether b plausibly starts with an FPDU. at is the offset of b in the stream. If framing was not
 // negotiated, the FPDU must be complete and its CRC correct or zero; it sets framing.CRC accordingly.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
@@ -221,7 +221,7 @@ func (s *Stream) addFPDU(dir, reverse *tcpDirection, f *wire.FPDU) {
 	if d.Guessed {
 		d.Framing.CRC = f.CRCStatus == wire.CRCGood || f.CRCStatus == wire.CRCBad
 	}
-	// The deframer reuses its buffer.
+	// Copy the ULPDU: the deframer reuses its buffer.
 	at := len(s.ulpduBuf)
 	s.ulpduBuf = append(s.ulpduBuf, f.ULPDU...)
 	d.ULPDU = s.ulpduBuf[at:len(s.ulpduBuf):len(s.ulpduBuf)]

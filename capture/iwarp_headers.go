@@ -132,6 +132,7 @@ func terminateHeaders(t *wire.Terminate) []Header {
 	if t.HasDDP {
 		all = append(all, ddpHeader("terminated DDP", &t.DDP))
 	}
+	// A quoted RDMAP header is decoded as that of a Read Request.
 	if t.HasRDMAP && (!t.HasDDP || t.DDP.Control.Opcode == wire.OpReadRequest) {
 		all = append(all, readHeader("terminated read", &t.Read))
 	}

@@ -157,7 +157,7 @@ func (f *FPDU) summariseTerminate(b *strings.Builder) {
 			fmt.Fprintf(b, " STag %#x TO %#x", uint32(t.DDP.Tagged.STag), t.DDP.Tagged.TO)
 		}
 	}
-	if t.Order == wire.OrderSiw {
+	if t.Order == wire.OrderSiw { // the Linux driver siw writes the bits of a Terminate in another order
 		b.WriteString(" (bits in the order of siw)")
 	}
 }

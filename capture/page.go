@@ -194,7 +194,7 @@ func ViewerCommand(ctx context.Context, file string, asText bool) ([]string, err
 	if noGUI != nil && noTshark != nil {
 		return nil, ErrNotInstalled
 	}
-	options := tsharkArgs(heuristics) // for Wireshark 4
+	options := tsharkArgs(heuristics) // without tshark, assume the dissectors of Wireshark 4
 	if noTshark == nil {
 		options = TsharkOptions(ctx, tshark, file)
 	}

@@ -65,7 +65,7 @@ type gap struct{ from, to wire.PSN }
 func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 	info, _ := r.BTH.Opcode.Info()
 	if info.Class.Has(wire.First) || info.Class.Has(wire.Middle) {
-		q.mtu = r.payload
+		q.mtu = r.payloadLen
 	}
 	if !info.Class.Has(wire.Read) {
 		return 1, 1
@@ -80,7 +80,8 @@ func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 }
 
 // observe marks a request that is retransmitted, late, or follows a gap in the PSNs. low and high are the minimum and
-// maximum number of PSNs that it takes: the request after this one has a PSN from q.next to q.latest.
+// maximum number of PSNs that it takes: the request after this one has a PSN from q.next to q.latest. A PSN that is
+// maxPSNDistance or more away starts the tracking anew.
 func (q *requestTracker) observe(p *Packet, psn wire.PSN, low, high int32) {
 	distance := psn.Sub(q.next)
 	if !q.started || distance >= maxPSNDistance || distance <= -maxPSNDistance {

@@ -20,7 +20,7 @@ type RoCE struct {
 	ICRCValue uint32
 	CM        *CM // nil if it is no CM message
 
-	payload int // on the wire
+	payloadLen int // on the wire
 }
 
 // dissectRoCE decodes a UDP payload. b is its captured part; missing is the number of octets after
@@ -72,7 +72,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
 		r.HeadersComplete = err == nil
-		r.payload = len(r.Payload)
+		r.payloadLen = len(r.Payload)
 		if errors.Is(err, wire.ErrOpcode) {
 			return fmt.Errorf("opcode %v is reserved", r.BTH.Opcode)
 		}
@@ -96,9 +96,9 @@ func (r *RoCE) parse(b []byte, missing int) error {
 		return err
 	}
 	r.HeadersComplete = true
-	r.payload = max(0, len(b)+missing-info.HeaderLen-wire.ICRCLen-int(r.BTH.PadCount))
+	r.payloadLen = max(0, len(b)+missing-info.HeaderLen-wire.ICRCLen-int(r.BTH.PadCount))
 	rest = rest[info.HeaderLen-wire.BTHLen:]
-	r.Payload = rest[:min(len(rest), r.payload)]
+	r.Payload = rest[:min(len(rest), r.payloadLen)]
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (r *RoCE) Op() string {
 }
 
 // PayloadLen implements PDU.
-func (r *RoCE) PayloadLen() int { return r.payload }
+func (r *RoCE) PayloadLen() int { return r.payloadLen }
 
 // hasAETH reports whether the packet is a response with a syndrome, which was captured.
 func (r *RoCE) hasAETH() bool {

@@ -39,8 +39,8 @@ func (r *RoCE) Summary() string {
 // summariseHeaders appends the fields of the extension headers.
 func (r *RoCE) summariseHeaders(b *strings.Builder, info wire.Info) {
 	has := info.Headers.Has
-	if r.BTH.Opcode != wire.CNP && (info.Class.Has(wire.HasPayload) || r.payload != 0) {
-		fmt.Fprintf(b, " %d B", r.payload)
+	if r.BTH.Opcode != wire.CNP && (info.Class.Has(wire.HasPayload) || r.payloadLen != 0) {
+		fmt.Fprintf(b, " %d B", r.payloadLen)
 	}
 	if has(wire.HasXRCETH) {
 		fmt.Fprintf(b, " SRQ %#x", r.XRCETH.SRQN)
@@ -109,7 +109,7 @@ func (r *RoCE) Headers() (all []Header) {
 		all = append(all, m, Header{Name: "CM " + r.CM.Name(), Fields: r.CM.Body.Fields})
 	}
 	end := Header{Name: "payload"}
-	end.add("length", r.payload)
+	end.add("length", r.payloadLen)
 	end.add("pad", r.BTH.PadCount)
 	icrc := r.ICRC.String()
 	if r.ICRC != ChecksumUnknown {

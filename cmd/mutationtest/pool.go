@@ -21,8 +21,8 @@ type pool struct {
 	baseline string // file of writeBaseline
 }
 
-// judge finds out which mutants the conformance cases kill, in so many worker processes at a time. It returns the
-// results in the order of all.
+// judge runs the conformance cases with each mutant of all, in the given number of worker processes. The results, in
+// the order of all, say which mutants the cases kill.
 func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
 	results := make([]result, len(all))
 	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
@@ -76,8 +76,8 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 	}
 }
 
-// parallel runs work in several goroutines. Each takes numbers from 0 to n-1 by next, until
-// that returns false. Progress is printed as "50 of 100 tested", where done is the word tested.
+// parallel runs work in as many goroutines as workers says. Each call of next returns another number from 0 to n-1;
+// false after the last. Progress is printed as "50 of 100 tested", where done is the word tested.
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

@@ -25,8 +25,8 @@ type exchange struct {
 }
 
 const (
-	immediate = 0x01a2c3e4 // immediate data that differs in every byte order
-	noExtra   = 0          // no access rights of memory beyond those of endpoint.access
+	immediate     = 0x01a2c3e4 // immediate data that differs in every byte order
+	noExtraAccess = 0          // no access rights of memory beyond those of endpoint.access
 )
 
 // must ends the case by a panic, which rig.Catch recovers, if err is not nil.
@@ -73,16 +73,16 @@ func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 			Case: c, objects: o, op: op, requester: pair.qps[c.By], responder: pair.qps[c.By.other()], pair: pair,
 			data: pattern(seed, c.Size), lossy: pair.suite.Lossy,
 		}
-		dstAccess := verbs.Access(noExtra)
+		dstAccess := verbs.Access(noExtraAccess)
 		bindsWindow := op.responderNeeds&(verbs.CapMWType1|verbs.CapMWType2) != 0 || c.Op == "send-inv"
 		if bindsWindow && x.responder.attr.Caps.Has(verbs.CapMWType1) {
-			dstAccess = verbs.AccessMWBind
+			dstAccess = verbs.AccessMWBind // windows may be bound to the memory
 		}
 		length := max(c.Size, 1) // some devices refuse a receive without memory
 		if op.service == verbs.QPTypeUD {
 			length += verbs.GRHLen
 		}
-		x.src, x.dst = x.memory(x.requester, length, noExtra), x.memory(x.responder, length, dstAccess)
+		x.src, x.dst = x.memory(x.requester, length, noExtraAccess), x.memory(x.responder, length, dstAccess)
 		err := rig.Catch(func() {
 			op.run(x)
 			must(errors.Join(x.requester.checkNoCompletions(), x.responder.checkNoCompletions()))
@@ -107,8 +107,8 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// writeAndExpect writes the data to src, and makes checkMemory expect it in dst too.
-func (x *exchange) writeAndExpect() {
+// fillSourceAndExpect writes the data to src, and makes checkMemory expect it in dst too.
+func (x *exchange) fillSourceAndExpect() {
 	x.src.write(x.data)
 	x.dst.setWant(0, x.data)
 }
@@ -158,14 +158,14 @@ const (
 
 // send sends a message.
 func send(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	x.transfer(verbs.OpSend, x.dst.sge(0, len(x.dst.area())), recvCompletion{op: verbs.WCOpRecv, size: x.Size})
 	x.checkMemory()
 }
 
 // sendImm sends a message with immediate data.
 func sendImm(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	want := recvCompletion{op: verbs.WCOpRecv, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
 	x.transfer(verbs.OpSendImm, x.dst.sge(0, len(x.dst.area())), want)
 	x.checkMemory()
@@ -184,7 +184,7 @@ func sendMany(x *exchange) {
 	}
 	flights := []*flight{{from: x.requester, to: x.responder}, {from: x.responder, to: x.requester}}
 	for i, f := range flights {
-		f.src, f.dst = x.memory(f.from, inFlight*x.Size, noExtra), x.memory(f.to, inFlight*x.Size, noExtra)
+		f.src, f.dst = x.memory(f.from, inFlight*x.Size, noExtraAccess), x.memory(f.to, inFlight*x.Size, noExtraAccess)
 		data := pattern(uint64(x.Size+i), inFlight*x.Size)
 		f.src.write(data)
 		f.dst.setWant(0, data)

@@ -10,7 +10,7 @@ import (
 // write writes to the responder's memory. A SEND of one octet follows: its arrival shows that the data of the
 // WRITE is placed.
 func write(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	x.requester.executeAndSendOctet(x.responder, wr)
@@ -19,7 +19,7 @@ func write(x *exchange) {
 
 // writeImm writes with immediate data.
 func writeImm(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	want := recvCompletion{op: verbs.WCOpRecvRDMAWithImm, size: x.Size, flags: verbs.WCWithImm, imm: immediate}
 	x.transfer(verbs.OpRDMAWriteImm, nil, want)
 	x.checkMemory()
@@ -37,7 +37,7 @@ func read(x *exchange) {
 // readMany posts more READs than may be outstanding, and a fenced WRITE that sends the data of the last READ back.
 func readMany(x *exchange) {
 	const reads = 3 * maxReads
-	from, to := x.memory(x.responder, reads*x.Size, noExtra), x.memory(x.requester, reads*x.Size, noExtra)
+	from, to := x.memory(x.responder, reads*x.Size, noExtraAccess), x.memory(x.requester, reads*x.Size, noExtraAccess)
 	data := pattern(uint64(x.Size), reads*x.Size)
 	from.write(data)
 	to.setWant(0, data)
@@ -86,14 +86,14 @@ func fetchAdd(x *exchange) {
 
 // atomicWrite tests ATOMIC WRITE.
 func atomicWrite(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	x.requester.execute(verbs.SendWR{Opcode: verbs.OpAtomicWrite, SGL: x.src.sge(0, x.Size), Remote: x.dst.remote()})
 	x.checkMemory()
 }
 
 // flush tests a WRITE and a FLUSH that makes its data globally visible.
 func flush(x *exchange) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	wr := x.request(verbs.OpRDMAWrite)
 	wr.Remote = x.dst.remote()
 	flushWR := verbs.SendWR{

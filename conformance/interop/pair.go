@@ -104,8 +104,8 @@ func (pair *qpPair) connectAndAccept(
 	return active, passive
 }
 
-// connectByCM connects the queue pairs by the connection manager. InfiniBand appends zeros to private data, so only the
-// start of the reply's is compared.
+// connectByCM connects the queue pairs by the connection manager, and checks the private data of the reply: only its
+// beginning, because InfiniBand appends zeros.
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
@@ -145,7 +145,7 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	}
 }
 
-// setPeer makes a queue pair at an address the destination of the datagrams of a UD queue pair.
+// setPeer sets the destination of the datagrams of p, a UD queue pair: the queue pair qpn at the address to.
 func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
 	old := p.ah
 	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
@@ -178,7 +178,7 @@ func (pair *qpPair) resolveByCM() {
 // No other receive may be posted.
 func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
 	must(withObjects(func(o *objects) {
-		src, dst := o.memory(p, 1, noExtra), o.memory(to, 1, noExtra)
+		src, dst := o.memory(p, 1, noExtraAccess), o.memory(to, 1, noExtraAccess)
 		octet := []byte{2}
 		src.write(octet)
 		dst.setWant(0, octet)

@@ -35,7 +35,7 @@ type queuePair struct {
 }
 
 // open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to inline octets of inline
-// data. If it ends the case, close closes the objects that were created.
+// data. An error ends the case; the caller must then call close, which closes the objects that were created.
 func (p *queuePair) open(service verbs.QPType, withSRQ bool, inline int) {
 	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
 	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")

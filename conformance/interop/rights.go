@@ -10,7 +10,7 @@ import (
 
 // accessByKey writes to the responder's memory by an R_Key, reads it back, and checks both.
 func (x *exchange) accessByKey(key verbs.RKey) {
-	x.writeAndExpect()
+	x.fillSourceAndExpect()
 	remote := x.dst.remote()
 	remote.RKey = key
 	wr := x.request(verbs.OpRDMAWrite)
@@ -95,7 +95,8 @@ func windowType1(x *exchange) {
 	key := x.bindType1(mw, x.Size)
 	x.accessByKey(key)
 	unbound := x.bindType1(mw, 0)
-	// A refused request breaks the connection, so a case tests one key: the larger size tests that of the unbound window.
+	// A refused request breaks the connection, so a case tests one key: with the larger size the key that unbinding has
+	// returned, else the key of the earlier bind.
 	if x.Size == windowSizes[1] {
 		key = unbound
 	}
@@ -119,7 +120,7 @@ func sendInvalidate(x *exchange) {
 	}
 	wr := x.request(verbs.OpSendInv)
 	wr.InvalidateRKey = key
-	recvBuf := x.memory(x.responder, max(x.Size, 1), noExtra)
+	recvBuf := x.memory(x.responder, max(x.Size, 1), noExtraAccess)
 	x.src.write(x.data)
 	wrID := x.responder.postRecv(recvBuf.sge(0, len(recvBuf.area())))
 	x.requester.post(wr)

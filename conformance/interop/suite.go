@@ -182,7 +182,7 @@ func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error
 func (s *Suite) checkAlive() error {
 	for _, both := range s.endpoints {
 		for _, endpoint := range both {
-			if err := endpoint.syncMemory(); err != nil {
+			if err := endpoint.syncMemory(); err != nil { // any verbs call will do
 				return fmt.Errorf("cannot continue: %w", err)
 			}
 		}

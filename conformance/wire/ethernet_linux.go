@@ -37,8 +37,8 @@ var _ conformance.Wire = (*Ethernet)(nil)
 
 const maxIPLen = 1<<16 - 1
 
-// OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the
-// calling thread, which needs CAP_NET_RAW.
+// OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the calling thread, which
+// needs CAP_NET_RAW. It announces the addresses of cfg by ARP and neighbour advertisements.
 func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	w, err := openEthernet(cfg)
 	if err != nil {

@@ -92,7 +92,7 @@ const (
 // open sends our SYN with sequence number isn, or SYN+ACK if the peer's SYN was received.
 func (c *tcpConn) open(now time.Time, isn seqNum) {
 	c.passive = c.rcv.syn
-	c.snd.una, c.snd.end, c.snd.nxt, c.snd.wnd = isn, isn, isn, 1
+	c.snd.una, c.snd.end, c.snd.nxt, c.snd.wnd = isn, isn, isn, 1 // a window for the SYN only
 	c.rtx.timeout = initialRTO
 	c.snd.enqueue(chunk{flags: syn})
 	c.transmitPending(now)
@@ -320,7 +320,7 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue.
+// removeAcked removes acknowledged octets from the send queue. A held chunk stays until all of it is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

@@ -13,7 +13,7 @@ func (c *tcpConn) receive(s *segment) {
 	p := chunk{seq: s.seq, data: s.payload, flags: s.flags & fin}
 	switch end := p.end().sub(c.rcv.nxt); {
 	case end <= 0: // a duplicate
-	case end > c.rcv.window()+1, c.rcv.fin: // outside the window
+	case end > c.rcv.window()+1, c.rcv.fin: // outside the window (+1 for a FIN), or after the peer's FIN
 	case p.seq.sub(c.rcv.nxt) > 0:
 		c.rcv.storeOutOfOrder(p)
 	default:
@@ -26,7 +26,8 @@ func (c *tcpConn) receive(s *segment) {
 // window returns the receive window.
 func (r *receiver) window() int { return max(0, maxWindow-r.unread) }
 
-// storeOutOfOrder stores a segment that arrived before octets that precede it, sorted by sequence number.
+// storeOutOfOrder stores a segment that arrived before octets that precede it, sorted by sequence number. It drops the
+// segment if maxOutOfOrder are stored.
 func (r *receiver) storeOutOfOrder(p chunk) {
 	if len(r.outOfOrder) >= maxOutOfOrder {
 		return
@@ -79,7 +80,7 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// hold queues octets that only sendHeldRange sends.
+// hold queues octets that are not sent yet: the caller sends them in segments of its choice by sendHeldRange.
 func (c *tcpConn) hold(b []byte) error {
 	if c.snd.held != nil && c.snd.held.held {
 		return errors.New("octets are held already: send all of them first")
@@ -104,9 +105,9 @@ func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 	return nil
 }
 
-// sendHeldRange sends a range of the held octets as one segment. Once every octet was sent, they
-// are retransmitted like others.
-func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
+// sendHeldRange sends a range of the held octets (see hold) as one segment with the given flags. Once every octet was
+// sent, they are retransmitted like others.
+func (c *tcpConn) sendHeldRange(now time.Time, from, to int, flags tcpFlags) error {
 	p := c.snd.held
 	switch {
 	case c.err != nil:
@@ -116,7 +117,7 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, f tcpFlags) error {
 	case from < 0 || to > len(p.data) || from >= to:
 		return fmt.Errorf("range %d to %d of %d held octets", from, to, len(p.data))
 	}
-	c.sendSegment(p.seq.add(from), p.data[from:to], f)
+	c.sendSegment(p.seq.add(from), p.data[from:to], flags)
 	if !p.held {
 		return nil
 	}

@@ -178,7 +178,8 @@ func (d *linkDir) pipe() *impair.Pipe {
 	return d.impairment.pipe
 }
 
-// apply passes pk through the pipe. If nothing comes out, it reports a drop, even if the pipe holds pk back.
+// apply passes pk through the pipe, which may drop, change, copy, delay or hold it. If nothing comes out, apply reports
+// a drop, even if the pipe holds pk back.
 func (im *impairment) apply(pk *packet) {
 	im.out = im.pipe.Apply(im.net.w.now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {
@@ -195,8 +196,8 @@ func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.forwardOutput(im.port, im.port)
 }
 
-// forwardOutput forwards the output of the pipe, after its delays, and arms the timer
-// for packets that the pipe holds.
+// forwardOutput forwards the packets in im.out, which came out of the pipe of impairments, after their delays, and arms
+// the timer for packets that the pipe holds.
 func (im *impairment) forwardOutput(from, to *Port) {
 	n := im.net
 	for i := range im.out {
@@ -232,7 +233,7 @@ func newWire(l *LinkConfig) wire {
 	return wire{pacer: impair.Pacer{RateBps: l.RateBps}, latency: l.Latency, overhead: l.OverheadBytes}
 }
 
-// send queues n bytes and returns when they arrive at the far end.
+// send queues n bytes and returns the time at which they will arrive at the far end.
 func (x *wire) send(now mono.Time, n int) mono.Time {
 	departs := x.pacer.Next(now, n+x.overhead)
 	if departs > now {

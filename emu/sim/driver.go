@@ -68,7 +68,7 @@ type DriverConfig struct {
 	Observer link.PortObserver
 }
 
-// NewDriver returns a driver of e on l, which is the port or a wrapper of it.
+// NewDriver returns a driver, which runs the engine e in virtual time on the link l: cfg.Port or a wrapper of it.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: no longer than the transmit queue, of which it is a part
@@ -111,7 +111,7 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	}
 }
 
-// reportAddrs reports the addresses that were removed or added since the last call.
+// reportAddrs tells the Observer which of the port's initial addresses were removed, or added again, since the last call.
 func (d *Driver) reportAddrs() {
 	has := d.Port.Addrs()
 	for i, a := range d.addrs {
@@ -209,8 +209,8 @@ func (n *packetNetwork) flush(now mono.Time) bool {
 	return more && !full
 }
 
-// NewSecret draws a secret from a random stream of the world. The next call with the same
-// stream returns another one.
+// NewSecret draws a secret from the random number generator of the world that is called stream (see World.Rand). The
+// next call with the same name returns another secret.
 func NewSecret(w *World, stream string) (s [16]byte) {
 	r := w.Rand(stream)
 	binary.LittleEndian.PutUint64(s[:], r.Uint64())
@@ -248,7 +248,8 @@ type StreamDriver struct {
 
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
-// NewStreamDriver returns a driver of e on n, which is the port's StreamHost or a wrapper of it.
+// NewStreamDriver returns a driver, which runs the engine e in virtual time on the streams of n: the StreamHost of
+// cfg.Port or a wrapper of it.
 func NewStreamDriver(e drive.StreamEngine, n link.StreamNet, cfg DriverConfig) *StreamDriver {
 	s := drive.NewStreams(e, n)
 	d := &StreamDriver{Driver: newDriver(e, (*streamNetwork)(s), cfg), Streams: s}

@@ -45,7 +45,8 @@ func (n *Net) forwardTo(pk *packet, to *Port) {
 	}
 }
 
-// egress queues pk in the switch towards its port. A cable has no switch: pk arrives at once.
+// egress queues pk in the switch towards its port. A cable has no switch: pk, which has crossed the cable, passes the
+// impairments and arrives.
 func (n *Net) egress(pk *packet, to *Port) {
 	switch d := &to.downlink; {
 	case to.isDown:
@@ -89,8 +90,8 @@ var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 // isGroup reports whether a is a multicast or broadcast address.
 func isGroup(a netip.Addr) bool { return a.IsMulticast() || a == limitedBroadcast }
 
-// broadcastReceivers appends the ports of the sender's broadcast domain, joined
-// or not. The sender receives its own broadcast only if it has joined, as a
+// broadcastReceivers appends the ports of the sender's broadcast domain, whether or not they joined
+// 255.255.255.255. The sender receives its own broadcast only if it has joined, as a
 // host loops it back only to sockets bound to that address.
 func (n *Net) broadcastReceivers(to []*Port, sender *Port) []*Port {
 	for _, p := range n.ports {

@@ -135,7 +135,7 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 			return nil, c.errOutsideProgram()
 		}
 		s.waitsFor = from
-		p.Wait(&s.changed, s, left)
+		p.Wait(&s.changed, s, left) // s.String names the awaited rank
 	}
 	queue := s.inbox[from]
 	if len(queue) == 1 {

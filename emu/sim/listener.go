@@ -147,7 +147,7 @@ func (p *Port) dialFrom(local, remote netip.AddrPort) (netip.AddrPort, error) {
 		return local, nil
 	}
 	for range ephemeralCount {
-		neverUsed := p.ephemeralUsed < ephemeralCount
+		neverUsed := p.ephemeralUsed < ephemeralCount // saves the search for a stream
 		a := netip.AddrPortFrom(local.Addr(), p.nextEphemeral())
 		if neverUsed || !p.hasStream(a, remote) {
 			return a, nil
@@ -170,7 +170,8 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 
 const dialerSide, listenerSide = "dialer", "listener"
 
-// init adds a side of a stream to its port, with its window, MSS, events and random streams. far is the peer's port.
+// init adds a side of a stream to its port, with its window, MSS, StreamEvents and random number generators. far is the
+// peer's port.
 func (s *Stream) init(far *Port, side string) {
 	n, p := s.net, s.port
 	s.window = n.cfg.Stream.BufferBytes

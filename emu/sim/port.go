@@ -131,9 +131,8 @@ func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = callback{h, 
 // OnAddrChange runs h, in an event, after an address was added or removed; see Addrs.
 func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = callback{h, arg} }
 
-// Send implements link.PacketLink. It uses the world's time instead of now. A
-// datagram without a source address gets the port's; other source addresses are
-// not checked.
+// Send implements link.PacketLink. It uses the world's time instead of its argument. A datagram without a source
+// address gets the port's; other source addresses are not checked.
 func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
@@ -230,7 +229,7 @@ func (p *Port) Close() error {
 	for _, a := range p.cfg.Addrs {
 		delete(n.byAddr, a)
 	}
-	for g := range p.joins { //layers:ordered each group loses one member
+	for g := range p.joins { //layers:ordered in any order, each group loses one member
 		n.removeMember(g, p)
 	}
 	p.joins = nil
@@ -301,7 +300,7 @@ func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 // Net returns the port's network.
 func (p *Port) Net() *Net { return p.net }
 
-// Stats returns the port's counters.
+// Stats returns the port's counters: of sent packets those of its uplink, of received ones those of its downlink.
 func (p *Port) Stats() Stats {
 	up, s := &p.uplink.stats, p.downlink.stats
 	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out

@@ -49,7 +49,7 @@ type streamRands struct {
 	cut, stall, corrupt, reset *rand.Rand // nil if the rate is 0
 }
 
-// initRands creates the random streams of the stream's impairments.
+// initRands creates the random number generators of the stream's impairments, whose names begin with name.
 func (s *Stream) initRands(name string) {
 	c := &s.net.cfg.Stream
 	for _, k := range []struct {
@@ -96,7 +96,7 @@ type gatherList struct {
 	left int // bytes
 }
 
-// take appends the next n bytes to b.
+// take removes the next n bytes from the list and appends them to b.
 func (g *gatherList) take(b []byte, n int) []byte {
 	g.left -= n
 	for n > 0 {
@@ -147,8 +147,8 @@ func (s *Stream) cutSegment(from *gatherList) *segment {
 	return seg
 }
 
-// applyEventsAt applies the StreamEvents at s.written, the offset of seg, to seg. It returns its length n, shortened to
-// end before the next event that must start a segment; StreamCut does nothing else.
+// applyEventsAt applies the StreamEvents at s.written, the offset of seg in the stream, to seg. It returns the length n
+// of seg, shortened to end before the next event: all but StreamCorrupt start a segment, and StreamCut does only that.
 func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	for _, e := range s.events {
 		switch {
@@ -185,7 +185,7 @@ func (s *Stream) farPort() *Port { return s.net.byAddr[s.remote.Addr()] }
 func (s *Stream) returnLatency() time.Duration {
 	far := s.farPort()
 	switch {
-	case far == nil:
+	case far == nil: // the peer's port has closed, or lost the address
 		return s.port.downlink.latency
 	case s.net.cfg.Cable:
 		return far.uplink.latency

@@ -144,8 +144,8 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// recordReceived shows seg to the StreamTap and advances RCV.NXT past it. A segment that an impairment replaces by a
-// reset is not received.
+// recordReceived shows seg to the StreamTap, the observer of segments, and advances RCV.NXT past it. A segment that an
+// impairment replaces by a reset is not received.
 func (s *Stream) recordReceived(seg *segment) {
 	if seg.reset {
 		return
@@ -157,7 +157,7 @@ func (s *Stream) recordReceived(seg *segment) {
 	}
 }
 
-// tapSegment shows seg to the StreamTap.
+// tapSegment shows seg to the StreamTap, if there is one: a function that observes the segments at each port.
 func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	if n.streamTap == nil || p == nil {
 		return

@@ -86,7 +86,7 @@ func (h *StreamHost) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	return own, nil
 }
 
-// register gives a stream an ID of the host.
+// register gives a stream an ID, with which Ready reports that it is readable or writable.
 func (h *StreamHost) register(s *Stream) {
 	s.host = h
 	s.id = h.allocID(streamSlot{stream: s})

@@ -126,7 +126,7 @@ func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if up == 0 {
 		return nil
 	}
-	k, _ := bits.Mul64(mix(flow, s.salt), uint64(up))
+	k, _ := bits.Mul64(mix(flow, s.salt), uint64(up)) // scales the hash to [0, up)
 	for _, trunk := range hops {
 		if trunk.carrier.isDown {
 			continue

@@ -37,7 +37,7 @@ type trunkDir struct {
 	to *Switch
 }
 
-// AddTrunk connects two switches.
+// AddTrunk connects two switches by a trunk: a link with a queue and impairments for each direction.
 func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	if cfg.A == nil || cfg.B == nil || cfg.A.net != n || cfg.B.net != n || cfg.A == cfg.B {
 		return nil, fmt.Errorf("net %s: trunk %s: it must join two different switches of the net", n.cfg.Name, cfg.Name)
@@ -94,7 +94,7 @@ func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
 	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
 
-// SetImpair replaces the random impairments; see Port.SetImpair.
+// SetImpair replaces the random impairments of packets from switch A to B and from B to A, as Port.SetImpair does.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	if err := errors.Join(t.dirs[0].setSpecs(ab), t.dirs[1].setSpecs(ba)); err != nil {
 		return err
@@ -164,8 +164,8 @@ type trunkTransit struct {
 // strictly in order; fat trees have two.
 const maxStreamHops = 8
 
-// crossTrunk sends seg over the next trunk. It returns true if seg is at the receiver's switch, or if no trunk leads
-// there. A trunk that goes down starts a new epoch: segments that it carried then are lost.
+// crossTrunk sends the TCP segment seg over the next trunk towards far, the receiver's port. It returns true if seg is
+// at far's switch, or no trunk leads there. A trunk that goes down starts a new epoch: the segments on it are lost.
 func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	s, transit := seg.sender, &seg.transit
 	if transit.at == nil {

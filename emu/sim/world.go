@@ -118,7 +118,7 @@ type runState struct {
 	err       error
 }
 
-// New returns a world at time 0 without events or programs.
+// New returns a world (a simulation in virtual time) at time 0 without events or programs.
 func New(cfg Config) *World {
 	cfg.MaxEvents, cfg.MaxTime = cmp.Or(cfg.MaxEvents, DefaultMaxEvents), cmp.Or(cfg.MaxTime, DefaultMaxTime)
 	w := &World{cfg: cfg, chooser: cfg.Chooser, rands: make(map[string]*rand.Rand), netNames: make(map[string]bool)}
@@ -214,8 +214,8 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 
 var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit")
 
-// loop runs all events of an instant before its programs, so that pickReady chooses among all programs that
-// are woken at this instant.
+// loop runs events and programs until the horizon or until no event is left; with programsOnly, until all programs have
+// ended. All events of an instant come before its programs, so that pickReady chooses among all that are woken then.
 func (w *World) loop(programsOnly bool) error {
 	for {
 		if programsOnly && len(w.procs) == 0 {

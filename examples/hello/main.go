@@ -112,7 +112,7 @@ func greet(conn *launch.Conn) error {
 			return err
 		}
 	}
-	if err := conn.Barrier(timeout); err != nil {
+	if err := conn.Barrier(timeout); err != nil { // before it, the next rank's QP may not be able to receive
 		return err
 	}
 	_, err = qps[0].PostSend([]verbs.SendWR{{
@@ -165,8 +165,7 @@ func connect(qp verbs.QP, peer qpAddress) error {
 	return nil
 }
 
-// waitCompletion polls until a completion arrives, and returns an error unless its status is
-// success.
+// waitCompletion polls for a completion. It returns an error if none arrives before the timeout, or it has failed.
 func waitCompletion(cq verbs.CQ) error {
 	var wc [1]verbs.WC
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

@@ -50,8 +50,9 @@ type reader struct {
 	hunk      Hunk     // the lines so far
 }
 
-// readLine reads the next line: a comment, the providers of the mutants that follow, the first line of a mutant, the
-// name of its next file, the beginning (@@) of a hunk, a line of the hunk, or the empty line after it.
+// readLine reads the next line: a comment, the providers of the mutants that follow, the first line of a mutant (its
+// name, the clauses that it violates or the device that it imitates, what it does), the name of its next file, the
+// beginning (@@) of a hunk, a line of the hunk, or the empty line after it.
 func (r *reader) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "#"):

@@ -19,8 +19,8 @@ func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
-// poison appends text to the strings and map keys in v, which must be settable, but not to values of the
-// types keep. It descends into pointers, slices and structs.
+// poison appends text, which output must escape, to the strings and map keys in v, but not to values of the types
+// keep. It descends into pointers, slices and structs. v must be settable.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):

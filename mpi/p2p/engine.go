@@ -191,7 +191,7 @@ func protocolError(peer int, h *wire.Header, why string) error {
 }
 
 // Lost fails all requests that need a peer: sends to it, receives from it, and posted receives
-// that cannot complete without it (see DependsOn). A lost peer stays lost.
+// that cannot complete without it (see dependsOn). A lost peer stays lost.
 func (e *Engine) Lost(peer int, cause error) {
 	if e.lost[peer] != nil {
 		return
@@ -210,7 +210,8 @@ func (e *Engine) Lost(peer int, cause error) {
 	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // the keys have the receiving rank as Source
 }
 
-// dependsOn reports whether a posted receive cannot complete once a peer is lost.
+// dependsOn reports whether a posted receive cannot complete once a peer is lost: the function DependsOn decides or, if
+// it is nil, the receive depends on its source, and a receive from Any on every peer.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)

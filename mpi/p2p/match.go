@@ -155,7 +155,7 @@ type Posted[T any] struct {
 // Len is the number of receives.
 func (q *Posted[T]) Len() int { return q.n }
 
-// Add appends a receive.
+// Add appends a receive to those with the same envelope. n.order tells Match which one was posted first.
 func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")
@@ -224,7 +224,7 @@ type Unexpected[T any] struct {
 // Len is the number of messages.
 func (q *Unexpected[T]) Len() int { return q.n }
 
-// Add appends a message.
+// Add appends a message, once for each set of wildcards with which a receive may match it.
 func (q *Unexpected[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")

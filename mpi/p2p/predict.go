@@ -12,9 +12,9 @@ type receiverState struct {
 	mispredicted int  // consecutive RTRs for messages that came eagerly
 }
 
-// receiverState returns the state of an envelope and creates it if needed. A full table first drops
-// the states of envelopes whose sender takes RTRs. If it stays full, the new state is not stored, and
-// maySendRTR refuses that envelope.
+// receiverState returns what the receiver knows of the RTRs (ready-to-receive messages) of an envelope, and creates it
+// if needed. A full table first drops the states of envelopes whose sender takes RTRs. If it stays full, the new
+// state is not stored, and maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	s := e.receiverStates[envelope]
 	if s == nil {
@@ -48,9 +48,9 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 }
 
 // maySendRTR reports whether a receive that is about to be posted may send an RTR (ready-to-receive
-// message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are tracked,
-// the sender wants no RTRs, too many were mispredicted, or an earlier posted receive without an RTR could match the message: the
-// sender would use the RTR for that receive.
+// message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are tracked, the sender wants
+// no RTRs, too many were mispredicted, or an earlier posted receive without an RTR could match the message: the sender
+// would use the RTR for that receive.
 func (e *Engine) maySendRTR(envelope Envelope) bool {
 	if envelope.Source == Any || envelope.Tag == Any {
 		return false

@@ -58,7 +58,8 @@ func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
 	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
-// handleEager matches an eager message with a receive or queues it as unexpected.
+// handleEager matches an eager message with a receive or queues it as unexpected. An RTR (ready to receive) that the
+// receive has sent for a message by rendezvous was in vain: it is counted as mispredicted.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
@@ -123,8 +124,7 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsA
 	e.startTransfer(r, peer, h, rtsAcked)
 }
 
-// startTransfer starts the data transfer of an RTS: a CTS to the sender for RPUT, else an
-// RDMA read.
+// startTransfer starts the data transfer of an RTS: for RPUT by a CTS to the sender, which writes, else by an RDMA read.
 func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bool) {
 	var waited time.Duration // since the receive was posted
 	if r.state == statePosted {

@@ -60,9 +60,9 @@ var rules = []struct{ rule, file, is, without string }{
 	{"the required fraction is the configured one", "speculate.go", "float64(u.used) < e.cfg.Usage*float64(decided)", "u.used == 0"},
 	{"queued RTRs may still be used", "speculate.go", "decided := u.received - s.rtrs.len()", "decided := u.received"},
 	{"RTRs resume when enough would be used", "speculate.go", "\t\t\tu.tooFewRTRsUsed = false\n", "\t\t\tu.tooFewRTRsUsed = true\n"},
-	{"the fraction to resume is the same", "speculate.go", "float64(u.wouldUse) >= e.cfg.Usage*float64(u.sends)", "u.wouldUse > 0"},
+	{"the fraction to resume is the same", "speculate.go", "float64(u.wouldHaveUsedRTR) >= e.cfg.Usage*float64(u.sends)", "u.wouldHaveUsedRTR > 0"},
 	{"an RTR that would be late does not count", "speculate.go", "time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt", "time.Duration(h.PostedFor) >= 0"},
-	{"only later sends count", "speculate.go", "u.sends, u.wouldUse = 0, 0 // from now on", "_ = u"},
+	{"only later sends count", "speculate.go", "u.sends, u.wouldHaveUsedRTR = 0, 0 // count from now on", "_ = u"},
 	{"only an adaptive engine adapts", "speculate.go", "if !e.cfg.Adaptive {", "if false {"},
 
 	// Cancellation, eviction, fallback.

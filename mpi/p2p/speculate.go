@@ -29,7 +29,7 @@ type usage struct {
 	received, used int
 	tooFewRTRsUsed bool // no more RTRs are wanted
 	// While RTRs are stopped: the number of sends, and how many would have used an RTR.
-	sends, wouldUse int
+	sends, wouldHaveUsedRTR int
 }
 
 // maxEnvelopes limits the envelopes that a sender or receiver keeps state for, since a
@@ -62,16 +62,15 @@ func (e *Engine) evictSenders() {
 	e.evictAt = max(e.maxEnvelopes, 2*len(e.senders))
 }
 
-// earlyProgress processes received messages, so that the calling send or receive sees
-// them.
+// earlyProgress processes received messages, so that the calling send or receive sees them.
 func (e *Engine) earlyProgress() {
 	e.Stats.EarlyProgress++
 	e.transport.Progress()
 }
 
-// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), which the receiver sent before it
-// knew of this message, or sends an RTS. It makes progress first, because an RTR may have arrived, unless too few RTRs were of
-// use.
+// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), which the receiver sent
+// before it knew of this message, or sends an RTS. It makes progress first, because an RTR may have arrived, unless too
+// few RTRs were of use.
 func (e *Engine) sendSpeculative(r *Request) {
 	s := e.senderState(r.envelope())
 	if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {
@@ -197,7 +196,8 @@ func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	return nil
 }
 
-// adapt stops RTRs if too few are used, and resumes them if enough would be.
+// adapt, if cfg.Adaptive is set, stops RTRs (ready-to-receive messages) after a sample of which too few were used. It
+// resumes them after a sample of sends of which enough would have used an RTR (see handleRTSAck).
 func (e *Engine) adapt(s *senderState) {
 	u := &s.usage
 	if !e.cfg.Adaptive {
@@ -207,31 +207,29 @@ func (e *Engine) adapt(s *senderState) {
 	if decided := u.received - s.rtrs.len(); !u.tooFewRTRsUsed && decided >= e.cfg.Sample {
 		if float64(u.used) < e.cfg.Usage*float64(decided) {
 			u.tooFewRTRsUsed = true
-			u.sends, u.wouldUse = 0, 0 // from now on
+			u.sends, u.wouldHaveUsedRTR = 0, 0 // count from now on
 			e.Stats.SpeculationStopped++
 		}
 		u.received, u.used = s.rtrs.len(), 0
 	}
 	if u.tooFewRTRsUsed && u.sends >= e.cfg.Sample {
-		if float64(u.wouldUse) >= e.cfg.Usage*float64(u.sends) {
+		if float64(u.wouldHaveUsedRTR) >= e.cfg.Usage*float64(u.sends) {
 			u.tooFewRTRsUsed = false
 			e.Stats.SpeculationResumed++
 		}
-		u.sends, u.wouldUse = 0, 0
+		u.sends, u.wouldHaveUsedRTR = 0, 0
 	}
 }
 
-// handleRTSAck handles the reply of a receiver that matched an RTS without having sent an
-// RTR.
+// handleRTSAck handles the reply of a receiver that matched an RTS without having sent an RTR (ready to receive).
 func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
-	// An RTR of a receive that was posted before this send started would have arrived in
-	// time. A sender that computed meanwhile sees the RTSAck late, which makes
-	// wouldUse too low.
+	// An RTR of a receive that was posted before this send started would have arrived in time. A sender that
+	// computed meanwhile sees the RTSAck late, which makes wouldHaveUsedRTR too low.
 	s.usage.sends++
 	if time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt {
-		s.usage.wouldUse++
+		s.usage.wouldHaveUsedRTR++
 	}
 	e.confirmRTRStop(r, s)
 	e.adapt(s)
@@ -246,8 +244,8 @@ func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	}
 }
 
-// handleRevoke removes a revoked RTR. If a send has used it, its RTRAck arrives before the
-// reply.
+// handleRevoke removes an RTR (ready-to-receive message) that the receiver revokes, and replies with Revoked. If a
+// send has used the RTR, the receiver gets the RTRAck of that send before the reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {

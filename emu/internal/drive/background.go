@@ -19,9 +19,9 @@ const (
 	backgroundSpins = 32
 )
 
-// background runs the device while no application polls: it receives and sends, and handles
-// deadlines that pass while the goroutine that holds the poller (the right to block on the network) is asleep. While applications
-// poll it only checks every backgroundInterval whether it is needed.
+// background runs the device while no application polls: it receives and sends, and handles deadlines that pass while
+// the goroutine that holds the poller (the right to block on the network) is asleep. While applications poll, it only
+// checks every backgroundInterval whether it is needed.
 func (r *Real) background() {
 	defer close(r.stopped)
 	var detector idleDetector

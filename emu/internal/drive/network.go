@@ -95,8 +95,8 @@ func (c *realCond) Notify() {
 	}
 }
 
-// Wait implements Cond. If it acquires the poller, the right to block on the network, it does so and processes what
-// arrives; otherwise it blocks until the goroutine that holds the poller calls Notify.
+// Wait implements Cond. If it acquires the poller (the right to block on the network), it blocks there and processes the
+// packets that arrive; else it blocks until Notify. It returns false after the timeout (none if negative) or Close.
 func (c *realCond) Wait(timeout time.Duration) bool {
 	r := c.r
 	until := mono.Never

@@ -42,10 +42,10 @@ const (
 	maxBatches = 16
 )
 
-// NewReal starts a driver, which runs the engine e on the link l. Time starts at start, which must be positive.
+// NewReal starts a driver, which runs the engine e on the link l. Its clock begins at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
-	r.delayer, _ = e.(DelayingEngine)
+	r.delayer, _ = e.(DelayingEngine) // nil if e never delays packets
 	go r.background()
 	return r
 }
@@ -58,8 +58,8 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 	}
 }
 
-// Lock implements Driver. Before a control call it sends delayed acknowledgements: a queue pair
-// must acknowledge the messages that the application received before it is destroyed.
+// Lock implements Driver. Before a control call it sends delayed acknowledgements: the call may destroy the queue
+// pair, which could then no longer acknowledge the messages that the application has received.
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
@@ -104,8 +104,8 @@ func (r *Real) PollFound() {
 	}
 }
 
-// PollEmpty implements Driver. It sends delayed acknowledgements, unless ackDelay delays them
-// further, and handles deadlines that have passed.
+// PollEmpty implements Driver. It sends acknowledgements, unless ackDelay delays them further, and packets that the
+// network had no room for (r.full), and handles deadlines that have passed.
 func (r *Real) PollEmpty() {
 	delay := r.acks.emptyPoll(r.pollReceived)
 	due := r.engine.Deadline() <= r.poller.lastPoll
@@ -159,9 +159,9 @@ func (r *Real) send(now mono.Time) {
 	}
 }
 
-// flush sends the engine's packets. Between batches it receives: a request may
-// have to be answered before the rest of a long response. After it has received maxBatches times it
-// leaves the rest to the next call, so that other goroutines get the lock.
+// flush sends the engine's packets. Between batches it receives: a request may have to be answered before the rest of a
+// long response. After it has received maxBatches times it leaves the rest to the next call, so that other goroutines
+// get the lock.
 func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
 		more, retryAfter := r.net.flush(now)

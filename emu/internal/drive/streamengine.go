@@ -83,8 +83,8 @@ type RealStreams struct {
 
 var _ StreamDriver = (*RealStreams)(nil)
 
-// NewRealStreams starts a driver of e on n, which must have no streams or
-// listeners yet. Time starts at start, which must be positive.
+// NewRealStreams starts a driver, which runs the engine e on the streams of n. n must have no streams or
+// listeners yet. The driver's clock begins at start, which must be positive.
 func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealStreams {
 	s := NewStreams(e, n)
 	r := &RealStreams{Real: newReal(e, &streamNetwork{s, n}, start), Streams: s}
@@ -108,8 +108,8 @@ func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.
 // stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again for bytes that were left unread.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
-// flush implements network. If a stream has more to write than its share of one call (writeBytes), retryAfter is 0:
-// the driver leaves the rest to its next call.
+// flush implements network. If a stream has more to write than its share of one call (writeBytes), the driver calls
+// flush again later: more, which would make it call at once, is always false.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error
@@ -118,7 +118,7 @@ func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duratio
 	if allWritten {
 		return false, -1 // no retry
 	}
-	return false, 0 // call again at once
+	return false, 0 // the retry is due from now on
 }
 
 func (n *streamNetwork) wait(d time.Duration) error { return n.waiter.WaitReady(d) }

@@ -27,7 +27,7 @@ const (
 	maxSharedYield = 100 * time.Microsecond
 )
 
-// pollFound notes a poll that found something.
+// pollFound notes a poll of the application that returned a completion.
 func (y *yieldPolicy) pollFound() {
 	if y.emptyPolls.Load() != 0 {
 		y.emptyPolls.Store(0)
@@ -37,7 +37,7 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that found nothing. After every yieldInterval>>shift of them it yields the processor.
+// pollEmpty notes a poll that returned nothing. After every yieldInterval>>shift of them it yields the processor.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {
@@ -48,8 +48,8 @@ func (y *yieldPolicy) pollEmpty() {
 	y.adapt(shift, time.Since(start))
 }
 
-// adapt halves the interval between yields if the last yield, by the time that it took, ran a program that polls in
-// turns with this one; else it doubles the interval. shift is the current value.
+// adapt halves the interval between yields if the last yield, by the time that it took, ran another program that polls
+// and yields, such as the peer; else it doubles the interval, within limits. shift is the current y.shift.
 func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
 	switch shared := minSharedYield < took && took < maxSharedYield; {
 	case shared && shift < maxShift:

@@ -120,15 +120,15 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 		return
 	}
 	c.peer.id, c.peer.guid, c.peer.qpn = m.LocalCommID, m.LocalCAGUID, qpn
-	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay)
+	c.packetLifetime += a.cfg.peerTimeout(m.TargetAckDelay) // for time wait: the peer may acknowledge so late
 	a.register(c)
 	a.timers.Stop(&c.timer)
 	c.state = StateREPRcvd
 	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{REP: m, RemoteQPN: qpn}})
 }
 
-// ConfirmReply sends the RTU and establishes the connection on the active side. The
-// QP must be in RTS. private is up to 224 bytes. There is no event.
+// ConfirmReply sends the RTU and establishes the connection on the active side, without an EventEstablished. The
+// QP must be in RTS. private is up to 224 bytes.
 func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("confirm reply of", id, StateREPRcvd, StateMRAREPSent)
 	if err != nil {

@@ -88,7 +88,8 @@ func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// lookUp returns the connection with the given ID, or an error if it is in none of the given states.
+// lookUp returns the connection with the given ID, or an error if there is none or it is in none of the given states.
+// op names the caller's operation in the error.
 func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	c := a.conns[id]
 	if c == nil || c.closed {

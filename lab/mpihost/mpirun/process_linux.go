@@ -99,8 +99,8 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	}
 }
 
-// specs returns the processes to start, one for each rank. closeShared closes the shared
-// memory files of the hosts, also after an error.
+// specs returns the processes to start, one for each rank. The caller must call closeShared, also after an error: it
+// closes the files of the memory that the ranks of a host share.
 func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeShared func(), err error) {
 	var shared []*os.File // by host
 	closeShared = func() {
