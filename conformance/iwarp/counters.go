@@ -27,7 +27,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 			streams := make(map[int]*iwarp.ConnDeframer)
 			for _, e := range check.Events() {
 				if e.Stream == 0 || e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
-					continue // the packets of a raw TCP repeat the stream
+					continue // stream 0 has raw TCP packets, whose octets are in another stream too
 				}
 				if streams[e.Stream] == nil {
 					streams[e.Stream] = new(iwarp.ConnDeframer)
@@ -45,7 +45,7 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 	}, about)
 }
 
-// connectCounted makes a connection with posted receives, on which framing is not checked.
+// connectCounted makes a connection with posted receives, on which every request is signaled and framing is not checked.
 func (h *host) connectCounted(receives int) *conn {
 	c := h.connect(setup{receives: receives, signalAll: true})
 	c.allowBadFrames = true

@@ -17,7 +17,7 @@ func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets with other content or length", len(got))
 }
 
-// expectPayloadWithinMULPDU is expectPayload, and checks that no ULPDU exceeds the MULPDU.
+// expectPayloadWithinMULPDU fails the case unless the payload of the segments is want, and no ULPDU exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
 	most := mulpdu(c.tcp.MSS(), withoutMarkers)
 	for _, g := range segments {

@@ -40,14 +40,14 @@ const needsConn = verbs.CapRC | verbs.CapCM
 
 // cite names the requirements in docs/spec that a case covers. The first, as in "rfc5041/4.1/8",
 // names document and section.
-func cite(rows ...string) conformance.Cite {
-	doc, section, _ := strings.Cut(path.Dir(rows[0]), "/")
-	return citeSection(strings.Replace(doc, "rfc", "RFC ", 1), section, rows...)
+func cite(requirements ...string) conformance.Cite {
+	doc, section, _ := strings.Cut(path.Dir(requirements[0]), "/")
+	return citeSection(strings.Replace(doc, "rfc", "RFC ", 1), section, requirements...)
 }
 
-// citeSection is cite for a section that is not that of the first row.
-func citeSection(doc, section string, rows ...string) conformance.Cite {
-	return conformance.Cite{Doc: doc, Section: section, Rows: rows}
+// citeSection is cite for a section that is not that of the first requirement.
+func citeSection(doc, section string, requirements ...string) conformance.Cite {
+	return conformance.Cite{Doc: doc, Section: section, Rows: requirements}
 }
 
 // describeEvent formats a recorded event. Stream 0 holds raw TCP packets, the others octets of a TCP stream.

@@ -214,9 +214,9 @@ func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 // singleRTRFlags are the flags of peer-to-peer Requests that offer one RTR each.
 var singleRTRFlags = []enhancedFlags{flagA | flagB, flagA | flagC, flagA | flagD}
 
-// onUnknownKeys makes the body of a case in which body sends an RTR with an unknown STag, on a connection for each STag.
+// onUnknownSTags makes the body of a case in which body sends an RTR with an unknown STag, on a connection for each STag.
 // The device must connect.
-func onUnknownKeys(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
+func onUnknownSTags(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {
 			hs := h.sendRequest(setup{receives: 1}, enhancedRequest())
@@ -317,7 +317,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Title:   "A Write as RTR is accepted with any STag and TO",
 	Sends:   "zero-length Writes with unknown STags, each as an RTR",
 	Expects: "working connections",
-	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
+	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownSTags(func(c *conn, stag uint32, to uint64) {
 		c.send(iwarp.Write(stag, to, nil))
 		c.wakeDevice()
 	}),
@@ -326,7 +326,7 @@ var enhancedRTRTakenCases = []conformance.Case{{
 	Title:   "A Read as RTR is answered with any STag and TO",
 	Sends:   "zero-length Read Requests with unknown STags, each as an RTR",
 	Expects: "zero-length Read Responses, and working connections",
-	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownKeys(func(c *conn, stag uint32, to uint64) {
+	Defects: []string{"ZeroLengthChecked"}, Run: onUnknownSTags(func(c *conn, stag uint32, to uint64) {
 		c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(stag^0x5555, to), 0, iwarp.At(stag, to)))
 		c.wakeDevice()
 		c.expect(iwarp.ReadResponse(stag^0x5555, to, nil))

@@ -45,7 +45,8 @@ func (c *conn) expectRefusal(wrong iwarp.Segment, causes ...iwarp.Cause) iwarp.S
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect is expectRefusal, and expects no success and no change of memory.
+// expectRefusalWithoutEffect sends a frame, and fails the case unless it is refused as in expectRefusal, no request or
+// receive succeeds, and no memory changes.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
@@ -120,7 +121,7 @@ func (c *conn) expectClose() {
 // expectEnd expects that the device ends the stream, by FIN or RST, and sends no FPDU before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
-// expectEndWithin is expectEnd with a timeout.
+// expectEndWithin fails the case unless the device ends the stream within the timeout, and sends no FPDU before.
 func (c *conn) expectEndWithin(timeout time.Duration) {
 	const want = "the end of the stream"
 	g, ok := c.nextFPDU(timeout)
@@ -137,8 +138,8 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectSilence fails the case if the device sends anything or ends the stream. In virtual time it waits for quiet;
-// in real time, until the device has answered Reads on another connection, and thus processed all earlier frames.
+// expectSilence fails the case if the device sends anything or ends the stream. In virtual time it waits for the time
+// quiet; in real time, until the device has answered Reads on another connection, and thus processed all earlier frames.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
 	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
@@ -152,8 +153,8 @@ func (c *conn) expectSilence(quiet time.Duration) {
 	}
 }
 
-// drain returns all FPDUs that the device sends. In virtual time it reads until none arrives for quiet. In real time
-// it waits until the device has processed all earlier frames, and returns what has arrived by then.
+// drain returns all FPDUs that the device sends. In virtual time it reads until none arrives for the time quiet. In real
+// time it waits until the device has processed all earlier frames, and returns those that have arrived by then.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	timeout := c.syncUnlessVirtual(quiet) // 0 in real time
 	for {
@@ -320,7 +321,7 @@ func (c *conn) expectFailures(n int) {
 // bindableAccess are the rights of memory that remote peers can access through windows only.
 const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 
-// newWindow binds a window of type 2 to 64 octets of new memory, and returns the memory and the
+// newWindow binds a memory window of type 2 to 64 octets of new memory, and returns the memory and the
 // address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
 	m := c.Memory(64, bindableAccess)

@@ -47,7 +47,8 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the application listen and accept, and opens a TCP connection of the peer.
+// startPassive makes the application listen, and accept the connection request or pass it to s.respond, in a task. It
+// opens a TCP connection of the peer.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -68,7 +69,7 @@ func (h *host) startPassive(s setup) *handshake {
 	return hs
 }
 
-// sendRequest is startPassive, and sends the peer's Request.
+// sendRequest makes the application listen (startPassive), and sends the peer's Request f.
 func (h *host) sendRequest(s setup, f startupFrame) *handshake {
 	hs := h.startPassive(s)
 	hs.sendFrame(f)
@@ -82,7 +83,8 @@ func (h *host) startActive(s setup) *handshake {
 	return hs
 }
 
-// startActiveListening is startActive for a peer that continues to listen; see resetAndAwaitRetry.
+// startActiveListening makes the device's application connect to the peer, which accepts one TCP connection and
+// continues to listen, for resetAndAwaitRetry.
 func (h *host) startActiveListening(s setup) *handshake {
 	s.active = true
 	hs := &handshake{conn: h.newConn(&s), setup: s}
@@ -268,7 +270,8 @@ func cheapestRTR(e iwarp.Enhanced) iwarp.RTR {
 	return 0
 }
 
-// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write.
+// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write. It then expects the
+// response to a Read, or the completion of the receive for a Send.
 func (c *conn) sendRTR() {
 	switch cheapestRTR(iwarp.Val(c.deviceFrame.Enhanced)) {
 	case iwarp.RTRRead:

@@ -86,7 +86,7 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// newConn creates the queue pair and the memory of a connection, and posts the receives that s asks for.
+// newConn creates the queue pair and the memory of a connection, posts the receives that s asks for, and calls s.prepare.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
@@ -161,8 +161,8 @@ func (h *host) expectNoConnRequest(l verbs.Listener) {
 const shortWait = 10 * time.Millisecond
 
 // syncUnlessVirtual returns how long the caller must wait until the device has processed all earlier frames. In
-// virtual time that is quiet. In real time it is 0: syncUnlessVirtual itself waits until two Reads on another
-// connection are answered, the second of which shows that another thread of the device has sent its frames.
+// virtual time it returns its argument. In real time it waits itself, until two Reads on another connection are
+// answered, and returns 0. The second Read shows that another thread of the device has sent its frames.
 func (h *host) syncUnlessVirtual(quiet time.Duration) time.Duration {
 	if h.Virtual {
 		return quiet

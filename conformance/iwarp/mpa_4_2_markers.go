@@ -25,7 +25,7 @@ func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")
 		c := hs.establish()
-		c.allowBadFrames = true
+		c.allowBadFrames = true // body checks the markers
 		body(c)
 	})
 }
@@ -46,7 +46,7 @@ func expectMarkers(c *conn) {
 
 // deviceMarkers makes the device write n octets, and returns the markers in its FPDUs.
 func (c *conn) deviceMarkers(n int) (markers []iwarp.Marker) {
-	c.allowBadFrames = true
+	c.allowBadFrames = true // the caller checks the markers
 	c.PostSend(c.qp, c.writeWR(1, 0, n))
 	for _, g := range c.nextMessage(iwarp.OpWrite) {
 		markers = append(markers, g.Markers...)

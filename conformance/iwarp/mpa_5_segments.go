@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onRawTCP makes the body of a case from a function that uses a connection over raw TCP.
+// onRawTCP makes the body of a case from a function that uses a connection over raw TCP, whose segments the case controls.
 func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*conformance.Bench) error {
 	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		tcp.SetOptions(options)
@@ -19,7 +19,7 @@ func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*c
 	})
 }
 
-// withRawTCP makes the body of a case from a function that opens connections over raw TCP.
+// withRawTCP makes the body of a case from a function that opens connections over raw TCP, whose segments it controls.
 func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		if b.RawTCP == nil {
@@ -60,7 +60,7 @@ func (c *conn) release(pieces ...[2]int) {
 	}
 }
 
-// newSends returns Sends of the lengths.
+// newSends returns Sends of the given lengths with the next MSNs, and a different content each.
 func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	for i, n := range lengths {
 		frames = append(frames, iwarp.Send(c.nextSendMSN()+uint32(i), rig.Pattern(n, byte(i))))

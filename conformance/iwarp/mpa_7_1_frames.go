@@ -36,7 +36,7 @@ func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformanc
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendReply(edit)
-			// The device may send a Terminate, with a CRC if it requested CRCs: the Reply is invalid.
+			// The device may send a Terminate. As the Reply is invalid, only the device's own C decides on its CRC.
 			c := hs.enterFullOperation()
 			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {

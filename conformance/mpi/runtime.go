@@ -38,7 +38,7 @@ func (world) TestSome(rs []Request) ([]int, []Status, error) {
 	return mpi.TestSome(runtimeRequests(rs))
 }
 
-// runtimeRequests returns the requests as those of the runtime. Nil requests stay nil.
+// runtimeRequests converts requests to those of package mpi, the runtime. Nil requests stay nil.
 func runtimeRequests(rs []Request) []*mpi.Request {
 	own := make([]*mpi.Request, len(rs))
 	for i, r := range rs {
@@ -52,7 +52,7 @@ func runtimeRequests(rs []Request) []*mpi.Request {
 // comm adapts a communicator: methods that return other objects of MPI adapt these.
 type comm struct{ *mpi.Comm }
 
-// request returns r as a Request, and a nil Request for nil.
+// request returns r as a Request. It returns nil for nil, so that the interface compares equal to nil.
 func request(r *mpi.Request, err error) (Request, error) {
 	if r == nil {
 		return nil, err

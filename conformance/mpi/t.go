@@ -200,7 +200,7 @@ func (t *T) expectExchange(d []byte, dest int, want []byte, source int) {
 	t.wait(r)
 }
 
-// expectSendrecv is expectExchange by one call of Sendrecv.
+// expectSendrecv sends d and receives with one call of Sendrecv, and ends the rank unless the received message is want.
 func (t *T) expectSendrecv(d []byte, dest, sendTag int, want []byte, source, recvTag int) {
 	r := newGuardedBuf(len(want))
 	st := result(t.Sendrecv(d, dest, sendTag, r.buf, source, recvTag))(t, "Sendrecv")
@@ -259,7 +259,7 @@ func startReceives(n int, start func(i int) *pending) (receives []*pending, requ
 	return receives, requests
 }
 
-// startAll starts n operations, and returns their requests.
+// startAll starts n operations, and returns the result of start for each.
 func startAll[R any](n int, start func(i int) R) []R {
 	all := make([]R, n)
 	for i := range all {
@@ -347,7 +347,7 @@ func (t *T) idle() {
 // waitLimit is how long waitUntil waits.
 const waitLimit = 10 * time.Second
 
-// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit.
+// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit. what names it in the violation.
 func (t *T) waitUntil(what string, holds func() bool) {
 	pause := time.Microsecond
 	for began := t.w.Wtime(); !holds(); t.w.Compute(pause) {

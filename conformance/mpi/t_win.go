@@ -61,7 +61,7 @@ func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
 	w.t.expectBuffer(what, r, want)
 }
 
-// expectGet is expectFlushedGet, but completes the get by the release of a shared lock.
+// expectGet gets len(want) bytes of the window of target under a shared lock, and ends the rank unless they are want.
 func (w *W) expectGet(what string, want []byte, target, at int) {
 	r := newGuardedBuf(len(want))
 	w.lock(mpi.Shared, target)

@@ -72,8 +72,8 @@ func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 	return CM(e, e.Dev).Connect(e.QP, to, ConnParam, verbs.Forever)
 }
 
-// JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection
-// manager. The first PSNs are 0, and requests are retried for 4 s. AccessMWBind is a right of memory, not of queue pairs.
+// JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection manager. The first PSNs are 0,
+// and requests are retried for 4 s. It leaves out AccessMWBind, which is a right of memory and not of queue pairs.
 func JoinRC(a, b *End) {
 	a.Helper()
 	for _, ends := range []struct{ local, remote *End }{{a, b}, {b, a}} {

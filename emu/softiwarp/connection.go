@@ -64,8 +64,8 @@ const (
 	reasonConsumer       = 28
 )
 
-// connectError maps the engine's error of a connection that was not established to one of
-// package verbs. Errors of the peer, and corrupted data, are rejections.
+// connectError maps the engine's error of a connection that was not established to one of package verbs. Errors of
+// the peer, and corrupted data, are rejections; an abort by the local side is ErrInvalid.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {

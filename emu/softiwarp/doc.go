@@ -52,7 +52,7 @@ type Config struct {
 // time means that a time is not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n has the streams of the port: its StreamHost or a wrapper of it.
+// InWorld opens a device in a simulated world. n opens TCP streams on the port: it is its StreamHost or a wrapper of that.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -114,7 +114,7 @@ func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.S
 	if cfg.NIC.GUID == 0 {
 		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
 	}
-	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044 // RFC 6581 defines it
+	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044 // which has no peer-to-peer model
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
 		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, err)

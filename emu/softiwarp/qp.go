@@ -95,8 +95,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// Unlock without Leave, which would also send: a receive sends nothing. But a receive
-	// that the error state flushes completes at once.
+	// Unlock without Leave, which would also send: a receive causes no output. But if the queue pair is in the error
+	// state, the receive is flushed at once, and its completion event must be delivered.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.DeliverCompletionEvents()
@@ -141,7 +141,7 @@ func interfaceMTU(a netip.Addr) int {
 	ip := net.IP(a.Unmap().AsSlice())
 	all, err := net.Interfaces()
 	if err != nil {
-		return defaultMTU // only reported by QueryPort
+		return defaultMTU // not fatal: QueryPort reports the MTU, and nothing else uses it
 	}
 	for _, i := range all {
 		addrs, err := i.Addrs()

@@ -56,7 +56,7 @@ func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// defectDeadline returns the deadline of wireDefects; mono.Never if there are none.
+// defectDeadline returns when wireDefects must send a packet that it delays; mono.Never if it delays none.
 func (d *Device) defectDeadline() mono.Time {
 	if d.wireDefects == nil {
 		return mono.Never

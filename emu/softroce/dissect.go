@@ -95,7 +95,7 @@ func (Dissector) SetField(d *link.Datagram, name string, value uint64) error {
 		return fmt.Errorf("field %s: %w", name, wire.ErrShort)
 	}
 	putBits(d.Payload[at:at+f.size], f, value)
-	id := uint16(0)
+	id := uint16(0) // if the link does not report it
 	if d.IPID < link.IPIDUnknown {
 		id = uint16(d.IPID)
 	}

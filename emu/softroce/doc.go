@@ -84,9 +84,9 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnUDP opens a device in real time on UDP sockets in the calling thread's network
-// namespace, bound to the RoCEv2 port of its only address. sock configures the socket, which cfg.Decorate may
-// wrap; OnUDP sets the fields that RoCEv2 needs.
+// OnUDP opens a device in real time on UDP sockets in the calling thread's network namespace, bound to the RoCEv2
+// port of its only address. sock configures the sockets, except for the fields that RoCEv2 prescribes, which OnUDP
+// sets. cfg.Decorate, if it is not nil, wraps the link.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
@@ -139,8 +139,8 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open creates a device on l with the defaults of cfg, and starts its driver with start.
-func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Device, error) {
+// open creates a device on l with defaults for what cfg does not set, and starts the driver that newDriver returns.
+func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"
 	}
@@ -167,7 +167,7 @@ func open(cfg Config, l link.PacketLink, start func(*Device) drive.Driver) (*Dev
 	}
 	d.cm.init(d, cfg.CM)
 	d.Init(cfg.Name, &nic.Base, d.hooks())
-	d.Start(start(d))
+	d.Start(newDriver(d))
 	return d, nil
 }
 

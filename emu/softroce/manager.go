@@ -80,8 +80,7 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// onNICEvent tells the agent that data arrived on a connection before its RTU
-// (communication established).
+// onNICEvent tells the agent that data arrived on a connection before its RTU (communication established).
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
@@ -92,8 +91,8 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	}
 }
 
-// handleEvent queues an event of the agent for its listener or connection. When a peer
-// disconnects, it moves the queue pair to the error state.
+// handleEvent queues an event of the agent for its listener or connection. When a peer disconnects, it moves the
+// queue pair to the error state. It removes the connection after its last event (Final).
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -115,8 +114,7 @@ func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	}
 }
 
-// queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the
-// listener was closed.
+// queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the listener was closed.
 func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	var l *listener
 	if e.Request != nil {

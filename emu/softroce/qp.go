@@ -27,7 +27,7 @@ type queuePair struct {
 	*qpState
 }
 
-// newHandle returns a new handle of the queue pair.
+// newHandle returns another handle of the queue pair; OpenQP gives an XRC target QP several.
 func (p *qpState) newHandle() *queuePair {
 	h := &queuePair{Object: device.Object{D: &p.dev.shared}, qpState: p}
 	p.handles = append(p.handles, h)

@@ -19,8 +19,8 @@ import (
 )
 
 // Printable escapes control characters, invalid UTF-8 and characters that change the text
-// direction. It keeps newlines and tabs. The output of encoding/json stays valid JSON: it has
-// no bytes that become \x, and \u is an escape of JSON too.
+// direction. It keeps newlines and tabs. A text that encoding/json wrote stays valid JSON: it has
+// no bytes for which Printable writes \x, and JSON has the escape \u too.
 func Printable(s string) string {
 	if strings.IndexFunc(s, mustEscape) < 0 && utf8.ValidString(s) {
 		return s
@@ -71,8 +71,7 @@ type PrintableWriter struct {
 	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
-// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next
-// Write or Flush.
+// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next Write or Flush.
 func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,8 +93,7 @@ func (w *PrintableWriter) Flush() error {
 	return err
 }
 
-// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if
-// there is none.
+// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if there is none.
 func incompleteLen(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {

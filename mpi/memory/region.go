@@ -92,8 +92,8 @@ func (r *Registry) Source(data []byte) (*Region, error) {
 	return region, err
 }
 
-// Sink returns a region to read data of a peer into. Data in a bounce buffer must be copied
-// to its destination, which is [Region.Sink], when the read completes.
+// Sink returns a region to read data of a peer into. If it is a bounce buffer, the caller must copy the data to its
+// destination, [Region.Sink], when the read completes.
 func (r *Registry) Sink(into []byte) (*Region, error) {
 	region, err := r.localRegion(into)
 	if err == nil && region.bounce != nil {
@@ -159,8 +159,8 @@ func (p *Pool) Take() (*Buffer, error) {
 	return b, nil
 }
 
-// grow adds n buffers in one block of newly registered memory. The block starts pageOffset after
-// the start of a page, against 4K aliasing.
+// grow adds n buffers in one block of newly registered memory. The block starts pageOffset after the start of a page:
+// copies between buffers of equal page offset are slow (4K aliasing).
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {

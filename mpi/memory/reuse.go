@@ -25,8 +25,9 @@ type Measured struct {
 	LookUp         time.Duration
 }
 
-// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of uses that save more
-// copying than the registration costs. A class has the costs of its smallest size, the first class those of 512 bytes.
+// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of uses after which
+// the copies saved have cost more than the registration. A class has the costs of its smallest size, the first class
+// those of 512 bytes.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := cmp.Or(n, sizeStep/2)
@@ -111,11 +112,11 @@ type trackedBuffer struct {
 	frequent bool
 }
 
-// NewReuseTable returns an empty table. The configuration must have thresholds.
+// NewReuseTable returns an empty table, with defaults for zero fields of cfg except for Thresholds, which must be set.
 func NewReuseTable(cfg Reuse) *ReuseTable {
-	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25)
+	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25) // fraction of its threshold at which a buffer is frequent
 	cfg.Buckets = cmp.Or(cfg.Buckets, 1<<16)
-	cfg.Frequent = cmp.Or(cfg.Frequent, 0.2)
+	cfg.Frequent = cmp.Or(cfg.Frequent, 0.2) // fraction of frequent buffers that lets the table grow
 	cfg.MaxBuffers = cmp.Or(cfg.MaxBuffers, 4*cfg.Buckets)
 	hashBits := uint(bits.Len(uint(cfg.Buckets - 1)))
 	return &ReuseTable{cfg: cfg, shift: 64 - hashBits, buckets: make([]*trackedBuffer, 1<<hashBits)}

@@ -59,8 +59,7 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicDone(o)
 }
 
-// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes
-// the accumulate.
+// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes the accumulate.
 func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
@@ -90,8 +89,7 @@ func (w *Window) startNextWord(a *Atomic) {
 	}
 }
 
-// compareSwap tries to replace the expected value of a word by the result of the
-// operation.
+// compareSwap tries to replace the expected value of a word by the result of the operation.
 func (w *Window) compareSwap(a *Atomic) {
 	w.e.transport.CompareSwap(a.op.t.Peer, a.op.t.remoteAddr(a.offset), a.expected, a.op.applied(a, a.expected, a.op.Origin), a)
 }
@@ -103,8 +101,8 @@ func (o *Operation) span(a *Atomic) (from, to, at int) {
 	return from, to, int(a.offset) + from - o.Offset
 }
 
-// applied returns the value of the atomic's word after the operation was applied to old, with
-// elements as the origin buffer.
+// applied returns the value that the atomic's word gets if the operation is applied to its value old. The operands
+// are those in elements, which has the layout of the origin buffer.
 func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], old)
@@ -207,8 +205,7 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	w.send(t, &h, o.Origin, o)
 }
 
-// handleReply stores the old elements of an accumulate. Replies arrive in the order of the
-// requests.
+// handleReply stores the old elements of an accumulate. Replies arrive in the order of the requests.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
 		return protocolError(t.Peer, h, "no request is outstanding")
@@ -236,8 +233,7 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// handleAccumulate executes an accumulate of a peer, after sending a reply with the old
-// elements if they are fetched.
+// handleAccumulate executes an accumulate of a peer, after sending a reply with the old elements if they are fetched.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {

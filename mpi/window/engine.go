@@ -69,7 +69,8 @@ type Engine struct {
 	sendHeader wire.Header // header being sent; a local variable would be heap-allocated
 }
 
-// New returns an engine for one rank, with defaults for zero fields of cfg. Chunks are whole 8-byte words.
+// New returns an engine for one rank, with defaults for zero fields of cfg. It rounds Chunk, the payload of an
+// accumulate message, down to whole 8-byte words.
 func New(cfg Config, t Transport) *Engine {
 	const inFlight = 16
 	cfg.Chunk = max(cmp.Or(cfg.Chunk, DefaultChunk)&^7, 8)
@@ -95,8 +96,7 @@ func (w *Window) send(t *target, h *wire.Header, data []byte, owner any) {
 	w.e.transport.Send(t.Peer, h, data, owner)
 }
 
-// Arrived handles a message of a peer. The data is valid until Arrived returns. The error is
-// an ErrProtocol.
+// Arrived handles a message of a peer, whose data need not stay valid afterwards. The error is an ErrProtocol.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
 		return nil // a late message of a lost peer
@@ -130,7 +130,7 @@ func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	case wire.Post:
 		w.handlePost(i)
 	case wire.Complete:
-		t.unusedCompletes++ // until Test uses it
+		t.unusedCompletes++ // Test of the exposure epoch uses it
 	case wire.Lock:
 		return w.handleLock(t, h)
 	case wire.Granted:

@@ -65,9 +65,8 @@ func (w *Window) CheckFence() error {
 	return fmt.Errorf("Fence within another epoch: %w", w.CheckNoEpoch())
 }
 
-// Fence closes the fence epoch and opens the next, unless NoSucceed is given. The caller
-// has waited for AllRemoteComplete and synchronised all ranks. Fence returns the errors of
-// the epoch's operations.
+// Fence closes the fence epoch and opens the next, unless NoSucceed is given. It returns the errors of the closed
+// epoch's operations. The caller has waited for AllRemoteComplete and synchronised all ranks.
 func (w *Window) Fence(a Assert) error {
 	err := w.TakeErrors()
 	w.access.close()
@@ -135,7 +134,8 @@ func (w *Window) Complete() (err error) {
 	return err
 }
 
-// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given.
+// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given. It ends a fence epoch
+// without operations; one with operations is an error.
 func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)

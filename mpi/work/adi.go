@@ -50,9 +50,9 @@ type lineSolver struct {
 	forwardSize, backSize, scratch int
 }
 
-// newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating
-// direction implicit method: one cell in each slice of the grid along every axis. It has no job: a
-// solver of the whole grid, with ranks = 1, needs none.
+// newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating direction implicit
+// method: one cell in each slice of the grid along every axis (a multipartition). It leaves the field j nil: runADI
+// sets it, and a solver of the whole grid, with ranks = 1, communicates with no rank.
 func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, slices: isqrt(ranks)}
 	a.i, a.k = rank%a.slices, rank/a.slices
@@ -73,8 +73,7 @@ func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	return a
 }
 
-// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1
-// precede them.
+// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1 precede them.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -171,7 +170,7 @@ func (a *adi) sweep(axis int, back bool) {
 		direction, first, d, tag = ", back", a.slices-1, -1, 2+2*axis
 		size, handle = a.solver.backSize, a.solver.solve
 	}
-	defer annotate("step %d, axis %d%s", a.step, axis, direction)
+	defer annotateError("step %d, axis %d%s", a.step, axis, direction)
 	from, to, b := a.neighbour(axis, -d), a.neighbour(axis, d), &a.boundary
 	for n := range a.slices {
 		c := a.cellInSlice(axis, first+n*d)
@@ -181,7 +180,7 @@ func (a *adi) sweep(axis int, back bool) {
 			in = a.j.Irecv(b.in[:8*size*lines], from, tag)
 		}
 		if a.j != nil {
-			a.j.computeFraction(1, 6*a.slices)
+			a.j.spendComputeFraction(1, 6*a.slices)
 		}
 		a.waitSend()
 		if in != nil {

@@ -13,8 +13,8 @@ const (
 	adiReference = 24
 )
 
-// reference returns the expected unknowns and their bound: those of an undivided solution,
-// which must be equal to the bit, or for large grids the exact solution of the step.
+// reference returns the expected unknowns and the bound of their error: those of a solution of the whole grid by one
+// rank, which must be equal to the bit, or for large grids the exact solution of the step.
 func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64) {
 	if a.side > adiReference {
 		return a.exact, adiBound

@@ -9,7 +9,7 @@ import (
 
 // conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid
 // with as many or twice as many columns as rows; each has a block of the matrix. Products
-// are summed along rows with halving partners and exchanged across the diagonal; scalars
+// are summed along rows of ranks, with partners at halving distances, and exchanged across the diagonal; scalars
 // are summed the same way, in messages of 8 bytes, which are the majority (Rashti 2010 Table
 // 5.1). The loop has receives, sends and waits without work in between (Rashti 2010 Fig. 4.18). The
 // number of partners grows with the logarithm of the ranks (Rashti 2010 §6.6.2, Sur 2006 Table 1).
@@ -47,7 +47,7 @@ type cg struct {
 	sums         []float64 // of its block of rows
 	vectors      floatBuffers
 	scalars      floatBuffers
-	history      uint64 // digest of all scalars
+	scalarDigest uint64 // digest of all scalars
 	lastSteps    int
 	lastResidual float64
 }
@@ -112,7 +112,7 @@ const (
 // multiply computes y = A·x.
 func (c *cg) multiply(y, x []float64) {
 	c.block.multiply(c.sums, x)
-	c.j.computeFraction(1, 1)
+	c.j.spendComputeFraction(1, 1)
 	kept := c.sums[c.kept[0]:c.kept[1]]
 	other := make([]float64, len(kept))
 	// The nearest partner first: the sum may be divided with it.
@@ -146,7 +146,7 @@ func (b *floatBuffers) exchange(j *job, recv, send []float64, peer, tag int) {
 	getFloats(recv, in)
 }
 
-// innerProduct returns the inner product of two vectors, and adds it to the history.
+// innerProduct returns the inner product of two vectors on all ranks, and adds it to the digest that check compares.
 func (c *cg) innerProduct(x, y []float64) float64 {
 	sum := 0.0
 	for i := range x {
@@ -157,7 +157,7 @@ func (c *cg) innerProduct(x, y []float64) float64 {
 		c.scalars.exchange(c.j, other[:], []float64{sum}, partner, cgTagScalar)
 		sum += other[0]
 	}
-	c.history = key(c.history, math.Float64bits(sum))
+	c.scalarDigest = key(c.scalarDigest, math.Float64bits(sum))
 	return sum
 }
 
@@ -192,8 +192,8 @@ func (c *cg) solve(steps int) {
 	c.lastResidual = math.Sqrt(c.innerProduct(c.q, c.q))
 }
 
-// check compares the solution with the exact one, and the scalars of all ranks, which must
-// be equal to the bit.
+// check compares the solution with the exact one, checks the bound of the residual, and compares the inner products
+// of all ranks, which must be equal to the bit.
 func (c *cg) check() {
 	j := c.j
 	maxNorm := 1.5 * math.Sqrt(float64(len(c.right)*c.cols)) // of the solution, whose elements are at most 1.5
@@ -203,9 +203,9 @@ func (c *cg) check() {
 	}
 	j.checkSmall(c.lastResidual, bound*c.norm, "residual")
 	all := make([]byte, 8*j.Size())
-	j.Allgather(binary.LittleEndian.AppendUint64(nil, c.history), all)
+	j.Allgather(binary.LittleEndian.AppendUint64(nil, c.scalarDigest), all)
 	for rank := range j.Size() {
-		j.checkEqual(c.history, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank)
+		j.checkEqual(c.scalarDigest, binary.LittleEndian.Uint64(all[8*rank:]), "digest of all scalars, of rank %d", rank)
 	}
 }
 

@@ -20,8 +20,8 @@ func exchange1(j *job) {
 	})
 }
 
-// exchange2 is the second model: data is sent first, the previous data consumed, and the
-// receive posted afterwards.
+// exchange2 is the second data exchange model of Rashti 2010 §4.4.1: data is sent first, the previous
+// data consumed, and the receive posted afterwards.
 func exchange2(j *job) {
 	x := newExchange(j)
 	x.run(func(i int) {
@@ -60,7 +60,8 @@ func newExchange(j *job) *exchange {
 	return x
 }
 
-// run times the first produce and all iterations of step, and adds the figures of the result.
+// run times the first produce and all iterations of step, and adds the time of an iteration and the size of a message
+// to the result.
 func (x *exchange) run(step func(i int)) {
 	j := x.j
 	j.setIterations(map[Class]int{ClassT: 4, ClassS: 50, ClassW: 500, ClassA: 500}[j.p.Class])
@@ -85,12 +86,12 @@ func (x *exchange) post() {
 
 // produce computes for 3/8 of an iteration, as consume does; packing in send takes the
 // remaining quarter. In the first model the RTR of the peer can arrive during packing.
-func (x *exchange) produce() { x.j.computeFraction(3, 8) }
+func (x *exchange) produce() { x.j.spendComputeFraction(3, 8) }
 
 // send packs and sends the data of an iteration.
 func (x *exchange) send(i int) {
 	x.sends = x.sends[:0]
-	x.j.computeFraction(1, 4)
+	x.j.spendComputeFraction(1, 4)
 	for k, p := range x.peers {
 		fill(x.pack[k], x.j.messageKey(x.j.Rank(), p, i))
 		x.sends = append(x.sends, x.j.Isend(x.pack[k], p, 1))
@@ -108,7 +109,7 @@ func (x *exchange) wait() {
 
 // consume computes for 3/8 of an iteration, and checks the data received in iteration i.
 func (x *exchange) consume(i int) {
-	x.j.computeFraction(3, 8)
+	x.j.spendComputeFraction(3, 8)
 	for k, p := range x.peers {
 		x.j.checkContents(x.recv[k], x.j.messageKey(p, x.j.Rank(), i), "data %d from rank %d", i, p)
 	}

@@ -108,7 +108,7 @@ func (f *ft) damping(number [3]int, steps int) float64 {
 // forward transforms the field, which is overwritten, to modes.
 func (f *ft) forward(modes []complex128) {
 	f.transformPlanes(f.field, forward)
-	f.j.computeFraction(1, 1)
+	f.j.spendComputeFraction(1, 1)
 	f.transpose(
 		func(buf []byte, planeAt, _ int) { putFloats(buf, complexParts(f.field[planeAt])) },
 		func(buf []byte, _, columnAt int) { modes[columnAt] = complexOf(buf) })
@@ -123,7 +123,7 @@ func (f *ft) evolve(steps int) {
 	for i := 0; i < len(f.damped); i += f.n[2] {
 		f.transforms[2].transform(f.damped[i:i+f.n[2]], backward)
 	}
-	f.j.computeFraction(1, 1)
+	f.j.spendComputeFraction(1, 1)
 	f.transpose(
 		func(buf []byte, _, columnAt int) { putFloats(buf, complexParts(f.damped[columnAt])) },
 		func(buf []byte, planeAt, _ int) { f.field[planeAt] = complexOf(buf) })
@@ -172,9 +172,9 @@ func (f *ft) transpose(put, get func(buf []byte, planeAt, columnAt int)) {
 	f.eachElement(f.recv, get)
 }
 
-// eachElement visits a buffer of blocks, one per rank, in the order of both sides: by z, then y,
-// then x. It calls do with the index of each element in the slab of planes and in that of
-// columns; the index in the other rank's slab is meaningless.
+// eachElement visits a buffer of blocks, one per rank, in the same order as the sender and the receiver: by z, then y,
+// then x. It calls do with the index of each element in the slab of planes and in that of columns; only the index in
+// the slab that do accesses is meaningful.
 func (f *ft) eachElement(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
 	for peer := range f.j.Size() {
 		for z := range f.planes {
@@ -222,7 +222,7 @@ func (f *ft) check(steps int) {
 
 // withinBound counts a comparison and reports whether two numbers differ by at most bound.
 func (f *ft) withinBound(want, got complex128, bound float64) bool {
-	f.j.checked(1, 16)
+	f.j.countChecks(1, 16)
 	return cmplx.Abs(want-got) <= bound
 }
 
@@ -271,8 +271,7 @@ func (f *fft) transform(x []complex128, back bool) {
 	}
 }
 
-// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory
-// of its length.
+// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory of its length.
 func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
 	for i := range line {
 		line[i] = x[i*stride]

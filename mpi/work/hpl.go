@@ -52,7 +52,7 @@ type hpl struct {
 type panelBuf struct {
 	first, width int
 	pivots       []int
-	below        []float64 // this rank's rows
+	panel        []float64 // this rank's rows of it
 	top          []float64 // rows of the panel's block in the rest of the matrix
 }
 
@@ -74,15 +74,15 @@ func (h *hpl) localRow(row int) []float64 { return h.a[row*h.columns.owned:][:h.
 
 // eliminatePanel eliminates the block of columns from first on, and updates the rest of the matrix.
 func (h *hpl) eliminatePanel(first int) {
-	defer annotate("panel at column %d", first)
+	defer annotateError("panel at column %d", first)
 	h.first, h.width = first, min(h.block, h.n-first)
 	h.pivots = make([]int, h.width)
-	h.below = make([]float64, h.rows.owned*h.width)
+	h.panel = make([]float64, h.rows.owned*h.width)
 	if h.columns.me == h.columns.owner(first) {
 		h.factorPanel()
 	}
 	h.forwardPanel()
-	h.j.computeFraction(1, 1)
+	h.j.spendComputeFraction(1, 1)
 	trailing := h.columns.before(first + h.width)
 	h.swapRows(trailing)
 	h.solveTop(trailing)
@@ -90,7 +90,7 @@ func (h *hpl) eliminatePanel(first int) {
 }
 
 // factorPanel eliminates within the panel, together with the other ranks of this process column, and copies the result
-// to h.below for forwardPanel.
+// to h.panel for forwardPanel.
 func (h *hpl) factorPanel() {
 	panelStart := h.columns.before(h.first)
 	for c := range h.width {
@@ -105,7 +105,7 @@ func (h *hpl) factorPanel() {
 		}
 	}
 	for i := range h.rows.owned {
-		copy(h.below[i*h.width:][:h.width], h.localRow(i)[panelStart:])
+		copy(h.panel[i*h.width:][:h.width], h.localRow(i)[panelStart:])
 	}
 }
 
@@ -151,7 +151,7 @@ func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	return row
 }
 
-// checksum returns a checksum of numbers, which a float64 represents exactly.
+// checksum returns a checksum of numbers, of 52 bits, so that a float64 holds it exactly.
 func checksum(numbers []float64) float64 {
 	k := uint64(0)
 	for _, x := range numbers {
@@ -198,7 +198,7 @@ func (h *hpl) forwardPanel() {
 		for c, p := range h.pivots {
 			putFloats(buf[8*c:], []float64{float64(p)})
 		}
-		putFloats(buf[8*h.width:], h.below[from*h.width:])
+		putFloats(buf[8*h.width:], h.panel[from*h.width:])
 	} else {
 		previous := h.rankAt(h.rows.me, (h.columns.me+h.columns.owners-1)%h.columns.owners)
 		h.j.wait(h.j.Irecv(buf, previous, hplTagPanel))
@@ -209,7 +209,7 @@ func (h *hpl) forwardPanel() {
 				h.j.failVerification(fmt.Sprintf("%d to %d", h.first+c, h.n-1), p, "pivot of column %d", h.first+c)
 			}
 		}
-		getFloats(h.below[from*h.width:], buf[8*h.width:])
+		getFloats(h.panel[from*h.width:], buf[8*h.width:])
 	}
 	if next := (h.columns.me + 1) % h.columns.owners; next != origin {
 		h.j.sendWithDigest(buf, h.rankAt(h.rows.me, next), hplTagPanel)
@@ -252,8 +252,7 @@ type cyclicAxis struct {
 	owned  int // how many rows or columns this rank has
 }
 
-// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is
-// owner me.
+// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is owner me.
 func newCyclicAxis(n, block, owners, me int) cyclicAxis {
 	a := cyclicAxis{block: block, owners: owners, me: me}
 	a.owned = a.before(n)
@@ -271,8 +270,7 @@ func (a *cyclicAxis) global(local int) int {
 	return (local/a.block*a.owners+a.me)*a.block + local%a.block
 }
 
-// before is how many indexes below g this rank owns, which is the local index of its first one
-// from g on.
+// before is how many indexes below g this rank owns, which is the local index of its first one from g on.
 func (a *cyclicAxis) before(g int) int {
 	blocks, rest := g/a.block, g%a.block
 	n := blocks / a.owners * a.block

@@ -46,7 +46,7 @@ func (h *hpl) solveTop(trailing int) {
 		for i := range w {
 			row := h.localRow(at + i)[trailing:]
 			for k := range i {
-				f := h.below[(at+i)*w+k]
+				f := h.panel[(at+i)*w+k]
 				for c, above := range h.top[k*n:][:n] {
 					row[c] -= f * above
 				}
@@ -69,7 +69,7 @@ func (h *hpl) update(trailing int) {
 	n, w := h.columns.owned-trailing, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {
 		row := h.localRow(i)[trailing:]
-		for k, f := range h.below[i*w:][:w] {
+		for k, f := range h.panel[i*w:][:w] {
 			for c, above := range h.top[k*n:][:n] {
 				row[c] -= f * above
 			}
@@ -80,7 +80,7 @@ func (h *hpl) update(trailing int) {
 // substitute solves for the unknowns, the last block first. The ranks of a process row sum the
 // known part; the owner of the diagonal block solves it and sends the result to all ranks.
 func (h *hpl) substitute() {
-	defer annotate("substitution")
+	defer annotateError("substitution")
 	known := make([]float64, h.rows.owned) // known part of each row from this rank's columns
 	for first := (h.n - 1) / h.block * h.block; first >= 0; first -= h.block {
 		w := min(h.block, h.n-first)
@@ -170,8 +170,7 @@ func (h *hpl) checkElimination() {
 	}
 }
 
-// check evaluates the residuals of the equations, divided among ranks. The bound is HPL's:
-// 16, scaled by the norms.
+// check evaluates the residuals of the equations, divided among ranks. The bound is HPL's: 16, scaled by the norms.
 func (h *hpl) check() {
 	j := h.j
 	xNorm, aNorm := 0.0, 0.0

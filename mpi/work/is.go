@@ -14,23 +14,23 @@ import (
 // mostly control).
 func integerSort(j *job) {
 	size := map[Class]isSize{
-		ClassT: {keys: 1 << 13, most: 1 << 11, buckets: 1 << 8, rounds: 3},
-		ClassS: {keys: 1 << 16, most: 1 << 11, buckets: 1 << 9, rounds: 10},
-		ClassW: {keys: 1 << 20, most: 1 << 16, buckets: 1 << 10, rounds: 10},
-		ClassA: {keys: 1 << 23, most: 1 << 19, buckets: 1 << 10, rounds: 10},
+		ClassT: {keys: 1 << 13, keyLimit: 1 << 11, buckets: 1 << 8, rounds: 3},
+		ClassS: {keys: 1 << 16, keyLimit: 1 << 11, buckets: 1 << 9, rounds: 10},
+		ClassW: {keys: 1 << 20, keyLimit: 1 << 16, buckets: 1 << 10, rounds: 10},
+		ClassA: {keys: 1 << 23, keyLimit: 1 << 19, buckets: 1 << 10, rounds: 10},
 	}[j.p.Class]
 	s := newIntegerSort(j, size)
 	for round := range j.setIterations(size.rounds) {
 		// As NPB's IS, which changes some keys each time.
 		if len(s.keys) > 0 {
-			s.keys[round%len(s.keys)] = uint32(round % size.most)
+			s.keys[round%len(s.keys)] = uint32(round % size.keyLimit)
 		}
 		j.timeSort(s.keys, s.sort)
 	}
 	j.reportSorted(size.keys)
 }
 
-type isSize struct{ keys, most, buckets, rounds int }
+type isSize struct{ keys, keyLimit, buckets, rounds int }
 
 type bucketSort struct {
 	j          *job
@@ -49,7 +49,7 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 		// The mean of four random numbers, as in NPB's IS: buckets differ in size.
 		sum := uint64(0)
 		for k := range uint64(4) {
-			sum += key(j.p.Seed, uint64(i), k) % uint64(size.most)
+			sum += key(j.p.Seed, uint64(i), k) % uint64(size.keyLimit)
 		}
 		s.keys = append(s.keys, uint32(sum/4))
 	}
@@ -57,7 +57,7 @@ func newIntegerSort(j *job, size isSize) *bucketSort {
 }
 
 // bucket returns the bucket of a key.
-func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.most }
+func (s *bucketSort) bucket(k uint32) int { return int(k) * s.size.buckets / s.size.keyLimit }
 
 // sort returns the sorted keys of this rank's buckets.
 func (s *bucketSort) sort() []uint32 {
@@ -72,8 +72,8 @@ func (s *bucketSort) sort() []uint32 {
 		mine[b+1] += mine[b]
 	}
 	j.Allreduce(s.counts, mpi.Uint32, mpi.Sum)
-	owner, share := s.assignBuckets()
-	j.checkEqual(uint64(s.size.keys), uint64(share[ranks]), "keys in all buckets")
+	owner, keysBefore := s.assignBuckets()
+	j.checkEqual(uint64(s.size.keys), uint64(keysBefore[ranks]), "keys in all buckets")
 
 	// Keys by bucket, and therefore by destination rank.
 	s.send = resize(s.send, 4*len(s.keys))
@@ -97,39 +97,39 @@ func (s *bucketSort) sort() []uint32 {
 	for r := range ranks {
 		from[r+1] = from[r] + int(le.Uint32(in[4*r:]))
 	}
-	j.checkEqual(uint64(share[j.Rank()+1]-share[j.Rank()]), uint64(from[ranks]), "keys to receive")
+	j.checkEqual(uint64(keysBefore[j.Rank()+1]-keysBefore[j.Rank()]), uint64(from[ranks]), "keys to receive")
 	s.recv = resize(s.recv, 4*from[ranks])
 	j.alltoallv(s.send, to, s.recv, from, 4)
-	j.computeFraction(1, 1)
+	j.spendComputeFraction(1, 1)
 	s.sortReceived(from[ranks])
 	return s.sorted
 }
 
 // assignBuckets assigns buckets to ranks in order, with about as many keys everywhere. It
 // returns the owner of each bucket, and the number of keys before each rank.
-func (s *bucketSort) assignBuckets() (owner, share []int) {
+func (s *bucketSort) assignBuckets() (owner, keysBefore []int) {
 	ranks := s.j.Size()
-	owner, share = make([]int, s.size.buckets), make([]int, ranks+1)
+	owner, keysBefore = make([]int, s.size.buckets), make([]int, ranks+1)
 	before := 0
 	for b := range owner {
 		owner[b] = min(before*ranks/s.size.keys, ranks-1)
 		n := int(binary.LittleEndian.Uint32(s.counts[4*b:]))
-		share[owner[b]+1] += n
+		keysBefore[owner[b]+1] += n
 		before += n
 	}
 	for r := range ranks {
-		share[r+1] += share[r]
+		keysBefore[r+1] += keysBefore[r]
 	}
-	return owner, share
+	return owner, keysBefore
 }
 
 // sortReceived sorts the n received keys by counting how often each value occurs.
 func (s *bucketSort) sortReceived(n int) {
-	count := make([]uint32, s.size.most)
+	count := make([]uint32, s.size.keyLimit)
 	for i := range n {
 		k := binary.LittleEndian.Uint32(s.recv[4*i:])
-		if int(k) >= s.size.most {
-			s.j.failVerification(fmt.Sprintf("less than %d", s.size.most), k, "received key %d of %d", i, n)
+		if int(k) >= s.size.keyLimit {
+			s.j.failVerification(fmt.Sprintf("less than %d", s.size.keyLimit), k, "received key %d of %d", i, n)
 		}
 		count[k]++
 	}
@@ -208,7 +208,7 @@ func (j *job) checkOrder(keys []uint32) {
 		}
 		last = k
 	}
-	j.checked(len(keys), 4*len(keys))
+	j.countChecks(len(keys), 4*len(keys))
 	if j.Rank() < j.Size()-1 {
 		binary.LittleEndian.PutUint32(b[:], last)
 		j.Send(b[:], j.Rank()+1, tagLastKey)

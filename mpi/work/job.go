@@ -76,8 +76,8 @@ func (j *job) addWaitTime(since time.Duration) {
 	}
 }
 
-// computeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step.
-func (j *job) computeFraction(n, of int) {
+// spendComputeFraction keeps the CPU busy for n/of of Params.Compute, the computation of a step.
+func (j *job) spendComputeFraction(n, of int) {
 	if j.p.Compute > 0 {
 		j.Compute(j.p.Compute * time.Duration(n) / time.Duration(of))
 	}
@@ -105,7 +105,7 @@ func (j *job) exchangeWith(send, recv []byte, peer, tag int) {
 	j.digestReceived(peer, recv)
 }
 
-// sendWithDigest and recvWithDigest also count the digest of the message.
+// sendWithDigest and recvWithDigest add the digest of the message to those that result compares at the end.
 func (j *job) sendWithDigest(buf []byte, dest, tag int) {
 	j.digestSent(dest, buf)
 	j.Send(buf, dest, tag)
@@ -126,7 +126,7 @@ func (j *job) allreduceFloat(x float64, op mpi.Op) float64 {
 	return getFloat(j.scalar[:])
 }
 
-// addFigure adds a measured value. Infinite rates, of operations that take no simulated
+// addFigure adds a measured value to the result. Infinite rates, of operations that take no simulated
 // time, are omitted.
 func (j *job) addFigure(name string, value float64, unit string) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
@@ -197,8 +197,8 @@ func catch(err *error) {
 	}
 }
 
-// annotate adds a prefix to the error that ends the calling function. Defer it.
-func annotate(format string, args ...any) {
+// annotateError adds a prefix to the error that ends the calling function. Defer it.
+func annotateError(format string, args ...any) {
 	switch p := recover().(type) {
 	case nil:
 	case fatalError:

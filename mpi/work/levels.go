@@ -18,8 +18,8 @@ func algebraicMultigrid(j *job) {
 	runLevels(j, func(level, _, _ int) int { return amgReach * (level + 1) })
 }
 
-// semicoarsening is the same after SMG2000, whose coarsest levels couple all points: every
-// rank communicates with every other (Rashti 2010 §6.6.2, Table 6.1).
+// semicoarsening has the exchanges of a multigrid solver after SMG2000, whose coarsest level couples all points: on
+// it every rank communicates with every other (Rashti 2010 §6.6.2, Table 6.1).
 func semicoarsening(j *job) {
 	runLevels(j, func(level, levels, points int) int {
 		if level == levels-1 {
@@ -84,7 +84,7 @@ const (
 // newLevel creates a level whose points are coupled to those within reach. All ranks call it, and
 // tell each other which points they need.
 func newLevel(j *job, level, points, reach int) *gridLevel {
-	defer annotate("level %d", level)
+	defer annotateError("level %d", level)
 	t := &gridLevel{j: j, level: level}
 	t.first, t.end = partStart(points, j.Size(), j.Rank()), partStart(points, j.Size(), j.Rank()+1)
 	needed := make([][]uint32, j.Size())
@@ -157,7 +157,7 @@ func (t *gridLevel) exchange(cycle, step int) {
 		}
 		t.requests = append(t.requests, j.Isend(e.buf, e.rank, tagPoints+t.level))
 	}
-	j.computeFraction(1, 8)
+	j.spendComputeFraction(1, 8)
 	j.waitAll(t.requests...)
 	for _, e := range t.from {
 		for i, p := range e.points {

@@ -91,7 +91,7 @@ func (l *lu) sweepPlane(z int, back bool) {
 	}
 	l.receiveEdge(z, a)
 	l.receiveEdge(z, b)
-	l.j.computeFraction(1, 4*l.g.side)
+	l.j.spendComputeFraction(1, 4*l.g.side)
 	l.g.sweep(z, back)
 	l.sendEdge(z, a^1)
 	l.sendEdge(z, b^1)
@@ -126,7 +126,7 @@ func (l *lu) exchangeFaces() {
 		if from >= 0 {
 			r = l.j.Irecv(in, mpi.AnySource, tag)
 		}
-		l.j.computeFraction(1, 8)
+		l.j.spendComputeFraction(1, 8)
 		if to >= 0 {
 			for z := range l.g.side {
 				l.g.getEdge(out[z*n:][:n], l.g.ownEdge(d^1), z)

@@ -41,8 +41,8 @@ type Memory struct {
 }
 
 // MemoryOf returns the peak memory of the ranks of a world so far, or of rank 0 alone, and their numbers of connections,
-// rings, low watermarks and messages, without those of the call itself. It is collective, and returns the same in all
-// ranks.
+// receive rings and messages, and how often an SRQ reached its low watermark, all as they were before the call. It is
+// collective, and returns the same in all ranks.
 func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
@@ -124,9 +124,9 @@ type MemoryPattern struct {
 	Rank0Only bool
 }
 
-// fullRanks is the largest number of ranks for all-to-all patterns, as published. Beyond,
+// maxAllToAllRanks is the largest number of ranks for all-to-all patterns, as published. Beyond,
 // star shows the memory of one rank.
-const fullRanks = 64
+const maxAllToAllRanks = 64
 
 // MemoryPatterns returns the communication patterns for which papers publish curves of the memory per
 // rank over the number of ranks: a constant number of partners, a logarithmic one, and all ranks.
@@ -134,9 +134,9 @@ func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
 		{Workload: "cg"},
-		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: fullRanks}, // 1 KiB is too large for Bruck's algorithm: each rank sends to all
-		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: fullRanks},
-		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: fullRanks},
+		{Workload: "alltoall", Params: Params{Iterations: 20, Bytes: 1 << 10}, MaxRanks: maxAllToAllRanks}, // 1 KiB is too large for Bruck's algorithm: each rank sends to all
+		{Workload: "radix", Params: Params{Class: ClassS, Iterations: 1}, MaxRanks: maxAllToAllRanks},
+		{Workload: "smg", Params: Params{Iterations: 4}, MaxRanks: maxAllToAllRanks},
 		{Workload: "star", Params: Params{Iterations: 20}, Rank0Only: true},
 	}
 }
@@ -152,8 +152,8 @@ func (r *MemoryRun) String() string {
 	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
 }
 
-// Measure runs the workload in a new world with the run's design, and returns the memory that its
-// ranks have used. start runs a program as all ranks of a world until they have ended.
+// Measure runs the workload in a new world with the run's design (its transports between hosts), and returns the memory
+// that its ranks have used. start runs a program as all ranks of a world until they have ended.
 func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*mpi.World) error) error, o mpi.Options) (MemoryPoint, error) {
 	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
@@ -179,15 +179,14 @@ func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*m
 
 // Configurations and experiments of published measurements, for comparison.
 
-// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection,
-// about 800 KB.
+// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection, about 800 KB.
 func RashtiMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
 
 // SurMemory is the configuration of Sur 2006: a ring of 64 packets of 8 KB, about 500 KB,
-// for every peer after 16 packets, 64 receives per connection without SRQ, and as many
-// shared receives as fit 5 MB with everything else.
+// for every peer after 16 packets, 64 receives per connection without SRQ, and 384 shared
+// receives, with which everything fits in 5 MB.
 func SurMemory() carrier.Config {
 	return carrier.Config{
 		PacketSize: 8 << 10, Receives: 64, SharedReceives: 384,
@@ -212,7 +211,7 @@ const (
 )
 
 // MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
-// RashtiMemory and the rings of SurMemory, and the published ones of Rashti 2010 and Sur 2006.
+// RashtiMemory and the rings of SurMemory, and the published experiments of Rashti 2010 and Sur 2006.
 func MemoryExperiments() []MemoryExperiment {
 	byRanks := SurMemory()
 	byRanks.Receives = RashtiMemory().Receives
@@ -245,8 +244,8 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers that a
-// workload does not permit and, in a published experiment, numbers that were not published.
+// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers that a workload does
+// not permit or that exceed MaxRanks and, in a published experiment, numbers that were not published.
 func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
 	for _, p := range e.Patterns {
 		wl, err := Find(p.Workload)

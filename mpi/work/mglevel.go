@@ -73,7 +73,7 @@ func (l *mgLevel) applyStencil(s *stencil, f []float64, at int) float64 {
 	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
 }
 
-// restrict computes r from the next finer level: a point is there at twice its coordinates.
+// restrict computes r from the next finer level, in which a point has twice its coordinates (index 1 is coordinate 0).
 func (l *mgLevel) restrict(fine *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -84,8 +84,7 @@ func (l *mgLevel) restrict(fine *mgLevel) {
 	}
 }
 
-// interpolate adds u of the next coarser level: points between its points have the mean of
-// those around them.
+// interpolate adds u of the next coarser level: points between its points have the mean of those around them.
 func (l *mgLevel) interpolate(coarse *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {

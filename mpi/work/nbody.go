@@ -10,7 +10,7 @@ import (
 // nbody moves particles that attract each other. Ranks pass their particles on in a ring
 // until every rank has seen all, with the next ones under way while forces of the last are
 // computed; then they exchange centre and momentum in an allgather of 64 bytes per rank,
-// the size of most in the N-BODY application (Qian 2010 §4.3, §6.5.3).
+// the size of most allgathers of the N-BODY application (Qian 2010 §4.3, §6.5.3).
 func nbody(j *job) {
 	size := map[Class]struct{ bodies, steps int }{
 		ClassT: {128, 2}, ClassS: {1024, 10}, ClassW: {4096, 10}, ClassA: {16384, 10},
@@ -97,7 +97,7 @@ func (b *bodies) computeForces() {
 	j, ranks := b.j, b.j.Size()
 	left, right := (j.Rank()+ranks-1)%ranks, (j.Rank()+1)%ranks
 	putFloats(b.passing[0], b.state)
-	here, others := b.n, make([]float64, len(b.passing[0])/8)
+	here, others := b.n, make([]float64, len(b.passing[0])/8) // here: particles in the buffer of this hop
 	for hop := range ranks {
 		buf := b.passing[hop%2][:8*bodySize*here]
 		var in, out *mpi.Request
@@ -107,7 +107,7 @@ func (b *bodies) computeForces() {
 		visitors := others[:bodySize*here]
 		getFloats(visitors, buf)
 		b.addForces(b.force, visitors)
-		j.computeFraction(1, ranks)
+		j.spendComputeFraction(1, ranks)
 		if ranks == 1 {
 			return
 		}

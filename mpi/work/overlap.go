@@ -25,7 +25,7 @@ func overlap(j *job) {
 // for a receiver, how much of the message's time remains after the delay.
 func progress(j *job) {
 	eachOverlapTest(j, func(h *overlapTest) {
-		const receiver, delays = 1, 10 // the delay is ten times as long as the message
+		const receiver, delays = 1, 10 // rank 1 receives; the delay is ten times as long as the message
 		message := h.calibrate(receiver)
 		alone, delay := message.Seconds(), (delays * message).Seconds()
 		delayed := h.measure(delays*message, receiver).Seconds()
@@ -168,7 +168,8 @@ func (h *overlapTest) calibrate(rank int) time.Duration {
 // maxSearchSteps ends the search if computation does not grow.
 const maxSearchSteps = 100
 
-// overlap is the share of a message's time that computation can use, at most 1.
+// overlap returns the share of a message's time that computation can use, at most 1. The computation grows by a tenth
+// each time, until the total time is a tenth longer than that of the message alone.
 func (h *overlapTest) overlap() float64 {
 	busy := h.side.computingRank
 	alone := h.calibrate(busy)

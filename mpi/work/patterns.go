@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
-// duplicate or a change.
+// ring passes a token through all ranks. Each adds to it, therefore the next rank detects a duplicate or a change.
 func ring(j *job) {
 	n := max(cmp.Or(j.p.Bytes, 64), 8) // the token has a counter of 8 bytes
 	passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
@@ -44,7 +43,7 @@ func passTokenRound(j *job, n, laps int) {
 // passToken increments the counter of the token and sends it.
 func passToken(j *job, token []byte, to int) {
 	binary.LittleEndian.PutUint64(token, binary.LittleEndian.Uint64(token)+1)
-	j.computeFraction(1, 1)
+	j.spendComputeFraction(1, 1)
 	j.Send(token, to, 1)
 }
 
@@ -63,12 +62,12 @@ func neighbours(j *job) {
 		for i, p := range partners {
 			rs = append(rs, j.Irecv(recv[i], p.rank, p.direction^1)) // the peer sends in the opposite direction
 		}
-		j.computeFraction(1, 2)
+		j.spendComputeFraction(1, 2)
 		for i, p := range partners {
 			fill(send[i], j.messageKey(j.Rank(), p.rank, round*8+p.direction))
 			rs = append(rs, j.Isend(send[i], p.rank, p.direction))
 		}
-		j.computeFraction(1, 2)
+		j.spendComputeFraction(1, 2)
 		j.waitAll(rs...)
 		for i, p := range partners {
 			j.checkContents(recv[i], j.messageKey(p.rank, j.Rank(), round*8+(p.direction^1)), "message from neighbour %d in round %d", p.rank, round)
@@ -76,8 +75,7 @@ func neighbours(j *job) {
 	})
 }
 
-// alltoall sends different data from every rank to every other with the collective
-// operation.
+// alltoall sends different data from every rank to every other with the collective operation.
 func alltoall(j *job) {
 	n := cmp.Or(j.p.Bytes, map[Class]int{ClassT: 8, ClassS: 1 << 10, ClassW: 8 << 10, ClassA: 32 << 10}[j.p.Class])
 	j.runRounds(map[Class]int{ClassT: 2, ClassS: 10, ClassW: 50, ClassA: 100}, alltoallRound(j, n))
@@ -90,7 +88,7 @@ func alltoallRound(j *job, n int) func(round int) {
 		for to := range j.Size() {
 			fill(send[to*n:][:n], j.messageKey(j.Rank(), to, round))
 		}
-		j.computeFraction(1, 1)
+		j.spendComputeFraction(1, 1)
 		j.Alltoall(send, recv)
 		for from := range j.Size() {
 			j.checkContents(recv[from*n:][:n], j.messageKey(from, j.Rank(), round), "part of rank %d in round %d", from, round)
@@ -103,7 +101,7 @@ func (j *job) runRounds(byClass map[Class]int, do func(round int)) {
 	j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
 }
 
-// repeat runs n rounds, and adds the time of one as a figure.
+// repeat runs n rounds, and adds the time of one, on the slowest rank, to the result under the name figure.
 func (j *job) repeat(n int, figure string, do func(round int)) {
 	j.start()
 	for round := range n {
@@ -143,7 +141,7 @@ func barrierRound(j *job, n int) func(round int) {
 		for i, r := range receives {
 			_, left, err := r.Test()
 			check(err)
-			if j.checked(1, 0); left {
+			if j.countChecks(1, 0); left {
 				j.failVerification("none", (me-1<<i+size)%size, "rank that left barrier %d before this rank entered", round)
 			}
 		}
@@ -171,8 +169,8 @@ func smoke(j *job) {
 	j.repeat(times, "time an all-to-all", alltoallRound(j, n))
 }
 
-// star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many
-// partners as in an all-to-all, and as much memory, in a world that needs far less.
+// star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many partners as in an
+// all-to-all, and needs as much memory; the other ranks have one partner.
 func star(j *job) {
 	n := cmp.Or(j.p.Bytes, 1<<10)
 	send, recv := make([]byte, n), make([]byte, n)
@@ -185,7 +183,7 @@ func star(j *job) {
 		j.checkContents(recv, j.messageKey(peer, j.Rank(), round), "message of rank %d in round %d", peer, round)
 	}
 	j.runRounds(map[Class]int{ClassT: 4, ClassS: 20, ClassW: 100, ClassA: 500}, func(round int) {
-		j.computeFraction(1, 1)
+		j.spendComputeFraction(1, 1)
 		if j.Rank() > 0 { // rank 0 has one outstanding message at a time
 			receiveFrom(0, round)
 			sendTo(0, round)

@@ -94,8 +94,7 @@ func spectrum(j *job) {
 	j.addFigure("latency", latency*1e6, "us")
 }
 
-// roundTripNonblocking is roundTrip with sends that continue during the wait for the
-// answer.
+// roundTripNonblocking is roundTrip with sends that continue during the wait for the answer.
 func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status) {
 	me := j.Rank()
 	if me == 1 {
@@ -137,9 +136,9 @@ type oneSided struct {
 }
 
 // measure runs epochs with a put or get of n bytes by rank 0, and adds their mean time at rank 0
-// as a figure. source is the rank whose data is moved.
+// to the result. source is the rank whose data is moved.
 func (o *oneSided) measure(what string, n, source int, start func(buf []byte, target, offset int) error) {
-	defer annotate("%s of %d bytes", what, n)
+	defer annotateError("%s of %d bytes", what, n)
 	j, me, data := o.j, o.j.Rank(), o.buf[:n]
 	if me == 1 {
 		data = o.win.Memory()[:n]

@@ -14,10 +14,10 @@ import (
 // 4.18). Every rank communicates with every other (Rashti 2010 §6.6.2).
 func radixSort(j *job) {
 	size := map[Class]radixSize{
-		ClassT: {keys: 1 << 12, digit: 4, digits: 2, rounds: 1},
-		ClassS: {keys: 1 << 16, digit: 6, digits: 3, rounds: 2},
-		ClassW: {keys: 1 << 20, digit: 8, digits: 3, rounds: 2},
-		ClassA: {keys: 1 << 23, digit: 10, digits: 3, rounds: 2},
+		ClassT: {keys: 1 << 12, digitBits: 4, digits: 2, rounds: 1},
+		ClassS: {keys: 1 << 16, digitBits: 6, digits: 3, rounds: 2},
+		ClassW: {keys: 1 << 20, digitBits: 8, digits: 3, rounds: 2},
+		ClassA: {keys: 1 << 23, digitBits: 10, digits: 3, rounds: 2},
 	}[j.p.Class]
 	for round := range j.setIterations(size.rounds) {
 		s := newRadix(j, size, round)
@@ -26,7 +26,7 @@ func radixSort(j *job) {
 	j.reportSorted(size.keys)
 }
 
-type radixSize struct{ keys, digit, digits, rounds int }
+type radixSize struct{ keys, digitBits, digits, rounds int }
 
 // radix is a rank's part: of all keys in order, those from first on.
 type radix struct {
@@ -36,7 +36,7 @@ type radix struct {
 	hist       []byte // keys of this rank by digit
 	all        []byte // hist of all ranks
 	send, recv []byte
-	chunks     [][]chunk // by source rank
+	incoming   [][]chunk // by source rank
 }
 
 // chunk is the keys of one digit from one rank, or a part of them, and their destination.
@@ -44,14 +44,14 @@ type chunk struct{ at, n int }
 
 // newRadix draws the keys of this rank for a round.
 func newRadix(j *job, size radixSize, round int) *radix {
-	values := 1 << size.digit
+	values := 1 << size.digitBits
 	s := &radix{j: j, size: size, hist: make([]byte, 4*values), all: make([]byte, 4*values*j.Size())}
 	for i := partStart(size.keys, j.Size(), j.Rank()); i < partStart(size.keys, j.Size(), j.Rank()+1); i++ {
 		k := key(j.p.Seed, uint64(round), uint64(i))
-		s.keys = append(s.keys, uint32(k)&(1<<(size.digit*size.digits)-1))
+		s.keys = append(s.keys, uint32(k)&(1<<(size.digitBits*size.digits)-1))
 	}
 	s.send, s.recv = make([]byte, 4*len(s.keys)), make([]byte, 4*len(s.keys))
-	s.chunks = make([][]chunk, j.Size())
+	s.incoming = make([][]chunk, j.Size())
 	return s
 }
 
@@ -63,11 +63,11 @@ func (s *radix) sort() []uint32 {
 	return s.keys
 }
 
-// pass sorts by one digit, stably.
+// pass sorts by one digit, stably. After it each rank has its part of the keys of all ranks, in the order of the digit.
 func (s *radix) pass(digit int) {
-	defer annotate("pass %d", digit)
+	defer annotateError("pass %d", digit)
 	le := binary.LittleEndian
-	j, shift, values := s.j, digit*s.size.digit, 1<<s.size.digit
+	j, shift, values := s.j, digit*s.size.digitBits, 1<<s.size.digitBits
 	mask := uint32(values - 1)
 	begin := make([]int, values+1)
 	for _, k := range s.keys {
@@ -86,13 +86,13 @@ func (s *radix) pass(digit int) {
 		next[v]++
 	}
 	out := s.plan(begin)
-	j.computeFraction(1, 1)
+	j.spendComputeFraction(1, 1)
 	// In each round ranks form pairs.
 	for round := range j.Size() {
 		peer := (round - j.Rank() + j.Size()) % j.Size()
 		switch {
 		case peer == j.Rank():
-			in := s.chunks[peer]
+			in := s.incoming[peer]
 			j.checkEqual(uint64(len(in)), uint64(len(out[peer])), "chunks that stay")
 			for i, c := range out[peer] {
 				copy(s.recv[4*in[i].at:4*(in[i].at+in[i].n)], s.send[4*c.at:])
@@ -122,14 +122,14 @@ func (s *radix) checkCounts() {
 	}
 }
 
-// plan returns the chunks that this rank sends, by destination rank, and stores those to receive.
+// plan returns the chunks that this rank sends, by destination rank, and stores those to receive in s.incoming.
 // begin is where the keys of each digit value begin in s.send.
 func (s *radix) plan(begin []int) [][]chunk {
-	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digit
+	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digitBits
 	first, end := partStart(s.size.keys, ranks, j.Rank()), partStart(s.size.keys, ranks, j.Rank()+1)
 	out := make([][]chunk, ranks)
-	for r := range s.chunks {
-		s.chunks[r] = s.chunks[r][:0]
+	for r := range s.incoming {
+		s.incoming[r] = s.incoming[r][:0]
 	}
 	at, owner := 0, 0 // destination of the next key, and its owner
 	for v := range values {
@@ -144,7 +144,7 @@ func (s *radix) plan(begin []int) [][]chunk {
 					out[owner] = append(out[owner], chunk{begin[v] + done, k})
 				}
 				if at >= first && at < end {
-					s.chunks[from] = append(s.chunks[from], chunk{at - first, k})
+					s.incoming[from] = append(s.incoming[from], chunk{at - first, k})
 				}
 				at, done = at+k, done+k
 			}
@@ -155,7 +155,7 @@ func (s *radix) plan(begin []int) [][]chunk {
 
 // receive receives the chunks of a rank, four at a time.
 func (s *radix) receive(from int) {
-	in := s.chunks[from]
+	in := s.incoming[from]
 	for len(in) > 0 {
 		four := in[:min(4, len(in))]
 		in = in[len(four):]

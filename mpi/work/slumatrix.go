@@ -78,11 +78,12 @@ func (m *sluMatrix) at(row, column, i, k int) float64 {
 	return uniform(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
 
-// addProduct adds a block times a part of the solution.
+// addProduct adds the product of a block and x, the part of the solution for its column, to sum. It leaves out the
+// ones on the diagonal of a diagonal block.
 func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 	for i := range m.width(row) {
 		end := m.width(column)
-		if row == column { // elements below the diagonal
+		if row == column { // only the elements below the diagonal
 			end = i
 		}
 		for k := range end {

@@ -28,7 +28,8 @@ func coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 }
 
 // applyDiagonals implements lineSolver.apply: it returns the left side of the equations of the point at, a sum over the
-// point and the two before and after it along the axis, with the values of field.
+// point and the two before and after it along the axis, with the values of field. Unknown v has the set of
+// coefficients factorSet(v).
 func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {
@@ -87,7 +88,7 @@ func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 		var coupling, own [pentaSets]float64
 		for set := range pentaSets {
 			k := coefficients(a, l.axis, at, set)
-			// Substitute the row before the last, then the last.
+			// Substitute the row before the last, then the last. k[0] is pentaOuter in all sets.
 			coupling[set] = k[1] - k[0]*last[0].first[set]
 			own[set] = k[2] - k[0]*last[0].second[set] - coupling[set]*last[1].first[set]
 			next.first[set] = (k[3] - coupling[set]*last[1].second[set]) / own[set]

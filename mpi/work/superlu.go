@@ -42,16 +42,16 @@ const (
 // slu is a rank's part of a triangular solve.
 type slu struct {
 	*sluMatrix
-	j        *job
-	expected int // messages
-	received int
-	inRow    map[int]int // blocks of a row that are not yet applied
-	toSolve  map[int]int // ranks whose sums for a diagonal are missing
-	sums     map[int][]float64
-	rhs      map[int][]float64 // right-hand sides of this rank's diagonals
-	x        map[int][]float64
-	in       []byte
-	sends    []*mpi.Request
+	j          *job
+	expected   int // messages
+	received   int
+	blocksLeft map[int]int // blocks of a row that are not yet applied
+	sumsLeft   map[int]int // ranks whose sums for a diagonal are missing
+	sums       map[int][]float64
+	rhs        map[int][]float64 // right-hand sides of this rank's diagonals
+	x          map[int][]float64
+	in         []byte
+	sends      []*mpi.Request
 }
 
 // newSLU returns a rank's part of a matrix, with a receive buffer for the largest message.
@@ -66,16 +66,16 @@ func newSLU(j *job, size sluSize) *slu {
 	return s
 }
 
-// reset prepares another solve: it computes the right-hand side, and counts the messages that this
-// rank will receive.
+// reset prepares another solve: it computes the right-hand side, and counts, for each block row, this rank's blocks
+// (blocksLeft) and the ranks whose sums its diagonal block needs (sumsLeft), and the messages that this rank will receive.
 func (s *slu) reset(solve int) {
-	s.inRow, s.toSolve = map[int]int{}, map[int]int{}
+	s.blocksLeft, s.sumsLeft = map[int]int{}, map[int]int{}
 	s.sums, s.rhs, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
 	s.expected = 0
 	for b := range s.size.blocks {
 		owners, mine := s.ownersOfRow(b)
 		if mine > 0 {
-			s.inRow[b] = mine
+			s.blocksLeft[b] = mine
 			s.sums[b] = make([]float64, s.width(b)*s.size.nrhs)
 		}
 		if s.ownerOf(b, b) != s.rank {
@@ -84,7 +84,7 @@ func (s *slu) reset(solve int) {
 			}
 			continue
 		}
-		s.toSolve[b] = len(owners)
+		s.sumsLeft[b] = len(owners)
 		s.expected += len(owners) - min(mine, 1) // not from this rank
 		s.rhs[b] = s.rightHandSide(b, solve)
 	}
@@ -92,11 +92,11 @@ func (s *slu) reset(solve int) {
 
 // solve does a triangular solve: it solves the diagonal blocks that need no messages, and then handles messages.
 func (s *slu) solve(number int) {
-	defer annotate("solution %d", number)
+	defer annotateError("solution %d", number)
 	s.sends = s.sends[:0]
 	var ready []int
 	for b := range s.size.blocks {
-		if n, mine := s.toSolve[b]; mine && n == 0 {
+		if n, mine := s.sumsLeft[b]; mine && n == 0 {
 			ready = append(ready, b) // solveBlock also solves blocks that wait only for this one
 		}
 	}
@@ -120,7 +120,7 @@ func (s *slu) solve(number int) {
 	s.j.waitAll(s.sends...)
 }
 
-// checkExpected checks that a message can be for this rank.
+// checkExpected checks that a message about block b is for this rank, and has the right source and length.
 func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
 		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
@@ -152,13 +152,13 @@ func (s *slu) solveBlock(b int) {
 // apply multiplies this rank's blocks of a column by x, and adds the products to the sums of their
 // rows. The sum of a completed row goes to the owner of the row's diagonal block.
 func (s *slu) apply(column int, x []float64) {
-	s.j.computeFraction(1, s.size.blocks) // spends the computing time of one block
+	s.j.spendComputeFraction(1, s.size.blocks) // spends the computing time of one block
 	for _, row := range s.rowsIn(column) {
 		if s.ownerOf(row, column) != s.rank {
 			continue
 		}
 		s.addProduct(s.sums[row], row, column, x)
-		if s.inRow[row]--; s.inRow[row] > 0 {
+		if s.blocksLeft[row]--; s.blocksLeft[row] > 0 {
 			continue
 		}
 		owner := s.ownerOf(row, row)
@@ -172,12 +172,13 @@ func (s *slu) apply(column int, x []float64) {
 	}
 }
 
-// subtractSum subtracts a sum from the right-hand side of a diagonal block.
+// subtractSum subtracts the sum of a rank from the right-hand side of a diagonal block, and solves the block after the
+// last sum.
 func (s *slu) subtractSum(b int, sum []float64) {
 	for i := range sum {
 		s.rhs[b][i] -= sum[i]
 	}
-	if s.toSolve[b]--; s.toSolve[b] == 0 {
+	if s.sumsLeft[b]--; s.sumsLeft[b] == 0 {
 		s.solveBlock(b)
 	}
 }
@@ -188,7 +189,7 @@ func (s *slu) send(buf []byte, to, tag int) {
 	s.sends = append(s.sends, s.j.Isend(buf, to, tag))
 }
 
-// check compares the solution of this rank's diagonals.
+// check compares the solution of this rank's diagonal blocks with the exact one.
 func (s *slu) check(solve int) {
 	for b := range s.size.blocks {
 		if s.ownerOf(b, b) != s.rank {

@@ -27,7 +27,7 @@ func (j *job) failVerification(want, got any, place string, args ...any) {
 
 // checkEqual checks that two numbers are equal.
 func (j *job) checkEqual(want, got uint64, place string, args ...any) {
-	j.checked(1, 8)
+	j.countChecks(1, 8)
 	if want != got {
 		j.failVerification(want, got, place, args...)
 	}
@@ -53,12 +53,12 @@ func (j *job) checkSmall(got, bound float64, place string, args ...any) {
 // withinBound counts a comparison and reports whether two numbers differ by at most bound. It
 // allocates nothing: loops over all numbers of a problem use it instead of checkWithin.
 func (j *job) withinBound(want, got, bound float64) bool {
-	j.checked(1, 8)
+	j.countChecks(1, 8)
 	return math.Abs(want-got) <= bound
 }
 
-// checked counts n comparisons of bytes bytes in total.
-func (j *job) checked(n, bytes int) {
+// countChecks counts n comparisons of bytes bytes in total.
+func (j *job) countChecks(n, bytes int) {
 	j.checks += uint64(n)
 	j.verified += uint64(bytes)
 }
@@ -135,7 +135,7 @@ func firstDifference(buf []byte, k uint64) (at int, want byte) {
 
 // checkContents checks that a buffer has the bytes that fill writes for the key k.
 func (j *job) checkContents(buf []byte, k uint64, place string, args ...any) {
-	j.checked(1, len(buf))
+	j.countChecks(1, len(buf))
 	if at, want := firstDifference(buf, k); at >= 0 {
 		j.failVerification(fmt.Sprintf("%#02x", want), fmt.Sprintf("%#02x", buf[at]), place+", byte %d of %d", append(args, at, len(buf))...)
 	}
@@ -143,7 +143,7 @@ func (j *job) checkContents(buf []byte, k uint64, place string, args ...any) {
 
 // checkBytes checks that two buffers are equal.
 func (j *job) checkBytes(want, got []byte, place string, args ...any) {
-	j.checked(1, len(want))
+	j.countChecks(1, len(want))
 	for i := range want {
 		if want[i] != got[i] {
 			j.failVerification(fmt.Sprintf("%#02x", want[i]), fmt.Sprintf("%#02x", got[i]), place+", byte %d of %d", append(args, i, len(want))...)
@@ -177,12 +177,10 @@ func isqrt(n int) int { return int(math.Sqrt(float64(n))) }
 // log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// partStart is the index of the first element of part i, if whole elements are divided into n nearly
-// equal parts.
+// partStart is the index of the first element of part i, if whole elements are divided into n nearly equal parts.
 func partStart(whole, n, i int) int { return whole * i / n }
 
-// rectangle divides n ranks into rows and columns, as square as possible, with at least as
-// many columns as rows.
+// rectangle divides n ranks into rows and columns, as square as possible, with at least as many columns as rows.
 func rectangle(n int) (rows, columns int) {
 	for rows = isqrt(n); n%rows != 0; rows-- {
 	}

@@ -11,12 +11,12 @@ import (
 
 // collective is one collective call, with the contributions of all ranks.
 type collective struct {
-	parts  []any          // by rank
-	joined int            // ranks that have joined
-	groups map[int]*group // new communicators, by colour
-	win    *window        // a new window
-	kind   mpi.Type       // of a reduction, the same on all ranks
-	op     mpi.Op
+	parts    []any          // by rank
+	joined   int            // ranks that have joined
+	groups   map[int]*group // new communicators, by colour
+	win      *window        // a new window
+	elemType mpi.Type       // of a reduction, the same on all ranks
+	op       mpi.Op
 }
 
 // allJoined reports whether all ranks have made the call.
@@ -84,7 +84,7 @@ func (c *comm) Bcast(buf []byte, root int) error {
 		root = 0
 	}
 	coll := c.join(bytes.Clone(buf))
-	if c.rank == root || c.Defects.BcastGuesses {
+	if c.rank == root || c.Defects.BcastGuesses { // the defect does not wait for the data of the root
 		return nil
 	}
 	c.blockUntil("the root's data", func() bool { return coll.parts[root] != nil || len(buf) == 0 })
@@ -110,9 +110,9 @@ func (c *comm) Allreduce(buf []byte, t mpi.Type, op mpi.Op) error {
 	}
 	coll := c.join(bytes.Clone(buf))
 	if coll.joined == 1 {
-		coll.kind, coll.op = t, op
-	} else if coll.kind != t || coll.op != op {
-		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", coll.op, coll.kind, op, t))
+		coll.elemType, coll.op = t, op
+	} else if coll.elemType != t || coll.op != op {
+		panic(fmt.Sprintf("the ranks reduce by different operations: %v of %v, and %v of %v", coll.op, coll.elemType, op, t))
 	}
 	c.blockUntil("the others at Allreduce", coll.allJoined)
 	result := bytes.Clone(coll.parts[0].([]byte))

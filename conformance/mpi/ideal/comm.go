@@ -69,7 +69,7 @@ func (c *comm) fail(call string, err error) error {
 		return nil
 	}
 	if c.Defects.ErrorWedges {
-		c.stickyError = err
+		c.stickyError = err // all later calls fail with it
 	}
 	if c.Defects.ErrorsWithoutClass {
 		err = mpi.ErrFinalized // a class that no case expects

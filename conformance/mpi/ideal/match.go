@@ -155,7 +155,8 @@ func (w *world) postRecv(q *recvQueues, r *request) {
 	q.posted = append(q.posted, r)
 }
 
-// completeRecv copies a message to the buffer of a receive, and completes the receive and the send.
+// completeRecv copies a message to the buffer of a receive, and completes the receive and the send. Defects damage
+// the data, report a wrong status, or treat a message that is too long wrongly.
 func (w *world) completeRecv(r *request, m *msg) {
 	data := m.data
 	if w.Defects.ReadyEmpty && m.ready {
@@ -196,7 +197,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 			st.Count = len(data)
 		}
 		if w.Defects.TruncateWedges {
-			r.c.stickyError = mpi.ErrTruncate
+			r.c.stickyError = mpi.ErrTruncate // all later calls fail with it
 		}
 		if w.Defects.TruncateFailsSender && m.send != nil {
 			m.send.err = mpi.ErrTruncate

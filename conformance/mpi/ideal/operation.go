@@ -196,7 +196,7 @@ func (w *win) issue(o *op, needsLock bool) error {
 	if err != nil {
 		return err
 	}
-	if w.c.Defects.WindowRanksOfWorld {
+	if w.c.Defects.WindowRanksOfWorld { // the operation goes to a wrong rank
 		o.target = min(w.c.rank, len(w.c.group.ranks)-1)
 	}
 	o.world, o.win, o.origin, o.epochReady = w.c.world, w, w.c.rank, ready

@@ -54,7 +54,7 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 		return nil, c.fail(call, err)
 	}
 	var initialData []byte
-	if c.Defects.InitCopies {
+	if c.Defects.InitCopies { // persistent sends repeat the data of their creation
 		initialData = bytes.Clone(buf)
 	}
 	start := func(r *request) error {
@@ -84,7 +84,7 @@ func (c *comm) transmit(r *request, m mode) error {
 		}
 	}
 	switch {
-	case m == buffered && c.Defects.BufferedWaits:
+	case m == buffered && c.Defects.BufferedWaits: // the send completes when the message is received
 	case m == buffered:
 		need := len(r.buf) + overhead
 		if c.bufferUsed+need > c.bufferSize && !c.Defects.BufferUnbounded {
@@ -120,7 +120,7 @@ func startRequest(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// runRequest is startRequest, and waits until the request is complete.
+// runRequest starts a new request, and waits until it is complete. r and err are as in startRequest.
 func runRequest(r *request, err error) (mpi.Status, error) {
 	if r == nil {
 		return mpi.Status{}, err

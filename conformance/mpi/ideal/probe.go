@@ -11,7 +11,8 @@ import (
 // The argument wait of findMessage, mprobe and findComplete.
 const nonblocking, blocking = false, true
 
-// probedStatus returns the status that a probe returns for the unexpected message with index k.
+// probedStatus returns the status that a probe returns for the unexpected message with index k. Defects return a wrong
+// status, remove the message, or complete its send.
 func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 	if c.Defects.ProbeLatest {
 		k = len(queues.unexpected) - 1
@@ -132,7 +133,7 @@ func (x *message) Irecv(buf []byte) (cases.Request, error) {
 	default:
 		x.received = true
 		r.peer = x.m.source
-		r.queues = &recvQueues{} // a defect queues the rest of a truncated message there
+		r.queues = &recvQueues{} // the defect TruncateKeepsRest adds the rest of a message to it
 		x.c.completeRecv(r, x.m)
 		r.queues = nil // a matched message cannot be cancelled
 	}

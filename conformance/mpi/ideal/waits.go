@@ -102,8 +102,8 @@ func (r *rank) completeRequests(qs []*request) (completed []int, noneActive bool
 	return completed, noneActive
 }
 
-// findComplete is completeRequests after other ranks could run. If wait is true, it waits until a request is
-// complete, or none is active.
+// findComplete returns the indices of the active requests that are complete, and whether no request is active, after
+// other ranks could run. If wait is true, it waits until a request is complete, or none is active.
 func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActive bool) {
 	if wait {
 		r.blockUntil("some request", func() bool {

@@ -112,8 +112,8 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 	return p
 }
 
-// run resumes a rank or tries an event, at random, until all ranks have ended. Events deliver a message or apply an
-// operation on a window.
+// run resumes a rank or tries an event, at random, until all ranks have ended or one has failed. Events deliver a message
+// or apply an operation on a window. If nothing can continue, or after w.Steps, it returns a *HungError.
 func (w *world) run() error {
 	runnable := make([]*proc, 0, len(w.procs))
 	for range w.Steps {
@@ -134,15 +134,15 @@ func (w *world) run() error {
 			return nil
 		}
 		n := len(runnable)
-		events := n + w.eventCount()
-		if events == 0 {
+		choices := n + w.eventCount()
+		if choices == 0 {
 			if !w.advanceClock() {
 				return w.hungError()
 			}
 			continue
 		}
 		w.now += time.Microsecond
-		k := w.rng.IntN(events)
+		k := w.rng.IntN(choices)
 		switch {
 		case k < n:
 			runnable[k].resume()

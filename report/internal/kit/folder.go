@@ -56,7 +56,8 @@ type Folder[T any] struct {
 	Page   func(io.Writer, T) error // writes the page
 }
 
-// Write writes the files for v into a folder as WriteAll does. paths has those that were written.
+// Write writes v into a folder, as JSON, as junit.xml if f.JUnit is not nil, and as an HTML page. paths has the files
+// that were written, also if another one failed.
 func (f Folder[T]) Write(dir string, v T) (paths Paths, err error) {
 	all := []File{{f.Result, func(w io.Writer) error { return WriteJSON(w, v) }, &paths.Result}}
 	if f.JUnit != nil {

@@ -18,7 +18,7 @@ import (
 
 var (
 	//go:embed shell.gohtml
-	shellText string
+	pageTemplate string
 	//go:embed base.css
 	baseCSS string
 	//go:embed base.js
@@ -98,7 +98,7 @@ type Layout struct {
 // NewLayout returns a layout: the style, script and templates that all pages share, and in addition the style
 // css, the script js and the templates texts, which use funcs.
 func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
-	t := template.Must(template.New("page").Funcs(funcs).Parse(shellText))
+	t := template.Must(template.New("page").Funcs(funcs).Parse(pageTemplate))
 	for _, text := range texts {
 		template.Must(t.Parse(text))
 	}
@@ -124,8 +124,8 @@ func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css stri
 // Anchors makes unique HTML IDs.
 type Anchors map[string]int
 
-// Of returns an HTML ID made of names: joined by dots, with other characters than letters, digits
-// and "-_." replaced, and with a number if the ID is in use.
+// Of returns an HTML ID made of names: joined by dots, with other characters than letters, digits and "-_." replaced,
+// cut to 100 bytes, and with a number if the ID is in use.
 func (a Anchors) Of(names ...string) string {
 	id := strings.Map(func(c rune) rune {
 		switch {

@@ -28,21 +28,21 @@ type PanelConfig struct {
 // Panel prints lines above a progress line on a terminal. It uses colours if the terminal
 // supports them. It is safe for concurrent use.
 type Panel struct {
-	mu      sync.Mutex
-	out     io.Writer
-	quiet   bool
-	status  Terminal  // nil if it is no terminal
-	plain   io.Writer // writer for progress in a log, if there is no terminal
-	colour  bool
-	begun   time.Time
-	total   int // number of steps
-	done    int
-	running []string
-	parts   map[string]string // progress of running steps
-	shown   bool              // the progress line is visible
-	err     error
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	mu           sync.Mutex
+	out          io.Writer
+	quiet        bool
+	status       Terminal  // nil if it is no terminal
+	plain        io.Writer // writer for progress in a log, if there is no terminal
+	colour       bool
+	begun        time.Time
+	total        int // number of steps
+	done         int
+	running      []string
+	stepProgress map[string]string // such as " (3 of 5)", by the name of a running step
+	shown        bool              // the progress line is visible
+	err          error
+	stop         chan struct{}
+	stopped      sync.WaitGroup
 }
 
 // tick is the refresh interval of the progress line, and logTick the interval of progress
@@ -51,14 +51,14 @@ const tick = 200 * time.Millisecond
 
 var logTick = time.Minute
 
-// Open starts the display: a progress line if Status is a terminal, else lines of a log. Call
-// Close or Finish at the end.
+// Open starts the display: a progress line if Status is a terminal, else a line of a log at intervals, and neither
+// if Quiet is set. Call Close or Finish at the end.
 func (d *Panel) Open(cfg PanelConfig) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
 	d.out, d.quiet, d.total, d.begun, d.stop = cfg.Out, cfg.Quiet, cfg.Total, time.Now(), make(chan struct{})
-	d.parts = map[string]string{}
+	d.stepProgress = map[string]string{}
 	dumb := cfg.Getenv("TERM") == "dumb"
 	d.colour = columns(cfg.Out) > 0 && !dumb && cfg.Getenv("NO_COLOR") == ""
 	switch {
@@ -88,7 +88,7 @@ func (d *Panel) repeat(every time.Duration, show func()) {
 	}
 }
 
-// Start marks a step as running.
+// Start adds a step of the run, such as a test case, to those that are shown as running.
 func (d *Panel) Start(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +100,7 @@ func (d *Panel) Start(name string) {
 func (d *Panel) SetStepProgress(name string, done, total int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.parts[textfmt.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
+	d.stepProgress[textfmt.PrintableLine(name)] = fmt.Sprintf(" (%d of %d)", done, total)
 }
 
 // End marks a step as finished without printing anything.
@@ -113,7 +113,7 @@ func (d *Panel) EndWith(name string, text func() string) {
 	defer d.mu.Unlock()
 	name = textfmt.PrintableLine(name)
 	d.done++
-	delete(d.parts, name)
+	delete(d.stepProgress, name)
 	if i := slices.Index(d.running, name); i >= 0 {
 		d.running = slices.Delete(d.running, i, i+1)
 	}
@@ -210,10 +210,10 @@ func (d *Panel) progress(width int) string {
 		if left := len(d.running) - i - 1; left > 0 {
 			more = fmt.Sprintf(" and %d more", left)
 		}
-		if i > 0 && TextWidth(s+sep+name+d.parts[name]+more) > width {
+		if i > 0 && TextWidth(s+sep+name+d.stepProgress[name]+more) > width {
 			return s + fmt.Sprintf(" and %d more", len(d.running)-i)
 		}
-		s += sep + name + d.parts[name]
+		s += sep + name + d.stepProgress[name]
 	}
 	return s
 }

@@ -24,8 +24,8 @@ type curve struct {
 	count []float64
 }
 
-// clean returns the track's curve. Samples may be invalid, since programs with defects produce them: it sorts
-// them by time and corrects counts that decrease. With MaxRate, the curve rises no faster than that.
+// clean returns the track's count over time as a curve. Samples may be invalid, since programs with defects produce
+// them: it sorts them by time and corrects counts that decrease. With MaxRate, the curve rises no faster than that.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -98,8 +98,8 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns a grid up to end or the last sample of the tracks, whichever is later. Each step lies between
-// the times of two neighbouring samples if these are fewer than MaxSteps; else all steps have the same length.
+// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Each of its steps lies
+// between the times of two neighbouring samples if these are fewer than MaxSteps; else all steps have the same length.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)

@@ -137,7 +137,7 @@ func (d decoder) each(path string, open json.Delim, do func(name string) error) 
 		err = fmt.Errorf("is %v, not %s", tok, map[json.Delim]string{'{': "an object", '[': "a list"}[open])
 	}
 	if err != nil {
-		return &KeyError{join("", path), err}
+		return &KeyError{join("", path), err} // path, or "the document" if it is empty
 	}
 	for d.More() {
 		name := ""
@@ -178,7 +178,7 @@ func (d decoder) fields(t reflect.Type) []field {
 	return fields
 }
 
-// join returns the path of a key below path. Both are empty for the document itself.
+// join returns the path of the key name below path. If both are empty, it returns "the document".
 func join(path, name string) string {
 	switch {
 	case path != "":
