@@ -18,9 +18,9 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	q.reservedReceives = max(q.reservedReceives-1, 0)
 	r := &h.held
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
-	if !h.grhFilled {
+	if !h.grhSet {
 		h.from.fillGRH(&h.grh, 0) // without the length of the message
-		h.grhFilled = true
+		h.grhSet = true
 	}
 	r.MemoryStatus = verbs.WCSuccess
 	switch {

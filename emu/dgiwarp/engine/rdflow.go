@@ -129,7 +129,7 @@ func (h *peerStream) setSource(s source) {
 		s.src, s.qp = k.RemoteAddr, k.RemoteQP
 	}
 	if s != h.from {
-		h.from, h.grhFilled = s, false
+		h.from, h.grhSet = s, false
 	}
 }
 
