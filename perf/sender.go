@@ -70,8 +70,8 @@ func (c *conn) setDestination(wrs []verbs.SendWR, qp int) {
 	}
 }
 
-// post posts as many messages as the send queue and the credits of a queue pair allow, in
-// bursts of at least minBurst.
+// post posts as many messages as the send queue and the credits of a queue pair allow, in bursts of
+// at least minBurst messages, of which the last is signaled.
 func (s *sender) post(qp int) error {
 	for !s.stopping {
 		n := min(s.free[qp], len(s.wrs))

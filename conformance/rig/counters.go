@@ -53,7 +53,7 @@ func (s Counts) Add(c *Counter, n Interval) {
 	s[c] = Interval{s[c].min + n.min, s[c].max + n.max}
 }
 
-// AddAll adds the counts of more.
+// AddAll adds the counts of more to s.
 func (s Counts) AddAll(more Counts) {
 	for c, n := range more {
 		s.Add(c, n)

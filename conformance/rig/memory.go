@@ -29,7 +29,7 @@ func (r *Rig) Memory(n int, access verbs.Access) *Memory { return r.MemoryIn(r.P
 // MemoryIn registers n bytes in a protection domain, with unregistered guard bytes around them.
 // Their initial content resembles no [Pattern].
 func (r *Rig) MemoryIn(pd verbs.PD, n int, access verbs.Access) *Memory {
-	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }} // any verb synchronizes
+	m := &Memory{all: fill(n+2*guard, byte(r.Rand.Uint32())), sync: func() { r.QueryPort() }} // any verb call orders memory accesses with the device's
 	m.Buf = m.all[guard:][:n:n]
 	m.snapshot = bytes.Clone(m.all)
 	m.MR = Result(pd.RegMR(verbs.MRInit{Buf: m.Buf, Access: access}))(r, "a memory region")

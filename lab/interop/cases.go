@@ -60,7 +60,7 @@ func (c Case) qps() int {
 	}
 }
 
-// connections returns the number of clients of a case.
+// connections returns the number of clients that a case has at the same time.
 func (c Case) connections() int {
 	switch c.Variant {
 	case persistent:
@@ -113,7 +113,7 @@ var matrix = []struct {
 	{conformance.IWARP, RDMA, rdmaSizes, []string{withCRC}},
 }
 
-// Cases returns all cases of a protocol, row by row.
+// Cases returns all cases of a protocol, in the order of matrix, which lists tools with their variants and sizes.
 func Cases(p conformance.Protocol) (cases []Case) {
 	for _, m := range matrix {
 		if m.protocol != p {

@@ -119,13 +119,14 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 		return fmt.Sprintf("%s udaddy %s %v -C %d -S %d", m.timeoutPrefix(), side, addr, p.Count, p.Size)
 	case UCMatose:
 		return fmt.Sprintf("%s ucmatose %s %v -p %d -c %d -C %d -S %d", m.timeoutPrefix(), side, addr, port, p.Connections, p.Count, p.Size)
-	default: // the guest's program is always the client
+	default: // rdma_client and rdma_server both take the server's address with -s
 		return fmt.Sprintf("%s %s -s %v -p %d", m.timeoutPrefix(), program(c), addr, port)
 	}
 }
 
-// rpingScript returns a shell script that runs rping. It prints the data, and then the
-// messages about the connection, which rping writes to a file with the name "said".
+// rpingScript returns a shell script that runs rping, in the variant persistent as a server that serves several
+// clients (-P), or as two clients at once. The script prints the data, and then the messages about the connection,
+// which rping writes to a file with the name "said".
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 	rping := func(role, stderrFile string) string {
 		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.timeoutPrefix(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)

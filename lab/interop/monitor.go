@@ -154,9 +154,8 @@ func (c *conn) accepted() bool {
 	return c.startup[initiator] != nil && c.startup[responder] != nil && !*c.startup[responder].R
 }
 
-// stalled reports whether the responder has had the initiator's frames for longer
-// than timeout, has acknowledged them as TCP does, and has sent nothing since its
-// reply.
+// stalled reports whether for longer than timeout the responder has had all frames of the initiator, which its TCP has
+// acknowledged, and has sent no frame since its MPA reply.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
 	sent := &c.streams[initiator]
 	received := !sent.lost && len(sent.early) == 0 && sent.acked == sent.next // by the responder's TCP, all of it
@@ -164,8 +163,8 @@ func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
 		received && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
 }
 
-// Stalled reports whether a connection hangs: its initiator has sent frames, the
-// responder's TCP has them, and nothing has come back, for longer than timeout.
+// Stalled reports whether a connection hangs: its initiator has sent frames, the responder's TCP has acknowledged them,
+// and no frame has come back, for longer than timeout.
 func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

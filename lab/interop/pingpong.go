@@ -241,7 +241,7 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	return nil
 }
 
-// writeEndpoints writes all lines in one write, because programs with one queue pair call read once.
+// writeEndpoints writes a line for each endpoint, all in one write: programs with one queue pair call read once.
 func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	lines := make([]byte, 0, len(endpoints)*EndpointLen)
 	for _, e := range endpoints {

@@ -140,7 +140,7 @@ func (r *pingPongRun) postRecv(slot int) (err error) {
 // exchangeEndpoints exchanges endpoints over the side channel (TCP) and connects every queue pair.
 func (r *pingPongRun) exchangeEndpoints(ctx context.Context) error {
 	mine := make([]Endpoint, 1)
-	if r.Tool == SRQ {
+	if r.Tool == SRQ { // ibv_srq_pingpong always exchanges this many
 		mine = make([]Endpoint, srqEndpoints)
 	}
 	for i := range r.qps {

@@ -48,7 +48,7 @@ func newReport(s *interop.Suite, o *Options) *report {
 	return r
 }
 
-// add adds a result. It prints a row, the cases that differ only in size, when the next one begins.
+// add adds a result. If the result begins a new row, it prints the previous one: cases that differ only in size.
 func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
@@ -116,7 +116,7 @@ func (r *report) printConnections() {
 	}
 }
 
-// printLink prints the packets that the user-space switch lost.
+// printLink prints the number of packets that the user-space switch lost, if one is between host and guest.
 func (r *report) printLink() {
 	if r.Link.Switched {
 		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",
@@ -151,7 +151,7 @@ type Table struct {
 	began                time.Time
 }
 
-// Add adds an outcome to the table.
+// Add prints an outcome in the table. A row has the cases that differ only in size.
 func (t *Table) Add(o Outcome) {
 	if t.began.IsZero() {
 		t.began = time.Now().Add(-o.Elapsed)

@@ -180,7 +180,7 @@ func (p payload) fill(b []byte) {
 	}
 }
 
-// check returns an error if a byte of b is in none of the payloads.
+// check returns an error if a byte of b differs from the byte at its place in each of the payloads.
 func check(b []byte, anyOf ...payload) error {
 	for i, got := range b {
 		if !slices.ContainsFunc(anyOf, func(p payload) bool { return p(i) == got }) {

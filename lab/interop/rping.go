@@ -157,8 +157,8 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 	return m, c.postRecv(slot)
 }
 
-// waitFor handles completions until the work request want has completed. Earlier sends and early
-// messages may complete before it.
+// waitFor handles completions until the work request want has completed. Earlier sends and early messages may
+// complete before it. It returns an error if the peer disconnects while want is a receive.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {
@@ -182,7 +182,7 @@ func (c *rpingConn) handle(wc *verbs.WC, id uint64) error {
 		c.disconnected = true
 	case wc.Status != verbs.WCSuccess:
 		return completionError(wc)
-	case id == 0 || wc.Opcode != opcodes[id]:
+	case id == 0 || wc.Opcode != opcodes[id]: // no request has the ID 0
 		return fmt.Errorf("unexpected completion %+v", *wc)
 	case id == wrSend:
 		c.sending--

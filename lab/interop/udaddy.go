@@ -109,7 +109,7 @@ func resolve(ctx context.Context, cm verbs.CM, addr netip.AddrPort) (verbs.Datag
 	}
 }
 
-// server tells one client the number of its queue pair, receives the datagrams and replies.
+// server tells a client the number of the server's queue pair, receives the datagrams and replies.
 func (r *udaddyRun) server(ctx context.Context, cm verbs.CM) error {
 	const backlog = 1
 	listener, err := listen(cm, r.Addr, verbs.PortSpaceUDP, backlog, r.Ready)

@@ -69,7 +69,7 @@ func NewCertification(o CertifyOptions, protocol conformance.Protocol) (*Certifi
 
 // transport returns the name of the protocol in reports.
 func (c *Certification) transport() string {
-	if c.lab.Streams() {
+	if c.lab.Streams() { // the device uses TCP
 		return "iWARP"
 	}
 	return "RoCEv2"
@@ -86,7 +86,7 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 		return judge.NoSuchCase(none.Pattern)
 	}
 	c.device = &judge.Device{Name: c.Device, Cases: judge.Select(&c.Filter, all)}
-	c.dangerous = make(map[string]bool)
+	c.dangerous = make(map[string]bool) // IDs of cases after which the device may not work
 	for _, k := range c.device.Cases {
 		if k.Dangerous() {
 			c.dangerous[k.ID] = true
@@ -108,8 +108,8 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 }
 
 // knownDeviations returns the deviations of the device, the cases that it is expected to fail, by case ID: those of the
-// file c.Deviations, or those that ship with fabrictest under that name; none without a name. The file must not
-// contradict all, the suites.
+// file c.Deviations, or those that ship with fabrictest under that name; none without a name. The file may name
+// only cases of all, the suites.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil

@@ -61,7 +61,7 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	}
 	for _, d := range devices {
 		if len(d.Defects) > 0 || c.Profile != "" {
-			continue // the deviations are those of devices without injected defects
+			continue // the deviations are those of devices without injected defects and without a profile
 		}
 		if d.Deviations, err = conformance.DeviationsOf(d.Name, string(c.Tier)); err != nil {
 			return err
@@ -70,8 +70,8 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	return nil
 }
 
-// PlanMeasurement checks the options, and returns a judge with the devices to measure. Without names
-// these are all that can be measured.
+// PlanMeasurement checks the options, and returns a judge with the devices whose recovery from loss and congestion is
+// to be measured. Without names these are all that can be measured.
 func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {

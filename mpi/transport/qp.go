@@ -253,9 +253,9 @@ const qKey = 0x0fab7e57
 // datagramDepth is the depth of the send queue.
 const datagramDepth = 512
 
-// OpenDatagrams creates the rail's datagram queue pair with room for a number of receives, and
-// moves it to RTS. packetSize is the longest packet; a NIC without reliable datagrams may lower
-// it to the MTU. After an error the result must be closed as well.
+// OpenDatagrams creates the rail's UD queue pair with room for a number of receives, and moves it to
+// RTS. packetSize is the length of the longest packet; it is limited to the MTU unless the NIC delivers
+// UD messages reliably (CapRD). After an error the result must be closed as well.
 func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
 	d.Depth = datagramDepth

@@ -47,8 +47,8 @@ func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 // trailer is the trailer in the memory of the next slot.
 func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet, which stays in its slot until Advance. It returns nil until the trailer, which is
-// written last, has the number of the current pass over the ring (lap).
+// Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's trailer begins. It
+// returns nil until the trailer, which is written last, has the number of the current pass over the ring (lap).
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
@@ -62,7 +62,7 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet into the next slot. The trailer, stored last, publishes it.
+// write copies a packet to the end of the next slot, before the trailer. The trailer, stored last, publishes it.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TrailerLen-len(b):], b)
 	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
@@ -158,7 +158,7 @@ func (r *SharedRings) Slots() int { return r.in.count }
 func (r *SharedRings) Peek() []byte {
 	b := r.in.Peek()
 	if b != nil {
-		process.RaceReceived() // for the race detector: see Write
+		process.RaceReceived() // for the race detector, which does not see that Peek is ordered after the peer's Write
 	}
 	return b
 }

@@ -18,8 +18,8 @@ type privateData struct {
 // bytes encodes the private data.
 func (d privateData) bytes() []byte { return fmt.Appendf(nil, "%d/%d/%d", d.call, d.try, d.received) }
 
-// parsePrivateData decodes the private data of a connection request or reply: the call, the attempt at it, and
-// how many messages the sender has received. The CM may have padded it.
+// parsePrivateData decodes the private data of a connection request or reply: the numbers of the call (a connection
+// with some messages) and of the attempt at it, and how many messages the sender has received. The CM may pad it.
 func parsePrivateData(private []byte) (d privateData, err error) {
 	if _, err := fmt.Sscanf(trimPadding(private), "%d/%d/%d", &d.call, &d.try, &d.received); err != nil {
 		return d, fmt.Errorf("private data %q: %w", trimPadding(private), err)
@@ -121,8 +121,8 @@ func (c *cmClient) resolve() error {
 	return nil
 }
 
-// callWithRetries makes call i until it succeeds. Without Reconnect, or after maxTries, it tells the server that
-// it has given up, and returns errPeerEnded.
+// callWithRetries makes call i, a connection with some messages, until it succeeds. Without Reconnect, or after
+// maxTries, it tells the server that it has given up, and returns errPeerEnded.
 func (c *cmClient) callWithRetries(i int) error {
 	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {
@@ -167,7 +167,7 @@ func (c *cmClient) call(i, try int) (err error) {
 	if err != nil {
 		return c.callError(err)
 	}
-	c.live.add(p.qp)
+	c.live.add(p.qp) // so that Break can move it to the error state
 	c.noteProgress()
 	c.connectTimes.Add(c.proc.Now() - began)
 	if i == 0 && try == 0 {
@@ -180,8 +180,8 @@ func (c *cmClient) call(i, try int) (err error) {
 	if reply.received != c.received && reply.received != c.received+1 { // an answer may have been lost
 		c.violation(traffic.Delivery, "the server has received %d messages after %d answers", reply.received, c.received)
 	}
-	end := i*c.cfg.Depth + c.messagesInCall(i)
-	c.sent = reply.received
+	end := i*c.cfg.Depth + c.messagesInCall(i) // messages of all calls so far: earlier calls have Depth each
+	c.sent = reply.received                    // the server repeats a lost answer by itself
 	for c.received < end {
 		c.setStatus("call %d, message %d", i, c.received)
 		if c.sent == c.received {

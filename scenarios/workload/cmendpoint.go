@@ -51,7 +51,7 @@ var errPeerEnded = errors.New("the peer has ended")
 // errCallBroken means that the connection of a call failed.
 var errCallBroken = errors.New("the call broke off")
 
-// Run makes the calls, or accepts them.
+// Run makes the calls, or accepts them. A call is a connection with up to Depth messages.
 func (e *cmEndpoint) Run() (*Report, error) {
 	e.log = newEventLog(e.rank)
 	if e.peer < 0 {
@@ -183,8 +183,8 @@ func (e *cmEndpoint) callError(err error) error {
 	return err
 }
 
-// recordFabricError records, as a response timeout, a CM error that the fabric or the peer has
-// caused, and reports whether err is such an error.
+// recordFabricError reports whether err is a CM error that the fabric or the peer has caused. It records such an error
+// like a completion with the status of a response timeout.
 func (e *cmEndpoint) recordFabricError(err error) bool {
 	if !isFabricError(err) {
 		return false

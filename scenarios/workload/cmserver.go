@@ -18,7 +18,7 @@ type cmServer struct {
 	clientDone           bool // the client has made all calls
 }
 
-// run listens, sends its address to the client, and serves the calls.
+// run listens, sends its address to the client, and serves the calls, each a connection with some messages.
 func (c *cmServer) run() error {
 	c.setStatus("listening")
 	entry, err := c.nic.Device.QueryGID(1, int(c.nic.GIDIndex))
@@ -67,8 +67,8 @@ func (c *cmServer) serve() error {
 	}
 }
 
-// handleNext answers a SIDR request that has arrived, or else serves the call of a connection request
-// that arrives within wait. It reports whether there was a request.
+// handleNext answers a SIDR request that has arrived, or else serves the call of a connection request, c.nextRequest
+// or one that arrives within wait. It reports whether there was a request.
 func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	if c.ud {
 		if r, err := c.udListener.GetRequest(0); err == nil {
@@ -130,7 +130,7 @@ func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	if err != nil {
 		return c.callError(err)
 	}
-	c.live.add(p.qp)
+	c.live.add(p.qp) // so that Break can move it to the error state
 	c.noteProgress()
 	if asked.try > 0 {
 		c.log.reconnects++
@@ -170,8 +170,8 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateDat
 	return err
 }
 
-// waitDisconnect waits until the client disconnects. If the client has started the next
-// call, or has made all calls, the disconnect is only late. over is false if the connection broke.
+// waitDisconnect waits until the client disconnects, or has requested the next call (c.nextRequest) or made
+// all calls, when the disconnect is only late. over is false if the connection broke.
 func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err error) {
 	for {
 		err := conn.WaitDisconnect(c.tick() * maxTicks)

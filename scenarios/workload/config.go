@@ -114,7 +114,7 @@ func reliable(service string) bool { return service != ServiceUC && service != S
 // datagram reports whether receives of a service begin with a GRH.
 func datagram(service string) bool { return service == ServiceUD || service == ServiceRD }
 
-// mtu is the path MTU of a rank in bytes; 0: that of the port.
+// mtu is the path MTU of a rank in bytes; 0: that of the port. The last value of c.MTU holds for all later ranks.
 func (c *Config) mtu(rank int) int {
 	if len(c.MTU) == 0 {
 		return 0

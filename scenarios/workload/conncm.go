@@ -113,7 +113,7 @@ func (n *node) rejectStaleRequests() error {
 	return nil
 }
 
-// request returns the pending request with this private data; nil if there is none.
+// request removes and returns the pending request with name as its private data; nil if there is none.
 func (s *connListener) request(name string) (verbs.ConnRequest, error) {
 	if err := s.poll(); err != nil {
 		return nil, err

@@ -71,9 +71,9 @@ func (c *conn) stepWaiting() error {
 // unneeded reports whether both ends have completed, or one has ended.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
-// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another
-// incarnation. A producer of reads must announce its messages in every incarnation, and an end whose
-// completions do not mean delivery cannot know that it has completed.
+// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another incarnation (a new
+// queue pair). An end whose messages the peer reads must announce them in every incarnation, and one whose completions
+// do not mean delivery cannot know that it has completed.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }

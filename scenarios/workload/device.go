@@ -26,7 +26,7 @@ func (c *Config) UnsupportedServices(caps verbs.Caps) []string {
 // RunsIntoRNR reports whether messages deliberately arrive before a receive is posted.
 func (c *Config) RunsIntoRNR() bool { return c.Pause > 0 }
 
-// AckTimeout is the ack timeout in real time.
+// AckTimeout is the ack timeout of devices that run in real time, not in a simulation.
 func (c *Config) AckTimeout() time.Duration {
 	const concurrent = true
 	code, _ := c.timing(concurrent)
@@ -57,8 +57,8 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 	return ackTimeout, retransmitTime, rnrTime
 }
 
-// NeedsImmediateData reports whether immediate data must carry the number of each message, because
-// the service may lose messages and they are too short to hold it.
+// NeedsImmediateData reports whether immediate data must carry the number of each message, because the
+// service may lose messages and they are too short to hold it. Random traffic never needs it.
 func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(anyHosts)
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen
@@ -80,13 +80,13 @@ func deviceTraits(r *Rank) (traits traffic.TransportTraits, caps verbs.Caps, err
 }
 
 // checkDevice rejects a workload that devices cannot run.
-func (c *Config) checkDevice(provider string, m *traffic.TransportTraits, caps verbs.Caps) error {
+func (c *Config) checkDevice(provider string, traits *traffic.TransportTraits, caps verbs.Caps) error {
 	switch lacking := c.UnsupportedServices(caps); {
 	case len(lacking) > 0:
 		return fmt.Errorf("%s has no %s", provider, join(lacking))
-	case m.NoRNR && c.RunsIntoRNR():
+	case traits.NoRNR && c.RunsIntoRNR():
 		return fmt.Errorf("pause: over %s a message without a posted receive ends the connection", provider)
-	case m.SeparateImm && c.NeedsImmediateData():
+	case traits.SeparateImm && c.NeedsImmediateData():
 		return fmt.Errorf("bytes: %d are too few to hold the message number, and %s has no immediate data with a message", c.Bytes, provider)
 	}
 	return nil

@@ -28,7 +28,7 @@ type source struct {
 func (r *rail) openEndpoint(num, conns int, l *layout) (err error) {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
-	sends, receives := conns*(l.depth+spareRequests), conns*l.receives
+	sends, receives := conns*(l.depth+spareRequests), conns*l.receives // spareRequests are for other requests than messages
 	e.qp, err = r.dev.CreateQP(verbs.QPInit{
 		Type: verbs.QPTypeUD, PD: r.PD, SendCQ: r.CQs[0], RecvCQ: r.CQs[0],
 		Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: receives, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -54,7 +54,7 @@ func (e *env) endpointQKey(rank int) uint32 {
 	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connOf returns the connection of a received datagram; noConn if there is none.
+// connOf returns the connection that the source of a datagram belongs to; if none, it logs a violation and returns noConn.
 func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	log, me := e.rail.log, e.rail.host()
 	if wc.ByteLen < verbs.GRHLen {

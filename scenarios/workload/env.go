@@ -98,13 +98,13 @@ func (e *env) Break() error { return e.live.breakAll() }
 // the receives, the messages to send or to read into, and the results of atomics. Public
 // memory, which the peer accesses, holds messages that are written or read, between guards.
 type layout struct {
-	window   int // messages that the receiver has room for
-	depth    int // outstanding messages of a side
-	stride   int // bytes between messages
-	receives int // receives
-	recvLen  int // bytes of a receive
-	staging  int // offset of the messages in private memory
-	results  int // offset of the results of atomics
+	window     int // messages that the receiver has room for
+	depth      int // outstanding messages of a side
+	stride     int // bytes between messages
+	receives   int // receives
+	recvLen    int // bytes of a receive
+	messagesAt int // offset of the messages in private memory
+	resultsAt  int // offset of the results of atomics
 }
 
 const (
@@ -119,11 +119,11 @@ const (
 func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 
 // stagingSlot is the offset of message seq in private memory.
-func (l *layout) stagingSlot(seq int) int { return l.staging + seq%l.depth*l.stride }
+func (l *layout) stagingSlot(seq int) int { return l.messagesAt + seq%l.depth*l.stride }
 
-// planLayout sizes queues and memory such that the busiest rank keeps within its budget: depth messages in the send
-// queue, window messages at the receiver. Private memory has receives, then messages, then results of atomics. All
-// ranks compute the same sizes.
+// planLayout sizes queues and memory such that the rank with the most connections keeps within messageBudget: depth
+// messages in the send queue, window messages at the receiver. Private memory has receives, then messages, then results
+// of atomics. All ranks compute the same sizes.
 func (n *node) planLayout() (l layout) {
 	const messageBudget = 32 << 20 // bytes for the messages of one rank
 	load := make(map[int]int)
@@ -135,23 +135,23 @@ func (n *node) planLayout() (l layout) {
 		}
 	}
 	l.stride = (n.cfg.Bytes + 63) &^ 63
-	fit := max(2, messageBudget/(busiest*l.stride))
+	fit := max(2, messageBudget/(busiest*l.stride)) // messages per connection
 	l.depth = max(1, min(n.cfg.Depth, fit))
 	l.window = min(2*max(n.cfg.Depth, 1), fit)
 	if n.recvSlots > 0 { // the kind of workload limits it
 		l.window = n.recvSlots
 	}
-	l.receives = l.window + noticeReceives
+	l.receives = l.window + noticeReceives // a notice is a message without data, with a count as immediate data
 	if n.cfg.Op == OpSend {
 		l.recvLen = l.stride
 	}
 	if datagram(n.cfg.service()) {
 		l.recvLen += guardLen // at least the GRH
 	}
-	l.staging = l.receives * l.recvLen
+	l.messagesAt = l.receives * l.recvLen
 	if s := n.cfg.service(); s == ServiceSRQ || s == ServiceRD {
-		l.staging = 0 // receives are in memory of the rail
+		l.messagesAt = 0 // receives are in memory of the rail
 	}
-	l.results = l.staging + l.depth*l.stride
+	l.resultsAt = l.messagesAt + l.depth*l.stride
 	return l
 }

@@ -68,7 +68,7 @@ func edges(cfg *Config, rails int) (all []edge) {
 				add(i, i+distance)
 			}
 		}
-	case Halo: // a ring, which has two edges between two ranks
+	case Halo: // a ring; a ring of two ranks has two edges between them
 		for i := range ranks {
 			add(i, (i+1)%ranks)
 		}

@@ -85,7 +85,7 @@ func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen &&
 // its first rail. num is the number of its ring of receives, which a connection with shared receives does not have.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
-	l.mem = &memory{buf: make([]byte, l.results+maxAdds*wordLen)}
+	l.mem = &memory{buf: make([]byte, l.resultsAt+maxAdds*wordLen)}
 	public := slotsAt // a send needs only the guard
 	if l.cfg.Op != OpSend {
 		public += l.window*l.stride + guardLen
@@ -148,7 +148,7 @@ func (l *link) open(r *rail) (*connInfo, error) {
 	if l.srq != nil {
 		info.SRQN = l.srq.Number()
 	}
-	if r.word != nil {
+	if r.word != nil { // the target of atomics
 		info.Word, info.WordKey = r.word.mr.Addr(), r.word.mr.RKey()
 	}
 	if !l.cfg.CM || l.isActiveSide() {
@@ -227,7 +227,7 @@ func (l *link) connect() (ok bool, err error) {
 		to.QKey = l.endpointQKey(l.peer.rank)
 	}
 	l.sq.SetDestination(to, l.peerInfo.SRQN)
-	l.live.add(l.QP, l.Target)
+	l.live.add(l.QP, l.Target) // so that Break can move them to the error state
 	return true, nil
 }
 

@@ -135,7 +135,7 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	if i, ok := r.byQPN[wc.QPN]; ok {
 		c = n.conns[i]
 	}
-	if ring.owner != noConn {
+	if ring.owner != noConn { // the receives of one connection
 		owner := n.conns[ring.owner]
 		if owner.QP == nil {
 			return // of a closed queue pair
@@ -204,7 +204,8 @@ func (n *node) stallTimeout() time.Duration {
 	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
-// waitForEvent waits for completions, control messages or timers.
+// waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it only sleeps, after
+// a long time without progress. It returns a StallError if there was no progress for stallTimeout.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())

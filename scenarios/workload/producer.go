@@ -202,7 +202,7 @@ func (a *atomicAdder) pump() (moved bool) {
 }
 
 // resultOffset is the offset in private memory of the old value that atomic n returns.
-func (a *atomicAdder) resultOffset(n int) int { return a.link.results + n%maxAdds*wordLen }
+func (a *atomicAdder) resultOffset(n int) int { return a.link.resultsAt + n%maxAdds*wordLen }
 
 // handleCompletion checks the old value of a completed atomic: it grows with every atomic of this rank.
 func (a *atomicAdder) handleCompletion(n int) {

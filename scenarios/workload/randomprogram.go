@@ -64,7 +64,7 @@ func (w *randomProgram) run() (err error) {
 	}
 	expected := 0
 	for i := range w.work.Conns {
-		expected += w.work.Conns[i].Messages[0]
+		expected += w.work.Conns[i].Messages[0] // both sides send as many
 	}
 	w.log.samples.expect(expected)
 	_, err = w.end.Run(w.proc)
@@ -99,7 +99,7 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	return min(mine, theirs), nil
 }
 
-// workload returns the traffic plan, the same at both ends.
+// workload returns the traffic plan, the same at both ends. The excuses of cfg tell what the network may do to packets.
 func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	cfg := &w.cfg
 	work := &random.Workload{
@@ -220,7 +220,7 @@ type qpRecorder struct {
 	live *liveState
 }
 
-// CreateQP implements verbs.Context. It records the queue pair, so that Break can break it.
+// CreateQP implements verbs.Context. It records the queue pair, so that Break can move it to the error state.
 func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {

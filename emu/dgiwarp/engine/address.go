@@ -95,15 +95,15 @@ func (s *source) replyPath() path {
 	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
-// fill builds the octets before a received message (area), like the GRH of verbs: an IPv6 header, or an
+// fillGRH builds the octets before a received message, like the GRH of verbs: an IPv6 header, or an
 // IPv4 header in the last 20 octets, with the UDP source port in octets 2 and 3. length is that of the message.
-func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
+func (s *source) fillGRH(grh *[verbs.GRHLen]byte, length int) {
 	const udp = 17
-	*area = [verbs.GRHLen]byte{}
+	*grh = [verbs.GRHLen]byte{}
 	length = min(length+link.UDPHeaderLen, 1<<16-1-link.IPv4HeaderLen)
 	src, dst := s.src.Addr(), s.dst.Addr()
 	if !src.Is4() {
-		b := area[:]
+		b := grh[:]
 		binary.BigEndian.PutUint32(b, 6<<28|uint32(s.tclass)<<20|uint32(s.src.Port()))
 		binary.BigEndian.PutUint16(b[4:], uint16(length))
 		b[6], b[7] = udp, s.hopLimit
@@ -112,8 +112,8 @@ func (s *source) fill(area *[verbs.GRHLen]byte, length int) {
 		copy(b[24:], to[:])
 		return
 	}
-	binary.BigEndian.PutUint16(area[2:], s.src.Port())
-	b := area[verbs.GRHLen-link.IPv4HeaderLen:]
+	binary.BigEndian.PutUint16(grh[2:], s.src.Port())
+	b := grh[verbs.GRHLen-link.IPv4HeaderLen:]
 	from, to := src.As4(), dst.As4()
 	words := [...]uint32{
 		0x45<<24 | uint32(s.tclass)<<16 | uint32(link.IPv4HeaderLen+length),
@@ -166,9 +166,8 @@ func (t *gidTable) owns(a netip.Addr) bool {
 	return slices.ContainsFunc(t.current, func(e verbs.GIDEntry) bool { return e.GID == gid && gid != (verbs.GID{}) })
 }
 
-// sourceFor returns the local address for packets to dst: the first in the GID table with the
-// same IP version. If there is none, it returns one of the initial GID table, which the host may
-// get back.
+// sourceFor returns the local address for packets to dst: the first in the GID table with the same IP version. If
+// there is none, it returns one of the initial GID table, which the host may get back.
 func (t *gidTable) sourceFor(dst netip.Addr) netip.Addr {
 	for _, table := range [...][]verbs.GIDEntry{t.current, t.initial} {
 		for i := range table {

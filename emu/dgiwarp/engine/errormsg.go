@@ -27,9 +27,8 @@ type errorQueue struct {
 // errorToken is the number of units in a token: a rate of 1 token per second adds 1 unit per nanosecond.
 const errorToken = int64(1e9)
 
-// allow takes a token for an error message, and reports whether there was one. The bucket gets
-// rate tokens per second and holds up to burst. A token is errorToken units, so that the bucket gets rate units
-// per nanosecond.
+// allow takes a token for an error message, and reports whether there was one. The bucket gets rate tokens per second
+// and holds up to burst. e.tokens counts in units, errorToken per token, of which the bucket gets rate per nanosecond.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -85,7 +84,7 @@ func (n *NIC) emitError(d *link.Datagram) bool {
 // the QP, since the message may be forged.
 func (n *NIC) receiveErrorMessage(q *QP, from *source, body []byte) {
 	var t ddp.Terminate
-	if _, err := t.ParseWithOrder(body, ddp.OrderRFC); err != nil {
+	if _, err := t.ParseWithOrder(body, ddp.OrderRFC); err != nil { // the order of bits in RFC 5040
 		n.Count.DropMalformed++
 		return
 	}

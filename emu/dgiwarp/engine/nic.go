@@ -48,7 +48,7 @@ type received struct {
 	parsed     wire.Packet
 	header     ddp.Header         // of its segment (UD)
 	lastSource source             // its source, or that of an earlier packet
-	area       [verbs.GRHLen]byte // the octets before its message in the receive (UD)
+	grh        [verbs.GRHLen]byte // the octets before its message in the receive (UD)
 }
 
 // New returns a NIC with its port up.
@@ -59,7 +59,7 @@ func New(cfg Config) (*NIC, error) {
 	}
 	n := &NIC{cfg: cfg, gids: gidTable{current: cfg.GIDs, initial: cfg.GIDs}, mcast: map[netip.Addr][]*QP{}, qps: nic.NewQPTable[QP](cfg.FirstQPN, cfg.Limits.QPs)}
 	n.Init(cfg.Limits, cfg.Policy)
-	n.Mem.Scramble(cfg.Secret)
+	n.Mem.Scramble(cfg.Secret) // makes STags unpredictable
 	n.layer = iwarp.Layer{NIC: &n.Base}
 	n.rd, err = rd.New(rd.Config{
 		Secret: cfg.Secret, MaxPacket: cfg.safePacketLen(), Limits: cfg.RD, Timing: cfg.Timing,
@@ -85,7 +85,8 @@ func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// Tick handles every deadline that has passed.
+// Tick handles every deadline that has passed: those of the reliable layer, of UD messages that are not complete,
+// which it drops, and of Write-Records, which it completes as they are.
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
 	n.rd.Tick(now)

@@ -9,9 +9,9 @@ import (
 // packetsPerTurn is the number of packets that a UD QP may send before the next QP.
 const packetsPerTurn = 64
 
-// Output fills ds with datagrams to send and returns their number. It reuses the payload
-// buffers: each must have the capacity of a full packet, or the first that of all packets
-// together.
+// Output fills ds with datagrams to send and returns their number: error messages, then packets of UD QPs, then those
+// of the flows of the reliable layer. It reuses the payload buffers: each must have the capacity of a full packet, or
+// the first that of all packets together.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	n.clock = now
 	filled := 0

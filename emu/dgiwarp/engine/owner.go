@@ -8,25 +8,25 @@ import (
 
 // NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since its slot
 // may be reused. It writes the sender's address to the place of the GRH, and removes that from the SGL that
-// the stream sees. It counts as one of q.promised, the receives for which peers that waited were resumed.
+// the stream sees. If receives are reserved for peers that waited for them and were resumed, this is one of these.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()
 	if w == nil {
 		return nil
 	}
-	q.promised = max(q.promised-1, 0)
+	q.reservedReceives = max(q.reservedReceives-1, 0)
 	r := &h.held
 	r.WRID, r.PD, r.SGL = w.WRID, pd, append(r.SGL[:0], w.SGL...)
-	if !h.filled {
-		h.from.fill(&h.area, 0)
-		h.filled = true
+	if !h.grhSet {
+		h.from.fillGRH(&h.grh, 0) // without the length of the message
+		h.grhSet = true
 	}
 	r.MemoryStatus = verbs.WCSuccess
 	switch {
 	case w.Length < verbs.GRHLen: // too short for the sender's address
 		r.MemoryStatus = verbs.WCLocLenErr
-	case q.nic.Scatter(r.SGL, pd, 0, h.area[:]) != nil:
+	case q.nic.Scatter(r.SGL, pd, 0, h.grh[:]) != nil:
 		r.MemoryStatus = verbs.WCLocProtErr
 	}
 	if r.MemoryStatus != verbs.WCSuccess {
@@ -73,8 +73,8 @@ func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 // Retired implements iwarp.Owner. It does nothing: Completed frees the slot.
 func (h *peerStream) Retired(_ *iwarp.Request) {}
 
-// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless
-// the QP is to survive errors of peers (isolate) or the peer has reported the error.
+// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless the QP is to
+// survive errors of peers (isolate). An error that the peer has found, and sent in a Terminate, does not fail the QP.
 func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
 	p.queueOutput() // there may be an error message to send

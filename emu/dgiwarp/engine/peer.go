@@ -33,12 +33,12 @@ type peer struct {
 type peerStream struct {
 	stream iwarp.Stream
 	peer   *peer
-	flow   wire.Epoch         // flow of the requester stream
+	epoch  wire.Epoch         // of the flow of the requester stream; 0 without one
 	cause  verbs.WCStatus     // error status of the first flushed request
 	held   iwarp.Receive      // receive of the current message (responder)
 	from   source             // source of that message (responder)
-	area   [verbs.GRHLen]byte // the octets before a message, built from from if filled is set
-	filled bool
+	grh    [verbs.GRHLen]byte // the octets before a message, built from from if grhSet is set
+	grhSet bool
 }
 
 // origins is a FIFO of bits that records for each unacknowledged segment whether the responder
@@ -110,7 +110,7 @@ func (p *peer) post(now mono.Time, r *request) {
 	}
 	ready := p.ready(now)
 	if p.qp.state == verbs.QPStateErr {
-		p.qp.complete(r, verbs.WCWRFlushErr) // ready has failed requests, which filled the CQ, and so the QP
+		p.qp.complete(r, verbs.WCWRFlushErr) // completions of requests that ready has failed overflowed the CQ
 		return
 	}
 	if p.last == nil {
@@ -138,10 +138,10 @@ func (p *peer) popOldest() *request {
 }
 
 // ready opens the requester stream if necessary, and reports whether it is usable. The stream cannot be reopened
-// while the flow still carries segments of a stream that has ended. h.flow is the epoch of its flow, 0 without one.
+// while the flow still carries segments of a stream that has ended. Each flow to the peer has an epoch; 0 means none.
 func (p *peer) ready(now mono.Time) bool {
 	h, q := p.requester, p.qp
-	if h.flow == p.rd.Epoch() && h.flow != 0 {
+	if h.epoch == p.rd.Epoch() && h.epoch != 0 {
 		if h.stream.Live() {
 			return true
 		}
@@ -155,7 +155,7 @@ func (p *peer) ready(now mono.Time) bool {
 	if rp, err := q.nic.rd.Peer(now, p.rd.Key, q.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
 		panic("engine: a peer is not the one of its own key")
 	}
-	h.flow = p.rd.Epoch()
+	h.epoch = p.rd.Epoch()
 	h.stream.Open(&q.Endpoint, h, q.nic.streamOptions())
 	return true
 }
@@ -171,7 +171,7 @@ const noTerminate = false // argument of iwarp.Stream.Fail
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, noTerminate)
-	h.stream, h.flow, h.cause = iwarp.Stream{}, 0, verbs.WCSuccess
+	h.stream, h.epoch, h.cause = iwarp.Stream{}, 0, verbs.WCSuccess
 }
 
 // retry posts waiting requests to the requester stream while it is usable.
@@ -179,7 +179,7 @@ func (p *peer) retry(now mono.Time) {
 	for p.waiting != nil && p.ready(now) {
 		r := p.waiting
 		if r == nil {
-			return // ready has failed requests, which filled the CQ, and so the QP
+			return // flushed: completions of requests that ready has failed overflowed the CQ, which fails the QP
 		}
 		p.waiting = r.next
 		p.requester.stream.Post(&r.Request)

@@ -32,10 +32,10 @@ type QP struct {
 	sendQueue
 	sent uint32 // octets of the first pending request that were sent (UD)
 	msn  ddp.MSN
-	// promised is the number of posted receives that waiting peers were already resumed for.
-	promised  int
-	peersWait bool // in NIC.awaitingReceives
-	reported  ErrorReport
+	// reservedReceives is the number of posted receives that waiting peers were already resumed for.
+	reservedReceives int
+	peersWait        bool // in NIC.awaitingReceives
+	reported         ErrorReport
 
 	// Owner is free for use by the driver.
 	Owner any
@@ -87,7 +87,7 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP destroys a QP without completions.
+// DestroyQP destroys a QP and discards its work requests, without completions. It fails for a QP in a multicast group.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
@@ -121,7 +121,7 @@ func (q *QP) reset() {
 	n.messages.forget(q)
 	n.records.forget(q)
 	q.state, q.attr = verbs.QPStateReset, verbs.QPAttr{}
-	q.msn, q.sent, q.reported, q.promised = ddp.FirstMSN, 0, ErrorReport{}, 0
+	q.msn, q.sent, q.reported, q.reservedReceives = ddp.FirstMSN, 0, ErrorReport{}, 0
 	q.RQ.Clear()
 	q.pending.Release()
 	q.free = q.free[:0]
@@ -130,7 +130,7 @@ func (q *QP) reset() {
 	}
 }
 
-// Modify changes the attributes that mask selects.
+// Modify changes the attributes that mask selects. A reliable QP has the states and attributes of a UD QP, too.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {

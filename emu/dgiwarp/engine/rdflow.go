@@ -67,7 +67,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 	}
 }
 
-// flowBegins opens the responder stream for a new flow of the peer.
+// flowBegins opens the responder stream for a new flow of the peer, and sets the path to the peer if there is none.
 func (p *peer) flowBegins() {
 	if p.responder == nil {
 		p.responder = &peerStream{peer: p}
@@ -82,9 +82,8 @@ func (p *peer) flowBegins() {
 	}
 }
 
-// receive passes a segment to the stream that it is for: a response to the requester, a request to
-// the responder. It returns false, without an effect, if the segment needs a receive and none is
-// posted.
+// receive passes a segment to the stream that it is for: a response to the requester, a request to the responder, an
+// error message to the stream that failed. It returns false if the segment needs a receive and none is posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header
@@ -130,7 +129,7 @@ func (h *peerStream) setSource(s source) {
 		s.src, s.qp = k.RemoteAddr, k.RemoteQP
 	}
 	if s != h.from {
-		h.from, h.filled = s, false
+		h.from, h.grhSet = s, false
 	}
 }
 
@@ -199,10 +198,10 @@ func (n *NIC) fillFlows(now mono.Time) {
 			continue
 		}
 		resumed, more := 0, true
-		if left := q.receivesLeft() - q.promised; left > 0 { // receives that are not promised yet
+		if left := q.receivesLeft() - q.reservedReceives; left > 0 { // for each of them, a peer that waits can be resumed
 			resumed, more = n.rd.Resume(q.QPN, left)
 		}
-		if q.promised += resumed; more {
+		if q.reservedReceives += resumed; more {
 			q.awaitReceives()
 		}
 	}
@@ -261,8 +260,8 @@ func (p *peer) outputSegments(now mono.Time) {
 	}
 }
 
-// addressRD sets the addresses and payload of an RD datagram. It uses the path of the last request posted
-// to the peer, if that has the same destination, else the default path to out.Dst.
+// addressRD sets the addresses and payload of an RD datagram, and marks data as ECN-capable. It uses the path of the
+// last request posted to the peer, if that has the same destination, else the default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

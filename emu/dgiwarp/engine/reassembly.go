@@ -73,7 +73,7 @@ func (t *partialTable[T]) reuse() (p T) {
 	return p
 }
 
-// drop removes entry i.
+// drop removes entry i, and keeps it for reuse.
 func (t *partialTable[T]) drop(i int) {
 	p := t.open[i]
 	t.open = slices.Delete(t.open, i, i+1)

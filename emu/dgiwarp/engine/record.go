@@ -21,7 +21,8 @@ type record struct {
 
 // takeWriteRecord places a segment of a Write-Record in memory, and records its range. A Write-Record is
 // an unreliable Write; the completion of a receive at its target lists the ranges that arrived. The last
-// missing segment completes the record. It drops a segment that contradicts the others, or for which a table is full.
+// missing segment completes the record. It refuses an invalid segment, and drops one that contradicts the others, or
+// for which there is no room: there are too many records, or too many ranges in the record.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord
@@ -74,8 +75,8 @@ const (
 	recordRange = 8
 )
 
-// finishRecord closes open record i, and completes a receive: its buffer gets the sender's address in
-// place of a GRH, then the record with the received ranges.
+// finishRecord closes open record i, and completes a receive: its buffer gets the sender's address in place of a GRH,
+// then the record with the received ranges, as many as fit. Without a receive for it, the record is lost.
 func (n *NIC) finishRecord(i int) {
 	r := n.records.open[i]
 	q := r.key.qp
@@ -100,12 +101,12 @@ func (n *NIC) finishRecord(i int) {
 		b = binary.BigEndian.AppendUint32(b, s.from)
 		b = binary.BigEndian.AppendUint32(b, s.to-s.from)
 	}
-	r.from.fill(&n.area, len(b))
+	r.from.fillGRH(&n.grh, len(b))
 	wc := verbs.WC{
 		WRID: w.WRID, Opcode: verbs.WCOpRecvRDMAWithImm, ByteLen: uint32(verbs.GRHLen + len(b)), Imm: r.imm,
 		Flags: verbs.WCWithGRH | verbs.WCWithImm, SrcQP: verbs.QPN(r.from.qp),
 	}
-	err := n.Scatter(w.SGL, pd, 0, n.area[:])
+	err := n.Scatter(w.SGL, pd, 0, n.grh[:])
 	if err == nil {
 		err = n.Scatter(w.SGL, pd, verbs.GRHLen, b)
 	}

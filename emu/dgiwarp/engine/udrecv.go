@@ -68,7 +68,7 @@ func placementError(err error) ddp.TermError {
 	}
 }
 
-// takeUntagged handles a segment of a Send, or immediate data.
+// takeUntagged handles a segment of a Send, whose message it delivers when no segment is missing, or immediate data.
 func (q *QP) takeUntagged(in *inbound) {
 	u, c := &in.header.Untagged, &in.header.Control
 	immediate := c.Opcode == ddp.OpImmediate || c.Opcode == ddp.OpImmediateSE
@@ -111,8 +111,8 @@ func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 		q.refuseSegment(in, ddp.TermUntaggedTooLong)
 		return
 	}
-	in.from.fill(&n.area, len(message))
-	err := n.Scatter(w.SGL, pd, 0, n.area[:])
+	in.from.fillGRH(&n.grh, len(message))
+	err := n.Scatter(w.SGL, pd, 0, n.grh[:])
 	if err == nil {
 		err = n.Scatter(w.SGL, pd, verbs.GRHLen, message)
 	}

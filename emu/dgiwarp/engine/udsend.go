@@ -31,7 +31,7 @@ func (q *QP) buildDatagram(d *link.Datagram, r *request) bool {
 	}
 	q.sent += uint32(n)
 	if q.sent == r.Length {
-		b[wire.HeaderLen] |= lastFlag
+		b[wire.HeaderLen] |= lastFlag // in the DDP control field, which follows the header
 		q.msn = q.msn.Next()
 	}
 	d.Payload = wire.AppendCRC(b, packetStart)
