@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RunAll builds the test programs and fuzzes the targets one after the other until ctx is
-// cancelled: targets[i] for times[i]. It adds the results to the table.
+// RunAll fuzzes the targets one after the other, targets[i] for times[i], until ctx is
+// cancelled. Run builds their test programs. RunAll adds the results to the table.
 func (f *Tree) RunAll(ctx context.Context, targets []Target, times []time.Duration, table *Table) error {
 	if err := f.Prepare(ctx); err != nil {
 		return err

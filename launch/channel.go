@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// serveChannel handles frames of the rank until its control channel closes. Time
-// spent blocked in a queue or OnEvent does not count as silence of the rank.
+// serveChannel handles frames of the rank until its control channel closes. A CloseError (bye) is the rank's call of
+// Close. Time in which the launcher is blocked in a queue or OnEvent does not count as silence of the rank.
 func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()

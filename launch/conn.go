@@ -100,7 +100,7 @@ func (c *Conn) Mark(text string) error {
 	return c.put("mark", control.Frame{Kind: kindMark, Body: []byte(truncate(text, maxMark))})
 }
 
-// Sample sends v as JSON of at most 64 KiB, in a Sampled event.
+// Sample sends v to the launcher, as JSON of at most 64 KiB. The launcher posts it as a Sampled event.
 func (c *Conn) Sample(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -134,9 +134,9 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	}
 }
 
-// captureState saves d, the state dump of a rank, before the rank is stopped; from /proc if d is
-// empty. If d is not the rank's own reply, and the rank timed out or failed or needStacks is set,
-// SIGQUIT makes a Go program, unless it is frozen or has called Close, print its goroutines and exit.
+// captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the rank is stopped. If d is
+// not the rank's own reply, and the rank timed out or failed or needStacks is set, it sends SIGQUIT, on which a Go program
+// prints its goroutines and exits. Ranks that are no Go programs, are frozen, or have called Close get no SIGQUIT.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return

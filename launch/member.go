@@ -101,7 +101,7 @@ func (m *member) start() error {
 	}
 	defer stderr.Close()
 	m.conn = control.New(local, control.Config{
-		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen,
+		Names: kindNames, QueueBytes: sendQueueBytes, WriteTimeout: m.g.opts.HangTimeout, KeepWaiting: m.isFrozen, // a frozen rank does not read
 	})
 	cmd := m.spec.command(len(m.g.members), m.g.guard.groupID, remote)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
@@ -178,7 +178,7 @@ func (m *member) finish() {
 	}
 	o.Stdout, o.Stderr = m.stdout.snapshot(), m.stderr.snapshot()
 	o.User, o.System = state.UserTime(), state.SystemTime()
-	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 {
+	if ru, ok := state.SysUsage().(*syscall.Rusage); ok && o.MaxRSS == 0 { // Maxrss is at least the launcher's RSS at the fork
 		o.MaxRSS, o.MaxRSSIsUpperBound = int64(ru.Maxrss)*maxrssUnit, true //nolint:unconvert // it is an int32 on 32-bit machines
 	}
 	if m.sigquitOffset >= 0 { // the rank printed its goroutines

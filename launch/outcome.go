@@ -137,7 +137,7 @@ func (e *exitInfo) classify() (State, string) {
 		return Finished, ""
 	case e.stopping:
 		return Stopped, fmt.Sprintf("exited with %d after the launcher stopped it", code)
-	case code == 2 && e.panicLine != "":
+	case code == 2 && e.panicLine != "": // 2 is the exit code of a Go program that panics
 		return Crashed, e.panicLine
 	case code != 0:
 		return Exited, fmt.Sprintf("exited with %d", code)

@@ -219,7 +219,7 @@ type tail struct {
 	buf  []byte
 }
 
-// add appends bytes of the stream.
+// add appends bytes of the stream. It drops old ones, but keeps at least the last t.size.
 func (t *tail) add(b []byte) {
 	b = b[max(0, len(b)-t.size):]
 	if len(t.buf)+len(b) > 2*t.size { // twice the size, to copy less often

@@ -55,8 +55,7 @@ func readPeakRSS(pid int) (int64, bool) {
 	return kib << 10, err == nil
 }
 
-// isGoProcess reports whether a process runs a Go program, which prints its
-// goroutines on SIGQUIT.
+// isGoProcess reports whether a process runs a Go program, which prints its goroutines on SIGQUIT.
 func isGoProcess(pid int) bool {
 	_, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
@@ -129,8 +128,7 @@ func executablePath() (string, error) { return "/proc/self/exe", nil }
 const maxKillRounds = 50
 
 // killStrays kills every process whose environment has the group ID and, unless rank is anyRank, the number of the
-// rank. It finds processes that left the process group of their rank, such as daemons. It
-// skips processes of other users.
+// rank, such as daemons that left the process group of their rank. It skips processes of other users.
 func killStrays(groupID string, rank int) {
 	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
 	if rank != anyRank {

@@ -63,7 +63,7 @@ func (g *Group) supervise(quit <-chan struct{}) {
 		// itself was stopped or starved of CPU.
 		late := now.Sub(last) - period
 		if late < period {
-			late = 0
+			late = 0 // a ticker may be a little late
 		}
 		last = now
 		measure := now.Sub(measured) >= rssInterval

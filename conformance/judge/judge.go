@@ -176,7 +176,7 @@ func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial
 	}
 	finished := make([]*conform.Result, len(t.cases))
 	r := conformance.Runner{
-		Lab: &shownLab{lab, j, d, t.defects}, Workers: j.Workers,
+		Lab: &shownLab{lab, j, d, t.defects}, Workers: j.Workers, // shownLab displays which cases run
 		Options: conformance.Options{
 			Defects: t.defects, Seed: j.Seed, Deviations: d.Deviations, Schedules: j.Schedules,
 			Progress: func(c *conformance.Case, done, total int) {
@@ -316,7 +316,7 @@ func (m *Captures) String() string { return string(*m) }
 // Type returns the name of the value in help texts.
 func (m *Captures) Type() string { return "WHICH" }
 
-// Set reads the flag's value.
+// Set implements pflag.Value, for the flag --capture.
 func (m *Captures) Set(s string) error {
 	switch v := Captures(s); v {
 	case CaptureFailing, CaptureAll, CaptureNone:

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Documents returns the ledger for reports: documents with their requirements (rows), and the cases that cover each.
+// Documents returns the ledger, the list of the standards' requirements, for reports: documents with their requirements
+// (rows), and the cases that cover each.
 func Documents() (docs []conform.Document, err error) {
 	all, err := conformance.Ledger()
 	if err != nil {
@@ -56,7 +57,7 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
-// WriteCoverage prints how many rows (requirements) of the ledger the cases cover, by document. If
+// WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger the cases cover. If
 // only is not empty, it prints only the documents with these keys, and their sections.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()
@@ -105,8 +106,8 @@ func WriteCoverage(w io.Writer, only []string) error {
 // maxDeviations bounds the size of a file of deviations, in bytes.
 const maxDeviations = 4 << 20
 
-// ReadDeviations reads a file of deviations and returns those that apply to a tier ("sim",
-// "netns" or "wire"), by case. Every deviation must have a reason and name a case of the suites.
+// ReadDeviations reads a file of known deviations of a device from the standards, and returns those that apply to a
+// tier ("sim", "netns" or "wire"), by case. Every deviation must have a reason and name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {

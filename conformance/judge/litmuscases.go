@@ -60,9 +60,9 @@ func litmusRoCE() []conformance.Case {
 	}), atomicsCase("roce", cite, c, "AtomicsPerQP", "AtomicsWrong", "DuplicatesExecuted"))
 }
 
-// litmusIWARP returns the litmus cases for iWARP. RDMAP guarantees that a Read sees the Writes
-// before it, that completions and Sends are in order, and that atomics and Reads are executed
-// in order; an unfenced Write may overtake a Read.
+// litmusIWARP returns the litmus (memory ordering) cases for iWARP. RDMAP guarantees that a Read sees the Writes before
+// it, that completions and Sends are in order, and that atomics and Reads are executed in order; an unfenced Write may
+// overtake a Read. With the defect LIFOQueue, requests that are posted in one call are sent in reverse order.
 func litmusIWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: rfc7306, Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}}
@@ -80,8 +80,8 @@ func litmusIWARP() []conformance.Case {
 	}), []conformance.Case{atomicsCase("iwarp", cite, c, "AtomicTorn", "AtomicReturnsNew", "SwapsAlways")})
 }
 
-// litmusDatagramIWARP returns the litmus cases for reliable datagrams, which deliver RDMAP
-// messages in order between two queue pairs.
+// litmusDatagramIWARP returns the litmus (memory ordering) cases for reliable datagrams, which deliver
+// RDMAP messages in order between two queue pairs.
 func litmusDatagramIWARP() []conformance.Case {
 	c := conformance.Case{
 		Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
@@ -125,6 +125,7 @@ type schedule struct {
 	pauses  [][]time.Duration
 }
 
+// String describes the schedule for a report. active is the index of the requester: 0 is the device under test.
 func (s *schedule) String() string {
 	text := "the device is the requester"
 	if s.active == 1 {
@@ -164,8 +165,8 @@ var (
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
-// draw returns schedule number i, and sets the impairments of the path. The requester (active), the use of fences and
-// the path alternate with i. Whether a thread posts its requests in one call (batched), and the pauses, are random.
+// draw returns schedule number i, and sets the impairments of the path, if the bench can. The requester (active), the use
+// of fences and the path alternate with i. Whether a thread posts its requests in one call (batched), and the pauses, are random.
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}

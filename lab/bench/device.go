@@ -87,7 +87,7 @@ func (d *DeviceProperties) Protocol() conformance.Protocol {
 	return conformance.RoCE
 }
 
-// Addresses returns the addresses of the device and of the judge.
+// Addresses returns the addresses of the device and of the judge, the host that tests it.
 func (d *DeviceProperties) Addresses() (device, judge []netip.Addr) {
 	for _, family := range []int{6, 4} {
 		device, judge = append(device, d.addrs[family].local...), append(judge, d.addrs[family].peers...)
@@ -163,7 +163,7 @@ func selectAddrs(s conformance.Setup, pairs map[int]addrPair, mtu int) (selected
 		return selected, fmt.Errorf("%w: a device of another host cannot be configured: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case s.Markers: // cases check the CRC flag in the MPA request themselves
+	case s.Markers: // but not NoCRC: cases check the CRC flag in the MPA request themselves
 		return cannot("verbs cannot select MPA markers")
 	case s.Reliable, s.Isolate:
 		return cannot("verbs cannot select the service of datagram-iWARP")
@@ -246,7 +246,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge cannot see or set with this access, as text for users.
+// Limitations lists what the judge (the test system) cannot see or set with this access, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -323,8 +323,8 @@ func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	return deviceIPs, nil
 }
 
-// reservePartnerAddr removes the judge's last address of each family, if it has
-// several, for partner devices, which need separate sockets.
+// reservePartnerAddr removes the last address of the judge (this host) in each family, if it has several, from
+// pairs. It leaves it to partners, other emulated devices on this host, which need separate sockets.
 func reservePartnerAddr(pairs map[int]addrPair) {
 	for family, e := range pairs {
 		if n := len(e.peers); n > 1 {

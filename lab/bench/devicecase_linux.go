@@ -46,8 +46,8 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the judge's end of its link: a user-space TCP or packets on the lab's wire, or TCP of the
-// kernel if the lab has no wire. A device that hangs since an earlier case may not open within openTimeout.
+// open opens the device and the end of its link at the judge, this host: a user-space TCP or packets on the lab's wire, or
+// TCP of the kernel if the lab has no wire. A device that hangs since an earlier case may not open within openTimeout.
 func (r *deviceCase) open(b *conformance.Bench) error {
 	var dev verbs.Context
 	opened := goCase(func() (err error) {
@@ -89,7 +89,8 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 	return nil
 }
 
-// openPartner opens an emulated device at the next of the judge's addresses in the device's network.
+// openPartner opens a partner, an emulated peer of the device under test, at the next address of this host in the network
+// of the device.
 func (r *deviceCase) openPartner() (verbs.Context, error) {
 	var free []netip.Addr
 	for _, p := range r.lab.partnerAddrs {
@@ -166,7 +167,7 @@ func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 			outcome = errors.New("close the device: " + restartReason)
 		}
 	}
-	r.world.awaitEnd(timeout) // of the body and the tasks of the case
+	r.world.awaitEnd(timeout) // r.stop makes the body and the tasks of the case panic in their next wait
 	if lost := r.client.Err(); lost != nil {
 		return "the agent was lost", fmt.Errorf("while the case ran: %w", lost)
 	}

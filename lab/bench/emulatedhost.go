@@ -70,7 +70,7 @@ func (h *EmulatedHost) currentAddrs() (*net.Interface, []netip.Prefix, error) {
 // Close does nothing: clients close the devices that they open.
 func (h *EmulatedHost) Close() {}
 
-// Identity implements agent.Host.
+// Identity implements agent.Host: it describes this machine and the emulated device.
 func (h *EmulatedHost) Identity() (agent.Identity, error) {
 	intf, addrs, err := h.currentAddrs()
 	if err != nil {
@@ -99,7 +99,8 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true} // a device on sockets has one address
+	// A device on sockets has one address. Without GSO, the interface carries packets as they are on the wire.
+	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true}
 	return h.opener.OnSockets(nicConfig)
 }
 

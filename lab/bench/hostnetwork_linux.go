@@ -38,7 +38,7 @@ type addressesAndRoutes struct {
 
 // open opens the netlink socket.
 func (n *hostNetwork) open() (err error) {
-	n.lost = make(map[string]addressesAndRoutes)
+	n.lost = make(map[string]addressesAndRoutes) // of interfaces that SetLink has set down
 	n.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 	return err
 }
@@ -209,7 +209,7 @@ func (h *LocalHost) Restart(device string) error {
 	})
 }
 
-// describe adds the MAC, MTU and addresses of the interface.
+// describe sets the MAC, MTU and addresses in d, as far as the kernel tells those of the interface d.NetDevice.
 func (n *hostNetwork) describe(d *agent.DeviceIdentity) {
 	l, err := n.kernel.LinkByName(d.NetDevice)
 	if err != nil {

@@ -222,8 +222,8 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 // get payloads of the usual size.
 const timestampsLen = 12
 
-// openTCP opens a user-space TCP with the address local for the case. pathMTU may be smaller than the
-// MTU of the link. All packets are recorded.
+// openTCP opens a user-space TCP with the address local for the case, and records all packets. If pathMTU is smaller than
+// the MTU of the link, it limits the MSS.
 func (r *realTimeCase) openTCP(l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) conformance.RawTCP {
 	l.Discard()
 	w := r.world

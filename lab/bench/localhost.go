@@ -33,8 +33,8 @@ type LocalHost struct {
 	hostNetwork
 }
 
-// NewLocalHost returns the local machine. Links and addresses are those of the caller's network
-// namespace.
+// NewLocalHost returns the local machine, as the host of the provider's devices. Links and
+// addresses are those of the caller's network namespace.
 func NewLocalHost(p verbs.Provider, opt LocalHostOptions) (*LocalHost, error) {
 	if opt.Root == "" {
 		opt.Root = "/"
@@ -52,7 +52,7 @@ func (h *LocalHost) Close() { h.hostNetwork.close() }
 // Open implements agent.Host.
 func (h *LocalHost) Open(device string) (verbs.Context, error) { return h.provider.Open(device) }
 
-// Identity implements agent.Host.
+// Identity implements agent.Host: it describes this machine and the RDMA devices of the provider.
 func (h *LocalHost) Identity() (agent.Identity, error) {
 	name, err := os.Hostname()
 	if err != nil {

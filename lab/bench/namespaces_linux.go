@@ -201,7 +201,7 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICCo
 	return d, nil
 }
 
-// openPartner opens a partner device in the partners' namespace.
+// openPartner opens a partner, a peer of the device under test without defects, in the partners' namespace.
 func (p *netnsCase) openPartner() (verbs.Context, error) {
 	n := len(p.devices)
 	if n > partners {

@@ -60,7 +60,7 @@ func InSimulation(p *nics.Provider, opt SimOptions) *Simulation {
 // Close does nothing.
 func (l *Simulation) Close() error { return nil }
 
-// WithBench implements conformance.Lab.
+// WithBench implements conformance.Lab: it runs the body of a case in a new simulated network.
 func (l *Simulation) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) (err error) {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *simCase) build(p *nics.Provider, job *conformance.BenchSpec) (*conforma
 	if s.net, err = sim.NewNet(s.world.World, sim.NetConfig{Name: "net"}); err != nil {
 		return nil, err
 	}
-	if s.port, err = s.attach("device", append(slices.Clip(w.local), hostAddr(w.family, cableHost)), defaultRxQueue); err != nil { // cableHost: see redirectUnknown
+	if s.port, err = s.attach("device", append(slices.Clip(w.local), hostAddr(w.family, cableHost)), defaultRxQueue); err != nil { // packets to unknown addresses go to cableHost
 		return nil, w.openError(err)
 	}
 	// simWire taps packets to the peer: the port needs no queue.
@@ -164,7 +164,7 @@ func (s *simCase) attach(name string, addrs []netip.Addr, rxQueueBytes int) (*si
 	})
 }
 
-// openPartner opens a partner device on a port of its own.
+// openPartner opens a partner, a peer of the device under test without defects, on a new port.
 func (s *simCase) openPartner() (verbs.Context, error) {
 	nicConfig := s.cfg.partnerConfig(len(s.devices), simRateBps)
 	port, err := s.attach(nicConfig.Name, []netip.Addr{nicConfig.Addr}, defaultRxQueue)

@@ -79,7 +79,7 @@ func (x *simWire) Send(packet []byte) error {
 	return err
 }
 
-// Recv implements conformance.Wire.
+// Recv implements conformance.Wire. It fails once packets were dropped because the case did not read them.
 func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
 	found := x.w.waitUntil(&x.received, "a packet from the device", timeout, func() bool { return len(x.arrived) > 0 })
 	switch {
@@ -139,7 +139,7 @@ type redirectedLink struct {
 	x *simWire
 }
 
-// Recv implements link.PacketLink.
+// Recv implements link.PacketLink. It restores the destinations that redirectUnknown has replaced.
 func (u *redirectedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	n, err := u.GroupLink.Recv(now, ds)
 	for i := range ds[:n] {

@@ -191,7 +191,7 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// If the process has ended by now (ESRCH), its reply is still in the socket.
+	// The pidfd tells when the process has ended. If it has by now (ESRCH), its reply is still in the socket.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

@@ -50,8 +50,8 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 }
 
 // Run calls start to start a command, sends the client the descriptors answer, and forwards the client's
-// signals to the program. It returns when the program has ended and its exit code is sent; if the client
-// disconnects, it kills the program. It calls started after the answer, and ended when the program has ended.
+// signals to the program. It returns when the program has ended and its exit code is sent. If the client disconnects, it
+// sends SIGHUP, and SIGKILL after hangupTimeout. It calls started after the answer, and ended when the program has ended.
 func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err

@@ -96,8 +96,8 @@ func newServer[R any](k *Kind, ready *os.File, job any, build func(context.Conte
 	if err := os.Chdir("/"); err != nil {
 		return nil, err
 	}
-	// Start called listen before; again, because SO_PEERCRED of clients has the PID of the
-	// process that called listen last.
+	// Start has called listen too, but SO_PEERCRED gives clients the PID of the process
+	// that called listen last.
 	if err := unix.Listen(listenerFD, backlog); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}

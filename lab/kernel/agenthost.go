@@ -190,9 +190,9 @@ func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
 // stacks of a crash.
 const reportLines = 80
 
-// Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an
-// error since the last call. With sign, an error that hints at a problem of the guest, it also returns
-// one if the guest has ended, a task hangs in the kernel, or the agent was lost.
+// Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an error since the last
+// call. With a sign (an error that hints at a problem of the guest), it also returns an error if the guest has ended, a
+// task hangs in the kernel, or the agent was lost.
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {

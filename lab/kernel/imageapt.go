@@ -61,8 +61,7 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 	return out.String(), nil
 }
 
-// fetchOwnLists creates and updates package lists of Debian in dir, independent of
-// those of the machine.
+// fetchOwnLists creates and updates package lists of Debian in dir, which later commands use instead of the machine's.
 func (a *apt) fetchOwnLists(ctx context.Context, dir, mirror, suite string) error {
 	if _, err := os.Stat(a.keyring); err != nil {
 		return &MissingError{

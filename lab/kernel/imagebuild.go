@@ -242,7 +242,7 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
-	// The headers are unpacked below tree, and without vmlinux, the build needs no pahole.
+	// The headers are below tree, not in /usr/src. If vmlinux is removed, the build needs no pahole.
 	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
 		return err
 	}

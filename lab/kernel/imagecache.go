@@ -96,8 +96,8 @@ func (e *NotBuiltError) Error() string {
 	return fmt.Sprintf("no image of Linux %s%s in %s: make it with 'fabrictest lab kernel build --kernel %[1]s'", e.Series, what, e.Dir)
 }
 
-// Find returns the latest complete image of a series with the current recipe, or a NotBuiltError. With
-// siw, the image must have an additional part of the same kernel version, with the module siw.
+// Find returns the latest complete image of a series with the current recipe (the list of its contents), or a
+// NotBuiltError. With siw, the image must have an additional part of the same kernel version, with the module siw.
 func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ func (img *Image) addSIW(extra *manifest) {
 	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
 }
 
-// manifests returns the manifests of a recipe in matching directories, the latest
-// first. Damaged parts are left out.
+// manifests returns the manifests of the parts of images that were built by a recipe, a hash or version, from the
+// directories that match the pattern, the latest first. It leaves out damaged parts.
 func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is valid
 	for _, dir := range dirs {

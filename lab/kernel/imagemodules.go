@@ -21,8 +21,8 @@ type module struct {
 	aliases []string
 }
 
-// packModules adds the modules of the recipe with their dependencies, and the lists
-// that modprobe needs. It does not need depmod.
+// packModules adds the modules of the recipe (the list of an image's contents) with their dependencies, and
+// the lists that modprobe needs. It does not need depmod.
 func (b *build) packModules(ctx context.Context, a *Archive, kernel string) error {
 	root := filepath.Join(kernel, "lib", "modules", b.release)
 	files, err := moduleFiles(root)
@@ -107,8 +107,7 @@ func addModule(ctx context.Context, files map[string]string, name string, found 
 	return nil
 }
 
-// readModule reads and uncompresses a module: the guest's modprobe does not support
-// xz.
+// readModule reads and uncompresses a module: the guest's modprobe does not support xz.
 func readModule(ctx context.Context, path string) ([]byte, error) {
 	switch filepath.Ext(path) {
 	case ".ko":
@@ -170,8 +169,7 @@ func loadOrder(all map[string]*module, name string) (order []string) {
 	return order
 }
 
-// dependencyList returns modules.dep: each module with its dependencies, in reverse order of
-// loading.
+// dependencyList returns modules.dep: each module with its dependencies, in reverse order of loading.
 func dependencyList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {
@@ -186,8 +184,7 @@ func dependencyList(all map[string]*module) string {
 	return b.String()
 }
 
-// aliasList returns modules.alias: the names that the kernel requests, with their
-// modules.
+// aliasList returns modules.alias: the names that the kernel requests, with their modules.
 func aliasList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {

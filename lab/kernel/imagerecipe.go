@@ -102,8 +102,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func findProgram(root, name string) (string, error) { return findIn(root, programDirs, name) }
 
-// findIn returns the path of a file in one of dirs below root. Symbolic links are followed as if
-// root were the root directory.
+// findIn returns the path of a file in one of dirs below root, into which packages were unpacked. Symbolic links are
+// followed as if root were the root directory.
 func findIn(root string, dirs []string, name string) (string, error) {
 	for _, dir := range dirs {
 		path := filepath.Join(root, dir, name)
@@ -125,8 +125,8 @@ func findIn(root string, dirs []string, name string) (string, error) {
 	return "", fmt.Errorf("no package has %s: add its new package to the recipe", name)
 }
 
-// packPrograms adds the programs of the recipe, the libibverbs drivers, and the libraries that both need, from the
-// directory user, into which their packages are unpacked.
+// packPrograms adds the programs of the recipe (the list of an image's contents), the libibverbs drivers, and the
+// libraries that both need, from the directory user, into which their packages are unpacked.
 func packPrograms(a *Archive, user string) error {
 	a.AddDir("/usr/bin")
 	var all []string
@@ -242,7 +242,7 @@ func RequirePrograms(purpose string, programs ...string) error {
 		e.Missing = append(e.Missing, name)
 		pkg := packageOf[name]
 		if pkg == "" {
-			pkg = name // for compilers
+			pkg = name // the package of a compiler has its name
 		}
 		if !slices.Contains(packages, pkg) {
 			packages = append(packages, pkg)

@@ -168,8 +168,7 @@ func addAddr(l netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// setIPv6 enables or disables IPv6 on an interface. Disabling it without IPv6 in
-// the kernel is no error.
+// setIPv6 enables or disables IPv6 on an interface. To disable it if the kernel has no IPv6 is no error.
 func setIPv6(device string, on bool) error {
 	value := "1"
 	if on {

@@ -123,10 +123,9 @@ type programJob struct {
 	Program daemon.Program
 }
 
-// RunProgram boots guests, runs a program in their namespace with the descriptors
-// of this process, and stops them. It returns the exit code, or 128 plus the signal
-// number. If a guest ends while the program runs, it kills the program and returns
-// a GuestError.
+// RunProgram boots guests, runs a program in their namespace with the standard descriptors
+// of this process, and then stops the guests. It returns the exit code, or 128 plus the
+// signal number. If a guest ends while the program runs, the program is killed, and the code is not 0.
 func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err error) {
 	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err

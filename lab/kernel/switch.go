@@ -115,7 +115,7 @@ func (l *Link) String() string {
 	if l.Broken != "" {
 		parts = append(parts, l.Broken)
 	}
-	if !l.Empty() {
+	if !l.Impairment.Empty() {
 		parts = append(parts, "link impaired")
 	}
 	for _, dir := range []struct {

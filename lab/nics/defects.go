@@ -151,8 +151,8 @@ func errMutant(name string) error {
 	return fmt.Errorf("the defect %s is a change of the source code: only 'fabrictest conform' supports it", name)
 }
 
-// withoutMutants returns the defects that are no mutants. A mutant must be the one that this
-// program was built with and has selected; others are errors.
+// withoutMutants returns the defects that are no mutants (changes of the source code). A mutant must be the one that
+// this program was built with and has selected; others are errors.
 func withoutMutants(defects []string) (others []string, err error) {
 	for _, name := range defects {
 		switch {
@@ -187,8 +187,8 @@ func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
 
-// setVerbDefects sets the verb defects in names that devices of p can have, and returns the
-// others, which the engine may know.
+// setVerbDefects sets the verb defects (which change verbs calls) in names that devices of p can have, and returns the
+// other names: they may be defects of the protocol engine.
 func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {
@@ -266,7 +266,7 @@ type defectiveVerbsOpener struct {
 	defects verbcalls.Defects
 }
 
-// InWorld implements Opener. It adds the verb defects to the device.
+// InWorld implements Opener. It adds the verb defects, which change verbs calls, to the device.
 func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, nic NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.InWorld(w, port, nic)
 	if err != nil {
@@ -275,7 +275,7 @@ func (o *defectiveVerbsOpener) InWorld(w *sim.World, port *sim.Port, nic NICConf
 	return verbcalls.Device(d, o.defects, func() time.Duration { return time.Duration(w.Now()) }), nil
 }
 
-// OnSockets implements Opener. It adds the verb defects to the device.
+// OnSockets implements Opener. It adds the verb defects, which change verbs calls, to the device.
 func (o *defectiveVerbsOpener) OnSockets(nic NICConfig) (verbs.Context, error) {
 	d, err := o.Opener.OnSockets(nic)
 	if err != nil {

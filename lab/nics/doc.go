@@ -246,7 +246,7 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// addTo makes s the protocol stack of a provider, whose options are the JSON names in O. It returns the provider.
+// addTo makes s the protocol stack of p, and returns p. The options of p are the JSON names of the fields of O.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
 		p.Options = append(p.Options, f.Tag.Get("json"))

@@ -79,7 +79,7 @@ type NIC struct {
 	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
 }
 
-// FromEnv reads the variables of EnvVars from the environment.
+// FromEnv reads the variables of EnvVars from the environment. It returns ErrNoFabric if they are not set.
 func FromEnv() (*Host, error) {
 	h := &Host{Name: os.Getenv(hostVar)}
 	if h.Name == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// softIWARP returns the provider of soft-iWARP NICs.
+// softIWARP returns the provider of soft-iWARP NICs. They never report UnreportedStatuses; the texts say why.
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return iwarpStack.addTo(&Provider{

@@ -71,7 +71,7 @@ type roceOptions struct {
 
 // disableRateControl sets the minimum rate of DCQCN above any line rate, so that
 // senders do not slow down. Marking and CNPs are unchanged. The engine takes all values or
-// none: the others are the published defaults.
+// none, so that the others have to be set too, to the published defaults.
 func disableRateControl(nic *engine.Config) {
 	const unlimited = 10e12
 	c := &nic.Congestion
@@ -82,7 +82,8 @@ func disableRateControl(nic *engine.Config) {
 	c.RateAIBps, c.RateHAIBps = 40e6, 400e6
 }
 
-// rxeProfiles returns the profiles that imitate rxe, the soft-RoCE driver of Linux.
+// rxeProfiles returns the profiles that imitate rxe, the soft-RoCE driver of Linux. The defects are names in the tables
+// of package defects and its subpackages, which say what each does.
 func rxeProfiles() []Profile {
 	return []Profile{
 		{

@@ -86,7 +86,7 @@ type judgedDevice struct {
 // compares the devices.
 func Compare(dirs []string) (*Comparison, error) {
 	c := &Comparison{Version: Version}
-	index := make(map[string]int) // in c.Clauses, by clause ID
+	index := make(map[string]int) // of a clause in c.Clauses, by clause ID
 	for _, dir := range dirs {
 		run, cert, err := readRun(dir)
 		if err != nil {

@@ -107,7 +107,7 @@ func (p *comparedPage) addOverview(columns int) {
 	for i, d := range p.Documents {
 		d.Anchor = fmt.Sprintf("d%d", i+1)
 		row := &documentRow{Title: d.Title, Anchor: d.Anchor, Shares: make([][]kit.Share, columns)}
-		for cell, column := range d.Columns {
+		for cell, column := range d.Columns { // of the devices that the document applies to
 			n := make(map[State]int)
 			for _, s := range d.Sections {
 				for _, e := range s.Clauses {

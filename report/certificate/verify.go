@@ -84,8 +84,8 @@ func (c *Certificate) checkPages(dir string) error {
 // consoleFile matches console logs of guests.
 var consoleFile = regexp.MustCompile(`^guest[0-9]+\.console$`)
 
-// checkFiles returns an error for each of the files that is neither a page, nor a capture of a
-// result, nor a console log. have has the hashes of the files by path.
+// checkFiles returns an error for each file that is neither the certificate, a page, a capture of a
+// result, nor the console log of a guest. have has the hashes of the files by path.
 func (c *Certificate) checkFiles(have map[string]string) error {
 	known := map[string]bool{File: true}
 	for _, p := range c.pages() {

@@ -247,7 +247,7 @@ func RDData(epoch, seq uint32, s Segment) Packet {
 func RDAck(epoch, next uint32) Packet { return PacketOf(KindRD).Acking(epoch, next) }
 
 // Challenge asks the source of a new flow of reliable datagrams to prove its address: to start the flow again
-// with cookie as the proof.
+// with cookie as the proof. incarnation is that of the challenger's QP, another one each time the QP is created.
 func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
 	p := PacketOf(KindChallenge)
 	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
@@ -268,6 +268,7 @@ func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 }
 
 // WriteRecords returns the packets of a Write-Record message, at least one, with up to maxData octets of data each.
+// Write-Record has the opcode that is reserved for experiments.
 func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
 		end := min(mo+maxData, len(data))
@@ -306,7 +307,8 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 // AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow have.
+// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow have. proof is the cookie
+// of a Challenge, 0 before one. incarnation (new for each QP that is created) and sourceKey are those of the sender's QP.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
 	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })

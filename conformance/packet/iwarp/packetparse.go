@@ -163,7 +163,7 @@ func (g *ReceivedPacket) findSegmentOddities() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:
-		// Write-Record uses the opcode reserved for experiments.
+		// Write-Record has the opcode reserved for experiments, and otherwise the fields of a Write.
 		end := uint64(*g.Record.MO) + uint64(len(s.Payload))
 		g.Odd.addIf(end > uint64(*g.Record.Length), "a record of %d octets has some up to %d", *g.Record.Length, end)
 		s = s.Opcode(OpWrite)

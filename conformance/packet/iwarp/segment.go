@@ -103,7 +103,7 @@ func (s Segment) Append(b []byte) []byte {
 // Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
-// appendHeaders appends the DDP and RDMAP headers.
+// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, one that Segment has no type for.
 func (s Segment) appendHeaders(b []byte) []byte {
 	b = s.appendDDP(b)
 	switch {
@@ -184,7 +184,7 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	return b
 }
 
-// Diff adds the fields of got that differ from the expected segment s, whose nil fields match any value.
+// Diff adds to d the fields of got that differ from the expected segment s, whose nil fields match any value.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
 	packet.DiffValue(d, "T", "%t", s.DDP.Tagged, got.DDP.Tagged)

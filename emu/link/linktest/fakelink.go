@@ -111,7 +111,7 @@ func (l *Link) MTU() int { return l.MaxIPBytes }
 // Features implements link.PacketLink.
 func (l *Link) Features() link.Features { return l.Caps }
 
-// Close implements link.PacketLink.
+// Close implements link.PacketLink. Later datagrams to this end are lost.
 func (l *Link) Close() error {
 	if l.closed {
 		return link.ErrClosed

@@ -237,8 +237,8 @@ func (s *streamTest) many() {
 	}
 }
 
-// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, whose peers still
-// read all bytes and EOF. Later calls of the StreamNet return ErrClosed.
+// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, even with unread bytes: their
+// peers still read all bytes and EOF. Later calls of the StreamNet return ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
