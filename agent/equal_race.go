@@ -2,8 +2,8 @@
 
 package agent
 
-// equal compares memory that may be written concurrently, without the race detector, which
-// would check bytes.Equal.
+// equal compares memory of equal length that may be written concurrently. It is not bytes.Equal, which the race
+// detector would check in spite of go:norace.
 //
 //go:norace
 func equal(a, b []byte) bool {

@@ -38,8 +38,8 @@ type hostMemories struct {
 	sent  uint64 // number of memory frames sent
 	// unacked are changed blocks in frames that the client has not acknowledged. The client
 	// does not know these changes, and its own changes of the same bytes are ignored.
-	unacked map[blockOf][]sentChange
-	order   []sentBlock
+	unacked      map[blockOf][]sentChange
+	unackedOrder []sentBlock // the blocks of unacked, in the order of sending
 }
 
 type blockOf struct {
@@ -77,11 +77,11 @@ func (m *hostMemories) acknowledge(frames uint64) {
 	m.forget(frames)
 }
 
-// forget removes the changes in memory frames 1 to frames, which the client has received, from the unacknowledged
-// ones. The caller holds the lock.
+// forget removes the changes in the memory frames up to this number from the unacknowledged ones, because the
+// client has received those frames. The caller holds the lock.
 func (m *hostMemories) forget(frames uint64) {
 	n := 0
-	for _, s := range m.order {
+	for _, s := range m.unackedOrder {
 		if s.frame > frames {
 			break
 		}
@@ -92,9 +92,9 @@ func (m *hostMemories) forget(frames uint64) {
 			delete(m.unacked, s.at)
 		}
 	}
-	m.order = m.order[n:]
-	if len(m.order) == 0 {
-		m.order = nil
+	m.unackedOrder = m.unackedOrder[n:]
+	if len(m.unackedOrder) == 0 {
+		m.unackedOrder = nil
 	}
 }
 
@@ -199,7 +199,7 @@ func (m *hostMemories) sendChanges(send func([]byte)) error {
 				found = true
 				at := blockOf{id, c.block}
 				m.unacked[at] = append(m.unacked[at], sentChange{m.sent + 1, c.mask})
-				m.order = append(m.order, sentBlock{m.sent + 1, at})
+				m.unackedOrder = append(m.unackedOrder, sentBlock{m.sent + 1, at})
 				w.add(&record{kind: recordChange, id: id, change: *c})
 			})
 		}
@@ -208,8 +208,8 @@ func (m *hostMemories) sendChanges(send func([]byte)) error {
 		}
 	}
 	w.flush()
-	if len(m.order) > maxUnacked {
-		return fmt.Errorf("the client does not acknowledge memory frames: %d changes are pending", len(m.order))
+	if len(m.unackedOrder) > maxUnacked {
+		return fmt.Errorf("the client does not acknowledge memory frames: %d changes are pending", len(m.unackedOrder))
 	}
 	return nil
 }

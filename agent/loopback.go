@@ -23,11 +23,11 @@ func loopback(h Host) (*Client, *session) {
 			}
 		}
 	}
-	s := newSession(h, loopbackHost{}, passTo(c.receive))
-	s.run = func(f func()) { f() } // calls run in the calling goroutine
+	s := newSession(h, loopbackHost{}, passTo(c.receive)) // the only client: no device needs to be held
+	s.run = func(f func()) { f() }                        // calls run in the calling goroutine
 	c.out = passTo(s.receive)
-	// Each end sends changes with its own memory locked, and takes the other's lock. One
-	// common lock avoids a deadlock.
+	// Each end sends memory changes with its own memory locked, and the other end locks its memory to apply them.
+	// The common sendLock keeps both from sending at once, which would deadlock.
 	s.memory.sendLock = c.memory.sendLock
 	return c, s
 }

@@ -61,7 +61,7 @@ func (e *memoryPair) settle(t *testing.T) {
 		e.tellBack(t)
 		e.deliver(t, 0, len(e.back))
 	}
-	if len(e.far.order) > 0 { // the last answer is confirmed by the next call
+	if len(e.far.unackedOrder) > 0 { // the last answer is confirmed by the next call
 		e.far.acknowledge(e.near.sendChanges())
 	}
 }
@@ -105,8 +105,8 @@ func TestMemoryConverges(t *testing.T) {
 				t.Fatalf("seed %d: byte %d of owner %d is %d, not %d", seed, i, owner[i], e.program[i], want[i])
 			}
 		}
-		if len(e.far.unacked)+len(e.far.order) != 0 {
-			t.Fatalf("seed %d: %d changes are unseen for ever", seed, len(e.far.order))
+		if len(e.far.unacked)+len(e.far.unackedOrder) != 0 {
+			t.Fatalf("seed %d: %d changes are unseen for ever", seed, len(e.far.unackedOrder))
 		}
 	}
 }

@@ -53,11 +53,11 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// newConn returns an end of a connection. Besides pings, close frames and memory frames, it receives frames of the kind
-// receives: control.Call at the agent, control.Reply at the client.
-func newConn(conn net.Conn, t Timing, receives control.Kind) *control.Conn {
+// newConn returns an end of a connection. It receives pings, close frames, memory frames and frames of kind: that is
+// control.Call at the agent, control.Reply at the client.
+func newConn(conn net.Conn, t Timing, kind control.Kind) *control.Conn {
 	return control.New(conn, control.Config{
-		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, receives: maxFrameLen},
+		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, kind: maxFrameLen},
 		Names:  []string{"memory"}, MaxQueueBytes: maxQueued,
 		Heartbeat: t.HeartbeatInterval, IdleTimeout: t.IdleTimeout, WriteTimeout: t.IdleTimeout,
 	})

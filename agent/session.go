@@ -62,7 +62,7 @@ func (s *session) receive(f control.Frame) error {
 
 // call starts the execution of a call, whose reply is sent when it is done.
 func (s *session) call(f control.Frame) error {
-	var received uint64 // number of memory frames
+	var received uint64 // number of memory frames that the client has received
 	body, err := parseUvarint(f.Body, &received)
 	if err != nil {
 		return err
@@ -126,10 +126,10 @@ func failureReply(err error) []byte {
 	return encode(nil, &f, nil)
 }
 
-// addNew assigns a handle to an object that a call has made from the object from. If that fails, it closes
+// addNew assigns a handle to a new object, which a call has made from parent. If that fails, it closes
 // the new object.
-func (s *session) addNew(from, object any) error {
-	_, err := s.add(from, object)
+func (s *session) addNew(parent, object any) error {
+	_, err := s.add(parent, object)
 	if err != nil {
 		discard(object)
 	}

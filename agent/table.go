@@ -44,21 +44,21 @@ func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object, which was made from the object from; for a context, from is nil. An
-// open object that has an entry of the same context keeps it.
-func (t *table) add(from, object any) (*entry, error) {
+// add returns the entry of an object that was made from parent, which is nil for a context. An open object of
+// the same context that has an entry keeps it: a call may return an object again.
+func (t *table) add(parent, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var context *entry
-	if from != nil {
-		parent := t.known[from]
-		if parent == nil {
+	if parent != nil {
+		parentEntry := t.known[parent]
+		if parentEntry == nil {
 			return nil, fmt.Errorf("%w: its parent object is closed", verbs.ErrClosed)
 		}
-		context = parent.context
+		context = parentEntry.context
 		if e := t.known[object]; e != nil && e.context == context && !e.closed {
 			return e, nil
 		}

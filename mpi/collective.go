@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// collectiveSend sends one message of a collective operation and waits for it. The caller holds
-// the lock.
+// collectiveSend sends one message of a collective operation and waits for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	_, err := c.await(func(p *p2p.Request) {
 		c.startBlockingSend(p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
@@ -34,8 +33,7 @@ func (c *Comm) collectiveError(err error) error {
 	return err
 }
 
-// collectiveSendrecv sends and receives one message of a collective operation, and waits
-// for both.
+// collectiveSendrecv sends and receives one message of a collective operation, and waits for both.
 func (c *Comm) collectiveSendrecv(out []byte, dest int, in []byte, source, tag int) error {
 	st, err := c.sendrecvLocked(c.context|collective, message{out, dest, tag}, message{in, source, tag})
 	if err == nil && source != ProcNull && st.Count != len(in) {
@@ -142,8 +140,7 @@ func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 // ringMinBytes is the block size from which Allgather uses the ring algorithm.
 const ringMinBytes = 4 << 10
 
-// Allgather concatenates the blocks of all ranks in rank order, on every rank. All blocks
-// have the same size.
+// Allgather concatenates the blocks of all ranks in rank order, on every rank. All blocks have the same size.
 func (c *Comm) Allgather(local, all []byte) error {
 	err := c.check()
 	if err == nil && len(all) != len(local)*c.size {
@@ -204,7 +201,7 @@ func (c *Comm) Alltoall(send, recv []byte) error {
 	}
 	return c.locked("Alltoall", err, func() error {
 		n := len(send) / c.size
-		if n > c.rank.opts.Bruck {
+		if n > c.rank.opts.BruckLimit {
 			return c.alltoallPairwise(send, recv, n)
 		}
 		return c.alltoallBruck(send, recv, n)

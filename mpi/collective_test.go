@@ -20,7 +20,7 @@ func withRankCounts(t *testing.T, program func(*World) error) {
 				o := configurations()[[]string{"rget polling", "rput background", "speculative polling", "speculative background"}[seed]]
 				f := newFabric(t, size, seed, false)
 				f.lacksCredits = seed == 3
-				o.Bruck = []int{0, 64, -1, 8}[seed]
+				o.BruckLimit = []int{0, 64, -1, 8}[seed]
 				f.succeed(o, program)
 			}
 		})

@@ -13,8 +13,8 @@ import (
 // which may wait for this rank without knowing of the loss. It receives and discards
 // their remaining collective messages, so that their sends complete.
 
-// Lost implements Upper: it fails all operations with the peer, and the collectives of every
-// communicator of which the peer is a member.
+// Lost implements Upper; the carrier calls it for a peer that cannot be reached. It fails all operations with
+// the peer, and the collectives of every communicator of which the peer is a member.
 func (k *rank) Lost(peer int, cause error) {
 	k.p2p.Lost(peer, cause)
 	k.windows.Lost(peer, cause)
@@ -24,7 +24,7 @@ func (k *rank) Lost(peer int, cause error) {
 			contexts = append(contexts, context)
 		}
 	}
-	slices.Sort(contexts) // a map has no order
+	slices.Sort(contexts) // not in the random order of a map
 	for _, context := range contexts {
 		k.failCollectives(context|collective, fmt.Errorf("rank %d: %w: %w", peer, p2p.ErrLost, cause))
 	}
@@ -71,8 +71,8 @@ func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)
 }
 
-// EachAwaitedPeer implements Upper: it visits the peers that requests, blocked probes and windows
-// wait for.
+// EachAwaitedPeer implements Upper, for the carrier to probe these peers: it visits those that requests, blocked
+// probes and windows wait for.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {

@@ -38,9 +38,9 @@ type Options struct {
 	P2P      p2p.Config
 	Progress ProgressMode
 	Window   window.Config
-	// Bruck is the largest block size for which Alltoall uses Bruck's algorithm; 256 if 0,
+	// BruckLimit is the largest block size for which Alltoall uses Bruck's algorithm; 256 if 0,
 	// never if negative.
-	Bruck int
+	BruckLimit int
 	// OnFinalize receives the statistics of a rank when its program has ended, with or
 	// without an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
@@ -48,15 +48,15 @@ type Options struct {
 
 // setDefaults replaces options that are 0 or nil by their defaults.
 func (o *Options) setDefaults() {
-	const eager, bruck = 4 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
+	const eagerLimit, bruckLimit = 4 << 10, 256 // largest eager message, and largest block for Bruck's Alltoall, in bytes
 	switch {
 	case o.P2P.EagerLimit == 0:
-		o.P2P.EagerLimit = eager
+		o.P2P.EagerLimit = eagerLimit
 	case o.P2P.EagerLimit < 0:
 		o.P2P.EagerLimit = -1 // not even empty messages are eager
 	}
-	if o.Bruck == 0 {
-		o.Bruck = bruck
+	if o.BruckLimit == 0 {
+		o.BruckLimit = bruckLimit
 	}
 	if o.Open == nil {
 		o.Open = OverVerbs(o.Carrier)
@@ -111,7 +111,7 @@ type Carrier interface {
 // Opener opens the carrier of a rank. All ranks do so at the same time.
 type Opener func(e *transport.Env, up Upper) (Carrier, error)
 
-// OverVerbs returns an Opener of carriers over the NICs of the rank's environment.
+// OverVerbs returns an Opener whose carriers move messages by verbs over the NICs of the rank's environment.
 func OverVerbs(cfg carrier.Config) Opener {
 	return func(e *transport.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)

@@ -107,8 +107,7 @@ func (k *rank) lockForTask(p verbs.Proc) {
 	}
 }
 
-// progress processes received messages and completions, and reports whether there were
-// any.
+// progress processes received messages and completions, and reports whether there were any.
 func (k *rank) progress() bool {
 	progressed := k.carrier.Progress()
 	if len(k.ibarriers) > 0 && k.advanceIbarriers() {
@@ -217,8 +216,8 @@ func (k *rank) progressTask(p verbs.Proc) {
 	}
 }
 
-// Arrived implements Upper: it passes the message to the engine of windows or of point-to-point
-// messages.
+// Arrived implements Upper; the carrier calls it for each message. It passes the message to the engine of
+// windows or of point-to-point messages, unless it announces a failed collective.
 func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch {
 	case h.Kind >= wire.FirstWindowKind:
@@ -230,8 +229,8 @@ func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	return k.p2p.Arrived(peer, h, data)
 }
 
-// Finished implements Upper: it tells the engine that an operation has ended. owner is the request, the
-// window operation or the atomic that it belongs to.
+// Finished implements Upper; the carrier calls it when an operation has ended. It tells the owner's
+// engine; owner is the request, the window operation or the atomic that the operation belongs to.
 func (k *rank) Finished(owner any, op carrier.Op, err error) {
 	if err != nil {
 		err = &classified{p2p.ErrLost, err} // the carrier has already retried
@@ -264,7 +263,7 @@ const (
 	maxIdleFlushes = 10
 )
 
-// FlushNeeded implements Upper: it starts flushTask, unless that runs already.
+// FlushNeeded implements Upper; the carrier calls it when it defers messages. It starts flushTask, unless that runs.
 func (k *rank) FlushNeeded() {
 	if !k.flushTaskRunning {
 		k.flushTaskRunning = true

@@ -72,7 +72,7 @@ func open(e *transport.Env, o Options) (*rank, error) {
 	}
 	o.P2P.EagerLimit = min(o.P2P.EagerLimit, carrier.MaxData())
 	if o.Window.Chunk == 0 || o.Window.Chunk > carrier.MaxData() {
-		o.Window.Chunk = min(window.DefaultChunk, carrier.MaxData()) &^ 7
+		o.Window.Chunk = min(window.DefaultChunk, carrier.MaxData()) &^ 7 // a multiple of 8 bytes
 	}
 	k.carrier = carrier
 	k.p2p = p2p.New(o.P2P, carrier)

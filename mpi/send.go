@@ -49,8 +49,7 @@ func (c *Comm) await(start func(p *p2p.Request)) (Status, error) {
 	return st, err
 }
 
-// message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of
-// the communicator.
+// message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of the communicator.
 type message struct {
 	buf       []byte
 	peer, tag int
@@ -185,8 +184,7 @@ type attachedBuffer struct {
 	messages []*bufferedMessage // ordered by offset
 }
 
-// bufferedMessage is a message that occupies space in the attached buffer until its send
-// completes.
+// bufferedMessage is a message that occupies space in the attached buffer until its send completes.
 type bufferedMessage struct {
 	req          p2p.Request
 	offset, size int
@@ -231,8 +229,7 @@ func (w *World) AttachBuffer(n int) error {
 	})
 }
 
-// DetachBuffer waits until all buffered messages have been sent, and then removes the
-// buffer.
+// DetachBuffer waits until all buffered messages have been sent, and then removes the buffer.
 func (w *World) DetachBuffer() error {
 	return w.locked("DetachBuffer", w.check(), func() error {
 		a := &w.rank.bsendBuffer
@@ -249,8 +246,7 @@ func (w *World) DetachBuffer() error {
 	})
 }
 
-// Bsend copies a message to the attached buffer and sends it from there. It does not
-// block.
+// Bsend copies a message to the attached buffer and sends it from there. It does not block.
 func (c *Comm) Bsend(buf []byte, dest, tag int) error {
 	return c.locked("Bsend", c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
 }
@@ -260,8 +256,7 @@ func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
-// bufferedSend copies a message to the attached buffer and starts to send it. The caller
-// holds the lock.
+// bufferedSend copies a message to the attached buffer and starts to send it. The caller holds the lock.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	if dest == ProcNull {
 		return nil

@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Fence is collective. It closes the fence epoch of all ranks and opens the next, unless
-// NoSucceed is given.
+// Fence is collective. It closes the fence epoch of all ranks and opens the next, unless NoSucceed is given.
 func (w *Win) Fence(a Assert) error {
 	return w.call("Fence", func(e *window.Window) error {
 		if err := e.CheckFence(); err != nil {
@@ -28,8 +27,7 @@ func (w *Win) Post(group []int, a Assert) error {
 	return w.callWithGroup("Post", (*window.Window).Post, group, a)
 }
 
-// Start opens an access epoch to the windows of a group. It does not wait for their posts;
-// the operations do.
+// Start opens an access epoch to the windows of a group. It does not wait for their posts; the operations do.
 func (w *Win) Start(group []int, a Assert) error {
 	return w.callWithGroup("Start", (*window.Window).Start, group, a)
 }
@@ -165,7 +163,7 @@ func (w *Win) waitAllOps(name string, check func(*window.Window) error, complete
 // unified, so it only polls once for progress.
 func (w *Win) Sync() error {
 	return w.call("Sync", func(e *window.Window) error {
-		if err := e.CheckFlushAll(); err != nil {
+		if err := e.CheckFlushAll(); err != nil { // no lock epoch is open
 			return fmt.Errorf("Sync: %w", err)
 		}
 		w.c.rank.pollOnce(func() bool { return false })

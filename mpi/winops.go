@@ -62,8 +62,7 @@ func fetching(a window.Access, result []byte) window.Access {
 	return a
 }
 
-// checkOverlap returns an error if the result buffer overlaps another buffer of the
-// operation.
+// checkOverlap returns an error if the result buffer overlaps another buffer of the operation.
 func checkOverlap(result []byte, others ...[]byte) error {
 	for _, b := range others {
 		if len(b) == 0 || len(result) == 0 {

@@ -22,7 +22,7 @@ const (
 )
 
 // bucketOf returns the index of a duration's bucket. Durations below exactLen ns have a bucket each;
-// longer ones have rowLen buckets for each length in bits, by their leading exactBits bits.
+// longer ones have rowLen buckets for each power of two, by their leading exactBits bits.
 func bucketOf(d time.Duration) int {
 	x := uint64(max(d, 0))
 	if x < exactLen {

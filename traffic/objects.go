@@ -83,7 +83,7 @@ func CreateQPs(dev verbs.Context, init verbs.QPInit, domain verbs.XRCD) (q QPs, 
 	return q, err
 }
 
-// all returns the queue pairs, the one that receives last.
+// all returns the queue pairs. With XRC the last is the target, which receives.
 func (q *QPs) all() []verbs.QP {
 	if q.Target == nil {
 		return []verbs.QP{q.QP}
@@ -94,7 +94,7 @@ func (q *QPs) all() []verbs.QP {
 // Receiver is the queue pair that receives: with XRC the target, else the only one.
 func (q *QPs) Receiver() verbs.QP { return q.all()[len(q.all())-1] }
 
-// Numbers are the numbers of the queue pairs.
+// Numbers returns the numbers of the queue pairs.
 func (q *QPs) Numbers() (n QPNumbers) {
 	if n.QPN = q.QP.QPN(); q.Target != nil {
 		n.XRC = q.Target.QPN()

@@ -48,7 +48,8 @@ func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
 
-// Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier queue.
+// Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier queue. Sequence
+// numbers continue.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {

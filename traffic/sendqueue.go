@@ -70,7 +70,8 @@ func (q *SendQueue) Batched() int { return len(q.batch) }
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
 // Add adds request r to the batch. sge is the local memory of the request; with length 0 it has none.
-// The caller must have checked Room and Full, and sets the other fields of the returned work request.
+// The caller must have checked Room (of the queue) and Full (of the batch), and sets the other fields of
+// the returned work request.
 func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	i := len(q.batch)
 	q.batch = q.batch[:i+1]
@@ -111,7 +112,7 @@ func (q *SendQueue) Drain() error {
 	q.batch = q.batch[:0]
 	q.draining = true
 	wr := verbs.SendWR{WRID: q.id | uint64(q.next), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
-	wr.UD.AH = q.ud.AH
+	wr.UD.AH = q.ud.AH // a UD send needs an address handle
 	q.push(Request{Op: verbs.OpSend, Signaled: true, marker: true})
 	if _, err := q.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return fmt.Errorf("post to a queue pair in the error state: %w", err)
@@ -120,7 +121,7 @@ func (q *SendQueue) Drain() error {
 }
 
 // Complete handles the completion of a request and of the unsignaled requests before it. It calls done
-// for each that has succeeded, except the drain marker. failed is the status of a request that failed,
+// for each that has succeeded, except the marker of Drain. failed is the status of a request that failed,
 // else WCSuccess. The error describes a completion that is out of order or has wrong fields.
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)

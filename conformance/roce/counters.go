@@ -14,27 +14,27 @@ import (
 // fromRecord is the count of a counter whose events are all recorded packets: none besides them.
 var fromRecord = rig.Exactly(0)
 
-// counterCase returns a case about the counters in counts, which runs body and checks all counters.
-// counts are the numbers of events that the recorded packets do not show.
+// counterCase returns a case about the counters in counts, which runs body and checks all counters against the
+// recorded packets. counts has the numbers of events that are not in those packets.
 func counterCase(name, title, sends string, counts rig.Counts, body func(*Port)) conformance.Case {
-	about := slices.SortedFunc(maps.Keys(counts), func(a, b *rig.Counter) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	tested := slices.SortedFunc(maps.Keys(counts), func(a, b *rig.Counter) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/roce/" + name, Title: title, Needs: verbs.CapRC, Labels: labelRC, Sends: sends,
 		Expects: "counters that agree with the recorded packets, and no other counter changed",
-		Run:     checkingCounters(counters, about, counts, body),
-	}, about)
+		Run:     checkingCounters(counters, tested, counts, body),
+	}, tested)
 }
 
 // checkingCounters makes the body of a case that calls body, and then compares the counters in all
-// with the recorded packets and counts. A device without a counter of about does not support it.
-func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
+// with the recorded packets and counts. The case is unsupported if the device has no counter of tested.
+func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count
-		check := p.StartCounterCheck(all, about)
+		check := p.StartCounterCheck(all, tested)
 		t := tally{counts: make(rig.Counts), next: make(map[uint32]ib.PSN)}
 		t.counts.AddAll(counts)
 		body(p)
-		p.Drain(0) // received packets are recorded when they are read
+		p.Drain(sentSoFar) // received packets are recorded when they are read
 		for _, e := range check.Events() {
 			t.addEvent(&e)
 		}
@@ -47,7 +47,7 @@ func checkingCounters(all, about []*rig.Counter, counts rig.Counts, body func(*P
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of packet ip, which was parsed as p, in each unit.
+// add adds the length of packet ip, which was parsed as p, in each unit: UDP payload, IP packet, Ethernet frame.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
 	for i, n := range [...]int{int(*p.UDP.Length) - udpHeader, len(ip), len(ip) + ethernetHeader} {
@@ -65,7 +65,7 @@ type tally struct {
 
 func (t *tally) add(c *rig.Counter) { t.counts.Add(c, rig.Exactly(1)) }
 
-// addEvent counts a recorded event if it is a RoCEv2 packet, and also by kind if that is valid.
+// addEvent counts a recorded event if it is a RoCEv2 packet. It also counts the packet by its kind, if it is valid.
 func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return

@@ -317,7 +317,7 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	return last - first
 }
 
-// sendCNPs sends n CNPs at the published interval, and waits until the device processed them.
+// sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until the device processed them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it polls
 	// by itself, at the latest this time after its application stopped polling.
@@ -337,8 +337,8 @@ const (
 	flowSlow  = time.Millisecond
 )
 
-// expectSlowedBy fails the case unless a burst takes twice as long under copies of this CNP, and twice flowQuick. If the
-// device is slow without CNPs, above flowSlow, and no slower with them, the case ends as unsupported.
+// expectSlowedBy fails the case unless copies of this CNP make a burst take twice as long as before, and at least
+// 2*flowQuick. If it took more than flowSlow before, and the CNPs do not double that, the case ends as unsupported.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)
@@ -348,7 +348,7 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// expectSameRateUnder fails the case if a burst takes four times as long as before while the peer
+// expectSameRateUnder fails the case if a burst takes four times as long as before, and at least 4*flowSlow, while the peer
 // sends CNPs on connection cnpConn. Reduced rates make it far longer, other work of this host does not.
 func (f *flow) expectSameRateUnder(cnp ib.Packet, cnpConn *flow) {
 	before := f.burst()

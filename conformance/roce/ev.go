@@ -151,8 +151,8 @@ func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	c.Check(e.Type == want && e.QP == c.QP, fmt.Sprintf("the event %v of queue pair %#x", want, c.QP.QPN()), "%v of %v", e.Type, e.QP)
 }
 
-// nextEvent returns the next asynchronous event, except for those of the queue pair of Sync. The
-// case fails if none arrives in time; want is the expected one.
+// nextEvent returns the next asynchronous event, except for those of the queue pair by which Sync synchronizes
+// with the device. The case fails if none arrives in time; want is the expected one.
 func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())

@@ -234,7 +234,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 // exchangeAllRequests has the device send requests of every supported kind, those with a payload of one and of
 // several packets and with 0 to 3 pad bytes, and answers them.
 func exchangeAllRequests(c *Conn) {
-	c.RequireICRCFields()
+	c.RequireICRCFields() // else the case ends as unsupported
 	ops := []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
 	if c.Caps.Has(verbs.CapSendInv) {
 		ops = append(ops, verbs.OpSendInv)
@@ -273,7 +273,7 @@ func exchangeAllRequests(c *Conn) {
 // exchangeAllResponses has the device send responses of every kind, READ responses with 0 to 3 pad bytes, on a
 // connection with one receive. The last response is a fatal NAK.
 func exchangeAllResponses(c *Conn) {
-	c.RequireICRCFields()
+	c.RequireICRCFields() // else the case ends as unsupported
 	c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))
 	psn := 1
 	for n := range 4 {

@@ -145,7 +145,7 @@ var ipOptionNOPs = []byte{1, 1, 1, 1}
 
 // exchangeBothWays has the peer and the device each send, write and read.
 func exchangeBothWays(c *Conn) {
-	c.expectAccepted(0)
+	c.expectAccepted(0) // a SEND
 	c.exchange(c.peerWrite(1, 100), c.deviceAck(1, 2))
 	c.ExpectBytes(c.TargetMem, 0, Data(100))
 	c.exchange(c.peerRead(2, 50), ib.ReadResponseOnly(c.PeerPSN(2), 3, Data(100)[:50]))
@@ -189,7 +189,7 @@ func (c *Conn) expectInAllPackets(want ib.Packet) {
 	}
 }
 
-// checkLengths fails the case unless the IP and UDP lengths end at the end of the ICRC.
+// checkLengths fails the case unless the IP and UDP lengths of an ACK, and of SENDs, end at the end of the ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not show the lengths in the headers")

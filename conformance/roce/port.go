@@ -179,6 +179,8 @@ const (
 	silencePeriod = time.Second
 	// shortWait is long enough for everything that waits for no timer.
 	shortWait = 100 * time.Microsecond
+	// sentSoFar makes [Port.Drain] return only the packets that the device sends before [Port.Sync] returns.
+	sentSoFar = 0
 )
 
 // expectNothing fails the case if the device sends a packet or has completed a request or receive.

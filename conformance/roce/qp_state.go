@@ -140,7 +140,7 @@ var qpStateCases = overRC.Cases([]conformance.Case{{
 		c.sendUnacked(100)
 		c.sendUnacked(101)
 		c.ToState(c.QP, verbs.QPStateReset)
-		c.Drain(0) // retransmissions before the reset
+		c.Drain(sentSoFar) // retransmissions before the reset
 		c.reconnect()
 		c.expectNothing()
 		c.exchange(c.peerSend(0, 16), ib.RNR(c.PeerPSN(0), c.Attr.MinRNRTimer, 0))
@@ -390,7 +390,7 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and READ.
+// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and READ, counted from 0.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

@@ -205,7 +205,7 @@ var ackCases = overRC.Cases([]conformance.Case{{
 // expectOptionalAcks fails the case if the device answers packets from peerQPN without AckReq, the
 // last of which is the peer's k-th, by anything but correct ACKs.
 func (c *Conn) expectOptionalAcks(k int, msn uint32) {
-	for _, p := range c.Drain(0) {
+	for _, p := range c.Drain(sentSoFar) {
 		if p.DestQP() == peerQPN {
 			c.checkPacket(c.deviceAck(k, msn), p)
 		}

@@ -191,7 +191,7 @@ func (p *Port) expectLastRefused(segments []segment) {
 		c.Send(segments[k].packet(c, k).NoAckReq())
 	}
 	if last > 0 {
-		c.Drain(0) // earlier packets may be acknowledged
+		c.Drain(sentSoFar) // earlier packets may be acknowledged
 		c.TargetMem.Snapshot()
 		c.LocalMem.Snapshot()
 	}

@@ -139,7 +139,7 @@ var psnRequesterCases = overRC.Cases([]conformance.Case{{
 			wr.SGL = []verbs.SGE{part, part, part, part}
 			c.PostSend(c.QP, wr)
 		}
-		sent := c.Drain(0)
+		sent := c.Drain(sentSoFar)
 		c.Check(len(sent) > 0, "a READ that fits", "no packet")
 		for i, p := range sent {
 			c.checkPacket(ib.Op(ib.OpReadRequest).WithPSN(c.DevicePSN(i<<21)).WithRETH(ib.RETH{Len: new(uint32(size))}), p)

@@ -21,7 +21,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 	}, func(c *Conn, early ib.Opcode) {
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.Drain(0) // an ACK without AckReq
+		c.Drain(sentSoFar) // an ACK without AckReq
 		c.exchangeIgnoringCNPs(packetOf(c, early, 3), c.deviceNak(1, ib.NakSequence, ib.AnyMSN))
 		c.exchangeIgnoringCNPs(c.peerSend(1, 8), c.deviceAck(1, ib.AnyMSN))
 		c.ExpectRecv(2, 8)
@@ -127,12 +127,12 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		c := p.connect(Setup{Receives: 2})
 		c.Send(ib.SendOnly(c.PeerPSN(0), Data(8)))
 		c.ExpectRecv(1, 8)
-		c.Drain(0)
+		c.Drain(sentSoFar)
 		c.exchange(writeOp.packet(c.PeerPSN(1), c.unknownKeyRETH(8)), anyNak(c.PeerPSN(1), ib.AnyMSN))
 
 		c = p.connect(Setup{Receives: 2})
 		c.Send(ib.WriteFirst(c.PeerPSN(0), c.RETH(0, 2500), Data(MTU)), ib.New(ib.OpWriteMiddle, c.PeerPSN(1), Data(MTU)))
-		c.Drain(0)
+		c.Drain(sentSoFar)
 		c.exchange(c.peerSend(2, 8), anyNak(c.PeerPSN(2), ib.AnyMSN))
 	}),
 }, {
@@ -197,7 +197,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 		for _, again := range [][]ib.Packet{all[last:], all} {
 			c.Send(again...)
 			c.expectAck(c.PeerPSN(last))
-			c.Drain(0)
+			c.Drain(sentSoFar)
 		}
 		wc := c.ExpectRecv(1, last*MTU+16)
 		c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == 7, "immediate data 7", "%s", rig.Describe(&wc))
@@ -233,7 +233,7 @@ var psnCases = overRC.Cases([]conformance.Case{{
 			all = append(all, part)
 		}
 		c.Send(all...)
-		c.Drain(0) // the device may have acknowledged packets without AckReq
+		c.Drain(sentSoFar) // the device may have acknowledged packets without AckReq
 		for _, again := range all {
 			c.exchange(again.AckReq(), c.deviceAck(3, ib.AnyMSN))
 		}

@@ -57,7 +57,7 @@ var rnrCases = overRC.Cases([]conformance.Case{{
 		parts := ib.Write(c.PeerPSN(0), c.RETH(0, 0), Data(2500), MTU)
 		last := ib.New(ib.OpWriteLastImm, c.PeerPSN(2), parts[2].Payload).WithImm(7).AckReq()
 		c.Send(parts[:2]...)
-		c.Drain(0)
+		c.Drain(sentSoFar)
 		c.exchange(last, anyRNRNak(c.PeerPSN(2)))
 		c.PostRecv(c.QP, 1)
 		c.exchange(last, c.deviceAck(2, ib.AnyMSN))

@@ -220,7 +220,7 @@ func checkNotInterleaved(c *Conn, all []Arrival) {
 		case i == 0:
 		case p.PSN() != all[i-1].PSN().Add(1):
 			c.Fail("packets in the order of their PSNs", "%v after %v", p, all[i-1])
-		case begins == open, !begins && info.Kind != kind:
+		case begins == open, !begins && info.Kind != kind: // begins within another message, or continues none
 			c.Fail("the packets of a message without others between them", "%v after %v", p, all[i-1])
 		}
 		open, kind = info.Position == ib.First || info.Position == ib.Middle, info.Kind

@@ -120,7 +120,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		}
 		qpn := uint32(c.QP.QPN())
 		c.Must("a queue pair that can be destroyed", c.QP.Close())
-		c.Drain(0) // a timer may have expired before
+		c.Drain(sentSoFar) // a timer may have expired before
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.SendPacket(c.peerAck(0, 1).To(qpn))
 		c.expectNothing()
@@ -139,7 +139,7 @@ var retryCases = overRC.Cases([]conformance.Case{{
 		first := c.expectAfter(isRetransmission, "a response to the READ")
 		c.checkPacket(ib.Response(ib.OpReadResponseFirst, c.PeerPSN(0), ib.AnyMSN, nil), first)
 		c.ToState(c.QP, verbs.QPStateReset)
-		answered := checkSentBeforeReset(c, c.Drain(0))
+		answered := checkSentBeforeReset(c, c.Drain(sentSoFar))
 		c.Sleep(4 * ib.AckTimeout(c.Attr.Timeout))
 		c.expectNothing()
 		if answered {
@@ -172,10 +172,10 @@ func (c *Conn) sendEach(n int) []ib.Packet {
 	return all
 }
 
-// checkSentBeforeReset fails the case if one of the packets received after a reset cannot
-// have been sent before it. READ responses and a retransmitted SEND can; the ACK of a
-// WRITE after an unfinished READ cannot. It reports whether the READ was answered
-// completely, which leaves nothing to test.
+// checkSentBeforeReset checks the packets that were received after the reset of a queue pair, which had to answer a
+// long READ and then a WRITE, and to retransmit a SEND. The case fails if one cannot have been sent before the reset,
+// like the ACK of the WRITE while READ responses are missing. The result is true if the READ was answered completely:
+// then the reset came too late for a test.
 func checkSentBeforeReset(c *Conn, received []Arrival) (answered bool) {
 	for _, p := range received {
 		if p.Opcode() == ib.OpReadResponseLast {

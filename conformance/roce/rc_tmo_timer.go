@@ -184,7 +184,8 @@ const (
 // drawLoss draws at random whether the link drops the next packet.
 func (l *lossyLink) drawLoss() bool { return l.Rand.IntN(100) < l.percent }
 
-// run has the device post 120 requests, and fails the case unless they complete in order.
+// run has the device post 120 requests, answers the packets that the link does not lose, and fails the case
+// unless the requests complete in order.
 func (l *lossyLink) run() {
 	const requests = 120
 	progress := l.Now()
@@ -214,8 +215,8 @@ func (l *lossyLink) run() {
 	}
 }
 
-// serveNext waits briefly for a packet of the device, and answers it unless it is
-// dropped. It reports whether there was one.
+// serveNext waits briefly for a packet of the device, and answers it, unless the simulated loss drops the packet
+// or the answer. It reports whether there was a packet.
 func (l *lossyLink) serveNext() bool {
 	p, ok := l.NextPacket(shortWait)
 	if !ok || l.drawLoss() {

@@ -89,7 +89,7 @@ func cnpGeneration(p *Port) []Measurement {
 		sent := c.Send(markedWrite(c, i))
 		times = append(times, c.Await("a CNP", isCNP).At-sent)
 		c.Sleep(maxCNPInterval)
-		cnps = append(cnps, float64(1+len(c.drainCNPs(0))))
+		cnps = append(cnps, float64(1+len(c.drainCNPs(sentSoFar))))
 	}
 	return []Measurement{
 		newTiming("cnp/generation", "from a marked packet to the CNP", times...),
@@ -112,7 +112,7 @@ func cnpPacing(p *Port) []Measurement {
 	}
 	spacing := (p.Now() - start) / marks
 	p.Sleep(maxCNPInterval)
-	cnps := c.drainCNPs(0)
+	cnps := c.drainCNPs(sentSoFar)
 	all := []Measurement{
 		newTiming("cnp/marks-apart", "between marked packets sent back to back", spacing),
 		newMeasurement("cnp/for-500-marks", "CNPs for 500 marked packets", Packets, float64(len(cnps))),
@@ -136,7 +136,7 @@ func cnpScope(p *Port) []Measurement {
 	}
 	p.Sleep(maxCNPInterval)
 	cnps := make(map[uint32]float64)
-	for _, cnp := range p.drainCNPs(0) {
+	for _, cnp := range p.drainCNPs(sentSoFar) {
 		cnps[cnp.DestQP()]++
 	}
 	count := func(cs ...*Conn) (n float64) {

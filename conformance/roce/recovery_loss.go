@@ -114,7 +114,7 @@ var recoveryLossCases = []conformance.Case{{
 			sent := c.Send(c.peerNak(lost, ib.NakSequence, 0))
 			took := awaitRetransmission(c, lost).At - sent
 			c.Check(took <= promptLimit(p), fmt.Sprintf("retransmission of packet %d of the window within %v of its NAK", lost, promptLimit(p)), "after %v", took)
-			c.Drain(0)
+			c.Drain(sentSoFar)
 		}
 		ackWindow(c, window, 1)
 	}),

@@ -131,7 +131,7 @@ func nakGeneration(p *Port) []Measurement {
 		for k := range 3 { // of the four packets after each gap, one was sent
 			c.Send(c.peerWrite(i+2+k, 8))
 		}
-		more := slices.DeleteFunc(p.Drain(0), func(a Arrival) bool { return !isSequenceNAK(&a) })
+		more := slices.DeleteFunc(p.Drain(sentSoFar), func(a Arrival) bool { return !isSequenceNAK(&a) })
 		naks = append(naks, float64(1+len(more)))
 		c.Send(c.peerWrite(i, 8))
 		awaitAck(c, i)
@@ -182,10 +182,10 @@ func awaitRetransmission(c *Conn, n int) Arrival {
 	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *Arrival) bool { return a.PSN() == c.DevicePSN(n) })
 }
 
-// ackWindow acknowledges the device's first n packets, which are of this many messages. It
-// returns the number of packets received before the ACK.
+// ackWindow acknowledges the device's first n packets, which are of this many messages. It returns how many
+// more packets, besides those already read, the device has sent before the ACK.
 func ackWindow(c *Conn, n, messages int) (more int) {
-	more = len(c.Drain(0))
+	more = len(c.Drain(sentSoFar))
 	c.completeWith(c.peerAck(n-1, uint32(messages)), 1)
 	return more
 }
@@ -248,7 +248,7 @@ func readAt(p *Port, at int) (times []time.Duration, requested []float64) {
 		c.Send(ib.ReadResponses(c.DevicePSN(base+from), uint32(i+1), data[from*MTU:], MTU)...)
 		c.ExpectCompletion(1, verbs.WCSuccess)
 		c.ExpectBytes(c.LocalMem, SinkOffset, data)
-		c.Drain(0)
+		c.Drain(sentSoFar)
 	}
 	return times, requested
 }
@@ -281,7 +281,7 @@ func impliedNAK(p *Port) []Measurement {
 		times = append(times, nextRead(c).At-sent)
 		c.Send(ib.ReadResponseOnly(c.DevicePSN(2*i), uint32(2*i+1), Data(MTU)), c.peerAck(2*i+1, uint32(2*i+2)))
 		c.ExpectCompletions(verbs.WCSuccess, 1, 2)
-		c.Drain(0)
+		c.Drain(sentSoFar)
 	}
 	return []Measurement{newTiming("read/implied-nak", "from an ACK of a request after a READ to the retransmitted READ", times...)}
 }

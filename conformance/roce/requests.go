@@ -21,7 +21,7 @@ var PeerMemory = verbs.Remote{Addr: 0x7f11_2233_4455_6600, RKey: 0xa1b2c3d4}
 // peerMemoryRETH is the expected RETH of a request of the device for n bytes of PeerMemory.
 func peerMemoryRETH(n int) ib.RETH { return ib.At(PeerMemory.Addr, PeerMemory.RKey, n) }
 
-// localSGL returns a list for n bytes of LocalMem, empty if n is 0.
+// localSGL returns a scatter/gather list for n bytes of LocalMem, empty if n is 0.
 func (c *Conn) localSGL(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil

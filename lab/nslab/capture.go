@@ -92,7 +92,7 @@ type fabricCapturer struct {
 }
 
 // tap returns a handler that captures frames under an interface name before it passes them to
-// next; next itself without a capture. The first call creates the file.
+// next. It returns next itself if no capture is wanted. The first call creates the file.
 func (f *fabricCapturer) tap(name string, next uswitch.FrameHandler) (uswitch.FrameHandler, error) {
 	if f.opts.File == "" {
 		return next, nil

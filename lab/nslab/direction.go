@@ -16,7 +16,7 @@ import (
 
 // portDirection is one direction of a port on a user-space switch.
 type portDirection struct {
-	set       *switchSet
+	switches  *switchSet
 	planPort  int // index in Plan.Ports
 	dir       lab.Direction
 	sw        *uswitch.Switch
@@ -35,7 +35,7 @@ type portDirection struct {
 // begin installs the impairments and events of the plan, if this direction has any or a later step
 // (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the switch.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
-	plan, cfg := d.set.plan, m.Config
+	plan, cfg := d.switches.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()
 	cfg.Specs = d.withLinkSpecs(cfg.Specs)
 	changesHere := func(s lab.Step) bool {
@@ -44,7 +44,7 @@ func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	// Partitions filter packets at the receiving host.
 	filtered := d.dir == lab.In && plan.Ports[d.planPort].Host >= 0 &&
 		slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
-	if d.set.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
+	if d.switches.impairAll || filtered || len(cfg.Specs) > 0 || len(cfg.Events) > 0 || len(m.StreamEvents) > 0 || slices.ContainsFunc(plan.Steps, changesHere) {
 		return d.install(cfg, m.StreamEvents, filtered)
 	}
 	return nil
@@ -54,7 +54,7 @@ func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 // events and impairments, in this order.
 func (d *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, filtered bool) (err error) {
 	d.impairer, err = ethernet.NewImpairer(cfg, ethernet.Options{
-		Dissector: d.set.plan.Provider.Dissector, Source: d.set.plan.RandSources(d.planPort, d.dir), Start: d.start,
+		Dissector: d.switches.plan.Provider.Dissector, Source: d.switches.plan.RandSources(d.planPort, d.dir), Start: d.start,
 	})
 	if err != nil {
 		return err
@@ -65,10 +65,10 @@ func (d *portDirection) install(cfg impair.Config, streams []lab.StreamEvent, fi
 		handler = d.stream
 	}
 	if filtered {
-		d.filter = &ethernet.Filter{Next: handler, Blocked: d.set.blocked}
+		d.filter = &ethernet.Filter{Next: handler, Blocked: d.switches.blocked}
 		handler = d.filter
 	}
-	if handler, err = d.set.capture.tap(d.name(), handler); err != nil {
+	if handler, err = d.switches.capture.tap(d.name(), handler); err != nil {
 		return err
 	}
 	return d.sw.SetHandler(d.swPort, d.swDir, handler)
@@ -80,7 +80,7 @@ func (d *portDirection) name() string {
 	if d.dir == lab.In {
 		dir = "in"
 	}
-	return d.set.plan.Ports[d.planPort].Name + " " + dir
+	return d.switches.plan.Ports[d.planPort].Name + " " + dir
 }
 
 // withLinkSpecs appends the specs of the cable. They come last, and do not change
@@ -104,8 +104,8 @@ func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	return err
 }
 
-// linkSpecs returns the impairments of a link: rate, latency and, if the link has a rate and
-// finiteQueue is set, the queue with its ECN marking.
+// linkSpecs returns the impairments of a link, none if it is ideal: rate, latency and, if the link has a
+// rate and finiteQueue is set, the queue with its ECN marking.
 func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 	if !shaped(l) {
 		return nil

@@ -88,8 +88,7 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended, with the relevant line or the last lines
-// of its standard error.
+// exitReason returns why a process ended, with the relevant line or the last lines of its standard error.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {
@@ -162,7 +161,7 @@ func resourceError(o *launch.Outcome) error {
 // startError adds advice to the error of a process that could not be started.
 func startError(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
-		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc")) // as the Go runtime reports it
+		return fmt.Errorf("%w: %s", err, limitAdvice("newosproc")) // the Go runtime's word for too few threads
 	}
 	return err
 }
@@ -201,8 +200,8 @@ type record struct {
 // maxRecords bounds the marks, and the samples, of one rank.
 const maxRecords = 100_000
 
-// handleEvent records the marks and samples that the launcher reports. It closes allReady when every
-// rank is ready.
+// handleEvent records the marks (texts with a time) and samples (measurements) that the ranks send to the
+// launcher. It closes allReady when every rank has sent readyMark.
 func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

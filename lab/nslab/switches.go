@@ -81,7 +81,7 @@ func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w 
 			w.close()
 		}
 	}()
-	for _, s := range fabric.UserCables() {
+	for _, s := range fabric.UserCables() { // each is a switch with two ports
 		if err := w.addSwitch(fabric, s.Cable.String(), []switchPort{{s.A, s.Cable.A}, {s.B, s.Cable.B}}); err != nil {
 			return w, err
 		}
@@ -116,8 +116,8 @@ type switchPort struct {
 	far    topology.Port
 }
 
-// addSwitch opens a switch with ports to ends, and adds the directions of the plan's ports on
-// it. Packets that leave a port of the plan (Out) enter the switch (In).
+// addSwitch opens a switch whose ports lead to ends, and adds both directions of each port of the plan among
+// these. Packets that leave a port of the plan (Out) enter the switch (In).
 func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
 	cfg := uswitch.Config{Name: name, InNamespace: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {
@@ -135,8 +135,8 @@ func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPo
 				continue
 			}
 			cable := w.plan.Topology.Cables[p.Cable]
-			out := &portDirection{set: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In}
-			in := &portDirection{set: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
+			out := &portDirection{switches: w, planPort: i, dir: lab.Out, sw: s, swPort: k, swDir: uswitch.In}
+			in := &portDirection{switches: w, planPort: i, dir: lab.In, sw: s, swPort: k, swDir: uswitch.Out}
 			fromSwitch := p.Host < 0 // ports of switches have a finite queue; hosts wait
 			out.linkSpecs = linkSpecs(cable.Link, fromSwitch)
 			if _, isHost := w.plan.Topology.Host(cable.Other(p.Port).Node); !isHost { // a host at the other end applies them in its Out

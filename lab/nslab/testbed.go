@@ -119,8 +119,7 @@ func (st *Testbed) Begin(now time.Time) error { return st.switches.begin(now) }
 // Close removes the fabric and completes the capture.
 func (st *Testbed) Close() error { return errors.Join(st.switches.close(), st.Fabric.Close()) }
 
-// readCounters reads the counters and events of every link. The switches must have
-// stopped.
+// readCounters reads the counters and events of every link. The switches must have stopped.
 func (w *switchSet) readCounters(fabric *netns.Fabric, o *lab.Observation) error {
 	links := lab.NewLinks(w.plan)
 	for i := range w.plan.Ports {

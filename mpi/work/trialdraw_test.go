@@ -149,7 +149,7 @@ func (t *trial) drawProtocols(l lots) {
 	t.o.P2P.NoEarlyProgress = l.IntN(4) == 3
 	t.o.P2P.EagerLimit = pick(l, 0, -1, 16, 300)
 	t.o.Window.ByTarget = l.IntN(3) == 2
-	t.o.Bruck = pick(l, 0, -1)
+	t.o.BruckLimit = pick(l, 0, -1)
 }
 
 // run runs the trial in a simulated world. Done is told when a rank's workload has
@@ -175,6 +175,6 @@ func (t *trial) String() string {
 	for _, s := range f.Impair {
 		fmt.Fprintf(&b, ", impaired %+v", s)
 	}
-	fmt.Fprintf(&b, "; %v, %v %+v, accumulates by target %v, Bruck %d; %+v", t.o.Progress, t.o.P2P.Protocol, t.o.P2P, t.o.Window.ByTarget, t.o.Bruck, t.o.Carrier)
+	fmt.Fprintf(&b, "; %v, %v %+v, accumulates by target %v, Bruck %d; %+v", t.o.Progress, t.o.P2P.Protocol, t.o.P2P, t.o.Window.ByTarget, t.o.BruckLimit, t.o.Carrier)
 	return b.String()
 }

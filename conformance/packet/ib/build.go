@@ -41,8 +41,8 @@ func (p Packet) Build() []byte {
 	return append(b, p.Trailer...)
 }
 
-// assemble returns the IP packet with this ICRC, and with default ports and, without p.udpChecksum, checksum 0 where
-// the UDP header does not set them.
+// assemble returns the IP packet with this ICRC. UDP ports that are not set get defaults. A UDP checksum that is not
+// set is computed if p.udpChecksum is set, else it is 0.
 func (p Packet) assemble(icrc uint32) []byte {
 	b := packet.AppendFields(nil, p.bth())
 	b = append(b, p.BodyBytes()...)
@@ -75,8 +75,8 @@ func (p Packet) pad() []byte {
 	return make([]byte, -len(p.Payload)&3)
 }
 
-// BodyBytes returns the bytes between BTH and ICRC: the extension headers, with defaults where the
-// opcode needs one that is not set, the payload and the padding.
+// BodyBytes returns the bytes between BTH and ICRC: p.Body if it is set, else the extension headers, with
+// defaults where the opcode needs one that is not set, the payload and the padding.
 func (p Packet) BodyBytes() []byte {
 	if p.Body != nil {
 		return p.Body

@@ -229,7 +229,7 @@ func makeOpcodes() map[Opcode]OpInfo {
 		if op <= OpFetchAdd { // RD lacks the later operations of RC
 			add(RD, op, rdHeaders...)
 		}
-		if op <= OpSendOnlyInv {
+		if op <= OpSendOnlyInv { // XRC lacks FLUSH and ATOMIC_WRITE
 			add(XRC, op, xrcHeaders...)
 		}
 	}

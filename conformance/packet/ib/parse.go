@@ -18,8 +18,8 @@ var (
 	ErrBehind  = errors.New("bytes after the UDP datagram in the IP packet")
 )
 
-// Parse parses an IP packet with the padding of its frame. With an error it returns the
-// fields before it: ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
+// Parse parses an IP packet, which the padding of its frame may follow. With an error it also returns the fields
+// that it could parse. Errors are ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
 // extension headers count as payload, ErrBehind for bytes after the UDP datagram, ErrPad if
 // PadCnt exceeds the payload, and packet.ErrShort.
 //

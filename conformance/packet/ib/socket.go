@@ -40,8 +40,8 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	return unseen
 }
 
-// Identify finds the identification and DF flag for which the ICRC of an IPv4 packet is
-// correct, ignoring those in the packet. A random ICRC has a solution with probability
+// Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the ICRC: those
+// for which it is correct, whatever the packet has. A random ICRC has a solution with probability
 // 2/65,536: a solution is almost certainly the original one, and none means a wrong ICRC.
 //
 // A CRC is linear: each bit of the packet flips a fixed set of CRC bits. Gaussian elimination finds the missing bits.
@@ -81,8 +81,8 @@ type icrcRow struct{ changes, bits uint32 }
 // icrcRows are rows by the highest ICRC bit that they change.
 type icrcRows [32]icrcRow
 
-// reduce clears the set bits of r.changes, from the highest on: each by XOR with the row whose
-// highest change it is, if there is one.
+// reduce clears the set bits of r.changes, from the highest on: bit i by XOR with rows[i], whose highest
+// set bit it is, if there is such a row.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

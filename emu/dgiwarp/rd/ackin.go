@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the RTT, the timer and
-// both windows, and detects losses. It drops one of another flow, or of packets that were not sent.
+// receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the RTT, the timer, the
+// congestion and the receive window, and detects losses. It drops one of another flow, or of packets that were not sent.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
 	maxAcked := p.send.outstanding() - a.SackSpan() // without the packets from Next to the end of Sack
@@ -51,8 +51,8 @@ func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 			arrived++
 		}
 		f.sacked-- // markArrived has counted it, now or before
-		if f.resend == s {
-			f.resend = nil
+		if f.lostSearchStart == s {
+			f.lostSearchStart = nil
 		}
 		f.oldest = l.segments.release(s)
 		f.una++
@@ -102,8 +102,8 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 }
 
 // detectLosses marks a segment as lost if a segment that was sent at least loss.reorder transmissions later
-// has arrived. If no segment is unsent, as many transmissions later as there are other outstanding segments
-// suffice: no more may follow.
+// has arrived. If no segment is unsent, loss.reorder later transmissions may never come: then the number of
+// other outstanding segments is enough.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)
@@ -119,7 +119,7 @@ func (p *Peer) detectLosses() {
 		}
 	}
 	if found {
-		f.resend = nil
+		f.lostSearchStart = nil
 		f.reduceWindow()
 	}
 }

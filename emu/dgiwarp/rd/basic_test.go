@@ -153,7 +153,7 @@ func TestSequenceNumbersWrap(t *testing.T) {
 	// Pretend that the flow has been in use for four billion packets.
 	const almost = wire.Seq(0xffffffd0)
 	tx, rx := a.layer.peers[a.key(b)], b.layer.peers[b.key(a)]
-	tx.send.una, tx.send.sent, tx.send.next, tx.send.cc.recovery = almost, almost, almost, almost
+	tx.send.una, tx.send.sent, tx.send.next, tx.send.cc.recoveryEnd = almost, almost, almost, almost
 	tx.send.loss.sent, tx.send.loss.arrived = 0xffffffc0, 0xffffffc0
 	rx.recv.next = almost
 	for range 200 {

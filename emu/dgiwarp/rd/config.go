@@ -54,7 +54,7 @@ type Timing struct {
 	ReuseWithin, Idle, CookieSlot time.Duration
 }
 
-// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9.
+// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9. Timing explains the fields.
 func DefaultTiming() Timing {
 	return Timing{
 		FirstTimeout: 10 * time.Millisecond, MinTimeout: time.Millisecond, MaxTimeout: time.Second, GiveUp: 10 * time.Second,

@@ -17,22 +17,22 @@ const (
 
 // congestion is the congestion control of a flow to a peer: window, round-trip time and pacing.
 type congestion struct {
-	paceAt         mono.Time // when the packets sent so far should have left
-	recovery       wire.Seq  // end of what was under way at the last cut of cwnd
-	srtt, rttvar   uint32    // nanoseconds
-	cwnd, ssthresh uint16    // packets
-	credit         uint16    // towards the next packet of cwnd
+	paceAt           mono.Time // when the packets sent so far should have left
+	recoveryEnd      wire.Seq  // the end of the packets in flight at the last reduction of cwnd
+	srtt, rttvar     uint32    // nanoseconds
+	cwnd, ssthresh   uint16    // packets
+	ackedSinceGrowth uint16    // acknowledged packets since cwnd last grew, after slow start
 }
 
-// grow increases the congestion window after acked segments have arrived: in slow start it
-// doubles with each round trip, afterwards it grows by one packet per round trip.
+// grow increases the congestion window after this number of segments was acknowledged: in slow start the
+// window doubles with each round trip, afterwards it grows by one packet per round trip.
 func (c *congestion) grow(acked int) {
 	if c.cwnd < c.ssthresh {
 		c.cwnd = uint16(min(int(c.cwnd)+acked, wire.Window))
 		return
 	}
-	if c.credit += uint16(acked); c.credit >= c.cwnd {
-		c.credit -= c.cwnd
+	if c.ackedSinceGrowth += uint16(acked); c.ackedSinceGrowth >= c.cwnd {
+		c.ackedSinceGrowth -= c.cwnd
 		c.cwnd = min(c.cwnd+1, wire.Window)
 	}
 }
@@ -40,7 +40,7 @@ func (c *congestion) grow(acked int) {
 // reduceWindow reduces the congestion window to seven tenths, but not again until all packets that
 // were in flight at the last reduction are acknowledged.
 func (f *sendFlow) reduceWindow() {
-	if f.una.Sub(f.cc.recovery) >= 0 {
+	if f.una.Sub(f.cc.recoveryEnd) >= 0 {
 		f.setWindow(f.cc.cwnd * 7 / 10)
 	}
 }
@@ -50,7 +50,7 @@ func (f *sendFlow) reduceWindow() {
 func (f *sendFlow) setWindow(size uint16) {
 	c := &f.cc
 	c.ssthresh = max(c.cwnd*7/10, minWindow)
-	c.cwnd, c.credit, c.recovery = max(size, minWindow), 0, f.sent
+	c.cwnd, c.ackedSinceGrowth, c.recoveryEnd = max(size, minWindow), 0, f.sent
 }
 
 // paceInterval returns the time between two packets at a pace of 5/4 congestion windows per round

@@ -21,7 +21,7 @@ func (p *Peer) releaseSegments() {
 	for s := p.send.oldest; s != nil; {
 		s = p.layer.segments.release(s)
 	}
-	p.send.oldest, p.send.newest, p.send.unsent, p.send.resend = nil, nil, nil, nil
+	p.send.oldest, p.send.newest, p.send.unsent, p.send.lostSearchStart = nil, nil, nil, nil
 	p.send.una, p.send.sent, p.send.sacked, p.send.lost = p.send.next, p.send.next, 0, 0
 	p.set(flagBusy|flagProbe, false)
 	p.setPaced(false)
@@ -40,7 +40,7 @@ func (p *Peer) End() {
 func (p *Peer) RefuseFlow() {
 	if p.has(flagReceiving) && !p.Gone() {
 		p.layer.dropReceived(p)
-		p.delayAck(mono.Never)
+		p.setAckTimer(mono.Never)
 		p.set(flagAckDue, false)
 		p.set(flagRefused, true)
 	}
@@ -64,7 +64,7 @@ func (l *Layer) dropReceived(p *Peer) {
 func (l *Layer) removePeer(p *Peer) {
 	p.releaseSegments()
 	l.dropReceived(p)
-	p.delayAck(mono.Never)
+	p.setAckTimer(mono.Never)
 	delete(l.peers, p.Key)
 	if l.lastFound == p {
 		l.lastFound = nil

@@ -87,10 +87,10 @@ func (t *peerTable) find(key *Key) *Peer {
 	return p
 }
 
-// Peer returns the peer for key, and creates it if necessary. own and theirs are the Q_Keys of
-// the local and the remote queue pair. If the flow to the peer has ended, or the peer may have
-// removed it, a new flow begins (see Epoch).
-func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) {
+// Peer returns the peer for key, and creates it if necessary. The Q_Keys are those of the local and the
+// remote queue pair. If the flow to the peer has ended, or the peer may have removed it, a new flow
+// begins (see Epoch).
+func (l *Layer) Peer(now mono.Time, key Key, ownQKey, peerQKey uint32) (*Peer, error) {
 	p := l.find(&key)
 	if p == nil {
 		if p = l.add(now, key); p == nil {
@@ -101,7 +101,7 @@ func (l *Layer) Peer(now mono.Time, key Key, own, theirs uint32) (*Peer, error) 
 	if p.send.una == p.send.next && !(recent && p.has(flagSending)) {
 		p.begin(l.secrets.newEpoch(), recent)
 	}
-	p.ownKey, p.qkey = own, theirs
+	p.ownQKey, p.peerQKey = ownQKey, peerQKey
 	return p, nil
 }
 
@@ -150,9 +150,9 @@ const (
 	timeoutSlack = 4 * time.Millisecond
 )
 
-// StrictDeadline returns the time until which a driver that polls now and then may sleep: Deadline, plus
-// a slack if that is a delayed acknowledgement or a timeout. Pacing deadlines and the removal of
-// peers have no slack.
+// StrictDeadline returns the time until which a driver that also polls for other reasons, and then calls Tick, may
+// sleep: Deadline, plus a slack if that is a delayed acknowledgement or a timeout, which may be late. Pacing deadlines
+// and the removal of peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()
 	if at == mono.Never || l.paced > 0 {
@@ -195,7 +195,7 @@ func (l *Layer) Tick(now mono.Time) {
 			continue
 		}
 		if p.recv.ackAt <= now {
-			p.delayAck(mono.Never)
+			p.setAckTimer(mono.Never)
 			p.set(flagAckDue, true)
 			p.set(flagDelayAcks, false) // no data packet carried it
 			l.activate(p)

@@ -32,7 +32,7 @@ type sendTurn struct {
 // reply is a challenge or refusal, sent without a flow.
 type reply struct {
 	dst    netip.AddrPort
-	packet wire.Header
+	header wire.Header
 	epoch  wire.Epoch
 	cookie uint64
 	reason wire.Reason
@@ -80,7 +80,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 		return Packet{}, false
 	}
 	k := &l.scratch
-	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.LocalQP, p.qkey)
+	k.Header = wire.NewHeader(wire.KindRD, p.Key.RemoteQP, p.Key.LocalQP, p.peerQKey)
 	from := len(b)
 	if p.includesAck(s) {
 		k.Flags |= p.fillAck(&k.Ack)
@@ -95,7 +95,7 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	k.Flags |= wire.FlagData
 	if p.has(flagStarting) {
 		k.Flags |= wire.FlagStart
-		k.Data.Incarnation, k.Data.SourceKey = l.secrets.incarnation(p.Key.LocalQP), p.ownKey
+		k.Data.Incarnation, k.Data.SourceKey = l.secrets.incarnation(p.Key.LocalQP), p.ownQKey
 	}
 	if s.tries > 1 || !p.canSendMore() { // a retransmission, or the last packet for now
 		k.Flags |= wire.FlagAckNow
@@ -122,10 +122,10 @@ func (p *Peer) includesAck(s *segment) bool {
 // emitReply appends a challenge or a refusal to b.
 func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	k := &l.scratch
-	k.Header = r.packet
-	if r.packet.Kind == wire.KindChallenge {
+	k.Header = r.header
+	if r.header.Kind == wire.KindChallenge {
 		l.Count.SentChallenges++
-		k.Challenge = wire.Challenge{Epoch: r.epoch, Incarnation: l.secrets.incarnation(r.packet.SrcQP), Cookie: r.cookie}
+		k.Challenge = wire.Challenge{Epoch: r.epoch, Incarnation: l.secrets.incarnation(r.header.SrcQP), Cookie: r.cookie}
 	} else {
 		l.Count.SentRefusals++
 		k.Refusal = wire.Refusal{Epoch: r.epoch, Reason: r.reason}
@@ -141,7 +141,7 @@ func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kin
 		l.Count.DropReply++
 		return
 	}
-	r.dst, r.packet = src, wire.NewHeader(kind, h.SrcQP, h.DstQP, h.Key)
+	r.dst, r.header = src, wire.NewHeader(kind, h.SrcQP, h.DstQP, h.Key)
 	l.replies.Push(r)
 }
 

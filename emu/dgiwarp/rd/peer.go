@@ -22,15 +22,15 @@ type Peer struct {
 	Key   Key
 	Owner any
 
-	layer        *Layer
-	err          error // why the flow to the peer failed, or why the peer is gone
-	lastReceived mono.Time
-	send         sendFlow
-	recv         recvFlow
-	ownKey, qkey uint32 // of the QP here, and of the one there
-	incarnation  uint32 // of the peer; 0 if not known
-	acked        uint32 // segments that EventAcked is to report
-	flags        peerFlags
+	layer             *Layer
+	err               error // why the flow to the peer failed, or why the peer is gone
+	lastReceived      mono.Time
+	send              sendFlow
+	recv              recvFlow
+	ownQKey, peerQKey uint32 // of the local and the remote queue pair
+	incarnation       uint32 // of the peer; 0 if not known
+	acked             uint32 // segments that EventAcked is to report
+	flags             peerFlags
 
 	timer                    nic.Timer[Peer]
 	prevBlocked, nextBlocked *Peer // in Layer.blocked
@@ -41,7 +41,7 @@ type Peer struct {
 type sendFlow struct {
 	oldest, newest  *segment
 	unsent          *segment // the first that has never been sent
-	resend          *segment // no segment before it is lost; nil: start at oldest
+	lostSearchStart *segment // no segment before it is lost; nil: start at oldest
 	rto             retransmitTimer
 	cc              congestion
 	loss            lossDetection
@@ -127,7 +127,7 @@ func (p *Peer) Epoch() wire.Epoch {
 }
 
 // TheirKey returns the Q_Key of the remote queue pair, as the peer or the owner has set it.
-func (p *Peer) TheirKey() uint32 { return p.qkey }
+func (p *Peer) TheirKey() uint32 { return p.peerQKey }
 
 // Waiting returns the number of unsent and unacknowledged segments.
 func (p *Peer) Waiting() int { return int(p.send.next.Sub(p.send.una)) }
@@ -142,7 +142,7 @@ func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) -
 func (p *Peer) deadline() mono.Time {
 	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
 	if p.send.una != p.send.next {
-		d = mono.Never // a peer with segments is not removed: its flow fails first
+		d = mono.Never // a peer with unacknowledged segments is not removed: its flow fails first
 	}
 	d = min(d, p.send.rto.at, p.recv.ackAt)
 	if p.has(flagPaced) {

@@ -17,8 +17,8 @@ type arrival struct {
 // Input handles an intact packet of kind RD, Challenge or Refusal for a local RD queue pair.
 // marked is set if the packet has a congestion mark.
 //
-// Next may return the segment in the packet without a copy: the owner must call Next until it
-// reports false before the next Input, or the segment is dropped.
+// Next may return the segment in the packet without a copy: the layer's owner must call Next until
+// that reports false, before the next Input, or the segment is dropped.
 func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked bool) {
 	if l.arrival.peer != nil {
 		l.Count.DropUnclaimed++
@@ -84,6 +84,7 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	case p != nil && !p.has(flagReceiving) && d.Proof != 0 && d.Proof == uint64(p.Epoch()):
 		// The peer knows our epoch: it receives packets at its address.
 	case d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot), slot > 0 && d.Proof == l.secrets.cookie(&key, p, d.Epoch, slot-1):
+		// The cookie is of this time slot or the one before.
 	default:
 		l.Count.DropUnproved++
 		l.reply(key.RemoteAddr, &k.Header, reply{epoch: d.Epoch, cookie: l.secrets.cookie(&key, p, d.Epoch, slot)}, wire.KindChallenge)
@@ -97,14 +98,14 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	}
 	l.dropReceived(p)
 	p.recv.epoch, p.recv.next, p.recv.unacked = d.Epoch, 0, 0
-	p.delayAck(mono.Never)
+	p.setAckTimer(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate | flagRefused
 	restarted := p.incarnation != 0 && p.incarnation != d.Incarnation
 	unproved := p.has(flagStarting) && !p.has(flagProved) // the old incarnation accepted nothing: the flow continues
 	if restarted && p.has(flagSending) && !unproved {
 		l.fail(p, ErrRestarted)
 	}
-	p.incarnation, p.qkey = d.Incarnation, d.SourceKey
+	p.incarnation, p.peerQKey = d.Incarnation, d.SourceKey
 	p.set(flagReceiving|flagBegins, true)
 	l.queueEvent(p)
 	return p
@@ -141,19 +142,19 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	p.ackNow()
 }
 
-// delayAck delays the acknowledgement until a time; mono.Never means that none is delayed.
-func (p *Peer) delayAck(until mono.Time) {
+// setAckTimer sets the time of a delayed acknowledgement; mono.Never means that none is delayed.
+func (p *Peer) setAckTimer(at mono.Time) {
 	if p.recv.ackAt == mono.Never {
 		p.layer.delayedAcks++
 	}
-	if p.recv.ackAt = until; until == mono.Never {
+	if p.recv.ackAt = at; at == mono.Never {
 		p.layer.delayedAcks--
 	}
 }
 
 // ackNow makes the next Output send an acknowledgement, alone or with a segment.
 func (p *Peer) ackNow() {
-	p.delayAck(mono.Never)
+	p.setAckTimer(mono.Never)
 	p.set(flagAckDue, true)
 	p.layer.activate(p)
 }
@@ -176,7 +177,7 @@ func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	case atOnce || p.recv.unacked >= ackEvery || p.recv.stored != nil:
 		p.ackNow()
 	default:
-		p.delayAck(min(p.recv.ackAt, now.Add(l.cfg.Timing.AckDelay)))
+		p.setAckTimer(min(p.recv.ackAt, now.Add(l.cfg.Timing.AckDelay)))
 	}
 }
 
@@ -218,7 +219,7 @@ func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 // packet has no segment.
 func (p *Peer) ackSent(now mono.Time, alone bool) {
 	p.recv.unacked = 0
-	p.delayAck(mono.Never)
+	p.setAckTimer(mono.Never)
 	p.flags &^= flagAckDue | flagEcho | flagMarked | flagDuplicate
 	if alone {
 		p.recv.lastPureAck = now

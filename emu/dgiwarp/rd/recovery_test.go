@@ -162,7 +162,7 @@ func TestWindowFollowsLosses(t *testing.T) {
 		t.Errorf("window %d after a loss in the next round, want 16", p.send.cc.cwnd)
 	}
 	p.send.setWindow(minWindow)
-	p.send.una, p.send.cc.recovery = 33, 33
+	p.send.una, p.send.cc.recoveryEnd = 33, 33
 	p.send.reduceWindow()
 	if p.send.cc.cwnd != minWindow {
 		t.Errorf("window %d, want at least %d", p.send.cc.cwnd, minWindow)

@@ -49,11 +49,11 @@ func (s *segmentPool) get() *segment {
 	return &segment{header: make([]byte, 0, usualHeader)}
 }
 
-// release takes a segment back and returns the one after it.
+// release takes a segment back and returns the next segment of its flow.
 func (s *segmentPool) release(g *segment) *segment {
 	next := g.next
 	s.used--
-	clear(g.payload) // or the pool would keep the owner's memory from being freed
+	clear(g.payload) // or the pool would keep the sender's memory from being freed
 	g.payload = g.payload[:0]
 	if cap(g.header) > longHeader {
 		g.header = make([]byte, 0, usualHeader)
@@ -72,16 +72,16 @@ func (p *Peer) Room() int {
 	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
 }
 
-// begin starts a flow with epoch e to a peer without segments. If the peer was heard of recently, and has a
-// flow to this host, that flow's epoch proves this host's address. A peer that does not accept the proof
-// sends a challenge.
+// begin starts a flow with epoch e to a peer to which no segment is queued. If the peer was heard of recently
+// (recent) and has a flow to this host, that flow's epoch proves this host's address, since only the flow's receiver
+// knows it. A peer that does not accept the proof sends a challenge.
 func (p *Peer) begin(e wire.Epoch, recent bool) {
 	f := &p.send
 	*f = sendFlow{
 		epoch: e, window: wire.Window, cc: f.cc,
 		rto: retransmitTimer{at: mono.Never}, loss: lossDetection{reorder: firstReorder},
 	}
-	f.cc.cwnd, f.cc.ssthresh, f.cc.recovery = firstWindow, wire.Window, 0
+	f.cc.cwnd, f.cc.ssthresh, f.cc.recoveryEnd = firstWindow, wire.Window, 0
 	p.set(flagSending|flagStarting, true)
 	p.set(flagProved, recent && p.has(flagReceiving))
 	if p.has(flagProved) {

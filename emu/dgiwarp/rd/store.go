@@ -76,7 +76,7 @@ func (f *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
-// put makes s free, unless there are enough free buffers of its size.
+// put adds s to the free buffers of its size, unless there are enough.
 func (f *storePool) put(s *stored) {
 	list, count := f.list(cap(s.buf))
 	f.room += cap(s.buf)

@@ -125,7 +125,7 @@ func (f *File) Write(p Packet) {
 }
 
 // reserve reserves space for p, and reports whether p fits within MaxBytes. If the packet after p
-// might not fit, p is the last one, and gets limitComment. That packet is assumed to be up to twice
+// might not fit, p is the last one, and gets a comment that says so. That packet is assumed to be up to twice
 // as long as the longest so far, and up to longestPacket if the file is large enough.
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {

@@ -81,7 +81,7 @@ func (t *capturedNet) Close() error {
 	streams := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
 	clear(t.streams)
 	for _, s := range streams {
-		if s.open && !s.finSent {
+		if s.handshakeCaptured && !s.writeClosed {
 			s.writeOut(t.lastTime, link.RST|link.ACK, nil)
 		}
 	}
@@ -105,20 +105,20 @@ func (l *capturedListener) Accept(now mono.Time) (link.StreamLink, error) {
 	captured.writeOut(now, link.SYN|link.ACK, nil)
 	captured.sent++
 	captured.writeIn(now, link.ACK, nil)
-	captured.open = true
+	captured.handshakeCaptured = true
 	return captured, nil
 }
 
 // capturedStream is a stream whose calls are captured as segments.
 type capturedStream struct {
 	link.StreamLink
-	net        *capturedNet
-	sent, rcvd uint64 // next relative sequence number in each direction
-	open       bool   // the handshake is captured
-	finSent    bool   // CloseWrite was called
-	finPending bool   // its FIN follows the handshake
-	eof        bool   // the peer's FIN is captured
-	ended      bool   // nothing more is captured
+	net               *capturedNet
+	sent, rcvd        uint64 // next relative sequence number in each direction
+	handshakeCaptured bool   // the handshake is captured
+	writeClosed       bool   // CloseWrite was called
+	finPending        bool   // its FIN follows the handshake
+	eof               bool   // the peer's FIN is captured
+	ended             bool   // nothing more is captured
 }
 
 // writeOut captures an outbound segment with payload b. The caller advances s.sent.
@@ -140,10 +140,10 @@ func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byt
 // ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and then
 // the FIN of an earlier CloseWrite.
 func (s *capturedStream) ensureHandshake(now mono.Time) {
-	if s.open {
+	if s.handshakeCaptured {
 		return
 	}
-	s.open = true
+	s.handshakeCaptured = true
 	s.writeIn(now, link.SYN|link.ACK, nil)
 	s.rcvd++
 	s.writeOut(now, link.ACK, nil)
@@ -227,7 +227,7 @@ func (s *capturedStream) writeEnd(now mono.Time, err error) {
 		s.ensureHandshake(now)
 		s.writeIn(now, link.FIN|link.ACK, nil)
 		s.rcvd++
-		if s.finSent {
+		if s.writeClosed {
 			s.writeOut(now, link.ACK, nil)
 			s.forget()
 		}
@@ -248,11 +248,11 @@ func (s *capturedStream) forget() {
 // CloseWrite implements link.StreamLink, and captures a FIN; before the handshake it leaves that to ensureHandshake.
 func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
-	if err != nil || s.finSent {
+	if err != nil || s.writeClosed {
 		return err
 	}
-	s.finSent = true
-	if s.finPending = !s.open; s.finPending {
+	s.writeClosed = true
+	if s.finPending = !s.handshakeCaptured; s.finPending {
 		return nil
 	}
 	s.writeFIN(now)
@@ -266,7 +266,7 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 func (s *capturedStream) Abort(now mono.Time) error {
 	err := s.StreamLink.Abort(now)
 	if !s.ended {
-		if s.open { // before the handshake, TCP sends no RST
+		if s.handshakeCaptured { // before the handshake, TCP sends no RST
 			s.writeOut(now, link.RST|link.ACK, nil)
 		}
 		s.forget()

@@ -67,7 +67,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	for { // so few that all are taken, whatever holes there are
 		none.Cur--
 		must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
-		fd, err := openSpare()
+		fd, err := openSpareFD()
 		if err != nil {
 			break
 		}

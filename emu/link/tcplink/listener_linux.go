@@ -78,8 +78,8 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 }
 
-// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the
-// socket, if there are MaxStreams already or the stream has broken.
+// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the socket, if
+// the stream has broken; it also resets the stream if there are MaxStreams already or epoll cannot watch it.
 func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error
@@ -102,8 +102,8 @@ func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 // spare descriptor because the process has no other. It reports whether a stream waited. The
 // stream must not stay in the backlog: epoll does not report it again.
 func (n *Net) rejectNext(listenFD int) bool {
-	if n.spare >= 0 {
-		unix.Close(n.spare)
+	if n.spareFD >= 0 {
+		unix.Close(n.spareFD)
 	}
 	fd, _, err := unix.Accept4(listenFD, unix.SOCK_CLOEXEC)
 	if err == nil {
@@ -111,8 +111,8 @@ func (n *Net) rejectNext(listenFD int) bool {
 		resetOnClose(fd)
 		unix.Close(fd)
 	}
-	if n.spare, _ = openSpare(); n.spare < 0 {
-		n.spare = -1 // no descriptor is free; the next call tries again
+	if n.spareFD, _ = openSpareFD(); n.spareFD < 0 {
+		n.spareFD = -1 // no descriptor is free; the next call tries again
 	}
 	return err == nil
 }

@@ -21,10 +21,10 @@ type Net struct {
 	cfg Config
 	mu  sync.Mutex // protects the fields below
 	ns  *os.File   // the network namespace
-	// spare is a descriptor that is closed if the process has no free one, so that a
+	// spareFD is a descriptor that is closed if the process has no free one, so that a
 	// waiting stream can be accepted and reset.
-	spare  int
-	closed bool
+	spareFD int
+	closed  bool
 
 	slots     []slot // by StreamID; 0 is not used
 	free      []link.StreamID
@@ -52,9 +52,9 @@ func Open(cfg Config) (*Net, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tcplink: %w", err)
 	}
-	n := &Net{cfg: cfg, spare: -1, slots: make([]slot, 1), poller: poller{epollFD: -1, eventFD: -1}}
+	n := &Net{cfg: cfg, spareFD: -1, slots: make([]slot, 1), poller: poller{epollFD: -1, eventFD: -1}}
 	if n.ns, err = process.OpenNetNS(); err == nil {
-		if n.spare, err = openSpare(); err == nil {
+		if n.spareFD, err = openSpareFD(); err == nil {
 			err = n.poller.open()
 		}
 	}
@@ -65,8 +65,8 @@ func Open(cfg Config) (*Net, error) {
 	return n, nil
 }
 
-// openSpare opens the spare descriptor.
-func openSpare() (int, error) {
+// openSpareFD opens the spare descriptor.
+func openSpareFD() (int, error) {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	return fd, os.NewSyscallError("open /dev/null", err)
 }
@@ -232,7 +232,7 @@ func (n *Net) Close() error {
 	for len(n.live) > 0 {
 		s := n.live[len(n.live)-1]
 		s.err = link.ErrClosed
-		reset := !s.finSent
+		reset := !s.writeClosed
 		n.closeStream(s, reset)
 	}
 	for i := range n.slots {
@@ -254,8 +254,8 @@ func (n *Net) Close() error {
 // releaseDescriptors closes the descriptors of the Net itself.
 func (n *Net) releaseDescriptors() {
 	n.poller.close()
-	if n.spare >= 0 {
-		unix.Close(n.spare)
+	if n.spareFD >= 0 {
+		unix.Close(n.spareFD)
 	}
 	if n.ns != nil {
 		n.ns.Close()

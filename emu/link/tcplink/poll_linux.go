@@ -149,7 +149,7 @@ func (n *Net) Ready(ready []link.StreamReady) int {
 
 // needsEpoll reports whether a stream waits to be connected or writable.
 func (n *Net) needsEpoll() bool {
-	return slices.ContainsFunc(n.live, func(s *Stream) bool { return !s.connected || s.full })
+	return slices.ContainsFunc(n.live, func(s *Stream) bool { return !s.connected || s.sendBufFull })
 }
 
 // pollEpoll marks the streams and listeners with epoll events as ready, without blocking.

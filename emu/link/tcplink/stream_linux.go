@@ -24,12 +24,12 @@ type Stream struct {
 	mss           int
 
 	connected    bool
-	finSent      bool  // CloseWrite was called
+	writeClosed  bool  // CloseWrite was called
 	eof          bool  // Read has returned io.EOF
 	err          error // set if the stream is broken
 	endPending   bool  // epoll has reported EOF or an error
 	errorPending bool  // epoll has reported an error
-	full         bool  // the last write was incomplete
+	sendBufFull  bool  // the last write was incomplete
 	corked       bool  // the kernel may hold back an incomplete segment
 }
 
@@ -116,7 +116,7 @@ func (s *Stream) onConnected() {
 	s.connected = true
 	// If these fail the stream is broken, which Read reports.
 	s.mss, _ = unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
-	if s.finSent {
+	if s.writeClosed {
 		_ = s.shutdown()
 	}
 }
@@ -160,7 +160,7 @@ func (s *Stream) handleRead(got int, errno unix.Errno) (int, error) {
 	case errno == 0:
 		s.eof = true
 		switch {
-		case s.finSent: // both directions have ended
+		case s.writeClosed: // both directions have ended
 			n.closeStream(s, withoutReset)
 		case s.errorPending:
 			n.markReadable(s.id) // the next Read returns the error
@@ -215,10 +215,10 @@ func (s *Stream) CloseWrite(mono.Time) error {
 	switch {
 	case s.err != nil:
 		return s.err
-	case s.finSent:
+	case s.writeClosed:
 		return nil
 	}
-	s.finSent = true
+	s.writeClosed = true
 	if s.eof { // both directions have ended
 		n.closeStream(s, withoutReset)
 		return nil

@@ -50,7 +50,7 @@ func (s *Stream) writeError() error {
 	switch {
 	case s.err != nil:
 		return s.err
-	case s.finSent:
+	case s.writeClosed:
 		return link.ErrWriteClosed
 	}
 	return nil
@@ -59,7 +59,7 @@ func (s *Stream) writeError() error {
 // write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted. For short writes it
 // avoids the runtime's bookkeeping in Syscall6, which takes longer than they do.
 func (s *Stream) write(b []byte, flags int) (int, error) {
-	if s.err != nil || s.finSent {
+	if s.err != nil || s.writeClosed {
 		return 0, s.writeError()
 	}
 	var n uintptr
@@ -76,7 +76,7 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 // writev sends several buffers with flags of send(2), up to maxVectors of them, and returns how many bytes the kernel
 // accepted. Like write, it uses RawSyscall if they are short.
 func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
-	if s.err != nil || s.finSent {
+	if s.err != nil || s.writeClosed {
 		return 0, s.writeError()
 	}
 	vecs, total := s.net.iovecs[:0], 0
@@ -127,7 +127,7 @@ func (s *Stream) handleWrite(n, total, flags int, errno unix.Errno) (int, error)
 		return 0, s.err
 	}
 	stats.WrittenBytes += uint64(n)
-	if s.full = n < total; s.full {
+	if s.sendBufFull = n < total; s.sendBufFull {
 		stats.WriteFull++
 	}
 	s.corked = flags&unix.MSG_MORE != 0

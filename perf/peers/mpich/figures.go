@@ -38,8 +38,9 @@ func gigabits(size float64) func(secondsPerMessage float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements returns all measurements, each with its target: a ratio of our figure to MPICH's, which is an
-// upper limit if atMost is set, else a lower limit. A name is the kind and the message size in bytes.
+// measurements returns all measurements, each with targets for the ratio of our figure to MPICH's, with and without
+// ICRC: upper limits if atMost is set, else lower limits. A name is the kind and the message size in bytes; figure
+// converts seconds per message to the unit.
 func measurements() []measurement {
 	return []measurement{
 		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, atMost: true, wantRatio: 1, wantRatioNoICRC: 1},

@@ -65,8 +65,7 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// main is the command, or the main function of a child process if the first argument is
-// its role.
+// main is the command, or the main function of a child process if the first argument is its role.
 func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -159,10 +158,9 @@ func command() error {
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
 
-// measureInFabric runs the measurement in a child process with new namespaces, which are
-// removed when it ends.
+// measureInFabric runs the measurement in a child process with new namespaces, which are removed when it ends.
 func measureInFabric(ctx context.Context, j *job) (*result, error) {
-	const turnsPerRound = 4
+	const turnsPerRound = 4 // a turn is one run of all measurements
 	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the measurement did not end within %v", limit))
 	defer cancel()

@@ -56,8 +56,8 @@ func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 	return text, errors.Join(err, cmd.Wait())
 }
 
-// launchProxies reads the output of mpiexec until its end. It starts the proxies whose
-// commands mpiexec prints, waits for them, and returns the output of the ranks.
+// launchProxies reads the output of mpiexec until its end. It starts the proxies whose commands
+// mpiexec prints after launchMark, waits for them, and returns the other lines: the output of the ranks.
 func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd
