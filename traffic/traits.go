@@ -37,7 +37,7 @@ func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	}
 	if dev.Info().Transport == verbs.TransportIWARP {
 		traits = TransportTraits{ConnectsByCM: true, NoRNR: true, CompletesEarly: true, AtomicsAfterLaterWrites: true, SeparateImm: true}
-		if !attr.Caps.Has(verbs.CapRC) { // datagram-iWARP: a completion of its reliable service means delivery
+		if !attr.Caps.Has(verbs.CapRC) { // datagram-iWARP has no connections; a completion of its reliable service means delivery
 			traits = TransportTraits{AtomicsAfterLaterWrites: true, SeparateImm: true, UDPPortInGRH: true}
 		}
 	}

@@ -42,9 +42,9 @@ func runAtomics(b *conformance.Bench) error {
 				path = conformance.Path{}
 			}
 			for _, h := range s.hosts {
-				h.words.Snapshot() // synchronize with the device
+				h.words.Snapshot() // fetches the words of a remote device
 				clear(h.words.Buf)
-				h.words.Snapshot() // a remote device must see the zeros before its peers access them
+				h.words.Snapshot() // and sends it what has changed: it must have the zeros before its peers access them
 			}
 			history := s.run()
 			b.Note("%d atomics, %d ppm of packets lost", len(history), path.LossPPM)

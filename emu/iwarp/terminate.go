@@ -95,7 +95,8 @@ func (s *Stream) refuseRead(e wire.TermError, p *peerRequest) {
 }
 
 // newTerminate returns the Terminate for a segment, with the headers that RFC 5040, figure 10,
-// requires for the error, except the header of a Read Request.
+// requires for the error, except the header of a Read Request, and without headers for an invalid
+// version or opcode if the policy says so.
 func (s *Stream) newTerminate(e wire.TermError, h *wire.Header, length int) *wire.Terminate {
 	t := &wire.Terminate{Error: e}
 	switch {

@@ -196,7 +196,7 @@ func (r *udaddyRun) checkDatagram(wc *verbs.WC) error {
 	if wc.Flags&verbs.WCWithImm == 0 || wc.Imm != uint32(r.peerQPN) {
 		return fmt.Errorf("immediate data %#x (flags %#x), want the sender's number %#x", wc.Imm, uint32(wc.Flags), uint32(r.peerQPN))
 	}
-	return r.inspect(0, r.received, slot) // of the only connection
+	return r.inspect(0, r.received, slot) // 0 is the index of the only connection
 }
 
 // checkUDAddyReply checks a reply of udaddy's server, which sends its receive buffer from the

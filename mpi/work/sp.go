@@ -52,7 +52,7 @@ func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]flo
 // row is the equation of a point after elimination: its unknown, plus factors times the
 // next two, is the right side.
 type row struct {
-	first, second [pentaSets]float64
+	first, second [pentaSets]float64 // factors of the next point and of the one after it
 	right         [adiVars]float64
 }
 

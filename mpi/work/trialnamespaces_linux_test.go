@@ -102,8 +102,8 @@ func settings() (all []setting) {
 	return all
 }
 
-// Every workload has the right answer between processes, in real time, where ranks and
-// NICs run at the same time as each other.
+// Workloads have the right answer between processes, in real time, where ranks and NICs run
+// at the same time as each other. Without -everywhere or -part, some of them run.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	if err := netns.Available(); err != nil {
@@ -130,12 +130,12 @@ func TestNamespaces(t *testing.T) {
 func (s *setting) kinds() []string {
 	of := func(property string, value any) string { return fmt.Sprint(s.provider, property, value) }
 	return []string{
-		s.work.Name, of(" ", s.design), of(" ", s.protocol), of(" ", s.progress), of(" rails ", s.rails), of(" a host ", s.perHost),
+		of(" ", s.design), of(" ", s.protocol), of(" ", s.progress), of(" rails ", s.rails), of(" a host ", s.perHost),
 		fmt.Sprint("eager ", s.eager), fmt.Sprint("loss ", s.lossPPM),
 	}
 }
 
-// some are settings that have every workload once, and those of the other kinds that are then missing.
+// some are settings with every third workload, and those of kinds that are then missing.
 func some(all []setting) (chosen []setting) {
 	met := map[string]bool{}
 	choose := func(s setting) {
@@ -145,7 +145,7 @@ func some(all []setting) (chosen []setting) {
 		}
 	}
 	n := len(work.All())
-	for i := range n {
+	for i := 0; i < n; i += 3 {
 		choose(all[i*5%(len(all)/n)*n+i])
 	}
 	for _, s := range all {
@@ -156,9 +156,9 @@ func some(all []setting) (chosen []setting) {
 	return chosen
 }
 
-// Settings of all kinds are not many more than one for each workload.
+// Settings of all kinds are no more than one for each workload.
 func TestSomeSettingsAreFew(t *testing.T) {
-	if chosen := some(settings()); 2*len(chosen) > 3*len(work.All()) {
+	if chosen := some(settings()); len(chosen) > len(work.All()) {
 		t.Errorf("%d settings for %d workloads", len(chosen), len(work.All()))
 	}
 }

@@ -168,7 +168,7 @@ func udp6(b []byte) (datagram []byte, ok bool) {
 // allWithoutChecksum reports whether all UDP datagrams over IPv6, at least one, have no checksum.
 func allWithoutChecksum(events []conformance.Event) (found bool) {
 	for i := range events {
-		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 {
+		if u, ok := udp6(events[i].Data); ok && events[i].Stream == 0 { // Data is a packet, not TCP data
 			if binary.BigEndian.Uint16(u[checksumAt:]) != 0 {
 				return false
 			}

@@ -117,7 +117,7 @@ func (e *Experiment) curve(workload, design string) (points []*Point) {
 }
 
 // newWorkloadView returns the table and the charts of a workload: the memory per rank by number of ranks, in a chart
-// of all designs (Lines) and a small one of each (Minis). It returns nil if the workload was not measured.
+// with a line for each design, the way in which the runtime connects ranks (Lines), and a small chart of each (Minis). It returns nil if the workload was not measured.
 func newWorkloadView(e *Experiment, workload string) *workloadView {
 	v := &workloadView{Title: workloadTitles[workload][0], About: workloadTitles[workload][1]}
 	var lines []series

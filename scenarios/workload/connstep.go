@@ -202,7 +202,8 @@ func (c *conn) startDraining() error {
 	return c.sq.Drain()
 }
 
-// stepDraining waits until all requests and receives have completed, and closes the queue pair.
+// stepDraining waits until all requests and receives have completed, closes the queue pair, and then finishes or waits for
+// the time to connect again. A completion that is missing after grace is a violation.
 func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil

@@ -39,7 +39,7 @@ func (p Packet) Matches(got Packet) bool { return len(p.Diff(got)) == 0 }
 // diffAETH compares AETHs. It reports kind and value, the two parts of the syndrome, as one field.
 func diffAETH(d *packet.Differences, want, got *AETH) {
 	var syndrome packet.Differences
-	packet.DiffFields(&syndrome, "", AETH{Kind: want.Kind, Value: want.Value}, got)
+	packet.DiffFields(&syndrome, "", AETH{Kind: want.Kind, Value: want.Value}, got) // fields that are not set match any
 	if len(syndrome) > 0 {
 		d.Add("syndrome", want.describe(), got.describe())
 	}

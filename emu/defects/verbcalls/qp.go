@@ -159,7 +159,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, err
 }
 
-// countReceives adds n to the number of posted receives with the IDs of wrs, which the defect RecvErrorIsQPOp needs.
+// countReceives adds n to the number of posted receives with the IDs of wrs, by which the
+// defect RecvErrorIsQPOp tells failed receives from failed requests.
 func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	if !q.dev.defects.RecvErrorIsQPOp {
 		return

@@ -161,7 +161,7 @@ func (d *Deframer) extent(raw []byte) (n int, known bool) {
 }
 
 // finish returns the FPDU of raw, its octets on the wire, and moves on to the next FPDU. raw ends
-// early if octets were skipped.
+// early if the caller passed octets to Skip.
 func (d *Deframer) finish(raw []byte) FPDU {
 	lead := d.markerPrefixLen()
 	wireLen, _ := d.extent(raw)

@@ -290,7 +290,7 @@ func CheckDevices(all []Device) error {
 	for i, d := range all {
 		switch {
 		case d != RXE && d != SIW && d != SIWCRC:
-			return fmt.Errorf("no device %q: there are rxe, siw and siw-crc; both is rxe,siw", d)
+			return fmt.Errorf("no device %q: there are rxe, siw and siw-crc; rxe,siw stands for both", d)
 		case slices.ContainsFunc(all[:i], func(e Device) bool { return e.Kind() == d.Kind() }):
 			return fmt.Errorf("two devices of kind %s: a guest has one of each at most", d.Kind())
 		}

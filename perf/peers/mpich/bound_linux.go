@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundMain binds this process to a CPU and executes a program in its place. args are
+// pinnedMain binds this process to a CPU and executes a program in its place. args are
 // the number of the CPU, the program and its arguments. It returns only errors.
-func boundMain(args []string) error {
+func pinnedMain(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("%q: want a CPU and a program", args)
 	}

@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// boundMain is not used without network namespaces.
-func boundMain([]string) error { return errors.ErrUnsupported }
+// pinnedMain is not used without network namespaces.
+func pinnedMain([]string) error { return errors.ErrUnsupported }

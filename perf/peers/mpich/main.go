@@ -53,7 +53,7 @@ import (
 const (
 	roleFabric = "fabric-process" // builds the namespaces and starts all others
 	roleRank   = "rank-process"   // one of our ranks
-	roleBound  = "bound-process"  // binds itself to a CPU and executes another program
+	rolePinned = "bound-process"  // binds itself to a CPU and executes another program
 )
 
 const (
@@ -74,8 +74,8 @@ func main() {
 		case roleRank:
 			rankMain(os.Args[2:])
 			return
-		case roleBound:
-			exit(boundMain(os.Args[2:]))
+		case rolePinned:
+			exit(pinnedMain(os.Args[2:]))
 		}
 	}
 	exit(command())

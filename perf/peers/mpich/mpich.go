@@ -93,7 +93,7 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 		return nil, fmt.Errorf("mpiexec asks for more processes than the %d hosts have: %q", len(f.hosts), command)
 	}
 	h := f.hosts[i]
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{roleBound, strconv.Itoa(f.cpus[i])}, command...)...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{rolePinned, strconv.Itoa(f.cpus[i])}, command...)...)
 	cmd.Env = append(os.Environ(), "UCX_NET_DEVICES="+h.NICs[0].Name)
 	cmd.Stderr = os.Stderr
 	return cmd, h.NS.Start(cmd)
