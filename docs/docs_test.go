@@ -194,8 +194,8 @@ func TestDecisionsAreListedAndComplete(t *testing.T) {
 	}
 }
 
-// TestActionsArePinned: a tag can be moved by whoever owns the action, a hash
-// cannot. The comment says which version the hash is.
+// Workflows name each action by its commit hash, because the owner of an action can move a tag.
+// A comment behind the hash names the version.
 func TestActionsArePinned(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
 	if err != nil || len(files) == 0 {

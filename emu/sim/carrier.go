@@ -15,11 +15,11 @@ import (
 // Up reports whether the port's link is up.
 func (p *Port) Up() bool { return !p.isDown }
 
-// SetDown takes the port's link down: queued packets and packets on the cable
-// are lost, and later packets are dropped. Both ends of a cable go down.
+// SetDown takes the port's link down: queued packets and packets in flight are lost, and later
+// packets are dropped. If a cable connects two ports, the link of the other port goes down too.
 func (p *Port) SetDown() { p.setLinkDown(true) }
 
-// SetUp brings the port's link up.
+// SetUp brings the port's link up, and with a cable that of the other port.
 func (p *Port) SetUp() { p.setLinkDown(false) }
 
 // setLinkDown takes the link of the port down or up, and with it that of the other port of a cable.

@@ -102,8 +102,8 @@ var secondAddresses = []netip.Prefix{
 	netip.PrefixFrom(netip.MustParseAddr("10.77.0.111"), guest.WireHost4.Bits()),
 }
 
-// describeMachine describes the virtual machine of a guest: its processors, how they run, and its
-// memory.
+// describeMachine returns a text about the virtual machine of a guest: the number of processors,
+// whether KVM or TCG runs them, and the memory.
 func describeMachine(cfg kernel.Config, accel kernel.Accel) string {
 	processors := "emulated (TCG)"
 	if accel == kernel.KVM {

@@ -70,8 +70,9 @@ func (r *rail) listenCM() (err error) {
 	return nil
 }
 
-// param returns the parameters of a CM message. The private data tells the peer this rank and the
-// generation, the number of earlier connections: see parsePrivateData.
+// param returns the parameters of a connection request or reply. Its private data is a connInfo with
+// this rank in place of the QPN, and the generation, the number of earlier connections with the peer,
+// in place of the PSN: the CM exchanges QPNs and PSNs itself.
 func (l *connManager) param(generation uint32) verbs.ConnParam {
 	c, reads := l.rail.c, l.rail.MaxReads()
 	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(c.env.Rank), psn: generation, credits: c.cfg.Receives + reservedCredits}

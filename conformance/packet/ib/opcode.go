@@ -71,7 +71,7 @@ func (t Transport) String() string {
 // 0x24. [Opcode.Info] tells whether it exists.
 func (t Transport) Op(op Opcode) Opcode { return Opcode(t) | op&0x1f }
 
-// Transport returns the transport of the opcode.
+// Transport returns the transport service of the opcode, which its upper three bits encode.
 func (op Opcode) Transport() Transport { return Transport(op & 0xe0) }
 
 // Operation returns the RC opcode of the same operation.
