@@ -39,6 +39,22 @@ func TestRunIsGolden(t *testing.T) {
 	golden(t, "run", reportPath.ReplaceAllString(wallTime.ReplaceAllString(text, "in a moment."), "Report: …"))
 }
 
+// The README shows what simulated scenarios print: the same seed gives the same figures.
+func TestREADMEShowsSimulatedResults(t *testing.T) {
+	readme := must.Get(os.ReadFile("../../README.md"))(t)
+	shown := regexp.MustCompile(`(?m)^ok +(\S+) +sim .*$`).FindAllSubmatch(readme, -1)
+	if len(shown) == 0 {
+		t.Error("the README shows no result")
+	}
+	for _, line := range shown {
+		_, out, _ := call(t, "run", string(line[1]), "--on", "sim", "--capture", "none")
+		got := strings.Join(strings.Fields(out), " ")
+		if want := strings.Join(strings.Fields(string(line[0])), " "); !strings.Contains(got, want) {
+			t.Errorf("the README shows\n%s\nwhich is not in\n%s", line[0], out)
+		}
+	}
+}
+
 // A run leaves a folder, and what is in it repeats the run.
 func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
