@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +17,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/fabrictest/fabrictest/internal/must"
+	"github.com/fabrictest/fabrictest/internal/testutil"
 	"github.com/fabrictest/fabrictest/lab/nics"
 	"github.com/fabrictest/fabrictest/netns"
 )
@@ -31,6 +35,9 @@ func TestMain(m *testing.M) {
 		os.Exit(openTwice())
 	case "links":
 		os.Exit(printLinks())
+	}
+	if os.Getenv(claimsVariable) == "" { // Ginkgo rejects the flag
+		testutil.SetParallel(shards)
 	}
 	os.Exit(m.Run())
 }
@@ -80,11 +87,12 @@ func printLinks() int {
 // timers, and a Ginkgo process runs one spec at a time.
 const shards = 3
 
-// shardVariable is set in the processes that TestBadTimes starts: the number of the shard.
-const shardVariable = "FABRICTEST_E2E_SHARD"
+// claimsVariable is set in the processes that TestBadTimes starts. It names the folder with one
+// file for each spec that a process has begun.
+const claimsVariable = "FABRICTEST_E2E_CLAIMS"
 
 func TestBadTimes(t *testing.T) {
-	if os.Getenv(shardVariable) == "" {
+	if os.Getenv(claimsVariable) == "" {
 		runShards(t)
 		return
 	}
@@ -103,13 +111,13 @@ func runShards(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	taken := filepath.Join(t.TempDir(), "taken")
-	t.Cleanup(func() { checkShards(t, taken) })
+	claims := t.TempDir()
+	t.Cleanup(func() { checkClaims(t, claims) })
 	for shard := range shards {
 		t.Run(strconv.Itoa(shard), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], os.Args[1:]...)
-			cmd.Env = append(os.Environ(), shardVariable+"="+strconv.Itoa(shard), binaryVariable+"="+program, takenVariable+"="+taken)
+			cmd.Env = append(os.Environ(), claimsVariable+"="+claims, binaryVariable+"="+program)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			} else if testing.Verbose() {
@@ -119,43 +127,33 @@ func runShards(t *testing.T) {
 	}
 }
 
-// takenVariable names the file to which shards write a byte for each spec that they run, and
-// the number of all specs behind a newline.
-const takenVariable = "FABRICTEST_E2E_TAKEN"
-
-// checkShards fails the test unless each spec ran in exactly one shard.
-func checkShards(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	ran := strings.Count(string(text), ".")
-	for _, all := range strings.Fields(strings.ReplaceAll(string(text), ".", "")) {
-		if all != strconv.Itoa(ran) {
-			t.Errorf("%d of %s specs ran", ran, all)
-		}
+// checkClaims fails the test unless some process ran each spec.
+func checkClaims(t *testing.T, folder string) {
+	want := string(must.Get(os.ReadFile(filepath.Join(folder, specCount)))(t))
+	claimed := len(must.Get(os.ReadDir(folder))(t)) - 1
+	if strconv.Itoa(claimed) != want {
+		t.Errorf("%d of %s specs ran", claimed, want)
 	}
 }
 
-func appendTaken(text string) {
-	f, err := os.OpenFile(os.Getenv(takenVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	Expect(err).NotTo(HaveOccurred())
-	_, err = f.WriteString(text)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(f.Close()).To(Succeed())
-}
+// specCount is a file in the folder of claims with the number of specs.
+const specCount = "count"
 
-var _ = ReportBeforeSuite(func(r Report) { appendTaken(fmt.Sprintf("\n%d\n", r.PreRunStats.SpecsThatWillRun)) })
+var _ = ReportBeforeSuite(func(r Report) {
+	count := strconv.Itoa(r.PreRunStats.SpecsThatWillRun)
+	Expect(os.WriteFile(filepath.Join(os.Getenv(claimsVariable), specCount), []byte(count), 0o600)).To(Succeed())
+})
 
-// Each spec runs in the shard that the hash of its name selects.
+// The process that creates the file of a spec runs the spec.
 var _ = BeforeEach(func() {
-	h := fnv.New32a()
-	h.Write([]byte(CurrentSpecReport().FullText()))
-	if strconv.Itoa(int(h.Sum32()%shards)) != os.Getenv(shardVariable) {
+	hash := fnv.New64a()
+	hash.Write([]byte(CurrentSpecReport().FullText()))
+	f, err := os.OpenFile(filepath.Join(os.Getenv(claimsVariable), fmt.Sprintf("%x", hash.Sum64())), os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
 		Skip("another process runs this spec")
 	}
-	appendTaken(".")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Close()).To(Succeed())
 })
 
 // patience is how long anything may take that should take no time: the machine

@@ -354,6 +354,6 @@ func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	p.Must("a queue pair with another P_Key", c.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, PKeyIndex: index}, verbs.QPAttrState|verbs.QPAttrPKeyIndex))
 	p.ToRTR(c.QP, c.Attr)
 	p.ToRTS(c.QP, c.Attr)
-	p.Checker.pkeys[uint32(c.Attr.DestQPN)] = pkey
+	p.Checker.PKeys[uint32(c.Attr.DestQPN)] = pkey
 	return c
 }

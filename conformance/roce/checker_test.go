@@ -1,4 +1,4 @@
-package roce
+package roce_test
 
 import (
 	"net/netip"
@@ -9,12 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 	"github.com/fabrictest/fabrictest/conformance/rig"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 )
 
 var addressing = ib.Packet{}.Via(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")).To(0x11)
 
 // check returns the violation that the checker reports for a packet.
-func check(t *testing.T, w *PacketChecker, p ib.Packet) error {
+func check(t *testing.T, w *roce.PacketChecker, p ib.Packet) error {
 	t.Helper()
 	parsed, err := ib.Parse(p.Or(addressing).Build())
 	if err != nil {
@@ -23,8 +24,8 @@ func check(t *testing.T, w *PacketChecker, p ib.Packet) error {
 	return rig.Catch(func() { w.Check(&rig.Rig{}, parsed) })
 }
 
-func newTestChecker() *PacketChecker {
-	return &PacketChecker{pkey: 0xffff, pkeys: make(map[uint32]uint16)}
+func newTestChecker() *roce.PacketChecker {
+	return &roce.PacketChecker{PKey: 0xffff, PKeys: make(map[uint32]uint16)}
 }
 
 func withBECN(p ib.Packet) ib.Packet { p.BTH.BECN = new(true); return p }
@@ -62,7 +63,7 @@ func TestCheckerReportsFaults(t *testing.T) {
 
 func TestCheckerUsesExpectedPKeyAndMarks(t *testing.T) {
 	w := newTestChecker()
-	w.pkeys[0x11] = 0x7001
+	w.PKeys[0x11] = 0x7001
 	if err := check(t, w, ib.Ack(1, 1).WithPKey(0x7001)); err != nil {
 		t.Error("the expected P_Key:", err)
 	}
@@ -87,7 +88,7 @@ const testBase, testRKey = 0x7f001000, 0x55
 
 func TestResponderAnswersRequests(t *testing.T) {
 	const first ib.PSN = 0xfffffe
-	r := NewResponder(first, 1024, testBase)
+	r := roce.NewResponder(first, 1024, testBase)
 	read := ib.ReadRequest(first.Add(3), ib.At(testBase, testRKey, 1500))
 	add := ib.FetchAdd(first.Add(5), ib.At(testBase, testRKey, 8), 1)
 	responses := func(msn uint32) []ib.Packet { return ib.ReadResponses(first.Add(3), msn, r.Memory[:1500], 1024) }
@@ -128,7 +129,7 @@ func TestResponderAnswersRequests(t *testing.T) {
 
 // The ACK of a duplicate request must not have the PSN of a later READ.
 func TestResponderDoesNotAckReads(t *testing.T) {
-	r := NewResponder(100, 1024, testBase)
+	r := roce.NewResponder(100, 1024, testBase)
 	r.Respond(ib.SendOnly(100, nil))
 	r.Respond(ib.ReadRequest(101, ib.At(testBase, testRKey, 8)))
 	if got := r.Respond(ib.SendOnly(100, nil)); len(got) != 1 || got[0].PSN() != 100 {

@@ -37,7 +37,7 @@ func OnPort(body func(*Port)) func(*conformance.Bench) error {
 
 func newPort(r *rig.Rig) *Port {
 	p := &Port{Rig: r, Peer: r.Peers[0], deviceAddr: r.Local[0]}
-	p.Checker = &PacketChecker{pkey: p.pkey(0), pkeys: make(map[uint32]uint16)}
+	p.Checker = &PacketChecker{PKey: p.pkey(0), PKeys: make(map[uint32]uint16)}
 	return p
 }
 
@@ -266,10 +266,10 @@ func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 // PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
 // fields of transport headers. Network headers and recommendations have their own cases.
 type PacketChecker struct {
-	// pkey is the expected P_Key, the first of the port's table; pkeys are exceptions by
+	// PKey is the expected P_Key, the first of the port's table; PKeys are exceptions by
 	// the peer's QPN.
-	pkey  uint16
-	pkeys map[uint32]uint16
+	PKey  uint16
+	PKeys map[uint32]uint16
 	// markSent is set once the peer has sent a packet with CE or FECN.
 	markSent bool
 }
@@ -290,7 +290,7 @@ func (w *PacketChecker) Check(r *rig.Rig, p ib.Packet) {
 		return // a CNP has the P_Key of the marked packet, and BECN
 	}
 	// QP 1 responds with the P_Key of the request.
-	pkey := cmp.Or(w.pkeys[p.DestQP()], w.pkey)
+	pkey := cmp.Or(w.PKeys[p.DestQP()], w.PKey)
 	r.Check(p.DestQP() == ib.GSIQPN || *p.BTH.PKey == pkey,
 		fmt.Sprintf("the P_Key of the queue pair, %#04x", pkey), "%v with P_Key %#04x", p, *p.BTH.PKey)
 	r.Check(w.markSent || !*p.BTH.FECN && !*p.BTH.BECN,

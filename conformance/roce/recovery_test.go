@@ -1,4 +1,4 @@
-package roce
+package roce_test
 
 import (
 	"math"
@@ -7,15 +7,20 @@ import (
 	"testing"
 
 	"github.com/fabrictest/fabrictest/conformance"
+	"github.com/fabrictest/fabrictest/conformance/roce"
 	"github.com/fabrictest/fabrictest/lab/bench"
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-func TestMeasurementMedian(t *testing.T) {
-	odd, even := newMeasurement("odd", "", Packets, 9, 1, 5), newMeasurement("even", "", Microseconds, 4, 1, 2, 100)
-	if odd.Value != 5 || even.Value != 3 || even.Min() != 1 || even.Max() != 100 || !slices.Equal(odd.Samples, []float64{9, 1, 5}) {
-		t.Errorf("%+v, %+v", odd, even)
+// window is the number of packets in which a measurement loses one.
+const window = 8
+
+// byName returns the measurement with this name, or an empty one.
+func byName(all []roce.Measurement, name string) (m roce.Measurement) {
+	if i := slices.IndexFunc(all, func(m roce.Measurement) bool { return m.Name == name }); i >= 0 {
+		m = all[i]
 	}
+	return m
 }
 
 // In virtual time the measurements of softroce are exact.
@@ -24,9 +29,9 @@ func TestMeasureSoftRoCEInVirtualTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []Measurement
+	var all []roce.Measurement
 	err = bench.InSimulation(p, bench.SimOptions{}).WithBench(t.Context(), conformance.BenchSpec{Seed: 1}, func(b *conformance.Bench) (err error) {
-		all, err = Measure(b)
+		all, err = roce.Measure(b)
 		return err
 	})
 	if err != nil {
@@ -45,6 +50,7 @@ func TestMeasureSoftRoCEInVirtualTime(t *testing.T) {
 		if all[i].About == "" {
 			t.Errorf("%s has no description", all[i].Name)
 		}
+		checkMedian(t, &all[i])
 		if all[i].Position > 0 {
 			kind, _, _ := strings.Cut(all[i].Name, "/")
 			if positions[kind]++; all[i].Position != positions[kind] {
@@ -64,5 +70,22 @@ func TestMeasureSoftRoCEInVirtualTime(t *testing.T) {
 	}
 	if m := all[len(all)-1]; m.Name != "rate/comes-back" {
 		t.Errorf("the rate does not recover: %+v", m)
+	}
+}
+
+// checkMedian checks the value of a measurement: the median of its samples.
+func checkMedian(t *testing.T, m *roce.Measurement) {
+	t.Helper()
+	below, above := 0, 0
+	for _, sample := range m.Samples {
+		if sample < m.Value {
+			below++
+		}
+		if sample > m.Value {
+			above++
+		}
+	}
+	if n := len(m.Samples); n == 0 || below > n/2 || above > n/2 || m.Min() > m.Value || m.Max() < m.Value {
+		t.Errorf("%s is %g between %g and %g: not the median of %g", m.Name, m.Value, m.Min(), m.Max(), m.Samples)
 	}
 }
