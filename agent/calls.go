@@ -23,9 +23,10 @@ type verb struct {
 	attributes reflect.Value
 }
 
-// define returns the remote call of a verb, which the agent executes by function. The first parameter of
-// function is the session or the object of the call. If the first result is an interface, it is a new
-// object, whose attributes are added to the reply. A plan is how values of a type are encoded.
+// define returns the remote call of a verb, which the agent executes by function. The first
+// parameter of function is the session or the object of the call. If the first result is an
+// interface, it is a new object, whose attributes are added to the reply. A plan is how values of a
+// type are encoded.
 func define(name string, function any) *verb {
 	v := &verb{name: name, function: reflect.ValueOf(function)}
 	t := v.function.Type()
@@ -43,7 +44,8 @@ func define(name string, function any) *verb {
 	return v
 }
 
-// describe writes the name of the verb and the types in its messages, so that client and agent can compare them.
+// describe writes the name of the verb and the types in its messages, so that client and agent can
+// compare them.
 func (v *verb) describe(w *strings.Builder) {
 	w.WriteString(v.name)
 	for _, p := range slices.Concat(v.in, v.out) {
@@ -54,8 +56,9 @@ func (v *verb) describe(w *strings.Builder) {
 	}
 }
 
-// serve executes the call and returns the reply: the failure, which is empty after success, the results, and the
-// attributes of a new object. addNew gives the new object a handle; in[0] is the object that it was made from.
+// serve executes the call and returns the reply: the failure, which is empty after success, the
+// results, and the attributes of a new object. addNew gives the new object a handle; in[0] is the
+// object that it was made from.
 func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	in, err := v.decodeArguments(s, args)
 	if err != nil {
@@ -88,7 +91,8 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	return reply
 }
 
-// decodeArguments decodes the function's arguments from b. A function that takes the session gets it first.
+// decodeArguments decodes the function's arguments from b. A function that takes the session gets
+// it first.
 func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err error) {
 	if len(v.in) < v.function.Type().NumIn() {
 		in = append(in, reflect.ValueOf(s))

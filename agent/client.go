@@ -178,7 +178,8 @@ func (c *Client) receive(f control.Frame) error {
 	return c.calls.Reply(f)
 }
 
-// call makes a call to the agent and decodes its result into result, a pointer; nil for a call without result.
+// call makes a call to the agent and decodes its result into result, a pointer; nil for a call
+// without result.
 func (v *verb) call(c *Client, result any, args ...any) error {
 	return v.invoke(c, args, func(b []byte) ([]byte, error) {
 		if result == nil {
@@ -188,8 +189,9 @@ func (v *verb) call(c *Client, result any, args ...any) error {
 	})
 }
 
-// invoke makes a call, after it has sent the program's changes of registered memory. parseResults decodes
-// the results from the start of b and returns the rest; it runs before later frames are processed.
+// invoke makes a call, after it has sent the program's changes of registered memory. parseResults
+// decodes the results from the start of b and returns the rest; it runs before later frames are
+// processed.
 func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest []byte, err error)) error {
 	done := make(chan error, 1)
 	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {
@@ -237,7 +239,8 @@ func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (r
 	return f.err()
 }
 
-// handleOf returns the handle of an object of this client, or foreign for those of other clients and providers.
+// handleOf returns the handle of an object of this client, or foreign for those of other clients
+// and providers.
 func (c *Client) handleOf(object any) handle {
 	if r, ok := object.(interface{ refOf() *ref }); ok && r.refOf().c == c {
 		return r.refOf().h
@@ -245,7 +248,8 @@ func (c *Client) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf returns the object of a handle, as a value of the interface type t; nil for unknown or forgotten objects.
+// objectOf returns the object of a handle, as a value of the interface type t; nil for unknown or
+// forgotten objects.
 func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +271,8 @@ func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// recordClosed records that an object was closed, and forgets all but the last keptObjects closed objects.
+// recordClosed records that an object was closed, and forgets all but the last keptObjects closed
+// objects.
 func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

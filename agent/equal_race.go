@@ -2,8 +2,8 @@
 
 package agent
 
-// equal compares memory of equal length that may be written concurrently. It is not bytes.Equal, which the race
-// detector would check in spite of go:norace.
+// equal compares memory of equal length that may be written concurrently. It is not bytes.Equal,
+// which the race detector would check in spite of go:norace.
 //
 //go:norace
 func equal(a, b []byte) bool {

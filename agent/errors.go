@@ -52,8 +52,9 @@ type rejection struct {
 // maxOps limits the OpErrors of an error.
 const maxOps = 4
 
-// failureOf converts an error to the form in which it is sent: its text, the sentinels and the RejectError that
-// it wraps, and its OpErrors, the outermost first. Outer says that err is itself the outermost OpError.
+// failureOf converts an error to the form in which it is sent: its text, the sentinels and the
+// RejectError that it wraps, and its OpErrors, the outermost first. Outer says that err is itself
+// the outermost OpError.
 func failureOf(err error) (f failure) {
 	if err == nil {
 		return f

@@ -33,8 +33,8 @@ type pending struct {
 	displaced bool
 }
 
-// begin adds a connection whose handshake begins. If there are too many from its network, or in all,
-// begin closes the oldest of them.
+// begin adds a connection whose handshake begins. If there are too many from its network, or in
+// all, begin closes the oldest of them.
 func (h *handshakes) begin(conn net.Conn) *pending {
 	p := &pending{conn: conn, from: networkOf(conn.RemoteAddr())}
 	h.mu.Lock()
@@ -72,7 +72,8 @@ func (h *handshakes) end(p *pending) (displaced bool) {
 	return p.displaced
 }
 
-// networkOf returns the network that maxHandshakesFrom applies to: one IPv4 address, or the /64 of an IPv6 address.
+// networkOf returns the network that maxHandshakesFrom applies to: one IPv4 address, or the /64 of
+// an IPv6 address.
 func networkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

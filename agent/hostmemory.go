@@ -77,8 +77,8 @@ func (m *hostMemories) acknowledge(frames uint64) {
 	m.forget(frames)
 }
 
-// forget removes the changes in the memory frames up to this number from the unacknowledged ones, because the
-// client has received those frames. The caller holds the lock.
+// forget removes the changes in the memory frames up to this number from the unacknowledged ones,
+// because the client has received those frames. The caller holds the lock.
 func (m *hostMemories) forget(frames uint64) {
 	n := 0
 	for _, s := range m.unackedOrder {
@@ -98,8 +98,9 @@ func (m *hostMemories) forget(frames uint64) {
 	}
 }
 
-// handle applies a record of a memory frame from the client: it allocates a memory, drops one, or stores a
-// change of the client, except for bytes that the device has changed since. The caller holds the lock.
+// handle applies a record of a memory frame from the client: it allocates a memory, drops one, or
+// stores a change of the client, except for bytes that the device has changed since. The caller
+// holds the lock.
 func (m *hostMemories) handle(r *record) error {
 	mem := m.all[r.id]
 	switch {
@@ -126,7 +127,8 @@ func (m *hostMemories) handle(r *record) error {
 	return nil
 }
 
-// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the client's memory.
+// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the
+// client's memory.
 func allocate(n, pageOffset int) []byte {
 	b := make([]byte, n+pageLen)
 	off := (pageOffset - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
@@ -178,8 +180,9 @@ const maxScans = 16
 
 // sendChanges sends the changes that the device has made in registered memory.
 //
-// A client that sees a write must see all earlier ones. A scan may find a late write, and miss an earlier one
-// to memory already scanned, so sendChanges scans until it finds no change, at most maxScans times.
+// A client that sees a write must see all earlier ones. A scan may find a late write, and miss an
+// earlier one to memory already scanned, so sendChanges scans until it finds no change, at most
+// maxScans times.
 func (m *hostMemories) sendChanges(send func([]byte)) error {
 	m.sendLock.Lock()
 	defer m.sendLock.Unlock()

@@ -5,15 +5,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Loopback returns a device as seen through an agent, without a connection: each call runs in the calling goroutine.
-// Messages are encoded and decoded, and memory is copied, as over a connection. It is for the simulator, where
-// goroutines may not block, and for testing the effect of an agent.
+// Loopback returns a device as seen through an agent, without a connection: each call runs in the
+// calling goroutine. Messages are encoded and decoded, and memory is copied, as over a connection.
+// It is for the simulator, where goroutines may not block, and for testing the effect of an agent.
 func Loopback(dev verbs.Context) (verbs.Context, error) {
 	c, _ := loopback(loopbackHost{dev: dev})
 	return c.Open(dev.Info().Name)
 }
 
-// loopback returns a client and its session at the agent, which pass frames to each other by function calls.
+// loopback returns a client and its session at the agent, which pass frames to each other by
+// function calls.
 func loopback(h Host) (*Client, *session) {
 	c := newClient(nil)
 	passTo := func(end func(control.Frame) error) func(control.Frame) {
@@ -26,8 +27,8 @@ func loopback(h Host) (*Client, *session) {
 	s := newSession(h, loopbackHost{}, passTo(c.receive)) // the only client: no device needs to be held
 	s.run = func(f func()) { f() }                        // calls run in the calling goroutine
 	c.out = passTo(s.receive)
-	// Each end sends memory changes with its own memory locked, and the other end locks its memory to apply them.
-	// The common sendLock keeps both from sending at once, which would deadlock.
+	// Each end sends memory changes with its own memory locked, and the other end locks its memory
+	// to apply them. The common sendLock keeps both from sending at once, which would deadlock.
 	s.memory.sendLock = c.memory.sendLock
 	return c, s
 }

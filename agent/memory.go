@@ -108,8 +108,8 @@ func (w *recordWriter) flush() {
 	}
 }
 
-// readRecords parses a memory frame. It calls acknowledge with the number at the start of the frame, which is how
-// many frames its sender has received, and then handle for each record.
+// readRecords parses a memory frame. It calls acknowledge with the number at the start of the
+// frame, which is how many frames its sender has received, and then handle for each record.
 func readRecords(body []byte, acknowledge func(frames uint64), handle func(*record) error) error {
 	var n uint64
 	body, err := parseUvarint(body, &n)

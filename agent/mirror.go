@@ -104,7 +104,8 @@ func store(to []byte, mask uint64, from *[blockLen]byte) {
 	}
 }
 
-// load copies a block, which is shorter at the end of the memory, word by word, and returns its length.
+// load copies a block, which is shorter at the end of the memory, word by word, and returns its
+// length.
 //
 //go:norace
 func load(to *[blockLen]byte, from []byte) int {

@@ -73,7 +73,8 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	return mem, 0
 }
 
-// unuse ends a region's use of mem. After the last region, it forgets mem, and the agent drops its copy.
+// unuse ends a region's use of mem. After the last region, it forgets mem, and the agent drops its
+// copy.
 func (m *programMemories) unuse(mem *programMemory) {
 	if mem == nil { // the region has no bytes
 		return
@@ -93,8 +94,8 @@ func (m *programMemories) sendRecord(r *record) {
 	w.flush()
 }
 
-// sendChanges sends the changes that the program has made in registered memory. It returns the number of
-// memory frames received so far, which the caller sends to acknowledge them.
+// sendChanges sends the changes that the program has made in registered memory. It returns the
+// number of memory frames received so far, which the caller sends to acknowledge them.
 func (m *programMemories) sendChanges() (received uint64) {
 	m.lock()
 	defer m.unlock()

@@ -53,8 +53,8 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// newConn returns an end of a connection. It receives pings, close frames, memory frames and frames of kind: that is
-// control.Call at the agent, control.Reply at the client.
+// newConn returns an end of a connection. It receives pings, close frames, memory frames and frames
+// of kind: that is control.Call at the agent, control.Reply at the client.
 func newConn(conn net.Conn, t Timing, kind control.Kind) *control.Conn {
 	return control.New(conn, control.Config{
 		Limits: control.Limits{control.Ping: 0, control.Close: control.MaxReason, kindMemory: maxFrameLen, kind: maxFrameLen},
@@ -90,7 +90,8 @@ func newHello(program string, idleTimeout time.Duration) *hello {
 	return &hello{protocolHash, program, idleTimeout}
 }
 
-// readHello reads the other end's hello and checks that the versions agree. us and them name the ends in errors.
+// readHello reads the other end's hello and checks that the versions agree. us and them name the
+// ends in errors.
 func readHello(c *control.Conn, limit time.Duration, us, them string) (*hello, error) {
 	h := new(hello)
 	if err := c.ReadHello(control.Protocol{Version: Version, Us: us, Them: them, MaxHello: maxHello, Timeout: limit}, h); err != nil {

@@ -17,7 +17,8 @@ type ref struct {
 // refOf gives Client.handleOf access to the ref that an object embeds.
 func (r *ref) refOf() *ref { return r }
 
-// call makes a call on the object, with more arguments, and decodes the result; nil if there is none.
+// call makes a call on the object, with more arguments, and decodes the result; nil if there is
+// none.
 func (r *ref) call(v *verb, result any, args ...any) error {
 	return v.call(r.c, result, append([]any{r}, args...)...)
 }
@@ -31,9 +32,10 @@ func (r *ref) Close() error {
 	return err
 }
 
-// create makes a call that returns an object with its attributes, and returns the client's object with the same
-// handle: the one that exists, or else a new one. It returns no object, and no error, if the call succeeds with
-// handle 0. The object exists before later frames, which may refer to it, are processed.
+// create makes a call that returns an object with its attributes, and returns the client's object
+// with the same handle: the one that exists, or else a new one. It returns no object, and no error,
+// if the call succeeds with handle 0. The object exists before later frames, which may refer to it,
+// are processed.
 func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
 	c := on.c
 	err = v.invoke(c, append([]any{on}, args...), func(b []byte) ([]byte, error) {
@@ -221,7 +223,8 @@ type remoteMW struct {
 
 func (m *remoteMW) Type() verbs.MWType { return m.mwType }
 
-// RKey queries the device, since binding changes the key. If the call fails it returns the last known key.
+// RKey queries the device, since binding changes the key. If the call fails it returns the last
+// known key.
 func (m *remoteMW) RKey() verbs.RKey {
 	var key verbs.RKey
 	if m.call(callMWKey, &key) == nil {

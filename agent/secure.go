@@ -81,8 +81,8 @@ func handshake(conn *tls.Conn, limit time.Duration) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// isKeyRejection reports whether err is a TLS alert that the agent sent, as it does to reject our certificate. In
-// TLS 1.3 a client gets that alert from its first read after the handshake.
+// isKeyRejection reports whether err is a TLS alert that the agent sent, as it does to reject our
+// certificate. In TLS 1.3 a client gets that alert from its first read after the handshake.
 func isKeyRejection(err error) bool {
 	const badCertificate = tls.AlertError(42)
 	var alert tls.AlertError

@@ -121,8 +121,8 @@ func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	}
 }
 
-// authenticate performs the TLS handshake of a connection and serves the client, unless a later connection
-// has displaced it because too many handshakes were under way.
+// authenticate performs the TLS handshake of a connection and serves the client, unless a later
+// connection has displaced it because too many handshakes were under way.
 func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Config) {
 	raw := p.conn
 	defer raw.Close()
@@ -147,7 +147,8 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 	log.Info("client disconnected", "why", why)
 }
 
-// logUnauthenticated logs an unauthenticated connection, at most once a second, to keep the log short.
+// logUnauthenticated logs an unauthenticated connection, at most once a second, to keep the log
+// short.
 func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	now, notBefore := time.Now().UnixNano(), s.logAfter.Load()
 	if now < notBefore || !s.logAfter.CompareAndSwap(notBefore, now+int64(time.Second)) {
@@ -211,7 +212,8 @@ func (s *Server) removeSession() {
 	s.sessions--
 }
 
-// hold reserves a device for a session, which may hold it several times. It fails while another session holds the device.
+// hold reserves a device for a session, which may hold it several times. It fails while another
+// session holds the device.
 func (s *Server) hold(device string, by *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

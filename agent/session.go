@@ -42,8 +42,8 @@ type holder interface {
 	release(device string, s *session)
 }
 
-// newSession returns the agent's end of a connection. It opens devices of host, which it reserves by holds, and
-// sends frames by out. Each call runs in a goroutine.
+// newSession returns the agent's end of a connection. It opens devices of host, which it reserves
+// by holds, and sends frames by out. Each call runs in a goroutine.
 func newSession(host Host, holds holder, out func(control.Frame)) *session {
 	return &session{
 		table: newTable(), host: host, holds: holds, out: out, memory: newHostMemories(),
@@ -97,8 +97,8 @@ func (s *session) call(f control.Frame) error {
 	return nil
 }
 
-// execute executes a call, sends changed memory, and returns the reply. If s.crash is set, a panic is passed
-// to it and fails the call; otherwise the panic propagates.
+// execute executes a call, sends changed memory, and returns the reply. If s.crash is set, a panic
+// is passed to it and fails the call; otherwise the panic propagates.
 func (s *session) execute(v *verb, args []byte) (reply []byte) {
 	func() {
 		if s.crash != nil {
@@ -126,8 +126,8 @@ func failureReply(err error) []byte {
 	return encode(nil, &f, nil)
 }
 
-// addNew assigns a handle to a new object, which a call has made from parent. If that fails, it closes
-// the new object.
+// addNew assigns a handle to a new object, which a call has made from parent. If that fails, it
+// closes the new object.
 func (s *session) addNew(parent, object any) error {
 	_, err := s.add(parent, object)
 	if err != nil {
@@ -257,9 +257,9 @@ func (s *session) regMR(pd verbs.PD, in newMR) (registeredMR, error) {
 	return registeredMR{}, err
 }
 
-// end closes all objects, the newest first, and then those made by calls that were pending. After grace
-// it returns an error and goes on in the background. It holds the opened devices once more, so that no
-// other client gets them until all objects are closed.
+// end closes all objects, the newest first, and then those made by calls that were pending. After
+// grace it returns an error and goes on in the background. It holds the opened devices once more,
+// so that no other client gets them until all objects are closed.
 func (s *session) end(grace time.Duration) error {
 	s.state.Lock()
 	s.ended = true

@@ -44,8 +44,8 @@ func newTable() *table {
 	return &table{entries: make(map[handle]*entry), known: make(map[any]*entry)}
 }
 
-// add returns the entry of an object that was made from parent, which is nil for a context. An open object of
-// the same context that has an entry keeps it: a call may return an object again.
+// add returns the entry of an object that was made from parent, which is nil for a context. An open
+// object of the same context that has an entry keeps it: a call may return an object again.
 func (t *table) add(parent, object any) (*entry, error) {
 	if !reflect.TypeOf(object).Comparable() {
 		return nil, fmt.Errorf("%w: objects of type %T are not comparable", verbs.ErrNotSupported, object)
@@ -100,8 +100,9 @@ func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// markClosed marks an object as closed, and for a context all objects made from it. It forgets all but the last
-// keptObjects closed objects, and returns the memory of the regions for the caller to release.
+// markClosed marks an object as closed, and for a context all objects made from it. It forgets all
+// but the last keptObjects closed objects, and returns the memory of the regions for the caller to
+// release.
 func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	if e.isContext() {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.context == e && o != e }) {
@@ -139,8 +140,9 @@ func (t *table) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf returns the object of a handle, as a value of the interface type typ. For the handle foreign, which stands
-// for objects of other clients and providers, it returns an object that the device must reject.
+// objectOf returns the object of a handle, as a value of the interface type typ. For the handle
+// foreign, which stands for objects of other clients and providers, it returns an object that the
+// device must reject.
 func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	if h == foreign {
 		if object, ok := foreignObjects[typ]; ok {

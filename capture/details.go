@@ -130,8 +130,8 @@ func (n hostNames) parseBlock(b []byte, order binary.ByteOrder) error {
 	return nil
 }
 
-// learn derives the name of a host from the interface that recorded its packet: captures of this program's fabrics name
-// interfaces "host/nic".
+// learn derives the name of a host from the interface that recorded its packet: captures of this
+// program's fabrics name interfaces "host/nic".
 func (n hostNames) learn(p *Packet, all []Interface) {
 	name := p.Interface.Name
 	host, _, ok := strings.Cut(name, "/")

@@ -45,8 +45,8 @@ type FPDU struct {
 	Guessed bool
 }
 
-// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs. While no FPDU boundary
-// is known (mpaUnsynced), it looks for one.
+// feedMPA decodes segment g, the next in order of direction dir: a start-up frame, then FPDUs.
+// While no FPDU boundary is known (mpaUnsynced), it looks for one.
 func (s *Stream) feedMPA(dir, reverse *tcpDirection, g segment) {
 	m := &dir.mpa
 	b := g.data
@@ -179,8 +179,9 @@ func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
 	}
 }
 
-// looksLikeFPDU reports whether b plausibly starts with an FPDU. at is the offset of b in the stream. If framing was not
-// negotiated, the FPDU must be complete and its CRC correct or zero; it sets framing.CRC accordingly.
+// looksLikeFPDU reports whether b plausibly starts with an FPDU. at is the offset of b in the
+// stream. If framing was not negotiated, the FPDU must be complete and its CRC correct or zero; it
+// sets framing.CRC accordingly.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
 		return false

@@ -83,7 +83,8 @@ func interfaceName(i Interface) string {
 	return textfmt.PrintableLine(i.Name)
 }
 
-// time formats the time since the first packet or, if opts.Delta is set, since the previous packet, in seconds.
+// time formats the time since the first packet or, if opts.Delta is set, since the previous packet,
+// in seconds.
 func (p *Printer) time(pkt *Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"

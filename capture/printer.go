@@ -41,8 +41,9 @@ func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
 	}}
 }
 
-// Show prints the packets of s until its end, the limit, or the end of ctx, in pages of lines with aligned columns. If
-// reading fails, for example with a *CorruptError, it has printed all packets before.
+// Show prints the packets of s until its end, the limit, or the end of ctx, in pages of lines with
+// aligned columns. If reading fails, for example with a *CorruptError, it has printed all packets
+// before.
 func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
 	err := p.printPackets(ctx, s)

@@ -60,8 +60,9 @@ type requestTracker struct {
 // gap is a range of missing PSNs, without to.
 type gap struct{ from, to wire.PSN }
 
-// psnSpan returns the minimum and maximum number of PSNs that request r takes. A READ takes one for each packet of its
-// response: their number depends on the MTU, which first and middle packets of other requests show.
+// psnSpan returns the minimum and maximum number of PSNs that request r takes. A READ takes one for
+// each packet of its response: their number depends on the MTU, which first and middle packets of
+// other requests show.
 func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 	info, _ := r.BTH.Opcode.Info()
 	if info.Class.Has(wire.First) || info.Class.Has(wire.Middle) {
@@ -79,9 +80,9 @@ func (q *requestTracker) psnSpan(r *RoCE) (low, high int32) {
 	return packets(wire.MaxMTU), packets(wire.MinMTU)
 }
 
-// observe marks a request that is retransmitted, late, or follows a gap in the PSNs. low and high are the minimum and
-// maximum number of PSNs that it takes: the request after this one has a PSN from q.next to q.latest. A PSN that is
-// maxPSNDistance or more away starts the tracking anew.
+// observe marks a request that is retransmitted, late, or follows a gap in the PSNs. low and high
+// are the minimum and maximum number of PSNs that it takes: the request after this one has a PSN
+// from q.next to q.latest. A PSN that is maxPSNDistance or more away starts the tracking anew.
 func (q *requestTracker) observe(p *Packet, psn wire.PSN, low, high int32) {
 	distance := psn.Sub(q.next)
 	if !q.started || distance >= maxPSNDistance || distance <= -maxPSNDistance {

@@ -31,7 +31,8 @@ const (
 	maxOutOfOrderTotal = 16 << 20
 )
 
-// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns ErrFormat if r is neither.
+// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns ErrFormat if r is
+// neither.
 func Open(r io.Reader) (*Stream, error) {
 	in, err := newInput(r)
 	if err != nil {
@@ -62,7 +63,8 @@ func Open(r io.Reader) (*Stream, error) {
 	return s, nil
 }
 
-// Host returns the host name of an address, from name resolution blocks and interface names read so far.
+// Host returns the host name of an address, from name resolution blocks and interface names read so
+// far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
 	name, ok := s.hosts[a]
 	return name, ok

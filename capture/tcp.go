@@ -99,8 +99,9 @@ func (s *Stream) handleSYN(dir *tcpDirection) {
 	*dir = tcpDirection{started: true, next: next, mpa: mpaDirection{state: mpaStartup}}
 }
 
-// checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending. It sets
-// reverse.gapAcked if p acknowledges the octets of the first gap there: they arrived, but are missing in the capture.
+// checkAck marks packet p of direction dir if it repeats an acknowledgement while data is pending.
+// It sets reverse.gapAcked if p acknowledges the octets of the first gap there: they arrived, but
+// are missing in the capture.
 func (dir *tcpDirection) checkAck(p *Packet, reverse *tcpDirection) {
 	t := &p.TCP
 	if t.Flags&FlagACK == 0 || t.Flags&(FlagSYN|FlagRST) != 0 {
@@ -151,8 +152,8 @@ func (g *segment) trim(n int) {
 	g.data, g.missing = g.data[cut:], g.missing-(n-cut)
 }
 
-// bufferSegment queues segment g, which begins ahead octets after dir.next, the next octet in order.
-// If too much is queued, it skips the gap.
+// bufferSegment queues segment g, which begins ahead octets after dir.next, the next octet in
+// order. If too much is queued, it skips the gap.
 func (s *Stream) bufferSegment(dir, reverse *tcpDirection, g segment, ahead int) {
 	i, found := slices.BinarySearchFunc(dir.outOfOrder, g.seq, func(e segment, seq uint32) int { return int(int32(e.seq - seq)) })
 	switch {

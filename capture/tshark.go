@@ -20,9 +20,10 @@ var heuristics = []string{
 	"sdp_infiniband", "fc_infiniband", "lnet_ib", "mellanox_eoib", "eth_over_ib", "cltp_udp",
 }
 
-// TsharkOptions returns the options for tshark or wireshark to read a capture. They disable heuristic dissectors, which
-// may take messages for those of other protocols. tshark fails at the name of a dissector that it does not know, so
-// TsharkOptions tries the options on the file and leaves out such names.
+// TsharkOptions returns the options for tshark or wireshark to read a capture. They disable
+// heuristic dissectors, which may take messages for those of other protocols. tshark fails at the
+// name of a dissector that it does not know, so TsharkOptions tries the options on the file and
+// leaves out such names.
 func TsharkOptions(ctx context.Context, tshark, file string) []string {
 	names := slices.Clone(heuristics)
 	for {

@@ -79,7 +79,8 @@ const (
 	May    Level = "MAY"
 )
 
-// Setup is the configuration of a device, or of an MPI job. The zero value is the default configuration.
+// Setup is the configuration of a device, or of an MPI job. The zero value is the default
+// configuration.
 type Setup struct {
 	// Family is the IP version of the bench, 4 or 6; 0 lets the lab choose.
 	Family int
@@ -114,7 +115,8 @@ type Suite struct {
 // Check returns an error for every malformed case.
 func (s *Suite) Check() []error { return CheckCases(s.Cases) }
 
-// CheckCases returns an error for every malformed case. A row of the ledger is a requirement of a document.
+// CheckCases returns an error for every malformed case. A row of the ledger is a requirement of a
+// document.
 func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
 	for i := range cases {
@@ -162,8 +164,8 @@ type Group struct {
 // Cases returns copies of the cases with the metadata of the group, like [WithGroup].
 func (g Group) Cases(cases []Case) []Case { return WithGroup(g, cases) }
 
-// WithGroup returns copies of cases, of any kind, with the needs and labels of the group added. A case without labels,
-// setup or level gets DefaultLabels, the group's setup or Must.
+// WithGroup returns copies of cases, of any kind, with the needs and labels of the group added. A
+// case without labels, setup or level gets DefaultLabels, the group's setup or Must.
 func WithGroup[Body any](g Group, cases []CaseOf[Body]) []CaseOf[Body] {
 	all := slices.Clone(cases)
 	for i := range all {

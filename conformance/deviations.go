@@ -12,7 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Tiers returns the tiers that a deviation can be limited to: the simulator, network namespaces, and a real wire.
+// Tiers returns the tiers that a deviation can be limited to: the simulator, network namespaces,
+// and a real wire.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // KnownDeviation is a known violation: why a device fails a case. It is stale, and must be
@@ -28,8 +29,8 @@ type KnownDeviation struct {
 	Link      string `yaml:"link,omitempty"`
 }
 
-// DeviationsOf returns the known deviations of a device on a tier: sim, netns or wire, by case ID. It returns
-// none for a device without a file in ledger/deviations.
+// DeviationsOf returns the known deviations of a device on a tier: sim, netns or wire, by case ID.
+// It returns none for a device without a file in ledger/deviations.
 func DeviationsOf(device, tier string) (map[string]Deviation, error) {
 	b, err := ledgerFiles.ReadFile("ledger/deviations/" + device + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +49,8 @@ func DeviationsOf(device, tier string) (map[string]Deviation, error) {
 // KnownDeviations are the known deviations of a device, by case ID.
 type KnownDeviations map[string]KnownDeviation
 
-// ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry has a reason.
+// ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry
+// has a reason.
 func ParseDeviations(b []byte) (KnownDeviations, error) {
 	known := make(KnownDeviations)
 	dec := yaml.NewDecoder(bytes.NewReader(b))

@@ -17,7 +17,8 @@ const (
 	VerdictPass Verdict = "pass"
 	// VerdictFail means that the requirement is not met, or the device rejects a feature it claims.
 	VerdictFail Verdict = "fail"
-	// VerdictUnsupported means that the device does not claim the feature, or the bench cannot test it.
+	// VerdictUnsupported means that the device does not claim the feature, or the bench cannot test
+	// it.
 	VerdictUnsupported Verdict = "unsupported"
 	// VerdictDeviates means that the requirement is not met, and a deviation is on record.
 	VerdictDeviates Verdict = "deviates"
@@ -102,9 +103,10 @@ type Result struct {
 	Record *Record
 }
 
-// Judge runs a case on a bench of the lab, with the device and a scripted peer, and returns its result. The
-// verdict is unsupported only if the device does not claim a capability or setup that the case needs, or if
-// the bench cannot test it. A device that rejects a feature which it claims fails the case.
+// Judge runs a case on a bench of the lab, with the device and a scripted peer, and returns its
+// result. The verdict is unsupported only if the device does not claim a capability or setup that
+// the case needs, or if the bench cannot test it. A device that rejects a feature which it claims
+// fails the case.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Record: new(Record)}
 	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}
@@ -143,8 +145,9 @@ func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	return res
 }
 
-// verdict maps the error of a case to a verdict, and returns the error for the report. hasDeviation tells that the
-// device is known to fail the case: if it passes, that knowledge is stale, unless intermittent (it fails at random).
+// verdict maps the error of a case to a verdict, and returns the error for the report. hasDeviation
+// tells that the device is known to fail the case: if it passes, that knowledge is stale, unless
+// intermittent (it fails at random).
 func verdict(err error, hasDeviation, intermittent bool) (Verdict, error) {
 	failed := VerdictFail
 	if hasDeviation {

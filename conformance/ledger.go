@@ -52,7 +52,8 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Ledger reads the ledger of requirements: for each specification of devices, such as RFC 5040, a document of rows.
+// Ledger reads the ledger of requirements: for each specification of devices, such as RFC 5040, a
+// document of rows.
 func Ledger() ([]*Document, error) {
 	dir, err := fs.Sub(ledgerFiles, "ledger")
 	if err != nil {
@@ -153,8 +154,8 @@ func (c Coverage) Add(d Coverage) Coverage {
 	}
 }
 
-// Coverage counts the rows (requirements) of the section: those with a case, the untestable ones, and, of the testable
-// ones, those of level MUST.
+// Coverage counts the rows (requirements) of the section: those with a case, the untestable ones,
+// and, of the testable ones, those of level MUST.
 func (s *Section) Coverage() (c Coverage) {
 	for i := range s.Rows {
 		r := &s.Rows[i]

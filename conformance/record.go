@@ -58,7 +58,8 @@ type StreamInfo struct {
 	InPackets bool
 }
 
-// Events returns the events in order, and the number of later ones that were dropped because the record was full.
+// Events returns the events in order, and the number of later ones that were dropped because the
+// record was full.
 func (r *Record) Events() (events []Event, dropped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,8 +152,8 @@ func (n *recordedStreams) Listen(port uint16) (Listener, error) {
 	return &recordedListener{l, n}, nil
 }
 
-// recordStream adds a stream to the record, with whether its packets are recorded too, and returns a Stream that
-// records its data.
+// recordStream adds a stream to the record, with whether its packets are recorded too, and returns
+// a Stream that records its data.
 func (n *recordedStreams) recordStream(s Stream) Stream {
 	n.r.mu.Lock()
 	n.r.streams = append(n.r.streams, StreamInfo{Peer: s.Local(), Device: s.Remote(), InPackets: n.inPackets})
@@ -222,8 +223,8 @@ type recordedRawStream struct {
 	stream RawStream
 }
 
-// Hold implements RawStream: it takes data that SendHeld sends later, in segments. It records the data as sent now;
-// the packets in the record show the segments and their times.
+// Hold implements RawStream: it takes data that SendHeld sends later, in segments. It records the
+// data as sent now; the packets in the record show the segments and their times.
 func (s *recordedRawStream) Hold(b []byte) error {
 	s.add(EventSent, b)
 	return s.stream.Hold(b)

@@ -86,8 +86,8 @@ feed:
 	return results, nil
 }
 
-// judge judges a case. If r.BeforeRepeat is set, it repeats a case that failed while other processes kept the
-// machine busy, unless the case is dangerous, up to maxAttempts times in all.
+// judge judges a case. If r.BeforeRepeat is set, it repeats a case that failed while other
+// processes kept the machine busy, unless the case is dangerous, up to maxAttempts times in all.
 func (r *Runner) judge(ctx context.Context, run caseRun) Result {
 	for attempt := 1; ; attempt++ {
 		before, _ := sampleCPU()
@@ -114,7 +114,8 @@ func (b *Bench) Schedules(defaultNumber int) int {
 	return cmp.Or(b.schedules, defaultNumber)
 }
 
-// Progress tells the caller of Judge that a case has explored done of total orders of its concurrent events.
+// Progress tells the caller of Judge that a case has explored done of total orders of its
+// concurrent events.
 func (b *Bench) Progress(done, total int) {
 	if b.progress != nil {
 		b.progress(done, total)

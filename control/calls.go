@@ -19,8 +19,9 @@ type Calls struct {
 	waiting map[uint64]func(body []byte, ok bool)
 }
 
-// Begin registers a call and returns the number for its frame, ErrTooManyCalls if limit calls are pending, or
-// ErrClosed after Close. done is called once: by Reply with the body of the reply, or by Close with ok false.
+// Begin registers a call and returns the number for its frame, ErrTooManyCalls if limit calls are
+// pending, or ErrClosed after Close. done is called once: by Reply with the body of the reply, or
+// by Close with ok false.
 func (c *Calls) Begin(limit int, done func(body []byte, ok bool)) (num uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

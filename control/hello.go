@@ -30,8 +30,8 @@ func (c *Conn) SendHello(p Protocol, body any) error {
 }
 
 // ReadHello reads the hello of the peer and decodes its JSON body into the variable that into
-// points to. It fails after p.Timeout, if that is set. It returns ErrVersion if the peer has another
-// version, and a CloseError if the peer closed the connection instead.
+// points to. It fails after p.Timeout, if that is set. It returns ErrVersion if the peer has
+// another version, and a CloseError if the peer closed the connection instead.
 func (c *Conn) ReadHello(p Protocol, into any) error {
 	if p.Timeout > 0 {
 		if err := c.stream.SetReadDeadline(time.Now().Add(p.Timeout)); err != nil {

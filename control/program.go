@@ -48,7 +48,8 @@ func Wait(cmd *exec.Cmd) <-chan syscall.WaitStatus {
 	return ended
 }
 
-// ExitCode returns the exit code as a shell does: 128 plus the signal number if the process was killed.
+// ExitCode returns the exit code as a shell does: 128 plus the signal number if the process was
+// killed.
 func ExitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())
@@ -56,9 +57,9 @@ func ExitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// ServeProgram sends the output of a program, if p.Stdout is set, to the client, and forwards the client's input
-// and signals, until the program ends. It kills the program if the client disconnects;
-// connected is false then. The caller sends the exit code and closes the connection.
+// ServeProgram sends the output of a program, if p.Stdout is set, to the client, and forwards the
+// client's input and signals, until the program ends. It kills the program if the client
+// disconnects; connected is false then. The caller sends the exit code and closes the connection.
 func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 	var outputs sync.WaitGroup
 	if p.Stdout != nil {
@@ -88,8 +89,9 @@ func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 	return ExitCode(status), true
 }
 
-// handleClientFrame forwards a signal or input of the client to the program. It answers a signal with a Pong.
-// Input of no bytes is the end of the input; input for a program without p.Stdin is ErrProtocol.
+// handleClientFrame forwards a signal or input of the client to the program. It answers a signal
+// with a Pong. Input of no bytes is the end of the input; input for a program without p.Stdin is
+// ErrProtocol.
 func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	switch {
 	case f.Kind == Signal:
@@ -107,8 +109,9 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program whose client has disconnected, and returns its status. It sends SIGHUP, which a shell
-// forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL after HangupTimeout.
+// hangUp ends a program whose client has disconnected, and returns its status. It sends SIGHUP,
+// which a shell forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL after
+// HangupTimeout.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)
@@ -123,7 +126,8 @@ func (p *Program) hangUp() syscall.WaitStatus {
 	return <-p.Ended
 }
 
-// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of bytes sent.
+// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of
+// bytes sent.
 func (c *Conn) CopyFrom(k Kind, from io.Reader) (sent int64, err error) {
 	b := make([]byte, maxChunk)
 	for {

@@ -208,7 +208,8 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 	return all
 }
 
-// checkReconnects checks that a fault or an event breaks TCP connections, if reconnects are expected.
+// checkReconnects checks that a fault or an event breaks TCP connections, if reconnects are
+// expected.
 func (f *compatibility) checkReconnects() (why string) {
 	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""

@@ -20,8 +20,9 @@ const (
 	anything    = "any"
 )
 
-// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly once for reliable
-// services, at most once if the workload excuses that connections give up, and any for uc and ud.
+// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly once
+// for reliable services, at most once if the workload excuses that connections give up, and any for
+// uc and ud.
 func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
@@ -89,8 +90,8 @@ func (o *Observation) rank(number int) *Rank {
 	return nil
 }
 
-// checkMemory checks that received memory had the expected contents wherever the ranks' programs compared it. If the
-// scenario has "expect.memory", some memory must have been compared.
+// checkMemory checks that received memory had the expected contents wherever the ranks' programs
+// compared it. If the scenario has "expect.memory", some memory must have been compared.
 func (j *checker) checkMemory() {
 	if j.want.Memory == anything {
 		return
@@ -111,8 +112,8 @@ func (j *checker) checkMemory() {
 	j.checkProblems("memory", "identical", textfmt.Bytes(checked)+" compared, all identical", wrong)
 }
 
-// violationTexts returns the broken guarantees of the transport (violations) that ranks reported, of the kinds that
-// match accepts.
+// violationTexts returns the broken guarantees of the transport (violations) that ranks reported,
+// of the kinds that match accepts.
 func (j *checker) violationTexts(match func(traffic.ViolationKind) bool) (all []string) {
 	for i := range j.Ranks {
 		if r := j.Ranks[i].Report; r != nil {
@@ -150,7 +151,8 @@ func (j *checker) checkViolations() {
 
 // checkErrors checks that each expected completion error occurs at each rank for
 // which it is expected, and that no others occur except allowed errors and flushed
-// requests. If none are expected or allowed, none may occur. Without expectations there is no check.
+// requests. If none are expected or allowed, none may occur. Without expectations there is no
+// check.
 func (j *checker) checkErrors() {
 	if j.want.Errors == nil && j.want.AllowedErrors == nil {
 		return
@@ -218,7 +220,8 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text if there is none.
+// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text if
+// there is none.
 func statusName(text string) string {
 	for _, name := range scenarios.StatusNames() {
 		if s, _ := scenarios.Status(name); s.String() == text {
@@ -228,8 +231,9 @@ func statusName(text string) string {
 	return text
 }
 
-// checkOverlaps returns an error if two faults of one kind overlap at one port or host, because the end of the first
-// would undo the second, and if a fault is at a killed host. Impairments that were set without an end may be replaced.
+// checkOverlaps returns an error if two faults of one kind overlap at one port or host, because the
+// end of the first would undo the second, and if a fault is at a killed host. Impairments that were
+// set without an end may be replaced.
 func (p *Plan) checkOverlaps() error {
 	type location struct {
 		do    scenarios.FaultAction

@@ -42,7 +42,8 @@ type SpecChange struct {
 	Specs     []impair.Spec
 }
 
-// addSteps adds the steps of the run, the begin and the end of each fault of the scenario, sorted by time.
+// addSteps adds the steps of the run, the begin and the end of each fault of the scenario, sorted
+// by time.
 func (p *Plan) addSteps() error {
 	errs := make([]error, 0, len(p.Scenario.Faults))
 	for i := range p.Scenario.Faults {
@@ -69,8 +70,8 @@ func (p *Plan) addSteps() error {
 	return nil
 }
 
-// faultSteps returns the steps of Faults[index] of the scenario: for each repetition one that applies
-// the fault and, if it has a duration, one that undoes it.
+// faultSteps returns the steps of Faults[index] of the scenario: for each repetition one that
+// applies the fault and, if it has a duration, one that undoes it.
 func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 	f, key := &p.Scenario.Faults[index], fmt.Sprintf("faults[%d]", index)
 	apply, undo := Step{Do: f.Do, Fault: index}, Step{Do: f.Do, Fault: index, Undo: true}
@@ -116,9 +117,9 @@ func (p *Plan) faultSteps(index int) (steps []Step, err error) {
 	return steps, nil
 }
 
-// specChanges returns the impairments that an impair fault sets, one entry for each direction of a port. A reversed
-// end of a cable has no port of its own: the port is at the other end, where outward is inward. key is the key of
-// the fault in the scenario, for errors.
+// specChanges returns the impairments that an impair fault sets, one entry for each direction of a
+// port. A reversed end of a cable has no port of its own: the port is at the other end, where
+// outward is inward. key is the key of the fault in the scenario, for errors.
 func (p *Plan) specChanges(key string, f *scenarios.Fault) (set []SpecChange, err error) {
 	if f.Set == nil {
 		return nil, p.Scenario.Errorf(key+".set", "an impair fault needs impairments")

@@ -43,8 +43,8 @@ func impairSpec(im *scenarios.Impairment) impair.Spec {
 	}
 }
 
-// addEvents adds the scenario's events to the ports: actions on single packets, or on bytes of a TCP stream. An
-// event with several directions counts packets in each of them separately.
+// addEvents adds the scenario's events to the ports: actions on single packets, or on bytes of a
+// TCP stream. An event with several directions counts packets in each of them separately.
 func (p *Plan) addEvents() error {
 	var errs []error
 	for i := range p.Scenario.Events {
@@ -68,9 +68,10 @@ func (p *Plan) addEvents() error {
 	return errors.Join(errs...)
 }
 
-// eachDirection calls f once for each direction of packets that a selector of the scenario selects: its key "on"
-// names ends of cables (here resolved to ends), its key "way" the directions out of and into them. If an end is
-// reversed, the impairments are kept for the port at the other end of the cable: the end's out is that port's in.
+// eachDirection calls f once for each direction of packets that a selector of the scenario selects:
+// its key "on" names ends of cables (here resolved to ends), its key "way" the directions out of
+// and into them. If an end is reversed, the impairments are kept for the port at the other end of
+// the cable: the end's out is that port's in.
 func (p *Plan) eachDirection(ends []portEnd, where scenarios.PortSelector, f func(*Impairments)) {
 	done := make(map[*Impairments]bool)
 	call := func(m *Impairments) {
@@ -137,7 +138,8 @@ const (
 	StreamReset   StreamAction = "reset"       // the connection is reset
 )
 
-// addStreamEvent adds event i of the scenario, which names a byte of a TCP stream by its offset, to the ports.
+// addStreamEvent adds event i of the scenario, which names a byte of a TCP stream by its offset, to
+// the ports.
 func (p *Plan) addStreamEvent(i int) error {
 	e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
 	event := StreamEvent{Index: i, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}
@@ -170,8 +172,9 @@ func NewStreamMatcher(events []StreamEvent) *StreamMatcher {
 // Empty reports whether the matcher has no events.
 func (m *StreamMatcher) Empty() bool { return len(m.events) == 0 }
 
-// Match returns the events in the n bytes from offset from on of a stream, and marks them as done: each event
-// occurs once in a stream. conn numbers the streams of the port from 1. The result is valid until the next call.
+// Match returns the events in the n bytes from offset from on of a stream, and marks them as done:
+// each event occurs once in a stream. conn numbers the streams of the port from 1. The result is
+// valid until the next call.
 func (m *StreamMatcher) Match(conn int, from uint64, n int) []StreamEvent {
 	m.matched = m.matched[:0]
 	for i := range m.events {

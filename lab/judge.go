@@ -11,8 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// Judge compares an observation with the scenario's expectations on its tier. It returns a check for each expectation
-// in the scenario, and for those that apply to all scenarios. A check whose data the tier does not measure is left out.
+// Judge compares an observation with the scenario's expectations on its tier. It returns a check
+// for each expectation in the scenario, and for those that apply to all scenarios. A check whose
+// data the tier does not measure is left out.
 func Judge(o *Observation) []report.Check {
 	j := &checker{Observation: o, want: o.Plan.Scenario.ExpectOn(o.Tier)}
 	j.checkPrograms()
@@ -46,7 +47,8 @@ func (j *checker) setTiming(mayExplain bool) {
 	c.Timing = mayExplain && !c.OK
 }
 
-// checkProblems adds a check that fails if there are problems. Its result is got, or a summary of the problems.
+// checkProblems adds a check that fails if there are problems. Its result is got, or a summary of
+// the problems.
 func (j *checker) checkProblems(name, want, got string, problems []string) {
 	if len(problems) > 0 {
 		got = summary(problems)
@@ -66,8 +68,8 @@ func summary(all []string) string {
 
 func (r *Rank) name() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// checkPrograms checks that the program of every rank ends without an error, except those killed by a
-// fault, and that the run was not aborted. AbortReason is why it was.
+// checkPrograms checks that the program of every rank ends without an error, except those killed by
+// a fault, and that the run was not aborted. AbortReason is why it was.
 func (j *checker) checkPrograms() {
 	var wrong []string
 	finished := 0
@@ -95,7 +97,8 @@ func (j *checker) checkPrograms() {
 	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
-// exitCause returns the error, signal or exit code of a rank, after a colon, as the end of a message; "" without any.
+// exitCause returns the error, signal or exit code of a rank, after a colon, as the end of a
+// message; "" without any.
 func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {
@@ -178,7 +181,8 @@ func (o *Observation) workTime() (longest time.Duration) {
 	return longest
 }
 
-// checkEvents checks that each event of the scenario occurred, and that its action could be executed.
+// checkEvents checks that each event of the scenario occurred, and that its action could be
+// executed.
 func (j *checker) checkEvents() {
 	all := j.Plan.Scenario.Events
 	if len(all) == 0 {

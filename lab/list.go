@@ -73,8 +73,9 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}
 }
 
-// whyIncompatible returns why a scenario with its NICs can run on none of its tiers (simulation, network
-// namespaces): the reason for the last tier. It returns "" if the scenario can run on one of them.
+// whyIncompatible returns why a scenario with its NICs can run on none of its tiers (simulation,
+// network namespaces): the reason for the last tier. It returns "" if the scenario can run on one
+// of them.
 func whyIncompatible(s *scenarios.Scenario) (why string) {
 	for _, tier := range tiersOf(s) {
 		if why = Incompatibility(s, tier); why == "" {
@@ -147,9 +148,9 @@ type portEnd struct {
 	reversed bool
 }
 
-// selectPorts returns the ports that the patterns match, ordered by index, and for each whether the pattern named
-// the other end of its cable. Without patterns it returns those of all hosts. key is the key of the patterns in the
-// scenario, for errors.
+// selectPorts returns the ports that the patterns match, ordered by index, and for each whether the
+// pattern named the other end of its cable. Without patterns it returns those of all hosts. key is
+// the key of the patterns in the scenario, for errors.
 func (p *Plan) selectPorts(key string, patterns []string) (picked []portEnd, err error) {
 	if len(patterns) == 0 {
 		for i := range p.Ports {

@@ -78,7 +78,8 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the counters of the rank's NICs; if they were not read, those that the rank reported.
+// counters returns the counters of the rank's NICs; if they were not read, those that the rank
+// reported.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters
@@ -131,8 +132,8 @@ func MarkBroken(r *report.Result, err error) {
 	}
 }
 
-// FillResult judges the observation and writes it to r. The verdict of a failure is Starved, not Failed, if a lack
-// of CPU time may explain all failed checks.
+// FillResult judges the observation and writes it to r. The verdict of a failure is Starved, not
+// Failed, if a lack of CPU time may explain all failed checks.
 func (o *Observation) FillResult(r *report.Result) {
 	r.Elapsed, r.Fabric, r.Links, r.Faults = o.Elapsed, o.Plan.Topology, o.Links, o.faults()
 	for i := range o.Ranks {
@@ -196,8 +197,8 @@ func (o *Observation) unfinishedRanks() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// toReport returns the rank's entry in the result. If its program wrote no Report, the messages and bytes
-// are those of the last sample.
+// toReport returns the rank's entry in the result. If its program wrote no Report, the messages and
+// bytes are those of the last sample.
 func (r *Rank) toReport() report.Rank {
 	out := report.Rank{
 		Rank: r.Rank, Host: r.Host, State: r.State, ExitCode: r.ExitCode, Signal: r.Signal,

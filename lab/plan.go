@@ -86,9 +86,9 @@ func NewPlan(s *scenarios.Scenario, opts Options) (*Plan, error) {
 	return p, nil
 }
 
-// addPorts fills in p.Ports, first those of hosts and then one for each trunk (a cable between switches) at
-// its lower switch, and p.ends, in which both ends of a cable have an entry. An end without a port of its own
-// refers to the port of the other end, reversed.
+// addPorts fills in p.Ports, first those of hosts and then one for each trunk (a cable between
+// switches) at its lower switch, and p.ends, in which both ends of a cable have an entry. An end
+// without a port of its own refers to the port of the other end, reversed.
 func (p *Plan) addPorts() error {
 	t := p.Topology
 	p.ends = make(map[string]portEnd, 2*len(t.Cables))
@@ -153,8 +153,9 @@ func (m *Impairments) empty() bool {
 	return len(m.Specs) == 0 && len(m.Events) == 0 && len(m.StreamEvents) == 0
 }
 
-// RandSources returns the random sources for the impairments of one direction of a port. They depend on the
-// seed only, and are the same in a simulation (package sim gives them these names) and in network namespaces.
+// RandSources returns the random sources for the impairments of one direction of a port. They
+// depend on the seed only, and are the same in a simulation (package sim gives them these names)
+// and in network namespaces.
 func (p *Plan) RandSources(port int, dir Direction) func(kind string) impair.Source {
 	simName := []string{Out: "up", In: "down"}[dir]
 	return impair.RandSources(p.Seed, RailName(p.Ports[port].Rail)+"/"+p.Ports[port].Name+"/"+simName)

@@ -21,8 +21,8 @@ type faultInterval struct {
 	notRecovered string // name of a rank that received nothing more, though messages were missing
 }
 
-// faultIntervals returns the time between begin and end of each fault that was executed, the ranks that it
-// affected, and the time that the recovery took.
+// faultIntervals returns the time between begin and end of each fault that was executed, the ranks
+// that it affected, and the time that the recovery took.
 func (o *Observation) faultIntervals() []faultInterval {
 	var all []faultInterval
 	for i := range o.Steps {
@@ -54,7 +54,8 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 		hit := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
 		for _, k := range ports {
 			p := &o.Plan.Ports[k]
-			// A port without a host is that of a trunk between switches, to which any flow may be hashed.
+			// A port without a host is that of a trunk between switches, to which any flow may be
+			// hashed.
 			hit = hit || p.Node == o.Ranks[i].Host || p.Host < 0
 		}
 		if hit {
@@ -64,9 +65,9 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 	return ranks
 }
 
-// measureRecovery sets recovered of fault k, the time from its end until the last of the affected ranks received
-// again, or notRecovered, a rank that did not. For a rank that only sends, its receivers count. A rank that
-// the next fault affects before it receives again is left out.
+// measureRecovery sets recovered of fault k, the time from its end until the last of the affected
+// ranks received again, or notRecovered, a rank that did not. For a rank that only sends, its
+// receivers count. A rank that the next fault affects before it receives again is left out.
 func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	s := &all[k]
 	if s.step.Do == scenarios.Kill || (s.end == 0 && s.step.Do != scenarios.QPError) {
@@ -93,8 +94,8 @@ func (o *Observation) measureRecovery(all []faultInterval, k int) {
 	}
 }
 
-// receivers returns those of the ranks that receive messages or have no report, and, for each rank that only sends,
-// the ranks that it sends to. Ranks are indices in o.Ranks.
+// receivers returns those of the ranks that receive messages or have no report, and, for each rank
+// that only sends, the ranks that it sends to. Ranks are indices in o.Ranks.
 func (o *Observation) receivers(ranks []int) (all []int) {
 	add := func(i int) {
 		if !slices.Contains(all, i) {
@@ -138,8 +139,8 @@ func nextDelivery(r *Rank, after time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// nextFault returns the begin of the first fault after the end of fault k that affects a rank, or another that only
-// sends and sends to it; 0 if there is none.
+// nextFault returns the begin of the first fault after the end of fault k that affects a rank, or
+// another that only sends and sends to it; 0 if there is none.
 func (o *Observation) nextFault(all []faultInterval, k, rank int) time.Duration {
 	for _, s := range all[k+1:] {
 		if s.begin >= all[k].end && slices.Contains(o.receivers(s.ranks), rank) {

@@ -42,8 +42,9 @@ func (w *SchedStat) waitedPart() float64 {
 	return float64(w.Waited) / float64(w.Ran+w.Waited)
 }
 
-// SetScheduling records how the processes of the run were scheduled: how late a fault was executed, at most, and
-// which process waited longest for a CPU. others is the share of CPU time used by processes outside of the run.
+// SetScheduling records how the processes of the run were scheduled: how late a fault was executed,
+// at most, and which process waited longest for a CPU. others is the share of CPU time used by
+// processes outside of the run.
 func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	o.Scheduling = &report.Scheduling{Others: others}
 	for _, executed := range o.Steps {
@@ -56,8 +57,9 @@ func (o *Observation) SetScheduling(others float64, all []SchedStat) {
 	o.Scheduling.Process, o.Scheduling.Waited, o.Scheduling.Ran = most.Process, most.Waited, most.Ran
 }
 
-// isStarved reports whether a run in real time got so little CPU time that its timers may have expired for this reason:
-// a fault was executed very late, or other processes used the CPUs while a process of the run waited.
+// isStarved reports whether a run in real time got so little CPU time that its timers may have
+// expired for this reason: a fault was executed very late, or other processes used the CPUs while a
+// process of the run waited.
 func (o *Observation) isStarved() bool {
 	s := o.Scheduling
 	if s == nil {
@@ -83,14 +85,16 @@ func (o *Observation) shortestTimer() time.Duration {
 // endedByTimeout reports whether a rank did not finish because of a timeout only.
 func (r *Rank) endedByTimeout() bool { return r.State == Hung || r.State == Errored && r.Timeout }
 
-// isTimeoutStatus reports whether a completion status, by its name in scenarios, can result from a timeout.
+// isTimeoutStatus reports whether a completion status, by its name in scenarios, can result from a
+// timeout.
 func isTimeoutStatus(name string) bool {
 	s, ok := scenarios.Status(name)
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)
 }
 
-// missingByTimeout reports whether messages of a flow are missing at the receiver r because one of its ends timed
-// out. Messages that were acknowledged to the sender, and are missing although r finished, are lost.
+// missingByTimeout reports whether messages of a flow are missing at the receiver r because one of
+// its ends timed out. Messages that were acknowledged to the sender, and are missing although r
+// finished, are lost.
 func (j *checker) missingByTimeout(r *Rank, f *workload.Flow) bool {
 	sender := j.rank(f.Peer)
 	if sender == nil {

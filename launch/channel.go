@@ -13,8 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// serveChannel handles frames of the rank until its control channel closes. A CloseError (bye) is the rank's call of
-// Close. Time in which the launcher is blocked in a queue or OnEvent does not count as silence of the rank.
+// serveChannel handles frames of the rank until its control channel closes. A CloseError (bye) is
+// the rank's call of Close. Time in which the launcher is blocked in a queue or OnEvent does not
+// count as silence of the rank.
 func (m *member) serveChannel() {
 	defer m.disconnect()
 	err := m.acceptJoin()
@@ -176,7 +177,8 @@ func (g *Group) releaseBarrier() {
 }
 
 // disconnect tells the other ranks that this rank has ended, after all its messages
-// have been forwarded. If it has called Close (a bye), its send queue stays open for the acknowledgement.
+// have been forwarded. If it has called Close (a bye), its send queue stays open for the
+// acknowledgement.
 func (m *member) disconnect() {
 	g := m.g
 	g.mu.Lock()

@@ -100,7 +100,8 @@ func (c *Conn) Mark(text string) error {
 	return c.put("mark", control.Frame{Kind: kindMark, Body: []byte(truncate(text, maxMark))})
 }
 
-// Sample sends v to the launcher, as JSON of at most 64 KiB. The launcher posts it as a Sampled event.
+// Sample sends v to the launcher, as JSON of at most 64 KiB. The launcher posts it as a Sampled
+// event.
 func (c *Conn) Sample(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -161,7 +162,8 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher. It blocks while the queue is full. what names the call in errors.
+// put queues a frame for the launcher. It blocks while the queue is full. what names the call in
+// errors.
 func (c *Conn) put(what string, f control.Frame) error {
 	c.mu.Lock()
 	closing, ended := c.closing, c.disconnectErr
@@ -178,8 +180,8 @@ func (c *Conn) put(what string, f control.Frame) error {
 	return nil
 }
 
-// read handles frames of the launcher until the connection ends. A close frame (bye) acknowledges Close, or else rejects
-// this rank.
+// read handles frames of the launcher until the connection ends. A close frame (bye) acknowledges
+// Close, or else rejects this rank.
 func (c *Conn) read() {
 	err := c.frames.Serve(c.handle)
 	c.mu.Lock()

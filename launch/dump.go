@@ -134,9 +134,10 @@ func (m *member) request(ctx context.Context, f control.Frame) (string, error) {
 	}
 }
 
-// captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the rank is stopped. If d is
-// not the rank's own reply, and the rank timed out or failed or needStacks is set, it sends SIGQUIT, on which a Go program
-// prints its goroutines and exits. Ranks that are no Go programs, are frozen, or have called Close get no SIGQUIT.
+// captureState saves the state dump d of a rank, or its state in /proc if d is empty, before the
+// rank is stopped. If d is not the rank's own reply, and the rank timed out or failed or needStacks
+// is set, it sends SIGQUIT, on which a Go program prints its goroutines and exits. Ranks that are
+// no Go programs, are frozen, or have called Close get no SIGQUIT.
 func (m *member) captureState(d dump, needStacks bool) {
 	if m.proc.exited() {
 		return

@@ -214,7 +214,8 @@ func (c *Conn) queueCommand(f control.Frame) {
 	}
 }
 
-// runCommands runs commands until Close. It replies to each with the text of its error, which is empty for success.
+// runCommands runs commands until Close. It replies to each with the text of its error, which is
+// empty for success.
 func (c *Conn) runCommands() {
 	for f := range c.requests.commands {
 		command := string(f.Body)

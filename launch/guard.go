@@ -26,8 +26,9 @@ const (
 	anyRank = -1 // for killStrays
 )
 
-// init runs the guard, which kills the ranks if the launcher dies, in the process that startGuard starts, a copy of this
-// program. If main had to run it, a main that forgot to would start itself again and again.
+// init runs the guard, which kills the ranks if the launcher dies, in the process that startGuard
+// starts, a copy of this program. If main had to run it, a main that forgot to would start itself
+// again and again.
 func init() {
 	if groupID := os.Getenv(guardEnv); groupID != "" && os.Args[0] == guardName {
 		guardMain(groupID, os.Stdin)
@@ -35,9 +36,9 @@ func init() {
 	}
 }
 
-// guardMain is the main function of the guard. Until the launcher exits, it reads from in which process
-// groups were started ("+PID") and have ended ("-PID"). Then it kills those that are left, and the ranks' processes
-// that left their process group.
+// guardMain is the main function of the guard. Until the launcher exits, it reads from in which
+// process groups were started ("+PID") and have ended ("-PID"). Then it kills those that are left,
+// and the ranks' processes that left their process group.
 func guardMain(groupID string, in io.Reader) {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	groups := map[int]bool{}
@@ -65,7 +66,8 @@ type guard struct {
 	pipe io.WriteCloser
 }
 
-// startGuard starts a guard, the process that kills all ranks if this process dies, with a random group ID.
+// startGuard starts a guard, the process that kills all ranks if this process dies, with a random
+// group ID.
 func startGuard() (*guard, error) {
 	g := &guard{groupID: rand.Text()}
 	path, err := executablePath()

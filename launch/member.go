@@ -14,8 +14,9 @@ import (
 const (
 	// sendQueueBytes bounds the frames queued for a rank; senders to it then block.
 	sendQueueBytes = 4 << 20
-	// When a rank exits, its channel and pipes reach EOF unless a process that left its process group has
-	// them open. After strayDelay the launcher kills such processes; after drainTimeout it stops reading.
+	// When a rank exits, its channel and pipes reach EOF unless a process that left its process
+	// group has them open. After strayDelay the launcher kills such processes; after drainTimeout
+	// it stops reading.
 	strayDelay   = 50 * time.Millisecond
 	drainTimeout = 5 * time.Second
 )
@@ -57,7 +58,8 @@ func newMember(g *Group, s Spec) *member {
 	return m
 }
 
-// lineHandler returns the function that posts Printed events for a stream; nil if nobody receives events.
+// lineHandler returns the function that posts Printed events for a stream; nil if nobody receives
+// events.
 func (m *member) lineHandler(s Stream) func(string) {
 	if m.g.dispatcher.discard {
 		return nil
@@ -79,8 +81,8 @@ func (m *member) postEvent(k EventKind, text string) {
 	m.g.dispatcher.post(e)
 }
 
-// start starts the process, and registers it with the guard, which kills it if the launcher dies. run reads
-// its output and its control channel.
+// start starts the process, and registers it with the guard, which kills it if the launcher dies.
+// run reads its output and its control channel.
 func (m *member) start() error {
 	local, remote, err := socketPair()
 	if err != nil {
@@ -124,8 +126,8 @@ func (m *member) closeFiles() {
 	}
 }
 
-// run starts the goroutines that serve the rank until it has ended. Strays, its processes outside its process group,
-// may keep the pipes open: run kills them after strayDelay.
+// run starts the goroutines that serve the rank until it has ended. Strays, its processes outside
+// its process group, may keep the pipes open: run kills them after strayDelay.
 func (m *member) run() {
 	g := m.g
 	g.running.Add(1)
@@ -157,7 +159,8 @@ func (m *member) run() {
 	}()
 }
 
-// goTask runs f on a goroutine that must end before finish. It does nothing after the rank has ended.
+// goTask runs f on a goroutine that must end before finish. It does nothing after the rank has
+// ended.
 func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()

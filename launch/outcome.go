@@ -122,8 +122,8 @@ type exitInfo struct {
 	status      syscall.WaitStatus
 }
 
-// classify returns the state of an ended rank and the reason. A bye is the message of Conn.Close, with a reason if
-// the program failed.
+// classify returns the state of an ended rank and the reason. A bye is the message of Conn.Close,
+// with a reason if the program failed.
 func (e *exitInfo) classify() (State, string) {
 	code := e.status.ExitStatus()
 	switch {

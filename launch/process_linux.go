@@ -127,8 +127,9 @@ func executablePath() (string, error) { return "/proc/self/exe", nil }
 // maxKillRounds bounds the rounds if processes fork faster than they are killed.
 const maxKillRounds = 50
 
-// killStrays kills every process whose environment has the group ID and, unless rank is anyRank, the number of the
-// rank, such as daemons that left the process group of their rank. It skips processes of other users.
+// killStrays kills every process whose environment has the group ID and, unless rank is anyRank,
+// the number of the rank, such as daemons that left the process group of their rank. It skips
+// processes of other users.
 func killStrays(groupID string, rank int) {
 	want := [][]byte{fmt.Appendf(nil, "\x00%s=%s\x00", envGroup, groupID)}
 	if rank != anyRank {

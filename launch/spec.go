@@ -34,7 +34,8 @@ type Spec struct {
 type Command struct {
 	Path string
 	Args []string // without argv[0]
-	// Env is the environment; nil means os.Environ. The launcher adds the variables that Join reads.
+	// Env is the environment; nil means os.Environ. The launcher adds the variables that Join
+	// reads.
 	Env []string
 	Dir string // empty means the current directory
 	// Files are inherited as descriptors 4, 5, … The caller closes them.
@@ -44,8 +45,8 @@ type Command struct {
 // controlFD is the control channel's descriptor in the started process.
 const controlFD = 3
 
-// checkSpecs checks that the specs have the ranks 0 to n-1, each once, a program, and a job (data for the program)
-// within the limit.
+// checkSpecs checks that the specs have the ranks 0 to n-1, each once, a program, and a job (data
+// for the program) within the limit.
 func checkSpecs(specs []Spec) error {
 	if len(specs) == 0 {
 		return errors.New("no ranks to start")
@@ -70,8 +71,9 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// command returns the exec.Cmd of a spec, not started. size is the number of ranks, groupID marks the processes of the
-// group in their environment, and channel is the rank's end of its control channel.
+// command returns the exec.Cmd of a spec, not started. size is the number of ranks, groupID marks
+// the processes of the group in their environment, and channel is the rank's end of its control
+// channel.
 func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 	cmd := exec.Command(s.Cmd.Path, s.Cmd.Args...)
 	cmd.Dir = s.Cmd.Dir

@@ -82,7 +82,8 @@ func (g *Group) Stop(reason error) {
 }
 
 // fail records that a rank violated the protocol or hangs, and stops the group, or only the rank if
-// Options.KeepGoing is set. Only the first call has an effect, and none for a rank that Kill has killed.
+// Options.KeepGoing is set. Only the first call has an effect, and none for a rank that Kill has
+// killed.
 func (m *member) fail(s State, why string) {
 	g := m.g
 	g.mu.Lock()

@@ -168,9 +168,9 @@ func (c *Comm) Dup() (*Comm, error) {
 	return lockedResult(c, "Dup", c.check(), func() (*Comm, error) { return c.dup(c.name + "'") })
 }
 
-// split exchanges the colour, the key and the next unused context of each rank. The largest of these
-// contexts is unused on all ranks. All new communicators use it, since they have no rank in common.
-// Contexts are even: the next odd one is for collectives.
+// split exchanges the colour, the key and the next unused context of each rank. The largest of
+// these contexts is unused on all ranks. All new communicators use it, since they have no rank in
+// common. Contexts are even: the next odd one is for collectives.
 func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	const fields = 3
 	local := make([]byte, 8*fields)
@@ -208,8 +208,8 @@ func (c *Comm) split(color, key int, name string) (*Comm, error) {
 	return sub, nil
 }
 
-// dup duplicates the communicator. The new context is the largest of the next unused contexts of the
-// ranks. Contexts are even: the next odd one is for collectives.
+// dup duplicates the communicator. The new context is the largest of the next unused contexts of
+// the ranks. Contexts are even: the next odd one is for collectives.
 func (c *Comm) dup(name string) (*Comm, error) {
 	next := binary.LittleEndian.AppendUint32(nil, c.rank.nextContext)
 	if err := c.allreduce(next, Uint32, Max); err != nil {

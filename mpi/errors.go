@@ -108,8 +108,8 @@ func ErrorsAreFatal(c *Comm, err error) error {
 // and windows created from it later. With nil, the default, calls return their errors.
 func (c *Comm) SetErrorHandler(h ErrorHandler) { c.handler = h }
 
-// raise wraps the error of a call and passes it to the communicator's error handler, if there is one. The caller
-// does not hold the lock of the rank.
+// raise wraps the error of a call and passes it to the communicator's error handler, if there is
+// one. The caller does not hold the lock of the rank.
 func (c *Comm) raise(call string, err error) error {
 	if err == nil {
 		return nil

@@ -13,8 +13,9 @@ import (
 // which may wait for this rank without knowing of the loss. It receives and discards
 // their remaining collective messages, so that their sends complete.
 
-// Lost implements Upper; the carrier calls it for a peer that cannot be reached. It fails all operations with
-// the peer, and the collectives of every communicator of which the peer is a member.
+// Lost implements Upper; the carrier calls it for a peer that cannot be reached. It fails all
+// operations with the peer, and the collectives of every communicator of which the peer is a
+// member.
 func (k *rank) Lost(peer int, cause error) {
 	k.p2p.Lost(peer, cause)
 	k.windows.Lost(peer, cause)
@@ -64,21 +65,22 @@ func (c *Comm) announceFailure() {
 	}
 }
 
-// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete without the rank called
-// lost. A receive from AnySource depends on all members of its communicator; on all ranks if that was freed.
+// dependsOn reports whether a receive from a rank, or from AnySource, cannot complete without the
+// rank called lost. A receive from AnySource depends on all members of its communicator; on all
+// ranks if that was freed.
 func (k *rank) dependsOn(context uint32, from, lost int) bool {
 	c := k.comms[context&^collective]
 	return from == lost || from == AnySource && (c == nil || c.rankOf(lost) >= 0)
 }
 
-// EachAwaitedPeer implements Upper, for the carrier to probe these peers: it visits those that requests, blocked
-// probes and windows wait for.
+// EachAwaitedPeer implements Upper, for the carrier to probe these peers: it visits those that
+// requests, blocked probes and windows wait for.
 func (k *rank) EachAwaitedPeer(visit func(peer int)) {
 	visitMembers := func(context uint32, from int) { // for a receive or a probe
 		switch {
 		case context&collective != 0:
-			// A collective operation needs all members, but the carrier need not probe those that it
-			// does not talk to: visit only those that have exited.
+			// A collective operation needs all members, but the carrier need not probe those that
+			// it does not talk to: visit only those that have exited.
 			k.eachMember(context, func(peer int) {
 				if k.env.Control.Gone(peer) {
 					visit(peer)

@@ -111,7 +111,8 @@ type Carrier interface {
 // Opener opens the carrier of a rank. All ranks do so at the same time.
 type Opener func(e *transport.Env, up Upper) (Carrier, error)
 
-// OverVerbs returns an Opener whose carriers move messages by verbs over the NICs of the rank's environment.
+// OverVerbs returns an Opener whose carriers move messages by verbs over the NICs of the rank's
+// environment.
 func OverVerbs(cfg carrier.Config) Opener {
 	return func(e *transport.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)

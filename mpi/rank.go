@@ -142,8 +142,9 @@ func (k *rank) waitUntil(done func() bool) {
 	}
 }
 
-// pollFast polls the carrier a few times for an event that may be imminent, and reports whether done is true. It
-// polls only where other ranks run concurrently, and while progress has nothing to do but poll the carrier.
+// pollFast polls the carrier a few times for an event that may be imminent, and reports whether
+// done is true. It polls only where other ranks run concurrently, and while progress has nothing to
+// do but poll the carrier.
 func (k *rank) pollFast(done func() bool) bool {
 	if !k.env.Concurrent || len(k.ibarriers) > 0 || k.finalizing || len(k.failedContexts) > 0 {
 		return false
@@ -193,8 +194,8 @@ func (k *rank) pollOnce(done func() bool) bool {
 	return done()
 }
 
-// progressTask makes progress while the program computes. While the program itself waits, and makes progress, the
-// task backs off: it sleeps an eighth of the time that the program has waited.
+// progressTask makes progress while the program computes. While the program itself waits, and makes
+// progress, the task backs off: it sleeps an eighth of the time that the program has waited.
 func (k *rank) progressTask(p verbs.Proc) {
 	defer k.progressTaskRunning.Store(false)
 	var waitingSince time.Duration // 0: the program does not wait
@@ -216,8 +217,8 @@ func (k *rank) progressTask(p verbs.Proc) {
 	}
 }
 
-// Arrived implements Upper; the carrier calls it for each message. It passes the message to the engine of
-// windows or of point-to-point messages, unless it announces a failed collective.
+// Arrived implements Upper; the carrier calls it for each message. It passes the message to the
+// engine of windows or of point-to-point messages, unless it announces a failed collective.
 func (k *rank) Arrived(peer int, h *wire.Header, data []byte) error {
 	switch {
 	case h.Kind >= wire.FirstWindowKind:
@@ -263,7 +264,8 @@ const (
 	maxIdleFlushes = 10
 )
 
-// FlushNeeded implements Upper; the carrier calls it when it defers messages. It starts flushTask, unless that runs.
+// FlushNeeded implements Upper; the carrier calls it when it defers messages. It starts flushTask,
+// unless that runs.
 func (k *rank) FlushNeeded() {
 	if !k.flushTaskRunning {
 		k.flushTaskRunning = true

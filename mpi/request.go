@@ -181,8 +181,8 @@ func (a *arguments) check(c *Comm) error {
 	return c.checkSend(a.peer, a.tag)
 }
 
-// begin checks the arguments of a nonblocking send or receive, and starts it. call is the name of the
-// MPI function, for errors.
+// begin checks the arguments of a nonblocking send or receive, and starts it. call is the name of
+// the MPI function, for errors.
 func (c *Comm) begin(call string, a arguments) (*Request, error) {
 	err := a.check(c)
 	if err == nil {

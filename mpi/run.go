@@ -58,8 +58,8 @@ func (k *rank) close() error {
 	return err
 }
 
-// open creates a rank, opens its carrier, which connects it to its peers, and starts the progress task if
-// o.Progress is Background.
+// open creates a rank, opens its carrier, which connects it to its peers, and starts the progress
+// task if o.Progress is Background.
 func open(e *transport.Env, o Options) (*rank, error) {
 	o.setDefaults()
 	k := &rank{env: e, opts: o, communicators: communicators{comms: map[uint32]*Comm{}}}

@@ -35,8 +35,8 @@ func (o *requestErrors) add(r *Request, err error) {
 	o.requests, o.errs = append(o.requests, r), append(o.errs, err)
 }
 
-// raise passes the errors to the error handlers of their communicators, and returns a *RequestsError
-// if a handler returns an error. The caller does not hold the lock.
+// raise passes the errors to the error handlers of their communicators, and returns a
+// *RequestsError if a handler returns an error. The caller does not hold the lock.
 func (o *requestErrors) raise() error {
 	failed := false
 	for i, err := range o.errs {
@@ -134,7 +134,8 @@ func WaitAny(rs []*Request) (int, Status, error) {
 // returns true and Undefined.
 func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, nonblocking) }
 
-// completeAny finishes one complete request. If wait is true, it waits for one. The index is Undefined without one.
+// completeAny finishes one complete request. If wait is true, it waits for one. The index is
+// Undefined without one.
 func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {

@@ -27,7 +27,8 @@ func (c *Comm) WinCreate(buf []byte) (*Win, error) {
 	return c.createWin("WinCreate", buf, len(buf), nil)
 }
 
-// WinAllocate is collective. It allocates memory and creates a window on it; sizes may differ between ranks.
+// WinAllocate is collective. It allocates memory and creates a window on it; sizes may differ
+// between ranks.
 func (c *Comm) WinAllocate(size int) (*Win, error) {
 	if size < 0 { // take part in the exchange, so that the others do not wait
 		return c.createWin("WinAllocate", nil, 0, fmt.Errorf("%w: %d bytes", ErrArg, size))
@@ -43,8 +44,9 @@ func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, er
 	return lockedResult(c, call, c.check(), func() (*Win, error) { return c.createWinLocked(mem, size, err) })
 }
 
-// createWinLocked creates a window together with the other ranks. err, if not nil, is why this rank has no memory
-// for it: the rank still takes part in the exchange, and all ranks fail. The caller holds the lock.
+// createWinLocked creates a window together with the other ranks. err, if not nil, is why this rank
+// has no memory for it: the rank still takes part in the exchange, and all ranks fail. The caller
+// holds the lock.
 func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	d, derr := c.dup(c.name + ".window")
 	if derr != nil {

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runInit is the init process of an unshared PID namespace: it starts the program, reaps orphans and returns
-// the program's exit code. Its arguments are the process ID of the parent, which must be alive, and the
-// path and the arguments of the program. "enclosure:" in its errors stands for the unshared namespaces.
+// runInit is the init process of an unshared PID namespace: it starts the program, reaps orphans
+// and returns the program's exit code. Its arguments are the process ID of the parent, which must
+// be alive, and the path and the arguments of the program. "enclosure:" in its errors stands for
+// the unshared namespaces.
 func runInit(args []string) (code int) {
 	signals := catchSignals() // before the program starts and may be sent one
 	child, err := startProgram(args)
@@ -74,7 +75,8 @@ func startProgram(args []string) (pid int, err error) {
 	return pid, nil
 }
 
-// mountProc mounts a /proc of the new PID namespace. Many containers forbid it; then the outer /proc is used.
+// mountProc mounts a /proc of the new PID namespace. Many containers forbid it; then the outer
+// /proc is used.
 func mountProc() {
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
@@ -98,9 +100,9 @@ func inheritedFiles() ([]int, error) {
 	return fds, nil
 }
 
-// catchSignals keeps signals from ending this process, and returns those to forward to the program. SIGINT and
-// SIGQUIT of a terminal reach the program directly. Signals are caught instead of ignored because the program would
-// inherit ignored signals.
+// catchSignals keeps signals from ending this process, and returns those to forward to the program.
+// SIGINT and SIGQUIT of a terminal reach the program directly. Signals are caught instead of
+// ignored because the program would inherit ignored signals.
 func catchSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	c := make(chan os.Signal, 16)

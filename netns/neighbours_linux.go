@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// planNeighbours plans static neighbour and FDB entries for every interface, so that no frame is sent or flooded to
-// resolve addresses, and frame counts are reproducible.
+// planNeighbours plans static neighbour and FDB entries for every interface, so that no frame is
+// sent or flooded to resolve addresses, and frame counts are reproducible.
 func (p *plan) planNeighbours() {
 	for _, seg := range p.t.Segments() {
 		var all []neighbour
@@ -41,8 +41,8 @@ func (p *plan) addressedDevice(port topology.Port) *device {
 	return d
 }
 
-// macsBehind lists the MAC addresses that are reachable through port, for the bridge sender at the other end of its
-// cable.
+// macsBehind lists the MAC addresses that are reachable through port, for the bridge sender at the
+// other end of its cable.
 func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr {
 	if d := p.addressedDevice(port); len(d.addrs) > 0 && d != sender {
 		macs := []net.HardwareAddr{d.mac}
@@ -54,8 +54,8 @@ func (p *plan) macsBehind(port topology.Port, sender *device) []net.HardwareAddr
 	return p.macsBehindOtherPorts(port)
 }
 
-// macsBehindOtherPorts lists the MAC addresses that are reachable, for a frame that enters a switch at port, through
-// the other ports of the switch.
+// macsBehindOtherPorts lists the MAC addresses that are reachable, for a frame that enters a switch
+// at port, through the other ports of the switch.
 func (p *plan) macsBehindOtherPorts(port topology.Port) []net.HardwareAddr {
 	var macs []net.HardwareAddr
 	for _, c := range p.t.CablesOf(port.Node) {

@@ -122,7 +122,8 @@ func (p *plan) newNamespace(name string) *namespace {
 	return s
 }
 
-// coreNamespace returns the core, the namespace of bridges and user-space cables, which the first call adds to the plan.
+// coreNamespace returns the core, the namespace of bridges and user-space cables, which the first
+// call adds to the plan.
 func (p *plan) coreNamespace() *namespace {
 	if p.core == nil {
 		p.core = p.newNamespace("the core")
@@ -242,7 +243,8 @@ func (p *plan) switchIndex(name string) int {
 	return slices.IndexFunc(p.t.Switches, func(s topology.Switch) bool { return s.Name == name })
 }
 
-// bridgeFor returns the bridge of the ports with the same address, which the first call adds to the plan, with this MAC.
+// bridgeFor returns the bridge of the ports with the same address, which the first call adds to the
+// plan, with this MAC.
 func (s *namespace) bridgeFor(port topology.Port, mac net.HardwareAddr) *device {
 	key := bridgeKey(port)
 	if s.bridges[key] == nil {

@@ -33,8 +33,8 @@ var routerSysctls = []sysctl{
 	{"net/ipv6/fib_multipath_hash_policy", "1", "choice of a spine by the UDP source port"},
 }
 
-// writeSysctls writes settings to /proc/sys. It fails only for those that a feature needs: in many containers
-// /proc/sys is read-only, and most of a fabric works without them.
+// writeSysctls writes settings to /proc/sys. It fails only for those that a feature needs: in many
+// containers /proc/sys is read-only, and most of a fabric works without them.
 func writeSysctls(list []sysctl) error {
 	for _, s := range list {
 		err := os.WriteFile("/proc/sys/"+s.name, []byte(s.value), 0)

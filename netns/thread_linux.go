@@ -35,8 +35,8 @@ type thread struct {
 	end  sync.Once
 }
 
-// newThread starts a thread, on which setup runs first and then the functions of [thread.run]. It returns the
-// error of setup.
+// newThread starts a thread, on which setup runs first and then the functions of [thread.run]. It
+// returns the error of setup.
 func newThread(setup func() error) (*thread, error) {
 	t := &thread{work: make(chan func())}
 	ready := make(chan error)
@@ -57,7 +57,8 @@ func newThread(setup func() error) (*thread, error) {
 	return t, nil
 }
 
-// run runs fn on the thread and returns its result. Calls are serialized. It must not be called after stop.
+// run runs fn on the thread and returns its result. Calls are serialized. It must not be called
+// after stop.
 func (t *thread) run(fn func() error) error {
 	done := make(chan error, 1)
 	t.work <- func() { done <- fn() }

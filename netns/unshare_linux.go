@@ -69,8 +69,8 @@ func StartUnshared(cmd *exec.Cmd) error {
 	return startOnKeeperThread(cmd)
 }
 
-// startOnKeeperThread starts cmd from a thread that lives as long as this process: the kernel sends cmd the parent
-// death signal when the thread that started it ends.
+// startOnKeeperThread starts cmd from a thread that lives as long as this process: the kernel sends
+// cmd the parent death signal when the thread that started it ends.
 func startOnKeeperThread(cmd *exec.Cmd) error {
 	t, err := keeperThread()
 	if err != nil {

@@ -79,8 +79,8 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	return c, s.barrier(ctx) // the other side's queue pairs are connected, too
 }
 
-// createObjects creates the verbs objects: PD, CQs, MR and unconnected QPs. The buffer has cfg.memory
-// bytes for messages, followed by those of the flow-control messages (credits).
+// createObjects creates the verbs objects: PD, CQs, MR and unconnected QPs. The buffer has
+// cfg.memory bytes for messages, followed by those of the flow-control messages (credits).
 func (c *conn) createObjects(cfg connConfig) (err error) {
 	dev := c.side.Device
 	c.deferClose(c.Queues.Close)

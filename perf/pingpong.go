@@ -118,9 +118,9 @@ func (p *pingPongSide) postRecvs(n int) error {
 	return err
 }
 
-// sendOne posts a send. Every pingSignal-th send is signaled; before it, sendOne waits until so many
-// earlier sends have completed that the next pingSignal sends fit into the send queue. With WaitForSend,
-// each send is signaled, and sendOne waits for its completion.
+// sendOne posts a send. Every pingSignal-th send is signaled; before it, sendOne waits until so
+// many earlier sends have completed that the next pingSignal sends fit into the send queue. With
+// WaitForSend, each send is signaled, and sendOne waits for its completion.
 func (p *pingPongSide) sendOne() error {
 	p.posted++
 	p.send[0].Flags = 0

@@ -19,7 +19,8 @@ type receiver struct {
 }
 
 // newReceiver returns a receiver of messages of this size, with recvs receives per queue pair. The
-// first c.creditBase bytes of memory hold message buffers; if they are too few, receives share them.
+// first c.creditBase bytes of memory hold message buffers; if they are too few, receives share
+// them.
 func newReceiver(c *conn, bytes, recvs int) *receiver {
 	r := &receiver{
 		conn: c, depth: recvs, used: make([]int, len(c.qps)),

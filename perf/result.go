@@ -136,8 +136,8 @@ func (t Target) WithVerdict() Target {
 	return t
 }
 
-// quickTargets returns the targets of a quick run, for two hosts with a core each. q.Ratios compare with
-// bare sockets; QPsFlatness is the lowest rate over several QPs, relative to that over one.
+// quickTargets returns the targets of a quick run, for two hosts with a core each. q.Ratios compare
+// with bare sockets; QPsFlatness is the lowest rate over several QPs, relative to that over one.
 func (q *Result) quickTargets() []Target {
 	return []Target{
 		{Name: "write of 1 MiB to bare sockets", Got: q.Ratios.WriteToLimit, Want: 0.6, Noise: q.Noises.Write},

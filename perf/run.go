@@ -45,8 +45,8 @@ type part struct {
 	do    func(context.Context) error
 }
 
-// measure runs all parts in order, and stores the highest noise and the duration in the result. The progress
-// is the share of r.steps, the steps of all parts.
+// measure runs all parts in order, and stores the highest noise and the duration in the result. The
+// progress is the share of r.steps, the steps of all parts.
 func (r *run) measure(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		r.steps += p.steps

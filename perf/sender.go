@@ -35,8 +35,8 @@ type sendLoad struct {
 	window      int // receives per queue pair of the other side, if op needs receives
 }
 
-// newSender returns a sender over the queue pairs of c. If messages need receives (l.window is not 0)
-// and the service needs credits, the sender tracks the receives of the other side.
+// newSender returns a sender over the queue pairs of c. If messages need receives (l.window is not
+// 0) and the service needs credits, the sender tracks the receives of the other side.
 func newSender(c *conn, l sendLoad) (*sender, error) {
 	s := &sender{
 		conn: c, sendLoad: l, wrs: make([]verbs.SendWR, l.burst),

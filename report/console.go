@@ -51,7 +51,8 @@ func (d *Display) Done(r *Result) {
 	})
 }
 
-// Finish prints the summary and the paths of the report, and closes the display. It returns the first write error.
+// Finish prints the summary and the paths of the report, and closes the display. It returns the
+// first write error.
 func (d *Display) Finish(run *Run, paths Paths) error { return d.Panel.Finish(d.summary(run), paths) }
 
 // label returns "NAME on TIER".
@@ -215,7 +216,8 @@ type ProgressLine struct {
 	last     time.Time
 }
 
-// NewProgressLine returns a progress line that is written to a file; terminal tells whether the file is a terminal.
+// NewProgressLine returns a progress line that is written to a file; terminal tells whether the
+// file is a terminal.
 func NewProgressLine(to io.Writer, terminal bool) *ProgressLine {
 	return &ProgressLine{to: to, terminal: terminal}
 }
@@ -223,8 +225,8 @@ func NewProgressLine(to io.Writer, terminal bool) *ProgressLine {
 // clearLine returns to the start of a terminal's line and erases the line.
 const clearLine = "\r\x1b[K"
 
-// Report shows the current step, and the share of the measurement that is done, from 0 to 1. Without a terminal it
-// prints a line, every 10 seconds at most.
+// Report shows the current step, and the share of the measurement that is done, from 0 to 1.
+// Without a terminal it prints a line, every 10 seconds at most.
 func (p *ProgressLine) Report(step string, done float64) {
 	switch {
 	case p.terminal:

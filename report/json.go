@@ -50,9 +50,9 @@ func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 	return kit.Folder[*Run]{Result: ResultFile, JUnit: WriteJUnit, Page: WriteHTML}.Write(dir, r)
 }
 
-// WriteJUnit writes a run as JUnit XML: a suite for each tier (sim or netns), a case for each scenario. A
-// failed scenario is a failure; a broken or starved one is an error. Times are wall-clock
-// times.
+// WriteJUnit writes a run as JUnit XML: a suite for each tier (sim or netns), a case for each
+// scenario. A failed scenario is a failure; a broken or starved one is an error. Times are
+// wall-clock times.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := kit.Suites{Name: "fabrictest"}
 	for _, tier := range r.tiers() {

@@ -188,7 +188,8 @@ func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float
 	return true
 }
 
-// Rows for faults above the panels, the number of characters that fit into a row, and the limit of drawn shades.
+// Rows for faults above the panels, the number of characters that fit into a row, and the limit of
+// drawn shades.
 const (
 	laneRows    = 4
 	laneColumns = 120
@@ -223,7 +224,8 @@ func (v *timeView) addFaults(g kit.Grid, faults []Fault) {
 	}
 }
 
-// addMarks adds the marks of all ranks (events such as "connected"), grouped by kind, for the maxMarks kinds that occur first.
+// addMarks adds the marks of all ranks (events such as "connected"), grouped by kind, for the
+// maxMarks kinds that occur first.
 func (v *timeView) addMarks(g kit.Grid, ranks []Rank) {
 	const maxMarks = 6 // kinds of marks
 	var marks []Mark

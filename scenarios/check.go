@@ -95,7 +95,8 @@ func checkPatterns(key string, patterns []string, check func(key, pattern string
 	}
 }
 
-// checkPort checks that a pattern matches a port, unless the fabric is invalid or there are too many patterns.
+// checkPort checks that a pattern matches a port, unless the fabric is invalid or there are too
+// many patterns.
 func (c *checker) checkPort(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -105,7 +106,8 @@ func (c *checker) checkPort(key, pattern string) {
 	}
 }
 
-// checkHost checks that a pattern matches a host, unless the fabric is invalid or there are too many patterns.
+// checkHost checks that a pattern matches a host, unless the fabric is invalid or there are too
+// many patterns.
 func (c *checker) checkHost(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -135,7 +137,8 @@ const (
 	maxTrunks = 1024 // cables between switches
 )
 
-// checkFabric checks the hosts, switches and links of the fabric, and builds its topology if they are valid.
+// checkFabric checks the hosts, switches and links of the fabric, and builds its topology if they
+// are valid.
 func (c *checker) checkFabric() {
 	const at = "fabric"
 	f := &c.s.Fabric

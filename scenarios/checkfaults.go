@@ -45,8 +45,9 @@ func (c *checker) checkImpairment(key string, im *Impairment) {
 // keyRule has the permitted and the required keys of an action.
 type keyRule struct{ may, must []string }
 
-// checkKeys checks the keys of a section against the rule of its action. keys are the keys of all actions: the
-// section may have only those that the rule lists. It reports whether the section has all keys that the action needs.
+// checkKeys checks the keys of a section against the rule of its action. keys are the keys of all
+// actions: the section may have only those that the rule lists. It reports whether the section has
+// all keys that the action needs.
 func (c *checker) checkKeys(section, action string, rule keyRule, keys ...string) bool {
 	for _, k := range keys {
 		if !slices.Contains(rule.may, k) && !slices.Contains(rule.must, k) {
@@ -83,7 +84,8 @@ func (c *checker) checkStreamEvent(key string, e *Event) {
 	}
 }
 
-// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of its action.
+// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of its
+// action.
 func (c *checker) checkEvent(key string, e *Event) {
 	checkPatterns(key+".on", e.On, c.checkPort)
 	if e.Offset == nil {

@@ -44,7 +44,8 @@ var workloadTags = map[string]reflect.StructTag{
 	"Excuses":    `enum:"loses duplicates reorders gives_up"`,
 }
 
-// fieldsOf returns the keys of a section of the file, given by its struct type, including those of inlined sections.
+// fieldsOf returns the keys of a section of the file, given by its struct type, including those of
+// inlined sections.
 func fieldsOf(t reflect.Type) (all fields) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -86,9 +87,9 @@ func join(section, key string) string {
 	return section + "." + key
 }
 
-// ImpairText returns a scenario file with the impairments of one port. words are from a command line:
-// "clean" for none, or KEY=VALUE with the keys of an impairment, in both directions unless the key
-// "way" is given. Error messages call the port displayName.
+// ImpairText returns a scenario file with the impairments of one port. words are from a command
+// line: "clean" for none, or KEY=VALUE with the keys of an impairment, in both directions unless
+// the key "way" is given. Error messages call the port displayName.
 func ImpairText(fabric Fabric, port, displayName string, words []string) (string, error) {
 	s := &Scenario{
 		Version: FormatVersion, Name: "set", Title: "Impairments of a port", Fabric: fabric,

@@ -46,8 +46,9 @@ func Load(fsys fs.FS, name string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse reads a scenario from data, and checks the parts that it could decode (not d.unreadable). The error is of type
-// Errors: up to maxErrors errors in the order of lines, and then the number of the others. file is the file name in them.
+// Parse reads a scenario from data, and checks the parts that it could decode (not d.unreadable).
+// The error is of type Errors: up to maxErrors errors in the order of lines, and then the number of
+// the others. file is the file name in them.
 func Parse(file string, data []byte) (*Scenario, error) {
 	src := source{file: file, positions: map[string]position{"": {line: 1}}}
 	root, errs := parseDocument(&src, data)
@@ -118,8 +119,8 @@ func (w *structureChecker) fail(n *yaml.Node, format string, args ...any) {
 	w.errs = append(w.errs, errorIn(w.src, "", n, fmt.Errorf(format, args...)))
 }
 
-// walk checks a node and those below it: their number, that they are at most depth levels deep, and that none is an
-// alias or has an anchor or tag. It returns false when checking should stop.
+// walk checks a node and those below it: their number, that they are at most depth levels deep, and
+// that none is an alias or has an anchor or tag. It returns false when checking should stop.
 func (w *structureChecker) walk(n *yaml.Node, depth int) bool {
 	w.budget--
 	switch {
@@ -162,8 +163,9 @@ var hints = map[string]string{
 	"found unexpected end of stream":                 "is a quote or a bracket left open?",
 }
 
-// syntaxError converts an error of the YAML parser, which counts lines from 0 in structural errors and from 1
-// in lexical ones, and gives no line for an unknown anchor. It adds a hint to errors in hints.
+// syntaxError converts an error of the YAML parser, which counts lines from 0 in structural errors
+// and from 1 in lexical ones, and gives no line for an unknown anchor. It adds a hint to errors in
+// hints.
 func syntaxError(src *source, data []byte, err error) *Error {
 	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {

@@ -32,7 +32,8 @@ const (
 	formDuration
 )
 
-// formOf returns the form in which a scenario file has values of a type. tag is the tag of the field.
+// formOf returns the form in which a scenario file has values of a type. tag is the tag of the
+// field.
 func formOf(t reflect.Type, tag reflect.StructTag) form {
 	switch {
 	case t.Kind() == reflect.Pointer:

@@ -71,7 +71,8 @@ func (s *Selection) Find() ([]Selected, error) {
 	return chosen, nil
 }
 
-// split separates patterns of names from files. A folder, or a pattern that no shipped scenario matches, is an error.
+// split separates patterns of names from files. A folder, or a pattern that no shipped scenario
+// matches, is an error.
 func (s *Selection) split(shipped []*Scenario) (names, files []string, err error) {
 	for _, p := range s.Patterns {
 		if strings.HasSuffix(p, ".yaml") || strings.HasSuffix(p, ".yml") {
@@ -137,7 +138,8 @@ func withoutDuplicates(files []string) (unique []string) {
 	return unique
 }
 
-// MatchesAny reports whether a name matches one of the patterns. A malformed pattern matches nothing.
+// MatchesAny reports whether a name matches one of the patterns. A malformed pattern matches
+// nothing.
 func MatchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, name)

@@ -19,8 +19,8 @@ const (
 	windowStarts = 4096
 )
 
-// NewPattern returns the random bytes for a Content with messages of up to size bytes. Each message is a part
-// of the pattern that begins at one of the first windowStarts offsets.
+// NewPattern returns the random bytes for a Content with messages of up to size bytes. Each message
+// is a part of the pattern that begins at one of the first windowStarts offsets.
 func NewPattern(seed uint64, size int) []byte {
 	const period = 4093 // a prime, see fillPeriod
 	p := make([]byte, size+windowStarts)
@@ -40,11 +40,13 @@ func (c *Content) window(seq, n int) []byte {
 	return c.Pattern[start : int(start)+n]
 }
 
-// stamp returns the number in the first StampLen bytes of a chunk of message seq. It is different for every chunk
-// and message; for consecutive messages its lowest byte, which comes first, already is.
+// stamp returns the number in the first StampLen bytes of a chunk of message seq. It is different
+// for every chunk and message; for consecutive messages its lowest byte, which comes first, already
+// is.
 func (c *Content) stamp(seq, chunk int) uint64 { return c.Key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// Fill fills b with message seq: a part of the pattern, with a stamp of the message at the start of each chunk.
+// Fill fills b with message seq: a part of the pattern, with a stamp of the message at the start of
+// each chunk.
 func (c *Content) Fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {

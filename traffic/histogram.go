@@ -21,8 +21,8 @@ const (
 	rowLen    = exactLen / 2   // buckets of each further power of two
 )
 
-// bucketOf returns the index of a duration's bucket. Durations below exactLen ns have a bucket each;
-// longer ones have rowLen buckets for each power of two, by their leading exactBits bits.
+// bucketOf returns the index of a duration's bucket. Durations below exactLen ns have a bucket
+// each; longer ones have rowLen buckets for each power of two, by their leading exactBits bits.
 func bucketOf(d time.Duration) int {
 	x := uint64(max(d, 0))
 	if x < exactLen {

@@ -42,14 +42,15 @@ func RingOf(id uint64) (ring int, isRecv bool) {
 	return int(id &^ recvBit >> ringShift), id&recvBit != 0
 }
 
-// NewRecvRing returns a ring of receives with the given number of slots. num is its number in work request
-// IDs (see RingOf). If shared, its queue is an SRQ, whose receives may complete in any order.
+// NewRecvRing returns a ring of receives with the given number of slots. num is its number in work
+// request IDs (see RingOf). If shared, its queue is an SRQ, whose receives may complete in any
+// order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
 
-// Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier queue. Sequence
-// numbers continue.
+// Attach sets the queue to post to, and frees all slots: it forgets the receives of an earlier
+// queue. Sequence numbers continue.
 func (r *RecvRing) Attach(queue RecvQueue) {
 	r.queue, r.free, r.lastCompleted = queue, r.free[:0], r.posted
 	for slot := range r.seqs {
@@ -67,8 +68,8 @@ func (r *RecvRing) Posted() int { return int(r.posted) }
 // Outstanding is the number of receives that have not completed.
 func (r *RecvRing) Outstanding() int { return len(r.seqs) - len(r.free) }
 
-// Post posts the receives of the next n free slots, and returns how many the device has accepted. Their
-// work request IDs have recvBit, the number of the ring, the sequence number and the slot.
+// Post posts the receives of the next n free slots, and returns how many the device has accepted.
+// Their work request IDs have recvBit, the number of the ring, the sequence number and the slot.
 func (r *RecvRing) Post(n int) (int, error) {
 	r.batch = r.batch[:0]
 	for i, slot := range r.free[:n] {
@@ -88,9 +89,9 @@ func (r *RecvRing) Post(n int) (int, error) {
 	return done, nil
 }
 
-// Complete frees and returns the slot of the completed receive with a work request ID. It returns an error if
-// that receive does not exist (slot -1), is not posted, or has overtaken an earlier one; receives of a Shared
-// queue may do that. The data is valid until the slot is posted again.
+// Complete frees and returns the slot of the completed receive with a work request ID. It returns
+// an error if that receive does not exist (slot -1), is not posted, or has overtaken an earlier
+// one; receives of a Shared queue may do that. The data is valid until the slot is posted again.
 func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	slot = int(id & (1<<seqShift - 1))
 	if slot >= len(r.seqs) {
@@ -102,7 +103,8 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// Only the first completion after a gap is an error; later ones find lastCompleted beyond the gap.
+	// Only the first completion after a gap is an error; later ones find lastCompleted beyond the
+	// gap.
 	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
 		if r.lastCompleted = seq; seq > oldest && !r.Shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))

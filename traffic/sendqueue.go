@@ -69,9 +69,9 @@ func (q *SendQueue) Batched() int { return len(q.batch) }
 // Full reports whether Flush must be called before more requests are added.
 func (q *SendQueue) Full() bool { return len(q.batch) == maxBatch }
 
-// Add adds request r to the batch. sge is the local memory of the request; with length 0 it has none.
-// The caller must have checked Room (of the queue) and Full (of the batch), and sets the other fields of
-// the returned work request.
+// Add adds request r to the batch. sge is the local memory of the request; with length 0 it has
+// none. The caller must have checked Room (of the queue) and Full (of the batch), and sets the
+// other fields of the returned work request.
 func (q *SendQueue) Add(r Request, sge verbs.SGE) *verbs.SendWR {
 	i := len(q.batch)
 	q.batch = q.batch[:i+1]
@@ -120,9 +120,10 @@ func (q *SendQueue) Drain() error {
 	return nil
 }
 
-// Complete handles the completion of a request and of the unsignaled requests before it. It calls done
-// for each that has succeeded, except the marker of Drain. failed is the status of a request that failed,
-// else WCSuccess. The error describes a completion that is out of order or has wrong fields.
+// Complete handles the completion of a request and of the unsignaled requests before it. It calls
+// done for each that has succeeded, except the marker of Drain. failed is the status of a request
+// that failed, else WCSuccess. The error describes a completion that is out of order or has wrong
+// fields.
 func (q *SendQueue) Complete(wc *verbs.WC, done func(Request)) (failed verbs.WCStatus, err error) {
 	n := uint32(wc.WRID)
 	if n-q.oldest >= q.next-q.oldest { // modulo 2^32: n is not from oldest to next-1

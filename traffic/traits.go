@@ -15,8 +15,8 @@ type TransportTraits struct {
 	// CompletesEarly: a send or write completes when the device has accepted it, before
 	// delivery. Only a read or atomic proves the delivery of all requests before it.
 	CompletesEarly bool
-	// AtomicsAfterLaterWrites: an atomic may be executed after later messages and writes have arrived
-	// (RFC 7306, section 5.4, rules 4 and 6, and section 7). Only a later atomic or read,
+	// AtomicsAfterLaterWrites: an atomic may be executed after later messages and writes have
+	// arrived (RFC 7306, section 5.4, rules 4 and 6, and section 7). Only a later atomic or read,
 	// or a fenced request, is ordered after it.
 	AtomicsAfterLaterWrites bool
 	// SeparateImm: immediate data arrives alone or after a write, never with a message.
@@ -29,7 +29,8 @@ type TransportTraits struct {
 	MissingOps []verbs.WROpcode
 }
 
-// TraitsOf returns how a device differs from InfiniBand and RoCE, by its transport and its capabilities.
+// TraitsOf returns how a device differs from InfiniBand and RoCE, by its transport and its
+// capabilities.
 func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	attr, err := dev.QueryDevice()
 	if err != nil {

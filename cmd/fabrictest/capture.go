@@ -99,8 +99,8 @@ func newCaptureOpenCommand() *cobra.Command {
 	return cmd
 }
 
-// openCapture opens the capture that args select in Wireshark, or prints it with tshark. options are
-// further arguments of that program.
+// openCapture opens the capture that args select in Wireshark, or prints it with tshark. options
+// are further arguments of that program.
 func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) error {
 	run, words, err := splitRun(args)
 	if err != nil {

@@ -33,8 +33,9 @@ type deviceGuestFlags struct {
 // guestMemory is enough for a case that registers 1 GiB and for the agent's copy of it.
 const guestMemory = 3072
 
-// guestKernelArgs begin the kernel command line of every guest. Warnings of the kernel are printed as evidence.
-// Allocated pages are not cleared, because that would hide stale memory that rxe sends.
+// guestKernelArgs begin the kernel command line of every guest. Warnings of the kernel are printed
+// as evidence. Allocated pages are not cleared, because that would hide stale memory that rxe
+// sends.
 const guestKernelArgs = "loglevel=5 init_on_alloc=0"
 
 // guestMTU is enough for packets with 4096 bytes of data.
@@ -50,7 +51,8 @@ func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
-// check returns an error for flags that are wrong or contradict each other. It sets the device of the guest.
+// check returns an error for flags that are wrong or contradict each other. It sets the device of
+// the guest.
 func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	excluded := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {
@@ -115,8 +117,9 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns the command that starts this program, given how it was started. If the program is also the agent
-// in the guest, because the user named no other, 'go run' needs the build tag ibverbs.
+// calledAs returns the command that starts this program, given how it was started. If the program
+// is also the agent in the guest, because the user named no other, 'go run' needs the build tag
+// ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs
@@ -129,8 +132,8 @@ func (g *deviceGuestFlags) shellFlags() []string {
 	return append([]string{"--guest " + g.kind, "--kernel " + g.series}, g.given...)
 }
 
-// runGuest boots a guest, judges its device, and switches it off. To do so, it runs this command again in new
-// namespaces, in a process that ends with this one; inside is set in that process.
+// runGuest boots a guest, judges its device, and switches it off. To do so, it runs this command
+// again in new namespaces, in a process that ends with this one; inside is set in that process.
 func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	o.device = o.guest.cfg.Devices[0].Name()
 	c, err := runner.NewCertification(o.options(cmd, seed), runner.GuestProtocol(o.guest.cfg))
@@ -163,8 +166,8 @@ func (o *certifyOptions) runGuest(cmd *cobra.Command, seed uint64) error {
 	return cmp.Or(o.signIn(cmd, o.out), err)
 }
 
-// checkOut returns an error if the folder of the results cannot be made. It makes the folder to find out, and
-// removes it again unless it existed.
+// checkOut returns an error if the folder of the results cannot be made. It makes the folder to
+// find out, and removes it again unless it existed.
 func (o *certifyOptions) checkOut() error {
 	_, statErr := os.Stat(o.out)
 	if _, err := conformRuns.NewFolder(o.out, time.Now()); err != nil {

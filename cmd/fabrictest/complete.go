@@ -70,8 +70,8 @@ var completeDefects = completeFrom(func(context.Context) (words []cobra.Completi
 	return words, nil
 })
 
-// completeRuns offers as the first argument the runs in the user's cache, the latest first, and folders;
-// as further arguments the scenarios.
+// completeRuns offers as the first argument the runs in the user's cache, the latest first, and
+// folders; as further arguments the scenarios.
 func completeRuns(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return completeScenarios(cmd, args, typed)
@@ -119,7 +119,8 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSet offers as the first argument the hosts of the lab and their NICs, then the changes of a link.
+// completeSet offers as the first argument the hosts of the lab and their NICs, then the changes of
+// a link.
 func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		keys := scenarios.ImpairKeys()

@@ -65,9 +65,9 @@ func newConformCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// run judges the devices. For mutants, which are defects made by changes of the source code, it runs
-// the command again in a build with them; without the sources, it leaves them out. It may also run the
-// command again in new namespaces.
+// run judges the devices. For mutants, which are defects made by changes of the source code, it
+// runs the command again in a build with them; without the sources, it leaves them out. It may also
+// run the command again in new namespaces.
 func (o *conformOptions) run(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.Plan)
 	if err != nil {
@@ -131,8 +131,8 @@ func (o *conformOptions) check() (err error) {
 	return nil
 }
 
-// start starts the display of progress, and returns a run without results. total is the number of cases to run, or
-// of devices to measure. The run's Part is set if cases were left out.
+// start starts the display of progress, and returns a run without results. total is the number of
+// cases to run, or of devices to measure. The run's Part is set if cases were left out.
 func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, total int) *conform.Run {
 	out := cmd.OutOrStdout()
 	if o.json {
@@ -145,7 +145,8 @@ func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, t
 	return run
 }
 
-// finish writes the result files and prints the results. Results are printed even if a file cannot be written.
+// finish writes the result files and prints the results. Results are printed even if a file cannot
+// be written.
 func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judge.Judge) error {
 	run.Wall = time.Since(run.Started)
 	paths, err := conform.WriteFolder(j.Dir, run)
@@ -202,7 +203,8 @@ func newConformMeasureCommand(o *conformOptions) *cobra.Command {
 	return cmd
 }
 
-// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so it sets the run's Part.
+// runMeasure measures the devices, in new namespaces if that is needed. It runs no cases, so it
+// sets the run's Part.
 func (o *conformOptions) runMeasure(cmd *cobra.Command, args []string) error {
 	j, dir, err := o.plan(o.PlanMeasurement)
 	if err != nil {

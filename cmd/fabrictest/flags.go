@@ -45,7 +45,8 @@ type listing struct {
 	failed bool                  // the command exits with exitFailed
 }
 
-// withJSON gives cmd the flag --json, and makes it print the listing that run returns, as JSON or as text.
+// withJSON gives cmd the flag --json, and makes it print the listing that run returns, as JSON or
+// as text.
 func withJSON(cmd *cobra.Command, usage string, run func(cmd *cobra.Command, args []string) (listing, error)) *cobra.Command {
 	asJSON := false
 	jsonFlag(cmd, &asJSON, usage)
@@ -187,8 +188,8 @@ var helpTexts embed.FS
 
 const examplesLine = "Examples:\n"
 
-// setHelp gives a command and its subcommands their help texts, from help/COMMAND-SUBCOMMAND.txt, and fills in variables
-// such as {workloads}.
+// setHelp gives a command and its subcommands their help texts, from help/COMMAND-SUBCOMMAND.txt,
+// and fills in variables such as {workloads}.
 func setHelp(cmd *cobra.Command) {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	if cmd.HasParent() {

@@ -20,8 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newInteropCommand is `fabrictest interop`: emulated devices against those of Linux. --provider sets *provider before a
-// subcommand runs.
+// newInteropCommand is `fabrictest interop`: emulated devices against those of Linux. --provider
+// sets *provider before a subcommand runs.
 func newInteropCommand(program string) *cobra.Command {
 	name, provider := "", new(nics.Provider)
 	known := nics.NamesWith(nics.HasKernelDriver)
@@ -163,8 +163,9 @@ var interopPrograms = []interopProgram{
 	},
 }
 
-// newCommand returns the command that acts as one end of the program, on a device of provider. p.flags adds the
-// program's flags and returns the function that runs it. p.roceOnly names what an iWARP device lacks for it.
+// newCommand returns the command that acts as one end of the program, on a device of provider.
+// p.flags adds the program's flags and returns the function that runs it. p.roceOnly names what an
+// iWARP device lacks for it.
 func (p *interopProgram) newCommand(provider *nics.Provider) *cobra.Command {
 	e := new(end)
 	var run runFunc
@@ -230,7 +231,8 @@ func (e *end) runCM(p *interop.CMProgram) runFunc {
 	}
 }
 
-// run opens a device, runs a program on it, and prints the result. SpeakFirst lets an iWARP server send first.
+// run opens a device, runs a program on it, and prints the result. SpeakFirst lets an iWARP server
+// send first.
 func (e *end) run(cmd *cobra.Command, provider *nics.Provider, program func(context.Context, verbs.Context) (interop.Result, error)) (err error) {
 	dev, err := interop.OpenDevice(provider, interop.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {

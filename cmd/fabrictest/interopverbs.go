@@ -51,8 +51,8 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	return cmd
 }
 
-// run boots a guest and exchanges the selected operations with it. To do so, it runs this command again in a process in
-// new namespaces; inside is set in that process.
+// run boots a guest and exchanges the selected operations with it. To do so, it runs this command
+// again in a process in new namespaces; inside is set in that process.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (o *interopVerbs) options(cmd *cobra.Command, cfg kernel.Config) *interop.O
 	}
 }
 
-// check returns an error for wrong flags and patterns, before a guest is booted. It sets the device,
-// the impairments and the seed of the guest.
+// check returns an error for wrong flags and patterns, before a guest is booted. It sets the
+// device, the impairments and the seed of the guest.
 func (o *interopVerbs) check(cmd *cobra.Command) error {
 	switch {
 	case o.guest.kind == "":

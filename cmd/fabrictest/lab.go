@@ -177,7 +177,8 @@ func newLabExecCommand(calledAs string) *cobra.Command {
 	return cmd
 }
 
-// execOnce runs a program in each host of a fabric that is created for it. once has the flags --plain and --keep-going.
+// execOnce runs a program in each host of a fabric that is created for it. once has the flags
+// --plain and --keep-going.
 func execOnce(cmd *cobra.Command, calledAs string, o *live.FabricOptions, once live.Program, program []string) error {
 	path, err := exec.LookPath(program[0])
 	if err != nil {

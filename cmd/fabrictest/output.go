@@ -14,9 +14,10 @@ import (
 	"github.com/fabrictest/fabrictest/report/ranks"
 )
 
-// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, which filters control characters out of the
-// output of every command, because those in texts of certificates, agents, guests, captures and scenarios must not
-// reach a terminal. Displays that write escape sequences, and processes of this program, filter their own output.
+// withoutEscapeFilter returns the writer below a textfmt.PrintableWriter, which filters control
+// characters out of the output of every command, because those in texts of certificates, agents,
+// guests, captures and scenarios must not reach a terminal. Displays that write escape sequences,
+// and processes of this program, filter their own output.
 func withoutEscapeFilter(w io.Writer) io.Writer {
 	if v, ok := w.(*textfmt.PrintableWriter); ok {
 		return v.W
@@ -55,8 +56,8 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// programResult returns the error that makes this program exit with code, the exit code of a program
-// that it ran for the user. A program that does not exist is a usage error.
+// programResult returns the error that makes this program exit with code, the exit code of a
+// program that it ran for the user. A program that does not exist is a usage error.
 func programResult(code int, err error) error {
 	var missing *exec.Error
 	switch {
@@ -68,7 +69,8 @@ func programResult(code int, err error) error {
 	return err
 }
 
-// newProgressLine returns a line on the terminal that shows progress; if w is no terminal, progress is printed as lines.
+// newProgressLine returns a line on the terminal that shows progress; if w is no terminal, progress
+// is printed as lines.
 func newProgressLine(w io.Writer) *report.ProgressLine {
 	const terminal, noTerminal = true, false
 	if f := terminalOf(w); f != nil {

@@ -38,8 +38,8 @@ func newPerfCommand(program string) *cobra.Command {
 	return cmd
 }
 
-// newMeasureCommand returns the command `fabrictest perf NAME`, which prints the result of measure, and fails if a
-// target is missed.
+// newMeasureCommand returns the command `fabrictest perf NAME`, which prints the result of measure,
+// and fails if a target is missed.
 func newMeasureCommand(name, short string, measure func(context.Context, perflab.Options) (*perf.Result, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
 	return withJSON(cmd, "print the result, with every sample, as JSON", func(cmd *cobra.Command, _ []string) (listing, error) {

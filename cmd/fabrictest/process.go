@@ -25,7 +25,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// processCommands are the hidden commands with which fabrictest starts itself as a process of a lab.
+// processCommands are the hidden commands with which fabrictest starts itself as a process of a
+// lab.
 func processCommands() []*cobra.Command {
 	withoutCode := func(main func() error) func() (int, error) {
 		return func() (int, error) { return 0, main() }
@@ -48,7 +49,8 @@ func processCommands() []*cobra.Command {
 	}
 }
 
-// newProcessCommand makes a hidden command that runs main, the main function of a process that handles signals itself.
+// newProcessCommand makes a hidden command that runs main, the main function of a process that
+// handles signals itself.
 func newProcessCommand(name string, main func() (code int, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, Args: cobra.NoArgs,
@@ -80,8 +82,8 @@ func runUnshared(cmd *cobra.Command, args []string, dir string) error {
 	return runAgain(cmd, "/proc/self/exe", args, dir, netns.StartUnshared)
 }
 
-// runAgain runs a program with the command line of cmd and --out=dir, and returns its exit code as an error. start
-// starts the program.
+// runAgain runs a program with the command line of cmd and --out=dir, and returns its exit code as
+// an error. start starts the program.
 func runAgain(cmd *cobra.Command, program string, args []string, dir string, start func(*exec.Cmd) error) error {
 	inner := exec.CommandContext(cmd.Context(), program, append(repeatArgs(cmd, args), "--out="+dir)...)
 	inner.Args[0] = os.Args[0]
@@ -123,8 +125,8 @@ func repeatArgs(cmd *cobra.Command, args []string) []string {
 	return append(words, args...)
 }
 
-// runWithMutants runs the command again, in a build of this program with all mutants, the defects that are
-// changes of the source code.
+// runWithMutants runs the command again, in a build of this program with all mutants, the defects
+// that are changes of the source code.
 func runWithMutants(cmd *cobra.Command, args []string, dir string) (err error) {
 	tmp, err := os.MkdirTemp("", "fabrictest-mutants-*")
 	if err != nil {

@@ -40,8 +40,8 @@ func newReplayCommand(o *replayOptions) *cobra.Command {
 	return cmd
 }
 
-// run repeats scenarios of a saved run, and compares the results: the scenarios in only, else those that failed or,
-// with --all, all of them.
+// run repeats scenarios of a saved run, and compares the results: the scenarios in only, else those
+// that failed or, with --all, all of them.
 func (o *replayOptions) run(cmd *cobra.Command, from string, only []string) error {
 	began := time.Now()
 	replay := runner.Replay{Scenarios: only, Passed: o.all}

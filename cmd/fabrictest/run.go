@@ -58,8 +58,8 @@ func newRunCommand(o *runOptions) *cobra.Command {
 	return cmd
 }
 
-// run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls runSeeds. SIGUSR1
-// makes it show the state of all ranks that run in namespaces.
+// run runs the selected scenarios, writes the report and prints the results. With --seeds, it calls
+// runSeeds. SIGUSR1 makes it show the state of all ranks that run in namespaces.
 func (o *runOptions) run(cmd *cobra.Command) error {
 	began := time.Now()
 	seed, err := o.check()
@@ -123,8 +123,9 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 	return errors.Join(err, show.Finish(run, paths))
 }
 
-// verdict returns the error that sets the exit code of a run of total tasks. A starved task was too late because the
-// host was busy. Incompatible tasks, which their NICs cannot run, do not count as skipped.
+// verdict returns the error that sets the exit code of a run of total tasks. A starved task was too
+// late because the host was busy. Incompatible tasks, which their NICs cannot run, do not count as
+// skipped.
 func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, incompatible int) error {
 	skipped := run.Counts()[report.Skipped] - incompatible
 	switch {
@@ -154,7 +155,8 @@ func (o *runOptions) command(seed uint64) string {
 
 const maxSeeds = 10_000_000
 
-// runSeeds runs every scenario in simulation with as many seeds as --seeds says: first, first+1 and so on.
+// runSeeds runs every scenario in simulation with as many seeds as --seeds says: first, first+1 and
+// so on.
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {

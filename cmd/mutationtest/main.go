@@ -39,7 +39,8 @@ type options struct {
 	baseline, worker string
 }
 
-// main parses the flags and runs the command. A process that this program starts itself has one of the internal flags.
+// main parses the flags and runs the command. A process that this program starts itself has one of
+// the internal flags.
 func main() {
 	var o options
 	flag.IntVar(&o.n, "n", 0, "the `number` of mutants, drawn at random; 0 for all")
@@ -60,8 +61,8 @@ func main() {
 	}
 }
 
-// run finds out which mutants of packages the conformance cases kill. A child process instead writes the baseline,
-// the cases that pass without mutants, or judges mutants as a worker.
+// run finds out which mutants of packages the conformance cases kill. A child process instead
+// writes the baseline, the cases that pass without mutants, or judges mutants as a worker.
 func (o *options) run(packages []string) error {
 	switch {
 	case o.baseline != "":

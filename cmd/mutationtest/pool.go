@@ -21,8 +21,8 @@ type pool struct {
 	baseline string // file of writeBaseline
 }
 
-// judge runs the conformance cases with each mutant of all, in the given number of worker processes. The results, in
-// the order of all, say which mutants the cases kill.
+// judge runs the conformance cases with each mutant of all, in the given number of worker
+// processes. The results, in the order of all, say which mutants the cases kill.
 func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]result, error) {
 	results := make([]result, len(all))
 	err := parallel(len(all), workers, "judged", func(next func() (int, bool)) error {
@@ -36,8 +36,9 @@ func (p *pool) judge(ctx context.Context, all []mutant.Mutant, workers int) ([]r
 	return results, err
 }
 
-// runWorker runs one worker process. It has the worker judge the mutants whose indexes next returns, until there are
-// no more or a mutant ends the worker. more reports the latter: another worker has to judge the rest.
+// runWorker runs one worker process. It has the worker judge the mutants whose indexes next
+// returns, until there are no more or a mutant ends the worker. more reports the latter: another
+// worker has to judge the rest.
 func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []result, next func() (int, bool)) (more bool, err error) {
 	cmd := exec.CommandContext(ctx, p.program, "-worker", p.baseline)
 	in, err := cmd.StdinPipe()
@@ -76,8 +77,9 @@ func (p *pool) runWorker(ctx context.Context, all []mutant.Mutant, results []res
 	}
 }
 
-// parallel runs work in as many goroutines as workers says. Each call of next returns another number from 0 to n-1;
-// false after the last. Progress is printed as "50 of 100 tested", where done is the word tested.
+// parallel runs work in as many goroutines as workers says. Each call of next returns another
+// number from 0 to n-1; false after the last. Progress is printed as "50 of 100 tested", where done
+// is the word tested.
 func parallel(n, workers int, done string, work func(next func() (int, bool)) error) error {
 	var mu sync.Mutex
 	taken := 0

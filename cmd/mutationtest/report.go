@@ -19,8 +19,9 @@ const (
 // count is the outcome of a package: its mutants, and those that cases and Go tests killed.
 type count struct{ mutants, byCases, byTests int }
 
-// report prints the mutants that survived, and how many of each package were killed. It returns an error if the
-// conformance cases killed a smaller share of the mutants than minimum (0 to 1); kills by Go tests do not count.
+// report prints the mutants that survived, and how many of each package were killed. It returns an
+// error if the conformance cases killed a smaller share of the mutants than minimum (0 to 1); kills
+// by Go tests do not count.
 func report(w io.Writer, all []mutant.Mutant, results []result, minimum float64) error {
 	counts := map[string]*count{}
 	var folders []string

@@ -21,8 +21,8 @@ const (
 	sendOverhead = headerLen + untaggedLen + crcLen
 )
 
-// sendTruncatedAndExtended sends a packet truncated at each octet between its header and its CRC, and with 1 and 4
-// octets too many.
+// sendTruncatedAndExtended sends a packet truncated at each octet between its header and its CRC,
+// and with 1 and 4 octets too many.
 func (p *peer) sendTruncatedAndExtended(pkt iwarp.Packet) {
 	whole := len(pkt.Append(nil)) - crcLen
 	for n := headerLen; n < whole; n++ {
@@ -52,7 +52,8 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device, sorted by offset: a real network may reorder them.
+// nextMessage returns the packets of the next message of the device, sorted by offset: a real
+// network may reorder them.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
@@ -71,8 +72,8 @@ func (p *peer) nextMessage() (all []arrival) {
 // partialMessages has the segments of incomplete messages, by MSN; 0 for tagged ones.
 type partialMessages map[uint32][]arrival
 
-// add adds a segment. If its message is then complete, add removes the message and returns its segments, sorted by
-// offset; else nil.
+// add adds a segment. If its message is then complete, add removes the message and returns its
+// segments, sorted by offset; else nil.
 func (m partialMessages) add(a arrival) []arrival {
 	msn := iwarp.Val(a.Segment.DDP.MSN)
 	all := append(m[msn], a)

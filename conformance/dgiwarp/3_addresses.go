@@ -193,8 +193,9 @@ var addressCases = []conformance.Case{{
 	Run:     onPeer(func(p *peer) { p.expectDroppedFrom("224.0.0.1", "255.255.255.255", "0.0.0.0") }),
 }}
 
-// expectDroppedFrom fails the case unless the device drops packets from these addresses, and from UDP port 0: a Send,
-// and a Write to an unknown STag, which would be answered by an error. Then a valid Send must take the first receive.
+// expectDroppedFrom fails the case unless the device drops packets from these addresses, and from
+// UDP port 0: a Send, and a Write to an unknown STag, which would be answered by an error. Then a
+// valid Send must take the first receive.
 func (p *peer) expectDroppedFrom(addresses ...string) {
 	routes := []route{p.route.fromPort(0)}
 	for _, a := range addresses {
@@ -219,8 +220,8 @@ func (q *deviceQP) expectQPEvent() {
 	q.Check(e.QP != nil && e.QP.QPN() == q.qp.QPN(), "an event of the queue pair", "%v of another", e.Type)
 }
 
-// expectFailure fails the case unless the next completion is an error completion of request id, long before the device
-// would give up retransmitting (giveUpTimeout). It returns the status.
+// expectFailure fails the case unless the next completion is an error completion of request id,
+// long before the device would give up retransmitting (giveUpTimeout). It returns the status.
 func (h *host) expectFailure(id uint64) verbs.WCStatus {
 	wc, ok := h.PollCompletion(giveUpTimeout / 5)
 	h.Check(ok, fmt.Sprintf("request %d to fail", id), "nothing in %v", giveUpTimeout/5)
@@ -331,8 +332,8 @@ func (p *peer) sendToGroup(group netip.Addr, s iwarp.Segment) {
 	p.sendOctets(p.route.toAddr(group), iwarp.UD(s).ToQP(iwarp.GroupQP).Over(p.path()).Append(nil))
 }
 
-// expectGroupDelivery expects that the next completions are receives, one of each queue pair, with the length of the
-// message and of the 40 octets before it, where UD has the GRH.
+// expectGroupDelivery expects that the next completions are receives, one of each queue pair, with
+// the length of the message and of the 40 octets before it, where UD has the GRH.
 func (h *host) expectGroupDelivery(message []byte, qs ...*deviceQP) {
 	got := make(map[verbs.QPN]int)
 	for range qs {

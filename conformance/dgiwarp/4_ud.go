@@ -29,16 +29,16 @@ func (h *host) maxSinglePacketSend() int {
 // immediateData is the immediate data of all cases.
 const immediateData = 0xcafef00d
 
-// writeRecordWR returns a Write with immediate data. The device sends it as a Write-Record: it takes a receive at the
-// target, which reports which octets of the Write have arrived.
+// writeRecordWR returns a Write with immediate data. The device sends it as a Write-Record: it
+// takes a receive at the target, which reports which octets of the Write have arrived.
 func (p *peer) writeRecordWR(id uint64, n int) verbs.SendWR {
 	wr := p.wr(id, verbs.OpRDMAWriteImm, 0, n)
 	wr.Imm = immediateData
 	return wr
 }
 
-// expectEvenSegments fails the case unless the packets have the message in segments of equal length, of which only the
-// last may be shorter.
+// expectEvenSegments fails the case unless the packets have the message in segments of equal
+// length, of which only the last may be shorter.
 func (h *host) expectEvenSegments(msn uint32, all []arrival, message []byte) {
 	var joined []byte
 	for i, a := range all {

@@ -33,9 +33,10 @@ func (p *peer) writeRecords(msn uint32, off int, message []byte, n int) []iwarp.
 	return iwarp.WriteRecords(msn, p.targetAddr(off), message, immediateData, n)
 }
 
-// expectRecord fails the case unless the next completion is that of receive id for a Write-Record: an RDMA Write of
-// length bytes to targetMem at off that takes a receive. The receive buffer has 40 octets for the source address, where
-// UD has the GRH, and then the record: where the Write begins, its length, and spans, the ranges that have arrived.
+// expectRecord fails the case unless the next completion is that of receive id for a Write-Record:
+// an RDMA Write of length bytes to targetMem at off that takes a receive. The receive buffer has 40
+// octets for the source address, where UD has the GRH, and then the record: where the Write begins,
+// its length, and spans, the ranges that have arrived.
 func (q *deviceQP) expectRecord(id uint64, off, length int, spans ...byteRange) {
 	wc := q.ExpectRecv(id, addrAreaLen+recordLen+rangeLen*len(spans))
 	q.Check(wc.Opcode == verbs.WCOpRecvRDMAWithImm && wc.Imm == immediateData, fmt.Sprintf("a Write with immediate data %#x", immediateData), "%s", rig.Describe(&wc))

@@ -191,7 +191,8 @@ var errorCases = []conformance.Case{{
 	}),
 }}
 
-// expectErrorMessage expects a UD packet with a Terminate that quotes the invalid segment and has one of the causes.
+// expectErrorMessage expects a UD packet with a Terminate that quotes the invalid segment and has
+// one of the causes.
 func (p *peer) expectErrorMessage(invalid iwarp.Segment, causes ...iwarp.Cause) {
 	a := p.expect(iwarp.UD(iwarp.Op(iwarp.OpTerminate)))
 	p.Check(slices.ContainsFunc(causes, func(c iwarp.Cause) bool {

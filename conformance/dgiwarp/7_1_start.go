@@ -8,8 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// awaitChallenge skips data packets, and returns the cookie of the device's Challenge to the peer's flow: the peer has
-// to send the cookie back to prove that it receives at its source address. Any other packet fails the case.
+// awaitChallenge skips data packets, and returns the cookie of the device's Challenge to the peer's
+// flow: the peer has to send the cookie back to prove that it receives at its source address. Any
+// other packet fails the case.
 func (p *peer) awaitChallenge() uint64 {
 	for {
 		a := p.mustNextPacket("a Challenge")

@@ -150,8 +150,8 @@ var lossCases = overRD.Cases([]conformance.Case{{
 // retransmitDelay receives the retransmission of packet a, and returns its delay.
 func (p *peer) retransmitDelay(a arrival) time.Duration { return p.expectData(*a.Data.Seq).At - a.At }
 
-// skipRetransmissions waits for a completion, and skips the packets that have arrived by then. A data packet other than
-// a retransmission of packet seq fails the case.
+// skipRetransmissions waits for a completion, and skips the packets that have arrived by then. A
+// data packet other than a retransmission of packet seq fails the case.
 func (p *peer) skipRetransmissions(seq uint32) {
 	p.NextCompletion()
 	for _, a := range p.drainArrived() {
@@ -164,8 +164,9 @@ func (p *peer) skipRetransmissions(seq uint32) {
 // slowRoundTrip is a round-trip time that makes the timeout longer than a case needs to respond.
 const slowRoundTrip = 20 * time.Millisecond
 
-// establishSlowly establishes the device's flow and acknowledges its packets later each time, so that the device
-// measures growing round-trip times and extends its retransmission timeout. It skips retransmissions meanwhile.
+// establishSlowly establishes the device's flow and acknowledges its packets later each time, so
+// that the device measures growing round-trip times and extends its retransmission timeout. It
+// skips retransmissions meanwhile.
 func (p *peer) establishSlowly() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.Sleep(firstTimeout / 2)
@@ -181,8 +182,8 @@ func (p *peer) establishSlowly() {
 	}
 }
 
-// expectRetransmission fails the case unless the device retransmits packet seq within this time, which is extended to
-// slowRoundTrip in real time. It skips other packets.
+// expectRetransmission fails the case unless the device retransmits packet seq within this time,
+// which is extended to slowRoundTrip in real time. It skips other packets.
 func (p *peer) expectRetransmission(seq uint32, within time.Duration) {
 	if !p.Virtual {
 		within = max(within, slowRoundTrip)
@@ -206,8 +207,9 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 	}
 }
 
-// drainFlight receives data packets until the device pauses, because its window is used up, and returns the next
-// sequence number. It takes 1/20 of the minimum retransmission timeout without a packet for a pause.
+// drainFlight receives data packets until the device pauses, because its window is used up, and
+// returns the next sequence number. It takes 1/20 of the minimum retransmission timeout without a
+// packet for a pause.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

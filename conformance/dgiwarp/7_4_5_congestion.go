@@ -126,9 +126,9 @@ var busyCases = overRD.Cases([]conformance.Case{{
 // sendBusy acknowledges packet 0 with a window of 0: the peer has no receive for packet 1.
 func (p *peer) sendBusy() { p.send(p.ack(1).Window(0)) }
 
-// expectBusyPeersServed lets peers send to a queue pair without receives, which answers by Acks with window 0. It fails
-// the case unless each receive that is then posted makes the device send one peer an Ack with a window, in the order of
-// the peers, and that peer can send its message.
+// expectBusyPeersServed lets peers send to a queue pair without receives, which answers by Acks
+// with window 0. It fails the case unless each receive that is then posted makes the device send
+// one peer an Ack with a window, in the order of the peers, and that peer can send its message.
 func (p *peer) expectBusyPeersServed(peers ...*peer) {
 	for _, busy := range peers {
 		busy.openFlow(zeroLengthWrite()) // a Write needs no receive
@@ -276,9 +276,9 @@ var congestionCases = conformance.Group{Setup: setupNarrowRD}.Cases([]conformanc
 	}),
 }})
 
-// expectInFlight fails the case unless the device has least to most packets in flight, from sequence number oldest on,
-// while the peer sends no Ack. It returns their number. It waits for each packet less than the minimum retransmission
-// timeout, but longer for the first.
+// expectInFlight fails the case unless the device has least to most packets in flight, from
+// sequence number oldest on, while the peer sends no Ack. It returns their number. It waits for
+// each packet less than the minimum retransmission timeout, but longer for the first.
 func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	more := true
 	if p.fromDeviceFlow.next == oldest {
@@ -294,8 +294,8 @@ func (p *peer) expectInFlight(oldest uint32, least, most int) int {
 	return n
 }
 
-// expectTimeoutRetransmission fails the case unless the device, at a timeout, retransmits packet oldest and then at
-// most the minWindow-1 packets after it.
+// expectTimeoutRetransmission fails the case unless the device, at a timeout, retransmits packet
+// oldest and then at most the minWindow-1 packets after it.
 func (p *peer) expectTimeoutRetransmission(oldest uint32) {
 	want := fmt.Sprintf("a retransmission of packet %d at a timeout", oldest)
 	for *p.mustNextData(want).Data.Seq != oldest { // a packet that was in flight

@@ -15,7 +15,8 @@ import (
 // maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
-// expectResponse sends a request, and expects want in the device's next data packet, which it acknowledges.
+// expectResponse sends a request, and expects want in the device's next data packet, which it
+// acknowledges.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)
@@ -39,8 +40,8 @@ func (h *host) establishedPeer() *peer {
 	return p
 }
 
-// expectSegmentError sends segments in RD packets, the last of them invalid, and expects a Terminate with one of the
-// causes, a queue pair in the error state, and no successful completion.
+// expectSegmentError sends segments in RD packets, the last of them invalid, and expects a
+// Terminate with one of the causes, a queue pair in the error state, and no successful completion.
 func (p *peer) expectSegmentError(causes []iwarp.Cause, segments ...iwarp.Segment) {
 	for _, s := range segments {
 		p.send(p.nextDataPacket(s))

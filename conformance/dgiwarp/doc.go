@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Suite returns the cases of datagram-iWARP. All need a device with UD, those with a reliable setup also RD; each has
-// the label of its service.
+// Suite returns the cases of datagram-iWARP. All need a device with UD, those with a reliable setup
+// also RD; each has the label of its service.
 func Suite() *conformance.Suite {
 	cases := conformance.Group{}.Cases(slices.Concat(
 		packetCases, addressCases, groupCases,
@@ -51,7 +51,8 @@ func cite(section string, rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "datagram-iWARP", Section: section, Rows: rows}
 }
 
-// describeEvent formats an event of a case's record. A packet is decoded, with its unusual values (Odd) in parentheses.
+// describeEvent formats an event of a case's record. A packet is decoded, with its unusual values
+// (Odd) in parentheses.
 func describeEvent(e *conformance.Event) string {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return e.Text

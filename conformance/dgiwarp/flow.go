@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onFlow makes the body of a case from a function that uses a peer with a flow to the device: the RD packets of one
-// direction between two queue pairs, which the device accepts after a Challenge.
+// onFlow makes the body of a case from a function that uses a peer with a flow to the device: the
+// RD packets of one direction between two queue pairs, which the device accepts after a Challenge.
 func onFlow(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(s, func(p *peer) {
 		p.openFlow(zeroLengthWrite())
@@ -39,30 +39,32 @@ func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
 
-// expectStartChallenged sends the first packet of the peer's flow with a proof, the cookie of a Challenge, that the
-// device must not accept, and fails the case unless the device sends a new Challenge.
+// expectStartChallenged sends the first packet of the peer's flow with a proof, the cookie of a
+// Challenge, that the device must not accept, and fails the case unless the device sends a new
+// Challenge.
 func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.send(p.start(proof, first))
 	p.expectChallenge()
 }
 
-// startAndRecvChallenge starts a new flow to the device, without the cookie of a Challenge as proof of the peer's
-// address. It returns the cookie of the Challenge that the device must answer with.
+// startAndRecvChallenge starts a new flow to the device, without the cookie of a Challenge as proof
+// of the peer's address. It returns the cookie of the Challenge that the device must answer with.
 func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	p.toDeviceFlow = flow{epoch: p.Rand.Uint32()}
 	p.send(p.start(noProof, first))
 	return *p.expectChallenge().Challenge.Cookie
 }
 
-// expectChallenge fails the case unless the next packet is a Challenge with the epoch of the peer's flow.
+// expectChallenge fails the case unless the next packet is a Challenge with the epoch of the peer's
+// flow.
 func (p *peer) expectChallenge() arrival {
 	want := iwarp.PacketOf(iwarp.KindChallenge)
 	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDeviceFlow.epoch}
 	return p.expect(want)
 }
 
-// openFlow establishes a flow to the device. The device answers the first packet by a Challenge; the peer sends the
-// packet again with the Challenge's cookie.
+// openFlow establishes a flow to the device. The device answers the first packet by a Challenge;
+// the peer sends the packet again with the Challenge's cookie.
 func (p *peer) openFlow(first iwarp.Segment) {
 	cookie := p.startAndRecvChallenge(first)
 	p.send(p.withStart(cookie, p.nextDataPacket(first)).AckNow())
@@ -75,8 +77,8 @@ func (p *peer) openFlowTo(id uint64, first iwarp.Segment) {
 	p.expectRecv(id, first.Payload)
 }
 
-// expectAck expects that the next packet acknowledges the peer's packets before next, and no later one (empty SACK).
-// In real time, late retransmissions of the device may precede it.
+// expectAck expects that the next packet acknowledges the peer's packets before next, and no later
+// one (empty SACK). In real time, late retransmissions of the device may precede it.
 func (p *peer) expectAck(next uint32) arrival {
 	want := iwarp.RDAck(p.toDeviceFlow.epoch, next).SACK()
 	if !p.Virtual {
@@ -85,8 +87,8 @@ func (p *peer) expectAck(next uint32) arrival {
 	return p.expect(want)
 }
 
-// skipLateRetransmissions skips retransmissions of the device that crossed with the peer's Ack. The first packet that
-// is none, or matches want, stays pending.
+// skipLateRetransmissions skips retransmissions of the device that crossed with the peer's Ack. The
+// first packet that is none, or matches want, stays pending.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())
@@ -118,8 +120,8 @@ func (p *peer) expectRefusal(reason iwarp.RefusalReason) {
 	p.expect(iwarp.Refusal(p.toDeviceFlow.epoch, reason))
 }
 
-// recvStart returns the first packet of a flow of the device, without responding to it. It must have sequence number 0
-// and a StartBlock, the header extension of packets that start a flow.
+// recvStart returns the first packet of a flow of the device, without responding to it. It must
+// have sequence number 0 and a StartBlock, the header extension of packets that start a flow.
 func (p *peer) recvStart() arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
@@ -135,8 +137,9 @@ func (p *peer) recvStartOf(wrs ...verbs.SendWR) arrival {
 	return p.recvStart()
 }
 
-// acceptFlowOf posts requests, and returns the first packet of the flow that they start. If that has no proof of the
-// device's address, the peer sends a Challenge, and the result is the packet with the Challenge's cookie.
+// acceptFlowOf posts requests, and returns the first packet of the flow that they start. If that
+// has no proof of the device's address, the peer sends a Challenge, and the result is the packet
+// with the Challenge's cookie.
 func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	if a := p.recvStartOf(wrs...); *a.Data.Start.Proof != noProof {
 		return a
@@ -144,14 +147,16 @@ func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, now with the cookie.
+// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, now
+// with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
 }
 
-// expectProof fails the case unless the device sends the first packet of its flow again, with the cookie of the peer's
-// Challenge as proof. It skips retransmissions without proof that crossed with the Challenge.
+// expectProof fails the case unless the device sends the first packet of its flow again, with the
+// cookie of the peer's Challenge as proof. It skips retransmissions without proof that crossed with
+// the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
@@ -194,7 +199,8 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFailure(id)
 }
 
-// nextData returns the next data packet to the peer, and skips other packets; false after the timeout.
+// nextData returns the next data packet to the peer, and skips other packets; false after the
+// timeout.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -209,7 +215,8 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// mustNextData is nextData, and fails the case after the response timeout; want describes the packet.
+// mustNextData is nextData, and fails the case after the response timeout; want describes the
+// packet.
 func (p *peer) mustNextData(want string) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
@@ -229,14 +236,16 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// expectDataRange fails the case unless the device's next n data packets have the sequence numbers from first on.
+// expectDataRange fails the case unless the device's next n data packets have the sequence numbers
+// from first on.
 func (p *peer) expectDataRange(first, n uint32) {
 	for seq := range n {
 		p.expectData(first + seq)
 	}
 }
 
-// establishDeviceFlow lets the device send a message, which establishes its flow to the peer, and acknowledges it.
+// establishDeviceFlow lets the device send a message, which establishes its flow to the peer, and
+// acknowledges it.
 func (p *peer) establishDeviceFlow() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.ackAll()
@@ -248,7 +257,8 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// postInFlow establishes the device's flow, posts requests, and expects one packet for each of them.
+// postInFlow establishes the device's flow, posts requests, and expects one packet for each of
+// them.
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)

@@ -92,7 +92,8 @@ func (h *host) mustNextPacket(want string) arrival {
 	return a
 }
 
-// nextOnWire returns the next UDP datagram on the wire; false after the timeout. It fails the case if the CRC is wrong.
+// nextOnWire returns the next UDP datagram on the wire; false after the timeout. It fails the case
+// if the CRC is wrong.
 func (h *host) nextOnWire(timeout time.Duration) (arrival, bool) {
 	until := h.Now() + timeout
 	for {
@@ -164,8 +165,8 @@ func (h *host) expectNoCompletionYet() {
 // silencePeriod is how long a silent device is observed if no timer runs.
 const silencePeriod = rig.SilencePeriod
 
-// packetAfterSync returns the first packet that the device has sent before its reply to syncDevice. In virtual time,
-// if there is none, it waits for quiet and returns a packet that arrives by then.
+// packetAfterSync returns the first packet that the device has sent before its reply to syncDevice.
+// In virtual time, if there is none, it waits for quiet and returns a packet that arrives by then.
 func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	h.syncDevice()
 	if len(h.pending) == 0 && !h.Virtual {
@@ -174,8 +175,8 @@ func (h *host) packetAfterSync(quiet time.Duration) (arrival, bool) {
 	return h.nextPacket(quiet)
 }
 
-// syncDevice waits until the device has processed all packets: until syncQP, a queue pair for this purpose only, has
-// replied to a later one. Other packets that arrive meanwhile become pending.
+// syncDevice waits until the device has processed all packets: until syncQP, a queue pair for this
+// purpose only, has replied to a later one. Other packets that arrive meanwhile become pending.
 func (h *host) syncDevice() {
 	if h.syncQP == nil {
 		h.syncQP = newSyncQP(h)
@@ -197,7 +198,8 @@ func (h *host) syncDevice() {
 // drainArrived returns the packets that the device has sent so far.
 func (h *host) drainArrived() []arrival { return h.drain(0) }
 
-// drain returns the packets that the device has sent; in virtual time also later ones, until none comes for quiet.
+// drain returns the packets that the device has sent; in virtual time also later ones, until none
+// comes for quiet.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

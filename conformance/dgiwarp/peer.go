@@ -47,8 +47,8 @@ const (
 	deviceKey = 0x0badcafe
 )
 
-// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives. Receive i, from
-// 1 on, fills the i-th part of localMem, of recvLen octets.
+// newQP creates a queue pair of the device in RTS, with its memory and s.receives posted receives.
+// Receive i, from 1 on, fills the i-th part of localMem, of recvLen octets.
 func (h *host) newQP(s setup) *deviceQP {
 	q := &deviceQP{host: h, key: cmp.Or(s.key, deviceKey), recvLen: addrAreaLen + cmp.Or(s.recvLen, 64)}
 	if s.cq == nil {
@@ -88,8 +88,9 @@ func (h *host) addressHandle(a verbs.AHAttr) verbs.AH {
 	return ah
 }
 
-// expectRecv fails the case unless the next completion is that of receive id of the queue pair, with the message in
-// the receive's part of localMem, after the 40 octets where UD has the GRH. It returns the completion.
+// expectRecv fails the case unless the next completion is that of receive id of the queue pair,
+// with the message in the receive's part of localMem, after the 40 octets where UD has the GRH. It
+// returns the completion.
 func (q *deviceQP) expectRecv(id uint64, message []byte) verbs.WC {
 	wc := q.ExpectRecv(id, addrAreaLen+len(message))
 	q.Check(wc.QPN == q.qp.QPN(), "a receive of the queue pair that the packet names", "one of %#x", uint32(wc.QPN))
@@ -124,8 +125,9 @@ func unknownKeyWrite() iwarp.Segment { return iwarp.Write(unknownSTag, 0, data(8
 // data returns n octets of payload.
 func data(n int) []byte { return rig.Data(n) }
 
-// syncQP is a queue pair that only synchronizes: its reply shows that the device has processed all earlier packets.
-// With RD the device itself answers a flow start without a valid cookie; with UD the application replies.
+// syncQP is a queue pair that only synchronizes: its reply shows that the device has processed all
+// earlier packets. With RD the device itself answers a flow start without a valid cookie; with UD
+// the application replies.
 type syncQP struct {
 	p  *peer
 	cq verbs.CQ
@@ -136,7 +138,8 @@ type syncQP struct {
 // syncQPN is the QPN of the peer that talks with the syncQP, distinct from those of other peers.
 const syncQPN = 0x00ca4a51
 
-// newSyncQP creates the queue pair of syncDevice. It has its own completion queue, which a case does not see.
+// newSyncQP creates the queue pair of syncDevice. It has its own completion queue, which a case
+// does not see.
 func newSyncQP(h *host) *syncQP {
 	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
 	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)
@@ -147,8 +150,9 @@ func newSyncQP(h *host) *syncQP {
 // syncBufLen is the buffer size of one message.
 const syncBufLen = addrAreaLen + 8
 
-// sync makes the queue pair reply. If the device has RD, the peer starts a flow without the cookie of a Challenge, and
-// the device answers by a Challenge or Refusal. Else the peer sends a message, and sync posts the application's reply.
+// sync makes the queue pair reply. If the device has RD, the peer starts a flow without the cookie
+// of a Challenge, and the device answers by a Challenge or Refusal. Else the peer sends a message,
+// and sync posts the application's reply.
 func (c *syncQP) sync() {
 	c.round++
 	if c.p.Caps.Has(verbs.CapRD) {
@@ -216,8 +220,9 @@ const (
 	peerIncarnation = 0x1ca50001
 )
 
-// peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation (which tells it from an
-// earlier queue pair with that QPN). Peers have the bench's peer addresses in turn, so that some share an address.
+// peer returns the n-th scripted peer of the queue pair, with its own QPN, key and incarnation
+// (which tells it from an earlier queue pair with that QPN). Peers have the bench's peer addresses
+// in turn, so that some share an address.
 func (q *deviceQP) peer(n int) *peer {
 	host := n % len(q.Peers)
 	return &peer{
@@ -265,7 +270,8 @@ func (p *peer) expect(want iwarp.Packet) arrival {
 	return got
 }
 
-// expectSent posts a UD request, and expects that the device sends a packet that matches want and completes the request.
+// expectSent posts a UD request, and expects that the device sends a packet that matches want and
+// completes the request.
 func (p *peer) expectSent(wr verbs.SendWR, want iwarp.Packet) arrival {
 	p.PostSend(p.qp, wr)
 	a := p.expect(want)

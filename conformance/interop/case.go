@@ -72,9 +72,10 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 // Name is operation/side/method/family/size.
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
-// Cases returns all cases for a transport, ordered by operation, side, method, family and size, including those that
-// the devices do not support. packet is the payload length of a packet, around which sizes are chosen: the path MTU
-// for InfiniBand, and that of a TCP segment over IPv4 for iWARP.
+// Cases returns all cases for a transport, ordered by operation, side, method, family and size,
+// including those that the devices do not support. packet is the payload length of a packet, around
+// which sizes are chosen: the path MTU for InfiniBand, and that of a TCP segment over IPv4 for
+// iWARP.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
@@ -101,15 +102,16 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	return cases
 }
 
-// By how many bytes IPv6 headers are longer than those of IPv4, and untagged DDP headers than tagged ones.
+// By how many bytes IPv6 headers are longer than those of IPv4, and untagged DDP headers than
+// tagged ones.
 const (
 	ipv6Overhead     = 20
 	untaggedOverhead = 4
 )
 
-// sizesFor returns the sizes of an operation over an address family. packet is the payload of a packet: over iWARP that
-// of a tagged DDP segment over IPv4, and other segments have less. There, a send with immediate data has no payload
-// (RFC 7306).
+// sizesFor returns the sizes of an operation over an address family. packet is the payload of a
+// packet: over iWARP that of a tagged DDP segment over IPv4, and other segments have less. There, a
+// send with immediate data has no payload (RFC 7306).
 func (op *operation) sizesFor(transport verbs.Transport, packet int, family Family) []int {
 	if transport == verbs.TransportIWARP {
 		if op.name == "send-imm" {
@@ -125,12 +127,14 @@ func (op *operation) sizesFor(transport verbs.Transport, packet int, family Fami
 	return op.sizes(packet)
 }
 
-// boundarySizes returns the smallest sizes, those around the payload of a packet, and two of many packets.
+// boundarySizes returns the smallest sizes, those around the payload of a packet, and two of many
+// packets.
 func boundarySizes(packet int) []int {
 	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
 }
 
-// upTo returns a function that returns the sizes around packet boundaries, but only those up to limit(packet).
+// upTo returns a function that returns the sizes around packet boundaries, but only those up to
+// limit(packet).
 func upTo(limit func(packet int) int) func(int) []int {
 	return func(packet int) []int {
 		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > limit(packet) })

@@ -30,14 +30,16 @@ func (r *ConnectionsResult) OK() bool { return len(r.Failed) == 0 && len(r.Leake
 // maxFailures is the number of failed connections after which the run stops.
 const maxFailures = 10
 
-// RunConnections makes n connections by the connection manager, one after the other, from both sides and over all
-// address families. It transfers data over each in both directions and closes it, until maxFailures have failed.
-// It counts the objects (QPs, CQs, …) of both devices before and after. progress may be nil, or gets result.Made.
+// RunConnections makes n connections by the connection manager, one after the other, from both
+// sides and over all address families. It transfers data over each in both directions and closes
+// it, until maxFailures have failed. It counts the objects (QPs, CQs, …) of both devices before and
+// after. progress may be nil, or gets result.Made.
 func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done int)) (*ConnectionsResult, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	// Make a connection of each kind before objects are counted: the first may allocate objects that stay.
+	// Make a connection of each kind before objects are counted: the first may allocate objects
+	// that stay.
 	methods, families := []ConnectMethod{CMOurs, CMTheirs}, slices.Sorted(maps.Keys(s.endpoints))
 	for _, method := range methods {
 		for _, family := range families {
@@ -76,8 +78,8 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 	return result, nil
 }
 
-// exchangeOnce makes a connection, on which the active side sends a message and the passive side reads memory of
-// the active side, and closes it. seed determines the data.
+// exchangeOnce makes a connection, on which the active side sends a message and the passive side
+// reads memory of the active side, and closes it. seed determines the data.
 func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) error {
 	pair, err := s.connect(pairSetup{service: verbs.QPTypeRC, method: method, family: family})
 	if err != nil {
@@ -97,8 +99,8 @@ func (s *Suite) exchangeOnce(method ConnectMethod, family Family, seed uint64) e
 	return errors.Join(err, pair.close())
 }
 
-// countObjects counts the objects of both devices. Unless before is nil, it waits up to CloseTimeout for the
-// numbers to fall to those of before. Devices that cannot count are left out.
+// countObjects counts the objects of both devices. Unless before is nil, it waits up to
+// CloseTimeout for the numbers to fall to those of before. Devices that cannot count are left out.
 func (s *Suite) countObjects(ctx context.Context, before map[Side]map[string]int) (map[Side]map[string]int, error) {
 	for until := time.Now().Add(s.CloseTimeout); ; {
 		now := make(map[Side]map[string]int)

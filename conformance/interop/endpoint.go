@@ -39,8 +39,8 @@ type endpoint struct {
 	timeout   time.Duration
 }
 
-// newEndpoint returns the endpoint of a side for an address family. It aborts, as must does, unless the port of the
-// device is active. timeout is how long a completion or a connection may take.
+// newEndpoint returns the endpoint of a side for an address family. It aborts, as must does, unless
+// the port of the device is active. timeout is how long a completion or a connection may take.
 func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpoint {
 	s := &endpoint{End: e, Device: e.Devices[family], side: side, addr: e.Addrs[family], timeout: timeout}
 	s.attr = rig.Result(s.Device.QueryDevice())(s, "query the device")
@@ -57,7 +57,8 @@ func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpo
 // isIWARP reports whether the device is an iWARP device.
 func (s *endpoint) isIWARP() bool { return s.Device.Info().Transport == verbs.TransportIWARP }
 
-// gidIndex returns the index of the RoCEv2 entry of addr in the GID table of port 1, which has n entries.
+// gidIndex returns the index of the RoCEv2 entry of addr in the GID table of port 1, which has n
+// entries.
 func gidIndex(dev verbs.Context, n int, addr netip.Addr) (uint8, error) {
 	for i := range n {
 		e, err := dev.QueryGID(1, i)
@@ -103,8 +104,9 @@ func (s *endpoint) access() verbs.Access {
 	return a
 }
 
-// syncMemory makes memory that the device has written visible to the program, and the reverse. The memory of a
-// device on another host is copied during verbs calls only, so syncMemory makes a verbs call.
+// syncMemory makes memory that the device has written visible to the program, and the reverse. The
+// memory of a device on another host is copied during verbs calls only, so syncMemory makes a verbs
+// call.
 func (s *endpoint) syncMemory() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
@@ -127,8 +129,8 @@ type memory struct {
 // area returns the region without its guard bytes.
 func (m *memory) area() []byte { return m.buf[guard : len(m.buf)-guard] }
 
-// sge returns a scatter/gather list of n octets from off on, after the guard bytes at the start of the region. It is
-// empty if n is 0.
+// sge returns a scatter/gather list of n octets from off on, after the guard bytes at the start of
+// the region. It is empty if n is 0.
 func (m *memory) sge(off, n int) []verbs.SGE {
 	if n == 0 {
 		return nil
@@ -157,7 +159,8 @@ func (m *memory) clear() {
 	}
 }
 
-// check compares the region, guard bytes included, with its expected content. Call syncMemory first.
+// check compares the region, guard bytes included, with its expected content. Call syncMemory
+// first.
 func (m *memory) check() error {
 	first, n := -1, 0
 	for i := range m.buf {

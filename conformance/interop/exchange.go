@@ -39,8 +39,8 @@ func must(err error) {
 // objects are objects on the devices that are closed when the steps that use them end.
 type objects struct{ closers []func() error }
 
-// withObjects runs steps, then closes the objects that steps has added to its argument, the last one first. It returns
-// the errors of both.
+// withObjects runs steps, then closes the objects that steps has added to its argument, the last
+// one first. It returns the errors of both.
 func withObjects(steps func(*objects)) error {
 	var o objects
 	err := rig.Catch(func() { steps(&o) })
@@ -55,8 +55,8 @@ func (o *objects) closeAtEnd(p *queuePair, name string, object io.Closer) {
 	o.closers = append(o.closers, func() error { return p.verbError("close "+name, object.Close()) })
 }
 
-// memory registers an area of n octets between guard bytes, with all rights of p.access and those in extra. It is
-// deregistered when the steps of withObjects end.
+// memory registers an area of n octets between guard bytes, with all rights of p.access and those
+// in extra. It is deregistered when the steps of withObjects end.
 func (o *objects) memory(p *queuePair, n int, extra verbs.Access) *memory {
 	initial := bytes.Repeat([]byte{poison}, guard+n+guard)
 	m := &memory{endpoint: p.endpoint, buf: initial, want: bytes.Clone(initial)}
@@ -65,8 +65,8 @@ func (o *objects) memory(p *queuePair, n int, extra verbs.Access) *memory {
 	return m
 }
 
-// exchange runs case c, whose operation is op, on the pair, and checks that no other request completes. seed
-// determines the data.
+// exchange runs case c, whose operation is op, on the pair, and checks that no other request
+// completes. seed determines the data.
 func (pair *qpPair) exchange(c Case, op *operation, seed uint64) error {
 	return withObjects(func(o *objects) {
 		x := &exchange{
@@ -113,8 +113,8 @@ func (x *exchange) fillSourceAndExpect() {
 	x.dst.setWant(0, x.data)
 }
 
-// checkMemory ends the case unless the memory of both sides, and more memory, has the content that was set
-// by write and setWant.
+// checkMemory ends the case unless the memory of both sides, and more memory, has the content that
+// was set by write and setWant.
 func (x *exchange) checkMemory(more ...*memory) {
 	errs := []error{x.requester.syncMemory(), x.responder.syncMemory()}
 	for _, m := range append([]*memory{x.src, x.dst}, more...) {
@@ -123,8 +123,8 @@ func (x *exchange) checkMemory(more ...*memory) {
 	must(errors.Join(errs...))
 }
 
-// transfer posts a receive into recvSGL and a request, and waits for both completions; that of the receive must be
-// want. On a lossy link it repeats a request of UC or UD until the message arrives.
+// transfer posts a receive into recvSGL and a request, and waits for both completions; that of the
+// receive must be want. On a lossy link it repeats a request of UC or UD until the message arrives.
 func (x *exchange) transfer(op verbs.WROpcode, recvSGL []verbs.SGE, want recvCompletion) {
 	wrID := x.responder.postRecv(recvSGL)
 	attempt := func(timeout time.Duration) error {

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// write writes to the responder's memory. A SEND of one octet follows: its arrival shows that the data of the
-// WRITE is placed.
+// write writes to the responder's memory. A SEND of one octet follows: its arrival shows that the
+// data of the WRITE is placed.
 func write(x *exchange) {
 	x.fillSourceAndExpect()
 	wr := x.request(verbs.OpRDMAWrite)
@@ -34,7 +34,8 @@ func read(x *exchange) {
 	x.checkMemory()
 }
 
-// readMany posts more READs than may be outstanding, and a fenced WRITE that sends the data of the last READ back.
+// readMany posts more READs than may be outstanding, and a fenced WRITE that sends the data of the
+// last READ back.
 func readMany(x *exchange) {
 	const reads = 3 * maxReads
 	from, to := x.memory(x.responder, reads*x.Size, noExtraAccess), x.memory(x.requester, reads*x.Size, noExtraAccess)
@@ -57,8 +58,8 @@ func readMany(x *exchange) {
 	x.checkMemory(from, to)
 }
 
-// atomic sets a word of the responder to before, executes an atomic operation on it, and checks that the operation
-// returns before and changes the word to after.
+// atomic sets a word of the responder to before, executes an atomic operation on it, and checks
+// that the operation returns before and changes the word to after.
 func (x *exchange) atomic(op verbs.WROpcode, operands verbs.Atomic, before, after uint64) {
 	word := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 	x.dst.write(word(before))

@@ -67,10 +67,12 @@ func (pair *qpPair) connectQPs() {
 // long message on a lossy link has many.
 const retries = 7
 
-// firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap around soon.
+// firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap
+// around soon.
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
-// connectTo connects a queue pair to peer by ibv_modify_qp. ackTimeout is the 5-bit code of the local ACK timeout.
+// connectTo connects a queue pair to peer by ibv_modify_qp. ackTimeout is the 5-bit code of the
+// local ACK timeout.
 func (p *queuePair) connectTo(peer *queuePair, ackTimeout uint8) {
 	p.Must("connect a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{
 		PathMTU: min(p.port.ActiveMTU, peer.port.ActiveMTU), DestQPN: peer.qp.QPN(), AH: traffic.Address(1, p.sgidIndex, verbs.GIDFrom(peer.addr)),
@@ -85,8 +87,8 @@ var (
 	replyData   = []byte("interop: you may.")
 )
 
-// connectAndAccept makes the passive side listen, and accept a request with the parameters param. connect sends
-// the request from the active side to the address of the listener.
+// connectAndAccept makes the passive side listen, and accept a request with the parameters param.
+// connect sends the request from the active side to the address of the listener.
 func (pair *qpPair) connectAndAccept(
 	space verbs.PortSpace, param verbs.ConnParam, connect func(active *queuePair, listener netip.AddrPort) error,
 ) (active, passive *queuePair) {
@@ -104,8 +106,8 @@ func (pair *qpPair) connectAndAccept(
 	return active, passive
 }
 
-// connectByCM connects the queue pairs by the connection manager, and checks the private data of the reply: only its
-// beginning, because InfiniBand appends zeros.
+// connectByCM connects the queue pairs by the connection manager, and checks the private data of
+// the reply: only its beginning, because InfiniBand appends zeros.
 func (pair *qpPair) connectByCM() {
 	param := verbs.ConnParam{
 		PrivateData: requestData, ResponderResources: maxReads, InitiatorDepth: maxReads,
@@ -120,8 +122,8 @@ func (pair *qpPair) connectByCM() {
 	}
 }
 
-// accept accepts the next connection request, whose private data must be requestData, with the parameters param and
-// the private data replyData.
+// accept accepts the next connection request, whose private data must be requestData, with the
+// parameters param and the private data replyData.
 func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
 	req := rig.Result(listener.GetRequest(p.timeout))(p, "get a request for a connection")
 	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {
@@ -132,8 +134,8 @@ func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
 	p.conn = rig.Result(req.Accept(p.qp, param, p.timeout))(p, "accept a connection")
 }
 
-// exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless the method
-// is ByModify, the active side then resolves its peer again by the connection manager.
+// exchangeAddresses moves two UD queue pairs to RTS and makes each the peer of the other. Unless
+// the method is ByModify, the active side then resolves its peer again by the connection manager.
 func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	for _, p := range []*queuePair{a, b} {
 		p.Must("prepare a queue pair", traffic.ToRTS(p.qp, verbs.QPAttr{SQPSN: p.firstPSN()}))
@@ -145,7 +147,8 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	}
 }
 
-// setPeer sets the destination of the datagrams of p, a UD queue pair: the queue pair qpn at the address to.
+// setPeer sets the destination of the datagrams of p, a UD queue pair: the queue pair qpn at the
+// address to.
 func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
 	old := p.ah
 	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
@@ -155,8 +158,8 @@ func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
 	p.to = verbs.UD{AH: p.ah, QPN: qpn, QKey: qKey}
 }
 
-// resolveByCM resolves the address of the passive side by the connection manager (SIDR), and makes it
-// the destination of the active side's datagrams.
+// resolveByCM resolves the address of the passive side by the connection manager (SIDR), and makes
+// it the destination of the active side's datagrams.
 func (pair *qpPair) resolveByCM() {
 	var peer verbs.DatagramPeer
 	active, passive := pair.connectAndAccept(verbs.PortSpaceUDP, verbs.ConnParam{}, func(active *queuePair, listener netip.AddrPort) error {
@@ -173,9 +176,9 @@ func (pair *qpPair) resolveByCM() {
 	active.setPeer(peer.AH, peer.QPN, peer.QKey)
 }
 
-// executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits until all of them and
-// the receive complete. Over iWARP a WRITE completes when TCP has taken it; the receive shows that it is placed.
-// No other receive may be posted.
+// executeAndSendOctet posts requests, if any, and a SEND of one octet after them, and waits until
+// all of them and the receive complete. Over iWARP a WRITE completes when TCP has taken it; the
+// receive shows that it is placed. No other receive may be posted.
 func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR) {
 	must(withObjects(func(o *objects) {
 		src, dst := o.memory(p, 1, noExtraAccess), o.memory(to, 1, noExtraAccess)
@@ -193,8 +196,9 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 	}))
 }
 
-// close disconnects and closes the pair. On an RC pair that is not broken, it first sends a message in each
-// direction, after which no completion may be left. It ignores an error of Disconnect on a broken pair.
+// close disconnects and closes the pair. On an RC pair that is not broken, it first sends a message
+// in each direction, after which no completion may be left. It ignores an error of Disconnect on a
+// broken pair.
 func (pair *qpPair) close() error {
 	var errs []error
 	if !pair.broken && pair.service == verbs.QPTypeRC {

@@ -34,8 +34,9 @@ type queuePair struct {
 	unclaimed []verbs.WC // polled completions that were not awaited yet
 }
 
-// open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to inline octets of inline
-// data. An error ends the case; the caller must then call close, which closes the objects that were created.
+// open creates a queue pair in INIT, with an SRQ if withSRQ is set, and up to inline octets of
+// inline data. An error ends the case; the caller must then call close, which closes the objects
+// that were created.
 func (p *queuePair) open(service verbs.QPType, withSRQ bool, inline int) {
 	p.pd = rig.Result(p.Device.AllocPD())(p, "allocate a protection domain")
 	p.cq = rig.Result(p.Device.CreateCQ(verbs.CQInit{Depth: 4 * depth}))(p, "create a completion queue")
@@ -112,8 +113,9 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // ErrNoCompletion means that a completion did not arrive in time.
 var ErrNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request, also one in error, and keeps the successful ones of other
-// requests in p.unclaimed. It ends the case if another request fails, or at the timeout.
+// awaitCompletion returns the completion of a work request, also one in error, and keeps the
+// successful ones of other requests in p.unclaimed. It ends the case if another request fails, or
+// at the timeout.
 func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
@@ -149,7 +151,8 @@ func (p *queuePair) poll() (int, error) {
 	return n, p.verbError("poll a completion queue", err)
 }
 
-// checkNoCompletions returns an error if there are completions that awaitCompletion has not returned.
+// checkNoCompletions returns an error if there are completions that awaitCompletion has not
+// returned.
 func (p *queuePair) checkNoCompletions() error {
 	if _, err := p.poll(); err != nil || len(p.unclaimed) == 0 {
 		return err

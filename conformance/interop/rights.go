@@ -26,7 +26,8 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 // lostNakTimeout is how long to wait for a NAK that may be lost.
 const lostNakTimeout = 10 * time.Second
 
-// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks the connection.
+// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks
+// the connection.
 func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()
@@ -95,15 +96,16 @@ func windowType1(x *exchange) {
 	key := x.bindType1(mw, x.Size)
 	x.accessByKey(key)
 	unbound := x.bindType1(mw, 0)
-	// A refused request breaks the connection, so a case tests one key: with the larger size the key that unbinding has
-	// returned, else the key of the earlier bind.
+	// A refused request breaks the connection, so a case tests one key: with the larger size the
+	// key that unbinding has returned, else the key of the earlier bind.
 	if x.Size == windowSizes[1] {
 		key = unbound
 	}
 	x.expectKeyInvalid(key)
 }
 
-// windowType2 uses a type 2 window until the responder invalidates it, and checks that its key is then invalid.
+// windowType2 uses a type 2 window until the responder invalidates it, and checks that its key is
+// then invalid.
 func windowType2(x *exchange) {
 	key := x.bindType2(x.newWindow(verbs.MWType2), x.Size)
 	x.accessByKey(key)
@@ -111,8 +113,8 @@ func windowType2(x *exchange) {
 	x.expectKeyInvalid(key)
 }
 
-// sendInvalidate invalidates a key of the responder by a SEND, and checks that the key is invalid. It is the key
-// of a window or, if the responder does not support windows, of the region.
+// sendInvalidate invalidates a key of the responder by a SEND, and checks that the key is invalid.
+// It is the key of a window or, if the responder does not support windows, of the region.
 func sendInvalidate(x *exchange) {
 	key := x.dst.mr.RKey()
 	if x.responder.attr.Caps.Has(verbs.CapMWType2) {
@@ -139,8 +141,9 @@ func sendInvalidate(x *exchange) {
 // ErrNoInvalidateFlag means that the completion of a SEND with invalidate does not say so.
 var ErrNoInvalidateFlag = errors.New("the completion does not have the invalidate flag")
 
-// expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an error if
-// the completion does not say that key was invalidated; any other wrong field ends the case.
+// expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an
+// error if the completion does not say that key was invalidated; any other wrong field ends the
+// case.
 func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) error {
 	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {

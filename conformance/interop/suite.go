@@ -106,8 +106,9 @@ func (s *Suite) PacketPayload() (int, error) {
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order. Successive cases with the same Row, which differ in size only, share a connection. It
-// returns the number of failed cases, and an error only if it could not run all cases.
+// Run runs cases in order. Successive cases with the same Row, which differ in size only, share a
+// connection. It returns the number of failed cases, and an error only if it could not run all
+// cases.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err
@@ -127,8 +128,8 @@ func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	return failed, nil
 }
 
-// runRow runs cases that differ in size only on one connection, and opens a new one after a case that broke it. It
-// returns how many failed.
+// runRow runs cases that differ in size only on one connection, and opens a new one after a case
+// that broke it. It returns how many failed.
 func (s *Suite) runRow(ctx context.Context, cases []Case) (failed int, err error) {
 	op, err := findOperation(cases[0].Op)
 	if err != nil {
@@ -190,8 +191,9 @@ func (s *Suite) checkAlive() error {
 	return nil
 }
 
-// judge returns the result of a case that returned err. An error that an exception (a known failure) names is no
-// failure, and a case that should fail by an exception but passes is stale. The last exception that matches counts.
+// judge returns the result of a case that returned err. An error that an exception (a known
+// failure) names is no failure, and a case that should fail by an exception but passes is stale.
+// The last exception that matches counts.
 func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	res := Result{Case: c, Verdict: Pass, Took: took}
 	var known *Exception
@@ -211,8 +213,8 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	return res
 }
 
-// whyUnsupported returns why one of the devices does not support an operation, or "" if both do: c.By, which
-// requests it, and the responder.
+// whyUnsupported returns why one of the devices does not support an operation, or "" if both do:
+// c.By, which requests it, and the responder.
 func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 	both := s.endpoints[c.Family]
 	if both == nil {

@@ -83,7 +83,8 @@ func (c *stream) nextSendMSN() uint32 { return c.sendMSN + 1 }
 // nextRequestMSN is the MSN of the peer's next message to queue 1, which is for Read Requests.
 func (c *stream) nextRequestMSN() uint32 { return c.requestMSN + 1 }
 
-// encode returns the octets of frames in the peer's stream, and records their MSNs for nextSendMSN and nextRequestMSN.
+// encode returns the octets of frames in the peer's stream, and records their MSNs for nextSendMSN
+// and nextRequestMSN.
 func (c *stream) encode(frames ...iwarp.Segment) []byte {
 	var b []byte
 	for _, s := range frames {

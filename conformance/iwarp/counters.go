@@ -45,7 +45,8 @@ func counterCase(name, title, sends string, about []*rig.Counter, body func(*hos
 	}, about)
 }
 
-// connectCounted makes a connection with posted receives, on which every request is signaled and framing is not checked.
+// connectCounted makes a connection with posted receives, on which every request is signaled and
+// framing is not checked.
 func (h *host) connectCounted(receives int) *conn {
 	c := h.connect(setup{receives: receives, signalAll: true})
 	c.allowBadFrames = true
@@ -55,8 +56,8 @@ func (h *host) connectCounted(receives int) *conn {
 // lastTO is the address of the last Read of a connection.
 const lastTO = peerTO + 1<<20
 
-// readResponses sends a Read, and reads up to its response, the only one with the offset lastTO. The response shows
-// that the device has processed all frames.
+// readResponses sends a Read, and reads up to its response, the only one with the offset lastTO.
+// The response shows that the device has processed all frames.
 func (c *conn) readResponses() {
 	c.send(iwarp.ReadRequest(c.nextRequestMSN(), iwarp.At(peerSTag, lastTO), 8, c.targetAddr(0)))
 	for to := uint64(0); to != lastTO; {
@@ -74,7 +75,8 @@ func (c *conn) readToEnd() {
 	c.Check(c.endErr != nil, "the end of the stream", "%s", c.describeMissing())
 }
 
-// addMessage adds a recorded frame to the expected counts. A message of several segments counts at its last one.
+// addMessage adds a recorded frame to the expected counts. A message of several segments counts at
+// its last one.
 func addMessage(counts rig.Counts, frame *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {
@@ -242,7 +244,8 @@ func sendRequests(c *conn) {
 	c.send(c.peerWrite(0, make([]byte, 16)), c.peerRead(0, 8))
 }
 
-// postRequests has the device send three Sends and two Reads, after a Read of the peer. It returns the number of Sends.
+// postRequests has the device send three Sends and two Reads, after a Read of the peer. It returns
+// the number of Sends.
 func postRequests(h *host) int {
 	c := h.connectCounted(0)
 	c.readResponses()
@@ -260,8 +263,8 @@ func postRequests(h *host) int {
 	return sends
 }
 
-// needsAtomics restricts a counter case to devices with atomics. The text of what it expects then says that no other
-// counter changes.
+// needsAtomics restricts a counter case to devices with atomics. The text of what it expects then
+// says that no other counter changes.
 func needsAtomics(c conformance.Case) conformance.Case {
 	c.Needs |= verbs.CapAtomics
 	c.Expects = fmt.Sprintf("%s, and no other counter changed", c.Expects)

@@ -17,7 +17,8 @@ func (c *conn) expectPayload(segments []iwarp.ReceivedFPDU, want []byte) {
 	c.Check(string(got) == string(want), fmt.Sprintf("the %d octets of the message", len(want)), "%d octets with other content or length", len(got))
 }
 
-// expectPayloadWithinMULPDU fails the case unless the payload of the segments is want, and no ULPDU exceeds the MULPDU.
+// expectPayloadWithinMULPDU fails the case unless the payload of the segments is want, and no ULPDU
+// exceeds the MULPDU.
 func (c *conn) expectPayloadWithinMULPDU(segments []iwarp.ReceivedFPDU, want []byte) {
 	most := mulpdu(c.tcp.MSS(), withoutMarkers)
 	for _, g := range segments {
@@ -339,7 +340,8 @@ var ddpSegmentCases = []conformance.Case{{
 	}),
 }}
 
-// postOutstanding posts reads, and Sends that wait for the peer's Read Responses because they are fenced.
+// postOutstanding posts reads, and Sends that wait for the peer's Read Responses because they are
+// fenced.
 func (c *conn) postOutstanding(reads, sends int) {
 	c.postBatch(reads+sends, func(i int) verbs.SendWR {
 		if i < reads {

@@ -226,8 +226,9 @@ const (
 	pageMargin    = 256
 )
 
-// newPageRegion registers a region in the middle of a page, with all access rights. If the device derives addresses
-// from the buffer's, it tries offsets in the buffer until the page has room before and after the region.
+// newPageRegion registers a region in the middle of a page, with all access rights. If the device
+// derives addresses from the buffer's, it tries offsets in the buffer until the page has room
+// before and after the region.
 func (h *host) newPageRegion() *pageRegion {
 	p := &pageRegion{buf: rig.Pattern(3*pageLen, byte(h.Rand.Uint32()))}
 	p.before = bytes.Clone(p.buf)

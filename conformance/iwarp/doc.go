@@ -50,7 +50,8 @@ func citeSection(doc, section string, requirements ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: requirements}
 }
 
-// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, the others octets of a TCP stream.
+// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, the others octets of a
+// TCP stream.
 func describeEvent(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
@@ -82,8 +83,9 @@ func describeTCPSegment(packet []byte) string {
 	return words + ": " + describeOctets(octets)
 }
 
-// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position in the stream is unknown:
-// it tries to parse them without markers, and then with markers at every possible position.
+// describeOctets formats octets of a stream as start-up frames or FPDUs. Their position in the
+// stream is unknown: it tries to parse them without markers, and then with markers at every
+// possible position.
 func describeOctets(b []byte) string {
 	if bytes.HasPrefix(b, []byte(iwarp.KeyRequest[:7])) { // the key of a Reply begins alike
 		s, rest, ok := iwarp.ParseStartupFrame(b)

@@ -14,7 +14,8 @@ func (hs *handshake) checkEnhancedRevision(f startupFrame) {
 	hs.Check(!iwarp.Val(f.S) || iwarp.Val(f.Rev) >= 2, "revision 2 in a frame with S set", "%v", f)
 }
 
-// truncatedEnhanced returns a frame with S set and n octets of private data, less than enhanced data needs.
+// truncatedEnhanced returns a frame with S set and n octets of private data, less than enhanced
+// data needs.
 func truncatedEnhanced(f startupFrame, n int) startupFrame {
 	return f.Revision(2).SFlag(true).Private(data(n))
 }
@@ -152,8 +153,8 @@ var enhancedFrameCases = []conformance.Case{{
 	}),
 }}
 
-// expectReadsLimited posts reads, and fails the case if more than limit Read Requests arrive before the first
-// response, or if not all reads complete.
+// expectReadsLimited posts reads, and fails the case if more than limit Read Requests arrive before
+// the first response, or if not all reads complete.
 func (c *conn) expectReadsLimited(posted, limit int) {
 	for i := range posted {
 		c.PostSend(c.qp, c.readWR(uint64(50+i), 8*i, 8))

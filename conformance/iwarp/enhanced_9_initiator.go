@@ -40,8 +40,8 @@ func (hs *handshake) replyNoCommonRTR() *conn {
 	return hs.enterFullOperation()
 }
 
-// replyOneRTR sends a Reply with one kind of RTR. If the device does not offer that, the Reply rejects the
-// connection, and replyOneRTR returns false.
+// replyOneRTR sends a Reply with one kind of RTR. If the device does not offer that, the Reply
+// rejects the connection, and replyOneRTR returns false.
 func (hs *handshake) replyOneRTR(kind iwarp.RTR) bool {
 	offered := hs.recvPeerToPeerRequest().rtrs()&kind != 0
 	hs.sendReply(func(f startupFrame) startupFrame {

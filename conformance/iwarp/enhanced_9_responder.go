@@ -214,8 +214,8 @@ func (h *host) negotiate(f enhancedFlags) enhancedFlags {
 // singleRTRFlags are the flags of peer-to-peer Requests that offer one RTR each.
 var singleRTRFlags = []enhancedFlags{flagA | flagB, flagA | flagC, flagA | flagD}
 
-// onUnknownSTags makes the body of a case in which body sends an RTR with an unknown STag, on a connection for each STag.
-// The device must connect.
+// onUnknownSTags makes the body of a case in which body sends an RTR with an unknown STag, on a
+// connection for each STag. The device must connect.
 func onUnknownSTags(body func(c *conn, stag uint32, to uint64)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, at := range []iwarp.Addr{{STag: 0, TO: 0}, {STag: 1, TO: 0}, {STag: 0xdeadbeef, TO: 1 << 63}, {STag: 0xffffffff, TO: ^uint64(0)}} {

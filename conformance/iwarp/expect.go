@@ -45,8 +45,8 @@ func (c *conn) expectRefusal(wrong iwarp.Segment, causes ...iwarp.Cause) iwarp.S
 	return c.expectTerminateAndEnd(causes...)
 }
 
-// expectRefusalWithoutEffect sends a frame, and fails the case unless it is refused as in expectRefusal, no request or
-// receive succeeds, and no memory changes.
+// expectRefusalWithoutEffect sends a frame, and fails the case unless it is refused as in
+// expectRefusal, no request or receive succeeds, and no memory changes.
 func (c *conn) expectRefusalWithoutEffect(wrong iwarp.Segment, causes ...iwarp.Cause) {
 	c.expectRefusal(wrong, causes...)
 	c.ExpectNoSuccess()
@@ -121,7 +121,8 @@ func (c *conn) expectClose() {
 // expectEnd expects that the device ends the stream, by FIN or RST, and sends no FPDU before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
-// expectEndWithin fails the case unless the device ends the stream within the timeout, and sends no FPDU before.
+// expectEndWithin fails the case unless the device ends the stream within the timeout, and sends no
+// FPDU before.
 func (c *conn) expectEndWithin(timeout time.Duration) {
 	const want = "the end of the stream"
 	g, ok := c.nextFPDU(timeout)
@@ -138,8 +139,9 @@ func (c *conn) expectEndWithin(timeout time.Duration) {
 // belowStartupTimer is shorter than the start-up timers of known devices.
 const belowStartupTimer = time.Second
 
-// expectSilence fails the case if the device sends anything or ends the stream. In virtual time it waits for the time
-// quiet; in real time, until the device has answered Reads on another connection, and thus processed all earlier frames.
+// expectSilence fails the case if the device sends anything or ends the stream. In virtual time it
+// waits for the time quiet; in real time, until the device has answered Reads on another
+// connection, and thus processed all earlier frames.
 func (c *conn) expectSilence(quiet time.Duration) {
 	const want = "nothing is sent"
 	g, ok := c.nextFPDU(c.syncUnlessVirtual(quiet))
@@ -153,8 +155,9 @@ func (c *conn) expectSilence(quiet time.Duration) {
 	}
 }
 
-// drain returns all FPDUs that the device sends. In virtual time it reads until none arrives for the time quiet. In real
-// time it waits until the device has processed all earlier frames, and returns those that have arrived by then.
+// drain returns all FPDUs that the device sends. In virtual time it reads until none arrives for
+// the time quiet. In real time it waits until the device has processed all earlier frames, and
+// returns those that have arrived by then.
 func (c *conn) drain(quiet time.Duration) (all []iwarp.ReceivedFPDU) {
 	timeout := c.syncUnlessVirtual(quiet) // 0 in real time
 	for {
@@ -218,12 +221,14 @@ func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 // longLen returns the length of a message of several segments, a multiple of 8.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// waitForDevice waits until the device has processed all frames, without reading what the device sends.
+// waitForDevice waits until the device has processed all frames, without reading what the device
+// sends.
 func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns their FPDUs.
+// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns their
+// FPDUs.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -288,8 +293,9 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// parseTerminate returns the segment of a Terminate in the RFC's bit order or in that of Linux's siw. If both are
-// valid, the causes before and after MPA start-up tell them apart. Other cases check the order.
+// parseTerminate returns the segment of a Terminate in the RFC's bit order or in that of Linux's
+// siw. If both are valid, the causes before and after MPA start-up tell them apart. Other cases
+// check the order.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {
@@ -321,8 +327,8 @@ func (c *conn) expectFailures(n int) {
 // bindableAccess are the rights of memory that remote peers can access through windows only.
 const bindableAccess = verbs.AccessLocalWrite | verbs.AccessMWBind
 
-// newWindow binds a memory window of type 2 to 64 octets of new memory, and returns the memory and the
-// address by which the peer accesses it.
+// newWindow binds a memory window of type 2 to 64 octets of new memory, and returns the memory and
+// the address by which the peer accesses it.
 func (c *conn) newWindow(access verbs.Access) (*rig.Memory, iwarp.Addr) {
 	m := c.Memory(64, bindableAccess)
 	return m, c.windowAddr(m, 0, 64, access)
@@ -333,7 +339,8 @@ func (c *conn) windowAddr(m *rig.Memory, off, n int, access verbs.Access) iwarp.
 	return iwarp.At(uint32(c.BindWindow(c.qp, m, off, n, access)), m.Addr()+uint64(off))
 }
 
-// sendBatch sends n messages in one write. message returns message i; nextSendMSN and nextRequestMSN advance with each.
+// sendBatch sends n messages in one write. message returns message i; nextSendMSN and
+// nextRequestMSN advance with each.
 func (c *conn) sendBatch(n int, message func(i int) iwarp.Segment) {
 	const frameLen = 64 // approximate octets of a framed request
 	b := make([]byte, 0, n*frameLen)

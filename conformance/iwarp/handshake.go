@@ -28,13 +28,14 @@ type handshake struct {
 	result       verbs.Conn
 }
 
-// onRequest makes the body of a case from a function that continues the handshake with a listening device after
-// the peer has sent the Request f.
+// onRequest makes the body of a case from a function that continues the handshake with a listening
+// device after the peer has sent the Request f.
 func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }
 
-// onActive makes the body of a case from a function that does the handshake with a device that connects.
+// onActive makes the body of a case from a function that does the handshake with a device that
+// connects.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
@@ -47,8 +48,8 @@ func (h *host) startHandshake(s setup) *handshake {
 	return h.startPassive(s)
 }
 
-// startPassive makes the application listen, and accept the connection request or pass it to s.respond, in a task. It
-// opens a TCP connection of the peer.
+// startPassive makes the application listen, and accept the connection request or pass it to
+// s.respond, in a task. It opens a TCP connection of the peer.
 func (h *host) startPassive(s setup) *handshake {
 	hs := &handshake{conn: h.newConn(&s), setup: s, listener: h.listen()}
 	h.accepts = append(h.accepts, hs)
@@ -83,8 +84,8 @@ func (h *host) startActive(s setup) *handshake {
 	return hs
 }
 
-// startActiveListening makes the device's application connect to the peer, which accepts one TCP connection and
-// continues to listen, for resetAndAwaitRetry.
+// startActiveListening makes the device's application connect to the peer, which accepts one TCP
+// connection and continues to listen, for resetAndAwaitRetry.
 func (h *host) startActiveListening(s setup) *handshake {
 	s.active = true
 	hs := &handshake{conn: h.newConn(&s), setup: s}
@@ -120,8 +121,8 @@ func (hs *handshake) sendFrame(f startupFrame) {
 	hs.write(f.Append(nil))
 }
 
-// exchangeFrames sends the peer's start-up frame, as setup.frame changes it, and receives the device's; the
-// initiator's is first. It fails the case if the device rejects the peer's Request.
+// exchangeFrames sends the peer's start-up frame, as setup.frame changes it, and receives the
+// device's; the initiator's is first. It fails the case if the device rejects the peer's Request.
 func (hs *handshake) exchangeFrames() {
 	if hs.setup.active {
 		hs.recvFrame()
@@ -212,7 +213,8 @@ func (hs *handshake) awaitResult() error {
 	return err
 }
 
-// expectConnError fails the case unless the application's connect or accept fails. It returns the error.
+// expectConnError fails the case unless the application's connect or accept fails. It returns the
+// error.
 func (hs *handshake) expectConnError() error {
 	err := hs.awaitResult()
 	hs.Check(err != nil, "no connection", "the application has a connection")
@@ -270,8 +272,8 @@ func cheapestRTR(e iwarp.Enhanced) iwarp.RTR {
 	return 0
 }
 
-// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write. It then expects the
-// response to a Read, or the completion of the receive for a Send.
+// sendRTR sends the first message of an initiator: the negotiated RTR, or a zero-length Write. It
+// then expects the response to a Read, or the completion of the receive for a Send.
 func (c *conn) sendRTR() {
 	switch cheapestRTR(iwarp.Val(c.deviceFrame.Enhanced)) {
 	case iwarp.RTRRead:
@@ -305,8 +307,9 @@ func (c *conn) wakeDevice() {
 // sendEmptyWrite sends a zero-length Write, which has no effect.
 func (c *conn) sendEmptyWrite() { c.send(iwarp.Write(peerSTag, 0, nil)) }
 
-// finishAccepts sends the first message on connections whose application is still in accept. With Linux's siw an
-// accept cannot be cancelled before the first message, and the kernel panics if the stream ends before it.
+// finishAccepts sends the first message on connections whose application is still in accept. With
+// Linux's siw an accept cannot be cancelled before the first message, and the kernel panics if the
+// stream ends before it.
 func (h *host) finishAccepts() {
 	for _, hs := range h.accepts {
 		if hs.deviceFrame.Rev == nil || !errors.Is(hs.task.Wait(shortWait), verbs.ErrTimeout) {

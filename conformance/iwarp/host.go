@@ -44,8 +44,8 @@ func abortOn(step string, err error) {
 	}
 }
 
-// setup describes a connection. The zero value is a connection to a listening device, enhanced (RFC 6581), in the
-// peer-to-peer model, with CRCs and without markers.
+// setup describes a connection. The zero value is a connection to a listening device, enhanced (RFC
+// 6581), in the peer-to-peer model, with CRCs and without markers.
 type setup struct {
 	// active makes the device connect; else it listens.
 	active bool
@@ -86,7 +86,8 @@ func depthParam(ird, ord uint8) *verbs.ConnParam {
 	return &verbs.ConnParam{ResponderResources: ird, InitiatorDepth: ord}
 }
 
-// newConn creates the queue pair and the memory of a connection, posts the receives that s asks for, and calls s.prepare.
+// newConn creates the queue pair and the memory of a connection, posts the receives that s asks
+// for, and calls s.prepare.
 func (h *host) newConn(s *setup) *conn {
 	c := &conn{stream: stream{host: h}}
 	access, n := cmp.Or(s.access, allAccess), cmp.Or(s.memLen, memLen)
@@ -127,8 +128,8 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 	return s
 }
 
-// checkStream fails the case if err says that the device refused a TCP connection, or did not answer. Other errors
-// are those of the bench.
+// checkStream fails the case if err says that the device refused a TCP connection, or did not
+// answer. Other errors are those of the bench.
 func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:
@@ -160,9 +161,10 @@ func (h *host) expectNoConnRequest(l verbs.Listener) {
 // shortWait is enough for everything that waits for no timer.
 const shortWait = 10 * time.Millisecond
 
-// syncUnlessVirtual returns how long the caller must wait until the device has processed all earlier frames. In
-// virtual time it returns its argument. In real time it waits itself, until two Reads on another connection are
-// answered, and returns 0. The second Read shows that another thread of the device has sent its frames.
+// syncUnlessVirtual returns how long the caller must wait until the device has processed all
+// earlier frames. In virtual time it returns its argument. In real time it waits itself, until two
+// Reads on another connection are answered, and returns 0. The second Read shows that another
+// thread of the device has sent its frames.
 func (h *host) syncUnlessVirtual(quiet time.Duration) time.Duration {
 	if h.Virtual {
 		return quiet

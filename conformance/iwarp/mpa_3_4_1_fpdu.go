@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupMSS returns the setup whose MTU leaves mss octets for TCP payload, if timestamps are the only TCP option.
+// setupMSS returns the setup whose MTU leaves mss octets for TCP payload, if timestamps are the
+// only TCP option.
 func setupMSS(mss int) conformance.Setup {
 	const headers = 20 + 20 + 12 // IPv4, TCP, timestamps
 	return conformance.Setup{Family: 4, MTU: mss + headers}
@@ -51,8 +52,8 @@ func withoutCRC(f startupFrame) startupFrame  { return f.CRC(false) }
 // setupNoCRC configures the device not to request CRCs.
 var setupNoCRC = conformance.Setup{NoCRC: true}
 
-// onWithoutCRC makes the body of a case from a function that uses a connection without CRCs. The case does not
-// apply if the device insists on them.
+// onWithoutCRC makes the body of a case from a function that uses a connection without CRCs. The
+// case does not apply if the device insists on them.
 func onWithoutCRC(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, frame: withoutCRC}, func(c *conn) {
 		require(!c.framer.CRC, "the device requests CRCs")

@@ -11,7 +11,8 @@ import (
 // setupMarkers configures the device to request markers.
 var setupMarkers = conformance.Setup{Markers: true}
 
-// onMarkersToDevice makes the body of a case from a function that sends markers to the device, which must ask for them.
+// onMarkersToDevice makes the body of a case from a function that sends markers to the device,
+// which must ask for them.
 func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 4, recvLen: 2048}, func(c *conn) {
 		c.Check(c.framer.Markers, "a Reply with M set", "%v", c.deviceFrame)
@@ -39,7 +40,8 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	})
 }
 
-// expectMarkers fails the case unless a Write of 2000 octets by the device has at least three markers.
+// expectMarkers fails the case unless a Write of 2000 octets by the device has at least three
+// markers.
 func expectMarkers(c *conn) {
 	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onRawTCP makes the body of a case from a function that uses a connection over raw TCP, whose segments the case controls.
+// onRawTCP makes the body of a case from a function that uses a connection over raw TCP, whose
+// segments the case controls.
 func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*conformance.Bench) error {
 	return withRawTCP(func(h *host, tcp conformance.RawTCP) {
 		tcp.SetOptions(options)
@@ -19,7 +20,8 @@ func onRawTCP(options conformance.TCPOptions, s setup, body func(*conn)) func(*c
 	})
 }
 
-// withRawTCP makes the body of a case from a function that opens connections over raw TCP, whose segments it controls.
+// withRawTCP makes the body of a case from a function that opens connections over raw TCP, whose
+// segments it controls.
 func withRawTCP(body func(*host, conformance.RawTCP)) func(*conformance.Bench) error {
 	return func(b *conformance.Bench) error {
 		if b.RawTCP == nil {
@@ -68,8 +70,8 @@ func (c *conn) newSends(lengths ...int) (frames []iwarp.Segment) {
 	return frames
 }
 
-// expectDelivered expects that the Sends of newSends(lengths...) complete receives of room octets each, in order,
-// and that nothing else completes.
+// expectDelivered expects that the Sends of newSends(lengths...) complete receives of room octets
+// each, in order, and that nothing else completes.
 func (c *conn) expectDelivered(room int, lengths ...int) {
 	for i, n := range lengths {
 		c.ExpectRecv(uint64(i+1), n)
@@ -79,8 +81,9 @@ func (c *conn) expectDelivered(room int, lengths ...int) {
 	c.ExpectNoCompletion()
 }
 
-// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of them duplicate and
-// some overlapping. No segment ends in pad or CRC, which some devices do not handle; other cases check that.
+// randomPieces splits FPDUs that end at ends into segments of random lengths, reordered, some of
+// them duplicate and some overlapping. No segment ends in pad or CRC, which some devices do not
+// handle; other cases check that.
 func randomPieces(c *conn, ends []int) (pieces [][2]int) {
 	for at := 0; at < ends[len(ends)-1]; {
 		end := min(ends[len(ends)-1], at+1+c.Rand.IntN(200))
@@ -100,8 +103,8 @@ func randomPieces(c *conn, ends []int) (pieces [][2]int) {
 	return pieces
 }
 
-// isnBeforeWrap returns options with an initial sequence number such that sequence numbers wrap to 0 after the SYN
-// and this number of octets.
+// isnBeforeWrap returns options with an initial sequence number such that sequence numbers wrap to
+// 0 after the SYN and this number of octets.
 func isnBeforeWrap(octets uint32) conformance.TCPOptions {
 	return conformance.TCPOptions{ISN: new(-octets - 1)}
 }

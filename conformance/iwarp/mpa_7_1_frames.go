@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// expectRequestDropped sends octets on a new stream, and expects that the device ends it within the timeout, without
-// a Reply and without a connection request for the application.
+// expectRequestDropped sends octets on a new stream, and expects that the device ends it within the
+// timeout, without a Reply and without a connection request for the application.
 func (h *host) expectRequestDropped(l verbs.Listener, octets []byte, timeout time.Duration) {
 	h.dialAndSend(l, octets).expectEndWithin(timeout)
 	h.expectNoConnRequest(l)
@@ -29,14 +29,16 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case: the device refuses every Reply that one of edits has changed.
+// onInvalidReplies makes the body of a case: the device refuses every Reply that one of edits has
+// changed.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {
 			hs := h.startActive(setup{})
 			hs.recvFrame()
 			hs.sendReply(edit)
-			// The device may send a Terminate. As the Reply is invalid, only the device's own C decides on its CRC.
+			// The device may send a Terminate. As the Reply is invalid, only the device's own C
+			// decides on its CRC.
 			c := hs.enterFullOperation()
 			c.framer.CRC = iwarp.Val(hs.deviceFrame.C)
 			if g, ok := c.nextFPDU(c.ResponseTimeout()); ok {
@@ -85,8 +87,8 @@ func (c *conn) checkPrivateData(f startupFrame, want []byte) {
 // Roles of the device in onPrivateData.
 const initiator, responder = true, false
 
-// onPrivateData makes the body of a case in which the device, as the initiator if active, sends private data of
-// each length, and the peer checks it.
+// onPrivateData makes the body of a case in which the device, as the initiator if active, sends
+// private data of each length, and the peer checks it.
 func onPrivateData(active bool, lengths ...int) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, n := range lengths {

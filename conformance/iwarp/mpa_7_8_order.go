@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// onResponderSilent makes the body of a case that fails if a device that has accepted the Request f sends anything
-// before it has received first, an FPDU that the peer sends in the pieces that cut returns. The application posts a
-// Send before each piece; the device may refuse it.
+// onResponderSilent makes the body of a case that fails if a device that has accepted the Request f
+// sends anything before it has received first, an FPDU that the peer sends in the pieces that cut
+// returns. The application posts a Send before each piece; the device may refuse it.
 func onResponderSilent(f startupFrame, first iwarp.Segment, cut func(octets []byte) [][]byte) func(*conformance.Bench) error {
 	return onRequest(setup{receives: 1}, f, func(hs *handshake) {
 		hs.expectFrame(iwarp.Reply().Reject(false))
@@ -59,8 +59,8 @@ func (c *conn) expectNothingMore() {
 	c.Check(len(c.deframer.Pending()) == 0, "nothing more", "%s", describeOctets(c.deframer.Pending()))
 }
 
-// onBothRevisions makes the body of a case that runs with a Request of revision 1, and again with an enhanced one.
-// s comes from rejectingSetup: the application rejects the Request.
+// onBothRevisions makes the body of a case that runs with a Request of revision 1, and again with
+// an enhanced one. s comes from rejectingSetup: the application rejects the Request.
 func onBothRevisions(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, f := range []startupFrame{revision1Request(), enhancedRequest()} {
@@ -185,8 +185,8 @@ func onPartialRequest(n int) func(*conformance.Bench) error {
 	return onHost(func(h *host) { h.expectRequestDropped(h.listen(), revision1Request().Append(nil)[:n], startupLimit) })
 }
 
-// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply. It fails
-// unless the device ends the stream within startupLimit.
+// onPartialReply makes the body of a case in which the peer sends only n octets of a Reply. It
+// fails unless the device ends the stream within startupLimit.
 func onPartialReply(n int) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
 		hs.recvFrame()

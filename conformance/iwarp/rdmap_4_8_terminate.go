@@ -66,7 +66,8 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// terminateContentLen returns the length of the fields that the flags of a Terminate announce after its control word.
+// terminateContentLen returns the length of the fields that the flags of a Terminate announce after
+// its control word.
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {
@@ -81,8 +82,8 @@ func terminateContentLen(h *iwarp.TerminateHeader) int {
 	return n
 }
 
-// expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as it is after done
-// octets were answered: with later addresses and a smaller size.
+// expectQuotedReadHeader fails the case unless Terminate t quotes the header of a Read Request as
+// it is after done octets were answered: with later addresses and a smaller size.
 func (c *conn) expectQuotedReadHeader(t, request iwarp.Segment, done uint32) {
 	request = request.EditRead(func(h *iwarp.ReadRequestHeader) {
 		h.SinkTO, h.SrcTO = new(*h.SinkTO+uint64(done)), new(*h.SrcTO+uint64(done))

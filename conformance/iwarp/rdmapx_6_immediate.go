@@ -19,14 +19,16 @@ func (c *conn) writeImmWR(id uint64, off, n int, imm uint32) verbs.SendWR {
 	return wr
 }
 
-// onImmediate makes the body of a case from a function for devices with immediate data. On another connection it tries
-// a Write with immediate data first; if the device says that it does not support that, the verdict is unsupported.
+// onImmediate makes the body of a case from a function for devices with immediate data. On another
+// connection it tries a Write with immediate data first; if the device says that it does not
+// support that, the verdict is unsupported.
 func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		probe := h.connect(setup{})
 		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL. That is the cause if it accepts a plain Write.
+			// A library without the opcode may return EINVAL. That is the cause if it accepts a
+			// plain Write.
 			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
 			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}

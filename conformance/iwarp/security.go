@@ -43,8 +43,8 @@ func (h *host) expectOverrunReported(cq verbs.CQ) {
 	}
 }
 
-// awaitStreamEnd fails the case unless the device ends the stream. It returns the octets that the device sent before.
-// frame describes in a violation what the peer has sent.
+// awaitStreamEnd fails the case unless the device ends the stream. It returns the octets that the
+// device sent before. frame describes in a violation what the peer has sent.
 func (c *conn) awaitStreamEnd(frame string) (received []byte) {
 	until := c.Now() + c.ResponseTimeout()
 	for {

@@ -16,7 +16,8 @@ type caseDefect struct {
 	cases []Case
 }
 
-// TrialDefects returns the specs, NAME or NAME=VALUE, of the defects with which CheckCases runs cases on a device.
+// TrialDefects returns the specs, NAME or NAME=VALUE, of the defects with which CheckCases runs
+// cases on a device.
 func (j *Judge) TrialDefects(d *Device) (specs []string) {
 	for _, defect := range j.defectsToTry(d) {
 		specs = append(specs, defect.spec)
@@ -67,8 +68,9 @@ func specsOf(defect string, cases []Case) (specs []string) {
 }
 
 // checkCases runs the cases of a device again with each defect to try, and adds to its report r
-// which cases detect the defect: those that pass without it and fail with it. r has the results without defects;
-// checkCases adds to the result of each case the verdicts with the defects that the case names (Defective).
+// which cases detect the defect: those that pass without it and fail with it. r has the results
+// without defects; checkCases adds to the result of each case the verdicts with the defects that
+// the case names (Defective).
 func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, r *conform.Device) error {
 	resultsWithout := make(map[string]*conform.Result, len(r.Results)) // without defects, by case
 	for i := range r.Results {
@@ -112,8 +114,9 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 	return nil
 }
 
-// addFaults adds the faults of the cases to the run: cases that fail without a defect, pass with a defect that they
-// must detect, or name a defect that no device can have; and defects that no case detects.
+// addFaults adds the faults of the cases to the run: cases that fail without a defect, pass with a
+// defect that they must detect, or name a defect that no device can have; and defects that no case
+// detects.
 func (j *Judge) addFaults(run *conform.Run) {
 	var faults []conform.Fault
 	for i := range run.Devices {
@@ -177,8 +180,9 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaughtDefects returns a fault for each defect of a device that no case detects. A defect is excused,
-// with a note to the user, if the cases that should detect it were not run or are unsupported.
+// uncaughtDefects returns a fault for each defect of a device that no case detects. A defect is
+// excused, with a note to the user, if the cases that should detect it were not run or are
+// unsupported.
 func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {

@@ -133,7 +133,8 @@ func (d *Device) Report() conform.Device {
 	return conform.Device{Name: d.Name, Title: d.Title, As: d.Profile, Defects: d.Defects, Results: []conform.Result{}}
 }
 
-// judgeDevice runs the cases of a device in its lab and, if asked for, checks them with defects. The results go to r.
+// judgeDevice runs the cases of a device in its lab and, if asked for, checks them with defects.
+// The results go to r.
 func (j *Judge) judgeDevice(ctx context.Context, d *Device, r *conform.Device) (err error) {
 	lab, err := j.Open(d)
 	if err != nil {
@@ -158,9 +159,10 @@ type trial struct {
 	defects []string
 }
 
-// run runs a trial, cases with some defects, and returns its results in the order of the cases. finish makes a result
-// for the report and shows it; it is called by one goroutine at a time. A mutant among the defects affects all devices
-// until the trial ends. In real time, a case that fails on a busy machine is repeated, unless it has defects.
+// run runs a trial, cases with some defects, and returns its results in the order of the cases.
+// finish makes a result for the report and shows it; it is called by one goroutine at a time. A
+// mutant among the defects affects all devices until the trial ends. In real time, a case that
+// fails on a busy machine is repeated, unless it has defects.
 func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, finish func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	if len(t.defects) > 0 {
 		restore, err := j.SelectMutant(t.defects)
@@ -275,8 +277,8 @@ func (j *Judge) result(d *Device, c Case, res *conformance.Result) conform.Resul
 	return r
 }
 
-// saveCapture writes a pcapng file with the packets of a case, and returns its path in the folder of the report; empty
-// if there were none.
+// saveCapture writes a pcapng file with the packets of a case, and returns its path in the folder
+// of the report; empty if there were none.
 func (j *Judge) saveCapture(d *Device, id string, record *conformance.Record) (string, error) {
 	events, _ := record.Events()
 	if !slices.ContainsFunc(events, func(e conformance.Event) bool { return e.Kind != conformance.EventNote }) {

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Documents returns the ledger, the list of the standards' requirements, for reports: documents with their requirements
-// (rows), and the cases that cover each.
+// Documents returns the ledger, the list of the standards' requirements, for reports: documents
+// with their requirements (rows), and the cases that cover each.
 func Documents() (docs []conform.Document, err error) {
 	all, err := conformance.Ledger()
 	if err != nil {
@@ -48,7 +48,8 @@ func rowsByID() (map[string]conformance.Row, error) {
 	return rows, nil
 }
 
-// DocumentKeys returns the keys of the documents whose requirements the ledger lists; none if the ledger is invalid.
+// DocumentKeys returns the keys of the documents whose requirements the ledger lists; none if the
+// ledger is invalid.
 func DocumentKeys() (keys []string) {
 	docs, _ := conformance.Ledger()
 	for _, d := range docs {
@@ -57,8 +58,9 @@ func DocumentKeys() (keys []string) {
 	return keys
 }
 
-// WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger the cases cover. If
-// only is not empty, it prints only the documents with these keys, and their sections.
+// WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
+// the cases cover. If only is not empty, it prints only the documents with these keys, and their
+// sections.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {
@@ -106,8 +108,9 @@ func WriteCoverage(w io.Writer, only []string) error {
 // maxDeviations bounds the size of a file of deviations, in bytes.
 const maxDeviations = 4 << 20
 
-// ReadDeviations reads a file of known deviations of a device from the standards, and returns those that apply to a
-// tier ("sim", "netns" or "wire"), by case. Every deviation must have a reason and name a case of the suites.
+// ReadDeviations reads a file of known deviations of a device from the standards, and returns those
+// that apply to a tier ("sim", "netns" or "wire"), by case. Every deviation must have a reason and
+// name a case of the suites.
 func ReadDeviations(file, tier string, all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	b, err := cmdline.ReadFile(file, maxDeviations)
 	if err != nil {

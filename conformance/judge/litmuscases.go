@@ -18,8 +18,8 @@ type requirement struct {
 	defects []string
 }
 
-// litmusCases returns a case for each requirement of a document: a copy of c with the test, citation, level and defects
-// (to be detected) of the requirement. The IDs begin with prefix.
+// litmusCases returns a case for each requirement of a document: a copy of c with the test,
+// citation, level and defects (to be detected) of the requirement. The IDs begin with prefix.
 func litmusCases(prefix, doc string, c conformance.Case, all []requirement) []conformance.Case {
 	cases := make([]conformance.Case, len(all))
 	for i, r := range all {
@@ -40,8 +40,9 @@ const (
 	rfc7306 = "RFC 7306"
 )
 
-// litmusRoCE returns the litmus (memory ordering) cases for RoCE. The responder executes the requests of a queue pair
-// in order, except that an unfenced SEND, WRITE or atomic may overtake an earlier READ or atomic.
+// litmusRoCE returns the litmus (memory ordering) cases for RoCE. The responder executes the
+// requests of a queue pair in order, except that an unfenced SEND, WRITE or atomic may overtake an
+// earlier READ or atomic.
 func litmusRoCE() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: ibta, Rows: []string{"roce/rc/atm/9", "roce/rc/atm/4"}}
@@ -60,9 +61,10 @@ func litmusRoCE() []conformance.Case {
 	}), atomicsCase("roce", cite, c, "AtomicsPerQP", "AtomicsWrong", "DuplicatesExecuted"))
 }
 
-// litmusIWARP returns the litmus (memory ordering) cases for iWARP. RDMAP guarantees that a Read sees the Writes before
-// it, that completions and Sends are in order, and that atomics and Reads are executed in order; an unfenced Write may
-// overtake a Read. With the defect LIFOQueue, requests that are posted in one call are sent in reverse order.
+// litmusIWARP returns the litmus (memory ordering) cases for iWARP. RDMAP guarantees that a Read
+// sees the Writes before it, that completions and Sends are in order, and that atomics and Reads
+// are executed in order; an unfenced Write may overtake a Read. With the defect LIFOQueue, requests
+// that are posted in one call are sent in reverse order.
 func litmusIWARP() []conformance.Case {
 	c := conformance.Case{Needs: verbs.CapRC | verbs.CapCM, Labels: []string{"service:rc"}}
 	cite := conformance.Cite{Doc: rfc7306, Section: "5", Rows: []string{"rfc7306/5/2", "rfc7306/5.1.1/3", "rfc7306/5.1.2/2"}}
@@ -80,8 +82,8 @@ func litmusIWARP() []conformance.Case {
 	}), []conformance.Case{atomicsCase("iwarp", cite, c, "AtomicTorn", "AtomicReturnsNew", "SwapsAlways")})
 }
 
-// litmusDatagramIWARP returns the litmus (memory ordering) cases for reliable datagrams, which deliver
-// RDMAP messages in order between two queue pairs.
+// litmusDatagramIWARP returns the litmus (memory ordering) cases for reliable datagrams, which
+// deliver RDMAP messages in order between two queue pairs.
 func litmusDatagramIWARP() []conformance.Case {
 	c := conformance.Case{
 		Needs: verbs.CapUD | verbs.CapRD, Labels: []string{"service:rd"},
@@ -125,7 +127,8 @@ type schedule struct {
 	pauses  [][]time.Duration
 }
 
-// String describes the schedule for a report. active is the index of the requester: 0 is the device under test.
+// String describes the schedule for a report. active is the index of the requester: 0 is the device
+// under test.
 func (s *schedule) String() string {
 	text := "the device is the requester"
 	if s.active == 1 {
@@ -165,8 +168,9 @@ var (
 // maxPause is the longest pause before a request.
 const maxPause = 20 * time.Microsecond
 
-// draw returns schedule number i, and sets the impairments of the path, if the bench can. The requester (active), the use
-// of fences and the path alternate with i. Whether a thread posts its requests in one call (batched), and the pauses, are random.
+// draw returns schedule number i, and sets the impairments of the path, if the bench can. The
+// requester (active), the use of fences and the path alternate with i. Whether a thread posts its
+// requests in one call (batched), and the pauses, are random.
 func (l *litmus) draw(i int) *schedule {
 	rand := l.pair.DUT.Rand
 	s := &schedule{active: i % 2, fences: !l.omitsFences() || i/2%2 == 0}

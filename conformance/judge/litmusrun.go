@@ -73,7 +73,8 @@ type litmus struct {
 // stride is the distance in bytes between variables, and between registers.
 const stride = 8 << 10
 
-// newLitmus registers the memory of a test on both devices, and connects a queue pair for each thread.
+// newLitmus registers the memory of a test on both devices, and connects a queue pair for each
+// thread.
 func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	l := &litmus{litmusTest: t, pair: p, size: max(t.Size, 8)}
 	l.regs, l.variables = t.names()
@@ -149,7 +150,8 @@ func (l *litmus) fill(m *rig.Memory, value uint64) {
 	}
 }
 
-// value formats the k-th variable or register in m: a number, torn if its words differ, or unset if it was not written.
+// value formats the k-th variable or register in m: a number, torn if its words differ, or unset if
+// it was not written.
 func (l *litmus) value(m *rig.Memory, k int) string {
 	first := binary.NativeEndian.Uint64(m.Buf[k*stride:])
 	for at := 8; at < l.size; at += 8 {
@@ -169,7 +171,8 @@ type pairTask[Result any] struct {
 	run  func() Result
 }
 
-// runTasks runs tasks concurrently, and returns their results in order. It ends the case if one fails.
+// runTasks runs tasks concurrently, and returns their results in order. It ends the case if one
+// fails.
 func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 	results := make([]Result, len(tasks))
 	running := make([]conformance.Task, len(tasks))
@@ -184,7 +187,8 @@ func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 	return results
 }
 
-// runThread posts the requests of a thread, waits for their completions, and returns the values of its registers.
+// runThread posts the requests of a thread, waits for their completions, and returns the values of
+// its registers.
 func (l *litmus) runThread(i int, s *schedule) map[string]string {
 	e, ops := l.endpoints[i][s.active], l.Threads[i]
 	wrs := make([]verbs.SendWR, len(ops))
@@ -268,8 +272,8 @@ func (l *litmus) messageCount(i int) (n int) {
 	return n
 }
 
-// postRecvs posts the receives for a thread's messages at the passive host. It returns a function that waits for the
-// messages, reads a variable after each, and returns the values by register.
+// postRecvs posts the receives for a thread's messages at the passive host. It returns a function
+// that waits for the messages, reads a variable after each, and returns the values by register.
 func (l *litmus) postRecvs(i int, s *schedule) func() map[string]string {
 	e, local := l.endpoints[i][1-s.active], l.hosts[1-s.active]
 	// Messages are empty, but some providers reject receives without memory.

@@ -9,8 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// Measure measures in a lab how a RoCE device recovers from loss and congestion. Position numbers the lost packet in its
-// window. If Measure fails, it returns the measurements so far with the error.
+// Measure measures in a lab how a RoCE device recovers from loss and congestion. Position numbers
+// the lost packet in its window. If Measure fails, it returns the measurements so far with the
+// error.
 func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured, err error) {
 	lab, err := j.Open(d)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// spinUntil repeats call until it reports true, and returns its status. Unlike pollUntil it does not pause between
-// calls, and ends the rank after a number of calls instead of a time. what says in an error what call tests.
+// spinUntil repeats call until it reports true, and returns its status. Unlike pollUntil it does
+// not pause between calls, and ends the rank after a number of calls instead of a time. what says
+// in an error what call tests.
 func spinUntil(t *T, what string, call func() (Status, bool, error)) Status {
 	const spins = 2_000_000
 	for range spins {

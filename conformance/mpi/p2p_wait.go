@@ -24,8 +24,9 @@ func (t *T) fiveReceives() *fiveReceives {
 	return f
 }
 
-// withFiveReceives returns the body of a case in which rank 1 posts five receives and runs check. Rank 0 sends
-// a message for each of tags in turn, the last after a pause in which the earlier messages arrive.
+// withFiveReceives returns the body of a case in which rank 1 posts five receives and runs check.
+// Rank 0 sends a message for each of tags in turn, the last after a pause in which the earlier
+// messages arrive.
 func withFiveReceives(tags []int, check func(t *T, f *fiveReceives)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)
@@ -38,8 +39,8 @@ func withFiveReceives(tags []int, check func(t *T, f *fiveReceives)) func(*T) {
 	}, func(t *T) { check(t, t.fiveReceives()) })
 }
 
-// expectComplete ends the rank unless receive i is inactive, has this status and its message, and was not passed to
-// expectComplete before.
+// expectComplete ends the rank unless receive i is inactive, has this status and its message, and
+// was not passed to expectComplete before.
 func (f *fiveReceives) expectComplete(i int, st Status) {
 	f.t.check(i >= 0 && i < 5 && !f.seen[i], "an index that was not there before", "%d, after %v", i, f.seen)
 	f.seen[i] = true

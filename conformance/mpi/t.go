@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// T runs a case as one rank. It has the calls of a communicator, and helpers that call and check results. Helpers
-// whose names begin with expect or must end the rank on a violation.
+// T runs a case as one rank. It has the calls of a communicator, and helpers that call and check
+// results. Helpers whose names begin with expect or must end the rank on a violation.
 type T struct {
 	Comm
 	w       World
@@ -26,7 +26,8 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the body of a case whose ranks run different functions: rank i runs the i-th, or nothing.
+// byRank returns the body of a case whose ranks run different functions: rank i runs the i-th, or
+// nothing.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -54,7 +55,8 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless ok. want says what was expected, format and args what was found.
+// check ends the rank with a violation unless ok. want says what was expected, format and args what
+// was found.
 func (t *T) check(ok bool, want, format string, args ...any) {
 	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
@@ -192,15 +194,16 @@ func (t *T) expectRecv(want []byte, source, tag int) Status {
 	return st
 }
 
-// expectExchange sends a message to dest while it receives one from source, and ends the rank unless the
-// latter is want.
+// expectExchange sends a message to dest while it receives one from source, and ends the rank
+// unless the latter is want.
 func (t *T) expectExchange(d []byte, dest int, want []byte, source int) {
 	r := t.isend(d, dest, 1)
 	t.expectRecv(want, source, 1)
 	t.wait(r)
 }
 
-// expectSendrecv sends d and receives with one call of Sendrecv, and ends the rank unless the received message is want.
+// expectSendrecv sends d and receives with one call of Sendrecv, and ends the rank unless the
+// received message is want.
 func (t *T) expectSendrecv(d []byte, dest, sendTag int, want []byte, source, recvTag int) {
 	r := newGuardedBuf(len(want))
 	st := result(t.Sendrecv(d, dest, sendTag, r.buf, source, recvTag))(t, "Sendrecv")
@@ -268,8 +271,8 @@ func startAll[R any](n int, start func(i int) R) []R {
 	return all
 }
 
-// sendUnexpected has rank 0 start n sends to rank 1, and rank 1 call receive after their messages have
-// arrived without a posted receive.
+// sendUnexpected has rank 0 start n sends to rank 1, and rank 1 call receive after their messages
+// have arrived without a posted receive.
 func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
 	side := t.dup() // its signals do not match the receives of the case
 	if t.Rank() == 0 {
@@ -283,7 +286,8 @@ func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
 	}
 }
 
-// expectInOrder has rank 0 start sends of these sizes to rank 1, which must receive them in this order.
+// expectInOrder has rank 0 start sends of these sizes to rank 1, which must receive them in this
+// order.
 func (t *T) expectInOrder(sizes []int) {
 	if t.Rank() == 0 {
 		t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)
@@ -334,8 +338,8 @@ func (t *T) dup() *T {
 
 func (t *T) barrier() { t.must("Barrier", t.Barrier()) }
 
-// idle lets time pass in calls of the runtime and outside of them, so that the effect of a defect can appear. No
-// result may depend on its duration.
+// idle lets time pass in calls of the runtime and outside of them, so that the effect of a defect
+// can appear. No result may depend on its duration.
 func (t *T) idle() {
 	const unusedTag = mpi.TagMax - 1
 	for range 20 {
@@ -347,7 +351,8 @@ func (t *T) idle() {
 // waitLimit is how long waitUntil waits.
 const waitLimit = 10 * time.Second
 
-// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit. what names it in the violation.
+// waitUntil polls a condition, and ends the rank if it does not hold within waitLimit. what names
+// it in the violation.
 func (t *T) waitUntil(what string, holds func() bool) {
 	pause := time.Microsecond
 	for began := t.w.Wtime(); !holds(); t.w.Compute(pause) {
@@ -366,8 +371,8 @@ func pollUntil[A any](t *T, what string, call func() (A, bool, error)) (a A) {
 	return a
 }
 
-// expectUsable checks that a communicator can be used: every rank sends to every rank. The first barrier keeps these
-// messages from being found by ranks that still probe for those of the case.
+// expectUsable checks that a communicator can be used: every rank sends to every rank. The first
+// barrier keeps these messages from being found by ranks that still probe for those of the case.
 func (t *T) expectUsable() {
 	t.barrier()
 	n := t.Size()

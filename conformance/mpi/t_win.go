@@ -39,14 +39,16 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
-// lockedPut puts d into the window of target, and completes the put by the release of an exclusive lock.
+// lockedPut puts d into the window of target, and completes the put by the release of an exclusive
+// lock.
 func (w *W) lockedPut(d []byte, target, at int) {
 	w.lock(mpi.Exclusive, target)
 	w.put(d, target, at)
 	w.unlock(target)
 }
 
-// flushedPut puts d into the window of target, and completes the put by a flush. The caller holds a lock.
+// flushedPut puts d into the window of target, and completes the put by a flush. The caller holds a
+// lock.
 func (w *W) flushedPut(d []byte, target, at int) {
 	w.put(d, target, at)
 	w.flush(target)
@@ -61,7 +63,8 @@ func (w *W) expectFlushedGet(what string, want []byte, target, at int) {
 	w.t.expectBuffer(what, r, want)
 }
 
-// expectGet gets len(want) bytes of the window of target under a shared lock, and ends the rank unless they are want.
+// expectGet gets len(want) bytes of the window of target under a shared lock, and ends the rank
+// unless they are want.
 func (w *W) expectGet(what string, want []byte, target, at int) {
 	r := newGuardedBuf(len(want))
 	w.lock(mpi.Shared, target)
@@ -70,8 +73,8 @@ func (w *W) expectGet(what string, want []byte, target, at int) {
 	w.t.expectBuffer(what, r, want)
 }
 
-// expectGets gets n bytes of the window of every rank from at on, and ends the rank unless they are want(rank).
-// complete completes the gets.
+// expectGets gets n bytes of the window of every rank from at on, and ends the rank unless they are
+// want(rank). complete completes the gets.
 func (w *W) expectGets(at, n int, complete func(), want func(rank int) []byte) {
 	bufs := startAll(w.t.Size(), func(rank int) *guardedBuf {
 		r := newGuardedBuf(n)
@@ -102,7 +105,8 @@ func (w *W) accumulate(d []byte, target, at int, t mpi.Type, op mpi.Op) {
 	w.t.must("Accumulate", w.Accumulate(d, target, at, t, op))
 }
 
-// fetch applies an operation to a word of eight bytes, and returns its old value. The caller holds a lock.
+// fetch applies an operation to a word of eight bytes, and returns its old value. The caller holds
+// a lock.
 func (w *W) fetch(v uint64, target, at int, op mpi.Op) uint64 {
 	old := make([]byte, 8)
 	w.t.must("FetchAndOp", w.FetchAndOp(word(v), old, target, at, mpi.Uint64, op))

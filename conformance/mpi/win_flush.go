@@ -7,7 +7,8 @@ import (
 )
 
 // overwrittenBuffer returns the body of a case in which rank 0 overwrites the origin buffer after
-// each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the operation locally.
+// each operation. write writes the i-th 2000 bytes of the window of rank 1, and completes the
+// operation locally.
 func overwrittenBuffer(kind mpi.LockKind, write func(w *W, b []byte, i int)) func(*T) {
 	const writes, size = 12, 2000
 	return func(t *T) {

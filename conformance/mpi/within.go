@@ -6,8 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// InTurn runs the selected cases one after the other in a world of at least seven ranks, two on each host. Each case
-// runs on the first ranks, in a communicator of its own, and must leave no message behind.
+// InTurn runs the selected cases one after the other in a world of at least seven ranks, two on
+// each host. Each case runs on the first ranks, in a communicator of its own, and must leave no
+// message behind.
 func InTurn(w World, selected func(*Case) bool) error {
 	for _, c := range Cases() {
 		if !selected(&c) {
@@ -20,8 +21,8 @@ func InTurn(w World, selected func(*Case) bool) error {
 	return nil
 }
 
-// runWithin runs a case on the first ranks of a world. All ranks of the world call it, and it returns
-// when all have finished.
+// runWithin runs a case on the first ranks of a world. All ranks of the world call it, and it
+// returns when all have finished.
 func runWithin(c *Case, w World) error {
 	color := 0
 	if w.Rank() >= c.Setup.Ranks {

@@ -48,8 +48,9 @@ func (d *Differences) Add(field, want, got string) {
 	*d = append(*d, Difference{field, want, got})
 }
 
-// DiffFields compares two headers of one type, which are structs as [AppendFields] takes them, or pointers to such.
-// It adds to d the fields that are set in want and differ in got, with prefix before their names.
+// DiffFields compares two headers of one type, which are structs as [AppendFields] takes them, or
+// pointers to such. It adds to d the fields that are set in want and differ in got, with prefix
+// before their names.
 func DiffFields(d *Differences, prefix string, want, got any) {
 	w, g := structOf(want), structOf(got)
 	for _, f := range layoutOf(w.Type()).fields {
@@ -69,7 +70,8 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	}
 }
 
-// DiffAddr adds the address called name to d if want and got differ; the zero address in want matches any.
+// DiffAddr adds the address called name to d if want and got differ; the zero address in want
+// matches any.
 func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	if want.IsValid() && want.Unmap() != got.Unmap() {
 		d.Add(name, want.String(), got.String())
@@ -126,8 +128,8 @@ func (f *field) diff(d *Differences, prefix string, want, got reflect.Value) {
 	}
 }
 
-// DiffHeader adds to d the fields in which two optional headers differ, with prefix before their names. nil in want
-// matches any header; if only got is nil, it adds the whole header as name.
+// DiffHeader adds to d the fields in which two optional headers differ, with prefix before their
+// names. nil in want matches any header; if only got is nil, it adds the whole header as name.
 func DiffHeader[H any](d *Differences, name, prefix string, want, got *H) {
 	switch {
 	case want == nil:

@@ -46,7 +46,8 @@ type Ethernet struct {
 	Type     uint16
 }
 
-// Append appends the frame with this header and the payload, padded to the minimum length, without FCS.
+// Append appends the frame with this header and the payload, padded to the minimum length, without
+// FCS.
 func (h Ethernet) Append(b, payload []byte) []byte {
 	start := len(b)
 	b = append(append(b, h.Dst[:]...), h.Src[:]...)
@@ -86,8 +87,8 @@ type Neighbor struct {
 	MAC MAC
 }
 
-// Append appends an IPv6 packet from src to dst with the neighbour discovery message, and the MAC option if n.MAC is
-// set.
+// Append appends an IPv6 packet from src to dst with the neighbour discovery message, and the MAC
+// option if n.MAC is set.
 func (n Neighbor) Append(b []byte, src, dst netip.Addr) []byte {
 	m := []byte{n.Type, 0, 0, 0, 0, 0, 0, 0}
 	for i, set := range []bool{n.Router, n.Solicited, n.Override} {

@@ -48,8 +48,8 @@ func ParseFields(b []byte, v any) (rest []byte, err error) {
 	return b[l.size:], nil
 }
 
-// Or returns the struct v with its zero fields replaced by those of defaults. A field that is a struct counts as zero
-// only if all of it is.
+// Or returns the struct v with its zero fields replaced by those of defaults. A field that is a
+// struct counts as zero only if all of it is.
 func Or[T any](v, defaults T) T {
 	s, d := reflect.ValueOf(&v).Elem(), reflect.ValueOf(defaults)
 	for i := range s.NumField() {
@@ -65,7 +65,8 @@ func structOf(v any) reflect.Value { return reflect.Indirect(reflect.ValueOf(v))
 
 var addrType = reflect.TypeFor[netip.Addr]()
 
-// put writes the value v of the field into the header b. It panics, with the header's name, if the value does not fit.
+// put writes the value v of the field into the header b. It panics, with the header's name, if the
+// value does not fit.
 func (f *field) put(b []byte, v reflect.Value, header string) {
 	switch {
 	case f.kind == kindAddr:
@@ -182,7 +183,8 @@ const (
 
 var layouts sync.Map // of reflect.Type to *layout
 
-// layoutOf returns the layout of a struct type, from its tags or the cache. It panics if the tags are invalid.
+// layoutOf returns the layout of a struct type, from its tags or the cache. It panics if the tags
+// are invalid.
 func layoutOf(t reflect.Type) *layout {
 	if cached, ok := layouts.Load(t); ok {
 		return cached.(*layout)
@@ -206,7 +208,8 @@ func layoutOf(t reflect.Type) *layout {
 	return l
 }
 
-// newField describes field sf, which has this index in struct t, by its tags (see AppendFields). at is its tag "at".
+// newField describes field sf, which has this index in struct t, by its tags (see AppendFields). at
+// is its tag "at".
 func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")

@@ -16,8 +16,8 @@ type UDP struct {
 	Checksum *uint16 `at:"6,16" fmt:"%#04x"`
 }
 
-// Append appends the datagram with this header and payload. It computes length and checksum if they are nil; the
-// checksum covers the addresses of ip.
+// Append appends the datagram with this header and payload. It computes length and checksum if they
+// are nil; the checksum covers the addresses of ip.
 func (h UDP) Append(b []byte, ip IP, payload []byte) []byte {
 	size := 8 + len(payload)
 	h.Length = new(Get(h.Length, uint16(size)))

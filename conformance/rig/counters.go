@@ -116,8 +116,9 @@ func (k *CounterCheck) Events() []conformance.Event {
 
 // Expect fails the case unless each counter of the device increased by its number in counts; a
 // missing number is 0. Counters in byteCounts must have increased by one of the listed numbers
-// instead: devices count bytes in different units, and the list has the count in each unit. It skips
-// ambiguous counters, which grow with all traffic or whose names have several meanings, unless the case is about them.
+// instead: devices count bytes in different units, and the list has the count in each unit. It
+// skips ambiguous counters, which grow with all traffic or whose names have several meanings,
+// unless the case is about them.
 func (k *CounterCheck) Expect(counts Counts, byteCounts map[*Counter][]uint64) {
 	after := k.r.counters()
 	for _, c := range k.all {

@@ -35,7 +35,8 @@ const cqDepth = 1024
 // Body returns a case's body that calls a function with a new rig, and returns the error with
 // which the function ends the case.
 //
-// It is not inlined: inlined into the table of cases, it makes the compiler take three times as long for a package.
+// It is not inlined: inlined into the table of cases, it makes the compiler take three times as
+// long for a package.
 //
 //go:noinline
 func Body(body func(*Rig)) func(*conformance.Bench) error {
@@ -90,7 +91,8 @@ func Catch(f func()) (err error) {
 // [*conformance.Violation] if the device is at fault.
 func Abort(err error) { panic(abort{err}) }
 
-// Fail ends the case with a violation: want describes what was expected, format and args what was observed instead.
+// Fail ends the case with a violation: want describes what was expected, format and args what was
+// observed instead.
 func (r *Rig) Fail(want, format string, args ...any) {
 	Abort(conformance.Violatedf(want, format, args...))
 }

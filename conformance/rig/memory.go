@@ -72,8 +72,8 @@ func Pattern(n int, first byte) []byte {
 	return b
 }
 
-// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync, which makes a verb
-// call, before and after reading, to order its reads with the writes of the device.
+// ExpectBytes fails the case unless the region contains want at offset off. It calls m.sync, which
+// makes a verb call, before and after reading, to order its reads with the writes of the device.
 func (r *Rig) ExpectBytes(m *Memory, off int, want []byte) {
 	m.sync()
 	got := m.Buf[off:][:len(want)]

@@ -306,8 +306,8 @@ var bthKeyCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, and calls check for each
-// packet and its number of payload bytes.
+// checkPadding has the device send requests and responses with 0 to 8 bytes of payload, and calls
+// check for each packet and its number of payload bytes.
 func (c *Conn) checkPadding(check func(pkt Arrival, payloadLen int)) {
 	for n := range 9 {
 		c.Send(c.peerRead(n, n))
@@ -347,7 +347,8 @@ func (p *Port) limitedPKey() (index, pkey uint16) {
 	return 0, 0
 }
 
-// connectWithPKey makes a connection that uses the P_Key of a table entry, which the packet checker then expects.
+// connectWithPKey makes a connection that uses the P_Key of a table entry, which the packet checker
+// then expects.
 func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)

@@ -376,7 +376,8 @@ func (p *Port) expectNoRequest(l verbs.Listener) {
 	}
 }
 
-// cmEstablish establishes the n-th connection of a case, whose ACK timeout is longer than the case takes to react.
+// cmEstablish establishes the n-th connection of a case, whose ACK timeout is longer than the case
+// takes to react.
 func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
 	k.establish()

@@ -86,8 +86,9 @@ func (p *Port) Connect(s Setup) *Conn {
 	return c
 }
 
-// connect creates memory and a queue pair, posts its receives, and moves it to s.state, by default RTS, with the peer
-// as its remote end. Zero fields of s get defaults. A short ACK timeout of s.Modify is lengthened, unless s.exactTimeout.
+// connect creates memory and a queue pair, posts its receives, and moves it to s.state, by default
+// RTS, with the peer as its remote end. Zero fields of s get defaults. A short ACK timeout of
+// s.Modify is lengthened, unless s.exactTimeout.
 func (p *Port) connect(s Setup) *Conn {
 	c := &Conn{Port: p}
 	s.qpType = cmp.Or(s.qpType, verbs.QPTypeRC)

@@ -14,8 +14,8 @@ import (
 // fromRecord is the count of a counter whose events are all recorded packets: none besides them.
 var fromRecord = rig.Exactly(0)
 
-// counterCase returns a case about the counters in counts, which runs body and checks all counters against the
-// recorded packets. counts has the numbers of events that are not in those packets.
+// counterCase returns a case about the counters in counts, which runs body and checks all counters
+// against the recorded packets. counts has the numbers of events that are not in those packets.
 func counterCase(name, title, sends string, counts rig.Counts, body func(*Port)) conformance.Case {
 	tested := slices.SortedFunc(maps.Keys(counts), func(a, b *rig.Counter) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return rig.CounterCase(conformance.Case{
@@ -26,7 +26,8 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 }
 
 // checkingCounters makes the body of a case that calls body, and then compares the counters in all
-// with the recorded packets and counts. The case is unsupported if the device has no counter of tested.
+// with the recorded packets and counts. The case is unsupported if the device has no counter of
+// tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count
@@ -47,7 +48,8 @@ func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of packet ip, which was parsed as p, in each unit: UDP payload, IP packet, Ethernet frame.
+// add adds the length of packet ip, which was parsed as p, in each unit: UDP payload, IP packet,
+// Ethernet frame.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
 	for i, n := range [...]int{int(*p.UDP.Length) - udpHeader, len(ip), len(ip) + ethernetHeader} {
@@ -65,7 +67,8 @@ type tally struct {
 
 func (t *tally) add(c *rig.Counter) { t.counts.Add(c, rig.Exactly(1)) }
 
-// addEvent counts a recorded event if it is a RoCEv2 packet. It also counts the packet by its kind, if it is valid.
+// addEvent counts a recorded event if it is a RoCEv2 packet. It also counts the packet by its kind,
+// if it is valid.
 func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return

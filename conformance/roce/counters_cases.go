@@ -16,7 +16,8 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// ofLumina makes a case cite Lumina (SIGCOMM 2023), detect one more defect and need more capabilities.
+// ofLumina makes a case cite Lumina (SIGCOMM 2023), detect one more defect and need more
+// capabilities.
 func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
 	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
 	c.Needs |= needs
@@ -39,8 +40,8 @@ var counterTrafficCases = []conformance.Case{
 		"ACKs for three SENDs and a WRITE of four packets", rig.Counts{cntSends: rig.Exactly(3)}, sendRequests),
 }
 
-// trafficCounts returns the counts for a case about packets, bytes and acks: fromRecord, that is, no events besides
-// the recorded packets.
+// trafficCounts returns the counts for a case about packets, bytes and acks: fromRecord, that is,
+// no events besides the recorded packets.
 func trafficCounts(acks *rig.Counter) rig.Counts {
 	return rig.Counts{
 		cntSentPackets: fromRecord, cntRcvdPackets: fromRecord, cntSentBytes: fromRecord, cntRcvdBytes: fromRecord, acks: fromRecord,
@@ -218,8 +219,8 @@ func onNewConns(n int, steps func(c *Conn, i int)) func(*Port) {
 	}
 }
 
-// causeImpliedNAKs has the device send a READ and a SEND, and acknowledges only the SEND, which implies that
-// the READ response was lost. Then it answers both. It does this twice.
+// causeImpliedNAKs has the device send a READ and a SEND, and acknowledges only the SEND, which
+// implies that the READ response was lost. Then it answers both. It does this twice.
 func causeImpliedNAKs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 2 {
@@ -311,8 +312,9 @@ func counterDropCases() (all []conformance.Case) {
 	)
 }
 
-// udDropCase returns a case about datagrams that the device drops, and counts by counter. send sends one, to a new
-// queue pair each time: on some devices a dropped datagram changes the state of the queue pair.
+// udDropCase returns a case about datagrams that the device drops, and counts by counter. send
+// sends one, to a new queue pair each time: on some devices a dropped datagram changes the state of
+// the queue pair.
 func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

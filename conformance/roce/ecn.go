@@ -276,9 +276,10 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstUnder is burst while the peer sends CNPs on connection cnpConn: enough of them before the burst to slow
-// down even a device that is far slower than its line, and one for each packet, because a reduced rate rises as soon
-// as CNPs stop. It returns the median of three measurements: the rate may rise while this host is busy.
+// burstUnder is burst while the peer sends CNPs on connection cnpConn: enough of them before the
+// burst to slow down even a device that is far slower than its line, and one for each packet,
+// because a reduced rate rises as soon as CNPs stop. It returns the median of three measurements:
+// the rate may rise while this host is busy.
 func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {
@@ -317,10 +318,11 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	return last - first
 }
 
-// sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until the device processed them.
+// sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until the device processed
+// them.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
-	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it polls
-	// by itself, at the latest this time after its application stopped polling.
+	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it
+	// polls by itself, at the latest this time after its application stopped polling.
 	c.Sleep(3 * time.Millisecond)
 	for range n {
 		c.Send(cnp)
@@ -337,8 +339,9 @@ const (
 	flowSlow  = time.Millisecond
 )
 
-// expectSlowedBy fails the case unless copies of this CNP make a burst take twice as long as before, and at least
-// 2*flowQuick. If it took more than flowSlow before, and the CNPs do not double that, the case ends as unsupported.
+// expectSlowedBy fails the case unless copies of this CNP make a burst take twice as long as
+// before, and at least 2*flowQuick. If it took more than flowSlow before, and the CNPs do not
+// double that, the case ends as unsupported.
 func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, f), 2*max(before, flowQuick)
@@ -348,8 +351,9 @@ func (f *flow) expectSlowedBy(cnp ib.Packet) {
 	f.Check(after >= limit, fmt.Sprintf("half the rate or less: %v or more for %d packets", limit, flowPackets), "%v", after)
 }
 
-// expectSameRateUnder fails the case if a burst takes four times as long as before, and at least 4*flowSlow, while the peer
-// sends CNPs on connection cnpConn. Reduced rates make it far longer, other work of this host does not.
+// expectSameRateUnder fails the case if a burst takes four times as long as before, and at least
+// 4*flowSlow, while the peer sends CNPs on connection cnpConn. Reduced rates make it far longer,
+// other work of this host does not.
 func (f *flow) expectSameRateUnder(cnp ib.Packet, cnpConn *flow) {
 	before := f.burst()
 	after, limit := f.burstUnder(cnp, cnpConn), 4*max(before, flowSlow)

@@ -151,8 +151,8 @@ func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 	c.Check(e.Type == want && e.QP == c.QP, fmt.Sprintf("the event %v of queue pair %#x", want, c.QP.QPN()), "%v of %v", e.Type, e.QP)
 }
 
-// nextEvent returns the next asynchronous event, except for those of the queue pair by which Sync synchronizes
-// with the device. The case fails if none arrives in time; want is the expected one.
+// nextEvent returns the next asynchronous event, except for those of the queue pair by which Sync
+// synchronizes with the device. The case fails if none arrives in time; want is the expected one.
 func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())
@@ -192,8 +192,8 @@ func (p *Port) pendingEvents() (all []verbs.AsyncEvent) {
 	return all
 }
 
-// expectNoMoreEvents synchronizes with the device, and fails the case if an event is pending, except
-// for events of the synchronization queue pair.
+// expectNoMoreEvents synchronizes with the device, and fails the case if an event is pending,
+// except for events of the synchronization queue pair.
 func (p *Port) expectNoMoreEvents() {
 	p.Sync()
 	for _, e := range p.pendingEvents() {

@@ -215,8 +215,9 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	Sends:   "16,384 WRITEs of no bytes with random ICRCs, then a good one",
 	Expects: "at most four answers before the last",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
-		// A receiver that cannot see 16 bits of the header accepts a random ICRC in every fourth run,
-		// and more than maxAccepted once in 150,000 runs. One that sees the whole header accepts none.
+		// A receiver that cannot see 16 bits of the header accepts a random ICRC in every fourth
+		// run, and more than maxAccepted once in 150,000 runs. One that sees the whole header
+		// accepts none.
 		const attempts, batch, maxAccepted = 1 << 14, 64, 4
 		for range attempts / batch {
 			for range batch {
@@ -231,8 +232,8 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// exchangeAllRequests has the device send requests of every supported kind, those with a payload of one and of
-// several packets and with 0 to 3 pad bytes, and answers them.
+// exchangeAllRequests has the device send requests of every supported kind, those with a payload of
+// one and of several packets and with 0 to 3 pad bytes, and answers them.
 func exchangeAllRequests(c *Conn) {
 	c.RequireICRCFields() // else the case ends as unsupported
 	ops := []verbs.WROpcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
@@ -270,8 +271,8 @@ func exchangeAllRequests(c *Conn) {
 	}
 }
 
-// exchangeAllResponses has the device send responses of every kind, READ responses with 0 to 3 pad bytes, on a
-// connection with one receive. The last response is a fatal NAK.
+// exchangeAllResponses has the device send responses of every kind, READ responses with 0 to 3 pad
+// bytes, on a connection with one receive. The last response is a fatal NAK.
 func exchangeAllResponses(c *Conn) {
 	c.RequireICRCFields() // else the case ends as unsupported
 	c.exchange(c.peerSend(0, 8), c.deviceAck(0, ib.AnyMSN))

@@ -74,7 +74,8 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
-// recvWire returns the next RoCEv2 packet from the wire, after PacketChecker.Check; false after the timeout.
+// recvWire returns the next RoCEv2 packet from the wire, after PacketChecker.Check; false after the
+// timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -179,7 +180,8 @@ const (
 	silencePeriod = time.Second
 	// shortWait is long enough for everything that waits for no timer.
 	shortWait = 100 * time.Microsecond
-	// sentSoFar makes [Port.Drain] return only the packets that the device sends before [Port.Sync] returns.
+	// sentSoFar makes [Port.Drain] return only the packets that the device sends before [Port.Sync]
+	// returns.
 	sentSoFar = 0
 )
 
@@ -350,7 +352,8 @@ func annexA17(section string, rows ...string) conformance.Cite {
 // ibta is annexA17 for the IBTA base specification. The section is empty if it is not public.
 func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
 
-// cite returns a citation of a document, with rows of our list of its requirements, ../ledger/roce.yaml.
+// cite returns a citation of a document, with rows of our list of its requirements,
+// ../ledger/roce.yaml.
 func cite(doc, section string, rows []string) conformance.Cite {
 	c := conformance.Cite{Doc: doc, Section: section}
 	for _, row := range rows {

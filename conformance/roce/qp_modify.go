@@ -138,8 +138,9 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 	}),
 }})
 
-// checkMasks fails the case unless every transition succeeds with its required and optional attributes, and
-// fails, with whatever error, without a required one or with any other that is not in m.unspecified.
+// checkMasks fails the case unless every transition succeeds with its required and optional
+// attributes, and fails, with whatever error, without a required one or with any other that is not
+// in m.unspecified.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
 		qp, ok := m.newQP(t.From)
@@ -187,8 +188,8 @@ func (m *qpMover) expectTransition(t rig.Transition, mask verbs.QPAttrMask) {
 }
 
 // checkOtherTransitions fails the case unless every pair of states that is no transition is
-// refused, with whatever error: with the attributes that other transitions to the state require, and
-// with none. Another case tests RESET to ERR.
+// refused, with whatever error: with the attributes that other transitions to the state require,
+// and with none. Another case tests RESET to ERR.
 func (m *qpMover) checkOtherTransitions() {
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
 		if from == verbs.QPStateSQE && m.kind == verbs.QPTypeRC { // RC has no SQE

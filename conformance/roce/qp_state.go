@@ -390,7 +390,8 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and READ, counted from 0.
+// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and READ,
+// counted from 0.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

@@ -276,8 +276,8 @@ func (c *Conn) expectFetchAdd(k int, add, original uint64) {
 	c.exchange(ib.FetchAdd(c.PeerPSN(k), wordRETH(c.TargetMem, 2), add), ib.AtomicAck(c.PeerPSN(k), ib.AnyMSN, original))
 }
 
-// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the third word of TargetMem, one at a time.
-// It returns the n+1 successive values of the word.
+// fetchAddEach sends n FETCH_ADDs of 1, 2, 4 and so on to the third word of TargetMem, one at a
+// time. It returns the n+1 successive values of the word.
 func (c *Conn) fetchAddEach(n int) []uint64 {
 	values := []uint64{1000}
 	setWord(c.TargetMem, 2, values[0])

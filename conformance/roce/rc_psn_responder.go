@@ -307,10 +307,11 @@ func (c *Conn) expectSilenceIgnoringCNPs() {
 // longRead is the number of responses to a READ that takes a while on any device.
 const longRead = 4096
 
-// expectDuplicateReadFirst sends a short READ with the peer's k-th PSN, a READ of the memory long, which has longRead
-// responses, and a duplicate of the short READ: right after the long READ or, with afterFirst, after the first response
-// to it. The case fails if the duplicate is answered after the long READ although it was sent during the first half of
-// those responses. The result is false if it was sent later.
+// expectDuplicateReadFirst sends a short READ with the peer's k-th PSN, a READ of the memory long,
+// which has longRead responses, and a duplicate of the short READ: right after the long READ or,
+// with afterFirst, after the first response to it. The case fails if the duplicate is answered
+// after the long READ although it was sent during the first half of those responses. The result is
+// false if it was sent later.
 func (c *Conn) expectDuplicateReadFirst(k int, long *rig.Memory, afterFirst bool) bool {
 	short := c.peerRead(k, 8).AckReq()
 	answer := ib.ReadResponseOnly(c.PeerPSN(k), ib.AnyMSN, c.TargetMem.Buf[:8])

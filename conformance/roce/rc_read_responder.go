@@ -235,7 +235,8 @@ const longReadLen = 1 << 20
 func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.throttle()
-	// Another CNP directly before the READ: the rate may have risen if this host was slow after throttle.
+	// Another CNP directly before the READ: the rate may have risen if this host was slow after
+	// throttle.
 	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
 	next := ib.Packets(longReadLen, MTU)
 	for range n {

@@ -249,8 +249,8 @@ func anyRNRNak(psn ib.PSN) ib.Packet {
 	return p
 }
 
-// rnrNakBody makes the body of a case that sends, for each opcode, a WRITE and a packet with the opcode to a new
-// queue pair without receives, and expects an RNR NAK for the packet.
+// rnrNakBody makes the body of a case that sends, for each opcode, a WRITE and a packet with the
+// opcode to a new queue pair without receives, and expects an RNR NAK for the packet.
 func rnrNakBody(ops ...ib.Opcode) func(*conformance.Bench) error {
 	return onEachConn(Setup{}, ops, func(c *Conn, op ib.Opcode) {
 		c.exchange(c.peerWrite(0, 8), c.deviceAck(0, ib.AnyMSN))

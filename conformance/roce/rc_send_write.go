@@ -156,8 +156,8 @@ func (c *Conn) pollRecv(id uint64, n int) {
 	c.ExpectRecv(id, n) // wait longer for slow devices
 }
 
-// longSGL returns a gather list of 2^31+1 bytes, with up to 65 entries if the device supports them, all for the same
-// region, to register less memory.
+// longSGL returns a gather list of 2^31+1 bytes, with up to 65 entries if the device supports them,
+// all for the same region, to register less memory.
 func (p *Port) longSGL() (sgl []verbs.SGE) {
 	attr := p.QueryDevice()
 	pieces := 1
@@ -384,9 +384,9 @@ func (c *Conn) expectInvalidateFails(key verbs.RKey) {
 	c.expectSilentFailure(c.PeerPSN(0))
 }
 
-// expectSilentFailure fails the case unless the SEND that ends with this PSN, whose key cannot be invalidated, makes
-// receive 1 complete with an error, moves the queue pair to ERR, and gets no response. Earlier packets may have been
-// acknowledged.
+// expectSilentFailure fails the case unless the SEND that ends with this PSN, whose key cannot be
+// invalidated, makes receive 1 complete with an error, moves the queue pair to ERR, and gets no
+// response. Earlier packets may have been acknowledged.
 func (c *Conn) expectSilentFailure(psn ib.PSN) {
 	c.expectErrorCompletion(1)
 	c.AwaitState(c.QP, verbs.QPStateErr)

@@ -184,8 +184,8 @@ const (
 // drawLoss draws at random whether the link drops the next packet.
 func (l *lossyLink) drawLoss() bool { return l.Rand.IntN(100) < l.percent }
 
-// run has the device post 120 requests, answers the packets that the link does not lose, and fails the case
-// unless the requests complete in order.
+// run has the device post 120 requests, answers the packets that the link does not lose, and fails
+// the case unless the requests complete in order.
 func (l *lossyLink) run() {
 	const requests = 120
 	progress := l.Now()
@@ -200,8 +200,8 @@ func (l *lossyLink) run() {
 			}
 		}
 		for _, wc := range l.Completions() {
-			// A request fails after eight losses in a row, and later ones are flushed: only with mayFail, a link that
-			// loses much. With a loss of 5 % the probability is 10^-8.
+			// A request fails after eight losses in a row, and later ones are flushed: only with
+			// mayFail, a link that loses much. With a loss of 5 % the probability is 10^-8.
 			l.Check(wc.WRID == uint64(done), "completions in the order of posting", "%d at position %d", wc.WRID, done)
 			l.Check(wc.Status == verbs.WCSuccess || l.mayFail, fmt.Sprintf("success on a link that loses %d %%", l.percent), "%s", rig.Describe(&wc))
 			if at, ok := l.reads[wc.WRID]; ok && wc.Status == verbs.WCSuccess {
@@ -215,8 +215,8 @@ func (l *lossyLink) run() {
 	}
 }
 
-// serveNext waits briefly for a packet of the device, and answers it, unless the simulated loss drops the packet
-// or the answer. It reports whether there was a packet.
+// serveNext waits briefly for a packet of the device, and answers it, unless the simulated loss
+// drops the packet or the answer. It reports whether there was a packet.
 func (l *lossyLink) serveNext() bool {
 	p, ok := l.NextPacket(shortWait)
 	if !ok || l.drawLoss() {
@@ -230,8 +230,8 @@ func (l *lossyLink) serveNext() bool {
 	return true
 }
 
-// newRequest returns the i-th request: SEND, WRITE, atomic if supported, and READ alternate. READs use lossySlots
-// buffers in turn.
+// newRequest returns the i-th request: SEND, WRITE, atomic if supported, and READ alternate. READs
+// use lossySlots buffers in turn.
 func (l *lossyLink) newRequest(i int) verbs.SendWR {
 	id := uint64(i)
 	switch i % 4 {
@@ -278,7 +278,8 @@ func NewResponder(first ib.PSN, mtu int, base uint64) *Responder {
 	}
 }
 
-// Respond executes a request packet and returns the responses to it: one NAK for a gap; a duplicate is answered again.
+// Respond executes a request packet and returns the responses to it: one NAK for a gap; a duplicate
+// is answered again.
 func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 	ahead := p.PSN().Sub(r.expected)
 	switch {
@@ -303,8 +304,8 @@ func (r *Responder) Respond(p ib.Packet) []ib.Packet {
 	return nil
 }
 
-// execute updates PSN and MSN for a request with the expected PSN. It writes no memory: the original
-// value of an atomic is made up, as the number of atomics before it.
+// execute updates PSN and MSN for a request with the expected PSN. It writes no memory: the
+// original value of an atomic is made up, as the number of atomics before it.
 func (r *Responder) execute(p ib.Packet) {
 	info, _ := p.Info()
 	r.nakSent = false

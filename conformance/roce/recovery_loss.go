@@ -49,9 +49,9 @@ func checkReaction(p *Port, m *Measurement, most time.Duration, want string) {
 	p.Check(took <= us(most), fmt.Sprintf("%s: %s at most %v", want, m.Name, most), "%.4g us", took)
 }
 
-// checkTimer checks that a timer never expires early, and takes at most four times its nominal value. In real time,
-// where this host delays samples, the limit applies to the shortest sample of each half: that still detects a timer
-// that grows.
+// checkTimer checks that a timer never expires early, and takes at most four times its nominal
+// value. In real time, where this host delays samples, the limit applies to the shortest sample of
+// each half: that still detects a timer that grows.
 func checkTimer(p *Port, m *Measurement) {
 	if p.Virtual {
 		checkAtLeast(p, m, 1, "no retransmission before the timeout")

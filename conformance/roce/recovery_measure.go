@@ -12,7 +12,8 @@ import (
 
 // Measurement is a quantity with several samples.
 type Measurement struct {
-	// Name identifies the quantity: "nak/generation", "loss/last/retransmission". About describes it.
+	// Name identifies the quantity: "nak/generation", "loss/last/retransmission". About describes
+	// it.
 	Name, About string
 	// Value is the median of the samples.
 	Value float64
@@ -182,8 +183,8 @@ func awaitRetransmission(c *Conn, n int) Arrival {
 	return c.Await(fmt.Sprintf("retransmission of packet %d of the window", n%window), func(a *Arrival) bool { return a.PSN() == c.DevicePSN(n) })
 }
 
-// ackWindow acknowledges the device's first n packets, which are of this many messages. It returns how many
-// more packets, besides those already read, the device has sent before the ACK.
+// ackWindow acknowledges the device's first n packets, which are of this many messages. It returns
+// how many more packets, besides those already read, the device has sent before the ACK.
 func ackWindow(c *Conn, n, messages int) (more int) {
 	more = len(c.Drain(sentSoFar))
 	c.completeWith(c.peerAck(n-1, uint32(messages)), 1)

@@ -189,8 +189,8 @@ type channel struct {
 	source *flushSource
 }
 
-// onChannel makes the body of a case from a function that uses a completion channel with a CQ and a source of
-// completions.
+// onChannel makes the body of a case from a function that uses a completion channel with a CQ and a
+// source of completions.
 func onChannel(body func(*channel)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		c := &channel{Rig: r, CompChannel: newChannel(r)}
@@ -234,8 +234,8 @@ func expectTimeout(r *rig.Rig, timeout time.Duration, wait func(timeout time.Dur
 	r.Check(r.Now()-began >= timeout, fmt.Sprintf("a timeout after %v", timeout), "after %v", r.Now()-began)
 }
 
-// expectPromptly calls await, which waits for an event, and waitTime later cause, which raises it. It
-// fails the case unless await returns within a second after cause.
+// expectPromptly calls await, which waits for an event, and waitTime later cause, which raises it.
+// It fails the case unless await returns within a second after cause.
 func expectPromptly(r *rig.Rig, what string, cause, await func()) {
 	began := r.Now()
 	task := r.Go(what, func() error {
@@ -255,7 +255,8 @@ func (c *channel) expectNoEvent() {
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// expectSuccess fails the case unless the endpoint's next completion arrives in time and is a success.
+// expectSuccess fails the case unless the endpoint's next completion arrives in time and is a
+// success.
 func (e *endpoint) expectSuccess() {
 	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))

@@ -24,7 +24,8 @@ func expectClosed(r *rig.Rig, situation string, calls []verbCall) {
 	}
 }
 
-// expectCloseEndsWaits fails the case unless closing an object ends calls that wait without a timeout, with ErrClosed.
+// expectCloseEndsWaits fails the case unless closing an object ends calls that wait without a
+// timeout, with ErrClosed.
 func expectCloseEndsWaits(r *rig.Rig, what string, object closer, waits ...func() error) {
 	tasks := make([]conformance.Task, len(waits))
 	for i, wait := range waits {

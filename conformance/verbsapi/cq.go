@@ -225,8 +225,8 @@ func newFlushSource(r *rig.Rig, cq verbs.CQ) *flushSource {
 	return &flushSource{Rig: r, cq: cq, mem: r.Memory(64, verbs.AccessLocalWrite)}
 }
 
-// postReceives posts n receives to a new queue pair, in INIT, for a later flush. The WR IDs of all receives of s
-// are 1, 2, and so on.
+// postReceives posts n receives to a new queue pair, in INIT, for a later flush. The WR IDs of all
+// receives of s are 1, 2, and so on.
 func (s *flushSource) postReceives(n int) {
 	caps := smallCaps
 	caps.MaxRecvWR = max(caps.MaxRecvWR, n)
@@ -247,7 +247,8 @@ func (s *flushSource) addCompletions(n int) {
 	s.flush()
 }
 
-// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails if they do not arrive in time.
+// pollCompletions polls a CQ for n completions, at most batch at a time. The case fails if they do
+// not arrive in time.
 func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	var all []verbs.WC
 	into := make([]verbs.WC, batch)
@@ -265,7 +266,8 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	return all
 }
 
-// checkOrder fails the case unless the completions have consecutive IDs from first on, and this status.
+// checkOrder fails the case unless the completions have consecutive IDs from first on, and this
+// status.
 func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 	for i := range wcs {
 		want := first + uint64(i)

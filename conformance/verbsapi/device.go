@@ -215,8 +215,9 @@ var limitCases = []conformance.Case{
 // maxObjects is how many objects of a kind are created at most, to save memory.
 const maxObjects = 1 << 17
 
-// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it claims.
-// limit selects the claim from its attributes; newCreate returns a function that creates one more.
+// asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
+// claims. limit selects the claim from its attributes; newCreate returns a function that creates
+// one more.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",

@@ -38,8 +38,8 @@ func Suite() *conformance.Suite {
 }
 
 // cite cites a manual page of rdma-core, the documentation of package verbs or, for any other
-// where, a section or compliance statement of IBTA. rows are the covered rows of the ledger, the list
-// of requirements.
+// where, a section or compliance statement of IBTA. rows are the covered rows of the ledger, the
+// list of requirements.
 func cite(where string, rows ...string) conformance.Cite {
 	doc := "IBTA"
 	switch {

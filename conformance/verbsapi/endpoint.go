@@ -27,19 +27,21 @@ func (e *endpoint) sendOf(id uint64, sgl ...verbs.SGE) verbs.SendWR {
 	return wr
 }
 
-// postRecv posts a receive for n bytes of payload. They are stored at off of the endpoint's memory, after the GRH area.
+// postRecv posts a receive for n bytes of payload. They are stored at off of the endpoint's memory,
+// after the GRH area.
 func (e *endpoint) postRecv(id uint64, off, n int) {
 	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
 }
 
-// execute posts a request, and fails the case unless it completes with success. It returns the completion.
+// execute posts a request, and fails the case unless it completes with success. It returns the
+// completion.
 func (e *endpoint) execute(wr verbs.SendWR) verbs.WC {
 	e.PostSend(e.qp, wr)
 	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// expectMessage fails the case unless the next completion is that of receive id, and its buffer, at off of the
-// endpoint's memory, has the bytes want, after a GRH if the queue pair is UD.
+// expectMessage fails the case unless the next completion is that of receive id, and its buffer, at
+// off of the endpoint's memory, has the bytes want, after a GRH if the queue pair is UD.
 func (e *endpoint) expectMessage(id uint64, off int, want []byte) verbs.WC {
 	wc := e.ExpectRecv(id, e.grhLen()+len(want))
 	e.ExpectBytes(e.mem, off+e.grhLen(), want)
@@ -52,14 +54,14 @@ const (
 	recvOffset = 8 << 10
 )
 
-// expectDelivery fails the case unless a message of n bytes is delivered. Both endpoints must have no
-// outstanding requests. It returns the completion of the receive.
+// expectDelivery fails the case unless a message of n bytes is delivered. Both endpoints must have
+// no outstanding requests. It returns the completion of the receive.
 func expectDelivery(from, to *endpoint, n int) verbs.WC {
 	return from.expectArrives(to, from.sendWR(77, sendOffset, n), from.mem.Buf[sendOffset:][:n])
 }
 
-// expectArrives fails the case unless a request of the endpoint succeeds, and its message arrives with the
-// bytes want. It returns the completion of the receive.
+// expectArrives fails the case unless a request of the endpoint succeeds, and its message arrives
+// with the bytes want. It returns the completion of the receive.
 func (e *endpoint) expectArrives(to *endpoint, wr verbs.SendWR, want []byte) verbs.WC {
 	const id = 75
 	to.postRecv(id, recvOffset, max(len(want), 64))
@@ -90,14 +92,16 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 	return wc, true
 }
 
-// expectFailureStatus is expectFailure for requests that must complete with one of these statuses, if they complete.
+// expectFailureStatus is expectFailure for requests that must complete with one of these statuses,
+// if they complete.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
 	e.Check(!completed || slices.Contains(statuses, wc.Status),
 		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless posting a request fails for reason, as in [rig.Rig.MustFail].
+// expectPostRefused fails the case unless posting a request fails for reason, as in
+// [rig.Rig.MustFail].
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)
@@ -109,7 +113,8 @@ func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR 
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
 }
 
-// readWR returns a READ of n bytes from the remote address at into the endpoint's memory at recvOffset.
+// readWR returns a READ of n bytes from the remote address at into the endpoint's memory at
+// recvOffset.
 func (e *endpoint) readWR(id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = verbs.OpRDMARead

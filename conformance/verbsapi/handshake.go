@@ -20,8 +20,8 @@ type handshake struct {
 	task conformance.Task
 }
 
-// newHandshake makes unconnected queue pairs on both devices, and a listener on the passive one. dutActive
-// says that the device under test is the active side.
+// newHandshake makes unconnected queue pairs on both devices, and a listener on the passive one.
+// dutActive says that the device under test is the active side.
 func newHandshake(r *rig.Rig, dutActive bool) *handshake {
 	h := &handshake{Pair: rig.NewPair(r)}
 	dut, partner := newEndpoint(h.DUT, &setup{qpType: verbs.QPTypeRC}), newEndpoint(h.Partner, &setup{qpType: verbs.QPTypeRC})
@@ -96,7 +96,8 @@ func (l *qpPair) expectDisconnect(from, to *endpoint) {
 	}
 }
 
-// onActive makes the body of a case from a function that uses a handshake with the device as the active side.
+// onActive makes the body of a case from a function that uses a handshake with the device as the
+// active side.
 func onActive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
 }

@@ -67,8 +67,8 @@ func alsoOverRD(cases []conformance.Case) []conformance.Case {
 	return both
 }
 
-// newPair makes a queue pair on each of two devices, and connects them. The partner's has only the type, the
-// capacities and the access rights of s.
+// newPair makes a queue pair on each of two devices, and connects them. The partner's has only the
+// type, the capacities and the access rights of s.
 func newPair(d *rig.Pair, s setup) *qpPair {
 	if s.qpType == 0 {
 		s.qpType = rig.DefaultQPType(d.DUT)
@@ -120,8 +120,8 @@ func newDefaultQP(r *rig.Rig) verbs.QP {
 	return r.CreateQP(verbs.QPInit{Type: rig.DefaultQPType(r), PD: r.PD, SendCQ: r.CQ, RecvCQ: r.CQ, Caps: smallCaps})
 }
 
-// connect moves both queue pairs to RTS: UD ones with the other as the destination, those of InfiniBand and
-// RoCE by ibv_modify_qp, and others by the connection manager.
+// connect moves both queue pairs to RTS: UD ones with the other as the destination, those of
+// InfiniBand and RoCE by ibv_modify_qp, and others by the connection manager.
 func (l *qpPair) connect(s *setup) {
 	switch {
 	case s.qpType == verbs.QPTypeUD:
@@ -139,11 +139,12 @@ func (l *qpPair) connect(s *setup) {
 	}
 }
 
-// isIB reports whether the transport is InfiniBand or RoCE, whose queue pairs are connected by ibv_modify_qp. iWARP
-// connections are TCP streams that only the connection manager can make.
+// isIB reports whether the transport is InfiniBand or RoCE, whose queue pairs are connected by
+// ibv_modify_qp. iWARP connections are TCP streams that only the connection manager can make.
 func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
 
-// requireModifyConnect ends the case as unsupported unless queue pairs can be connected by ibv_modify_qp.
+// requireModifyConnect ends the case as unsupported unless queue pairs can be connected by
+// ibv_modify_qp.
 func requireModifyConnect(r *rig.Rig) {
 	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }
@@ -187,9 +188,9 @@ func (l *qpPair) connectByCM() {
 	l.dut.Must("a listener that can be closed", h.listener.Close())
 }
 
-// accept accepts the request of active. siw of Linux ignores the first message of a stream if it arrives
-// before the accept is complete, and then waits forever. Therefore active sends empty WRITEs until the
-// accept returns. Cases of MPA test this behaviour.
+// accept accepts the request of active. siw of Linux ignores the first message of a stream if it
+// arrives before the accept is complete, and then waits forever. Therefore active sends empty
+// WRITEs until the accept returns. Cases of MPA test this behaviour.
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *endpoint) {
 	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {

@@ -190,15 +190,16 @@ var postCases = []conformance.Case{{
 	}),
 }}
 
-// expectRecvRefused fails the case unless posting a receive with this list fails. reason is as in [rig.Rig.MustFail].
+// expectRecvRefused fails the case unless posting a receive with this list fails. reason is as in
+// [rig.Rig.MustFail].
 func expectRecvRefused(r *rig.Rig, what string, queue rig.RecvQueue, sgl []verbs.SGE, reason error) {
 	n, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgl}})
 	r.MustFail(what, err, reason)
 	r.Check(n == 0, "no receive posted", "%d", n)
 }
 
-// expectFullAfter fails the case unless an empty queue takes capacity receives, with IDs from 1 on, and refuses
-// more with ENOMEM.
+// expectFullAfter fails the case unless an empty queue takes capacity receives, with IDs from 1 on,
+// and refuses more with ENOMEM.
 func expectFullAfter(r *rig.Rig, queue rig.RecvQueue, capacity int, sgl []verbs.SGE) {
 	wrs := make([]verbs.RecvWR, capacity+2)
 	for i := range wrs {

@@ -292,15 +292,16 @@ var regionPeerCases = alsoOverRD([]conformance.Case{{
 	}),
 }})
 
-// rdmaWR returns a READ or WRITE (op) of 8 bytes of the peer's memory, with WR ID 9; the local ones are at recvOffset.
+// rdmaWR returns a READ or WRITE (op) of 8 bytes of the peer's memory, with WR ID 9; the local ones
+// are at recvOffset.
 func (e *endpoint) rdmaWR(op verbs.WROpcode, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(9, recvOffset, 8, at)
 	wr.Opcode = op
 	return wr
 }
 
-// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the eight bytes at off
-// of m, whose remote address is at. It leaves m with its original content.
+// expectExecuted fails the case unless a READ or WRITE of the partner is executed on the eight
+// bytes at off of m, whose remote address is at. It leaves m with its original content.
 func (l *qpPair) expectExecuted(op verbs.WROpcode, m *rig.Memory, at verbs.Remote, off int) {
 	const id = 76
 	if op == verbs.OpRDMARead {

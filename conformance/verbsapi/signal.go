@@ -170,7 +170,8 @@ var signalCases = []conformance.Case{{
 	}),
 }}
 
-// sendFour sends four messages, of which only the last is signaled, and waits until they have arrived.
+// sendFour sends four messages, of which only the last is signaled, and waits until they have
+// arrived.
 func (l *qpPair) sendFour() {
 	for id := uint64(1); id <= 4; id++ {
 		l.partner.postRecv(id, recvOffset, 64)

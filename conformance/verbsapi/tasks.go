@@ -138,8 +138,8 @@ var taskCases = []conformance.Case{{
 // host may have one, emulated, processor.
 const taskTimeoutFactor = 20
 
-// forTask returns a rig for a task, which runs concurrently with the case, with its own random numbers: tasks must
-// not share a generator.
+// forTask returns a rig for a task, which runs concurrently with the case, with its own random
+// numbers: tasks must not share a generator.
 func forTask(r *rig.Rig) *rig.Rig {
 	bench := *r.Bench
 	bench.Rand = rand.New(rand.NewPCG(r.Rand.Uint64(), r.Rand.Uint64()))
@@ -148,8 +148,9 @@ func forTask(r *rig.Rig) *rig.Rig {
 	return &own
 }
 
-// checkTaskOrder fails the case unless got, a received message of one byte, is the next of one of the concurrent
-// tasks, and counts it in next. Task t sends the bytes of e's memory from 16·t on; next[t] of them have arrived.
+// checkTaskOrder fails the case unless got, a received message of one byte, is the next of one of
+// the concurrent tasks, and counts it in next. Task t sends the bytes of e's memory from 16·t on;
+// next[t] of them have arrived.
 func (e *endpoint) checkTaskOrder(got byte, next []int) {
 	for t, n := range next {
 		if e.mem.Buf[16*t+n] == got {

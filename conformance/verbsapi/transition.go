@@ -25,8 +25,9 @@ var services = []qpService{
 // transitionCases has a case for every transition of every type, and one per type for all others.
 var transitionCases = slices.Concat(transitionCasesOf(services[0]), transitionCasesOf(services[1]), transitionCasesOf(services[2]), settingCases)
 
-// transitionCasesOf returns the transition cases of a queue pair type. Connected types are tested over InfiniBand only:
-// the connection manager moves those of iWARP. With the defect ModifyLies a refused modify reports success.
+// transitionCasesOf returns the transition cases of a queue pair type. Connected types are tested
+// over InfiniBand only: the connection manager moves those of iWARP. With the defect ModifyLies a
+// refused modify reports success.
 func transitionCasesOf(s qpService) []conformance.Case {
 	label := []string{"service:" + s.name}
 	transitions := rig.Transitions(s.kind)
@@ -70,8 +71,8 @@ func stateID(s verbs.QPState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "IBV_QPS_"))
 }
 
-// defectsOf returns the defects that a transition case detects. With ModifyLies a refused modify reports success, with
-// RefusalKills it moves the queue pair to ERR.
+// defectsOf returns the defects that a transition case detects. With ModifyLies a refused modify
+// reports success, with RefusalKills it moves the queue pair to ERR.
 func defectsOf(t rig.Transition) []string {
 	defects := []string{"ModifyLies"}
 	if t.Required != 0 {
@@ -83,8 +84,9 @@ func defectsOf(t rig.Transition) []string {
 	return defects
 }
 
-// checkTransition fails the case unless a transition succeeds with its required and optional attributes, and fails
-// without a required one or with any other but m.unspecified, which a device may accept or refuse.
+// checkTransition fails the case unless a transition succeeds with its required and optional
+// attributes, and fails without a required one or with any other but m.unspecified, which a device
+// may accept or refuse.
 func (m *qpMover) checkTransition(t rig.Transition) {
 	what := t.String()
 	qp := m.newQPIn(t.From)
@@ -101,7 +103,8 @@ func (m *qpMover) checkTransition(t rig.Transition) {
 	rig.EachAttr(t.Optional&^rig.MigrationAttrs, func(extra verbs.QPAttrMask) { m.expectTransition(t, extra) })
 }
 
-// expectTransition fails the case unless a new queue pair accepts a transition with its required attributes and extra.
+// expectTransition fails the case unless a new queue pair accepts a transition with its required
+// attributes and extra.
 func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	qp := m.newQPIn(t.From)
 	m.Must(fmt.Sprintf("%v to %v with %v", t.From, t.To, extra), m.modify(qp, t.From, t.To, t.Required|extra))
@@ -109,7 +112,8 @@ func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and accept to arm it.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and
+// accept to arm it.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range rig.Transitions(m.kind) {
 		switch t.Optional & rig.MigrationAttrs {
@@ -141,8 +145,8 @@ func (m *qpMover) checkOtherTransitions() {
 	}
 }
 
-// checkErrAndReset fails the case unless queue pairs in each of the states below go to ERR and to RESET, and those in
-// RESET to INIT and to RESET again.
+// checkErrAndReset fails the case unless queue pairs in each of the states below go to ERR and to
+// RESET, and those in RESET to INIT and to RESET again.
 func (m *qpMover) checkErrAndReset() {
 	for _, from := range []verbs.QPState{initState, rtr, rts, sqd, errState} {
 		qp := m.newQPIn(from)
@@ -182,8 +186,9 @@ type qpMover struct {
 	unspecified verbs.QPAttrMask
 }
 
-// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the type cannot be
-// connected by ibv_modify_qp. A device without path migration may accept or refuse the attributes of migration.
+// newQPMover returns a qpMover for a type. It ends the case as unsupported if queue pairs of the
+// type cannot be connected by ibv_modify_qp. A device without path migration may accept or refuse
+// the attributes of migration.
 func newQPMover(r *rig.Rig, kind verbs.QPType) *qpMover {
 	m := &qpMover{Rig: r, kind: kind}
 	if kind != verbs.QPTypeUD {

@@ -101,7 +101,8 @@ var wcCases = []conformance.Case{
 // incoming data only.
 const unspecified = -1
 
-// requestCase returns the case about the completion of a request: its opcode and, unless it is unspecified, its length.
+// requestCase returns the case about the completion of a request: its opcode and, unless it is
+// unspecified, its length.
 func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, request func(*qpPair) verbs.SendWR) conformance.Case {
 	var defects []string
 	if length != unspecified {
@@ -135,8 +136,8 @@ func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, r
 	}
 }
 
-// sendImm posts a request with immediate data and waits for its completion. The case ends as unsupported if
-// the transport has no immediate data; there is no capability for it.
+// sendImm posts a request with immediate data and waits for its completion. The case ends as
+// unsupported if the transport has no immediate data; there is no capability for it.
 func (e *endpoint) sendImm(wr verbs.SendWR) {
 	if _, err := e.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		e.abortIfNoImm(wr, err)
@@ -145,8 +146,8 @@ func (e *endpoint) sendImm(wr verbs.SendWR) {
 	e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
 }
 
-// requireImm ends the case as unsupported if the device has no immediate data. It is optional over iWARP (RFC 7306),
-// and a device that cannot send it does not receive it either.
+// requireImm ends the case as unsupported if the device has no immediate data. It is optional over
+// iWARP (RFC 7306), and a device that cannot send it does not receive it either.
 func (l *qpPair) requireImm() {
 	if isIB(l.dut.Rig) {
 		return

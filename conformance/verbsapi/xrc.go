@@ -70,8 +70,8 @@ type xrcPair struct {
 	srqs [2]verbs.SRQ
 }
 
-// onXRC makes the body of a case from a function that uses a connected xrcPair, with two receives in
-// each of its SRQs.
+// onXRC makes the body of a case from a function that uses a connected xrcPair, with two receives
+// in each of its SRQs.
 func onXRC(body func(*xrcPair)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) {
 		requireModifyConnect(r) // the queue pairs are connected by ibv_modify_qp below

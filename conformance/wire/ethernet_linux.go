@@ -37,8 +37,9 @@ var _ conformance.Wire = (*Ethernet)(nil)
 
 const maxIPLen = 1<<16 - 1
 
-// OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the calling thread, which
-// needs CAP_NET_RAW. It announces the addresses of cfg by ARP and neighbour advertisements.
+// OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the
+// calling thread, which needs CAP_NET_RAW. It announces the addresses of cfg by ARP and neighbour
+// advertisements.
 func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	w, err := openEthernet(cfg)
 	if err != nil {
@@ -193,8 +194,9 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 	w.add(a) // packets that the kernel dropped are counted by Recv
 }
 
-// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface in the network namespace
-// of the calling thread. Use it for both ends of a virtual link, and for this end of a real one.
+// DisableOffloads disables checksum offload, segmentation offload and GRO of an interface in the
+// network namespace of the calling thread. Use it for both ends of a virtual link, and for this end
+// of a real one.
 func DisableOffloads(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -22,8 +22,8 @@ type station struct {
 	accept      func([]byte) bool
 }
 
-// newStation returns the station, the wire's end of the Ethernet link, that cfg describes, or an error if cfg is
-// invalid. The default of cfg.MAC is interfaceMAC.
+// newStation returns the station, the wire's end of the Ethernet link, that cfg describes, or an
+// error if cfg is invalid. The default of cfg.MAC is interfaceMAC.
 func newStation(cfg *EthernetConfig, interfaceMAC net.HardwareAddr) (s station, err error) {
 	if cfg.MAC == nil {
 		cfg.MAC = interfaceMAC
@@ -55,8 +55,8 @@ func (s *station) isOurs(a netip.Addr) bool {
 	return slices.Contains(s.addrs, a) || s.answersFor != nil && s.answersFor(a)
 }
 
-// ethernetFrame returns the frame for an IP packet. It goes to the device, unless the destination of the packet is a
-// multicast or broadcast address.
+// ethernetFrame returns the frame for an IP packet. It goes to the device, unless the destination
+// of the packet is a multicast or broadcast address.
 func (s *station) ethernetFrame(ip []byte) []byte {
 	h := packet.Ethernet{Dst: s.device, Src: s.mac, Type: s.etherType(ip)}
 	if to, ok := destination(ip); ok {
@@ -192,8 +192,8 @@ func cannotSend(format string, args ...any) error {
 	return fmt.Errorf("an ordinary UDP socket: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// datagram returns the datagram that a socket must send for the wanted IP packet. It fails unless the kernel would
-// then send exactly this packet.
+// datagram returns the datagram that a socket must send for the wanted IP packet. It fails unless
+// the kernel would then send exactly this packet.
 func (c *UDPConfig) datagram(wanted []byte) (*datagram, error) {
 	ip, payload, padding, err := packet.ParseIP(wanted)
 	if err != nil {

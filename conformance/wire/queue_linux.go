@@ -34,7 +34,8 @@ type arrival struct {
 
 const maxQueued = 1 << 15 // packets
 
-// newQueue returns a queue, whose name is for errors. epoch is time 0 of the packets; if zero, the current time.
+// newQueue returns a queue, whose name is for errors. epoch is time 0 of the packets; if zero, the
+// current time.
 func newQueue(name string, epoch time.Time) *queue {
 	now := time.Now()
 	if epoch.IsZero() {
@@ -46,8 +47,8 @@ func newQueue(name string, epoch time.Time) *queue {
 // Epoch is time 0 of received frames.
 func (q *queue) Epoch() time.Time { return q.epoch }
 
-// add adds a packet, sorted by receive time if q.byTime. It ignores packets received before the last discard, and
-// counts those beyond maxQueued as dropped.
+// add adds a packet, sorted by receive time if q.byTime. It ignores packets received before the
+// last discard, and counts those beyond maxQueued as dropped.
 func (q *queue) add(a arrival) {
 	a.At = a.seen.Sub(q.epoch)
 	q.mu.Lock()

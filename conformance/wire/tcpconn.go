@@ -123,7 +123,8 @@ func (c *tcpConn) closeWrite(now time.Time) {
 	c.transmitPending(now)
 }
 
-// transmitPending sends queued chunks that fit into the window, except held ones. It splits the first if it is larger than the window.
+// transmitPending sends queued chunks that fit into the window, except held ones. It splits the
+// first if it is larger than the window.
 func (c *tcpConn) transmitPending(now time.Time) {
 	if c.err != nil {
 		return
@@ -192,8 +193,8 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick does nothing until the timer expires. It then retransmits the first chunk that is not held or, if the window
-// is closed, probes it with one octet.
+// tick does nothing until the timer expires. It then retransmits the first chunk that is not held
+// or, if the window is closed, probes it with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return
@@ -279,7 +280,8 @@ func (c *tcpConn) handleSYN(s *segment) {
 	}
 }
 
-// handleAck processes the acknowledgement number and the window of a segment, and sends what they permit.
+// handleAck processes the acknowledgement number and the window of a segment, and sends what they
+// permit.
 func (c *tcpConn) handleAck(now time.Time, s *segment) {
 	n := s.ack.sub(c.snd.una)
 	switch {
@@ -320,7 +322,8 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue. A held chunk stays until all of it is acknowledged.
+// removeAcked removes acknowledged octets from the send queue. A held chunk stays until all of it
+// is acknowledged.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

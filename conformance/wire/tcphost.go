@@ -202,7 +202,8 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection, which the caller opens by open. The peer's MSS is unknown until its SYN arrives.
+// newConn adds a connection, which the caller opens by open. The peer's MSS is unknown until its
+// SYN arrives.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	mss := cmp.Or(h.options.MSS, h.cfg.MSS, h.linkMSS())
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, snd: sender{mss: 1}, rcv: receiver{mss: mss}}
@@ -242,8 +243,8 @@ func (h *TCPHost) freePort(remote netip.AddrPort) (uint16, error) {
 	return 0, errors.New("no TCP port is free")
 }
 
-// waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout. It calls
-// done with h.mu held. what names the awaited event for cfg.OnWait and the error.
+// waitUntil blocks until done returns true, and returns verbs.ErrTimeout after the timeout. It
+// calls done with h.mu held. what names the awaited event for cfg.OnWait and the error.
 func (h *TCPHost) waitUntil(what string, timeout time.Duration, done func() bool) error {
 	defer h.cfg.OnWait(what)()
 	var expired <-chan time.Time // nil, and therefore never ready, without a timeout

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// receive processes the payload and FIN of a segment, and acknowledges what has arrived, also after a duplicate.
+// receive processes the payload and FIN of a segment, and acknowledges what has arrived, also after
+// a duplicate.
 func (c *tcpConn) receive(s *segment) {
 	p := chunk{seq: s.seq, data: s.payload, flags: s.flags & fin}
 	switch end := p.end().sub(c.rcv.nxt); {
@@ -26,8 +27,8 @@ func (c *tcpConn) receive(s *segment) {
 // window returns the receive window.
 func (r *receiver) window() int { return max(0, maxWindow-r.unread) }
 
-// storeOutOfOrder stores a segment that arrived before octets that precede it, sorted by sequence number. It drops the
-// segment if maxOutOfOrder are stored.
+// storeOutOfOrder stores a segment that arrived before octets that precede it, sorted by sequence
+// number. It drops the segment if maxOutOfOrder are stored.
 func (r *receiver) storeOutOfOrder(p chunk) {
 	if len(r.outOfOrder) >= maxOutOfOrder {
 		return
@@ -63,7 +64,8 @@ func (r *receiver) deliverOutOfOrder() {
 	}
 }
 
-// read returns the payload of the next segment. Without one it returns nil, and the error that ended the stream, if any.
+// read returns the payload of the next segment. Without one it returns nil, and the error that
+// ended the stream, if any.
 func (c *tcpConn) read() ([]byte, error) {
 	if len(c.rcv.queue) > 0 {
 		b := c.rcv.queue[0]
@@ -80,7 +82,8 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// hold queues octets that are not sent yet: the caller sends them in segments of its choice by sendHeldRange.
+// hold queues octets that are not sent yet: the caller sends them in segments of its choice by
+// sendHeldRange.
 func (c *tcpConn) hold(b []byte) error {
 	if c.snd.held != nil && c.snd.held.held {
 		return errors.New("octets are held already: send all of them first")
@@ -105,8 +108,8 @@ func (c *tcpConn) sendHeldFIN(now time.Time, from int) error {
 	return nil
 }
 
-// sendHeldRange sends a range of the held octets (see hold) as one segment with the given flags. Once every octet was
-// sent, they are retransmitted like others.
+// sendHeldRange sends a range of the held octets (see hold) as one segment with the given flags.
+// Once every octet was sent, they are retransmitted like others.
 func (c *tcpConn) sendHeldRange(now time.Time, from, to int, flags tcpFlags) error {
 	p := c.snd.held
 	switch {
@@ -129,8 +132,8 @@ func (c *tcpConn) sendHeldRange(now time.Time, from, to int, flags tcpFlags) err
 	return nil
 }
 
-// queueHeld replaces the held chunk in the send queue, all of which has been sent, by chunks of one MSS, which are
-// retransmitted if lost.
+// queueHeld replaces the held chunk in the send queue, all of which has been sent, by chunks of one
+// MSS, which are retransmitted if lost.
 func (c *tcpConn) queueHeld(now time.Time) {
 	var rest []chunk
 	at := c.snd.held.seq

@@ -157,8 +157,8 @@ func (w *UDP) Join(group netip.Addr) error {
 	return nil
 }
 
-// Discard discards received datagrams and the count of dropped ones, closes the sockets that Send opened for
-// other source addresses, and leaves all groups.
+// Discard discards received datagrams and the count of dropped ones, closes the sockets that Send
+// opened for other source addresses, and leaves all groups.
 func (w *UDP) Discard() {
 	w.closeExtraSockets()
 	w.discard()

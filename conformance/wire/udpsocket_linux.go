@@ -34,8 +34,9 @@ type option struct {
 // ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, missing in package unix.
 const ipv6FlowInfo = 11
 
-// options returns the socket options with which the kernel sends exactly the headers that datagram.packet predicts, and
-// reports those of received datagrams. index is that of the interface for multicast.
+// options returns the socket options with which the kernel sends exactly the headers that
+// datagram.packet predicts, and reports those of received datagrams. index is that of the interface
+// for multicast.
 func options(ipv6 bool, index int) []option {
 	all := []option{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},
@@ -154,7 +155,8 @@ func (s *socket) join(index int) (err error) {
 	return errors.Join(cerr, err)
 }
 
-// send sends a datagram from the socket's address. index is that of the interface, the zone of link-local addresses.
+// send sends a datagram from the socket's address. index is that of the interface, the zone of
+// link-local addresses.
 func (s *socket) send(d *datagram, index int) (err error) {
 	if err := s.setChecksum(d.hasChecksum); err != nil {
 		return err

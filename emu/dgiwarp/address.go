@@ -21,8 +21,8 @@ func AddressOf(to netip.AddrPort) verbs.AHAttr {
 }
 
 // InitAHFromWC returns the attributes of an address handle for the sender of a received message.
-// grh is the GRH, the first verbs.GRHLen bytes of the receive buffer. Unlike verbs.InitAHFromWC, it sets the
-// flow label to the UDP port of the peer, as address handles of this provider need.
+// grh is the GRH, the first verbs.GRHLen bytes of the receive buffer. Unlike verbs.InitAHFromWC, it
+// sets the flow label to the UDP port of the peer, as address handles of this provider need.
 func InitAHFromWC(port, sgidIndex uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, error) {
 	a, err := verbs.InitAHFromWC(port, sgidIndex, wc, grh)
 	if err == nil {
@@ -37,8 +37,8 @@ type Source struct {
 	QPN  verbs.QPN
 }
 
-// SourceOf returns the sender of a received message. grh is the GRH, the first verbs.GRHLen bytes of the receive
-// buffer. The flow label that InitAHFromWC returns is the peer's UDP port.
+// SourceOf returns the sender of a received message. grh is the GRH, the first verbs.GRHLen bytes
+// of the receive buffer. The flow label that InitAHFromWC returns is the peer's UDP port.
 func SourceOf(wc *verbs.WC, grh []byte) (Source, error) {
 	const port, sgidIndex = 1, 0 // of this end: they do not change the result
 	a, err := InitAHFromWC(port, sgidIndex, wc, grh)
@@ -87,8 +87,9 @@ type Record = engine.Record
 // Range is a range of bytes of a Write-Record that have arrived.
 type Range = engine.Range
 
-// ParseRecord parses the record that a Write-Record, an unreliable RDMA Write, leaves in a receive: the ranges that
-// have arrived. wc is the completion of the receive, of a UD queue pair, and buf its buffer, which begins with the GRH.
+// ParseRecord parses the record that a Write-Record, an unreliable RDMA Write, leaves in a receive:
+// the ranges that have arrived. wc is the completion of the receive, of a UD queue pair, and buf
+// its buffer, which begins with the GRH.
 func ParseRecord(wc *verbs.WC, buf []byte) (Record, error) {
 	const op = "parse_record"
 	if wc.Status != verbs.WCSuccess || wc.Opcode != verbs.WCOpRecvRDMAWithImm {

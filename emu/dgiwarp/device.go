@@ -56,9 +56,9 @@ func (d *Device) Release() bool { return false }
 // Settle implements drive.Engine: it delivers the events of completions since the last call.
 func (d *Device) Settle(mono.Time) { d.DeliverCompletionEvents() }
 
-// Output implements drive.Engine: it fills ds with datagrams to send and returns their number. UD requests complete
-// when they are sent. Output delivers their completion events itself, because the driver calls Settle, which delivers
-// all others, before Output, and may sleep after Output.
+// Output implements drive.Engine: it fills ds with datagrams to send and returns their number. UD
+// requests complete when they are sent. Output delivers their completion events itself, because the
+// driver calls Settle, which delivers all others, before Output, and may sleep after Output.
 func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 	n := d.nic.Output(now, ds)
 	if d.nic.CompletionEvents() > 0 {

@@ -17,9 +17,9 @@ type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}
 
-// Dissect implements impair.Dissector. It returns the flow of a packet, which is its destination QP, and the packet's
-// number in that flow: the sequence number of RD data, or the MSN of an untagged UD segment. It returns false for other
-// packets, which have no number.
+// Dissect implements impair.Dissector. It returns the flow of a packet, which is its destination
+// QP, and the packet's number in that flow: the sequence number of RD data, or the MSN of an
+// untagged UD segment. It returns false for other packets, which have no number.
 func (Dissector) Dissect(payload []byte) (impair.Flow, uint32, bool) {
 	var k wire.Packet
 	if k.Parse(payload) != nil {

@@ -108,7 +108,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests, and returns how many were queued before an error. The caller holds the lock.
+// post queues send requests, and returns how many were queued before an error. The caller holds the
+// lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	now := q.dev.Driver().Now()
 	for i := range wrs {
@@ -141,8 +142,8 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// A posted receive causes packets only if RD peers wait for receives. In the error state the receive is
-	// flushed, that is completed, at once.
+	// A posted receive causes packets only if RD peers wait for receives. In the error state the
+	// receive is flushed, that is completed, at once.
 	defer func() {
 		if q.dev.nic.PeersAwaitReceives() {
 			q.dev.Driver().Pump()

@@ -164,7 +164,8 @@ func (x *eventState) countMatch(d *link.Datagram, id dissection) bool {
 	return x.Occurrence == 0 || x.seen == uint64(x.Occurrence)
 }
 
-// exhausted reports whether the event applies to no later packet: matching packet number Nth or Occurrence has passed.
+// exhausted reports whether the event applies to no later packet: matching packet number Nth or
+// Occurrence has passed.
 func (x *eventState) exhausted() bool {
 	if x.Match.Nth != nil {
 		return x.seen >= *x.Match.Nth
@@ -190,8 +191,9 @@ func (m *Match) matchesFlow(d *link.Datagram, id dissection) bool {
 	return m.Flow == nil || (id.ok && *m.Flow == id.flow)
 }
 
-// applyEvents applies the events to d. It appends to out d (unless an event drops or holds it), the copies of d, and
-// the held packets that enough packets have overtaken now. Every event counts d, even if another event drops it.
+// applyEvents applies the events to d. It appends to out d (unless an event drops or holds it), the
+// copies of d, and the held packets that enough packets have overtaken now. Every event counts d,
+// even if another event drops it.
 func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	var id dissection
 	if p.needsDissector {
@@ -223,8 +225,9 @@ func (p *Pipe) applyEvents(now mono.Time, d *link.Datagram, out []Outcome) []Out
 	return p.release(out, func(h *heldPacket) bool { return h.overtakesLeft <= 0 })
 }
 
-// fire applies x's action to o. Copies go to p.copies; pass is false if o itself is dropped or held. An action
-// that does not fit the packet, such as a truncation to more bytes than it has, only counts as failed.
+// fire applies x's action to o. Copies go to p.copies; pass is false if o itself is dropped or
+// held. An action that does not fit the packet, such as a truncation to more bytes than it has,
+// only counts as failed.
 func (p *Pipe) fire(now mono.Time, x *eventState, o *Outcome) (pass bool) {
 	x.fired++
 	p.counters.EventsFired++
@@ -289,7 +292,8 @@ func (p *Pipe) fail(x *eventState, err error) {
 	}
 }
 
-// release removes the held packets for which done returns true, and appends them to out, oldest first.
+// release removes the held packets for which done returns true, and appends them to out, oldest
+// first.
 func (p *Pipe) release(out []Outcome, done func(*heldPacket) bool) []Outcome {
 	keep := p.held[:0]
 	for i := range p.held {

@@ -29,8 +29,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Pacer serializes bytes at an exact rate: fractions of a nanosecond carry over to the next packet, so that N bytes
-// sent back to back take N*8/rate to the nanosecond, however they are split. The zero value has no limit.
+// Pacer serializes bytes at an exact rate: fractions of a nanosecond carry over to the next packet,
+// so that N bytes sent back to back take N*8/rate to the nanosecond, however they are split. The
+// zero value has no limit.
 type Pacer struct {
 	RateBps       uint64
 	lastDeparture mono.Time // of the last byte
@@ -39,8 +40,9 @@ type Pacer struct {
 
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
-// Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which the last one
-// leaves. The remainder, a fraction of a nanosecond, is added to the time of the next bytes.
+// Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which
+// the last one leaves. The remainder, a fraction of a nanosecond, is added to the time of the next
+// bytes.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now
@@ -69,16 +71,17 @@ func (p *Pacer) Backlog(now mono.Time) int64 {
 // Reset discards the backlog.
 func (p *Pacer) Reset() { p.lastDeparture, p.remainder = 0, 0 }
 
-// NewRand returns a random stream that depends only on seed and name. The simulation and the user-space switch use the
-// same names, so that they decide alike for the same packets.
+// NewRand returns a random stream that depends only on seed and name. The simulation and the
+// user-space switch use the same names, so that they decide alike for the same packets.
 func NewRand(seed uint64, name string) *rand.Rand {
 	key := binary.BigEndian.AppendUint64(nil, seed)
 	sum := sha256.Sum256(append(key, name...))
 	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
 }
 
-// RandSources returns the source argument of NewPipe for one direction of one port: the stream of each kind of
-// impairment has the name "place/kind". Package sim uses the places "net/port/up" and "net/port/down".
+// RandSources returns the source argument of NewPipe for one direction of one port: the stream of
+// each kind of impairment has the name "place/kind". Package sim uses the places "net/port/up" and
+// "net/port/down".
 func RandSources(seed uint64, place string) func(kind string) Source {
 	return func(kind string) Source { return NewRand(seed, place+"/"+kind) }
 }

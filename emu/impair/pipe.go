@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Config configures a Pipe: the events apply first, then each Spec in order. The zero Config has no effect.
+// Config configures a Pipe: the events apply first, then each Spec in order. The zero Config has no
+// effect.
 type Config struct {
 	Specs  []Spec  `json:"specs,omitempty" yaml:"specs,omitempty"`
 	Events []Event `json:"events,omitempty" yaml:"events,omitempty"`
@@ -77,9 +78,10 @@ type heldPacket struct {
 	deadline      mono.Time
 }
 
-// NewPipe returns a Pipe for cfg. d, which parses packets for events, may be nil if no event needs it. source is called
-// once for each enabled kind of impairment, with a name such as "0/loss" (index of the Spec, kind), and must return
-// independent streams for different names; it may be nil if there are no Specs.
+// NewPipe returns a Pipe for cfg. d, which parses packets for events, may be nil if no event needs
+// it. source is called once for each enabled kind of impairment, with a name such as "0/loss"
+// (index of the Spec, kind), and must return independent streams for different names; it may be nil
+// if there are no Specs.
 func NewPipe(cfg Config, d Dissector, source func(kind string) Source) (*Pipe, error) {
 	if err := cfg.Validate(d); err != nil {
 		return nil, err
@@ -119,8 +121,9 @@ func (p *Pipe) sourceFor(name string) Source {
 	return s
 }
 
-// SetSpecs replaces the random impairments from the next packet on. Counters and events are kept. An impairment keeps
-// its random stream if earlier Specs had the same kind at the same index. Burst states and queues are reset.
+// SetSpecs replaces the random impairments from the next packet on. Counters and events are kept.
+// An impairment keeps its random stream if earlier Specs had the same kind at the same index. Burst
+// states and queues are reset.
 func (p *Pipe) SetSpecs(specs []Spec) error {
 	c := Config{Specs: specs}
 	if err := c.Validate(nil); err != nil {
@@ -149,8 +152,8 @@ func (p *Pipe) Fired() []uint64 {
 	return all
 }
 
-// Apply appends the packets that d becomes to out: none, d unchanged, or changed, delayed or duplicated, and held
-// packets that d releases. It does not change the bytes of d's payload.
+// Apply appends the packets that d becomes to out: none, d unchanged, or changed, delayed or
+// duplicated, and held packets that d releases. It does not change the bytes of d's payload.
 func (p *Pipe) Apply(now mono.Time, d *link.Datagram, out []Outcome) []Outcome {
 	p.counters.Offered++
 	p.arena = p.arena[:0] // the payloads of the last call's outcomes are no longer valid
@@ -172,7 +175,8 @@ func (p *Pipe) NextTimer() mono.Time {
 	return next
 }
 
-// HandleTimer applies the random impairments to the held packets whose deadline has passed, and appends them to out.
+// HandleTimer applies the random impairments to the held packets whose deadline has passed, and
+// appends them to out.
 func (p *Pipe) HandleTimer(now mono.Time, out []Outcome) []Outcome {
 	p.arena = p.arena[:0]
 	start := len(out)
@@ -197,7 +201,8 @@ func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 	return out
 }
 
-// copyPayload replaces d's payload by a copy, which may be changed. The arena holds such copies until the next Apply.
+// copyPayload replaces d's payload by a copy, which may be changed. The arena holds such copies
+// until the next Apply.
 func (p *Pipe) copyPayload(d *link.Datagram) {
 	start := len(p.arena)
 	p.arena = append(p.arena, d.Payload...)

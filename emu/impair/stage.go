@@ -33,8 +33,8 @@ type stage struct {
 	lastDeparture mono.Time // for KeepOrder
 }
 
-// newStage returns a stage, which impairs packets as spec says. source returns the random source for a kind
-// of impairment, and is called for the enabled kinds only.
+// newStage returns a stage, which impairs packets as spec says. source returns the random source
+// for a kind of impairment, and is called for the enabled kinds only.
 func newStage(spec Spec, source func(kind string) Source) *stage {
 	s := &stage{spec: spec, pacer: Pacer{RateBps: spec.RateBps}}
 	for _, k := range []struct {
@@ -119,8 +119,8 @@ func (s *stage) decideBurst() (lost bool) {
 	return randHit(s.burst, lossPPM)
 }
 
-// applyStage applies the impairments of s to the packet o, and appends the result to out: nothing if
-// o is lost, else o as changed and delayed, and perhaps a duplicate.
+// applyStage applies the impairments of s to the packet o, and appends the result to out: nothing
+// if o is lost, else o as changed and delayed, and perhaps a duplicate.
 func (p *Pipe) applyStage(s *stage, now mono.Time, o Outcome, out []Outcome) []Outcome {
 	drawn := s.decide()
 	counters := &p.counters

@@ -74,7 +74,8 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 }
 
-// receiveAtomicResponse completes the oldest outstanding request, which must be the atomic with the response's ID.
+// receiveAtomicResponse completes the oldest outstanding request, which must be the atomic with the
+// response's ID.
 func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {
@@ -130,8 +131,8 @@ func (u *atomicUnit) result(v uint64) uint64 {
 	}
 }
 
-// addFields adds b to a field by field: tops has the top bit of each field, and 0 means a single field.
-// The carry out of a field is lost.
+// addFields adds b to a field by field: tops has the top bit of each field, and 0 means a single
+// field. The carry out of a field is lost.
 func addFields(a, b, tops uint64) uint64 {
 	// Without the top bits no carry can leave a field; the top bits are added without carry.
 	return (a&^tops + b&^tops) ^ (a^b)&tops

@@ -50,7 +50,8 @@ type ReasonCounts [len(reasons) + 1]uint64
 // Add counts a Terminate.
 func (c *ReasonCounts) Add(e wire.TermError) { c[reasonIndex(e)]++ }
 
-// Of returns the number of Terminates with error e. All errors that the RFCs do not define share one counter.
+// Of returns the number of Terminates with error e. All errors that the RFCs do not define share
+// one counter.
 func (c *ReasonCounts) Of(e wire.TermError) uint64 { return c[reasonIndex(e)] }
 
 // Total returns the number of all Terminates.
@@ -61,8 +62,8 @@ func (c *ReasonCounts) Total() (n uint64) {
 	return n
 }
 
-// reasonIndex returns the index of a Terminate error in reasons, the errors with a counter of their own, or
-// len(reasons) if it has none.
+// reasonIndex returns the index of a Terminate error in reasons, the errors with a counter of their
+// own, or len(reasons) if it has none.
 func reasonIndex(e wire.TermError) int {
 	if e.Layer <= wire.LayerDDP && e.Type == wire.RDMAPLocal {
 		e.Code = 0 // type 0 is the local error of RDMAP and of DDP, whose code has no meaning

@@ -6,7 +6,8 @@ import (
 )
 
 // PlaceEarly places the payload of a Write before the segment is complete, as some devices do.
-// part is the beginning of a segment. Input handles the whole segment later, and reports its errors.
+// part is the beginning of a segment. Input handles the whole segment later, and reports its
+// errors.
 func (s *Stream) PlaceEarly(part []byte) {
 	var h wire.Header
 	body, err := h.Parse(part)
@@ -18,9 +19,9 @@ func (s *Stream) PlaceEarly(part []byte) {
 	}
 }
 
-// PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place before they check:
-// of a Read Response in the memory of the oldest read, of a Send in the next receive, and of a Write in the
-// memory that it names. The caller must fail the stream afterwards.
+// PlaceUnchecked places the payload of a segment whose CRC is wrong, as devices do that place
+// before they check: of a Read Response in the memory of the oldest read, of a Send in the next
+// receive, and of a Write in the memory that it names. The caller must fail the stream afterwards.
 func (s *Stream) PlaceUnchecked(segment []byte) {
 	a := rxSegment{raw: segment}
 	var err error

@@ -38,8 +38,9 @@ func (s *Stream) receiveWrite(a *rxSegment) {
 	}
 }
 
-// resolveRemote checks n octets of memory that the peer names by STag and tagged offset, to. It returns the memory
-// and the offset of the octets in it. Callers skip it if n is 0: STag and offset of no octets are not checked.
+// resolveRemote checks n octets of memory that the peer names by STag and tagged offset, to. It
+// returns the memory and the offset of the octets in it. Callers skip it if n is 0: STag and offset
+// of no octets are not checked.
 func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	ep := s.ep
 	mem, at, err := ep.Layer.NIC.Mem.Remote(uint32(stag), nic.TargetQP{PD: ep.PD, QPN: ep.QPN}, to, n, need)
@@ -49,8 +50,9 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 	return mem, at, err
 }
 
-// readSource resolves the next n octets that the read p asks for. If the check fails, the stream ends with a
-// Terminate. Policies imitate the defects of devices: WrapIsLocal sends none for a tagged offset that wraps.
+// readSource resolves the next n octets that the read p asks for. If the check fails, the stream
+// ends with a Terminate. Policies imitate the defects of devices: WrapIsLocal sends none for a
+// tagged offset that wraps.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, policy := verbs.AccessRemoteRead, s.policy()
 	if policy.ReadWithoutRight {
@@ -90,8 +92,9 @@ func readTermError(err error, to, n uint64) wire.TermError {
 	return wire.TermProtUnspecified
 }
 
-// writeTermError converts a failed memory check of a Write to a Terminate error. DDP defines none for missing access
-// rights; then the error of RDMAP is used. By the policy WrapIsLocal an offset that wraps is reported as local.
+// writeTermError converts a failed memory check of a Write to a Terminate error. DDP defines none
+// for missing access rights; then the error of RDMAP is used. By the policy WrapIsLocal an offset
+// that wraps is reported as local.
 func (s *Stream) writeTermError(err error, to, n uint64) wire.TermError {
 	switch e := readTermError(err, to, n); e {
 	case wire.TermProtInvalidSTag:

@@ -84,16 +84,17 @@ type policyState struct {
 	current  wire.ReadRequest // the read that is being answered, as received
 }
 
-// inOrder implements the policy WritesInOrder, which refuses a Write whose segments are not contiguous: it reports
-// whether a segment of n octets continues the current Write. begun is false for the first segment of a Write.
+// inOrder implements the policy WritesInOrder, which refuses a Write whose segments are not
+// contiguous: it reports whether a segment of n octets continues the current Write. begun is false
+// for the first segment of a Write.
 func (f *policyState) inOrder(begun bool, t *wire.Tagged, n uint64) bool {
 	ok := !begun || t.STag == f.nextSTag && t.TO == f.nextTO
 	f.nextSTag, f.nextTO = t.STag, t.TO+n
 	return ok
 }
 
-// beginRead stores the read that is answered next. With repeat, a read of no octets is answered with the octets of
-// the previous read, a defect of soft-iWARP of Linux.
+// beginRead stores the read that is answered next. With repeat, a read of no octets is answered
+// with the octets of the previous read, a defect of soft-iWARP of Linux.
 func (f *policyState) beginRead(r *wire.ReadRequest, repeat bool) {
 	if repeat && r.Size == 0 {
 		r.Size, r.SrcSTag, r.SrcTO = f.current.Size, f.current.SrcSTag, f.current.SrcTO

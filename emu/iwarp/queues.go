@@ -41,8 +41,8 @@ type Queues struct {
 	Slots          nic.Slots // memory of posted sends
 }
 
-// Init creates the queues of queue pair num, without access rights, and returns the number of Slots, the entries of
-// the send queue. They use the CQs, the SRQ and the PD until Release.
+// Init creates the queues of queue pair num, without access rights, and returns the number of
+// Slots, the entries of the send queue. They use the CQs, the SRQ and the PD until Release.
 func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	*q = Queues{
 		Endpoint: Endpoint{Layer: l, PD: c.PD, QPN: num},
@@ -56,7 +56,8 @@ func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	return slots
 }
 
-// Release ends the use of the queue pair's objects, unbinds its windows and drops events about qp, the queue pair.
+// Release ends the use of the queue pair's objects, unbinds its windows and drops events about qp,
+// the queue pair.
 func (q *Queues) Release(qp any) {
 	n := q.Layer.NIC
 	q.use(-1)
@@ -82,8 +83,8 @@ func (q *Queues) OpError(verb string, err error, why string, args ...any) error 
 	return nic.OpError(verb, q.Name(), "%w: "+why, append([]any{err}, args...)...)
 }
 
-// PeekReceive returns the oldest posted receive, without removing it, and its protection domain; nil if
-// there is none.
+// PeekReceive returns the oldest posted receive, without removing it, and its protection domain;
+// nil if there is none.
 func (q *Queues) PeekReceive() (*nic.Receive, nic.PD) {
 	if q.SRQ != nil {
 		return q.SRQ.Peek(), q.SRQ.PD
@@ -100,8 +101,9 @@ func (q *Queues) TakeReceive() {
 	}
 }
 
-// CheckLengths returns an error if a send work request has more inline data or SGEs than the queue pair takes, or a
-// message longer than maxMessage or wrong for the opcode. window is the window of a bind request, which needs one.
+// CheckLengths returns an error if a send work request has more inline data or SGEs than the queue
+// pair takes, or a message longer than maxMessage or wrong for the opcode. window is the window of
+// a bind request, which needs one.
 func (q *Queues) CheckLengths(wr *verbs.SendWR, maxMessage uint64, window *nic.Window) error {
 	invalid := func(why string, args ...any) error { return q.OpError("post_send", verbs.ErrInvalid, why, args...) }
 	inline := wr.Flags&verbs.SendInline != 0

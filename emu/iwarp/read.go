@@ -5,9 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sendRead builds the Read Request of r, a single segment, and reports false if r fails locally. The request names
-// the first SGE as the data sink; the offsets of the response count on through all SGEs. A read that is the RTR
-// message of the start-up is allowed even if the ORD is 0.
+// sendRead builds the Read Request of r, a single segment, and reports false if r fails locally.
+// The request names the first SGE as the data sink; the offsets of the response count on through
+// all SGEs. A read that is the RTR message of the start-up is allowed even if the ORD is 0.
 func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	switch {
 	case s.ord == 0 && !r.RTR:
@@ -48,8 +48,8 @@ func (s *Stream) startReadOrAtomic(r *Request, g *Segment, op wire.Opcode) {
 	s.advanceRequest(r)
 }
 
-// receiveReadResponse places a segment of a Read Response, which must belong to the oldest outstanding read. Its
-// policies imitate devices that check more or less than RFC 5040 requires.
+// receiveReadResponse places a segment of a Read Response, which must belong to the oldest
+// outstanding read. Its policies imitate devices that check more or less than RFC 5040 requires.
 func (s *Stream) receiveReadResponse(a *rxSegment) {
 	r, policy := s.oldestRead, s.policy()
 	if r == nil || r.Op != verbs.OpRDMARead {

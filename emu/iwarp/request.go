@@ -87,7 +87,8 @@ func (s *Stream) complete() {
 	}
 }
 
-// retire completes the oldest request, unless complete has reported it early, and removes it from the stream.
+// retire completes the oldest request, unless complete has reported it early, and removes it from
+// the stream.
 func (s *Stream) retire(status verbs.WCStatus) {
 	r := s.first
 	s.first = r.next
@@ -106,7 +107,8 @@ func (s *Stream) retire(status verbs.WCStatus) {
 
 const notSolicited = false // argument of Owner.Received
 
-// flush completes all requests in error, in the order of posting, then the current receive with status recv.
+// flush completes all requests in error, in the order of posting, then the current receive with
+// status recv.
 func (s *Stream) flush(recv verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status

@@ -21,9 +21,9 @@ type peerRequest struct {
 	orig uint64 // value before the atomic
 }
 
-// enqueue appends a read or an atomic of the peer to the queue of those to answer. If the queue has as many as
-// the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with a higher limit or
-// another Terminate error.
+// enqueue appends a read or an atomic of the peer to the queue of those to answer. If the queue has
+// as many as the IRD allows, enqueue ends the stream and returns nil. Policies imitate devices with
+// a higher limit or another Terminate error.
 func (s *Stream) enqueue(a *rxSegment) *peerRequest {
 	limit := int(s.ird)
 	if s.policy().RoundUpIRD && s.ird > 0 {
@@ -77,8 +77,8 @@ func (s *Stream) beginResponse(waited bool) {
 	}
 }
 
-// finishResponse removes the first request of the peer from the queue and starts the response to the next. A work
-// request of this side, if there is one, is sent in between.
+// finishResponse removes the first request of the peer from the queue and starts the response to
+// the next. A work request of this side, if there is one, is sent in between.
 func (s *Stream) finishResponse() {
 	s.inProgress, s.preferred = noSource, requester
 	s.reads.Pop()
@@ -87,8 +87,8 @@ func (s *Stream) finishResponse() {
 	}
 }
 
-// sendResponse builds the next segment of the current response, of at most limit octets. It reports false if
-// the memory is no longer valid; the stream has ended then.
+// sendResponse builds the next segment of the current response, of at most limit octets. It reports
+// false if the memory is no longer valid; the stream has ended then.
 func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	p := s.reads.First()
 	if p.atomic {
@@ -112,8 +112,9 @@ func (s *Stream) sendResponse(limit int, g *Segment) bool {
 	return true
 }
 
-// appendReadSource appends the next n octets that the read p asks for to g: a copy, or, if there are many, the memory
-// itself, which the application may change (Volatile). It reports false if a failed check has ended the stream.
+// appendReadSource appends the next n octets that the read p asks for to g: a copy, or, if there
+// are many, the memory itself, which the application may change (Volatile). It reports false if a
+// failed check has ended the stream.
 func (s *Stream) appendReadSource(g *Segment, p *peerRequest, n uint32) bool {
 	mem, at, ok := s.readSource(p, n)
 	if !ok {

@@ -72,8 +72,8 @@ func (s *Stream) countOutput(g *Segment) bool {
 	return true
 }
 
-// nextSource selects the source of the next segment. A message that is partly sent continues. Between messages, the
-// Write of SendEmptyWrite comes first, and requests and responses alternate.
+// nextSource selects the source of the next segment. A message that is partly sent continues.
+// Between messages, the Write of SendEmptyWrite comes first, and requests and responses alternate.
 func (s *Stream) nextSource() source {
 	if s.inProgress != noSource {
 		return s.inProgress
@@ -137,7 +137,8 @@ func (s *Stream) executeLocal(r *Request) bool {
 	return s.state == open
 }
 
-// sendRequest builds the next segment of the current request. It reports false if the request fails locally.
+// sendRequest builds the next segment of the current request. It reports false if the request fails
+// locally.
 func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	r := s.sending
 	switch r.Op {
@@ -188,8 +189,8 @@ func (s *Stream) sendSend(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendWrite builds the next segment of an RDMA Write, and reports false if its memory is invalid. The request is not
-// sent yet if immediate data follows.
+// sendWrite builds the next segment of an RDMA Write, and reports false if its memory is invalid.
+// The request is not sent yet if immediate data follows.
 func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	n := min(limit-taggedHeader, int(r.Length-r.sent))
 	last := r.sent+uint32(n) == r.Length
@@ -204,7 +205,8 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the rest is zero.
+// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the rest
+// is zero.
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {
@@ -258,7 +260,8 @@ func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 	return c
 }
 
-// untagged appends the header of an untagged message of one segment and advances the MSN of its queue.
+// untagged appends the header of an untagged message of one segment and advances the MSN of its
+// queue.
 func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
 	s.sendMSN[q] = u.MSN.Next()

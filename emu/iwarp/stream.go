@@ -87,8 +87,8 @@ type Options struct {
 	PeerToPeer bool
 }
 
-// Open resets s to an established stream. Requests and receives that it still held are not completed. The start-up
-// of an initiator is done; that of a responder ends with the first segment.
+// Open resets s to an established stream. Requests and receives that it still held are not
+// completed. The start-up of an initiator is done; that of a responder ends with the first segment.
 func (s *Stream) Open(ep *Endpoint, owner Owner, o Options) {
 	*s = Stream{ep: ep, owner: owner, version: wire.DDPVersion, state: open, startupDone: !o.Responder}
 	s.ird, s.ord, s.expectRTR = o.IRD, o.ORD, o.Responder && o.PeerToPeer
@@ -109,8 +109,9 @@ func (s *Stream) Opened() bool { return s.state != closed }
 // Live reports whether the stream is established and has not ended.
 func (s *Stream) Live() bool { return s.state == open }
 
-// Idle reports whether no work is left: all requests are complete, all reads of the peer are answered, and the
-// layer below has accepted all segments. A stream that has ended is idle after its Terminate.
+// Idle reports whether no work is left: all requests are complete, all reads of the peer are
+// answered, and the layer below has accepted all segments. A stream that has ended is idle after
+// its Terminate.
 func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:
@@ -122,8 +123,8 @@ func (s *Stream) Idle() bool {
 	}
 }
 
-// WaitsForPeer reports whether the layer below has accepted all segments, and the stream has nothing to
-// send until the peer sends something.
+// WaitsForPeer reports whether the layer below has accepted all segments, and the stream has
+// nothing to send until the peer sends something.
 func (s *Stream) WaitsForPeer() bool {
 	if s.state != open {
 		return s.Idle()
@@ -144,7 +145,8 @@ func (s *Stream) Receiving() bool {
 	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
 }
 
-// Ended returns the Terminate that the stream ended with, nil if there is none, and whether the peer sent it.
+// Ended returns the Terminate that the stream ended with, nil if there is none, and whether the
+// peer sent it.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) { return s.term, s.state == terminated }
 
 func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }

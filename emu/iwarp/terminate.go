@@ -5,8 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Fail ends the stream because of a local error or an error of the layer below, and completes all work in error. If
-// terminate is set, Output then returns a Terminate. If the stream has ended already, Fail does nothing.
+// Fail ends the stream because of a local error or an error of the layer below, and completes all
+// work in error. If terminate is set, Output then returns a Terminate. If the stream has ended
+// already, Fail does nothing.
 func (s *Stream) Fail(e wire.TermError, terminate bool) {
 	if s.state != open {
 		return
@@ -25,7 +26,8 @@ func (s *Stream) Close() {
 	}
 }
 
-// Drop discards an unsent Terminate, because the layer below cannot send any more. All segments count as accepted.
+// Drop discards an unsent Terminate, because the layer below cannot send any more. All segments
+// count as accepted.
 func (s *Stream) Drop() {
 	if s.state == terminating {
 		s.state = ended
@@ -46,9 +48,9 @@ func (s *Stream) refuse(e wire.TermError, a *rxSegment) {
 	s.refuseReceive(verbs.WCWRFlushErr, e, a)
 }
 
-// refuseReceive ends the stream because of a received segment, and completes the current receive with status recv.
-// It sends a Terminate, without headers if a is nil; an invalid Terminate of the peer is not answered. Policies change
-// the segment length and the header flags of the Terminate.
+// refuseReceive ends the stream because of a received segment, and completes the current receive
+// with status recv. It sends a Terminate, without headers if a is nil; an invalid Terminate of the
+// peer is not answered. Policies change the segment length and the header flags of the Terminate.
 func (s *Stream) refuseReceive(recv verbs.WCStatus, e wire.TermError, a *rxSegment) {
 	switch {
 	case a == nil:
@@ -114,8 +116,9 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 	s.flushAndNotify(cause, e, verbs.WCWRFlushErr)
 }
 
-// endWithTerminate ends the stream and completes all work in error, the current receive with status recv. Output
-// returns the Terminate t next, except within a message if the policy MidMessageSilent is set.
+// endWithTerminate ends the stream and completes all work in error, the current receive with status
+// recv. Output returns the Terminate t next, except within a message if the policy MidMessageSilent
+// is set.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++
@@ -143,13 +146,15 @@ func (s *Stream) sendTerminate(g *Segment) {
 	g.Header = s.term.Append(g.Header)
 }
 
-// receiveTerminate ends the stream, even if the Terminate is invalid. A Terminate is never answered.
+// receiveTerminate ends the stream, even if the Terminate is invalid. A Terminate is never
+// answered.
 func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
 	// siw of Linux sends the first bits in another order than the RFC.
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
-	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are sent as zeros.
+	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are sent as
+	// zeros.
 	_, err := t.ParseWithOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
@@ -171,8 +176,8 @@ func (s *Stream) receiveTerminate(a *rxSegment) {
 	s.flushAndNotify(ByTerminate, t.Error, verbs.WCWRFlushErr)
 }
 
-// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate is about, if its headers
-// identify one that was sent, at least in part.
+// failRefusedRequest sets the error status of the incomplete request that the peer's Terminate is
+// about, if its headers identify one that was sent, at least in part.
 func (s *Stream) failRefusedRequest(t *wire.Terminate) {
 	if !t.HasDDP {
 		return
@@ -224,7 +229,8 @@ func remoteStatus(e wire.TermError) verbs.WCStatus {
 	return verbs.WCRemOpErr
 }
 
-// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate error.
+// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
+// error.
 func PeerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiveUntagged handles a segment of an untagged message other than Terminate. With the policy AnyReadQueue it
-// ignores the queue number and the message offset of a Read Request.
+// receiveUntagged handles a segment of an untagged message other than Terminate. With the policy
+// AnyReadQueue it ignores the queue number and the message offset of a Read Request.
 func (s *Stream) receiveUntagged(a *rxSegment, info *wire.Info) {
 	u := &a.hdr.Untagged
 	unchecked := info.Queue == wire.QueueReadRequest && a.hdr.Control.Opcode == wire.OpReadRequest && s.policy().AnyReadQueue
@@ -69,7 +69,8 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseBadReceive ends the stream because the current receive is too short or its memory is invalid.
+// refuseBadReceive ends the stream because the current receive is too short or its memory is
+// invalid.
 func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
@@ -82,7 +83,8 @@ func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	s.refuseReceive(status, e, a)
 }
 
-// nextReceive takes the next receive for a new message. If there is none, it ends the stream and returns false.
+// nextReceive takes the next receive for a new message. If there is none, it ends the stream and
+// returns false.
 func (s *Stream) nextReceive(a *rxSegment) bool {
 	s.recv = s.owner.NextReceive()
 	if s.recv == nil {
@@ -101,8 +103,8 @@ func (s *Stream) deliver(wc verbs.WC, info *wire.Info) {
 	s.owner.Received(r, wc, solicited)
 }
 
-// advanceMSN advances the MSN expected on queue q, after a message was received completely. Immediate
-// data that follows a Send or a Read Request does not belong to an earlier Write.
+// advanceMSN advances the MSN expected on queue q, after a message was received completely.
+// Immediate data that follows a Send or a Read Request does not belong to an earlier Write.
 func (s *Stream) advanceMSN(q wire.QN) {
 	s.recvMSN[q] = s.recvMSN[q].Next()
 	if q <= wire.QueueReadRequest {
@@ -111,7 +113,8 @@ func (s *Stream) advanceMSN(q wire.QN) {
 }
 
 // invalidate invalidates the STag of a Send with Invalidate. If that fails, it completes the
-// receive in error, ends the stream unless the policy KeepAfterInvalidate is set, and reports false.
+// receive in error, ends the stream unless the policy KeepAfterInvalidate is set, and reports
+// false.
 func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
@@ -166,8 +169,8 @@ func (s *Stream) receiveControl(a *rxSegment, info *wire.Info) {
 	}
 }
 
-// collect returns a message of fixed length (info.Header) when all of its segments have been received. It
-// ends the stream if a segment does not fit.
+// collect returns a message of fixed length (info.Header) when all of its segments have been
+// received. It ends the stream if a segment does not fit.
 func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool) {
 	c, mo := &a.hdr.Control, a.hdr.Untagged.MO
 	begun := s.parts != nil && s.parts[info.Queue].begun
@@ -197,8 +200,9 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 	return p.buf[:p.n], c.Last
 }
 
-// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the buffers of its queue;
-// Immediate Data uses the application's receives, so that its length is an RDMAP error.
+// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the buffers
+// of its queue; Immediate Data uses the application's receives, so that its length is an RDMAP
+// error.
 func (s *Stream) refuseLong(a *rxSegment) {
 	switch op := a.hdr.Control.Opcode; {
 	case op == wire.OpImmediate || op == wire.OpImmediateSE:
@@ -220,8 +224,8 @@ func (s *Stream) refuseOpcodeChange(a *rxSegment) {
 	s.refuse(wire.TermOpOpcode, a)
 }
 
-// receiveImmediate completes a receive with immediate data: the first four of its eight octets, since verbs have
-// only four. Directly after a Write it is the immediate data of that Write.
+// receiveImmediate completes a receive with immediate data: the first four of its eight octets,
+// since verbs have only four. Directly after a Write it is the immediate data of that Write.
 func (s *Stream) receiveImmediate(a *rxSegment, info *wire.Info, msg []byte) {
 	followsWrite, wrote := s.afterWrite, s.writeLen
 	if !s.nextReceive(a) {

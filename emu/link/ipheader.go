@@ -1,7 +1,7 @@
 package link
 
-// Links carry datagrams without headers. Captures, switches and packet sockets need packets: the functions
-// of this file build and read IP and UDP headers, and compute Internet checksums.
+// Links carry datagrams without headers. Captures, switches and packet sockets need packets: the
+// functions of this file build and read IP and UDP headers, and compute Internet checksums.
 
 import (
 	"encoding/binary"
@@ -27,7 +27,8 @@ const DontFragment = 0x4000
 // FlowLabelMask are the bits of the IPv6 flow label in the first word of the header.
 const FlowLabelMask = 1<<20 - 1
 
-// AppendUDP appends the IP packet of a datagram, with UDP header and checksum, unless d.Variants has NoChecksum.
+// AppendUDP appends the IP packet of a datagram, with UDP header and checksum, unless d.Variants
+// has NoChecksum.
 func AppendUDP(b []byte, d *Datagram) []byte {
 	length := UDPHeaderLen + len(d.Payload)
 	b = AppendIP(b, d, ProtocolUDP, length)
@@ -42,7 +43,8 @@ func AppendUDP(b []byte, d *Datagram) []byte {
 	return b
 }
 
-// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of length bytes.
+// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of
+// length bytes.
 func AppendIP(b []byte, d *Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	if !d.Is4() {
@@ -75,7 +77,8 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
-// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are 0.
+// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are
+// 0.
 func ReadIP(header []byte, d *Datagram) {
 	if header[0]>>4 == 6 {
 		word := binary.BigEndian.Uint32(header)
@@ -95,7 +98,8 @@ func IPAddrs(header []byte) (src, dst netip.Addr) {
 	return netip.AddrFrom4([4]byte(header[12:])), netip.AddrFrom4([4]byte(header[16:]))
 }
 
-// Checksum returns the Internet checksum (RFC 1071) of b. It is 0 if b has a correct checksum field.
+// Checksum returns the Internet checksum (RFC 1071) of b. It is 0 if b has a correct checksum
+// field.
 func Checksum(b []byte) uint16 { return ^FoldSum(SumWords(0, b)) }
 
 // TransportChecksum returns the checksum of b, a UDP datagram or TCP segment whose checksum field

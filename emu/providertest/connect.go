@@ -72,8 +72,9 @@ func (e *End) TryConnect(to netip.AddrPort) (verbs.Conn, error) {
 	return CM(e, e.Dev).Connect(e.QP, to, ConnParam, verbs.Forever)
 }
 
-// JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection manager. The first PSNs are 0,
-// and requests are retried for 4 s. It leaves out AccessMWBind, which is a right of memory and not of queue pairs.
+// JoinRC moves two RC queue pairs to RTS, connected to each other, without the connection manager.
+// The first PSNs are 0, and requests are retried for 4 s. It leaves out AccessMWBind, which is a
+// right of memory and not of queue pairs.
 func JoinRC(a, b *End) {
 	a.Helper()
 	for _, ends := range []struct{ local, remote *End }{{a, b}, {b, a}} {
@@ -115,8 +116,8 @@ type Cable struct {
 	Addrs     [2]netip.Addr
 }
 
-// Open creates a simulated world with two ports, which the cable connects; c.Up impairs both directions, and zero
-// fields have defaults. The world ends after 5 minutes of virtual time.
+// Open creates a simulated world with two ports, which the cable connects; c.Up impairs both
+// directions, and zero fields have defaults. The world ends after 5 minutes of virtual time.
 func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 	t.Helper()
 	if c.Link == (sim.LinkConfig{}) {
@@ -136,8 +137,8 @@ func (c Cable) Open(t testing.TB) (*sim.World, [2]*sim.Port) {
 
 // ExpectSameCapture checks that captures of a simulated world follow from the seed alone:
 // capture must write the same file for a seed each time, with any number of threads. recorded is
-// the SHA-256 of the file of seed 3, the same on all machines. A change that makes runs of a seed differ needs a new
-// value, and an entry in the change log. An empty recorded is not compared.
+// the SHA-256 of the file of seed 3, the same on all machines. A change that makes runs of a seed
+// differ needs a new value, and an entry in the change log. An empty recorded is not compared.
 func ExpectSameCapture(t *testing.T, recorded string, capture func(seed uint64, file *bytes.Buffer)) {
 	t.Helper()
 	captureWith := func(seed uint64, procs int) []byte {

@@ -8,7 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Player is one side of a ping-pong or of a stream of messages, in real time. Its methods do not allocate.
+// Player is one side of a ping-pong or of a stream of messages, in real time. Its methods do not
+// allocate.
 type Player struct {
 	*End
 	Block bool           // wait for events instead of polling
@@ -17,9 +18,9 @@ type Player struct {
 	wcs   []verbs.WC
 }
 
-// NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with one post, from the
-// start of the end's memory, and receives into its second half. With block it waits for completion events, otherwise it polls.
-// ud addresses the peer of a UD queue pair.
+// NewPlayer returns one side of an exchange of messages of size bytes. It sends them, up to 16 with
+// one post, from the start of the end's memory, and receives into its second half. With block it
+// waits for completion events, otherwise it polls. ud addresses the peer of a UD queue pair.
 func NewPlayer(e *End, size int, block bool, ud verbs.UD) *Player {
 	p := &Player{End: e, Block: block, wcs: make([]verbs.WC, 64)}
 	grh := 0
@@ -60,8 +61,8 @@ func (p *Player) AwaitWCs() ([]verbs.WC, error) {
 	return p.wcs[:n], err
 }
 
-// AwaitMessages waits for messages, posts a new receive for each, and returns the number of messages.
-// As sends are unsignaled by default, every completion is taken for a message.
+// AwaitMessages waits for messages, posts a new receive for each, and returns the number of
+// messages. As sends are unsignaled by default, every completion is taken for a message.
 func (p *Player) AwaitMessages() (int, error) {
 	wcs, err := p.AwaitWCs()
 	if err != nil {
@@ -83,8 +84,9 @@ func (p *Player) answer(rounds int) error {
 	return nil
 }
 
-// PingPong makes player a send messages, which player b answers, one at a time. It returns the median
-// of half the round-trip time. Both players must have receives posted, and have as many afterwards.
+// PingPong makes player a send messages, which player b answers, one at a time. It returns the
+// median of half the round-trip time. Both players must have receives posted, and have as many
+// afterwards.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()

@@ -16,8 +16,9 @@ type carrier struct {
 	epoch  uint32 // number of times the link went down
 }
 
-// setIsDown takes the link down or up, and reports whether that is a change. Down empties the queues of both
-// directions, and starts an epoch: packets of an earlier epoch, which are on the cable, are lost.
+// setIsDown takes the link down or up, and reports whether that is a change. Down empties the
+// queues of both directions, and starts an epoch: packets of an earlier epoch, which are on the
+// cable, are lost.
 func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 	if c.isDown == down {
 		return false
@@ -34,7 +35,8 @@ func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 	return true
 }
 
-// linkDir is one direction of a cable, with the queue in front of it and the impairment at its far end.
+// linkDir is one direction of a cable, with the queue in front of it and the impairment at its far
+// end.
 type linkDir struct {
 	net       *Net
 	name      string // of the port or trunk
@@ -50,8 +52,8 @@ type linkDir struct {
 	stats      Stats
 }
 
-// transmit puts pk into the egress queue of a switch and schedules its arrival at the far end. It reports false
-// for a packet that it drops because it is too big or does not fit in the queue.
+// transmit puts pk into the egress queue of a switch and schedules its arrival at the far end. It
+// reports false for a packet that it drops because it is too big or does not fit in the queue.
 func (d *linkDir) transmit(pk *packet) bool {
 	n, size := d.net, pk.IPBytes()
 	queued := d.backlog(n.w.now)
@@ -103,8 +105,8 @@ type (
 	afterImpairment packet // the packet has passed the impairment at the end of the cable
 )
 
-// HandleEvent implements Handler. The packet has reached the end of its cable. A port counts it as delivered later,
-// when it enters the receive queue.
+// HandleEvent implements Handler. The packet has reached the end of its cable. A port counts it as
+// delivered later, when it enters the receive queue.
 func (h *cableArrival) HandleEvent(mono.Time, uint64) {
 	pk := (*packet)(h)
 	d := pk.dir
@@ -122,7 +124,8 @@ func (h *cableArrival) HandleEvent(mono.Time, uint64) {
 // HandleEvent implements Handler. An impairment has delayed the packet until now.
 func (h *afterImpairment) HandleEvent(mono.Time, uint64) { h.dir.forward((*packet)(h)) }
 
-// impair passes pk through the impairment at the end of the cable, if there is one, and forwards it.
+// impair passes pk through the impairment at the end of the cable, if there is one, and forwards
+// it.
 func (d *linkDir) impair(pk *packet) {
 	if d.impairment != nil {
 		d.impairment.apply(pk)
@@ -178,8 +181,8 @@ func (d *linkDir) pipe() *impair.Pipe {
 	return d.impairment.pipe
 }
 
-// apply passes pk through the pipe, which may drop, change, copy, delay or hold it. If nothing comes out, apply reports
-// a drop, even if the pipe holds pk back.
+// apply passes pk through the pipe, which may drop, change, copy, delay or hold it. If nothing
+// comes out, apply reports a drop, even if the pipe holds pk back.
 func (im *impairment) apply(pk *packet) {
 	im.out = im.pipe.Apply(im.net.w.now, &pk.Datagram, im.out[:0])
 	if len(im.out) == 0 {
@@ -190,14 +193,15 @@ func (im *impairment) apply(pk *packet) {
 }
 
 // HandleEvent implements Handler: it forwards packets that the pipe has held until now. The port is
-// their sender on an uplink, their receiver on a downlink. Pipes of trunks, which have no port, hold none.
+// their sender on an uplink, their receiver on a downlink. Pipes of trunks, which have no port,
+// hold none.
 func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.out = im.pipe.HandleTimer(now, im.out[:0])
 	im.forwardOutput(im.port, im.port)
 }
 
-// forwardOutput forwards the packets in im.out, which came out of the pipe of impairments, after their delays, and arms
-// the timer for packets that the pipe holds.
+// forwardOutput forwards the packets in im.out, which came out of the pipe of impairments, after
+// their delays, and arms the timer for packets that the pipe holds.
 func (im *impairment) forwardOutput(from, to *Port) {
 	n := im.net
 	for i := range im.out {

@@ -54,8 +54,8 @@ type Flap struct {
 	Times          int
 }
 
-// Flap schedules the times at which the link goes down and up, as f says: Times times, from From on, down for DownFor
-// and up for UpFor, each longer by a random time of up to Jitter.
+// Flap schedules the times at which the link goes down and up, as f says: Times times, from From
+// on, down for DownFor and up for UpFor, each longer by a random time of up to Jitter.
 func (p *Port) Flap(f Flap) {
 	w, rng := p.net.w, p.net.w.Rand(p.net.randName(p.cfg.Name, "flap0"))
 	at := f.From
@@ -67,8 +67,8 @@ func (p *Port) Flap(f Flap) {
 	}
 }
 
-// Partition divides the network: ports of different groups cannot reach each other. Ports in none of the groups form
-// another group. It replaces any earlier partition.
+// Partition divides the network: ports of different groups cannot reach each other. Ports in none
+// of the groups form another group. It replaces any earlier partition.
 func (n *Net) Partition(groups ...[]*Port) {
 	for _, p := range n.ports {
 		p.partition = 0
@@ -95,8 +95,9 @@ func (n *Net) reachable(from, to *Port) bool {
 
 // Changes to a port of a running world, besides its carrier.
 
-// SetImpair replaces the random impairments of packets that the port sends (up) and receives (down). Packets already
-// delayed keep their delay; impair.Events, which name exact packets, and counters are kept.
+// SetImpair replaces the random impairments of packets that the port sends (up) and receives
+// (down). Packets already delayed keep their delay; impair.Events, which name exact packets, and
+// counters are kept.
 func (p *Port) SetImpair(up, down []impair.Spec) error {
 	if err := errors.Join(p.uplink.setSpecs(up), p.downlink.setSpecs(down)); err != nil {
 		return err
@@ -105,8 +106,9 @@ func (p *Port) SetImpair(up, down []impair.Spec) error {
 	return nil
 }
 
-// Freeze suspends the port until Thaw, as when the process that owns the socket is stopped: the receive queue fills,
-// and Send and Recv do nothing. The streams of its StreamHost are suspended too.
+// Freeze suspends the port until Thaw, as when the process that owns the socket is stopped: the
+// receive queue fills, and Send and Recv do nothing. The streams of its StreamHost are suspended
+// too.
 func (p *Port) Freeze() {
 	p.frozen = true
 	p.net.w.Tracef("%s frozen", p.cfg.Name)

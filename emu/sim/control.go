@@ -17,8 +17,8 @@ import (
 
 // Calls of handlers and other programs that kill, pause and resume a program.
 
-// Kill ends a parked program. Its deferred calls run but cannot block; Kill returns a panic of theirs as an error. It
-// has no effect on a program that has ended.
+// Kill ends a parked program. Its deferred calls run but cannot block; Kill returns a panic of
+// theirs as an error. It has no effect on a program that has ended.
 func (p *Proc) Kill() error {
 	w := p.w
 	switch {
@@ -79,8 +79,8 @@ type Chooser interface {
 	Choose(kind string, n int) int
 }
 
-// Choose returns an index below n, which the Chooser picks; kind names the decision. Every choice of the world, such as
-// which program runs next, is made here. The Chooser is not called if n is 1.
+// Choose returns an index below n, which the Chooser picks; kind names the decision. Every choice
+// of the world, such as which program runs next, is made here. The Chooser is not called if n is 1.
 func (w *World) Choose(kind string, n int) int {
 	if n == 1 {
 		return 0
@@ -109,8 +109,8 @@ func randBelow[N int | time.Duration](rng *rand.Rand, n N) N {
 	return N(hi)
 }
 
-// Rand returns the random number generator of that name, whose numbers depend only on the world's seed
-// and the name. Later calls return the same generator in its current state.
+// Rand returns the random number generator of that name, whose numbers depend only on the world's
+// seed and the name. Later calls return the same generator in its current state.
 func (w *World) Rand(name string) *rand.Rand {
 	if r, ok := w.rands[name]; ok {
 		return r

@@ -60,15 +60,16 @@ const (
 	eventAddr
 )
 
-// DriverConfig are the parameters of a driver: the port, the costs of verb calls, and an observer that
-// is called for changes of the port, with the lock held.
+// DriverConfig are the parameters of a driver: the port, the costs of verb calls, and an observer
+// that is called for changes of the port, with the lock held.
 type DriverConfig struct {
 	Port     *Port
 	Costs    verbs.Costs
 	Observer link.PortObserver
 }
 
-// NewDriver returns a driver, which runs the engine e in virtual time on the link l: cfg.Port or a wrapper of it.
+// NewDriver returns a driver, which runs the engine e in virtual time on the link l: cfg.Port or a
+// wrapper of it.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: no longer than the transmit queue, of which it is a part
@@ -89,7 +90,8 @@ func newDriver(e baseEngine, n network, cfg DriverConfig) *Driver {
 	return d
 }
 
-// HandleEvent handles an event of the port or the timer, or sends the packets that Pump left (eventFlush).
+// HandleEvent handles an event of the port or the timer, or sends the packets that Pump left
+// (eventFlush).
 func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	if d.closed {
 		return
@@ -111,7 +113,8 @@ func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	}
 }
 
-// reportAddrs tells the Observer which of the port's initial addresses were removed, or added again, since the last call.
+// reportAddrs tells the Observer which of the port's initial addresses were removed, or added
+// again, since the last call.
 func (d *Driver) reportAddrs() {
 	has := d.Port.Addrs()
 	for i, a := range d.addrs {
@@ -209,8 +212,8 @@ func (n *packetNetwork) flush(now mono.Time) bool {
 	return more && !full
 }
 
-// NewSecret draws a secret from the random number generator of the world that is called stream (see World.Rand). The
-// next call with the same name returns another secret.
+// NewSecret draws a secret from the random number generator of the world that is called stream (see
+// World.Rand). The next call with the same name returns another secret.
 func NewSecret(w *World, stream string) (s [16]byte) {
 	r := w.Rand(stream)
 	binary.LittleEndian.PutUint64(s[:], r.Uint64())
@@ -248,8 +251,8 @@ type StreamDriver struct {
 
 var _ drive.StreamDriver = (*StreamDriver)(nil)
 
-// NewStreamDriver returns a driver, which runs the engine e in virtual time on the streams of n: the StreamHost of
-// cfg.Port or a wrapper of it.
+// NewStreamDriver returns a driver, which runs the engine e in virtual time on the streams of n:
+// the StreamHost of cfg.Port or a wrapper of it.
 func NewStreamDriver(e drive.StreamEngine, n link.StreamNet, cfg DriverConfig) *StreamDriver {
 	s := drive.NewStreams(e, n)
 	d := &StreamDriver{Driver: newDriver(e, (*streamNetwork)(s), cfg), Streams: s}

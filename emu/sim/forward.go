@@ -45,8 +45,8 @@ func (n *Net) forwardTo(pk *packet, to *Port) {
 	}
 }
 
-// egress queues pk in the switch towards its port. A cable has no switch: pk, which has crossed the cable, passes the
-// impairments and arrives.
+// egress queues pk in the switch towards its port. A cable has no switch: pk, which has crossed the
+// cable, passes the impairments and arrives.
 func (n *Net) egress(pk *packet, to *Port) {
 	switch d := &to.downlink; {
 	case to.isDown:
@@ -104,7 +104,8 @@ func (n *Net) broadcastReceivers(to []*Port, sender *Port) []*Port {
 	return to
 }
 
-// sameDomain reports whether two switches are in one broadcast domain, without a router on the path.
+// sameDomain reports whether two switches are in one broadcast domain, without a router on the
+// path.
 func (n *Net) sameDomain(a, b *Switch) bool {
 	if a == b {
 		return true

@@ -27,12 +27,14 @@ type rankState struct {
 	ended     bool
 }
 
-// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return the error gone.
+// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return the error
+// gone.
 func NewHub(w *World, size int, gone error) *Hub {
 	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
 }
 
-// End marks a rank as ended: other ranks no longer wait for it. Messages that it sent before are still delivered.
+// End marks a rank as ended: other ranks no longer wait for it. Messages that it sent before are
+// still delivered.
 func (h *Hub) End(rank int) {
 	s := &h.ranks[rank]
 	if s.ended {
@@ -52,7 +54,8 @@ func (h *Hub) End(rank int) {
 	h.tryCompleteBarrier()
 }
 
-// tryCompleteBarrier releases the ranks in the barrier, and counts the round, if all ranks that have not ended are in it.
+// tryCompleteBarrier releases the ranks in the barrier, and counts the round, if all ranks that
+// have not ended are in it.
 func (h *Hub) tryCompleteBarrier() {
 	if h.barrierArrived == 0 || h.barrierArrived+h.endedRanks < len(h.ranks) {
 		return
@@ -113,7 +116,8 @@ func (c *Endpoint) Send(to int, msg []byte) error {
 	return nil
 }
 
-// Recv returns the next message from a rank. It waits for at most timeout; a negative timeout means forever.
+// Recv returns the next message from a rank. It waits for at most timeout; a negative timeout means
+// forever.
 func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if err := c.checkRank(from); err != nil {
 		return nil, err
@@ -146,8 +150,8 @@ func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	return queue[0], nil
 }
 
-// Barrier returns when every rank that has not ended is in Barrier, or with an error after timeout; a negative
-// timeout means forever.
+// Barrier returns when every rank that has not ended is in Barrier, or with an error after timeout;
+// a negative timeout means forever.
 func (c *Endpoint) Barrier(timeout time.Duration) error {
 	p := c.h.world.Current()
 	if p == nil {

@@ -42,7 +42,8 @@ func (n *Net) ListenStream(addr netip.AddrPort) (*Listener, error) {
 	return p.listen(addr, maxBacklog)
 }
 
-// listen listens on one address of the port, or on all of a family if addr is unspecified. Port number 0 means any.
+// listen listens on one address of the port, or on all of a family if addr is unspecified. Port
+// number 0 means any.
 func (p *Port) listen(addr netip.AddrPort, backlog int) (*Listener, error) {
 	if addr.Port() == 0 {
 		for range ephemeralCount {
@@ -113,8 +114,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// DialStream starts to connect an address of one of the ports to a listener. Port 0 in local means any. It does not
-// block: OnWritable is called when the stream is connected or has failed.
+// DialStream starts to connect an address of one of the ports to a listener. Port 0 in local means
+// any. It does not block: OnWritable is called when the stream is connected or has failed.
 func (n *Net) DialStream(local, remote netip.AddrPort) (*Stream, error) {
 	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	p, far := n.byAddr[local.Addr()], n.byAddr[remote.Addr()]
@@ -170,8 +171,8 @@ func canonicalAddrPort(a netip.AddrPort) netip.AddrPort {
 
 const dialerSide, listenerSide = "dialer", "listener"
 
-// init adds a side of a stream to its port, with its window, MSS, StreamEvents and random number generators. far is the
-// peer's port.
+// init adds a side of a stream to its port, with its window, MSS, StreamEvents and random number
+// generators. far is the peer's port.
 func (s *Stream) init(far *Port, side string) {
 	n, p := s.net, s.port
 	s.window = n.cfg.Stream.BufferBytes

@@ -97,7 +97,8 @@ func (d Drops) plus(e Drops) Drops {
 	return d
 }
 
-// callback is a Handler and its argument; nothing is called if h is nil. It is the Handler of a timer too.
+// callback is a Handler and its argument; nothing is called if h is nil. It is the Handler of a
+// timer too.
 type callback struct {
 	h   Handler
 	arg uint64
@@ -131,8 +132,8 @@ func (p *Port) OnLinkChange(h Handler, arg uint64) { p.linkChange = callback{h, 
 // OnAddrChange runs h, in an event, after an address was added or removed; see Addrs.
 func (p *Port) OnAddrChange(h Handler, arg uint64) { p.addrChange = callback{h, arg} }
 
-// Send implements link.PacketLink. It uses the world's time instead of its argument. A datagram without a source
-// address gets the port's; other source addresses are not checked.
+// Send implements link.PacketLink. It uses the world's time instead of its argument. A datagram
+// without a source address gets the port's; other source addresses are not checked.
 func (p *Port) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if p.closed {
 		return 0, p.errClosed("Send")
@@ -300,7 +301,8 @@ func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 // Net returns the port's network.
 func (p *Port) Net() *Net { return p.net }
 
-// Stats returns the port's counters: of sent packets those of its uplink, of received ones those of its downlink.
+// Stats returns the port's counters: of sent packets those of its uplink, of received ones those of
+// its downlink.
 func (p *Port) Stats() Stats {
 	up, s := &p.uplink.stats, p.downlink.stats
 	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out

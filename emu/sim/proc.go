@@ -43,7 +43,8 @@ const endedGoroutine = ^uintptr(0)
 // ends.
 type unwindError struct{}
 
-// Error is printed if the panic occurs in a goroutine that the program started, where nothing recovers it.
+// Error is printed if the panic occurs in a goroutine that the program started, where nothing
+// recovers it.
 func (unwindError) Error() string {
 	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
 		"call from the program itself (without go)"
@@ -70,7 +71,8 @@ func (w *World) Go(name string, f func(p *Proc) error) *Proc {
 	return p
 }
 
-// call runs f and turns a panic into an error. A runtime.Goexit (FailNow in a test) propagates to the caller of Run.
+// call runs f and turns a panic into an error. A runtime.Goexit (FailNow in a test) propagates to
+// the caller of Run.
 func (p *Proc) call(f func(*Proc) error) (err error) {
 	returned := false
 	defer func() {
@@ -165,9 +167,9 @@ func (p *Proc) Yield() {
 	p.wait((*yielding)(nil))
 }
 
-// idleUntil reports whether nothing else would run if the program blocked until t, no limit would be reached, and
-// Config.Stop need not be called. Then Sleep advances the time without switching to another coroutine, which is
-// much cheaper. noSleepShortcut, set by a test, disables that.
+// idleUntil reports whether nothing else would run if the program blocked until t, no limit would
+// be reached, and Config.Stop need not be called. Then Sleep advances the time without switching to
+// another coroutine, which is much cheaper. noSleepShortcut, set by a test, disables that.
 func (w *World) idleUntil(t mono.Time) bool {
 	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
 		return false
@@ -206,7 +208,8 @@ func (p *Proc) checkRunning(call string) {
 // procTimerHandler is a Proc as the handler of its timer.
 type procTimerHandler Proc
 
-// HandleEvent implements Handler: it wakes the program at the end of its sleep or the timeout of its wait.
+// HandleEvent implements Handler: it wakes the program at the end of its sleep or the timeout of
+// its wait.
 func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
 	p.stopWaiting()

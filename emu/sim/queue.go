@@ -56,8 +56,8 @@ func (q *queue) takeSlot() uint32 {
 	return uint32(len(q.slots) - 1)
 }
 
-// peek returns the earliest event; false if there is none. It removes the entries of stopped timers and
-// moves those of postponed timers to their new place.
+// peek returns the earliest event; false if there is none. It removes the entries of stopped timers
+// and moves those of postponed timers to their new place.
 func (q *queue) peek() (entry, bool) {
 	for len(q.heap) > 0 {
 		top := q.heap[0]

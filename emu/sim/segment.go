@@ -49,7 +49,8 @@ type streamRands struct {
 	cut, stall, corrupt, reset *rand.Rand // nil if the rate is 0
 }
 
-// initRands creates the random number generators of the stream's impairments, whose names begin with name.
+// initRands creates the random number generators of the stream's impairments, whose names begin
+// with name.
 func (s *Stream) initRands(name string) {
 	c := &s.net.cfg.Stream
 	for _, k := range []struct {
@@ -113,8 +114,8 @@ func (g *gatherList) take(b []byte, n int) []byte {
 	return b
 }
 
-// cutSegment takes the next segment from the list, up to the MSS, the next StreamEvent, or a random offset, and
-// applies the StreamEvents and the random impairments to it.
+// cutSegment takes the next segment from the list, up to the MSS, the next StreamEvent, or a random
+// offset, and applies the StreamEvents and the random impairments to it.
 func (s *Stream) cutSegment(from *gatherList) *segment {
 	seg := s.newSegment(segmentData)
 	n := min(from.left, s.mss)
@@ -147,8 +148,9 @@ func (s *Stream) cutSegment(from *gatherList) *segment {
 	return seg
 }
 
-// applyEventsAt applies the StreamEvents at s.written, the offset of seg in the stream, to seg. It returns the length n
-// of seg, shortened to end before the next event: all but StreamCorrupt start a segment, and StreamCut does only that.
+// applyEventsAt applies the StreamEvents at s.written, the offset of seg in the stream, to seg. It
+// returns the length n of seg, shortened to end before the next event: all but StreamCorrupt start
+// a segment, and StreamCut does only that.
 func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	for _, e := range s.events {
 		switch {
@@ -167,7 +169,8 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the end of seg.
+// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the
+// end of seg.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {
@@ -195,7 +198,8 @@ func (s *Stream) returnLatency() time.Duration {
 	return all
 }
 
-// transmit puts seg on the sender's uplink. Segments share the bandwidth with datagrams, but queues do not drop them.
+// transmit puts seg on the sender's uplink. Segments share the bandwidth with datagrams, but queues
+// do not drop them.
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.traceSegment("send", seg)
@@ -224,8 +228,8 @@ type (
 	retryHandler    Stream
 )
 
-// HandleEvent implements Handler. The segment has reached a switch: it crosses the next trunk, or the cable to the
-// receiver's port.
+// HandleEvent implements Handler. The segment has reached a switch: it crosses the next trunk, or
+// the cable to the receiver's port.
 func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	n, far := s.net, s.farPort()
@@ -245,8 +249,8 @@ func (h *segmentAtSwitch) HandleEvent(now mono.Time, _ uint64) {
 	n.w.At(s.portArrival, (*segmentAtPort)(seg), 0)
 }
 
-// HandleEvent implements Handler. The segment has reached the receiver's port: it is delivered, or held for a
-// retransmission or stall. Later segments wait behind it.
+// HandleEvent implements Handler. The segment has reached the receiver's port: it is delivered, or
+// held for a retransmission or stall. Later segments wait behind it.
 func (h *segmentAtPort) HandleEvent(now mono.Time, _ uint64) {
 	seg, s := (*segment)(h), h.sender
 	switch {
@@ -274,8 +278,8 @@ func (s *Stream) pathUp(seg *segment) bool {
 		!seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }
 
-// HandleEvent retransmits the held segments, in order. While the path is down, it tries again with exponential
-// backoff; after Retries attempts the stream fails.
+// HandleEvent retransmits the held segments, in order. While the path is down, it tries again with
+// exponential backoff; after Retries attempts the stream fails.
 func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream

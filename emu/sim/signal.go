@@ -20,8 +20,9 @@ type WaitReason string
 
 func (s WaitReason) String() string { return string(s) }
 
-// Wait blocks the program until s is notified or timeout has passed; a negative timeout means forever. It
-// reports whether s was notified. reason is formatted only if the wait is reported in an error.
+// Wait blocks the program until s is notified or timeout has passed; a negative timeout means
+// forever. It reports whether s was notified. reason is formatted only if the wait is reported in
+// an error.
 func (p *Proc) Wait(s *Signal, reason fmt.Stringer, timeout time.Duration) bool {
 	p.checkRunning("Wait")
 	p.notified = false
@@ -91,8 +92,9 @@ func (t *Timer) init(w *World, h Handler, arg uint64) {
 // Deadline returns when the timer fires; Never if it is stopped.
 func (t *Timer) Deadline() mono.Time { return t.due }
 
-// Reset arms the timer for at, replacing any earlier deadline. A time in the past means now, after the events already
-// due; Never stops the timer. Resetting to the current deadline keeps the order among events of the same time.
+// Reset arms the timer for at, replacing any earlier deadline. A time in the past means now, after
+// the events already due; Never stops the timer. Resetting to the current deadline keeps the order
+// among events of the same time.
 func (t *Timer) Reset(at mono.Time) {
 	if at == mono.Never || t.w.ended { // the deferred calls of programs may arm it after the end
 		t.due = mono.Never

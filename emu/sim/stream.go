@@ -82,8 +82,8 @@ func (s *Stream) Write(now mono.Time, b []byte) (int, error) {
 	return s.Writev(now, bufs[:], more)
 }
 
-// Writev implements link.StreamLink. Each call starts a segment: partial segments are sent at once, as
-// with TCP_NODELAY, even if the caller has more to write.
+// Writev implements link.StreamLink. Each call starts a segment: partial segments are sent at once,
+// as with TCP_NODELAY, even if the caller has more to write.
 func (s *Stream) Writev(_ mono.Time, bufs [][]byte, _ bool) (int, error) {
 	switch {
 	case s.err != nil:
@@ -128,8 +128,9 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 	return n, nil
 }
 
-// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that the caller knows
-// it. It releases the ID of a stream that has failed or has ended in both directions.
+// reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that
+// the caller knows it. It releases the ID of a stream that has failed or has ended in both
+// directions.
 func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:
@@ -157,7 +158,8 @@ func (s *Stream) releaseID() {
 	}
 }
 
-// CloseWrite implements link.StreamLink. If the stream is not connected yet, the FIN follows when it is.
+// CloseWrite implements link.StreamLink. If the stream is not connected yet, the FIN follows when
+// it is.
 func (s *Stream) CloseWrite(mono.Time) error {
 	if s.err != nil {
 		return s.err

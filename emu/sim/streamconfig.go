@@ -132,8 +132,8 @@ var segmentFlags = [...]link.SegmentFlags{
 	segmentReset:  link.RST | link.ACK,
 }
 
-// nextSeq returns the sequence number of the next segment of s, whose numbers begin at 0. The SYN and the FIN
-// take one each.
+// nextSeq returns the sequence number of the next segment of s, whose numbers begin at 0. The SYN
+// and the FIN take one each.
 func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	switch {
 	case kind == segmentSyn || kind == segmentSynAck:
@@ -144,8 +144,8 @@ func (s *Stream) nextSeq(kind segmentKind) uint64 {
 	return s.written + 1
 }
 
-// recordReceived shows seg to the StreamTap, the observer of segments, and advances RCV.NXT past it. A segment that an
-// impairment replaces by a reset is not received.
+// recordReceived shows seg to the StreamTap, the observer of segments, and advances RCV.NXT past
+// it. A segment that an impairment replaces by a reset is not received.
 func (s *Stream) recordReceived(seg *segment) {
 	if seg.reset {
 		return
@@ -157,7 +157,8 @@ func (s *Stream) recordReceived(seg *segment) {
 	}
 }
 
-// tapSegment shows seg to the StreamTap, if there is one: a function that observes the segments at each port.
+// tapSegment shows seg to the StreamTap, if there is one: a function that observes the segments at
+// each port.
 func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	if n.streamTap == nil || p == nil {
 		return
@@ -172,8 +173,8 @@ func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	})
 }
 
-// tapReset shows the StreamTap, at port p, the RST with which the peer's host answers s if no stream for s is open
-// there. It does nothing if p is nil.
+// tapReset shows the StreamTap, at port p, the RST with which the peer's host answers s if no
+// stream for s is open there. It does nothing if p is nil.
 func (s *Stream) tapReset(dir Direction, p *Port) {
 	if s.net.streamTap == nil || p == nil {
 		return

@@ -30,8 +30,8 @@ type streamSlot struct {
 
 var _ link.StreamNet = (*StreamHost)(nil)
 
-// StreamHost returns the stream stack of the port, which dials from and listens on the port's addresses. After the
-// stack is closed, the next call returns a new one.
+// StreamHost returns the stream stack of the port, which dials from and listens on the port's
+// addresses. After the stack is closed, the next call returns a new one.
 func (p *Port) StreamHost() *StreamHost {
 	if p.host == nil || p.host.closed && !p.closed {
 		p.host = &StreamHost{port: p, slots: make([]streamSlot, 1), closed: p.closed} // ID 0 is not used
@@ -42,7 +42,8 @@ func (p *Port) StreamHost() *StreamHost {
 // OnReady runs to, in an event, when Ready has streams to report.
 func (h *StreamHost) OnReady(to Handler, arg uint64) { h.onReady = callback{to, arg} }
 
-// Dial implements link.StreamNet. An unspecified local address means the port's first one of the family of remote.
+// Dial implements link.StreamNet. An unspecified local address means the port's first one of the
+// family of remote.
 func (h *StreamHost) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	if h.closed {
@@ -121,8 +122,8 @@ type streamReadyHandler StreamHost
 func readableArg(id link.StreamID) uint64 { return uint64(id) << 1 }
 func writableArg(id link.StreamID) uint64 { return uint64(id)<<1 | 1 }
 
-// HandleEvent marks a stream ready; arg is its ID shifted left, with bit 0 set for writable. If the ID has been reused,
-// its new owner is reported spuriously.
+// HandleEvent marks a stream ready; arg is its ID shifted left, with bit 0 set for writable. If the
+// ID has been reused, its new owner is reported spuriously.
 func (e *streamReadyHandler) HandleEvent(now mono.Time, arg uint64) {
 	h := (*StreamHost)(e)
 	events := readyToRead
@@ -188,7 +189,8 @@ func (s *streamSlot) hasUnread() bool {
 	return s.stream != nil && (s.stream.in.Len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
 }
 
-// Close implements link.StreamNet. It aborts all streams but those after CloseWrite, which end by themselves.
+// Close implements link.StreamNet. It aborts all streams but those after CloseWrite, which end by
+// themselves.
 func (h *StreamHost) Close() error {
 	if h.closed {
 		return fmt.Errorf("streams of port %s: %w", h.port.cfg.Name, link.ErrClosed)

@@ -110,8 +110,8 @@ func (n *Net) computeRoutes() {
 	}
 }
 
-// nextHop returns the next hop of a flow towards a switch; nil if there is none that is up. Among several of equal
-// cost that are up, the hash of the flow selects one (ECMP).
+// nextHop returns the next hop of a flow towards a switch; nil if there is none that is up. Among
+// several of equal cost that are up, the hash of the flow selects one (ECMP).
 func (s *Switch) nextHop(to *Switch, flow uint64) *trunkDir {
 	if !s.net.routesValid {
 		s.net.computeRoutes()
@@ -155,7 +155,8 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// walkPath calls f for every trunk on the path of a flow, and reports whether it reaches the destination.
+// walkPath calls f for every trunk on the path of a flow, and reports whether it reaches the
+// destination.
 func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 	for from != to {
 		trunk := from.nextHop(to, flow)

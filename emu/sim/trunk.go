@@ -37,7 +37,8 @@ type trunkDir struct {
 	to *Switch
 }
 
-// AddTrunk connects two switches by a trunk: a link with a queue and impairments for each direction.
+// AddTrunk connects two switches by a trunk: a link with a queue and impairments for each
+// direction.
 func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	if cfg.A == nil || cfg.B == nil || cfg.A.net != n || cfg.B.net != n || cfg.A == cfg.B {
 		return nil, fmt.Errorf("net %s: trunk %s: it must join two different switches of the net", n.cfg.Name, cfg.Name)
@@ -86,7 +87,8 @@ func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 // Name returns the trunk's name.
 func (t *Trunk) Name() string { return t.cfg.Name }
 
-// Stats returns the counters of both directions. Out counts all packets, Delivered those that reached the far end.
+// Stats returns the counters of both directions. Out counts all packets, Delivered those that
+// reached the far end.
 func (t *Trunk) Stats() (ab, ba Stats) { return t.dirs[0].stats, t.dirs[1].stats }
 
 // Impairments returns the pipes of both directions; nil if there is no impairment.
@@ -94,7 +96,8 @@ func (t *Trunk) Impairments() (ab, ba *impair.Pipe) {
 	return t.dirs[0].pipe(), t.dirs[1].pipe()
 }
 
-// SetImpair replaces the random impairments of packets from switch A to B and from B to A, as Port.SetImpair does.
+// SetImpair replaces the random impairments of packets from switch A to B and from B to A, as
+// Port.SetImpair does.
 func (t *Trunk) SetImpair(ab, ba []impair.Spec) error {
 	if err := errors.Join(t.dirs[0].setSpecs(ab), t.dirs[1].setSpecs(ba)); err != nil {
 		return err
@@ -110,7 +113,8 @@ func (t *Trunk) SetDown() { t.setIsDown(true, &t.dirs[0].linkDir, &t.dirs[1].lin
 // SetUp brings the trunk up.
 func (t *Trunk) SetUp() { t.setIsDown(false, &t.dirs[0].linkDir, &t.dirs[1].linkDir) }
 
-// route forwards pk from a switch to its next hop. A packet without a route counts as dropped by its sender's uplink.
+// route forwards pk from a switch to its next hop. A packet without a route counts as dropped by
+// its sender's uplink.
 func (n *Net) route(pk *packet, at *Switch) {
 	if at.cfg.Routed && !n.decrementHopLimit(pk) {
 		return
@@ -129,7 +133,8 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the limit is exceeded.
+// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the limit is
+// exceeded.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")
@@ -164,8 +169,9 @@ type trunkTransit struct {
 // strictly in order; fat trees have two.
 const maxStreamHops = 8
 
-// crossTrunk sends the TCP segment seg over the next trunk towards far, the receiver's port. It returns true if seg is
-// at far's switch, or no trunk leads there. A trunk that goes down starts a new epoch: the segments on it are lost.
+// crossTrunk sends the TCP segment seg over the next trunk towards far, the receiver's port. It
+// returns true if seg is at far's switch, or no trunk leads there. A trunk that goes down starts a
+// new epoch: the segments on it are lost.
 func (n *Net) crossTrunk(now mono.Time, seg *segment, far *Port) bool {
 	s, transit := seg.sender, &seg.transit
 	if transit.at == nil {

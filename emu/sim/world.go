@@ -175,8 +175,8 @@ func (w *World) RunUntil(t mono.Time) error { return w.run(t, untilIdle) }
 // events (timers, packets in flight) in the queue. Errors are those of Run.
 func (w *World) RunPrograms() error { return w.run(mono.Never, untilProgramsEnd) }
 
-// Close ends the world, and the programs that wait in it: their deferred calls run. It is not needed after Run has
-// returned, with or without an error.
+// Close ends the world, and the programs that wait in it: their deferred calls run. It is not
+// needed after Run has returned, with or without an error.
 func (w *World) Close() {
 	if w.running {
 		panic("sim: Close of a world from inside it: let the programs return instead")
@@ -184,7 +184,8 @@ func (w *World) Close() {
 	w.end(nil)
 }
 
-// run handles events and runs programs up to the time horizon. With programsOnly it stops when all programs have ended.
+// run handles events and runs programs up to the time horizon. With programsOnly it stops when all
+// programs have ended.
 func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 	if w.running {
 		panic("sim: Run of a world from inside it: park the program (Wait, Sleep) instead")
@@ -214,8 +215,9 @@ func (w *World) run(horizon mono.Time, programsOnly bool) (err error) {
 
 var errAbandoned = errors.New("the run was aborted by a panic or runtime.Goexit")
 
-// loop runs events and programs until the horizon or until no event is left; with programsOnly, until all programs have
-// ended. All events of an instant come before its programs, so that pickReady chooses among all that are woken then.
+// loop runs events and programs until the horizon or until no event is left; with programsOnly,
+// until all programs have ended. All events of an instant come before its programs, so that
+// pickReady chooses among all that are woken then.
 func (w *World) loop(programsOnly bool) error {
 	for {
 		if programsOnly && len(w.procs) == 0 {
@@ -273,7 +275,8 @@ func (w *World) pickReady() *Proc {
 	return p
 }
 
-// end drops all events, and ends all programs: their deferred calls run. Run returns err from then on.
+// end drops all events, and ends all programs: their deferred calls run. Run returns err from then
+// on.
 func (w *World) end(err error) {
 	if w.ended {
 		return

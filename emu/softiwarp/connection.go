@@ -33,8 +33,8 @@ func (m *manager) newConnection(c *engine.Conn, qp *queuePair, remote netip.Addr
 	return x
 }
 
-// onStateChange tells the listener, if GetRequest has not returned the connection yet, and goroutines
-// that wait for the connection, that the engine's connection has a new state.
+// onStateChange tells the listener, if GetRequest has not returned the connection yet, and
+// goroutines that wait for the connection, that the engine's connection has a new state.
 func (x *connection) onStateChange() {
 	if x.listener != nil {
 		x.listener.onStateChange(x)
@@ -42,8 +42,8 @@ func (x *connection) onStateChange() {
 	x.cond.Notify()
 }
 
-// waitEstablished waits until the connection is established, and returns an error if it is not. At the
-// timeout it aborts the connection.
+// waitEstablished waits until the connection is established, and returns an error if it is not. At
+// the timeout it aborts the connection.
 func (x *connection) waitEstablished(timeout time.Duration) error {
 	err := x.m.d.Wait("wait", x.cond, timeout, func() bool { return x.c.State() >= engine.Established })
 	if err != nil {
@@ -64,8 +64,9 @@ const (
 	reasonConsumer       = 28
 )
 
-// connectError maps the engine's error of a connection that was not established to one of package verbs. Errors of
-// the peer, and corrupted data, are rejections; an abort by the local side is ErrInvalid.
+// connectError maps the engine's error of a connection that was not established to one of package
+// verbs. Errors of the peer, and corrupted data, are rejections; an abort by the local side is
+// ErrInvalid.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {

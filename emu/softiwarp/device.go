@@ -47,9 +47,10 @@ func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 // Settle implements drive.StreamEngine: it delivers events that inputs and calls have caused.
 func (d *Device) Settle(mono.Time) { d.deliverEvents() }
 
-// NextOutput implements drive.StreamEngine. When no connection has output left, it delivers the completion events of
-// the written requests, because the driver may sleep next: the driver calls Settle, which delivers events too, only
-// before it writes. A state change that is delivered may cause more output.
+// NextOutput implements drive.StreamEngine. When no connection has output left, it delivers the
+// completion events of the written requests, because the driver may sleep next: the driver calls
+// Settle, which delivers events too, only before it writes. A state change that is delivered may
+// cause more output.
 func (d *Device) NextOutput() (drive.StreamConn, bool) {
 	for {
 		if c, ok := d.nic.NextOutput(); ok {
@@ -148,7 +149,8 @@ func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
 	return e, err
 }
 
-// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for generic programs.
+// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for generic
+// programs.
 func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
 	if err := d.CheckPort("query_pkey", port); err != nil {
 		return 0, err

@@ -52,7 +52,8 @@ type Config struct {
 // time means that a time is not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n opens TCP streams on the port: it is its StreamHost or a wrapper of that.
+// InWorld opens a device in a simulated world. n opens TCP streams on the port: it is its
+// StreamHost or a wrapper of that.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -68,8 +69,8 @@ func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Devic
 	})
 }
 
-// OnNet opens a device in real time on n, which must have no streams or listeners yet. The device closes n. The MTU is
-// that of the interface of the first address.
+// OnNet opens a device in real time on n, which must have no streams or listeners yet. The device
+// closes n. The MTU is that of the interface of the first address.
 func OnNet(n link.StreamWaiter, cfg Config) (*Device, error) {
 	if cfg.NIC.KeySecret == ([16]byte{}) {
 		cfg.NIC.KeySecret = drive.NewSecret()
@@ -104,8 +105,8 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// open creates a device with defaults for what cfg does not set, and starts the driver that newDriver
-// returns. mtu is the MTU of the interface.
+// open creates a device with defaults for what cfg does not set, and starts the driver that
+// newDriver returns. mtu is the MTU of the interface.
 func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.StreamDriver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "softiwarp0")
 	if len(cfg.Addrs) == 0 {

@@ -32,8 +32,8 @@ type listener struct {
 	closed    bool
 }
 
-// Listen implements verbs.CM. An unspecified address of either family means all addresses of the device. Up to
-// backlog connections may wait for their Request or for GetRequest; more are reset.
+// Listen implements verbs.CM. An unspecified address of either family means all addresses of the
+// device. Up to backlog connections may wait for their Request or for GetRequest; more are reset.
 func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	const op = "listen"
 	if space != verbs.PortSpaceTCP {
@@ -208,8 +208,8 @@ func (r *request) Reject(private []byte) error {
 	})
 }
 
-// Accept implements verbs.ConnRequest. It connects the queue pair, sends the MPA Reply, and waits until the
-// connection is established.
+// Accept implements verbs.ConnRequest. It connects the queue pair, sends the MPA Reply, and waits
+// until the connection is established.
 func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	m := r.x.m

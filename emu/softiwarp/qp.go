@@ -76,8 +76,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return q.post(wrs)
 }
 
-// post queues send requests, and returns how many were queued before an error. q.refs are the engine's memory window
-// and region of a bind request. The caller holds the device's lock.
+// post queues send requests, and returns how many were queued before an error. q.refs are the
+// engine's memory window and region of a bind request. The caller holds the device's lock.
 func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
 	for i := range wrs {
 		q.refs.Window, q.refs.Region, err = q.D.ResolveBind(&wrs[i])
@@ -95,8 +95,9 @@ func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
 	}
-	// Unlock without Leave, which would also send: a receive causes no output. But if the queue pair is in the error
-	// state, the receive is flushed at once, and its completion event must be delivered.
+	// Unlock without Leave, which would also send: a receive causes no output. But if the queue
+	// pair is in the error state, the receive is flushed at once, and its completion event must be
+	// delivered.
 	defer func() {
 		if q.dev.nic.CompletionEvents() > 0 {
 			q.dev.DeliverCompletionEvents()

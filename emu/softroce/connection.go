@@ -30,8 +30,9 @@ type connection struct {
 	timeoutCode uint8
 }
 
-// awaitEvent waits for the next event of the connection; it ignores MRA and TimeWaitExit. It returns an error if the
-// event is not of the kind want, or if the connection has ended. A negative timeout means forever. The device is locked.
+// awaitEvent waits for the next event of the connection; it ignores MRA and TimeWaitExit. It
+// returns an error if the event is not of the kind want, or if the connection has ended. A negative
+// timeout means forever. The device is locked.
 func (c *connection) awaitEvent(want cm.EventKind, timeout time.Duration) (cm.Event, error) {
 	err := c.m.d.Wait("wait", c.cond, timeout, func() bool {
 		c.events = slices.DeleteFunc(c.events, func(e cm.Event) bool { return e.Kind == cm.EventMRA || e.Kind == cm.EventTimeWaitExit })
@@ -69,7 +70,8 @@ func (c *connection) awaitReply(requested verbs.ConnParam, timeout time.Duration
 	return err
 }
 
-// confirm moves the queue pair to RTR and RTS, with the parameters of the REP in e and of our REQ, and sends the RTU.
+// confirm moves the queue pair to RTR and RTS, with the parameters of the REP in e and of our REQ,
+// and sends the RTU.
 func (c *connection) confirm(e cm.Event, requested verbs.ConnParam) error {
 	r := e.Reply
 	c.param = verbs.ConnParam{

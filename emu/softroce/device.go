@@ -34,7 +34,8 @@ var _ verbs.Context = (*Device)(nil)
 // Device is also the drive.Engine of its driver: the engine with the connection manager and
 // the delivery of events.
 
-// Input implements drive.Engine. A device with defects of its packets receives through the filter that imitates them.
+// Input implements drive.Engine. A device with defects of its packets receives through the filter
+// that imitates them.
 func (d *Device) Input(now mono.Time, dg *link.Datagram) {
 	if d.wireDefects != nil {
 		d.wireDefects.Input(now, dg)
@@ -56,7 +57,8 @@ func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// defectDeadline returns when wireDefects must send a packet that it delays; mono.Never if it delays none.
+// defectDeadline returns when wireDefects must send a packet that it delays; mono.Never if it
+// delays none.
 func (d *Device) defectDeadline() mono.Time {
 	if d.wireDefects == nil {
 		return mono.Never
@@ -74,7 +76,8 @@ func (d *Device) Settle(now mono.Time) {
 // Release implements drive.DelayingEngine: it releases delayed ACKs.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a millisecond late.
+// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a
+// millisecond late.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }

@@ -55,8 +55,8 @@ const startTime mono.Time = 1
 // send one packet per sleep.
 const wakeSlack = 100 * time.Microsecond
 
-// InWorld opens a device in a simulated world. l is port or a wrapper of it. Addresses, costs and the secret that
-// makes memory keys unpredictable have defaults.
+// InWorld opens a device in a simulated world. l is port or a wrapper of it. Addresses, costs and
+// the secret that makes memory keys unpredictable have defaults.
 func InWorld(w *sim.World, port *sim.Port, l link.PacketLink, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()
@@ -84,9 +84,9 @@ func OnLink(l link.Waiter, cfg Config) (*Device, error) {
 	})
 }
 
-// OnUDP opens a device in real time on UDP sockets in the calling thread's network namespace, bound to the RoCEv2
-// port of its only address. sock configures the sockets, except for the fields that RoCEv2 prescribes, which OnUDP
-// sets. cfg.Decorate, if it is not nil, wraps the link.
+// OnUDP opens a device in real time on UDP sockets in the calling thread's network namespace, bound
+// to the RoCEv2 port of its only address. sock configures the sockets, except for the fields that
+// RoCEv2 prescribes, which OnUDP sets. cfg.Decorate, if it is not nil, wraps the link.
 func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) != 1 {
 		return nil, fmt.Errorf("softroce: a UDP device has one address, not %d: open one device for each", len(cfg.Addrs))
@@ -139,7 +139,8 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open creates a device on l with defaults for what cfg does not set, and starts the driver that newDriver returns.
+// open creates a device on l with defaults for what cfg does not set, and starts the driver that
+// newDriver returns.
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"
@@ -171,8 +172,8 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 	return d, nil
 }
 
-// gidTable returns the GID table of a configuration: an entry of type RoCEv2 for each of Addrs, then
-// one of type RoCEv1 for each of V1Addrs.
+// gidTable returns the GID table of a configuration: an entry of type RoCEv2 for each of Addrs,
+// then one of type RoCEv1 for each of V1Addrs.
 func gidTable(cfg *Config) []verbs.GIDEntry {
 	table := engine.RoCEv2GIDs(append(cfg.Addrs[:len(cfg.Addrs):len(cfg.Addrs)], cfg.V1Addrs...)...)
 	for i := range cfg.V1Addrs {

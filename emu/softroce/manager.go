@@ -80,7 +80,8 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// onNICEvent tells the agent that data arrived on a connection before its RTU (communication established).
+// onNICEvent tells the agent that data arrived on a connection before its RTU (communication
+// established).
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
@@ -91,8 +92,9 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	}
 }
 
-// handleEvent queues an event of the agent for its listener or connection. When a peer disconnects, it moves the
-// queue pair to the error state. It removes the connection after its last event (Final).
+// handleEvent queues an event of the agent for its listener or connection. When a peer disconnects,
+// it moves the queue pair to the error state. It removes the connection after its last event
+// (Final).
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -114,7 +116,8 @@ func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	}
 }
 
-// queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the listener was closed.
+// queueRequest adds a connection or SIDR request to its listener's queue, or rejects it if the
+// listener was closed.
 func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	var l *listener
 	if e.Request != nil {
@@ -130,7 +133,8 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	l.cond.Notify()
 }
 
-// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked calls.
+// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked
+// calls.
 func (m *manager) closeConn(c *connection) {
 	_ = m.activateAgent().Close(m.d.Driver().Now(), c.id) // fails if the agent has closed the connection already
 	delete(m.conns, c.id)

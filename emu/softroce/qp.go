@@ -181,8 +181,8 @@ func (q *queuePair) DetachMulticast(group verbs.GID) error {
 func (q *queuePair) attach(group netip.Addr) error { return q.dev.nic.Attach(q.q, group) }
 func (q *queuePair) detach(group netip.Addr) error { return q.dev.nic.Detach(q.q, group) }
 
-// Close closes the handle. The last Close destroys the queue pair and closes its connection; for the
-// other handles DestroyQP only decrements the number of open handles.
+// Close closes the handle. The last Close destroys the queue pair and closes its connection; for
+// the other handles DestroyQP only decrements the number of open handles.
 func (q *queuePair) Close() error {
 	return q.Destroy("destroy_qp", func() error {
 		if err := q.dev.nic.DestroyQP(q.q); err != nil {

@@ -34,8 +34,9 @@ func Guess(word string, known []string) string {
 	return ""
 }
 
-// DidYouMean returns the end of an error message about an unknown word. listCommand is the command that lists all
-// words: "did you mean run? 'fabrictest list' lists all", or only the second part if no known word is similar.
+// DidYouMean returns the end of an error message about an unknown word. listCommand is the command
+// that lists all words: "did you mean run? 'fabrictest list' lists all", or only the second part if
+// no known word is similar.
 func DidYouMean(word string, known []string, listCommand string) string {
 	listHint := "'" + listCommand + "' lists all"
 	if guess := Guess(word, known); guess != "" {
@@ -113,8 +114,9 @@ func (l *Line) String() string { return strings.Join(l.words, " ") }
 
 const maxSuggestions = 5
 
-// Similar returns up to maxSuggestions known words: those that contain word, if it has three or more letters, then
-// those within an edit distance of a third of its length, the most similar first. Case is ignored.
+// Similar returns up to maxSuggestions known words: those that contain word, if it has three or
+// more letters, then those within an edit distance of a third of its length, the most similar
+// first. Case is ignored.
 func Similar(word string, known []string) []string {
 	type candidate struct {
 		word     string

@@ -76,8 +76,8 @@ func (p *testedPackage) needsRace() bool {
 // name returns the path of the package in the module.
 func (p *testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
 
-// readPackages lists and parses all packages of the module at dir, as the race detector builds them:
-// with the build tag race.
+// readPackages lists and parses all packages of the module at dir, as the race detector builds
+// them: with the build tag race.
 func readPackages(dir string) ([]*testedPackage, error) {
 	found, err := goList(dir, "-tags=race", "./...")
 	if err != nil {
@@ -115,7 +115,8 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or parallel tests.
+// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or parallel
+// tests.
 func usesConcurrency(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

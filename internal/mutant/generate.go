@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// Generate returns mechanical mutants of the functions of Go files, whose names are relative to the root of the
-// module. Each mutant changes one place: it negates a condition, moves a comparison or a constant by one, drops a
-// statement, or swaps operands. Some of them may not compile; [BuildValid] leaves those out.
+// Generate returns mechanical mutants of the functions of Go files, whose names are relative to the
+// root of the module. Each mutant changes one place: it negates a condition, moves a comparison or
+// a constant by one, drops a statement, or swaps operands. Some of them may not compile;
+// [BuildValid] leaves those out.
 func Generate(root string, files []string) (all []Mutant, err error) {
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
@@ -33,8 +34,8 @@ func Generate(root string, files []string) (all []Mutant, err error) {
 	return all, nil
 }
 
-// canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it do: its receiver
-// has a name, and it is neither init nor a function with type parameters.
+// canDispatch reports whether a function can call a mutated variant of itself, as Overlay makes it
+// do: its receiver has a name, and it is neither init nor a function with type parameters.
 func canDispatch(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return f.Type.TypeParams == nil && f.Name.Name != "init"

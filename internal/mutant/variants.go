@@ -36,8 +36,9 @@ func (n *numbering) addFunction(mutants []int) (number int) {
 	return n.count - 1
 }
 
-// newVariants parses the text of the file name, to which addMutant then adds variants: functions as mutants change
-// them. The files of a package share inPkg, the declarations that mutants add to it; all files share numbers.
+// newVariants parses the text of the file name, to which addMutant then adds variants: functions as
+// mutants change them. The files of a package share inPkg, the declarations that mutants add to it;
+// all files share numbers.
 func newVariants(name, text string, inPkg map[string]string, numbers *numbering) (*variants, error) {
 	s, err := parse(name, text)
 	if err != nil {
@@ -82,8 +83,9 @@ func (v *variants) hasImport(line string) bool {
 	return slices.ContainsFunc(v.file.Imports, func(s *ast.ImportSpec) bool { return v.nodeText(s) == line })
 }
 
-// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed function as a variant
-// with the mutant's number, new fields of a struct, or a new declaration. Other changes are errors.
+// addDecl keeps a declaration d of a mutated file if it differs from the original: a changed
+// function as a variant with the mutant's number, new fields of a struct, or a new declaration.
+// Other changes are errors.
 func (v *variants) addDecl(number int, name string, mutated *source, d ast.Node) error {
 	text := mutated.nodeText(d)
 	was, ok := v.decls[name]
@@ -124,8 +126,8 @@ func (v *variants) addNew(name, text string) error {
 	return nil
 }
 
-// addFields adds to v.fields[name] the fields of a mutant's struct d that neither the original nor an
-// earlier mutant has. It returns an error if the type is not a struct.
+// addFields adds to v.fields[name] the fields of a mutant's struct d that neither the original nor
+// an earlier mutant has. It returns an error if the type is not a struct.
 func (v *variants) addFields(name string, mutated *source, d *ast.TypeSpec) error {
 	st, ok := d.Type.(*ast.StructType)
 	old, wasStruct := v.decls[name].(*ast.TypeSpec).Type.(*ast.StructType)
@@ -165,8 +167,8 @@ func variantName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s_mutant%d", d.Name.Name, number)
 }
 
-// render returns the text of the original file with all that mutants add: variants of functions, fields,
-// declarations and imports. Functions that have variants begin with calls of them.
+// render returns the text of the original file with all that mutants add: variants of functions,
+// fields, declarations and imports. Functions that have variants begin with calls of them.
 func (v *variants) render() string {
 	type replacement struct {
 		from, to int // offsets; equal for an insertion

@@ -49,7 +49,8 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 }
 
 // SampleCPU reads the counters of the CPUs that this process may use, the CPU time of it and its
-// children, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
+// children, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be
+// read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {
@@ -129,8 +130,8 @@ const (
 	tick = 10 * time.Millisecond // USER_HZ, the same on every Linux
 )
 
-// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat. Interrupt time
-// does not count as busy: OthersShare gives the reason.
+// addCPUs adds to s the counters of the CPUs for which mayUse is true, from the text of /proc/stat.
+// Interrupt time does not count as busy: OthersShare gives the reason.
 func (s *CPUSample) addCPUs(stat []byte, mayUse func(cpu int) bool) {
 	for line := range bytes.Lines(stat) {
 		fields := bytes.Fields(line)

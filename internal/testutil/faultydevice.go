@@ -9,7 +9,8 @@ import (
 )
 
 // FaultyDevice is a verbs device with a defect, for tests of programs that check their
-// device: it reports wrong completions or corrupts memory. Its Context must be set before it is used.
+// device: it reports wrong completions or corrupts memory. Its Context must be set before it is
+// used.
 type FaultyDevice struct {
 	verbs.Context
 	// Fault changes the completions of a successful poll.
@@ -28,7 +29,8 @@ type Fault func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC
 // Change changes completion i of a poll, or the completions around it.
 type Change func(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC
 
-// NewFaultyDevice returns a device with a defect. The caller sets its Context, the underlying device.
+// NewFaultyDevice returns a device with a defect. The caller sets its Context, the underlying
+// device.
 func NewFaultyDevice(fault Fault) *FaultyDevice {
 	return &FaultyDevice{Fault: fault, Buffers: map[uint64]verbs.SGE{}}
 }
@@ -121,8 +123,8 @@ func (d *FaultyDevice) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return &faultyCQ{CQ: cq, d: d}, err
 }
 
-// CreateQP implements verbs.Context. It unwraps the objects of in for the underlying device, and the new
-// queue pair records buffers.
+// CreateQP implements verbs.Context. It unwraps the objects of in for the underlying device, and
+// the new queue pair records buffers.
 func (d *FaultyDevice) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	in.SendCQ, in.RecvCQ, in.PD = unwrapCQ(in.SendCQ), unwrapCQ(in.RecvCQ), unwrapPD(in.PD)
 	q, err := d.Context.CreateQP(in)
@@ -196,7 +198,8 @@ func unwrapQP(qp verbs.QP) verbs.QP {
 	return qp
 }
 
-// Nth returns a fault that applies change once: to the completion that match accepts after it has accepted n others.
+// Nth returns a fault that applies change once: to the completion that match accepts after it has
+// accepted n others.
 func Nth(n int, match func(verbs.WC) bool, change Change) Fault {
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {
 		for i := range wcs {
@@ -240,8 +243,9 @@ func FlipBit(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return wcs
 }
 
-// Swap returns a fault that swaps, once, two successive completions among those of a queue pair that match
-// accepts. The first is the completion that match accepts after it has accepted n others.
+// Swap returns a fault that swaps, once, two successive completions among those of a queue pair
+// that match accepts. The first is the completion that match accepts after it has accepted n
+// others.
 func Swap(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC // the first of the two, until the second arrives
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {

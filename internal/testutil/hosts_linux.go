@@ -136,8 +136,8 @@ func addAddr(p netip.Prefix) error {
 	return nil
 }
 
-// DisableGSO makes the kernel segment every GSO packet in software before it reaches the device: it limits packets for the
-// device to one segment.
+// DisableGSO makes the kernel segment every GSO packet in software before it reaches the device: it
+// limits packets for the device to one segment.
 func (h *Host) DisableGSO() error {
 	return h.Do(func() error {
 		dev, err := netlink.LinkByName(HostDevice)

@@ -28,10 +28,10 @@ var NamespacesUnavailable = sync.OnceValue(func() error {
 	return ns.Close()
 })
 
-// NamespaceMain is a TestMain for packages whose tests create network namespaces (HostPair) or bind ports on
-// loopback. It runs the test binary again in a new network namespace, where nothing else, such as the rxe
-// driver on port 4791, uses ports. Without root it also creates a user namespace; if namespaces are not
-// available, tests run in the host network.
+// NamespaceMain is a TestMain for packages whose tests create network namespaces (HostPair) or bind
+// ports on loopback. It runs the test binary again in a new network namespace, where nothing else,
+// such as the rxe driver on port 4791, uses ports. Without root it also creates a user namespace;
+// if namespaces are not available, tests run in the host network.
 func NamespaceMain(m *testing.M) {
 	if os.Getenv(inNamespace) != "" {
 		if err := loopbackUp(); err != nil {

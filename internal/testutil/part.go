@@ -21,7 +21,8 @@ import (
 // Part is the set of configurations to run; without -part it contains all.
 type Part struct{ number, of int }
 
-// PartFlag defines the flag -part=I/N, and returns the part of a test's configurations that it selects.
+// PartFlag defines the flag -part=I/N, and returns the part of a test's configurations that it
+// selects.
 func PartFlag() *Part {
 	p := new(Part)
 	flag.Var(p, "part", "run part `I/N` of the configurations: number I, I+N, I+2N, and so on, counted from 0")
@@ -101,8 +102,9 @@ func Shards(t *testing.T, n int, test func(t *testing.T, i int)) {
 // requirement.
 type Requirements map[string]func(*testing.T)
 
-// JoinRequirements merges tables of tests into one, with the IDs of the tested requirements as keys. A key of parts may
-// list several IDs, separated by spaces, which share a test. It panics if a requirement has two tests.
+// JoinRequirements merges tables of tests into one, with the IDs of the tested requirements as
+// keys. A key of parts may list several IDs, separated by spaces, which share a test. It panics if
+// a requirement has two tests.
 func JoinRequirements(parts ...map[string]func(*testing.T)) Requirements {
 	all := Requirements{}
 	for _, part := range parts {

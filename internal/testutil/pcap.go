@@ -15,7 +15,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// CapturedPacket is a packet of a capture file. Out and Comment are those of pcapng; Comment joins several comments by "\n".
+// CapturedPacket is a packet of a capture file. Out and Comment are those of pcapng; Comment joins
+// several comments by "\n".
 type CapturedPacket struct {
 	At      time.Time
 	Link    layers.LinkType
@@ -89,8 +90,8 @@ func openCapture(r io.Reader) (next func() (CapturedPacket, error), err error) {
 // Conversation has the octets that the two ends of a TCP connection sent.
 type Conversation struct{ Initiator, Responder []byte }
 
-// ReadConversations returns the TCP connections of a capture file. The file must have every octet in
-// order; retransmitted octets may occur twice.
+// ReadConversations returns the TCP connections of a capture file. The file must have every octet
+// in order; retransmitted octets may occur twice.
 func ReadConversations(t testing.TB, name string) (all []*Conversation) {
 	t.Helper()
 	type direction struct {

@@ -46,8 +46,9 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// mustEscape reports whether r is a control character other than newline and tab, an invisible format character, a
-// line separator or a noncharacter. Zero-width joiners (200c, 200d) need no escape: they are part of visible characters.
+// mustEscape reports whether r is a control character other than newline and tab, an invisible
+// format character, a line separator or a noncharacter. Zero-width joiners (200c, 200d) need no
+// escape: they are part of visible characters.
 func mustEscape(r rune) bool {
 	switch {
 	case r >= ' ' && r < 0x7f || r == '\n' || r == '\t':
@@ -71,7 +72,8 @@ type PrintableWriter struct {
 	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
-// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next Write or Flush.
+// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next Write
+// or Flush.
 func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +95,8 @@ func (w *PrintableWriter) Flush() error {
 	return err
 }
 
-// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if there is none.
+// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if there
+// is none.
 func incompleteLen(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {

@@ -156,8 +156,8 @@ func configureNIC(first byte, n int) error {
 	return nil
 }
 
-// interfaceAddr returns an address of an interface for netlink. IPv4 addresses are /32, because Linux
-// removes the secondary addresses of a network when the primary one is removed.
+// interfaceAddr returns an address of an interface for netlink. IPv4 addresses are /32, because
+// Linux removes the secondary addresses of a network when the primary one is removed.
 func interfaceAddr(a netip.Addr) *netlink.Addr {
 	if a.Is4() {
 		return &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)}}

@@ -82,8 +82,9 @@ func optionsOf(s *conformance.Setup) nics.Options {
 	return o
 }
 
-// newBench returns the bench of a case (the job): a device under test, its network and its peers. It sets the properties
-// that all labs set alike. The random numbers depend on the job's seed only. A job without a log (Record) gets one.
+// newBench returns the bench of a case (the job): a device under test, its network and its peers.
+// It sets the properties that all labs set alike. The random numbers depend on the job's seed only.
+// A job without a log (Record) gets one.
 func newBench(job *conformance.BenchSpec, r conformance.Runtime, addrs addrPair, mtu int) *conformance.Bench {
 	if job.Record == nil {
 		job.Record = new(conformance.Record)
@@ -144,7 +145,8 @@ func (w *benchConfig) partnerConfig(n int, rateBps uint64) nics.NICConfig {
 	return nics.NICConfig{Name: fmt.Sprintf("partner%d", n), Addr: addr, LineRateBps: rateBps, PKeys: defaultPKeys()}
 }
 
-// nicConfig returns the configuration of the device's NIC. Its GID table also has a RoCEv1 address, which no packet should use.
+// nicConfig returns the configuration of the device's NIC. Its GID table also has a RoCEv1 address,
+// which no packet should use.
 func (w *benchConfig) nicConfig(rateBps uint64) nics.NICConfig {
 	p := nics.NICConfig{
 		Name: "device", Addr: w.local[0], ExtraAddrs: w.local[1:], LineRateBps: rateBps,

@@ -109,9 +109,9 @@ func globalAddrs(device []netip.Prefix) (deviceIPs []netip.Addr) {
 	return deviceIPs
 }
 
-// pairWithRange returns addresses by family. For each family, it selects the first network that contains some of
-// deviceIPs, and pairs these with consecutive addresses for the judge (this host), from the network's address on. kind
-// describes the device's addresses in errors.
+// pairWithRange returns addresses by family. For each family, it selects the first network that
+// contains some of deviceIPs, and pairs these with consecutive addresses for the judge (this host),
+// from the network's address on. kind describes the device's addresses in errors.
 func pairWithRange(kind string, deviceIPs []netip.Addr, networks []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	for _, n := range networks {
@@ -223,7 +223,8 @@ const (
 	WireSegments DeviceWire = "segments"
 )
 
-// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set; the default is first.
+// DeviceWires returns the ways to access the wire of a device, which uses TCP if streams is set;
+// the default is first.
 func DeviceWires(streams bool) []DeviceWire {
 	if streams {
 		return []DeviceWire{WireTCP, WireSegments}
@@ -246,7 +247,8 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge (the test system) cannot see or set with this access, as text for users.
+// Limitations lists what the judge (the test system) cannot see or set with this access, as text
+// for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -275,8 +277,9 @@ func wireFor(requested DeviceWire, streams bool) (DeviceWire, error) {
 	return "", fmt.Errorf("a device of %s cannot be judged over the wire %q: give %s or %s", kind, requested, wires[0], wires[1])
 }
 
-// kernelAddrPairs returns, by family, the addresses of a device (of deviceIPs) and of the interface of the judge, this
-// host (of kernel), that are in one network. wanted, if not empty, selects some of the interface's addresses.
+// kernelAddrPairs returns, by family, the addresses of a device (of deviceIPs) and of the interface
+// of the judge, this host (of kernel), that are in one network. wanted, if not empty, selects some
+// of the interface's addresses.
 func kernelAddrPairs(deviceIPs []netip.Addr, kernel, wanted []netip.Prefix) (map[int]addrPair, error) {
 	pairs := make(map[int]addrPair)
 	// Link-local addresses are used only if there are no others.
@@ -323,8 +326,9 @@ func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	return deviceIPs, nil
 }
 
-// reservePartnerAddr removes the last address of the judge (this host) in each family, if it has several, from
-// pairs. It leaves it to partners, other emulated devices on this host, which need separate sockets.
+// reservePartnerAddr removes the last address of the judge (this host) in each family, if it has
+// several, from pairs. It leaves it to partners, other emulated devices on this host, which need
+// separate sockets.
 func reservePartnerAddr(pairs map[int]addrPair) {
 	for family, e := range pairs {
 		if n := len(e.peers); n > 1 {

@@ -38,8 +38,8 @@ type Device struct {
 	err error // set when the device is lost for good
 }
 
-// OnDevice returns a lab that runs cases on a device of another host, by the agent there. Some wires need CAP_NET_RAW:
-// see [DeviceWire]. The lab owns the client, also if OnDevice fails.
+// OnDevice returns a lab that runs cases on a device of another host, by the agent there. Some
+// wires need CAP_NET_RAW: see [DeviceWire]. The lab owns the client, also if OnDevice fails.
 func OnDevice(client *agent.Client, device string, opt DeviceOptions) (*Device, error) {
 	opt.MaxTime, opt.PartnerInterface = cmp.Or(opt.MaxTime, defaultMaxRealTime), cmp.Or(opt.PartnerInterface, opt.Interface)
 	if opt.OnNote == nil {
@@ -94,9 +94,10 @@ func (d *Device) identify() (err error) {
 	}
 }
 
-// addrPairs returns the addresses of the open device and of the judge (this host). Those of a RoCE device are the RoCEv2
-// entries of its GID table, those of an iWARP device are of its interface. With WireUDP and no configured Peers, it leaves
-// an address of the judge to partner devices on the same interface.
+// addrPairs returns the addresses of the open device and of the judge (this host). Those of a RoCE
+// device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
+// With WireUDP and no configured Peers, it leaves an address of the judge to partner devices on the
+// same interface.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
 	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
@@ -159,8 +160,8 @@ func (d *Device) Close() error {
 	return errors.Join(err, d.client.Load().Close())
 }
 
-// WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that hung the device or
-// crashed its host, it restarts them.
+// WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that
+// hung the device or crashed its host, it restarts them.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
@@ -201,7 +202,8 @@ func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body 
 	return outcome
 }
 
-// openSockets opens UDP sockets at the addresses of the judge (this host). It leaves the host's other addresses to partners.
+// openSockets opens UDP sockets at the addresses of the judge (this host). It leaves the host's
+// other addresses to partners.
 func (d *Device) openSockets() error {
 	device, judge := d.Addresses()
 	d.partnerAddrs = slices.DeleteFunc(d.partnerAddrs, func(p netip.Prefix) bool { return slices.Contains(judge, p.Addr()) })
@@ -236,7 +238,8 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	return d.opt.Host.Problem(sign)
 }
 
-// withHostProblem returns the outcome of a case during which the host crashed: it is no verdict on the device.
+// withHostProblem returns the outcome of a case during which the host crashed: it is no verdict on
+// the device.
 func withHostProblem(outcome, problem error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
 		return &conformance.CrashError{Cause: problem}
@@ -291,7 +294,8 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	}
 }
 
-// restartHost restarts the device's host after the case id, for the reason why, and reports that by OnNote.
+// restartHost restarts the device's host after the case id, for the reason why, and reports that by
+// OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()        // it never fails

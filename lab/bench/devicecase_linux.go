@@ -27,8 +27,9 @@ type deviceCase struct {
 	hung     bool
 }
 
-// runCase opens the device and runs body, the function of a case, until it returns. The case fails as hung if the agent
-// on the device's host sends no reply for MaxTime, or after longestCase times that.
+// runCase opens the device and runs body, the function of a case, until it returns. The case fails
+// as hung if the agent on the device's host sends no reply for MaxTime, or after longestCase times
+// that.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, r.world, r.addrPair, r.mtu)
 	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.Attr.Caps, r.openPartner, r.setLink, r.setAddress
@@ -46,8 +47,9 @@ func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, bo
 	return err
 }
 
-// open opens the device and the end of its link at the judge, this host: a user-space TCP or packets on the lab's wire, or
-// TCP of the kernel if the lab has no wire. A device that hangs since an earlier case may not open within openTimeout.
+// open opens the device and the end of its link at the judge, this host: a user-space TCP or
+// packets on the lab's wire, or TCP of the kernel if the lab has no wire. A device that hangs since
+// an earlier case may not open within openTimeout.
 func (r *deviceCase) open(b *conformance.Bench) error {
 	var dev verbs.Context
 	opened := goCase(func() (err error) {
@@ -89,8 +91,8 @@ func (r *deviceCase) open(b *conformance.Bench) error {
 	return nil
 }
 
-// openPartner opens a partner, an emulated peer of the device under test, at the next address of this host in the network
-// of the device.
+// openPartner opens a partner, an emulated peer of the device under test, at the next address of
+// this host in the network of the device.
 func (r *deviceCase) openPartner() (verbs.Context, error) {
 	var free []netip.Addr
 	for _, p := range r.lab.partnerAddrs {
@@ -144,8 +146,9 @@ func (r *deviceCase) setAddress(a netip.Addr, present bool) error {
 // iWARP releases a connection in progress after ten seconds.
 const closeTimeout = 15 * time.Second
 
-// cleanUp closes the devices, undoes changes of the link and addresses, and waits for the end of the case, all within
-// closeTimeout. It returns the reason to restart the device, "" if there is none, and the outcome of the case.
+// cleanUp closes the devices, undoes changes of the link and addresses, and waits for the end of
+// the case, all within closeTimeout. It returns the reason to restart the device, "" if there is
+// none, and the outcome of the case.
 func (r *deviceCase) cleanUp(outcome error) (restartReason string, _ error) {
 	r.stop()
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -3,7 +3,8 @@
 // a new simulation in virtual time; the same seed gives the same record.
 // [InNamespaces] (Linux) opens the device on sockets in one network namespace and
 // the peer on an Ethernet interface in another, in real time. [OnDevice] drives a
-// device of another host through an agent. [LocalHost] and [EmulatedHost] are hosts that an agent serves.
+// device of another host through an agent. [LocalHost] and [EmulatedHost] are hosts that an agent
+// serves.
 //
 // It does not judge devices, and knows no protocol above UDP and TCP.
 //

@@ -26,8 +26,8 @@ type EmulatedHost struct {
 	intf     string
 }
 
-// NewEmulatedHost makes a host with an emulated device of a provider on an interface. Unless the device runs over TCP,
-// it switches off the interface's offloads.
+// NewEmulatedHost makes a host with an emulated device of a provider on an interface. Unless the
+// device runs over TCP, it switches off the interface's offloads.
 func NewEmulatedHost(provider, intf string) (*EmulatedHost, error) {
 	p, err := nics.Find(provider)
 	if err != nil {
@@ -87,7 +87,8 @@ func (h *EmulatedHost) Identity() (agent.Identity, error) {
 	}, err
 }
 
-// Open implements agent.Host: it opens the emulated device on sockets at the interface's first address.
+// Open implements agent.Host: it opens the emulated device on sockets at the interface's first
+// address.
 func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if device != emulatedDevice {
 		return nil, fmt.Errorf("device %s: %w: there is %s", device, verbs.ErrNotFound, emulatedDevice)
@@ -99,7 +100,8 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A device on sockets has one address. Without GSO, the interface carries packets as they are on the wire.
+	// A device on sockets has one address. Without GSO, the interface carries packets as they are
+	// on the wire.
 	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true}
 	return h.opener.OnSockets(nicConfig)
 }

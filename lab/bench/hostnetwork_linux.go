@@ -73,8 +73,8 @@ func wrapKernelError(action string, err error) error {
 	}
 }
 
-// SetLink implements agent.Host. Before it sets the interface down, it saves the addresses and routes that the kernel
-// then removes; it restores them when it sets the interface up.
+// SetLink implements agent.Host. Before it sets the interface down, it saves the addresses and
+// routes that the kernel then removes; it restores them when it sets the interface up.
 func (h *LocalHost) SetLink(device string, up bool) error {
 	l, err := h.link(device)
 	if err != nil {
@@ -103,8 +103,8 @@ func (h *LocalHost) SetLink(device string, up bool) error {
 	return h.restore(l)
 }
 
-// addressesAndRoutes returns what an interface loses when it is set down: its IPv6 addresses (IPv4 ones stay), and its
-// routes other than those of the kernel itself and of router advertisements.
+// addressesAndRoutes returns what an interface loses when it is set down: its IPv6 addresses (IPv4
+// ones stay), and its routes other than those of the kernel itself and of router advertisements.
 func (n *hostNetwork) addressesAndRoutes(l netlink.Link) (b addressesAndRoutes, err error) {
 	if b.addrs, err = n.kernel.AddrList(l, unix.AF_INET6); err != nil {
 		return b, fmt.Errorf("addresses of %s: %w", l.Attrs().Name, err)
@@ -182,7 +182,8 @@ func (h *LocalHost) SetAddress(device string, addr netip.Prefix, present bool) e
 	return netns.WaitLocalRoute(h.kernel, ip)
 }
 
-// Restart implements agent.Host: it removes a software device and creates it again. Hardware cannot be restarted.
+// Restart implements agent.Host: it removes a software device and creates it again. Hardware cannot
+// be restarted.
 func (h *LocalHost) Restart(device string) error {
 	kind, ok := map[string]string{driverRXE: linkRXE, driverSIW: linkSIW}[h.driver(device)]
 	if !ok {
@@ -209,7 +210,8 @@ func (h *LocalHost) Restart(device string) error {
 	})
 }
 
-// describe sets the MAC, MTU and addresses in d, as far as the kernel tells those of the interface d.NetDevice.
+// describe sets the MAC, MTU and addresses in d, as far as the kernel tells those of the interface
+// d.NetDevice.
 func (n *hostNetwork) describe(d *agent.DeviceIdentity) {
 	l, err := n.kernel.LinkByName(d.NetDevice)
 	if err != nil {

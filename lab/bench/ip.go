@@ -14,8 +14,9 @@ func cannotCarryf(format string, args ...any) error {
 	return fmt.Errorf("a simulated wire carries only valid UDP datagrams: %w: %s", conformance.ErrBenchCannot, fmt.Sprintf(format, args...))
 }
 
-// parsePacket parses an IP packet with a UDP datagram, whose payload is not copied. It fails for a packet that a
-// simulated wire cannot carry, such as one with a wrong checksum. Padding after the packet only sets link.Padded.
+// parsePacket parses an IP packet with a UDP datagram, whose payload is not copied. It fails for a
+// packet that a simulated wire cannot carry, such as one with a wrong checksum. Padding after the
+// packet only sets link.Padded.
 func parsePacket(b []byte) (d link.Datagram, err error) {
 	if len(b) == 0 {
 		return d, cannotCarryf("the packet is empty")
@@ -52,8 +53,8 @@ func parsePacket(b []byte) (d link.Datagram, err error) {
 	return d, nil
 }
 
-// parseIPv4 parses the IPv4 header of a packet into d, and returns the UDP datagram. A simulated wire cannot carry
-// options and fragments.
+// parseIPv4 parses the IPv4 header of a packet into d, and returns the UDP datagram. A simulated
+// wire cannot carry options and fragments.
 func parseIPv4(d *link.Datagram, b []byte) (udp []byte, err error) {
 	if len(b) < link.IPv4HeaderLen {
 		return nil, cannotCarryf("a truncated IPv4 header of %d bytes", len(b))

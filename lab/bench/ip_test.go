@@ -45,7 +45,8 @@ func TestOnesComplementSum(t *testing.T) {
 	if got := binary.BigEndian.Uint16(p[10:]); got != 0xb6c9 {
 		t.Errorf("header checksum %#04x", got)
 	}
-	// c000+0201+c000+0202 + 0011+000b + 0400+0035+000b + 0102+0300 = 18c61, folded 8c62, inverted 739d.
+	// c000+0201+c000+0202 + 0011+000b + 0400+0035+000b + 0102+0300 = 18c61, folded 8c62, inverted
+	// 739d.
 	if got := binary.BigEndian.Uint16(p[26:]); got != 0x739d {
 		t.Errorf("UDP checksum %#04x", got)
 	}

@@ -149,7 +149,8 @@ func (s *kernelStream) MSS() (mss int) {
 	return mss
 }
 
-// Write implements conformance.Stream. Go sets TCP_NODELAY, so that TCP does not join b with later data.
+// Write implements conformance.Stream. Go sets TCP_NODELAY, so that TCP does not join b with later
+// data.
 func (s *kernelStream) Write(b []byte) error {
 	defer s.n.w.startWait("room to write")()
 	_, err := s.c.Write(b)
@@ -181,7 +182,8 @@ func plainAddr(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// tcpError wraps errors of sockets with conformance.ErrReset and verbs.ErrTimeout, which cases test for.
+// tcpError wraps errors of sockets with conformance.ErrReset and verbs.ErrTimeout, which cases test
+// for.
 func tcpError(err error) error {
 	var timeout net.Error
 	switch {
@@ -222,8 +224,8 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 // get payloads of the usual size.
 const timestampsLen = 12
 
-// openTCP opens a user-space TCP with the address local for the case, and records all packets. If pathMTU is smaller than
-// the MTU of the link, it limits the MSS.
+// openTCP opens a user-space TCP with the address local for the case, and records all packets. If
+// pathMTU is smaller than the MTU of the link, it limits the MSS.
 func (r *realTimeCase) openTCP(l openWire, record *conformance.Record, local netip.Addr, linkMTU, pathMTU int) conformance.RawTCP {
 	l.Discard()
 	w := r.world

@@ -180,8 +180,8 @@ func (h *LocalHost) netDevice(device string) (string, error) {
 	return "", fmt.Errorf("device %s: its network interface is unknown: %w", device, verbs.ErrNotFound)
 }
 
-// interfaceByGUID returns the interface from whose MAC address the device's node GUID is derived, as
-// siw does it; empty if there is none.
+// interfaceByGUID returns the interface from whose MAC address the device's node GUID is derived,
+// as siw does it; empty if there is none.
 func (h *LocalHost) interfaceByGUID(device string) string {
 	guid, err := hex.DecodeString(strings.ReplaceAll(h.attribute(device, "node_guid"), ":", ""))
 	if err != nil || len(guid) != 8 {

@@ -89,7 +89,8 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network of its own.
+// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network
+// of its own.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -157,8 +158,8 @@ type netnsCase struct {
 	devices []verbs.Context
 }
 
-// open waits for packets of earlier cases to pass (fence), and opens the device and the peer's end of its link: packets
-// on a wire, or TCP of the kernel and, on demand, TCP in user space.
+// open waits for packets of earlier cases to pass (fence), and opens the device and the peer's end
+// of its link: packets on a wire, or TCP of the kernel and, on demand, TCP in user space.
 func (p *netnsCase) open(b *conformance.Bench) error {
 	if err := p.net.fence(p.cfg.peers[0], p.cfg.local[0]); err != nil {
 		return err
@@ -201,7 +202,8 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICCo
 	return d, nil
 }
 
-// openPartner opens a partner, a peer of the device under test without defects, in the partners' namespace.
+// openPartner opens a partner, a peer of the device under test without defects, in the partners'
+// namespace.
 func (p *netnsCase) openPartner() (verbs.Context, error) {
 	n := len(p.devices)
 	if n > partners {

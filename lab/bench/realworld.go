@@ -112,7 +112,8 @@ func (w *realWorld) describeWaits() string {
 const longestCase = 10
 
 // watchdog ends cases that hang: on a device of another host, those in which the agent does not
-// reply for an interval, or that take too long; elsewhere, those that do not end within the interval.
+// reply for an interval, or that take too long; elsewhere, those that do not end within the
+// interval.
 type watchdog struct {
 	interval    time.Duration
 	end         time.Duration // deadline of a case with replies
@@ -120,8 +121,8 @@ type watchdog struct {
 	lastReplies uint64        // at the last call of hung
 }
 
-// hung reports at the end of an interval whether the case hangs. With an agent, the case hangs only if
-// the agent sent no reply in the interval, or the deadline of the case has passed.
+// hung reports at the end of an interval whether the case hangs. With an agent, the case hangs only
+// if the agent sent no reply in the interval, or the deadline of the case has passed.
 func (w *watchdog) hung(now time.Duration) bool {
 	if w.replies == nil {
 		return true // the interval is the time limit
@@ -156,8 +157,8 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog
 	}
 }
 
-// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call that waits panics. It
-// reports whether they ended before ctx.
+// awaitEnd waits until the body and the tasks of a stopped case have ended: their next call that
+// waits panics. It reports whether they ended before ctx.
 func (w *realWorld) awaitEnd(ctx context.Context) bool {
 	all := true
 	if w.bodyDone != nil {
@@ -211,7 +212,8 @@ func (w *realWorld) Sleep(d time.Duration) {
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute implements verbs.Proc. It sleeps, but spins for the last spinTime, since a sleep may end late.
+// Compute implements verbs.Proc. It sleeps, but spins for the last spinTime, since a sleep may end
+// late.
 func (w *realWorld) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
@@ -241,7 +243,8 @@ func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// unfinishedTasks returns errors of tasks that run after the case has ended, or failed without a Wait.
+// unfinishedTasks returns errors of tasks that run after the case has ended, or failed without a
+// Wait.
 func (w *realWorld) unfinishedTasks() error {
 	w.mu.Lock()
 	tasks := w.tasks
@@ -310,8 +313,8 @@ type crashError struct {
 	violation error // set if the device panicked
 }
 
-// newCrashError returns the error of a panic: a violation if the stack shows that an emulated device
-// panicked, else a broken case. The simulator is no device: it panics on misuse.
+// newCrashError returns the error of a panic: a violation if the stack shows that an emulated
+// device panicked, else a broken case. The simulator is no device: it panics on misuse.
 func newCrashError(value any, stack []byte) error {
 	c := &crashError{value: value, stack: stack}
 	f := panickingFunction(stack)
@@ -333,7 +336,8 @@ func (c *crashError) Unwrap() error { return c.violation }
 // module is the path prefix of the functions of this module.
 const module = "github.com/fabrictest/fabrictest/"
 
-// panickingFunction returns the function of this module that panicked first; empty if none is on the stack.
+// panickingFunction returns the function of this module that panicked first; empty if none is on
+// the stack.
 func panickingFunction(stack []byte) string {
 	// Of nested panics, the last in the text was the first. Its function follows.
 	if i := bytes.LastIndex(stack, []byte("\npanic(")); i >= 0 {

@@ -55,7 +55,8 @@ func (n *simStreams) Dial(to netip.AddrPort, timeout time.Duration) (conformance
 	return s, nil
 }
 
-// await waits until try returns true or an error, which await returns. It calls try whenever a stream has changed.
+// await waits until try returns true or an error, which await returns. It calls try whenever a
+// stream has changed.
 func (n *simStreams) await(reason string, timeout time.Duration, try func() (bool, error)) (err error) {
 	ended := n.w.waitUntil(&n.changed, sim.WaitReason(reason), timeout, func() bool {
 		var done bool
@@ -123,7 +124,8 @@ func (s *simStream) CloseWrite() error { return streamError(s.l.CloseWrite(ignor
 // Reset implements conformance.Stream.
 func (s *simStream) Reset() error { return streamError(s.l.Abort(ignoredTime)) }
 
-// Write implements conformance.Stream. b starts a new TCP segment. Write blocks while the device does not read.
+// Write implements conformance.Stream. b starts a new TCP segment. Write blocks while the device
+// does not read.
 func (s *simStream) Write(b []byte) error {
 	return s.n.await("room to write", verbs.Forever, func() (bool, error) {
 		written, err := s.l.Write(ignoredTime, b)
@@ -145,7 +147,8 @@ func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
 	return slices.Clone(s.buf[:read]), nil
 }
 
-// streamError wraps errors of a reset or refused stream with conformance.ErrReset, which cases test for.
+// streamError wraps errors of a reset or refused stream with conformance.ErrReset, which cases test
+// for.
 func streamError(err error) error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):

@@ -85,8 +85,8 @@ type Call struct {
 var clientLimits = control.Limits{control.Reply: maxReply, control.Pong: 0, control.Exit: 0, control.Close: control.MaxReason}
 
 // Send sends a request with descriptors to a lab, and receives the descriptors of the answer
-// into Call.Files. The caller reads the frames that follow, and closes the call. The whole call must
-// end within timeout, unless that is 0, and ends early with the context.
+// into Call.Files. The caller reads the frames that follow, and closes the call. The whole call
+// must end within timeout, unless that is 0, and ends early with the context.
 func (k *Kind) Send(ctx context.Context, name string, timeout time.Duration, request any, files ...*os.File) (*Call, error) {
 	conn, pid, err := k.dial(ctx, name)
 	if err != nil {
@@ -191,7 +191,8 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The pidfd tells when the process has ended. If it has by now (ESRCH), its reply is still in the socket.
+	// The pidfd tells when the process has ended. If it has by now (ESRCH), its reply is still in
+	// the socket.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

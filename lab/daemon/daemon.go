@@ -85,7 +85,8 @@ type NotRespondingError struct {
 	PID        int // of its process; 0 if the client could not connect
 }
 
-// Error implements error. PID is 0 if the client could not connect, because other clients fill the queue of the lab's socket.
+// Error implements error. PID is 0 if the client could not connect, because other clients fill the
+// queue of the lab's socket.
 func (e *NotRespondingError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s %s does not answer: too many clients are waiting", e.What, e.Name)

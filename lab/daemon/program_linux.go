@@ -49,9 +49,10 @@ func (c *Client) Command(p *Program) (*exec.Cmd, error) {
 	}, nil
 }
 
-// Run calls start to start a command, sends the client the descriptors answer, and forwards the client's
-// signals to the program. It returns when the program has ended and its exit code is sent. If the client disconnects, it
-// sends SIGHUP, and SIGKILL after hangupTimeout. It calls started after the answer, and ended when the program has ended.
+// Run calls start to start a command, sends the client the descriptors answer, and forwards the
+// client's signals to the program. It returns when the program has ended and its exit code is sent.
+// If the client disconnects, it sends SIGHUP, and SIGKILL after hangupTimeout. It calls started
+// after the answer, and ended when the program has ended.
 func (c *Client) Run(cmd *exec.Cmd, start func(*exec.Cmd) error, started, ended func(), answer ...*os.File) error {
 	if err := start(cmd); err != nil {
 		return err
@@ -88,9 +89,9 @@ func (c *Call) AwaitExit(signals <-chan os.Signal) (code int, err error) {
 // jobFD is the descriptor from which the process of RunOnce reads its job.
 const jobFD = 3
 
-// RunOnce runs this executable again in new namespaces, and returns its exit code. The process has command as its
-// first argument, this process's standard descriptors, job as JSON on descriptor 3, where ReadJob reads it, and files
-// as descriptors 4 and later; RunOnce closes files.
+// RunOnce runs this executable again in new namespaces, and returns its exit code. The process has
+// command as its first argument, this process's standard descriptors, job as JSON on descriptor 3,
+// where ReadJob reads it, and files as descriptors 4 and later; RunOnce closes files.
 func RunOnce(ctx context.Context, command string, job any, files ...*os.File) (code int, err error) {
 	defer CloseAll(files)
 	if err := netns.Available(); err != nil {

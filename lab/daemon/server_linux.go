@@ -65,7 +65,8 @@ func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string)
 	return s.serve()
 }
 
-// encode converts an error of the lab to the error that a client receives, by EncodeError if the kind has one.
+// encode converts an error of the lab to the error that a client receives, by EncodeError if the
+// kind has one.
 func (k *Kind) encode(err error) error {
 	if k.EncodeError != nil {
 		return k.EncodeError(err)
@@ -217,8 +218,8 @@ func (c *Client) ReplyJSON(v any) error {
 	return c.Reply(body)
 }
 
-// Down answers the request to take the lab down, and ends the lab. It never returns, so that the connection stays open
-// until the process exits, which tells the client that the lab has ended.
+// Down answers the request to take the lab down, and ends the lab. It never returns, so that the
+// connection stays open until the process exits, which tells the client that the lab has ended.
 func (c *Client) Down() {
 	_ = c.Reply(nil) // the client may have disconnected
 	c.stop()

@@ -89,9 +89,9 @@ func (k *Kind) awaitReady(ctx context.Context, cmd *exec.Cmd, ready *os.File, cr
 	return fmt.Errorf("the lab's process ended at once: %w", err)
 }
 
-// listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an *otherUserError if
-// that is another user's. After a lab dies, the kernel may keep the name in use for a moment: listen retries while
-// the name is in use but nothing accepts connections.
+// listen binds the socket of a lab. It returns k.AlreadyUp if a lab of the name is up, and an
+// *otherUserError if that is another user's. After a lab dies, the kernel may keep the name in use
+// for a moment: listen retries while the name is in use but nothing accepts connections.
 func (k *Kind) listen(ctx context.Context, name string) (*net.UnixListener, error) {
 	const maxWait, retryInterval = 10 * time.Second, 5 * time.Millisecond
 	for start := time.Now(); ; time.Sleep(retryInterval) {

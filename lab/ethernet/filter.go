@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Filter is a FrameHandler that drops every IP packet and ARP message between two addresses for which
-// Blocked is true, and passes the rest to Next.
+// Filter is a FrameHandler that drops every IP packet and ARP message between two addresses for
+// which Blocked is true, and passes the rest to Next.
 type Filter struct {
 	Next        uswitch.FrameHandler
 	Blocked     func(src, dst netip.Addr) bool
@@ -19,8 +19,8 @@ type Filter struct {
 	lastBlocked bool   // the last frame was dropped here
 }
 
-// Apply implements uswitch.FrameHandler. It drops frames between addresses that a partition separates,
-// as Blocked reports.
+// Apply implements uswitch.FrameHandler. It drops frames between addresses that a partition
+// separates, as Blocked reports.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
 	if f.lastBlocked = ok && f.Blocked(src, dst); f.lastBlocked {
@@ -57,8 +57,9 @@ type explainer interface {
 	explanation() string
 }
 
-// explanation lists what the Pipe, which impairs the packets, did to the last frame: the effects whose counters
-// have grown. "event", an action on a single packet, is listed only if no other effect is: it usually causes one.
+// explanation lists what the Pipe, which impairs the packets, did to the last frame: the effects
+// whose counters have grown. "event", an action on a single packet, is listed only if no other
+// effect is: it usually causes one.
 func (p *Impairer) explanation() string {
 	after, before := p.Pipe.Counters(), &p.before
 	var effects []string

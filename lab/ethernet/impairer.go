@@ -41,8 +41,8 @@ type Impairer struct {
 	before impair.Counters // when the current frame arrived, for explanation
 }
 
-// NewImpairer returns an Impairer with a new Pipe for cfg. opts.Dissector, by which events select packets, sees the
-// payload of UDP packets only.
+// NewImpairer returns an Impairer with a new Pipe for cfg. opts.Dissector, by which events select
+// packets, sees the payload of UDP packets only.
 func NewImpairer(cfg impair.Config, opts Options) (*Impairer, error) {
 	p := &Impairer{start: opts.Start}
 	var d impair.Dissector
@@ -81,9 +81,10 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.FrameHandler. A Pipe that reorders may hold the packet back and return it later. The
-// frame's headers are then stored in a slot of p.held, and the packet carries the slot's number in the unused
-// upper bits of its flow label. Without a free slot the frame is dropped.
+// Apply implements uswitch.FrameHandler. A Pipe that reorders may hold the packet back and return
+// it later. The frame's headers are then stored in a slot of p.held, and the packet carries the
+// slot's number in the unused upper bits of its flow label. Without a free slot the frame is
+// dropped.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
@@ -149,8 +150,8 @@ func (p *Impairer) emit(t *frameTemplate, o *impair.Outcome, emit uswitch.Emit) 
 	emit(o.Delay, uswitch.Frame{Bytes: p.frame, ChecksumPartial: t.partial})
 }
 
-// emitHeld emits a packet that the Pipe has returned, with the frame headers that p.held keeps for it in this
-// slot. Slots count from 1; a packet with an invalid slot is dropped.
+// emitHeld emits a packet that the Pipe has returned, with the frame headers that p.held keeps for
+// it in this slot. Slots count from 1; a packet with an invalid slot is dropped.
 func (p *Impairer) emitHeld(slot uint32, o *impair.Outcome, emit uswitch.Emit) {
 	if slot > 0 && int(slot) <= len(p.held.all) {
 		p.emit(p.held.all[slot-1], o, emit)
@@ -166,7 +167,8 @@ func (p *Impairer) NextTimer() time.Duration {
 	return time.Duration(next) + p.start
 }
 
-// HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe has held back until now.
+// HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe has held back
+// until now.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	p.out = p.Pipe.HandleTimer(p.time(now), p.out[:0])

@@ -92,7 +92,8 @@ func (h *headers) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths are invalid.
+// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths are
+// invalid.
 func (h *headers) parseIPv6(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {
@@ -118,8 +119,8 @@ func (h *headers) parseIPv6(b []byte) bool {
 	return true
 }
 
-// checkTransport sets h.proto to protoOpaque, so that the transport header is not used, if the UDP or
-// TCP header is incomplete or contradicts the packet's length.
+// checkTransport sets h.proto to protoOpaque, so that the transport header is not used, if the UDP
+// or TCP header is incomplete or contradicts the packet's length.
 func (h *headers) checkTransport(b []byte) {
 	t := b[h.l4:h.end]
 	switch h.proto {
@@ -147,7 +148,8 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// datagram sets d to the header fields and the payload of the IP packet in frame b. The ports are 0 unless it is UDP.
+// datagram sets d to the header fields and the payload of the IP packet in frame b. The ports are 0
+// unless it is UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	link.ReadIP(b[h.l3:], d)
 	d.Payload = b[h.payload:h.end:h.end]
@@ -177,8 +179,8 @@ func (h *headers) pseudoSum(b []byte) uint64 {
 	return link.SumWords(uint64(h.proto)+uint64(h.end-h.l4), addresses)
 }
 
-// setChecksum sets the UDP or TCP checksum of frame b. If partial is set, it sets the field to the sum
-// over the pseudo-header, and the NIC completes the checksum (CHECKSUM_PARTIAL). If not, a UDP
+// setChecksum sets the UDP or TCP checksum of frame b. If partial is set, it sets the field to the
+// sum over the pseudo-header, and the NIC completes the checksum (CHECKSUM_PARTIAL). If not, a UDP
 // checksum of 0, which means none, stays 0.
 func (h *headers) setChecksum(b []byte, partial bool) {
 	at, ok := h.checksumAt()

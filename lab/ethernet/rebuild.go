@@ -28,8 +28,8 @@ func (t *frameTemplate) set(h *headers, b []byte, partial bool) {
 	t.headerBytes = append(t.headerBytes[:0], b[:h.dataOffset(b)]...)
 }
 
-// dataOffset returns the offset of the application's data: h.payload, but for TCP the end of the header
-// and its options, since h.payload is an offset within the TCP header.
+// dataOffset returns the offset of the application's data: h.payload, but for TCP the end of the
+// header and its options, since h.payload is an offset within the TCP header.
 func (h *headers) dataOffset(b []byte) int {
 	if h.proto == link.ProtocolTCP {
 		return h.l4 + int(b[h.l4+12]>>4)*4
@@ -37,8 +37,9 @@ func (h *headers) dataOffset(b []byte) int {
 	return h.payload
 }
 
-// appendFrame appends to b the frame of d, which an impairment pipe has returned: the template's headers, with correct
-// lengths and checksums, and d's payload. If t.partial is set, the NIC completes the transport checksum.
+// appendFrame appends to b the frame of d, which an impairment pipe has returned: the template's
+// headers, with correct lengths and checksums, and d's payload. If t.partial is set, the NIC
+// completes the transport checksum.
 func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	start := len(b)
 	b = append(b, t.headerBytes...)
@@ -58,8 +59,8 @@ func (t *frameTemplate) appendFrame(b []byte, d *link.Datagram) []byte {
 	return b
 }
 
-// appendTCP appends the data of a segment. The payload that the impairment pipe changed begins within the
-// TCP header; changes of header bytes are applied to the data instead.
+// appendTCP appends the data of a segment. The payload that the impairment pipe changed begins
+// within the TCP header; changes of header bytes are applied to the data instead.
 func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	h := &t.headers
 	header := t.headerBytes[h.payload:] // the part of the header that was in the pipe's payload
@@ -81,7 +82,8 @@ func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	return b
 }
 
-// setIP sets the fields of the IP header of frame f: the length, those of d, and the header checksum.
+// setIP sets the fields of the IP header of frame f: the length, those of d, and the header
+// checksum.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {
@@ -99,8 +101,9 @@ func (h *headers) setIP(f []byte, d *link.Datagram) {
 	binary.BigEndian.PutUint16(ip[10:], link.Checksum(ip[:h.l4-h.l3]))
 }
 
-// A Pipe that holds a packet for reordering stores only its payload and datagram fields. The rest of the frame is
-// stored in a slot, whose number is carried in the datagram's flow label above its 20 bits.
+// A Pipe that holds a packet for reordering stores only its payload and datagram fields. The rest
+// of the frame is stored in a slot, whose number is carried in the datagram's flow label above its
+// 20 bits.
 const (
 	slotShift = 20
 	maxSlots  = 1<<(32-slotShift) - 1
@@ -114,8 +117,8 @@ type templateStore struct {
 	busy    int              // slots in use
 }
 
-// store stores the headers of frame b, whose offsets are h, and returns the number of their slot, from 1;
-// 0 if the store is full.
+// store stores the headers of frame b, whose offsets are h, and returns the number of their slot,
+// from 1; 0 if the store is full.
 func (s *templateStore) store(h *headers, b []byte, partial bool) uint32 {
 	slot := uint32(0)
 	if n := len(s.free); n > 0 {

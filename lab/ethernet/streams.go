@@ -36,8 +36,9 @@ func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *Str
 	return &StreamImpairer{next: next, Matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
 }
 
-// Apply implements uswitch.FrameHandler. It executes the scenario's stream events (drop, delay, corrupt,
-// reset) that match a TCP segment, and passes all frames but dropped ones to the next handler.
+// Apply implements uswitch.FrameHandler. It executes the scenario's stream events (drop, delay,
+// corrupt, reset) that match a TCP segment, and passes all frames but dropped ones to the next
+// handler.
 func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
 	var conn int
@@ -86,8 +87,9 @@ func (y *StreamImpairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	y.next.HandleTimer(now, emit)
 }
 
-// locate returns conn, the number of a segment's stream, and from, the offset of the segment's first byte in the
-// stream. ok is false for a SYN, for a segment without data or before the stream's start, and if no SYN was seen.
+// locate returns conn, the number of a segment's stream, and from, the offset of the segment's
+// first byte in the stream. ok is false for a SYN, for a segment without data or before the
+// stream's start, and if no SYN was seen.
 func (y *StreamImpairer) locate(t *tcpSegment) (conn int, from uint64, ok bool) {
 	s := y.flows[t.flow]
 	if t.flags&tcpSYN != 0 {
@@ -135,8 +137,9 @@ func (t *tcpSegment) parse(b []byte) bool {
 	return true
 }
 
-// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP checksum, unless the sender
-// left it to the NIC (partial): only checks above TCP, such as the CRC of MPA, detect the change.
+// flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP
+// checksum, unless the sender left it to the NIC (partial): only checks above TCP, such as the CRC
+// of MPA, detect the change.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask
 	if partial := f.ChecksumPartial; !partial {

@@ -28,8 +28,9 @@ type Tap struct {
 	scratch []byte
 }
 
-// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it to the
-// capture with a comment that says what the handler did, followed by the changed frames that it emitted.
+// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it to
+// the capture with a comment that says what the handler did, followed by the changed frames that it
+// emitted.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.observeFunc)
@@ -55,7 +56,8 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 // NextTimer implements uswitch.FrameHandler.
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
-// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler now emits to the capture.
+// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler now emits
+// to the capture.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.observeFunc)
@@ -124,14 +126,15 @@ type CaptureOptions = pcaplink.FileOptions
 // stops, OnError is called, and Close returns the error.
 type Capture struct{ *pcaplink.File }
 
-// NewCapture starts a capture file on w. The file is complete after Close, which does not close w; taps
-// then forward frames without writing them.
+// NewCapture starts a capture file on w. The file is complete after Close, which does not close w;
+// taps then forward frames without writing them.
 func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	opts.LinkType, opts.BufferBytes = layers.LinkTypeEthernet, 256<<10
 	return &Capture{pcaplink.NewFile(w, opts)}
 }
 
-// Tap adds an interface to the file and returns a handler that writes frames there and passes them to next.
+// Tap adds an interface to the file and returns a handler that writes frames there and passes them
+// to next.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
 	t := &Tap{capture: c, next: next, id: c.AddInterface(name)}
 	t.observeFunc = t.observe

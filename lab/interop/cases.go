@@ -48,7 +48,8 @@ const (
 // manyQPCount is the default of ibv_srq_pingpong.
 const manyQPCount = 16
 
-// qps returns the number of queue pairs of a case of SRQ (ibv_srq_pingpong); 0 for other tools, which have one.
+// qps returns the number of queue pairs of a case of SRQ (ibv_srq_pingpong); 0 for other tools,
+// which have one.
 func (c Case) qps() int {
 	switch {
 	case c.Tool != SRQ:
@@ -113,7 +114,8 @@ var matrix = []struct {
 	{conformance.IWARP, RDMA, rdmaSizes, []string{withCRC}},
 }
 
-// Cases returns all cases of a protocol, in the order of matrix, which lists tools with their variants and sizes.
+// Cases returns all cases of a protocol, in the order of matrix, which lists tools with their
+// variants and sizes.
 func Cases(p conformance.Protocol) (cases []Case) {
 	for _, m := range matrix {
 		if m.protocol != p {

@@ -88,7 +88,8 @@ type contents struct {
 	inspect func(conn, n int, b []byte) error // checks a received message; with UDAddy, with its GRH
 }
 
-// contents returns functions that make our messages and check the peer's. Our messages all differ, except with udaddy.
+// contents returns functions that make our messages and check the peer's. Our messages all differ,
+// except with udaddy.
 func (p *CMProgram) contents() contents {
 	content := contents{
 		compose: func(conn, n int, b []byte) { numbered(conn*p.Count + n).fill(b) },
@@ -98,8 +99,8 @@ func (p *CMProgram) contents() contents {
 	case p.Tool == RDMA: // the programs send zeros
 		content.inspect = func(_, _ int, b []byte) error { return check(b, constant(0)) }
 	case p.Tool == UDAddy:
-		// udaddy's server sends back only the last datagram that it received, so ours are alike. The data of
-		// udaddy's client is the content of its uninitialized memory.
+		// udaddy's server sends back only the last datagram that it received, so ours are alike.
+		// The data of udaddy's client is the content of its uninitialized memory.
 		content.compose = func(_, _ int, b []byte) { numbered(0).fill(b) }
 		if p.Role == Client {
 			content.inspect = func(_, _ int, b []byte) error { return checkUDAddyReply(b[verbs.GRHLen:], p.Local) }
@@ -121,8 +122,8 @@ func (p *CMProgram) contents() contents {
 	return content
 }
 
-// Run acts as one end of the program p.Tool on dev. It checks every completion, and all data that the
-// peer's program determines.
+// Run acts as one end of the program p.Tool on dev. It checks every completion, and all data that
+// the peer's program determines.
 func (p CMProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, err
@@ -244,8 +245,8 @@ func awaitDisconnect(ctx context.Context, conn verbs.Conn) error {
 	return err
 }
 
-// retryTimeouts calls wait again while it returns ErrTimeout. If ctx ends first, the error consists of problem and
-// the cause of ctx.
+// retryTimeouts calls wait again while it returns ErrTimeout. If ctx ends first, the error consists
+// of problem and the cause of ctx.
 func retryTimeouts[T any](ctx context.Context, problem string, wait func(timeout time.Duration) (T, error)) (T, error) {
 	for {
 		result, err := wait(eventSlice)

@@ -124,9 +124,9 @@ func (m *Matrix) cmCommand(c Case, p CMProgram) string {
 	}
 }
 
-// rpingScript returns a shell script that runs rping, in the variant persistent as a server that serves several
-// clients (-P), or as two clients at once. The script prints the data, and then the messages about the connection,
-// which rping writes to a file with the name "said".
+// rpingScript returns a shell script that runs rping, in the variant persistent as a server that
+// serves several clients (-P), or as two clients at once. The script prints the data, and then the
+// messages about the connection, which rping writes to a file with the name "said".
 func (m *Matrix) rpingScript(c Case, p CMProgram) string {
 	rping := func(role, stderrFile string) string {
 		return fmt.Sprintf("%s rping %s -a %v -p %d -S %d -C %d -v -V 2>%s", m.timeoutPrefix(), role, p.Addr.Addr(), p.Addr.Port(), p.Size, p.Count, stderrFile)

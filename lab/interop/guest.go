@@ -67,7 +67,8 @@ func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 // GIDIndex returns the index of addr in the GID table of the guest's device, for the option -g of
 // its programs.
 func (g Guest) GIDIndex(ctx context.Context, addr netip.Addr) (int, error) {
-	// A single grep for all entries: starting a process takes an emulated guest milliseconds, and the table is long.
+	// A single grep for all entries: starting a process takes an emulated guest milliseconds, and
+	// the table is long.
 	out, _, err := g.Run(ctx, "grep -v 0000:0000:0000:0000:0000:0000:0000:0000 /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null")
 	if err != nil {
 		return 0, err

@@ -51,8 +51,8 @@ type Options struct {
 // noExchanges is the pattern that selects no exchange, for connections only.
 const noExchanges = "none"
 
-// OpenDevice opens an emulated device on sockets, with the options for communication with a Linux kernel driver
-// (p.Kernel) and the settings of s.
+// OpenDevice opens an emulated device on sockets, with the options for communication with a Linux
+// kernel driver (p.Kernel) and the settings of s.
 func OpenDevice(p *nics.Provider, s Setup) (verbs.Context, error) {
 	setup := nics.Setup{Options: maps.Clone(p.Kernel.Options)}
 	if p.Protocol == conformance.IWARP {
@@ -79,8 +79,9 @@ func (o *Options) transport() verbs.Transport {
 // iwarpHeaders is the size of the headers of IPv4, TCP with a timestamp, MPA and tagged DDP.
 const iwarpHeaders = 72
 
-// Cases returns the exchanges (of one operation each, with the guest) that match one of o.Patterns; none for the
-// pattern noExchanges. Their sizes depend on rocePayload, the bytes of payload in a full RoCE packet, usually 4096.
+// Cases returns the exchanges (of one operation each, with the guest) that match one of o.Patterns;
+// none for the pattern noExchanges. Their sizes depend on rocePayload, the bytes of payload in a
+// full RoCE packet, usually 4096.
 func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 	if slices.Equal(o.Patterns, []string{noExchanges}) {
 		return nil, nil
@@ -103,9 +104,10 @@ func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 	return slices.DeleteFunc(all, func(c interop.Case) bool { return !wanted[c] }), nil
 }
 
-// Run boots the guest in the current network namespace, which must be empty, exchanges every selected operation with
-// it, and makes o.Connections connections. It prints the results, and writes them to o.File if that is set. It reports
-// whether all passed, or failed by a known defect of the kernel.
+// Run boots the guest in the current network namespace, which must be empty, exchanges every
+// selected operation with it, and makes o.Connections connections. It prints the results, and
+// writes them to o.File if that is set. It reports whether all passed, or failed by a known defect
+// of the kernel.
 func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)

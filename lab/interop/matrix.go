@@ -79,8 +79,8 @@ func (m *Matrix) Run(ctx context.Context, cases []Case) (failed int, err error) 
 	return failed, nil
 }
 
-// prepare opens the devices of a case at both ends. It finds the GID index of the guest's address for RoCE, and opens
-// the tap that reads the frames on the wire for iWARP.
+// prepare opens the devices of a case at both ends. It finds the GID index of the guest's address
+// for RoCE, and opens the tap that reads the frames on the wire for iWARP.
 func (m *Matrix) prepare(ctx context.Context, c Case) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -140,7 +140,8 @@ var errStalled = errors.New("the guest leaves the first frame lying")
 // runCase runs a case, again if the guest stalls.
 func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
 	return retryStalls(func() Outcome {
-		// None of the last 999 cases used the port, so that packets of a failed case do not reach the next.
+		// None of the last 999 cases used the port, so that packets of a failed case do not reach
+		// the next.
 		m.ports = (m.ports + 1) % 1000
 		return m.attempt(ctx, c, PingPongPort+m.ports)
 	})
@@ -160,8 +161,8 @@ func retryStalls(attempt func() Outcome) Outcome {
 	}
 }
 
-// attempt runs a case once, and over iWARP checks the frames on the wire. It ends a case with errStalled if the guest's
-// server does not answer the first frame.
+// attempt runs a case once, and over iWARP checks the frames on the wire. It ends a case with
+// errStalled if the guest's server does not answer the first frame.
 func (m *Matrix) attempt(ctx context.Context, c Case, port uint16) Outcome {
 	if m.tap == nil {
 		return m.runBothEnds(ctx, c, port)

@@ -41,8 +41,9 @@ func (r *messageRun) run(ctx context.Context) (result Result, err error) {
 // newConn creates the queue pair of the next connection.
 func (r *messageRun) newConn() (*messageConn, error) { return newMessageConn(r, len(r.conns)) }
 
-// client connects all connections and exchanges the messages of the tool. The client of the tool RDMA (rdma_client)
-// sends first; those of other tools receive first, and wait for the server to disconnect.
+// client connects all connections and exchanges the messages of the tool. The client of the tool
+// RDMA (rdma_client) sends first; those of other tools receive first, and wait for the server to
+// disconnect.
 func (r *messageRun) client(ctx context.Context) (err error) {
 	for err == nil && len(r.conns) < r.Connections {
 		var c *messageConn
@@ -60,8 +61,8 @@ func (r *messageRun) client(ctx context.Context) (err error) {
 	return errors.Join(err, r.forEach(disconnect))
 }
 
-// server accepts all connections, exchanges the messages of the tool and disconnects. The server of the
-// tool RDMA (rdma_server) receives first; those of other tools send first, after SendDelay.
+// server accepts all connections, exchanges the messages of the tool and disconnects. The server of
+// the tool RDMA (rdma_server) receives first; those of other tools send first, after SendDelay.
 func (r *messageRun) server(ctx context.Context) error {
 	listener, err := listen(r.cm, r.Addr, verbs.PortSpaceTCP, r.Connections, r.Ready)
 	if err != nil {
@@ -149,8 +150,8 @@ func (c *messageConn) slot(i int) (body, guard []byte) {
 	return slot[:c.run.Size], slot[c.run.Size:]
 }
 
-// postRecv posts receive buffer i. It fills the buffer first, to tell received zeros from unwritten memory, and the
-// guard behind it.
+// postRecv posts receive buffer i. It fills the buffer first, to tell received zeros from unwritten
+// memory, and the guard behind it.
 func (c *messageConn) postRecv(i int) error {
 	body, guard := c.slot(i)
 	constant(fillByte).fill(body)
@@ -160,7 +161,8 @@ func (c *messageConn) postRecv(i int) error {
 	return err
 }
 
-// send posts all messages and waits for their completions. It checks messages that arrive meanwhile.
+// send posts all messages and waits for their completions. It checks messages that arrive
+// meanwhile.
 func (c *messageConn) send(ctx context.Context) error {
 	size := c.run.Size
 	for n := range c.run.Count {

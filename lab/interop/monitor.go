@@ -130,8 +130,8 @@ func (c *conn) read(from int) {
 // withCRC reports whether an end asked for the CRC, which then both use.
 func (c *conn) withCRC() bool { return *c.startup[initiator].C || *c.startup[responder].C }
 
-// countFPDU counts a frame and its faults; crc says that the CRC was agreed on. A Terminate with its bits in the order
-// of siw, which differs from RFC 5040, is mangled.
+// countFPDU counts a frame and its faults; crc says that the CRC was agreed on. A Terminate with
+// its bits in the order of siw, which differs from RFC 5040, is mangled.
 func (s *Side) countFPDU(f *iwarp.ReceivedFPDU, crc bool) {
 	s.FPDUs++
 	if crc && *f.MPA.CRCStatus != iwarp.CRCCorrect {
@@ -154,8 +154,8 @@ func (c *conn) accepted() bool {
 	return c.startup[initiator] != nil && c.startup[responder] != nil && !*c.startup[responder].R
 }
 
-// stalled reports whether for longer than timeout the responder has had all frames of the initiator, which its TCP has
-// acknowledged, and has sent no frame since its MPA reply.
+// stalled reports whether for longer than timeout the responder has had all frames of the
+// initiator, which its TCP has acknowledged, and has sent no frame since its MPA reply.
 func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
 	sent := &c.streams[initiator]
 	received := !sent.lost && len(sent.early) == 0 && sent.acked == sent.next // by the responder's TCP, all of it
@@ -163,8 +163,8 @@ func (c *conn) stalled(now time.Time, timeout time.Duration) bool {
 		received && c.counts[responder].FPDUs == 0 && now.Sub(c.changed) > timeout
 }
 
-// Stalled reports whether a connection hangs: its initiator has sent frames, the responder's TCP has acknowledged them,
-// and no frame has come back, for longer than timeout.
+// Stalled reports whether a connection hangs: its initiator has sent frames, the responder's TCP
+// has acknowledged them, and no frame has come back, for longer than timeout.
 func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,8 +176,8 @@ func (m *Monitor) Stalled(now time.Time, timeout time.Duration) bool {
 	return false
 }
 
-// Report returns the counts of all connections; Unread are those that could not be read to the end. Ours is the end
-// with the address ours, Theirs the other.
+// Report returns the counts of all connections; Unread are those that could not be read to the end.
+// Ours is the end with the address ours, Theirs the other.
 func (m *Monitor) Report(ours netip.Addr) TapReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()

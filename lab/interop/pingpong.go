@@ -27,7 +27,8 @@ const (
 	SRQ    Tool = "srq" // ibv_srq_pingpong: reliable, several queue pairs, one receive queue
 	RPing  Tool = "rping"
 	UDAddy Tool = "udaddy" // datagrams between queue pairs that the connection manager found
-	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server: one send each way.
+	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server: one send
+	// each way.
 	UCMatose Tool = "ucmatose"
 	RDMA     Tool = "rdma"
 )
@@ -76,9 +77,9 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-// Run acts as one end of an ibv_*_pingpong program on dev until both ends have sent and received p.Iters
-// messages. It checks the length, the sender and the bytes of every message. The programs send
-// from the buffer that they receive into, so that a byte damaged in either direction is found.
+// Run acts as one end of an ibv_*_pingpong program on dev until both ends have sent and received
+// p.Iters messages. It checks the length, the sender and the bytes of every message. The programs
+// send from the buffer that they receive into, so that a byte damaged in either direction is found.
 func (p PingPong) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, err
@@ -125,8 +126,9 @@ func (p PingPong) qpType() verbs.QPType {
 	}
 }
 
-// sentPayload returns the payload of our message n on a queue pair; for a peer with -c, the first byte of each page
-// is zero. With several queue pairs all messages are equal, because ibv_srq_pingpong receives them in one buffer.
+// sentPayload returns the payload of our message n on a queue pair; for a peer with -c, the first
+// byte of each page is zero. With several queue pairs all messages are equal, because
+// ibv_srq_pingpong receives them in one buffer.
 func (p PingPong) sentPayload(n int) payload {
 	if p.QPs > 1 {
 		n = 0
@@ -241,7 +243,8 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	return nil
 }
 
-// writeEndpoints writes a line for each endpoint, all in one write: programs with one queue pair call read once.
+// writeEndpoints writes a line for each endpoint, all in one write: programs with one queue pair
+// call read once.
 func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	lines := make([]byte, 0, len(endpoints)*EndpointLen)
 	for _, e := range endpoints {
@@ -267,7 +270,8 @@ func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 	return endpoints, nil
 }
 
-// EndpointLen is the size of an Endpoint on the side channel: 51 characters and the NUL that ends a C string.
+// EndpointLen is the size of an Endpoint on the side channel: 51 characters and the NUL that ends a
+// C string.
 const EndpointLen = len("0000:000000:000000:") + 2*16 + 1
 
 // ErrEndpoint is returned for a line that is not an endpoint.

@@ -97,7 +97,8 @@ func (r *resources) close() error {
 	return errors.Join(errs...)
 }
 
-// inlineLen returns the inline capacity of a queue pair that sends messages of the given size; 0 if they are too long.
+// inlineLen returns the inline capacity of a queue pair that sends messages of the given size; 0 if
+// they are too long.
 func inlineLen(size int) int {
 	if size <= maxInline {
 		return size

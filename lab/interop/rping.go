@@ -48,7 +48,8 @@ func newRPingConn(dev verbs.Context, size int, events bool) (*rpingConn, error) 
 	return c, c.finish()
 }
 
-// postRecv posts a receive into a slot of the message buffer, which begins with the message to send.
+// postRecv posts a receive into a slot of the message buffer, which begins with the message to
+// send.
 func (c *rpingConn) postRecv(slot int) error {
 	_, err := c.qp.PostRecv([]verbs.RecvWR{{
 		WRID: wrRecv + uint64(slot),
@@ -57,8 +58,8 @@ func (c *rpingConn) postRecv(slot int) error {
 	return err
 }
 
-// clientPing offers the server memory with the data of ping number n to read, and then memory to write it back to, and
-// checks the data that the server has written.
+// clientPing offers the server memory with the data of ping number n to read, and then memory to
+// write it back to, and checks the data that the server has written.
 func (c *rpingConn) clientPing(ctx context.Context, n int) error {
 	RPingText(c.source, n)
 	clear(c.sink)
@@ -157,8 +158,9 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 	return m, c.postRecv(slot)
 }
 
-// waitFor handles completions until the work request want has completed. Earlier sends and early messages may
-// complete before it. It returns an error if the peer disconnects while want is a receive.
+// waitFor handles completions until the work request want has completed. Earlier sends and early
+// messages may complete before it. It returns an error if the peer disconnects while want is a
+// receive.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {
@@ -232,8 +234,8 @@ func (m *BufferInfo) Parse(b []byte) error {
 	return nil
 }
 
-// RPingText fills b with the data of rping's ping number n: a heading, then the characters from A to
-// z in turn, beginning one character later with each ping, and a NUL.
+// RPingText fills b with the data of rping's ping number n: a heading, then the characters from A
+// to z in turn, beginning one character later with each ping, and a NUL.
 func RPingText(b []byte, n int) {
 	const first, count = 'A', 'z' - 'A' + 1
 	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
@@ -260,8 +262,8 @@ type rpingRun struct {
 	cm  verbs.CM
 }
 
-// run runs our end of rping. The client checks that the server writes back the client's data; the server
-// checks that this data is rping's. A ping has two messages in each direction.
+// run runs our end of rping. The client checks that the server writes back the client's data; the
+// server checks that this data is rping's. A ping has two messages in each direction.
 func (r *rpingRun) run(ctx context.Context) (_ Result, err error) {
 	if r.Role == Client {
 		err = r.runClients(ctx)

@@ -22,8 +22,9 @@ type stream struct {
 // maxHeld limits the octets that wait for a missing segment.
 const maxHeld = 4 << 20
 
-// add appends the payload of a segment, unless it is a retransmission, or keeps it until the octets before it arrive.
-// It ignores segments before the SYN, and those of a stream that is lost (see keep).
+// add appends the payload of a segment, unless it is a retransmission, or keeps it until the octets
+// before it arrive. It ignores segments before the SYN, and those of a stream that is lost (see
+// keep).
 func (s *stream) add(seg *segment) {
 	seq := seg.seq
 	if seg.flags&tcpSYN != 0 {
@@ -51,7 +52,8 @@ func (s *stream) add(seg *segment) {
 	}
 }
 
-// keep keeps a segment that arrived before its turn. With more than maxHeld octets kept, the stream counts as lost.
+// keep keeps a segment that arrived before its turn. With more than maxHeld octets kept, the stream
+// counts as lost.
 func (s *stream) keep(seq uint32, payload []byte) {
 	if len(s.early[seq]) >= len(payload) {
 		return
@@ -94,7 +96,8 @@ const (
 // tcpLen is the length of a TCP header without options.
 const tcpLen = 20
 
-// parseFrame returns the TCP segment of an Ethernet frame; ok is false if the frame has no complete segment.
+// parseFrame returns the TCP segment of an Ethernet frame; ok is false if the frame has no complete
+// segment.
 func parseFrame(frame []byte) (s segment, ok bool) {
 	_, ip, err := packet.ParseEthernet(frame)
 	if err != nil {

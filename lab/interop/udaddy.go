@@ -48,8 +48,8 @@ func runUDAddy(ctx context.Context, p CMProgram, dev verbs.Context, content cont
 	return Result{Sent: r.sent, Received: r.received}, errors.Join(err, r.close())
 }
 
-// setUp creates the queue pair, posts all receives and moves the queue pair to RTS. After an error, do, regMR and
-// createQP do nothing; finish returns it.
+// setUp creates the queue pair, posts all receives and moves the queue pair to RTS. After an error,
+// do, regMR and createQP do nothing; finish returns it.
 func (r *udaddyRun) setUp(dev verbs.Context) (cm verbs.CM, err error) {
 	if r.gidIndex, err = FindGID(dev, verbs.GIDFrom(r.Local)); err != nil {
 		return nil, err

@@ -71,8 +71,8 @@ func NewAgentHost(lab agentLab) *AgentHost {
 	}
 }
 
-// Start starts the agent, which executes verbs in the guest on request, and connects to it. The connection
-// is closed when the agent ends, because TCP does not notice that a guest is off.
+// Start starts the agent, which executes verbs in the guest on request, and connects to it. The
+// connection is closed when the agent ends, because TCP does not notice that a guest is off.
 func (g *AgentHost) Start(ctx context.Context) (*agent.Client, error) {
 	key := g.key.Text() + "\n"
 	if err := g.lab.Put(ctx, onlyGuest, guest.File{Path: keyPath, Mode: 0o600, Size: int64(len(key)), Content: strings.NewReader(key)}); err != nil {
@@ -114,7 +114,8 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. The agent goes on when ctx ends, so that a test case can clean up.
+// launch starts the agent in the guest. The agent goes on when ctx ends, so that a test case can
+// clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
@@ -131,7 +132,8 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	return a
 }
 
-// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has passed.
+// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has
+// passed.
 func (g *AgentHost) dialAgent(ctx context.Context, a *guestAgent) (*agent.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, g.startWait)
 	defer stop()
@@ -190,9 +192,9 @@ func (g *AgentHost) Restart(ctx context.Context) (*agent.Client, error) {
 // stacks of a crash.
 const reportLines = 80
 
-// Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an error since the last
-// call. With a sign (an error that hints at a problem of the guest), it also returns an error if the guest has ended, a
-// task hangs in the kernel, or the agent was lost.
+// Problem implements bench.DeviceHost. It returns an error if the guest's kernel has printed an
+// error since the last call. With a sign (an error that hints at a problem of the guest), it also
+// returns an error if the guest has ended, a task hangs in the kernel, or the agent was lost.
 func (g *AgentHost) Problem(sign error) error {
 	lost := errors.Is(sign, agent.ErrLost)
 	if lost {

@@ -101,8 +101,8 @@ func CopyFile(ctx context.Context, lab string, id int, file, to string) error {
 	return remote.Put(ctx, id, guest.File{Path: to, Mode: info.Mode(), Size: info.Size(), Content: f})
 }
 
-// Capabilities reports whether this machine can boot guests, and whether this program can be the agent
-// on the host of a real device.
+// Capabilities reports whether this machine can boot guests, and whether this program can be the
+// agent on the host of a real device.
 func Capabilities() []netns.Capability {
 	dir, err := DefaultImageDir()
 	if err == nil {
@@ -152,7 +152,8 @@ func kernelGuests(cache ImageCache, bootErr error) netns.Capability {
 	return c
 }
 
-// reasonAndCure splits an error into its reason and the command that removes it; "" if that is unknown.
+// reasonAndCure splits an error into its reason and the command that removes it; "" if that is
+// unknown.
 func reasonAndCure(err error) (reason, cure string) {
 	var missing *MissingError
 	var none *netns.UnavailableError
@@ -165,8 +166,8 @@ func reasonAndCure(err error) (reason, cure string) {
 	return err.Error(), ""
 }
 
-// agentLibrary returns the capability of this program to be an agent, which executes verbs on a real device for
-// another host: it has to be linked with libibverbs.
+// agentLibrary returns the capability of this program to be an agent, which executes verbs on a
+// real device for another host: it has to be linked with libibverbs.
 func agentLibrary(linked bool) netns.Capability {
 	c := netns.Capability{Name: "libibverbs", For: "this program as the agent on the host of a real device (agent)", State: netns.Yes}
 	if !linked {

@@ -244,8 +244,8 @@ const offloadOptions = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso
 // with a panic on an oops, at which QEMU exits.
 const kernelArgs = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on tsc=reliable no_timer_check"
 
-// qemuArgs returns the arguments of QEMU for a guest. The guest has two NICs: one on the wire, the network of the RDMA
-// devices, and one on a control network, for the connections of the lab.
+// qemuArgs returns the arguments of QEMU for a guest. The guest has two NICs: one on the wire, the
+// network of the RDMA devices, and one on a control network, for the connections of the lab.
 func qemuArgs(c Config, id int, accel Accel, initrd string) []string {
 	processor, acceleration := "max", "tcg,thread=multi"
 	var clock []string

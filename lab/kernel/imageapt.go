@@ -61,7 +61,8 @@ func (a *apt) run(ctx context.Context, dir, name string, args ...string) (string
 	return out.String(), nil
 }
 
-// fetchOwnLists creates and updates package lists of Debian in dir, which later commands use instead of the machine's.
+// fetchOwnLists creates and updates package lists of Debian in dir, which later commands use
+// instead of the machine's.
 func (a *apt) fetchOwnLists(ctx context.Context, dir, mirror, suite string) error {
 	if _, err := os.Stat(a.keyring); err != nil {
 		return &MissingError{
@@ -129,7 +130,8 @@ func (e *unknownPackageError) Error() string {
 
 func (e *unknownPackageError) Unwrap() error { return e.err }
 
-// parseStanzas parses the output of apt-cache show into packages by name. It uses the first stanza of a name.
+// parseStanzas parses the output of apt-cache show into packages by name. It uses the first stanza
+// of a name.
 func parseStanzas(text string) map[string]Package {
 	found := map[string]Package{}
 	for stanza := range strings.SplitSeq(text, "\n\n") {

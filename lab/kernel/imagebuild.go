@@ -74,8 +74,8 @@ func (b *build) ensurePart(prefix, recipe string, packages []Package, fill func(
 	return m, b.publish(out, name, m)
 }
 
-// resolve finds the packages, in the apt lists of this machine if it runs the Debian release of the recipe and they
-// have all packages, and else in lists that it fetches from Debian.
+// resolve finds the packages, in the apt lists of this machine if it runs the Debian release of the
+// recipe and they have all packages, and else in lists that it fetches from Debian.
 func (b *build) resolve(ctx context.Context) (all []Package, err error) {
 	b.apt = &apt{listsName: "the lists of this machine", debDirs: b.DebDirs, keyring: debianKeyring, logf: b.logf}
 	release, _ := os.ReadFile("/etc/os-release")
@@ -221,8 +221,9 @@ const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
-// compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version, the last
-// of the packages: unchanged, and a second time with the MPA CRC required, for which siw has no option.
+// compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version, the
+// last of the packages: unchanged, and a second time with the MPA CRC required, for which siw has
+// no option.
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
 	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")
@@ -242,7 +243,8 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
-	// The headers are below tree, not in /usr/src. If vmlinux is removed, the build needs no pahole.
+	// The headers are below tree, not in /usr/src. If vmlinux is removed, the build needs no
+	// pahole.
 	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
 		return err
 	}
@@ -264,8 +266,8 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	return writeArchive(filepath.Join(out, siwName), func(a *Archive) error { return b.compileVariants(ctx, a, siw, headers, compiler) })
 }
 
-// compileVariants compiles the sources of siw, without and with the MPA CRC required, and adds the modules to
-// an archive.
+// compileVariants compiles the sources of siw, without and with the MPA CRC required, and adds the
+// modules to an archive.
 func (b *build) compileVariants(ctx context.Context, a *Archive, siw, headers, compiler string) error {
 	for _, variant := range []string{"siw.ko", "siw-crc.ko"} {
 		if variant == "siw-crc.ko" {
@@ -338,7 +340,8 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory from a tar archive, in which they follow each other.
+// extractFolder extracts the files of one directory from a tar archive, in which they follow each
+// other.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

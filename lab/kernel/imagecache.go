@@ -96,8 +96,9 @@ func (e *NotBuiltError) Error() string {
 	return fmt.Sprintf("no image of Linux %s%s in %s: make it with 'fabrictest lab kernel build --kernel %[1]s'", e.Series, what, e.Dir)
 }
 
-// Find returns the latest complete image of a series with the current recipe (the list of its contents), or a
-// NotBuiltError. With siw, the image must have an additional part of the same kernel version, with the module siw.
+// Find returns the latest complete image of a series with the current recipe (the list of its
+// contents), or a NotBuiltError. With siw, the image must have an additional part of the same
+// kernel version, with the module siw.
 func (c ImageCache) Find(series Series, siw bool) (*Image, error) {
 	if err := series.Check(); err != nil {
 		return nil, err
@@ -132,8 +133,9 @@ func (img *Image) addSIW(extra *manifest) {
 	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
 }
 
-// manifests returns the manifests of the parts of images that were built by a recipe, a hash or version, from the
-// directories that match the pattern, the latest first. It leaves out damaged parts.
+// manifests returns the manifests of the parts of images that were built by a recipe, a hash or
+// version, from the directories that match the pattern, the latest first. It leaves out damaged
+// parts.
 func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is valid
 	for _, dir := range dirs {
@@ -248,7 +250,8 @@ func (c ImageCache) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// newWorkDir creates a temporary directory for a build, and removes those of killed builds. The caller holds the lock.
+// newWorkDir creates a temporary directory for a build, and removes those of killed builds. The
+// caller holds the lock.
 func (c ImageCache) newWorkDir() (string, error) {
 	old, _ := filepath.Glob(filepath.Join(c.Dir, "build-*"))
 	for _, dir := range old {
@@ -259,8 +262,8 @@ func (c ImageCache) newWorkDir() (string, error) {
 	return os.MkdirTemp(c.Dir, "build-")
 }
 
-// publish writes the manifest of a part of an image to the part's directory out, and renames out to the part's name in
-// the cache.
+// publish writes the manifest of a part of an image to the part's directory out, and renames out to
+// the part's name in the cache.
 func (c ImageCache) publish(out, name string, m *manifest) error {
 	m.Files = map[string]string{}
 	entries, err := os.ReadDir(out)

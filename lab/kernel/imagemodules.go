@@ -21,8 +21,8 @@ type module struct {
 	aliases []string
 }
 
-// packModules adds the modules of the recipe (the list of an image's contents) with their dependencies, and
-// the lists that modprobe needs. It does not need depmod.
+// packModules adds the modules of the recipe (the list of an image's contents) with their
+// dependencies, and the lists that modprobe needs. It does not need depmod.
 func (b *build) packModules(ctx context.Context, a *Archive, kernel string) error {
 	root := filepath.Join(kernel, "lib", "modules", b.release)
 	files, err := moduleFiles(root)
@@ -169,7 +169,8 @@ func loadOrder(all map[string]*module, name string) (order []string) {
 	return order
 }
 
-// dependencyList returns modules.dep: each module with its dependencies, in reverse order of loading.
+// dependencyList returns modules.dep: each module with its dependencies, in reverse order of
+// loading.
 func dependencyList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {

@@ -102,8 +102,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func findProgram(root, name string) (string, error) { return findIn(root, programDirs, name) }
 
-// findIn returns the path of a file in one of dirs below root, into which packages were unpacked. Symbolic links are
-// followed as if root were the root directory.
+// findIn returns the path of a file in one of dirs below root, into which packages were unpacked.
+// Symbolic links are followed as if root were the root directory.
 func findIn(root string, dirs []string, name string) (string, error) {
 	for _, dir := range dirs {
 		path := filepath.Join(root, dir, name)
@@ -125,8 +125,9 @@ func findIn(root string, dirs []string, name string) (string, error) {
 	return "", fmt.Errorf("no package has %s: add its new package to the recipe", name)
 }
 
-// packPrograms adds the programs of the recipe (the list of an image's contents), the libibverbs drivers, and the
-// libraries that both need, from the directory user, into which their packages are unpacked.
+// packPrograms adds the programs of the recipe (the list of an image's contents), the libibverbs
+// drivers, and the libraries that both need, from the directory user, into which their packages are
+// unpacked.
 func packPrograms(a *Archive, user string) error {
 	a.AddDir("/usr/bin")
 	var all []string
@@ -158,8 +159,8 @@ func packPrograms(a *Archive, user string) error {
 	return nil
 }
 
-// libraryClosure returns the paths, by name, of the loader, the named libraries, and all shared libraries that these
-// and the programs need, transitively. It finds libraries below root.
+// libraryClosure returns the paths, by name, of the loader, the named libraries, and all shared
+// libraries that these and the programs need, transitively. It finds libraries below root.
 func libraryClosure(root string, programs, named []string) (map[string]string, error) {
 	found := map[string]string{}
 	var visit func(path string) error

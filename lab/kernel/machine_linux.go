@@ -160,7 +160,8 @@ func chooseAccel(c Config) (Accel, error) {
 
 // checkKVM returns an error unless KVM can create a virtual machine on this processor.
 func checkKVM() error {
-	// Inside some virtual machines, /dev/kvm exists although the processor has no virtualisation; it emulates badly.
+	// Inside some virtual machines, /dev/kvm exists although the processor has no virtualisation;
+	// it emulates badly.
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return err

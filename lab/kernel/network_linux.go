@@ -37,8 +37,8 @@ func checkTun() error {
 	return e
 }
 
-// createLinks creates the bridge, its port for the program that tests the guests (the judge), and the tap
-// devices of the guests, in the namespace of the calling thread.
+// createLinks creates the bridge, its port for the program that tests the guests (the judge), and
+// the tap devices of the guests, in the namespace of the calling thread.
 func createLinks(c Config) error {
 	err := guest.InOrder(func() error { return createBridge(c.MTU) }, func() error { return createJudgePort(c.MTU) })
 	for id := 1; id <= c.Guests && err == nil; id++ {
@@ -105,8 +105,8 @@ func createWireTap(id, mtu int) error {
 		func() error { return addToBridge(tap, WireDevice) })
 }
 
-// createControlLink creates the tap device on which the lab reaches a guest, with a static neighbour entry: the
-// kernel would remember a failed ARP request to a guest that was off.
+// createControlLink creates the tap device on which the lab reaches a guest, with a static
+// neighbour entry: the kernel would remember a failed ARP request to a guest that was off.
 func createControlLink(id int) error {
 	tap := newTap(controlPort(id), defaultMTU)
 	return configure(controlPort(id),
@@ -168,7 +168,8 @@ func addAddr(l netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// setIPv6 enables or disables IPv6 on an interface. To disable it if the kernel has no IPv6 is no error.
+// setIPv6 enables or disables IPv6 on an interface. To disable it if the kernel has no IPv6 is no
+// error.
 func setIPv6(device string, on bool) error {
 	value := "1"
 	if on {

@@ -63,7 +63,8 @@ var kernelLabs = daemon.Kind{
 // codeGuest is the code of a GuestError in a Close frame.
 const codeGuest = 1
 
-// encodeError returns the error to send to a client. For a GuestError, the Reason of the returned error is the GuestError as JSON.
+// encodeError returns the error to send to a client. For a GuestError, the Reason of the returned
+// error is the GuestError as JSON.
 func encodeError(err error) error {
 	var g *GuestError
 	if errors.As(err, &g) {

@@ -54,8 +54,9 @@ func (r *Remote) roundTrip(ctx context.Context, timeout time.Duration, q *reques
 	return reply, call.PID, nil
 }
 
-// dialThroughLab returns a connection to a guest, which the lab's process opens and passes on as a descriptor. The
-// returned context ends with the guest, which the lab's process reports by a second reply.
+// dialThroughLab returns a connection to a guest, which the lab's process opens and passes on as a
+// descriptor. The returned context ends with the guest, which the lab's process reports by a second
+// reply.
 func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	c, err := kernelLabs.Send(ctx, r.name, dialTimeout+kernelLabs.ReplyTimeout, &request{Op: opGuest, Guest: id})
 	if err != nil {
@@ -85,8 +86,8 @@ func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, c
 	return ctx, func() { cancel(nil); c.Close() }, conn, nil
 }
 
-// dialFromInside connects to a guest from within the lab's namespace. The returned context is ctx: the guest's end does
-// not cancel it.
+// dialFromInside connects to a guest from within the lab's namespace. The returned context is ctx:
+// the guest's end does not cancel it.
 func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	const labDown = false
 	if err := checkGuest(id, r.guests, labDown); err != nil {
@@ -141,8 +142,9 @@ func Start(ctx context.Context, name string, cfg Config) error {
 	return kernelLabs.Start(ctx, name, cfg)
 }
 
-// prepareLabDir creates the directory of a lab, in which its crash log is, and removes the console logs of an earlier
-// lab there. The directory is the default of cfg.Consoles. A user without a cache directory has none.
+// prepareLabDir creates the directory of a lab, in which its crash log is, and removes the console
+// logs of an earlier lab there. The directory is the default of cfg.Consoles. A user without a
+// cache directory has none.
 func prepareLabDir(name string, cfg *Config) error {
 	log := kernelLabs.CrashLog(name)
 	if log == "" {

@@ -16,7 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// ServeMain is the main function of a lab's process, which boots the guests and serves requests until the lab is down.
+// ServeMain is the main function of a lab's process, which boots the guests and serves requests
+// until the lab is down.
 func ServeMain() error {
 	s := &server{}
 	return daemon.Serve(&kernelLabs, &s.config, func(booting context.Context, name string) (_ daemon.Lab[request], err error) {
@@ -42,7 +43,8 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab: it executes a request of a client, such as a command of 'fabrictest lab kernel'.
+// Handle implements daemon.Lab: it executes a request of a client, such as a command of 'fabrictest
+// lab kernel'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:
@@ -86,8 +88,9 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	return c.Reply(nil)
 }
 
-// serveGuestConn sends a client the descriptor of a connection to a guest. It returns when the client
-// disconnects. When the guest ends, which does not close the connection, it returns an error.
+// serveGuestConn sends a client the descriptor of a connection to a guest. It returns when the
+// client disconnects. When the guest ends, which does not close the connection, it returns an
+// error.
 func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	ctx, stop, conn, err := s.lab.dial(s.ctx, id)
 	if err != nil {
@@ -125,7 +128,8 @@ type programJob struct {
 
 // RunProgram boots guests, runs a program in their namespace with the standard descriptors
 // of this process, and then stops the guests. It returns the exit code, or 128 plus the
-// signal number. If a guest ends while the program runs, the program is killed, and the code is not 0.
+// signal number. If a guest ends while the program runs, the program is killed, and the code is not
+// 0.
 func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err error) {
 	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err

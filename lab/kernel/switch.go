@@ -70,9 +70,9 @@ func countersOf(c impair.Counters, dropped uint64) LinkCounters {
 	}
 }
 
-// ParseImpairment reads the impairments of a guest's link from words of a command line: "clean" for none, or
-// KEY=VALUE. It makes a scenario of them, in whose fabric host0 stands for the guest. Error messages use linkName for
-// the link.
+// ParseImpairment reads the impairments of a guest's link from words of a command line: "clean" for
+// none, or KEY=VALUE. It makes a scenario of them, in whose fabric host0 stands for the guest.
+// Error messages use linkName for the link.
 func ParseImpairment(linkName string, words []string) (m Impairment, err error) {
 	const port = "host0"
 	text, err := scenarios.ImpairText(scenarios.Fabric{Kind: scenarios.Star, Hosts: 2}, port, linkName, words)

@@ -50,8 +50,8 @@ const (
 	bridgePort
 )
 
-// impair replaces the impairments of a guest's link. A link is connected to the bridge directly until its first
-// impairment, which moves it to a switch in user space.
+// impair replaces the impairments of a guest's link. A link is connected to the bridge directly
+// until its first impairment, which moves it to a switch in user space.
 func (p *linkSet) impair(id int, m Impairment) error {
 	if err := m.check(); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (s *switchedLink) impair(m Impairment) error {
 	return nil
 }
 
-// describe sets the impairments, counters and error in l. The drops of a direction are those at the port of the
-// switch where packets enter and at the port where they leave.
+// describe sets the impairments, counters and error in l. The drops of a direction are those at the
+// port of the switch where packets enter and at the port where they leave.
 func (s *switchedLink) describe(l *Link) {
 	l.Switched, l.Impairment = true, s.impairment
 	select {

@@ -24,9 +24,10 @@ type FabricOptions struct {
 	Given                        func(flag string) bool // whether a flag was given
 }
 
-// Scenario returns a scenario with fabric, impairments and seed of the scenario that o.Like names, or else with the
-// fabric of the options, which it validates by parsing the scenario's text again. Without a kind, two hosts are a
-// pair, and more hosts a star. A fat tree has two hosts per leaf, at least two leaves, and two spines by default.
+// Scenario returns a scenario with fabric, impairments and seed of the scenario that o.Like names,
+// or else with the fabric of the options, which it validates by parsing the scenario's text again.
+// Without a kind, two hosts are a pair, and more hosts a star. A fat tree has two hosts per leaf,
+// at least two leaves, and two spines by default.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -118,8 +118,9 @@ type State struct {
 // QueryAllTimeout is how long QueryAll waits for labs that do not answer.
 const QueryAllTimeout = 4 * time.Second
 
-// QueryAll returns the states of all labs of this user, which it queries concurrently. A lab that does
-// not respond is Silent. It omits labs that go down meanwhile, and those whose query fails otherwise.
+// QueryAll returns the states of all labs of this user, which it queries concurrently. A lab that
+// does not respond is Silent. It omits labs that go down meanwhile, and those whose query fails
+// otherwise.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {

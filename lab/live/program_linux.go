@@ -37,8 +37,9 @@ func RunProgram(ctx context.Context, s *scenarios.Scenario, o Program) (code int
 	return daemon.RunOnce(ctx, ProgramCommand, j)
 }
 
-// ProgramMain is the main function of the process that RunProgram starts in new namespaces. It creates the fabric,
-// begins its impairments, runs the program in each host, and returns the exit code of RunProgram.
+// ProgramMain is the main function of the process that RunProgram starts in new namespaces. It
+// creates the fabric, begins its impairments, runs the program in each host, and returns the exit
+// code of RunProgram.
 func ProgramMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()

@@ -35,7 +35,8 @@ type server struct {
 	programs atomic.Int64
 }
 
-// newServer creates the fabric of a job, with kernel RDMA devices if j.RDMA names a kind, and starts its impairments.
+// newServer creates the fabric of a job, with kernel RDMA devices if j.RDMA names a kind, and
+// starts its impairments.
 func newServer(j *serverJob) (*server, error) {
 	sc, err := scenarios.Parse("lab.yaml", []byte(j.Text))
 	if err != nil {

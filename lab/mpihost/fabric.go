@@ -68,9 +68,9 @@ type Fabric struct {
 	stream sim.StreamConfig // of a provider over TCP
 }
 
-// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the option "reliable"
-// if the provider has it, unless Unreliable is set. For a provider over TCP, it converts packet losses to stalls of
-// streams. It returns an error if the fabric is invalid.
+// withDefaults returns the fabric with defaults for zero fields, and its provider. NICs get the
+// option "reliable" if the provider has it, unless Unreliable is set. For a provider over TCP, it
+// converts packet losses to stalls of streams. It returns an error if the fabric is invalid.
 func (f Fabric) withDefaults() (Fabric, *nics.Provider, error) {
 	f.PerHost, f.Rails = cmp.Or(f.PerHost, 1), cmp.Or(f.Rails, 1)
 	f.Limit, f.Events = cmp.Or(f.Limit, defaultLimit), cmp.Or(f.Events, defaultEvents)

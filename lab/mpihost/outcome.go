@@ -88,8 +88,8 @@ type Waiting struct {
 // maxNames limits the names in a line and the ranks in the report of a hang.
 const maxNames = 8
 
-// Error returns the reason, a line for each group of programs (ranks or their tasks) that wait for the same
-// reason, and the lines of Requests, the pending sends and receives of some ranks.
+// Error returns the reason, a line for each group of programs (ranks or their tasks) that wait for
+// the same reason, and the lines of Requests, the pending sends and receives of some ranks.
 func (e *HungError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Reason)
@@ -112,8 +112,8 @@ func (e *HungError) Error() string {
 
 func (e *HungError) Unwrap() error { return e.Err }
 
-// hungError returns the HungError for a deadlock of the simulation, or for a limit that it reached, with the waiting
-// programs grouped by reason and time; nil for other errors.
+// hungError returns the HungError for a deadlock of the simulation, or for a limit that it reached,
+// with the waiting programs grouped by reason and time; nil for other errors.
 func hungError(err error) *HungError {
 	e := &HungError{Err: err}
 	var waiting []sim.WaitingProgram

@@ -32,9 +32,9 @@ type Process struct {
 // ErrNotStarted is returned by Join in a program that no launcher has started.
 var ErrNotStarted = errors.New("this program was not started as a rank: run it with 'fabrictest mpirun -n 4 PROGRAM'")
 
-// Join reads the job of this process from its launcher: a simulation has the job in the environment variable WorldVar,
-// and reports its start if the launcher asks for reports; a rank in a network namespace receives its job over a
-// connection. Join can be called once.
+// Join reads the job of this process from its launcher: a simulation has the job in the environment
+// variable WorldVar, and reports its start if the launcher asks for reports; a rank in a network
+// namespace receives its job over a connection. Join can be called once.
 func Join() (*Process, error) {
 	if text, ok := os.LookupEnv(WorldVar); ok {
 		// Child processes must not inherit the job.
@@ -74,9 +74,9 @@ func Join() (*Process, error) {
 // Job returns the job of the process.
 func (p *Process) Job() *Job { return p.job }
 
-// Run calls run for each rank of the process, and returns when all have ended. A process without a connection to the
-// launcher simulates all ranks. One with a connection is one rank: it reports its result to the launcher, and
-// returns a *ReportedError if run failed. Run can be called once.
+// Run calls run for each rank of the process, and returns when all have ended. A process without a
+// connection to the launcher simulates all ranks. One with a connection is one rank: it reports its
+// result to the launcher, and returns a *ReportedError if run failed. Run can be called once.
 func (p *Process) Run(run func(e *transport.Env) error) error {
 	if p.conn == nil {
 		_, err := InWorld(p.job.fabric(), run)
@@ -218,8 +218,8 @@ func (c *launcherControl) Gone(rank int) bool { return c.conn.HasEnded(rank) }
 // rank asks the launcher to stop all ranks, also with KeepGoing.
 const abortMark = "mpi: abort: "
 
-// ParseAbort parses a mark, a text that a rank sends to the launcher. It returns the error of the rank's Abort,
-// or nil for other marks.
+// ParseAbort parses a mark, a text that a rank sends to the launcher. It returns the error of the
+// rank's Abort, or nil for other marks.
 func ParseAbort(mark string) *AbortError {
 	text, ok := strings.CutPrefix(mark, abortMark)
 	e := new(AbortError)

@@ -30,7 +30,8 @@ const (
 	maxSegments = (indexBytes - indexHeader) / entryBytes
 )
 
-// NewSharedMemory creates the shared memory of a host, with no segments yet, as a file for its ranks to inherit.
+// NewSharedMemory creates the shared memory of a host, with no segments yet, as a file for its
+// ranks to inherit.
 func NewSharedMemory(host string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("fabrictest-"+host, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -53,8 +54,8 @@ type sharedFile struct {
 	mapped map[string][]byte
 }
 
-// openSharedMemory maps the index, the list of segments, of the shared memory of this rank's host, whose inherited
-// descriptor is fd.
+// openSharedMemory maps the index, the list of segments, of the shared memory of this rank's host,
+// whose inherited descriptor is fd.
 func openSharedMemory(fd int) (transport.SharedMemory, error) {
 	unix.CloseOnExec(fd)
 	var st unix.Stat_t
@@ -139,7 +140,8 @@ func (s *sharedFile) entry(i int) []byte {
 // pageAligned rounds a size up to whole pages.
 func (s *sharedFile) pageAligned(size int) int64 { return (int64(size) + s.page - 1) / s.page * s.page }
 
-// lock locks the index (F_WRLCK) or unlocks it (F_UNLCK), by the first byte of the file. It waits for other processes.
+// lock locks the index (F_WRLCK) or unlocks it (F_UNLCK), by the first byte of the file. It waits
+// for other processes.
 func (s *sharedFile) lock(kind int16) error {
 	for {
 		err := unix.FcntlFlock(uintptr(s.fd), unix.F_SETLKW, &unix.Flock_t{Type: kind, Len: 1})

@@ -33,9 +33,10 @@ type host struct {
 	shared  segments
 }
 
-// InWorld calls run for each rank in a new simulation, and returns when all ranks have ended. f.Script may schedule
-// faults before they run. The error wraps a *RankError for the first rank that failed, an *AbortError if a rank
-// aborted, a *HungError if ranks did not end, and errors of the fabric and of releasing the resources of ended ranks.
+// InWorld calls run for each rank in a new simulation, and returns when all ranks have ended.
+// f.Script may schedule faults before they run. The error wraps a *RankError for the first rank
+// that failed, an *AbortError if a rank aborted, a *HungError if ranks did not end, and errors of
+// the fabric and of releasing the resources of ended ranks.
 func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	f, p, err := f.withDefaults()
 	if err != nil {
@@ -57,8 +58,8 @@ func InWorld(f Fabric, run func(e *transport.Env) error) (Outcome, error) {
 	return w.out, errors.Join(err, w.releaseErr, w.close())
 }
 
-// build creates a network for each rail, a device for each host and rail, and the shared memory of each host. The
-// impairments apply to the packets that a host sends (Up).
+// build creates a network for each rail, a device for each host and rail, and the shared memory of
+// each host. The impairments apply to the packets that a host sends (Up).
 func (w *World) build() error {
 	plan, err := w.f.topology()
 	if err != nil {
@@ -111,8 +112,9 @@ func (w *World) close() error {
 	return errors.Join(errs...)
 }
 
-// runError returns the error of the run: the abort, the error of the rank that failed first, and simErr, the error
-// of the simulation, with pending requests if ranks hang. It also sets the elapsed time of the outcome.
+// runError returns the error of the run: the abort, the error of the rank that failed first, and
+// simErr, the error of the simulation, with pending requests if ranks hang. It also sets the
+// elapsed time of the outcome.
 func (w *World) runError(simErr error) error {
 	first, failed := -1, 0
 	for i := range w.out.Ranks {

@@ -25,8 +25,8 @@ type worldRank struct {
 	describe func() string
 }
 
-// addRanks starts a coroutine for every rank, which calls run and records its error. The hub carries the
-// out-of-band messages of the ranks (transport.Control).
+// addRanks starts a coroutine for every rank, which calls run and records its error. The hub
+// carries the out-of-band messages of the ranks (transport.Control).
 func (w *World) addRanks(run func(*transport.Env) error) {
 	w.hub = sim.NewHub(w.sim, w.f.Ranks, transport.ErrGone)
 	w.out.Ranks = make([]RankOutcome, w.f.Ranks)

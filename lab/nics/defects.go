@@ -74,9 +74,10 @@ func (e *ForeignDefectError) Error() string {
 	return fmt.Sprintf("%s NICs cannot have the defect %s; it is a defect of %s", e.Provider.Title, e.Name, strings.Join(e.Of, " and "))
 }
 
-// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or CounterStuck=COUNTER. It is a mutant (a
-// change of the source code), a verb defect (which wraps verbs calls), or a setting of the engine, which is checked by
-// making an opener. The error may be an *UnknownDefectError or a *ForeignDefectError.
+// CheckDefect checks a defect as given by the user: NAME, NAME=NUMBER, or CounterStuck=COUNTER. It
+// is a mutant (a change of the source code), a verb defect (which wraps verbs calls), or a setting
+// of the engine, which is checked by making an opener. The error may be an *UnknownDefectError or a
+// *ForeignDefectError.
 func (p *Provider) CheckDefect(spec string) error {
 	name, _, _ := strings.Cut(spec, "=")
 	named := func(d Defect) bool { return defectName(d.Name) == name }
@@ -118,8 +119,8 @@ func CheckDefect(spec string) (err error) {
 // program, and not a setting of a NIC.
 func IsMutant(name string) bool { return defects.FindMutant(name) != nil }
 
-// mutantsOf returns the mutants of a provider: defects that are changes of the source code. A mutant whose
-// Imitates is "-" imitates no device.
+// mutantsOf returns the mutants of a provider: defects that are changes of the source code. A
+// mutant whose Imitates is "-" imitates no device.
 func mutantsOf(provider string) (all []Defect) {
 	for _, m := range defects.Mutants() {
 		if slices.Contains(m.Providers, provider) {
@@ -137,8 +138,8 @@ func (p *Provider) CheckRuntimeDefect(spec string) error {
 // CheckRuntimeDefect is the function CheckDefect for commands that do not support mutants.
 func CheckRuntimeDefect(spec string) error { return rejectMutant(spec, CheckDefect(spec)) }
 
-// rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant: a change of the source
-// code, which only 'fabrictest conform' supports.
+// rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant: a
+// change of the source code, which only 'fabrictest conform' supports.
 func rejectMutant(spec string, err error) error {
 	if err != nil || !IsMutant(spec) {
 		return err
@@ -151,8 +152,8 @@ func errMutant(name string) error {
 	return fmt.Errorf("the defect %s is a change of the source code: only 'fabrictest conform' supports it", name)
 }
 
-// withoutMutants returns the defects that are no mutants (changes of the source code). A mutant must be the one that
-// this program was built with and has selected; others are errors.
+// withoutMutants returns the defects that are no mutants (changes of the source code). A mutant
+// must be the one that this program was built with and has selected; others are errors.
 func withoutMutants(defects []string) (others []string, err error) {
 	for _, name := range defects {
 		switch {
@@ -180,15 +181,16 @@ func DefectFlagError(err error) error {
 	return cmdline.Errorf("--defect: %w", err)
 }
 
-// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for devices of p. Defects
-// that imitate a kernel driver are for the provider with that driver only, others for all.
+// canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for devices
+// of p. Defects that imitate a kernel driver are for the provider with that driver only, others for
+// all.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.Kernel.verbDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)
 }
 
-// setVerbDefects sets the verb defects (which change verbs calls) in names that devices of p can have, and returns the
-// other names: they may be defects of the protocol engine.
+// setVerbDefects sets the verb defects (which change verbs calls) in names that devices of p can
+// have, and returns the other names: they may be defects of the protocol engine.
 func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (others []string, err error) {
 	for _, name := range names {
 		if defectName(name) == verbcalls.CounterStuck {
@@ -204,7 +206,8 @@ func (p *Provider) setVerbDefects(set *verbcalls.Defects, names []string) (other
 	return others, nil
 }
 
-// checkCounter returns an error if the provider's NICs do not have the counter of a defect CounterStuck=COUNTER.
+// checkCounter returns an error if the provider's NICs do not have the counter of a defect
+// CounterStuck=COUNTER.
 func (p *Provider) checkCounter(spec string) error {
 	_, counter, _ := strings.Cut(spec, "=")
 	if counter == "" {

@@ -246,7 +246,8 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// addTo makes s the protocol stack of p, and returns p. The options of p are the JSON names of the fields of O.
+// addTo makes s the protocol stack of p, and returns p. The options of p are the JSON names of the
+// fields of O.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
 		p.Options = append(p.Options, f.Tag.Get("json"))
@@ -306,8 +307,9 @@ func (o *stackOpener[C, O]) OnSockets(nic NICConfig) (verbs.Context, error) {
 	return o.onSockets(&nic, o.deviceConfig(&nic))
 }
 
-// NewOpener returns an opener for NICs with a Setup. The engine gets the defects of the Setup that are
-// neither mutants, which are built into the program, nor verb defects, which wrap the verbs calls of a device.
+// NewOpener returns an opener for NICs with a Setup. The engine gets the defects of the Setup that
+// are neither mutants, which are built into the program, nor verb defects, which wrap the verbs
+// calls of a device.
 func (p *Provider) NewOpener(s Setup) (Opener, error) {
 	runtimeDefects, err := withoutMutants(s.Defects)
 	if err != nil {

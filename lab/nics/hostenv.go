@@ -54,7 +54,8 @@ var families = []string{"IPV6", ipv4Family}
 // nicVar returns the name of the variable with the address of a NIC: FABRICTEST_RDMA0_IPV6.
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
 
-// peers returns the addresses of the NICs of all hosts on a rail, the network of one NIC of each host.
+// peers returns the addresses of the NICs of all hosts on a rail, the network of one NIC of each
+// host.
 func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
 	for _, h := range t.Hosts {
 		for _, nic := range h.NICs {
@@ -79,7 +80,8 @@ type NIC struct {
 	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
 }
 
-// FromEnv reads the variables of EnvVars from the environment. It returns ErrNoFabric if they are not set.
+// FromEnv reads the variables of EnvVars from the environment. It returns ErrNoFabric if they are
+// not set.
 func FromEnv() (*Host, error) {
 	h := &Host{Name: os.Getenv(hostVar)}
 	if h.Name == "" {

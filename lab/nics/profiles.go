@@ -95,7 +95,8 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("%s has no option %s; it has %s", e.Provider.Title, e.Option, strings.Join(e.Provider.Options, ", "))
 }
 
-// decode returns defaults, the options struct of a provider, after it has set the fields whose JSON names are in options.
+// decode returns defaults, the options struct of a provider, after it has set the fields whose JSON
+// names are in options.
 func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	for name := range options {
 		if !slices.Contains(p.Options, name) {
@@ -112,8 +113,8 @@ func decode[T any](p *Provider, options Options, defaults T) (T, error) {
 	return defaults, nil
 }
 
-// WriteDefects prints the defects of each provider, those of several providers first. Mutants, which are changes of
-// the source code, follow the defects that are settings.
+// WriteDefects prints the defects of each provider, those of several providers first. Mutants,
+// which are changes of the source code, follow the defects that are settings.
 func WriteDefects(w io.Writer) error {
 	all := AllDefects()
 	const runtimeDefects, mutants = false, true

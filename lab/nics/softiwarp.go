@@ -12,7 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// softIWARP returns the provider of soft-iWARP NICs. They never report UnreportedStatuses; the texts say why.
+// softIWARP returns the provider of soft-iWARP NICs. They never report UnreportedStatuses; the
+// texts say why.
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return iwarpStack.addTo(&Provider{
@@ -24,8 +25,8 @@ func softIWARP() *Provider {
 			verbs.WCRNRRetryExcErr: "a message without a posted receive ends the connection",
 			verbs.WCRemInvReqErr:   "the peer reports the error by a Terminate message",
 		},
-		// The option siw_peer adapts an emulated NIC to a peer that is siw. verbDefects change verbs calls, and Defects the
-		// packets and the state of the NIC.
+		// The option siw_peer adapts an emulated NIC to a peer that is siw. verbDefects change
+		// verbs calls, and Defects the packets and the state of the NIC.
 		Kernel: KernelDriver{Name: "siw", Options: Options{"siw_peer": true}, verbDefects: []string{"RTRIgnored", "InvalidateUnreported"}},
 		Profiles: []Profile{
 			{Name: "siw-6.12", Title: "soft-iWARP of Linux 6.12", Defects: siwDefects, Restrictions: siwRestrictions},

@@ -82,8 +82,8 @@ func disableRateControl(nic *engine.Config) {
 	c.RateAIBps, c.RateHAIBps = 40e6, 400e6
 }
 
-// rxeProfiles returns the profiles that imitate rxe, the soft-RoCE driver of Linux. The defects are names in the tables
-// of package defects and its subpackages, which say what each does.
+// rxeProfiles returns the profiles that imitate rxe, the soft-RoCE driver of Linux. The defects are
+// names in the tables of package defects and its subpackages, which say what each does.
 func rxeProfiles() []Profile {
 	return []Profile{
 		{

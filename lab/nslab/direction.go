@@ -33,7 +33,8 @@ type portDirection struct {
 }
 
 // begin installs the impairments and events of the plan, if this direction has any or a later step
-// (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the switch.
+// (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the
+// switch.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.switches.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()
@@ -89,8 +90,8 @@ func (d *portDirection) withLinkSpecs(specs []impair.Spec) []impair.Spec {
 	return append(slices.Clip(specs), d.linkSpecs...)
 }
 
-// setSpecs replaces the random impairments. If begin installed no impairer, it installs one, without stream
-// events and partition filter: the direction has none.
+// setSpecs replaces the random impairments. If begin installed no impairer, it installs one,
+// without stream events and partition filter: the direction has none.
 func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	switch {
 	case !d.started:
@@ -104,8 +105,8 @@ func (d *portDirection) setSpecs(specs []impair.Spec) (err error) {
 	return err
 }
 
-// linkSpecs returns the impairments of a link, none if it is ideal: rate, latency and, if the link has a
-// rate and finiteQueue is set, the queue with its ECN marking.
+// linkSpecs returns the impairments of a link, none if it is ideal: rate, latency and, if the link
+// has a rate and finiteQueue is set, the queue with its ECN marking.
 func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 	if !shaped(l) {
 		return nil
@@ -121,7 +122,8 @@ func linkSpecs(l topology.Link, finiteQueue bool) []impair.Spec {
 // partitionGroups has the group of each address. Addresses in no group form group 0.
 type partitionGroups map[netip.Addr]int
 
-// partition starts the partition of a step, or ends it if the step is an undo. Only addresses of one group reach each other.
+// partition starts the partition of a step, or ends it if the step is an undo. Only addresses of
+// one group reach each other.
 func (w *switchSet) partition(step *lab.Step) {
 	if step.Undo {
 		w.partitioned.Store(nil)

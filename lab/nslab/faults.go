@@ -39,8 +39,8 @@ func (p *scenarioRun) runFaults(ctx context.Context) {
 	}
 }
 
-// begin waits until all ranks are ready, sets time 0, and sends it to them in the start command, by CLOCK_MONOTONIC,
-// which all processes share. No packet is sent before time 0.
+// begin waits until all ranks are ready, sets time 0, and sends it to them in the start command, by
+// CLOCK_MONOTONIC, which all processes share. No packet is sent before time 0.
 func (p *scenarioRun) begin(ctx context.Context) error {
 	select {
 	case <-p.recorder.allReady:
@@ -113,8 +113,8 @@ func (p *scenarioRun) execute(ctx context.Context, step *lab.Step) error {
 	return fmt.Errorf("a fault %q in namespaces: %w", step.Do, errors.ErrUnsupported)
 }
 
-// eachRank calls do for the ranks on the hosts of a step; a rank has the number of its host. It skips hosts
-// without a rank, and ranks that have ended.
+// eachRank calls do for the ranks on the hosts of a step; a rank has the number of its host. It
+// skips hosts without a rank, and ranks that have ended.
 func (p *scenarioRun) eachRank(step *lab.Step, do func(rank int) error) error {
 	var errs []error
 	for _, h := range step.Hosts {

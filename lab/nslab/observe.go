@@ -88,7 +88,8 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended, with the relevant line or the last lines of its standard error.
+// exitReason returns why a process ended, with the relevant line or the last lines of its standard
+// error.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {
@@ -166,8 +167,8 @@ func startError(err error) error {
 	return err
 }
 
-// describeOutput returns the end of an error message about a lab process: the cause of its crash, if
-// the output has one, with advice, and then the whole output.
+// describeOutput returns the end of an error message about a lab process: the cause of its crash,
+// if the output has one, with advice, and then the whole output.
 func describeOutput(output string) string {
 	if output == "" {
 		return ""
@@ -200,8 +201,8 @@ type record struct {
 // maxRecords bounds the marks, and the samples, of one rank.
 const maxRecords = 100_000
 
-// handleEvent records the marks (texts with a time) and samples (measurements) that the ranks send to the
-// launcher. It closes allReady when every rank has sent readyMark.
+// handleEvent records the marks (texts with a time) and samples (measurements) that the ranks send
+// to the launcher. It closes allReady when every rank has sent readyMark.
 func (r *recorder) handleEvent(e launch.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,8 +51,8 @@ const readyMark = "ready"
 // breakCommand makes a rank move its queue pairs to Error.
 const breakCommand = "break"
 
-// RankMain is the main function of a rank process: it opens the NICs, runs the workload of the scenario,
-// and reports to the launcher. It returns an error only if it cannot report.
+// RankMain is the main function of a rank process: it opens the NICs, runs the workload of the
+// scenario, and reports to the launcher. It returns an error only if it cannot report.
 func RankMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -159,8 +159,8 @@ func (o *commandHandler) handle(command string, start chan<- time.Duration) erro
 	return b.Break()
 }
 
-// openNICs opens the NICs of a host with the scenario's settings and the job's defects. After an error
-// it returns those that are open.
+// openNICs opens the NICs of a host with the scenario's settings and the job's defects. After an
+// error it returns those that are open.
 func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (opened []workload.NIC, err error) {
 	provider, err := lab.NICs(s, job.Host, job.Defects...)
 	if err != nil {
@@ -178,7 +178,8 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (o
 	return opened, nil
 }
 
-// startCommand starts a rank. Its argument is time 0 of the scenario on CLOCK_MONOTONIC: "start 1234567890".
+// startCommand starts a rank. Its argument is time 0 of the scenario on CLOCK_MONOTONIC: "start
+// 1234567890".
 const startCommand = "start "
 
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.
@@ -193,8 +194,8 @@ func (clock) Sleep(d time.Duration) { time.Sleep(d) }
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute simulates a computation of duration d. It sleeps for most of that time, because the hosts share
-// the CPUs of this machine, unlike real hosts. It spins at the end, because timers are late.
+// Compute simulates a computation of duration d. It sleeps for most of that time, because the hosts
+// share the CPUs of this machine, unlike real hosts. It spins at the end, because timers are late.
 func (clock) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {

@@ -83,7 +83,8 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
-// runLab runs a scenario in a lab process, which is this program in new namespaces, and returns its result.
+// runLab runs a scenario in a lab process, which is this program in new namespaces, and returns its
+// result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {
@@ -138,8 +139,8 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	}
 }
 
-// readMessages reads the messages of a lab process until it ends. It passes states of ranks to opts.OnState,
-// and returns the result. A message longer than limit bytes is an error.
+// readMessages reads the messages of a lab process until it ends. It passes states of ranks to
+// opts.OnState, and returns the result. A message longer than limit bytes is an error.
 func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *report.Result, err error) {
 	limited := &io.LimitedReader{R: from}
 	in := json.NewDecoder(limited)
@@ -164,8 +165,8 @@ func readMessages(from io.Reader, limit int64, opts *lab.Options) (result *repor
 	}
 }
 
-// LabMain is the main function of a lab process: it runs the scenario from its standard input, and reports
-// to the process that started it. It returns an error only if it cannot report.
+// LabMain is the main function of a lab process: it runs the scenario from its standard input, and
+// reports to the process that started it. It returns an error only if it cannot report.
 func LabMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()

@@ -19,8 +19,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// needsUserSpace returns a predicate for cables that must pass through user space: those with impairments, events, or a
-// rate, latency or queue, and those of a host that are partitioned or go down. The kernel carries the others.
+// needsUserSpace returns a predicate for cables that must pass through user space: those with
+// impairments, events, or a rate, latency or queue, and those of a host that are partitioned or go
+// down. The kernel carries the others.
 func needsUserSpace(plan *lab.Plan) func(topology.Cable) bool {
 	hasPartition := slices.ContainsFunc(plan.Steps, func(s lab.Step) bool { return s.Do == scenarios.Partition })
 	hostCables := make(map[int]bool) // by index
@@ -67,7 +68,8 @@ type switchSet struct {
 	errs   []error // of switches that failed
 }
 
-// newSwitchSet opens and starts the user-space switches of the fabric. They forward packets unchanged until begin.
+// newSwitchSet opens and starts the user-space switches of the fabric. They forward packets
+// unchanged until begin.
 func newSwitchSet(plan *lab.Plan, fabric *netns.Fabric, opts TestbedOptions) (w *switchSet, err error) {
 	w = &switchSet{plan: plan, directions: make([][2]*portDirection, len(plan.Ports)), epoch: time.Now(), impairAll: opts.UserSpace}
 	w.capture = fabricCapturer{opts: opts.Capture, epoch: w.epoch}
@@ -116,8 +118,8 @@ type switchPort struct {
 	far    topology.Port
 }
 
-// addSwitch opens a switch whose ports lead to ends, and adds both directions of each port of the plan among
-// these. Packets that leave a port of the plan (Out) enter the switch (In).
+// addSwitch opens a switch whose ports lead to ends, and adds both directions of each port of the
+// plan among these. Packets that leave a port of the plan (Out) enter the switch (In).
 func (w *switchSet) addSwitch(fabric *netns.Fabric, name string, ends []switchPort) error {
 	cfg := uswitch.Config{Name: name, InNamespace: fabric.Core().Do, Epoch: w.epoch}
 	for _, e := range ends {
@@ -252,8 +254,8 @@ func checkNetem(plan *lab.Plan) error {
 	return errors.Join(errs...)
 }
 
-// netemSpec converts the impairments of a direction to netem's parameters, or returns an error if netem does not
-// support them.
+// netemSpec converts the impairments of a direction to netem's parameters, or returns an error if
+// netem does not support them.
 func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err error) {
 	if len(specs) == 0 {
 		return n, nil
@@ -279,8 +281,8 @@ func netemSpec(specs []impair.Spec, dir lab.Direction) (n netns.NetemSpec, err e
 	return n, nil
 }
 
-// setNetem configures netem for packets that a port sends. Of received packets (lab.In) it only checks that specs
-// is empty, because netem cannot impair them.
+// setNetem configures netem for packets that a port sends. Of received packets (lab.In) it only
+// checks that specs is empty, because netem cannot impair them.
 func (w *switchSet) setNetem(port int, dir lab.Direction, specs []impair.Spec) error {
 	spec, err := netemSpec(specs, dir)
 	if err != nil || dir == lab.In {

@@ -35,8 +35,9 @@ type TestbedOptions struct {
 	Capture CaptureOptions
 }
 
-// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace every cable of a NIC
-// passes through a switch in user space, with opts.Netem none; else those that need it.
+// Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace
+// every cable of a NIC passes through a switch in user space, with opts.Netem none; else those that
+// need it.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {

@@ -84,8 +84,9 @@ type host struct {
 	exchange perf.Exchange
 }
 
-// HostMain is the main function of a host process, which the lab process has launched as one of two ranks.
-// It executes the commands of the lab process, and replies to each, until a command has End set.
+// HostMain is the main function of a host process, which the lab process has launched as one of two
+// ranks. It executes the commands of the lab process, and replies to each, until a command has End
+// set.
 func HostMain() error {
 	conn, err := launch.Join()
 	if err != nil {
@@ -128,8 +129,8 @@ func HostMain() error {
 // exchange is a perf.Exchange with the other rank.
 type exchange struct{ conn *launch.Conn }
 
-// Swap implements perf.Exchange: it sends mine to the other rank and returns what that sends. It ignores the context:
-// if the other rank fails, the lab process kills both.
+// Swap implements perf.Exchange: it sends mine to the other rank and returns what that sends. It
+// ignores the context: if the other rank fails, the lab process kills both.
 func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	other := 1 - e.conn.Rank()
 	if err := e.conn.Send(other, mine); err != nil {
@@ -138,8 +139,9 @@ func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	return e.conn.Recv(other, -1) // no timeout
 }
 
-// execute executes one command on a device that is opened for it. It returns the result of the command's program,
-// or, for the command Idle, the resident memory of this process in MB, with a connection that is idle.
+// execute executes one command on a device that is opened for it. It returns the result of the
+// command's program, or, for the command Idle, the resident memory of this process in MB, with a
+// connection that is idle.
 func (h *host) execute(ctx context.Context, cmd command) (v float64, err error) {
 	k, ok := h.kinds[cmd.Kind]
 	if !ok {

@@ -43,7 +43,8 @@ type hostReply struct {
 	err error
 }
 
-// startProcesses starts the program args in both hosts, and returns when both processes accept commands.
+// startProcesses starts the program args in both hosts, and returns when both processes accept
+// commands.
 func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
 	p := &processPair{ready: make(chan int, 2), replies: make(chan hostReply, 4)}
 	var specs []launch.Spec
@@ -55,7 +56,8 @@ func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPai
 		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: launch.Command{Path: args[0], Args: args[1:]}, Start: h.Start, Job: job})
 	}
 	var err error
-	// No heartbeats, which would disturb a measurement. KeepGoing: after an error, runBoth kills the processes.
+	// No heartbeats, which would disturb a measurement. KeepGoing: after an error, runBoth kills
+	// the processes.
 	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handleEvent})
 	if err != nil {
 		return nil, err
@@ -113,8 +115,8 @@ func (p *processPair) send(ctx context.Context, side int, cmd command) error {
 	return p.group.SendCommand(ctx, side, string(text))
 }
 
-// runBoth sends both processes a command, and returns the client's value when both are done. After an error of
-// either it kills both, so that they cannot be used again.
+// runBoth sends both processes a command, and returns the client's value when both are done. After
+// an error of either it kills both, so that they cannot be used again.
 func (p *processPair) runBoth(ctx context.Context, cmd command) (value float64, err error) {
 	for side := range p.group.Size() {
 		cmd := cmd

@@ -54,13 +54,14 @@ func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "quick", opts)
 }
 
-// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against soft-iWARP: see perf.RunIWARP.
+// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against soft-iWARP: see
+// perf.RunIWARP.
 func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "iwarp", opts)
 }
 
-// runInLab runs a plan (a named set of measurements) in a new lab process, which creates two hosts, network
-// namespaces, and removes them at the end. Cancelling ctx ends all processes.
+// runInLab runs a plan (a named set of measurements) in a new lab process, which creates two hosts,
+// network namespaces, and removes them at the end. Cancelling ctx ends all processes.
 func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, error) {
 	if err := netns.Available(); err != nil {
 		return nil, fmt.Errorf("performance is measured between network namespaces: %w", err)
@@ -96,8 +97,8 @@ func runInLab(ctx context.Context, plan string, opts Options) (*perf.Result, err
 	return result, nil
 }
 
-// readMessages reads the messages of a lab process until it ends, and passes those about progress to
-// progress, unless that is nil. It returns the result or the error that the process reported.
+// readMessages reads the messages of a lab process until it ends, and passes those about progress
+// to progress, unless that is nil. It returns the result or the error that the process reported.
 func readMessages(from io.Reader, progress func(string, float64)) (result *perf.Result, labErr error) {
 	in := json.NewDecoder(from)
 	for {

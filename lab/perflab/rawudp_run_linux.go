@@ -76,8 +76,8 @@ func waitForPath(cfg RawStreamConfig, tx batchSender, rx batchReceiver) error {
 	return fmt.Errorf("stream: none of %d probes arrived: check the receiver's address and the path", probes)
 }
 
-// sendStream sends batches until cfg.Duration has passed or the receiver has failed, at least one. At most windowBytes
-// are in flight.
+// sendStream sends batches until cfg.Duration has passed or the receiver has failed, at least one.
+// At most windowBytes are in flight.
 func sendStream(w *segmentWriter, f *flow, tx batchSender, start time.Time) error {
 	defer f.finished.Store(true)
 	bufs := tx.buffers()
@@ -108,7 +108,8 @@ func flushAll(tx batchSender) error {
 	}
 }
 
-// receiveStream receives until the stream ends (see streamEnded), and returns the time of the last arrival.
+// receiveStream receives until the stream ends (see streamEnded), and returns the time of the last
+// arrival.
 func receiveStream(r *segmentReader, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
 	var idle idleTimer
@@ -193,8 +194,8 @@ func newSegmentReader(cfg RawStreamConfig) *segmentReader {
 	return &segmentReader{cfg: cfg, app: make([]byte, memoryBytes)}
 }
 
-// read checks the length of a received segment and counts it. With cfg.CopyAndCRC, it also checks the CRC and copies
-// the bytes to application memory. It ignores the probes of waitForPath.
+// read checks the length of a received segment and counts it. With cfg.CopyAndCRC, it also checks
+// the CRC and copies the bytes to application memory. It ignores the probes of waitForPath.
 func (r *segmentReader) read(seg []byte) {
 	crcAt := len(seg) - crcBytes
 	if len(seg) != r.cfg.Bytes ||

@@ -75,14 +75,16 @@ type socket struct {
 
 func (s socket) close() { unix.Close(s.fd) }
 
-// send sends b, or the first part of it, to the peer. It returns -1 if a non-blocking socket is full.
+// send sends b, or the first part of it, to the peer. It returns -1 if a non-blocking socket is
+// full.
 func (s socket) send(b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(s.peer)), uintptr(s.peerSize))
 	return nonBlockingResult("send", n, errno)
 }
 
-// receive receives bytes. It returns 0 if a non-blocking socket has none, and errClosed at the end of the stream.
+// receive receives bytes. It returns 0 if a non-blocking socket has none, and errClosed at the end
+// of the stream.
 func (s socket) receive(b []byte) (int, error) {
 	r, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), 0, 0, 0)
@@ -124,7 +126,8 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 	}
 }
 
-// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its sockets block.
+// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its sockets
+// block.
 func connectTCP(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	listener, err := bind(unix.SOCK_STREAM, b)
 	if err != nil {
@@ -244,7 +247,8 @@ func bind(socketType int, e RawEndpoint) (s socket, err error) {
 	return s, err
 }
 
-// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the namespace of the process.
+// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the namespace of the
+// process.
 func inNetNS(ns int, f func() error) error {
 	if ns == 0 {
 		return f()

@@ -12,7 +12,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the first send to the last arrival.
+// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the first send to
+// the last arrival.
 func RawTCPStream(a, b RawEndpoint, cfg RawStreamConfig) (gbps float64, err error) {
 	const block = false
 	client, server, err := connectTCP(a, b, block)
@@ -118,8 +119,8 @@ func (s *sender) run(until time.Time) error {
 	return nil
 }
 
-// nextBatch returns the next bytes to send, and counts all but CRCs in s.sent. With copyAndCRC, it copies the
-// messages and appends a CRC to each chunk.
+// nextBatch returns the next bytes to send, and counts all but CRCs in s.sent. With copyAndCRC, it
+// copies the messages and appends a CRC to each chunk.
 func (s *sender) nextBatch() []byte {
 	if !s.copyAndCRC {
 		// Without CRCs, consecutive messages are contiguous in memory.
@@ -159,8 +160,9 @@ func newReceiver(s socket, cfg RawStreamConfig) *receiver {
 	return &receiver{socket: s, chunker: newChunker(cfg.Bytes), copyAndCRC: cfg.CopyAndCRC, buf: make([]byte, 4*chunkMax), trailer: make([]byte, 0, crcBytes)}
 }
 
-// run receives until all sent bytes have arrived. Their number comes from total when the sender has finished. If total
-// is closed without a number, the sender failed and has shut the connection down: the next receive returns an error.
+// run receives until all sent bytes have arrived. Their number comes from total when the sender has
+// finished. If total is closed without a number, the sender failed and has shut the connection
+// down: the next receive returns an error.
 func (r *receiver) run(total <-chan uint64) error {
 	want := uint64(math.MaxUint64) // not known yet
 	var idleSince time.Time
@@ -197,8 +199,8 @@ func (r *receiver) run(total <-chan uint64) error {
 	return nil
 }
 
-// receiveSome receives up to one buffer without blocking, and returns the number of bytes. With copyAndCRC,
-// it also copies them and checks their CRCs, as a device does.
+// receiveSome receives up to one buffer without blocking, and returns the number of bytes. With
+// copyAndCRC, it also copies them and checks their CRCs, as a device does.
 func (r *receiver) receiveSome() (int, error) {
 	if !r.copyAndCRC {
 		n, err := r.receive(r.memory[:memoryBytes])

@@ -23,7 +23,8 @@ type testbed struct {
 	pair  *processPair
 }
 
-// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its CPU.
+// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its
+// CPU.
 func (t *testbed) rawEndpoints() (a, b RawEndpoint) {
 	at := func(h Host) RawEndpoint {
 		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}
@@ -51,8 +52,9 @@ func (d devices) IdleMB(ctx context.Context) (float64, error) {
 // overUDP is the perf.Bench of devices over UDP.
 type overUDP struct{ devices }
 
-// RawStream implements perf.Bench. The sockets send full GSO packets, as devices do, for all message
-// sizes. With copyAndCRC, each side also copies the data and computes a CRC, as a device does.
+// RawStream implements perf.Bench. The sockets send full GSO packets, as devices do, for all
+// message sizes. With copyAndCRC, each side also copies the data and computes a CRC, as a device
+// does.
 func (b overUDP) RawStream(_ context.Context, _ int, copyAndCRC bool, d time.Duration) (float64, error) {
 	from, to := b.rawEndpoints()
 	r, err := RawUDPStream(from, to, RawStreamConfig{Bytes: udpPayload, CopyAndCRC: copyAndCRC, Duration: d})
@@ -83,7 +85,8 @@ func (b overTCP) RawStream(_ context.Context, bytes int, copyAndCRC bool, d time
 // untagged DDP and RDMAP headers, and CRC.
 const mpaBytes = 2 + 18 + 4
 
-// RawPingPong implements perf.Bench. Messages are longer by the MPA, DDP and RDMAP framing, as on the device.
+// RawPingPong implements perf.Bench. Messages are longer by the MPA, DDP and RDMAP framing, as on
+// the device.
 func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.rawEndpoints()
 	return RawTCPPingPong(from, to, RawPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})

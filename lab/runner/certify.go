@@ -75,7 +75,8 @@ func (c *Certification) transport() string {
 	return "RoCEv2"
 }
 
-// plan selects the cases of a protocol, reads the deviations, and creates the judge, which runs the cases.
+// plan selects the cases of a protocol, reads the deviations, and creates the judge, which runs the
+// cases.
 func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
@@ -107,9 +108,9 @@ func (c *Certification) plan(protocol conformance.Protocol) error {
 	return nil
 }
 
-// knownDeviations returns the deviations of the device, the cases that it is expected to fail, by case ID: those of the
-// file c.Deviations, or those that ship with fabrictest under that name; none without a name. The file may name
-// only cases of all, the suites.
+// knownDeviations returns the deviations of the device, the cases that it is expected to fail, by
+// case ID: those of the file c.Deviations, or those that ship with fabrictest under that name; none
+// without a name. The file may name only cases of all, the suites.
 func (c *Certification) knownDeviations(all []*conformance.Suite) (map[string]conformance.Deviation, error) {
 	if c.Deviations == "" {
 		return nil, nil
@@ -161,8 +162,8 @@ func (c *Certification) ensureFolder() (err error) {
 	return err
 }
 
-// permissionHint adds the value of --wire that needs no permission to a permission error. It returns
-// other errors unchanged.
+// permissionHint adds the value of --wire that needs no permission to a permission error. It
+// returns other errors unchanged.
 func (c *Certification) permissionHint(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -231,7 +232,8 @@ func (c *Certification) subject() certificate.Subject {
 	return s
 }
 
-// judgeIdentity returns the description of the judge and its access to the link for the certificate.
+// judgeIdentity returns the description of the judge and its access to the link for the
+// certificate.
 func (c *Certification) judgeIdentity() certificate.Judge {
 	_, judgeAddrs := c.lab.Addresses()
 	wire := c.lab.Wire

@@ -31,9 +31,9 @@ func GuestProtocol(cfg kernel.Config) conformance.Protocol {
 	return conformance.RoCE
 }
 
-// JudgeGuest boots a guest in the current network namespace, which must be empty, judges its device,
-// and shuts the guest down, so that its console log is complete. It prints progress to status. If
-// the device could not be judged, it removes the folder of the certificate.
+// JudgeGuest boots a guest in the current network namespace, which must be empty, judges its
+// device, and shuts the guest down, so that its console log is complete. It prints progress to
+// status. If the device could not be judged, it removes the folder of the certificate.
 func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (*conform.Run, error) {
 	if err := c.ensureFolder(); err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func (c *Certification) JudgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// judgeGuest boots the guest, judges its device through an agent, a program in the guest that calls verbs for the
-// judge, and stops the guest.
+// judgeGuest boots the guest, judges its device through an agent, a program in the guest that calls
+// verbs for the judge, and stops the guest.
 func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, status io.Writer) (run *conform.Run, err error) {
 	fmt.Fprintf(status, "Booting Linux %s with %s …\n", cfg.Image.Release, c.Device)
 	cfg.Consoles = c.judge.Dir
@@ -78,8 +78,9 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 	return run, err
 }
 
-// isRawWire reports whether, with a value of --wire, the judge sends packets on a raw socket, as a host with
-// addresses other than the kernel's. The default, an empty value, depends on the protocol.
+// isRawWire reports whether, with a value of --wire, the judge sends packets on a raw socket, as a
+// host with addresses other than the kernel's. The default, an empty value, depends on the
+// protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:
@@ -121,8 +122,8 @@ const IbverbsTag = "ibverbs"
 const howToBuildAgent = "on Linux, with gcc and the packages libibverbs-dev and librdmacm-dev: go build -tags " + IbverbsTag + " -o fabrictest-agent ./cmd/fabrictest, " +
 	"and call that program, or name it with --agent-program"
 
-// CheckAgentProgram returns an error if a program was built without libibverbs, with which the agent
-// in a guest drives the device. An empty name stands for this program.
+// CheckAgentProgram returns an error if a program was built without libibverbs, with which the
+// agent in a guest drives the device. An empty name stands for this program.
 func CheckAgentProgram(program string) error {
 	if program == "" {
 		if ibv.Linked {

@@ -25,7 +25,8 @@ type Conformance struct {
 	Replay func(device, id string) string
 }
 
-// Plan checks the options, and returns a judge, which runs cases on devices, with the devices and their cases.
+// Plan checks the options, and returns a judge, which runs cases on devices, with the devices and
+// their cases.
 func (c *Conformance) Plan() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {
@@ -49,8 +50,8 @@ func (c *Conformance) Plan() (*judge.Judge, error) {
 	return j, c.addDeviations(j.Devices)
 }
 
-// addDeviations sets the known deviations of the devices, the cases that they are expected to fail: those of the
-// file c.Deviations, which needs a single device, or those that ship with fabrictest.
+// addDeviations sets the known deviations of the devices, the cases that they are expected to fail:
+// those of the file c.Deviations, which needs a single device, or those that ship with fabrictest.
 func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	if c.Deviations != "" {
 		if len(devices) > 1 {
@@ -70,8 +71,8 @@ func (c *Conformance) addDeviations(devices []*judge.Device) (err error) {
 	return nil
 }
 
-// PlanMeasurement checks the options, and returns a judge with the devices whose recovery from loss and congestion is
-// to be measured. Without names these are all that can be measured.
+// PlanMeasurement checks the options, and returns a judge with the devices whose recovery from loss
+// and congestion is to be measured. Without names these are all that can be measured.
 func (c *Conformance) PlanMeasurement() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {

@@ -114,8 +114,8 @@ func checkFilter(o *conformance.Filter, devices []*judge.Device) error {
 	return judge.NoSuchCase(none.Pattern)
 }
 
-// noCasesError returns the error for a filter that selects no case of the devices. It advises to add
-// --dangerous if that would select some.
+// noCasesError returns the error for a filter that selects no case of the devices. It advises to
+// add --dangerous if that would select some.
 func noCasesError(o *conformance.Filter, devices []*judge.Device) error {
 	dangerous := *o
 	dangerous.IncludeDangerous = true
@@ -183,8 +183,8 @@ func (o *labs) caseWorkers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases that explore
-// schedules, orders of concurrent events, get more time for each schedule.
+// open opens a lab of the tier for a device, with the restrictions of the device's profile. Cases
+// that explore schedules, orders of concurrent events, get more time for each schedule.
 func (o *labs) open(d *judge.Device) (judge.Lab, error) {
 	provider, err := nics.Find(d.Name)
 	if err != nil {

@@ -33,8 +33,8 @@ type Replay struct {
 	Passed    bool             // repeat scenarios that passed, too, if none is named
 }
 
-// Select returns the results of a saved run to repeat: those that match the names and tiers. Without
-// names these are the failed ones; with Passed, all. Skipped scenarios are never repeated.
+// Select returns the results of a saved run to repeat: those that match the names and tiers.
+// Without names these are the failed ones; with Passed, all. Skipped scenarios are never repeated.
 func (r *Replay) Select(saved *report.Run) (selected []*report.Result, err error) {
 	for i := range saved.Scenarios {
 		res := &saved.Scenarios[i]
@@ -80,8 +80,9 @@ func Compare(w io.Writer, then []*report.Result, now []report.Result) (same bool
 	return same, nil
 }
 
-// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every figure must be the
-// same, in namespaces only the verdict. A scenario that starved, because the host was too busy, may pass now.
+// sameOutcome compares two runs of a scenario, and describes the comparison. In simulation every
+// figure must be the same, in namespaces only the verdict. A scenario that starved, because the
+// host was too busy, may pass now.
 func sameOutcome(then, now *report.Result) (same bool, text string) {
 	if then.Verdict == report.Starved && now.Verdict == report.Passed {
 		return true, "the machine was too busy then, and the scenario passed now"

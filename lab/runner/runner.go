@@ -47,9 +47,10 @@ type Progress interface {
 // processes, which mostly wait for timers.
 const maxFabrics = 4
 
-// Run runs tasks in order, one per processor at a time, and at most maxFabrics at a time in network namespaces. Tasks
-// of different tiers (simulation, network namespaces) do not run at the same time. When ctx is cancelled it returns the
-// results so far, including those of interrupted tasks. ended is the number of tasks that were not interrupted.
+// Run runs tasks in order, one per processor at a time, and at most maxFabrics at a time in network
+// namespaces. Tasks of different tiers (simulation, network namespaces) do not run at the same
+// time. When ctx is cancelled it returns the results so far, including those of interrupted tasks.
+// ended is the number of tasks that were not interrupted.
 func Run(ctx context.Context, tasks []Task, show Progress) (results []report.Result, ended int) {
 	for len(tasks) > 0 && ctx.Err() == nil {
 		n := 1
@@ -98,8 +99,8 @@ func runParallel(ctx context.Context, workers int, tasks []Task, show Progress) 
 	return results, int(completed.Load())
 }
 
-// Run runs the task on its tier, after it has saved the scenario in the run's folder if there is one.
-// An incompatible task does not run; its result has the verdict Skipped.
+// Run runs the task on its tier, after it has saved the scenario in the run's folder if there is
+// one. An incompatible task does not run; its result has the verdict Skipped.
 func (t *Task) Run(ctx context.Context) *report.Result {
 	if t.Incompatible != "" {
 		r := lab.NewResult(t.Scenario, t.Tier, &t.Options)
@@ -156,8 +157,8 @@ type Overrides struct {
 	Defects  []string
 }
 
-// Check returns an error if the provider does not exist, or if its NICs (without a provider: NICs of
-// all providers) cannot have one of the defects in this build of the program.
+// Check returns an error if the provider does not exist, or if its NICs (without a provider: NICs
+// of all providers) cannot have one of the defects in this build of the program.
 func (o *Overrides) Check() error {
 	check := nics.CheckRuntimeDefect
 	if o.Provider != "" {
@@ -170,9 +171,10 @@ func (o *Overrides) Check() error {
 	return checkDefects(check, o.Defects)
 }
 
-// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for each scenario and each
-// tier that it runs on, tier by tier, with the same options, except that netem is for network namespaces only. Tasks
-// that cannot run with the provider or the defects are marked as incompatible.
+// Tasks applies the overrides to the chosen scenarios, which it modifies, and returns a task for
+// each scenario and each tier that it runs on, tier by tier, with the same options, except that
+// netem is for network namespaces only. Tasks that cannot run with the provider or the defects are
+// marked as incompatible.
 func (o *Overrides) Tasks(chosen []scenarios.Selected, tiers []scenarios.Tier, options lab.Options) (tasks []Task) {
 	for i := range chosen {
 		s := &chosen[i]
@@ -216,7 +218,8 @@ func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
 }
 
-// DescribeState returns a text with the task and the state of each of its ranks, a line or more each.
+// DescribeState returns a text with the task and the state of each of its ranks, a line or more
+// each.
 func (t *Task) DescribeState(all []lab.RankState) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s:", t.Scenario.Name, t.Tier)

@@ -60,7 +60,8 @@ type fabric struct {
 
 type specList = []impair.Spec
 
-// build creates the networks, and a device on every port of a host. f.specs has the current impairments, for setSpecs.
+// build creates the networks, and a device on every port of a host. f.specs has the current
+// impairments, for setSpecs.
 func (f *fabric) build(r *run) error {
 	f.plan, f.capture = r.plan, r.capture
 	f.nets, f.switches = make(map[int]*sim.Net), make(map[string]*sim.Switch)
@@ -87,8 +88,9 @@ func (f *fabric) build(r *run) error {
 	return nil
 }
 
-// net returns the network of a rail, which it creates on first use. A network has one switch by default, so net adds
-// switches only if the rail has several. Without switches in the topology, the network is a cable between two hosts.
+// net returns the network of a rail, which it creates on first use. A network has one switch by
+// default, so net adds switches only if the rail has several. Without switches in the topology, the
+// network is a cable between two hosts.
 func (f *fabric) net(w *sim.World, rail int) (*sim.Net, error) {
 	if n := f.nets[rail]; n != nil {
 		return n, nil
@@ -170,7 +172,8 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	return nil
 }
 
-// addStreams creates the streamPort that impairs the TCP streams of port i of the plan. addr is the address of port.
+// addStreams creates the streamPort that impairs the TCP streams of port i of the plan. addr is the
+// address of port.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
 	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
 	if rail == nil {
@@ -185,8 +188,8 @@ func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, po
 	return nil
 }
 
-// setSpecs replaces the random impairments of one direction of a port: in the port's pipe for TCP streams
-// if it has one, else in the simulated network.
+// setSpecs replaces the random impairments of one direction of a port: in the port's pipe for TCP
+// streams if it has one, else in the simulated network.
 func (f *fabric) setSpecs(change lab.SpecChange) error {
 	f.specs[change.Port][change.Direction] = change.Specs
 	if p := f.streamPorts[change.Port]; p != nil {
@@ -196,8 +199,8 @@ func (f *fabric) setSpecs(change lab.SpecChange) error {
 	return f.simPorts[change.Port].SetImpair(both[lab.Out], both[lab.In])
 }
 
-// partition executes a timed step of the scenario that partitions the network of every rail into groups of
-// ports or, if step.Undo is set, ends the partition.
+// partition executes a timed step of the scenario that partitions the network of every rail into
+// groups of ports or, if step.Undo is set, ends the partition.
 func (f *fabric) partition(step *lab.Step) {
 	for rail := range len(f.nets) {
 		n := f.nets[rail]

@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// maxEvents ends a run that polls forever while virtual time hardly advances. It is reached after about a minute,
-// and is some hundred times the events of a long scenario.
+// maxEvents ends a run that polls forever while virtual time hardly advances. It is reached after
+// about a minute, and is some hundred times the events of a long scenario.
 const maxEvents = 300_000_000
 
 // newProgram creates the program of a rank, as workload.New does.
@@ -29,8 +29,8 @@ func Run(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *report.R
 	return runWith(ctx, s, opts, workload.New)
 }
 
-// runWith runs a scenario in virtual time; create creates the program of each rank. The result is never nil:
-// an internal error, a panic or the end of ctx gives the verdict Broken.
+// runWith runs a scenario in virtual time; create creates the program of each rank. The result is
+// never nil: an internal error, a panic or the end of ctx gives the verdict Broken.
 func runWith(ctx context.Context, s *scenarios.Scenario, opts lab.Options, create newProgram) (result *report.Result) {
 	began := time.Now()
 	result = lab.NewResult(s, scenarios.Sim, &opts)
@@ -106,8 +106,8 @@ func (r *run) build(s *scenarios.Scenario) (err error) {
 	return nil
 }
 
-// runWorld runs the simulation to its end. A deadlock or a reached limit is recorded in the observation; an error
-// that it returns is internal, or the end of the context.
+// runWorld runs the simulation to its end. A deadlock or a reached limit is recorded in the
+// observation; an error that it returns is internal, or the end of the context.
 func (r *run) runWorld() error {
 	err := r.world.RunPrograms()
 	var deadlock *sim.DeadlockError
@@ -151,8 +151,8 @@ func (r *run) abort(why string, waiting []sim.WaitingProgram) {
 	}
 }
 
-// finish fills in the observation, closes the devices and the world, and adds the capture file to the result. The
-// elapsed time ends with the last rank, or with the simulation if that was aborted.
+// finish fills in the observation, closes the devices and the world, and adds the capture file to
+// the result. The elapsed time ends with the last rank, or with the simulation if that was aborted.
 func (r *run) finish(result *report.Result) error {
 	r.observed.Elapsed = time.Duration(r.world.Now())
 	if r.observed.AbortReason == "" {
@@ -211,7 +211,8 @@ func (r *run) addError(err error) {
 	}
 }
 
-// eachRank calls f for the ranks on the hosts of a step. Rank i runs on host i; later hosts have none.
+// eachRank calls f for the ranks on the hosts of a step. Rank i runs on host i; later hosts have
+// none.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {
 		if host < len(r.ranks) {
@@ -234,8 +235,9 @@ func (r *run) kill(k *rank) {
 	}
 }
 
-// freeze pauses a rank's program, and its ports send and receive nothing, as if its process were stopped. Unlike in
-// a stopped process, the timers of the NIC continue, so that a freeze longer than its retries breaks connections.
+// freeze pauses a rank's program, and its ports send and receive nothing, as if its process were
+// stopped. Unlike in a stopped process, the timers of the NIC continue, so that a freeze longer
+// than its retries breaks connections.
 func (r *run) freeze(k *rank) {
 	if k.observed.State == "" {
 		k.proc.Pause()

@@ -29,8 +29,9 @@ type streamEnds struct{ local, remote netip.AddrPort }
 
 type packetCount struct{ packets, bytes uint64 }
 
-// newStreamPort returns the streamPort of a port of the plan. Its pipes apply random impairments only, and need
-// no dissector, which finds packets by number; its matchers find the segments for which the plan has events. rail has the streamPorts of the same rail by address.
+// newStreamPort returns the streamPort of a port of the plan. Its pipes apply random impairments
+// only, and need no dissector, which finds packets by number; its matchers find the segments for
+// which the plan has events. rail has the streamPorts of the same rail by address.
 func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*streamPort) (*streamPort, error) {
 	p := &streamPort{world: w, ports: rail, numbers: make(map[streamEnds]int), open: make(map[link.StreamID]*stream)}
 	for direction, impairments := range []*lab.Impairments{lab.Out: &plan.Ports[port].Out, lab.In: &plan.Ports[port].In} {
@@ -43,8 +44,8 @@ func newStreamPort(w *sim.World, plan *lab.Plan, port int, rail map[netip.Addr]*
 	return p, nil
 }
 
-// connNumber returns the number by which the scenario's events identify a stream of the port: from 1, in
-// the order in which connNumber is first called for them.
+// connNumber returns the number by which the scenario's events identify a stream of the port: from
+// 1, in the order in which connNumber is first called for them.
 func (p *streamPort) connNumber(e streamEnds) int {
 	n, known := p.numbers[e]
 	if !known {
@@ -54,8 +55,8 @@ func (p *streamPort) connNumber(e streamEnds) int {
 	return n
 }
 
-// wrapStream returns a stream of the port with impairments, and records it as open. The stream gets a
-// connection number at each of its two ports, by which events of the scenario select it.
+// wrapStream returns a stream of the port with impairments, and records it as open. The stream gets
+// a connection number at each of its two ports, by which events of the scenario select it.
 func (p *streamPort) wrapStream(inner link.StreamLink) *stream {
 	s := &stream{StreamLink: inner, port: p}
 	e := streamEnds{inner.LocalAddr(), inner.RemoteAddr()}
@@ -86,8 +87,8 @@ func (p *streamPort) Listen(addr netip.AddrPort, backlog int) (link.StreamListen
 	return &streamListener{inner, p}, nil
 }
 
-// Ready implements link.StreamNet. It also writes the queued segments of each stream that the wrapped
-// network reports as writable.
+// Ready implements link.StreamNet. It also writes the queued segments of each stream that the
+// wrapped network reports as writable.
 func (p *streamPort) Ready(ready []link.StreamReady) int {
 	n := p.StreamNet.Ready(ready)
 	for _, r := range ready[:n] {

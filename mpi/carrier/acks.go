@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged. It does nothing where none needs to be: with reliable
-// datagrams, and without datagrams (iWARP) if there is only one rail.
+// scheduleAck notes a received packet that must be acknowledged. It does nothing where none needs
+// to be: with reliable datagrams, and without datagrams (iWARP) if there is only one rail.
 func (c *Carrier) scheduleAck(p *peer) {
 	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
 		return
@@ -16,8 +16,8 @@ func (c *Carrier) scheduleAck(p *peer) {
 	c.lists.timed.add(p)
 }
 
-// handleAck frees the packets that the peer acknowledges, all before the sequence number ack, and restarts the
-// retransmission timer of datagrams for the others.
+// handleAck frees the packets that the peer acknowledges, all before the sequence number ack, and
+// restarts the retransmission timer of datagrams for the others.
 func (c *Carrier) handleAck(p *peer, ack uint32) {
 	acked := p.out.Acknowledge(ack)
 	if acked == nil {
@@ -37,7 +37,8 @@ func (c *Carrier) handleAck(p *peer, ack uint32) {
 	}
 }
 
-// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets are acknowledged.
+// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets are
+// acknowledged.
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
 		c.lists.timed.add(p)
@@ -77,8 +78,8 @@ func (c *Carrier) runTimers() {
 // maxRetransmitBatch is how many packets are retransmitted at a time.
 const maxRetransmitBatch = 16
 
-// retransmit retransmits the first unacknowledged packets after a timeout. A peer that has acknowledged
-// nothing for PeerTimeout is lost.
+// retransmit retransmits the first unacknowledged packets after a timeout. A peer that has
+// acknowledged nothing for PeerTimeout is lost.
 func (c *Carrier) retransmit(p *peer) {
 	unacked := p.out.unacked
 	transmitted := unacked[0].posted == 0 // the NIC has completed it
@@ -104,8 +105,8 @@ func (c *Carrier) retransmit(p *peer) {
 	p.out.expiry = c.Now() + p.out.retransmitTimeout()
 }
 
-// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It returns no credits: the first
-// transmission may have done so, or belonged to another connection.
+// refreshPrefix updates the acknowledgement in a packet before it is retransmitted. It returns no
+// credits: the first transmission may have done so, or belonged to another connection.
 func (c *Carrier) refreshPrefix(pkt *packet) {
 	pre, _, _ := parsePrefix(pkt.Buf.B) // this rank wrote it
 	pre.ack, pre.credits, pre.slots = pkt.peer.in.next, 0, 0
@@ -113,8 +114,8 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 	pkt.peer.acks.Acknowledged()
 }
 
-// sendAckOnly sends pending acknowledgements and credits without a message: on conn if it is not nil
-// and has room, else by datagram. If there is no room, the next packet carries them.
+// sendAckOnly sends pending acknowledgements and credits without a message: on conn if it is not
+// nil and has room, else by datagram. If there is no room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
 	if conn == nil && c.rails[0].completesBeforeDelivery() { // iWARP, which has no datagrams

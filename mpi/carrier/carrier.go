@@ -75,7 +75,8 @@ type timing struct {
 	keepalive keepalive
 }
 
-// Open creates the carrier of a rank. All ranks must open theirs at the same time, because they exchange addresses.
+// Open creates the carrier of a rank. All ranks must open theirs at the same time, because they
+// exchange addresses.
 func Open(e *transport.Env, cfg Config, up Upper) (*Carrier, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -125,8 +126,8 @@ func (c *Carrier) open() error {
 			}
 		}
 	}
-	// The thresholds, the number of uses after which registering a buffer is cheaper than copying it,
-	// cannot be measured in virtual time without costs.
+	// The thresholds, the number of uses after which registering a buffer is cheaper than copying
+	// it, cannot be measured in virtual time without costs.
 	if reuse := c.cfg.Reuse; !reuse.Off && (reuse.Thresholds != nil || c.env.Concurrent || c.env.Costs != nil) {
 		if err := c.mem.TrackReuse(reuse); err != nil {
 			return err
@@ -218,7 +219,8 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way are lost; AllDelivered reports that there are none.
+// Close releases all resources. Operations under way are lost; AllDelivered reports that there are
+// none.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

@@ -40,7 +40,8 @@ type Config struct {
 	Design Design `json:"design,omitempty"`
 	// PacketSize is the size of the largest packet, headers included.
 	PacketSize int `json:"packet,omitempty"`
-	// Receives is the number of receive buffers of a connection without SRQ, and of the peer's credits.
+	// Receives is the number of receive buffers of a connection without SRQ, and of the peer's
+	// credits.
 	Receives int `json:"receives,omitempty"`
 	// SharedReceives is the number of receives of the SRQ. They are posted in batches, or
 	// at once when LowWatermark or fewer are left.
@@ -51,7 +52,8 @@ type Config struct {
 	// Ring configures the rings of designs that have them.
 	Ring Ring `json:"ring"`
 	HybridLimits
-	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several rails: for ever.
+	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several rails:
+	// for ever.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
 	// Reuse configures the detection of small buffers that are used often.
 	Reuse memory.Reuse `json:"reuse"`
@@ -113,8 +115,8 @@ type Ring struct {
 	Peers int `json:"peers,omitempty"`
 }
 
-// setDefaults replaces zero settings by defaults. Ring.After and HybridAfter are the packets after which a peer gets a
-// ring or a connection, Ring.Peers and HybridPeers the most peers that get one.
+// setDefaults replaces zero settings by defaults. Ring.After and HybridAfter are the packets after
+// which a peer gets a ring or a connection, Ring.Peers and HybridPeers the most peers that get one.
 func (c *Config) setDefaults() {
 	c.Design = cmp.Or(c.Design, RingSRQ)
 	c.PacketSize = cmp.Or(c.PacketSize, 8<<10)

@@ -50,7 +50,8 @@ type cmState struct {
 	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
 }
 
-// sendDepth is the depth of the send queue. Messages and transfers leave reservedWRs of it to ack-only packets.
+// sendDepth is the depth of the send queue. Messages and transfers leave reservedWRs of it to
+// ack-only packets.
 const (
 	sendDepth   = 128
 	reservedWRs = 2
@@ -64,8 +65,9 @@ type connections struct {
 	lastIdleCheck time.Duration // when idle connections were last looked for
 }
 
-// newConn creates the local end of a connection to p on rail r, with the initial state s. Unless the rail has an SRQ,
-// it posts the receives of the connection. Without an SRQ, and on iWARP, the peer needs a credit for each packet.
+// newConn creates the local end of a connection to p on rail r, with the initial state s. Unless
+// the rail has an SRQ, it posts the receives of the connection. Without an SRQ, and on iWARP, the
+// peer needs a credit for each packet.
 func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	receives := c.cfg.Receives + reservedCredits
 	k := &conn{c: c, rail: r, peer: p, state: s, credits: credits{enabled: r.srq == nil || r.IsIWARP(), available: receives}, lastUsed: c.Now()}
@@ -105,8 +107,8 @@ func (c *Carrier) newConn(p *peer, r *rail, s state) (*conn, error) {
 	return k, nil
 }
 
-// cqes returns how many entries of the CQ the connection reserves: for its sends, and its receives unless
-// the rail has an SRQ.
+// cqes returns how many entries of the CQ the connection reserves: for its sends, and its receives
+// unless the rail has an SRQ.
 func (k *conn) cqes() int {
 	if k.rail.srq != nil {
 		return sendDepth
@@ -114,8 +116,9 @@ func (k *conn) cqes() int {
 	return sendDepth + k.c.cfg.Receives + reservedCredits
 }
 
-// connection returns an open connection with room for a packet of n bytes; successive packets use successive rails.
-// Without one it returns nil, and connects if the design has connections to the peer.
+// connection returns an open connection with room for a packet of n bytes; successive packets use
+// successive rails. Without one it returns nil, and connects if the design has connections to the
+// peer.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil
@@ -147,8 +150,9 @@ func (k *conn) usedConn() *conn { return k }
 // maxPacket implements sender.
 func (k *conn) maxPacket() int { return k.c.cfg.PacketSize }
 
-// startMissingConns starts a connection to a peer on each rail that has none and has not failed; with the design
-// Hybrid only to a peer to which many packets were sent (see shouldConnect). If no rail is left, the peer is lost.
+// startMissingConns starts a connection to a peer on each rail that has none and has not failed;
+// with the design Hybrid only to a peer to which many packets were sent (see shouldConnect). If no
+// rail is left, the peer is lost.
 func (c *Carrier) startMissingConns(p *peer) {
 	if c.cfg.Design == Hybrid && p.conns[0] == nil && !c.shouldConnect(p) {
 		return
@@ -195,8 +199,8 @@ func (k *conn) post() error {
 	return nil
 }
 
-// requestCompleted handles the completion of any send request. When the last one completes, it ends a connection that
-// has failed or whose last packet was sent, or answers the DREQ of the peer.
+// requestCompleted handles the completion of any send request. When the last one completes, it ends
+// a connection that has failed or whose last packet was sent, or answers the DREQ of the peer.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {
@@ -251,7 +255,8 @@ func (k *conn) returnManyCredits() {
 	}
 }
 
-// takeCreditsToReturn posts the used receives again, and returns the credits for them, for the prefix of the next packet.
+// takeCreditsToReturn posts the used receives again, and returns the credits for them, for the
+// prefix of the next packet.
 func (k *conn) takeCreditsToReturn() uint16 {
 	if !k.credits.enabled || k.credits.toReturn == 0 {
 		return 0

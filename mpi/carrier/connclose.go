@@ -18,8 +18,9 @@ type disconnection struct {
 	awaitsPeerClose bool // the peer may still have to receive our last packet
 }
 
-// disconnectIdle sends a DREQ on idle connections. With several rails it does not: the peer handles a DREQ after all
-// earlier packets, perhaps of another rail, and would take an end of the connection before that for a failure.
+// disconnectIdle sends a DREQ on idle connections. With several rails it does not: the peer handles
+// a DREQ after all earlier packets, perhaps of another rail, and would take an end of the
+// connection before that for a failure.
 func (c *Carrier) disconnectIdle() {
 	if c.cfg.IdleTimeout == 0 || c.Now()-c.conns.lastIdleCheck < c.cfg.IdleTimeout/2 || len(c.rails) > 1 {
 		return
@@ -90,8 +91,9 @@ func (k *conn) fail() {
 	}
 }
 
-// endConn marks a connection for closing. Its queue pair stays until the polled completions have been handled,
-// because some may belong to it. Writes whose notice (the message after the data) was not sent are queued again.
+// endConn marks a connection for closing. Its queue pair stays until the polled completions have
+// been handled, because some may belong to it. Writes whose notice (the message after the data) was
+// not sent are queued again.
 func (c *Carrier) endConn(k *conn) {
 	if k.ended {
 		return

@@ -70,9 +70,9 @@ func (r *rail) listenCM() (err error) {
 	return nil
 }
 
-// param returns the parameters of a connection request or reply. Its private data is a connInfo with
-// this rank in place of the QPN, and the generation, the number of earlier connections with the peer,
-// in place of the PSN: the CM exchanges QPNs and PSNs itself.
+// param returns the parameters of a connection request or reply. Its private data is a connInfo
+// with this rank in place of the QPN, and the generation, the number of earlier connections with
+// the peer, in place of the PSN: the CM exchanges QPNs and PSNs itself.
 func (l *connManager) param(generation uint32) verbs.ConnParam {
 	c, reads := l.rail.c, l.rail.MaxReads()
 	info := connInfo{rail: l.rail.Num, qpn: verbs.QPN(c.env.Rank), psn: generation, credits: c.cfg.Receives + reservedCredits}
@@ -154,7 +154,8 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 }
 
-// acceptSelf accepts the connection of the rank to itself, which executes atomics on its own memory.
+// acceptSelf accepts the connection of the rank to itself, which executes atomics on its own
+// memory.
 func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 	c := l.rail.c
 	end, err := l.rail.newLoopbackQP()

@@ -32,7 +32,8 @@ func (k *conn) connInfo() connInfo {
 	return connInfo{rail: k.rail.Num, qpn: k.QP.QPN(), psn: k.psn(k.c.env.Rank), credits: k.c.cfg.Receives + reservedCredits}
 }
 
-// psn returns the initial PSN of rank, one of the two ends of the connection: a hash of the seed, both ranks and the rail.
+// psn returns the initial PSN of rank, one of the two ends of the connection: a hash of the seed,
+// both ranks and the rail.
 func (k *conn) psn(rank int) uint32 {
 	x := k.c.env.Seed ^ uint64(rank)<<32 ^ uint64(k.peer.rank+k.c.env.Rank)<<8 ^ uint64(k.rail.Num)
 	x *= 0x9e3779b97f4a7c15
@@ -60,9 +61,9 @@ func (c *Carrier) sendQueuedControl(p *peer) {
 	}
 }
 
-// handleConnMessage handles a connection message of a peer: a REQ asks for a connection, a REP accepts it or, with noQP
-// as QPN, rejects it, an RTU is the first packet on it, and DREQ and DREP end it. If the REQs of two ranks cross, the
-// REQ of the lower rank is used.
+// handleConnMessage handles a connection message of a peer: a REQ asks for a connection, a REP
+// accepts it or, with noQP as QPN, rejects it, an RTU is the first packet on it, and DREQ and DREP
+// end it. If the REQs of two ranks cross, the REQ of the lower rank is used.
 func (c *Carrier) handleConnMessage(p *peer, msg kind, body []byte) error {
 	switch msg {
 	case connRTU: // its arrival has opened the connection
@@ -182,8 +183,8 @@ func (r *rail) newLoopbackQP() (verbs.QP, error) {
 	return qp, err
 }
 
-// connectSelf connects a queue pair of this rank to another one of this rank (loopback), for atomics on its own memory,
-// without a connection manager. The two ends start with different PSNs.
+// connectSelf connects a queue pair of this rank to another one of this rank (loopback), for
+// atomics on its own memory, without a connection manager. The two ends start with different PSNs.
 func (c *Carrier) connectSelf(p *peer, r *rail) error {
 	k, err := c.newConn(p, r, open)
 	if err != nil {
@@ -213,8 +214,9 @@ func (c *Carrier) connectionsFull() bool {
 	return c.stats.Connections >= c.cfg.HybridPeers*len(c.rails)
 }
 
-// shouldConnect reports whether the design Hybrid should connect to a peer now: after HybridAfter packets or, if the
-// peer has refused, retryConnectAt packets. If all allowed connections exist, it may evict the least used one.
+// shouldConnect reports whether the design Hybrid should connect to a peer now: after HybridAfter
+// packets or, if the peer has refused, retryConnectAt packets. If all allowed connections exist, it
+// may evict the least used one.
 func (c *Carrier) shouldConnect(p *peer) bool {
 	minPackets := c.cfg.HybridAfter
 	if p.packetsSent < max(minPackets, p.retryConnectAt) {
@@ -229,7 +231,8 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if they are less than half of p's.
+// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if they are less
+// than half of p's.
 func (c *Carrier) evictLeastUsed(p *peer) {
 	var victim *peer
 	for _, q := range c.peers {

@@ -10,8 +10,9 @@ import (
 // When a rail fails, its outstanding packets are sent again on another rail. They keep
 // their sequence numbers, therefore the peer detects duplicates.
 
-// completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because a completion
-// does not mean delivery and another rail may have to send a packet again: iWARP with several rails.
+// completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because
+// a completion does not mean delivery and another rail may have to send a packet again: iWARP with
+// several rails.
 func (r *rail) completesBeforeDelivery() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
@@ -100,8 +101,8 @@ func (k *conn) rewriteUnnoticed() {
 	k.pendingNotices = nil
 }
 
-// retryOnOtherRail queues a failed part of a transfer for another rail. It returns false if there is none, and
-// for an atomic, which may have been executed.
+// retryOnOtherRail queues a failed part of a transfer for another rail. It returns false if there
+// is none, and for an atomic, which may have been executed.
 func (c *Carrier) retryOnOtherRail(w work, part *transferPart) bool {
 	p := part.transfer.peer
 	switch {
@@ -126,7 +127,8 @@ func (c *Carrier) reachable(p *peer) bool {
 	return false
 }
 
-// connFailed handles the failure of a connection. If it is the last rail to its peer, the peer is lost.
+// connFailed handles the failure of a connection. If it is the last rail to its peer, the peer is
+// lost.
 func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return
@@ -152,9 +154,9 @@ func (k *conn) connFailed(cause error) {
 
 var errRailStalled = errors.New("packets on this rail do not arrive, but the peer answers on another")
 
-// checkRails looks, on iWARP with several rails, for connections with a packet that has been outstanding for too long.
-// Such a connection fails if the peer was heard since and another connection to it is open; otherwise checkRails
-// probes the peer on the others.
+// checkRails looks, on iWARP with several rails, for connections with a packet that has been
+// outstanding for too long. Such a connection fails if the peer was heard since and another
+// connection to it is open; otherwise checkRails probes the peer on the others.
 func (c *Carrier) checkRails(now time.Duration) {
 	if !c.rails[0].completesBeforeDelivery() {
 		return
@@ -183,8 +185,9 @@ func (c *Carrier) checkRails(now time.Duration) {
 	}
 }
 
-// oldestOutstanding returns since when the connection waits for a completion or an acknowledgement; false if nothing is
-// outstanding. Acknowledgements are cumulative, therefore only the first packet counts.
+// oldestOutstanding returns since when the connection waits for a completion or an acknowledgement;
+// false if nothing is outstanding. Acknowledgements are cumulative, therefore only the first packet
+// counts.
 func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	if k.Outstanding() > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
@@ -195,8 +198,9 @@ func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	return 0, false
 }
 
-// A rank that waits for a dead or unreachable peer gets no error from the network. Therefore it probes awaited peers
-// that are silent. With RC and RD the peer's NIC acknowledges probes; other peers have PeerTimeout to answer.
+// A rank that waits for a dead or unreachable peer gets no error from the network. Therefore it
+// probes awaited peers that are silent. With RC and RD the peer's NIC acknowledges probes; other
+// peers have PeerTimeout to answer.
 
 var errGone = errors.New("the program of the peer has ended")
 
@@ -207,8 +211,8 @@ type keepalive struct {
 	stalledUntil time.Duration // when Progress was last called after a long pause
 }
 
-// checkSilentPeers probes the peers that Upper waits for if nothing has arrived from them for KeepaliveIdle, and
-// runs checkRails. A peer that has exited is lost.
+// checkSilentPeers probes the peers that Upper waits for if nothing has arrived from them for
+// KeepaliveIdle, and runs checkRails. A peer that has exited is lost.
 func (c *Carrier) checkSilentPeers() {
 	now := c.Now()
 	if now < c.keepalive.lastCheck+c.cfg.KeepaliveIdle {
@@ -231,8 +235,9 @@ func (c *Carrier) checkSilentPeers() {
 	})
 }
 
-// probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail. A peer whose
-// program must answer, because no NIC reports that it is unreachable, is lost after PeerTimeout.
+// probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail.
+// A peer whose program must answer, because no NIC reports that it is unreachable, is lost after
+// PeerTimeout.
 func (c *Carrier) probe(p *peer) {
 	if p.probes++; p.probes > 1 {
 		c.switchRail(p)

@@ -38,8 +38,8 @@ func TestConnectionsReconnectDuringTraffic(t *testing.T) {
 	}
 }
 
-// exchangeWithPauses makes every rank send to every other, with random pauses. All ranks draw the same
-// sizes.
+// exchangeWithPauses makes every rank send to every other, with random pauses. All ranks draw the
+// same sizes.
 func (r *rank) exchangeWithPauses(chance *rand.Rand, idle time.Duration) error {
 	r.maxWait = idle
 	own := rand.New(rand.NewPCG(uint64(r.Rank), 3))

@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/p2p"
 )
 
-// sendUntilFailure keeps requests of all sizes outstanding to a peer until one fails, and then waits
-// for the rest.
+// sendUntilFailure keeps requests of all sizes outstanding to a peer until one fails, and then
+// waits for the rest.
 func (r *rank) sendUntilFailure(peer int) error {
 	sizes := []int{8, 900, 5000, 70_000}
 	for {

@@ -74,8 +74,8 @@ type prefix struct {
 
 const prefixLen = 16
 
-// put encodes the prefix, the header of every packet, to the start of b. slots and credits return to the peer what it
-// may use again: ring slots, and receives of the connection.
+// put encodes the prefix, the header of every packet, to the start of b. slots and credits return
+// to the peer what it may use again: ring slots, and receives of the connection.
 func (p *prefix) put(b []byte) {
 	le := binary.LittleEndian
 	b[0], b[1] = byte(p.kind), p.slots

@@ -229,8 +229,8 @@ type peerLists struct {
 	coalescing []*peer  // with coalesced messages
 }
 
-// newPeerLists returns empty lists of the peers with queued work (busy) or a timer (timed). A flag of each peer says
-// whether it is in the list.
+// newPeerLists returns empty lists of the peers with queued work (busy) or a timer (timed). A flag
+// of each peer says whether it is in the list.
 func newPeerLists() peerLists {
 	return peerLists{
 		busy:  peerList{in: func(p *peer) *bool { return &p.busy }},
@@ -246,7 +246,8 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer, and removes the peer if look returns false. Peers that look adds are not visited.
+// visit calls look for each peer, and removes the peer if look returns false. Peers that look adds
+// are not visited.
 func (l *peerList) visit(look func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil

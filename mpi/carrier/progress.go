@@ -11,8 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Progress handles received packets and completions, and sends queued packets. If there was nothing to do, it arms the
-// completion events for Wait, and looks for silent peers. It reports whether there was anything to do.
+// Progress handles received packets and completions, and sends queued packets. If there was nothing
+// to do, it arms the completion events for Wait, and looks for silent peers. It reports whether
+// there was anything to do.
 func (c *Carrier) Progress() (moved bool) {
 	if !c.enter() {
 		return false
@@ -51,8 +52,9 @@ func (c *Carrier) Progress() (moved bool) {
 	return moved
 }
 
-// PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress. Only the first of
-// several consecutive calls reads the clock. The caller must not Wait after it, because it arms no completion event.
+// PollFast is a cheaper Progress for busy polling, which leaves some work to the next Progress.
+// Only the first of several consecutive calls reads the clock. The caller must not Wait after it,
+// because it arms no completion event.
 func (c *Carrier) PollFast(first bool) (moved bool) {
 	lastRead := c.clock.cached // enter clears it
 	if !c.enter() {
@@ -72,7 +74,8 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 	return true
 }
 
-// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested calls.
+// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested
+// calls.
 func (c *Carrier) enter() bool {
 	if c.clock.inProgress {
 		return false
@@ -94,7 +97,8 @@ type clock struct {
 
 func (k *clock) exit() { k.inProgress = false }
 
-// now returns the time. Within Progress, in real time (Concurrent), it reads the clock once and then returns the same.
+// now returns the time. Within Progress, in real time (Concurrent), it reads the clock once and
+// then returns the same.
 func (k *clock) now() time.Duration {
 	if !k.inProgress || !k.env.Concurrent {
 		return k.env.Proc.Now()
@@ -135,8 +139,8 @@ type polledRings struct {
 	shared []*shmPeer // in shared memory
 }
 
-// runDeferredWork does everything but polling: it runs callbacks and timers, sends what is queued, closes connections,
-// deregisters memory and posts receives.
+// runDeferredWork does everything but polling: it runs callbacks and timers, sends what is queued,
+// closes connections, deregisters memory and posts receives.
 func (c *Carrier) runDeferredWork() (moved bool) {
 	moved = c.deliverLoopback()
 	moved = c.conns.callbacks.run() || moved
@@ -245,8 +249,9 @@ func (c *Carrier) Wait(timeout time.Duration) {
 	}
 }
 
-// block waits up to timeout for a completion event of a rail. It returns false after a timeout: otherwise the caller
-// must poll. If another goroutine waits already, it sleeps for at most pollInterval.
+// block waits up to timeout for a completion event of a rail. It returns false after a timeout:
+// otherwise the caller must poll. If another goroutine waits already, it sleeps for at most
+// pollInterval.
 func (w *waiter) block(r *rail, timeout, pollInterval time.Duration) bool {
 	if !w.blocked.CompareAndSwap(false, true) {
 		w.env.Proc.Sleep(min(timeout, pollInterval))

@@ -51,7 +51,8 @@ func (r *rail) needsReceives() bool {
 	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
 }
 
-// close closes everything of the rail but its protection domain, which the memory of all rails needs.
+// close closes everything of the rail but its protection domain, which the memory of all rails
+// needs.
 func (r *rail) close() error {
 	var errs []error
 	if r.cm != nil {
@@ -187,9 +188,9 @@ type sharedReceives struct {
 	capacity int // depth of the queue
 }
 
-// createSRQ creates the shared receive queue of the rail, and posts its first receives. iWARP has no
-// RNR NAKs: a message that finds no receive is fatal, and so the queue has room for the credits of
-// all peers.
+// createSRQ creates the shared receive queue of the rail, and posts its first receives. iWARP has
+// no RNR NAKs: a message that finds no receive is fatal, and so the queue has room for the credits
+// of all peers.
 func (r *rail) createSRQ(cfg *Config) (err error) {
 	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
 	if r.IsIWARP() {

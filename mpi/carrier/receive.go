@@ -6,8 +6,9 @@ type bufferedPacket struct {
 	body []byte
 }
 
-// receivePacket handles a packet with a prefix, unless its peer is lost. conn is the connection on which it arrived, nil
-// for datagrams and shared memory. It discards packets that are malformed, or not of another rank.
+// receivePacket handles a packet with a prefix, unless its peer is lost. conn is the connection on
+// which it arrived, nil for datagrams and shared memory. It discards packets that are malformed, or
+// not of another rank.
 func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	pre, body, err := parsePrefix(b)
 	if err != nil || int(pre.from) >= len(c.peers) || int(pre.from) == c.env.Rank {
@@ -21,8 +22,9 @@ func (c *Carrier) receivePacket(b []byte, conn *conn, transport Transport) {
 	}
 }
 
-// receiveFrom handles a packet of a peer: it takes the credits and ring slots that the packet returns, schedules its
-// acknowledgement, and delivers contents in sequence. A peer that sends on a connection may be offered a ring.
+// receiveFrom handles a packet of a peer: it takes the credits and ring slots that the packet
+// returns, schedules its acknowledgement, and delivers contents in sequence. A peer that sends on a
+// connection may be offered a ring.
 func (c *Carrier) receiveFrom(p *peer, pre *prefix, body []byte, conn *conn, transport Transport) {
 	p.lastHeard, p.probes = c.Now(), 0
 	if conn != nil {

@@ -30,8 +30,8 @@ func (s *packetSender) NextSeq() uint32 {
 	return s.next - 1
 }
 
-// Acknowledge removes and returns the packets with sequence numbers before ack, and stops the timer if there are any.
-// The result is valid until the next call.
+// Acknowledge removes and returns the packets with sequence numbers before ack, and stops the timer
+// if there are any. The result is valid until the next call.
 func (s *packetSender) Acknowledge(ack uint32) []*packet {
 	n := 0
 	for n < len(s.unacked) && seqBefore(s.unacked[n].seq, ack) {
@@ -62,9 +62,9 @@ func (s *packetSender) retransmitTimeout() time.Duration {
 	return min(time.Second, s.timeout<<min(s.retransmits, maxShift))
 }
 
-// Expired counts an expiry of the timer. It returns how often the timer has expired and how long the peer has been
-// silent, both since its last acknowledgement. The timeout adds to the silence only if transmitted is set: the NIC
-// has sent the first packet since the timer started.
+// Expired counts an expiry of the timer. It returns how often the timer has expired and how long
+// the peer has been silent, both since its last acknowledgement. The timeout adds to the silence
+// only if transmitted is set: the NIC has sent the first packet since the timer started.
 func (s *packetSender) Expired(transmitted bool) (retransmits int, silent time.Duration) {
 	if transmitted {
 		s.unackedFor += s.retransmitTimeout()
@@ -99,7 +99,8 @@ type packetReceiver[P any] struct {
 	early map[uint32]P // packets that were received too soon
 }
 
-// Receive classifies a packet by its sequence number, and advances to the next number if the packet is in order.
+// Receive classifies a packet by its sequence number, and advances to the next number if the packet
+// is in order.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:
@@ -137,7 +138,8 @@ func (r *packetReceiver[P]) Take() (pkt P, ok bool) {
 	return pkt, ok
 }
 
-// ackTimer decides when received packets are acknowledged without a packet to carry the acknowledgement.
+// ackTimer decides when received packets are acknowledged without a packet to carry the
+// acknowledgement.
 type ackTimer struct {
 	Every int           // packets
 	Delay time.Duration // of fewer packets
@@ -146,7 +148,8 @@ type ackTimer struct {
 	expiry  time.Duration // when an acknowledgement is due; 0 if none is
 }
 
-// Received counts a received packet. The acknowledgement is due after Every packets, or Delay after the first.
+// Received counts a received packet. The acknowledgement is due after Every packets, or Delay after
+// the first.
 func (t *ackTimer) Received(now time.Duration) {
 	t.packets++
 	switch {

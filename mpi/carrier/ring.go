@@ -74,8 +74,8 @@ func (c *Carrier) handleRingOffer(p *peer, b []byte) error {
 	return nil
 }
 
-// hasRoom reports whether a packet of n bytes can be written now. It selects the connection that transmit uses: that of
-// rail 0, whose RKey the peer has offered.
+// hasRoom reports whether a packet of n bytes can be written now. It selects the connection that
+// transmit uses: that of rail 0, whose RKey the peer has offered.
 func (r *ringOut) hasRoom(n int) bool {
 	if !r.HasRoom(n) || n+transport.TrailerLen > r.limit {
 		return false

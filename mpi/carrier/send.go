@@ -31,8 +31,8 @@ func (c *Carrier) MaxData() int {
 	return n - maxOverhead
 }
 
-// Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has room. Upper.Finished
-// reports when the owner, if any, may reuse the data.
+// Send sends a message to a peer, or to this rank itself, or queues a copy if no transport has
+// room. Upper.Finished reports when the owner, if any, may reuse the data.
 func (c *Carrier) Send(rank int, h *wire.Header, data []byte, owner any) {
 	if rank == c.env.Rank {
 		c.stats.Packets[OverLoopback]++
@@ -83,9 +83,9 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 // is copied: a gathered buffer is not reusable before the peer has the data.
 type BlockingOwner interface{ IsBlocking() bool }
 
-// gatherRegion registers data in a buffer that the program uses often, so that the NIC can gather it.
-// It returns nil for data that is copied after its header instead: from any other buffer, and if the
-// owner waits for this send only, because a copy completes sooner.
+// gatherRegion registers data in a buffer that the program uses often, so that the NIC can gather
+// it. It returns nil for data that is copied after its header instead: from any other buffer, and
+// if the owner waits for this send only, because a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
@@ -148,7 +148,8 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	return c.sendOn(p, via, k, h, data)
 }
 
-// sendOn sends a packet over a transport that has room. It returns false if that failed, and the peer is lost.
+// sendOn sends a packet over a transport that has room. It returns false if that failed, and the
+// peer is lost.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
 	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
@@ -162,7 +163,8 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents sends a packet with the contents o over a transport that has room. If that fails, the peer is lost.
+// sendContents sends a packet with the contents o over a transport that has room. If that fails,
+// the peer is lost.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first
@@ -211,8 +213,8 @@ func (c *Carrier) countSent(p *peer) {
 	}
 }
 
-// writePrefix writes the prefix of a packet that is sent over via. A headerless packet has immediate
-// data instead of a prefix.
+// writePrefix writes the prefix of a packet that is sent over via. A headerless packet has
+// immediate data instead of a prefix.
 func (c *Carrier) writePrefix(pkt *packet, k kind, via sender) {
 	pre := prefix{kind: k, from: uint32(c.env.Rank), seq: pkt.seq, ack: pkt.peer.in.next}
 	if conn := via.usedConn(); conn != nil { // a datagram returns no credits: it may arrive twice

@@ -64,8 +64,9 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	return true
 }
 
-// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, is sent in a burst (after
-// others since the last Progress), and goes over a connection. It reports whether it did.
+// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, is sent
+// in a burst (after others since the last Progress), and goes over a connection. It reports whether
+// it did.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
 	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {
@@ -140,8 +141,8 @@ func (c *Carrier) deliverCoalesced(p *peer, b []byte) error {
 // holds the variable fields of the prefix.
 
 // canOmitHeader reports whether a message is sent without its header: the header would make the
-// packet exceed the MTU, and the receiver knows it from the previous message (CachedEager). The immediate data must
-// have room for the credits, and the only rail keeps the order of packets.
+// packet exceed the MTU, and the receiver knows it from the previous message (CachedEager). The
+// immediate data must have room for the credits, and the only rail keeps the order of packets.
 func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 	k, ok := via.(*conn)
 	if !ok || !k.rail.HasImmediates() || len(c.rails) > 1 || k.credits.enabled && k.credits.toReturn > maxImmediateCredits {
@@ -154,8 +155,8 @@ func (c *Carrier) canOmitHeader(via sender, header, data []byte) bool {
 // maxImmediateCredits is the largest number of credits in an immediate.
 const maxImmediateCredits = 0xff
 
-// receiveHeaderless handles a packet of data alone. imm has the returned credits and ring slots, and the low half of
-// the sequence number.
+// receiveHeaderless handles a packet of data alone. imm has the returned credits and ring slots,
+// and the low half of the sequence number.
 func (c *Carrier) receiveHeaderless(data []byte, imm uint32, conn *conn) {
 	p := conn.peer
 	if p.lost != nil {

@@ -83,7 +83,8 @@ func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher, receives the old value.
+// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher, receives
+// the old value.
 func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
@@ -139,7 +140,8 @@ func (c *Carrier) startTransfer(m *transfer) {
 			break
 		}
 	}
-	// On iWARP the completion of a write does not show that its data was placed; the response to a read after it does.
+	// On iWARP the completion of a write does not show that its data was placed; the response to a
+	// read after it does.
 	if m.op == OpWrite && m.n > 0 && (!m.notice.wanted && c.rails[0].IsIWARP() && !c.rails[0].Attr.Caps.Has(verbs.CapRD) || c.rails[0].completesBeforeDelivery()) {
 		c.addReadProbe(p, m)
 	}
@@ -162,7 +164,8 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 	}
 }
 
-// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it was placed.
+// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it was
+// placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	buf, err := c.mem.WordBuffer()
 	if err != nil {
@@ -173,7 +176,8 @@ func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	c.addPart(p, &transferPart{transfer: m, n: 1, probeBuf: buf})
 }
 
-// copyLocal executes a transfer within the memory of this rank. It also sends the message that follows a write, if any.
+// copyLocal executes a transfer within the memory of this rank. It also sends the message that
+// follows a write, if any.
 func (c *Carrier) copyLocal(m *transfer) {
 	to, err := c.ownMemory(m.remote.Addr, m.remote.Keys[0], m.n)
 	from := m.local.Bytes()[:m.n]
@@ -215,8 +219,8 @@ func (c *Carrier) failPart(part *transferPart, cause error) {
 	}
 }
 
-// failTransfers fails queued transfers, and writes whose notice (the message after the data) was not sent. Posted ones
-// end with their completions.
+// failTransfers fails queued transfers, and writes whose notice (the message after the data) was
+// not sent. Posted ones end with their completions.
 func (c *Carrier) failTransfers(p *peer, cause error) {
 	parts, streams, reads := p.queuedParts, p.streams, p.pendingReads
 	p.queuedParts, p.streams, p.pendingReads = nil, nil, nil

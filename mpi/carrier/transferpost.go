@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// tryPost posts a part of a transfer if a connection has room. It returns false if the caller must queue the part, or
-// if the peer is lost. A part with a probeBuf is a read probe: it shows that the data before it was placed. A notice is
-// the message to the peer after the data of a write.
+// tryPost posts a part of a transfer if a connection has room. It returns false if the caller must
+// queue the part, or if the peer is lost. A part with a probeBuf is a read probe: it shows that the
+// data before it was placed. A notice is the message to the peer after the data of a write.
 func (c *Carrier) tryPost(p *peer, part *transferPart) bool {
 	if c.cfg.Design == UD {
 		return c.tryPostDatagram(p, part)
@@ -107,9 +107,10 @@ func (c *Carrier) retryRefused(p *peer, part *transferPart, d *datagrams, err er
 	return c.tryPostDatagram(p, part)
 }
 
-// partCompleted handles the completion of a part. With the last part it sends the notice, if any, and finishes the
-// transfer. On iWARP with one rail, where the data may not be placed yet, it queues the notice in pendingNotices, to be
-// sent on the same connection. With several rails, a read probe, the last part, has shown that the data was placed.
+// partCompleted handles the completion of a part. With the last part it sends the notice, if any,
+// and finishes the transfer. On iWARP with one rail, where the data may not be placed yet, it
+// queues the notice in pendingNotices, to be sent on the same connection. With several rails, a
+// read probe, the last part, has shown that the data was placed.
 func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 	part := w.part
 	m := part.transfer
@@ -150,8 +151,8 @@ func (c *Carrier) partCompleted(w work, wc *verbs.WC) {
 // only that TCP has it. There the notice must follow on the same connection; a write
 // without notice is followed by a read probe.
 
-// sendNotices sends the notices (messages after the data) of completed writes when there is credit and no message is
-// queued before them.
+// sendNotices sends the notices (messages after the data) of completed writes when there is credit
+// and no message is queued before them.
 func (k *conn) sendNotices() {
 	for len(k.pendingNotices) > 0 && len(k.peer.queue) == 0 && k.hasRoom() && k.peer.lost == nil {
 		m := k.pendingNotices[0]

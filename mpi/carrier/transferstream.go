@@ -58,8 +58,9 @@ func (c *Carrier) requestRead(p *peer, m *transfer, n int) {
 	c.sendOrQueue(p, getRequest, req)
 }
 
-// pumpStreams sends the data of writes without RDMA, and of replies to reads, while a transport has room, and reports
-// whether it sent any. The last packet of a write is followed by its notice (the message to the peer after the data).
+// pumpStreams sends the data of writes without RDMA, and of replies to reads, while a transport has
+// room, and reports whether it sent any. The last packet of a write is followed by its notice (the
+// message to the peer after the data).
 func (c *Carrier) pumpStreams(p *peer) (moved bool) {
 	for len(p.streams) > 0 && p.lost == nil {
 		s := p.streams[0]
@@ -97,8 +98,8 @@ const (
 	maxRead       = 1 << 40
 )
 
-// sendDataPacket sends the next packet of a stream: putData for a write, or getData for the reply to a read, which has
-// no transfer. It reports whether a transport had room for it.
+// sendDataPacket sends the next packet of a stream: putData for a write, or getData for the reply
+// to a read, which has no transfer. It reports whether a transport had room for it.
 func (c *Carrier) sendDataPacket(p *peer, s *stream) bool {
 	n := min(len(s.data)-s.sent, c.MaxData()-putHead)
 	le := binary.LittleEndian

@@ -28,8 +28,9 @@ type work struct {
 	part *transferPart
 }
 
-// failOutstanding fails all send requests after a local NIC has failed: no completions follow. Datagram queue pairs move
-// to the error state, as those of connections have, so that no NIC accesses memory for them.
+// failOutstanding fails all send requests after a local NIC has failed: no completions follow.
+// Datagram queue pairs move to the error state, as those of connections have, so that no NIC
+// accesses memory for them.
 func (c *Carrier) failOutstanding(cause error) {
 	for _, r := range c.rails {
 		if r.dg != nil {
@@ -51,8 +52,8 @@ func (c *Carrier) dropPosted(pkt *packet) {
 	c.drop(pkt)
 }
 
-// handleCompletion handles a work completion. It ignores those of removed requests. A WRID that was never posted is a
-// failure of the NIC.
+// handleCompletion handles a work completion. It ignores those of removed requests. A WRID that was
+// never posted is a failure of the NIC.
 func (c *Carrier) handleCompletion(r *rail, wc *verbs.WC) {
 	found, stale := c.requests.Find(wc.WRID)
 	if found == nil {
@@ -126,7 +127,8 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	}
 }
 
-// receive handles the packet in a receive buffer. On a connection, one with immediate data is headerless.
+// receive handles the packet in a receive buffer. On a connection, one with immediate data is
+// headerless.
 func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	c := r.c
 	n := int(wc.ByteLen)

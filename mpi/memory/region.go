@@ -14,7 +14,8 @@ type Region struct {
 	sink   []byte // destination of data that is read into the bounce buffer
 }
 
-// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if there is no bounce buffer.
+// Sink is the buffer to which data that was read into a bounce buffer must be copied; nil if there
+// is no bounce buffer.
 func (r *Region) Sink() []byte { return r.sink }
 
 // Register makes a buffer, which must not be empty, accessible to NICs and peers until Release.
@@ -38,7 +39,8 @@ func (r *Registry) newRegion(fields Region) *Region {
 	return region
 }
 
-// Release ends the use of a region: it returns the bounce buffer, or the registration to the cache, where it may stay.
+// Release ends the use of a region: it returns the bounce buffer, or the registration to the cache,
+// where it may stay.
 func (r *Registry) Release(region *Region) (err error) {
 	if region.bounce != nil {
 		region.bounce.Release()
@@ -67,7 +69,8 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether no registered memory overlaps buf, also none that waits for its deregistration.
+// Invalidated reports whether no registered memory overlaps buf, also none that waits for its
+// deregistration.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	for _, b := range r.byKey {
@@ -92,8 +95,8 @@ func (r *Registry) Source(data []byte) (*Region, error) {
 	return region, err
 }
 
-// Sink returns a region to read data of a peer into. If it is a bounce buffer, the caller must copy the data to its
-// destination, [Region.Sink], when the read completes.
+// Sink returns a region to read data of a peer into. If it is a bounce buffer, the caller must copy
+// the data to its destination, [Region.Sink], when the read completes.
 func (r *Registry) Sink(into []byte) (*Region, error) {
 	region, err := r.localRegion(into)
 	if err == nil && region.bounce != nil {
@@ -102,8 +105,8 @@ func (r *Registry) Sink(into []byte) (*Region, error) {
 	return region, err
 }
 
-// localRegion returns a bounce buffer in place of a small buffer that is not used often, and registers
-// any other buffer. It also registers when maxBounced bounce buffers are in use.
+// localRegion returns a bounce buffer in place of a small buffer that is not used often, and
+// registers any other buffer. It also registers when maxBounced bounce buffers are in use.
 func (r *Registry) localRegion(buf []byte) (*Region, error) {
 	frequent := len(buf) <= r.cfg.PacketSize && r.IsFrequent(buf)
 	if len(buf) > r.cfg.PacketSize || frequent || r.bounced == maxBounced {
@@ -159,8 +162,8 @@ func (p *Pool) Take() (*Buffer, error) {
 	return b, nil
 }
 
-// grow adds n buffers in one block of newly registered memory. The block starts pageOffset after the start of a page:
-// copies between buffers of equal page offset are slow (4K aliasing).
+// grow adds n buffers in one block of newly registered memory. The block starts pageOffset after
+// the start of a page: copies between buffers of equal page offset are slow (4K aliasing).
 func (p *Pool) grow(n int) error {
 	block, err := p.registry.Keep(p.kind, make([]byte, n*p.size+pageOffset)[pageOffset:])
 	if err != nil {

@@ -59,8 +59,9 @@ const (
 	addrGap   = 4 << 10
 )
 
-// New returns a registry without memory. It delays the deregistration of memory that leaves the registration cache, and
-// has pools of send buffers for long packets, short packets and 8-byte words.
+// New returns a registry without memory. It delays the deregistration of memory that leaves the
+// registration cache, and has pools of send buffers for long packets, short packets and 8-byte
+// words.
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}
@@ -183,7 +184,8 @@ type retired struct {
 // forever is later than every delay.
 const forever = time.Duration(math.MaxInt64)
 
-// DeregisterRetired deregisters the memory that has left the registration cache at least deregisterDelay before now.
+// DeregisterRetired deregisters the memory that has left the registration cache at least
+// deregisterDelay before now.
 func (r *Registry) DeregisterRetired(now time.Duration) (err error) {
 	n := 0
 	for n < len(r.retired) && r.retired[n].due <= now {

@@ -25,9 +25,9 @@ type Measured struct {
 	LookUp         time.Duration
 }
 
-// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of uses after which
-// the copies saved have cost more than the registration. A class has the costs of its smallest size, the first class
-// those of 512 bytes.
+// ComputeThresholds computes the threshold of each size class of 1 KiB up to maxSize: the number of
+// uses after which the copies saved have cost more than the registration. A class has the costs of
+// its smallest size, the first class those of 512 bytes.
 func ComputeThresholds(costs Measured, maxSize int) (t Thresholds) {
 	for n := 0; n <= maxSize; n += sizeStep {
 		size := cmp.Or(n, sizeStep/2)
@@ -112,7 +112,8 @@ type trackedBuffer struct {
 	frequent bool
 }
 
-// NewReuseTable returns an empty table, with defaults for zero fields of cfg except for Thresholds, which must be set.
+// NewReuseTable returns an empty table, with defaults for zero fields of cfg except for Thresholds,
+// which must be set.
 func NewReuseTable(cfg Reuse) *ReuseTable {
 	cfg.Speculation = cmp.Or(cfg.Speculation, 0.25) // fraction of its threshold at which a buffer is frequent
 	cfg.Buckets = cmp.Or(cfg.Buckets, 1<<16)
@@ -178,9 +179,10 @@ func (t *ReuseTable) findOrAdd(addr uintptr) *trackedBuffer {
 	return b
 }
 
-// isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the number of buffers
-// in the hash chain that the buffer would join. Without chains the lookup cost does not grow, so the table stops
-// growing only when chains have formed and less than the fraction cfg.Frequent of the buffers is used often.
+// isFull reports whether the table takes no further buffer, and updates Stats.Stopped. depth is the
+// number of buffers in the hash chain that the buffer would join. Without chains the lookup cost
+// does not grow, so the table stops growing only when chains have formed and less than the fraction
+// cfg.Frequent of the buffers is used often.
 func (t *ReuseTable) isFull(depth int) bool {
 	s := &t.Stats
 	if s.Buffers >= t.cfg.MaxBuffers {
@@ -197,7 +199,8 @@ func (t *ReuseTable) Reset(addr uintptr) {
 	t.remove(slot, func(b *trackedBuffer) bool { return b.addr == addr })
 }
 
-// Invalidate removes all buffers that overlap memory which was freed or is reused for another purpose.
+// Invalidate removes all buffers that overlap memory which was freed or is reused for another
+// purpose.
 func (t *ReuseTable) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
 		t.remove(&t.buckets[i], func(b *trackedBuffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
@@ -240,8 +243,9 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 // IsFrequent counts a use of a buffer, and reports whether to register it instead of copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It adds the
-// modelled cost of one lookup, and of one more for each entry of the hash chain that was skipped.
+// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It
+// adds the modelled cost of one lookup, and of one more for each entry of the hash chain that was
+// skipped.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))

@@ -108,8 +108,9 @@ type losses struct {
 	failedContexts map[uint32]error
 }
 
-// New returns an engine for one rank. By default, an adaptive sender stops RTRs if less than 80 % (Usage) of 16 (Sample)
-// were used, and a receiver sends none after 4 in a row for messages that came eagerly (MaxMispredicted).
+// New returns an engine for one rank. By default, an adaptive sender stops RTRs if less than 80 %
+// (Usage) of 16 (Sample) were used, and a receiver sends none after 4 in a row for messages that
+// came eagerly (MaxMispredicted).
 func New(cfg Config, t Transport) *Engine {
 	cfg.Usage = cmp.Or(cfg.Usage, 0.8)
 	cfg.Sample = cmp.Or(cfg.Sample, 16)
@@ -210,8 +211,9 @@ func (e *Engine) Lost(peer int, cause error) {
 	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // the keys have the receiving rank as Source
 }
 
-// dependsOn reports whether a posted receive cannot complete once a peer is lost: the function DependsOn decides or, if
-// it is nil, the receive depends on its source, and a receive from Any on every peer.
+// dependsOn reports whether a posted receive cannot complete once a peer is lost: the function
+// DependsOn decides or, if it is nil, the receive depends on its source, and a receive from Any on
+// every peer.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)

@@ -155,7 +155,8 @@ type Posted[T any] struct {
 // Len is the number of receives.
 func (q *Posted[T]) Len() int { return q.n }
 
-// Add appends a receive to those with the same envelope. n.order tells Match which one was posted first.
+// Add appends a receive to those with the same envelope. n.order tells Match which one was posted
+// first.
 func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")

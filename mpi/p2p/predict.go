@@ -12,9 +12,9 @@ type receiverState struct {
 	mispredicted int  // consecutive RTRs for messages that came eagerly
 }
 
-// receiverState returns what the receiver knows of the RTRs (ready-to-receive messages) of an envelope, and creates it
-// if needed. A full table first drops the states of envelopes whose sender takes RTRs. If it stays full, the new
-// state is not stored, and maySendRTR refuses that envelope.
+// receiverState returns what the receiver knows of the RTRs (ready-to-receive messages) of an
+// envelope, and creates it if needed. A full table first drops the states of envelopes whose sender
+// takes RTRs. If it stays full, the new state is not stored, and maySendRTR refuses that envelope.
 func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	s := e.receiverStates[envelope]
 	if s == nil {
@@ -29,9 +29,9 @@ func (e *Engine) receiverState(envelope Envelope) *receiverState {
 	return s
 }
 
-// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a series of
-// mispredicted RTRs (ready-to-receive messages). A sender that stops RTRs uses none of the outstanding
-// ones, so the posted receives count as receives without an RTR.
+// applyRTRFlags applies the flags StopRTR and ResumeRTR of a received RTS, which also ends a series
+// of mispredicted RTRs (ready-to-receive messages). A sender that stops RTRs uses none of the
+// outstanding ones, so the posted receives count as receives without an RTR.
 func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 	if s := e.receiverStates[envelope]; s != nil {
 		s.mispredicted = 0
@@ -48,9 +48,9 @@ func (e *Engine) applyRTRFlags(envelope Envelope, flags wire.Flags) {
 }
 
 // maySendRTR reports whether a receive that is about to be posted may send an RTR (ready-to-receive
-// message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are tracked, the sender wants
-// no RTRs, too many were mispredicted, or an earlier posted receive without an RTR could match the message: the sender
-// would use the RTR for that receive.
+// message). It may not if the source or tag is a wildcard, maxEnvelopes other envelopes are
+// tracked, the sender wants no RTRs, too many were mispredicted, or an earlier posted receive
+// without an RTR could match the message: the sender would use the RTR for that receive.
 func (e *Engine) maySendRTR(envelope Envelope) bool {
 	if envelope.Source == Any || envelope.Tag == Any {
 		return false
@@ -77,8 +77,9 @@ func (e *Engine) sendRTR(r *Request) {
 	})
 }
 
-// handleRTRAck handles the start of a write into the buffer of a receive that has sent a ready-to-receive
-// message (RTR). That must be the first receive that matches; otherwise the error is an ErrProtocol.
+// handleRTRAck handles the start of a write into the buffer of a receive that has sent a
+// ready-to-receive message (RTR). That must be the first receive that matches; otherwise the error
+// is an ErrProtocol.
 func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil || n.Value.id != h.Recv || !n.Value.sentRTR {
@@ -90,8 +91,8 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	return nil
 }
 
-// handleRevoked handles a peer's promise not to use the RTR of a receive that is being cancelled. It
-// completes the cancellation, unless the message arrived first.
+// handleRevoked handles a peer's promise not to use the RTR of a receive that is being cancelled.
+// It completes the cancellation, unless the message arrived first.
 func (e *Engine) handleRevoked(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Recv)
 	if r == nil {

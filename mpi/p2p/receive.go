@@ -7,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Irecv starts a receive. It takes the first matching unexpected message, or else is posted. Under the
-// speculative protocol it first processes messages that have arrived (early progress), and may send an RTR.
+// Irecv starts a receive. It takes the first matching unexpected message, or else is posted. Under
+// the speculative protocol it first processes messages that have arrived (early progress), and may
+// send an RTR.
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
@@ -58,8 +59,9 @@ func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
 	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
-// handleEager matches an eager message with a receive or queues it as unexpected. An RTR (ready to receive) that the
-// receive has sent for a message by rendezvous was in vain: it is counted as mispredicted.
+// handleEager matches an eager message with a receive or queues it as unexpected. An RTR (ready to
+// receive) that the receive has sent for a message by rendezvous was in vain: it is counted as
+// mispredicted.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {
@@ -124,7 +126,8 @@ func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsA
 	e.startTransfer(r, peer, h, rtsAcked)
 }
 
-// startTransfer starts the data transfer of an RTS: for RPUT by a CTS to the sender, which writes, else by an RDMA read.
+// startTransfer starts the data transfer of an RTS: for RPUT by a CTS to the sender, which writes,
+// else by an RDMA read.
 func (e *Engine) startTransfer(r *Request, peer int, h *wire.Header, rtsAcked bool) {
 	var waited time.Duration // since the receive was posted
 	if r.state == statePosted {

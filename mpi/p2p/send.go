@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Isend starts a send: eagerly if the message is small and the transport has credit, else by a rendezvous protocol.
-// With the protocol Speculative, the receiver may have sent an RTR (ready to receive) before it knows of the message.
-// A send to a lost peer completes at once with an error.
+// Isend starts a send: eagerly if the message is small and the transport has credit, else by a
+// rendezvous protocol. With the protocol Speculative, the receiver may have sent an RTR (ready to
+// receive) before it knows of the message. A send to a lost peer completes at once with an error.
 func (e *Engine) Isend(r *Request) {
 	r.reset()
 	if err := e.lost[r.Peer]; err != nil {
@@ -73,8 +73,8 @@ func (e *Engine) SendDone(r *Request, err error) {
 	}
 }
 
-// sendRTS sends the RTS of a send. Unless the sender will write the data (protocol RPUT), it registers the buffer and
-// includes its address, from which the receiver reads.
+// sendRTS sends the RTS of a send. Unless the sender will write the data (protocol RPUT), it
+// registers the buffer and includes its address, from which the receiver reads.
 func (e *Engine) sendRTS(r *Request, flags wire.Flags) {
 	h := wire.Header{Kind: wire.RTS, Flags: flags, Context: r.Context, Tag: r.Tag, Size: uint64(len(r.Buf)), Send: r.id}
 	if r.Mode == Ready {

@@ -51,9 +51,10 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 	return s
 }
 
-// evictSenders drops the state of envelopes without pending requests. That loses whether RTRs are stopped, or
-// must not be used after an eager send (eagerSent). So every new state starts with eagerSent set, and its first
-// RTS stops RTRs. The next eviction happens when the number of states has doubled.
+// evictSenders drops the state of envelopes without pending requests. That loses whether RTRs are
+// stopped, or must not be used after an eager send (eagerSent). So every new state starts with
+// eagerSent set, and its first RTS stops RTRs. The next eviction happens when the number of states
+// has doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping
@@ -68,9 +69,9 @@ func (e *Engine) earlyProgress() {
 	e.transport.Progress()
 }
 
-// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), which the receiver sent
-// before it knew of this message, or sends an RTS. It makes progress first, because an RTR may have arrived, unless too
-// few RTRs were of use.
+// sendSpeculative writes to the buffer of the first queued RTR (ready-to-receive message), which
+// the receiver sent before it knew of this message, or sends an RTS. It makes progress first,
+// because an RTR may have arrived, unless too few RTRs were of use.
 func (e *Engine) sendSpeculative(r *Request) {
 	s := e.senderState(r.envelope())
 	if !e.cfg.NoEarlyProgress && !s.usage.tooFewRTRsUsed {
@@ -143,7 +144,8 @@ func (s *senderState) removeUnmatched(r *Request) {
 }
 
 // useRTR writes a send's data to the receive buffer that the first RTR (ready-to-receive message)
-// describes. It first sends an RTRAck: otherwise the receiver would match the next RTS with that receive.
+// describes. It first sends an RTRAck: otherwise the receiver would match the next RTS with that
+// receive.
 func (e *Engine) useRTR(r *Request, s *senderState) {
 	if err := e.register(r, len(r.Buf)); err != nil {
 		e.fail(r, err)
@@ -158,9 +160,9 @@ func (e *Engine) useRTR(r *Request, s *senderState) {
 	}
 }
 
-// recordEagerSend notes an eager send, unless the receiver was told to send no RTRs (ready-to-receive
-// messages). It drops the queued RTRs: one of them may be of the receive that matches this send, and
-// cannot be told from those of later receives.
+// recordEagerSend notes an eager send, unless the receiver was told to send no RTRs
+// (ready-to-receive messages). It drops the queued RTRs: one of them may be of the receive that
+// matches this send, and cannot be told from those of later receives.
 func (e *Engine) recordEagerSend(envelope Envelope) {
 	s := e.senderState(envelope)
 	if !s.stopped {
@@ -175,9 +177,9 @@ func (e *Engine) dropRTRs(s *senderState) {
 	s.rtrs.clear()
 }
 
-// handleRTR handles the RTR (ready-to-receive message) of a receive. If the RTS of an unmatched send
-// has crossed it, the receiver reads the data, and the RTR only tells that the send has a receive.
-// Otherwise a later send uses the RTR.
+// handleRTR handles the RTR (ready-to-receive message) of a receive. If the RTS of an unmatched
+// send has crossed it, the receiver reads the data, and the RTR only tells that the send has a
+// receive. Otherwise a later send uses the RTR.
 func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	e.Stats.RTRsReceived++
@@ -196,8 +198,9 @@ func (e *Engine) handleRTR(peer int, h *wire.Header) error {
 	return nil
 }
 
-// adapt runs at the sender. If cfg.Adaptive is set, it asks for no more RTRs (ready-to-receive messages) after a sample of
-// which too few were used. It asks for them again after a sample of sends of which enough would have used an RTR (see handleRTSAck).
+// adapt runs at the sender. If cfg.Adaptive is set, it asks for no more RTRs (ready-to-receive
+// messages) after a sample of which too few were used. It asks for them again after a sample of
+// sends of which enough would have used an RTR (see handleRTSAck).
 func (e *Engine) adapt(s *senderState) {
 	u := &s.usage
 	if !e.cfg.Adaptive {
@@ -221,12 +224,13 @@ func (e *Engine) adapt(s *senderState) {
 	}
 }
 
-// handleRTSAck handles the reply of a receiver that matched an RTS without having sent an RTR (ready to receive).
+// handleRTSAck handles the reply of a receiver that matched an RTS without having sent an RTR
+// (ready to receive).
 func (e *Engine) handleRTSAck(r *Request, h *wire.Header) {
 	s := e.senderState(r.envelope())
 	s.removeUnmatched(r)
-	// An RTR of a receive that was posted before this send started would have arrived in time. A sender that
-	// computed meanwhile sees the RTSAck late, which makes wouldHaveUsedRTR too low.
+	// An RTR of a receive that was posted before this send started would have arrived in time. A
+	// sender that computed meanwhile sees the RTSAck late, which makes wouldHaveUsedRTR too low.
 	s.usage.sends++
 	if time.Duration(h.PostedFor) >= e.transport.Now()-r.startedAt {
 		s.usage.wouldHaveUsedRTR++
@@ -244,8 +248,9 @@ func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 	}
 }
 
-// handleRevoke removes an RTR (ready-to-receive message) that the receiver revokes, and replies with Revoked. If a
-// send has used the RTR, the receiver gets the RTRAck of that send before the reply.
+// handleRevoke removes an RTR (ready-to-receive message) that the receiver revokes, and replies
+// with Revoked. If a send has used the RTR, the receiver gets the RTRAck of that send before the
+// reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {

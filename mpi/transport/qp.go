@@ -128,8 +128,8 @@ func (p *Packet) AppendSGL(sges []verbs.SGE, rail int) []verbs.SGE {
 	return sges
 }
 
-// AppendSGLWithTrailer is AppendSGL for a slot of a ring: the list ends with the trailer that marks the
-// packet as complete. The trailer is stored in Buf after the CopiedLen bytes of the packet.
+// AppendSGLWithTrailer is AppendSGL for a slot of a ring: the list ends with the trailer that marks
+// the packet as complete. The trailer is stored in Buf after the CopiedLen bytes of the packet.
 func (p *Packet) AppendSGLWithTrailer(sges []verbs.SGE, rail int, trailer uint64) []verbs.SGE {
 	binary.NativeEndian.PutUint64(p.Buf.B[p.CopiedLen:], trailer)
 	sges = p.AppendSGL(sges, rail)
@@ -188,7 +188,8 @@ type request[T any] struct {
 	posted     bool
 }
 
-// Add stores the context of a request and returns its WRID: the index of its entry, and how often that was reused.
+// Add stores the context of a request and returns its WRID: the index of its entry, and how often
+// that was reused.
 func (r *Requests[T]) Add(context T) (wrid uint64) {
 	n := len(r.idle)
 	if n == 0 {
@@ -253,9 +254,9 @@ const qKey = 0x0fab7e57
 // datagramDepth is the depth of the send queue.
 const datagramDepth = 512
 
-// OpenDatagrams creates the rail's UD queue pair with room for a number of receives, and moves it to
-// RTS. packetSize is the length of the longest packet; it is limited to the MTU unless the NIC delivers
-// UD messages reliably (CapRD). After an error the result must be closed as well.
+// OpenDatagrams creates the rail's UD queue pair with room for a number of receives, and moves it
+// to RTS. packetSize is the length of the longest packet; it is limited to the MTU unless the NIC
+// delivers UD messages reliably (CapRD). After an error the result must be closed as well.
 func (r *Rail) OpenDatagrams(packetSize, receives int) (*Datagrams, error) {
 	d := &Datagrams{rail: r, Reliable: r.Attr.Caps.Has(verbs.CapRD), MaxPacket: packetSize, ahs: make(map[int]verbs.AH)}
 	d.Depth = datagramDepth

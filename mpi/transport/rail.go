@@ -72,11 +72,12 @@ func (r *Rail) open() (err error) {
 // HasImmediates reports whether the NIC supports sends with immediate data.
 func (r *Rail) HasImmediates() bool { return !r.iwarp }
 
-// IsIWARP reports whether the NIC is one for iWARP: it has no RNR NAK, so that a packet without a posted receive ends
-// the connection, and it may complete a request before the peer has the data.
+// IsIWARP reports whether the NIC is one for iWARP: it has no RNR NAK, so that a packet without a
+// posted receive ends the connection, and it may complete a request before the peer has the data.
 func (r *Rail) IsIWARP() bool { return r.iwarp }
 
-// ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases entries.
+// ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases
+// entries.
 func (r *Rail) ReserveCQEs(n int) error {
 	need := r.reservedCQEs + n
 	if need > r.Attr.MaxCQE && n > 0 {
@@ -134,8 +135,8 @@ func (r *Rail) Wait(d time.Duration) error {
 	return err
 }
 
-// Close closes the completion queue and its channel. The protection domain stays until ClosePD, since memory
-// is registered in it.
+// Close closes the completion queue and its channel. The protection domain stays until ClosePD,
+// since memory is registered in it.
 func (r *Rail) Close() error {
 	var errs []error
 	if r.cq != nil {

@@ -47,8 +47,9 @@ func (s *SlotRing) lap() uint32 { return uint32(s.next/uint64(s.count)) + 1 }
 // trailer is the trailer in the memory of the next slot.
 func (s *SlotRing) trailer() *uint64 { return (*uint64)(unsafe.Pointer(&s.mem[s.end()-TrailerLen])) }
 
-// Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's trailer begins. It
-// returns nil until the trailer, which is written last, has the number of the current pass over the ring (lap).
+// Peek returns the next packet, which stays in its slot until Advance: it ends where the slot's
+// trailer begins. It returns nil until the trailer, which is written last, has the number of the
+// current pass over the ring (lap).
 func (s *SlotRing) Peek() []byte {
 	t := atomic.LoadUint64(s.trailer())
 	n := int(t >> 32)
@@ -62,14 +63,16 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet to the end of the next slot, before the trailer. The trailer, stored last, publishes it.
+// write copies a packet to the end of the next slot, before the trailer. The trailer, stored last,
+// publishes it.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TrailerLen-len(b):], b)
 	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
 	s.next++
 }
 
-// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to with RDMA.
+// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to with
+// RDMA.
 type RemoteRing struct {
 	Addr  uint64
 	Key   uint32
@@ -89,8 +92,8 @@ func (r *RemoteRing) MaxPacket() int { return r.slots.MaxPacket() }
 // HasRoom reports whether there is a free slot for a packet of n bytes.
 func (r *RemoteRing) HasRoom(n int) bool { return r.free > 0 && n <= r.MaxPacket() }
 
-// Next returns the address to write the next packet of n bytes to, and the trailer to write after it,
-// which marks the packet as complete.
+// Next returns the address to write the next packet of n bytes to, and the trailer to write after
+// it, which marks the packet as complete.
 func (r *RemoteRing) Next(n int) (addr, trailer uint64) {
 	return r.Addr + uint64(r.slots.end()-TrailerLen-n), r.slots.trailerOf(n)
 }

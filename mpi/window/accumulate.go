@@ -24,8 +24,8 @@ func (a *Atomic) Fetched(old uint64) { a.old = old }
 // starting.
 const maxLookahead = 8
 
-// startEligible starts, among the first maxLookahead queued accumulates, each that overlaps no earlier
-// one: accumulates of one origin on the same words run in order, others in parallel.
+// startEligible starts, among the first maxLookahead queued accumulates, each that overlaps no
+// earlier one: accumulates of one origin on the same words run in order, others in parallel.
 func (w *Window) startEligible(t *target) {
 	for i := 0; i < min(len(t.atomicOps), maxLookahead); i++ {
 		o := t.atomicOps[i]
@@ -42,7 +42,8 @@ func (o *Operation) firstWord() uint64 { return uint64(o.Offset) &^ 7 }
 // endWord is the offset of the end of the last 8-byte word of an operation.
 func (o *Operation) endWord() uint64 { return (uint64(o.Offset+o.size) + 7) &^ 7 }
 
-// startAtomics starts the first atomics of an accumulate, at most Config.InFlight. AtomicDone starts the others.
+// startAtomics starts the first atomics of an accumulate, at most Config.InFlight. AtomicDone
+// starts the others.
 func (w *Window) startAtomics(o *Operation) {
 	o.nextWord = o.firstWord()
 	n := min(int(o.endWord()-o.nextWord)/8, w.e.cfg.InFlight)
@@ -59,7 +60,8 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicDone(o)
 }
 
-// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes the accumulate.
+// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes
+// the accumulate.
 func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
@@ -101,8 +103,8 @@ func (o *Operation) span(a *Atomic) (from, to, at int) {
 	return from, to, int(a.offset) + from - o.Offset
 }
 
-// applied returns the value that the atomic's word gets if the operation is applied to its value old. The operands
-// are those in elements, which has the layout of the origin buffer.
+// applied returns the value that the atomic's word gets if the operation is applied to its value
+// old. The operands are those in elements, which has the layout of the origin buffer.
 func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], old)
@@ -111,15 +113,16 @@ func (o *Operation) applied(a *Atomic, old uint64, elements []byte) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// AtomicDone completes an atomic; without an error, Fetched has set its old value before. It continues with
-// the next word of the operation.
+// AtomicDone completes an atomic; without an error, Fetched has set its old value before. It
+// continues with the next word of the operation.
 func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o := a.op
 	w := o.w
 	o.fail(err)
 	if o.err == nil {
-		// A failed compare-and-swap is retried with the fetched value: always for an accumulate; for
-		// CompareAndSwap only if the fetched element equals compare: other bytes of the word differed.
+		// A failed compare-and-swap is retried with the fetched value: always for an accumulate;
+		// for CompareAndSwap only if the fetched element equals compare: other bytes of the word
+		// differed.
 		failed := !a.isFetchAdd && a.old != a.expected
 		if failed && (o.Kind != CompareAndSwapOp || o.applied(a, a.old, o.Compare) == a.old) {
 			e.Stats.Atomics++
@@ -205,7 +208,8 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	w.send(t, &h, o.Origin, o)
 }
 
-// handleReply stores the old elements of an accumulate. Replies arrive in the order of the requests.
+// handleReply stores the old elements of an accumulate. Replies arrive in the order of the
+// requests.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
 		return protocolError(t.Peer, h, "no request is outstanding")
@@ -233,7 +237,8 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// handleAccumulate executes an accumulate of a peer, after sending a reply with the old elements if they are fetched.
+// handleAccumulate executes an accumulate of a peer, after sending a reply with the old elements if
+// they are fetched.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {

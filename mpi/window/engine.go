@@ -69,8 +69,8 @@ type Engine struct {
 	sendHeader wire.Header // header being sent; a local variable would be heap-allocated
 }
 
-// New returns an engine for one rank, with defaults for zero fields of cfg. It rounds Chunk, the payload of an
-// accumulate message, down to whole 8-byte words.
+// New returns an engine for one rank, with defaults for zero fields of cfg. It rounds Chunk, the
+// payload of an accumulate message, down to whole 8-byte words.
 func New(cfg Config, t Transport) *Engine {
 	const inFlight = 16
 	cfg.Chunk = max(cmp.Or(cfg.Chunk, DefaultChunk)&^7, 8)
@@ -96,7 +96,8 @@ func (w *Window) send(t *target, h *wire.Header, data []byte, owner any) {
 	w.e.transport.Send(t.Peer, h, data, owner)
 }
 
-// Arrived handles a message of a peer, whose data need not stay valid afterwards. The error is an ErrProtocol.
+// Arrived handles a message of a peer, whose data need not stay valid afterwards. The error is an
+// ErrProtocol.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
 		return nil // a late message of a lost peer
@@ -165,8 +166,9 @@ func (e *Engine) Lost(peer int, cause error) {
 	}
 }
 
-// failTarget fails everything in a window that needs a lost peer: operations that wait for its post or lock, that
-// expect its replies, or that use atomics on its memory. A flush no longer waits for the peer, and the peer loses its locks.
+// failTarget fails everything in a window that needs a lost peer: operations that wait for its post
+// or lock, that expect its replies, or that use atomics on its memory. A flush no longer waits for
+// the peer, and the peer loses its locks.
 func (w *Window) failTarget(t *target) {
 	t.lost = w.e.lost[t.Peer]
 	w.lock.queue = slices.DeleteFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer })

@@ -65,8 +65,9 @@ func (w *Window) CheckFence() error {
 	return fmt.Errorf("Fence within another epoch: %w", w.CheckNoEpoch())
 }
 
-// Fence closes the fence epoch and opens the next, unless NoSucceed is given. It returns the errors of the closed
-// epoch's operations. The caller has waited for AllRemoteComplete and synchronised all ranks.
+// Fence closes the fence epoch and opens the next, unless NoSucceed is given. It returns the errors
+// of the closed epoch's operations. The caller has waited for AllRemoteComplete and synchronised
+// all ranks.
 func (w *Window) Fence(a Assert) error {
 	err := w.TakeErrors()
 	w.access.close()
@@ -120,8 +121,8 @@ func (w *Window) CanComplete() (bool, error) {
 	return true, nil
 }
 
-// Complete closes the access epoch of Start, and returns the errors of its operations. It needs no flush, because
-// its messages to the group arrive after those of the operations.
+// Complete closes the access epoch of Start, and returns the errors of its operations. It needs no
+// flush, because its messages to the group arrive after those of the operations.
 func (w *Window) Complete() (err error) {
 	for _, i := range w.access.group {
 		t := &w.targets[i]
@@ -134,8 +135,8 @@ func (w *Window) Complete() (err error) {
 	return err
 }
 
-// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given. It ends a fence epoch
-// without operations; one with operations is an error.
+// Post opens an exposure epoch for a group of ranks, and tells them unless NoCheck is given. It
+// ends a fence epoch without operations; one with operations is an error.
 func (w *Window) Post(group []int, a Assert) error {
 	if w.exposed {
 		return fmt.Errorf("%w: Post after Post, without Wait between", ErrSync)

@@ -164,8 +164,8 @@ type lockRequest struct {
 	kind LockKind
 }
 
-// handleLock queues a peer's lock request, and grants it if possible. To prevent starvation, requests
-// are granted in their order: a shared request waits behind an earlier exclusive one.
+// handleLock queues a peer's lock request, and grants it if possible. To prevent starvation,
+// requests are granted in their order: a shared request waits behind an earlier exclusive one.
 func (w *Window) handleLock(t *target, h *wire.Header) error {
 	if _, has := w.lock.holders[t.Peer]; has || slices.ContainsFunc(w.lock.queue, func(r lockRequest) bool { return r.peer == t.Peer }) {
 		return protocolError(t.Peer, h, "the peer already holds or waits for the lock")

@@ -105,8 +105,8 @@ func (w *Window) checkOp(a *Access, size int) error {
 	return nil
 }
 
-// start starts a valid operation on size bytes. It issues the operation now if prepareTarget allows it, else when
-// the target's post or lock has arrived. An empty operation is complete at once.
+// start starts a valid operation on size bytes. It issues the operation now if prepareTarget allows
+// it, else when the target's post or lock has arrived. An empty operation is complete at once.
 func (w *Window) start(a Access, size int) (*Operation, error) {
 	t := &w.targets[a.Rank]
 	o := w.e.allocOp()
@@ -180,8 +180,8 @@ func (o *Operation) transfer() wire.Transfer {
 	return wire.Transfer{Local: o.region, N: o.size, Remote: o.t.remoteAddr(uint64(o.Offset))}
 }
 
-// issue starts the transfers of an operation: an RDMA write or read, atomics of the NIC if the target's memory
-// permits them, else messages to the target's CPU.
+// issue starts the transfers of an operation: an RDMA write or read, atomics of the NIC if the
+// target's memory permits them, else messages to the target's CPU.
 func (w *Window) issue(o *Operation) {
 	t := o.t
 	switch {
@@ -217,8 +217,9 @@ func (o *Operation) partDone() {
 	}
 }
 
-// complete completes an operation, records its error as that of the target, and returns the operation to the free
-// list unless the caller keeps it as a request. A replyOp, a reply of this rank to a peer, is no operation on a target.
+// complete completes an operation, records its error as that of the target, and returns the
+// operation to the free list unless the caller keeps it as a request. A replyOp, a reply of this
+// rank to a peer, is no operation on a target.
 func (o *Operation) complete() {
 	e := o.w.e
 	e.busy--

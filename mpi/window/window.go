@@ -17,10 +17,10 @@ type Segment struct {
 	Atomics bool
 }
 
-// RegisterSegment registers memory as the local segment of a new window. atomics says that the NICs support
-// atomics; peers use them only if the segment consists of aligned 8-byte words. With Config.ByTarget the target's
-// CPU executes accumulates instead.
-// The region, nil for empty memory, is released by Window.Close or ReleaseSegment.
+// RegisterSegment registers memory as the local segment of a new window. atomics says that the NICs
+// support atomics; peers use them only if the segment consists of aligned 8-byte words. With
+// Config.ByTarget the target's CPU executes accumulates instead. The region, nil for empty memory,
+// is released by Window.Close or ReleaseSegment.
 func (e *Engine) RegisterSegment(mem []byte, atomics bool) (Segment, wire.Region, error) {
 	segment := Segment{Size: len(mem)}
 	if len(mem) == 0 {
@@ -257,8 +257,8 @@ var (
 	ErrProtocol = errors.New("peer violates the protocol")
 )
 
-// EachAwaitedPeer calls visit for each peer that an open epoch or a pending operation of a window waits for: for its
-// replies, its lock, its answer to a flush, its Complete or its Post.
+// EachAwaitedPeer calls visit for each peer that an open epoch or a pending operation of a window
+// waits for: for its replies, its lock, its answer to a flush, its Complete or its Post.
 func (e *Engine) EachAwaitedPeer(visit func(peer int)) {
 	for _, w := range e.ordered {
 		for i := range w.targets {

@@ -50,9 +50,10 @@ type lineSolver struct {
 	forwardSize, backSize, scratch int
 }
 
-// newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating direction implicit
-// method: one cell in each slice of the grid along every axis (a multipartition). It leaves the field j nil: runADI
-// sets it, and a solver of the whole grid, with ranks = 1, communicates with no rank.
+// newADI returns a rank's cells of a cubic grid with side points on each side, for the alternating
+// direction implicit method: one cell in each slice of the grid along every axis (a
+// multipartition). It leaves the field j nil: runADI sets it, and a solver of the whole grid, with
+// ranks = 1, communicates with no rank.
 func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	a := &adi{solver: s, coefficientSeed: seed, side: side, slices: isqrt(ranks)}
 	a.i, a.k = rank%a.slices, rank/a.slices
@@ -73,7 +74,8 @@ func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	return a
 }
 
-// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1 precede them.
+// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1 precede
+// them.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -160,8 +162,8 @@ func (a *adi) cellInSlice(axis, s int) *adiCell {
 	panic("work: a rank has a cell in every slice")
 }
 
-// sweep eliminates along an axis, or substitutes if back is set. The order is that of Rashti 2010 Fig.
-// 4.18: the receive is posted, independent work is done, then the last send and the receive
+// sweep eliminates along an axis, or substitutes if back is set. The order is that of Rashti 2010
+// Fig. 4.18: the receive is posted, independent work is done, then the last send and the receive
 // are waited for.
 func (a *adi) sweep(axis int, back bool) {
 	direction, first, d, tag := "", 0, 1, 1+2*axis

@@ -6,7 +6,8 @@ package work
 // posted before the preceding work (Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 Table 1).
 func blockTridiagonal(j *job) { runADI(j, &blockSolver) }
 
-// runADI runs the steps of NPB's BT or SP, alternating direction implicit methods that differ in the solver.
+// runADI runs the steps of NPB's BT or SP, alternating direction implicit methods that differ in
+// the solver.
 func runADI(j *job, solver *lineSolver) {
 	size := adiSizes[j.p.Class]
 	a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver)
@@ -62,8 +63,8 @@ func (b *block) times(x [adiVars]float64) (y [adiVars]float64) {
 	return y
 }
 
-// applyBlocks implements lineSolver.apply: it returns the left side of the equations of the point at, a sum over the
-// point and its two neighbours along the axis, with the values of field.
+// applyBlocks implements lineSolver.apply: it returns the left side of the equations of the point
+// at, a sum over the point and its two neighbours along the axis, with the values of field.
 func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	l, m, u := lower(), middle(a, axis, at), upper()
 	for d, b := range []*block{&l, &m, &u} {
@@ -80,9 +81,10 @@ func applyBlocks(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float6
 	return sum
 }
 
-// eliminateBlocks implements lineSolver.eliminate, the forward elimination along a line of a cell. It turns the
-// diagonal block of each point into the identity, and stores the block that couples it to the next point, and the
-// right side in place. before has both for the last point of the previous cell, if any; after gets those of this one.
+// eliminateBlocks implements lineSolver.eliminate, the forward elimination along a line of a cell.
+// It turns the diagonal block of each point into the identity, and stores the block that couples it
+// to the next point, and the right side in place. before has both for the last point of the
+// previous cell, if any; after gets those of this one.
 func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 	var next block             // of the previous point
 	var right [adiVars]float64 // of the previous point
@@ -114,8 +116,9 @@ func eliminateBlocks(a *adi, c *adiCell, l line, before, after []float64) {
 	copy(after[blockSize:], right[:])
 }
 
-// solveBlocks implements lineSolver.solve, the back substitution along a line of a cell. It subtracts the known values
-// of the next point from each point. before has those of the cell solved before, and after gets those of this one.
+// solveBlocks implements lineSolver.solve, the back substitution along a line of a cell. It
+// subtracts the known values of the next point from each point. before has those of the cell solved
+// before, and after gets those of this one.
 func solveBlocks(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [adiVars]float64
 	copy(known[:], before)

@@ -9,10 +9,11 @@ import (
 
 // conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid
 // with as many or twice as many columns as rows; each has a block of the matrix. Products
-// are summed along rows of ranks, with partners at halving distances, and exchanged across the diagonal; scalars
-// are summed the same way, in messages of 8 bytes, which are the majority (Rashti 2010 Table
-// 5.1). The loop has receives, sends and waits without work in between (Rashti 2010 Fig. 4.18). The
-// number of partners grows with the logarithm of the ranks (Rashti 2010 §6.6.2, Sur 2006 Table 1).
+// are summed along rows of ranks, with partners at halving distances, and exchanged across the
+// diagonal; scalars are summed the same way, in messages of 8 bytes, which are the majority (Rashti
+// 2010 Table 5.1). The loop has receives, sends and waits without work in between (Rashti 2010 Fig.
+// 4.18). The number of partners grows with the logarithm of the ranks (Rashti 2010 §6.6.2, Sur 2006
+// Table 1).
 func conjugateGradient(j *job) {
 	size := map[Class]cgSize{
 		ClassT: {unknowns: 256, perRow: 3, steps: 25},
@@ -61,7 +62,8 @@ type cgPartners struct {
 	opposite         int    // the rank across the diagonal
 }
 
-// newCGPartners returns the position of a rank, and its partners along the row at halving distances.
+// newCGPartners returns the position of a rank, and its partners along the row at halving
+// distances.
 func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
 	p.cols = ranks / p.rows
@@ -72,9 +74,9 @@ func newCGPartners(rank, ranks int) (p cgPartners) {
 	return p
 }
 
-// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite: the rank
-// across the diagonal, which needs the kept part. If the grid of ranks has twice as many columns as
-// rows, the kept part is one half of the sum.
+// divide sets the parts of a sum over rows that this rank sends and keeps, and its opposite: the
+// rank across the diagonal, which needs the kept part. If the grid of ranks has twice as many
+// columns as rows, the kept part is one half of the sum.
 func (p *cgPartners) divide(rows int) {
 	p.kept = [2]int{0, rows}
 	p.sent = p.kept
@@ -87,7 +89,8 @@ func (p *cgPartners) divide(rows int) {
 	}
 }
 
-// newCG returns a rank's part of a random system, whose size is rounded up to a multiple of the columns.
+// newCG returns a rank's part of a random system, whose size is rounded up to a multiple of the
+// columns.
 func newCG(j *job, size cgSize) *cg {
 	c := &cg{j: j, cgPartners: newCGPartners(j.Rank(), j.Size())}
 	n := (size.unknowns + c.cols - 1) / c.cols * c.cols
@@ -146,7 +149,8 @@ func (b *floatBuffers) exchange(j *job, recv, send []float64, peer, tag int) {
 	getFloats(recv, in)
 }
 
-// innerProduct returns the inner product of two vectors on all ranks, and adds it to the digest that check compares.
+// innerProduct returns the inner product of two vectors on all ranks, and adds it to the digest
+// that check compares.
 func (c *cg) innerProduct(x, y []float64) float64 {
 	sum := 0.0
 	for i := range x {
@@ -192,8 +196,8 @@ func (c *cg) solve(steps int) {
 	c.lastResidual = math.Sqrt(c.innerProduct(c.q, c.q))
 }
 
-// check compares the solution with the exact one, checks the bound of the residual, and compares the inner products
-// of all ranks, which must be equal to the bit.
+// check compares the solution with the exact one, checks the bound of the residual, and compares
+// the inner products of all ranks, which must be equal to the bit.
 func (c *cg) check() {
 	j := c.j
 	maxNorm := 1.5 * math.Sqrt(float64(len(c.right)*c.cols)) // of the solution, whose elements are at most 1.5

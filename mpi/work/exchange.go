@@ -8,7 +8,8 @@ import (
 
 // exchange1 is the first data exchange model of Rashti 2010 §4.4.1 (Fig. 4.15): receives are
 // posted, data is packed and sent, the next data is produced, and sends and receives are awaited.
-// Speculative rendezvous, in which a receiver sends its RTR before it gets an RTS, benefits from the early receive.
+// Speculative rendezvous, in which a receiver sends its RTR before it gets an RTS, benefits from
+// the early receive.
 func exchange1(j *job) {
 	x := newExchange(j)
 	x.run(func(i int) {
@@ -20,8 +21,8 @@ func exchange1(j *job) {
 	})
 }
 
-// exchange2 is the second data exchange model of Rashti 2010 §4.4.1: data is sent first, the previous
-// data consumed, and the receive posted afterwards.
+// exchange2 is the second data exchange model of Rashti 2010 §4.4.1: data is sent first, the
+// previous data consumed, and the receive posted afterwards.
 func exchange2(j *job) {
 	x := newExchange(j)
 	x.run(func(i int) {
@@ -60,8 +61,8 @@ func newExchange(j *job) *exchange {
 	return x
 }
 
-// run times the first produce and all iterations of step, and adds the time of an iteration and the size of a message
-// to the result.
+// run times the first produce and all iterations of step, and adds the time of an iteration and the
+// size of a message to the result.
 func (x *exchange) run(step func(i int)) {
 	j := x.j
 	j.setIterations(map[Class]int{ClassT: 4, ClassS: 50, ClassW: 500, ClassA: 500}[j.p.Class])

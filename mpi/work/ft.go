@@ -172,9 +172,9 @@ func (f *ft) transpose(put, get func(buf []byte, planeAt, columnAt int)) {
 	f.eachElement(f.recv, get)
 }
 
-// eachElement visits a buffer of blocks, one per rank, in the same order as the sender and the receiver: by z, then y,
-// then x. It calls do with the index of each element in the slab of planes and in that of columns; only the index in
-// the slab that do accesses is meaningful.
+// eachElement visits a buffer of blocks, one per rank, in the same order as the sender and the
+// receiver: by z, then y, then x. It calls do with the index of each element in the slab of planes
+// and in that of columns; only the index in the slab that do accesses is meaningful.
 func (f *ft) eachElement(buf []byte, do func(buf []byte, planeAt, columnAt int)) {
 	for peer := range f.j.Size() {
 		for z := range f.planes {
@@ -271,7 +271,8 @@ func (f *fft) transform(x []complex128, back bool) {
 	}
 }
 
-// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory of its length.
+// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory of
+// its length.
 func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
 	for i := range line {
 		line[i] = x[i*stride]

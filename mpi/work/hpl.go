@@ -89,8 +89,8 @@ func (h *hpl) eliminatePanel(first int) {
 	h.update(trailing)
 }
 
-// factorPanel eliminates within the panel, together with the other ranks of this process column, and copies the result
-// to h.panel for forwardPanel.
+// factorPanel eliminates within the panel, together with the other ranks of this process column,
+// and copies the result to h.panel for forwardPanel.
 func (h *hpl) factorPanel() {
 	panelStart := h.columns.before(h.first)
 	for c := range h.width {
@@ -109,9 +109,10 @@ func (h *hpl) factorPanel() {
 	}
 }
 
-// swapPivot finds the row with the largest element of matrix column g, swaps it into place, and returns
-// its part in the panel, which starts at the local column panelStart. Every rank of this process column
-// sends its candidate to every other, together with the row to be replaced if it owns that row.
+// swapPivot finds the row with the largest element of matrix column g, swaps it into place, and
+// returns its part in the panel, which starts at the local column panelStart. Every rank of this
+// process column sends its candidate to every other, together with the row to be replaced if it
+// owns that row.
 func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
@@ -252,7 +253,8 @@ type cyclicAxis struct {
 	owned  int // how many rows or columns this rank has
 }
 
-// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is owner me.
+// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is owner
+// me.
 func newCyclicAxis(n, block, owners, me int) cyclicAxis {
 	a := cyclicAxis{block: block, owners: owners, me: me}
 	a.owned = a.before(n)
@@ -270,7 +272,8 @@ func (a *cyclicAxis) global(local int) int {
 	return (local/a.block*a.owners+a.me)*a.block + local%a.block
 }
 
-// before is how many indexes below g this rank owns, which is the local index of its first one from g on.
+// before is how many indexes below g this rank owns, which is the local index of its first one from
+// g on.
 func (a *cyclicAxis) before(g int) int {
 	blocks, rest := g/a.block, g%a.block
 	n := blocks / a.owners * a.block

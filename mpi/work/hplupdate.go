@@ -2,8 +2,8 @@ package work
 
 import "math"
 
-// swapRows swaps each row of the panel with its pivot row in the trailing matrix: the columns from local
-// index trailing on. If two ranks of this process column own the rows, they exchange them.
+// swapRows swaps each row of the panel with its pivot row in the trailing matrix: the columns from
+// local index trailing on. If two ranks of this process column own the rows, they exchange them.
 func (h *hpl) swapRows(trailing int) {
 	n := h.columns.owned - trailing
 	if n == 0 {
@@ -31,8 +31,8 @@ func (h *hpl) swapRows(trailing int) {
 	}
 }
 
-// solveTop computes the panel's rows of the trailing matrix, the columns from local index trailing on,
-// on the ranks that own these rows, and passes them down the process columns.
+// solveTop computes the panel's rows of the trailing matrix, the columns from local index trailing
+// on, on the ranks that own these rows, and passes them down the process columns.
 func (h *hpl) solveTop(trailing int) {
 	n, w := h.columns.owned-trailing, h.width
 	h.top = make([]float64, w*n)
@@ -63,8 +63,8 @@ func (h *hpl) solveTop(trailing int) {
 	}
 }
 
-// update subtracts the product of the panel and the rows of solveTop from the rows below them, in the
-// columns from local index trailing on.
+// update subtracts the product of the panel and the rows of solveTop from the rows below them, in
+// the columns from local index trailing on.
 func (h *hpl) update(trailing int) {
 	n, w := h.columns.owned-trailing, h.width
 	for i := h.rows.before(h.first + w); i < h.rows.owned; i++ {
@@ -110,8 +110,8 @@ func (h *hpl) substitute() {
 	}
 }
 
-// solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The other
-// ranks of its process row send it the part of the right side that their columns determine.
+// solveBlock solves the w unknowns x of a diagonal block, whose owner is the rank diagonal. The
+// other ranks of its process row send it the part of the right side that their columns determine.
 func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	at := h.rows.local(first)
 	sum := make([]float64, w)
@@ -150,8 +150,9 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 // matrix.
 const hplReference = 256
 
-// checkElimination compares this rank's part of a small matrix, up to hplReference, with an elimination by one rank.
-// They must be equal to the bit: the operations on an element and their order depend on blocks and pivots only.
+// checkElimination compares this rank's part of a small matrix, up to hplReference, with an
+// elimination by one rank. They must be equal to the bit: the operations on an element and their
+// order depend on blocks and pivots only.
 func (h *hpl) checkElimination() {
 	if h.n > hplReference {
 		return
@@ -170,7 +171,8 @@ func (h *hpl) checkElimination() {
 	}
 }
 
-// check evaluates the residuals of the equations, divided among ranks. The bound is HPL's: 16, scaled by the norms.
+// check evaluates the residuals of the equations, divided among ranks. The bound is HPL's: 16,
+// scaled by the norms.
 func (h *hpl) check() {
 	j := h.j
 	xNorm, aNorm := 0.0, 0.0

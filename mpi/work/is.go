@@ -141,9 +141,9 @@ func (s *bucketSort) sortReceived(n int) {
 	}
 }
 
-// alltoallv sends a part of send to each rank and receives a part of recv from each. The parts of rank i
-// are sendAt[i] to sendAt[i+1] and recvAt[i] to recvAt[i+1], in units of unit bytes. All receives are
-// posted first; sends start with the next rank, to spread the load.
+// alltoallv sends a part of send to each rank and receives a part of recv from each. The parts of
+// rank i are sendAt[i] to sendAt[i+1] and recvAt[i] to recvAt[i+1], in units of unit bytes. All
+// receives are posted first; sends start with the next rank, to spread the load.
 func (j *job) alltoallv(send []byte, sendAt []int, recv []byte, recvAt []int, unit int) {
 	me, ranks := j.Rank(), j.Size()
 	copy(recv[unit*recvAt[me]:unit*recvAt[me+1]], send[unit*sendAt[me]:unit*sendAt[me+1]])

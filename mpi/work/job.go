@@ -48,7 +48,8 @@ func (j *job) setIterations(ofClass int) int {
 	return j.iterations
 }
 
-// messageSizes returns the message size of the parameters if it is set, else the sizes of the class.
+// messageSizes returns the message size of the parameters if it is set, else the sizes of the
+// class.
 func (j *job) messageSizes(byClass map[Class][]int) []int {
 	if j.p.Bytes > 0 {
 		return []int{j.p.Bytes}
@@ -105,7 +106,8 @@ func (j *job) exchangeWith(send, recv []byte, peer, tag int) {
 	j.digestReceived(peer, recv)
 }
 
-// sendWithDigest and recvWithDigest add the digest of the message to those that result compares at the end.
+// sendWithDigest and recvWithDigest add the digest of the message to those that result compares at
+// the end.
 func (j *job) sendWithDigest(buf []byte, dest, tag int) {
 	j.digestSent(dest, buf)
 	j.Send(buf, dest, tag)
@@ -126,8 +128,8 @@ func (j *job) allreduceFloat(x float64, op mpi.Op) float64 {
 	return getFloat(j.scalar[:])
 }
 
-// addFigure adds a measured value to the result. Infinite rates, of operations that take no simulated
-// time, are omitted.
+// addFigure adds a measured value to the result. Infinite rates, of operations that take no
+// simulated time, are omitted.
 func (j *job) addFigure(name string, value float64, unit string) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return

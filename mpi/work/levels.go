@@ -18,8 +18,9 @@ func algebraicMultigrid(j *job) {
 	runLevels(j, func(level, _, _ int) int { return amgReach * (level + 1) })
 }
 
-// semicoarsening has the exchanges of a multigrid solver after SMG2000, whose coarsest level couples all points: on
-// it every rank communicates with every other (Rashti 2010 §6.6.2, Table 6.1).
+// semicoarsening has the exchanges of a multigrid solver after SMG2000, whose coarsest level
+// couples all points: on it every rank communicates with every other (Rashti 2010 §6.6.2, Table
+// 6.1).
 func semicoarsening(j *job) {
 	runLevels(j, func(level, levels, points int) int {
 		if level == levels-1 {
@@ -32,8 +33,8 @@ func semicoarsening(j *job) {
 // amgReach is how far points of the finest level are coupled.
 const amgReach = 24
 
-// runLevels exchanges the points of all levels, from the finest to the coarsest and back in each cycle. reach returns
-// how many points away a point of a level is coupled.
+// runLevels exchanges the points of all levels, from the finest to the coarsest and back in each
+// cycle. reach returns how many points away a point of a level is coupled.
 func runLevels(j *job, reach func(level, levels, points int) int) {
 	size := map[Class]struct{ points, levels, cycles int }{
 		ClassT: {128, 4, 2}, ClassS: {256, 5, 10}, ClassW: {512, 6, 40}, ClassA: {1024, 7, 100},
@@ -120,8 +121,8 @@ func newLevel(j *job, level, points, reach int) *gridLevel {
 	return t
 }
 
-// receiveRequest receives a request from any source, and stores the requested points. counts has the number of points
-// that each rank requests.
+// receiveRequest receives a request from any source, and stores the requested points. counts has
+// the number of points that each rank requests.
 func (t *gridLevel) receiveRequest(counts []byte) {
 	j := t.j
 	s := must(j.world.Probe(mpi.AnySource, tagRequest+t.level))

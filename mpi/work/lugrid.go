@@ -22,8 +22,8 @@ const (
 	luContraction = (6 + luCoupling) / luDiagonal * (6 + luCoupling) / luDiagonal
 )
 
-// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right side of the
-// exact solution.
+// newLUGrid returns the points of a rank in rows × columns ranks: u is 0, and b the right side of
+// the exact solution.
 func newLUGrid(seed uint64, side, rows, columns, rank int) *luGrid {
 	g := &luGrid{seed: seed, side: side, rows: rows, columns: columns, row: rank / columns, column: rank % columns}
 	g.fx, g.fy = partStart(side, columns, g.column), partStart(side, rows, g.row)
@@ -106,10 +106,12 @@ func (g *luGrid) relax(x, y, z int) {
 	}
 }
 
-// edge is a line of n points of every plane along x or y: its first point, and the step to the next.
+// edge is a line of n points of every plane along x or y: its first point, and the step to the
+// next.
 type edge struct{ x, y, n, dx, dy int }
 
-// ownEdge is the edge of this rank's points in a direction: its first point x, y, its length, and the step dx, dy.
+// ownEdge is the edge of this rank's points in a direction: its first point x, y, its length, and
+// the step dx, dy.
 func (g *luGrid) ownEdge(direction int) edge {
 	switch direction {
 	case north:

@@ -40,9 +40,9 @@ type Memory struct {
 	Unexpected float64 `json:"unexpected"`
 }
 
-// MemoryOf returns the peak memory of the ranks of a world so far, or of rank 0 alone, and their numbers of connections,
-// receive rings and messages, and how often an SRQ reached its low watermark, all as they were before the call. It is
-// collective, and returns the same in all ranks.
+// MemoryOf returns the peak memory of the ranks of a world so far, or of rank 0 alone, and their
+// numbers of connections, receive rings and messages, and how often an SRQ reached its low
+// watermark, all as they were before the call. It is collective, and returns the same in all ranks.
 func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	s := w.Stats()
 	c, ok := s.Carrier.(carrier.Stats)
@@ -79,8 +79,8 @@ func MemoryOf(w *mpi.World, rank0Only bool) (Memory, error) {
 	return m, nil
 }
 
-// combineMemory computes means and maximums over ranks. all has a row of columns numbers for each rank:
-// one for each kind of memory, and those that MemoryOf appends.
+// combineMemory computes means and maximums over ranks. all has a row of columns numbers for each
+// rank: one for each kind of memory, and those that MemoryOf appends.
 func combineMemory(all []byte, columns, kinds int) Memory {
 	ranks := len(all) / (8 * columns)
 	spreads, sums := make([]Spread, columns), make([]uint64, columns)
@@ -128,8 +128,9 @@ type MemoryPattern struct {
 // star shows the memory of one rank.
 const maxAllToAllRanks = 64
 
-// MemoryPatterns returns the communication patterns for which papers publish curves of the memory per
-// rank over the number of ranks: a constant number of partners, a logarithmic one, and all ranks.
+// MemoryPatterns returns the communication patterns for which papers publish curves of the memory
+// per rank over the number of ranks: a constant number of partners, a logarithmic one, and all
+// ranks.
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
@@ -152,8 +153,9 @@ func (r *MemoryRun) String() string {
 	return fmt.Sprintf("%s with %s on %d ranks", r.Workload, r.Design, r.Ranks)
 }
 
-// Measure runs the workload in a new world with the run's design (its transports between hosts), and returns the memory
-// that its ranks have used. start runs a program as all ranks of a world until they have ended.
+// Measure runs the workload in a new world with the run's design (its transports between hosts),
+// and returns the memory that its ranks have used. start runs a program as all ranks of a world
+// until they have ended.
 func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*mpi.World) error) error, o mpi.Options) (MemoryPoint, error) {
 	point := MemoryPoint{Workload: r.Workload, Design: r.Design, Rank0Only: r.Rank0Only}
 	wl, err := Find(r.Workload)
@@ -179,7 +181,8 @@ func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*m
 
 // Configurations and experiments of published measurements, for comparison.
 
-// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection, about 800 KB.
+// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection,
+// about 800 KB.
 func RashtiMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
@@ -211,7 +214,8 @@ const (
 )
 
 // MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
-// RashtiMemory and the rings of SurMemory, and the published experiments of Rashti 2010 and Sur 2006.
+// RashtiMemory and the rings of SurMemory, and the published experiments of Rashti 2010 and Sur
+// 2006.
 func MemoryExperiments() []MemoryExperiment {
 	byRanks := SurMemory()
 	byRanks.Receives = RashtiMemory().Receives
@@ -244,8 +248,9 @@ func MemoryExperiments() []MemoryExperiment {
 	}
 }
 
-// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers that a workload does
-// not permit or that exceed MaxRanks and, in a published experiment, numbers that were not published.
+// Runs returns the runs of an experiment with the given numbers of ranks. It leaves out numbers
+// that a workload does not permit or that exceed MaxRanks and, in a published experiment, numbers
+// that were not published.
 func (e *MemoryExperiment) Runs(ranks []int) (runs []MemoryRun, err error) {
 	for _, p := range e.Patterns {
 		wl, err := Find(p.Workload)

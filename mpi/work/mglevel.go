@@ -11,7 +11,8 @@ type mgLevel struct {
 	u, r    []float64
 }
 
-// newMGLevel returns the box of the rank at the position of t, in a grid with side points on each side.
+// newMGLevel returns the box of the rank at the position of t, in a grid with side points on each
+// side.
 func newMGLevel(side int, t torus) *mgLevel {
 	l := &mgLevel{side: side}
 	for axis, k := range t.sides {
@@ -73,7 +74,8 @@ func (l *mgLevel) applyStencil(s *stencil, f []float64, at int) float64 {
 	return s[0]*f[at] + s[1]*faces + s[2]*edges + s[3]*corners
 }
 
-// restrict computes r from the next finer level, in which a point has twice its coordinates (index 1 is coordinate 0).
+// restrict computes r from the next finer level, in which a point has twice its coordinates (index
+// 1 is coordinate 0).
 func (l *mgLevel) restrict(fine *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -84,7 +86,8 @@ func (l *mgLevel) restrict(fine *mgLevel) {
 	}
 }
 
-// interpolate adds u of the next coarser level: points between its points have the mean of those around them.
+// interpolate adds u of the next coarser level: points between its points have the mean of those
+// around them.
 func (l *mgLevel) interpolate(coarse *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -104,8 +107,8 @@ func (l *mgLevel) interpolate(coarse *mgLevel) {
 	}
 }
 
-// exchange fills the ghost points from the neighbours, axis by axis, which includes edges and corners. On an axis with
-// one rank, the box is its own neighbour, because the grid is periodic.
+// exchange fills the ghost points from the neighbours, axis by axis, which includes edges and
+// corners. On an axis with one rank, the box is its own neighbour, because the grid is periodic.
 func (m *mg) exchange(l *mgLevel, f []float64) {
 	for axis, ranks := range m.torus.sides {
 		if ranks == 1 {
@@ -117,7 +120,8 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 	}
 }
 
-// mgTag is the tag of a face that is sent in the direction of an axis (up is 1) or against it (up is 0).
+// mgTag is the tag of a face that is sent in the direction of an axis (up is 1) or against it (up
+// is 0).
 func mgTag(axis, up int) int { return 2*axis + up }
 
 // exchangeAxis exchanges faces with both neighbours on an axis.
@@ -164,8 +168,8 @@ func (l *mgLevel) copyFace(f []float64, axis, to, from int) {
 	l.onFace(axis, to, func(at int) { f[at] = f[at+(from-to)*strides[axis]] })
 }
 
-// solveCoarse continues a cycle on the coarser levels, which every rank solves for the whole grid: it
-// gathers the residuals of all boxes of level l, and takes this rank's part of the solution.
+// solveCoarse continues a cycle on the coarser levels, which every rank solves for the whole grid:
+// it gathers the residuals of all boxes of level l, and takes this rank's part of the solution.
 func (m *mg) solveCoarse(l *mgLevel) {
 	own := 8 * l.n[0] * l.n[1] * l.n[2]
 	mine, all := make([]byte, 0, own), make([]byte, own*m.j.Size())

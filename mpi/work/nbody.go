@@ -138,8 +138,8 @@ func (b *bodies) addForces(force, visitors []float64) {
 	}
 }
 
-// exchangeSummaries exchanges mass, centre and momentum of all ranks, with a digest, and checks that
-// the total momentum is constant: forces are mutual, therefore it changes only if two ranks
+// exchangeSummaries exchanges mass, centre and momentum of all ranks, with a digest, and checks
+// that the total momentum is constant: forces are mutual, therefore it changes only if two ranks
 // have seen different particles. Step -1 records the initial momentum.
 func (b *bodies) exchangeSummaries(step int) {
 	var sum [8]float64

@@ -8,7 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// ring passes a token through all ranks. Each adds to it, therefore the next rank detects a duplicate or a change.
+// ring passes a token through all ranks. Each adds to it, therefore the next rank detects a
+// duplicate or a change.
 func ring(j *job) {
 	n := max(cmp.Or(j.p.Bytes, 64), 8) // the token has a counter of 8 bytes
 	passTokenRound(j, n, j.setIterations(map[Class]int{ClassT: 2, ClassS: 20, ClassW: 200, ClassA: 2000}[j.p.Class]))
@@ -101,7 +102,8 @@ func (j *job) runRounds(byClass map[Class]int, do func(round int)) {
 	j.repeat(j.setIterations(byClass[j.p.Class]), "time a round", do)
 }
 
-// repeat runs n rounds, and adds the time of one, on the slowest rank, to the result under the name figure.
+// repeat runs n rounds, and adds the time of one, on the slowest rank, to the result under the name
+// figure.
 func (j *job) repeat(n int, figure string, do func(round int)) {
 	j.start()
 	for round := range n {
@@ -169,8 +171,8 @@ func smoke(j *job) {
 	j.repeat(times, "time an all-to-all", alltoallRound(j, n))
 }
 
-// star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many partners as in an
-// all-to-all, and needs as much memory; the other ranks have one partner.
+// star makes rank 0 exchange messages with every other rank in turn. Rank 0 has as many partners as
+// in an all-to-all, and needs as much memory; the other ranks have one partner.
 func star(j *job) {
 	n := cmp.Or(j.p.Bytes, 1<<10)
 	send, recv := make([]byte, n), make([]byte, n)

@@ -68,7 +68,8 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 
 // spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in
 // Rashti 2010 §5.5.1: the gain of buffer reuse where some buffers are used often and others
-// rarely. Turn t uses the buffers from t on, once each. A rank waits for its send after it has received the answer.
+// rarely. Turn t uses the buffers from t on, once each. A rank waits for its send after it has
+// received the answer.
 func spectrum(j *job) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
 	most := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])

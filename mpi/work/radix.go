@@ -63,7 +63,8 @@ func (s *radix) sort() []uint32 {
 	return s.keys
 }
 
-// pass sorts by one digit, stably. After it each rank has its part of the keys of all ranks, in the order of the digit.
+// pass sorts by one digit, stably. After it each rank has its part of the keys of all ranks, in the
+// order of the digit.
 func (s *radix) pass(digit int) {
 	defer annotateError("pass %d", digit)
 	le := binary.LittleEndian
@@ -122,8 +123,8 @@ func (s *radix) checkCounts() {
 	}
 }
 
-// plan returns the chunks that this rank sends, by destination rank, and stores those to receive in s.incoming.
-// begin is where the keys of each digit value begin in s.send.
+// plan returns the chunks that this rank sends, by destination rank, and stores those to receive in
+// s.incoming. begin is where the keys of each digit value begin in s.send.
 func (s *radix) plan(begin []int) [][]chunk {
 	j, ranks, values := s.j, s.j.Size(), 1<<s.size.digitBits
 	first, end := partStart(s.size.keys, ranks, j.Rank()), partStart(s.size.keys, ranks, j.Rank()+1)

@@ -2,7 +2,8 @@ package work
 
 import "slices"
 
-// sluSize has the number of block rows, the percentage of blocks that exist, and the numbers of right-hand sides and solves.
+// sluSize has the number of block rows, the percentage of blocks that exist, and the numbers of
+// right-hand sides and solves.
 type sluSize struct{ blocks, percent, nrhs, solves int }
 
 // sluMatrix is a sparse lower triangular matrix of blocks, distributed on a grid of ranks
@@ -78,8 +79,8 @@ func (m *sluMatrix) at(row, column, i, k int) float64 {
 	return uniform(mix(key(m.seed, uint64(row), uint64(column))+uint64(i<<20|k))) / 64
 }
 
-// addProduct adds the product of a block and x, the part of the solution for its column, to sum. It leaves out the
-// ones on the diagonal of a diagonal block.
+// addProduct adds the product of a block and x, the part of the solution for its column, to sum. It
+// leaves out the ones on the diagonal of a diagonal block.
 func (m *sluMatrix) addProduct(sum []float64, row, column int, x []float64) {
 	for i := range m.width(row) {
 		end := m.width(column)

@@ -27,9 +27,9 @@ func coefficients(a *adi, axis int, at [3]int, set int) [5]float64 {
 	return [5]float64{pentaOuter, -1, 5 + a.coefficient(axis, at) + 0.3*float64(set), -1, 0.3}
 }
 
-// applyDiagonals implements lineSolver.apply: it returns the left side of the equations of the point at, a sum over the
-// point and the two before and after it along the axis, with the values of field. Unknown v has the set of
-// coefficients factorSet(v).
+// applyDiagonals implements lineSolver.apply: it returns the left side of the equations of the
+// point at, a sum over the point and the two before and after it along the axis, with the values of
+// field. Unknown v has the set of coefficients factorSet(v).
 func applyDiagonals(a *adi, axis int, at [3]int, field func([3]int) [adiVars]float64) (sum [adiVars]float64) {
 	var sets [pentaSets][5]float64
 	for i := range sets {
@@ -71,9 +71,10 @@ func (r *row) store(xs []float64) {
 	copy(xs[2*pentaSets:], r.right[:])
 }
 
-// eliminateDiagonals implements lineSolver.eliminate, the forward elimination along a line of a cell. It removes the
-// coupling of each point to the two before it. before has the last two rows of the previous cell, nil if there is none,
-// and after gets those of this one. Points before the start of the line are 0.
+// eliminateDiagonals implements lineSolver.eliminate, the forward elimination along a line of a
+// cell. It removes the coupling of each point to the two before it. before has the last two rows of
+// the previous cell, nil if there is none, and after gets those of this one. Points before the
+// start of the line are 0.
 func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 	var last [2]row // the last two rows
 	if before != nil {
@@ -109,9 +110,9 @@ func eliminateDiagonals(a *adi, c *adiCell, l line, before, after []float64) {
 	last[1].store(after[rowSize:])
 }
 
-// solveDiagonals implements lineSolver.solve, the back substitution along a line of a cell. It subtracts the known
-// values of the next two points from each point. before has those of the cell solved before, and after gets those of
-// this one. Points after the end of the line are 0.
+// solveDiagonals implements lineSolver.solve, the back substitution along a line of a cell. It
+// subtracts the known values of the next two points from each point. before has those of the cell
+// solved before, and after gets those of this one. Points after the end of the line are 0.
 func solveDiagonals(_ *adi, c *adiCell, l line, before, after []float64) {
 	var known [2][adiVars]float64 // the next two points
 	if before != nil {

@@ -66,8 +66,9 @@ func newSLU(j *job, size sluSize) *slu {
 	return s
 }
 
-// reset prepares another solve: it computes the right-hand side, and counts, for each block row, this rank's blocks
-// (blocksLeft) and the ranks whose sums its diagonal block needs (sumsLeft), and the messages that this rank will receive.
+// reset prepares another solve: it computes the right-hand side, and counts, for each block row,
+// this rank's blocks (blocksLeft) and the ranks whose sums its diagonal block needs (sumsLeft), and
+// the messages that this rank will receive.
 func (s *slu) reset(solve int) {
 	s.blocksLeft, s.sumsLeft = map[int]int{}, map[int]int{}
 	s.sums, s.rhs, s.x = map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
@@ -90,7 +91,8 @@ func (s *slu) reset(solve int) {
 	}
 }
 
-// solve does a triangular solve: it solves the diagonal blocks that need no messages, and then handles messages.
+// solve does a triangular solve: it solves the diagonal blocks that need no messages, and then
+// handles messages.
 func (s *slu) solve(number int) {
 	defer annotateError("solution %d", number)
 	s.sends = s.sends[:0]
@@ -120,7 +122,8 @@ func (s *slu) solve(number int) {
 	s.j.waitAll(s.sends...)
 }
 
-// checkExpected checks that a message about block b is for this rank, and has the right source and length.
+// checkExpected checks that a message about block b is for this rank, and has the right source and
+// length.
 func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
 		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)
@@ -172,8 +175,8 @@ func (s *slu) apply(column int, x []float64) {
 	}
 }
 
-// subtractSum subtracts the sum of a rank from the right-hand side of a diagonal block, and solves the block after the
-// last sum.
+// subtractSum subtracts the sum of a rank from the right-hand side of a diagonal block, and solves
+// the block after the last sum.
 func (s *slu) subtractSum(b int, sum []float64) {
 	for i := range sum {
 		s.rhs[b][i] -= sum[i]

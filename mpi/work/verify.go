@@ -72,7 +72,8 @@ func (j *job) digestReceived(from int, buf []byte) {
 	j.digestBalance -= messageDigest(from, j.Rank(), buf)
 }
 
-// messageDigest returns a hash of the bytes, the length, the source and the destination of a message.
+// messageDigest returns a hash of the bytes, the length, the source and the destination of a
+// message.
 func messageDigest(from, to int, buf []byte) uint64 {
 	k := key(uint64(from), uint64(to), uint64(len(buf)))
 	for ; len(buf) >= 8; buf = buf[8:] {
@@ -177,10 +178,12 @@ func isqrt(n int) int { return int(math.Sqrt(float64(n))) }
 // log2 is the logarithm of a power of two.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-// partStart is the index of the first element of part i, if whole elements are divided into n nearly equal parts.
+// partStart is the index of the first element of part i, if whole elements are divided into n
+// nearly equal parts.
 func partStart(whole, n, i int) int { return whole * i / n }
 
-// rectangle divides n ranks into rows and columns, as square as possible, with at least as many columns as rows.
+// rectangle divides n ranks into rows and columns, as square as possible, with at least as many
+// columns as rows.
 func rectangle(n int) (rows, columns int) {
 	for rows = isqrt(n); n%rows != 0; rows-- {
 	}

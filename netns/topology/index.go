@@ -8,7 +8,8 @@ type index struct {
 	switches map[string]*Switch
 }
 
-// index returns the NICs of t by the names of host and NIC, and its switches by name. The pointers point into t.
+// index returns the NICs of t by the names of host and NIC, and its switches by name. The pointers
+// point into t.
 func (t Topology) index() index {
 	x := index{make(map[string]map[string]*NIC, len(t.Hosts)), make(map[string]*Switch, len(t.Switches))}
 	for i := range t.Hosts {
@@ -44,9 +45,9 @@ func (x index) rail(p Port) int {
 	return 0
 }
 
-// bridge identifies the bridge that p belongs to: ports with the same key forward frames to each other. These are
-// all ports of an unrouted switch, or the ports of a routed switch with the same address. ok is false for the ports
-// of hosts, and for ports of a routed switch without an address.
+// bridge identifies the bridge that p belongs to: ports with the same key forward frames to each
+// other. These are all ports of an unrouted switch, or the ports of a routed switch with the same
+// address. ok is false for the ports of hosts, and for ports of a routed switch without an address.
 func (x index) bridge(p Port) (key string, ok bool) {
 	sw := x.switches[p.Node]
 	switch {

@@ -9,8 +9,8 @@ type Segment struct {
 	Ports []Port
 }
 
-// Segments returns the sets of ports that reach each other without a router, in the order of their first cables.
-// Only ports with addresses count: a segment of unrouted switches alone has none.
+// Segments returns the sets of ports that reach each other without a router, in the order of their
+// first cables. Only ports with addresses count: a segment of unrouted switches alone has none.
 func (t Topology) Segments() []Segment {
 	x := t.index()
 	domains, _ := t.broadcastDomains(x)
@@ -33,7 +33,8 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add adds a port. A routed switch that bridges several ports into the segment counts once, with its lowest port.
+// add adds a port. A routed switch that bridges several ports into the segment counts once, with
+// its lowest port.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })

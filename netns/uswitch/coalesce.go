@@ -40,8 +40,9 @@ func (m *message) setPacket(p *packet) {
 	p.vnet.put(m.vnet[:])
 }
 
-// setFrame sets m to send a single frame. partial says that its transport checksum is not computed yet: later frames
-// can then be coalesced with it, and its headers are copied. Other bytes of b must not change until m is sent.
+// setFrame sets m to send a single frame. partial says that its transport checksum is not computed
+// yet: later frames can then be coalesced with it, and its headers are copied. Other bytes of b
+// must not change until m is sent.
 func (m *message) setFrame(b []byte, partial bool) {
 	*(*[vnetLen]byte)(m.vnet[:]) = [vnetLen]byte{}
 	m.headerLen, m.iovCount, m.frames, m.canAppend = 0, 1, 1, false
@@ -69,7 +70,8 @@ func (m *message) setFrame(b []byte, partial bool) {
 	}
 }
 
-// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and no flags but those of ECN.
+// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and no flags but those
+// of ECN.
 func (m *message) canExtend() bool {
 	l := &m.layout
 	if l.proto == protoUDP {
@@ -109,8 +111,9 @@ func (m *message) coalesce(b []byte) bool {
 	return true
 }
 
-// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths, checksums and the TCP
-// flags FIN, PSH and CWR, and the IPv4 identification and the TCP sequence number are the next.
+// isNextFrame reports whether b follows m in its flow: the headers are equal except for lengths,
+// checksums and the TCP flags FIN, PSH and CWR, and the IPv4 identification and the TCP sequence
+// number are the next.
 func (m *message) isNextFrame(b []byte) bool {
 	l, a := &m.layout, m.headers[:]
 	same := func(from, to int) bool { return bytes.Equal(a[from:to], b[from:to]) }
@@ -129,8 +132,8 @@ func (m *message) isNextFrame(b []byte) bool {
 		b[l.l4+tcpFlags]&^(tcpFIN|tcpPSH) == a[l.l4+tcpFlags]&^tcpCWR && same(l.l4+14, l.l4+16) && same(l.l4+18, l.payload)
 }
 
-// finish completes m before it is sent: it sets the vnet header and, of coalesced frames, the length fields. A message
-// without headers of its own, with the whole packet in iovs, is complete.
+// finish completes m before it is sent: it sets the vnet header and, of coalesced frames, the
+// length fields. A message without headers of its own, with the whole packet in iovs, is complete.
 func (m *message) finish() {
 	if m.headerLen == 0 {
 		return

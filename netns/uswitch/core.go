@@ -30,7 +30,8 @@ type port struct {
 	pending  int
 }
 
-// core is the switch without sockets and clock. receive takes frames, and flush passes pending messages to send.
+// core is the switch without sockets and clock. receive takes frames, and flush passes pending
+// messages to send.
 type core struct {
 	ports   []*port
 	fdb     fdb
@@ -51,7 +52,8 @@ type core struct {
 	flooded, learnFailures uint64
 }
 
-// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the messages of a port.
+// newCore returns a core, the forwarding of a switch without its sockets. It calls send to send the
+// messages of a port.
 func newCore(cfg *Config, send func(*port, []message)) *core {
 	c := &core{fdb: newFDB(cfg.MaxAddresses), send: send}
 	c.delayed.maxFrames, c.delayed.maxBytes = cfg.MaxHeldFrames, cfg.MaxHeldBytes
@@ -108,8 +110,8 @@ func (c *core) receive(p *port, k *packet) {
 	c.forEachFrame(k, in, func(f Frame) { c.apply(p, In, f) })
 }
 
-// learn adds the source of a frame to the forwarding database, or counts a failure if that is full. p.lastSource saves
-// the lookup for further frames of the same source.
+// learn adds the source of a frame to the forwarding database, or counts a failure if that is full.
+// p.lastSource saves the lookup for further frames of the same source.
 func (c *core) learn(from macAddr, p *port) {
 	if from.isGroup() {
 		return
@@ -125,8 +127,9 @@ func (c *core) learn(from macAddr, p *port) {
 	p.lastSource = from
 }
 
-// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet. c.stable tells transmit that the
-// frame is valid until flush and need not be copied. The frames of a malformed GSO packet are counted as drops.
+// forEachFrame calls do for each frame of k, and segments k if it is a GSO packet. c.stable tells
+// transmit that the frame is valid until flush and need not be copied. The frames of a malformed
+// GSO packet are counted as drops.
 func (c *core) forEachFrame(k *packet, counters *Counters, do func(Frame)) {
 	c.flushIfFull()
 	if !k.isGSO() {
@@ -161,7 +164,8 @@ func (c *core) apply(p *port, dir Direction, f Frame) {
 	p.timers[dir] = handler.NextTimer()
 }
 
-// emit forwards a frame that the FrameHandler of a port emits, or queues it if after is more than 0.
+// emit forwards a frame that the FrameHandler of a port emits, or queues it if after is more than
+// 0.
 func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	drops := &p.counters[dir].Drops
 	if len(f.Bytes) < minFrame || len(f.Bytes) > maxFrame {
@@ -211,8 +215,9 @@ func (c *core) forwardPacket(p *port, k *packet) {
 	}, uint64(n), uint64(size))
 }
 
-// forEachEgress calls do for each port that frame b from p is forwarded to: none if the destination is link-local, all
-// others if it is a group or unknown; always the other of two ports. It counts n frames of size bytes in total.
+// forEachEgress calls do for each port that frame b from p is forwarded to: none if the destination
+// is link-local, all others if it is a group or unknown; always the other of two ports. It counts n
+// frames of size bytes in total.
 func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64) {
 	if len(c.ports) == 2 {
 		offer(c.ports[1-p.index], do, n, size)
@@ -238,7 +243,8 @@ func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64
 	}
 }
 
-// offer counts n frames of size bytes in total at an egress port, and calls do unless the port is down.
+// offer counts n frames of size bytes in total at an egress port, and calls do unless the port is
+// down.
 func offer(q *port, do func(q *port), n, size uint64) {
 	out := &q.counters[Out]
 	out.Offered += n

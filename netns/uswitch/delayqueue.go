@@ -25,7 +25,8 @@ func (k delayKey) before(o delayKey) bool {
 	return k.due < o.due || (k.due == o.due && k.seq < o.seq)
 }
 
-// delayQueue is a priority queue of delayed frames with pooled buffers, limited in frames and bytes.
+// delayQueue is a priority queue of delayed frames with pooled buffers, limited in frames and
+// bytes.
 type delayQueue struct {
 	maxFrames, maxBytes   int
 	bytes                 int // buffers of queued and lent frames
@@ -40,7 +41,8 @@ type delayQueue struct {
 	lent  []delayedFrame // returned by take since releaseLent
 }
 
-// put adds frame f, due at due, with a copy of b as its bytes. It returns false if the queue is full or b is too long.
+// put adds frame f, due at due, with a copy of b as its bytes. It returns false if the queue is
+// full or b is too long.
 func (h *delayQueue) put(due time.Duration, f delayedFrame, b []byte) bool {
 	class := 0
 	for class < len(bufferSizes) && bufferSizes[class] < len(b) {
@@ -91,7 +93,8 @@ func (h *delayQueue) next() time.Duration {
 	return h.heap[0].due
 }
 
-// take removes and returns a due frame; false if none is due. Its bytes are valid until releaseLent.
+// take removes and returns a due frame; false if none is due. Its bytes are valid until
+// releaseLent.
 func (h *delayQueue) take(now time.Duration) (delayedFrame, bool) {
 	if len(h.heap) == 0 || h.heap[0].due > now {
 		return delayedFrame{}, false

@@ -70,7 +70,8 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 is parseIPv4 for IPv6. It skips extension headers except that of fragments, which parseTransport rejects.
+// parseIPv6 is parseIPv4 for IPv6. It skips extension headers except that of fragments, which
+// parseTransport rejects.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]
 	if len(ip) < 40 || ip[0]>>4 != 6 {
@@ -87,8 +88,8 @@ func (l *layout) parseIPv6(b []byte) bool {
 	return true
 }
 
-// parseTransport finds the payload. It returns false unless the headers are complete, of UDP or TCP and at most
-// maxHeader long.
+// parseTransport finds the payload. It returns false unless the headers are complete, of UDP or TCP
+// and at most maxHeader long.
 func (l *layout) parseTransport(b []byte) bool {
 	switch l.proto {
 	case protoUDP:
@@ -144,7 +145,8 @@ func (l *layout) pseudoSum(h []byte, transport int) uint16 {
 	return fold(sum(addresses) + uint64(l.proto) + uint64(transport))
 }
 
-// sum adds up b as big-endian 32-bit words. fold reduces the sum to that of 16-bit words, as checksums need it.
+// sum adds up b as big-endian 32-bit words. fold reduces the sum to that of 16-bit words, as
+// checksums need it.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {
 		s += uint64(binary.BigEndian.Uint32(b))

@@ -42,8 +42,8 @@ type receiver struct {
 	packets [receiveBatch]packet
 }
 
-// newReceiver allocates the buffers and fills in the headers of recvmmsg. The first tagRoom bytes of
-// each buffer stay free, for the VLAN tag that the kernel removes.
+// newReceiver allocates the buffers and fills in the headers of recvmmsg. The first tagRoom bytes
+// of each buffer stay free, for the VLAN tag that the kernel removes.
 func newReceiver() *receiver {
 	r := &receiver{memory: make([]byte, receiveBatch*slotBytes)}
 	for i := range r.headers {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run forwards frames until ctx ends or the switch is closed. It may be called again. A port that fails or is removed
-// does not end it, see [PortStats.State].
+// Run forwards frames until ctx ends or the switch is closed. It may be called again. A port that
+// fails or is removed does not end it, see [PortStats.State].
 func (s *Switch) Run(ctx context.Context) error { return Run(ctx, s) }
 
 // Run runs several switches on one goroutine until ctx ends or all are closed.
@@ -71,7 +71,8 @@ func (s *Switch) end() {
 	s.mu.Unlock()
 }
 
-// serve receives a batch of frames from a port and forwards them. Frames that could not be received count as malformed.
+// serve receives a batch of frames from a port and forwards them. Frames that could not be received
+// count as malformed.
 func (s *Switch) serve(index int) {
 	c := s.core
 	p, sock := c.ports[index], s.sockets[index]

@@ -49,8 +49,8 @@ func (p *packet) frames() (n, longest, total int) {
 	return n, header + min(size, payload), n*header + payload
 }
 
-// completeChecksum computes a checksum that the kernel left partial: the field has only the sum of the pseudo-header.
-// It leaves GSO packets as they are.
+// completeChecksum computes a checksum that the kernel left partial: the field has only the sum of
+// the pseudo-header. It leaves GSO packets as they are.
 func (p *packet) completeChecksum() {
 	at, field := int(p.vnet.checksumAt), int(p.vnet.checksumAt)+int(p.vnet.checksumOff)
 	if !p.checksumPartial() || p.isGSO() || field+2 > len(p.bytes) {
@@ -76,9 +76,9 @@ func (p *packet) completeInnerChecksum() {
 	}
 }
 
-// segmenter splits a GSO packet into frames in place, one at a time: it writes the headers of a frame over the end of
-// the payload before it, and restores that payload afterwards. Only one frame is valid at a time, and nothing may be
-// sent before restore.
+// segmenter splits a GSO packet into frames in place, one at a time: it writes the headers of a
+// frame over the end of the payload before it, and restores that payload afterwards. Only one frame
+// is valid at a time, and nothing may be sent before restore.
 type segmenter struct {
 	bytes       []byte
 	layout      layout

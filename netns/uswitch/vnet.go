@@ -2,7 +2,8 @@ package uswitch
 
 import "encoding/binary"
 
-// vnetLen is the size of struct virtio_net_hdr, which precedes each frame of a packet socket with PACKET_VNET_HDR.
+// vnetLen is the size of struct virtio_net_hdr, which precedes each frame of a packet socket with
+// PACKET_VNET_HDR.
 const vnetLen = 10
 
 const (
@@ -40,7 +41,8 @@ func (v *vnetHeader) put(b []byte) {
 	n.PutUint16(b[8:], v.checksumOff)
 }
 
-// matches reports whether the GSO type agrees with the protocols that were found in the frame's headers, l.
+// matches reports whether the GSO type agrees with the protocols that were found in the frame's
+// headers, l.
 func (v *vnetHeader) matches(l *layout) bool {
 	switch v.gsoType &^ gsoECN {
 	case gsoUDP:

@@ -44,7 +44,8 @@ func filter(t *testing.T, b *browser.Browser, page string) {
 		r.failElsewhere = on("0");
 		return r;
 	})()`, &seen)
-	// Clause 1 fails on the first certificate, clause 3 on the second; nothing on the emulated device.
+	// Clause 1 fails on the first certificate, clause 3 on the second; nothing on the emulated
+	// device.
 	if seen.All != 6 || seen.Word != 1 || seen.None != 0 || seen.Fail != 2 || seen.Titles != 1 || seen.FailThere != 1 || seen.FailElsewhere != 0 {
 		t.Errorf("%+v", seen)
 	}

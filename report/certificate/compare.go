@@ -197,8 +197,8 @@ func (c *Comparison) makeNamesUnique() {
 	}
 }
 
-// addDevice adds a column with the states of a device's clauses, and appends clauses that c does not
-// have yet. index has the indexes in c.Clauses by clause ID; addDevice extends it.
+// addDevice adds a column with the states of a device's clauses, and appends clauses that c does
+// not have yet. index has the indexes in c.Clauses by clause ID; addDevice extends it.
 func (c *Comparison) addDevice(d *judgedDevice, index map[string]int) {
 	found := clauses(&d.run)
 	column := len(c.Columns)

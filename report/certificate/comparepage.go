@@ -38,7 +38,8 @@ type comparedPage struct {
 	Overview  []*documentRow
 }
 
-// documentRow has a bar of a document's clauses by state for each device; empty if it does not apply.
+// documentRow has a bar of a document's clauses by state for each device; empty if it does not
+// apply.
 type documentRow struct {
 	Title, Anchor string
 	Shares        [][]kit.Share
@@ -133,7 +134,8 @@ func (p *comparedPage) addStates(c *Comparison) {
 	}
 }
 
-// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if dir is empty.
+// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if
+// dir is empty.
 func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
@@ -156,7 +158,8 @@ func (c *Comparison) pageLinks(dir string) []string {
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns the row of a device in the table of devices, from the device's column in the
-// tables of clauses. href is the link to its page. The tier says how it is run: emulated, or on its own wire.
+// tables of clauses. href is the link to its page. The tier says how it is run: emulated, or on its
+// own wire.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.
@@ -247,8 +250,9 @@ func (c *Comparison) documents(hrefs []string, include func(*Compared) bool) (al
 	return all
 }
 
-// addClause adds a clause to its section, with its states, the keys by which the page filters it (such as "fail", or
-// "fail@1" for one device), and its remarks, which link to the cases on the pages of the devices.
+// addClause adds a clause to its section, with its states, the keys by which the page filters it
+// (such as "fail", or "fail@1" for one device), and its remarks, which link to the cases on the
+// pages of the devices.
 func (d *comparedDocument) addClause(e *Compared, c *Comparison, hrefs []string) {
 	if n := len(d.Sections); n == 0 || d.Sections[n-1].Title != e.Section {
 		d.Sections = append(d.Sections, &comparedSection{Title: e.Section, Names: d.Names})

@@ -52,8 +52,9 @@ var outcomeNames = map[Outcome]string{
 	Conforms: "Conforms", WithDeviations: "Conforms, with deviations", DoesNotConform: "Does not conform", Incomplete: "Not complete",
 }
 
-// newCover returns the data of a certificate's first page: the outcome, tables of the device and the judge (the test
-// system), what the judge cannot observe (Blind), and the numbers of testable clauses by level and state.
+// newCover returns the data of a certificate's first page: the outcome, tables of the device and
+// the judge (the test system), what the judge cannot observe (Blind), and the numbers of testable
+// clauses by level and state.
 func newCover(c *Certificate) *cover {
 	v := &cover{Certificate: c, OutcomeName: outcomeNames[c.Outcome], Blind: c.Judge.Blind, File: File, Manifest: ManifestFile}
 	s, j := &c.Subject, &c.Judge

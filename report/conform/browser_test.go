@@ -64,7 +64,8 @@ func comfort(t *testing.T, b *browser.Browser, page string) {
 		r.read = box.querySelector(".read").textContent;
 		return r;
 	})()`, &seen)
-	// One case; the clause of two cases of which one fails, and its like, beside the two cases that do.
+	// One case; the clause of two cases of which one fails, and its like, beside the two cases that
+	// do.
 	if seen.Cases < 50 || seen.Found != 1 || seen.Failing != 4 || seen.None != 0 || seen.Nothing != 1 || !seen.Opened {
 		t.Errorf("%+v", seen)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/kit"
 )
 
-// Display prints the progress and the verdicts of a conformance run on a terminal. Call Close or Finish at the end.
+// Display prints the progress and the verdicts of a conformance run on a terminal. Call Close or
+// Finish at the end.
 type Display struct {
 	kit.Panel
 	allLadders   bool // print the ladder diagram (packets and calls) of every case, not only of bad ones
@@ -26,8 +27,8 @@ func NewDisplay(cfg report.DisplayConfig, ladders bool) *Display {
 	return d
 }
 
-// Done ends the running case that the display shows as label. It prints a bad verdict; a display with
-// ladders prints any verdict, and the ladder diagram of the case.
+// Done ends the running case that the display shows as label. It prints a bad verdict; a display
+// with ladders prints any verdict, and the ladder diagram of the case.
 func (d *Display) Done(label string, r *Result) {
 	d.EndWith(label, func() string {
 		switch {
@@ -47,7 +48,8 @@ var verdictNames = map[Verdict]string{
 	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
-// verdictLine returns a line with the verdict, the label and, unless the verdict is bad, the title of the case.
+// verdictLine returns a line with the verdict, the label and, unless the verdict is bad, the title
+// of the case.
 func (d *Display) verdictLine(r *Result, label string) string {
 	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(label)
 	if r.Verdict.Bad() {
@@ -64,7 +66,8 @@ func (d *Display) tint(v Verdict, s string) string { return d.Paint(colours[v], 
 
 func (d *Display) bold(s string) string { return d.Paint(kit.Bold, s) }
 
-// Finish prints the summary and the paths of the report, and closes the display. It returns the first write error.
+// Finish prints the summary and the paths of the report, and closes the display. It returns the
+// first write error.
 func (d *Display) Finish(run *Run, paths report.Paths) error {
 	var b strings.Builder
 	if d.linesPrinted {
@@ -171,8 +174,8 @@ func (d *Display) tally(run *Run) string {
 // maxPrintedFaults limits the printed faults of cases; the report has all.
 const maxPrintedFaults = 40
 
-// writeFaults prints how many defects of each device the cases detect, and the faults of the cases themselves,
-// such as one that fails on a device without defects.
+// writeFaults prints how many defects of each device the cases detect, and the faults of the cases
+// themselves, such as one that fails on a device without defects.
 func (d *Display) writeFaults(b *strings.Builder, run *Run) {
 	for i := range run.Devices {
 		dev := &run.Devices[i]

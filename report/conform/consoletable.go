@@ -16,9 +16,9 @@ type part struct {
 	parts  []*part
 }
 
-// writeVerdictTable prints the number of cases by verdict for each device, document (a specification)
-// and section. A case counts in the section of its first requirement. With several devices, only
-// sections with bad verdicts are printed.
+// writeVerdictTable prints the number of cases by verdict for each device, document (a
+// specification) and section. A case counts in the section of its first requirement. With several
+// devices, only sections with bad verdicts are printed.
 func (d *Display) writeVerdictTable(b *strings.Builder, run *Run) {
 	counts := run.Counts()
 	shown := slices.DeleteFunc(Verdicts(), func(v Verdict) bool { return counts[v] == 0 })

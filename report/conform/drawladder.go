@@ -33,8 +33,8 @@ type ladder struct {
 	y float64
 }
 
-// drawLadder draws the ladder diagram of a case as SVG, with the expected behaviour below the step that
-// caused a failure, or at the end. All texts are escaped.
+// drawLadder draws the ladder diagram of a case as SVG, with the expected behaviour below the step
+// that caused a failure, or at the end. All texts are escaped.
 func drawLadder(r *Result) template.HTML {
 	d := &ladder{y: ladderTop}
 	culprit := culpritOf(r)

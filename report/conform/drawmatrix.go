@@ -31,8 +31,9 @@ type checkView struct {
 // maxListedCases limits the cases that are listed by name in a row of a table.
 const maxListedCases = 12
 
-// newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases were not run
-// with defects. part is set if only some cases were selected. Full means that every case was run with every defect.
+// newMatrix returns the table of a device's defects and of the cases that detect them; nil if cases
+// were not run with defects. part is set if only some cases were selected. Full means that every
+// case was run with every defect.
 func newMatrix(d *Device, part bool) *matrixView {
 	if len(d.DefectChecks) == 0 {
 		return nil
@@ -154,8 +155,8 @@ func sortByColumn(all []DefectCheck, columnOf map[string]int) []*DefectCheck {
 	return rows
 }
 
-// drawTopics draws a line, down to height, and a label for the columns of each topic, which is the first two parts of
-// case IDs. It omits labels that would overlap.
+// drawTopics draws a line, down to height, and a label for the columns of each topic, which is the
+// first two parts of case IDs. It omits labels that would overlap.
 func (g *defectGrid) drawTopics(height float64) {
 	columns, cell := g.columns, g.cell
 	const room = 11 // width of a slanted label
@@ -176,9 +177,10 @@ func (g *defectGrid) drawTopics(height float64) {
 	}
 }
 
-// drawDefectCheck draws the row of a defect, whose top is y: its name, and one SVG path for all cells of a CSS
-// class. The class is "hit" for cases that detect the defect as they should, "also" for other cases that detect
-// it, "miss" or "noVerdict" (unsupported) for those that should but do not.
+// drawDefectCheck draws the row of a defect, whose top is y: its name, and one SVG path for all
+// cells of a CSS class. The class is "hit" for cases that detect the defect as they should, "also"
+// for other cases that detect it, "miss" or "noVerdict" (unsupported) for those that should but do
+// not.
 func (g *defectGrid) drawDefectCheck(m *DefectCheck, y float64) {
 	state := checkState(m)
 	fmt.Fprintf(g, `<g class="m %s">`, state)

@@ -25,8 +25,8 @@ type measuredRow struct {
 	Samples                          int
 }
 
-// newMeasured returns the table and the charts of the measurements of a device; nil if there are none. Those by
-// Position, the number of the lost packet in its window, have a chart of their own.
+// newMeasured returns the table and the charts of the measurements of a device; nil if there are
+// none. Those by Position, the number of the lost packet in its window, have a chart of their own.
 func newMeasured(d *Device) *measuredView {
 	if len(d.Measured) == 0 {
 		return nil
@@ -60,8 +60,9 @@ var placeSeries = []struct{ prefix, class, name string }{
 	{"read/", "read", "READ: until the response is asked for again"},
 }
 
-// drawByPosition draws the recovery time by the position of the lost packet in its window, for each series of
-// measurements: a dot per sample, a line for the median. It returns "" without positions, or for more than 64.
+// drawByPosition draws the recovery time by the position of the lost packet in its window, for each
+// series of measurements: a dot per sample, a line for the median. It returns "" without positions,
+// or for more than 64.
 func drawByPosition(all []Measured) template.HTML {
 	var values []float64
 	positions := 0
@@ -113,8 +114,9 @@ func timeOf(us float64) string { return (&Measured{Unit: Microseconds}).In(us) }
 
 const verticalAxis, horizontalAxis = true, false
 
-// drawSamples draws a dot per sample and a line for the median. at returns the position of a value; aside displaces
-// dots slightly, so that equal samples are visible. vertical is set if the axis of values is vertical.
+// drawSamples draws a dot per sample and a line for the median. at returns the position of a value;
+// aside displaces dots slightly, so that equal samples are visible. vertical is set if the axis of
+// values is vertical.
 func drawSamples(b *strings.Builder, m *Measured, at func(v, aside float64) (x, y float64), vertical bool) {
 	const most = 60 // maximum number of dots
 	shown := m.Samples
@@ -155,7 +157,8 @@ func drawTimes(all []*Measured) template.HTML {
 	return drawStrips(all, kit.Decades(values, stripLeft, stripWidth), timeOf, "")
 }
 
-// drawTimers draws times as multiples of nominal timer values. A band marks the allowed range, 1 to 4.
+// drawTimers draws times as multiples of nominal timer values. A band marks the allowed range, 1 to
+// 4.
 func drawTimers(all []*Measured) template.HTML {
 	if len(all) == 0 {
 		return ""

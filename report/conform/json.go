@@ -72,9 +72,10 @@ func (r *Result) checkVerdicts() *report.KeyError {
 	return nil
 }
 
-// WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area. A case that failed, or
-// that passed in spite of a known deviation (stale), is a failure, a broken one an error; an unsupported or
-// deviating one is skipped, with a message. Faults of the cases themselves have a separate suite.
+// WriteJUnit writes a run as JUnit XML: a suite per device, with cases in classes by area. A case
+// that failed, or that passed in spite of a known deviation (stale), is a failure, a broken one an
+// error; an unsupported or deviating one is skipped, with a message. Faults of the cases themselves
+// have a separate suite.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := kit.Suites{Name: "fabrictest conform"}
 	for i := range r.Devices {

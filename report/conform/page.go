@@ -78,9 +78,9 @@ type unsupportedView struct {
 	More   int
 }
 
-// newPage returns the template's data for a run: the results by case and by requirement, the reasons of
-// unsupported cases, and, if the run has them, the faults of the cases themselves (see faultGroups), the
-// matrices of defects and the cases that detect them, and the measurements.
+// newPage returns the template's data for a run: the results by case and by requirement, the
+// reasons of unsupported cases, and, if the run has them, the faults of the cases themselves (see
+// faultGroups), the matrices of defects and the cases that detect them, and the measurements.
 func newPage(r *Run) *htmlPage {
 	p := &htmlPage{SeveralDevices: len(r.Devices) > 1, usedAnchors: map[string]bool{}}
 	p.Page = kit.Page{
@@ -182,7 +182,8 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// faultGroups groups faults of the cases by kind. Texts after the first maxFaults of a kind are Folded.
+// faultGroups groups faults of the cases by kind. Texts after the first maxFaults of a kind are
+// Folded.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{

@@ -30,9 +30,9 @@ var kinds = map[conformance.EventKind]string{
 	conformance.EventSentFIN: FinSent, conformance.EventReceivedFIN: FinReceived, conformance.EventReset: Reset,
 }
 
-// eventsByTime returns the events of a record sorted by time, and how many the record has omitted. The record has
-// packets in the order in which the case took them from its queue. Stream data is left out if the record also has the
-// packets that carried it.
+// eventsByTime returns the events of a record sorted by time, and how many the record has omitted.
+// The record has packets in the order in which the case took them from its queue. Stream data is
+// left out if the record also has the packets that carried it.
 func eventsByTime(r *conformance.Record) (events []conformance.Event, omitted int) {
 	kept, omitted := r.Events()
 	events = slices.DeleteFunc(slices.Clone(kept), func(e conformance.Event) bool {
@@ -118,7 +118,8 @@ func WriteCapture(w io.Writer, r *conformance.Record, begun time.Time) error {
 	return ng.Flush()
 }
 
-// writePacket adds a packet to a capture, with its notes as one comment. out means that the peer of the device sent it.
+// writePacket adds a packet to a capture, with its notes as one comment. out means that the peer of
+// the device sent it.
 func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes []string) error {
 	opts := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionInbound}}
 	if out {

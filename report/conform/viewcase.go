@@ -74,8 +74,9 @@ const (
 	maxText    = 20_000
 )
 
-// addDevices adds the devices and views of all results to the page, and returns the views by case ID. Equal results
-// of several devices share a view. Bad results and known deviations also get lists of their own, p.Bad and p.Known.
+// addDevices adds the devices and views of all results to the page, and returns the views by case
+// ID. Equal results of several devices share a view. Bad results and known deviations also get
+// lists of their own, p.Bad and p.Known.
 func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	byID := make(map[string][]*caseView)
 	p.setRows(r)
@@ -123,8 +124,8 @@ func (p *htmlPage) addDevices(r *Run) map[string][]*caseView {
 	return byID
 }
 
-// setRows sets p.rows to the requirements (rows of the ledger) by ID, with their anchors in the page. The
-// first of several with the same ID counts.
+// setRows sets p.rows to the requirements (rows of the ledger) by ID, with their anchors in the
+// page. The first of several with the same ID counts.
 func (p *htmlPage) setRows(r *Run) {
 	texts, ids := make(map[string]rowText), kit.Anchors{}
 	for i := range r.Documents {
@@ -184,14 +185,15 @@ func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText)
 	return c
 }
 
-// canMerge reports whether a result of another device can be shown in the same view: neither is bad or has details.
+// canMerge reports whether a result of another device can be shown in the same view: neither is bad
+// or has details.
 func (c *caseView) canMerge(r *Result) bool {
 	brief := func(v Verdict) bool { return v == Pass || v == Unsupported }
 	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title
 }
 
-// addResult adds the result of a device and updates the verdict of the view. It lists the defects with which the
-// case was run as Noticed or Missed.
+// addResult adds the result of a device and updates the verdict of the view. It lists the defects
+// with which the case was run as Noticed or Missed.
 func (c *caseView) addResult(d *Device, r *Result) {
 	c.On = append(c.On, onDevice{d.Label(), r.Verdict, clip(r.Reason)})
 	all := make([]Verdict, 0, len(c.On))

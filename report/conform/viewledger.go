@@ -68,8 +68,9 @@ func bar(n map[string]int) (shares []kit.Share, summary string) {
 	return shares, strings.Join(text, ", ")
 }
 
-// addDocs adds the documents, which are specifications, to the page: those with tested requirements (rows) to Docs,
-// the rest to Others. A section with a bad verdict is shown expanded. cases are the views of results by case ID.
+// addDocs adds the documents, which are specifications, to the page: those with tested requirements
+// (rows) to Docs, the rest to Others. A section with a bad verdict is shown expanded. cases are the
+// views of results by case ID.
 func (p *htmlPage) addDocs(r *Run, cases map[string][]*caseView) {
 	ids := kit.Anchors{}
 	for i := range r.Documents {

@@ -22,7 +22,8 @@ const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean bytes per rank of each series by number of ranks,
 // on logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0
-// alone look different. A horizontal line marks the 5 MB per rank that Sur 2006 published for an SRQ.
+// alone look different. A horizontal line marks the 5 MB per rank that Sur 2006 published for an
+// SRQ.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line
@@ -76,9 +77,9 @@ func drawLines(all []series, ranks []int) template.HTML {
 	return template.HTML(b.String())
 }
 
-// drawByRank draws a column for the memory of each rank, divided by kind; nothing for a single rank.
-// stats has the statistics by rank; nil for a rank without. With more than 128 ranks, a column
-// stands for perColumn successive ranks and shows the one with the most memory.
+// drawByRank draws a column for the memory of each rank, divided by kind; nothing for a single
+// rank. stats has the statistics by rank; nil for a rank without. With more than 128 ranks, a
+// column stands for perColumn successive ranks and shows the one with the most memory.
 func drawByRank(stats []Values) (drawing template.HTML, perColumn int) {
 	const maxColumns = 128
 	if len(stats) < 2 {

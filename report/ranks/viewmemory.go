@@ -116,8 +116,9 @@ func (e *Experiment) curve(workload, design string) (points []*Point) {
 	return points
 }
 
-// newWorkloadView returns the table and the charts of a workload: the memory per rank by number of ranks, in a chart
-// with a line for each design, the way in which the runtime connects ranks (Lines), and a small chart of each (Minis). It returns nil if the workload was not measured.
+// newWorkloadView returns the table and the charts of a workload: the memory per rank by number of
+// ranks, in a chart with a line for each design, the way in which the runtime connects ranks
+// (Lines), and a small chart of each (Minis). It returns nil if the workload was not measured.
 func newWorkloadView(e *Experiment, workload string) *workloadView {
 	v := &workloadView{Title: workloadTitles[workload][0], About: workloadTitles[workload][1]}
 	var lines []series

@@ -31,9 +31,10 @@ type thesisRow struct {
 // connectionBytes is the memory per connection in Rashti 2010, and here.
 const connectionBytes = 200 * pageBytes
 
-// newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010 Table 6.1, which
-// gives the memory pages of all ranks. connectionBytes, the memory of a connection in both, converts the published
-// memory to connection partners. It returns nil if e is nil or measured no row of the table.
+// newThesisView compares the memory per rank that datagrams save over connections with Rashti 2010
+// Table 6.1, which gives the memory pages of all ranks. connectionBytes, the memory of a connection
+// in both, converts the published memory to connection partners. It returns nil if e is nil or
+// measured no row of the table.
 func newThesisView(e *Experiment) *thesisView {
 	if e == nil {
 		return nil
@@ -90,9 +91,9 @@ type surveyRow struct {
 	LowWatermarks, PublishedLowWatermarks string
 }
 
-// newSurveyView compares the memory per rank with the transport designs ring-sendrecv, ring-srq and srq on
-// 64 ranks with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or has no workload
-// with all three designs.
+// newSurveyView compares the memory per rank with the transport designs ring-sendrecv, ring-srq and
+// srq on 64 ranks with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil
+// or has no workload with all three designs.
 func newSurveyView(e *Experiment) *surveyView {
 	if e == nil {
 		return nil

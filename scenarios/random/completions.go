@@ -53,7 +53,8 @@ func (s *sender) finishUnsignaled(n int) error {
 	return s.finishRequest(n)
 }
 
-// finishRequest counts request n, the oldest, as completed. It checks the data that a read or atomic returned.
+// finishRequest counts request n, the oldest, as completed. It checks the data that a read or
+// atomic returned.
 func (s *sender) finishRequest(n int) error {
 	s.completedBefore++
 	if !s.flushing {
@@ -87,9 +88,9 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// handleFailure handles a completion with an error. If Network.GivesUp, the retries of a request on a
-// reliable connection may be exhausted. All later requests must then be flushed, and a control message
-// tells the peer, which cannot detect the failure, to stop as well.
+// handleFailure handles a completion with an error. If Network.GivesUp, the retries of a request on
+// a reliable connection may be exhausted. All later requests must then be flushed, and a control
+// message tells the peer, which cannot detect the failure, to stop as well.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++
@@ -131,8 +132,8 @@ func (s *sender) postDrainMarker() error {
 	return nil
 }
 
-// drainMarkerFlushed handles the completion of the drain marker, the last request of a failed queue pair, and
-// finishes the unsignaled requests before it.
+// drainMarkerFlushed handles the completion of the drain marker, the last request of a failed queue
+// pair, and finishes the unsignaled requests before it.
 func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	if !s.drainPending || wc.Status != verbs.WCWRFlushErr {
 		return s.violation(noRequest, "the marker flushed", wc.Status.String())
@@ -146,8 +147,9 @@ func (s *sender) drainMarkerFlushed(wc *verbs.WC) error {
 	return nil
 }
 
-// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under way may still arrive;
-// moving the queue pair to the error state ends that. For RC, whose own requests are then flushed, it posts a marker.
+// peerRequestsFailed stops a connection after the failure of the peer's requests. Packets under way
+// may still arrive; moving the queue pair to the error state ends that. For RC, whose own requests
+// are then flushed, it posts a marker.
 func (c *conn) peerRequestsFailed() error {
 	c.incoming.peerStopped()
 	if c.spec.Service == RC {
@@ -163,8 +165,8 @@ func (c *conn) peerRequestsFailed() error {
 	return c.outgoing.postDrainMarker()
 }
 
-// receiveFailed handles a receive that completed with an error. Its completion may be polled before that
-// of the send request that caused the error, which is in another completion queue.
+// receiveFailed handles a receive that completed with an error. Its completion may be polled before
+// that of the send request that caused the error, which is in another completion queue.
 func (c *conn) receiveFailed(wc *verbs.WC) error {
 	from := c.end.side.Peer()
 	if wc.Status == verbs.WCRemInvReqErr && c.spec.Service == UC && c.spec.SharedReceives && c.end.w.Network.Loses {

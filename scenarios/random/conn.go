@@ -64,8 +64,8 @@ const (
 	remoteAccess = windowAccess | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent
 )
 
-// openConn creates what connection i needs before it is connected: memory, queue pairs, receives, the plan of
-// this end's requests, and the checker of the peer's.
+// openConn creates what connection i needs before it is connected: memory, queue pairs, receives,
+// the plan of this end's requests, and the checker of the peer's.
 func (e *End) openConn(i int) (*conn, error) {
 	c := &conn{end: e, spec: &e.w.Conns[i], index: i}
 	var err error
@@ -121,8 +121,9 @@ func (c *conn) openQPs() (err error) {
 	return nil
 }
 
-// openReceives creates the connection's receive queues, each a ring of receive buffers: one for each SRQ of XRC, else
-// one. Connections with SharedReceives have none: they use the ring of openSharedRing.
+// openReceives creates the connection's receive queues, each a ring of receive buffers: one for
+// each SRQ of XRC, else one. Connections with SharedReceives have none: they use the ring of
+// openSharedRing.
 func (c *conn) openReceives() (err error) {
 	e, s := c.end, c.spec
 	cfg := ringConfig{conn: c, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
@@ -153,7 +154,8 @@ func (c *conn) openReceives() (err error) {
 	return err
 }
 
-// status describes the requests and messages that the connection waits for; empty if there are none.
+// status describes the requests and messages that the connection waits for; empty if there are
+// none.
 func (c *conn) status() string {
 	var parts []string
 	if s := c.outgoing.status(); s != "" {
@@ -168,8 +170,8 @@ func (c *conn) status() string {
 	return fmt.Sprintf("connection %d (%v): %s", c.index, c.spec.Service, strings.Join(parts, ", "))
 }
 
-// complete reports whether the connection waits for nothing more: its requests have completed and the
-// peer's messages, as far as their number is known, have arrived.
+// complete reports whether the connection waits for nothing more: its requests have completed and
+// the peer's messages, as far as their number is known, have arrived.
 func (c *conn) complete() bool {
 	if c.outgoing.qpFailed && c.spec.Service == RC && c.ring != nil && c.ring.Outstanding() > 0 {
 		return false // flushes will follow
@@ -177,8 +179,9 @@ func (c *conn) complete() bool {
 	return c.outgoing.complete() && c.incoming.complete()
 }
 
-// close destroys the resources of the connection. If no window is bound any more, neither those for the peer's
-// requests nor the spare one, it deregisters the memory first, which must succeed: only a bound window prevents it.
+// close destroys the resources of the connection. If no window is bound any more, neither those for
+// the peer's requests nor the spare one, it deregisters the memory first, which must succeed: only
+// a bound window prevents it.
 func (c *conn) close() error {
 	var first, later io.Closer = nil, c.memory
 	x, reliable := c.incoming.(*reliableChecker)

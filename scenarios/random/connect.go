@@ -113,8 +113,9 @@ func (c *conn) attr() verbs.QPAttr {
 	}
 }
 
-// openWindows binds the memory windows for the peer, and waits for the binds: a key is valid only after its bind has
-// completed. It also allocates the spare window, which this end's own requests (of RC only) bind and invalidate.
+// openWindows binds the memory windows for the peer, and waits for the binds: a key is valid only
+// after its bind has completed. It also allocates the spare window, which this end's own requests
+// (of RC only) bind and invalidate.
 func (c *conn) openWindows() (handles []remoteMemory, err error) {
 	if c.spec.Windows == 0 && c.spec.Service != RC {
 		return nil, nil
@@ -149,8 +150,8 @@ func (c *conn) openWindows() (handles []remoteMemory, err error) {
 
 const connectTimeout = 20 * time.Second
 
-// listenCM starts the listener of side B, and sets its port in info, if the transport connects only through the
-// connection manager. Side A then requests the connections one by one.
+// listenCM starts the listener of side B, and sets its port in info, if the transport connects only
+// through the connection manager. Side A then requests the connections one by one.
 func (e *End) listenCM(info *endInfo) error {
 	if !e.w.Traits.ConnectsByCM || e.side == A {
 		return nil

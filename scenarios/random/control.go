@@ -96,7 +96,8 @@ func (e *End) receiveControl(timeout time.Duration) (*controlMessage, error) {
 // stallTimeout is how long to wait for the peer.
 func (e *End) stallTimeout() time.Duration { return cmp.Or(e.env.StallTimeout, verbs.Forever) }
 
-// expectControl waits for a control message of one kind, and handles others. It fails after the stall timeout.
+// expectControl waits for a control message of one kind, and handles others. It fails after the
+// stall timeout.
 func (e *End) expectControl(kind string) (*controlMessage, error) {
 	for {
 		n, err := e.receiveControl(e.stallTimeout())
@@ -114,8 +115,8 @@ func (e *End) expectControl(kind string) (*controlMessage, error) {
 	}
 }
 
-// handleControl handles a control message that may arrive at any time: that requests of the peer have
-// failed, or that all have completed. Other messages are an error.
+// handleControl handles a control message that may arrive at any time: that requests of the peer
+// have failed, or that all have completed. Other messages are an error.
 func (e *End) handleControl(n *controlMessage) error {
 	switch {
 	case n.Kind == controlFailed && n.Conn >= 0 && n.Conn < len(e.conns):

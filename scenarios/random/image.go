@@ -17,8 +17,9 @@ import (
 func word(b []byte) uint64       { return binary.LittleEndian.Uint64(b) }
 func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// initialTarget returns the initial contents of a connection's target on side s: the memory that the
-// peer's requests access. On an unreliable connection it ends at the highest address that they write.
+// initialTarget returns the initial contents of a connection's target on side s: the memory that
+// the peer's requests access. On an unreliable connection it ends at the highest address that they
+// write.
 func initialTarget(w *Workload, conn int, s Side) []byte {
 	c := &w.Conns[conn]
 	n := connWordAt(c, connWords) // the end of the last word
@@ -79,9 +80,9 @@ func (p *plan) fillPayload(n int, b []byte) {
 	}
 }
 
-// checkMemory compares bytes [at, at+n) of a target with image, its contents after all requests before
-// request next. Later requests may have been executed in whole or in part: a byte that differs must have
-// the value that one of them writes.
+// checkMemory compares bytes [at, at+n) of a target with image, its contents after all requests
+// before request next. Later requests may have been executed in whole or in part: a byte that
+// differs must have the value that one of them writes.
 func (p *plan) checkMemory(image, target []byte, at, n, next int) error {
 	want, got := image[at:at+n], target[at:at+n]
 	diff := traffic.FirstDifference(want, got)
@@ -204,7 +205,8 @@ type pacer struct {
 	next   time.Duration
 }
 
-// allowed returns how many requests may be posted now, at most room. If any, it draws the time of the next post.
+// allowed returns how many requests may be posted now, at most room. If any, it draws the time of
+// the next post.
 func (p *pacer) allowed(now time.Duration, room int) int {
 	if now < p.next || room <= 0 {
 		return 0
@@ -235,8 +237,8 @@ const (
 	keyPoison
 )
 
-// stamp writes n, the number of an unreliable message, over its first bytes, mixed with k, the key of
-// the plan. A message that is too short stays as it is.
+// stamp writes n, the number of an unreliable message, over its first bytes, mixed with k, the key
+// of the plan. A message that is too short stays as it is.
 func stamp(b []byte, k uint64, n int) {
 	if len(b) >= traffic.StampLen {
 		putWord(b, traffic.Mix(k)^uint64(n))

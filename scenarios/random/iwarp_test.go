@@ -96,7 +96,8 @@ func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint
 // families are the addresses of two ends, of either IP version.
 var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 
-// connsOf returns a workload of three connections of a service: with receives of its own, shared ones, and tight ones.
+// connsOf returns a workload of three connections of a service: with receives of its own, shared
+// ones, and tight ones.
 func connsOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
 	m := must.Get(traffic.TraitsOf(dev))(t)

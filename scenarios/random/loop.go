@@ -93,8 +93,8 @@ func (e *End) nextPostTime() time.Duration {
 	return at
 }
 
-// waitForEvent waits until completions or a control message arrive, or pacing permits a post. done is set if
-// all connections of this end have completed.
+// waitForEvent waits until completions or a control message arrive, or pacing permits a post. done
+// is set if all connections of this end have completed.
 func (e *End) waitForEvent(done bool) error {
 	now := e.proc.Now()
 	wait := verbs.Forever
@@ -140,8 +140,8 @@ func (e *End) hasUnreliableConns() bool {
 	return slices.ContainsFunc(e.conns, func(c *conn) bool { return !c.spec.Service.Reliable() })
 }
 
-// waitCompletions handles completions that have arrived, or else waits for some, up to the stall timeout. It
-// handles no control messages.
+// waitCompletions handles completions that have arrived, or else waits for some, up to the stall
+// timeout. It handles no control messages.
 func (e *End) waitCompletions() error {
 	n, err := e.poll()
 	if n > 0 || err != nil {
@@ -202,8 +202,9 @@ func (e *End) poll() (total int, err error) {
 	return total, nil
 }
 
-// completed handles a completion by its work request ID. It is the ID of a receive in a ring, or its upper bits
-// (connShift) name a connection and the lower ones a request, the drain marker or, with windowsBit, a window to bind.
+// completed handles a completion by its work request ID. It is the ID of a receive in a ring, or
+// its upper bits (connShift) name a connection and the lower ones a request, the drain marker or,
+// with windowsBit, a window to bind.
 func (e *End) completed(wc *verbs.WC) error {
 	unknown := func() error {
 		return &Violation{Kind: traffic.Completion, Where: fmt.Sprintf("QP %#x", wc.QPN), Want: "completions of posted requests", Got: fmt.Sprintf("one with ID %#x", wc.WRID)}

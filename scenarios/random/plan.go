@@ -79,7 +79,8 @@ func newPlan(w *Workload, i int, s Side) plan {
 	return p
 }
 
-// drawSize draws a size, often a boundary case: zero, one, whole packets, and one byte more or less.
+// drawSize draws a size, often a boundary case: zero, one, whole packets, and one byte more or
+// less.
 func drawSize(rng *rand.Rand, c *Conn, limit int) int {
 	n := c.MinBytes + rng.IntN(c.MaxBytes-c.MinBytes+1)
 	switch rng.IntN(8) {
@@ -109,9 +110,9 @@ func drawFlags(rng *rand.Rand, c *Conn, sinceSignal *int, last bool) (f verbs.Se
 	return f
 }
 
-// planUnreliable returns the requests of a UC or UD connection. Each write has its own place in the peer's memory. A
-// message has its number in its first bytes, the stamp, or as immediate data if it is too short. If
-// separateImm is set, sends with immediate data are empty.
+// planUnreliable returns the requests of a UC or UD connection. Each write has its own place in the
+// peer's memory. A message has its number in its first bytes, the stamp, or as immediate data if it
+// is too short. If separateImm is set, sends with immediate data are empty.
 func planUnreliable(c *Conn, n int, rng *rand.Rand, separateImm bool) []op {
 	ops := make([]op, n)
 	at, sinceSignal := 0, 0

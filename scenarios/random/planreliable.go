@@ -11,13 +11,15 @@ import (
 // for atomics that only this connection changes. Windows are parts of the area.
 const connWords = 8
 
-// rwAreaLen is the length of the area for writes and reads, which begins the target of a connection.
+// rwAreaLen is the length of the area for writes and reads, which begins the target of a
+// connection.
 func rwAreaLen(c *Conn) int { return max(4*c.MaxBytes, 4096) &^ 7 }
 
 // connWordAt is the offset in the target of word i of the connWords words for atomics.
 func connWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
 
-// windowExtent is the part of the read-write area of a target that window i covers. Windows overlap.
+// windowExtent is the part of the read-write area of a target that window i covers. Windows
+// overlap.
 func windowExtent(c *Conn, i int) (at, n int) {
 	at = (i * rwAreaLen(c) / 8) % (rwAreaLen(c) / 2)
 	return at, min(rwAreaLen(c)-at, c.MaxBytes+512)
@@ -48,8 +50,9 @@ type planner struct {
 	sinceSignal   int
 }
 
-// planReliable returns the requests of one side of a reliable connection. A request that changes memory which an
-// earlier request reads is fenced: otherwise the responder could execute a retransmitted read after the change.
+// planReliable returns the requests of one side of a reliable connection. A request that changes
+// memory which an earlier request reads is fenced: otherwise the responder could execute a
+// retransmitted read after the change.
 func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	c := &w.Conns[conn]
 	p := planner{w: w, conn: c, rng: rng, validWindows: slices.Repeat([]bool{true}, c.Windows), readWindows: make([]bool, c.Windows)}
@@ -75,7 +78,8 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw draws the next request. If completions do not mean delivery, the last request is a read: its response does.
+// draw draws the next request. If completions do not mean delivery, the last request is a read: its
+// response does.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -86,8 +90,8 @@ func (p *planner) draw(last bool) op {
 	}
 	switch o.code {
 	case verbs.OpSendInv:
-		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or reorders
-		// packets: then it could arrive after the invalidation and end the connection.
+		// A retransmitted READ arrives before a fenced SEND_INV, unless the network duplicates or
+		// reorders packets: then it could arrive after the invalidation and end the connection.
 		readsMayBeLate := p.w.Network.Duplicates || p.w.Network.Reorders
 		if o.window = p.pickWindow(); o.window == noWindow || readsMayBeLate && p.readWindows[o.window] {
 			o.code, o.window = verbs.OpSend, noWindow
@@ -143,7 +147,8 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
-// drawAtomic draws the word and the operands of an atomic. Half of the swaps and adds use a shared word.
+// drawAtomic draws the word and the operands of an atomic. Half of the swaps and adds use a shared
+// word.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
@@ -168,7 +173,8 @@ func (p *planner) drawAtomic(o *op) {
 	}
 }
 
-// needsFence reports whether o changes memory that an unfenced read accesses, or invalidates its window.
+// needsFence reports whether o changes memory that an unfenced read accesses, or invalidates its
+// window.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
 	return slices.ContainsFunc(p.unfencedReads, func(r unfencedRead) bool {

@@ -46,8 +46,8 @@ type ringConfig struct {
 	pace      Pacing
 }
 
-// newRing returns a ring of receives for a queue, and registers their memory. Without cfg.conn, connections
-// share it. It posts nothing.
+// newRing returns a ring of receives for a queue, and registers their memory. Without cfg.conn,
+// connections share it. It posts nothing.
 func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err error) {
 	num, shared := len(e.rings), cfg.conn == nil
 	r = &recvRing{
@@ -62,8 +62,8 @@ func (e *End) newRing(queue traffic.RecvQueue, cfg ringConfig) (r *recvRing, err
 	return r, err
 }
 
-// expect limits the number of receives that the ring posts: one for each message of the given sizes, and spare
-// more. If tight, each receive has exactly the size of its message.
+// expect limits the number of receives that the ring posts: one for each message of the given
+// sizes, and spare more. If tight, each receive has exactly the size of its message.
 func (r *recvRing) expect(sizes []int, spare int, tight bool) {
 	r.limit = len(sizes) + spare
 	if tight {
@@ -97,8 +97,8 @@ func (r *recvRing) postNext(n int) (bool, error) {
 	return err == nil, err
 }
 
-// prepare sets the work request of a slot for receive seq, with random pieces as SGEs. It fills the slot with
-// poison, so that message detects writes beside the pieces.
+// prepare sets the work request of a slot for receive seq, with random pieces as SGEs. It fills the
+// slot with poison, so that message detects writes beside the pieces.
 func (r *recvRing) prepare(slot, seq int) {
 	room := r.maxLen
 	if seq < len(r.sizes) {
@@ -113,8 +113,9 @@ func (r *recvRing) prepare(slot, seq int) {
 
 func (r *recvRing) memory(slot int) []byte { return r.buf[slot*r.size : (slot+1)*r.size] }
 
-// message returns the first n bytes of a completed receive, and checks that the rest of the slot is unchanged. The
-// result is valid until the next call. A reused receive may contain parts of a dropped message.
+// message returns the first n bytes of a completed receive, and checks that the rest of the slot is
+// unchanged. The result is valid until the next call. A reused receive may contain parts of a
+// dropped message.
 func (r *recvRing) message(slot, n int, reused bool) ([]byte, error) {
 	mem := r.memory(slot)
 	if n > r.maxLen {

@@ -22,7 +22,8 @@ type reliableChecker struct {
 	invalidated int
 }
 
-// newReliableChecker returns the checker of the peer's plan p, and tells the receive rings which messages to expect.
+// newReliableChecker returns the checker of the peer's plan p, and tells the receive rings which
+// messages to expect.
 func newReliableChecker(c *conn, p plan) *reliableChecker {
 	x := &reliableChecker{incoming: newIncoming(c, p), image: initialTarget(c.end.w, c.index, c.end.side)}
 	sizes := make([][]int, max(1, len(c.xrc)))
@@ -59,8 +60,8 @@ func (x *reliableChecker) status() string {
 	return fmt.Sprintf("%d of %d messages arrived", x.next, len(x.msgs))
 }
 
-// counts returns how many requests of the peer were executed; before verify, only those up to the last message
-// received.
+// counts returns how many requests of the peer were executed; before verify, only those up to the
+// last message received.
 func (x *reliableChecker) counts() Arrivals {
 	if x.arrivals.Delivered == 0 {
 		return Arrivals{Delivered: x.applied, Bytes: x.bytesMoved(x.applied)}
@@ -78,8 +79,8 @@ func (x *reliableChecker) bytesMoved(n int) (bytes int64) {
 	return bytes
 }
 
-// receive checks a completed receive against the next message that the connection expects: completion, queue, source
-// and payload.
+// receive checks a completed receive against the next message that the connection expects:
+// completion, queue, source and payload.
 func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 	if x.next == len(x.msgs) {
 		return x.violation(noRequest, fmt.Sprintf("%d messages", len(x.msgs)), "one more")
@@ -100,7 +101,8 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	if x.conn.spec.Service.Datagram() {
-		// The device writes the GRH with the first packet, when it does not know the message's length.
+		// The device writes the GRH with the first packet, when it does not know the message's
+		// length.
 		if want, got := x.conn.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}
@@ -142,8 +144,9 @@ func (x *reliableChecker) checkCompletion(wc *verbs.WC, n int, o *op) error {
 	return nil
 }
 
-// checkVisible checks that the memory contains the writes before message n, as its arrival guarantees: it applies them
-// to image, the expected contents. Memory that the device may be changing at the same time is checked at the end only.
+// checkVisible checks that the memory contains the writes before message n, as its arrival
+// guarantees: it applies them to image, the expected contents. Memory that the device may be
+// changing at the same time is checked at the end only.
 func (x *reliableChecker) checkVisible(n int) error {
 	x.changed = x.changed[:0]
 	first := x.applied
@@ -169,8 +172,8 @@ func (x *reliableChecker) checkVisible(n int) error {
 }
 
 // mayBeLate reports whether an atomic on t may still be outstanding when message n arrives:
-// see TransportTraits.AtomicsAfterLaterWrites. Atomics execute in order and writes use other memory,
-// therefore the final memory is the same.
+// see TransportTraits.AtomicsAfterLaterWrites. Atomics execute in order and writes use other
+// memory, therefore the final memory is the same.
 func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	if !x.conn.end.w.Traits.AtomicsAfterLaterWrites {
 		return false
@@ -187,8 +190,8 @@ func (x *reliableChecker) mayBeLate(t extent, first, n int) bool {
 	return false
 }
 
-// verify compares the whole target with the peer's plan. If a request of the peer failed, all requests
-// that completed before must have been executed, and later ones may have been.
+// verify compares the whole target with the peer's plan. If a request of the peer failed, all
+// requests that completed before must have been executed, and later ones may have been.
 func (x *reliableChecker) verify(peer *connReport) error {
 	done := len(x.plan.ops)
 	if peer.Failed {

@@ -111,7 +111,8 @@ func (s *sender) post(now time.Duration) (bool, error) {
 	return true, nil
 }
 
-// prepare returns work request n, and applies it to image, the expected contents of the peer's target memory.
+// prepare returns work request n, and applies it to image, the expected contents of the peer's
+// target memory.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
 	c := s.conn
@@ -188,7 +189,8 @@ func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
 }
 
-// prepareFetch prepares the slot of a read or atomic, and stores its expected result; none for a shared word.
+// prepareFetch prepares the slot of a read or atomic, and stores its expected result; none for a
+// shared word.
 func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	index, base := s.slot(n)
@@ -205,7 +207,8 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
-// fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is one piece.
+// fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is one
+// piece.
 func (s *sender) fetchPieces(n int) []piece {
 	o, most := &s.plan.ops[n], s.conn.spec.MaxSGE
 	if o.atomic() {

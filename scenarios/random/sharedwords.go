@@ -7,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sharedWords are words on which several connections of the peer execute atomics concurrently. Their results must
-// fit one order: a chain of changes from the initial value to the final one with every request once.
+// sharedWords are words on which several connections of the peer execute atomics concurrently.
+// Their results must fit one order: a chain of changes from the initial value to the final one with
+// every request once.
 type sharedWords struct {
 	mr    verbs.MR
 	bytes []byte
@@ -32,8 +33,8 @@ func wordValue(w *Workload, s Side, i int) uint64 {
 	return traffic.Derive(w.Seed, keyWords+uint64(s)<<8, uint64(i))
 }
 
-// open registers the words of this side, on which all connections of the peer execute atomics, and computes
-// the initial values of both sides.
+// open registers the words of this side, on which all connections of the peer execute atomics, and
+// computes the initial values of both sides.
 func (x *sharedWords) open(e *End) (err error) {
 	n := e.w.SharedWords
 	x.bytes = make([]byte, max(8, 8*n)) // a region cannot be empty
@@ -46,7 +47,8 @@ func (x *sharedWords) open(e *End) (err error) {
 	return err
 }
 
-// values returns the current values of this side's words, which the peer changes. The peer has as many words.
+// values returns the current values of this side's words, which the peer changes. The peer has as
+// many words.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
 		v = append(v, word(x.bytes[8*i:]))
@@ -54,7 +56,8 @@ func (x *sharedWords) values() (v []uint64) {
 	return v
 }
 
-// atomicCompleted records the change of a shared word by request n of a connection; found is its old value.
+// atomicCompleted records the change of a shared word by request n of a connection; found is its
+// old value.
 func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	result := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
@@ -66,8 +69,8 @@ func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	x.changes = append(x.changes, wordChange{at: o.at, conn: conn, n: n, old: found, new: result})
 }
 
-// check checks that this side's changes of each word form a chain from its initial value to final, the value
-// that the peer reports.
+// check checks that this side's changes of each word form a chain from its initial value to final,
+// the value that the peer reports.
 func (x *sharedWords) check(final []uint64) error {
 	if len(final) != len(x.initial) {
 		return fmt.Errorf("the peer has %d shared words, not %d", len(final), len(x.initial))
@@ -80,8 +83,9 @@ func (x *sharedWords) check(final []uint64) error {
 	return nil
 }
 
-// checkWord checks that the changes of word i form a chain from its initial value to final, in the order
-// of requests of each connection, and that swaps which changed nothing found values of the chain.
+// checkWord checks that the changes of word i form a chain from its initial value to final, in the
+// order of requests of each connection, and that swaps which changed nothing found values of the
+// chain.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}

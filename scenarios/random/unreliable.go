@@ -127,8 +127,9 @@ func (x *unreliableChecker) deliver(n int) {
 	x.arrivals.Bytes += int64(x.plan.ops[n].size)
 }
 
-// verify checks the memory of writes that no completion has reported: those without immediate data, and those whose
-// immediate data was lost. It counts lost messages, which are a violation if neither network nor receives explain them.
+// verify checks the memory of writes that no completion has reported: those without immediate data,
+// and those whose immediate data was lost. It counts lost messages, which are a violation if
+// neither network nor receives explain them.
 func (x *unreliableChecker) verify(*connReport) error {
 	initial := initialTarget(x.conn.end.w, x.conn.index, x.conn.end.side)
 	for n := range x.plan.ops {
@@ -156,7 +157,8 @@ func (x *unreliableChecker) verify(*connReport) error {
 	return nil
 }
 
-// checkWrite checks a write without immediate data, which may have arrived in whole, in part or not at all.
+// checkWrite checks a write without immediate data, which may have arrived in whole, in part or not
+// at all.
 func (x *unreliableChecker) checkWrite(n int, initial []byte) error {
 	o := &x.plan.ops[n]
 	want := x.want[:o.size]

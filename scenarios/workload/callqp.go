@@ -79,7 +79,8 @@ func (p *callQP) send(seq int) error {
 	return err
 }
 
-// receive receives message seq and checks every byte. It returns errCallBroken if the queue pair failed.
+// receive receives message seq and checks every byte. It returns errCallBroken if the queue pair
+// failed.
 func (p *callQP) receive(seq int) error {
 	e := p.end
 	wc, err := p.waitCompletion()

@@ -18,8 +18,9 @@ type privateData struct {
 // bytes encodes the private data.
 func (d privateData) bytes() []byte { return fmt.Appendf(nil, "%d/%d/%d", d.call, d.try, d.received) }
 
-// parsePrivateData decodes the private data of a connection request or reply: the numbers of the call (a connection
-// with some messages) and of the attempt at it, and how many messages the sender has received. The CM may pad it.
+// parsePrivateData decodes the private data of a connection request or reply: the numbers of the
+// call (a connection with some messages) and of the attempt at it, and how many messages the sender
+// has received. The CM may pad it.
 func parsePrivateData(private []byte) (d privateData, err error) {
 	if _, err := fmt.Sscanf(trimPadding(private), "%d/%d/%d", &d.call, &d.try, &d.received); err != nil {
 		return d, fmt.Errorf("private data %q: %w", trimPadding(private), err)
@@ -33,8 +34,9 @@ type cmClient struct {
 	addr netip.Addr // of the peer
 }
 
-// run tries to connect to a closed port, resolves the datagram service (SIDR) if ud is set, and then makes the
-// calls one after the other. A call is a connection with some messages in turn, and its disconnection.
+// run tries to connect to a closed port, resolves the datagram service (SIDR) if ud is set, and
+// then makes the calls one after the other. A call is a connection with some messages in turn, and
+// its disconnection.
 func (c *cmClient) run() error {
 	c.setStatus("waiting for %s to listen", hostOf(c.peer))
 	if err := c.awaitPeerAddr(); err != nil {
@@ -77,8 +79,8 @@ func (c *cmClient) awaitPeerAddr() error {
 	}
 }
 
-// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID. An error that
-// faults of the fabric can cause is only recorded.
+// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID.
+// An error that faults of the fabric can cause is only recorded.
 func (c *cmClient) expectReject() error {
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {
@@ -103,8 +105,8 @@ func (c *cmClient) expectReject() error {
 	return p.close()
 }
 
-// resolve resolves the server's datagram service (SIDR), and checks its Q_Key. An error that faults of the fabric can
-// cause is only recorded.
+// resolve resolves the server's datagram service (SIDR), and checks its Q_Key. An error that faults
+// of the fabric can cause is only recorded.
 func (c *cmClient) resolve() error {
 	var found verbs.DatagramPeer
 	err := c.retryWhileFull(func() (err error) {
@@ -121,8 +123,8 @@ func (c *cmClient) resolve() error {
 	return nil
 }
 
-// callWithRetries makes call i, a connection with some messages, until it succeeds. Without Reconnect, or after
-// maxTries, it tells the server that it has given up, and returns errPeerEnded.
+// callWithRetries makes call i, a connection with some messages, until it succeeds. Without
+// Reconnect, or after maxTries, it tells the server that it has given up, and returns errPeerEnded.
 func (c *cmClient) callWithRetries(i int) error {
 	const maxTries = 60 // attempts at one call
 	for try := 0; ; try++ {
@@ -147,8 +149,8 @@ func (c *cmClient) callWithRetries(i int) error {
 	}
 }
 
-// call makes call i once: it connects, exchanges the messages of the call that earlier attempts did not, and
-// disconnects.
+// call makes call i once: it connects, exchanges the messages of the call that earlier attempts did
+// not, and disconnects.
 func (c *cmClient) call(i, try int) (err error) {
 	c.setStatus("call %d, connecting", i)
 	p, err := c.newCallQP(verbs.QPTypeRC)

@@ -9,12 +9,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The workload "calls" makes connections through the connection manager, one after the other, each with a few
-// messages in turn. It checks requests, rejects, replies and disconnects of the connection manager. With Reconnect a
-// broken call is made again; private data tells how many messages either end has received, and both continue from
-// there.
+// The workload "calls" makes connections through the connection manager, one after the other, each
+// with a few messages in turn. It checks requests, rejects, replies and disconnects of the
+// connection manager. With Reconnect a broken call is made again; private data tells how many
+// messages either end has received, and both continue from there.
 
-// cmEndpoint is the state that client and server have in common. Rank 2i is the client of rank 2i+1.
+// cmEndpoint is the state that client and server have in common. Rank 2i is the client of rank
+// 2i+1.
 type cmEndpoint struct {
 	*env
 	peer int // -1 for the last rank of an odd number
@@ -148,8 +149,8 @@ func (e *cmEndpoint) pollControl() (string, error) {
 	return string(b), nil
 }
 
-// controlGaveUp is the control message of a client that makes no more attempts at a call. Otherwise the
-// server sends its address, and the client controlDone at the end.
+// controlGaveUp is the control message of a client that makes no more attempts at a call. Otherwise
+// the server sends its address, and the client controlDone at the end.
 const controlGaveUp = "gave up"
 
 // sendControl sends a control message to the peer. A peer that has ended is not an error.
@@ -174,8 +175,8 @@ func (e *cmEndpoint) retryWhileFull(request func() error) error {
 	}
 }
 
-// callError records a CM error that the fabric or the peer has caused, and returns errCallBroken for it. It
-// returns other errors unchanged.
+// callError records a CM error that the fabric or the peer has caused, and returns errCallBroken
+// for it. It returns other errors unchanged.
 func (e *cmEndpoint) callError(err error) error {
 	if e.recordFabricError(err) {
 		return errCallBroken
@@ -183,8 +184,8 @@ func (e *cmEndpoint) callError(err error) error {
 	return err
 }
 
-// recordFabricError reports whether err is a CM error that the fabric or the peer has caused. It records such an error
-// like a completion with the status of a response timeout.
+// recordFabricError reports whether err is a CM error that the fabric or the peer has caused. It
+// records such an error like a completion with the status of a response timeout.
 func (e *cmEndpoint) recordFabricError(err error) bool {
 	if !isFabricError(err) {
 		return false

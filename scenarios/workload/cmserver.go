@@ -18,7 +18,8 @@ type cmServer struct {
 	clientDone           bool // the client has made all calls
 }
 
-// run listens, sends its address to the client, and serves the calls, each a connection with some messages.
+// run listens, sends its address to the client, and serves the calls, each a connection with some
+// messages.
 func (c *cmServer) run() error {
 	c.setStatus("listening")
 	entry, err := c.nic.Device.QueryGID(1, int(c.nic.GIDIndex))
@@ -67,8 +68,8 @@ func (c *cmServer) serve() error {
 	}
 }
 
-// handleNext answers a SIDR request that has arrived, or else serves the call of a connection request, c.nextRequest
-// or one that arrives within wait. It reports whether there was a request.
+// handleNext answers a SIDR request that has arrived, or else serves the call of a connection
+// request, c.nextRequest or one that arrives within wait. It reports whether there was a request.
 func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	if c.ud {
 		if r, err := c.udListener.GetRequest(0); err == nil {
@@ -93,8 +94,9 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	return true, nil
 }
 
-// acceptSIDR answers a SIDR request with a new UD queue pair, and closes it: the client only resolves its
-// number, and sends nothing to it. Errors that faults of the fabric can cause are only recorded.
+// acceptSIDR answers a SIDR request with a new UD queue pair, and closes it: the client only
+// resolves its number, and sends nothing to it. Errors that faults of the fabric can cause are only
+// recorded.
 func (c *cmServer) acceptSIDR(r verbs.ConnRequest) error {
 	p, err := c.newCallQP(verbs.QPTypeUD)
 	if err != nil {
@@ -106,8 +108,8 @@ func (c *cmServer) acceptSIDR(r verbs.ConnRequest) error {
 	return errors.Join(err, p.close())
 }
 
-// accept accepts a connection request for the next call, or again for the last one if the client's connection
-// broke, and exchanges the messages of the call. It rejects other requests.
+// accept accepts a connection request for the next call, or again for the last one if the client's
+// connection broke, and exchanges the messages of the call. It rejects other requests.
 func (c *cmServer) accept(r verbs.ConnRequest) (err error) {
 	asked, err := parsePrivateData(r.Param().PrivateData)
 	if err != nil {
@@ -170,8 +172,8 @@ func (c *cmServer) exchangeMessages(p *callQP, conn verbs.Conn, asked privateDat
 	return err
 }
 
-// waitDisconnect waits until the client disconnects, or has requested the next call (c.nextRequest) or made
-// all calls, when the disconnect is only late. over is false if the connection broke.
+// waitDisconnect waits until the client disconnects, or has requested the next call (c.nextRequest)
+// or made all calls, when the disconnect is only late. over is false if the connection broke.
 func (c *cmServer) waitDisconnect(p *callQP, conn verbs.Conn) (over bool, err error) {
 	for {
 		err := conn.WaitDisconnect(c.tick() * maxTicks)

@@ -100,7 +100,8 @@ const (
 // excused reports whether Excuses lists a fault of the network, which then is no violation.
 func (c *Config) excused(what string) bool { return slices.Contains(c.Excuses, what) }
 
-// service returns the first transport service of the workload, by default rc. Only the workload "random" may have more.
+// service returns the first transport service of the workload, by default rc. Only the workload
+// "random" may have more.
 func (c *Config) service() string {
 	if len(c.Services) == 0 {
 		return ServiceRC
@@ -114,7 +115,8 @@ func reliable(service string) bool { return service != ServiceUC && service != S
 // datagram reports whether receives of a service begin with a GRH.
 func datagram(service string) bool { return service == ServiceUD || service == ServiceRD }
 
-// mtu is the path MTU of a rank in bytes; 0: that of the port. The last value of c.MTU holds for all later ranks.
+// mtu is the path MTU of a rank in bytes; 0: that of the port. The last value of c.MTU holds for
+// all later ranks.
 func (c *Config) mtu(rank int) int {
 	if len(c.MTU) == 0 {
 		return 0
@@ -217,7 +219,8 @@ func (c Config) Uses(service string) bool {
 // 2^code. Code 0 is infinite.
 func ackTimeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
 
-// ackTimeoutCode returns the smallest ack timeout code whose time is at least d; 31 if there is none.
+// ackTimeoutCode returns the smallest ack timeout code whose time is at least d; 31 if there is
+// none.
 func ackTimeoutCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 31; code++ {
 		if ackTimeoutOf(code) >= d {

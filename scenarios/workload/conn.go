@@ -18,9 +18,10 @@ type edge struct {
 	messages [2]int // from ends[0], from ends[1]
 }
 
-// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An end that sees an
-// error closes its queue pair, creates the next and sends its connInfo through Control, and the other end follows.
-// The connInfo says which messages have arrived; the rest is sent again.
+// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An end
+// that sees an error closes its queue pair, creates the next and sends its connInfo through
+// Control, and the other end follows. The connInfo says which messages have arrived; the rest is
+// sent again.
 type conn struct {
 	n *node
 	link
@@ -81,8 +82,8 @@ func (c *conn) scheduleStep() {
 	}
 }
 
-// railOf is the rail of the connection in an incarnation: with Failover every incarnation, which has its own
-// queue pair, uses the next rail. Both ends compute the same.
+// railOf is the rail of the connection in an incarnation: with Failover every incarnation, which
+// has its own queue pair, uses the next rail. Both ends compute the same.
 func (c *conn) railOf(incarnation int) *rail {
 	num := c.edge.rail
 	if c.cfg.Failover {
@@ -170,8 +171,8 @@ func (c *conn) sendControl(n controlMessage) error {
 	return nil
 }
 
-// receiveControl handles the pending control messages of a peer, waiting up to timeout for the first. It reports
-// whether there were any, or the peer was found to have ended.
+// receiveControl handles the pending control messages of a peer, waiting up to timeout for the
+// first. It reports whether there were any, or the peer was found to have ended.
 func (n *node) receiveControl(p *peer, timeout time.Duration) (heard bool, err error) {
 	for !p.gone && p.open > 0 {
 		b, err := n.rank.Control.Recv(p.rank, timeout)

@@ -18,7 +18,8 @@ type connListener struct {
 	pending  []verbs.ConnRequest
 }
 
-// callTimeout limits one call of the connection manager. It covers several retransmissions of the CM.
+// callTimeout limits one call of the connection manager. It covers several retransmissions of the
+// CM.
 const callTimeout = 20 * time.Second
 
 // defaultBacklog lets the connection manager choose the backlog of a listener.
@@ -36,13 +37,15 @@ func (r *rail) listen() (uint16, error) {
 	return r.cm.listener.Addr().Port(), nil
 }
 
-// isActiveSide reports whether this end sends the connection request: the lower rank does. A rank accepts nothing
-// while it connects; the highest of waiting ranks never connects, therefore there is no deadlock.
+// isActiveSide reports whether this end sends the connection request: the lower rank does. A rank
+// accepts nothing while it connects; the highest of waiting ranks never connects, therefore there
+// is no deadlock.
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
-// connectCM connects through the connection manager: the active side sends a request, the other accepts it.
-// Private data names the connection and its incarnation, one attempt to connect. connectCM reports whether
-// the queue pair is connected: on the passive side it is not before the request has arrived.
+// connectCM connects through the connection manager: the active side sends a request, the other
+// accepts it. Private data names the connection and its incarnation, one attempt to connect.
+// connectCM reports whether the queue pair is connected: on the passive side it is not before the
+// request has arrived.
 func (l *link) connectCM() (bool, error) {
 	param := verbs.ConnParam{
 		PrivateData:        fmt.Appendf(nil, "%d/%d", l.edge.id, l.incarnation),
@@ -79,14 +82,16 @@ var deviceErrors = []error{
 // damaged answer, no route, or a disconnect while connecting.
 var fabricErrors = []error{verbs.ErrTimeout, verbs.ErrRejected, verbs.ErrNotFound, verbs.ErrClosed}
 
-// isFabricError reports whether the fabric or the peer made the connection manager fail. Other errors fail the run.
+// isFabricError reports whether the fabric or the peer made the connection manager fail. Other
+// errors fail the run.
 func isFabricError(err error) bool {
 	is := func(target error) bool { return errors.Is(err, target) }
 	return !slices.ContainsFunc(deviceErrors, is) && slices.ContainsFunc(fabricErrors, is)
 }
 
-// rejectStaleRequests rejects requests of earlier incarnations (attempts to connect), of connections that
-// are over, and unreadable ones. Without a reject their senders would wait for a timeout.
+// rejectStaleRequests rejects requests of earlier incarnations (attempts to connect), of
+// connections that are over, and unreadable ones. Without a reject their senders would wait for a
+// timeout.
 func (n *node) rejectStaleRequests() error {
 	for _, r := range n.rails {
 		if r.cm == nil {
@@ -113,7 +118,8 @@ func (n *node) rejectStaleRequests() error {
 	return nil
 }
 
-// request removes and returns the pending request with name as its private data; nil if there is none.
+// request removes and returns the pending request with name as its private data; nil if there is
+// none.
 func (s *connListener) request(name string) (verbs.ConnRequest, error) {
 	if err := s.poll(); err != nil {
 		return nil, err

@@ -42,8 +42,8 @@ func (c *conn) step() (moved bool, err error) {
 	}
 }
 
-// stepWaiting opens the connection's next queue pair (its next incarnation) when its backoff is over or the
-// peer has begun that incarnation, and sends its connInfo.
+// stepWaiting opens the connection's next queue pair (its next incarnation) when its backoff is
+// over or the peer has begun that incarnation, and sends its connInfo.
 func (c *conn) stepWaiting() error {
 	if c.unneeded() {
 		return c.finish()
@@ -71,9 +71,9 @@ func (c *conn) stepWaiting() error {
 // unneeded reports whether both ends have completed, or one has ended.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
-// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another incarnation (a new
-// queue pair). An end whose messages the peer reads must announce them in every incarnation, and one whose completions
-// do not mean delivery cannot know that it has completed.
+// awaitsPeerOnly reports whether this end has completed, so that only the peer may need another
+// incarnation (a new queue pair). An end whose messages the peer reads must announce them in every
+// incarnation, and one whose completions do not mean delivery cannot know that it has completed.
 func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
@@ -110,8 +110,9 @@ func (c *conn) stepConnecting() error {
 // stepUp exchanges messages, and reports whether there was progress. When nothing is left to do, or
 // the incarnation must end, it starts to drain the queue pair.
 func (c *conn) stepUp() (bool, error) {
-	// Responses to outstanding requests may still arrive although the peer has ended: its control message can
-	// overtake its NAK. Moving the queue pair to the error state would flush them without their status.
+	// Responses to outstanding requests may still arrive although the peer has ended: its control
+	// message can overtake its NAK. Moving the queue pair to the error state would flush them
+	// without their status.
 	if c.peerOver && !c.broken && c.sq.Outstanding() > 0 && !c.due(c.peerOverAt+c.grace()) {
 		return false, nil
 	}
@@ -136,8 +137,8 @@ func (c *conn) stepUp() (bool, error) {
 	return moved, nil
 }
 
-// reportEnd sends a control message when the requests of this end have completed, and another when it
-// has also received everything.
+// reportEnd sends a control message when the requests of this end have completed, and another when
+// it has also received everything.
 func (c *conn) reportEnd() error {
 	if c.out != nil && !c.sentReported && c.requestsDone() {
 		c.sentReported = true
@@ -156,9 +157,10 @@ func (c *conn) reportEnd() error {
 	return nil
 }
 
-// fail ends the incarnation at its first failed completion; later ones are flushed because of it. It
-// records the failure, unless this end has completed: the peer has most likely completed too. While
-// draining only flushes are ignored: the completion with the cause may come after the peer's control message.
+// fail ends the incarnation at its first failed completion; later ones are flushed because of it.
+// It records the failure, unless this end has completed: the peer has most likely completed too.
+// While draining only flushes are ignored: the completion with the cause may come after the peer's
+// control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return
@@ -170,8 +172,8 @@ func (c *conn) fail(status verbs.WCStatus) {
 	c.schedule()
 }
 
-// noteCarriedData notes that the current queue pair has delivered or completed something. The first time, if
-// that queue pair replaces another, it counts a reconnect.
+// noteCarriedData notes that the current queue pair has delivered or completed something. The first
+// time, if that queue pair replaces another, it counts a reconnect.
 func (c *conn) noteCarriedData() {
 	if c.carriedData {
 		return
@@ -202,8 +204,9 @@ func (c *conn) startDraining() error {
 	return c.sq.Drain()
 }
 
-// stepDraining waits until all requests and receives have completed, closes the queue pair, and then finishes or waits for
-// the time to connect again. A completion that is missing after grace is a violation.
+// stepDraining waits until all requests and receives have completed, closes the queue pair, and
+// then finishes or waits for the time to connect again. A completion that is missing after grace is
+// a violation.
 func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
@@ -237,7 +240,8 @@ func (c *conn) stepDraining() error {
 	return nil
 }
 
-// mayReconnect reports whether to connect again: as configured, until too many attempts in a row carry no data.
+// mayReconnect reports whether to connect again: as configured, until too many attempts in a row
+// carry no data.
 func (c *conn) mayReconnect() bool {
 	switch {
 	case c.failedIncarnations > maxFailedIncarnations:

@@ -59,7 +59,8 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	return true
 }
 
-// pump posts reads of messages that the peer has published, and leaves room in the send queue for notices.
+// pump posts reads of messages that the peer has published, and leaves room in the send queue for
+// notices.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {
@@ -105,8 +106,8 @@ func (x *consumer) writesAnnounced(count int) {
 	}
 }
 
-// messageReceived checks a message in a receive. hint is its number from immediate data; -1 without. If b is not the
-// expected message, the number in its data says which it is.
+// messageReceived checks a message in a receive. hint is its number from immediate data; -1
+// without. If b is not the expected message, the number in its data says which it is.
 func (x *consumer) messageReceived(b []byte, hint int) {
 	x.link.log.checked += int64(len(b))
 	if len(b) != x.size {

@@ -57,8 +57,8 @@ func (c *Config) RetryBudget() (ackTimeout, retransmitTime, rnrTime time.Duratio
 	return ackTimeout, retransmitTime, rnrTime
 }
 
-// NeedsImmediateData reports whether immediate data must carry the number of each message, because the
-// service may lose messages and they are too short to hold it. Random traffic never needs it.
+// NeedsImmediateData reports whether immediate data must carry the number of each message, because
+// the service may lose messages and they are too short to hold it. Random traffic never needs it.
 func (c *Config) NeedsImmediateData() bool {
 	d := c.WithDefaults(anyHosts)
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen

@@ -23,8 +23,9 @@ type source struct {
 	qpn verbs.QPN
 }
 
-// openEndpoint creates an endpoint: a queue pair that some connections of the service rd (reliable datagrams)
-// share. It posts the receives; num is the number of their ring, which work request IDs contain.
+// openEndpoint creates an endpoint: a queue pair that some connections of the service rd (reliable
+// datagrams) share. It posts the receives; num is the number of their ring, which work request IDs
+// contain.
 func (r *rail) openEndpoint(num, conns int, l *layout) (err error) {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
@@ -54,7 +55,8 @@ func (e *env) endpointQKey(rank int) uint32 {
 	return uint32(traffic.Derive(e.rank.Seed, rank, salt) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connOf returns the connection that the source of a datagram belongs to; if none, it logs a violation and returns noConn.
+// connOf returns the connection that the source of a datagram belongs to; if none, it logs a
+// violation and returns noConn.
 func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	log, me := e.rail.log, e.rail.host()
 	if wc.ByteLen < verbs.GRHLen {
@@ -74,8 +76,9 @@ func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 	return c
 }
 
-// broken reports, after a receive has failed, whether the queue pair is in the error state, and if so stops
-// posting receives. If not, only the message of that receive is lost, which concerns its sender alone.
+// broken reports, after a receive has failed, whether the queue pair is in the error state, and if
+// so stops posting receives. If not, only the message of that receive is lost, which concerns its
+// sender alone.
 func (e *endpoint) broken() bool {
 	attr, err := e.qp.Query()
 	e.recv.closed = e.recv.closed || err != nil || attr.State == verbs.QPStateErr

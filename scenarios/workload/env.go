@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// env is what the program of a rank needs, of whatever kind: configuration, time, and the record of what happened.
+// env is what the program of a rank needs, of whatever kind: configuration, time, and the record of
+// what happened.
 type env struct {
 	rank   *Rank
 	cfg    Config
@@ -51,8 +52,9 @@ func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 	return simulated
 }
 
-// due reports whether a time has come. If not, it arms the rank's timer, which makes all connections run. The
-// timer keeps the earliest time only: a connection with a later time must then call due again.
+// due reports whether a time has come. If not, it arms the rank's timer, which makes all
+// connections run. The timer keeps the earliest time only: a connection with a later time must then
+// call due again.
 func (e *env) due(at time.Duration) bool {
 	if e.now >= at {
 		return true
@@ -121,9 +123,9 @@ func (l *layout) slot(seq int) int { return slotsAt + seq%l.window*l.stride }
 // stagingSlot is the offset of message seq in private memory.
 func (l *layout) stagingSlot(seq int) int { return l.messagesAt + seq%l.depth*l.stride }
 
-// planLayout sizes queues and memory such that the rank with the most connections keeps within messageBudget: depth
-// messages in the send queue, window messages at the receiver. Private memory has receives, then messages, then results
-// of atomics. All ranks compute the same sizes.
+// planLayout sizes queues and memory such that the rank with the most connections keeps within
+// messageBudget: depth messages in the send queue, window messages at the receiver. Private memory
+// has receives, then messages, then results of atomics. All ranks compute the same sizes.
 func (n *node) planLayout() (l layout) {
 	const messageBudget = 32 << 20 // bytes for the messages of one rank
 	load := make(map[int]int)

@@ -9,7 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// eventLog records the events of a rank's program for its report, and sends samples and marks to the launcher.
+// eventLog records the events of a rank's program for its report, and sends samples and marks to
+// the launcher.
 type eventLog struct {
 	rank           *Rank
 	countersBefore []verbs.Counter
@@ -40,7 +41,8 @@ func newEventLog(r *Rank) *eventLog {
 	return l
 }
 
-// SumCounters returns the sums of the counters of NICs, by name in the order of their first occurrence.
+// SumCounters returns the sums of the counters of NICs, by name in the order of their first
+// occurrence.
 func SumCounters(nics []NIC) (sums []verbs.Counter) {
 	index := map[string]int{}
 	for i := range nics {
@@ -143,7 +145,8 @@ func (l *eventLog) report() *Report {
 	return r
 }
 
-// sampler schedules about a hundred samples in a run, whether it takes microseconds of virtual time or minutes.
+// sampler schedules about a hundred samples in a run, whether it takes microseconds of virtual time
+// or minutes.
 type sampler struct {
 	step     uint64        // messages between samples
 	gap      time.Duration // longest time between samples
@@ -165,8 +168,8 @@ const (
 // or send if it receives none.
 func (s *sampler) expect(messages int) { s.step = max(1, uint64(messages)/wantSamples) }
 
-// due reports whether a sample is due, after s.step messages, the time s.gap or a new error, and if so schedules
-// the next.
+// due reports whether a sample is due, after s.step messages, the time s.gap or a new error, and if
+// so schedules the next.
 func (s *sampler) due(now time.Duration, messages uint64, errors int, concurrent bool) bool {
 	if s.gap == 0 {
 		s.gap = firstGap

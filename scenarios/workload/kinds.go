@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
-// New returns the program of a rank. The configuration must be valid for the fabric; defaults are filled in.
+// New returns the program of a rank. The configuration must be valid for the fabric; defaults are
+// filled in.
 func New(cfg Config, r *Rank) (Program, error) {
 	traits, caps, err := deviceTraits(r)
 	if err != nil {
@@ -42,7 +43,8 @@ func New(cfg Config, r *Rank) (Program, error) {
 	return n, nil
 }
 
-// edges returns the connections of a workload, one per rail between each two ranks that exchange messages.
+// edges returns the connections of a workload, one per rail between each two ranks that exchange
+// messages.
 func edges(cfg *Config, rails int) (all []edge) {
 	ranks, messages := cfg.Ranks, [2]int{cfg.Messages, cfg.Messages}
 	if cfg.Kind == Stream || cfg.Kind == Incast {
@@ -76,8 +78,8 @@ func edges(cfg *Config, rails int) (all []edge) {
 	return all
 }
 
-// pingPong makes side 0 send a message when the answer to the previous one has arrived, and measures round
-// trips. out.allowed is how many messages a side may have sent so far.
+// pingPong makes side 0 send a message when the answer to the previous one has arrived, and
+// measures round trips. out.allowed is how many messages a side may have sent so far.
 func (n *node) pingPong() {
 	n.flowControl, n.recvSlots, n.timePerMessage = false, 2, true
 	var trips traffic.Histogram
@@ -98,9 +100,9 @@ func (n *node) pingPong() {
 	n.summarise = func(r *Report) { r.Latency = trips.Summary() }
 }
 
-// halo makes each rank exchange borders with its neighbours. A rank starts a round, in which it may send one more
-// border and one atomic to each neighbour, when it has the borders of the previous round. Latency is the time of a
-// round.
+// halo makes each rank exchange borders with its neighbours. A rank starts a round, in which it may
+// send one more border and one atomic to each neighbour, when it has the borders of the previous
+// round. Latency is the time of a round.
 func (n *node) halo() {
 	n.flowControl, n.thinkPerMessage, n.addsAtomics, n.recvSlots = false, false, true, 2
 	var rounds traffic.Histogram
@@ -133,8 +135,8 @@ func (n *node) halo() {
 	n.summarise = func(r *Report) { r.Latency = rounds.Summary() }
 }
 
-// roundDone reports whether all neighbours whose connection is not over, at least one, have delivered their border
-// of a round.
+// roundDone reports whether all neighbours whose connection is not over, at least one, have
+// delivered their border of a round.
 func (n *node) roundDone(round int) bool {
 	anyNeighbour := false
 	for _, c := range n.conns {

@@ -77,12 +77,13 @@ func (l *link) flushIfFull() error {
 	return nil
 }
 
-// numbersMessages reports whether immediate data holds the number of a message, which is too short for a stamp.
-// Where immediate data travels alone, the order counts instead.
+// numbersMessages reports whether immediate data holds the number of a message, which is too short
+// for a stamp. Where immediate data travels alone, the order counts instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
-// prepare creates what a connection keeps for all its incarnations, each of which has a new queue pair; first is
-// its first rail. num is the number of its ring of receives, which a connection with shared receives does not have.
+// prepare creates what a connection keeps for all its incarnations, each of which has a new queue
+// pair; first is its first rail. num is the number of its ring of receives, which a connection with
+// shared receives does not have.
 func (l *link) prepare(first *rail, num int) error {
 	l.rail = first
 	l.mem = &memory{buf: make([]byte, l.resultsAt+maxAdds*wordLen)}
@@ -125,8 +126,8 @@ func (l *link) openXRC(r *rail) (err error) {
 	return l.recv.attach(l.srq)
 }
 
-// open creates the queue pair of the current incarnation on a rail with its receives, and returns what the
-// peer needs to connect.
+// open creates the queue pair of the current incarnation on a rail with its receives, and returns
+// what the peer needs to connect.
 func (l *link) open(r *rail) (*connInfo, error) {
 	l.rail = r
 	if err := l.mem.register(r, verbs.AccessLocalWrite); err != nil {
@@ -159,8 +160,8 @@ func (l *link) open(r *rail) (*connInfo, error) {
 	return info, err
 }
 
-// openQP creates a queue pair in the state INIT and posts its receives, unless they are shared. Connections of rd
-// (reliable datagrams) use the queue pair of their endpoint.
+// openQP creates a queue pair in the state INIT and posts its receives, unless they are shared.
+// Connections of rd (reliable datagrams) use the queue pair of their endpoint.
 func (l *link) openQP(r *rail) error {
 	if l.endpoint != nil {
 		l.QP = l.endpoint.qp
@@ -208,8 +209,8 @@ func (l *link) qkey(end int) uint32 {
 	return uint32(traffic.Derive(l.rank.Seed, l.edge.id, end) >> 33) // below 2^31: an unprivileged Q_Key
 }
 
-// connect connects the queue pair to that of the peer. It reports false if the peer's request to the
-// connection manager has not arrived yet.
+// connect connects the queue pair to that of the peer. It reports false if the peer's request to
+// the connection manager has not arrived yet.
 func (l *link) connect() (ok bool, err error) {
 	if l.cfg.CM {
 		ok, err = l.connectCM()
@@ -231,8 +232,9 @@ func (l *link) connect() (ok bool, err error) {
 	return true, nil
 }
 
-// connectQPs connects the queue pairs without the connection manager. The queue pair of an endpoint is in use already
-// by other connections: there it only records that datagrams of the peer are of this one.
+// connectQPs connects the queue pairs without the connection manager. The queue pair of an endpoint
+// is in use already by other connections: there it only records that datagrams of the peer are of
+// this one.
 func (l *link) connectQPs() (err error) {
 	if l.endpoint != nil {
 		from := source{l.peerInfo.GID, l.peerInfo.QPN}

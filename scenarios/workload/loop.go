@@ -204,8 +204,9 @@ func (n *node) stallTimeout() time.Duration {
 	return max(n.rank.StallTimeout, 4*ackTimeoutOf(code)*time.Duration(*n.cfg.Retries+1)+n.cfg.Pause)
 }
 
-// waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it only sleeps, after
-// a long time without progress. It returns a StallError if there was no progress for stallTimeout.
+// waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
+// only sleeps, after a long time without progress. It returns a StallError if there was no progress
+// for stallTimeout.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())
@@ -243,8 +244,8 @@ func (n *node) railsInUse() (used int) {
 	return used
 }
 
-// awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is connected,
-// or is about to connect through the connection manager.
+// awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is
+// connected, or is about to connect through the connection manager.
 func (n *node) awaitedPeer() *peer {
 	var waited *peer
 	for _, c := range n.conns {

@@ -211,7 +211,8 @@ func (n *node) endpointIndex(c *conn) (index int) {
 	return index
 }
 
-// endpointLoads is the number of connections of each endpoint of a rail, a queue pair that connections share.
+// endpointLoads is the number of connections of each endpoint of a rail, a queue pair that
+// connections share.
 func (n *node) endpointLoads(r *rail) (loads []int) {
 	for _, c := range n.conns {
 		if c.edge.rail != r.num {
@@ -225,7 +226,8 @@ func (n *node) endpointLoads(r *rail) (loads []int) {
 	return loads
 }
 
-// noteConnected sends the mark "connected" to the launcher, once, when every connection has been up or is over.
+// noteConnected sends the mark "connected" to the launcher, once, when every connection has been up
+// or is over.
 func (n *node) noteConnected() {
 	up := 0
 	for _, c := range n.conns {

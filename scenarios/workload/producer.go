@@ -31,8 +31,8 @@ type producer struct {
 	windowClosedSince time.Duration // unreliable services only
 }
 
-// limit is the number of messages that may be sent so far: as many as the workload allows, and with flow control
-// no more than the peer, unless it has ended, has room for.
+// limit is the number of messages that may be sent so far: as many as the workload allows, and with
+// flow control no more than the peer, unless it has ended, has room for.
 func (p *producer) limit() int {
 	n := min(p.total, p.allowed)
 	if p.link.kind.flowControl && !p.link.peer.gone {
@@ -41,7 +41,8 @@ func (p *producer) limit() int {
 	return n
 }
 
-// complete reports whether all messages were acknowledged or, if the peer reads them, announced as readable.
+// complete reports whether all messages were acknowledged or, if the peer reads them, announced as
+// readable.
 func (p *producer) complete() bool {
 	if p.link.cfg.Op == OpRead {
 		return p.next == p.total && p.readableSent == p.total
@@ -49,8 +50,8 @@ func (p *producer) complete() bool {
 	return p.acked == p.total
 }
 
-// reopenWindow lets an unreliable service send without credits when they have been missing for a while:
-// messages or the credit notice may be lost.
+// reopenWindow lets an unreliable service send without credits when they have been missing for a
+// while: messages or the credit notice may be lost.
 func (p *producer) reopenWindow() {
 	l := p.link
 	if reliable(l.cfg.service()) || p.next == min(p.total, p.allowed) || p.next < p.limit() {
@@ -122,7 +123,8 @@ func (p *producer) post(last bool) {
 	}
 }
 
-// publish writes messages into public memory, where the peer can read them. It reports whether there were any.
+// publish writes messages into public memory, where the peer can read them. It reports whether
+// there were any.
 func (p *producer) publish() (moved bool) {
 	c := p.link
 	for limit := p.limit(); p.next < limit; p.next++ {
@@ -137,8 +139,8 @@ func (p *producer) publish() (moved bool) {
 	return moved
 }
 
-// messageCompleted handles the completion of a message. A send, or a write with immediate data, proves that the
-// receiver knows all messages up to it (announced).
+// messageCompleted handles the completion of a message. A send, or a write with immediate data,
+// proves that the receiver knows all messages up to it (announced).
 func (p *producer) messageCompleted(r traffic.Request) {
 	p.acked = r.Seq + 1
 	p.completed++
@@ -159,8 +161,9 @@ func (p *producer) resume(next int) {
 	p.next, p.acked, p.announced, p.credit, p.readableSent = next, next, next, next, next
 }
 
-// atomicAdder adds 1 to a word of the peer with fetch-and-add, as often as the workload wants. Other ranks add to
-// the same word. A failed atomic may have been executed, therefore failures leave a range for the final value.
+// atomicAdder adds 1 to a word of the peer with fetch-and-add, as often as the workload wants.
+// Other ranks add to the same word. A failed atomic may have been executed, therefore failures
+// leave a range for the final value.
 type atomicAdder struct {
 	link    *link
 	total   int
@@ -186,8 +189,8 @@ const (
 // complete reports whether all atomics are posted, and have completed or were abandoned.
 func (a *atomicAdder) complete() bool { return a.posted == a.total && a.resolved == a.posted }
 
-// pump posts atomics up to the limits of the workload and of the queue, at most maxAdds without a result, and
-// reports whether it posted any.
+// pump posts atomics up to the limits of the workload and of the queue, at most maxAdds without a
+// result, and reports whether it posted any.
 func (a *atomicAdder) pump() (moved bool) {
 	c := a.link
 	for a.posted < a.allowed && a.posted-a.resolved < maxAdds && c.sq.Room() > 1 && !c.sq.Full() {
@@ -204,7 +207,8 @@ func (a *atomicAdder) pump() (moved bool) {
 // resultOffset is the offset in private memory of the old value that atomic n returns.
 func (a *atomicAdder) resultOffset(n int) int { return a.link.resultsAt + n%maxAdds*wordLen }
 
-// handleCompletion checks the old value of a completed atomic: it grows with every atomic of this rank.
+// handleCompletion checks the old value of a completed atomic: it grows with every atomic of this
+// rank.
 func (a *atomicAdder) handleCompletion(n int) {
 	a.completed++
 	a.resolved = n + 1
@@ -218,8 +222,9 @@ func (a *atomicAdder) handleCompletion(n int) {
 	w.lastOld = got
 }
 
-// verifyAtomics checks that the words of this rank have counted at least the atomics that the peers saw complete,
-// and at most those that they posted. Without a report of every peer it checks nothing.
+// verifyAtomics checks that the words of this rank have counted at least the atomics that the peers
+// saw complete, and at most those that they posted. Without a report of every peer it checks
+// nothing.
 func (n *node) verifyAtomics() {
 	least, most := 0, 0
 	for _, c := range n.conns {

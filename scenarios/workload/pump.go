@@ -29,10 +29,11 @@ func countOf(imm uint32, near int) int {
 	return near + int(delta)
 }
 
-// pump refills receives, and posts messages, reads, atomics and notices, which tell the peer a count in immediate
-// data. It reports whether it posted any.
+// pump refills receives, and posts messages, reads, atomics and notices, which tell the peer a
+// count in immediate data. It reports whether it posted any.
 func (c *conn) pump() (moved bool, err error) {
-	// A credit notice lets the peer send. On a transport without RNR NAKs, receives must be posted before.
+	// A credit notice lets the peer send. On a transport without RNR NAKs, receives must be posted
+	// before.
 	if !c.recv.Shared || c.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err
@@ -59,8 +60,8 @@ func (c *conn) pump() (moved bool, err error) {
 	return moved, c.flush()
 }
 
-// sendNotices posts the notices that are due: after every quarter of the window the number of messages consumed
-// (credit), and the number of messages that the peer can read (readable).
+// sendNotices posts the notices that are due: after every quarter of the window the number of
+// messages consumed (credit), and the number of messages that the peer can read (readable).
 func (c *conn) sendNotices() {
 	if x := c.in; x != nil && c.kind.flowControl && x.next < x.total {
 		if every := max(1, c.window/4); x.next-x.creditSent >= every && c.sendNotice(immCredit, x.next) {
@@ -72,8 +73,8 @@ func (c *conn) sendNotices() {
 	}
 }
 
-// sendNotice adds a notice to the batch: a message without data, with a kind and a count as immediate data. It
-// reports false if the send queue has no room.
+// sendNotice adds a notice to the batch: a message without data, with a kind and a count as
+// immediate data. It reports false if the send queue has no room.
 func (c *conn) sendNotice(kind immKind, count int) bool {
 	if c.sq.Room() < 1 || c.sq.Full() {
 		return false
@@ -83,8 +84,8 @@ func (c *conn) sendNotice(kind immKind, count int) bool {
 	return true
 }
 
-// received handles a successful receive: a notice, which has a count in immediate data, the announcement of writes,
-// or a message. Anything else is a violation.
+// received handles a successful receive: a notice, which has a count in immediate data, the
+// announcement of writes, or a message. Anything else is a violation.
 func (c *conn) received(wc *verbs.WC, r *recvRing, slot int) {
 	c.noteCarriedData()
 	c.schedule()
@@ -137,8 +138,8 @@ func (c *conn) handleCredit(count int) {
 	p.windowClosedSince = 0
 }
 
-// resume continues with a new queue pair, a new incarnation of the connection, from the first message that has
-// not arrived.
+// resume continues with a new queue pair, a new incarnation of the connection, from the first
+// message that has not arrived.
 func (c *conn) resume() {
 	if c.out != nil {
 		c.out.resume(c.peerInfo.Next)

@@ -33,7 +33,8 @@ type railPort struct {
 	maxReads uint8 // outstanding reads and atomics, in either direction
 }
 
-// openRail opens NIC num of the rank: it queries GID, MTU and limits, and creates the PD and the completion queue.
+// openRail opens NIC num of the rank: it queries GID, MTU and limits, and creates the PD and the
+// completion queue.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	const maxOutstandingReads = 16 // of a connection
 	nic := &e.rank.NICs[num]
@@ -60,8 +61,8 @@ func openRail(e *env, num, cqDepth int) (*rail, error) {
 	return r, err
 }
 
-// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes. num is the number of their
-// ring, which work request IDs contain.
+// openSRQ creates the SRQ of the rail, and posts receives of slotLen bytes. num is the number of
+// their ring, which work request IDs contain.
 func (r *rail) openSRQ(num, slots, slotLen int) (err error) {
 	if r.srq, err = r.dev.CreateSRQ(verbs.SRQInit{PD: r.PD, MaxWR: slots, MaxSGE: 1}); err != nil {
 		return err
@@ -146,12 +147,14 @@ const noConn = -1
 
 const sharedQueue = true // for traffic.NewRecvRing
 
-// newRing returns a ring of receives in mem, each of slotLen bytes, that belongs to no connection yet.
+// newRing returns a ring of receives in mem, each of slotLen bytes, that belongs to no connection
+// yet.
 func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
 	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }
 
-// attach sets the queue and posts all slots or, if cfg.Pause makes the receiver slow, a quarter of Depth.
+// attach sets the queue and posts all slots or, if cfg.Pause makes the receiver slow, a quarter of
+// Depth.
 func (r *recvRing) attach(queue traffic.RecvQueue) error {
 	r.Attach(queue)
 	if r.slotLen > 0 {
@@ -169,8 +172,8 @@ func (r *recvRing) attach(queue traffic.RecvQueue) error {
 	return err
 }
 
-// refill posts the free slots as receives, and reports whether there were any. A slow receiver (cfg.Pause) posts only
-// after all its receives have completed and the pause since then is over.
+// refill posts the free slots as receives, and reports whether there were any. A slow receiver
+// (cfg.Pause) posts only after all its receives have completed and the pause since then is over.
 func (r *recvRing) refill() (bool, error) {
 	if r.closed || len(r.Free()) == 0 || r.cfg.Pause > 0 && (r.Outstanding() > 0 || !r.due(r.nextAt)) {
 		return false, nil
@@ -179,8 +182,8 @@ func (r *recvRing) refill() (bool, error) {
 	return posted > 0, err
 }
 
-// complete returns the slot of a completed receive; negative if there is none. The last receive of a
-// slow receiver starts its pause.
+// complete returns the slot of a completed receive; negative if there is none. The last receive of
+// a slow receiver starts its pause.
 func (r *recvRing) complete(id uint64) (slot int, err error) {
 	slot, err = r.Complete(id)
 	if pause := r.cfg.Pause; pause > 0 && r.Outstanding() == 0 {

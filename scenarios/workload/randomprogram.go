@@ -99,7 +99,8 @@ func (w *randomProgram) agreeMTU() (verbs.MTU, error) {
 	return min(mine, theirs), nil
 }
 
-// workload returns the traffic plan, the same at both ends. The excuses of cfg tell what the network may do to packets.
+// workload returns the traffic plan, the same at both ends. The excuses of cfg tell what the
+// network may do to packets.
 func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	cfg := &w.cfg
 	work := &random.Workload{
@@ -136,8 +137,8 @@ func (w *randomProgram) workload(mtu verbs.MTU) *random.Workload {
 	return work
 }
 
-// conns returns the connections that the random traffic has for a service: two of half the messages for
-// an SRQ, else one.
+// conns returns the connections that the random traffic has for a service: two of half the messages
+// for an SRQ, else one.
 func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	n, size := w.cfg.Messages, w.cfg.Bytes
 	switch service {
@@ -152,8 +153,8 @@ func (w *randomProgram) conns(service string, mtu verbs.MTU) []random.Conn {
 	return []random.Conn{random.NewConn(kinds[service], n, size)}
 }
 
-// sample publishes the status and sends a sample to the launcher, unless the last one is recent. The first call
-// marks that the end is connected.
+// sample publishes the status and sends a sample to the launcher, unless the last one is recent.
+// The first call marks that the end is connected.
 func (w *randomProgram) sample() {
 	now := w.proc.Now()
 	if now-w.lastSample < w.byClock(simTick, realGap) && w.lastSample > 0 {
@@ -172,8 +173,8 @@ func (w *randomProgram) sample() {
 	w.log.sample(now)
 }
 
-// report returns the Report of this rank: a flow for each connection of the random traffic, their sums,
-// and the completion errors. Without traffic it has what was logged before.
+// report returns the Report of this rank: a flow for each connection of the random traffic, their
+// sums, and the completion errors. Without traffic it has what was logged before.
 func (w *randomProgram) report() *Report {
 	if w.end == nil {
 		return w.log.report()
@@ -220,7 +221,8 @@ type qpRecorder struct {
 	live *liveState
 }
 
-// CreateQP implements verbs.Context. It records the queue pair, so that Break can move it to the error state.
+// CreateQP implements verbs.Context. It records the queue pair, so that Break can move it to the
+// error state.
 func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {

@@ -58,8 +58,8 @@ func (l *liveState) remove(qps ...verbs.QP) {
 	l.qps = slices.DeleteFunc(l.qps, func(q verbs.QP) bool { return slices.Contains(qps, q) })
 }
 
-// breakAll moves the connected queue pairs to the error state. It fails if none was ever connected; there may be none
-// now, between two connections.
+// breakAll moves the connected queue pairs to the error state. It fails if none was ever connected;
+// there may be none now, between two connections.
 func (l *liveState) breakAll() error {
 	l.mu.Lock()
 	qps, made := slices.Clone(l.qps), l.hadQP
@@ -138,7 +138,8 @@ func (l *link) fillGuard(b []byte) {
 	traffic.Fill(b, traffic.Derive(l.rank.Seed, l.edge.id, l.side, salt))
 }
 
-// verify compares the memory that peers access with its expected contents, and reports lost messages.
+// verify compares the memory that peers access with its expected contents, and reports lost
+// messages.
 func (n *node) verify() {
 	for _, c := range n.conns {
 		c.verifyMemory()
@@ -151,9 +152,9 @@ func (n *node) verify() {
 	}
 }
 
-// verifyMemory compares the memory that the peer accesses with its expected contents: guards at both ends that
-// nobody writes, and the last message in each slot. If writes are missing, it checks the guards only: a failed peer
-// may have written more than it announced.
+// verifyMemory compares the memory that the peer accesses with its expected contents: guards at
+// both ends that nobody writes, and the last message in each slot. If writes are missing, it checks
+// the guards only: a failed peer may have written more than it announced.
 func (c *conn) verifyMemory() {
 	got := c.public.buf
 	want := make([]byte, len(got))

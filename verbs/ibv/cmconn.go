@@ -68,8 +68,8 @@ func refusedByTCP(err error) error {
 
 func newConn(id *cmID, q *qp) *conn { return &conn{id: id, q: q, closed: make(chan struct{})} }
 
-// register registers an established connection with its queue pair, which is in RTS, and its identifier,
-// and handles a disconnect event that arrived before. It returns c.
+// register registers an established connection with its queue pair, which is in RTS, and its
+// identifier, and handles a disconnect event that arrived before. It returns c.
 func (c *conn) register() *conn {
 	c.q.lastSetState.Store(uint32(verbs.QPStateRTS))
 	c.q.conn.Store(c)
@@ -142,7 +142,8 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 }
 
 // moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and
-// access rights for remote writes and, with allowReads, reads and atomics. A queue pair in INIT keeps its rights.
+// access rights for remote writes and, with allowReads, reads and atomics. A queue pair in INIT
+// keeps its rights.
 func (c *conn) moveToInit(allowReads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(current verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
@@ -236,15 +237,16 @@ func (c *conn) WaitDisconnect(timeout time.Duration) error {
 	return opError("wait_disconnect", c.q.name(), err)
 }
 
-// disconnected handles a disconnect event: it moves the queue pair to the error state, confirms a disconnect by the
-// peer by rdma_disconnect, and releases the connection.
+// disconnected handles a disconnect event: it moves the queue pair to the error state, confirms a
+// disconnect by the peer by rdma_disconnect, and releases the connection.
 func (c *conn) disconnected() {
 	_ = c.moveToError() // it fails if the queue pair is closed
 	_ = c.id.call(func() C.int { return C.shim_rdma_disconnect(c.id.c) })
 	c.release()
 }
 
-// release wakes waiters and destroys the identifier, once. The queue pair has no connection any more.
+// release wakes waiters and destroys the identifier, once. The queue pair has no connection any
+// more.
 func (c *conn) release() {
 	c.once.Do(func() {
 		close(c.closed)

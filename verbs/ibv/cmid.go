@@ -121,8 +121,8 @@ func receive[T any](values <-chan T, done <-chan struct{}, until deadline) (valu
 	}
 }
 
-// connect calls rdma_connect, which requests a connection or, from a datagram service, the number of
-// its queue pair (SIDR).
+// connect calls rdma_connect, which requests a connection or, from a datagram service, the number
+// of its queue pair (SIDR).
 func (id *cmID) connect(param *C.struct_shim_cm_param) error {
 	const accept = 0
 	return id.call(func() C.int { return C.shim_connect_or_accept(id.c, param, accept) })
@@ -213,8 +213,8 @@ func (id *cmID) resolve(addr netip.AddrPort, until deadline) error {
 }
 
 // callWithTimeout calls a function of librdmacm, whose argument is a timeout in milliseconds, and
-// returns its event. The kernel may look up an unknown address only once, at the end of the timeout:
-// the call is repeated with a short timeout until the deadline.
+// returns its event. The kernel may look up an unknown address only once, at the end of the
+// timeout: the call is repeated with a short timeout until the deadline.
 func (id *cmID) callWithTimeout(call func(ms C.int) C.int, until deadline) (cmEvent, error) {
 	const maxTimeout = 250 // milliseconds
 	for {
@@ -322,7 +322,8 @@ func (d deadline) timer() (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// millis returns the time left for timers of the kernel, which cannot be infinite; at most a minute.
+// millis returns the time left for timers of the kernel, which cannot be infinite; at most a
+// minute.
 func (d deadline) millis() int64 {
 	const longest = time.Minute
 	left := longest

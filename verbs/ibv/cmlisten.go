@@ -14,7 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxPrivateData is the maximum length of private data: its field in rdma_conn_param has eight bits.
+// maxPrivateData is the maximum length of private data: its field in rdma_conn_param has eight
+// bits.
 const maxPrivateData = 255
 
 // paramToC returns connection parameters as a shim_cm_param.
@@ -99,7 +100,8 @@ func (r *request) Remote() netip.AddrPort { return r.remote }
 // Param implements verbs.ConnRequest.
 func (r *request) Param() verbs.ConnParam { return r.param }
 
-// Accept implements verbs.ConnRequest. For a datagram service it only replies, and the connection is nil.
+// Accept implements verbs.ConnRequest. For a datagram service it only replies, and the connection
+// is nil.
 func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	until := newDeadline(timeout)
@@ -125,7 +127,8 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 	c := newConn(r.id, q)
 	if err := c.accept(&cmParam, param, until); err != nil {
 		if q.accepting.Load() {
-			// Linux's iWARP destroys the identifier only after the peer has sent data: do not wait for that.
+			// Linux's iWARP destroys the identifier only after the peer has sent data: do not wait
+			// for that.
 			go func() {
 				r.id.destroy()
 				q.accepting.Store(false)
@@ -141,8 +144,9 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 
 var errAnswered = fmt.Errorf("%w: the request has been answered", verbs.ErrInvalid)
 
-// accept moves the queue pair to RTS, accepts the request and waits until the connection is established. Under iWARP,
-// q.accepting stays set if that wait fails: the kernel cannot cancel, and the queue pair must not be destroyed.
+// accept moves the queue pair to RTS, accepts the request and waits until the connection is
+// established. Under iWARP, q.accepting stays set if that wait fails: the kernel cannot cancel, and
+// the queue pair must not be destroyed.
 func (c *conn) accept(cmParam *C.struct_shim_cm_param, param verbs.ConnParam, until deadline) error {
 	if err := c.moveToInit(param.ResponderResources > 0); err != nil {
 		return err

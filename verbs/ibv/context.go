@@ -62,8 +62,8 @@ type child interface {
 	closeOrder() int
 }
 
-// Values of closeOrder: users before the objects that they use. A bound type 2 window uses its queue
-// pair, and soft-RoCE waits for a minute before it destroys a queue pair in use.
+// Values of closeOrder: users before the objects that they use. A bound type 2 window uses its
+// queue pair, and soft-RoCE waits for a minute before it destroys a queue pair in use.
 const (
 	closeOrderWindow = iota
 	closeOrderQP
@@ -84,8 +84,8 @@ func (o *object) state() *object { return o }
 
 func (c *Context) name() string { return c.info.Name }
 
-// enter takes closeLock for reading, so that no object is destroyed during the verb op of h. It fails if h is
-// closed. leave releases the lock.
+// enter takes closeLock for reading, so that no object is destroyed during the verb op of h. It
+// fails if h is closed. leave releases the lock.
 func enter(h handle, op string) error {
 	o := h.state()
 	o.ctx.closeLock.RLock()
@@ -98,7 +98,8 @@ func enter(h handle, op string) error {
 
 func (o *object) leave() { o.ctx.closeLock.RUnlock() }
 
-// callVerb runs f, which calls the library, unless h is closed. It adds the verb and the name of h to the error of f.
+// callVerb runs f, which calls the library, unless h is closed. It adds the verb and the name of h
+// to the error of f.
 func callVerb(h handle, op string, f func() error) error {
 	if err := enter(h, op); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (c *Context) removeChild(o child) {
 	}
 }
 
-// create runs f, which creates the library's object for o, as a verb of h, the context or protection domain that o
-// is made from. It registers o with the device and returns it as a T.
+// create runs f, which creates the library's object for o, as a verb of h, the context or
+// protection domain that o is made from. It registers o with the device and returns it as a T.
 func create[T any](h handle, o child, op string, f func() error) (none T, _ error) {
 	err := callVerb(h, op, func() error {
 		err := f()
@@ -153,7 +154,8 @@ func create[T any](h handle, o child, op string, f func() error) (none T, _ erro
 	return o.(T), nil
 }
 
-// closeObject destroys an object. If it is closed already or the library fails, it returns an error.
+// closeObject destroys an object. If it is closed already or the library fails, it returns an
+// error.
 func closeObject(o child, op string) error {
 	c := o.state().ctx
 	c.closeLock.Lock()
@@ -169,7 +171,8 @@ func closeObject(o child, op string) error {
 	return nil
 }
 
-// objectOf returns the object of an argument if it is an open object of this device. closeLock is held for reading.
+// objectOf returns the object of an argument if it is an open object of this device. closeLock is
+// held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {

@@ -64,7 +64,8 @@ func atMost255(n C.int) uint8 { return uint8(min(max(n, 0), math.MaxUint8)) }
 // lack.
 const capAtomicWrite = 1 << 40
 
-// reportedCaps returns the capabilities that the device reports, without CapFlush: the library cannot post a flush.
+// reportedCaps returns the capabilities that the device reports, without CapFlush: the library
+// cannot post a flush.
 func reportedCaps(x *C.struct_ibv_device_attr_ex) (caps verbs.Caps) {
 	a := &x.orig_attr
 	flags := uint64(a.device_cap_flags) | uint64(x.device_cap_flags_ex)
@@ -113,7 +114,8 @@ func (c *Context) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
 	return attr, err
 }
 
-// linkRateBps returns the rate of a link with IBTA's codes of lane speed and link width; 0 for unknown codes.
+// linkRateBps returns the rate of a link with IBTA's codes of lane speed and link width; 0 for
+// unknown codes.
 func linkRateBps(speed, width uint8) uint64 {
 	lane := map[uint8]uint64{ // in kb/s
 		1: 2_500_000, 2: 5_000_000, 4: 10_000_000, 8: 10_312_500, 16: 14_062_500, 32: 25_781_250, 64: 53_125_000, 128: 106_250_000,
@@ -139,8 +141,8 @@ func (c *Context) QueryGID(port uint8, index int) (entry verbs.GIDEntry, err err
 	return entry, err
 }
 
-// queryTable runs f, which reads an entry of a port's table of GIDs or P_Keys, unless the index is negative or
-// exceeds a C int.
+// queryTable runs f, which reads an entry of a port's table of GIDs or P_Keys, unless the index is
+// negative or exceeds a C int.
 func (c *Context) queryTable(op string, port uint8, index int, f func() error) error {
 	return callVerb(c, op, func() error {
 		err := error(verbs.ErrNotFound)
@@ -177,7 +179,8 @@ func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
 	return uint16(key), err
 }
 
-// Counters implements verbs.Context with the hardware counters of the device and its ports in sysfs.
+// Counters implements verbs.Context with the hardware counters of the device and its ports in
+// sysfs.
 func (c *Context) Counters() []verbs.Counter {
 	return countersIn(filepath.Join("/sys/class/infiniband", c.info.Name))
 }

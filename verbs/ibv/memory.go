@@ -53,8 +53,8 @@ type mr struct {
 // emptyBuf is the memory of a region without memory.
 var emptyBuf [1]byte
 
-// RegMR implements verbs.PD. It pins the memory for the garbage collector until the region is destroyed. The region's
-// address is the memory's own unless init sets another or is zero-based.
+// RegMR implements verbs.PD. It pins the memory for the garbage collector until the region is
+// destroyed. The region's address is the memory's own unless init sets another or is zero-based.
 func (d *pd) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	first := unsafe.SliceData(init.Buf)
 	if first == nil {

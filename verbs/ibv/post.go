@@ -17,7 +17,8 @@ import (
 // postBatch is the maximum number of requests in one call of the library.
 const postBatch = 64
 
-// grow returns n elements of C memory: those of s if it has room; otherwise it frees s and allocates new ones.
+// grow returns n elements of C memory: those of s if it has room; otherwise it frees s and
+// allocates new ones.
 func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]
@@ -39,8 +40,8 @@ type recvQueue struct {
 	sge []C.struct_ibv_sge
 }
 
-// post posts receives to the queue pair q or, if that is nil, to the shared receive queue s, in batches. The
-// shim makes the requests of libibverbs, r.wr, from r.in and r.sge.
+// post posts receives to the queue pair q or, if that is nil, to the shared receive queue s, in
+// batches. The shim makes the requests of libibverbs, r.wr, from r.in and r.sge.
 func (r *recvQueue) post(q *C.struct_ibv_qp, s *C.struct_ibv_srq, wrs []verbs.RecvWR) (posted int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -155,7 +155,8 @@ func (q *qp) destroy() error {
 	return nil
 }
 
-// Close destroys the queue pair with its requests, and its connection. It fails while a connection is being accepted.
+// Close destroys the queue pair with its requests, and its connection. It fails while a connection
+// is being accepted.
 func (q *qp) Close() error {
 	if err := q.checkNotAccepting(); err != nil {
 		return opError("destroy_qp", q.name(), err)
@@ -271,9 +272,9 @@ func (q *qp) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	})
 }
 
-// checkNotAccepting returns ErrBusy while a connection is being accepted. Linux's iWARP cannot cancel
-// that: rdma_destroy_id blocks until the peer has sent data, and the kernel panics (6.1, 6.12) if
-// the queue pair fails or is destroyed before.
+// checkNotAccepting returns ErrBusy while a connection is being accepted. Linux's iWARP cannot
+// cancel that: rdma_destroy_id blocks until the peer has sent data, and the kernel panics (6.1,
+// 6.12) if the queue pair fails or is destroyed before.
 func (q *qp) checkNotAccepting() error {
 	if q.accepting.Load() {
 		return fmt.Errorf("%w: a connection is being accepted with it, which the kernel cannot take back: wait for the peer", verbs.ErrBusy)
@@ -295,8 +296,8 @@ func (q *qp) modify(a *C.struct_ibv_qp_attr, mask C.int) error {
 	return err
 }
 
-// qpState returns the state of the queue pair. Under iWARP it is the last state that we set, because
-// siw before Linux 6.1 does not report it.
+// qpState returns the state of the queue pair. Under iWARP it is the last state that we set,
+// because siw before Linux 6.1 does not report it.
 func (q *qp) qpState() (verbs.QPState, error) {
 	if q.ctx.info.Transport == verbs.TransportIWARP {
 		return verbs.QPState(q.lastSetState.Load()), nil

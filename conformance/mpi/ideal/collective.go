@@ -22,8 +22,8 @@ type collective struct {
 // allJoined reports whether all ranks have made the call.
 func (coll *collective) allJoined() bool { return coll.joined == len(coll.parts) }
 
-// join adds the contribution of this rank, part, to its next collective call on the communicator. The n-th calls of all
-// ranks belong together.
+// join adds the contribution of this rank, part, to its next collective call on the communicator.
+// The n-th calls of all ranks belong together.
 func (c *comm) join(part any) *collective {
 	g := c.group
 	number := c.collectiveCalls
@@ -38,7 +38,8 @@ func (c *comm) join(part any) *collective {
 	return coll
 }
 
-// joinAndWait is join, and waits until all ranks have joined. call names the MPI call in a HungError.
+// joinAndWait is join, and waits until all ranks have joined. call names the MPI call in a
+// HungError.
 func (c *comm) joinAndWait(call string, part any) *collective {
 	coll := c.join(part)
 	c.blockUntil("the others at "+call, coll.allJoined)
@@ -94,7 +95,8 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	return nil
 }
 
-// copyPart copies data of a collective call, without the last byte if the defect CollectivesCut is set.
+// copyPart copies data of a collective call, without the last byte if the defect CollectivesCut is
+// set.
 func (c *comm) copyPart(dst, src []byte) {
 	if n := copy(dst, src); c.Defects.CollectivesCut && n > 1 {
 		dst[n-1] = 0

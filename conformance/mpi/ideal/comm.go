@@ -83,7 +83,8 @@ func (c *comm) fail(call string, err error) error {
 	return err
 }
 
-// startCall begins a call on the communicator. It fails if that was freed, or if a defect lets all calls fail.
+// startCall begins a call on the communicator. It fails if that was freed, or if a defect lets all
+// calls fail.
 func (c *comm) startCall() error {
 	c.yieldSometimes()
 	if c.freed && !c.Defects.FreedIsUsable {
@@ -161,7 +162,8 @@ func (c *comm) split(color, key int) (cases.Comm, error) {
 	return c.child(g, slices.IndexFunc(members, func(member splitArgs) bool { return member.rank == c.rank })), nil
 }
 
-// child returns the communicator of a new group, in which the caller has this rank. It inherits the error handler of c.
+// child returns the communicator of a new group, in which the caller has this rank. It inherits the
+// error handler of c.
 func (c *comm) child(g *group, rank int) *comm {
 	child := &comm{proc: c.proc, group: g, rank: rank, handler: c.handler, parent: c}
 	if c.Defects.HandlerNotInherited {

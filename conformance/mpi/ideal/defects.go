@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// Defects are the defects of a runtime, each of which breaks a rule. At least one case must fail on each.
+// Defects are the defects of a runtime, each of which breaks a rule. At least one case must fail on
+// each.
 type Defects struct {
 	// Order and matching.
 	Overtakes           bool `does:"messages of one sender overtake each other"`

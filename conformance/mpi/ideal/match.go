@@ -33,8 +33,8 @@ type recvQueues struct {
 	delivered  int
 }
 
-// enqueue appends a message to the link from rank src to rank dst of the world, on which it waits to be delivered. to
-// are the receive queues of dst for one communicator.
+// enqueue appends a message to the link from rank src to rank dst of the world, on which it waits
+// to be delivered. to are the receive queues of dst for one communicator.
 func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
 	if to.links == nil {
 		to.links = make(map[int]*messageLink)
@@ -50,8 +50,8 @@ func (w *world) enqueue(src, dst int, to *recvQueues, m *msg) {
 	link.queue = append(link.queue, m)
 }
 
-// deliver delivers the next message of a link to a posted receive, or to the unexpected messages. It returns
-// false if the destination cannot receive now, or if a defect holds the message back.
+// deliver delivers the next message of a link to a posted receive, or to the unexpected messages.
+// It returns false if the destination cannot receive now, or if a defect holds the message back.
 func (w *world) deliver(link *messageLink) bool {
 	if !w.canReceive(link.dst) {
 		return false
@@ -90,7 +90,8 @@ func (w *world) deliver(link *messageLink) bool {
 	return true
 }
 
-// nextIndex returns the index of the message that arrives next: 0, unless a defect lets the second overtake.
+// nextIndex returns the index of the message that arrives next: 0, unless a defect lets the second
+// overtake.
 func (w *world) nextIndex(link *messageLink) int {
 	if len(link.queue) < 2 {
 		return 0
@@ -109,8 +110,8 @@ func (w *world) nextIndex(link *messageLink) int {
 	return 0
 }
 
-// findMatch returns the index of the first element that matches, or -1. For defects that match out of order,
-// isPreferred reports that a later match (next) replaces the best so far.
+// findMatch returns the index of the first element that matches, or -1. For defects that match out
+// of order, isPreferred reports that a later match (next) replaces the best so far.
 func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next E) bool) int {
 	best := -1
 	for i, e := range all {
@@ -121,7 +122,8 @@ func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next
 	return best
 }
 
-// findPosted returns the index of the first posted receive that matches a message, or -1. Defects prefer another.
+// findPosted returns the index of the first posted receive that matches a message, or -1. Defects
+// prefer another.
 func (w *world) findPosted(q *recvQueues, m *msg) int {
 	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(best, next *request) bool {
@@ -135,8 +137,8 @@ func (w *world) matches(r *request, m *msg) bool {
 		(r.tag == mpi.AnyTag || r.tag == m.tag || w.Defects.TagIgnored || w.Defects.TagCut && r.tag&0x7fff == m.tag&0x7fff)
 }
 
-// findUnexpected returns the index of the first unexpected message that a receive or probe of source and tag matches,
-// or -1. Defects prefer another.
+// findUnexpected returns the index of the first unexpected message that a receive or probe of
+// source and tag matches, or -1. Defects prefer another.
 func (w *world) findUnexpected(q *recvQueues, source, tag int) int {
 	r := &request{peer: source, tag: tag}
 	return findMatch(q.unexpected, func(m *msg) bool { return w.matches(r, m) }, func(best, next *msg) bool {
@@ -155,8 +157,8 @@ func (w *world) postRecv(q *recvQueues, r *request) {
 	q.posted = append(q.posted, r)
 }
 
-// completeRecv copies a message to the buffer of a receive, and completes the receive and the send. Defects damage
-// the data, report a wrong status, or treat a message that is too long wrongly.
+// completeRecv copies a message to the buffer of a receive, and completes the receive and the send.
+// Defects damage the data, report a wrong status, or treat a message that is too long wrongly.
 func (w *world) completeRecv(r *request, m *msg) {
 	data := m.data
 	if w.Defects.ReadyEmpty && m.ready {
@@ -212,12 +214,14 @@ func (w *world) completeRecv(r *request, m *msg) {
 	m.releaseSendBuffer()
 }
 
-// copyOf returns a message with the same envelope and other data. Its send is a request that nobody waits for.
+// copyOf returns a message with the same envelope and other data. Its send is a request that nobody
+// waits for.
 func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }
 
-// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes a send that is incomplete.
+// releaseSendBuffer frees a buffered message's space in the attached buffer, and completes a send
+// that is incomplete.
 func (m *msg) releaseSendBuffer() {
 	if m.buffered && !m.sender.Defects.BufferLeaks {
 		m.sender.bufferUsed -= len(m.data) + overhead

@@ -32,7 +32,8 @@ func (o *op) isAccumulate() bool { return !o.put && !o.get }
 // hasResult reports whether the operation returns a result.
 func (o *op) hasResult() bool { return o.get || o.result != nil }
 
-// copyOrigin copies the origin buffers that the operation still needs, so that the program can reuse them.
+// copyOrigin copies the origin buffers that the operation still needs, so that the program can
+// reuse them.
 func (o *op) copyOrigin() {
 	o.data, o.compare = bytes.Clone(o.data), bytes.Clone(o.compare)
 }
@@ -45,8 +46,9 @@ func (o *op) size() int {
 	return len(o.data)
 }
 
-// tryApply applies the operation if its epoch has begun at the target and the target can receive, and reports whether
-// it did anything. Some defects need two calls: the first saves the target's memory, the second applies the operation.
+// tryApply applies the operation if its epoch has begun at the target and the target can receive,
+// and reports whether it did anything. Some defects need two calls: the first saves the target's
+// memory, the second applies the operation.
 func (o *op) tryApply() bool {
 	if !o.epochReady() || !o.world.canReceive(o.win.c.group.ranks[o.target]) {
 		return false
@@ -107,8 +109,9 @@ func (o *op) apply(mem []byte) bool {
 	return true
 }
 
-// combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and reports whether it is
-// finished. With the defect ElementsTorn it takes two calls, which replace half of each element.
+// combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and
+// reports whether it is finished. With the defect ElementsTorn it takes two calls, which replace
+// half of each element.
 func (o *op) combine(accessed []byte) bool {
 	old := bytes.Clone(accessed)
 	if o.savedMem != nil && o.Defects.AccumulatesRace {
@@ -147,8 +150,9 @@ func (o *op) combine(accessed []byte) bool {
 	return true
 }
 
-// epoch returns a function that reports whether an operation on target may be applied yet. It fails with
-// ErrRMASync if this rank has no access epoch to target or, with needsLock, if it has not locked target.
+// epoch returns a function that reports whether an operation on target may be applied yet. It fails
+// with ErrRMASync if this rank has no access epoch to target or, with needsLock, if it has not
+// locked target.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	if lock := w.heldLocks[target]; lock != nil {
 		return func() bool { return lock.granted }, nil
@@ -168,7 +172,8 @@ func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid. With needsLock it is valid only if its target is locked.
+// issue starts an operation, or returns why it is invalid. With needsLock it is valid only if its
+// target is locked.
 func (w *win) issue(o *op, needsLock bool) error {
 	if err := w.startCall(); err != nil {
 		return err
@@ -235,7 +240,8 @@ func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) 
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// newGetAccumulate returns an accumulate that returns the old content in result. NoOp has no origin data.
+// newGetAccumulate returns an accumulate that returns the old content in result. NoOp has no origin
+// data.
 func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
 	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
 		d = nil
@@ -256,8 +262,8 @@ func (w *win) CompareAndSwap(d, compare, result []byte, target, offset int, t mp
 	return w.fail("CompareAndSwap", w.issue(o, anyEpoch))
 }
 
-// request starts the operation of an MPI call such as Rput. The returned request is complete when the result, if
-// there is one, has arrived and the origin buffers can be reused.
+// request starts the operation of an MPI call such as Rput. The returned request is complete when
+// the result, if there is one, has arrived and the origin buffers can be reused.
 func (w *win) request(call string, o *op) (cases.Request, error) {
 	if err := w.issue(o, lockEpoch); err != nil {
 		return nil, w.fail(call, err)

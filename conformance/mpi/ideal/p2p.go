@@ -72,8 +72,8 @@ func (c *comm) newSend(call string, m mode, buf []byte, dest, tag int) (*request
 	return &request{c: c, call: call, buf: buf, peer: dest, tag: tag, start: start}, nil
 }
 
-// transmit sends the message of a send request. It completes the send if the mode allows that before the
-// message is received.
+// transmit sends the message of a send request. It completes the send if the mode allows that
+// before the message is received.
 func (c *comm) transmit(r *request, m mode) error {
 	message := &msg{source: c.rank, tag: r.tag, data: r.buf, send: r, sender: c.proc, sync: m == synchronous, ready: m == ready}
 	completeEarly := func() { // before the message is received
@@ -108,8 +108,8 @@ func (c *comm) transmit(r *request, m mode) error {
 	return nil
 }
 
-// startRequest starts r, a result of newSend or newRecv with err. r is nil if an argument was invalid; err is then
-// nil too if an error handler has ignored the error.
+// startRequest starts r, a result of newSend or newRecv with err. r is nil if an argument was
+// invalid; err is then nil too if an error handler has ignored the error.
 func startRequest(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err
@@ -120,7 +120,8 @@ func startRequest(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// runRequest starts a new request, and waits until it is complete. r and err are as in startRequest.
+// runRequest starts a new request, and waits until it is complete. r and err are as in
+// startRequest.
 func runRequest(r *request, err error) (mpi.Status, error) {
 	if r == nil {
 		return mpi.Status{}, err
@@ -137,7 +138,8 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 	return st, r.c.fail(r.call, err)
 }
 
-// makePersistent makes a new request persistent: only Start starts it. r and err are as in startRequest.
+// makePersistent makes a new request persistent: only Start starts it. r and err are as in
+// startRequest.
 func makePersistent(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 // The argument wait of findMessage, mprobe and findComplete.
 const nonblocking, blocking = false, true
 
-// probedStatus returns the status that a probe returns for the unexpected message with index k. Defects return a wrong
-// status, remove the message, or complete its send.
+// probedStatus returns the status that a probe returns for the unexpected message with index k.
+// Defects return a wrong status, remove the message, or complete its send.
 func (c *comm) probedStatus(queues *recvQueues, k int) mpi.Status {
 	if c.Defects.ProbeLatest {
 		k = len(queues.unexpected) - 1
@@ -59,8 +59,8 @@ func (c *comm) Probe(source, tag int) (mpi.Status, error) {
 	return c.probedStatus(c.queues(), k), nil
 }
 
-// findMessage returns the index of the unexpected message that a probe finds. If the source is MPI_PROC_NULL, found
-// is true and the index is -1. If wait is true, it waits for a message.
+// findMessage returns the index of the unexpected message that a probe finds. If the source is
+// MPI_PROC_NULL, found is true and the index is -1. If wait is true, it waits for a message.
 func (c *comm) findMessage(call string, source, tag int, wait bool) (k int, found bool, err error) {
 	if err := cmp.Or(c.startCall(), c.checkSource(source, tag)); err != nil {
 		return -1, false, c.fail(call, err)
@@ -99,7 +99,8 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	return m, st, err
 }
 
-// mprobe finds a message, and removes it from the unexpected messages. If wait is true, it waits for one.
+// mprobe finds a message, and removes it from the unexpected messages. If wait is true, it waits
+// for one.
 func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
 	k, found, err := c.findMessage(call, source, tag, wait)
 	switch {

@@ -13,8 +13,8 @@ type rank struct {
 	self *comm
 }
 
-// newWorld returns the world communicator and the self communicator of a rank. With the defect SelfIsWorld, both have
-// the same queues of posted receives and unexpected messages.
+// newWorld returns the world communicator and the self communicator of a rank. With the defect
+// SelfIsWorld, both have the same queues of posted receives and unexpected messages.
 func (p *proc) newWorld() cases.World {
 	all := &comm{proc: p, group: p.all, rank: p.rank}
 	own := p.newGroup([]int{p.rank})
@@ -45,7 +45,8 @@ func (r *rank) Compute(d time.Duration) {
 	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
-// Invalidate does nothing, because this runtime registers no memory. With the defect ForgetWipes it clears buf.
+// Invalidate does nothing, because this runtime registers no memory. With the defect ForgetWipes it
+// clears buf.
 func (r *rank) Invalidate(buf []byte) error {
 	if r.Defects.ForgetWipes {
 		clear(buf)
@@ -62,7 +63,8 @@ func (r *rank) AttachBuffer(n int) error {
 	return nil
 }
 
-// DetachBuffer waits until the buffered messages are delivered. With the defect DetachDrops, it drops them.
+// DetachBuffer waits until the buffered messages are delivered. With the defect DetachDrops, it
+// drops them.
 func (r *rank) DetachBuffer() error {
 	p := r.proc
 	if !p.hasBuffer {

@@ -37,8 +37,8 @@ var undefinedStatus = mpi.Status{Source: 4711, Tag: 4712, Count: 4713}
 // finish completes the operation.
 func (r *request) finish(err error) { r.done, r.err = true, err }
 
-// isComplete reports whether the operation is complete, after a pending cancellation has taken effect. It sets awaited:
-// a defect delivers large messages only once a rank waits for them.
+// isComplete reports whether the operation is complete, after a pending cancellation has taken
+// effect. It sets awaited: a defect delivers large messages only once a rank waits for them.
 func (r *request) isComplete() bool {
 	r.awaited = true
 	if r.cancelling && !r.done {
@@ -128,7 +128,8 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel cancels a receive that has no message yet, now or when it is next tested. Only receives have queues.
+// Cancel cancels a receive that has no message yet, now or when it is next tested. Only receives
+// have queues.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -169,7 +170,8 @@ func (r *request) cancelNow() {
 	}
 }
 
-// Free frees the request. Its operation still completes, unless a defect drops its messages or its posted receive.
+// Free frees the request. Its operation still completes, unless a defect drops its messages or its
+// posted receive.
 func (r *request) Free() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {

@@ -19,8 +19,8 @@ func (r *rank) StartAll(rs []cases.Request) error {
 	return nil
 }
 
-// deactivateAll deactivates the active requests, and returns the statuses and errors of all. Inactive ones have an
-// empty status.
+// deactivateAll deactivates the active requests, and returns the statuses and errors of all.
+// Inactive ones have an empty status.
 func (r *rank) deactivateAll(rs []*request) ([]mpi.Status, error) {
 	sts := make([]mpi.Status, len(rs))
 	errs := make([]error, len(rs))
@@ -102,8 +102,9 @@ func (r *rank) completeRequests(qs []*request) (completed []int, noneActive bool
 	return completed, noneActive
 }
 
-// findComplete returns the indices of the active requests that are complete, and whether no request is active, after
-// other ranks could run. If wait is true, it waits until a request is complete, or none is active.
+// findComplete returns the indices of the active requests that are complete, and whether no request
+// is active, after other ranks could run. If wait is true, it waits until a request is complete, or
+// none is active.
 func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActive bool) {
 	if wait {
 		r.blockUntil("some request", func() bool {
@@ -116,8 +117,8 @@ func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActi
 	return r.completeRequests(qs)
 }
 
-// deactivateAny deactivates request completed[0], and returns its index, status and error. It returns Undefined if
-// completed is empty.
+// deactivateAny deactivates request completed[0], and returns its index, status and error. It
+// returns Undefined if completed is empty.
 func (r *rank) deactivateAny(qs []*request, completed []int, noneActive bool) (int, mpi.Status, error) {
 	if noneActive || len(completed) == 0 {
 		if r.Defects.NoneIsFirst {
@@ -149,7 +150,8 @@ func (r *rank) TestAny(rs []cases.Request) (int, mpi.Status, bool, error) {
 	return i, st, flag, r.fail("TestAny", err)
 }
 
-// deactivateSome deactivates the requests with the indices completed, and returns the indices, statuses and errors.
+// deactivateSome deactivates the requests with the indices completed, and returns the indices,
+// statuses and errors.
 func (r *rank) deactivateSome(qs []*request, completed []int) ([]int, []mpi.Status, error) {
 	some := make([]*request, 0, len(completed))
 	for _, i := range completed {

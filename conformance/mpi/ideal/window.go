@@ -39,8 +39,8 @@ func (c *comm) WinCreate(buf []byte) (cases.Win, error) {
 
 func (c *comm) WinAllocate(size int) (cases.Win, error) { return c.newWindow(make([]byte, size)) }
 
-// newWindow is collective: it creates a window of the buffers of all ranks. With the defect WindowsMixed, all windows
-// of a communicator have the memory of the first.
+// newWindow is collective: it creates a window of the buffers of all ranks. With the defect
+// WindowsMixed, all windows of a communicator have the memory of the first.
 func (c *comm) newWindow(buf []byte) (cases.Win, error) {
 	if err := c.startCall(); err != nil {
 		return nil, c.fail("WinCreate", err)
@@ -79,7 +79,8 @@ func (w *win) Size(rank int) int {
 
 func (w *win) fail(call string, err error) error { return w.c.fail("Win."+call, err) }
 
-// startCall begins a call on the window. It fails if the window was freed, or if a defect lets all calls fail.
+// startCall begins a call on the window. It fails if the window was freed, or if a defect lets all
+// calls fail.
 func (w *win) startCall() error {
 	w.c.yieldSometimes()
 	if w.freed && !w.c.Defects.FreedWindowIsUsable {
@@ -88,8 +89,8 @@ func (w *win) startCall() error {
 	return w.c.stickyError
 }
 
-// callUnless runs do as the MPI call with a name on the window. If wrongEpoch is set, the call fails with
-// ErrRMASync instead, unless a defect permits calls in the wrong epoch.
+// callUnless runs do as the MPI call with a name on the window. If wrongEpoch is set, the call
+// fails with ErrRMASync instead, unless a defect permits calls in the wrong epoch.
 func (w *win) callUnless(wrongEpoch bool, name string, do func() error) error {
 	err := w.startCall()
 	switch {
@@ -111,7 +112,8 @@ func (w *win) Free() error {
 	})
 }
 
-// waitApplied waits until the operations on the selected targets have been applied. call is the MPI call that waits.
+// waitApplied waits until the operations on the selected targets have been applied. call is the MPI
+// call that waits.
 func (w *win) waitApplied(call string, selected func(target int) bool) {
 	w.c.blockUntil("operations before "+call, func() bool {
 		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && selected(o.target) })
@@ -122,8 +124,8 @@ func (w *win) waitApplied(call string, selected func(target int) bool) {
 // anyTarget selects all targets.
 func anyTarget(int) bool { return true }
 
-// Fence ends an epoch and, unless NoSucceed is asserted, begins another. It counts the fences of this rank:
-// operations of the new epoch wait until their target has called as many.
+// Fence ends an epoch and, unless NoSucceed is asserted, begins another. It counts the fences of
+// this rank: operations of the new epoch wait until their target has called as many.
 func (w *win) Fence(a mpi.Assert) error {
 	inOtherEpoch := len(w.heldLocks) > 0 || w.accessGroup != nil
 	return w.callUnless(inOtherEpoch, "Fence", func() error {
@@ -139,7 +141,8 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch. It counts the posts of this rank for each origin: Start waits for them.
+// Post begins an exposure epoch. It counts the posts of this rank for each origin: Start waits for
+// them.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {
@@ -172,7 +175,8 @@ func (w *win) posted(target, n int) bool {
 	return w.shared.postCounts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
-// Complete ends the access epoch, and counts that for each target: Wait there compares it with the posts.
+// Complete ends the access epoch, and counts that for each target: Wait there compares it with the
+// posts.
 func (w *win) Complete() error {
 	notStarted := w.accessGroup == nil
 	return w.callUnless(notStarted, "Complete", func() error {
@@ -187,8 +191,8 @@ func (w *win) Complete() error {
 	})
 }
 
-// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects ignore some
-// origins.
+// awaitsOrigin reports whether an origin of the exposure epoch has not called Complete yet. Defects
+// ignore some origins.
 func (w *win) awaitsOrigin() bool {
 	for i, o := range w.exposureGroup {
 		if w.shared.completeCounts[w.c.rank][o] < w.shared.postCounts[w.c.rank][o] {

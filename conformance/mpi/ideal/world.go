@@ -112,8 +112,9 @@ func (w *world) start(rank int, f func(cases.World) error) *proc {
 	return p
 }
 
-// run resumes a rank or tries an event, at random, until all ranks have ended or one has failed. Events deliver a message
-// or apply an operation on a window. If nothing can continue, or after w.Steps, it returns a *HungError.
+// run resumes a rank or tries an event, at random, until all ranks have ended or one has failed.
+// Events deliver a message or apply an operation on a window. If nothing can continue, or after
+// w.Steps, it returns a *HungError.
 func (w *world) run() error {
 	runnable := make([]*proc, 0, len(w.procs))
 	for range w.Steps {
@@ -158,7 +159,8 @@ func (w *world) run() error {
 	return e
 }
 
-// advanceClock advances the time to the end of the next Compute. It returns false if no rank computes.
+// advanceClock advances the time to the end of the next Compute. It returns false if no rank
+// computes.
 func (w *world) advanceClock() bool {
 	next := time.Duration(-1)
 	for _, p := range w.procs {
@@ -187,8 +189,8 @@ func (w *world) hungError() *HungError {
 // eventCount returns the number of events that tryEvent can try.
 func (w *world) eventCount() int { return len(w.links) + len(w.ops) }
 
-// tryEvent executes event k if that is possible now: the delivery of a message of link k or, after the links,
-// an operation on a window.
+// tryEvent executes event k if that is possible now: the delivery of a message of link k or, after
+// the links, an operation on a window.
 func (w *world) tryEvent(k int) bool {
 	if k < len(w.links) {
 		return w.deliver(w.links[k])
@@ -206,7 +208,8 @@ func (w *world) tryAnyEvent() bool {
 	return false
 }
 
-// blockUntil blocks the rank in an MPI call until ready returns true. what is what it waits for, in a HungError.
+// blockUntil blocks the rank in an MPI call until ready returns true. what is what it waits for, in
+// a HungError.
 func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inCall = true
 	p.yieldUntil(what, ready)
@@ -222,17 +225,20 @@ func (p *proc) yieldUntil(what string, ready func() bool) {
 	p.ready, p.waitingFor = nil, ""
 }
 
-// yieldSometimes is called at the start of MPI calls: at random, it lets other ranks run first, or does nothing.
+// yieldSometimes is called at the start of MPI calls: at random, it lets other ranks run first, or
+// does nothing.
 func (p *proc) yieldSometimes() {
 	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
 
-// letOthersRun lets other ranks run. Calls that test for completion begin with it, so that a loop of tests can end.
+// letOthersRun lets other ranks run. Calls that test for completion begin with it, so that a loop
+// of tests can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// canReceive reports whether messages can arrive at a rank now: with Polling, only during its calls or after its end.
+// canReceive reports whether messages can arrive at a rank now: with Polling, only during its calls
+// or after its end.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
 	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inCall || p.done

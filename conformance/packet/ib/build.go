@@ -7,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Or returns p with its nil fields set from defaults: for example the addresses, ports and QPN of a connection. It
-// takes nil extension headers from defaults as a whole, and never the payload or trailers.
+// Or returns p with its nil fields set from defaults: for example the addresses, ports and QPN of a
+// connection. It takes nil extension headers from defaults as a whole, and never the payload or
+// trailers.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)
@@ -41,8 +42,8 @@ func (p Packet) Build() []byte {
 	return append(b, p.Trailer...)
 }
 
-// assemble returns the IP packet with this ICRC. UDP ports that are not set get defaults. A UDP checksum that is not
-// set is computed if p.udpChecksum is set, else it is 0.
+// assemble returns the IP packet with this ICRC. UDP ports that are not set get defaults. A UDP
+// checksum that is not set is computed if p.udpChecksum is set, else it is 0.
 func (p Packet) assemble(icrc uint32) []byte {
 	b := packet.AppendFields(nil, p.bth())
 	b = append(b, p.BodyBytes()...)
@@ -75,8 +76,8 @@ func (p Packet) pad() []byte {
 	return make([]byte, -len(p.Payload)&3)
 }
 
-// BodyBytes returns the bytes between BTH and ICRC: p.Body if it is set, else the extension headers, with
-// defaults where the opcode needs one that is not set, the payload and the padding.
+// BodyBytes returns the bytes between BTH and ICRC: p.Body if it is set, else the extension
+// headers, with defaults where the opcode needs one that is not set, the payload and the padding.
 func (p Packet) BodyBytes() []byte {
 	if p.Body != nil {
 		return p.Body
@@ -109,8 +110,8 @@ func clone(p Packet) Packet {
 	return p
 }
 
-// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer by one to a deep
-// copy.
+// copyPointers replaces each slice in the exported fields of struct v by a copy, and each pointer
+// by one to a deep copy.
 func copyPointers(v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Field(i)

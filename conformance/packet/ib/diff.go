@@ -6,8 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Diff returns the fields of got that differ from the expected packet p. Fields and extension headers that are nil
-// in p match any value. Behind are bytes after the UDP datagram.
+// Diff returns the fields of got that differ from the expected packet p. Fields and extension
+// headers that are nil in p match any value. Behind are bytes after the UDP datagram.
 func (p Packet) Diff(got Packet) packet.Differences {
 	var d packet.Differences
 	p.IP.Diff(&d, got.IP)

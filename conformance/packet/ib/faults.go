@@ -33,8 +33,8 @@ func (p Packet) Faults() (faults []Fault) {
 	return faults
 }
 
-// allows reports whether the rule allows n bytes of payload. Since the path MTU is unknown, a full packet may
-// have any length but 0.
+// allows reports whether the rule allows n bytes of payload. Since the path MTU is unknown, a full
+// packet may have any length but 0.
 func (r PayloadRule) allows(n int) bool {
 	switch r {
 	case PayloadNone:

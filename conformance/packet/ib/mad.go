@@ -38,8 +38,8 @@ var ErrNotCM = errors.New("no CM message")
 // CM returns a packet with a CM message, from QP 1 to QP 1.
 func CM(tid uint64, m Message) Packet { return CMWith(MAD{TID: &tid}, m) }
 
-// CMWith returns a packet with the MAD header h and a CM message, from QP 1 to QP 1. A nil attribute is set to that of
-// the message.
+// CMWith returns a packet with the MAD header h and a CM message, from QP 1 to QP 1. A nil
+// attribute is set to that of the message.
 func CMWith(h MAD, m Message) Packet {
 	if h.Attr == nil {
 		h.Attr = new(m.attr())
@@ -70,7 +70,8 @@ func (p Packet) CM() (MAD, Message, error) {
 	return h, m, err
 }
 
-// parseMessage parses the body of a CM MAD with this attribute, which tells the type of the message.
+// parseMessage parses the body of a CM MAD with this attribute, which tells the type of the
+// message.
 func parseMessage(attr Attr, body []byte) (Message, error) {
 	i := int(attr) - int(AttrREQ)
 	if i < 0 || i >= len(messages) {
@@ -82,7 +83,8 @@ func parseMessage(attr Attr, body []byte) (Message, error) {
 	return m, err
 }
 
-// DiffCM returns the fields of got that differ from the expected message; nil in want matches any value.
+// DiffCM returns the fields of got that differ from the expected message; nil in want matches any
+// value.
 func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {

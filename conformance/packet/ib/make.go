@@ -110,8 +110,8 @@ func AtomicAck(psn PSN, msn uint32, original uint64) Packet {
 	return p
 }
 
-// CNP is a congestion notification packet. [Packet.To] sets its queue pair. It is built with BECN and
-// matches with and without, since the specification does not require the bit.
+// CNP is a congestion notification packet. [Packet.To] sets its queue pair. It is built with BECN
+// and matches with and without, since the specification does not require the bit.
 func CNP() Packet { return New(OpCNP, 0, nil) }
 
 // messageOps are the opcodes of a message's packets by their [Position].
@@ -149,7 +149,8 @@ func Send(psn PSN, data []byte, mtu int) []Packet {
 	return ackReqLast(sendOps.packets(psn, data, mtu))
 }
 
-// Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of the RETH.
+// Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of the
+// RETH.
 func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
 	ps := writeOps.packets(psn, data, mtu)
 	ps[0] = ps[0].WithRETH(to.Sized(len(data)))

@@ -77,7 +77,8 @@ func (op Opcode) Transport() Transport { return Transport(op & 0xe0) }
 // Operation returns the RC opcode of the same operation.
 func (op Opcode) Operation() Opcode { return op & 0x1f }
 
-// String is the name of the opcode, with its transport unless that is RC: "SEND_ONLY", "UC SEND_ONLY", "opcode 0x18".
+// String is the name of the opcode, with its transport unless that is RC: "SEND_ONLY", "UC
+// SEND_ONLY", "opcode 0x18".
 func (op Opcode) String() string {
 	info, ok := op.Info()
 	switch {
@@ -201,8 +202,8 @@ var rcOps = map[Opcode]OpInfo{
 
 var opcodes = makeOpcodes()
 
-// makeOpcodes returns the opcodes of all transports, derived from those of RC: other transports have some
-// of its operations, with headers of their own before those of RC.
+// makeOpcodes returns the opcodes of all transports, derived from those of RC: other transports
+// have some of its operations, with headers of their own before those of RC.
 func makeOpcodes() map[Opcode]OpInfo {
 	all := map[Opcode]OpInfo{
 		OpCNP:           {Name: "CNP", Transport: Congestion, Kind: KindCNP, Payload: PayloadCNP},

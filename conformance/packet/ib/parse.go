@@ -18,10 +18,10 @@ var (
 	ErrBehind  = errors.New("bytes after the UDP datagram in the IP packet")
 )
 
-// Parse parses an IP packet, which the padding of its frame may follow. With an error it also returns the fields
-// that it could parse. Errors are ErrNotRoCE for other protocols, ErrOpcode for an unknown opcode, whose
-// extension headers count as payload, ErrBehind for bytes after the UDP datagram, ErrPad if
-// PadCnt exceeds the payload, and packet.ErrShort.
+// Parse parses an IP packet, which the padding of its frame may follow. With an error it also
+// returns the fields that it could parse. Errors are ErrNotRoCE for other protocols, ErrOpcode for
+// an unknown opcode, whose extension headers count as payload, ErrBehind for bytes after the UDP
+// datagram, ErrPad if PadCnt exceeds the payload, and packet.ErrShort.
 //
 // Parse checks the layout only; see [Packet.CheckICRC] and [Packet.Faults]. It copies b.
 func Parse(b []byte) (Packet, error) {

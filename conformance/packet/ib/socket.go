@@ -8,9 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// AsFromSocket returns a parsed packet as if a UDP socket had received it, without the fields that the
-// socket does not report: IPv4 fields other than addresses, traffic class and hop limit, UDP fields other
-// than the ports, and trailing bytes.
+// AsFromSocket returns a parsed packet as if a UDP socket had received it, without the fields that
+// the socket does not report: IPv4 fields other than addresses, traffic class and hop limit, UDP
+// fields other than the ports, and trailing bytes.
 func (p Packet) AsFromSocket() Packet {
 	h := &p.IP
 	h.IHL, h.Length, h.ID, h.ReservedFlag, h.DF, h.MF, h.FragOff, h.Checksum, h.Options = nil, nil, nil, nil, nil, nil, nil, nil, nil
@@ -40,11 +40,13 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 	return unseen
 }
 
-// Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the ICRC: those
-// for which it is correct, whatever the packet has. A random ICRC has a solution with probability
-// 2/65,536: a solution is almost certainly the original one, and none means a wrong ICRC.
+// Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the
+// ICRC: those for which it is correct, whatever the packet has. A random ICRC has a solution with
+// probability 2/65,536: a solution is almost certainly the original one, and none means a wrong
+// ICRC.
 //
-// A CRC is linear: each bit of the packet flips a fixed set of CRC bits. Gaussian elimination finds the missing bits.
+// A CRC is linear: each bit of the packet flips a fixed set of CRC bits. Gaussian elimination finds
+// the missing bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
 	b := slices.Clone(ip)
 	if len(b) < 20 || b[0]>>4 != 4 {
@@ -81,8 +83,8 @@ type icrcRow struct{ changes, bits uint32 }
 // icrcRows are rows by the highest ICRC bit that they change.
 type icrcRows [32]icrcRow
 
-// reduce clears the set bits of r.changes, from the highest on: bit i by XOR with rows[i], whose highest
-// set bit it is, if there is such a row.
+// reduce clears the set bits of r.changes, from the highest on: bit i by XOR with rows[i], whose
+// highest set bit it is, if there is such a row.
 func (rows *icrcRows) reduce(r icrcRow) icrcRow {
 	for i := len(rows) - 1; i >= 0; i-- {
 		if r.changes>>i&1 != 0 {

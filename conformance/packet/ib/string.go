@@ -27,7 +27,8 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// title names the packet: by the kind of an acknowledgement, by a CM message to QP 1, or else by the opcode.
+// title names the packet: by the kind of an acknowledgement, by a CM message to QP 1, or else by
+// the opcode.
 func (p Packet) title() string {
 	op := p.Opcode()
 	switch {
@@ -93,8 +94,8 @@ func addHeaders(l *packet.Line, p Packet) {
 	}
 }
 
-// addSyndrome adds the value of a syndrome to l: the credits, the RNR timer or the NAK code. It adds nothing if
-// the value is not set, or if an ACK has no credit count.
+// addSyndrome adds the value of a syndrome to l: the credits, the RNR timer or the NAK code. It
+// adds nothing if the value is not set, or if an ACK has no credit count.
 func addSyndrome(l *packet.Line, h AETH) {
 	if h.Value == nil {
 		return

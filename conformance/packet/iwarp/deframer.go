@@ -129,8 +129,8 @@ type markerReader struct {
 	markers []Marker
 }
 
-// markerIfDue removes a marker if one is due at the current stream offset, and records it with the pointer that it
-// should have (Want). It sets short if the marker is incomplete.
+// markerIfDue removes a marker if one is due at the current stream offset, and records it with the
+// pointer that it should have (Want). It sets short if the marker is incomplete.
 func (r *markerReader) markerIfDue() {
 	if !r.inUse || r.at%markerInterval != 0 {
 		return

@@ -14,9 +14,9 @@
 // Constructors (Send, Write, …) set the fields of their arguments; methods set one more
 // field and return a copy.
 //
-// Parsing never fails. Unusual values are listed as text ([ReceivedPacket.Odd], [Segment.Oddities]),
-// and missing fields are nil; cases decide whether that is a violation. A [Framer] builds
-// invalid frames as well.
+// Parsing never fails. Unusual values are listed as text ([ReceivedPacket.Odd],
+// [Segment.Oddities]), and missing fields are nil; cases decide whether that is a violation. A
+// [Framer] builds invalid frames as well.
 //
 // The package does no I/O and has no clock. It is written from the RFCs, tested against
 // packets of Linux, and shares no code with the emulated devices. A Framer, Deframer or

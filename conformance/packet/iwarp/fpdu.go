@@ -68,8 +68,8 @@ func (s Segment) EditMarkers(edit func(*Marker)) Segment { s.MPA.EditMarker = ed
 // padLen returns the number of pad octets after a ULPDU.
 func padLen(ulpdu int) int { return -(lengthLen + ulpdu) & 3 }
 
-// crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. inUse says whether CRCs
-// were negotiated.
+// crc returns the CRC field: m.CRC or, if that is nil, the CRC that m.CRCStatus selects. inUse says
+// whether CRCs were negotiated.
 func (m MPA) crc(correct uint32, inUse bool) uint32 {
 	switch {
 	case m.CRC != nil:
@@ -136,7 +136,8 @@ type markerWriter struct {
 	inUse bool
 }
 
-// markerIfDue inserts a marker if one is due at the current stream offset. w.edit may change its fields.
+// markerIfDue inserts a marker if one is due at the current stream offset. w.edit may change its
+// fields.
 func (w *markerWriter) markerIfDue() {
 	if !w.inUse || w.at%markerInterval != 0 {
 		return

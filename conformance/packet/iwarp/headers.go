@@ -99,8 +99,8 @@ type TerminateHeader struct {
 	DDPHeader, RDMAPHeader []byte
 }
 
-// append appends the Terminate header with the headers that it quotes. Bits that are nil are set if their part
-// is there.
+// append appends the Terminate header with the headers that it quotes. Bits that are nil are set if
+// their part is there.
 func (h TerminateHeader) append(b []byte) []byte {
 	b = packet.AppendFields(b, packet.Or(h, TerminateHeader{
 		LengthValid: new(h.SegmentLength != nil),
@@ -115,8 +115,8 @@ func (h TerminateHeader) append(b []byte) []byte {
 	return append(b, h.RDMAPHeader...)
 }
 
-// parseTerminate parses the control word, and the parts that its bits announce if they are complete. It returns the
-// octets after them. h is nil if the control word is incomplete.
+// parseTerminate parses the control word, and the parts that its bits announce if they are
+// complete. It returns the octets after them. h is nil if the control word is incomplete.
 func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 	h, b = packet.ParseAs[TerminateHeader](b)
 	if h == nil {
@@ -248,7 +248,8 @@ var forms = [...]form{
 	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
 }
 
-// form returns the layout of o's messages. Unassigned opcodes return false, and count as untagged with payload.
+// form returns the layout of o's messages. Unassigned opcodes return false, and count as untagged
+// with payload.
 func (o Opcode) form() (form, bool) {
 	if int(o) >= len(forms) {
 		return form{payload: true}, false

@@ -54,8 +54,8 @@ func ReadResponseTo(request Segment, data []byte) Segment {
 	return ReadResponse(Val(h.SinkSTag), Val(h.SinkTO), data)
 }
 
-// Terminate is a Terminate that quotes no headers. As the expected segment of a comparison, it matches any
-// quoted headers.
+// Terminate is a Terminate that quotes no headers. As the expected segment of a comparison, it
+// matches any quoted headers.
 func Terminate(cause Cause) Segment {
 	s := Op(OpTerminate)
 	s.Terminate = &TerminateHeader{Cause: &cause}
@@ -75,7 +75,8 @@ func FetchAdd(msn, id uint32, at Addr, add uint64) Segment {
 	})
 }
 
-// CompareSwap is an Atomic Request that sets the eight octets at an address to swap if they equal compare.
+// CompareSwap is an Atomic Request that sets the eight octets at an address to swap if they equal
+// compare.
 func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicCompareSwap), ID: &id, STag: &at.STag, TO: &at.TO, Data: &swap, Compare: &compare,
@@ -205,7 +206,8 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate match only if it quotes the DDP header of wrong. It may also quote more.
+// Quoting makes an expected Terminate match only if it quotes the DDP header of wrong. It may also
+// quote more.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })

@@ -72,8 +72,8 @@ func (p Packet) Over(path PacketPath) Packet {
 	return p
 }
 
-// Append appends a packet of datagram-iWARP: the header, the blocks of its kind, segment and trailer, cut at
-// CutAt, and then the CRC. Nil fields get their defaults.
+// Append appends a packet of datagram-iWARP: the header, the blocks of its kind, segment and
+// trailer, cut at CutAt, and then the CRC. Nil fields get their defaults.
 func (p Packet) Append(b []byte) []byte {
 	start := len(b)
 	b = packet.AppendFields(b, packet.Or(p.Header, PacketHeader{
@@ -136,7 +136,8 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and a is nil or has no SACK.
+// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and a is nil or
+// has no SACK.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -149,7 +150,8 @@ func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	return a, b, true
 }
 
-// Arrived reports whether the block acknowledges packet seq: every packet before Next, and later ones by SACK.
+// Arrived reports whether the block acknowledges packet seq: every packet before Next, and later
+// ones by SACK.
 func (a *AckBlock) Arrived(seq uint32) bool {
 	distance := int32(seq - Val(a.Next))
 	if distance < 0 {
@@ -183,7 +185,8 @@ type DataBlock struct {
 	Start *StartBlock
 }
 
-// StartBlock starts a flow, the packets from one datagram-iWARP peer to another. It is in every packet until one is acknowledged.
+// StartBlock starts a flow, the packets from one datagram-iWARP peer to another. It is in every
+// packet until one is acknowledged.
 type StartBlock struct {
 	_           struct{} `size:"16"`
 	Proof       *uint64  `at:"0,64" fmt:"%#x"`
@@ -246,8 +249,9 @@ func RDData(epoch, seq uint32, s Segment) Packet {
 // RDAck acknowledges all packets before next, without data.
 func RDAck(epoch, next uint32) Packet { return PacketOf(KindRD).Acking(epoch, next) }
 
-// Challenge asks the source of a new flow of reliable datagrams to prove its address: to start the flow again
-// with cookie as the proof. incarnation is that of the challenger's QP, another one each time the QP is created.
+// Challenge asks the source of a new flow of reliable datagrams to prove its address: to start the
+// flow again with cookie as the proof. incarnation is that of the challenger's QP, another one each
+// time the QP is created.
 func Challenge(epoch, incarnation uint32, cookie uint64) Packet {
 	p := PacketOf(KindChallenge)
 	p.Challenge = &ChallengeBlock{Epoch: &epoch, Incarnation: &incarnation, Cookie: &cookie}
@@ -267,8 +271,8 @@ func WriteRecord(msn uint32, at Addr, data []byte, immediate uint32) Packet {
 	return WriteRecords(msn, at, data, immediate, maxData)[0]
 }
 
-// WriteRecords returns the packets of a Write-Record message, at least one, with up to maxData octets of data each.
-// Write-Record has the opcode that is reserved for experiments.
+// WriteRecords returns the packets of a Write-Record message, at least one, with up to maxData
+// octets of data each. Write-Record has the opcode that is reserved for experiments.
 func WriteRecords(msn uint32, at Addr, data []byte, immediate uint32, maxData int) (all []Packet) {
 	for mo := 0; mo == 0 || mo < len(data); mo += maxData {
 		end := min(mo+maxData, len(data))
@@ -307,8 +311,9 @@ func (p Packet) WithKey(v uint32) Packet { p.Header.Key = &v; return p }
 // AckNow sets the flag that requests an immediate acknowledgement.
 func (p Packet) AckNow() Packet { p.Header.AckNow = new(true); return p }
 
-// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow have. proof is the cookie
-// of a Challenge, 0 before one. incarnation (new for each QP that is created) and sourceKey are those of the sender's QP.
+// Starting adds a StartBlock to a data packet of datagram-iWARP, as the first packets of a flow
+// have. proof is the cookie of a Challenge, 0 before one. incarnation (new for each QP that is
+// created) and sourceKey are those of the sender's QP.
 func (p Packet) Starting(proof uint64, incarnation, sourceKey uint32) Packet {
 	start := &StartBlock{Proof: &proof, Incarnation: &incarnation, SourceKey: &sourceKey}
 	p.Data = edited(p.Data, func(d *DataBlock) { d.Start = start })

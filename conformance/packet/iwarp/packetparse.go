@@ -17,9 +17,9 @@ type ReceivedPacket struct {
 	Odd        oddities // descriptions of unusual values
 }
 
-// ParsePacket parses a packet of datagram-iWARP, which may be malformed. The blocks are the headers that
-// its kind and flags announce: those that are cut short are nil, and the octets after the last are the
-// trailer. The result does not alias b.
+// ParsePacket parses a packet of datagram-iWARP, which may be malformed. The blocks are the headers
+// that its kind and flags announce: those that are cut short are nil, and the octets after the last
+// are the trailer. The result does not alias b.
 func ParsePacket(b []byte) ReceivedPacket {
 	g := ReceivedPacket{Raw: append([]byte{}, b...)}
 	b = g.Raw
@@ -43,7 +43,8 @@ func ParsePacket(b []byte) ReceivedPacket {
 	return g
 }
 
-// parseBlocks parses the blocks that kind and flags announce. short is true if a block is incomplete.
+// parseBlocks parses the blocks that kind and flags announce. short is true if a block is
+// incomplete.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -63,7 +64,8 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a packet of reliable datagrams. short is true if a block is incomplete.
+// parseRD parses the blocks of a packet of reliable datagrams. short is true if a block is
+// incomplete.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -95,7 +97,8 @@ func (p *Packet) parseSegment(b []byte) {
 	p.Segment = &s
 }
 
-// Diff returns the fields of got that differ from the expected packet p, whose nil fields match any value.
+// Diff returns the fields of got that differ from the expected packet p, whose nil fields match any
+// value.
 func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", p.Header, got.Header)
@@ -163,7 +166,8 @@ func (g *ReceivedPacket) findSegmentOddities() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:
-		// Write-Record has the opcode reserved for experiments, and otherwise the fields of a Write.
+		// Write-Record has the opcode reserved for experiments, and otherwise the fields of a
+		// Write.
 		end := uint64(*g.Record.MO) + uint64(len(s.Payload))
 		g.Odd.addIf(end > uint64(*g.Record.Length), "a record of %d octets has some up to %d", *g.Record.Length, end)
 		s = s.Opcode(OpWrite)
@@ -213,7 +217,8 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// describeBlocks adds the fields of the blocks to a line of a ladder diagram. A window of 0 is shown as busy.
+// describeBlocks adds the fields of the blocks to a line of a ladder diagram. A window of 0 is
+// shown as busy.
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)

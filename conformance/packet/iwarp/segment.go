@@ -33,7 +33,8 @@ type Segment struct {
 	MPA MPA
 }
 
-// DDP has the DDP header fields (RFC 5041 section 4). Its tags are about the first octet of a segment.
+// DDP has the DDP header fields (RFC 5041 section 4). Its tags are about the first octet of a
+// segment.
 type DDP struct {
 	_        struct{} `size:"1"`
 	Tagged   *bool    `at:"0.0,1"`         // T; nil: by the fields below
@@ -50,7 +51,8 @@ type DDP struct {
 	MO  *uint32
 }
 
-// RDMAP has the RDMAP control fields (RFC 5040 section 4.1). Its tags are about the second octet of a segment.
+// RDMAP has the RDMAP control fields (RFC 5040 section 4.1). Its tags are about the second octet of
+// a segment.
 type RDMAP struct {
 	_        struct{} `size:"1"`
 	Version  *uint8   `at:"0.0,2" def:"1"` // RV
@@ -103,7 +105,8 @@ func (s Segment) Append(b []byte) []byte {
 // Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
-// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, one that Segment has no type for.
+// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, one that Segment has no type
+// for.
 func (s Segment) appendHeaders(b []byte) []byte {
 	b = s.appendDDP(b)
 	switch {
@@ -184,7 +187,8 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	return b
 }
 
-// Diff adds to d the fields of got that differ from the expected segment s, whose nil fields match any value.
+// Diff adds to d the fields of got that differ from the expected segment s, whose nil fields match
+// any value.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
 	packet.DiffValue(d, "T", "%t", s.DDP.Tagged, got.DDP.Tagged)

@@ -132,8 +132,9 @@ func (s StartupFrame) Append(b []byte) []byte {
 	return append(b, s.PrivateData...)
 }
 
-// ParseStartupFrame parses the start-up frame at the start of a stream, and returns the octets after it. It
-// returns false if octets are missing; the frame then has the fields that are complete.
+// ParseStartupFrame parses the start-up frame at the start of a stream, and returns the octets
+// after it. It returns false if octets are missing; the frame then has the fields that are
+// complete.
 func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	rest, err := packet.ParseFields(b, &s)
 	if err != nil {

@@ -129,8 +129,8 @@ func (s Segment) Oddities() []string {
 	return odd
 }
 
-// findControlOddities adds unusual values of the control fields. f is the layout of the opcode's messages,
-// known says whether the opcode is assigned.
+// findControlOddities adds unusual values of the control fields. f is the layout of the opcode's
+// messages, known says whether the opcode is assigned.
 func (s Segment) findControlOddities(odd *oddities, f form, known bool) {
 	odd.addUnless("DV", packet.Get(s.DDP.Version, version), version)
 	odd.addUnless("RV", packet.Get(s.RDMAP.Version, version), version)
@@ -148,7 +148,8 @@ func (s Segment) findControlOddities(odd *oddities, f form, known bool) {
 	odd.addIf(single && mo != 0, "MO is %d, %v is one segment", mo, s.Op())
 }
 
-// findHeaderOddities adds unusual values of a segment whose opcode has an RDMAP header and no payload.
+// findHeaderOddities adds unusual values of a segment whose opcode has an RDMAP header and no
+// payload.
 func (s Segment) findHeaderOddities(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return

@@ -1,7 +1,7 @@
 package rocewire
 
-// Defects are the defects of a NIC in its packets. Tags say what each does, and which device has it or which requirement
-// it violates.
+// Defects are the defects of a NIC in its packets. Tags say what each does, and which device has it
+// or which requirement it violates.
 type Defects struct {
 	// Linux's soft-RoCE.
 	DFUnchecked        bool `imitates:"pkt/ip/7, rxe" does:"packets with DF clear are accepted"`

@@ -1,10 +1,10 @@
-// Package rocewire gives a soft-RoCE NIC defects of Linux's rxe, and a few others that scenarios and tests need, in its
-// packets: a Filter between the engine and the link changes, drops and delays them. The engine knows nothing of it.
-// Package softroce makes the Filter. Defects that need more than a packet are policies of the engine or mutants
-// (package defects).
+// Package rocewire gives a soft-RoCE NIC defects of Linux's rxe, and a few others that scenarios
+// and tests need, in its packets: a Filter between the engine and the link changes, drops and
+// delays them. The engine knows nothing of it. Package softroce makes the Filter. Defects that need
+// more than a packet are policies of the engine or mutants (package defects).
 //
-// A received packet that the defective NIC accepts and the engine does not is changed so that the engine accepts it. The
-// ICRC is computed again for a changed packet, if it was right before.
+// A received packet that the defective NIC accepts and the engine does not is changed so that the
+// engine accepts it. The ICRC is computed again for a changed packet, if it was right before.
 //
 // The package has no clock and no I/O, like an engine. The caller serializes the calls of a Filter.
 package rocewire
@@ -61,8 +61,8 @@ type remoteQP struct {
 // step applies a defect to a packet. It returns false if the packet is dropped or delayed.
 type step func(f *Filter, p *packet) (pass bool)
 
-// New returns a Filter that gives nic the defects, each by steps: functions that change, drop or delay a packet. hasICRC
-// says whether packets carry an ICRC.
+// New returns a Filter that gives nic the defects, each by steps: functions that change, drop or
+// delay a packet. hasICRC says whether packets carry an ICRC.
 func New(defects Defects, nic NIC, hasICRC bool) *Filter {
 	f := &Filter{nic: nic, defects: defects, hasICRC: hasICRC, batch: make([]link.Datagram, 64), hugeAt: map[remoteQP]wire.PSN{}}
 	for i := range f.batch {
@@ -114,8 +114,9 @@ func (f *Filter) apply(steps []step, p *packet) (pass bool) {
 	return true
 }
 
-// Input applies the steps for received packets to a copy of a datagram, and passes the copy to the NIC unless a step drops
-// it. If the ICRC is wrong, only the steps of beforeICRC apply. The ICRC of a changed packet is computed again.
+// Input applies the steps for received packets to a copy of a datagram, and passes the copy to the
+// NIC unless a step drops it. If the ICRC is wrong, only the steps of beforeICRC apply. The ICRC of
+// a changed packet is computed again.
 func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	p := packet{Datagram: *d, now: now}
 	p.Payload = append([]byte(nil), d.Payload...)
@@ -131,8 +132,9 @@ func (f *Filter) Input(now mono.Time, d *link.Datagram) {
 	f.nic.Input(now, &p.Datagram)
 }
 
-// Output fills ds with datagrams to send, and returns their number: delayed packets that are due, then packets of the NIC,
-// after the steps for sent packets. With the defect FlushICRCDoubled, the ICRC of a FLUSH covers the packet twice.
+// Output fills ds with datagrams to send, and returns their number: delayed packets that are due,
+// then packets of the NIC, after the steps for sent packets. With the defect FlushICRCDoubled, the
+// ICRC of a FLUSH covers the packet twice.
 func (f *Filter) Output(now mono.Time, ds []link.Datagram) int {
 	for len(f.delayed) > 0 && f.Deadline() <= now {
 		f.queue = append(f.queue, f.delayed[0])

@@ -13,7 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// rig is a Filter around a NIC that the test plays itself. Its log has the packets that the NIC and the link get.
+// rig is a Filter around a NIC that the test plays itself. Its log has the packets that the NIC and
+// the link get.
 type rig struct {
 	filter *Filter
 	qp     QP

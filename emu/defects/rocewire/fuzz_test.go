@@ -39,7 +39,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// clearDF gives an IPv4 packet the ICRC of one with DF clear, computed over the whole pseudo-packet of the ICRC.
+// clearDF gives an IPv4 packet the ICRC of one with DF clear, computed over the whole pseudo-packet
+// of the ICRC.
 func clearDF(d *link.Datagram) {
 	d.Variants = link.MayFragment
 	body := slices.Clone(d.Payload[:len(d.Payload)-wire.ICRCLen])

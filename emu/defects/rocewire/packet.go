@@ -56,8 +56,8 @@ func (p *packet) setPSN(n wire.PSN) {
 
 func (p *packet) destQP() uint32 { return binary.BigEndian.Uint32(p.Payload[4:]) & lowBits24 }
 
-// header returns the bytes of the extension header h; nil if the packet has no such header, or is too short. Headers
-// follow each other in the order of their bits in a HeaderSet.
+// header returns the bytes of the extension header h; nil if the packet has no such header, or is
+// too short. Headers follow each other in the order of their bits in a HeaderSet.
 func (p *packet) header(h wire.HeaderSet) []byte {
 	set := p.info().Headers
 	if !set.Has(h) {
@@ -110,8 +110,9 @@ func (p *packet) rightICRC() uint32 {
 	return wire.NewICRC(p.Src, p.Dst).Sum(p.ipID(), body)
 }
 
-// checkICRC reports whether the ICRC is right; without ICRCs it always is. If the link does not show the IPv4 identification,
-// which the ICRC covers, checkICRC looks for a value that makes the ICRC right, and stores it in the packet.
+// checkICRC reports whether the ICRC is right; without ICRCs it always is. If the link does not
+// show the IPv4 identification, which the ICRC covers, checkICRC looks for a value that makes the
+// ICRC right, and stores it in the packet.
 func (f *Filter) checkICRC(p *packet) bool {
 	icrc := wire.NewICRC(p.Src, p.Dst)
 	switch {
@@ -135,9 +136,10 @@ func (f *Filter) setICRC(p *packet) {
 	p.changed = false
 }
 
-// acceptWithoutDF emulates the defect DFUnchecked: it makes a received packet with DF clear look as if DF were set. The
-// link may be unable to report DF, and checkICRC assumes that DF is set. So if the ICRC is wrong, acceptWithoutDF assumes
-// that the sender computed it with DF clear, and changes it to the ICRC of the same packet with DF set.
+// acceptWithoutDF emulates the defect DFUnchecked: it makes a received packet with DF clear look as
+// if DF were set. The link may be unable to report DF, and checkICRC assumes that DF is set. So if
+// the ICRC is wrong, acceptWithoutDF assumes that the sender computed it with DF clear, and changes
+// it to the ICRC of the same packet with DF set.
 func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || !p.Is4() || len(p.Payload) < wire.BTHLen+wire.ICRCLen || f.checkICRC(p) {
 		return true
@@ -153,8 +155,9 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// checkDoubledICRC emulates the defect FlushICRCDoubled on received packets: it replaces the ICRC of a FLUSH by the right one
-// if it covers the packet twice, as the Linux driver rxe computes it, else by a wrong one, so that the NIC drops the packet.
+// checkDoubledICRC emulates the defect FlushICRCDoubled on received packets: it replaces the ICRC
+// of a FLUSH by the right one if it covers the packet twice, as the Linux driver rxe computes it,
+// else by a wrong one, so that the NIC drops the packet.
 func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true
@@ -168,14 +171,16 @@ func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on twice, the second time with the
-// bits that an ICRC masks. icrc is the right ICRC, and body the packet from the BTH on.
+// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on twice,
+// the second time with the bits that an ICRC masks. icrc is the right ICRC, and body the packet
+// from the BTH on.
 func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
-// addPad emulates the defect RaggedAccepted: it pads a received payload whose length is not a multiple of four, so
-// that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every packet.
+// addPad emulates the defect RaggedAccepted: it pads a received payload whose length is not a
+// multiple of four, so that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every
+// packet.
 func addPad(_ *Filter, p *packet) (pass bool) {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift

@@ -8,7 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits replaces the bits of mask in the BTH byte at offset by bits. It sets p.changed if the byte changes.
+// setBits replaces the bits of mask in the BTH byte at offset by bits. It sets p.changed if the
+// byte changes.
 func (p *packet) setBits(offset int, mask, bits byte) {
 	if b := p.Payload[offset]&^mask | bits; b != p.Payload[offset] {
 		p.Payload[offset] = b
@@ -22,8 +23,8 @@ func clearMigReq(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// hideMigReq is a step of the defect MigrationIgnored: it clears MigReq in received packets for a QP whose path migration
-// is armed.
+// hideMigReq is a step of the defect MigrationIgnored: it clears MigReq in received packets for a
+// QP whose path migration is armed.
 func hideMigReq(f *Filter, p *packet) (pass bool) {
 	if q, ok := f.findQP(p.destQP()); ok && q.Armed {
 		p.setBits(flagsByte, migReqBit, 0)
@@ -40,14 +41,14 @@ func requestMADAck(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// dropReservedBits is a step of the defect ReservedBitsChecked: it drops received packets that have reserved bits of the
-// BTH set.
+// dropReservedBits is a step of the defect ReservedBitsChecked: it drops received packets that have
+// reserved bits of the BTH set.
 func dropReservedBits(_ *Filter, p *packet) (pass bool) {
 	return p.Payload[4]&reserved6 == 0 && p.Payload[ackReqByte]&reserved7 == 0
 }
 
-// dropReservedOpcode is a step of the defect ReservedOpSilent: it drops a received packet with a reserved opcode and the
-// expected PSN of a connected QP, which the NIC would answer with a NAK.
+// dropReservedOpcode is a step of the defect ReservedOpSilent: it drops a received packet with a
+// reserved opcode and the expected PSN of a connected QP, which the NIC would answer with a NAK.
 func dropReservedOpcode(f *Filter, p *packet) (pass bool) {
 	if _, known := p.opcode().Info(); known {
 		return true
@@ -56,14 +57,15 @@ func dropReservedOpcode(f *Filter, p *packet) (pass bool) {
 	return !ok || !q.Peer.IsValid() || p.psn() != q.NextPSN
 }
 
-// fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64, and so
-// ignores the hop limit of the QP's path.
+// fixHopLimit is a step of the defect FixedHopLimit: it sets the hop limit of sent packets to 64,
+// and so ignores the hop limit of the QP's path.
 func fixHopLimit(_ *Filter, p *packet) (pass bool) {
 	p.HopLimit = 64
 	return true
 }
 
-// ignoreCongestion is a step of the defect NoCongestion: it drops received CNPs and removes congestion marks.
+// ignoreCongestion is a step of the defect NoCongestion: it drops received CNPs and removes
+// congestion marks.
 func ignoreCongestion(_ *Filter, p *packet) (pass bool) {
 	p.TClass &^= link.ECN
 	return p.opcode() != wire.CNP
@@ -75,8 +77,8 @@ func clearECN(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// copyECN is a step of the defect ECNFromTClass: it sets the ECN bits of a sent packet to those of the connection's traffic
-// class.
+// copyECN is a step of the defect ECNFromTClass: it sets the ECN bits of a sent packet to those of
+// the connection's traffic class.
 func copyECN(f *Filter, p *packet) (pass bool) {
 	for _, q := range f.nic.QPs() {
 		if q.PeerQPN == p.destQP() && q.Peer == p.Dst.Addr() && q.Service == p.opcode().Transport() {
@@ -86,8 +88,8 @@ func copyECN(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// removeCredits makes the credits of an acknowledgement unlimited. The defect NoCreditReporting applies it to sent packets,
-// and NoCreditHeeding to received ones.
+// removeCredits makes the credits of an acknowledgement unlimited. The defect NoCreditReporting
+// applies it to sent packets, and NoCreditHeeding to received ones.
 func removeCredits(_ *Filter, p *packet) (pass bool) {
 	if h := p.header(wire.HasAETH); h != nil && wire.Syndrome(h[0]).Kind() == wire.SyndromeAck {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))
@@ -103,8 +105,8 @@ func incrementAckPSN(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// hideSequenceNAK is a step of the defect NAKWaitsForTimer: it replaces a received sequence NAK by an ACK of the
-// packet before the missing one, which the NAK implies.
+// hideSequenceNAK is a step of the defect NAKWaitsForTimer: it replaces a received sequence NAK by
+// an ACK of the packet before the missing one, which the NAK implies.
 func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); ok && s == wire.Nak(wire.NakPSNSequence) {
 		p.setSyndrome(wire.Ack(wire.CreditUnlimited))
@@ -116,7 +118,8 @@ func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK is a step of the defect NAKLate: it keeps a sequence NAK, which Output sends after nakDelay.
+// delayNAK is a step of the defect NAKLate: it keeps a sequence NAK, which Output sends after
+// nakDelay.
 func delayNAK(f *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
 		return true
@@ -125,9 +128,9 @@ func delayNAK(f *Filter, p *packet) (pass bool) {
 	return false
 }
 
-// recordHugeLength is a step of the defect HugeLengthIsAccess, which answers a request that is too long with the NAK for an
-// access error instead of that for an invalid request. It records the PSN of a received request that is longer than
-// allowed, for changeHugeNAK.
+// recordHugeLength is a step of the defect HugeLengthIsAccess, which answers a request that is too
+// long with the NAK for an access error instead of that for an invalid request. It records the PSN
+// of a received request that is longer than allowed, for changeHugeNAK.
 func recordHugeLength(f *Filter, p *packet) (pass bool) {
 	const maxMessage, lengthOffset = 1 << 31, 12
 	if h := p.header(wire.HasRETH); h != nil && binary.BigEndian.Uint32(h[lengthOffset:]) > maxMessage {
@@ -138,8 +141,8 @@ func recordHugeLength(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// changeHugeNAK is a step of the defect HugeLengthIsAccess: it changes the NAK of a request that recordHugeLength has
-// recorded to one for an access error.
+// changeHugeNAK is a step of the defect HugeLengthIsAccess: it changes the NAK of a request that
+// recordHugeLength has recorded to one for an access error.
 func changeHugeNAK(f *Filter, p *packet) (pass bool) {
 	s, _ := p.syndrome()
 	psn, ok := f.hugeAt[remoteQP{p.Dst.Addr(), p.destQP()}]
@@ -149,8 +152,8 @@ func changeHugeNAK(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// fillCompare is a step of the defect FetchAddLeaks: it fills the compare field of a sent FETCH_ADD, which receivers
-// ignore, with the contents of old memory, as the Linux driver rxe does.
+// fillCompare is a step of the defect FetchAddLeaks: it fills the compare field of a sent
+// FETCH_ADD, which receivers ignore, with the contents of old memory, as the Linux driver rxe does.
 func fillCompare(_ *Filter, p *packet) (pass bool) {
 	const compareOffset, oldMemory = 20, 0x00000005b87807f7 // a value that rxe has sent
 	if h := p.header(wire.HasAtomicETH); h != nil && p.isReliable(wire.OpFetchAdd) {

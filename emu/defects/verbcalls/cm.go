@@ -7,10 +7,12 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM: it unwraps QP handles of this package before it passes them to the inner CM.
+// manager implements verbs.CM: it unwraps QP handles of this package before it passes them to the
+// inner CM.
 type manager struct{ verbs.CM }
 
-// CM returns the device's connection manager in a wrapper that unwraps QP handles of this package before it passes them on.
+// CM returns the device's connection manager in a wrapper that unwraps QP handles of this package
+// before it passes them on.
 func (d *device) CM() (verbs.CM, error) {
 	m, err := d.Context.CM()
 	if err != nil {
@@ -25,8 +27,9 @@ func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam
 	return postAfterConnect(qp, c, err)
 }
 
-// postAfterConnect posts the send requests that qp refused before it was connected and that the defect
-// RefusedWRStays keeps. If connecting failed, it posts none. It returns c and err, the results of connecting.
+// postAfterConnect posts the send requests that qp refused before it was connected and that the
+// defect RefusedWRStays keeps. If connecting failed, it posts none. It returns c and err, the
+// results of connecting.
 func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) {
 	if q, ok := qp.(*queuePair); ok && err == nil {
 		q.postRefused()
@@ -34,7 +37,8 @@ func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) 
 	return c, err
 }
 
-// Listen implements verbs.CM. Requests at the listener can be accepted with QP handles of this package.
+// Listen implements verbs.CM. Requests at the listener can be accepted with QP handles of this
+// package.
 func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	if err != nil {
@@ -46,7 +50,8 @@ func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int)
 // listener implements verbs.Listener.
 type listener struct{ verbs.Listener }
 
-// GetRequest implements verbs.Listener. The request can be accepted with a QP handle of this package.
+// GetRequest implements verbs.Listener. The request can be accepted with a QP handle of this
+// package.
 func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	if err != nil {

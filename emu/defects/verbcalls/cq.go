@@ -46,7 +46,8 @@ type completionQueue struct {
 
 func (c *completionQueue) inner() verbs.CQ { return c.CQ }
 
-// CreateCQ creates a CQ of the device and returns a handle that applies the defects to its completions.
+// CreateCQ creates a CQ of the device and returns a handle that applies the defects to its
+// completions.
 func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	in.Channel = innerOf(in.Channel)
 	cq, err := d.Context.CreateCQ(in)
@@ -58,7 +59,8 @@ func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	return c, nil
 }
 
-// ReqNotify arms the device's CQ. With the defect ArmsWithoutChannel, it succeeds without effect on a CQ without a channel.
+// ReqNotify arms the device's CQ. With the defect ArmsWithoutChannel, it succeeds without effect on
+// a CQ without a channel.
 func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	if c.dev.defects.ArmsWithoutChannel && !c.hasChannel {
 		return nil
@@ -66,8 +68,9 @@ func (c *completionQueue) ReqNotify(solicitedOnly bool) error {
 	return c.CQ.ReqNotify(solicitedOnly)
 }
 
-// Poll polls the device's CQ and applies the defects of completions: it changes some, reports some again in the next call
-// (WCDoubled) and leaves some out (WCLost). If all were left out, it polls again, since 0 would mean an empty CQ.
+// Poll polls the device's CQ and applies the defects of completions: it changes some, reports some
+// again in the next call (WCDoubled) and leaves some out (WCLost). If all were left out, it polls
+// again, since 0 would mean an empty CQ.
 func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 	c.mu.Lock()
 	repeated := copy(into, c.repeat)
@@ -85,8 +88,8 @@ func (c *completionQueue) Poll(into []verbs.WC) (int, error) {
 	}
 }
 
-// change applies the defects to polled completions in place, and returns how many are left. It repeats (WCDoubled) or
-// leaves out (WCLost) every fourth.
+// change applies the defects to polled completions in place, and returns how many are left. It
+// repeats (WCDoubled) or leaves out (WCLost) every fourth.
 func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	defects := &c.dev.defects
 	c.mu.Lock()
@@ -106,8 +109,9 @@ func (c *completionQueue) change(wcs []verbs.WC) (n int) {
 	return n
 }
 
-// changeCompletion applies the defects that change a completion: it hides an invalidation (InvalidateUnreported), and on
-// connected QPs adds the GRH flag (GRHFlagOnConnected) or changes a receive's error to LocQPOpErr (RecvErrorIsQPOp).
+// changeCompletion applies the defects that change a completion: it hides an invalidation
+// (InvalidateUnreported), and on connected QPs adds the GRH flag (GRHFlagOnConnected) or changes a
+// receive's error to LocQPOpErr (RecvErrorIsQPOp).
 func (d *device) changeCompletion(wc *verbs.WC) {
 	if d.defects.InvalidateUnreported {
 		wc.Flags &^= verbs.WCWithInv

@@ -1,11 +1,12 @@
-// Package verbcalls gives a device defects in its verbs: between a program and the device, it changes work requests,
-// completions, attributes and events. It knows no transport and works on any verbs.Context. Package nics makes the
-// defective devices. Defects that packets show are in rocewire, iwarpwire and dgwire; defects that no profile, scenario
-// or test needs at run time are mutants (package defects).
+// Package verbcalls gives a device defects in its verbs: between a program and the device, it
+// changes work requests, completions, attributes and events. It knows no transport and works on any
+// verbs.Context. Package nics makes the defective devices. Defects that packets show are in
+// rocewire, iwarpwire and dgwire; defects that no profile, scenario or test needs at run time are
+// mutants (package defects).
 //
-// A defective device may be used from several goroutines and in a simulated world, like the device behind it. Methods of
-// package verbs that have no comment here differ from those of the device in the handles only: the program sees queue
-// pairs, completion queues and channels of this package.
+// A defective device may be used from several goroutines and in a simulated world, like the device
+// behind it. Methods of package verbs that have no comment here differ from those of the device in
+// the handles only: the program sees queue pairs, completion queues and channels of this package.
 package verbcalls
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects"
 )
 
-// Defects are the defects of verbs. Tags say what each does, and which device has it or which requirement or manual page
-// it violates.
+// Defects are the defects of verbs. Tags say what each does, and which device has it or which
+// requirement or manual page it violates.
 type Defects struct {
 	// Linux's soft-RoCE and soft-iWARP.
 	ArmsWithoutChannel   bool `imitates:"rxe, mlx4, mlx5, irdma" does:"a CQ without channel can be armed"`
@@ -41,7 +42,8 @@ type Defects struct {
 // CounterStuck is the defect that has an argument: the name of a counter.
 const CounterStuck = "CounterStuck"
 
-// AllDefects lists the defects in the order of the fields of Defects; CounterStuck=NAME, a counter that stays 0, is last.
+// AllDefects lists the defects in the order of the fields of Defects; CounterStuck=NAME, a counter
+// that stays 0, is last.
 func AllDefects() []defects.Info {
 	stuck, _ := reflect.TypeFor[Defects]().FieldByName(CounterStuck)
 	return append(defects.All(new(Defects)), defects.Info{
@@ -49,8 +51,9 @@ func AllDefects() []defects.Info {
 	})
 }
 
-// Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a counter. Only one counter
-// can be stuck: disabling CounterStuck frees it, whatever NAME is. Set returns verbs.ErrNotFound for an unknown defect.
+// Set enables or disables a defect. spec is its name, or "CounterStuck=NAME" with the name of a
+// counter. Only one counter can be stuck: disabling CounterStuck frees it, whatever NAME is. Set
+// returns verbs.ErrNotFound for an unknown defect.
 func (q *Defects) Set(spec string, on bool) error {
 	name, counter, _ := strings.Cut(spec, "=")
 	if name != CounterStuck || counter == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Device returns device d with the given defects; d itself if there are none. now returns the time, real or simulated,
-// since any fixed instant.
+// Device returns device d with the given defects; d itself if there are none. now returns the time,
+// real or simulated, since any fixed instant.
 func Device(d verbs.Context, defects Defects, now func() time.Duration) verbs.Context {
 	if defects == (Defects{}) {
 		return d
@@ -34,7 +34,8 @@ func (d *device) addHandle(inner, handle any) {
 	d.handles[inner] = handle
 }
 
-// removeHandle undoes addHandle if closing inner succeeded. It returns closeErr, the error of closing.
+// removeHandle undoes addHandle if closing inner succeeded. It returns closeErr, the error of
+// closing.
 func (d *device) removeHandle(inner any, closeErr error) error {
 	if closeErr == nil {
 		d.mu.Lock()
@@ -44,7 +45,8 @@ func (d *device) removeHandle(inner any, closeErr error) error {
 	return closeErr
 }
 
-// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none, for example if it is nil.
+// handleOf returns the program's handle for a QP or CQ of the device; inner itself if it has none,
+// for example if it is nil.
 func handleOf[T any](d *device, inner T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,8 +76,8 @@ func (d *device) qpByNumber(num verbs.QPN) *queuePair {
 	return nil
 }
 
-// WaitAsync returns the next event that no defect hides, with the program's handles of its QP and CQ, or an error when
-// the timeout has expired. A negative timeout never expires.
+// WaitAsync returns the next event that no defect hides, with the program's handles of its QP and
+// CQ, or an error when the timeout has expired. A negative timeout never expires.
 func (d *device) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	end := d.now() + timeout
 	for {

@@ -33,7 +33,8 @@ func (d *device) OpenQP(x verbs.XRCD, num verbs.QPN) (verbs.QP, error) {
 	return d.newQueuePair(d.Context.OpenQP(x, num))
 }
 
-// newQueuePair returns a handle for a QP of the device. inner and err are the results of creating or opening that QP.
+// newQueuePair returns a handle for a QP of the device. inner and err are the results of creating
+// or opening that QP.
 func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
@@ -46,7 +47,8 @@ func (d *device) newQueuePair(inner verbs.QP, err error) (verbs.QP, error) {
 // Close closes the device's QP and forgets the handle.
 func (q *queuePair) Close() error { return q.dev.removeHandle(q.QP, q.QP.Close()) }
 
-// Query queries the device's QP. With the defect SQNeverDrains, it reports a QP in SQD as still draining its send queue.
+// Query queries the device's QP. With the defect SQNeverDrains, it reports a QP in SQD as still
+// draining its send queue.
 func (q *queuePair) Query() (verbs.QPAttr, error) {
 	a, err := q.QP.Query()
 	a.SQDraining = a.SQDraining || q.dev.defects.SQNeverDrains && a.State == verbs.QPStateSQD
@@ -59,8 +61,9 @@ func (q *queuePair) state() verbs.QPState {
 	return a.State
 }
 
-// Modify modifies the QP with attributes changed by defects: it replaces invalid values (ValuesUnchecked), rounds up
-// depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored). Then it posts the requests that PostSend kept.
+// Modify modifies the QP with attributes changed by defects: it replaces invalid values
+// (ValuesUnchecked), rounds up depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored).
+// Then it posts the requests that PostSend kept.
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defects := &q.dev.defects
 	if defects.ValuesUnchecked {
@@ -81,7 +84,8 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return err
 }
 
-// makeValid replaces invalid attributes by valid ones, so that the device accepts them (the defect ValuesUnchecked).
+// makeValid replaces invalid attributes by valid ones, so that the device accepts them (the defect
+// ValuesUnchecked).
 func (d *device) makeValid(a *verbs.QPAttr) {
 	const timerMask, maxRetries = 31, 7 // fields of five and three bits
 	limits, _ := d.QueryDevice()        // zero if the device is closed
@@ -97,7 +101,8 @@ func (d *device) makeValid(a *verbs.QPAttr) {
 	a.RetryCnt, a.RNRRetry = min(a.RetryCnt, maxRetries), min(a.RNRRetry, maxRetries)
 }
 
-// roundUp rounds a depth n up to a power of two, but not above limit. It returns n unchanged if n is 0 or above limit.
+// roundUp rounds a depth n up to a power of two, but not above limit. It returns n unchanged if n
+// is 0 or above limit.
 func roundUp(n, limit uint8) uint8 {
 	if n == 0 || n > limit {
 		return n
@@ -105,8 +110,9 @@ func roundUp(n, limit uint8) uint8 {
 	return uint8(min(1<<bits.Len8(n-1), int(limit)))
 }
 
-// PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped), records IDs for
-// completeReceive (RecvErrorIsQPOp) and keeps a request that is refused before RTS, for postRefused (RefusedWRStays).
+// PostSend posts sends with the defects: it swaps the operands of atomics (AtomicOperandsSwapped),
+// records IDs for completeReceive (RecvErrorIsQPOp) and keeps a request that is refused before RTS,
+// for postRefused (RefusedWRStays).
 func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	defects := &q.dev.defects
 	wrs = slices.Clone(wrs)
@@ -132,8 +138,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, err
 }
 
-// postRefused posts the requests that PostSend kept (RefusedWRStays) if the QP accepts requests now, and drops them if it
-// was reset.
+// postRefused posts the requests that PostSend kept (RefusedWRStays) if the QP accepts requests
+// now, and drops them if it was reset.
 func (q *queuePair) postRefused() {
 	if !q.dev.defects.RefusedWRStays {
 		return
@@ -172,9 +178,10 @@ func (q *queuePair) countReceives(wrs []verbs.RecvWR, n int) {
 	}
 }
 
-// completeReceive reports whether wc completes a receive, and if so counts the receive as completed. The opcode of a
-// completion in error is not valid: such a completion is taken for that of a receive if a receive with its ID is posted,
-// or if no send with its ID was ever posted. Receives of an SRQ are not counted.
+// completeReceive reports whether wc completes a receive, and if so counts the receive as
+// completed. The opcode of a completion in error is not valid: such a completion is taken for that
+// of a receive if a receive with its ID is posted, or if no send with its ID was ever posted.
+// Receives of an SRQ are not counted.
 func (q *queuePair) completeReceive(wc *verbs.WC) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

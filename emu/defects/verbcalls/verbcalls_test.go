@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// world is a simulated program with a defective device and a connected peer without defects. Its log has what the program
-// saw.
+// world is a simulated program with a defective device and a connected peer without defects. Its
+// log has what the program saw.
 type world struct {
 	*testing.T
 	proc *sim.Proc

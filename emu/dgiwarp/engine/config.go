@@ -52,8 +52,8 @@ const MaxUDSend = 1 << 16
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad NIC configuration")
 
-// withDefaults fills in defaults and validates the configuration. Messages and Records limit the UD messages and
-// Write-Records in reassembly, Reads the outstanding READs of a peer.
+// withDefaults fills in defaults and validates the configuration. Messages and Records limit the UD
+// messages and Write-Records in reassembly, Reads the outstanding READs of a peer.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.GIDs) == 0 {
 		return c, fmt.Errorf("%w: no GIDs: a NIC needs at least one IP address", ErrConfig)
@@ -83,10 +83,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that the NIC has.
+// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that the
+// NIC has.
 func (n *NIC) MaxUDPayload() int { return n.cfg.safePacketLen() - wire.UDOverhead - untaggedHeader }
 
-// safePacketLen returns the length of the largest UDP payload that fits into one packet of each IP version of the NIC.
+// safePacketLen returns the length of the largest UDP payload that fits into one packet of each IP
+// version of the NIC.
 func (c *Config) safePacketLen() int {
 	has6 := slices.ContainsFunc(c.GIDs, func(g verbs.GIDEntry) bool { return g.GID.Addr().Is6() })
 	return maxDatagramPayload(c.LinkMTU, !has6)
@@ -95,7 +97,8 @@ func (c *Config) safePacketLen() int {
 // ipv4 is the value of is4 for the IP version with the shorter header.
 const ipv4 = true
 
-// maxDatagramPayload returns the length of the largest UDP payload that fits into one IPv4 or IPv6 packet of mtu octets.
+// maxDatagramPayload returns the length of the largest UDP payload that fits into one IPv4 or IPv6
+// packet of mtu octets.
 func maxDatagramPayload(mtu int, is4 bool) int {
 	head := link.IPv6HeaderLen
 	if is4 {

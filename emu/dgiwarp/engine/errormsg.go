@@ -24,11 +24,13 @@ type errorQueue struct {
 	filled  mono.Time
 }
 
-// errorToken is the number of units in a token: a rate of 1 token per second adds 1 unit per nanosecond.
+// errorToken is the number of units in a token: a rate of 1 token per second adds 1 unit per
+// nanosecond.
 const errorToken = int64(1e9)
 
-// allow takes a token for an error message, and reports whether there was one. The bucket gets rate tokens per second
-// and holds up to burst. e.tokens counts in units, errorToken per token, of which the bucket gets rate per nanosecond.
+// allow takes a token for an error message, and reports whether there was one. The bucket gets rate
+// tokens per second and holds up to burst. e.tokens counts in units, errorToken per token, of which
+// the bucket gets rate per nanosecond.
 func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	elapsed := int64(now.Sub(e.filled))
 	e.filled = now
@@ -45,8 +47,9 @@ func (e *errorQueue) allow(now mono.Time, rate, burst int) bool {
 	return true
 }
 
-// refuseSegment handles an invalid segment: it raises an event, sends an error message unless the segment
-// was multicast or a rate limit forbids it, and fails the QP unless it is to survive errors of peers (isolate).
+// refuseSegment handles an invalid segment: it raises an event, sends an error message unless the
+// segment was multicast or a rate limit forbids it, and fails the QP unless it is to survive errors
+// of peers (isolate).
 func (q *QP) refuseSegment(in *inbound, e ddp.TermError) {
 	n := q.nic
 	n.Count.ErrorsFound++

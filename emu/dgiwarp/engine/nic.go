@@ -85,8 +85,8 @@ func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// Tick handles every deadline that has passed: those of the reliable layer, of UD messages that are not complete,
-// which it drops, and of Write-Records, which it completes as they are.
+// Tick handles every deadline that has passed: those of the reliable layer, of UD messages that are
+// not complete, which it drops, and of Write-Records, which it completes as they are.
 func (n *NIC) Tick(now mono.Time) {
 	n.clock = now
 	n.rd.Tick(now)

@@ -9,9 +9,9 @@ import (
 // packetsPerTurn is the number of packets that a UD QP may send before the next QP.
 const packetsPerTurn = 64
 
-// Output fills ds with datagrams to send and returns their number: error messages, then packets of UD QPs, then those
-// of the flows of the reliable layer. It reuses the payload buffers: each must have the capacity of a full packet, or
-// the first that of all packets together.
+// Output fills ds with datagrams to send and returns their number: error messages, then packets of
+// UD QPs, then those of the flows of the reliable layer. It reuses the payload buffers: each must
+// have the capacity of a full packet, or the first that of all packets together.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	n.clock = now
 	filled := 0
@@ -65,8 +65,9 @@ func (n *NIC) outputQPs(ds []link.Datagram, filled int) int {
 }
 
 // commitDatagram adds ds[filled] to the output, and returns the new number of filled datagrams. It
-// discards a packet whose source address was removed. If all datagrams share the buffer of ds[0], the
-// next gets the rest of it, or no buffer if the rest is too short: its old buffer may overlap ds[filled].
+// discards a packet whose source address was removed. If all datagrams share the buffer of ds[0],
+// the next gets the rest of it, or no buffer if the rest is too short: its old buffer may overlap
+// ds[filled].
 func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	if n.gids.changed && !n.gids.owns(ds[filled].Src.Addr()) {
 		return filled
@@ -82,8 +83,8 @@ func (n *NIC) commitDatagram(ds []link.Datagram, filled int) int {
 	return filled
 }
 
-// emit builds the next packet of a UD QP and reports whether there was one. It executes the local requests
-// before it, and fails the QP if the memory of a request is invalid.
+// emit builds the next packet of a UD QP and reports whether there was one. It executes the local
+// requests before it, and fails the QP if the memory of a request is invalid.
 func (q *QP) emit(d *link.Datagram) bool {
 	for q.maySend() {
 		if q.pending.Len() == 0 {

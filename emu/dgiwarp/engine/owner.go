@@ -6,9 +6,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since its slot
-// may be reused. It writes the sender's address to the place of the GRH, and removes that from the SGL that
-// the stream sees. If receives are reserved for peers that waited for them and were resumed, this is one of these.
+// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since
+// its slot may be reused. It writes the sender's address to the place of the GRH, and removes that
+// from the SGL that the stream sees. If receives are reserved for peers that waited for them and
+// were resumed, this is one of these.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()
@@ -48,8 +49,8 @@ func (h *peerStream) NextReceive() *iwarp.Receive {
 	return r
 }
 
-// Received implements iwarp.Owner. It adds the completion of a receive to the CQ. As on a UD QP, its length
-// counts the GRH before the message; peer.rd, of the reliable layer, has the peer's QP.
+// Received implements iwarp.Owner. It adds the completion of a receive to the CQ. As on a UD QP,
+// its length counts the GRH before the message; peer.rd, of the reliable layer, has the peer's QP.
 func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q := h.peer.qp
 	wc.WRID = r.WRID
@@ -61,8 +62,9 @@ func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.RecvCQ, &wc, solicited)
 }
 
-// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes them in order, and
-// frees its slot. After a failed flow, the first flushed request gets the error of the flow.
+// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes them
+// in order, and frees its slot. After a failed flow, the first flushed request gets the error of
+// the flow.
 func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess
@@ -73,8 +75,9 @@ func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 // Retired implements iwarp.Owner. It does nothing: Completed frees the slot.
 func (h *peerStream) Retired(_ *iwarp.Request) {}
 
-// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless the QP is to
-// survive errors of peers (isolate). An error that the peer has found, and sent in a Terminate, does not fail the QP.
+// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless
+// the QP is to survive errors of peers (isolate). An error that the peer has found, and sent in a
+// Terminate, does not fail the QP.
 func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
 	p.queueOutput() // there may be an error message to send

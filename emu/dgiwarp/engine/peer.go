@@ -78,7 +78,8 @@ func (n *NIC) peerOf(r *rd.Peer) *peer {
 	return p
 }
 
-// distribute passes the pending requests of an RD QP to the peers that they are for, and executes local requests.
+// distribute passes the pending requests of an RD QP to the peers that they are for, and executes
+// local requests.
 func (q *QP) distribute(now mono.Time) {
 	for q.maySend() {
 		slot, ok := q.pending.Pop()
@@ -137,8 +138,9 @@ func (p *peer) popOldest() *request {
 	return r
 }
 
-// ready opens the requester stream if necessary, and reports whether it is usable. The stream cannot be reopened
-// while the flow still carries segments of a stream that has ended. Each flow to the peer has an epoch; 0 means none.
+// ready opens the requester stream if necessary, and reports whether it is usable. The stream
+// cannot be reopened while the flow still carries segments of a stream that has ended. Each flow to
+// the peer has an epoch; 0 means none.
 func (p *peer) ready(now mono.Time) bool {
 	h, q := p.requester, p.qp
 	if h.epoch == p.rd.Epoch() && h.epoch != 0 {
@@ -167,7 +169,8 @@ func (n *NIC) streamOptions() iwarp.Options {
 
 const noTerminate = false // argument of iwarp.Stream.Fail
 
-// fail resets a stream whose flow is gone. The oldest request fails with status, and the others are flushed.
+// fail resets a stream whose flow is gone. The oldest request fails with status, and the others are
+// flushed.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, noTerminate)
@@ -233,7 +236,8 @@ func (p *peer) flushWaiting() {
 	}
 }
 
-// flowStatus returns the completion status for the error of a flow. ErrBusy: the peer had no receive for too long.
+// flowStatus returns the completion status for the error of a flow. ErrBusy: the peer had no
+// receive for too long.
 func flowStatus(err error) verbs.WCStatus {
 	if errors.Is(err, rd.ErrBusy) {
 		return verbs.WCRNRRetryExcErr

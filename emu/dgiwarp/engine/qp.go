@@ -32,7 +32,8 @@ type QP struct {
 	sendQueue
 	sent uint32 // octets of the first pending request that were sent (UD)
 	msn  ddp.MSN
-	// reservedReceives is the number of posted receives that waiting peers were already resumed for.
+	// reservedReceives is the number of posted receives that waiting peers were already resumed
+	// for.
 	reservedReceives int
 	peersWait        bool // in NIC.awaitingReceives
 	reported         ErrorReport
@@ -87,7 +88,8 @@ func (n *NIC) CreateQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP destroys a QP and discards its work requests, without completions. It fails for a QP in a multicast group.
+// DestroyQP destroys a QP and discards its work requests, without completions. It fails for a QP in
+// a multicast group.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
@@ -130,7 +132,8 @@ func (q *QP) reset() {
 	}
 }
 
-// Modify changes the attributes that mask selects. A reliable QP has the states and attributes of a UD QP, too.
+// Modify changes the attributes that mask selects. A reliable QP has the states and attributes of a
+// UD QP, too.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {

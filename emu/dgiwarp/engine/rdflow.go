@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiveRD passes an RD packet to the reliable layer. It refuses a packet for a QP that does not exist or cannot
-// receive, and drops data with a wrong key.
+// receiveRD passes an RD packet to the reliable layer. It refuses a packet for a QP that does not
+// exist or cannot receive, and drops data with a wrong key.
 func (n *NIC) receiveRD(now mono.Time, d *link.Datagram, k *wire.Packet) {
 	src := netip.AddrPortFrom(d.Src.Addr().Unmap(), d.Src.Port())
 	q := n.find(k.DstQP)
@@ -67,7 +67,8 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 	}
 }
 
-// flowBegins opens the responder stream for a new flow of the peer, and sets the path to the peer if there is none.
+// flowBegins opens the responder stream for a new flow of the peer, and sets the path to the peer
+// if there is none.
 func (p *peer) flowBegins() {
 	if p.responder == nil {
 		p.responder = &peerStream{peer: p}
@@ -82,8 +83,9 @@ func (p *peer) flowBegins() {
 	}
 }
 
-// receive passes a segment to the stream that it is for: a response to the requester, a request to the responder, an
-// error message to the stream that failed. It returns false if the segment needs a receive and none is posted.
+// receive passes a segment to the stream that it is for: a response to the requester, a request to
+// the responder, an error message to the stream that failed. It returns false if the segment needs
+// a receive and none is posted.
 func (p *peer) receive(segment []byte) bool {
 	h := p.responder
 	var d ddp.Header
@@ -118,8 +120,9 @@ func needsReceive(d *ddp.Header) bool {
 	return !d.Control.Tagged && d.Untagged.QN == ddp.QueueSend && d.Untagged.MO == 0
 }
 
-// setSource sets the source of the current segment from s, the source of the last packet. If that packet
-// is from another peer, the segment was stored before: it keeps the source of the previous segment.
+// setSource sets the source of the current segment from s, the source of the last packet. If that
+// packet is from another peer, the segment was stored before: it keeps the source of the previous
+// segment.
 func (h *peerStream) setSource(s source) {
 	k := &h.peer.rd.Key
 	if s.src != k.RemoteAddr || s.qp != k.RemoteQP {
@@ -145,8 +148,8 @@ func (p *peer) terminatedStream(body []byte) *peerStream {
 	return p.requester
 }
 
-// acked handles an acknowledgement of the oldest count segments: it tells each of the two streams how
-// many of them were its own.
+// acked handles an acknowledgement of the oldest count segments: it tells each of the two streams
+// how many of them were its own.
 func (p *peer) acked(count int) {
 	ofRequester, ofResponder := 0, 0
 	for range count {
@@ -164,7 +167,8 @@ func (p *peer) acked(count int) {
 	}
 }
 
-// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with status.
+// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with
+// status.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
 	if p.requester != nil {
@@ -188,8 +192,8 @@ func (p *peer) endStreams() {
 	}
 }
 
-// fillFlows resumes peers that waited for receives, as far as receives are posted, and passes segments
-// of all peers to the reliable layer.
+// fillFlows resumes peers that waited for receives, as far as receives are posted, and passes
+// segments of all peers to the reliable layer.
 func (n *NIC) fillFlows(now mono.Time) {
 	for range n.awaitingReceives.Len() {
 		q, _ := n.awaitingReceives.Pop()
@@ -260,8 +264,9 @@ func (p *peer) outputSegments(now mono.Time) {
 	}
 }
 
-// addressRD sets the addresses and payload of an RD datagram, and marks data as ECN-capable. It uses the path of the
-// last request posted to the peer, if that has the same destination, else the default path to out.Dst.
+// addressRD sets the addresses and payload of an RD datagram, and marks data as ECN-capable. It
+// uses the path of the last request posted to the peer, if that has the same destination, else the
+// default path to out.Dst.
 func (n *NIC) addressRD(d *link.Datagram, out *rd.Packet) {
 	pa := path{dst: out.Dst, hopLimit: DefaultHopLimit}
 	if out.Peer != nil {

@@ -68,7 +68,8 @@ func placementError(err error) ddp.TermError {
 	}
 }
 
-// takeUntagged handles a segment of a Send, whose message it delivers when no segment is missing, or immediate data.
+// takeUntagged handles a segment of a Send, whose message it delivers when no segment is missing,
+// or immediate data.
 func (q *QP) takeUntagged(in *inbound) {
 	u, c := &in.header.Untagged, &in.header.Control
 	immediate := c.Opcode == ddp.OpImmediate || c.Opcode == ddp.OpImmediateSE
@@ -92,9 +93,10 @@ func (q *QP) takeUntagged(in *inbound) {
 	}
 }
 
-// deliver writes the sender's address, in place of a GRH, and a complete message to the next receive, and completes
-// the receive with wc. Without a receive it drops the message. It refuses a message that is longer than the receive,
-// which stays posted if the QP is to survive errors of peers (isolate).
+// deliver writes the sender's address, in place of a GRH, and a complete message to the next
+// receive, and completes the receive with wc. Without a receive it drops the message. It refuses a
+// message that is longer than the receive, which stays posted if the QP is to survive errors of
+// peers (isolate).
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.PeekReceive()

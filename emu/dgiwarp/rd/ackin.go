@@ -7,8 +7,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the RTT, the timer, the
-// congestion and the receive window, and detects losses. It drops one of another flow, or of packets that were not sent.
+// receiveAck handles an acknowledgement of the flow to the peer: it releases segments, updates the
+// RTT, the timer, the congestion and the receive window, and detects losses. It drops one of
+// another flow, or of packets that were not sent.
 func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l := p.layer
 	maxAcked := p.send.outstanding() - a.SackSpan() // without the packets from Next to the end of Sack
@@ -42,7 +43,8 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, and returns how many of them were not known to have arrived.
+// ackThrough releases all segments before a.Next, and returns how many of them were not known to
+// have arrived.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	f, l := &p.send, p.layer
 	for f.una != a.Next {
@@ -101,9 +103,9 @@ func (f *sendFlow) markArrived(s *segment, echo uint32) bool {
 	return true
 }
 
-// detectLosses marks a segment as lost if a segment that was sent at least loss.reorder transmissions later
-// has arrived. If no segment is unsent, loss.reorder later transmissions may never come: then the number of
-// other outstanding segments is enough.
+// detectLosses marks a segment as lost if a segment that was sent at least loss.reorder
+// transmissions later has arrived. If no segment is unsent, loss.reorder later transmissions may
+// never come: then the number of other outstanding segments is enough.
 func (p *Peer) detectLosses() {
 	f := &p.send
 	found, enough := false, int32(f.loss.reorder)

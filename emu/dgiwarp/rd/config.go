@@ -54,7 +54,8 @@ type Timing struct {
 	ReuseWithin, Idle, CookieSlot time.Duration
 }
 
-// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9. Timing explains the fields.
+// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9. Timing explains the
+// fields.
 func DefaultTiming() Timing {
 	return Timing{
 		FirstTimeout: 10 * time.Millisecond, MinTimeout: time.Millisecond, MaxTimeout: time.Second, GiveUp: 10 * time.Second,
@@ -71,7 +72,8 @@ var defaultLimits = Limits{Peers: 1 << 16, Segments: 1 << 16, PeerSegments: wire
 // ErrConfig is wrapped by all errors about a Config.
 var ErrConfig = errors.New("bad configuration of the reliable-datagram layer")
 
-// withDefaults sets zero fields, also those of Limits and Timing, to their defaults, and validates the configuration.
+// withDefaults sets zero fields, also those of Limits and Timing, to their defaults, and validates
+// the configuration.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxPacket = cmp.Or(c.MaxPacket, defaultMaxPacket)
 	if c.MaxPacket < wire.MinPacket || c.MaxPacket > 1<<16-1 {

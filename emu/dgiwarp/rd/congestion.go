@@ -24,8 +24,8 @@ type congestion struct {
 	ackedSinceGrowth uint16    // acknowledged packets since cwnd last grew, after slow start
 }
 
-// grow increases the congestion window after this number of segments was acknowledged: in slow start the
-// window doubles with each round trip, afterwards it grows by one packet per round trip.
+// grow increases the congestion window after this number of segments was acknowledged: in slow
+// start the window doubles with each round trip, afterwards it grows by one packet per round trip.
 func (c *congestion) grow(acked int) {
 	if c.cwnd < c.ssthresh {
 		c.cwnd = uint16(min(int(c.cwnd)+acked, wire.Window))
@@ -59,8 +59,8 @@ func (c *congestion) paceInterval() time.Duration {
 	return time.Duration(c.srtt / 5 * 4 / uint32(max(c.cwnd, 1)))
 }
 
-// paced reports whether pacing forbids another packet now, and sets flagPaced accordingly. The peer may send a burst ahead of its
-// pace, and then waits until it is only half a burst ahead.
+// paced reports whether pacing forbids another packet now, and sets flagPaced accordingly. The peer
+// may send a burst ahead of its pace, and then waits until it is only half a burst ahead.
 func (p *Peer) paced(now mono.Time) bool {
 	allowed := (burst - 1) * p.send.cc.paceInterval() // a peer that is ahead by no more may send one packet more
 	if p.has(flagPaced) {

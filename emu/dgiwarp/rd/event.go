@@ -36,8 +36,9 @@ type Event struct {
 	Err     error
 }
 
-// Next returns the next event: first acknowledgements, failures and new flows, then the segment that has just
-// arrived, then stored segments that are next in their flow. A segment not accepted before the following call is deferred.
+// Next returns the next event: first acknowledgements, failures and new flows, then the segment
+// that has just arrived, then stored segments that are next in their flow. A segment not accepted
+// before the following call is deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
@@ -60,7 +61,8 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// nextEvent returns the next event of p other than EventSegment: acknowledged segments, a failure, or a new flow.
+// nextEvent returns the next event of p other than EventSegment: acknowledged segments, a failure,
+// or a new flow.
 func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {
@@ -107,8 +109,8 @@ func (l *Layer) Accept(now mono.Time) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// Defer refuses the segment that Next returned, because no receive is posted, and tells the sender (window 0).
-// The sender retransmits it after Resume, or earlier as a probe.
+// Defer refuses the segment that Next returned, because no receive is posted, and tells the sender
+// (window 0). The sender retransmits it after Resume, or earlier as a probe.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {

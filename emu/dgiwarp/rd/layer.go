@@ -87,9 +87,9 @@ func (t *peerTable) find(key *Key) *Peer {
 	return p
 }
 
-// Peer returns the peer for key, and creates it if necessary. The Q_Keys are those of the local and the
-// remote queue pair. If the flow to the peer has ended, or the peer may have removed it, a new flow
-// begins (see Epoch).
+// Peer returns the peer for key, and creates it if necessary. The Q_Keys are those of the local and
+// the remote queue pair. If the flow to the peer has ended, or the peer may have removed it, a new
+// flow begins (see Epoch).
 func (l *Layer) Peer(now mono.Time, key Key, ownQKey, peerQKey uint32) (*Peer, error) {
 	p := l.find(&key)
 	if p == nil {
@@ -150,9 +150,9 @@ const (
 	timeoutSlack = 4 * time.Millisecond
 )
 
-// StrictDeadline returns the time until which a driver that also polls for other reasons, and then calls Tick, may
-// sleep: Deadline, plus a slack if that is a delayed acknowledgement or a timeout, which may be late. Pacing deadlines
-// and the removal of peers have no slack.
+// StrictDeadline returns the time until which a driver that also polls for other reasons, and then
+// calls Tick, may sleep: Deadline, plus a slack if that is a delayed acknowledgement or a timeout,
+// which may be late. Pacing deadlines and the removal of peers have no slack.
 func (l *Layer) StrictDeadline() mono.Time {
 	at := l.timers.Next()
 	if at == mono.Never || l.paced > 0 {
@@ -168,9 +168,9 @@ func (l *Layer) StrictDeadline() mono.Time {
 	return at.Add(timeoutSlack)
 }
 
-// duePeer returns a peer whose deadline has passed, or nil. The peer's timer stays set: the caller handles
-// the deadline and sets the timer again. A timer may be earlier than the peer's deadline, which has moved
-// later; duePeer corrects it.
+// duePeer returns a peer whose deadline has passed, or nil. The peer's timer stays set: the caller
+// handles the deadline and sets the timer again. A timer may be earlier than the peer's deadline,
+// which has moved later; duePeer corrects it.
 func (l *Layer) duePeer(now mono.Time) *Peer {
 	for l.timers.Next() <= now {
 		p := l.timers.First()
@@ -183,8 +183,8 @@ func (l *Layer) duePeer(now mono.Time) *Peer {
 	return nil
 }
 
-// Tick handles every deadline that has passed: it removes idle peers, sends delayed acknowledgements, resumes paced
-// peers, and handles timeouts.
+// Tick handles every deadline that has passed: it removes idle peers, sends delayed
+// acknowledgements, resumes paced peers, and handles timeouts.
 func (l *Layer) Tick(now mono.Time) {
 	for p := l.duePeer(now); p != nil; p = l.duePeer(now) {
 		if p.send.una == p.send.next && now >= p.lastReceived.Add(l.cfg.Timing.Idle) {

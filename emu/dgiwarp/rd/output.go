@@ -38,8 +38,8 @@ type reply struct {
 	reason wire.Reason
 }
 
-// Output appends the next packet to b: first challenges and refusals (l.replies), then up to packetsPerTurn
-// packets of each active peer in turn. It reports false if there is none.
+// Output appends the next packet to b: first challenges and refusals (l.replies), then up to
+// packetsPerTurn packets of each active peer in turn. It reports false if there is none.
 func (l *Layer) Output(now mono.Time, b []byte) (Packet, bool) {
 	if r, ok := l.replies.Pop(); ok {
 		return l.emitReply(&r, b), true
@@ -107,8 +107,8 @@ func (p *Peer) emit(now mono.Time, b []byte) (Packet, bool) {
 	return Packet{Dst: p.Key.RemoteAddr, Payload: wire.AppendCRC(b, from), Data: true, Peer: p}, true
 }
 
-// includesAck reports whether the packet of segment s includes an acknowledgement: if one is pending
-// and fits. A packet without a segment, s nil, always includes one.
+// includesAck reports whether the packet of segment s includes an acknowledgement: if one is
+// pending and fits. A packet without a segment, s nil, always includes one.
 func (p *Peer) includesAck(s *segment) bool {
 	if s == nil {
 		return true
@@ -134,8 +134,8 @@ func (l *Layer) emitReply(r *reply, b []byte) Packet {
 	return Packet{Dst: r.dst, Payload: wire.AppendCRC(k.AppendHeaders(b), from)}
 }
 
-// reply queues r, a challenge or refusal by its kind, as the answer to a packet from src with the header h. The
-// answer has the received Q_Key. It is dropped if too many are queued.
+// reply queues r, a challenge or refusal by its kind, as the answer to a packet from src with the
+// header h. The answer has the received Q_Key. It is dropped if too many are queued.
 func (l *Layer) reply(src netip.AddrPort, h *wire.Header, r reply, kind wire.Kind) {
 	if l.replies.Len() >= l.cfg.Limits.Replies {
 		l.Count.DropReply++

@@ -52,7 +52,8 @@ type sendFlow struct {
 	window          uint16 // of the receiver
 }
 
-// retransmitTimer is the retransmission timer of a flow, and the time that it has waited for the peer.
+// retransmitTimer is the retransmission timer of a flow, and the time that it has waited for the
+// peer.
 type retransmitTimer struct {
 	at       mono.Time     // mono.Never if the timer is stopped
 	progress mono.Time     // time of the last acknowledgement or busy report
@@ -61,7 +62,8 @@ type retransmitTimer struct {
 	backoff  uint8         // doublings of the timeout, or of the wait for a busy peer
 }
 
-// lossDetection numbers the transmissions of a flow, to find segments that later ones have overtaken.
+// lossDetection numbers the transmissions of a flow, to find segments that later ones have
+// overtaken.
 type lossDetection struct {
 	sent    uint32 // transmissions so far
 	arrived uint32 // the latest of them that is known to have arrived
@@ -135,10 +137,12 @@ func (p *Peer) Waiting() int { return int(p.send.next.Sub(p.send.una)) }
 // outstanding returns the number of segments that were sent and not acknowledged.
 func (f *sendFlow) outstanding() int32 { return f.sent.Sub(f.una) }
 
-// inFlight returns the number of outstanding segments that are neither selectively acknowledged nor lost.
+// inFlight returns the number of outstanding segments that are neither selectively acknowledged nor
+// lost.
 func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) - int32(f.lost) }
 
-// deadline returns the peer's next deadline: of retransmission, acknowledgement or pacing, or its removal when idle.
+// deadline returns the peer's next deadline: of retransmission, acknowledgement or pacing, or its
+// removal when idle.
 func (p *Peer) deadline() mono.Time {
 	d := p.lastReceived.Add(p.layer.cfg.Timing.Idle)
 	if p.send.una != p.send.next {

@@ -69,8 +69,8 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// admit handles a data packet of an unknown flow. It returns the peer if the packet starts the flow:
-// it has the start flag and a proof of its source address. Otherwise it sends a refusal or a
+// admit handles a data packet of an unknown flow. It returns the peer if the packet starts the
+// flow: it has the start flag and a proof of its source address. Otherwise it sends a refusal or a
 // challenge, and returns nil.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
@@ -111,8 +111,9 @@ func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	return p
 }
 
-// receiveData offers the next segment to the layer's owner, and stores a segment that arrives early. The echoed
-// timestamp is that of the first packet since the last acknowledgement, or of a later packet out of order.
+// receiveData offers the next segment to the layer's owner, and stores a segment that arrives
+// early. The echoed timestamp is that of the first packet since the last acknowledgement, or of a
+// later packet out of order.
 func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	l := p.layer
 	p.lastReceived = now
@@ -162,8 +163,8 @@ func (p *Peer) ackNow() {
 // ackEvery is the maximum number of segments per acknowledgement.
 const ackEvery = 32
 
-// segmentAccepted advances the flow after the layer's owner has accepted a segment, and acknowledges it
-// now or after a delay. flags are those of the segment's packet.
+// segmentAccepted advances the flow after the layer's owner has accepted a segment, and
+// acknowledges it now or after a delay. flags are those of the segment's packet.
 func (p *Peer) segmentAccepted(now mono.Time, flags wire.Flags) {
 	l := p.layer
 	l.Count.Delivered++
@@ -193,7 +194,8 @@ func (f *recvFlow) sackWords() int {
 	return int(last.seq.Sub(f.next)+31) / 32
 }
 
-// fillAck builds the acknowledgement of the flow from the peer, and returns the flags of its packet.
+// fillAck builds the acknowledgement of the flow from the peer, and returns the flags of its
+// packet.
 func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 	f := &p.recv
 	*a = wire.Ack{Epoch: f.epoch, Next: f.next, Echo: f.echo, Window: wire.Window, Words: uint8(f.sackWords())}

@@ -72,9 +72,9 @@ func (p *Peer) Room() int {
 	return max(0, min(l.cfg.Limits.PeerSegments-p.Waiting(), l.cfg.Limits.Segments-l.segments.used))
 }
 
-// begin starts a flow with epoch e to a peer to which no segment is queued. If the peer was heard of recently
-// (recent) and has a flow to this host, that flow's epoch proves this host's address, since only the flow's receiver
-// knows it. A peer that does not accept the proof sends a challenge.
+// begin starts a flow with epoch e to a peer to which no segment is queued. If the peer was heard
+// of recently (recent) and has a flow to this host, that flow's epoch proves this host's address,
+// since only the flow's receiver knows it. A peer that does not accept the proof sends a challenge.
 func (p *Peer) begin(e wire.Epoch, recent bool) {
 	f := &p.send
 	*f = sendFlow{

@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// nextSegment returns the segment to send next: the oldest as a probe of a busy peer (one without a posted
-// receive), else the first lost, else the first unsent; nil if windows or pacing allow none.
+// nextSegment returns the segment to send next: the oldest as a probe of a busy peer (one without a
+// posted receive), else the first lost, else the first unsent; nil if windows or pacing allow none.
 func (p *Peer) nextSegment(now mono.Time) *segment {
 	switch {
 	case p.send.oldest == nil:
@@ -33,8 +33,9 @@ func (p *Peer) nextSegment(now mono.Time) *segment {
 	return p.send.unsent
 }
 
-// maxInFlight returns how many packets may be in flight: the congestion window, or one packet at the start
-// of a flow without a proof of this host's address, which the peer answers by a challenge.
+// maxInFlight returns how many packets may be in flight: the congestion window, or one packet at
+// the start of a flow without a proof of this host's address, which the peer answers by a
+// challenge.
 func (p *Peer) maxInFlight() int32 {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
@@ -56,7 +57,8 @@ func (p *Peer) canSendMore() bool {
 	return p.send.lost > 0 || p.send.unsent != nil && p.inWindow(p.send.unsent)
 }
 
-// firstLost returns the oldest lost segment. It searches from f.lostSearchStart on, before which no segment is lost.
+// firstLost returns the oldest lost segment. It searches from f.lostSearchStart on, before which no
+// segment is lost.
 func (f *sendFlow) firstLost() *segment {
 	for s := cmp.Or(f.lostSearchStart, f.oldest); s != nil && s != f.unsent; s = s.next {
 		if s.lost {
@@ -97,8 +99,8 @@ func (p *Peer) markSent(now mono.Time, s *segment) {
 // microseconds returns a time as the timestamp of a packet.
 func microseconds(now mono.Time) uint32 { return uint32(now / 1000) }
 
-// timeoutAfter returns the retransmission timeout, or the interval between probes of a busy peer. Each
-// expiry in a row doubles it.
+// timeoutAfter returns the retransmission timeout, or the interval between probes of a busy peer.
+// Each expiry in a row doubles it.
 func (p *Peer) timeoutAfter() time.Duration {
 	t, cc, backoff := &p.layer.cfg.Timing, &p.send.cc, min(p.send.rto.backoff, 20)
 	if p.has(flagBusy) {
@@ -111,8 +113,9 @@ func (p *Peer) timeoutAfter() time.Duration {
 	return min(d<<backoff, t.MaxTimeout)
 }
 
-// timeout handles the expiry of the retransmission timer or probe interval. The flow fails if the timeouts
-// add up to GiveUp, or if the receiver may have removed the flow and would deliver segments twice.
+// timeout handles the expiry of the retransmission timer or probe interval. The flow fails if the
+// timeouts add up to GiveUp, or if the receiver may have removed the flow and would deliver
+// segments twice.
 func (p *Peer) timeout(now mono.Time) {
 	l, rto := p.layer, &p.send.rto
 	rto.at = mono.Never
@@ -139,8 +142,8 @@ func (p *Peer) timeout(now mono.Time) {
 	l.activate(p)
 }
 
-// countWait adds the nominal length of the expired timeout to the time waited for the peer, if a packet was
-// sent since the previous timeout, and to the time for which the peer is busy, if it is.
+// countWait adds the nominal length of the expired timeout to the time waited for the peer, if a
+// packet was sent since the previous timeout, and to the time for which the peer is busy, if it is.
 func (p *Peer) countWait() {
 	if p.has(flagBusy) {
 		p.send.rto.busyFor += p.timeoutAfter()

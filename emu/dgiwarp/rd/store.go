@@ -22,8 +22,9 @@ const (
 	keepStored   = 512 // of each size
 )
 
-// storeSegment stores a copy of a segment that arrived early, in a small or a large buffer, unless it is a
-// duplicate or there is no room: then it is not acknowledged, and the peer will retransmit it.
+// storeSegment stores a copy of a segment that arrived early, in a small or a large buffer, unless
+// it is a duplicate or there is no room: then it is not acknowledged, and the peer will retransmit
+// it.
 func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 	l := p.layer
 	at := &p.recv.stored

@@ -66,8 +66,8 @@ func checkEnd(rest []byte, err error) error {
 	return err
 }
 
-// AppendHeaders appends all that precedes the ULPDU: the header and the blocks of the packet's kind and
-// flags. The caller appends ULPDU and CRC.
+// AppendHeaders appends all that precedes the ULPDU: the header and the blocks of the packet's kind
+// and flags. The caller appends ULPDU and CRC.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.Header.Append(b)
 	switch p.Kind {

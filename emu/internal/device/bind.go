@@ -31,8 +31,8 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	return mw.W, mr.R, nil
 }
 
-// BindMW binds a type 1 window with a work request that it passes to post, the post function of queue pair o,
-// and returns the new R_Key of the window.
+// BindMW binds a type 1 window with a work request that it passes to post, the post function of
+// queue pair o, and returns the new R_Key of the window.
 func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo, post func([]verbs.SendWR) (int, error)) (verbs.RKey, error) {
 	const op = "bind_mw"
 	w, ok := mw.(*MW)

@@ -1,7 +1,7 @@
-// Package device implements the verbs that all emulated NICs share: protection domains, memory regions and windows,
-// completion queues, shared receive queues and asynchronous events, with the locking of verb calls. The providers
-// softroce, softiwarp and dgiwarp embed Device and add queue pairs, address handles and connections. The package
-// knows no protocol.
+// Package device implements the verbs that all emulated NICs share: protection domains, memory
+// regions and windows, completion queues, shared receive queues and asynchronous events, with the
+// locking of verb calls. The providers softroce, softiwarp and dgiwarp embed Device and add queue
+// pairs, address handles and connections. The package knows no protocol.
 package device
 
 import (
@@ -66,8 +66,8 @@ func (d *Device) Closed() bool { return d.closed }
 // BlockedCalls is the number of calls that wait in the device. The lock is held.
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
-// onEvent wakes WaitAsync when the NIC has queued an asynchronous event. The event stays in the NIC until it is
-// read, so that closing an object removes its events.
+// onEvent wakes WaitAsync when the NIC has queued an asynchronous event. The event stays in the NIC
+// until it is read, so that closing an object removes its events.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
@@ -86,8 +86,8 @@ func (d *Device) DeliverCompletionEvents() {
 	}
 }
 
-// Enter locks the driver for a verb, and runs the provider's hook if that is a control verb. It fails if the device is
-// closed; otherwise Leave must follow.
+// Enter locks the driver for a verb, and runs the provider's hook if that is a control verb. It
+// fails if the device is closed; otherwise Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
@@ -108,8 +108,8 @@ func (d *Device) Leave() {
 	d.drv.Unlock()
 }
 
-// Control runs f as a verb that queries, creates or changes an object of the device, with the lock held. It
-// fails if the device is closed.
+// Control runs f as a verb that queries, creates or changes an object of the device, with the lock
+// held. It fails if the device is closed.
 func (d *Device) Control(op string, f func() error) error {
 	if err := d.Enter(op, drive.CallControl); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (d *Device) asyncEvent(e *nic.Event) verbs.AsyncEvent {
 	return out
 }
 
-// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops. Before that it calls last, with
-// the lock held. It reports false if the device was closed already.
+// Shutdown closes the device: blocked calls return ErrClosed, and the driver stops. Before that it
+// calls last, with the lock held. It reports false if the device was closed already.
 func (d *Device) Shutdown(last func()) bool {
 	d.drv.Lock(drive.CallControl)
 	if d.closed {

@@ -8,11 +8,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// McastGroups are the multicast groups that a queue pair is attached to, and that the link has joined for it.
+// McastGroups are the multicast groups that a queue pair is attached to, and that the link has
+// joined for it.
 type McastGroups struct{ joined map[netip.Addr]bool }
 
-// Attach attaches queue pair o to a multicast group, in the NIC by the function attach, and joins the group
-// on link l. If the join fails, it calls detach. A queue pair that is attached already stays so.
+// Attach attaches queue pair o to a multicast group, in the NIC by the function attach, and joins
+// the group on link l. If the join fails, it calls detach. A queue pair that is attached already
+// stays so.
 func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, attach, detach func(netip.Addr) error) error {
 	const op = "attach_mcast"
 	addr := group.Addr()
@@ -36,7 +38,8 @@ func (g *McastGroups) Attach(o *Object, l link.PacketLink, group verbs.GID, atta
 	})
 }
 
-// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If leaving fails, nothing changes.
+// Detach undoes Attach: it leaves the group on link l, and calls detach for the NIC. If leaving
+// fails, nothing changes.
 func (g *McastGroups) Detach(o *Object, l link.PacketLink, group verbs.GID, detach func(netip.Addr) error) error {
 	const op = "detach_mcast"
 	addr := group.Addr()

@@ -112,7 +112,8 @@ type XRCD struct {
 	X *nic.XRCD
 }
 
-// OpenXRCD opens an XRC domain. It is not a method of Device because not every provider supports XRC.
+// OpenXRCD opens an XRC domain. It is not a method of Device because not every provider supports
+// XRC.
 func OpenXRCD(d *Device) (verbs.XRCD, error) {
 	x := &XRCD{Object: Object{D: d}}
 	return HandleOrNil[verbs.XRCD](x, d.Control("open_xrcd", func() (err error) {

@@ -27,8 +27,8 @@ func (o *Object) Enter(op string, c drive.CallKind) error {
 	return nil
 }
 
-// Control runs f as a verb that queries or changes the object, with the device's lock held. It fails if the
-// device or the object is closed.
+// Control runs f as a verb that queries or changes the object, with the device's lock held. It
+// fails if the device or the object is closed.
 func (o *Object) Control(op string, f func() error) error {
 	if err := o.Enter(op, drive.CallControl); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (o *Object) object() *Object { return o }
 // Handle is a pointer to a type that embeds Object.
 type Handle interface{ object() *Object }
 
-// HandleOrNil returns h if err is nil, otherwise err and a nil interface, not one that holds a nil pointer.
+// HandleOrNil returns h if err is nil, otherwise err and a nil interface, not one that holds a nil
+// pointer.
 func HandleOrNil[I any](h I, err error) (I, error) {
 	if err != nil {
 		var none I
@@ -60,7 +61,8 @@ func HandleOrNil[I any](h I, err error) (I, error) {
 	return h, nil
 }
 
-// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. The device's lock is held.
+// CheckHandle returns x as a handle of type T. It fails unless x is an open handle of d. The
+// device's lock is held.
 func CheckHandle[T Handle](d *Device, op, what string, x any) (h T, err error) {
 	if x == nil {
 		return h, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: no %s is given", verbs.ErrInvalid, what)}

@@ -13,8 +13,8 @@ type polledMemory struct{ nic.Bytes }
 
 const wordBytes = 8
 
-// WriteAt implements nic.Memory. If the last 8 bytes are aligned, it stores them atomically, after all
-// others: an application may poll them to learn that the data has arrived.
+// WriteAt implements nic.Memory. If the last 8 bytes are aligned, it stores them atomically, after
+// all others: an application may poll them to learn that the data has arrived.
 func (p polledMemory) WriteAt(b []byte, off uint64) error {
 	to := p.Slice(off, uint64(len(b)))
 	if to == nil {
@@ -32,8 +32,9 @@ func (p polledMemory) WriteAt(b []byte, off uint64) error {
 	return nil
 }
 
-// Update implements nic.Memory: it replaces the 8-byte word at off by f of its old value, which it returns. If the
-// word is aligned, an application that reads it sees the old or the new value, never a mixture.
+// Update implements nic.Memory: it replaces the 8-byte word at off by f of its old value, which it
+// returns. If the word is aligned, an application that reads it sees the old or the new value,
+// never a mixture.
 func (p polledMemory) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	to := p.Slice(off, wordBytes)
 	if to == nil {

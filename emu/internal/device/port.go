@@ -37,8 +37,8 @@ func (e *lockingObserver) AddrChanged(a netip.Addr, present bool) {
 	e.withLock(func() { e.o.AddrChanged(a, present) })
 }
 
-// withLock calls f with the device's lock held, and sends the packets that f caused. It does nothing if
-// the device is closed.
+// withLock calls f with the device's lock held, and sends the packets that f caused. It does
+// nothing if the device is closed.
 func (e *lockingObserver) withLock(f func()) {
 	e.d.drv.Lock(drive.CallWait)
 	defer e.d.drv.Unlock()
@@ -61,7 +61,8 @@ func NewPortAddrs(all []netip.Addr) PortAddrs {
 	return PortAddrs{all: all, missing: make([]bool, len(all))}
 }
 
-// SetPresent records whether the interface has an address of the port. It returns true if that changed.
+// SetPresent records whether the interface has an address of the port. It returns true if that
+// changed.
 func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	for i, own := range a.all {
 		if unmapAddr(own) == unmapAddr(addr) && a.missing[i] == present {

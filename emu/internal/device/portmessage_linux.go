@@ -20,7 +20,8 @@ type netlinkMessage struct {
 // align rounds up to a multiple of four, where headers and attributes start.
 func align(n int) int { return (n + 3) &^ 3 }
 
-// nextMessage parses the first netlink message of b. It reports false at the end or at an invalid message.
+// nextMessage parses the first netlink message of b. It reports false at the end or at an invalid
+// message.
 func nextMessage(b []byte) (m netlinkMessage, rest []byte, ok bool) {
 	if len(b) < unix.SizeofNlMsghdr {
 		return m, nil, false
@@ -33,7 +34,8 @@ func nextMessage(b []byte) (m netlinkMessage, rest []byte, ok bool) {
 	return m, b[min(align(length), len(b)):], true
 }
 
-// parseLink parses the payload of RTM_NEWLINK and RTM_DELLINK: the index and the flags of an interface.
+// parseLink parses the payload of RTM_NEWLINK and RTM_DELLINK: the index and the flags of an
+// interface.
 func parseLink(b []byte) (index int, flags uint32, ok bool) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return 0, 0, false
@@ -50,8 +52,8 @@ type addrMessage struct {
 	gone bool
 }
 
-// parseAddr parses the payload of RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also
-// while duplicate address detection runs or after it has failed.
+// parseAddr parses the payload of RTM_NEWADDR and RTM_DELADDR. An address is gone if it was
+// deleted, and also while duplicate address detection runs or after it has failed.
 func parseAddr(b []byte, deleted bool) (m addrMessage, ok bool) {
 	if len(b) < unix.SizeofIfAddrmsg {
 		return m, false

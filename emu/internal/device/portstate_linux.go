@@ -11,7 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// portState is the known state of the port. Notifications and replies of the kernel update it alike.
+// portState is the known state of the port. Notifications and replies of the kernel update it
+// alike.
 type portState struct {
 	addrs []watchedAddr
 	// index of the interface that owns the addresses; 0 while none is known.
@@ -70,8 +71,8 @@ type portChange struct {
 // a carrier, and its operational state is up or unknown.
 const runningFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 
-// updateLink updates the state of the link if index is the port's interface. gone says that the interface was
-// removed.
+// updateLink updates the state of the link if index is the port's interface. gone says that the
+// interface was removed.
 func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange) {
 	if index != s.index || s.index == 0 {
 		return c
@@ -82,8 +83,8 @@ func (s *portState) updateLink(index int, flags uint32, gone bool) (c portChange
 	return c
 }
 
-// updateAddr updates the state of a watched address, and the index of the port's interface (0 until known), which
-// is the one that has the address.
+// updateAddr updates the state of a watched address, and the index of the port's interface (0 until
+// known), which is the one that has the address.
 func (s *portState) updateAddr(m *addrMessage) (c portChange) {
 	a := s.find(m)
 	switch {

@@ -12,8 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// portWatch reports changes of the interface that owns a port's addresses: whether its link is up, and whether it
-// still has the addresses. Sockets do not report either. It listens to rtnetlink, which needs no privilege.
+// portWatch reports changes of the interface that owns a port's addresses: whether its link is up,
+// and whether it still has the addresses. Sockets do not report either. It listens to rtnetlink,
+// which needs no privilege.
 type portWatch struct {
 	file  *os.File // the netlink socket
 	state *portState
@@ -36,8 +37,8 @@ const (
 	multicastGroups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_IPV4_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_IFADDR-1)
 )
 
-// openPortWatch watches the interface that owns the addresses, in the network namespace of the caller's thread. When
-// it returns, the initial state is known, and no later change is missed.
+// openPortWatch watches the interface that owns the addresses, in the network namespace of the
+// caller's thread. When it returns, the initial state is known, and no later change is missed.
 func openPortWatch(addrs []netip.Addr) (*portWatch, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -178,8 +179,8 @@ func (w *portWatch) send(b []byte) error {
 	return err
 }
 
-// handle updates the state with a message, and calls report with the change. If the port's addresses moved to another
-// interface, it requests the state of that one.
+// handle updates the state with a message, and calls report with the change. If the port's
+// addresses moved to another interface, it requests the state of that one.
 func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
 		w.resync = true // the addresses changed during the dump

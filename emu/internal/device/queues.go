@@ -94,8 +94,9 @@ func (c *CQ) deliverEvent() {
 	}
 }
 
-// Poll implements verbs.CQ. If the queue is empty, the driver receives packets, and Poll looks again and tells the
-// driver whether that found completions, unless the application is about to wait for an event.
+// Poll implements verbs.CQ. If the queue is empty, the driver receives packets, and Poll looks
+// again and tells the driver whether that found completions, unless the application is about to
+// wait for an event.
 func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	if err := c.Enter("poll_cq", drive.CallPoll); err != nil {
 		return 0, err

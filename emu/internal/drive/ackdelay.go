@@ -36,8 +36,9 @@ func (a *ackDelay) delivered() (delay bool) {
 	return a.interactive
 }
 
-// emptyPoll notes a poll without a completion, and whether packets were received in it. It reports whether
-// acknowledgements wait: the packets may be RDMA writes, which the application sees in memory and may answer.
+// emptyPoll notes a poll without a completion, and whether packets were received in it. It reports
+// whether acknowledgements wait: the packets may be RDMA writes, which the application sees in
+// memory and may answer.
 func (a *ackDelay) emptyPoll(received bool) (delay bool) {
 	if received && !a.awaiting {
 		a.awaiting = true

@@ -19,9 +19,9 @@ const (
 	backgroundSpins = 32
 )
 
-// background runs the device while no application polls: it receives and sends, and handles deadlines that pass while
-// the goroutine that holds the poller (the right to block on the network) is asleep. While applications poll, it only
-// checks every backgroundInterval whether it is needed.
+// background runs the device while no application polls: it receives and sends, and handles
+// deadlines that pass while the goroutine that holds the poller (the right to block on the network)
+// is asleep. While applications poll, it only checks every backgroundInterval whether it is needed.
 func (r *Real) background() {
 	defer close(r.stopped)
 	var detector idleDetector
@@ -55,9 +55,9 @@ type idleDetector struct {
 	checks   int // consecutive checks during the same sleep of the poller's holder
 }
 
-// mayPark reports whether the background goroutine may block until unpark: the goroutine that holds the poller has slept
-// during the last parkAfter calls and wakes in time for the next deadline, and no acknowledgement is
-// delayed. The lock of r is held.
+// mayPark reports whether the background goroutine may block until unpark: the goroutine that holds
+// the poller has slept during the last parkAfter calls and wakes in time for the next deadline, and
+// no acknowledgement is delayed. The lock of r is held.
 func (d *idleDetector) mayPark(r *Real) bool {
 	p := &r.poller
 	if p.lastPoll != d.lastPoll || p.wakeAt == 0 || r.engine.Deadline() < p.wakeAt || r.acks.pending {

@@ -29,7 +29,8 @@ type network interface {
 	// may be more. If the network is full, retryAfter is when to call flush again;
 	// it is negative if all was sent, or if wait returns when there is room.
 	flush(now mono.Time) (more bool, retryAfter time.Duration)
-	// wait blocks until there is something to receive, d has passed or wake is called. It may return early.
+	// wait blocks until there is something to receive, d has passed or wake is called. It may
+	// return early.
 	wait(d time.Duration) error
 	wake()
 }
@@ -61,7 +62,8 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-// flush implements network. A full link is retried after fullRetry: it does not tell when it has room.
+// flush implements network. A full link is retried after fullRetry: it does not tell when it has
+// room.
 func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {
@@ -83,7 +85,8 @@ type realCond struct {
 	broadcast chan struct{} // closed by Notify; nil if no goroutine waits on it
 }
 
-// Notify implements Cond. It wakes the waiter that holds the poller (the right to block on the network), and the others.
+// Notify implements Cond. It wakes the waiter that holds the poller (the right to block on the
+// network), and the others.
 func (c *realCond) Notify() {
 	c.notified++
 	if c.polling {
@@ -95,8 +98,9 @@ func (c *realCond) Notify() {
 	}
 }
 
-// Wait implements Cond. If it acquires the poller (the right to block on the network), it blocks there and processes the
-// packets that arrive; else it blocks until Notify. It returns false after the timeout (none if negative) or Close.
+// Wait implements Cond. If it acquires the poller (the right to block on the network), it blocks
+// there and processes the packets that arrive; else it blocks until Notify. It returns false after
+// the timeout (none if negative) or Close.
 func (c *realCond) Wait(timeout time.Duration) bool {
 	r := c.r
 	until := mono.Never

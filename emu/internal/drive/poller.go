@@ -29,8 +29,8 @@ type poller struct {
 	lastEvent  mono.Time     // last packet sent or received
 }
 
-// newPoller returns a poller, the right to block on the network, that no goroutine holds. At the time now, no
-// application has polled recently.
+// newPoller returns a poller, the right to block on the network, that no goroutine holds. At the
+// time now, no application has polled recently.
 func newPoller(now mono.Time) poller {
 	p := poller{token: make(chan struct{}, 1), lastPoll: now.Add(-appIdle)}
 	p.release()
@@ -58,8 +58,8 @@ func (p *poller) oversleeps(deadline mono.Time) bool {
 // appActive reports whether an application has polled or waited recently.
 func (p *poller) appActive(now mono.Time) bool { return now.Sub(p.lastPoll) < appIdle }
 
-// sleepTime returns how long the goroutine that holds the poller may block on the network: until the deadline, or for
-// maxPollSleep at most while there is traffic.
+// sleepTime returns how long the goroutine that holds the poller may block on the network: until
+// the deadline, or for maxPollSleep at most while there is traffic.
 func (p *poller) sleepTime(now, deadline mono.Time) time.Duration {
 	if now.Sub(p.lastEvent) < quietAfter {
 		deadline = min(deadline, now.Add(maxPollSleep))

@@ -36,13 +36,15 @@ type Real struct {
 }
 
 const (
-	// extraPolls is how many more times a poll of a spinning application asks the network for packets.
+	// extraPolls is how many more times a poll of a spinning application asks the network for
+	// packets.
 	extraPolls = 3
 	// maxBatches bounds how many batches one call receives.
 	maxBatches = 16
 )
 
-// NewReal starts a driver, which runs the engine e on the link l. Its clock begins at start, which must be positive.
+// NewReal starts a driver, which runs the engine e on the link l. Its clock begins at start, which
+// must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
 	r.delayer, _ = e.(DelayingEngine) // nil if e never delays packets
@@ -58,8 +60,9 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 	}
 }
 
-// Lock implements Driver. Before a control call it sends delayed acknowledgements: the call may destroy the queue
-// pair, which could then no longer acknowledge the messages that the application has received.
+// Lock implements Driver. Before a control call it sends delayed acknowledgements: the call may
+// destroy the queue pair, which could then no longer acknowledge the messages that the application
+// has received.
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
@@ -86,14 +89,16 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver. The application has posted work, perhaps as an answer, or made a control call.
+// Pump implements Driver. The application has posted work, perhaps as an answer, or made a control
+// call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. It sends acknowledgements, unless they wait for the application's answer.
+// PollFound implements Driver. It sends acknowledgements, unless they wait for the application's
+// answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {
@@ -104,8 +109,8 @@ func (r *Real) PollFound() {
 	}
 }
 
-// PollEmpty implements Driver. It sends acknowledgements, unless ackDelay delays them further, and packets that the
-// network had no room for (r.full), and handles deadlines that have passed.
+// PollEmpty implements Driver. It sends acknowledgements, unless ackDelay delays them further, and
+// packets that the network had no room for (r.full), and handles deadlines that have passed.
 func (r *Real) PollEmpty() {
 	delay := r.acks.emptyPoll(r.pollReceived)
 	due := r.engine.Deadline() <= r.poller.lastPoll
@@ -137,15 +142,16 @@ func (r *Real) expireTimers(now mono.Time) {
 	}
 }
 
-// send has the engine deliver its events (Settle), and sends its packets. It wakes the goroutine that blocks on the
-// network (the holder of the poller), or unparks the background goroutine, if the former would sleep through the next
-// deadline.
+// send has the engine deliver its events (Settle), and sends its packets. It wakes the goroutine
+// that blocks on the network (the holder of the poller), or unparks the background goroutine, if
+// the former would sleep through the next deadline.
 func (r *Real) send(now mono.Time) {
 	r.acks.sent()
 	r.engine.Settle(now)
 	r.flush(now)
 	if r.poller.oversleeps(r.strictDeadline()) {
-		// A wake-up costs more than delayed packets may save: send them, which may move the deadline.
+		// A wake-up costs more than delayed packets may save: send them, which may move the
+		// deadline.
 		if r.delayer != nil && r.delayer.Release() {
 			r.flush(now)
 		}
@@ -159,9 +165,9 @@ func (r *Real) send(now mono.Time) {
 	}
 }
 
-// flush sends the engine's packets. Between batches it receives: a request may have to be answered before the rest of a
-// long response. After it has received maxBatches times it leaves the rest to the next call, so that other goroutines
-// get the lock.
+// flush sends the engine's packets. Between batches it receives: a request may have to be answered
+// before the rest of a long response. After it has received maxBatches times it leaves the rest to
+// the next call, so that other goroutines get the lock.
 func (r *Real) flush(now mono.Time) {
 	for batches := 0; ; {
 		more, retryAfter := r.net.flush(now)
@@ -240,8 +246,9 @@ func (r *Real) receive(now mono.Time) (received bool) {
 	return received
 }
 
-// strictDeadline returns the deadline that the goroutine that blocks on the network must not sleep through. Timers that
-// may be a little late (see DelayingEngine) do not count: the background goroutine handles them.
+// strictDeadline returns the deadline that the goroutine that blocks on the network must not sleep
+// through. Timers that may be a little late (see DelayingEngine) do not count: the background
+// goroutine handles them.
 func (r *Real) strictDeadline() mono.Time {
 	at := mono.Never
 	if r.full {

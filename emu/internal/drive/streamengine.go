@@ -61,7 +61,8 @@ const (
 // listeners are called with the lock held.
 type StreamDriver interface {
 	Driver
-	// Dial starts a stream for conn, whose Connected or Failed is called later. After an error neither is.
+	// Dial starts a stream for conn, whose Connected or Failed is called later. After an error
+	// neither is.
 	Dial(conn StreamConn, local, remote netip.AddrPort) error
 	// Listen accepts streams to addr. accept returns the conn of each, whose Connected
 	// is called next; nil rejects the stream. Up to backlog streams may wait to be
@@ -69,7 +70,8 @@ type StreamDriver interface {
 	Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error)
 }
 
-// StreamListener accepts streams for a StreamDriver. Close does not affect streams that were accepted.
+// StreamListener accepts streams for a StreamDriver. Close does not affect streams that were
+// accepted.
 type StreamListener interface {
 	Addr() netip.AddrPort
 	Close() error
@@ -83,8 +85,8 @@ type RealStreams struct {
 
 var _ StreamDriver = (*RealStreams)(nil)
 
-// NewRealStreams starts a driver, which runs the engine e on the streams of n. n must have no streams or
-// listeners yet. The driver's clock begins at start, which must be positive.
+// NewRealStreams starts a driver, which runs the engine e on the streams of n. n must have no
+// streams or listeners yet. The driver's clock begins at start, which must be positive.
 func NewRealStreams(e StreamEngine, n link.StreamWaiter, start mono.Time) *RealStreams {
 	s := NewStreams(e, n)
 	r := &RealStreams{Real: newReal(e, &streamNetwork{s, n}, start), Streams: s}
@@ -105,11 +107,12 @@ type streamNetwork struct {
 
 func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.Receive(now) }
 
-// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again for bytes that were left unread.
+// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again for bytes that were
+// left unread.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
-// flush implements network. If a stream has more to write than its share of one call (writeBytes), the driver calls
-// flush again later: more, which would make it call at once, is always false.
+// flush implements network. If a stream has more to write than its share of one call (writeBytes),
+// the driver calls flush again later: more, which would make it call at once, is always false.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error

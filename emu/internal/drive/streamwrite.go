@@ -3,8 +3,8 @@ package drive
 import "github.com/fabrictest/fabrictest/emu/mono"
 
 // Flush writes the engine's output to the streams. It reports false if a stream has more to write
-// than its share of one call (writeBytes): call Flush again. The rest for a full stream is written when
-// Receive has learned that there is room.
+// than its share of one call (writeBytes): call Flush again. The rest for a full stream is written
+// when Receive has learned that there is room.
 func (s *Streams) Flush(now mono.Time) (all bool) {
 	// Streams that did not write all the last time come first: they waited longest.
 	handleQueue(&s.writeQueue, func(st *stream) {
@@ -68,7 +68,8 @@ func (s *Streams) write(now mono.Time, st *stream) {
 }
 
 // finishWrite is called when all output is written. It closes the stream for writing if then says
-// so, or else sends a segment that waits to be filled: a Writev without buffers, and no more to come.
+// so, or else sends a segment that waits to be filled: a Writev without buffers, and no more to
+// come.
 func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
 	switch {
 	case then == StreamClose:

@@ -14,7 +14,8 @@ type yieldPolicy struct {
 }
 
 const (
-	// yieldInterval is the number of empty polls between yields where no other program wants the processor.
+	// yieldInterval is the number of empty polls between yields where no other program wants the
+	// processor.
 	yieldInterval = 64
 	// maxShift leaves two polls between yields.
 	maxShift = 5
@@ -37,7 +38,8 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that returned nothing. After every yieldInterval>>shift of them it yields the processor.
+// pollEmpty notes a poll that returned nothing. After every yieldInterval>>shift of them it yields
+// the processor.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {
@@ -48,8 +50,9 @@ func (y *yieldPolicy) pollEmpty() {
 	y.adapt(shift, time.Since(start))
 }
 
-// adapt halves the interval between yields if the last yield, by the time that it took, ran another program that polls
-// and yields, such as the peer; else it doubles the interval, within limits. shift is the current y.shift.
+// adapt halves the interval between yields if the last yield, by the time that it took, ran another
+// program that polls and yields, such as the peer; else it doubles the interval, within limits.
+// shift is the current y.shift.
 func (y *yieldPolicy) adapt(shift uint32, took time.Duration) {
 	switch shared := minSharedYield < took && took < maxSharedYield; {
 	case shared && shift < maxShift:

@@ -80,8 +80,8 @@ func (c *CQ) Poll(into []verbs.WC) (int, error) {
 	return n, nil
 }
 
-// ReqNotify requests an event for the next completion, or for the next solicited one. The latter does not replace a
-// request for any completion.
+// ReqNotify requests an event for the next completion, or for the next solicited one. The latter
+// does not replace a request for any completion.
 func (c *CQ) ReqNotify(solicitedOnly bool) {
 	switch {
 	case !solicitedOnly:
@@ -104,8 +104,8 @@ func (c *CQ) Resize(depth int) error {
 	return nil
 }
 
-// Push adds a completion. If the CQ is full or was overrun before, it returns false, and the QP must
-// fail; the first time, or with RepeatOverrun every time, it also reports EventCQErr.
+// Push adds a completion. If the CQ is full or was overrun before, it returns false, and the QP
+// must fail; the first time, or with RepeatOverrun every time, it also reports EventCQErr.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
 		// The XRC SRQ of an unfinished message was destroyed, and then its CQ.

@@ -60,8 +60,9 @@ func checkCurState(current, named verbs.QPState) error {
 	return nil
 }
 
-// ruleFor returns the attributes that a transition requires and permits, and false if the transition is
-// not permitted. Transitions to RESET and ERR have no attributes, and are not in rules.
+// ruleFor returns the attributes that a transition requires and permits, and false if the
+// transition is not permitted. Transitions to RESET and ERR have no attributes, and are not in
+// rules.
 func ruleFor(e transition) (rule, bool) {
 	if !typeAndStatesExist(e) {
 		return rule{}, false

@@ -41,7 +41,8 @@ func (h *TimerHeap[T]) First() *T {
 // Clip frees memory of the heap that is not in use.
 func (h *TimerHeap[T]) Clip() { h.timers = append(make([]*Timer[T], 0, len(h.timers)), h.timers...) }
 
-// PopExpired stops the first timer that has expired by now and returns its owner; nil if there is none.
+// PopExpired stops the first timer that has expired by now and returns its owner; nil if there is
+// none.
 func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {
 	if len(h.timers) == 0 || h.timers[0].at > now {
 		return nil

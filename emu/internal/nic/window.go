@@ -20,8 +20,9 @@ type Bind struct {
 // windowAccess has the access flags that a window may have.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind binds w, and gives it the key b.Key, which may differ from w.Key only in the tag, the low byte. A type 1 window
-// is unbound by length 0. If Bind fails, the window and its key are unchanged.
+// Bind binds w, and gives it the key b.Key, which may differ from w.Key only in the tag, the low
+// byte. A type 1 window is unbound by length 0. If Bind fails, the window and its key are
+// unchanged.
 func (t *Table) Bind(w *Window, b Bind) error {
 	i := t.index(w.Key)
 	if t.slots[i].window != w || t.index(b.Key) != i {
@@ -84,8 +85,8 @@ func (t *Table) checkBind(w *Window, b *Bind) error {
 	return nil
 }
 
-// Invalidate unbinds the type 2 window with this key, which must be bound to QP qpn. Other keys cannot be invalidated,
-// unless Policy permits it: the key of a region then becomes invalid.
+// Invalidate unbinds the type 2 window with this key, which must be bound to QP qpn. Other keys
+// cannot be invalidated, unless Policy permits it: the key of a region then becomes invalid.
 func (t *Table) Invalidate(key uint32, pd PD, qpn uint32) error {
 	if err := t.CheckInvalidate(key, pd, qpn); err != nil {
 		return err

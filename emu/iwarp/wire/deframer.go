@@ -34,8 +34,9 @@ func (c CRCStatus) String() string {
 	return [...]string{"off", "good", "bad", "missing"}[c&3]
 }
 
-// Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the stream: after a wrong one
-// all further FPDUs are wrong. That shows as CRCBad or MarkerMismatch, which the caller handles.
+// Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the stream:
+// after a wrong one all further FPDUs are wrong. That shows as CRCBad or MarkerMismatch, which the
+// caller handles.
 type Deframer struct {
 	framing  Framing
 	offset   uint64 // offset of the current FPDU
@@ -54,7 +55,8 @@ func NewDeframerAt(f Framing, offset uint64) *Deframer {
 	return &Deframer{framing: f, offset: offset}
 }
 
-// Pending returns the number of octets received of the incomplete FPDU; 0 if the last FPDU was complete.
+// Pending returns the number of octets received of the incomplete FPDU; 0 if the last FPDU was
+// complete.
 func (d *Deframer) Pending() int {
 	if d.returned {
 		return 0
@@ -62,8 +64,8 @@ func (d *Deframer) Pending() int {
 	return d.received
 }
 
-// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is incomplete, if octets of it
-// were skipped, and for streams with markers. It is valid until the next call of Next.
+// PartialULPDU returns the received part of the incomplete ULPDU; nil if no ULPDU is incomplete, if
+// octets of it were skipped, and for streams with markers. It is valid until the next call of Next.
 func (d *Deframer) PartialULPDU() []byte {
 	if d.returned || d.skipped || d.framing.Markers || len(d.buf) < ULPDULengthLen {
 		return nil
@@ -72,8 +74,8 @@ func (d *Deframer) PartialULPDU() []byte {
 	return d.buf[ULPDULengthLen:min(ULPDULengthLen+n, len(d.buf))]
 }
 
-// Missing returns how many octets of the incomplete FPDU are missing, and how long its pad is. Both are 0
-// if no FPDU is incomplete, or if its length is not known yet.
+// Missing returns how many octets of the incomplete FPDU are missing, and how long its pad is. Both
+// are 0 if no FPDU is incomplete, or if its length is not known yet.
 func (d *Deframer) Missing() (octets, pad int) {
 	if d.returned { // buf is a complete FPDU
 		return 0, 0
@@ -111,9 +113,10 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	return f, nil, false
 }
 
-// Skip is Next for n octets that were sent but are missing, as in a truncated capture: up to the end of an FPDU, with
-// rest octets left to skip after it. The returned FPDU has only the octets before the first skipped one. If ok is
-// false and rest is not 0, a ULPDU_Length is missing, and the deframer cannot continue.
+// Skip is Next for n octets that were sent but are missing, as in a truncated capture: up to the
+// end of an FPDU, with rest octets left to skip after it. The returned FPDU has only the octets
+// before the first skipped one. If ok is false and rest is not 0, a ULPDU_Length is missing, and
+// the deframer cannot continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()
 	if n == 0 {
@@ -138,7 +141,8 @@ func (d *Deframer) discardReturned() {
 	}
 }
 
-// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0 if there is none.
+// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0
+// if there is none.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen

@@ -12,7 +12,8 @@ type Framing struct {
 	CRC     bool // requested by either side; otherwise the field is ignored
 }
 
-// FramingTo returns the framing of the direction from sender to receiver, given their start-up frames.
+// FramingTo returns the framing of the direction from sender to receiver, given their start-up
+// frames.
 func FramingTo(receiver, sender *StartFrame) Framing {
 	return Framing{Markers: receiver.Markers, CRC: receiver.CRC || sender.CRC}
 }
@@ -42,8 +43,9 @@ func (f *Framer) Len(ulpduLen int) int {
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended slice. If CRCs are
-// not in use, the CRC field is zero. Append panics if the ULPDU is longer than MaxULPDU.
+// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended
+// slice. If CRCs are not in use, the CRC field is zero. Append panics if the ULPDU is longer than
+// MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	ulpdu, from := slices.Concat(parts...), len(b)
 	b = f.appendBody(b, ulpdu, make([]byte, PadLen(len(ulpdu))))
@@ -60,8 +62,8 @@ func (f *Framer) AppendFPDU(b []byte, p *FPDU) []byte {
 	return binary.LittleEndian.AppendUint32(f.appendBody(b, p.ULPDU, p.Pad[:PadLen(len(p.ULPDU))]), p.CRC)
 }
 
-// appendBody appends an FPDU up to its CRC, with the markers before, inside and right after it, and advances
-// the stream offset past the CRC.
+// appendBody appends an FPDU up to its CRC, with the markers before, inside and right after it, and
+// advances the stream offset past the CRC.
 func (f *Framer) appendBody(b, ulpdu, pad []byte) []byte {
 	if len(ulpdu) > MaxULPDU {
 		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", len(ulpdu), MaxULPDU))

@@ -31,8 +31,8 @@ func (s *Segment) Parse(b []byte) (err error) {
 	return nil
 }
 
-// rdmapHeader returns the RDMAP header of the opcode, which follows the DDP header; nil if it has none.
-// Only untagged messages have one.
+// rdmapHeader returns the RDMAP header of the opcode, which follows the DDP header; nil if it has
+// none. Only untagged messages have one.
 func (s *Segment) rdmapHeader() interface {
 	Append(b []byte) []byte
 	Parse(b []byte) (rest []byte, err error)

@@ -31,7 +31,8 @@ type Link struct {
 
 var _ link.PacketLink = (*Link)(nil)
 
-// Pair returns the two ends of a link with a queue of 1024 datagrams, an MTU of 9000 bytes and all features.
+// Pair returns the two ends of a link with a queue of 1024 datagrams, an MTU of 9000 bytes and all
+// features.
 func Pair() (a, b *Link) {
 	allFeatures := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: allFeatures}
@@ -41,8 +42,8 @@ func Pair() (a, b *Link) {
 }
 
 // Send implements link.PacketLink. It delivers copies of the datagrams to the other end at once,
-// until that end's queue is full. Datagrams beyond the MTU, to a closed end, or that l.Drop selects are lost, and
-// count as sent.
+// until that end's queue is full. Datagrams beyond the MTU, to a closed end, or that l.Drop selects
+// are lost, and count as sent.
 func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	if l.closed {
 		return 0, link.ErrClosed

@@ -10,7 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// refused: a dial to an address without a listener succeeds, and the stream then ends with ErrRefused.
+// refused: a dial to an address without a listener succeeds, and the stream then ends with
+// ErrRefused.
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
@@ -75,7 +76,8 @@ func (s *streamTest) reusedIDs() {
 	}
 }
 
-// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return ErrReset.
+// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return
+// ErrReset.
 func (s *streamTest) abort() {
 	for i := range 2 {
 		aborter, peer := s.pair()
@@ -96,7 +98,8 @@ func (s *streamTest) abort() {
 	}
 }
 
-// bytesBeforeReset: bytes that arrived before a reset can be read after it, and after a failed Write.
+// bytesBeforeReset: bytes that arrived before a reset can be read after it, and after a failed
+// Write.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
@@ -138,8 +141,8 @@ func (s *streamTest) closeEarly() {
 	}
 }
 
-// anyAddress: a listener on the unspecified address and port 0 accepts streams to a concrete address,
-// and each such listener gets a port of its own.
+// anyAddress: a listener on the unspecified address and port 0 accepts streams to a concrete
+// address, and each such listener gets a port of its own.
 func (s *streamTest) anyAddress() {
 	unspecified := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {
@@ -157,7 +160,8 @@ func (s *streamTest) anyAddress() {
 	}
 }
 
-// inUse: a second listener cannot have the address of an open listener, but can have it after Close.
+// inUse: a second listener cannot have the address of an open listener, but can have it after
+// Close.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
 	must.Fail(s, "listening twice", must.Err(s.B.Listen(l.Addr(), 1)), link.ErrAddrInUse)
@@ -237,8 +241,9 @@ func (s *streamTest) many() {
 	}
 }
 
-// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, even with unread bytes: their
-// peers still read all bytes and EOF. Later calls of the StreamNet return ErrClosed.
+// closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, even with
+// unread bytes: their peers still read all bytes and EOF. Later calls of the StreamNet return
+// ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())
@@ -271,8 +276,8 @@ func (s *streamTest) closedNet() {
 	s.B.Close()
 }
 
-// invalidArguments: Listen and Dial return errors for no backlog, addresses of other hosts, addresses
-// in use, and addresses of two families.
+// invalidArguments: Listen and Dial return errors for no backlog, addresses of other hosts,
+// addresses in use, and addresses of two families.
 func (s *streamTest) invalidArguments() {
 	if _, err := s.B.Listen(netip.AddrPortFrom(s.AddrB, 0), 0); err == nil {
 		s.Error("Listen with a backlog of 0 succeeded")

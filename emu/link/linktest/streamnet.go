@@ -175,8 +175,8 @@ func (s *streamTest) readToError(from link.StreamLink) (got []byte, err error) {
 	return got, err
 }
 
-// expectEnd checks that the next result of Read is the error want, without bytes before it, and that
-// a further Read returns the same error.
+// expectEnd checks that the next result of Read is the error want, without bytes before it, and
+// that a further Read returns the same error.
 func (s *streamTest) expectEnd(from link.StreamLink, want error) {
 	s.Helper()
 	got, err := s.readToError(from)

@@ -190,8 +190,8 @@ func (t *capturedLink) Recv(now mono.Time, ds []link.Datagram) (int, error) {
 	return n, err
 }
 
-// fillIPID sets the IPv4 identification of a received datagram to that of Options.FindIPID, if there is
-// such a function and the link could not see the identification (IPIDUnknown).
+// fillIPID sets the IPv4 identification of a received datagram to that of Options.FindIPID, if
+// there is such a function and the link could not see the identification (IPIDUnknown).
 func (i *Interface) fillIPID(d *link.Datagram) {
 	find := i.capture.findIPID
 	if find == nil || d.IPID < link.IPIDUnknown || !d.Is4() {

@@ -79,7 +79,8 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	}
 }
 
-// withComment returns an enhanced packet block with a comment added to its options. It may change block.
+// withComment returns an enhanced packet block with a comment added to its options. It may change
+// block.
 func withComment(block []byte, comment string) []byte {
 	if comment == "" {
 		return block
@@ -130,8 +131,8 @@ func Trim(name string) (err error) {
 	return nil
 }
 
-// endOfLastBlock returns the offset after the last complete block of a pcapng file of size bytes, up
-// to the first invalid block; 0 if the file does not begin with a section block.
+// endOfLastBlock returns the offset after the last complete block of a pcapng file of size bytes,
+// up to the first invalid block; 0 if the file does not begin with a section block.
 func endOfLastBlock(f io.ReaderAt, size int64) (end int64, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	var head [minBlock]byte // type, length, and the byte order of a section

@@ -98,8 +98,8 @@ func (f *File) addInterface(name string) (id int, err error) {
 	return 0, err
 }
 
-// Write adds a packet. At the size limit it counts the packet as dropped; after an error or Close it
-// ignores it.
+// Write adds a packet. At the size limit it counts the packet as dropped; after an error or Close
+// it ignores it.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +125,8 @@ func (f *File) Write(p Packet) {
 }
 
 // reserve reserves space for p, and reports whether p fits within MaxBytes. If the packet after p
-// might not fit, p is the last one, and gets a comment that says so. That packet is assumed to be up to twice
-// as long as the longest so far, and up to longestPacket if the file is large enough.
+// might not fit, p is the last one, and gets a comment that says so. That packet is assumed to be
+// up to twice as long as the longest so far, and up to longestPacket if the file is large enough.
 func (f *File) reserve(p *Packet) bool {
 	if f.opts.MaxBytes <= 0 {
 		return true
@@ -152,7 +152,8 @@ const longestPacket = 1<<16 + 14
 // limitComment is the comment of the last packet of a file that has reached its limit.
 const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"
 
-// blockBytes returns the size of the block of a packet of length bytes, with the comment and the flags of p.
+// blockBytes returns the size of the block of a packet of length bytes, with the comment and the
+// flags of p.
 func blockBytes(length int, p *Packet) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	size, options := packetHead+padded(length)+4, 0 // 4: the second block length
@@ -168,7 +169,8 @@ func blockBytes(length int, p *Packet) int64 {
 	return int64(size + options)
 }
 
-// Fail stops the file with an error of the caller: later packets are ignored, and Close returns the error.
+// Fail stops the file with an error of the caller: later packets are ignored, and Close returns the
+// error.
 func (f *File) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -41,8 +41,8 @@ func (f Framing) appendEthernet(b []byte, d *link.Datagram) []byte {
 	return binary.BigEndian.AppendUint16(b, link.EtherTypeIPv6)
 }
 
-// appendMAC appends the MAC address for an IP address: that of the multicast group, or a made-up one,
-// locally administered and ending in the last four bytes of the IP address.
+// appendMAC appends the MAC address for an IP address: that of the multicast group, or a made-up
+// one, locally administered and ending in the last four bytes of the IP address.
 func appendMAC(b []byte, a netip.Addr) []byte {
 	a = a.Unmap()
 	ip := a.As16()
@@ -59,8 +59,8 @@ func appendMAC(b []byte, a netip.Addr) []byte {
 const tcpWindow = 0xffff
 
 // WriteSegment adds a TCP segment that passed the interface at now. Its Seq and Ack are relative to
-// initial sequence numbers that follow from the addresses, so that captures of both ends of a stream
-// have the same sequence numbers.
+// initial sequence numbers that follow from the addresses, so that captures of both ends of a
+// stream have the same sequence numbers.
 func (i *Interface) WriteSegment(now mono.Time, dir Direction, s *link.Segment) {
 	c := i.capture
 	if s.IPBytes() > maxIPBytes {

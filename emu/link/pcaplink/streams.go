@@ -13,11 +13,11 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// WrapStreams returns a net that captures the streams of n, at a new interface called name. The real
-// TCP segments are not known: written and read bytes become segments of the stream's MSS at
-// the time of the call, between a handshake and a FIN or RST. An outbound segment
-// acknowledges all bytes that were read, an inbound one all that were written. The result
-// is a link.StreamWaiter if n is.
+// WrapStreams returns a net that captures the streams of n, at a new interface called name. The
+// real TCP segments are not known: written and read bytes become segments of the stream's MSS at
+// the time of the call, between a handshake and a FIN or RST. An outbound segment acknowledges all
+// bytes that were read, an inbound one all that were written. The result is a link.StreamWaiter if
+// n is.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
 	t := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
@@ -74,8 +74,8 @@ func (t *capturedNet) Listen(addr netip.AddrPort, backlog int) (link.StreamListe
 	return &capturedListener{l, t}, nil
 }
 
-// Close implements link.StreamNet, and captures an RST for each stream that it aborts, in the order of
-// creation and at the time of the last captured segment.
+// Close implements link.StreamNet, and captures an RST for each stream that it aborts, in the order
+// of creation and at the time of the last captured segment.
 func (t *capturedNet) Close() error {
 	err := t.StreamNet.Close()
 	streams := slices.SortedFunc(maps.Keys(t.streams), func(a, b *capturedStream) int { return cmp.Compare(t.streams[a], t.streams[b]) })
@@ -137,8 +137,8 @@ func (s *capturedStream) writeIn(now mono.Time, flags link.SegmentFlags, b []byt
 	})
 }
 
-// ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and then
-// the FIN of an earlier CloseWrite.
+// ensureHandshake captures the rest of a dialer's handshake, unless it is captured already, and
+// then the FIN of an earlier CloseWrite.
 func (s *capturedStream) ensureHandshake(now mono.Time) {
 	if s.handshakeCaptured {
 		return
@@ -189,8 +189,8 @@ func (s *capturedStream) Writev(now mono.Time, bufs [][]byte, more bool) (int, e
 // segmentWriter captures a segment with a payload: writeOut or writeIn.
 type segmentWriter func(now mono.Time, flags link.SegmentFlags, payload []byte)
 
-// writeSegments captures b as segments of up to an MSS, the last with PSH. write is for their direction,
-// and *seq the next sequence number in that direction, which writeSegments advances.
+// writeSegments captures b as segments of up to an MSS, the last with PSH. write is for their
+// direction, and *seq the next sequence number in that direction, which writeSegments advances.
 func (s *capturedStream) writeSegments(now mono.Time, b []byte, write segmentWriter, seq *uint64) {
 	const maxPayload = maxIPBytes - link.IPv6HeaderLen - link.TCPHeaderLen
 	for len(b) > 0 {
@@ -215,7 +215,8 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, or an RST.
+// writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, or an
+// RST.
 func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:
@@ -245,7 +246,8 @@ func (s *capturedStream) forget() {
 	delete(s.net.streams, s)
 }
 
-// CloseWrite implements link.StreamLink, and captures a FIN; before the handshake it leaves that to ensureHandshake.
+// CloseWrite implements link.StreamLink, and captures a FIN; before the handshake it leaves that to
+// ensureHandshake.
 func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
 	if err != nil || s.writeClosed {

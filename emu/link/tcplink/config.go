@@ -53,7 +53,8 @@ const (
 	maxSegment = 32767
 )
 
-// withDefaults returns the configuration with default limits for zero values, and an error if it is invalid.
+// withDefaults returns the configuration with default limits for zero values, and an error if it is
+// invalid.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxStreams = cmp.Or(c.MaxStreams, DefaultMaxStreams)
 	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)

@@ -78,8 +78,9 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 	}
 }
 
-// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the socket, if
-// the stream has broken; it also resets the stream if there are MaxStreams already or epoll cannot watch it.
+// newAcceptedStream returns the stream of an accepted socket. It returns nil, and closes the
+// socket, if the stream has broken; it also resets the stream if there are MaxStreams already or
+// epoll cannot watch it.
 func (n *Net) newAcceptedStream(fd int, peer netip.AddrPort) *Stream {
 	s := &Stream{net: n, fd: fd, remote: peer}
 	var err error
@@ -128,7 +129,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// closeLocked closes the listening socket and releases its ID. The caller holds the lock of the Net.
+// closeLocked closes the listening socket and releases its ID. The caller holds the lock of the
+// Net.
 func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1

@@ -169,8 +169,9 @@ func (n *Net) addStream(s *Stream) error {
 	return nil
 }
 
-// allocateID stores s under a free ID and returns the ID. If a closed stream had the ID, that may still be
-// in the queue of ready streams; s keeps the flag queued, so that the ID is not queued twice.
+// allocateID stores s under a free ID and returns the ID. If a closed stream had the ID, that may
+// still be in the queue of ready streams; s keeps the flag queued, so that the ID is not queued
+// twice.
 func (n *Net) allocateID(s slot) link.StreamID {
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
@@ -189,8 +190,9 @@ func (n *Net) releaseID(id link.StreamID) {
 	n.free = append(n.free, id)
 }
 
-// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST; without, the kernel still sends
-// the written bytes and a FIN. For unread bytes it would send a RST, so they are discarded first.
+// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST; without, the
+// kernel still sends the written bytes and a FIN. For unread bytes it would send a RST, so they are
+// discarded first.
 func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
 		resetOnClose(s.fd)
@@ -221,7 +223,8 @@ func (n *Net) Stats() Stats {
 	return n.stats
 }
 
-// Close implements link.StreamNet. It resets streams whose CloseWrite was not called, and ends a WaitReady under way.
+// Close implements link.StreamNet. It resets streams whose CloseWrite was not called, and ends a
+// WaitReady under way.
 func (n *Net) Close() error {
 	n.mu.Lock()
 	if n.closed {

@@ -20,7 +20,8 @@ const (
 	// maxDirectStreams is the number of streams up to which Ready reports all of them
 	// without a call of epoll, which costs about as much as two empty recvs.
 	maxDirectStreams = 2
-	// epollInterval is how many calls of Ready with few streams make one poll of epoll, for listeners.
+	// epollInterval is how many calls of Ready with few streams make one poll of epoll, for
+	// listeners.
 	epollInterval = 32
 	// maxEvents bounds the events of one epoll call.
 	maxEvents = 64
@@ -100,8 +101,8 @@ func (n *Net) markReadable(id link.StreamID) {
 	n.markReady(id, readable, writable)
 }
 
-// handleEvents marks the streams and listeners of epoll events as ready. The ID of an event may have been
-// reused since; Ready may then report a new stream without an event.
+// handleEvents marks the streams and listeners of epoll events as ready. The ID of an event may
+// have been reused since; Ready may then report a new stream without an event.
 func (n *Net) handleEvents(events []unix.EpollEvent) {
 	for i := range events {
 		e := &events[i]
@@ -117,9 +118,10 @@ func (n *Net) handleEvents(events []unix.EpollEvent) {
 	}
 }
 
-// Ready implements link.StreamNet. With up to maxDirectStreams it reports all that have not ended as readable, because
-// epoll costs as much as two empty reads. It still polls epoll every epollInterval calls, for listeners, and while
-// a stream waits to be connected or writable. With more streams it reports those with events.
+// Ready implements link.StreamNet. With up to maxDirectStreams it reports all that have not ended
+// as readable, because epoll costs as much as two empty reads. It still polls epoll every
+// epollInterval calls, for listeners, and while a stream waits to be connected or writable. With
+// more streams it reports those with events.
 func (n *Net) Ready(ready []link.StreamReady) int {
 	n.mu.Lock()
 	if n.closed {
@@ -162,8 +164,8 @@ func (n *Net) pollEpoll() {
 	}
 }
 
-// popReady moves queued IDs to ready and returns how many. It drops an ID that is no longer readable or writable: Ready
-// has reported that without the queue.
+// popReady moves queued IDs to ready and returns how many. It drops an ID that is no longer
+// readable or writable: Ready has reported that without the queue.
 func (n *Net) popReady(ready []link.StreamReady) (count int) {
 	p := &n.poller
 	for i, id := range p.queue {
@@ -242,7 +244,8 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 			return 0, os.NewSyscallError("tcplink: epoll_pwait2", errno)
 		}
 	}
-	// The timeout of epoll_wait is in milliseconds: wait by ppoll. An epoll descriptor is readable if there are events.
+	// The timeout of epoll_wait is in milliseconds: wait by ppoll. An epoll descriptor is readable
+	// if there are events.
 	fds := [1]unix.PollFd{{Fd: int32(p.epollFD), Events: unix.POLLIN}}
 	if _, err := unix.Ppoll(fds[:], timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
 		return 0, os.NewSyscallError("tcplink: ppoll", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/process"
 )
 
-// newSocket returns a socket of a's family in the network namespace of the Net, with all options of a
-// stream. Accepted sockets inherit them from the listener.
+// newSocket returns a socket of a's family in the network namespace of the Net, with all options of
+// a stream. Accepted sockets inherit them from the listener.
 func (n *Net) newSocket(a netip.Addr) (fd int, err error) {
 	family := unix.AF_INET
 	if a.Is6() {
@@ -158,8 +158,8 @@ func kernelError(call string, err error) error {
 	return fmt.Errorf("%w: %w", meaning, os.NewSyscallError(call, err))
 }
 
-// socketError returns the error of a stream whose socket has failed: ErrRefused or ErrUnreachable if
-// errno says so and the stream was not connected yet, else ErrReset.
+// socketError returns the error of a stream whose socket has failed: ErrRefused or ErrUnreachable
+// if errno says so and the stream was not connected yet, else ErrReset.
 func (s *Stream) socketError(errno unix.Errno) error {
 	meaning := link.ErrReset
 	if !s.connected {

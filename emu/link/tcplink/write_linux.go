@@ -56,8 +56,8 @@ func (s *Stream) writeError() error {
 	return nil
 }
 
-// write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted. For short writes it
-// avoids the runtime's bookkeeping in Syscall6, which takes longer than they do.
+// write sends one buffer with flags of send(2), and returns how many bytes the kernel accepted. For
+// short writes it avoids the runtime's bookkeeping in Syscall6, which takes longer than they do.
 func (s *Stream) write(b []byte, flags int) (int, error) {
 	if s.err != nil || s.writeClosed {
 		return 0, s.writeError()
@@ -73,8 +73,8 @@ func (s *Stream) write(b []byte, flags int) (int, error) {
 	return s.handleWrite(int(n), len(b), flags, errno)
 }
 
-// writev sends several buffers with flags of send(2), up to maxVectors of them, and returns how many bytes the kernel
-// accepted. Like write, it uses RawSyscall if they are short.
+// writev sends several buffers with flags of send(2), up to maxVectors of them, and returns how
+// many bytes the kernel accepted. Like write, it uses RawSyscall if they are short.
 func (s *Stream) writev(bufs [][]byte, flags int) (int, error) {
 	if s.err != nil || s.writeClosed {
 		return 0, s.writeError()

@@ -146,7 +146,8 @@ type useCount struct {
 
 const closedBit = 1 << 32
 
-// enter adds a user and returns true, or returns false after close. After true the caller must call leave.
+// enter adds a user and returns true, or returns false after close. After true the caller must call
+// leave.
 func (g *useCount) enter() bool {
 	if g.state.Add(1) < closedBit {
 		return true

@@ -55,7 +55,8 @@ func (l *Link) Join(addr netip.Addr) error {
 	return nil
 }
 
-// Leave undoes one Join. When it undoes the last Join of a group, queued datagrams of the group may be lost.
+// Leave undoes one Join. When it undoes the last Join of a group, queued datagrams of the group may
+// be lost.
 func (l *Link) Leave(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed
@@ -89,8 +90,8 @@ func (l *Link) group(addr netip.Addr) *group {
 	return nil
 }
 
-// openGroup joins a group: with the link's socket if that has a wildcard address, else with a new socket, because
-// a socket bound to a unicast address receives no multicast.
+// openGroup joins a group: with the link's socket if that has a wildcard address, else with a new
+// socket, because a socket bound to a unicast address receives no multicast.
 func (l *Link) openGroup(addr netip.Addr) (group, error) {
 	switch {
 	case addr == limitedBroadcast && !l.sock.Broadcast:

@@ -22,8 +22,8 @@ type header struct {
 	hopLimit  uint8 // 0 for the socket's default
 }
 
-// headerOf returns the header of d as a single datagram. Hop limit 0 stands for the socket's default, and only a
-// link with a wildcard address sets the source.
+// headerOf returns the header of d as a single datagram. Hop limit 0 stands for the socket's
+// default, and only a link with a wildcard address sets the source.
 func (s *sender) headerOf(d *link.Datagram) header {
 	h := header{dst: d.Dst, flowLabel: d.FlowLabel, tclass: d.TClass, hopLimit: d.HopLimit}
 	if h.hopLimit == s.hopLimit {
@@ -35,8 +35,8 @@ func (s *sender) headerOf(d *link.Datagram) header {
 	return h
 }
 
-// encode encodes h into the socket address and control messages of m. A traffic class or hop limit that is the
-// socket's default needs no control message.
+// encode encodes h into the socket address and control messages of m. A traffic class or hop limit
+// that is the socket's default needs no control message.
 func (s *sender) encode(m *message, h header) {
 	m.header = h
 	to := netip.AddrPortFrom(h.dst.Addr().Unmap().WithZone(""), h.dst.Port())
@@ -80,8 +80,8 @@ func (c *control) addSource(n int, src netip.Addr) (next int) {
 // skfNetOff is the offset of the network header in a filter (SKF_NET_OFF).
 const skfNetOff = 1<<32 - 0x100000
 
-// attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and packets without DF: a UDP
-// socket does not deliver the IP header, which would show them.
+// attachFragmentFilter makes the kernel drop IPv4 packets with options, fragments, and packets
+// without DF: a UDP socket does not deliver the IP header, which would show them.
 func attachFragmentFilter(fd int) error {
 	const (
 		version, noOptions = 0x40, 5

@@ -47,8 +47,8 @@ func Open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// open opens and configures the sockets of a link. It checks the offloads, and leaves GRO, if that is OffloadAuto, to
-// be enabled when a burst arrives.
+// open opens and configures the sockets of a link. It checks the offloads, and leaves GRO, if that
+// is OffloadAuto, to be enabled when a burst arrives.
 func open(cfg Config) (*Link, error) {
 	if !cfg.Local.IsValid() {
 		return nil, errors.New("no local address")
@@ -168,8 +168,9 @@ func (l *Link) Stats() Stats {
 	return l.stats
 }
 
-// wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO, which is an error if cfg.GSO is OffloadOn. Over
-// IPv4, PatchIPID must change the ICRCs in the payloads for the identifications that the kernel gives to segments.
+// wantGSO returns cfg.GSO, or OffloadOff if other settings exclude GSO, which is an error if
+// cfg.GSO is OffloadOn. Over IPv4, PatchIPID must change the ICRCs in the payloads for the
+// identifications that the kernel gives to segments.
 func wantGSO(cfg Config, v6 bool) (Offload, error) {
 	var reason string
 	switch {

@@ -126,8 +126,8 @@ func (s *sender) checkSendable(d *link.Datagram) unix.Errno {
 	return 0
 }
 
-// encodeSingle encodes the address of d in s.single, and counts consecutive datagrams with equal headers in
-// s.singleRun. It returns false if d cannot be sent, or needs control messages.
+// encodeSingle encodes the address of d in s.single, and counts consecutive datagrams with equal
+// headers in s.singleRun. It returns false if d cannot be sent, or needs control messages.
 func (s *sender) encodeSingle(d *link.Datagram) bool {
 	if s.checkSendable(d) != 0 {
 		return false
@@ -140,8 +140,8 @@ func (s *sender) encodeSingle(d *link.Datagram) bool {
 	return s.single.controlLen == 0
 }
 
-// superPacketRun returns how many of ds, from the first on, fit into one super-packet, and their total size: they
-// have equal headers, and equal lengths except for a shorter last one.
+// superPacketRun returns how many of ds, from the first on, fit into one super-packet, and their
+// total size: they have equal headers, and equal lengths except for a shorter last one.
 func (s *sender) superPacketRun(ds []link.Datagram) (run, size int) {
 	first := &ds[0]
 	segment := len(first.Payload)
@@ -195,8 +195,9 @@ func adjacent(a, b []byte) bool {
 
 const patch, unpatch = true, false // of patchIPIDs
 
-// patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0, 1,
-// 2, … that the kernel gives its segments, and sets IPID. A second call, with unpatch, undoes both.
+// patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
+// 1, 2, … that the kernel gives its segments, and sets IPID. A second call, with unpatch, undoes
+// both.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	if s.patchIPID == nil {
 		return

@@ -50,8 +50,8 @@ type receiver struct {
 	meta       recvMeta // of message next, if off > 0
 }
 
-// init allocates a slot, a receive buffer, for each message of a batch, and prepares the message headers. groOnBurst
-// enables GRO at the first burst.
+// init allocates a slot, a receive buffer, for each message of a batch, and prepares the message
+// headers. groOnBurst enables GRO at the first burst.
 func (r *receiver) init(info Info, groOnBurst bool) {
 	r.local = info.Local
 	r.v6, r.wildcard = info.Local.Addr().Is6(), info.Local.Addr().IsUnspecified()
@@ -121,7 +121,8 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the sockets of link and groups in turn until one has messages. The caller takes up to room datagrams.
+// readAny reads the sockets of link and groups in turn until one has messages. The caller takes up
+// to room datagrams.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
@@ -144,9 +145,9 @@ func (l *Link) readAny(room int) error {
 	return nil
 }
 
-// read reads a batch of messages from one socket. They should contain at most room datagrams, if each has perMessage,
-// as the last one had. The batch doubles while it is filled. If the socket is empty, the next batch is one message:
-// recvmsg is cheaper than recvmmsg.
+// read reads a batch of messages from one socket. They should contain at most room datagrams, if
+// each has perMessage, as the last one had. The batch doubles while it is filled. If the socket is
+// empty, the next batch is one message: recvmsg is cheaper than recvmmsg.
 func (l *Link) read(fd int, dst netip.AddrPort, room int) error {
 	r := &l.in
 	want := max(1, min(r.batch, room/r.perMessage))
@@ -214,8 +215,8 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// deliver splits the messages read into datagrams until ds is full, and drops truncated messages. The next call goes
-// on at offset r.off of message r.next.
+// deliver splits the messages read into datagrams until ds is full, and drops truncated messages.
+// The next call goes on at offset r.off of message r.next.
 func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
 	done, bytes := 0, 0

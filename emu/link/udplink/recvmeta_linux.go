@@ -19,8 +19,9 @@ type recvMeta struct {
 	hopLimit  uint8
 }
 
-// split splits a message, which GRO may have made of several datagrams, from off on into ds until that is full.
-// It returns the number of datagrams, and the offset after them. An empty message is one datagram.
+// split splits a message, which GRO may have made of several datagrams, from off on into ds until
+// that is full. It returns the number of datagrams, and the offset after them. An empty message is
+// one datagram.
 func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
 		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,
@@ -37,8 +38,8 @@ func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end in
 	return n, off
 }
 
-// parse decodes the address and the control messages of message i, of size bytes, into r.meta. Without a
-// control message of GRO, the message is one segment.
+// parse decodes the address and the control messages of message i, of size bytes, into r.meta.
+// Without a control message of GRO, the message is one segment.
 func (r *receiver) parse(i, size int) {
 	a := &r.meta
 	a.src, a.dst = getSockaddr(&r.names[i]), r.dst

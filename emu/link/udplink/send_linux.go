@@ -48,9 +48,9 @@ func (l *Link) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return taken, nil
 }
 
-// sendSome packs and sends one batch, whose first singles datagrams must not share a super-packet (GSO).
-// It returns how many datagrams the link took, how many of the next must be sent as single datagrams
-// because the kernel refused their super-packet, and whether the socket is full.
+// sendSome packs and sends one batch, whose first singles datagrams must not share a super-packet
+// (GSO). It returns how many datagrams the link took, how many of the next must be sent as single
+// datagrams because the kernel refused their super-packet, and whether the socket is full.
 func (l *Link) sendSome(ds []link.Datagram, singles int) (taken, nextSingles int, full bool) {
 	s := &l.out
 	packed := s.pack(ds, singles)
@@ -97,8 +97,8 @@ const (
 	verdictSplit                    // send a super-packet again as single datagrams
 )
 
-// handleSendError counts an error, and decides whether m waits because the socket is full, is split into single
-// datagrams, or is lost.
+// handleSendError counts an error, and decides whether m waits because the socket is full, is split
+// into single datagrams, or is lost.
 func (l *Link) handleSendError(m *message, errno unix.Errno) sendVerdict {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.ENOBUFS || errno == unix.ENOMEM:
@@ -141,7 +141,8 @@ func (s *sender) submit(fd, next int) (int, unix.Errno) {
 	return 1, 0
 }
 
-// countLost counts, by errno, a datagram that the link took but that the kernel or checkSendable refused.
+// countLost counts, by errno, a datagram that the link took but that the kernel or checkSendable
+// refused.
 func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:

@@ -108,7 +108,8 @@ func (o *socketOptions) options() []sockopt {
 	return opts
 }
 
-// chooseMulticastInterface makes the socket send multicast through the interface that owns the link's address.
+// chooseMulticastInterface makes the socket send multicast through the interface that owns the
+// link's address.
 func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	switch {
 	case o.iface.index == 0:
@@ -125,7 +126,8 @@ func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	return nil
 }
 
-// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which needs CAP_NET_ADMIN.
+// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which needs
+// CAP_NET_ADMIN.
 func (o *socketOptions) growBuffers(fd int) error {
 	for _, b := range []struct {
 		name          string
@@ -148,8 +150,8 @@ func (o *socketOptions) growBuffers(fd int) error {
 	return nil
 }
 
-// probeOffload returns whether to use an offload: want is not OffloadOff, and the kernel has the socket
-// option opt. A missing option is an error only if want is OffloadOn.
+// probeOffload returns whether to use an offload: want is not OffloadOff, and the kernel has the
+// socket option opt. A missing option is an error only if want is OffloadOn.
 func probeOffload(fd, opt int, name string, want Offload) (bool, error) {
 	if want == OffloadOff {
 		return false, nil
@@ -169,8 +171,9 @@ func enableGRO(fd int) error {
 	return nil
 }
 
-// setDefaults sets the default traffic class and hop limit, which need no control message, and returns the hop limit:
-// that of Config, or the kernel's if it is 0. Multicast uses the same hop limit as unicast.
+// setDefaults sets the default traffic class and hop limit, which need no control message, and
+// returns the hop limit: that of Config, or the kernel's if it is 0. Multicast uses the same hop
+// limit as unicast.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {
@@ -194,7 +197,8 @@ func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	return uint8(hops), nil
 }
 
-// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on interface ifi.
+// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on interface
+// ifi.
 func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	var sa unix.Sockaddr
 	ip := addr.Addr().WithZone("")
@@ -220,7 +224,8 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, port), nil
 }
 
-// scopeID is the scope ID of an address in a socket address: the interface index for link-local scope, else 0.
+// scopeID is the scope ID of an address in a socket address: the interface index for link-local
+// scope, else 0.
 func scopeID(ip netip.Addr, ifi int) int {
 	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
 		return ifi
@@ -240,7 +245,8 @@ func (l *Link) kernelDrops() uint64 {
 	return drops
 }
 
-// socketDrops returns how many received packets the kernel dropped at a socket; 0 if that is unknown.
+// socketDrops returns how many received packets the kernel dropped at a socket; 0 if that is
+// unknown.
 func socketDrops(fd int) uint64 {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

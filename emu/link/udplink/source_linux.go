@@ -27,8 +27,8 @@ type sourceSockets struct {
 // to their destination, which takes about as long as to send ten.
 const connectAfter = 64
 
-// open opens two sockets that only send, from the same address, and returns that address: fd sends to all
-// destinations, and peer will be connected to one.
+// open opens two sockets that only send, from the same address, and returns that address: fd sends
+// to all destinations, and peer will be connected to one.
 func (s *sourceSockets) open(o *socketOptions) (from netip.AddrPort, err error) {
 	from = netip.AddrPortFrom(o.Local.Addr(), 0) // the first bind chooses the port of both
 	for _, fd := range []*int{&s.fd, &s.peer} {
@@ -70,8 +70,8 @@ func (l *Link) sendFD() int {
 	return l.fd
 }
 
-// usePeerSocket reports whether to send m from the connected socket, source.peer, which is cheaper. It
-// connects that socket after connectAfter consecutive single datagrams to the same destination.
+// usePeerSocket reports whether to send m from the connected socket, source.peer, which is cheaper.
+// It connects that socket after connectAfter consecutive single datagrams to the same destination.
 func (l *Link) usePeerSocket(m *message) bool {
 	s := &l.source
 	switch l.out.singleRun {
@@ -85,7 +85,8 @@ func (l *Link) usePeerSocket(m *message) bool {
 	return s.usePeer
 }
 
-// connect calls connect(2) on the socket s.peer with the destination of m. s.usePeer reports success.
+// connect calls connect(2) on the socket s.peer with the destination of m. s.usePeer reports
+// success.
 func (s *sourceSockets) connect(m *message) {
 	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(s.peer), uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
 	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0
@@ -113,7 +114,8 @@ type iface struct {
 }
 
 // findInterface returns the network interface that has the address addr, in the caller's network
-// namespace. It returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it.
+// namespace. It returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has
+// it.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil

@@ -124,8 +124,9 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes the connection gracefully: posted requests are completed before our direction closes. SQD stands
-// for iWARP's Closing state. The connection ends when the peer closes its direction too.
+// Disconnect closes the connection gracefully: posted requests are completed before our direction
+// closes. SQD stands for iWARP's Closing state. The connection ends when the peer closes its
+// direction too.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -139,8 +140,9 @@ func (c *Conn) Disconnect(now mono.Time) {
 	}
 }
 
-// peerClosed handles the end of the peer's direction. The peer sends no more requests or responses; its earlier
-// requests are still answered, but for the policy DropReadsOnEOF. A message that was received in part is an error.
+// peerClosed handles the end of the peer's direction. The peer sends no more requests or responses;
+// its earlier requests are still answered, but for the policy DropReadsOnEOF. A message that was
+// received in part is an error.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD
@@ -172,8 +174,8 @@ func (c *Conn) startClosing() {
 	c.queueOutput()
 }
 
-// advanceClose advances a connection in Closing. Once nothing more has to be sent, Output closes our
-// direction after the queued output; once both directions are closed, the connection ends.
+// advanceClose advances a connection in Closing. Once nothing more has to be sent, Output closes
+// our direction after the queued output; once both directions are closed, the connection ends.
 func (c *Conn) advanceClose() {
 	if c.state != Closing {
 		return
@@ -208,7 +210,8 @@ func (c *Conn) closeIfFinished() {
 	}
 }
 
-// abort closes the connection with err, unless it has an earlier error. Output then resets the TCP stream.
+// abort closes the connection with err, unless it has an earlier error. Output then resets the TCP
+// stream.
 func (c *Conn) abort(err error) {
 	if c.state == Closed {
 		return
@@ -222,7 +225,8 @@ func (c *Conn) abort(err error) {
 	c.queueOutput()
 }
 
-// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was connected to ERR.
+// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was
+// connected to ERR.
 func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return
@@ -247,7 +251,8 @@ func (c *Conn) setClosed() {
 	}
 }
 
-// releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for long.
+// releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for
+// long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
 		c.mpa, c.copiedOutput = nil, nil

@@ -26,11 +26,11 @@ type Config struct {
 	// CloseTimeout limits the time that a connection spends in Closing; then it is aborted. 0
 	// means 5 s, a negative value no limit.
 	CloseTimeout time.Duration
-	// EmptyWriteAfter is the time that an initiator waits for the peer's first FPDU before it sends an
-	// RDMA Write of no octets, and a few more with exponential backoff. 0 disables it.
-	// soft-iWARP of Linux needs it, since it may overlook the first FPDUs until more data
-	// arrives. It is off by default, because a peer would take immediate data that follows for
-	// that of the Write.
+	// EmptyWriteAfter is the time that an initiator waits for the peer's first FPDU before it sends
+	// an RDMA Write of no octets, and a few more with exponential backoff. 0 disables it.
+	// soft-iWARP of Linux needs it, since it may overlook the first FPDUs until more data arrives.
+	// It is off by default, because a peer would take immediate data that follows for that of the
+	// Write.
 	EmptyWriteAfter time.Duration
 
 	// Policy has the decisions in which real devices differ.

@@ -8,8 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softiwarp/mpa"
 )
 
-// Conn is one connection, from dialing or accepting its TCP stream until the stream has ended. The driver of the
-// stream calls Connected, Failed, Input, InputEOF, Output and Sent; the connection manager calls the other methods.
+// Conn is one connection, from dialing or accepting its TCP stream until the stream has ended. The
+// driver of the stream calls Connected, Failed, Input, InputEOF, Output and Sent; the connection
+// manager calls the other methods.
 type Conn struct {
 	nic   *NIC
 	qp    *QP // nil before and after it is connected
@@ -63,7 +64,8 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters state s, unless the connection is in it or a later one, and queues the connection for NextChanged.
+// setState enters state s, unless the connection is in it or a later one, and queues the connection
+// for NextChanged.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -90,7 +92,8 @@ func (c *Conn) queueOutput() {
 	}
 }
 
-// Connected is called when the TCP stream is connected. It starts MPA on it: an initiator sends its Request.
+// Connected is called when the TCP stream is connected. It starts MPA on it: an initiator sends its
+// Request.
 func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
@@ -110,7 +113,8 @@ func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	c.queueOutput()
 }
 
-// Failed is called when the TCP stream could not be connected, or was reset. It closes the connection.
+// Failed is called when the TCP stream could not be connected, or was reset. It closes the
+// connection.
 func (c *Conn) Failed(now mono.Time, err error) {
 	c.nic.clock = now
 	if c.state == Closed {
@@ -128,7 +132,8 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	c.releaseBuffers()
 }
 
-// Input handles received octets. With the policy DeliverPartial, it also places an incomplete DDP segment.
+// Input handles received octets. With the policy DeliverPartial, it also places an incomplete DDP
+// segment.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	c.nic.clock = now
 	if c.mpa == nil || c.state == Closed {
@@ -148,7 +153,8 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.releaseBuffers()
 }
 
-// InputEOF is called when the peer has closed its direction of the TCP stream. It starts to close the connection.
+// InputEOF is called when the peer has closed its direction of the TCP stream. It starts to close
+// the connection.
 func (c *Conn) InputEOF(now mono.Time) {
 	c.nic.clock = now
 	c.inputClosed = true
@@ -164,9 +170,9 @@ func (c *Conn) InputEOF(now mono.Time) {
 	c.releaseBuffers()
 }
 
-// Output appends to the slice into, up to its capacity, the next buffers to be written, and returns whether to keep the
-// stream open, close our direction or reset it after them. Output that was pending when the QP's stream ended
-// (c.copiedOutput) precedes that of MPA.
+// Output appends to the slice into, up to its capacity, the next buffers to be written, and returns
+// whether to keep the stream open, close our direction or reset it after them. Output that was
+// pending when the QP's stream ended (c.copiedOutput) precedes that of MPA.
 func (c *Conn) Output(into [][]byte) ([][]byte, link.StreamEnd) {
 	if c.aborted {
 		c.releaseBuffers()
@@ -216,7 +222,8 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent is called when TCP has accepted n more octets of Output: those of c.copiedOutput first, then those of MPA.
+// Sent is called when TCP has accepted n more octets of Output: those of c.copiedOutput first, then
+// those of MPA.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

@@ -22,7 +22,8 @@ type ConnParam struct {
 	Revision uint8
 }
 
-// apply sets the parameters of an initiator in cfg. MPA revision 1 (RFC 5044) has no peer-to-peer model.
+// apply sets the parameters of an initiator in cfg. MPA revision 1 (RFC 5044) has no peer-to-peer
+// model.
 func (p *ConnParam) apply(cfg *mpa.Config) {
 	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	if p.Revision == wire.RevisionRFC5044 {
@@ -30,8 +31,8 @@ func (p *ConnParam) apply(cfg *mpa.Config) {
 	}
 }
 
-// Connect returns the initiator side of a new connection for q, which must be in RESET or INIT. The caller opens the
-// TCP stream and then calls Connected.
+// Connect returns the initiator side of a new connection for q, which must be in RESET or INIT. The
+// caller opens the TCP stream and then calls Connected.
 func (n *NIC) Connect(q *QP, p ConnParam) (*Conn, error) {
 	if err := q.checkConnect("connect", &p); err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ func (c *Conn) Reject(now mono.Time, private []byte) error {
 	return nil
 }
 
-// openStream opens the stream of the queue pair with the negotiated parameters. Consortium selects version 0 of DDP and
-// RDMAP, which the RDMA Consortium defined.
+// openStream opens the stream of the queue pair with the negotiated parameters. Consortium selects
+// version 0 of DDP and RDMAP, which the RDMA Consortium defined.
 func (c *Conn) openStream() {
 	p, limit := c.mpa.Params(), uint16(c.nic.cfg.Limits.RdAtomic)
 	c.depths.ird, c.depths.ord = negotiatedDepth(p.IRD, limit), negotiatedDepth(p.ORD, limit)
@@ -124,7 +125,8 @@ func (c *Conn) openStream() {
 	})
 }
 
-// negotiatedDepth returns depth, or the limit of the device if the depth is left to the applications.
+// negotiatedDepth returns depth, or the limit of the device if the depth is left to the
+// applications.
 func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit
@@ -132,8 +134,8 @@ func negotiatedDepth(depth, limit uint16) uint16 {
 	return depth
 }
 
-// receiveReply connects the initiator's queue pair after the MPA Reply was received. If the queue pair was destroyed
-// or failed meanwhile, it ends the connection.
+// receiveReply connects the initiator's queue pair after the MPA Reply was received. If the queue
+// pair was destroyed or failed meanwhile, it ends the connection.
 func (c *Conn) receiveReply(p *mpa.Params) {
 	q := c.qp
 	if q == nil {
@@ -154,8 +156,8 @@ func (c *Conn) receiveReply(p *mpa.Params) {
 	c.queueOutput()
 }
 
-// failUnusableQP ends a connection whose queue pair failed during connection setup: with a Terminate, as RFC 6581
-// requires, or with the policy ResetUnusable by a TCP reset.
+// failUnusableQP ends a connection whose queue pair failed during connection setup: with a
+// Terminate, as RFC 6581 requires, or with the policy ResetUnusable by a TCP reset.
 func (c *Conn) failUnusableQP() {
 	c.err = fmt.Errorf("%w: the queue pair is in %v", ErrAborted, c.qp.state)
 	if c.nic.policy.ResetUnusable {
@@ -167,7 +169,8 @@ func (c *Conn) failUnusableQP() {
 	c.closeAfterOutput()
 }
 
-// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of no octets.
+// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of no
+// octets.
 func (c *Conn) postRTR(rtr mpa.RTR) {
 	r := &c.qp.rtr
 	*r = iwarp.Request{RTR: true}

@@ -12,7 +12,8 @@ type deadlines struct {
 	emptyWrites   emptyWrites
 }
 
-// tick handles the deadlines that have passed: of closing, of the next empty Write (see sendEmptyWrite), and of MPA.
+// tick handles the deadlines that have passed: of closing, of the next empty Write (see
+// sendEmptyWrite), and of MPA.
 func (c *Conn) tick(now mono.Time) {
 	c.nic.clock = now
 	if !now.Before(c.closeDeadline) {

@@ -23,8 +23,8 @@ type emptyWrites struct {
 // is sent after 1.5 s.
 const maxEmptyWrites = 5
 
-// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless the timer runs or the
-// connection has sent all its empty Writes.
+// startEmptyWrites is called when FPDUs were sent. It starts the timer of sendEmptyWrite, unless
+// the timer runs or the connection has sent all its empty Writes.
 func (c *Conn) startEmptyWrites(now mono.Time) {
 	if c.emptyWrites.left == 0 || c.emptyWrites.at != mono.Never {
 		return
@@ -41,9 +41,9 @@ func (c *Conn) stopEmptyWrites() {
 	}
 }
 
-// sendEmptyWrite sends a Write of no octets: Linux siw processes FPDUs that arrive before it has sent its MPA Reply
-// only when more data arrives. It restarts the timer with twice the interval unless this was the last Write. If the
-// stream has ended or is closing, it only stops the timer.
+// sendEmptyWrite sends a Write of no octets: Linux siw processes FPDUs that arrive before it has
+// sent its MPA Reply only when more data arrives. It restarts the timer with twice the interval
+// unless this was the last Write. If the stream has ended or is closing, it only stops the timer.
 func (c *Conn) sendEmptyWrite(now mono.Time) {
 	if c.qp == nil || c.closeWhenSent || c.inputClosed || !c.qp.stream.Live() {
 		c.stopEmptyWrites()

@@ -67,7 +67,8 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 	return c, ok
 }
 
-// NextChanged returns the next connection whose State has changed since the last call that returned it.
+// NextChanged returns the next connection whose State has changed since the last call that returned
+// it.
 func (n *NIC) NextChanged() (*Conn, bool) {
 	c, ok := n.changed.Pop()
 	if ok {

@@ -10,7 +10,8 @@ import (
 // streamOwner implements iwarp.Owner for a QP, without exporting the methods to users of QP.
 type streamOwner QP
 
-// NextReceive takes a receive off the queue and copies it, since its slot may be reused before the receive completes.
+// NextReceive takes a receive off the queue and copies it, since its slot may be reused before the
+// receive completes.
 func (o *streamOwner) NextReceive() *iwarp.Receive {
 	q := (*QP)(o)
 	w, pd := q.PeekReceive()
@@ -34,7 +35,8 @@ func (o *streamOwner) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.RecvCQ, &wc, solicited)
 }
 
-// Completed counts a request and adds its completion to the send CQ, for a success only if the request is signaled.
+// Completed counts a request and adds its completion to the send CQ, for a success only if the
+// request is signaled.
 func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q := (*QP)(o)
 	if r == &q.rtr { // posted by connection setup, not by the application
@@ -54,15 +56,16 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q.push(q.SendCQ, &wc, notSolicited)
 }
 
-// Retired frees the send queue slot of a request. q.rtr, the ready-to-receive message of connection setup, has none.
+// Retired frees the send queue slot of a request. q.rtr, the ready-to-receive message of connection
+// setup, has none.
 func (o *streamOwner) Retired(r *iwarp.Request) {
 	if q := (*QP)(o); r != &q.rtr {
 		q.sq.head++
 	}
 }
 
-// Ended handles the end of the stream, and raises the asynchronous event for it. If a Terminate is to be sent, it
-// moves the QP to SQE, which stands for iWARP's Terminate state, else to ERR.
+// Ended handles the end of the stream, and raises the asynchronous event for it. If a Terminate is
+// to be sent, it moves the QP to SQE, which stands for iWARP's Terminate state, else to ERR.
 func (o *streamOwner) Ended(end iwarp.End) {
 	q := (*QP)(o)
 	q.end, q.vendorErr = end, q.currentVendorErr()
@@ -102,8 +105,8 @@ func (q *QP) report(e verbs.AsyncEventType) {
 	q.nic.Report(nic.Event{Type: e, QP: q})
 }
 
-// fail enters an error state and flushes the receives; with an SRQ, it raises the event LastWQEReached once. The stream
-// flushes the sends.
+// fail enters an error state and flushes the receives; with an SRQ, it raises the event
+// LastWQEReached once. The stream flushes the sends.
 func (q *QP) fail(state verbs.QPState) {
 	q.state = state
 	for w := q.RQ.Peek(); w != nil; w = q.RQ.Peek() {

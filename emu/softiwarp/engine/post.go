@@ -13,8 +13,8 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend queues one send work request; refs has the window and the region of a bind. In ERR and SQE, iWARP's
-// Terminate state, the request completes at once, flushed.
+// PostSend queues one send work request; refs has the window and the region of a bind. In ERR and
+// SQE, iWARP's Terminate state, the request completes at once, flushed.
 func (q *QP) PostSend(wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, refs); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs Refs) error {
 	return nil
 }
 
-// PostRecv queues one receive work request. After an error, also while the Terminate is being sent (SQE),
-// the request completes at once, flushed.
+// PostRecv queues one receive work request. After an error, also while the Terminate is being sent
+// (SQE), the request completes at once, flushed.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	switch {
 	case q.gone():

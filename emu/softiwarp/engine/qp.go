@@ -55,8 +55,8 @@ func (n *NIC) CreateQP(c iwarp.QueueConfig) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP destroys a QP; its requests get no completions. Its connection is aborted, unless that is already closing
-// gracefully.
+// DestroyQP destroys a QP; its requests get no completions. Its connection is aborted, unless that
+// is already closing gracefully.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.QPN) != q {
 		return q.OpError("destroy_qp", verbs.ErrInvalid, "it is gone already")
@@ -86,8 +86,9 @@ func (q *QP) reset() {
 	q.stream = iwarp.Stream{}
 }
 
-// dropConn aborts the connection and resets the QP. A connection that is closing and has nothing left to send but a
-// Terminate continues without the QP, since a TCP reset could discard unacknowledged data.
+// dropConn aborts the connection and resets the QP. A connection that is closing and has nothing
+// left to send but a Terminate continues without the QP, since a TCP reset could discard
+// unacknowledged data.
 func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		graceful := c.closeWhenSent || c.state == Closing && !q.stream.Live()

@@ -73,7 +73,8 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg is invalid.
+// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg
+// is invalid.
 func newConn(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -128,7 +129,8 @@ func (c *Conn) InputEOF() { c.eof = true }
 // Lost reports that the stream was reset, timed out or never connected.
 func (c *Conn) Lost() { c.lost = true }
 
-// Next processes input and returns the next event. If there is none, it reports false, and has consumed the input.
+// Next processes input and returns the next event. If there is none, it reports false, and has
+// consumed the input.
 func (c *Conn) Next() (e Event, ok bool) {
 	if len(c.in) > 0 {
 		if c.state == fullOperation {
@@ -162,8 +164,8 @@ func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	}
 }
 
-// nextEnd returns the event for the end of the stream (eof), its loss (lost) or an expired deadline, unless the
-// connection has already ended. Each is reported once.
+// nextEnd returns the event for the end of the stream (eof), its loss (lost) or an expired
+// deadline, unless the connection has already ended. Each is reported once.
 func (c *Conn) nextEnd() (e Event, ok bool) {
 	eof, lost := c.eof, c.lost
 	c.eof, c.lost, c.expired = false, false, false
@@ -215,7 +217,8 @@ func (c *Conn) setFPDUDeadline() {
 // Deadline returns when Tick must be called, or mono.Never.
 func (c *Conn) Deadline() mono.Time { return c.deadline }
 
-// Tick records whether the deadline has passed. The caller must call Next afterwards, which returns the event.
+// Tick records whether the deadline has passed. The caller must call Next afterwards, which returns
+// the event.
 func (c *Conn) Tick(now mono.Time) {
 	if !now.Before(c.deadline) {
 		c.deadline = mono.Never
@@ -226,8 +229,8 @@ func (c *Conn) Tick(now mono.Time) {
 // Params returns the parameters that are known so far.
 func (c *Conn) Params() *Params { return &c.params }
 
-// SetMSS sets TCP's segment size, from which MULPDU follows; 0 means the default. The policy RoundMSSDown rounds it
-// down to a multiple of 8.
+// SetMSS sets TCP's segment size, from which MULPDU follows; 0 means the default. The policy
+// RoundMSSDown rounds it down to a multiple of 8.
 func (c *Conn) SetMSS(mss int) {
 	if mss <= 0 {
 		mss = defaultMSS
@@ -243,8 +246,9 @@ func (c *Conn) SetMSS(mss int) {
 // EventAccepted, Accept and SetMSS may change it.
 func (c *Conn) MULPDU() int { return c.mulpdu }
 
-// MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the first valid FPDU of the
-// initiator. After an error with TerminateThenClose, it is true until the Terminate was sent.
+// MaySend reports whether FPDUs may be sent: in full operation, for a responder only after the
+// first valid FPDU of the initiator. After an error with TerminateThenClose, it is true until the
+// Terminate was sent.
 func (c *Conn) MaySend() bool {
 	return c.state == fullOperation && !c.sendBlocked || c.state == terminating
 }

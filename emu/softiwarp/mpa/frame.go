@@ -60,8 +60,9 @@ const (
 	staleLen = wire.ULPDULengthLen + wire.MaxHeaderLen + shortPayload + 3 + wire.CRCLen
 )
 
-// fillPad fills the pad, which begins at offset i of an FPDU with payloadLen octets of payload, with zeros. With the
-// policy ReusePad it leaves the octets of earlier FPDUs there, as a device does that reuses its buffer (c.stale).
+// fillPad fills the pad, which begins at offset i of an FPDU with payloadLen octets of payload,
+// with zeros. With the policy ReusePad it leaves the octets of earlier FPDUs there, as a device
+// does that reuses its buffer (c.stale).
 func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
 	if c.policy.ReusePad && payloadLen <= shortPayload && i+len(pad) <= staleLen {
 		copy(pad, c.stale[i:])
@@ -70,8 +71,8 @@ func (c *Conn) fillPad(pad []byte, i, payloadLen int) {
 	clear(pad)
 }
 
-// keepStale copies an FPDU to the buffer from which the policy ReusePad takes the pad of later FPDUs. Of an FPDU with a
-// long payload it copies only the headers.
+// keepStale copies an FPDU to the buffer from which the policy ReusePad takes the pad of later
+// FPDUs. Of an FPDU with a long payload it copies only the headers.
 func (c *Conn) keepStale(b []byte, payloadLen int) {
 	if !c.policy.ReusePad {
 		return

@@ -18,7 +18,8 @@ type markedFPDU struct {
 }
 
 // frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream.
-// The payload, of payloadLen octets, is borrowed and split around the markers, or copied if it is short.
+// The payload, of payloadLen octets, is borrowed and split around the markers, or copied if it is
+// short.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 	n := len(header) + payloadLen
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
@@ -30,7 +31,8 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 		}
 	}
 	borrows := payloadLen > copyLimit
-	// maxRing is an upper bound of the octets that the FPDU and its markers take in the ring of c.out.
+	// maxRing is an upper bound of the octets that the FPDU and its markers take in the ring of
+	// c.out.
 	maxRing := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
 		maxRing -= payloadLen
@@ -93,8 +95,8 @@ func (w *markedFPDU) addMarker() {
 	w.markers++
 }
 
-// room adds a marker if one is due at the stream offset, and returns how many of n octets fit before the
-// next marker.
+// room adds a marker if one is due at the stream offset, and returns how many of n octets fit
+// before the next marker.
 func (w *markedFPDU) room(n int) int {
 	if w.toMarker() == 0 {
 		w.addMarker()

@@ -12,9 +12,10 @@ func (c *Conn) negotiated(own, peer uint16) bool {
 	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.policy.AlwaysNegotiate)
 }
 
-// negotiateReply sets the responder's depths (IRD and ORD) and RTRs from those of the Request and p, and returns
-// the enhanced data of its Reply (RFC 6581): ORD is lowered to the initiator's IRD, and IRD is raised to the
-// initiator's ORD, up to MaxIRD. Without enhanced data in the Request, the depths of p are used.
+// negotiateReply sets the responder's depths (IRD and ORD) and RTRs from those of the Request and
+// p, and returns the enhanced data of its Reply (RFC 6581): ORD is lowered to the initiator's IRD,
+// and IRD is raised to the initiator's ORD, up to MaxIRD. Without enhanced data in the Request, the
+// depths of p are used.
 func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	s := &c.params
 	s.IRD, s.ORD = min(p.IRD, wire.DepthNotNegotiated), min(p.ORD, wire.DepthNotNegotiated)
@@ -57,8 +58,8 @@ func (c *Conn) offeredRTR(asked RTR) RTR {
 	return c.cfg.RTR
 }
 
-// applyReply sets the initiator's depths and RTR from the enhanced data of the Reply. If the initiator
-// cannot accept them, it returns the error, and its code for a Terminate.
+// applyReply sets the initiator's depths and RTR from the enhanced data of the Reply. If the
+// initiator cannot accept them, it returns the error, and its code for a Terminate.
 func (c *Conn) applyReply(e *wire.Enhanced) (wire.TermError, error) {
 	s := &c.params
 	if c.negotiated(s.ORD, e.IRD) {

@@ -36,8 +36,9 @@ type frame struct {
 // firstRing is the initial size of the ring.
 const firstRing = 512
 
-// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it wraps head to the start,
-// or replaces the ring by a larger one. Frames in the old ring, of an earlier generation, stay queued.
+// reserve makes sure that the ring has n contiguous free octets for a frame from head on: it wraps
+// head to the start, or replaces the ring by a larger one. Frames in the old ring, of an earlier
+// generation, stay queued.
 func (o *output) reserve(n int) {
 	if o.ringFrames == 0 {
 		o.head, o.tail, o.extendAt = 0, 0, noVector
@@ -95,7 +96,8 @@ func (o *output) end(fpdu bool) {
 	}
 }
 
-// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in them.
+// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in
+// them.
 func (o *output) release(n int) (fpdus int) {
 	o.sent += uint64(n)
 	for n > 0 {

@@ -3,8 +3,9 @@ package mpa
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
 // nextFPDU consumes one FPDU of the input and returns its event: the ULPDU, or the error of an
-// invalid FPDU. It reports false if the FPDU is incomplete. Two policies imitate devices: with TrailerInOne, an FPDU
-// whose pad and CRC arrive in two inputs has a CRC error; with DeliverUnchecked, a CRC error comes with the ULPDU.
+// invalid FPDU. It reports false if the FPDU is incomplete. Two policies imitate devices: with
+// TrailerInOne, an FPDU whose pad and CRC arrive in two inputs has a CRC error; with
+// DeliverUnchecked, a CRC error comes with the ULPDU.
 func (c *Conn) nextFPDU() (e Event, ok bool) {
 	f, rest, ok := c.deframer.Next(c.in)
 	c.in = rest
@@ -30,7 +31,8 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// PartialULPDU returns the received part of an incomplete ULPDU, or nil if the policy is not DeliverPartial.
+// PartialULPDU returns the received part of an incomplete ULPDU, or nil if the policy is not
+// DeliverPartial.
 func (c *Conn) PartialULPDU() []byte {
 	if !c.policy.DeliverPartial || c.state != fullOperation {
 		return nil

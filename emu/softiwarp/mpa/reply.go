@@ -2,8 +2,9 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/iwarp/wire"
 
-// receiveReply handles a Reply that checkFrame has accepted: it starts full operation, or ends the connection if the
-// Reply rejects it, requests markers despite the policy RefuseMarkers, or the negotiation fails.
+// receiveReply handles a Reply that checkFrame has accepted: it starts full operation, or ends the
+// connection if the Reply rejects it, requests markers despite the policy RefuseMarkers, or the
+// negotiation fails.
 func (c *Conn) receiveReply(f *wire.StartFrame) Event {
 	e, private, enhanced := f.Split()
 	s := &c.params

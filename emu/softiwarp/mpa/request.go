@@ -4,8 +4,9 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets after the Request are
-// an error. With the policy RefuseMarkers, it rejects a Request for markers by a Reply without depths and RTRs.
+// receiveRequest stores a Request that checkFrame has accepted, and returns EventRequest. Octets
+// after the Request are an error. With the policy RefuseMarkers, it rejects a Request for markers
+// by a Reply without depths and RTRs.
 func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	if len(c.in) > 0 {
 		return c.fail(wire.TermMPAFrame, CloseNow, ErrEarlyOctets)
@@ -28,8 +29,9 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 	return Event{Kind: EventRequest, Params: &c.params, PrivateData: private}
 }
 
-// Accept accepts the Request. From now on FPDUs are received; the policy ResponderSends decides when they may be sent
-// (see MaySend). With the policy HoldFirst, the first input waits for more, unless the model is peer-to-peer.
+// Accept accepts the Request. From now on FPDUs are received; the policy ResponderSends decides
+// when they may be sent (see MaySend). With the policy HoldFirst, the first input waits for more,
+// unless the model is peer-to-peer.
 func (c *Conn) Accept(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err
@@ -54,7 +56,8 @@ func (c *Conn) Accept(p AcceptParam) error {
 }
 
 // Reject rejects the Request, with the depths that the responder would have accepted. Once the
-// owner of the Conn has written the Reply to the stream, it may close the stream or leave that to the initiator.
+// owner of the Conn has written the Reply to the stream, it may close the stream or leave that to
+// the initiator.
 func (c *Conn) Reject(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err
@@ -82,8 +85,9 @@ func (c *Conn) checkAnswer(private []byte) error {
 	return checkPrivateData(private, c.params.Enhanced)
 }
 
-// reply returns a Reply with the revision of the Request. It requests CRCs if the Request does, although one side's
-// request suffices. With the policy EchoFlags, it repeats the other flags of the Request, too.
+// reply returns a Reply with the revision of the Request. It requests CRCs if the Request does,
+// although one side's request suffices. With the policy EchoFlags, it repeats the other flags of
+// the Request, too.
 func (c *Conn) reply() wire.StartFrame {
 	f := wire.StartFrame{Reply: true, Revision: c.request.Revision, Enhanced: c.params.Enhanced, CRC: c.request.CRC}
 	if c.policy.EchoFlags {

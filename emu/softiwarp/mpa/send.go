@@ -44,8 +44,9 @@ func (c *Conn) Send(header []byte, payload [][]byte) {
 	c.out.end(isFPDU)
 }
 
-// Output appends to bufs the next buffers to write, at most maxVectors; if each frame is to be written by itself
-// (align), only those of the first frame. They remain valid, and are returned again, until Sent has counted them.
+// Output appends to bufs the next buffers to write, at most maxVectors; if each frame is to be
+// written by itself (align), only those of the first frame. They remain valid, and are returned
+// again, until Sent has counted them.
 func (c *Conn) Output(bufs [][]byte) [][]byte {
 	o := &c.out
 	left := o.octets()

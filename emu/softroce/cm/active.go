@@ -5,7 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Connect sends a REQ to a service of a peer. The result is EventReply, EventRejected or EventTimedOut.
+// Connect sends a REQ to a service of a peer. The result is EventReply, EventRejected or
+// EventTimedOut.
 func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.check(&a.cfg); err != nil {
@@ -37,7 +38,8 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	return c.id, nil
 }
 
-// newREQ returns a REQ with the parameters of Connect, without the communication ID and the private data.
+// newREQ returns a REQ with the parameters of Connect, without the communication ID and the private
+// data.
 func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,
@@ -60,8 +62,9 @@ func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	return req
 }
 
-// handleREP accepts the first REP of a connection. It answers a duplicate with an MRA if the consumer has not
-// answered yet, or repeats its answer (an MRA or the RTU). It rejects a REP of an unknown or ended connection.
+// handleREP accepts the first REP of a connection. It answers a duplicate with an MRA if the
+// consumer has not answered yet, or repeats its answer (an MRA or the RTU). It rejects a REP of an
+// unknown or ended connection.
 func (a *Agent) handleREP(in *incoming, m *wire.REP) {
 	c := a.conns[ConnID(m.RemoteCommID)]
 	if c == nil || !c.active || c.isSIDR() {
@@ -127,8 +130,8 @@ func (a *Agent) acceptREP(in *incoming, c *conn, m *wire.REP) {
 	a.notify(c, Event{Kind: EventReply, PrivateData: m.PrivateData[:], Reply: &Reply{REP: m, RemoteQPN: qpn}})
 }
 
-// ConfirmReply sends the RTU and establishes the connection on the active side, without an EventEstablished. The
-// QP must be in RTS. private is up to 224 bytes.
+// ConfirmReply sends the RTU and establishes the connection on the active side, without an
+// EventEstablished. The QP must be in RTS. private is up to 224 bytes.
 func (a *Agent) ConfirmReply(now mono.Time, id ConnID, private []byte) error {
 	c, err := a.lookUp("confirm reply of", id, StateREPRcvd, StateMRAREPSent)
 	if err != nil {

@@ -75,7 +75,8 @@ func (a *Agent) HandleTimer(now mono.Time) {
 	}
 }
 
-// armTimer makes the timer of c expire at the given time, after those armed before for the same time.
+// armTimer makes the timer of c expire at the given time, after those armed before for the same
+// time.
 func (a *Agent) armTimer(c *conn, at mono.Time) {
 	a.timersArmed++
 	c.timer.TieBreak = a.timersArmed
@@ -88,8 +89,8 @@ func (a *Agent) NextEvent() (Event, bool) { return a.events.Pop() }
 // Counters returns a copy of the counters.
 func (a *Agent) Counters() Counters { return a.counters }
 
-// lookUp returns the connection with the given ID, or an error if there is none or it is in none of the given states.
-// op names the caller's operation in the error.
+// lookUp returns the connection with the given ID, or an error if there is none or it is in none of
+// the given states. op names the caller's operation in the error.
 func (a *Agent) lookUp(op string, id ConnID, states ...State) (*conn, error) {
 	c := a.conns[id]
 	if c == nil || c.closed {

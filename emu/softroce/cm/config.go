@@ -50,8 +50,9 @@ type Config struct {
 	RequireRTU bool
 }
 
-// withDefaults returns c with defaults for zero values and negative limits, and with codes limited to the
-// range of their fields in MADs. A timeout with code n is 4.096 µs * 2^n; MaxMTU 5 is the code of 4096 bytes.
+// withDefaults returns c with defaults for zero values and negative limits, and with codes limited
+// to the range of their fields in MADs. A timeout with code n is 4.096 µs * 2^n; MaxMTU 5 is the
+// code of 4096 bytes.
 func (c Config) withDefaults() Config {
 	c.ResponseTimeout = min(cmp.Or(c.ResponseTimeout, 20), 31)
 	c.MaxRetries = min(cmp.Or(c.MaxRetries, 15), 15)
@@ -74,7 +75,8 @@ func (c *Config) peerTimeout(code uint8) time.Duration {
 	return wire.CMTimeout(min(max(code, c.MinTimeout), c.MaxTimeout))
 }
 
-// memberOf reports whether a P_Key of this device matches pkey: same partition, and at least one full member.
+// memberOf reports whether a P_Key of this device matches pkey: same partition, and at least one
+// full member.
 func (c *Config) memberOf(pkey uint16) bool {
 	const partition, fullMember = 0x7FFF, 0x8000
 	return slices.ContainsFunc(c.PKeys, func(own uint16) bool {

@@ -78,7 +78,8 @@ func (a *Agent) register(c *conn) {
 	}
 }
 
-// forgetQP removes c from Agent.byQP, if c has the entry: the peer may use its QP for another connection.
+// forgetQP removes c from Agent.byQP, if c has the entry: the peer may use its QP for another
+// connection.
 func (a *Agent) forgetQP(c *conn) {
 	if c.peer.inByQP {
 		delete(a.byQP, remoteKey{c.peer.guid, c.peer.qpn})

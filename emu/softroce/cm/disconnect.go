@@ -86,8 +86,9 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 	}
 }
 
-// Close ends a connection or SIDR request in any state: it rejects a pending request of the peer, gives up its own
-// (a REQ by a REJ with reason timeout), or disconnects. The ID is then invalid and has no more events.
+// Close ends a connection or SIDR request in any state: it rejects a pending request of the peer,
+// gives up its own (a REQ by a REJ with reason timeout), or disconnects. The ID is then invalid and
+// has no more events.
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {

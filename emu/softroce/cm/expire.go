@@ -2,8 +2,8 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/mono"
 
-// expire handles an expired timer: it retransmits, gives up, or leaves time wait. A connection whose request it gives
-// up ends at once (Final); a connection in a later state enters time wait.
+// expire handles an expired timer: it retransmits, gives up, or leaves time wait. A connection
+// whose request it gives up ends at once (Final); a connection in a later state enters time wait.
 func (a *Agent) expire(now mono.Time, c *conn) {
 	if c.state == StateTimeWait {
 		a.notify(c, Event{Kind: EventTimeWaitExit, Final: true})

@@ -2,8 +2,9 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/softroce/wire"
 
-// handleLAP answers a LAP with an APR that declines the alternate path: this CM does not support path migration.
-// The APR to a LAP for an unknown connection says so. A LAP before or after the established state is ignored.
+// handleLAP answers a LAP with an APR that declines the alternate path: this CM does not support
+// path migration. The APR to a LAP for an unknown connection says so. A LAP before or after the
+// established state is ignored.
 func (a *Agent) handleLAP(in *incoming, m *wire.LAP) {
 	apr := wire.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: wire.APUnsupported}
 	c, mayAnswer := a.findConn(in, m.RemoteCommID, m.LocalCommID)

@@ -23,8 +23,9 @@ type listener struct {
 }
 
 // Listen accepts requests for a service at one local address or, if local is the zero Addr, at all
-// addresses without their own listener. At most backlog requests, or Config.MaxBacklog if backlog is 0
-// or more than that, wait for an answer; further ones are dropped, and their senders retransmit.
+// addresses without their own listener. At most backlog requests, or Config.MaxBacklog if backlog
+// is 0 or more than that, wait for an answer; further ones are dropped, and their senders
+// retransmit.
 func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {
@@ -42,7 +43,8 @@ func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (L
 	return l.id, nil
 }
 
-// CloseListen removes a listener. The consumer must still answer the requests for which it got events.
+// CloseListen removes a listener. The consumer must still answer the requests for which it got
+// events.
 func (a *Agent) CloseListen(id ListenID) error {
 	l := a.listenIDs[id]
 	if l == nil {
@@ -53,8 +55,8 @@ func (a *Agent) CloseListen(id ListenID) error {
 	return nil
 }
 
-// listenerFor returns the listener of a service at the local address to, or else its listener at all
-// addresses; nil if there is neither.
+// listenerFor returns the listener of a service at the local address to, or else its listener at
+// all addresses; nil if there is neither.
 func (a *Agent) listenerFor(service wire.ServiceID, to netip.Addr) *listener {
 	if l := a.listeners[listenKey{service, to}]; l != nil {
 		return l

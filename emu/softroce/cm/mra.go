@@ -2,7 +2,8 @@ package cm
 
 import "github.com/fabrictest/fabrictest/emu/softroce/wire"
 
-// sendMRA sends an MRA because the peer has retransmitted its REQ or REP: the consumer has not answered that yet.
+// sendMRA sends an MRA because the peer has retransmitted its REQ or REP: the consumer has not
+// answered that yet.
 func (a *Agent) sendMRA(c *conn) {
 	mra := wire.MRA{LocalCommID: uint32(c.id), RemoteCommID: c.peer.id, About: wire.AboutREQ, ServiceTimeout: a.cfg.MRATimeout}
 	next := StateMRAREQSent

@@ -30,7 +30,8 @@ type packet struct {
 
 type message interface{ Append([]byte) []byte }
 
-// NextMAD removes and returns the oldest MAD to send, or false. The MAD is valid until the next call.
+// NextMAD removes and returns the oldest MAD to send, or false. The MAD is valid until the next
+// call.
 func (a *Agent) NextMAD() (Outgoing, bool) {
 	p, ok := a.outbox.Pop()
 	if !ok {
@@ -72,8 +73,8 @@ func (a *Agent) resend(c *conn) {
 	a.transmit(c)
 }
 
-// resendForDuplicate retransmits the message stored in c with the transaction ID of the duplicate request
-// that it answers.
+// resendForDuplicate retransmits the message stored in c with the transaction ID of the duplicate
+// request that it answers.
 func (a *Agent) resendForDuplicate(c *conn, tid uint64) {
 	const tidOffset = 8 // in the MAD header
 	binary.BigEndian.PutUint64(c.msg[tidOffset:], tid)

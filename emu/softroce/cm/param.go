@@ -51,8 +51,8 @@ func unicast(a, b netip.Addr) bool {
 	return ok(a) && ok(b) && a.Is4() == b.Is4()
 }
 
-// check returns an error if a field is out of range, or the device is no member of the partition. op is the name of
-// the operation in the error.
+// check returns an error if a field is out of range, or the device is no member of the partition.
+// op is the name of the operation in the error.
 func (p *Path) check(op string, cfg *Config) error {
 	switch {
 	case !unicast(p.Local, p.Remote):
@@ -106,7 +106,8 @@ func (p *ConnectParam) check(cfg *Config) error {
 	return p.Path.check(op, cfg)
 }
 
-// checkQP returns an error if a parameter of the local queue pair is out of range; op is the operation in the error.
+// checkQP returns an error if a parameter of the local queue pair is out of range; op is the
+// operation in the error.
 func checkQP(op string, qpn, psn uint32, rnrRetry uint8) error {
 	switch {
 	case qpn >= 1<<24:

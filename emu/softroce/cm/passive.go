@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// handleREQ handles a new or duplicate REQ. A REQ with the QP of an existing connection shows that this
-// connection is stale: handleREQ rejects the REQ and ends the connection.
+// handleREQ handles a new or duplicate REQ. A REQ with the QP of an existing connection shows that
+// this connection is stale: handleREQ rejects the REQ and ends the connection.
 func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	if c := a.byRemote[remoteKey{m.LocalCAGUID, m.LocalCommID}]; c != nil {
 		a.handleDuplicateREQ(in, c, m)
@@ -38,7 +38,8 @@ func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	a.notifyRequest(in, c, l, m)
 }
 
-// initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the peer.
+// initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the
+// peer.
 func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.peer.id = m.LocalCommID
 	c.peer.guid = m.LocalCAGUID
@@ -99,7 +100,8 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection: the peer has started another connection with the same queue pair.
+// endStale ends a stale connection: the peer has started another connection with the same queue
+// pair.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {

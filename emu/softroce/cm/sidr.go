@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// SIDRRequest asks a peer for the UD queue pair of a service. The result is EventSIDRReply or EventTimedOut.
+// SIDRRequest asks a peer for the UD queue pair of a service. The result is EventSIDRReply or
+// EventTimedOut.
 func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.Path.check("SIDR request", &a.cfg); err != nil {
@@ -102,7 +103,8 @@ const (
 	sidrAnswerLife = mono.Time(time.Minute)
 )
 
-// sendSIDRREP sends a SIDR_REP, and keeps it for resendSIDRREP, in place of the oldest if maxSIDRAnswers are kept.
+// sendSIDRREP sends a SIDR_REP, and keeps it for resendSIDRREP, in place of the oldest if
+// maxSIDRAnswers are kept.
 func (a *Agent) sendSIDRREP(now mono.Time, c *conn, rep *wire.SIDRREP) {
 	c.storeMessage(wire.AttrSIDRREP, c.tid, rep)
 	a.transmit(c)
@@ -126,7 +128,8 @@ func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	return false
 }
 
-// SIDRReply answers EventSIDRRequest. The ID is then invalid; the agent answers duplicate requests itself.
+// SIDRReply answers EventSIDRRequest. The ID is then invalid; the agent answers duplicate requests
+// itself.
 func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	c, err := a.lookUp("SIDR reply of", id, StateSIDRREQRcvd)
 	if err != nil {

@@ -49,8 +49,9 @@ const (
 	ackDelayWary = 4096
 )
 
-// noteFailure records that the peer probably waited for the delayed ACK, which ends the streak of successful
-// delays. The next ACKs (skip of them) are sent at once, twice as many after each failure, up to ackDelayWary.
+// noteFailure records that the peer probably waited for the delayed ACK, which ends the streak of
+// successful delays. The next ACKs (skip of them) are sent at once, twice as many after each
+// failure, up to ackDelayWary.
 func (h *ackDelay) noteFailure() {
 	h.skip, h.streak = h.penalty, 0
 	h.penalty = min(2*h.penalty, ackDelayWary)
@@ -80,8 +81,8 @@ func (f *holdQueue) next() mono.Time {
 	return f.queue[f.head].at
 }
 
-// add records that q delays an ACK, as h says: it counts q in held, and in strict if the peer may be waiting
-// for the ACK, and queues q unless an earlier delay has left it in the queue.
+// add records that q delays an ACK, as h says: it counts q in held, and in strict if the peer may
+// be waiting for the ACK, and queues q unless an earlier delay has left it in the queue.
 func (f *holdQueue) add(q *QP, h *ackDelay) {
 	f.held++
 	if h.strict {
@@ -92,7 +93,8 @@ func (f *holdQueue) add(q *QP, h *ackDelay) {
 	}
 }
 
-// enqueue adds q at the end. If the memory of the queue is full, it first reuses the part before head.
+// enqueue adds q at the end. If the memory of the queue is full, it first reuses the part before
+// head.
 func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)

@@ -36,9 +36,10 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 	q.fail()
 }
 
-// delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if the peer's next
-// message follows soon, one ACK can acknowledge (cover) several. All delays of an ACK together, since the first, must
-// end well before the ACK timeout, and must not withhold credits that the peer needs.
+// delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if
+// the peer's next message follows soon, one ACK can acknowledge (cover) several. All delays of an
+// ACK together, since the first, must end well before the ACK timeout, and must not withhold
+// credits that the peer needs.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays
@@ -67,7 +68,8 @@ func (q *QP) peerShortOfCredits() bool {
 	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
-// noteAdvertisedCredits records the credits in s, the syndrome of an AETH that is about to be sent, and returns s.
+// noteAdvertisedCredits records the credits in s, the syndrome of an AETH that is about to be sent,
+// and returns s.
 func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
 	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
@@ -83,8 +85,9 @@ func (q *QP) releaseAck() {
 	}
 }
 
-// notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the delayed ACK, so
-// the delay succeeded. After ackDelayStreak successes in a row, earlier failures are forgotten.
+// notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the
+// delayed ACK, so the delay succeeded. After ackDelayStreak successes in a row, earlier failures
+// are forgotten.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {
@@ -104,8 +107,8 @@ func (q *QP) holdExpired() {
 	q.wake()
 }
 
-// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were any. A driver calls it before it
-// stops calling Tick, and before a QP is modified or destroyed.
+// ReleaseAcks makes all delayed ACKs ready to send and reports whether there were any. A driver
+// calls it before it stops calling Tick, and before a QP is modified or destroyed.
 func (n *NIC) ReleaseAcks() bool {
 	if n.holds.held == 0 {
 		return false
@@ -119,9 +122,9 @@ func (n *NIC) ReleaseAcks() bool {
 	return true
 }
 
-// nextResponse builds the responder's next packet. Responses are sent in PSN order: an ACK or NAK waits for READ
-// and atomic responses with earlier PSNs, which the peer would otherwise consider lost. In ERR, only a fatal NAK is
-// still sent.
+// nextResponse builds the responder's next packet. Responses are sent in PSN order: an ACK or NAK
+// waits for READ and atomic responses with earlier PSNs, which the peer would otherwise consider
+// lost. In ERR, only a fatal NAK is still sent.
 func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {
@@ -162,8 +165,8 @@ func (q *QP) buildAck(d *link.Datagram) {
 	q.nic.Count.AcksSent++
 }
 
-// creditSyndrome returns an ACK syndrome with the number of posted receives, or "unlimited" for an SRQ. Credits count
-// from the MSN, so the receive of an unfinished message is included.
+// creditSyndrome returns an ACK syndrome with the number of posted receives, or "unlimited" for an
+// SRQ. Credits count from the MSN, so the receive of an unfinished message is included.
 func (q *QP) creditSyndrome() wire.Syndrome {
 	if q.cfg.SRQ != nil || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return wire.Ack(wire.CreditUnlimited)
@@ -204,8 +207,8 @@ func (q *QP) buildResponse(d *link.Datagram, e *replay) bool {
 	return true
 }
 
-// buildReadResponse builds one READ response packet from current memory, or from the bytes saved when a later request
-// invalidated its key. It reports false if the memory is no longer readable.
+// buildReadResponse builds one READ response packet from current memory, or from the bytes saved
+// when a later request invalidated its key. It reports false if the memory is no longer readable.
 func (q *QP) buildReadResponse(d *link.Datagram, e *replay) bool {
 	off := e.offset(q.mtu)
 	n := min(e.end-off, uint32(q.mtu))
@@ -228,9 +231,9 @@ func readOperation(first, last bool) wire.Operation {
 	}
 }
 
-// readFailed handles a READ whose memory is no longer readable: it sends a fatal NAK with the PSN of the missing
-// packet. If it is a repeated response and the key was valid when the duplicate arrived, it drops the rest of the
-// response and reports false.
+// readFailed handles a READ whose memory is no longer readable: it sends a fatal NAK with the PSN
+// of the missing packet. If it is a repeated response and the key was valid when the duplicate
+// arrived, it drops the rest of the response and reports false.
 func (q *QP) readFailed(d *link.Datagram, e *replay) bool {
 	if e.delivered && !e.refused {
 		e.finish()

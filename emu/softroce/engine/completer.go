@@ -6,9 +6,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement. It drops a response to a PSN that
-// was not sent (a ghost response); by the policy UnsentPSNAcksAll it acknowledges all requests. A QP that a local
-// error has stopped (LocalErrorQPOp) ignores responses.
+// handleResponse handles an ACK, NAK, READ response or atomic acknowledgement. It drops a response
+// to a PSN that was not sent (a ghost response); by the policy UnsentPSNAcksAll it acknowledges all
+// requests. A QP that a local error has stopped (LocalErrorQPOp) ignores responses.
 func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	switch q.state {
 	case verbs.QPStateRTS, verbs.QPStateSQD:
@@ -43,9 +43,9 @@ func (q *QP) handleResponse(now mono.Time, p *wire.Packet) {
 	}
 }
 
-// handleStaleResponse handles a response to a PSN that is already acknowledged. Only a copy of the last ACK
-// matters: it may carry new credits. By the policy StaleAckEndsRead, an ACK completes a READ that has had
-// responses, and fails the QP.
+// handleStaleResponse handles a response to a PSN that is already acknowledged. Only a copy of the
+// last ACK matters: it may carry new credits. By the policy StaleAckEndsRead, an ACK completes a
+// READ that has had responses, and fails the QP.
 func (q *QP) handleStaleResponse(p *wire.Packet) {
 	q.nic.Count.StaleResponses++
 	if p.BTH.Opcode.Operation() != wire.OpAcknowledge {
@@ -143,8 +143,9 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 
 const requireResponses, ignoreMissing = false, true // values of force in acknowledge
 
-// acknowledge acknowledges all PSNs up to psn and completes the requests that end there. It stops at a READ-like
-// request without its response, retransmits it and returns false, unless force is ignoreMissing.
+// acknowledge acknowledges all PSNs up to psn and completes the requests that end there. It stops
+// at a READ-like request without its response, retransmits it and returns false, unless force is
+// ignoreMissing.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
@@ -225,8 +226,8 @@ func (q *QP) updateCredits(a wire.AETH) {
 	r.limited = true
 }
 
-// failOnBadResponse fails the request of psn, whose response is malformed. By the policy BadResponseCompletes the
-// request completes, and then the QP fails.
+// failOnBadResponse fails the request of psn, whose response is malformed. By the policy
+// BadResponseCompletes the request completes, and then the QP fails.
 func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.nic.Count.BadResponses++
 	if q.nic.policy.BadResponseCompletes {
@@ -236,7 +237,8 @@ func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.failRequestAt(psn, verbs.WCBadRespErr)
 }
 
-// completeThenFail completes all requests up to the one that psn belongs to with success and then fails the QP.
+// completeThenFail completes all requests up to the one that psn belongs to with success and then
+// fails the QP.
 func (q *QP) completeThenFail(psn wire.PSN) {
 	last := q.sq.find(psn)
 	if last == nil {
@@ -249,8 +251,9 @@ func (q *QP) completeThenFail(psn wire.PSN) {
 	q.fail()
 }
 
-// matchResponse returns the request of a READ response or atomic acknowledgement and acknowledges all requests before
-// it. It returns nil if the response is out of order. A response of the wrong type fails the request.
+// matchResponse returns the request of a READ response or atomic acknowledgement and acknowledges
+// all requests before it. It returns nil if the response is out of order. A response of the wrong
+// type fails the request.
 func (q *QP) matchResponse(now mono.Time, p *wire.Packet) *sendWQE {
 	psn := p.BTH.PSN
 	w := q.sq.find(psn)

@@ -27,7 +27,8 @@ func (n *NIC) notifierFor(f flow) *cnpNotifier {
 	return n.flows[f]
 }
 
-// noteCongestion schedules a CNP to the peer of a connected QP if d has a CE mark, unless one was sent recently.
+// noteCongestion schedules a CNP to the peer of a connected QP if d has a CE mark, unless one was
+// sent recently.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 	if d.ECNBits() == link.CE && q.markNeedsCNP(now, &q.notifier) {
 		q.scheduleCNP(pkey)
@@ -35,7 +36,8 @@ func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 }
 
 // noteDatagramCongestion schedules a CNP to the sender of a UD datagram with a CE mark. CNPs are
-// limited per sender, not per QP. Multicast datagrams cause none: every group member would send one.
+// limited per sender, not per QP. Multicast datagrams cause none: every group member would send
+// one.
 func (q *QP) noteDatagramCongestion(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
@@ -51,7 +53,8 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped and counted.
+// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped and
+// counted.
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++
@@ -88,7 +91,8 @@ func (q *QP) slowDown(now mono.Time) {
 	q.rearm()
 }
 
-// recoverRate handles expired timers of the rate limit. It wakes the QP if a packet that waited (paced) may be sent.
+// recoverRate handles expired timers of the rate limit. It wakes the QP if a packet that waited
+// (paced) may be sent.
 func (q *QP) recoverRate(now mono.Time) {
 	if !q.limiter.active {
 		return

@@ -61,10 +61,10 @@ type CongestionParams struct {
 	CatchUp time.Duration
 }
 
-// defaultCongestionParams returns the published constants of DCQCN for the given line rate. The publication
-// does not define the minimum rate and hyper increase. The minimum rate here sends a 4 KiB
-// packet every 3.3 ms, well within common ACK timeouts; hyper increase is ten times
-// additive increase, as in the defaults of NICs.
+// defaultCongestionParams returns the published constants of DCQCN for the given line rate. The
+// publication does not define the minimum rate and hyper increase. The minimum rate here sends a 4
+// KiB packet every 3.3 ms, well within common ACK timeouts; hyper increase is ten times additive
+// increase, as in the defaults of NICs.
 func defaultCongestionParams(lineBps uint64) CongestionParams {
 	return CongestionParams{
 		MinRateBps:       min(10e6, lineBps),
@@ -137,8 +137,8 @@ type rateLimiter struct {
 	// negative debt is a credit.
 	debt      nanobits
 	drainedAt mono.Time
-	// readyAt is when debt is zero: the earliest time at which the next packet may be sent, possibly in the
-	// past. Every method may change it.
+	// readyAt is when debt is zero: the earliest time at which the next packet may be sent,
+	// possibly in the past. Every method may change it.
 	readyAt mono.Time
 }
 
@@ -170,7 +170,8 @@ func (l *rateLimiter) HandleTimer(now mono.Time, p *CongestionParams) {
 	}
 }
 
-// OnCNP handles a received CNP: it cuts the rate, unless the last cut was less than MinDecInterval ago.
+// OnCNP handles a received CNP: it cuts the rate, unless the last cut was less than MinDecInterval
+// ago.
 func (l *rateLimiter) OnCNP(now mono.Time, p *CongestionParams) {
 	l.HandleTimer(now, p)
 	switch {
@@ -196,8 +197,9 @@ func (l *rateLimiter) rateCut() uint64 {
 	return half
 }
 
-// OnSent adds a packet that is sent now, whether or not it waited for readyAt, to the debt: the bits that were
-// sent ahead of the rate, in units of 1e-9 bits (nanobits). The bytes sent also raise the rate.
+// OnSent adds a packet that is sent now, whether or not it waited for readyAt, to the debt: the
+// bits that were sent ahead of the rate, in units of 1e-9 bits (nanobits). The bytes sent also
+// raise the rate.
 func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	if !l.active {
 		return
@@ -216,8 +218,9 @@ func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	}
 }
 
-// increase raises the rate by one step, of the timer or the byte counter: fast recovery while neither stage is past
-// FastRecovery, additive increase when one is, hyper increase when both are. At MaxRateBps it ends the limit.
+// increase raises the rate by one step, of the timer or the byte counter: fast recovery while
+// neither stage is past FastRecovery, additive increase when one is, hyper increase when both are.
+// At MaxRateBps it ends the limit.
 func (l *rateLimiter) increase(now mono.Time, p *CongestionParams) {
 	l.drainDebt(now, p)
 	low, high := min(l.timeStage, l.byteStage), max(l.timeStage, l.byteStage)
@@ -246,8 +249,9 @@ func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 	l.target += steps * stepBps
 }
 
-// drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until now. While nothing
-// is sent, the debt becomes negative, a credit of at most the bits of the time CatchUp.
+// drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until
+// now. While nothing is sent, the debt becomes negative, a credit of at most the bits of the time
+// CatchUp.
 func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return

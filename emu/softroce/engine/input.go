@@ -12,8 +12,8 @@ import (
 // Deadline returns when Tick must be called next, or mono.Never.
 func (n *NIC) Deadline() mono.Time { return min(n.timers.Next(), n.holds.next()) }
 
-// StrictDeadline is Deadline, but without the delayed ACKs if all of them may be sent a millisecond late, because
-// their peers have been shown not to wait for them.
+// StrictDeadline is Deadline, but without the delayed ACKs if all of them may be sent a millisecond
+// late, because their peers have been shown not to wait for them.
 func (n *NIC) StrictDeadline() mono.Time {
 	if n.holds.strict == 0 {
 		return n.timers.Next()
@@ -75,8 +75,8 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.dispatch(now, d)
 }
 
-// icrcOK checks the ICRC. If the link does not show the IP identification, which the ICRC covers, it accepts an ICRC
-// that is right for any identification, and stores this one in d.
+// icrcOK checks the ICRC. If the link does not show the IP identification, which the ICRC covers,
+// it accepts an ICRC that is right for any identification, and stores this one in d.
 func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return true
@@ -165,7 +165,8 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	q.handlePacket(now, p, known)
 }
 
-// handlePacket passes a packet to the responder or the completer of the QP. known is false for undefined opcodes.
+// handlePacket passes a packet to the responder or the completer of the QP. known is false for
+// undefined opcodes.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	switch {
 	case known && p.BTH.Opcode.Class().Has(wire.Response):

@@ -39,7 +39,8 @@ type NIC struct {
 	atomics atomicUnit
 }
 
-// gsi is the state of QP 1, the general services interface, and of CNPs that no QP of an application sends.
+// gsi is the state of QP 1, the general services interface, and of CNPs that no QP of an
+// application sends.
 type gsi struct {
 	madsIn  []MAD
 	madsOut []MAD
@@ -339,8 +340,8 @@ func (q *QP) pushTo(cq *nic.CQ, wc *verbs.WC, solicited bool) bool {
 	return true
 }
 
-// checkInvariants panics if the state of a QP is inconsistent. No input from a peer may cause this. The checks are
-// cheap and always enabled, because continuing could write to the wrong memory.
+// checkInvariants panics if the state of a QP is inconsistent. No input from a peer may cause this.
+// The checks are cheap and always enabled, because continuing could write to the wrong memory.
 func (q *QP) checkInvariants() {
 	r := &q.req
 	next, sent := r.sinceUna(r.next), r.sinceUna(r.max)

@@ -10,9 +10,9 @@ import (
 // because links merge packets of one flow (GSO).
 const burst = 64
 
-// Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each must have the
-// capacity of a full packet, or the first must hold all packets one after the other. A driver calls Output until it
-// returns less than len(ds) or the link is full.
+// Output fills ds with datagrams to send and returns their number. Payload buffers are reused: each
+// must have the capacity of a full packet, or the first must hold all packets one after the other.
+// A driver calls Output until it returns less than len(ds) or the link is full.
 func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	filled := n.outputMADs(ds)
 	for filled < len(ds) {
@@ -45,9 +45,10 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// emit builds the next packet of the QP and reports whether there was one. CNPs come first, then responses unless
-// an ACK is delayed (hold), then requests. But one request may precede an ACK, because an application often answers
-// a message at once, and requests alternate with READ responses.
+// emit builds the next packet of the QP and reports whether there was one. CNPs come first, then
+// responses unless an ACK is delayed (hold), then requests. But one request may precede an ACK,
+// because an application often answers a message at once, and requests alternate with READ
+// responses.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false
@@ -86,7 +87,8 @@ func (q *QP) interleaveRequest(now mono.Time, d *link.Datagram) bool {
 	return r.requestTurn && q.nextRequest(now, d)
 }
 
-// sendRequestBeforeAck builds a request ahead of a pending ACK, which delayAck may delay. It reports whether it did.
+// sendRequestBeforeAck builds a request ahead of a pending ACK, which delayAck may delay. It
+// reports whether it did.
 func (q *QP) sendRequestBeforeAck(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if !r.pending || !r.answer.ack || r.requestSentFirst || r.reading || !hasRequester(q.cfg.Type) {

@@ -7,7 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// header returns the NIC's scratch packet with a BTH for this operation and PSN. The caller sets the other headers.
+// header returns the NIC's scratch packet with a BTH for this operation and PSN. The caller sets
+// the other headers.
 func (q *QP) header(op wire.Operation, psn wire.PSN) *wire.Packet {
 	p := &q.nic.scratch
 	p.BTH = wire.BTH{
@@ -39,8 +40,8 @@ func writeHeaders(d *link.Datagram, pa *path, p *wire.Packet, n int) []byte {
 	return b[head : head+n]
 }
 
-// seal writes the ICRC to the end of d, unless the link does. It assumes IPv4 identification 0, which
-// Linux uses for packets with DF from unconnected sockets.
+// seal writes the ICRC to the end of d, unless the link does. It assumes IPv4 identification 0,
+// which Linux uses for packets with DF from unconnected sockets.
 func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return
@@ -48,8 +49,8 @@ func (n *NIC) seal(d *link.Datagram, icrc *wire.ICRC) {
 	icrc.Seal(0, d.Payload)
 }
 
-// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant for all datagrams. If too little is
-// left, ds[i].Payload becomes nil and a new buffer is allocated.
+// shareBuffer gives ds[i] the space after ds[i-1] if the buffer of ds[0] is meant for all
+// datagrams. If too little is left, ds[i].Payload becomes nil and a new buffer is allocated.
 func shareBuffer(ds []link.Datagram, i int) {
 	if i == len(ds) || cap(ds[0].Payload) < 2*wire.MaxPacketLen {
 		return

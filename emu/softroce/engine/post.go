@@ -13,7 +13,8 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend posts one send work request, and keeps no reference to wr. In ERR and SQE it is flushed at once.
+// PostSend posts one send work request, and keeps no reference to wr. In ERR and SQE it is flushed
+// at once.
 func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err

@@ -44,8 +44,8 @@ func (q *QP) executeRead(p *wire.Packet, c wire.Class) verdict {
 	return accepted
 }
 
-// admitRead checks access flags, memory range and responder resources. It returns a new replay entry, which
-// keeps the request to answer duplicates of it.
+// admitRead checks access flags, memory range and responder resources. It returns a new replay
+// entry, which keeps the request to answer duplicates of it.
 func (q *QP) admitRead(p *wire.Packet, c wire.Class) (*replay, verdict) {
 	need, va, rkey, n := verbs.AccessRemoteRead, p.RETH.VA, p.RETH.RKey, uint64(p.RETH.DMALen)
 	switch {
@@ -122,7 +122,8 @@ func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
 	return accepted
 }
 
-// replayFrom schedules the response to e, or for a duplicate READ a part of it: n bytes, starting at psn.
+// replayFrom schedules the response to e, or for a duplicate READ a part of it: n bytes, starting
+// at psn.
 func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
 	e.from, e.next = psn, psn
@@ -179,8 +180,8 @@ func (q *QP) matchesReplay(p *wire.Packet, e *replay, read bool) bool {
 		p.RETH.VA == e.va+uint64(off) && p.RETH.DMALen <= e.length-off
 }
 
-// shortenReplay implements the policy ContinuePartialRead: it answers a duplicate of the end of a READ as a
-// continuation, with MIDDLE and LAST, and forgets the beginning.
+// shortenReplay implements the policy ContinuePartialRead: it answers a duplicate of the end of a
+// READ as a continuation, with MIDDLE and LAST, and forgets the beginning.
 func (q *QP) shortenReplay(p *wire.Packet, e *replay) {
 	if q.nic.policy.ContinuePartialRead && p.BTH.PSN != e.first {
 		// Earlier packets can no longer be repeated.

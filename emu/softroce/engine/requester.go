@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// nextRequest builds the next request packet and reports whether one could be sent: none during an RNR wait, or
-// after a policy has stopped the requester for good (stalled).
+// nextRequest builds the next request packet and reports whether one could be sent: none during an
+// RNR wait, or after a policy has stopped the requester for good (stalled).
 func (q *QP) nextRequest(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	if q.state != verbs.QPStateRTS && q.state != verbs.QPStateSQD || r.rnrUntil != mono.Never || r.stalled {
@@ -70,8 +70,8 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	return r.sinceUna(r.next)+q.packets(w) <= halfPSNSpace
 }
 
-// resultWritable checks that the local buffer of a READ or atomic is writable. The requester checks it before
-// sending, because an atomic whose result cannot be stored must not be executed.
+// resultWritable checks that the local buffer of a READ or atomic is writable. The requester checks
+// it before sending, because an atomic whose result cannot be stored must not be executed.
 func (q *QP) resultWritable(w *sendWQE) bool {
 	switch w.Op {
 	case verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd:
@@ -115,7 +115,8 @@ func (q *QP) assignPSNs(w *sendWQE) {
 	w.ssn = r.ssn
 }
 
-// packets returns the number of PSNs of a request: one for each packet that carries its data, in either direction.
+// packets returns the number of PSNs of a request: one for each packet that carries its data, in
+// either direction.
 func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1

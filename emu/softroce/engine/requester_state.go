@@ -51,7 +51,8 @@ const halfPSNSpace = 1 << 23
 
 func (r *requester) outstanding() bool { return r.una != r.max }
 
-// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is exact for the full range una..max.
+// sinceUna returns the distance from una to psn modulo 2^24. Unlike PSN.Sub, it is exact for the
+// full range una..max.
 func (r *requester) sinceUna(psn wire.PSN) int32 { return int32((psn - r.una) & wire.PSNMask) }
 
 // acknowledgeSent acknowledges what was sent, for services without ACKs.
@@ -160,8 +161,8 @@ func (w *sendWQE) expectsResponse(op wire.Operation) bool {
 	return false
 }
 
-// inSequence checks the opcode of a READ response against its position. A READ that was retransmitted from the middle
-// may be answered as the rest of the original or as a new READ.
+// inSequence checks the opcode of a READ response against its position. A READ that was
+// retransmitted from the middle may be answered as the rest of the original or as a new READ.
 func (w *sendWQE) inSequence(op wire.Operation) bool {
 	first, last := w.answered == 0, w.answered == w.packets-1
 	switch op {

@@ -68,7 +68,8 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			// Its response acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			// The application may answer a SEND or WRITE of one packet at once: its ACK may be delayed.
+			// The application may answer a SEND or WRITE of one packet at once: its ACK may be
+			// delayed.
 			if c.Has(wire.Start | wire.End) {
 				r.hold.eligible = true
 				r.hold.covers++
@@ -106,7 +107,8 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	}
 }
 
-// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST must follow each other.
+// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST must follow
+// each other.
 func (q *QP) inSequence(c wire.Class) bool {
 	switch q.resp.open {
 	case messageSend:
@@ -118,7 +120,8 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks the payload length of a packet against its position in the message; by policy not for a SEND.
+// lengthOK checks the payload length of a packet against its position in the message; by policy not
+// for a SEND.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
@@ -136,8 +139,8 @@ func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	}
 }
 
-// executeSend executes one packet of a SEND. It is not ready without a receive, or while a SEND with Invalidate
-// would have to save too much data of unsent READ responses (canSave).
+// executeSend executes one packet of a SEND. It is not ready without a receive, or while a SEND
+// with Invalidate would have to save too much data of unsent READ responses (canSave).
 func (q *QP) executeSend(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	info, _ := p.BTH.Opcode.Info()
@@ -189,14 +192,15 @@ func (q *QP) placeSend(payload []byte) verdict {
 	return accepted
 }
 
-// failReceive completes the claimed receive with status. The sendFatalNAK that follows then reports neither a second
-// completion nor an event.
+// failReceive completes the claimed receive with status. The sendFatalNAK that follows then reports
+// neither a second completion nor an event.
 func (q *QP) failReceive(status verbs.WCStatus) {
 	q.completeRecvInError(status)
 	q.resp.causeReported = true
 }
 
-// deliver completes a receive. If the CQ is full, the QP fails, and the message is neither acknowledged nor NAKed.
+// deliver completes a receive. If the CQ is full, the QP fails, and the message is neither
+// acknowledged nor NAKed.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
 	ok := q.pushRecv(wc)
@@ -208,8 +212,9 @@ func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	return accepted
 }
 
-// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure completes the receive in
-// error and fails the QP without a NAK; by policy, it stops the NIC, or the SEND is acknowledged before.
+// remoteInvalidate executes the invalidation of a SEND with invalidate. A failure completes the
+// receive in error and fails the QP without a NAK; by policy, it stops the NIC, or the SEND is
+// acknowledged before.
 func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	err := q.nic.Mem.CheckInvalidate(rkey, q.accessPD(), q.num)
 	if err == nil {
@@ -233,8 +238,8 @@ func (q *QP) remoteInvalidate(rkey uint32) verdict {
 	return silentlyFailed
 }
 
-// executeWrite executes one packet of an RDMA WRITE. By the policy ClaimBeforeAccessCheck, a WRITE with immediate that
-// fails the access check uses a receive.
+// executeWrite executes one packet of an RDMA WRITE. By the policy ClaimBeforeAccessCheck, a WRITE
+// with immediate that fails the access check uses a receive.
 func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	r := &q.resp
 	payload := p.Payload
@@ -291,8 +296,8 @@ func (q *QP) executeWrite(p *wire.Packet, c wire.Class) verdict {
 	})
 }
 
-// admitWrite checks the first packet of a WRITE: the QP's access flags, the message length and the whole memory
-// range. For the policy ClaimBeforeAccessCheck see executeWrite.
+// admitWrite checks the first packet of a WRITE: the QP's access flags, the message length and the
+// whole memory range. For the policy ClaimBeforeAccessCheck see executeWrite.
 func (q *QP) admitWrite(p *wire.Packet) verdict {
 	if q.attr.Access&verbs.AccessRemoteWrite == 0 || p.RETH.DMALen > maxMessage {
 		return refusedInvalid

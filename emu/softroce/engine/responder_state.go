@@ -89,8 +89,8 @@ const (
 	silentlyFailed // the QP failed and sends no NAK
 )
 
-// reset restores the state after QP creation. It keeps the memory of the scatter list, and queued, because the QP may
-// still be in NIC.holds. The first ACKs are not delayed.
+// reset restores the state after QP creation. It keeps the memory of the scatter list, and queued,
+// because the QP may still be in NIC.holds. The first ACKs are not delayed.
 func (r *responder) reset() {
 	queued, sges := r.hold.queued, r.recv.sges[:0]
 	*r = responder{}
@@ -141,8 +141,8 @@ type replay struct {
 	response
 }
 
-// response is a response being sent, with the PSNs [from, to]; next is the next one. A duplicate READ may
-// request less than the original.
+// response is a response being sent, with the PSNs [from, to]; next is the next one. A duplicate
+// READ may request less than the original.
 type response struct {
 	from, next, to wire.PSN
 	end            uint32 // offset of the end of the response in the READ
@@ -181,9 +181,10 @@ type replayRing struct {
 
 func (r *replayRing) at(i int) *replay { return &r.ring[(r.head+i)%len(r.ring)] }
 
-// add returns a new entry and overwrites the oldest if the ring is full. If the oldest was never answered, the peer has
-// exceeded max_dest_rd_atomic: add returns nil, unless evenUnanswered is set. An unsent repetition does not count,
-// because a peer that sends a new request has received the first response.
+// add returns a new entry and overwrites the oldest if the ring is full. If the oldest was never
+// answered, the peer has exceeded max_dest_rd_atomic: add returns nil, unless evenUnanswered is
+// set. An unsent repetition does not count, because a peer that sends a new request has received
+// the first response.
 func (r *replayRing) add(evenUnanswered bool) *replay {
 	if len(r.ring) == 0 {
 		return nil
@@ -202,7 +203,8 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	return e
 }
 
-// find returns the newest entry that psn belongs to, or nil. An old entry may have the same PSN after a wrap.
+// find returns the newest entry that psn belongs to, or nil. An old entry may have the same PSN
+// after a wrap.
 func (r *replayRing) find(psn wire.PSN) *replay {
 	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
@@ -213,7 +215,8 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 }
 
 // due returns the entry whose response is sent next, in PSN order, or nil. With newFirst repeated
-// responses are sent last. It skips, and counts in r.idle, the oldest entries without a response to send.
+// responses are sent last. It skips, and counts in r.idle, the oldest entries without a response to
+// send.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.idle, r.count); i < r.count; i++ {
@@ -234,7 +237,8 @@ func (r *replayRing) due(newFirst bool) *replay {
 	return found
 }
 
-// markUnsent makes due find entry e, which has a response to send: it is no longer among the idle entries.
+// markUnsent makes due find entry e, which has a response to send: it is no longer among the idle
+// entries.
 func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {

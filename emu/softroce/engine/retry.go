@@ -77,8 +77,9 @@ func (q *QP) rewind(psn wire.PSN) {
 	q.wake()
 }
 
-// retransmitFrom retransmits from psn, once for each loss. Further NAKs for the same PSN are ignored until there is
-// progress; by the policy OneNAKPerWindow all are, until the packets sent so far (nakEnd) are acknowledged.
+// retransmitFrom retransmits from psn, once for each loss. Further NAKs for the same PSN are
+// ignored until there is progress; by the policy OneNAKPerWindow all are, until the packets sent so
+// far (nakEnd) are acknowledged.
 func (q *QP) retransmitFrom(psn wire.PSN) {
 	r := &q.req
 	switch {
@@ -96,7 +97,8 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 	q.rewind(psn)
 }
 
-// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does not change the wait.
+// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does not change the
+// wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.sq.find(psn)
@@ -115,7 +117,8 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
-// rnrDelay returns the delay of an RNR timer code, rounded as roundTimer does; the policy may set that of code 25.
+// rnrDelay returns the delay of an RNR timer code, rounded as roundTimer does; the policy may set
+// that of code 25.
 func (q *QP) rnrDelay(code uint8) time.Duration {
 	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
 		return q.roundTimer(d)
@@ -123,8 +126,9 @@ func (q *QP) rnrDelay(code uint8) time.Duration {
 	return q.roundTimer(wire.RNRDelay(code))
 }
 
-// armTimer starts the transport timer if packets are unacknowledged and it is not running. After a rewind it starts
-// with the first retransmitted packet, so that waiting in the send queue uses no retry.
+// armTimer starts the transport timer if packets are unacknowledged and it is not running. After a
+// rewind it starts with the first retransmitted packet, so that waiting in the send queue uses no
+// retry.
 func (q *QP) armTimer(now mono.Time) {
 	r := &q.req
 	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
@@ -155,7 +159,8 @@ func (q *QP) failAsQPOpError(w *sendWQE) {
 	q.fail() // also for UC and UD
 }
 
-// failRequest marks a request as failed. It completes after all earlier requests; later ones are not sent.
+// failRequest marks a request as failed. It completes after all earlier requests; later ones are
+// not sent.
 func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 	w.state, w.status = wqeFailed, status
 	q.retire()
@@ -188,8 +193,8 @@ func (q *QP) retire() {
 	q.checkDrained()
 }
 
-// sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE. An operation that
-// the QP type does not support, and by policy any error of UC, moves them to ERR, too.
+// sendFailed handles an error completion: a reliable QP moves to ERR, others to SQE. An operation
+// that the QP type does not support, and by policy any error of UC, moves them to ERR, too.
 func (q *QP) sendFailed(op verbs.WROpcode) {
 	if q.reliable() || !q.supportsOp(op) || q.cfg.Type == verbs.QPTypeUC && q.nic.policy.UCErrorFatal {
 		q.fail()

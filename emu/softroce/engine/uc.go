@@ -5,9 +5,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleUC handles a UC packet; known says that its opcode is defined. UC sends no responses: a message with an error
-// is dropped completely. The next message reuses its receive, but a receive of an SRQ completes in error. By the
-// policy SkipAfterGap the message after an incomplete one is dropped too.
+// handleUC handles a UC packet; known says that its opcode is defined. UC sends no responses: a
+// message with an error is dropped completely. The next message reuses its receive, but a receive
+// of an SRQ completes in error. By the policy SkipAfterGap the message after an incomplete one is
+// dropped too.
 func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.reportCommEst()
@@ -44,7 +45,8 @@ func (q *QP) handleUC(p *wire.Packet, known bool) {
 	}
 }
 
-// skipAfterGap implements the policy SkipAfterGap: after an incomplete message it drops the next one, and returns true.
+// skipAfterGap implements the policy SkipAfterGap: after an incomplete message it drops the next
+// one, and returns true.
 func (q *QP) skipAfterGap() bool {
 	r := &q.resp
 	if q.nic.policy.SkipAfterGap && (r.gapInMessage || r.open != messageNone) {
@@ -72,8 +74,8 @@ func (q *QP) abandonMessage() {
 	}
 }
 
-// executeUC executes a packet. executeSend and executeWrite advance the expected PSN from that of the packet, but
-// handleUC has advanced it already: executeUC restores its value.
+// executeUC executes a packet. executeSend and executeWrite advance the expected PSN from that of
+// the packet, but handleUC has advanced it already: executeUC restores its value.
 func (q *QP) executeUC(p *wire.Packet, c wire.Class) {
 	r := &q.resp
 	next := r.expected

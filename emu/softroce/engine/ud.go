@@ -15,7 +15,8 @@ import (
 // instead.
 const privilegedQKey = 1 << 31
 
-// sendDatagram builds the next packet of a UD QP; false if there is none. Its work request completes at once.
+// sendDatagram builds the next packet of a UD QP; false if there is none. Its work request
+// completes at once.
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
@@ -96,7 +97,8 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// dispatchToUDQP checks a datagram against a UD QP and delivers it. known is false for undefined opcodes.
+// dispatchToUDQP checks a datagram against a UD QP and delivers it. known is false for undefined
+// opcodes.
 func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
@@ -116,8 +118,9 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 	q.receiveDatagram(d, p)
 }
 
-// receiveDatagram writes the GRH and the payload to the next receive. If the receive is too small, the datagram
-// is dropped; a receive of an SRQ then completes in error, and the policy LongDatagramFatal fails the QP.
+// receiveDatagram writes the GRH and the payload to the next receive. If the receive is too small,
+// the datagram is dropped; a receive of an SRQ then completes in error, and the policy
+// LongDatagramFatal fails the QP.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
@@ -166,7 +169,8 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// handleMulticast delivers a copy to each QP that is attached to the group. known is false for undefined opcodes.
+// handleMulticast delivers a copy to each QP that is attached to the group. known is false for
+// undefined opcodes.
 func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++

@@ -55,7 +55,8 @@ func (m *REQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REQ) Parse(b []byte) (rest []byte, err error) { return parseBody("REQ", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
+// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
+// and the width.
 func (m *REQ) fields(c bodyCodec) {
 	bitField(c, 0, 0, 32, &m.LocalCommID)
 	bitField(c, 4, 0, 24, &m.VendorID)
@@ -127,8 +128,8 @@ func (m *REP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REP) Parse(b []byte) (rest []byte, err error) { return parseBody("REP", b, m) }
 
-// fields encodes or decodes the message. The vendor ID is in three places. bitField takes the offset of a
-// 32-bit word, the lowest bit and the width.
+// fields encodes or decodes the message. The vendor ID is in three places. bitField takes the
+// offset of a 32-bit word, the lowest bit and the width.
 func (m *REP) fields(c bodyCodec) {
 	vendor := [3]uint8{uint8(m.VendorID >> 16), uint8(m.VendorID >> 8), uint8(m.VendorID)}
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
@@ -189,7 +190,8 @@ func (m *MRA) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *MRA) Parse(b []byte) (rest []byte, err error) { return parseBody("MRA", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
+// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
+// and the width.
 func (m *MRA) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 30, 2, &m.About)

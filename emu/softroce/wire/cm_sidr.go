@@ -19,7 +19,8 @@ func (m *SIDRREQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREQ) Parse(b []byte) (rest []byte, err error) { return parseBody("SIDR_REQ", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit and the width.
+// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
+// and the width.
 func (m *SIDRREQ) fields(c bodyCodec) {
 	bitField(c, 0, 0, 32, &m.RequestID)
 	bitField(c, 4, 16, 16, &m.PKey)
@@ -78,8 +79,8 @@ func (m *SIDRREP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREP) Parse(b []byte) (rest []byte, err error) { return parseBody("SIDR_REP", b, m) }
 
-// fields encodes or decodes the message. The vendor ID is in two places. bitField takes the offset of a
-// 32-bit word, the lowest bit and the width.
+// fields encodes or decodes the message. The vendor ID is in two places. bitField takes the offset
+// of a 32-bit word, the lowest bit and the width.
 func (m *SIDRREP) fields(c bodyCodec) {
 	vendorHigh, vendorLow := uint16(m.VendorID>>8), uint8(m.VendorID)
 	bitField(c, 0, 0, 32, &m.RequestID)

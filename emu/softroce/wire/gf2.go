@@ -61,8 +61,8 @@ var (
 	backward = makeShifter(polyXInv)
 )
 
-// makeShifter returns the tables for shifts by whole bytes: low by n bytes, high by n times as many as low has entries.
-// bitStep is the polynomial of a shift by one bit.
+// makeShifter returns the tables for shifts by whole bytes: low by n bytes, high by n times as many
+// as low has entries. bitStep is the polynomial of a shift by one bit.
 func makeShifter(bitStep poly) *shifter {
 	s := &shifter{}
 	step := bitStep
@@ -91,8 +91,9 @@ func (s *shifter) shift(p poly, n int) poly {
 // effect is the effect of a byte on the register, by its value.
 type effect [256]poly
 
-// makeEffect returns the effect of a byte, by its value: what it XORs into the CRC register after the
-// byte and n-1 more. With several ns it is the sum of the effects of the same byte at several places.
+// makeEffect returns the effect of a byte, by its value: what it XORs into the CRC register after
+// the byte and n-1 more. With several ns it is the sum of the effects of the same byte at several
+// places.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {

@@ -70,9 +70,9 @@ func makeBTHBytes() (effects [BTHLen]effect) {
 	return effects
 }
 
-// NewICRC returns the ICRC of packets from src to dst. Both addresses are of one family; an IPv4 address
-// mapped into IPv6 is IPv4. Fields that routers change are ones; lengths and identification, which
-// differ between packets, are 0 until updateHeaders.
+// NewICRC returns the ICRC of packets from src to dst. Both addresses are of one family; an IPv4
+// address mapped into IPv6 is IPv4. Fields that routers change are ones; lengths and
+// identification, which differ between packets, are 0 until updateHeaders.
 func NewICRC(src, dst netip.AddrPort) ICRC {
 	var buf [8 + ipv6HeadersLen]byte
 	b := append(buf[:0], 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF) // in place of the LRH, which RoCE does not have
@@ -113,7 +113,8 @@ func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 // instructions.
 const minHashedLen = 64
 
-// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b is short.
+// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b
+// is short.
 func updateShort(register poly, b []byte) poly {
 	// The effects of the last bytes of a BTH are those of the last bytes of any data.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
@@ -147,7 +148,8 @@ func updateBTH(register poly, bth *[BTHLen]byte) poly {
 		bthBytes[8][bth[8]] ^ bthBytes[9][bth[9]] ^ bthBytes[10][bth[10]] ^ bthBytes[11][bth[11]]
 }
 
-// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4 identification.
+// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4
+// identification.
 func (c ICRC) Seal(ipID uint16, b []byte) {
 	body := b[:len(b)-ICRCLen]
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))

@@ -21,8 +21,8 @@ func appendBody(b []byte, m message) []byte {
 	return b
 }
 
-// parseBody decodes m from the front of b and returns the bytes that follow. Errors contain name, the name of
-// the message.
+// parseBody decodes m from the front of b and returns the bytes that follow. Errors contain name,
+// the name of the message.
 func parseBody(name string, b []byte, m message) (rest []byte, err error) {
 	if len(b) < MADBodyLen {
 		return nil, fmt.Errorf("%s: %w: %d of %d bytes", name, ErrShort, len(b), MADBodyLen)
@@ -37,7 +37,8 @@ type bodyCodec struct {
 	encode bool
 }
 
-// bitField encodes or decodes *v, width bits of the big-endian 32-bit word at offset at; low is the lowest bit.
+// bitField encodes or decodes *v, width bits of the big-endian 32-bit word at offset at; low is the
+// lowest bit.
 func bitField[T ~uint8 | ~uint16 | ~uint32](c bodyCodec, at, low, width int, v *T) {
 	word, mask := binary.BigEndian.Uint32(c.body[at:]), uint32(1)<<width-1
 	if c.encode {

@@ -25,8 +25,8 @@ const (
 	HasIETH
 )
 
-// extensions has the length of each extension header, and the error of a packet that ends inside it,
-// indexed by the bit numbers of a HeaderSet.
+// extensions has the length of each extension header, and the error of a packet that ends inside
+// it, indexed by the bit numbers of a HeaderSet.
 var extensions = [...]struct {
 	len   int
 	short error
@@ -155,8 +155,9 @@ var connected = [...]operation{
 	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
 }
 
-// makeOpcodes returns the table of opcodes: the operations of RC, for every other transport those of them that it has,
-// with its own extension headers, and in the end RESYNC, which only RD has, and CNP.
+// makeOpcodes returns the table of opcodes: the operations of RC, for every other transport those
+// of them that it has, with its own extension headers, and in the end RESYNC, which only RD has,
+// and CNP.
 func makeOpcodes() (table [256]Info) {
 	define := func(t Transport, row operation) {
 		table[MakeOpcode(t, row.op)] = Info{

@@ -52,8 +52,8 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
-// parseExtensions decodes the extension headers in set from the front of b, which holds all of them, and
-// returns the bytes that follow.
+// parseExtensions decodes the extension headers in set from the front of b, which holds all of
+// them, and returns the bytes that follow.
 func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte) {
 	if set&HasRDETH != 0 {
 		b = p.RDETH.parse(b)

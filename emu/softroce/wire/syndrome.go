@@ -40,7 +40,8 @@ const (
 	syndromeNakBits   = 0x60
 )
 
-// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or CreditUnlimited.
+// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or
+// CreditUnlimited.
 func Ack(credit uint8) Syndrome { return Syndrome(credit & syndromeValueMask) }
 
 // RNRNak returns the syndrome of an RNR NAK with a timer code.

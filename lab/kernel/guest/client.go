@@ -76,7 +76,8 @@ type File struct {
 func Put(ctx context.Context, conn net.Conn, f File) error {
 	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
-		// The guest may fail at once, and then stops reading: its error is preferred to that of CopyFrom.
+		// The guest may fail at once, and then stops reading: its error is preferred to that of
+		// CopyFrom.
 		result := make(chan error, 1)
 		go func() {
 			_, err := awaitExit(frames, control.ProgramClient{})
@@ -183,7 +184,8 @@ func (o Options) CommandLine() string {
 	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
 }
 
-// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are required.
+// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are
+// required.
 func parseCommandLine(line string) (o Options, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
@@ -219,7 +221,8 @@ func Wire4(id int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
 }
 
-// Wire6 returns a guest's IPv6 address on the wire, the network of the RDMA devices: fd77::11 for guest 1.
+// Wire6 returns a guest's IPv6 address on the wire, the network of the RDMA devices: fd77::11 for
+// guest 1.
 func Wire6(id int) netip.Prefix {
 	a := WireHost6.Addr().As16()
 	a[15] = byte(0x10 + id)
@@ -262,7 +265,8 @@ type Device string
 const (
 	RXE Device = "rxe" // soft-RoCE, called rxe0
 	SIW Device = "siw" // soft-iWARP, called siw0
-	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no option. Its name is siw0, too.
+	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no option. Its name is
+	// siw0, too.
 	SIWCRC Device = "siw-crc"
 )
 
@@ -270,7 +274,8 @@ const (
 // not exist while they are changed, or if that failed.
 const DevicesFile = "/run/devices"
 
-// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none" is an empty list.
+// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none" is
+// an empty list.
 func ParseDevices(list string) ([]Device, error) {
 	switch list {
 	case "none":

@@ -245,7 +245,8 @@ const wireDevice = "eth0"
 // waitTimeout bounds waits for the kernel.
 const waitTimeout = 30 * time.Second
 
-// waitFor polls done until it returns true. After waitTimeout it returns an error with the text problem.
+// waitFor polls done until it returns true. After waitTimeout it returns an error with the text
+// problem.
 func waitFor(problem string, done func() bool) error {
 	for end := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -255,8 +256,9 @@ func waitFor(problem string, done func() bool) error {
 	return nil
 }
 
-// configureNetwork sets the loopback interface up, and names and configures the interfaces of the wire (the network of
-// the RDMA devices) and the control link, which it finds by their Ethernet addresses.
+// configureNetwork sets the loopback interface up, and names and configures the interfaces of the
+// wire (the network of the RDMA devices) and the control link, which it finds by their Ethernet
+// addresses.
 func configureNetwork(o Options) error {
 	if err := SetLoopbackUp(); err != nil {
 		return err
@@ -335,8 +337,9 @@ func setUpInterface(l netlink.Link, name string, mtu int, addrs ...netip.Prefix)
 	return nil
 }
 
-// setDevices removes all RDMA devices, creates those of the list on the network interface wireDevice, and waits until
-// they are active. run runs a program. DevicesFile exists only while all devices are active.
+// setDevices removes all RDMA devices, creates those of the list on the network interface
+// wireDevice, and waits until they are active. run runs a program. DevicesFile exists only while
+// all devices are active.
 func setDevices(all []Device, run func(args ...string) error) error {
 	if err := os.RemoveAll(DevicesFile); err != nil {
 		return err
@@ -368,8 +371,9 @@ func setDevices(all []Device, run func(args ...string) error) error {
 	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
 }
 
-// loadModule loads the kernel module of a device. Of siw's two variants, siw.ko and siw-crc.ko (which requests the MPA
-// CRC), only one can be loaded: it unloads the other first. run runs a program.
+// loadModule loads the kernel module of a device. Of siw's two variants, siw.ko and siw-crc.ko
+// (which requests the MPA CRC), only one can be loaded: it unloads the other first. run runs a
+// program.
 func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")

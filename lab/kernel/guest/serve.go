@@ -71,7 +71,8 @@ func (s *Server) serve(c *control.Conn) error {
 	return c.Write(control.Frame{Kind: control.Exit, Num: uint64(code)})
 }
 
-// setDevices checks the list of devices, and calls s.Devices, one call at a time, to replace the guest's RDMA devices.
+// setDevices checks the list of devices, and calls s.Devices, one call at a time, to replace the
+// guest's RDMA devices.
 func (s *Server) setDevices(all []Device) error {
 	if s.Devices == nil {
 		return errors.New("devices are not supported here")
@@ -126,9 +127,9 @@ func putFile(c *control.Conn, r request) (err error) {
 	return os.Rename(f.Name(), r.Path)
 }
 
-// exec runs the program of a request, which s.Start starts if it is set, with its streams on c, and returns the exit
-// code. It returns an error only if the program does not start. Background processes of the program continue after
-// its end.
+// exec runs the program of a request, which s.Start starts if it is set, with its streams on c, and
+// returns the exit code. It returns an error only if the program does not start. Background
+// processes of the program continue after its end.
 func (s *Server) exec(c *control.Conn, r request) (code int, err error) {
 	if len(r.Args) == 0 {
 		return 0, errors.New("no program to run")

@@ -79,8 +79,9 @@ func readReports(from io.Reader, ranks int) (all []json.RawMessage, started bool
 // notARank is the error text for a program that did not join.
 const notARank = "it did not join the job: it must call mpi.Main, and import lab/mpihost"
 
-// exitStatus returns the exit code of a launch: 0, or that of the first rank that failed by itself, else of a stopped
-// one. It prints the errors of ranks to w: also if a program exited with 0, but never called mpi.Main to join the job.
+// exitStatus returns the exit code of a launch: 0, or that of the first rank that failed by itself,
+// else of a stopped one. It prints the errors of ranks to w: also if a program exited with 0, but
+// never called mpi.Main to join the job.
 func exitStatus(outcomes []launch.Outcome, w io.Writer) (code int) {
 	return launch.ExitStatus(outcomes, func(o *launch.Outcome) {
 		switch {

@@ -30,8 +30,9 @@ const (
 	hangTimeout = time.Minute
 )
 
-// ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of network namespaces,
-// runs the ranks, writes their reports to reportsFD, and returns the exit code. After j.Limit it stops the ranks.
+// ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of
+// network namespaces, runs the ranks, writes their reports to reportsFD, and returns the exit code.
+// After j.Limit it stops the ranks.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -99,8 +100,8 @@ func printStates(outcomes []launch.Outcome, reason error, w io.Writer) {
 	}
 }
 
-// specs returns the processes to start, one for each rank. The caller must call closeShared, also after an error: it
-// closes the files of the memory that the ranks of a host share.
+// specs returns the processes to start, one for each rank. The caller must call closeShared, also
+// after an error: it closes the files of the memory that the ranks of a host share.
 func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeShared func(), err error) {
 	var shared []*os.File // by host
 	closeShared = func() {
@@ -151,8 +152,8 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 	return specs, closeShared, nil
 }
 
-// runRanks runs the ranks until all have ended. aborted is the first abort that a rank reports to the launcher (in a
-// Marked event); it stops all ranks. It is nil if none aborted.
+// runRanks runs the ranks until all have ended. aborted is the first abort that a rank reports to
+// the launcher (in a Marked event); it stops all ranks. It is nil if none aborted.
 func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

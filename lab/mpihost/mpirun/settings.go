@@ -100,7 +100,8 @@ func ChoiceIndex(flag, value string, choices []string) (int, error) {
 	return max(i, 0), nil
 }
 
-// Designs returns the names of the designs of package carrier: which transports it uses between hosts.
+// Designs returns the names of the designs of package carrier: which transports it uses between
+// hosts.
 func Designs() (names []string) {
 	for _, d := range carrier.Designs() {
 		names = append(names, string(d))

@@ -22,8 +22,8 @@ import (
 // launcher's.
 const reportFD = 4
 
-// InSimulation starts the program once. That process runs all ranks in a simulation, and writes their reports to the
-// pipe that is its file descriptor reportFD.
+// InSimulation starts the program once. That process runs all ranks in a simulation, and writes
+// their reports to the pipe that is its file descriptor reportFD.
 func InSimulation(ctx context.Context, r Config) (Result, error) {
 	if err := r.setDefaults(); err != nil {
 		return Result{}, err
@@ -83,8 +83,9 @@ func withStdin(start func(*exec.Cmd) error) func(*exec.Cmd) error {
 	}
 }
 
-// plan returns the plan of the fabric in namespaces: two hosts back to back, or more hosts around a switch, whose NICs
-// have an address for each rank of the host. A plan needs a scenario with a workload, which is not run.
+// plan returns the plan of the fabric in namespaces: two hosts back to back, or more hosts around a
+// switch, whose NICs have an address for each rank of the host. A plan needs a scenario with a
+// workload, which is not run.
 func (r *Config) plan() (*lab.Plan, error) {
 	hosts := max(2, (r.Ranks+r.PerHost-1)/r.PerHost)
 	s := &scenarios.Scenario{
@@ -101,8 +102,8 @@ func (r *Config) plan() (*lab.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each rank of a host has its own address, because RoCE and datagram-iWARP have a fixed UDP port.
-	// The first rank has the NIC's address.
+	// Each rank of a host has its own address, because RoCE and datagram-iWARP have a fixed UDP
+	// port. The first rank has the NIC's address.
 	for _, host := range p.Topology.Hosts {
 		for k := range host.NICs {
 			nic := &host.NICs[k]

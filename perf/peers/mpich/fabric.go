@@ -26,8 +26,9 @@ type fabric struct {
 	args  []string // of the ranks
 }
 
-// fabricMain is the main function of the process that builds the fabric, in namespaces of its own. It reads a job
-// from standard input, runs all rounds, and writes the result to standard output, both as JSON.
+// fabricMain is the main function of the process that builds the fabric, in namespaces of its own.
+// It reads a job from standard input, runs all rounds, and writes the result to standard output,
+// both as JSON.
 func fabricMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -79,8 +80,8 @@ func (f *fabric) build() error {
 	return nil
 }
 
-// runRound runs the four turns of a round, in each of which one runtime runs all measurements. The two
-// turns of MPICH show the noise.
+// runRound runs the four turns of a round, in each of which one runtime runs all measurements. The
+// two turns of MPICH show the noise.
 func (f *fabric) runRound(ctx context.Context) (r round, err error) {
 	const withICRC, withoutICRC = true, false
 	for _, t := range []struct {
@@ -127,8 +128,8 @@ func (f *fabric) runTurn(ctx context.Context, run func(context.Context) (string,
 	return parseTurn(text)
 }
 
-// minStreamedBytes returns a lower limit of the bytes that all stream measurements of a turn send: each
-// begins with firstCount windows of messages.
+// minStreamedBytes returns a lower limit of the bytes that all stream measurements of a turn send:
+// each begins with firstCount windows of messages.
 func minStreamedBytes() (n uint64) {
 	for _, m := range measurements() {
 		kind, size, _ := strings.Cut(m.Name, ":")

@@ -19,7 +19,8 @@ const (
 	stream   = "stream"
 )
 
-// measurement is a measurement of ranks, with the target ratios of our runtime to MPICH, with and without ICRC.
+// measurement is a measurement of ranks, with the target ratios of our runtime to MPICH, with and
+// without ICRC.
 type measurement struct {
 	Name, Title, Unit          string
 	figure                     func(secondsPerMessage float64) float64
@@ -38,9 +39,9 @@ func gigabits(size float64) func(secondsPerMessage float64) float64 {
 	return func(s float64) float64 { return size * 8 / s / 1e9 }
 }
 
-// measurements returns all measurements, each with targets for the ratio of our figure to MPICH's, with and without
-// ICRC: upper limits if atMost is set, else lower limits. A name is the kind and the message size in bytes; figure
-// converts seconds per message to the unit.
+// measurements returns all measurements, each with targets for the ratio of our figure to MPICH's,
+// with and without ICRC: upper limits if atMost is set, else lower limits. A name is the kind and
+// the message size in bytes; figure converts seconds per message to the unit.
 func measurements() []measurement {
 	return []measurement{
 		{Name: pingpong + ":8", Title: "half round trip, 8 B", Unit: "µs", figure: micros, atMost: true, wantRatio: 1, wantRatioNoICRC: 1},
@@ -55,8 +56,9 @@ func measurements() []measurement {
 // turn has the results of one turn, by measurement name.
 type turn map[string]float64
 
-// parseTurn parses the output of rank 0 of a turn, in which one runtime runs all measurements: lines with
-// the name of a measurement and its seconds per message, which parseTurn converts to the measurement's unit.
+// parseTurn parses the output of rank 0 of a turn, in which one runtime runs all measurements:
+// lines with the name of a measurement and its seconds per message, which parseTurn converts to the
+// measurement's unit.
 func parseTurn(text string) (turn, error) {
 	t := turn{}
 	for line := range strings.Lines(text) {
@@ -109,9 +111,10 @@ type result struct {
 	Rounds      []round      `json:"rounds"`
 }
 
-// compare computes a comparison for each measurement: medians over the rounds. A round is four runs of all
-// measurements: MPICH, ours, MPICH again, ours without ICRC. Our figure is compared with the mean of both
-// MPICH runs, the one without ICRC with the second. The difference of the MPICH runs is the noise.
+// compare computes a comparison for each measurement: medians over the rounds. A round is four runs
+// of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our figure is compared with the
+// mean of both MPICH runs, the one without ICRC with the second. The difference of the MPICH runs
+// is the noise.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {

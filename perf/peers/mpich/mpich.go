@@ -57,7 +57,8 @@ func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 }
 
 // launchProxies reads the output of mpiexec until its end. It starts the proxies whose commands
-// mpiexec prints after launchMark, waits for them, and returns the other lines: the output of the ranks.
+// mpiexec prints after launchMark, waits for them, and returns the other lines: the output of the
+// ranks.
 func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd
@@ -99,8 +100,8 @@ func (f *fabric) startProxy(ctx context.Context, i int, command []string) (*exec
 	return cmd, h.NS.Start(cmd)
 }
 
-// runOurs runs the benchmark on ranks of fabrictest's MPI runtime, over IPv6, with or without computing
-// ICRCs, and returns the output of rank 0.
+// runOurs runs the benchmark on ranks of fabrictest's MPI runtime, over IPv6, with or without
+// computing ICRCs, and returns the output of rank 0.
 func (f *fabric) runOurs(ctx context.Context, withICRC bool) (string, error) {
 	const joinTimeout = 10 * time.Second // how long our ranks may take to start
 	const ipv4 = false

@@ -16,8 +16,8 @@ type Scale struct {
 	Log      bool
 }
 
-// Decades returns a logarithmic scale that begins and ends at powers of ten and includes all positive values. Its
-// axis starts at position at and has this length.
+// Decades returns a logarithmic scale that begins and ends at powers of ten and includes all
+// positive values. Its axis starts at position at and has this length.
 func Decades(values []float64, at, length float64) Scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {

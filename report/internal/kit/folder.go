@@ -56,8 +56,8 @@ type Folder[T any] struct {
 	Page   func(io.Writer, T) error // writes the page
 }
 
-// Write writes v into a folder, as JSON, as junit.xml if f.JUnit is not nil, and as an HTML page. paths has the files
-// that were written, also if another one failed.
+// Write writes v into a folder, as JSON, as junit.xml if f.JUnit is not nil, and as an HTML page.
+// paths has the files that were written, also if another one failed.
 func (f Folder[T]) Write(dir string, v T) (paths Paths, err error) {
 	all := []File{{f.Result, func(w io.Writer) error { return WriteJSON(w, v) }, &paths.Result}}
 	if f.JUnit != nil {
@@ -74,8 +74,9 @@ const (
 	PageFile  = "report.html"
 )
 
-// WriteAll writes files into a folder, which it creates if needed, and sets the Path of each that was written. It
-// replaces existing files, and continues after a file that cannot be written. The error is an *Error.
+// WriteAll writes files into a folder, which it creates if needed, and sets the Path of each that
+// was written. It replaces existing files, and continues after a file that cannot be written. The
+// error is an *Error.
 func WriteAll(dir string, all []File) error {
 	fail := &Error{Dir: dir}
 	mkdirErr := os.MkdirAll(dir, 0o777)

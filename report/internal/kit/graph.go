@@ -36,8 +36,8 @@ type edge struct {
 	of   int // number of parallel edges
 }
 
-// newGraph returns the hosts, switches and cables of a topology as nodes and edges, without positions. The
-// painter gives the state, title and label of hosts and cables.
+// newGraph returns the hosts, switches and cables of a topology as nodes and edges, without
+// positions. The painter gives the state, title and label of hosts and cables.
 func newGraph(t *topology.Topology, painter Painter) *graph {
 	g := &graph{}
 	byName := map[string]*node{}
@@ -78,8 +78,9 @@ func (g *graph) numberParallelEdges() {
 	}
 }
 
-// mergeHosts replaces the hosts of each switch by one node if there are more than limit hosts. Hosts whose state or
-// cable is not Fine stay separate, up to limit. It also numbers the parallel edges that result.
+// mergeHosts replaces the hosts of each switch by one node if there are more than limit hosts.
+// Hosts whose state or cable is not Fine stay separate, up to limit. It also numbers the parallel
+// edges that result.
 func (g *graph) mergeHosts(limit int) {
 	defer g.numberParallelEdges()
 	if len(g.hosts) <= limit {

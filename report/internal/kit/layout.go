@@ -13,7 +13,8 @@ const (
 	wide   = 1040
 )
 
-// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if they have parallel cables.
+// layoutPair places hosts side by side, for a fabric without switches. Hosts are taller if they
+// have parallel cables.
 func (g *graph) layoutPair() {
 	cables := 1
 	for i := range g.edges {
@@ -59,7 +60,8 @@ func (g *graph) layoutRing() {
 		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
-		// The label is outside of the ellipse, along its normal, which is not the direction from the centre.
+		// The label is outside of the ellipse, along its normal, which is not the direction from
+		// the centre.
 		nx, ny := cos/rx, sin/ry
 		l := math.Hypot(nx, ny)
 		h.dx, h.dy = nx/l, ny/l
@@ -206,9 +208,10 @@ type Span struct {
 	Label       int // length in characters
 }
 
-// Lanes assigns spans to at most limit rows so that neither spans nor their labels (of Label characters, from the
-// start of the span) overlap, on a chart that is columns characters wide. It returns the row of each span, -1 if no
-// row has space, and the position where the space for its label ends, from 0 to Width.
+// Lanes assigns spans to at most limit rows so that neither spans nor their labels (of Label
+// characters, from the start of the span) overlap, on a chart that is columns characters wide. It
+// returns the row of each span, -1 if no row has space, and the position where the space for its
+// label ends, from 0 to Width.
 func (g Grid) Lanes(spans []Span, limit, columns int) (rows []int, labelEnds []float64) {
 	rows, labelEnds = make([]int, len(spans)), make([]float64, len(spans))
 	order := make([]int, len(spans))

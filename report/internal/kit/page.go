@@ -51,8 +51,8 @@ type Share struct {
 	N     int
 }
 
-// Bar returns a segment of a bar for each state that n counts at least once, in the given order, and
-// the counts as texts such as "3 passed", with the names of the states.
+// Bar returns a segment of a bar for each state that n counts at least once, in the given order,
+// and the counts as texts such as "3 passed", with the names of the states.
 func Bar[S ~string](n map[S]int, order []S, names map[S]string) (shares []Share, text []string) {
 	for _, s := range order {
 		if n[s] > 0 {
@@ -95,8 +95,8 @@ type Layout struct {
 	css, js  string
 }
 
-// NewLayout returns a layout: the style, script and templates that all pages share, and in addition the style
-// css, the script js and the templates texts, which use funcs.
+// NewLayout returns a layout: the style, script and templates that all pages share, and in addition
+// the style css, the script js and the templates texts, which use funcs.
 func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout {
 	t := template.Must(template.New("page").Funcs(funcs).Parse(pageTemplate))
 	for _, text := range texts {
@@ -105,8 +105,8 @@ func NewLayout(css, js string, funcs template.FuncMap, texts ...string) *Layout 
 	return &Layout{t, baseCSS + css, baseJS + js}
 }
 
-// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash (for the content security policy) it
-// sets; css is added to the style of the layout.
+// Write writes a page. The data embeds a Page, whose CSS, JS and JSHash (for the content security
+// policy) it sets; css is added to the style of the layout.
 func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css string) error {
 	p := data.basePage()
 	hash := sha256.Sum256([]byte(l.js))
@@ -124,8 +124,8 @@ func (l *Layout) Write(w io.Writer, data interface{ basePage() *Page }, css stri
 // Anchors makes unique HTML IDs.
 type Anchors map[string]int
 
-// Of returns an HTML ID made of names: joined by dots, with other characters than letters, digits and "-_." replaced,
-// cut to 100 bytes, and with a number if the ID is in use.
+// Of returns an HTML ID made of names: joined by dots, with other characters than letters, digits
+// and "-_." replaced, cut to 100 bytes, and with a number if the ID is in use.
 func (a Anchors) Of(names ...string) string {
 	id := strings.Map(func(c rune) rune {
 		switch {

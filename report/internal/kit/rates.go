@@ -24,8 +24,9 @@ type curve struct {
 	count []float64
 }
 
-// clean returns the track's count over time as a curve. Samples may be invalid, since programs with defects produce
-// them: it sorts them by time and corrects counts that decrease. With MaxRate, the curve rises no faster than that.
+// clean returns the track's count over time as a curve. Samples may be invalid, since programs with
+// defects produce them: it sorts them by time and corrects counts that decrease. With MaxRate, the
+// curve rises no faster than that.
 func (t Track) clean() curve {
 	n := min(len(t.At), len(t.Count))
 	order := make([]int, n)
@@ -49,8 +50,8 @@ func (t Track) clean() curve {
 	return c
 }
 
-// limitRate returns a curve that reaches the counts of c no later than c, but rises no faster than maxRate: before a
-// jump of c it rises at maxRate, from the latest possible time on.
+// limitRate returns a curve that reaches the counts of c no later than c, but rises no faster than
+// maxRate: before a jump of c it rises at maxRate, from the latest possible time on.
 func (c curve) limitRate(maxRate float64) (slow curve) {
 	add := func(at time.Duration, count float64) {
 		slow.at, slow.count = append(slow.at, at), append(slow.count, count)
@@ -98,8 +99,9 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Each of its steps lies
-// between the times of two neighbouring samples if these are fewer than MaxSteps; else all steps have the same length.
+// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Each
+// of its steps lies between the times of two neighbouring samples if these are fewer than MaxSteps;
+// else all steps have the same length.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)

@@ -191,8 +191,8 @@ func (g Grid) X(t time.Duration) float64 {
 	return math.Round(10*min(Width, max(0, x))) / 10
 }
 
-// Path returns SVG path data of a line that is level in each step of the grid, at the value of that step. The
-// value top is at the upper end of the chart.
+// Path returns SVG path data of a line that is level in each step of the grid, at the value of that
+// step. The value top is at the upper end of the chart.
 func (g Grid) Path(values []float64, top float64) string {
 	b := make([]byte, 0, 8*len(values))
 	b = append(b, 'M', '0', ' ')

@@ -17,7 +17,8 @@ func TextWidth(s string) int {
 	return n
 }
 
-// runeWidth returns the number of terminal columns of a rune: none for a combining or invisible one, two for a wide one.
+// runeWidth returns the number of terminal columns of a rune: none for a combining or invisible
+// one, two for a wide one.
 func runeWidth(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
