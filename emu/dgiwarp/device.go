@@ -1,7 +1,6 @@
 package dgiwarp
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 
@@ -75,7 +74,7 @@ func (o *portObserver) LinkChanged(up bool) { o.nic.SetPort(up) }
 // AddrChanged implements link.PortObserver. GIDs of addresses that are not present are empty.
 func (o *portObserver) AddrChanged(addr netip.Addr, present bool) {
 	if o.addrs.SetPresent(addr, present) {
-		o.nic.SetGIDs(o.addrs.FilterGIDs(o.cfg.NIC.GIDs))
+		o.nic.SetGIDs(o.addrs.GIDs())
 	}
 }
 
@@ -105,78 +104,26 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// QueryPort implements verbs.Context. MaxMsg is the longest Send, ActiveMTU the largest MTU
-// of verbs that fits into one packet.
-func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.CheckPort("query_port", port); err != nil {
-		return a, err
+// port implements device.Hooks.Port. MaxMsg is the longest Send, ActiveMTU the largest MTU of verbs
+// that fits into one packet.
+func (d *Device) port() verbs.PortAttr {
+	a := verbs.PortAttr{
+		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTUFor(d.nic.MaxUDPayload()),
+		GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: engine.MaxUDSend,
+		QKeyViolations: uint32(d.nic.Count.DropKey),
 	}
-	err = d.Control("query_port", func() error {
-		a = verbs.PortAttr{
-			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTUFor(d.nic.MaxUDPayload()),
-			GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: engine.MaxUDSend,
-			QKeyViolations: uint32(d.nic.Count.DropKey),
-		}
-		if d.cfg.QP.Reliable {
-			a.MaxMsg = math.MaxUint32
-		}
-		if d.nic.PortDown {
-			a.State = verbs.PortDown
-		}
-		return nil
-	})
-	return a, err
-}
-
-// QueryGID implements verbs.Context. The entry of a removed address is empty.
-func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.CheckPort("query_gid", port); err != nil {
-		return e, err
+	if d.cfg.QP.Reliable {
+		a.MaxMsg = math.MaxUint32
 	}
-	err = d.Control("query_gid", func() error {
-		table := d.nic.GIDs()
-		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
-			return err
-		}
-		e = table[index]
-		return nil
-	})
-	return e, err
-}
-
-// QueryPKey implements verbs.Context. The protocol has no partitions: the P_Key table has only the
-// default partition, for programs that expect one.
-func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.CheckPort("query_pkey", port); err != nil {
-		return 0, err
+	if d.nic.PortDown {
+		a.State = verbs.PortDown
 	}
-	return 0xffff, d.CheckIndex("query_pkey", index, 1)
-}
-
-// CreateSRQ implements verbs.Context. XRC SRQs are not supported.
-func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
-	if in.Type == verbs.SRQXRC {
-		return nil, d.unsupported("create_srq", "XRC")
-	}
-	return d.shared.CreateSRQ(in)
-}
-
-// OpenXRCD fails: there is no XRC.
-func (d *Device) OpenXRCD() (verbs.XRCD, error) { return nil, d.unsupported("open_xrcd", "XRC") }
-
-// OpenQP fails: there is no XRC.
-func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
-	return nil, d.unsupported("open_qp", "XRC")
+	return a
 }
 
 // CM fails: the protocol has no connections.
 func (d *Device) CM() (verbs.CM, error) {
-	return nil, d.unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), which applications exchange by other means")
-}
-
-// unsupported returns the error of a verb for a feature that the protocol does not have.
-func (d *Device) unsupported(op, what string) error {
-	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: datagram-iWARP has no %s", verbs.ErrNotSupported, what)}
+	return nil, d.Unsupported("cm", "connection manager: address peers by IP address, UDP port and QP number (AddressOf), which applications exchange by other means")
 }
 
 // Counters implements verbs.Context. It returns the counters of the NIC and, with the prefix

@@ -14,7 +14,6 @@ package dgiwarp
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -122,39 +121,28 @@ func OnUDP(sock udplink.Config, cfg Config) (*Device, error) {
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "dgiwarp0")
 	if len(cfg.Addrs) == 0 {
-		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, errNoAddress)
+		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, device.ErrNoAddress)
 	}
-	cfg.NIC.GIDs = nil
-	for i, a := range cfg.Addrs {
-		cfg.NIC.GIDs = append(cfg.NIC.GIDs, verbs.GIDEntry{GID: verbs.GIDFrom(a), Index: i, Type: verbs.GIDTypeIB})
-	}
+	addrs := device.NewPortAddrs(cfg.Addrs)
+	cfg.NIC.GIDs = addrs.GIDs()
 	if cfg.NIC.LinkMTU == 0 {
 		cfg.NIC.LinkMTU = min(l.MTU(), largestMTU)
 	}
 	if cfg.NIC.GUID == 0 {
-		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
+		cfg.NIC.GUID = device.GUIDFromAddr(cfg.Addrs[0])
 	}
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
 		return nil, fmt.Errorf("dgiwarp %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, nic: nic, link: l, addrs: device.NewPortAddrs(cfg.Addrs)}
+	d := &Device{cfg: cfg, nic: nic, link: l, addrs: addrs}
 	d.Init(cfg.Name, &nic.Base, device.Hooks{
+		Protocol: "datagram-iWARP", PKeys: device.DefaultPKeys, Port: d.port, GIDs: nic.GIDs,
 		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
 		CreateAH: d.createAH,
+		// RD peers may wait for receives.
+		PumpAfterRecv: nic.PeersAwaitReceives,
 	})
 	d.Start(newDriver(d))
 	return d, nil
-}
-
-var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
-
-// guidFromAddr derives a GUID from an IP address: the first byte has the locally administered bit,
-// and the bytes of the address are combined by XOR into the other seven.
-func guidFromAddr(a netip.Addr) uint64 {
-	guid := uint64(0x02) << 56
-	for i, b := range a.As16() {
-		guid ^= uint64(b) << (8 * (uint(15-i) % 7))
-	}
-	return guid
 }

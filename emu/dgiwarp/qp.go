@@ -1,7 +1,6 @@
 package dgiwarp
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -27,7 +26,7 @@ type ErrorReport = engine.ErrorReport
 
 // queuePair implements verbs.QP.
 type queuePair struct {
-	device.Object
+	device.QP
 	dev    *Device
 	q      *engine.QP  // the engine's queue pair
 	refs   engine.Refs // handles of the request being posted
@@ -42,32 +41,25 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) { return d.CreateQP
 func (d *Device) CreateQPWith(in verbs.QPInit, opt QPOptions) (verbs.QP, error) {
 	const op = "create_qp"
 	if in.XRCD != nil {
-		return nil, d.unsupported(op, "XRC")
+		return nil, d.Unsupported(op, "XRC")
 	}
 	if in.Type != verbs.QPTypeUD {
-		return nil, d.unsupported(op, fmt.Sprintf("%v queue pairs: the type must be %v, for the RD service too", in.Type, verbs.QPTypeUD))
+		return nil, d.Unsupported(op, fmt.Sprintf("%v queue pairs: the type must be %v, for the RD service too", in.Type, verbs.QPTypeUD))
 	}
 	cfg := engine.QPConfig{Reliable: opt.Reliable, Isolate: opt.Isolate}
 	cfg.Caps, cfg.SignalAll = in.Caps, in.SignalAll
-	h := &queuePair{Object: device.Object{D: &d.shared}, dev: d}
-	err := d.Control(op, func() (err error) {
-		if err := cmp.Or(
-			device.CheckOptionalHandle(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
-			device.CheckOptionalHandle(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
-			device.CheckOptionalHandle(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
-			device.CheckOptionalHandle(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
-		); err != nil {
+	h := &queuePair{QP: device.QP{Object: device.Object{D: &d.shared}}, dev: d}
+	return device.HandleOrNil[verbs.QP](h, d.Control(op, func() error {
+		o, err := d.ResolveQPInit(op, &in)
+		if err != nil {
 			return err
 		}
+		cfg.PD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.SendCQ, o.RecvCQ, o.SRQ
 		if h.q, err = d.nic.CreateQP(cfg); err == nil {
-			h.q.Owner = h
+			h.Engine, h.Post, h.q.Owner = h.q, h.post, h
 		}
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	}))
 }
 
 // LastError returns the last error that a peer reported for a message of a queue pair of this
@@ -92,35 +84,12 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(a, mask) })
 }
 
-func (q *queuePair) Query() (a verbs.QPAttr, err error) {
-	err = q.Control("query_qp", func() error {
-		a = q.q.Query()
-		return nil
-	})
-	return a, err
-}
-
-func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
-	if err := q.Enter("post_send", drive.CallPost); err != nil {
-		return 0, err
+// post queues a send request. The lock is held.
+func (q *queuePair) post(wr *verbs.SendWR) error {
+	if err := q.resolveHandles(wr); err != nil {
+		return err
 	}
-	defer q.D.Leave()
-	return q.post(wrs)
-}
-
-// post queues send requests, and returns how many were queued before an error. The caller holds the
-// lock.
-func (q *queuePair) post(wrs []verbs.SendWR) (posted int, err error) {
-	now := q.dev.Driver().Now()
-	for i := range wrs {
-		if err = q.resolveHandles(&wrs[i]); err == nil {
-			err = q.q.PostSend(now, &wrs[i], q.refs)
-		}
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
+	return q.q.PostSend(q.dev.Driver().Now(), wr, q.refs)
 }
 
 // resolveHandles sets q.refs to the engine's objects for the address handle, window and region in
@@ -136,32 +105,6 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (err error) {
 	}
 	q.refs.Window, q.refs.Region, err = q.D.ResolveBind(wr)
 	return err
-}
-
-func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	if err := q.Enter("post_recv", drive.CallPost); err != nil {
-		return 0, err
-	}
-	// A posted receive causes packets only if RD peers wait for receives. In the error state the
-	// receive is flushed, that is completed, at once.
-	defer func() {
-		if q.dev.nic.PeersAwaitReceives() {
-			q.dev.Driver().Pump()
-		} else if q.dev.nic.CompletionEvents() > 0 {
-			q.dev.DeliverCompletionEvents()
-		}
-		q.dev.Driver().Unlock()
-	}()
-	for i := range wrs {
-		if err := q.q.PostRecv(&wrs[i]); err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
-}
-
-func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
-	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
 func (q *queuePair) AttachMulticast(group verbs.GID) error {

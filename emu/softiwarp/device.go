@@ -1,7 +1,6 @@
 package softiwarp
 
 import (
-	"fmt"
 	"math"
 	"net/netip"
 
@@ -112,71 +111,17 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	return a, nil
 }
 
-// QueryPort implements verbs.Context. iWARP has no path MTU; ActiveMTU is the largest MTU of
-// verbs that fits into a packet of the interface.
-func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.CheckPort("query_port", port); err != nil {
-		return a, err
+// port implements device.Hooks.Port. iWARP has no path MTU; ActiveMTU is the largest MTU of verbs
+// that fits into a packet of the interface.
+func (d *Device) port() verbs.PortAttr {
+	a := verbs.PortAttr{
+		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.mtu,
+		GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: math.MaxUint32,
 	}
-	err = d.Control("query_port", func() error {
-		a = verbs.PortAttr{
-			State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.mtu,
-			GIDs: len(d.cfg.Addrs), PKeys: 1, MaxMsg: math.MaxUint32,
-		}
-		if d.down {
-			a.State = verbs.PortDown
-		}
-		return nil
-	})
-	return a, err
-}
-
-// QueryGID implements verbs.Context. The entry of a removed address is empty.
-func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.CheckPort("query_gid", port); err != nil {
-		return e, err
+	if d.down {
+		a.State = verbs.PortDown
 	}
-	if err := d.CheckIndex("query_gid", index, len(d.cfg.Addrs)); err != nil {
-		return e, err
-	}
-	err = d.Control("query_gid", func() error {
-		e = verbs.GIDEntry{Index: index, Type: verbs.GIDTypeIB}
-		if d.addrs.IsPresent(index) {
-			e.GID = verbs.GIDFrom(d.cfg.Addrs[index])
-		}
-		return nil
-	})
-	return e, err
-}
-
-// QueryPKey implements verbs.Context. iWARP has no partitions; the table has one entry for generic
-// programs.
-func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.CheckPort("query_pkey", port); err != nil {
-		return 0, err
-	}
-	return 0xffff, d.CheckIndex("query_pkey", index, 1)
-}
-
-// CreateSRQ implements verbs.Context.
-func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
-	if in.Type == verbs.SRQXRC {
-		return nil, d.unsupported("create_srq", "XRC")
-	}
-	return d.shared.CreateSRQ(in)
-}
-
-// OpenXRCD fails: iWARP has no XRC.
-func (d *Device) OpenXRCD() (verbs.XRCD, error) { return nil, d.unsupported("open_xrcd", "XRC") }
-
-// OpenQP fails: iWARP has no XRC.
-func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
-	return nil, d.unsupported("open_qp", "XRC")
-}
-
-// unsupported returns the error of the verb op for a feature that iWARP does not have.
-func (d *Device) unsupported(op, feature string) error {
-	return &verbs.OpError{Op: op, Obj: d.cfg.Name, Err: fmt.Errorf("%w: iWARP has no %s", verbs.ErrNotSupported, feature)}
+	return a
 }
 
 // Counters returns the counters of NIC, connection manager (cm_) and, on TCP, sockets (tcp_).

@@ -11,7 +11,6 @@ package softiwarp
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -110,10 +109,10 @@ func OnTCP(sock tcplink.Config, cfg Config) (*Device, error) {
 func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.StreamDriver) (*Device, error) {
 	cfg.Name = cmp.Or(cfg.Name, "softiwarp0")
 	if len(cfg.Addrs) == 0 {
-		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, errNoAddress)
+		return nil, fmt.Errorf("softiwarp %s: %w", cfg.Name, device.ErrNoAddress)
 	}
 	if cfg.NIC.GUID == 0 {
-		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
+		cfg.NIC.GUID = device.GUIDFromAddr(cfg.Addrs[0])
 	}
 	cfg.NIC.MPA.PeerToPeer = !cfg.ClientServer && cfg.NIC.MPA.MaxRevision != wire.RevisionRFC5044 // which has no peer-to-peer model
 	nic, err := engine.New(cfg.NIC)
@@ -126,21 +125,11 @@ func open(cfg Config, n link.StreamNet, mtu int, newDriver func(*Device) drive.S
 	}
 	d := &Device{cfg: cfg, nic: nic, net: n, mtu: verbs.MTUFor(mtu), addrs: device.NewPortAddrs(cfg.Addrs)}
 	d.cm.d = d
-	d.Init(cfg.Name, &nic.Base, device.Hooks{QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) }})
+	d.Init(cfg.Name, &nic.Base, device.Hooks{
+		Protocol: "iWARP", PKeys: device.DefaultPKeys, Port: d.port, GIDs: d.addrs.GIDs,
+		QPHandle: func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*queuePair) },
+	})
 	d.streams = newDriver(d)
 	d.Start(d.streams)
 	return d, nil
-}
-
-var errNoAddress = errors.New("a device needs an address: set Config.Addrs")
-
-// guidFromAddr derives a GUID from an address: the locally administered bit in the first octet,
-// and the address folded by XOR into the other seven.
-func guidFromAddr(a netip.Addr) uint64 {
-	b := a.As16()
-	guid := uint64(0x02) << 56
-	for i, v := range b {
-		guid ^= uint64(v) << (8 * (uint(15-i) % 7))
-	}
-	return guid
 }

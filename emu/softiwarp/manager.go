@@ -102,7 +102,7 @@ func (m *manager) localAddr(peer netip.Addr) (netip.Addr, error) {
 
 // Resolve fails: iWARP has no datagram QPs.
 func (m *manager) Resolve(netip.AddrPort, []byte, time.Duration) (verbs.DatagramPeer, error) {
-	return verbs.DatagramPeer{}, m.d.unsupported("resolve", "datagrams")
+	return verbs.DatagramPeer{}, m.d.Unsupported("resolve", "datagrams")
 }
 
 // engineParam converts the parameters of the application. IRD and ORD are the iWARP names of

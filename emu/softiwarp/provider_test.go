@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fabrictest/fabrictest/emu/internal/device"
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 	"github.com/fabrictest/fabrictest/emu/providertest"
 	"github.com/fabrictest/fabrictest/emu/sim"
@@ -89,7 +90,7 @@ func TestQueries(t *testing.T) {
 	_, err = InWorld(w, pa, pa.StreamHost(), Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 3}}})
 	must.Fail(t, "revision 3", err, engine.ErrConfig, "MaxRevision 3")
 	_, err = open(Config{}, pa.StreamHost(), 0, nil)
-	must.Fail(t, "no address", err, errNoAddress, "Config.Addrs")
+	must.Fail(t, "no address", err, device.ErrNoAddress, "Config.Addrs")
 }
 
 // A bit of a ULPDU_Length that arrives inverted makes the frame claim more octets

@@ -94,6 +94,9 @@ func (d *Device) Output(now mono.Time, ds []link.Datagram) int {
 // handle of a queue pair.
 func (d *Device) hooks() device.Hooks {
 	return device.Hooks{
+		Protocol: "RoCE", XRC: true, PKeys: d.nic.Config().PKeys,
+		Port:          d.nic.Port,
+		GIDs:          func() []verbs.GIDEntry { return d.nic.Config().GIDs },
 		QPHandle:      func(qp any) verbs.QP { return qp.(*engine.QP).Owner.(*qpState).handles[0] },
 		OnEvent:       func(e nic.Event) { d.cm.onNICEvent(d.Driver().Now(), e) },
 		BeforeControl: d.sendDelayedAcks,
@@ -139,46 +142,6 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	a := d.Attr()
 	a.FirmwareVersion, a.NodeGUID, a.Caps, a.MaxPKeys = "softroce", d.cfg.NIC.GUID, caps, len(d.nic.Config().PKeys)
 	return a, nil
-}
-
-// QueryPort implements verbs.Context.
-func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
-	if err := d.CheckPort("query_port", port); err != nil {
-		return a, err
-	}
-	err = d.Control("query_port", func() error {
-		a = d.nic.Port()
-		return nil
-	})
-	return a, err
-}
-
-// QueryGID implements verbs.Context. The entry of a removed address is empty.
-func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
-	if err := d.CheckPort("query_gid", port); err != nil {
-		return e, err
-	}
-	err = d.Control("query_gid", func() error {
-		table := d.nic.Config().GIDs
-		if err := d.CheckIndex("query_gid", index, len(table)); err != nil {
-			return err
-		}
-		e = table[index]
-		return nil
-	})
-	return e, err
-}
-
-// QueryPKey implements verbs.Context.
-func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
-	if err := d.CheckPort("query_pkey", port); err != nil {
-		return 0, err
-	}
-	table := d.nic.Config().PKeys
-	if err := d.CheckIndex("query_pkey", index, len(table)); err != nil {
-		return 0, err
-	}
-	return table[index], nil
 }
 
 // Counters returns the counters of the NIC and of the connection manager (cm_).

@@ -149,7 +149,7 @@ func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (
 	cfg.NIC.Link = l.Features()
 	cfg.NIC.LinkMTU = l.MTU()
 	if cfg.NIC.GUID == 0 && len(cfg.Addrs) > 0 {
-		cfg.NIC.GUID = guidFromAddr(cfg.Addrs[0])
+		cfg.NIC.GUID = device.GUIDFromAddr(cfg.Addrs[0])
 	}
 	nic, err := engine.New(cfg.NIC)
 	if err != nil {
@@ -180,15 +180,4 @@ func gidTable(cfg *Config) []verbs.GIDEntry {
 		table[len(cfg.Addrs)+i].Type = verbs.GIDTypeRoCEv1
 	}
 	return table
-}
-
-// guidFromAddr derives a GUID from an address: the locally administered bit is set in its first
-// octet, and the octets of the address are folded into the other seven.
-func guidFromAddr(a netip.Addr) uint64 {
-	b := a.As16()
-	guid := uint64(0x02) << 56
-	for i, v := range b {
-		guid ^= uint64(v) << (8 * (uint(15-i) % 7))
-	}
-	return guid
 }

@@ -1,12 +1,10 @@
 package softroce
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 
 	"github.com/fabrictest/fabrictest/emu/internal/device"
-	"github.com/fabrictest/fabrictest/emu/internal/drive"
 	"github.com/fabrictest/fabrictest/emu/softroce/engine"
 	"github.com/fabrictest/fabrictest/verbs"
 )
@@ -23,13 +21,14 @@ type qpState struct {
 
 // queuePair implements verbs.QP: a handle of a queue pair.
 type queuePair struct {
-	device.Object
+	device.QP
 	*qpState
 }
 
 // newHandle returns another handle of the queue pair; OpenQP gives an XRC target QP several.
 func (p *qpState) newHandle() *queuePair {
-	h := &queuePair{Object: device.Object{D: &p.dev.shared}, qpState: p}
+	h := &queuePair{QP: device.QP{Object: device.Object{D: &p.dev.shared}, Engine: p.q}, qpState: p}
+	h.Post = h.post
 	p.handles = append(p.handles, h)
 	return h
 }
@@ -40,15 +39,11 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	cfg := engine.QPConfig{Type: in.Type, Caps: in.Caps, SignalAll: in.SignalAll}
 	var h *queuePair
 	err := d.Control(op, func() error {
-		if err := cmp.Or(
-			device.CheckOptionalHandle(&d.shared, op, "PD", in.PD, func(p *device.PD) { cfg.PD = p.ID }),
-			device.CheckOptionalHandle(&d.shared, op, "XRC domain", in.XRCD, func(x *device.XRCD) { cfg.XRCD = x.X }),
-			device.CheckOptionalHandle(&d.shared, op, "send CQ", in.SendCQ, func(c *device.CQ) { cfg.SendCQ = c.Q }),
-			device.CheckOptionalHandle(&d.shared, op, "receive CQ", in.RecvCQ, func(c *device.CQ) { cfg.RecvCQ = c.Q }),
-			device.CheckOptionalHandle(&d.shared, op, "SRQ", in.SRQ, func(s *device.SRQ) { cfg.SRQ = s.S }),
-		); err != nil {
+		o, err := d.ResolveQPInit(op, &in)
+		if err != nil {
 			return err
 		}
+		cfg.PD, cfg.XRCD, cfg.SendCQ, cfg.RecvCQ, cfg.SRQ = o.PD, o.XRCD, o.SendCQ, o.RecvCQ, o.SRQ
 		q, err := d.nic.CreateQP(cfg)
 		if err != nil {
 			return err
@@ -58,14 +53,8 @@ func (d *Device) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 		h = p.newHandle()
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return device.HandleOrNil[verbs.QP](h, err)
 }
-
-// OpenXRCD implements verbs.Context.
-func (d *Device) OpenXRCD() (verbs.XRCD, error) { return device.OpenXRCD(&d.shared) }
 
 // OpenQP implements verbs.Context. It adds a handle to an XRC target QP.
 func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
@@ -83,10 +72,7 @@ func (d *Device) OpenQP(x verbs.XRCD, qpn verbs.QPN) (verbs.QP, error) {
 		h = q.Owner.(*qpState).newHandle()
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return device.HandleOrNil[verbs.QP](h, err)
 }
 
 func (p *qpState) QPN() verbs.QPN     { return verbs.QPN(p.q.Num()) }
@@ -96,38 +82,13 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return q.Control("modify_qp", func() error { return q.q.Modify(q.dev.Driver().Now(), a, mask) })
 }
 
-// Query implements verbs.QP.
-func (q *queuePair) Query() (a verbs.QPAttr, err error) {
-	err = q.Control("query_qp", func() error {
-		a = q.q.Query()
-		return nil
-	})
-	return a, err
-}
-
-// PostSend implements verbs.QP.
-func (q *queuePair) PostSend(wrs []verbs.SendWR) (int, error) {
-	if err := q.Enter("post_send", drive.CallPost); err != nil {
-		return 0, err
+// post queues a send request. The lock is held.
+func (q *queuePair) post(wr *verbs.SendWR) error {
+	refs, err := q.resolveHandles(wr)
+	if err != nil {
+		return err
 	}
-	defer q.D.Leave()
-	return q.post(wrs)
-}
-
-// post passes send requests to the engine up to the first that fails, and returns how many it
-// passed. The device is locked.
-func (q *queuePair) post(wrs []verbs.SendWR) (int, error) {
-	now := q.dev.Driver().Now()
-	for i := range wrs {
-		refs, err := q.resolveHandles(&wrs[i])
-		if err == nil {
-			err = q.q.PostSend(now, &wrs[i], refs)
-		}
-		if err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
+	return q.q.PostSend(q.dev.Driver().Now(), wr, refs)
 }
 
 // resolveHandles returns the engine's objects for the handles in a work request.
@@ -141,31 +102,6 @@ func (q *queuePair) resolveHandles(wr *verbs.SendWR) (r engine.Refs, err error) 
 	}
 	r.Window, r.Region, err = q.D.ResolveBind(wr)
 	return r, err
-}
-
-// PostRecv implements verbs.QP. It sends no packets (Pump), unlike other calls: delayed
-// acknowledgements wait for the send request that most likely follows. Enter locks the driver.
-func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	if err := q.Enter("post_recv", drive.CallPost); err != nil {
-		return 0, err
-	}
-	defer func() { // Settle delivers the completion event of a receive that was flushed at once
-		if q.dev.nic.CompletionEvents() > 0 {
-			q.dev.Settle(q.dev.Driver().Now())
-		}
-		q.dev.Driver().Unlock()
-	}()
-	for i := range wrs {
-		if err := q.q.PostRecv(&wrs[i]); err != nil {
-			return i, err
-		}
-	}
-	return len(wrs), nil
-}
-
-// BindMW implements verbs.QP.
-func (q *queuePair) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
-	return q.Object.BindMW(mw, wrID, flags, info, q.post)
 }
 
 // AttachMulticast implements verbs.QP.

@@ -31,24 +31,24 @@ func (d *Device) ResolveBind(wr *verbs.SendWR) (w *nic.Window, r *nic.Region, er
 	return mw.W, mr.R, nil
 }
 
-// BindMW binds a type 1 window with a work request that it passes to post, the post function of
-// queue pair o, and returns the new R_Key of the window.
-func (o *Object) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo, post func([]verbs.SendWR) (int, error)) (verbs.RKey, error) {
+// BindMW implements verbs.QP. It posts a bind of a type 1 window, and returns the window's new
+// R_Key.
+func (q *QP) BindMW(mw verbs.MW, wrID uint64, flags verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
 	const op = "bind_mw"
 	w, ok := mw.(*MW)
-	if !ok || w.D != o.D {
+	if !ok || w.D != q.D {
 		return 0, ForeignHandleError(op, "memory window")
 	}
 	if w.W.Type != verbs.MWType1 {
 		return 0, &verbs.OpError{Op: op, Err: fmt.Errorf("%w: a type 2 window is bound by posting OpBindMW", verbs.ErrInvalid)}
 	}
-	if err := o.Enter(op, drive.CallPost); err != nil {
+	if err := q.Enter(op, drive.CallPost); err != nil {
 		return 0, err
 	}
-	defer o.D.Leave()
+	defer q.D.Leave()
 	key := verbs.NextRKey(w.nextKey)
 	w.bindWR[0] = verbs.SendWR{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: verbs.Bind{MW: mw, RKey: key, Info: info}}
-	_, err := post(w.bindWR[:])
+	err := q.Post(&w.bindWR[0])
 	w.bindWR[0] = verbs.SendWR{} // keep no reference to the application's objects
 	if err != nil {
 		return 0, err

@@ -28,8 +28,18 @@ type Device struct {
 	watch     *portWatch // nil if the port is not watched
 }
 
-// Hooks are the functions of a provider. All but QPHandle may be nil.
+// Hooks are what a provider adds to Device. OnEvent and those below it may be nil.
 type Hooks struct {
+	// Protocol is the name of the protocol in errors about features that it does not have.
+	Protocol string
+	// XRC is true if the protocol has XRC.
+	XRC bool
+	// PKeys is the P_Key table. Protocols without partitions have DefaultPKeys.
+	PKeys []uint16
+	// Port returns the attributes of the port. The lock is held.
+	Port func() verbs.PortAttr
+	// GIDs returns the GID table. The lock is held.
+	GIDs func() []verbs.GIDEntry
 	// QPHandle returns the handle of the engine's queue pair qp.
 	QPHandle func(qp any) verbs.QP
 	// OnEvent is called for every asynchronous event, with the lock held.
@@ -38,7 +48,14 @@ type Hooks struct {
 	BeforeControl func()
 	// CreateAH creates an address handle.
 	CreateAH func(*PD, verbs.AHAttr) (verbs.AH, error)
+	// PumpAfterRecv reports whether peers wait for the receives that were just posted, so that the
+	// engine has packets to send. The lock is held.
+	PumpAfterRecv func() bool
 }
+
+// DefaultPKeys is the P_Key table of a protocol without partitions: it has the default partition
+// only, for programs that expect one.
+var DefaultPKeys = []uint16{0xffff}
 
 // Init prepares d before its driver is started.
 func (d *Device) Init(name string, base *nic.Base, hooks Hooks) {
@@ -222,8 +239,53 @@ func (d *Device) CheckOpen(op string) error {
 	return nil
 }
 
-// CheckPort returns an error for other ports than 1, or if the device is closed.
-func (d *Device) CheckPort(op string, port uint8) error {
+// QueryPort implements verbs.Context.
+func (d *Device) QueryPort(port uint8) (a verbs.PortAttr, err error) {
+	const op = "query_port"
+	if err := d.checkPort(op, port); err != nil {
+		return a, err
+	}
+	err = d.Control(op, func() error {
+		a = d.hooks.Port()
+		return nil
+	})
+	return a, err
+}
+
+// QueryGID implements verbs.Context. The entry of a removed address is empty.
+func (d *Device) QueryGID(port uint8, index int) (e verbs.GIDEntry, err error) {
+	const op = "query_gid"
+	if err := d.checkPort(op, port); err != nil {
+		return e, err
+	}
+	err = d.Control(op, func() (err error) {
+		e, err = entry(d, op, d.hooks.GIDs(), index)
+		return err
+	})
+	return e, err
+}
+
+// QueryPKey implements verbs.Context.
+func (d *Device) QueryPKey(port uint8, index int) (uint16, error) {
+	const op = "query_pkey"
+	if err := d.checkPort(op, port); err != nil {
+		return 0, err
+	}
+	return entry(d, op, d.hooks.PKeys, index)
+}
+
+// OpenQP fails. A provider with XRC has its own.
+func (d *Device) OpenQP(verbs.XRCD, verbs.QPN) (verbs.QP, error) {
+	return nil, d.Unsupported("open_qp", "XRC")
+}
+
+// Unsupported is the error of a verb that needs a feature which the protocol does not have.
+func (d *Device) Unsupported(op, feature string) error {
+	return d.opError(op, fmt.Errorf("%w: %s has no %s", verbs.ErrNotSupported, d.hooks.Protocol, feature))
+}
+
+// checkPort returns an error for other ports than 1, or if the device is closed.
+func (d *Device) checkPort(op string, port uint8) error {
 	if err := d.CheckOpen(op); err != nil {
 		return err
 	}
@@ -233,12 +295,12 @@ func (d *Device) CheckPort(op string, port uint8) error {
 	return nil
 }
 
-// CheckIndex returns an error if index is not in a table of the given size.
-func (d *Device) CheckIndex(op string, index, size int) error {
-	if index < 0 || index >= size {
-		return d.opError(op, fmt.Errorf("%w: entry %d of a table of %d", verbs.ErrNotFound, index, size))
+// entry returns an entry of a table of the port, or ErrNotFound.
+func entry[T any](d *Device, op string, table []T, index int) (e T, err error) {
+	if index < 0 || index >= len(table) {
+		return e, d.opError(op, fmt.Errorf("%w: entry %d of a table of %d", verbs.ErrNotFound, index, len(table)))
 	}
-	return nil
+	return table[index], nil
 }
 
 func (d *Device) opError(op string, err error) error {

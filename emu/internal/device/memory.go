@@ -112,11 +112,14 @@ type XRCD struct {
 	X *nic.XRCD
 }
 
-// OpenXRCD opens an XRC domain. It is not a method of Device because not every provider supports
-// XRC.
-func OpenXRCD(d *Device) (verbs.XRCD, error) {
+// OpenXRCD implements verbs.Context. It fails if the protocol has no XRC.
+func (d *Device) OpenXRCD() (verbs.XRCD, error) {
+	const op = "open_xrcd"
+	if !d.hooks.XRC {
+		return nil, d.Unsupported(op, "XRC")
+	}
 	x := &XRCD{Object: Object{D: d}}
-	return HandleOrNil[verbs.XRCD](x, d.Control("open_xrcd", func() (err error) {
+	return HandleOrNil[verbs.XRCD](x, d.Control(op, func() (err error) {
 		x.X, err = d.base.OpenXRCD()
 		return err
 	}))

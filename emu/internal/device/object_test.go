@@ -59,7 +59,7 @@ func TestCheckHandle(t *testing.T) {
 
 // A verb that fails returns a nil interface.
 func TestFailedCreateReturnsNil(t *testing.T) {
-	r := newRig(t, Hooks{})
+	r := newRig(t, Hooks{XRC: true})
 	r.base.Limits.PDs, r.base.Limits.XRCDs = 1, 0
 	for name, call := range map[string]func() (any, error){
 		"PD":   func() (any, error) { return r.AllocPD() },
@@ -67,7 +67,7 @@ func TestFailedCreateReturnsNil(t *testing.T) {
 		"MW":   func() (any, error) { return r.pd.AllocMW(9) },
 		"CQ":   func() (any, error) { return r.CreateCQ(verbs.CQInit{}) },
 		"SRQ":  func() (any, error) { return r.CreateSRQ(verbs.SRQInit{}) },
-		"XRCD": func() (any, error) { return OpenXRCD(&r.Device) },
+		"XRCD": func() (any, error) { return r.OpenXRCD() },
 		"AH":   func() (any, error) { return r.pd.CreateAH(verbs.AHAttr{}) },
 	} {
 		if x, err := call(); x != nil || err == nil {
@@ -115,14 +115,14 @@ var errRefused = errors.New("refused")
 func TestBindMW(t *testing.T) {
 	r, other := newRig(t, Hooks{}), newRig(t, Hooks{})
 	mr, mw, _, _ := r.makeObjects()
-	q := &Object{D: &r.Device}
+	q := &QP{Object: Object{D: &r.Device}}
 	info := verbs.BindInfo{MR: mr, Addr: 0x1000, Length: 8, Access: verbs.AccessRemoteRead}
 	var posted []verbs.SendWR
 	var answer error
-	post := func(wrs []verbs.SendWR) (int, error) {
+	q.Post = func(wr *verbs.SendWR) error {
 		r.record("post", true)
-		posted = append(posted, wrs...)
-		return 0, answer
+		posted = append(posted, *wr)
+		return answer
 	}
 	key := verbs.RKey(mw.W.Key)
 	for i := range 3 {
@@ -131,7 +131,7 @@ func TestBindMW(t *testing.T) {
 		if i == 1 {
 			answer = errRefused
 		}
-		got, err := q.BindMW(mw, uint64(i), verbs.SendSignaled, info, post)
+		got, err := q.BindMW(mw, uint64(i), verbs.SendSignaled, info)
 		r.expectCalls("lock post", "post", "pump", "unlock")
 		if !errors.Is(err, answer) || err == nil && got != want {
 			t.Errorf("bind %d: key %#x, %v; want %#x", i, got, err, want)
@@ -151,12 +151,12 @@ func TestBindMW(t *testing.T) {
 	foreign := object[*MW](t)(other.pd.AllocMW(verbs.MWType1))
 	r.log = nil
 	for name, w := range map[string]verbs.MW{"of type 2": type2, "of another device": foreign, "that there is not": nil} {
-		must.Fail(t, fmt.Sprintf("a window %s", name), must.Err(q.BindMW(w, 0, 0, info, post)), verbs.ErrInvalid)
+		must.Fail(t, fmt.Sprintf("a window %s", name), must.Err(q.BindMW(w, 0, 0, info)), verbs.ErrInvalid)
 		r.expectCalls()
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		posted, r.log = posted[:0], r.log[:0]
-		must.Get(q.BindMW(mw, 0, 0, info, post))(t)
+		must.Get(q.BindMW(mw, 0, 0, info))(t)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

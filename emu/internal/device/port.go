@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/fabrictest/fabrictest/emu/internal/drive"
@@ -73,8 +74,14 @@ func (a *PortAddrs) SetPresent(addr netip.Addr, present bool) (changed bool) {
 	return changed
 }
 
-// IsPresent reports whether the interface has address i of the port.
-func (a *PortAddrs) IsPresent(i int) bool { return !a.missing[i] }
+// GIDs returns the GID table of an iWARP port: an entry for each address, empty if it is missing.
+func (a *PortAddrs) GIDs() []verbs.GIDEntry {
+	table := make([]verbs.GIDEntry, len(a.all))
+	for i, own := range a.all {
+		table[i] = verbs.GIDEntry{GID: verbs.GIDFrom(own), Index: i, Type: verbs.GIDTypeIB}
+	}
+	return a.FilterGIDs(table)
+}
 
 // Present returns the addresses of the port that its interface has.
 func (a *PortAddrs) Present() (present []netip.Addr) {
@@ -101,6 +108,19 @@ func (a *PortAddrs) FilterGIDs(full []verbs.GIDEntry) []verbs.GIDEntry {
 
 // GIDChangeEvent returns the asynchronous event IBV_EVENT_GID_CHANGE of port 1.
 func GIDChangeEvent() nic.Event { return nic.Event{Type: verbs.EventGIDChange, Port: 1} }
+
+// GUIDFromAddr derives a GUID from an address: the locally administered bit is set in its first
+// octet, and the octets of the address are combined by XOR into the other seven.
+func GUIDFromAddr(a netip.Addr) uint64 {
+	guid := uint64(0x02) << 56
+	for i, b := range a.As16() {
+		guid ^= uint64(b) << (8 * (uint(15-i) % 7))
+	}
+	return guid
+}
+
+// ErrNoAddress is the error of a configuration without addresses.
+var ErrNoAddress = errors.New("a device needs an address: set Config.Addrs")
 
 // unmapAddr returns a without zone, and as IPv4 if it is mapped into IPv6.
 func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

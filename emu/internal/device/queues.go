@@ -167,6 +167,9 @@ type SRQ struct {
 
 // CreateSRQ creates a shared receive queue.
 func (d *Device) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	if in.Type == verbs.SRQXRC && !d.hooks.XRC {
+		return nil, d.Unsupported("create_srq", "XRC")
+	}
 	s := &SRQ{Object: Object{D: d}}
 	cfg := nic.SRQConfig{Type: in.Type, MaxWR: in.MaxWR, MaxSGE: in.MaxSGE, Limit: in.Limit}
 	const op = "create_srq"

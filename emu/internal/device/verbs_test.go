@@ -61,7 +61,8 @@ func (r *rig) makeObjects() (*MR, *MW, *SRQ, *XRCD) {
 	mr := object[*MR](r.t)(r.pd.RegMR(verbs.MRInit{Buf: make([]byte, 16), Addr: 0x1000, Access: verbs.AccessMWBind}))
 	mw := object[*MW](r.t)(r.pd.AllocMW(verbs.MWType1))
 	s := object[*SRQ](r.t)(r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 2, MaxSGE: 1}))
-	x := object[*XRCD](r.t)(OpenXRCD(&r.Device))
+	r.hooks.XRC = true
+	x := object[*XRCD](r.t)(r.OpenXRCD())
 	r.log = nil
 	return mr, mw, s, x
 }
@@ -119,7 +120,7 @@ func TestVerbsFailOnClosedDevice(t *testing.T) {
 		}},
 		verb{"create_cq", func() error { _, err := r.CreateCQ(verbs.CQInit{Depth: 1}); return err }},
 		verb{"create_srq", func() error { _, err := r.CreateSRQ(verbs.SRQInit{PD: r.pd, MaxWR: 1}); return err }},
-		verb{"open_xrcd", func() error { _, err := OpenXRCD(&r.Device); return err }},
+		verb{"open_xrcd", func() error { _, err := r.OpenXRCD(); return err }},
 		verb{"poll_cq", func() error { _, err := r.cq.Poll(make([]verbs.WC, 1)); return err }},
 		verb{"req_notify_cq", func() error { return r.cq.ReqNotify(false) }},
 		verb{"post_srq_recv", func() error { _, err := s.PostRecv(nil); return err }},
@@ -279,29 +280,50 @@ func TestShutdownWakesBlockedCalls(t *testing.T) {
 }
 
 func TestDeviceQueries(t *testing.T) {
-	r := newRig(t, Hooks{})
+	want := Hooks{
+		Protocol: "iWARP", PKeys: []uint16{0xffff, 0x8001},
+		Port: func() verbs.PortAttr { return verbs.PortAttr{GIDs: 2} },
+		GIDs: func() []verbs.GIDEntry { return []verbs.GIDEntry{{Index: 0}, {Index: 1}} },
+	}
+	r := newRig(t, want)
 	if r.Name() != "nic0" || r.Driver() != drive.Driver(r.fakeDriver) || r.Closed() {
 		t.Errorf("%s, %v, closed %v", r.Name(), r.Driver(), r.Closed())
 	}
-	must.Do(t, r.CheckPort("query_port", 1))
-	for _, port := range []uint8{0, 2} {
-		must.Fail(t, fmt.Sprintf("port %d", port), r.CheckPort("query_port", port), verbs.ErrInvalid)
+	if a := must.Get(r.QueryPort(1))(t); a != want.Port() {
+		t.Errorf("port: %+v", a)
 	}
-	for index, want := range map[int]error{-1: verbs.ErrNotFound, 0: nil, 1: nil, 2: verbs.ErrNotFound} {
-		must.Fail(t, fmt.Sprintf("entry %d of two", index), r.CheckIndex("query_gid", index, 2), want)
+	for i := range 2 {
+		gid, pkey := must.Get(r.QueryGID(1, i))(t), must.Get(r.QueryPKey(1, i))(t)
+		if gid.Index != i || pkey != want.PKeys[i] {
+			t.Errorf("entry %d: %+v, %#x", i, gid, pkey)
+		}
 	}
+	for _, c := range []struct {
+		port  uint8
+		index int
+		want  error
+	}{{0, 0, verbs.ErrInvalid}, {2, 0, verbs.ErrInvalid}, {1, -1, verbs.ErrNotFound}, {1, 2, verbs.ErrNotFound}} {
+		where := fmt.Sprintf("port %d, entry %d", c.port, c.index)
+		must.Fail(t, where, must.Err(r.QueryGID(c.port, c.index)), c.want)
+		must.Fail(t, where, must.Err(r.QueryPKey(c.port, c.index)), c.want)
+	}
+	must.Fail(t, "port 2", must.Err(r.QueryPort(2)), verbs.ErrInvalid)
+	for _, err := range []error{must.Err(r.OpenXRCD()), must.Err(r.OpenQP(nil, 0)), must.Err(r.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC}))} {
+		must.Fail(t, "XRC", err, verbs.ErrNotSupported)
+	}
+	r.log = nil
 	if depth := r.cq.Depth(); depth != 4 {
 		t.Errorf("depth %d", depth)
 	}
-	r.expectCalls("lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock", "lock wait", "unlock") // three ports and a depth
+	r.expectCalls("lock wait", "unlock")
 	l := nic.Limits{QPs: 1, QPWR: 2, SGE: 3, Inline: 4, CQs: 5, CQE: 6, MRs: 7, PDs: 8, AHs: 9, SRQs: 10, SRQWR: 11, XRCDs: 12, RdAtomic: 13, McastGroups: 14, McastQPs: 15}
 	r.base.Limits = l
-	want := verbs.DeviceAttr{
+	attr := verbs.DeviceAttr{
 		MaxQP: 1, MaxQPWR: 2, MaxSGE: 3, MaxSGERead: 3, MaxInline: 4, MaxCQ: 5, MaxCQE: 6, MaxMR: 7, MaxMRSize: 1 << 47, MaxMW: 7,
 		MaxPD: 8, MaxAH: 9, MaxSRQ: 10, MaxSRQWR: 11, MaxSRQSGE: 3, MaxXRCD: 12, MaxQPRdAtomic: 13, MaxQPInitAtomic: 13,
 		MaxMcastGroups: 14, MaxMcastQPs: 15, Ports: 1,
 	}
-	if got := r.Attr(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	if got := r.Attr(); got != attr {
+		t.Errorf("%+v, want %+v", got, attr)
 	}
 }

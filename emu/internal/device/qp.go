@@ -1,0 +1,93 @@
+package device
+
+import (
+	"cmp"
+
+	"github.com/fabrictest/fabrictest/emu/internal/drive"
+	"github.com/fabrictest/fabrictest/emu/internal/nic"
+	"github.com/fabrictest/fabrictest/verbs"
+)
+
+// EngineQP is a queue pair of a provider's engine.
+type EngineQP interface {
+	Query() verbs.QPAttr
+	PostRecv(*verbs.RecvWR) error
+}
+
+// QP is the part of a queue pair's handle that all providers share.
+type QP struct {
+	Object
+	// Engine is the engine's queue pair.
+	Engine EngineQP
+	// Post passes a send request to the engine, with the objects for its handles. The lock is held.
+	Post func(*verbs.SendWR) error
+}
+
+// QPObjects are the engine's objects for the handles in a verbs.QPInit.
+type QPObjects struct {
+	PD             nic.PD
+	XRCD           *nic.XRCD
+	SendCQ, RecvCQ *nic.CQ
+	SRQ            *nic.SRQ
+}
+
+// ResolveQPInit returns the engine's objects for the handles of a new queue pair. It fails if one
+// is closed or belongs to another device. The lock is held.
+func (d *Device) ResolveQPInit(op string, in *verbs.QPInit) (o QPObjects, err error) {
+	return o, cmp.Or(
+		CheckOptionalHandle(d, op, "PD", in.PD, func(p *PD) { o.PD = p.ID }),
+		CheckOptionalHandle(d, op, "XRC domain", in.XRCD, func(x *XRCD) { o.XRCD = x.X }),
+		CheckOptionalHandle(d, op, "send CQ", in.SendCQ, func(c *CQ) { o.SendCQ = c.Q }),
+		CheckOptionalHandle(d, op, "receive CQ", in.RecvCQ, func(c *CQ) { o.RecvCQ = c.Q }),
+		CheckOptionalHandle(d, op, "SRQ", in.SRQ, func(s *SRQ) { o.SRQ = s.S }),
+	)
+}
+
+// Query implements verbs.QP.
+func (q *QP) Query() (a verbs.QPAttr, err error) {
+	err = q.Control("query_qp", func() error {
+		a = q.Engine.Query()
+		return nil
+	})
+	return a, err
+}
+
+// PostSend implements verbs.QP.
+func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
+	if err := q.Enter("post_send", drive.CallPost); err != nil {
+		return 0, err
+	}
+	defer q.D.Leave()
+	for i := range wrs {
+		if err := q.Post(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// PostRecv implements verbs.QP. Unlike other verbs it sends no packets: delayed acknowledgements
+// wait for the send request that most likely follows.
+func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	if err := q.Enter("post_recv", drive.CallPost); err != nil {
+		return 0, err
+	}
+	defer q.D.leaveRecv()
+	for i := range wrs {
+		if err := q.Engine.PostRecv(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// leaveRecv ends PostRecv. It delivers the completion events of receives that were flushed at once.
+func (d *Device) leaveRecv() {
+	switch {
+	case d.hooks.PumpAfterRecv != nil && d.hooks.PumpAfterRecv():
+		d.drv.Pump()
+	case d.base.CompletionEvents() > 0:
+		d.DeliverCompletionEvents()
+	}
+	d.drv.Unlock()
+}
