@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,30 +48,28 @@ func TestParseAddr(t *testing.T) {
 		{"cut off", addrPayload(7, 64, 0, six)[:20], false, addrMessage{}, false},
 		{"empty", nil, false, addrMessage{}, false},
 	} {
-		got, ok := parseAddr(tc.payload, tc.deleted)
+		m := syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWADDR}, Data: tc.payload}
+		if tc.deleted {
+			m.Header.Type = unix.RTM_DELADDR
+		}
+		got, ok := parseAddr(&m)
 		if ok != tc.ok || ok && got != tc.want {
 			t.Errorf("%s: %+v, %v, want %+v, %v", tc.name, got, ok, tc.want, tc.ok)
 		}
 	}
 }
 
-func TestNextMessageSplitsDatagram(t *testing.T) {
-	b := append(newRequest(unix.RTM_GETADDR, 0, 5, []byte{1}), 0, 0, 0) // padding
-	b = append(b, newAddrDump(6)...)
-	m, rest, ok := nextMessage(b)
-	if !ok || m.seq != 5 || len(m.payload) != 1 {
-		t.Fatalf("%+v, %v", m, ok)
+func TestRequestsAreNetlinkMessages(t *testing.T) {
+	all, err := syscall.ParseNetlinkMessage(append(newAddrDump(5), newLinkRequest(6, 9)...))
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
 	}
-	if m, rest, ok = nextMessage(rest); !ok || m.seq != 6 || m.flags&unix.NLM_F_DUMP == 0 || len(m.payload) != unix.SizeofIfAddrmsg {
-		t.Fatalf("%+v, %v", m, ok)
+	if h := all[0].Header; h.Seq != 5 || h.Type != unix.RTM_GETADDR || h.Flags != unix.NLM_F_REQUEST|unix.NLM_F_DUMP {
+		t.Errorf("dump: %+v", h)
 	}
-	if _, _, ok = nextMessage(rest); ok {
-		t.Error("a message behind the last")
-	}
-	for n := range newAddrDump(6) {
-		if _, _, ok := nextMessage(newAddrDump(6)[:n]); ok {
-			t.Errorf("%d bytes are a message", n)
-		}
+	index, _, ok := parseLink(&all[1])
+	if h := all[1].Header; h.Seq != 6 || h.Type != unix.RTM_GETLINK || h.Flags != unix.NLM_F_REQUEST || !ok || index != 9 {
+		t.Errorf("link: %+v, index %d", h, index)
 	}
 }
 
@@ -113,21 +112,14 @@ func TestParsersAcceptAnyBytes(t *testing.T) {
 			}
 		}
 		s := newPortState([]netip.Addr{netip.MustParseAddr("127.0.0.3"), lo})
-		for {
-			m, rest, ok := nextMessage(b)
-			if !ok {
-				break
-			}
-			if len(rest) >= len(b) {
-				t.Fatalf("no progress in %x", b)
-			}
-			if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
+		all, _ := syscall.ParseNetlinkMessage(b)
+		for i := range all {
+			if a, ok := parseAddr(&all[i]); ok {
 				s.updateAddr(&a)
 			}
-			if index, flags, ok := parseLink(m.payload); ok {
-				s.updateLink(index, flags, m.typ == unix.RTM_DELLINK)
+			if index, flags, ok := parseLink(&all[i]); ok {
+				s.updateLink(index, flags, all[i].Header.Type == unix.RTM_DELLINK)
 			}
-			b = rest
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,15 +118,11 @@ func (w *portWatch) receiveOnce(report func(portChange)) error {
 	case err != nil:
 		return err
 	case fromKernel:
-		for rest := w.buf[:n]; ; {
-			m, more, ok := nextMessage(rest)
-			if !ok {
-				break
-			}
-			if err := w.handle(&m, report); err != nil {
+		all, _ := syscall.ParseNetlinkMessage(w.buf[:n]) // none if one is invalid
+		for i := range all {
+			if err := w.handle(&all[i], report); err != nil {
 				return err
 			}
-			rest = more
 		}
 	}
 	return nil
@@ -181,21 +178,21 @@ func (w *portWatch) send(b []byte) error {
 
 // handle updates the state with a message, and calls report with the change. If the port's
 // addresses moved to another interface, it requests the state of that one.
-func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
-	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
+func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) error {
+	if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 {
 		w.resync = true // the addresses changed during the dump
 	}
 	var c portChange
-	switch m.typ {
+	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		if index, flags, ok := parseLink(m.payload); ok {
-			c = w.state.updateLink(index, flags, m.typ == unix.RTM_DELLINK)
+		if index, flags, ok := parseLink(m); ok {
+			c = w.state.updateLink(index, flags, m.Header.Type == unix.RTM_DELLINK)
 		}
-		if m.seq == w.linkSeq {
+		if m.Header.Seq == w.linkSeq {
 			w.linkSeq = 0
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		if a, ok := parseAddr(m.payload, m.typ == unix.RTM_DELADDR); ok {
+		if a, ok := parseAddr(m); ok {
 			c = w.state.updateAddr(&a)
 		}
 	case unix.NLMSG_DONE:
@@ -214,8 +211,8 @@ func (w *portWatch) handle(m *netlinkMessage, report func(portChange)) error {
 }
 
 // handleDone ends an address dump, and requests the state of the interface.
-func (w *portWatch) handleDone(m *netlinkMessage, report func(portChange)) error {
-	if m.seq != w.dumpSeq || m.seq == 0 {
+func (w *portWatch) handleDone(m *syscall.NetlinkMessage, report func(portChange)) error {
+	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 {
 		return nil
 	}
 	w.dumpSeq = 0
@@ -230,14 +227,14 @@ func (w *portWatch) handleDone(m *netlinkMessage, report func(portChange)) error
 }
 
 // handleError handles an error reply. A link request fails if the interface was removed before.
-func (w *portWatch) handleError(m *netlinkMessage) (c portChange, err error) {
+func (w *portWatch) handleError(m *syscall.NetlinkMessage) (c portChange, err error) {
 	const errnoBytes = 4 // the payload is the errno and the failed request
 	switch {
-	case len(m.payload) < errnoBytes || m.seq == 0: // not a reply to a request of this socket
+	case len(m.Data) < errnoBytes || m.Header.Seq == 0: // not a reply to a request of this socket
 		return c, nil
-	case m.seq == w.dumpSeq:
-		return c, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.payload))))
-	case m.seq == w.linkSeq:
+	case m.Header.Seq == w.dumpSeq:
+		return c, fmt.Errorf("list addresses: %w", unix.Errno(-int32(order.Uint32(m.Data))))
+	case m.Header.Seq == w.linkSeq:
 		w.linkSeq = 0
 		return w.state.updateLink(w.state.index, 0, true), nil // no flags: removed
 	}
