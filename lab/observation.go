@@ -78,8 +78,7 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the counters of the rank's NICs; if they were not read, those that the rank
-// reported.
+// counters returns the NICs' counters as read or, if they were not read, as the rank reported.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters

@@ -177,8 +177,7 @@ func (q *Result) Verdict() string {
 	return worst
 }
 
-// WriteTable writes the result as tables in plain text: targets, comparisons, message rates
-// and streams.
+// WriteTable writes the result as text tables: targets, comparisons, message rates and streams.
 func (q *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -261,8 +260,7 @@ func (q *Result) writeStreams(w io.Writer) {
 	}
 }
 
-// formatValue formats a value in short form: rates in millions per second, and without a
-// unit a ratio.
+// formatValue formats a value in short form: rates in millions per second, ratios without a unit.
 func formatValue(v float64, unit string) string {
 	switch unit {
 	case "":

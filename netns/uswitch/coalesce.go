@@ -70,8 +70,8 @@ func (m *message) setFrame(b []byte, partial bool) {
 	}
 }
 
-// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and no flags but those
-// of ECN.
+// canExtend reports whether m may become a GSO packet: UDP, or TCP whose only flag but ECN's is
+// ACK.
 func (m *message) canExtend() bool {
 	l := &m.layout
 	if l.proto == protoUDP {

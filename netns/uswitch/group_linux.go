@@ -31,8 +31,7 @@ type descriptor struct{ member, port int }
 // wakePort is the port value of the wake eventfd.
 const wakePort = -1
 
-// open creates the epoll set of all members, which are switches. pending makes the first runDue run
-// each.
+// open creates the epoll set of all members (switches). pending makes the first runDue run each.
 func (g *group) open() (err error) {
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)

@@ -47,9 +47,8 @@ func explain(err error) error {
 	return err
 }
 
-// setUp sets the options of the socket and binds it. PACKET_QDISC_BYPASS is not set: a
-// veth end has no queue to bypass, and with it the kernel drops GSO packets that it must
-// segment.
+// setUp sets the options of the socket and binds it. PACKET_QDISC_BYPASS is not set: a veth end has
+// no queue to bypass, and with it the kernel drops GSO packets that it must segment.
 func (s *socket) setUp(bufferBytes int) error {
 	for _, o := range []struct {
 		name string
