@@ -75,7 +75,7 @@ func TestCaptureHasPacketsWithTheirTime(t *testing.T) {
 	}
 	must.Do(t, c.Close())
 	frame := RawIP.appendFrame(nil, &d)
-	want := []record{ // the datagram that was not taken is not there
+	want := []record{ // without the datagram that Send did not take
 		{epoch.Add(1), "nic a", pcapgo.NgEpbFlagDirectionOutbound, frame},
 		{epoch.Add(1_000_000_007), "nic b", pcapgo.NgEpbFlagDirectionInbound, frame},
 	}
