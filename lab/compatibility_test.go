@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-var update = flag.Bool("update", false, "write the table of what runs where in docs/scenarios.md")
+var update = flag.Bool("update", false, "write the table of incompatibilities in docs/scenarios.md")
 
 // Incompatibility depends on the scenario only.
 func TestIncompatibilityReasons(t *testing.T) {

@@ -214,17 +214,17 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 }
 
 func TestMemoryCheckCountsOnlyContentViolations(t *testing.T) {
-	damage := workload.Violation{Kind: traffic.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
+	corruption := workload.Violation{Kind: traffic.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
 	order := workload.Violation{Kind: traffic.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
-	alien := workload.Violation{Kind: traffic.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
+	unknownID := workload.Violation{Kind: traffic.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
 	for _, tc := range []struct {
 		found []workload.Violation
 		want  []string
 		got   string // of violations
 	}{
-		{[]workload.Violation{damage}, []string{"memory", "violations"}, "1, listed under memory"},
+		{[]workload.Violation{corruption}, []string{"memory", "violations"}, "1, listed under memory"},
 		{[]workload.Violation{order}, []string{"violations"}, "1: rank 2 on host2: " + order.What},
-		{[]workload.Violation{alien, damage, damage}, []string{"memory", "violations"}, "3: rank 2 on host2: " + alien.What + "; 2 listed under memory"},
+		{[]workload.Violation{unknownID, corruption, corruption}, []string{"memory", "violations"}, "3: rank 2 on host2: " + unknownID.What + "; 2 listed under memory"},
 	} {
 		o := expectedRun(t)
 		o.Ranks[2].Report.Violations = tc.found

@@ -31,7 +31,7 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		{"too many marks", func(o *Observation) { o.Links[0].Marked = 1000 }, true},
 		{"no recovery", func(o *Observation) { o.Ranks[1].Samples = nil }, true},
 		{"stuck program", func(o *Observation) {
-			o.Ranks[0].State, o.Ranks[0].Err, o.Ranks[0].Timeout, o.Ranks[0].Report = Errored, errors.New("nothing happened"), true, nil
+			o.Ranks[0].State, o.Ranks[0].Err, o.Ranks[0].Timeout, o.Ranks[0].Report = Errored, errors.New("timeout"), true, nil
 		}, true},
 		{"hung program", func(o *Observation) { o.Ranks[0].State, o.Ranks[0].Report = Hung, nil }, true},
 		{"retries exceeded, messages missing", func(o *Observation) {

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// Overlapping communicators have distinct contexts, in whatever order they are created,
-// and contexts of freed communicators are not reused.
+// Overlapping communicators have distinct contexts in any order of creation, and contexts of freed
+// communicators are not reused.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm

@@ -112,7 +112,7 @@ func (c *connectedPair) message(wr verbs.SendWR, n int, want verbs.WC) {
 func (c *connectedPair) atomics() {
 	word := c.b.Buf[64:72]
 	binary.NativeEndian.PutUint64(word, 40)
-	ask := func(wr verbs.SendWR, before, after uint64) {
+	atomic := func(wr verbs.SendWR, before, after uint64) {
 		wr.SGL, wr.Remote = c.a.SGL(8, 8), c.b.Remote(64)
 		c.a.Do(wr)
 		got, now := binary.NativeEndian.Uint64(c.a.Buf[8:]), binary.NativeEndian.Uint64(word)
@@ -120,9 +120,9 @@ func (c *connectedPair) atomics() {
 			c.Errorf("%v returned %d and wrote %d, want %d and %d", wr.Opcode, got, now, before, after)
 		}
 	}
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42)
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42)
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1)
 }
 
 // windows opens a window of each type at b and writes through it.
@@ -133,7 +133,7 @@ func (c *connectedPair) windows() {
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, len(text)), Remote: verbs.Remote{Addr: c.b.MR.Addr() + 500, RKey: key}})
 		c.flushWrites()
 		if string(c.b.Buf[500:500+len(text)]) != text {
-			c.Errorf("memory behind the window: %q", c.b.Buf[500:516])
+			c.Errorf("memory of the window: %q", c.b.Buf[500:516])
 		}
 	}
 	mw := must.Get(c.b.PD.AllocMW(verbs.MWType1))(c)
@@ -186,10 +186,9 @@ func TestFramings(t *testing.T) {
 				// Markers are in the direction to the side that requested them.
 				for _, x := range []struct {
 					d       *Device
-					asked   bool
-					counter string
-				}{{c.a.Dev.(*Device), i&1 != 0, "mpa_rcvd_markers"}, {c.b.Dev.(*Device), i&4 != 0, "mpa_rcvd_markers"}} {
-					if n := counter(x.d, x.counter); (n > 0) != x.asked {
+					markers bool
+				}{{c.a.Dev.(*Device), i&1 != 0}, {c.b.Dev.(*Device), i&4 != 0}} {
+					if n := counter(x.d, "mpa_rcvd_markers"); (n > 0) != x.markers {
 						t.Errorf("%s received %d markers", x.d.Name(), n)
 					}
 				}
@@ -219,9 +218,9 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		return false, nil
 	}
 	for _, tc := range []struct {
-		name   string
-		cfg    Config
-		silent bool
+		name  string
+		cfg   Config
+		waits bool
 	}{
 		{"client-server", Config{ClientServer: true}, true},
 		{"revision 1", Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 1}}}, true},
@@ -232,7 +231,7 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			onConnectedPair(t, impaired, func(c *connectedPair) {
 				early, err := exchange(c.p, c)
-				if early == tc.silent {
+				if early == tc.waits {
 					t.Errorf("the responder sent first: %v", early)
 				}
 				must.Do(c, err)

@@ -43,7 +43,7 @@ func TestRejectLimitsPrivateData(t *testing.T) {
 // The depths and private data of each side arrive at the other, and both queue pairs have the
 // negotiated depths.
 func TestPrivateDataAndDepths(t *testing.T) {
-	asked := verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 7, PrivateData: bytes.Repeat([]byte("q"), 508)}
+	requested := verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 7, PrivateData: bytes.Repeat([]byte("q"), 508)}
 	granted := verbs.ConnParam{ResponderResources: 7, InitiatorDepth: 9, PrivateData: bytes.Repeat([]byte("r"), 508)}
 	depths := func(e *end) string {
 		a, err := e.QP.Query()
@@ -51,11 +51,11 @@ func TestPrivateDataAndDepths(t *testing.T) {
 	}
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
-		long := asked
+		long := requested
 		long.PrivateData = make([]byte, 509)
 		_, err := d.cm.Connect(e.QP, at(5), long, verbs.Forever)
 		must.Fail(t, "long private data", err, verbs.ErrInvalid, "at most 508")
-		c := must.Get(d.cm.Connect(e.QP, at(5), asked, verbs.Forever))(t)
+		c := must.Get(d.cm.Connect(e.QP, at(5), requested, verbs.Forever))(t)
 		// A responder's InitiatorDepth is at most the initiator's ResponderResources.
 		if p := c.Param(); p.ResponderResources != 7 || p.InitiatorDepth != 3 || !bytes.Equal(p.PrivateData, granted.PrivateData) {
 			t.Errorf("reply %+v", p)
@@ -71,7 +71,7 @@ func TestPrivateDataAndDepths(t *testing.T) {
 		e := newEnd(t, d)
 		l := listen(t, d, at(5))
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
-		if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 7 || !bytes.Equal(p.PrivateData, asked.PrivateData) {
+		if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 7 || !bytes.Equal(p.PrivateData, requested.PrivateData) {
 			t.Errorf("request %+v", p)
 		}
 		c := must.Get(req.Accept(e.QP, granted, verbs.Forever))(t)

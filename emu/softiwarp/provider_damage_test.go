@@ -71,7 +71,7 @@ func startCorrupted(t *testing.T, cfg Config, reply bool, bit int) (o startupOut
 }
 
 func TestCorruptedStartupIsReported(t *testing.T) {
-	words := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
+	causes := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
 	for _, cfg := range []Config{{}, {ClientServer: true}} {
 		seen := map[error]int{}
 		for bit := range 2 * frameBits {
@@ -79,7 +79,7 @@ func TestCorruptedStartupIsReported(t *testing.T) {
 			o := startCorrupted(t, cfg, reply, bit%frameBits)
 			where := fmt.Sprintf("bit %d of octet %d, reply %v", bit%8, bit%frameBits/8, reply)
 			for _, err := range append(o.accepts, o.connect) {
-				i := slices.IndexFunc(words, func(w error) bool { return errors.Is(err, w) })
+				i := slices.IndexFunc(causes, func(w error) bool { return errors.Is(err, w) })
 				var op *verbs.OpError
 				switch {
 				case err == nil:
@@ -87,14 +87,14 @@ func TestCorruptedStartupIsReported(t *testing.T) {
 				case i < 0 || !errors.As(err, &op) || op.Obj == "":
 					t.Errorf("%s: %v is no error of package verbs, or does not name the peer", where, err)
 				default:
-					seen[words[i]]++
+					seen[causes[i]]++
 				}
 			}
 			if o.took > 11*time.Second {
 				t.Errorf("%s: connect took %v", where, o.took)
 			}
 		}
-		for _, w := range append(words[:2:2], nil) {
+		for _, w := range append(causes[:2:2], nil) {
 			if seen[w] == 0 {
 				t.Errorf("client-server %v: no case failed with %v", cfg.ClientServer, w)
 			}
@@ -111,12 +111,12 @@ func TestStartupErrorsKeepTheirCause(t *testing.T) {
 		bit             int
 		connect, accept error
 	}{
-		"key of the Reply":           {true, 8 * 3, mpa.ErrNoMPA, nil},
-		"revision of the Reply":      {true, revision, mpa.ErrRevision, nil},
-		"markers that nobody wants":  {true, flags + 7, nil, mpa.ErrCRC},
-		"the model of the Reply":     {true, 8*wire.StartFrameLen + 7, mpa.ErrModel, engine.ErrTerminated},
-		"more reads than there are":  {true, 8*(wire.StartFrameLen+2) + 4, mpa.ErrIRD, engine.ErrTerminated},
-		"less data than is enhanced": {true, 8*19 + 2, mpa.ErrShortEnhanced, nil},
+		"key of the Reply":      {true, 8 * 3, mpa.ErrNoMPA, nil},
+		"revision of the Reply": {true, revision, mpa.ErrRevision, nil},
+		"markers in the Reply":  {true, flags + 7, nil, mpa.ErrCRC},
+		"model of the Reply":    {true, 8*wire.StartFrameLen + 7, mpa.ErrModel, engine.ErrTerminated},
+		"depths of the Reply":   {true, 8*(wire.StartFrameLen+2) + 4, mpa.ErrIRD, engine.ErrTerminated},
+		"length of the Reply":   {true, 8*19 + 2, mpa.ErrShortEnhanced, nil},
 	} {
 		o := startCorrupted(t, Config{}, tc.reply, tc.bit)
 		if tc.connect != nil && !(errors.Is(o.connect, tc.connect) && errors.Is(o.connect, verbs.ErrRejected)) {

@@ -98,7 +98,7 @@ func TestQueries(t *testing.T) {
 func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 	// The first send follows the Request and the RTR, and begins with its length.
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
-	damaged := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
+	corrupted := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: first, Action: sim.StreamCorrupt, Bit: 2}, // 1024 octets more
 	}}}
 	const limit = 2 * time.Second
@@ -121,7 +121,7 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 		"FPDUTimeout":         {cfg: engine.Config{MPA: mpa.Config{FPDUTimeout: limit}}, then: func(*connectedPair) {}, vendor: closed, within: limit + time.Second, count: "mpa_timeouts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onConnectedPair(t, damaged, func(c *connectedPair) {
+			onConnectedPair(t, corrupted, func(c *connectedPair) {
 				c.b.Recv(0, 64)
 				c.a.Do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 64)})
 				// The send has completed, because TCP has buffered it. The receive has not.

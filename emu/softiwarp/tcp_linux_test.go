@@ -108,7 +108,7 @@ func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	silent := []net.Conn{dial(), dial()}
+	withoutRequest := []net.Conn{dial(), dial()}
 	for deadline := time.Now().Add(30 * time.Second); counter(d, "conns") < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the streams are not accepted")
@@ -124,7 +124,7 @@ func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 	if n := counter(d, "cm_backlog_full"); n != 1 || counter(d, "conns") != 2 {
 		t.Errorf("%d beyond the backlog, %d accepted", n, counter(d, "conns"))
 	}
-	for _, c := range silent {
+	for _, c := range withoutRequest {
 		if n, err := c.Read(make([]byte, 1)); err == nil {
 			t.Errorf("a stream without a Request received %d octets", n)
 		}

@@ -155,7 +155,7 @@ func TestSetDownDropsDelayedFrames(t *testing.T) {
 	r.now = 10
 	r.runTimers() // past the first delay, within the second
 	r.flush()
-	r.expect("half way", r.sent(), 0, 0, 1)
+	r.expect("after the first delay", r.sent(), 0, 0, 1)
 	r.setDown(r.ports[1], PortDown)
 	r.ports[1].state = PortUp
 	r.now = 30

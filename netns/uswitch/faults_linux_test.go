@@ -55,7 +55,7 @@ func TestInterfaceRemovedWhileRunning(t *testing.T) {
 		t.Fatal("host 2 is not reachable from host 0")
 	}
 	must.Do(t, device(at, portName(2), netlink.LinkDel))
-	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortRemoved })
+	eventually(t, "the port is removed", func() bool { return s.Stats().Ports[2].State == PortRemoved })
 	if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[1], hosts[0]) {
 		t.Error("hosts 0 and 1 cannot reach each other")
 	}

@@ -34,16 +34,16 @@ func TestSegmenterMatchesKernelSegmentation(t *testing.T) {
 }
 
 func TestSegmenterRejectsUnknownPackets(t *testing.T) {
-	good := func() *packet { return gsoPacket(t, kinds[0], 100, 1000, 0) }
-	for name, spoil := range map[string]func(*packet){
+	valid := func() *packet { return gsoPacket(t, kinds[0], 100, 1000, 0) }
+	for name, change := range map[string]func(*packet){
 		"kind of another protocol": func(p *packet) { p.vnet.gsoType = gsoTCPv4 },
 		"fragments":                func(p *packet) { p.vnet.gsoType = 3 },
 		"complete checksum":        func(p *packet) { p.vnet.flags = 0 },
 		"no IP":                    func(p *packet) { p.bytes[12] = 0x99 },
 		"headers only":             func(p *packet) { p.bytes = p.bytes[:42] },
 	} {
-		p := good()
-		spoil(p)
+		p := valid()
+		change(p)
 		var c segmenter
 		if c.begin(p) {
 			t.Errorf("%s: was segmented", name)

@@ -216,7 +216,7 @@ func TestHandlerDelayIsApplied(t *testing.T) {
 			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
-		t.Logf("asked for %v: shortest %v, median %v, longest %v", by, took[0], took[50], took[99])
+		t.Logf("delay %v: shortest %v, median %v, longest %v", by, took[0], took[50], took[99])
 		if took[0] < by {
 			t.Fatalf("a frame took %v, want %v", took[0], by)
 		}

@@ -235,7 +235,7 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, wire.AttrDREQ)
 	w.pass(w.b, wire.AttrDREP)
-	// a knows twice the packet lifetime and b's ACK delay; b knows their sum.
+	// a uses twice the packet lifetime and b's ACK delay; b uses their sum.
 	if got, want := w.a.NextTimer(), mono.Time(1000).Add(wire.CMTimeout(17)+wire.CMTimeout(15)); got != want {
 		t.Errorf("active side leaves time wait at %v, want %v", got, want)
 	}
@@ -251,24 +251,24 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 func TestCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{MaxMTU: 3}, Config{})
 	for name, change := range map[string]func(*ConnectParam){
-		"QPN":           func(p *ConnectParam) { p.QPN = 1 << 24 },
-		"PSN":           func(p *ConnectParam) { p.StartPSN = 1 << 24 },
-		"retry count":   func(p *ConnectParam) { p.RetryCount = 8 },
-		"RNR retry":     func(p *ConnectParam) { p.RNRRetry = 8 },
-		"transport":     func(p *ConnectParam) { p.Transport = 3 },
-		"no MTU":        func(p *ConnectParam) { p.Path.MTU = 0 },
-		"MTU too large": func(p *ConnectParam) { p.Path.MTU = 4 },
-		"flow label":    func(p *ConnectParam) { p.Path.FlowLabel = 1 << 20 },
-		"rate":          func(p *ConnectParam) { p.Path.Rate = 64 },
-		"SL":            func(p *ConnectParam) { p.Path.SL = 16 },
-		"ACK timeout":   func(p *ConnectParam) { p.Path.LocalAckTimeout = 32 },
-		"partition":     func(p *ConnectParam) { p.Path.PKey = 0x8001 },
-		"two families":  func(p *ConnectParam) { p.Path.Remote = addrB6 },
-		"no address":    func(p *ConnectParam) { p.Path.Local = netip.Addr{} },
-		"any address":   func(p *ConnectParam) { p.Path.Remote = netip.IPv4Unspecified() },
-		"multicast":     func(p *ConnectParam) { p.Path.Remote = netip.MustParseAddr("224.0.0.1") },
-		"much to say":   func(p *ConnectParam) { p.PrivateData = make([]byte, 57) },
-		"too much, raw": func(p *ConnectParam) { p.ServiceID, p.PrivateData = 5, make([]byte, 93) },
+		"QPN":            func(p *ConnectParam) { p.QPN = 1 << 24 },
+		"PSN":            func(p *ConnectParam) { p.StartPSN = 1 << 24 },
+		"retry count":    func(p *ConnectParam) { p.RetryCount = 8 },
+		"RNR retry":      func(p *ConnectParam) { p.RNRRetry = 8 },
+		"transport":      func(p *ConnectParam) { p.Transport = 3 },
+		"no MTU":         func(p *ConnectParam) { p.Path.MTU = 0 },
+		"MTU too large":  func(p *ConnectParam) { p.Path.MTU = 4 },
+		"flow label":     func(p *ConnectParam) { p.Path.FlowLabel = 1 << 20 },
+		"rate":           func(p *ConnectParam) { p.Path.Rate = 64 },
+		"SL":             func(p *ConnectParam) { p.Path.SL = 16 },
+		"ACK timeout":    func(p *ConnectParam) { p.Path.LocalAckTimeout = 32 },
+		"partition":      func(p *ConnectParam) { p.Path.PKey = 0x8001 },
+		"two families":   func(p *ConnectParam) { p.Path.Remote = addrB6 },
+		"no address":     func(p *ConnectParam) { p.Path.Local = netip.Addr{} },
+		"any address":    func(p *ConnectParam) { p.Path.Remote = netip.IPv4Unspecified() },
+		"multicast":      func(p *ConnectParam) { p.Path.Remote = netip.MustParseAddr("224.0.0.1") },
+		"private data":   func(p *ConnectParam) { p.PrivateData = make([]byte, 57) },
+		"private, no IP": func(p *ConnectParam) { p.ServiceID, p.PrivateData = 5, make([]byte, 93) },
 	} {
 		p := offer
 		change(&p)

@@ -14,15 +14,15 @@ func TestInvalidREQsAreRejected(t *testing.T) {
 		change func(*wire.REQ)
 		want   wire.REJReason
 	}{
-		"no such service":           {func(m *wire.REQ) { m.ServiceID++ }, wire.ReasonInvalidServiceID},
+		"unknown service":           {func(m *wire.REQ) { m.ServiceID++ }, wire.ReasonInvalidServiceID},
 		"no comm ID":                {func(m *wire.REQ) { m.LocalCommID = 0 }, wire.ReasonInvalidCommID},
 		"RD":                        {func(m *wire.REQ) { m.Transport = wire.CMTransportRD }, wire.ReasonInvalidTransport},
 		"extended transport 0":      {func(m *wire.REQ) { m.Transport = wire.CMTransportExt }, wire.ReasonInvalidTransport},
 		"extended transport 2":      {func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, 2 }, wire.ReasonInvalidTransport},
 		"MTU 0":                     {func(m *wire.REQ) { m.MTU = 0 }, wire.ReasonInvalidMTU},
 		"MTU 6":                     {func(m *wire.REQ) { m.MTU = 6 }, wire.ReasonInvalidMTU},
-		"not our GID":               {func(m *wire.REQ) { m.Primary.RemoteGID = wire.GIDOf(addrC) }, wire.ReasonPrimaryGID},
-		"no GID of its own":         {func(m *wire.REQ) { m.Primary.LocalGID = wire.GID{} }, wire.ReasonPrimaryGID},
+		"another GID":               {func(m *wire.REQ) { m.Primary.RemoteGID = wire.GIDOf(addrC) }, wire.ReasonPrimaryGID},
+		"no local GID":              {func(m *wire.REQ) { m.Primary.LocalGID = wire.GID{} }, wire.ReasonPrimaryGID},
 		"a GID of the other family": {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(addrA6) }, wire.ReasonPrimaryGID},
 		"a multicast GID":           {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(netip.MustParseAddr("224.0.0.5")) }, wire.ReasonPrimaryGID},
 		"another partition":         {func(m *wire.REQ) { m.PKey = 0x8001 }, wire.ReasonUnsupported},
@@ -72,7 +72,7 @@ func TestREJOfClosedPortMatchesLinux(t *testing.T) {
 func TestUnusualREQsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*wire.REQ){
 		"LIDs 0":               func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
-		"LIDs of anything":     func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
+		"other LIDs":           func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
 		"UC":                   func(m *wire.REQ) { m.Transport = wire.CMTransportUC },
 		"XRC":                  func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, wire.ExtXRC },
 		"limited member":       func(m *wire.REQ) { m.PKey = 0x7FFF },

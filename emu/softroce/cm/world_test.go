@@ -64,7 +64,7 @@ func (h *host) listen(id wire.ServiceID) ListenID {
 	return l
 }
 
-// sent is a MAD taken out of an agent.
+// sent is a MAD that an agent has sent.
 type sent struct {
 	Outgoing
 	wire.MADHeader
