@@ -22,8 +22,7 @@ const (
 	// waitedShare is the minimum share of a process's runnable time that it spent
 	// waiting. Short waits add up in a long run without delaying anything.
 	waitedShare = 0.2
-	// maxLate is how late a fault may be executed; a run with later faults is
-	// starved.
+	// maxLate is how late a fault may be executed; a run with later faults is starved.
 	maxLate = 250 * time.Millisecond
 )
 

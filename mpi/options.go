@@ -100,8 +100,7 @@ type Carrier interface {
 	// AllDelivered reports whether all sent messages have reached their peers.
 	AllDelivered() bool
 	Close() error
-	// Stats returns the statistics of the carrier, whose type depends on the
-	// implementation.
+	// Stats returns the statistics of the carrier, whose type depends on the implementation.
 	Stats() any
 }
 

@@ -222,8 +222,7 @@ type Bench interface {
 	// Run runs a program on two new devices. With offloaded they neither compute
 	// nor check the CRC.
 	Run(ctx context.Context, p Program, offloaded bool) (float64, error)
-	// IdleMB returns the resident memory, in MB, of a process with a device and an
-	// idle connection.
+	// IdleMB returns the resident memory, in MB, of a process with a device and an idle connection.
 	IdleMB(ctx context.Context) (float64, error)
 }
 

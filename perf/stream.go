@@ -15,8 +15,7 @@ type Stream struct {
 	Op       verbs.WROpcode // OpRDMAWrite, OpRDMARead or OpSend
 	Bytes    int            // of a message
 	Duration time.Duration  // 0 means 100 ms
-	// NoBursts posts each message separately. Otherwise messages are posted in
-	// bursts.
+	// NoBursts posts each message separately. Otherwise messages are posted in bursts.
 	NoBursts bool
 }
 
@@ -24,8 +23,7 @@ const (
 	// streamMemory is the size of the buffer whose slots the messages use in turn: larger
 	// than L1, smaller than the last-level cache.
 	streamMemory = 1 << 20
-	// streamInFlight is the number of bytes in flight, within the limits of the
-	// depth.
+	// streamInFlight is the number of bytes in flight, within the limits of the depth.
 	streamInFlight                 = 4 << 20
 	streamMinDepth, streamMaxDepth = 4, 64
 	streamBurst                    = 16

@@ -97,8 +97,7 @@ func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ..
 		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless posting a request fails for reason, as in
-// [rig.Rig.MustFail].
+// expectPostRefused fails the case unless a post fails for reason, as in [rig.Rig.MustFail].
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)

@@ -70,8 +70,7 @@ func (m *message) setFrame(b []byte, partial bool) {
 	}
 }
 
-// canExtend reports whether m may become a GSO packet: UDP, or TCP whose only flag but ECN's is
-// ACK.
+// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and at most ECN flags.
 func (m *message) canExtend() bool {
 	l := &m.layout
 	if l.proto == protoUDP {

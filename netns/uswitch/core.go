@@ -41,9 +41,8 @@ type core struct {
 	noUDPGSO bool
 
 	segmenter segmenter
-	// stable is the buffer of the current frame if it is valid until flush,
-	// apart from its headers. Other buffers belong to a FrameHandler and are
-	// copied.
+	// stable is the buffer of the current frame if it is valid until flush, apart from its headers.
+	// Other buffers belong to a FrameHandler and are copied.
 	stable  []byte
 	copies  []byte // of frames in other buffers
 	pending int    // number of messages to send

@@ -157,8 +157,7 @@ func (g *group) runMember(m *member) {
 	}
 }
 
-// wait blocks until a port has frames, a switch is interrupted or the deadline
-// has passed.
+// wait blocks until a port has frames, a switch is interrupted or the deadline has passed.
 func (g *group) wait(deadline time.Time) (int, error) {
 	// Check without yielding the CPU first.
 	if n := epollNow(g.epoll, g.events); n > 0 {

@@ -19,8 +19,7 @@ type socket struct {
 	failed bool
 }
 
-// openSocket opens a packet socket on an interface in the namespace of the
-// calling thread.
+// openSocket opens a packet socket on an interface in the namespace of the calling thread.
 func openSocket(name string, bufferBytes int) (*socket, error) {
 	intf, err := net.InterfaceByName(name)
 	if err != nil {

@@ -97,8 +97,7 @@ func (f *File) addInterface(name string) (id int, err error) {
 	return 0, err
 }
 
-// Write adds a packet, counts it as dropped at the size limit, or ignores it after an error or
-// Close.
+// Write adds a packet, counts it as dropped at the size limit, or ignores it after an error.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -56,8 +56,7 @@ func (p *poller) open() (err error) {
 		p.eventFD = -1
 		return os.NewSyscallError("eventfd", err)
 	}
-	// Level-triggered: a poll that does not block must not consume the wake-up of a
-	// sleeping goroutine.
+	// Level-triggered: a nonblocking poll must not consume the wake-up of a sleeping goroutine.
 	e := unix.EpollEvent{Events: unix.EPOLLIN}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.eventFD, &e))
 }

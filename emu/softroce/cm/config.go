@@ -38,8 +38,7 @@ type Config struct {
 	MaxEvents int
 	// PKeys are the partitions this device is a member of. Default 0xFFFF alone.
 	PKeys []uint16
-	// MaxMTU is the largest path MTU accepted, 1 (256 bytes) to 5 (4096).
-	// Default 5.
+	// MaxMTU is the largest path MTU accepted, 1 (256 bytes) to 5 (4096). Default 5.
 	MaxMTU uint8
 	// HopLimit is used for replies outside of a connection. Default 64.
 	HopLimit uint8

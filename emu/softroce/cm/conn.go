@@ -108,9 +108,8 @@ func (a *Agent) release(c *conn) {
 	c.state = StateIdle
 }
 
-// enterTimeWait ends a connection. Its communication IDs stay in use until packets
-// of the connection have expired, so that an old message does not match a new
-// connection.
+// enterTimeWait ends a connection. Its communication IDs stay in use until packets of the
+// connection have expired, so that an old message does not match a new connection.
 func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
 	c.leaveBacklog()
