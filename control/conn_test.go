@@ -30,7 +30,7 @@ func allocated(t *testing.T) uint64 {
 type pipe struct {
 	mu       sync.Mutex
 	got      bytes.Buffer
-	room     int
+	window   int
 	deadline time.Time
 }
 
@@ -46,9 +46,9 @@ func (p *pipe) Write(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	written := 0
 	for {
-		n := min(p.room, len(b))
+		n := min(p.window, len(b))
 		p.got.Write(b[:n])
-		p.room -= n
+		p.window -= n
 		written += n
 		if b = b[n:]; len(b) == 0 {
 			return written, nil
@@ -65,7 +65,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 func (p *pipe) read(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.room += n
+	p.window += n
 }
 
 // Read implements Stream. The peer sends nothing.
@@ -130,22 +130,22 @@ func TestQueueBlocksWhenFullAndKeepsOrder(t *testing.T) {
 func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{}
-		asked := 0
-		c := New(p, Config{QueueBytes: 100, WriteTimeout: time.Second, KeepWaiting: func() bool { asked++; return asked < 3 }})
+		calls := 0
+		c := New(p, Config{QueueBytes: 100, WriteTimeout: time.Second, KeepWaiting: func() bool { calls++; return calls < 3 }})
 		began := time.Now()
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run() }()
-		big := Frame{Kind: Own, Body: make([]byte, 1000)} // larger than the queue, so queued only when it is empty
-		must.Do(t, c.Queue(big))
+		large := Frame{Kind: Own, Body: make([]byte, 1000)} // larger than the queue: waits until it is empty
+		must.Do(t, c.Queue(large))
 		waiter := make(chan error, 1)
 		go func() {
-			_ = c.Queue(big)
-			waiter <- c.Queue(big) // blocks until Run fails
+			_ = c.Queue(large)
+			waiter <- c.Queue(large) // blocks until Run fails
 		}()
 		time.Sleep(500 * time.Millisecond)
 		p.read(1) // any progress restarts the timeout
-		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || asked != 3 {
-			t.Fatalf("Run = %v, asked %d times", err, asked)
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || calls != 3 {
+			t.Fatalf("Run = %v after %d calls of KeepWaiting", err, calls)
 		}
 		if d := time.Since(began).Round(100 * time.Millisecond); d != 4*time.Second {
 			t.Errorf("failed after %v, want 1 s with progress and 3 s without", d)
@@ -168,21 +168,21 @@ func TestQueueNowClosesConnectionBeyondLimit(t *testing.T) {
 }
 
 // pair returns two ends of a connection.
-func pair(near, far Config) (*Conn, *Conn) {
+func pair(local, remote Config) (*Conn, *Conn) {
 	a, b := net.Pipe()
-	return New(a, near), New(b, far)
+	return New(a, local), New(b, remote)
 }
 
 func TestIdleTimeoutAndHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := pair(Config{Heartbeat: time.Second}, Config{Heartbeat: time.Hour, IdleTimeout: 3 * time.Second, Limits: Limits{Ping: 0}})
+		local, remote := pair(Config{Heartbeat: time.Second}, Config{Heartbeat: time.Hour, IdleTimeout: 3 * time.Second, Limits: Limits{Ping: 0}})
 		go func() {
 			time.Sleep(time.Minute)
-			near.CloseQueue() // ends the heartbeats
+			local.CloseQueue() // ends the heartbeats
 		}()
-		go near.Run()
+		go local.Run()
 		began := time.Now()
-		err := far.Serve(func(f Frame) error { return fmt.Errorf("a frame of %v", f.Kind) })
+		err := remote.Serve(func(f Frame) error { return fmt.Errorf("a frame of %v", f.Kind) })
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "no data from the other end for 3s") {
 			t.Errorf("Serve = %v", err)
 		}
@@ -193,18 +193,18 @@ func TestIdleTimeoutAndHeartbeats(t *testing.T) {
 }
 
 func TestCloseSendsQueueAndReason(t *testing.T) {
-	near, far := pair(Config{}, Config{Limits: Limits{Own: 10, Close: MaxReason}})
+	local, remote := pair(Config{}, Config{Limits: Limits{Own: 10, Close: MaxReason}})
 	got := make(chan error, 1)
 	frames := 0
-	go func() { got <- far.Serve(func(Frame) error { frames++; return nil }) }()
-	must.Do(t, near.QueueNow(Frame{Kind: Own}))
-	near.Close(errors.New("tired"))
-	near.Close(errors.New("again"))
+	go func() { got <- remote.Serve(func(Frame) error { frames++; return nil }) }()
+	must.Do(t, local.QueueNow(Frame{Kind: Own}))
+	local.Close(errors.New("closed by the test"))
+	local.Close(errors.New("again"))
 	var reason *CloseError
-	if err := <-got; !errors.As(err, &reason) || reason.Reason != "tired" || frames != 1 {
+	if err := <-got; !errors.As(err, &reason) || reason.Reason != "closed by the test" || frames != 1 {
 		t.Errorf("Serve = %v after %d frames", err, frames)
 	}
-	if err := near.Serve(nil); err == nil || err.Error() != "tired" {
+	if err := local.Serve(nil); err == nil || err.Error() != "closed by the test" {
 		t.Errorf("Serve of the closed end = %v", err)
 	}
 }
@@ -213,19 +213,19 @@ func TestCloseSendsQueueAndReason(t *testing.T) {
 // waits at most closeTimeout for a peer that does not read.
 func TestCloseWaitsForRun(t *testing.T) {
 	for _, peerReads := range []bool{true, false} {
-		near, far := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
+		local, remote := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
 			Config{Limits: Limits{Own: 10, Close: 10}})
-		go near.Run()
-		must.Do(t, near.QueueNow(Frame{Kind: Own}))
-		for near.writing.TryLock() { // until Run writes
-			near.writing.Unlock()
+		go local.Run()
+		must.Do(t, local.QueueNow(Frame{Kind: Own}))
+		for local.writing.TryLock() { // until Run is writing
+			local.writing.Unlock()
 			runtime.Gosched()
 		}
 		closed := make(chan struct{})
-		go func() { near.Close(errors.New("done")); close(closed) }()
+		go func() { local.Close(errors.New("done")); close(closed) }()
 		if peerReads {
-			first, err := far.Read()
-			_, reason := far.Read()
+			first, err := remote.Read()
+			_, reason := remote.Read()
 			if first.Kind != Own || err != nil || reason.Error() != "done" {
 				t.Errorf("read %v, %v and %v", first, err, reason)
 			}
@@ -234,7 +234,7 @@ func TestCloseWaitsForRun(t *testing.T) {
 	}
 }
 
-func TestHello(t *testing.T) {
+func TestReadHelloChecksVersionAndBody(t *testing.T) {
 	type body struct{ Name string }
 	p := Protocol{Version: 3, Us: "we", Them: "they", MaxHello: 100, Timeout: time.Minute}
 	hello := func(version uint64, text string) []byte {
@@ -248,36 +248,36 @@ func TestHello(t *testing.T) {
 		{"same version", hello(3, `{"Name":"x"}`), ""},
 		{"older", hello(2, `{}`), "they has version 2, we has 3: update they"},
 		{"newer", hello(4, `{"Colour":1}`), "they has version 4, we has 3: update we"},
-		{"closed", Frame{Kind: Close, Body: []byte("go away")}.Append(nil), "go away"},
+		{"closed", Frame{Kind: Close, Body: []byte("shutdown")}.Append(nil), "shutdown"},
 		{"not JSON", hello(3, "?"), "invalid hello"},
 		{"two values", hello(3, `{}{}`), "more than one value"},
 		{"unknown field", hello(3, `{"Colour":1}`), "unknown field"},
 		{"too long", hello(3, strings.Repeat(" ", 101)), "the limit is 100"},
 		{"another frame", Frame{Kind: Ping}.Append(nil), "unexpected frame: ping"},
 		{"another protocol", []byte("GET / HTTP/1.1\r\n"), "unexpected frame"},
-		{"nothing", nil, "EOF"},
+		{"no frame", nil, "EOF"},
 	} {
-		near, far := net.Pipe()
+		local, remote := net.Pipe()
 		go func() {
-			far.Write(tt.sent)
-			far.Close()
+			remote.Write(tt.sent)
+			remote.Close()
 		}()
 		var got body
-		err := New(near, Config{}).ReadHello(p, &got)
+		err := New(local, Config{}).ReadHello(p, &got)
 		if tt.want == "" && (err != nil || got.Name != "x") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %+v, %v, want %q", tt.name, got, err, tt.want)
 		}
-		near.Close()
+		local.Close()
 	}
-	near, far := pair(Config{}, Config{})
-	go near.SendHello(p, body{"sent"})
+	local, remote := pair(Config{}, Config{})
+	go local.SendHello(p, body{"sent"})
 	var got body
-	if err := far.ReadHello(p, &got); err != nil || got.Name != "sent" {
+	if err := remote.ReadHello(p, &got); err != nil || got.Name != "sent" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestCalls(t *testing.T) {
+func TestCallsPassRepliesByNumber(t *testing.T) {
 	var c Calls
 	var got []string
 	begin := func(name string) uint64 {
@@ -293,12 +293,12 @@ func TestCalls(t *testing.T) {
 	c.Forget(forgotten)
 	for _, num := range []uint64{b, a, a, forgotten} {
 		if err := c.Reply(Frame{Kind: Reply, Num: num, Body: []byte("reply")}); err != nil {
-			t.Errorf("reply to %d: %v", num, err)
+			t.Errorf("reply to call %d: %v", num, err)
 		}
 	}
 	for _, num := range []uint64{0, 99} {
 		if err := c.Reply(Frame{Kind: Reply, Num: num}); !errors.Is(err, ErrProtocol) {
-			t.Errorf("reply to %d: %v", num, err)
+			t.Errorf("reply to call %d: %v", num, err)
 		}
 	}
 	begin("pending")

@@ -44,7 +44,7 @@ func TestReadRejectsFramesBeyondLimits(t *testing.T) {
 	tests := []struct {
 		name string
 		b    []byte
-		says string
+		want string
 	}{
 		{"kind", Frame{Kind: 250}.Append(nil), "unexpected frame: kind 0xfa"},
 		{"direction", Frame{Kind: Hello}.Append(nil), "unexpected frame: hello"},
@@ -54,8 +54,8 @@ func TestReadRejectsFramesBeyondLimits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := read(bytes.NewReader(tt.b), wideLimits, ownNames)
-		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.says)
+		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }

@@ -48,8 +48,7 @@ func Wait(cmd *exec.Cmd) <-chan syscall.WaitStatus {
 	return ended
 }
 
-// ExitCode returns the exit code as a shell does: 128 plus the signal number if the process was
-// killed.
+// ExitCode returns the exit code as a shell does: 128 plus the signal number for a killed process.
 func ExitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())
@@ -90,8 +89,7 @@ func (c *Conn) ServeProgram(p *Program) (code int, connected bool) {
 }
 
 // handleClientFrame forwards a signal or input of the client to the program. It answers a signal
-// with a Pong. Input of no bytes is the end of the input; input for a program without p.Stdin is
-// ErrProtocol.
+// with a Pong. Empty input is the end of the input; input without p.Stdin is ErrProtocol.
 func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	switch {
 	case f.Kind == Signal:
@@ -109,9 +107,8 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program whose client has disconnected, and returns its status. It sends SIGHUP,
-// which a shell forwards to its jobs, with SIGCONT in case it is stopped, and SIGKILL after
-// HangupTimeout.
+// hangUp ends a program whose client disconnected, and returns its status. It sends SIGHUP, which a
+// shell forwards to its jobs, SIGCONT in case it is stopped, and after HangupTimeout SIGKILL.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)
@@ -126,8 +123,7 @@ func (p *Program) hangUp() syscall.WaitStatus {
 	return <-p.Ended
 }
 
-// CopyFrom sends the data of a reader in frames of kind k until EOF, and returns the number of
-// bytes sent.
+// CopyFrom sends data in frames of kind k until EOF, and returns the number of bytes sent.
 func (c *Conn) CopyFrom(k Kind, from io.Reader) (sent int64, err error) {
 	b := make([]byte, maxChunk)
 	for {

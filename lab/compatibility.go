@@ -25,9 +25,8 @@ func WithProvider(s *scenarios.Scenario, provider string) *scenarios.Scenario {
 	return &changed
 }
 
-// Incompatibility returns in one line why the scenario cannot run with the NICs of
-// its provider and these additional defects on a tier (simulation or network namespaces); empty
-// if it can.
+// Incompatibility returns in one line why the scenario cannot run with the NICs of its provider and
+// these additional defects on a tier (simulation or network namespaces); empty if it can.
 func Incompatibility(s *scenarios.Scenario, tier scenarios.Tier, defects ...string) string {
 	p, err := nics.Find(s.NIC.Provider)
 	if err != nil {
@@ -114,8 +113,7 @@ func (f *compatibility) checkServices() (why string) {
 	return ""
 }
 
-// checkReceives checks that the provider's receivers may post receives late (RNR), if those of
-// the workload do.
+// checkReceives checks that the provider has RNR if receivers of the workload post receives late.
 func (f *compatibility) checkReceives() (why string) {
 	w := &f.w
 	if f.p.HasRNR || !w.RunsIntoRNR() && w.RNRTimer == 0 && w.RNRRetries == nil {
@@ -208,8 +206,7 @@ func (f *compatibility) impairments() (all []*scenarios.Impairment) {
 	return all
 }
 
-// checkReconnects checks that a fault or an event breaks TCP connections, if reconnects are
-// expected.
+// checkReconnects checks that faults or events break TCP connections if reconnects are expected.
 func (f *compatibility) checkReconnects() (why string) {
 	if atLeast := f.want.Reconnects.Min; !f.p.OverTCP || atLeast == nil || *atLeast == 0 {
 		return ""
@@ -223,8 +220,7 @@ func (f *compatibility) checkReconnects() (why string) {
 	return "it expects connections to break by exhausted retries: TCP retries for minutes"
 }
 
-// checkTrunks checks that impairments and events of simulated streams are at hosts, and not
-// between switches.
+// checkTrunks checks that impairments and events of simulated streams are not between switches.
 func (f *compatibility) checkTrunks() (why string) {
 	if !f.p.OverTCP || f.tier != scenarios.Sim {
 		return ""
@@ -254,9 +250,8 @@ func (f *compatibility) checkTrunks() (why string) {
 	return ""
 }
 
-// maxCMConnections bounds the connections of a connection manager for the calls
-// workload: enough for connections in use and in time wait, and few enough that a
-// leak is noticed.
+// maxCMConnections bounds the connections of a connection manager for the calls workload: enough
+// for connections in use and in time wait, and few enough that a leak is noticed.
 const maxCMConnections = 16
 
 // Provider returns the provider of the scenario's NICs.
@@ -286,8 +281,7 @@ func NICs(s *scenarios.Scenario, host string, defects ...string) (nics.Opener, e
 	return o, nil
 }
 
-// workloadOf returns the workload of a scenario. If it names no service, it gets the provider's
-// reliable one.
+// workloadOf returns the workload of a scenario, by default with the provider's reliable service.
 func workloadOf(s *scenarios.Scenario, p *nics.Provider) workload.Config {
 	return s.Workload.ForDevice(p.Caps | p.ReliableCaps)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-var update = flag.Bool("update", false, "write the table of what runs where in docs/scenarios.md")
+var update = flag.Bool("update", false, "write the table of incompatibilities in docs/scenarios.md")
 
-// Each reason depends on the scenario only.
+// Incompatibility depends on the scenario only.
 func TestIncompatibilityReasons(t *testing.T) {
 	const pair, stream = "fabric: {kind: pair}\n", "workload: {kind: stream}\n"
 	for _, c := range []struct{ text, want string }{
@@ -75,13 +75,13 @@ func TestIncompatibilityReasons(t *testing.T) {
 	}
 	s := parse(t, pair+stream)
 	if got := Incompatibility(s, scenarios.Sim, "NoFence"); !strings.Contains(got, "a defect of softiwarp") {
-		t.Errorf("a defect besides: %q", got)
+		t.Errorf("with an additional defect: %q", got)
 	}
 	if got := Incompatibility(s, scenarios.Sim, "AckCompletesRead"); got != "" {
-		t.Errorf("a defect besides: %q", got)
+		t.Errorf("with an additional defect: %q", got)
 	}
 	if got := Incompatibility(WithProvider(s, "mlx5"), scenarios.Sim); !strings.Contains(got, `no provider "mlx5"`) {
-		t.Errorf("a provider that there is not: %q", got)
+		t.Errorf("unknown provider: %q", got)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestIncompatibilityOfDatagramNICs(t *testing.T) {
 func TestWithProviderDoesNotChangeTheScenario(t *testing.T) {
 	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream}\nexpect: {max_time: 1s, in: {sim: {max_time: 1ms}}}\n")
 	if WithProvider(s, nics.Default) != s {
-		t.Error("its own NICs make another scenario of it")
+		t.Error("WithProvider with its own provider returns another scenario")
 	}
 	other := WithProvider(s, "softiwarp")
 	if other.NIC.Provider != "softiwarp" || other.ExpectOn(scenarios.Sim).MaxTime != other.Expect.MaxTime || s.NIC.Provider != "" || s.Expect.In == nil {
@@ -146,27 +146,26 @@ func TestWithProviderDoesNotChangeTheScenario(t *testing.T) {
 	}
 }
 
-// The table in docs/scenarios.md has the incompatibilities of the scenarios that
-// ship.
+// The table in docs/scenarios.md has the incompatibilities of the built-in scenarios.
 func TestIncompatibilitiesAreDocumented(t *testing.T) {
 	const file, begin, end = "../docs/scenarios.md", "<!-- fits: go test ./lab -update -->\n", "<!-- end of fits -->\n"
 	text := must.Get(os.ReadFile(file))(t)
 	head, rest, ok := strings.Cut(string(text), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", file)
+		t.Fatalf("%s has no markers for the table", file)
 	}
 	all := must.Get(scenarios.Builtin())(t)
-	want := head + begin + fits(t, all) + end + tail
+	want := head + begin + incompatibilities(t, all) + end + tail
 	if *update {
 		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 	} else if string(text) != want {
-		t.Errorf("%s is not what the code says; run: go test ./lab -update", file)
+		t.Errorf("%s differs from the code; run: go test ./lab -update", file)
 	}
 }
 
-// fits returns a table for each provider: the reasons, with the scenarios of each.
-func fits(t *testing.T, all []*scenarios.Scenario) string {
+// incompatibilities returns a table for each provider: the reasons, with the scenarios of each.
+func incompatibilities(t *testing.T, all []*scenarios.Scenario) string {
 	var b strings.Builder
 	for _, p := range nics.All() {
 		var run, reasons []string
@@ -183,7 +182,7 @@ func fits(t *testing.T, all []*scenarios.Scenario) string {
 			}
 			first := on[scenarios.Sim]
 			if other, both := on[scenarios.NetNS]; both && other != first {
-				t.Errorf("%s with %s: %q in simulation, %q in namespaces: the table cannot say so yet", s.Name, p.Name, first, other)
+				t.Errorf("%s with %s: %q in simulation, %q in namespaces: the table has one column for both", s.Name, p.Name, first, other)
 			}
 			if first == "" {
 				run = append(run, s.Name)

@@ -20,9 +20,8 @@ const (
 	anything    = "any"
 )
 
-// defaultDelivery returns the value of "expect.delivered" for scenarios without it: exactly once
-// for reliable services, at most once if the workload excuses that connections give up, and any for
-// uc and ud.
+// defaultDelivery returns the default of "expect.delivered": exactly once for reliable services, at
+// most once if the workload excuses that connections give up, and any for uc and ud.
 func defaultDelivery(c *workload.Config) string {
 	for _, s := range c.Services {
 		if s == "uc" || s == "ud" {
@@ -149,10 +148,8 @@ func (j *checker) checkViolations() {
 	j.add("violations", j.want.Violations.Contains(uint64(n)), describeRange(j.want.Violations), got)
 }
 
-// checkErrors checks that each expected completion error occurs at each rank for
-// which it is expected, and that no others occur except allowed errors and flushed
-// requests. If none are expected or allowed, none may occur. Without expectations there is no
-// check.
+// checkErrors checks that each expected completion error occurs at each rank for which it is
+// expected, and no others but allowed and flushed ones. Without expectations it checks nothing.
 func (j *checker) checkErrors() {
 	if j.want.Errors == nil && j.want.AllowedErrors == nil {
 		return
@@ -220,8 +217,7 @@ func describeErrors(want *scenarios.Expect) string {
 	return strings.Join(all, "; ") + "; nothing else"
 }
 
-// statusName converts the text of a verbs.WCStatus to its name in scenarios; it returns the text if
-// there is none.
+// statusName returns the name in scenarios of the text of a verbs.WCStatus, or the text if none.
 func statusName(text string) string {
 	for _, name := range scenarios.StatusNames() {
 		if s, _ := scenarios.Status(name); s.String() == text {

@@ -27,8 +27,7 @@ type Step struct {
 	Ports []int
 	// Hosts are the hosts of a kill, freeze or qp-error.
 	Hosts []int
-	// Groups are the ports of each group of a partition. Ports in no group form one
-	// more group.
+	// Groups are the ports of each group of a partition. Ports in no group form one more group.
 	Groups [][]int
 	// Set has the new random impairments; at the end of a fault, the previous ones.
 	// Events are not affected.
@@ -42,8 +41,7 @@ type SpecChange struct {
 	Specs     []impair.Spec
 }
 
-// addSteps adds the steps of the run, the begin and the end of each fault of the scenario, sorted
-// by time.
+// addSteps adds the begin and the end of each fault of the scenario to the steps, sorted by time.
 func (p *Plan) addSteps() error {
 	errs := make([]error, 0, len(p.Scenario.Faults))
 	for i := range p.Scenario.Faults {

@@ -138,8 +138,7 @@ const (
 	StreamReset   StreamAction = "reset"       // the connection is reset
 )
 
-// addStreamEvent adds event i of the scenario, which names a byte of a TCP stream by its offset, to
-// the ports.
+// addStreamEvent adds event i of the scenario, at an offset in a TCP stream, to the ports.
 func (p *Plan) addStreamEvent(i int) error {
 	e, key := &p.Scenario.Events[i], fmt.Sprintf("events[%d]", i)
 	event := StreamEvent{Index: i, Conn: e.Conn, Offset: *e.Offset, Do: StreamAction(e.Do), Delay: e.Delay, Bit: uint8(e.Bit)}

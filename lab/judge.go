@@ -47,8 +47,7 @@ func (j *checker) setTiming(mayExplain bool) {
 	c.Timing = mayExplain && !c.OK
 }
 
-// checkProblems adds a check that fails if there are problems. Its result is got, or a summary of
-// the problems.
+// checkProblems adds a check that fails if there are problems. Its result is their summary, or got.
 func (j *checker) checkProblems(name, want, got string, problems []string) {
 	if len(problems) > 0 {
 		got = summary(problems)
@@ -181,8 +180,7 @@ func (o *Observation) workTime() (longest time.Duration) {
 	return longest
 }
 
-// checkEvents checks that each event of the scenario occurred, and that its action could be
-// executed.
+// checkEvents checks that each event of the scenario occurred, and that its action succeeded.
 func (j *checker) checkEvents() {
 	all := j.Plan.Scenario.Events
 	if len(all) == 0 {

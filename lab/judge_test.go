@@ -15,8 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everything is a scenario with every kind of expectation.
-const everything = `
+// allExpectations is a scenario with every kind of expectation.
+const allExpectations = `
 fabric: {kind: star, hosts: 4}
 events: [{on: [host0], nth: 5, do: drop}]
 faults:
@@ -37,9 +37,9 @@ expect:
   recovery: 3ms
 `
 
-// asExpected returns an observation that meets all expectations of everything.
-func asExpected(t testing.TB) *Observation {
-	p := plan(t, everything)
+// expectedRun returns an observation that meets allExpectations.
+func expectedRun(t testing.TB) *Observation {
+	p := plan(t, allExpectations)
 	o := &Observation{
 		Plan: p, Tier: scenarios.NetNS, Elapsed: 90 * time.Millisecond, Events: []uint64{1},
 		Links: []report.Link{
@@ -63,7 +63,7 @@ func asExpected(t testing.TB) *Observation {
 		for at := time.Millisecond; at < 80*time.Millisecond; at += time.Millisecond {
 			n := uint64(at / time.Millisecond)
 			if at > 10*time.Millisecond {
-				n = max(10, n-7) // it stands still from 10 to 17 ms
+				n = max(10, n-7) // no progress from 10 to 17 ms
 			}
 			r.Samples = append(r.Samples, workload.Sample{At: at, Messages: n})
 		}
@@ -76,7 +76,7 @@ func asExpected(t testing.TB) *Observation {
 	return o
 }
 
-func red(checks []report.Check) (names []string) {
+func failed(checks []report.Check) (names []string) {
 	for _, c := range checks {
 		if !c.OK {
 			names = append(names, c.Name)
@@ -86,7 +86,7 @@ func red(checks []report.Check) (names []string) {
 }
 
 func TestJudgePassesExpectedRun(t *testing.T) {
-	checks := Judge(asExpected(t))
+	checks := Judge(expectedRun(t))
 	for _, c := range checks {
 		if !c.OK {
 			t.Errorf("%s: want %s, got %s", c.Name, c.Want, c.Got)
@@ -144,8 +144,8 @@ func TestJudgeAcceptsOnlyAllowedErrors(t *testing.T) {
 // Each expectation can fail alone.
 func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 	for name, tc := range map[string]struct {
-		want   string // the check that turns red
-		got    string // part of what it says
+		want   string // the check that fails
+		got    string // part of its result
 		change func(*Observation)
 	}{
 		"a program fails": {"programs", "rank 2 on host2 failed: no memory", func(o *Observation) {
@@ -155,33 +155,33 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 			o.Ranks[2].State, o.Ranks[2].Signal = Exited, "segmentation fault"
 		}},
 		"a process exits with a code": {"programs", "exit code 3", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].ExitCode = Exited, new(3) }},
-		"it hangs": {"programs", "rank 2 on host2 did not end: deadlock", func(o *Observation) {
+		"a program hangs": {"programs", "rank 2 on host2 did not end: deadlock", func(o *Observation) {
 			o.AbortReason, o.Ranks[2].State, o.Elapsed = "deadlock", Hung, 99*time.Millisecond
 		}},
-		"the wrong host dies": {"killed", "host2, host3", func(o *Observation) { o.Ranks[2].State = Killed }},
-		"nobody dies": {"killed", "none", func(o *Observation) {
+		"another host is killed": {"killed", "host2, host3", func(o *Observation) { o.Ranks[2].State = Killed }},
+		"no host is killed": {"killed", "none", func(o *Observation) {
 			o.Ranks[3].State, o.Ranks[3].Report = Finished, &workload.Report{}
 			o.Ranks[0].Report.Flows[2].Arrived = 10
 		}},
-		"a message is missing":       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observation) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
-		"a message comes twice":      {"delivered", "1 of rank 1's messages twice", func(o *Observation) { o.Ranks[2].Report.Flows[1].Duplicates = 1 }},
-		"the dead one's comes twice": {"delivered", "1 of rank 3's messages twice", func(o *Observation) { o.Ranks[0].Report.Flows[2].Duplicates = 1 }},
-		"an error is missing":        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observation) { o.Ranks[1].Report.Failures = nil }},
+		"a message is missing":                       {"delivered", "received 9 of rank 1's 10 messages", func(o *Observation) { o.Ranks[2].Report.Flows[1].Arrived = 9 }},
+		"a message is duplicated":                    {"delivered", "1 of rank 1's messages twice", func(o *Observation) { o.Ranks[2].Report.Flows[1].Duplicates = 1 }},
+		"a message of the killed rank is duplicated": {"delivered", "1 of rank 3's messages twice", func(o *Observation) { o.Ranks[0].Report.Flows[2].Duplicates = 1 }},
+		"an error is missing":                        {"errors", `rank 1 on host1 saw no "retry exceeded"`, func(o *Observation) { o.Ranks[1].Report.Failures = nil }},
 		"another error occurs": {"errors", `rank 1 on host1 saw 1 of "remote access"`, func(o *Observation) {
 			o.Ranks[1].Report.Failures = append(o.Ranks[1].Report.Failures, workload.Failure{Status: verbs.WCRemAccessErr.String()})
 		}},
 		"an error elsewhere": {"errors", `rank 2 on host2 saw 1 of "retry exceeded"`, func(o *Observation) {
 			o.Ranks[2].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
 		}},
-		"too few resent":        {"retransmits", "4", func(o *Observation) { o.Ranks[0].Report.Counters = nil }},
-		"too many resent":       {"retransmits", "14", func(o *Observation) { o.Ranks[0].Counters = []verbs.Counter{{Name: "retransmitted_pkts", Value: 10}} }},
-		"nobody connects anew":  {"reconnects", "0", func(o *Observation) { o.Ranks[1].Report.Reconnects = 0 }},
-		"too many marks":        {"marked", "21", func(o *Observation) { o.Links[1].Marked = 1 }},
-		"too few losses":        {"lost", "2", func(o *Observation) { o.Links[1].Corrupted = 0 }},
-		"it takes too long":     {"max_time", "101 ms", func(o *Observation) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
-		"it takes too much":     {"max_memory", "65.0 MiB at rank 2", func(o *Observation) { o.Ranks[2].MemoryKiB = 65 << 10 }},
-		"an event is left over": {"events", "events[0], drop of packet 5, did not occur", func(o *Observation) { o.Events[0] = 0 }},
-		"an event fails":        {"events", "no such field", func(o *Observation) { o.EventErrors = []string{"no such field"} }},
+		"too few retransmits":     {"retransmits", "4", func(o *Observation) { o.Ranks[0].Report.Counters = nil }},
+		"too many retransmits":    {"retransmits", "14", func(o *Observation) { o.Ranks[0].Counters = []verbs.Counter{{Name: "retransmitted_pkts", Value: 10}} }},
+		"no reconnect":            {"reconnects", "0", func(o *Observation) { o.Ranks[1].Report.Reconnects = 0 }},
+		"too many marks":          {"marked", "21", func(o *Observation) { o.Links[1].Marked = 1 }},
+		"too few losses":          {"lost", "2", func(o *Observation) { o.Links[1].Corrupted = 0 }},
+		"max_time exceeded":       {"max_time", "101 ms", func(o *Observation) { o.Ranks[0].Report.Elapsed = 101 * time.Millisecond }},
+		"max_memory exceeded":     {"max_memory", "65.0 MiB at rank 2", func(o *Observation) { o.Ranks[2].MemoryKiB = 65 << 10 }},
+		"an event does not occur": {"events", "events[0], drop of packet 5, did not occur", func(o *Observation) { o.Events[0] = 0 }},
+		"an event fails":          {"events", "no such field", func(o *Observation) { o.EventErrors = []string{"no such field"} }},
 		"recovery is slow": {"recovery", "4 ms after host1/rdma0 down at 10 ms", func(o *Observation) {
 			for i := range o.Ranks[1].Samples {
 				if s := &o.Ranks[1].Samples[i]; s.At < 19*time.Millisecond {
@@ -189,7 +189,7 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 				}
 			}
 		}},
-		"nothing recovers": {"recovery", "rank 1 on host1 received nothing after host1/rdma0 down", func(o *Observation) {
+		"no recovery": {"recovery", "rank 1 on host1 received nothing after host1/rdma0 down", func(o *Observation) {
 			o.Ranks[1].Samples = o.Ranks[1].Samples[:12]
 			o.Ranks[1].Report.Flows[2].Arrived = 3 // of the killed rank
 		}},
@@ -199,11 +199,11 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 			}
 		}},
 	} {
-		o := asExpected(t)
+		o := expectedRun(t)
 		tc.change(o)
 		checks := Judge(o)
-		if got := red(checks); !slices.Equal(got, []string{tc.want}) {
-			t.Errorf("%s: %v turn red, want %s", name, got, tc.want)
+		if got := failed(checks); !slices.Equal(got, []string{tc.want}) {
+			t.Errorf("%s: %v fail, want %s", name, got, tc.want)
 			continue
 		}
 		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == tc.want })
@@ -214,23 +214,23 @@ func TestJudgeFailsEachUnmetExpectation(t *testing.T) {
 }
 
 func TestMemoryCheckCountsOnlyContentViolations(t *testing.T) {
-	damage := workload.Violation{Kind: traffic.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
+	corruption := workload.Violation{Kind: traffic.Contents, What: "host0 with host1 on rail 0: message 3: 4 in a row differ"}
 	order := workload.Violation{Kind: traffic.Delivery, What: "host0 with host1 on rail 0: message 3 arrived before byte 7 of memory"}
-	alien := workload.Violation{Kind: traffic.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
+	unknownID := workload.Violation{Kind: traffic.Completion, What: "host0: a completion with the unknown work request ID 0x1"}
 	for _, tc := range []struct {
 		found []workload.Violation
 		want  []string
 		got   string // of violations
 	}{
-		{[]workload.Violation{damage}, []string{"memory", "violations"}, "1, listed under memory"},
+		{[]workload.Violation{corruption}, []string{"memory", "violations"}, "1, listed under memory"},
 		{[]workload.Violation{order}, []string{"violations"}, "1: rank 2 on host2: " + order.What},
-		{[]workload.Violation{alien, damage, damage}, []string{"memory", "violations"}, "3: rank 2 on host2: " + alien.What + "; 2 listed under memory"},
+		{[]workload.Violation{unknownID, corruption, corruption}, []string{"memory", "violations"}, "3: rank 2 on host2: " + unknownID.What + "; 2 listed under memory"},
 	} {
-		o := asExpected(t)
+		o := expectedRun(t)
 		o.Ranks[2].Report.Violations = tc.found
 		checks := Judge(o)
-		if got := red(checks); !slices.Equal(got, tc.want) {
-			t.Errorf("%v: %v turn red, want %v", tc.found, got, tc.want)
+		if got := failed(checks); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v fail, want %v", tc.found, got, tc.want)
 		}
 		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == "violations" })
 		if checks[i].Got != tc.got {
@@ -242,15 +242,15 @@ func TestMemoryCheckCountsOnlyContentViolations(t *testing.T) {
 func TestMemoryCheckFailsIfNothingWasCompared(t *testing.T) {
 	for text, want := range map[string][]string{"": nil, ", memory: identical": {"memory"}, ", memory: any": nil} {
 		p := plan(t, "fabric: {kind: pair}\nexpect: {delivered: any"+text+"}\n")
-		if got := red(Judge(&Observation{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}})); !slices.Equal(got, want) {
-			t.Errorf("%q: %v turn red, want %v", text, got, want)
+		if got := failed(Judge(&Observation{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}})); !slices.Equal(got, want) {
+			t.Errorf("%q: %v fail, want %v", text, got, want)
 		}
 	}
 }
 
-// The reason has a part of the text, and the check all of it.
+// The reason has the beginning of the text, and the check all of it.
 func TestReasonIsShortened(t *testing.T) {
-	o := asExpected(t)
+	o := expectedRun(t)
 	long := strings.Repeat("byte 7 is wrong, ", 40)
 	o.Ranks[2].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: long}}
 	r := NewResult(o.Plan.Scenario, o.Tier, &Options{})
@@ -263,7 +263,7 @@ func TestReasonIsShortened(t *testing.T) {
 		all += c.Got
 	}
 	if n := strings.Count(all, long); n != 1 {
-		t.Errorf("the checks say it %d times", n)
+		t.Errorf("the text is in %d checks", n)
 	}
 }
 
@@ -271,12 +271,12 @@ func TestReasonIsShortened(t *testing.T) {
 func TestJudgeRequiresExpectedViolations(t *testing.T) {
 	p := plan(t, "fabric: {kind: pair}\nexpect: {violations: {min: 1}, delivered: any, memory: any}\n")
 	o := &Observation{Plan: p, Ranks: []Rank{{State: Finished, Report: &workload.Report{}}}}
-	if got := red(Judge(o)); !slices.Equal(got, []string{"violations"}) {
-		t.Errorf("nothing found: %v", got)
+	if got := failed(Judge(o)); !slices.Equal(got, []string{"violations"}) {
+		t.Errorf("without violations: %v", got)
 	}
 	o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "byte 7 is wrong"}}
-	if got := red(Judge(o)); len(got) != 0 {
-		t.Errorf("something found: %v", got)
+	if got := failed(Judge(o)); len(got) != 0 {
+		t.Errorf("with violations: %v", got)
 	}
 }
 
@@ -296,25 +296,25 @@ func TestDefaultDelivery(t *testing.T) {
 }
 
 func TestJudgeOmitsUnmeasuredMemory(t *testing.T) {
-	o := asExpected(t)
+	o := expectedRun(t)
 	for i := range o.Ranks {
 		o.Ranks[i].MemoryKiB = 0
 	}
 	if slices.ContainsFunc(Judge(o), func(c report.Check) bool { return c.Name == "max_memory" }) {
-		t.Error("memory was judged that nobody measured")
+		t.Error("a check of memory that was not measured")
 	}
 }
 
 func TestJudgeUsesExpectationsOfTier(t *testing.T) {
 	p := plan(t, "fabric: {kind: pair}\nexpect: {lost: {max: 0}, delivered: any, in: {sim: {lost: {min: 1}}}}\n")
 	for tier, want := range map[scenarios.Tier][]string{scenarios.Sim: {"lost"}, scenarios.NetNS: nil} {
-		if got := red(Judge(&Observation{Plan: p, Tier: tier})); !slices.Equal(got, want) {
+		if got := failed(Judge(&Observation{Plan: p, Tier: tier})); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", tier, got)
 		}
 	}
 }
 
-// Before the others were recovered from, the next one began.
+// A fault that repeats before recovery is judged by its last repetition.
 func TestRecoveryIsMeasuredAfterLastRepetition(t *testing.T) {
 	p := plan(t, `
 fabric: {kind: pair}
@@ -340,13 +340,13 @@ expect: {recovery: 5ms, delivered: any}
 	if faults[2].At != 16*time.Millisecond || faults[2].Until != 17*time.Millisecond || !slices.Equal(faults[2].On, []string{"host1/rdma0"}) {
 		t.Errorf("%+v", faults[2])
 	}
-	if got := red(Judge(o)); len(got) != 0 {
+	if got := failed(Judge(o)); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestFillResult(t *testing.T) {
-	o := asExpected(t)
+	o := expectedRun(t)
 	opts := Options{Replay: "fabrictest run test --seed 3", Seed: 3}
 	r := NewResult(o.Plan.Scenario, o.Tier, &opts)
 	o.FillResult(r)
@@ -354,10 +354,10 @@ func TestFillResult(t *testing.T) {
 		t.Errorf("%s: %s; %s on %s, seed %d, %s", r.Verdict, r.Reason, r.Name, r.Tier, r.Seed, r.Replay)
 	}
 	if len(r.Ranks) != 4 || r.Ranks[0].Messages != 24 || r.Ranks[0].Resent != 2 || r.Ranks[1].Reconn != 1 || r.Ranks[1].Failures != 2 || len(r.Ranks[0].Samples) != 79 {
-		t.Errorf("rank 0: %d messages, %d resent, %d samples", r.Ranks[0].Messages, r.Ranks[0].Resent, len(r.Ranks[0].Samples))
+		t.Errorf("rank 0: %d messages, %d retransmits, %d samples", r.Ranks[0].Messages, r.Ranks[0].Resent, len(r.Ranks[0].Samples))
 	}
 	if r.Ranks[3].State != Killed || r.Ranks[3].Messages != 72 {
-		t.Errorf("the killed rank had received %d: %+v", r.Ranks[3].Messages, r.Ranks[3].State)
+		t.Errorf("the killed rank: %d messages, %+v", r.Ranks[3].Messages, r.Ranks[3].State)
 	}
 	o.Ranks[2].State, o.Ranks[2].Err, o.Ranks[2].Waiting = Errored, errors.New("no memory"), "it was at work\non something"
 	o.FillResult(r)

@@ -74,8 +74,7 @@ func tiersOf(s *scenarios.Scenario) []scenarios.Tier {
 }
 
 // whyIncompatible returns why a scenario with its NICs can run on none of its tiers (simulation,
-// network namespaces): the reason for the last tier. It returns "" if the scenario can run on one
-// of them.
+// network namespaces): the reason for the last tier. It returns "" if it can run on one.
 func whyIncompatible(s *scenarios.Scenario) (why string) {
 	for _, tier := range tiersOf(s) {
 		if why = Incompatibility(s, tier); why == "" {

@@ -26,8 +26,7 @@ type Observation struct {
 	Links []report.Link
 	// Steps are the executed steps of the plan, with the actual times.
 	Steps []ExecutedStep
-	// Events counts the occurrences of each event of the scenario, over all
-	// directions.
+	// Events counts the occurrences of each event of the scenario, over all directions.
 	Events []uint64
 	// EventErrors are events that could not be executed.
 	EventErrors []string
@@ -78,8 +77,7 @@ type ExecutedStep struct {
 	At time.Duration
 }
 
-// counters returns the counters of the rank's NICs; if they were not read, those that the rank
-// reported.
+// counters returns the NICs' counters as read or, if they were not read, as the rank reported.
 func (r *Rank) counters() []verbs.Counter {
 	if r.Counters == nil && r.Report != nil {
 		return r.Report.Counters
@@ -254,8 +252,7 @@ type Options struct {
 	Capture bool
 	// Defects are defects for every NIC, in addition to those of the scenario.
 	Defects []string
-	// Replay is the command that repeats the run. It is written to the files and
-	// the result.
+	// Replay is the command that repeats the run. It is written to the files and the result.
 	Replay string
 	// Netem uses the kernel's netem for random impairments in namespaces, instead
 	// of the user-space switch. It is faster, but not repeatable with the same

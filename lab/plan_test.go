@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// parse parses a scenario; it adds the first lines.
+// parse parses a scenario, with the first lines added.
 func parse(t testing.TB, text string) *scenarios.Scenario {
 	t.Helper()
 	text = "version: 1\nname: test\ntitle: A test\n" + text
@@ -68,7 +68,7 @@ events:
 		"host0/rdma1": {{loss, corrupt}, {corrupt}},
 		"host1/rdma0": {{loss}, {delay}},
 		"host1/rdma1": {{loss, corrupt}, {delay, corrupt}},
-		// Out of the switch's port is in to the host's.
+		// The switch's output is the host's input.
 		"host2/rdma0": {{loss}, {mark}},
 	} {
 		port := &p.Ports[p.port(t, name)]
@@ -99,7 +99,7 @@ faults:
 	for host, want := range []bool{false, true, false, true} {
 		cable := p.Ports[host].Cable // ports of hosts come first
 		if got := p.ImpairsCable(cable); got != want {
-			t.Errorf("host%d: touched %v", host, got)
+			t.Errorf("host%d: impaired %v", host, got)
 		}
 	}
 }
@@ -125,7 +125,7 @@ faults: [{at: 1ms, do: down, on: [leaf1/port3], for: 1ms}]
 		}
 	}
 	if got := p.Steps[0].Ports; !slices.Equal(got, []int{p.port(t, "leaf1/port3")}) {
-		t.Errorf("the fault is done to %v", got)
+		t.Errorf("the fault is at %v", got)
 	}
 }
 
@@ -167,11 +167,10 @@ expect: {killed: [host2], delivered: any}
 	if !slices.Equal(got, want) {
 		t.Errorf("steps\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// The second replacement puts back what the first one set, not what the
-	// scenario began with.
+	// The second fault restores the impairments of the first one, not those of the scenario.
 	back := p.Steps[2].Set
 	if len(back) != 2 || back[0].Direction != Out || back[0].Specs[0].LossPPM != 500_000 || back[1].Direction != In || len(back[1].Specs) != 0 {
-		t.Errorf("put back: %+v", back)
+		t.Errorf("restored: %+v", back)
 	}
 }
 
@@ -285,8 +284,7 @@ func TestNICsRejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// Datagram NICs are reliable if the workload uses rd, or names no service, and
-// retry for the time that the workload sets.
+// Datagram NICs are reliable if the workload uses rd or names no service, and have its retry times.
 func TestDatagramNICSetupFromScenario(t *testing.T) {
 	retry := func(timeout, total, rnr time.Duration) nics.Options {
 		return nics.Options{"reliable": true, "isolate_peers": true, "retry_timeout": timeout, "retry_total": total, "rnr_total": rnr}
@@ -295,7 +293,7 @@ func TestDatagramNICSetupFromScenario(t *testing.T) {
 		"{kind: stream, services: [ud]}":                                           {},
 		"{kind: stream, services: [rd]}":                                           retry(0, 0, 0),
 		"{kind: stream, timeout: 8ms, retries: 1, rnr_retries: 0, rnr_timer: 1ms}": retry(8388608, 2*8388608, 1280*time.Microsecond),
-		"{kind: random, services: [rc]}":                                           {}, // which is refused
+		"{kind: random, services: [rc]}":                                           {}, // rejected
 	} {
 		s := parse(t, "fabric: {kind: pair}\nnic: {provider: dgiwarp}\nworkload: "+text+"\n")
 		p := must.Get(Provider(s))(t)
@@ -306,7 +304,7 @@ func TestDatagramNICSetupFromScenario(t *testing.T) {
 	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, services: [rd]}\n")
 	if p, _ := Provider(s); p != nil {
 		if got, _ := setupOf(s, p, "host0", nil); len(got.Options) != 0 {
-			t.Error("a RoCE NIC is asked for what it does not have")
+			t.Error("a RoCE NIC has options of datagram NICs")
 		}
 	}
 }

@@ -54,8 +54,7 @@ func (o *Observation) affectedRanks(s *Step) (ranks []int) {
 		hit := slices.ContainsFunc(s.Hosts, func(h int) bool { return o.Plan.Topology.Hosts[h].Name == o.Ranks[i].Host })
 		for _, k := range ports {
 			p := &o.Plan.Ports[k]
-			// A port without a host is that of a trunk between switches, to which any flow may be
-			// hashed.
+			// A port without a host belongs to a trunk between switches, which any flow may use.
 			hit = hit || p.Node == o.Ranks[i].Host || p.Host < 0
 		}
 		if hit {

@@ -22,13 +22,11 @@ const (
 	// waitedShare is the minimum share of a process's runnable time that it spent
 	// waiting. Short waits add up in a long run without delaying anything.
 	waitedShare = 0.2
-	// maxLate is how late a fault may be executed; a run with later faults is
-	// starved.
+	// maxLate is how late a fault may be executed; a run with later faults is starved.
 	maxLate = 250 * time.Millisecond
 )
 
-// SchedStat is the time that a process of the run spent on a CPU, and waiting for
-// one.
+// SchedStat is the time that a process of the run spent on a CPU, and waiting for one.
 type SchedStat struct {
 	Process     string
 	Ran, Waited time.Duration
@@ -85,8 +83,7 @@ func (o *Observation) shortestTimer() time.Duration {
 // endedByTimeout reports whether a rank did not finish because of a timeout only.
 func (r *Rank) endedByTimeout() bool { return r.State == Hung || r.State == Errored && r.Timeout }
 
-// isTimeoutStatus reports whether a completion status, by its name in scenarios, can result from a
-// timeout.
+// isTimeoutStatus reports whether a completion status, named as in scenarios, can mean a timeout.
 func isTimeoutStatus(name string) bool {
 	s, ok := scenarios.Status(name)
 	return ok && (s == verbs.WCRetryExcErr || s == verbs.WCRNRRetryExcErr || s == verbs.WCRespTimeoutErr || s == verbs.WCWRFlushErr)

@@ -12,14 +12,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// busy is how a run is scheduled beside others, quiet how it is alone.
+// busy is the scheduling of a run on a loaded machine, quiet on an idle one.
 var (
 	busy  = report.Scheduling{Others: 0.6, Process: "rank 1", Waited: time.Second, Ran: time.Second}
 	quiet = report.Scheduling{Others: 0.02, Process: "rank 1", Waited: time.Second, Ran: time.Second}
 )
 
-// A failure that a lack of CPU time can cause is excused on a busy machine, and not
-// on an idle one. Other failures are not excused.
+// A failure that a lack of CPU time can cause is excused on a loaded machine only. Other failures
+// are not excused.
 func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -31,7 +31,7 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		{"too many marks", func(o *Observation) { o.Links[0].Marked = 1000 }, true},
 		{"no recovery", func(o *Observation) { o.Ranks[1].Samples = nil }, true},
 		{"stuck program", func(o *Observation) {
-			o.Ranks[0].State, o.Ranks[0].Err, o.Ranks[0].Timeout, o.Ranks[0].Report = Errored, errors.New("nothing happened"), true, nil
+			o.Ranks[0].State, o.Ranks[0].Err, o.Ranks[0].Timeout, o.Ranks[0].Report = Errored, errors.New("timeout"), true, nil
 		}, true},
 		{"hung program", func(o *Observation) { o.Ranks[0].State, o.Ranks[0].Report = Hung, nil }, true},
 		{"retries exceeded, messages missing", func(o *Observation) {
@@ -51,11 +51,11 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 		}, false},
 		{"process crashed", func(o *Observation) { o.Ranks[0].State, o.Ranks[0].Signal = Exited, "SIGSEGV" }, false},
 		{"message lost", func(o *Observation) { o.Ranks[1].Report.Flows[0].Arrived-- }, false},
-		{"acknowledged message lost beside a timeout", func(o *Observation) {
+		{"acknowledged message lost, and a timeout", func(o *Observation) {
 			o.Ranks[0].Report.Failures = []workload.Failure{{Status: verbs.WCRetryExcErr.String()}}
-			o.Ranks[1].Report.Flows[0].Arrived-- // rank 0 was told that all 10 arrived
+			o.Ranks[1].Report.Flows[0].Arrived-- // all 10 are acknowledged to rank 0
 		}, false},
-		{"message twice", func(o *Observation) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
+		{"message duplicated", func(o *Observation) { o.Ranks[1].Report.Flows[0].Duplicates = 1 }, false},
 		{"wrong bytes", func(o *Observation) {
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
@@ -69,9 +69,9 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 			o.Plan.Scenario.Expect.Errors = map[string][]string{"host1": {"retry exceeded", "remote access"}}
 		}, false},
 		{"too much memory", func(o *Observation) { o.Ranks[0].MemoryKiB = 1 << 30 }, false},
-		{"event never happened", func(o *Observation) { o.Events[0] = 0 }, false},
+		{"event did not occur", func(o *Observation) { o.Events[0] = 0 }, false},
 		{"another host killed", func(o *Observation) { o.Ranks[2].State, o.Ranks[2].Report = Killed, nil }, false},
-		{"late and damaged", func(o *Observation) {
+		{"late and corrupted", func(o *Observation) {
 			o.Ranks[0].Report.Elapsed = time.Minute
 			o.Ranks[0].Report.Violations = []workload.Violation{{Kind: traffic.Contents, What: "octet 7 is 1, not 2"}}
 		}, false},
@@ -81,7 +81,7 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 				if c.timing && s == &busy {
 					want = report.Starved
 				}
-				o := asExpected(t)
+				o := expectedRun(t)
 				c.change(o)
 				o.Scheduling = s
 				var r report.Result
@@ -97,7 +97,7 @@ func TestStarvationExcusesOnlyTimingFailures(t *testing.T) {
 }
 
 func TestPassedRunIsNotStarved(t *testing.T) {
-	o := asExpected(t)
+	o := expectedRun(t)
 	o.Scheduling = &busy
 	var r report.Result
 	if o.FillResult(&r); r.Verdict != report.Passed || r.Scheduling != &busy {
@@ -106,7 +106,7 @@ func TestPassedRunIsNotStarved(t *testing.T) {
 }
 
 func TestStarvedNeedsLongWaitsAndOtherLoad(t *testing.T) {
-	o := asExpected(t) // its shortest time is that of recovery, 3 ms
+	o := expectedRun(t) // its shortest time limit is recovery, 3 ms
 	for _, c := range []struct {
 		s    report.Scheduling
 		want bool

@@ -41,8 +41,7 @@ func (c *Comm) barrier() error {
 	return nil
 }
 
-// ibarrier is a nonblocking dissemination barrier. The rank's progress function advances
-// it.
+// ibarrier is a nonblocking dissemination barrier. The rank's progress function advances it.
 type ibarrier struct {
 	c             *Comm
 	tag, distance int
@@ -76,8 +75,7 @@ func (s *ibarrier) startRound() {
 	c.startSend(&s.send, c.context|collective, message{nil, (c.me + s.distance) % c.size, s.tag}, p2p.Standard)
 }
 
-// advanceIbarriers advances the active nonblocking barriers and reports whether any made
-// progress.
+// advanceIbarriers advances the active nonblocking barriers and reports whether any progressed.
 func (k *rank) advanceIbarriers() (progressed bool) {
 	active := k.ibarriers[:0]
 	for _, s := range k.ibarriers {

@@ -12,7 +12,7 @@ func TestAttachedBufferReusesFreedSpace(t *testing.T) {
 	}
 	a.messages = []*bufferedMessage{one, three}
 	if a.alloc(31) != nil {
-		t.Error("31 bytes fit in 30")
+		t.Error("31 bytes were placed in 30 free ones")
 	}
 	if p := a.alloc(20); p == nil || p.offset != 40 {
 		t.Errorf("placed %+v", p)

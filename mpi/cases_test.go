@@ -13,14 +13,14 @@ func TestConformanceCases(t *testing.T) {
 	names := mpi.ConfigurationNames()
 	for i, c := range cases.Cases() {
 		if testing.Short() && i%2 != 0 {
-			continue // -short is for the race detector, which takes long
+			continue // -short is used with the race detector, which is slow
 		}
 		name := names[i%len(names)]
 		if cases.NeedsBackground(&c) {
 			name = "rget background"
 		}
 		t.Run(c.ID, func(t *testing.T) {
-			t.Parallel() // some cases wait
+			t.Parallel() // some cases sleep
 			mpi.RunConfiguration(t, name, c.Setup.Ranks, func(w *mpi.World) error { return cases.RunOn(&c, cases.On(w)) })
 		})
 	}

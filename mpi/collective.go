@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// collectiveSend sends one message of a collective operation and waits for it. The caller holds the
-// lock.
+// collectiveSend sends one message of a collective and waits for it. The caller holds the lock.
 func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	_, err := c.await(func(p *p2p.Request) {
 		c.startBlockingSend(p, c.context|collective, message{buf, dest, tag}, p2p.Standard)
@@ -16,8 +15,7 @@ func (c *Comm) collectiveSend(buf []byte, dest, tag int) error {
 	return c.collectiveError(err)
 }
 
-// collectiveRecv receives one message of a collective operation, which must fill buf. The caller
-// holds the lock.
+// collectiveRecv receives a message of len(buf) bytes of a collective. The caller holds the lock.
 func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	st, err := c.await(func(p *p2p.Request) { c.startRecv(p, c.context|collective, message{buf, source, tag}) })
 	if err == nil && st.Count != len(buf) {
@@ -141,8 +139,7 @@ func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 // ringMinBytes is the block size from which Allgather uses the ring algorithm.
 const ringMinBytes = 4 << 10
 
-// Allgather concatenates the blocks of all ranks in rank order, on every rank. All blocks have the
-// same size.
+// Allgather concatenates the blocks of all ranks, of equal size, in rank order, on every rank.
 func (c *Comm) Allgather(local, all []byte) error {
 	err := c.check()
 	if err == nil && len(all) != len(local)*c.size {

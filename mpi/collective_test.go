@@ -37,7 +37,7 @@ func TestBcast(t *testing.T) {
 				}
 				must.Do(t, w.Bcast(buf, root))
 				if !bytes.Equal(buf, testMessage(root, n)) {
-					return fmt.Errorf("%d bytes of rank %d are wrong", n, root)
+					return fmt.Errorf("wrong data of %d bytes from rank %d", n, root)
 				}
 			}
 		}
@@ -71,13 +71,13 @@ func elements(t Type, rank, n int) (all []byte) {
 // reduceReference is a straightforward implementation of the reduction operations.
 func reduceReference(t Type, op Op, a, b []byte) []byte {
 	le := binary.LittleEndian
-	is := func(v bool) float64 {
+	truth := func(v bool) float64 {
 		if v {
 			return 1
 		}
 		return 0
 	}
-	number := func(x []byte) float64 {
+	decode := func(x []byte) float64 {
 		switch t {
 		case Byte:
 			return float64(x[0])
@@ -94,7 +94,7 @@ func reduceReference(t Type, op Op, a, b []byte) []byte {
 		}
 		return math.Float64frombits(le.Uint64(x))
 	}
-	back := func(v float64) []byte {
+	encode := func(v float64) []byte {
 		switch t {
 		case Byte:
 			return []byte{byte(int64(v))}
@@ -109,22 +109,22 @@ func reduceReference(t Type, op Op, a, b []byte) []byte {
 		}
 		return le.AppendUint64(nil, math.Float64bits(v))
 	}
-	x, y := number(a), number(b)
+	x, y := decode(a), decode(b)
 	switch op {
 	case Sum:
-		return back(x + y)
+		return encode(x + y)
 	case Prod:
-		return back(x * y)
+		return encode(x * y)
 	case Min:
-		return back(math.Min(x, y))
+		return encode(math.Min(x, y))
 	case Max:
-		return back(math.Max(x, y))
+		return encode(math.Max(x, y))
 	case LAnd:
-		return back(is(x != 0 && y != 0))
+		return encode(truth(x != 0 && y != 0))
 	case LOr:
-		return back(is(x != 0 || y != 0))
+		return encode(truth(x != 0 || y != 0))
 	case LXor:
-		return back(is((x != 0) != (y != 0)))
+		return encode(truth((x != 0) != (y != 0)))
 	case Replace:
 		return b
 	case NoOp:
@@ -164,7 +164,7 @@ func TestAllreduce(t *testing.T) {
 				buf := elements(typ, w.Rank(), n)
 				must.Do(t, w.Allreduce(buf, typ, op))
 				if !bytes.Equal(buf, want) {
-					return fmt.Errorf("%v of %v among %d: %x, want %x", op, typ, w.Size(), buf, want)
+					return fmt.Errorf("%v of %v with %d ranks: %x, want %x", op, typ, w.Size(), buf, want)
 				}
 			}
 		}
@@ -193,7 +193,7 @@ func TestAllgather(t *testing.T) {
 			must.Do(t, w.Allgather(testMessage(w.Rank(), n), all))
 			for r := range w.Size() {
 				if !bytes.Equal(all[r*n:(r+1)*n], testMessage(r, n)) {
-					return fmt.Errorf("%d bytes of rank %d are wrong", n, r)
+					return fmt.Errorf("wrong data of %d bytes from rank %d", n, r)
 				}
 			}
 		}
@@ -211,7 +211,7 @@ func TestAlltoall(t *testing.T) {
 			must.Do(t, w.Alltoall(send, recv))
 			for from := range w.Size() {
 				if !bytes.Equal(recv[from*n:(from+1)*n], testMessage(100*from+w.Rank(), n)) {
-					return fmt.Errorf("%d bytes of rank %d are wrong", n, from)
+					return fmt.Errorf("wrong data of %d bytes from rank %d", n, from)
 				}
 			}
 		}

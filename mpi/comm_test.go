@@ -9,14 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// Overlapping communicators have distinct contexts, in whatever order they are created,
-// and contexts of freed communicators are not reused.
+// Overlapping communicators have distinct contexts in any order of creation, and contexts of freed
+// communicators are not reused.
 func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 	inAllConfigurations(t, 4, func(w *World) error {
 		var comms []*Comm
 		low := must.Get(w.Split(w.Rank()/2, 0))(t)
 		comms = append(comms, low)
-		if w.Rank() < 2 { // only some make more
+		if w.Rank() < 2 { // only these ranks create more
 			for range 3 {
 				d := must.Get(low.Dup())(t)
 				comms = append(comms, d)
@@ -35,7 +35,7 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 		seen := make(map[uint32]bool)
 		for _, c := range comms {
 			if seen[c.context] || c.context&collective != 0 {
-				return fmt.Errorf("context %d is that of two communicators", c.context)
+				return fmt.Errorf("two communicators have the context %d", c.context)
 			}
 			seen[c.context] = true
 		}
@@ -49,7 +49,7 @@ func TestOverlappingCommsHaveDistinctContexts(t *testing.T) {
 			must.Do(t, c.Barrier())
 		}
 		if err := w.Free(); !errors.Is(err, ErrComm) {
-			return fmt.Errorf("the world was freed: %v", err)
+			return fmt.Errorf("Free of the world: %v", err)
 		}
 		return nil
 	})
@@ -98,19 +98,19 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 			}
 		}
 		if _, err := w.Split(-1, 0); !errors.Is(err, ErrArg) {
-			t.Errorf("a negative colour: %v", err)
+			t.Errorf("Split with a negative colour: %v", err)
 		}
 		r, err := w.Isend(nil, w.Rank(), 1)
 		must.Do(t, errors.Join(err, status(w.Recv(nil, w.Rank(), 1)), status(r.Wait())))
 		if err := r.Start(); !errors.Is(err, ErrRequest) {
-			t.Errorf("one that is not persistent was started: %v", err)
+			t.Errorf("Start of a nonpersistent request: %v", err)
 		}
 		if err := r.Cancel(); !errors.Is(err, ErrRequest) {
-			t.Errorf("one that is inactive was cancelled: %v", err)
+			t.Errorf("Cancel of an inactive request: %v", err)
 		}
 		q := must.Get(w.Ibarrier())(t)
 		if err := q.Cancel(); !errors.Is(err, ErrRequest) {
-			t.Errorf("an Ibarrier was cancelled: %v", err)
+			t.Errorf("Cancel of an Ibarrier: %v", err)
 		}
 		must.Get(q.Wait())(t)
 		r = must.Get(w.Irecv(nil, w.Rank(), 1))(t)
@@ -128,7 +128,7 @@ func TestErrorsAreFatalAbortsAllRanks(t *testing.T) {
 		errs := f.run(Options{Progress: mode}, func(w *World) error {
 			if w.Rank() == 1 {
 				w.SetErrorHandler(ErrorsAreFatal)
-				return errors.Join(w.Send(nil, 9, 0), errors.New("a fatal error has returned"))
+				return errors.Join(w.Send(nil, 9, 0), errors.New("Send returned"))
 			}
 			return must.Err(w.Recv(nil, 1, 0))
 		})

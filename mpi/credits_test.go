@@ -34,32 +34,32 @@ func TestSenderWithoutCreditsFallsBackToRendezvous(t *testing.T) {
 				}
 				var world *mpihost.World
 				f := mpihost.Fabric{Ranks: 2, Limit: time.Minute, Script: func(w *mpihost.World) { world = w }}
-				refused := uint64(0)
+				rnrNAKs := uint64(0)
 				must.Get(mpihost.InWorld(f, func(e *transport.Env) error {
 					return mpi.Run(e, o, func(w *mpi.World) error {
-						must.Do(t, flood(w, messages, size))
+						must.Do(t, sendToBusyRank(w, messages, size))
 						for _, c := range world.Device(1, 0).Counters() {
 							if c.Name == "sent_rnr_nak" {
-								refused += c.Value
+								rnrNAKs += c.Value
 							}
 						}
 						return nil
 					})
 				}))(t)
-				eager, fell := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.CreditFallbacks
-				if fell < messages-4*credits || eager < messages*9/10 {
-					t.Errorf("%d messages were eager, %d fell back", eager, fell)
+				eager, fallbacks := sender.P2P.Sent[p2p.Eager].Messages, sender.P2P.CreditFallbacks
+				if fallbacks < messages-4*credits || eager < messages*9/10 {
+					t.Errorf("%d messages were eager, %d were fallbacks to rendezvous", eager, fallbacks)
 				}
-				if refused != 0 {
-					t.Errorf("a NIC had no receive for %d packets", refused)
+				if rnrNAKs != 0 {
+					t.Errorf("%d RNR NAKs", rnrNAKs)
 				}
 			})
 		}
 	}
 }
 
-// flood sends messages while the receiver computes, and as many while it receives.
-func flood(w *mpi.World, messages, size int) error {
+// sendToBusyRank sends messages while the receiver computes, and as many while it receives.
+func sendToBusyRank(w *mpi.World, messages, size int) error {
 	if w.Rank() == 0 {
 		var sends []*mpi.Request
 		for i := range messages {
@@ -76,7 +76,7 @@ func flood(w *mpi.World, messages, size int) error {
 			if err := w.Send(numberedMessage(i, size), 1, 2); err != nil {
 				return err
 			}
-			if i%4 == 3 { // slowly enough for credits to come back
+			if i%4 == 3 { // wait until credits return
 				if _, err := w.Recv(nil, 1, 3); err != nil {
 					return err
 				}
@@ -91,7 +91,7 @@ func flood(w *mpi.World, messages, size int) error {
 			return err
 		}
 		if got := int(binary.LittleEndian.Uint32(buf)); got != i%messages {
-			return fmt.Errorf("message %d is number %d", i, got)
+			return fmt.Errorf("message %d has the number %d", i, got)
 		}
 		if i >= messages && i%4 == 3 {
 			if err := w.Send(nil, 0, 3); err != nil {

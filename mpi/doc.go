@@ -1,6 +1,5 @@
-// Package mpi is an MPI-like runtime over verbs: point-to-point messages, collective
-// operations and one-sided communication (RMA windows), with the semantics of the MPI
-// standard.
+// Package mpi is an MPI-like runtime over verbs: point-to-point messages, collective operations and
+// one-sided communication (RMA windows), with the semantics of the MPI standard.
 //
 // A program is a function that every rank runs. Main runs it in a process that `fabrictest
 // mpirun` starts; Run runs it as a rank of any environment:
@@ -18,10 +17,9 @@
 // its request completes. Calls return their errors unless an error handler is set;
 // errors.Is finds the error class.
 //
-// The package does not move data itself: a Carrier does. Package mpi/p2p implements the
-// eager and rendezvous protocols, package mpi/window one-sided operations. Only the
-// collective operations that the workloads need are implemented, on top of point-to-point
-// messages.
+// The package does not move data itself: a Carrier does. Package mpi/p2p implements the eager and
+// rendezvous protocols, package mpi/window one-sided operations. Only the collective operations
+// that the workloads need are implemented, on top of point-to-point messages.
 //
 // # Concurrency
 //

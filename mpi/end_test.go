@@ -14,7 +14,6 @@ import (
 )
 
 func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
-	left := make([]uint64, 3)
 	for name, o := range configurations() {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, 3, 5, false)
@@ -25,23 +24,22 @@ func TestUnreceivedMessagesDoNotBlockFinalize(t *testing.T) {
 					must.Get(w.Issend(testMessage(1, n), (w.Rank()+2)%3, 2))(t)
 				}
 				reqs[w.Rank()] = must.Get(w.Irecv(make([]byte, 5), AnySource, 99))(t)
-				if w.Rank() != 1 { // rank 1 never comes
+				if w.Rank() != 1 { // rank 1 does not call it
 					must.Get(w.Ibarrier())(t)
 				}
-				left[w.Rank()] = w.Stats().NeverReceived
 				return nil
 			})
 			if err := reqs[0].c.Send(nil, 0, 0); !errors.Is(err, ErrFinalized) {
-				t.Errorf("a send after the end: %v", err)
+				t.Errorf("a send after Finalize: %v", err)
 			}
 			if _, err := WaitAll(reqs[:]); !errors.Is(err, ErrFinalized) {
-				t.Errorf("a wait after the end: %v", err)
+				t.Errorf("WaitAll after Finalize: %v", err)
 			}
 			if _, _, err := reqs[1].Test(); !errors.Is(err, ErrFinalized) {
-				t.Errorf("a test after the end: %v", err)
+				t.Errorf("Test after Finalize: %v", err)
 			}
 			if st := reqs[0].c.recvStatus(&reqs[0].p2p); !st.Cancelled {
-				t.Errorf("the receive ended with %+v", st)
+				t.Errorf("the receive has the status %+v", st)
 			}
 			if k := reqs[0].c.rank; k.neverReceived != uint64(2*len(sizes)) {
 				t.Errorf("%d messages were never received", k.neverReceived)
@@ -55,11 +53,11 @@ func TestPanicErrorNamesRank(t *testing.T) {
 		f := newFabric(t, 3, 5, concurrent)
 		errs := f.run(Options{}, func(w *World) error {
 			if w.Rank() == 1 {
-				panic("oops")
+				panic("test panic")
 			}
 			return w.Barrier()
 		})
-		if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 1 of 3") || !strings.Contains(errs[1].Error(), "oops") {
+		if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 1 of 3") || !strings.Contains(errs[1].Error(), "test panic") {
 			t.Errorf("rank 1 ends with %v", errs[1])
 		}
 		for _, i := range []int{0, 2} {
@@ -72,7 +70,7 @@ func TestPanicErrorNamesRank(t *testing.T) {
 
 func TestProgramErrorIsReturned(t *testing.T) {
 	f := newFabric(t, 2, 5, false)
-	programErr := errors.New("mine")
+	programErr := errors.New("program failed")
 	errs := f.run(Options{}, func(w *World) error {
 		if w.Rank() == 0 {
 			return programErr
@@ -91,7 +89,7 @@ func TestRankKilledInFinalize(t *testing.T) {
 			f := newFabric(t, 3, 5, concurrent)
 			errs := f.run(Options{Progress: mode}, func(w *World) error {
 				if w.Rank() == 1 {
-					w.Compute(100 * time.Microsecond) // rank 0 waits for us
+					w.Compute(100 * time.Microsecond) // until rank 0 is in the final barrier
 					f.kill(0)
 				}
 				return nil
@@ -104,8 +102,8 @@ func TestRankKilledInFinalize(t *testing.T) {
 }
 
 func TestRunFailsWhenCarrierFailsToOpen(t *testing.T) {
-	if err := Run(&transport.Env{Size: 1}, Options{}, nil); err == nil { // it has no NIC
-		t.Error("a rank without a NIC")
+	if err := Run(&transport.Env{Size: 1}, Options{}, nil); err == nil { // without a NIC
+		t.Error("Run succeeded without a NIC")
 	}
 	openErr := errors.New("no NIC")
 	o := Options{Open: func(*transport.Env, Upper) (Carrier, error) { return nil, openErr }}
@@ -128,7 +126,7 @@ func TestMain(m *testing.M) {
 		bad := os.Getenv("MPI_TEST_MAIN") == "bad"
 		RegisterLauncher("a test", func(rank func(*transport.Env, Options) error) error {
 			if bad {
-				return fmt.Errorf("it failed")
+				return fmt.Errorf("launch failed")
 			}
 			f := newFabric(nil, 1, 1, true)
 			done := make(chan struct{})
@@ -144,20 +142,20 @@ func TestMain(m *testing.M) {
 // exitError is an error that is already reported and has an exit code.
 type exitError struct{}
 
-func (exitError) Error() string  { return "not to be seen" }
+func (exitError) Error() string  { return "already reported" }
 func (exitError) Reported() bool { return true }
 func (exitError) ExitCode() int  { return 7 }
 
 func TestMainExitCode(t *testing.T) {
 	for _, c := range []struct {
-		how, says string
-		code      int
-	}{{"code", "", 7}, {"none", "lab/mpihost", 1}, {"bad", "it failed", 1}, {"good", "", 0}} {
+		mode, output string
+		code         int
+	}{{"code", "", 7}, {"none", "lab/mpihost", 1}, {"bad", "launch failed", 1}, {"good", "", 0}} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "MPI_TEST_MAIN="+c.how)
+		cmd.Env = append(os.Environ(), "MPI_TEST_MAIN="+c.mode)
 		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.says) || strings.Contains(string(out), "not to be seen") {
-			t.Errorf("%s: code %d, %v: %s", c.how, code, err, out)
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.output) || strings.Contains(string(out), "already reported") {
+			t.Errorf("%s: code %d, %v: %s", c.mode, code, err, out)
 		}
 	}
 	defer func() {

@@ -32,7 +32,7 @@ func Example() {
 		}
 		if w.Rank() == 0 {
 			for r := range w.Size() {
-				fmt.Println("rank", r, "heard of", win.Memory()[8*r])
+				fmt.Println("rank", r, "received", win.Memory()[8*r])
 			}
 		}
 		return win.Free()
@@ -42,7 +42,7 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output:
-	// rank 0 heard of 2
-	// rank 1 heard of 0
-	// rank 2 heard of 1
+	// rank 0 received 2
+	// rank 1 received 0
+	// rank 2 received 1
 }

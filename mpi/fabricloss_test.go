@@ -27,7 +27,7 @@ func (f *fabric) killLocked(rank int) {
 	dead.wake()
 }
 
-// announceLoss has all other ranks lose a rank.
+// announceLoss reports the loss of a rank to all others.
 func (f *fabric) announceLoss(rank int) {
 	for _, n := range f.nics {
 		if n.rank != rank {
@@ -50,12 +50,12 @@ func (n *nic) losePeer(peer int) {
 	}
 	n.pending = slices.DeleteFunc(n.pending, func(o pendingOp) bool { return o.peer == peer })
 	n.deliver(func(up Upper) {
-		up.Lost(peer, errors.New("it does not answer"))
+		up.Lost(peer, errors.New("unreachable"))
 		n.lossOnly = true
 	})
 }
 
-// cut cuts the link between two ranks for good.
+// cut breaks the link between two ranks permanently.
 func (f *fabric) cut(a, b int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,13 +105,13 @@ func (c *control) Barrier(timeout time.Duration) error {
 
 // checkBarrier completes the barrier if all running ranks have called it.
 func (f *fabric) checkBarrier() {
-	there := 0
+	running := 0
 	for _, n := range f.nics {
 		if !n.dead && !n.ended {
-			there++
+			running++
 		}
 	}
-	if f.atBarrier > 0 && f.atBarrier >= there {
+	if f.atBarrier > 0 && f.atBarrier >= running {
 		f.atBarrier = 0
 		f.round++
 	}

@@ -74,14 +74,14 @@ func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
 		seeds = 10
 	}
 	for name, o := range configurations() {
-		for _, how := range []string{"killed", "cut"} {
-			t.Run(fmt.Sprintf("%s %s", name, how), func(t *testing.T) {
+		for _, fault := range []string{"killed", "cut"} {
+			t.Run(fmt.Sprintf("%s %s", name, fault), func(t *testing.T) {
 				for seed := range seeds {
 					f := newFabric(t, 4, seed, false)
 					f.atomics, f.lacksCredits = seed%2 == 0, seed%3 == 0
 					when := time.Duration(seed*seed) * 2 * time.Microsecond
 					f.at(when, func() {
-						if how == "killed" {
+						if fault == "killed" {
 							f.killLocked(2)
 						} else {
 							f.nics[2].losePeer(1)
@@ -89,12 +89,12 @@ func TestPeerLossAtAnyTimeFailsAllRanks(t *testing.T) {
 						}
 					})
 					for i, err := range f.run(o, runAllOperations) {
-						if !errors.Is(err, ErrPeerLost) && (how != "killed" || i != 2) {
+						if !errors.Is(err, ErrPeerLost) && (fault != "killed" || i != 2) {
 							t.Errorf("seed %d: rank %d ends with %v", seed, i, err)
 						}
 					}
 					if f.now > when+time.Second {
-						t.Errorf("seed %d: after %v all have ended at %v", seed, when, f.now)
+						t.Errorf("seed %d: failure at %v, but the ranks ended at %v", seed, when, f.now)
 					}
 				}
 			})

@@ -51,8 +51,7 @@ func start(f func(*World) error) int {
 	return 1
 }
 
-// reportedError is an error that may have been printed already; exitCoder is an error with
-// an exit code.
+// reportedError is an error that may have been printed already; exitCoder is one with an exit code.
 type (
 	reportedError interface {
 		error

@@ -14,8 +14,7 @@ import (
 // their remaining collective messages, so that their sends complete.
 
 // Lost implements Upper; the carrier calls it for a peer that cannot be reached. It fails all
-// operations with the peer, and the collectives of every communicator of which the peer is a
-// member.
+// operations with the peer, and collectives of all communicators that contain it.
 func (k *rank) Lost(peer int, cause error) {
 	k.p2p.Lost(peer, cause)
 	k.windows.Lost(peer, cause)

@@ -72,7 +72,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 						}
 						err := call(w)
 						if name != "end" && !errors.Is(err, ErrPeerLost) {
-							return fmt.Errorf("it ends with %v", err)
+							return fmt.Errorf("the call returns %v", err)
 						}
 						if err := w.Send(nil, 1, 1); err != nil && !errors.Is(err, ErrPeerLost) {
 							return err
@@ -85,7 +85,7 @@ func TestKilledRankFailsDependentCalls(t *testing.T) {
 						}
 					}
 					if !concurrent && f.now > time.Second {
-						t.Errorf("%s: it took %v", configuration, f.now)
+						t.Errorf("%s: the ranks ended after %v", configuration, f.now)
 					}
 				}
 			}
@@ -138,7 +138,7 @@ func TestCommsWithoutLostRankContinue(t *testing.T) {
 					}
 				}
 				if _, err := w.Recv(nil, AnySource, 0); !errors.Is(err, ErrPeerLost) {
-					return fmt.Errorf("a receive from any source, lost ranks included: %v", err)
+					return fmt.Errorf("a receive from AnySource of a communicator with a lost rank: %v", err)
 				}
 				return nil
 			})
@@ -170,7 +170,7 @@ func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
 				return nil
 			}
 			if _, err := w.Recv(nil, 1-w.Rank(), 0); !errors.Is(err, ErrPeerLost) {
-				return fmt.Errorf("a receive across the cut: %v", err)
+				return fmt.Errorf("a receive over the cut link: %v", err)
 			}
 			return w.Send(nil, 2, 1)
 		})
@@ -180,7 +180,7 @@ func TestCutLinkFailsOnlyItsTwoRanks(t *testing.T) {
 			}
 		}
 		if f.now > time.Second {
-			t.Errorf("%s: it took %v", name, f.now)
+			t.Errorf("%s: the ranks ended after %v", name, f.now)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func inAllConfigurations(t *testing.T, size int, program func(*World) error) {
 	runConfigurations(t, configurations(), size, program)
 }
 
-// inBothProgressModes does the same for programs that do not depend on the rendezvous
+// inBothProgressModes is inAllConfigurations for programs that do not depend on the rendezvous
 // protocol.
 func inBothProgressModes(t *testing.T, size int, program func(*World) error) {
 	t.Helper()
@@ -99,7 +99,7 @@ func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 		}
 		must.Get(w.Probe(0, 1))(t)
 		if n := w.Stats().P2P.NotReady; n != 1 {
-			return fmt.Errorf("%d were counted", n)
+			return fmt.Errorf("NotReady is %d, want 1", n)
 		}
 		buf := make([]byte, 1)
 		return must.Err(w.Recv(buf, 0, 1))

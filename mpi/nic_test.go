@@ -116,14 +116,14 @@ func (n *nic) Read(peer int, t wire.Transfer, owner any) {
 }
 
 func (n *nic) Write(peer int, t wire.Transfer, owner any) {
-	var word wire.Header
+	var next wire.Header
 	if t.Then != nil {
-		word = *t.Then
+		next = *t.Then
 	}
 	n.remoteOp(peer, owner, carrier.OpWrite, func() {
 		copy(n.f.nics[peer].remoteMemory(t.Remote, t.N), t.Local.(*region).buf[:t.N])
-		if word.Kind != 0 {
-			n.sendLocked(peer, word, nil, nil)
+		if next.Kind != 0 {
+			n.sendLocked(peer, next, nil, nil)
 		}
 	})
 }

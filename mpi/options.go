@@ -29,8 +29,7 @@ func (m ProgressMode) String() string {
 
 // Options configure a rank. All ranks of a world must use the same.
 type Options struct {
-	// Carrier configures the verbs carrier. Open, if not nil, opens another carrier
-	// instead.
+	// Carrier configures the verbs carrier. Open, if not nil, opens another carrier instead.
 	Carrier carrier.Config
 	Open    Opener `json:"-"`
 	// P2P configures point-to-point messages. An EagerLimit of 0 means 4 KiB; a negative
@@ -41,8 +40,7 @@ type Options struct {
 	// BruckLimit is the largest block size for which Alltoall uses Bruck's algorithm; 256 if 0,
 	// never if negative.
 	BruckLimit int
-	// OnFinalize receives the statistics of a rank when its program has ended, with or
-	// without an error.
+	// OnFinalize receives a rank's statistics when its program has ended, even with an error.
 	OnFinalize func(rank int, s Stats) `json:"-"`
 }
 
@@ -76,10 +74,9 @@ type Stats struct {
 // Upper receives the events of a carrier; the rank implements it.
 type Upper = carrier.Upper
 
-// Carrier moves control messages and data between this rank and its peers, itself
-// included. The caller holds the rank's lock in every method except Wait. A carrier calls
-// Upper only from within its methods: Upper.Finished for each operation with an owner, once
-// it has ended.
+// Carrier moves control messages and data between this rank and its peers, itself included. The
+// caller holds the rank's lock in every method except Wait. A carrier calls Upper only from within
+// its methods: Upper.Finished for each operation with an owner, once it has ended.
 type Carrier interface {
 	p2p.Transport
 	window.Transport
@@ -103,16 +100,14 @@ type Carrier interface {
 	// AllDelivered reports whether all sent messages have reached their peers.
 	AllDelivered() bool
 	Close() error
-	// Stats returns the statistics of the carrier, whose type depends on the
-	// implementation.
+	// Stats returns the statistics of the carrier, whose type depends on the implementation.
 	Stats() any
 }
 
 // Opener opens the carrier of a rank. All ranks do so at the same time.
 type Opener func(e *transport.Env, up Upper) (Carrier, error)
 
-// OverVerbs returns an Opener whose carriers move messages by verbs over the NICs of the rank's
-// environment.
+// OverVerbs returns an Opener of carriers that use verbs over the NICs of the rank's environment.
 func OverVerbs(cfg carrier.Config) Opener {
 	return func(e *transport.Env, up Upper) (Carrier, error) {
 		c, err := carrier.Open(e, cfg, up)

@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// maxWait limits how long a blocking call sleeps without an event, so that timers of
-	// the carrier run.
+	// maxWait limits the sleep of a blocking call, so that timers of the carrier run.
 	maxWait = 10 * time.Millisecond
-	// maxWaitWithTask is the same limit where the progress task may have processed the
-	// awaited event.
+	// maxWaitWithTask is the limit where the progress task may have processed the event.
 	maxWaitWithTask = time.Millisecond
 	// minYield and maxYield limit how long the progress task sleeps while the program
 	// itself waits and progresses.
@@ -259,13 +257,11 @@ func (k *rank) Finished(owner any, op carrier.Op, err error) {
 const (
 	// flushInterval limits how long a deferred message waits while the program computes.
 	flushInterval = 50 * time.Microsecond
-	// maxIdleFlushes is the number of flushes without deferred messages after which the
-	// task ends.
+	// maxIdleFlushes is the number of empty flushes after which the task ends.
 	maxIdleFlushes = 10
 )
 
-// FlushNeeded implements Upper; the carrier calls it when it defers messages. It starts flushTask,
-// unless that runs.
+// FlushNeeded implements Upper; the carrier calls it when it defers messages. It starts flushTask.
 func (k *rank) FlushNeeded() {
 	if !k.flushTaskRunning {
 		k.flushTaskRunning = true

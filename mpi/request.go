@@ -86,8 +86,7 @@ func (k *rank) freeRequest(r *Request) {
 	k.freeRequests = append(k.freeRequests, r)
 }
 
-// Active reports whether the request has been started and neither Wait nor Test has
-// completed it.
+// Active reports whether the request has been started and neither Wait nor Test has completed it.
 func (r *Request) Active() bool { return r != nil && r.active && !r.freed }
 
 // Wait blocks until the request completes and deactivates it. Wait on an inactive request
@@ -148,8 +147,7 @@ func (r *Request) Cancel() error {
 	return nil
 }
 
-// Free releases a request. An active operation still completes; its buffer must not be
-// used before that.
+// Free releases a request. An active operation still completes; until then it owns its buffer.
 func (r *Request) Free() error {
 	if r == nil || r.freed {
 		return r.comm().raise("Request.Free", fmt.Errorf("%w: it is nil or freed", ErrRequest))

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// barrierTimeout limits the final out-of-band barrier; barrierTimeoutAfterFailure does
-	// if this rank already knows that another rank is lost. Other ranks need that long to
-	// detect it.
+	// barrierTimeout limits the final out-of-band barrier; barrierTimeoutAfterFailure does if this
+	// rank knows that another one is lost, which other ranks need that long to detect.
 	barrierTimeout             = 2 * time.Minute
 	barrierTimeoutAfterFailure = 30 * time.Second
 	// deliveryTimeout limits the wait for sent messages to be delivered before that;
@@ -143,9 +142,8 @@ func (k *rank) finalize() error {
 	return err
 }
 
-// finalBarrier waits in an out-of-band barrier for all ranks that have not exited, and
-// progresses meanwhile, because peers may still need replies from this rank. The caller
-// holds the lock.
+// finalBarrier waits in an out-of-band barrier for all ranks that have not exited, and progresses
+// meanwhile, because peers may still need replies from this rank. The caller holds the lock.
 func (k *rank) finalBarrier(timeout time.Duration) error {
 	var result atomic.Pointer[error]
 	k.env.Go("final barrier", func(verbs.Proc) {
@@ -205,8 +203,7 @@ func (w *World) Self() *Comm { return w.rank.self }
 // Wtime is the time since an arbitrary start.
 func (w *World) Wtime() time.Duration { return w.rank.env.Proc.Now() }
 
-// Compute keeps the CPU busy for a duration. In mode Polling the rank makes no progress
-// meanwhile.
+// Compute keeps the CPU busy for a duration. In mode Polling the rank does not progress meanwhile.
 func (w *World) Compute(d time.Duration) {
 	w.rank.runUnlocked(func() { w.rank.env.Proc.Compute(d) })
 }

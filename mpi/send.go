@@ -49,8 +49,7 @@ func (c *Comm) await(start func(p *p2p.Request)) (Status, error) {
 	return st, err
 }
 
-// message is the buffer, the peer and the tag of a send or a receive. The peer is a rank of the
-// communicator.
+// message is the buffer, the peer, a rank of the communicator, and the tag of a send or a receive.
 type message struct {
 	buf       []byte
 	peer, tag int
@@ -107,8 +106,7 @@ func (c *Comm) startRecv(p *p2p.Request, context uint32, m message) {
 	c.rank.p2p.Irecv(p)
 }
 
-// recvStatus returns the status of a completed receive; empty if it failed before the transfer of a
-// message began.
+// recvStatus returns the status of a completed receive; empty if it failed before the transfer.
 func (c *Comm) recvStatus(p *p2p.Request) Status {
 	switch {
 	case p.Cancelled:
@@ -259,8 +257,7 @@ func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }
 
-// bufferedSend copies a message to the attached buffer and starts to send it. The caller holds the
-// lock.
+// bufferedSend copies a message to the attached buffer and sends it. The caller holds the lock.
 func (c *Comm) bufferedSend(buf []byte, dest, tag int) error {
 	if dest == ProcNull {
 		return nil

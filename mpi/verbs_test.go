@@ -16,7 +16,7 @@ import (
 // With every NIC provider, each call that needs a killed or disconnected rank fails in
 // time.
 func TestPeerLossOverNICs(t *testing.T) {
-	waits := map[string]func(*mpi.World, *mpi.Win) error{
+	calls := map[string]func(*mpi.World, *mpi.Win) error{
 		"receive":                 func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Recv(nil, 1, 1)) },
 		"probe":                   func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Probe(1, 1)) },
 		"receive from any source": func(w *mpi.World, _ *mpi.Win) error { return must.Err(w.Recv(nil, mpi.AnySource, 1)) },
@@ -38,14 +38,14 @@ func TestPeerLossOverNICs(t *testing.T) {
 	}
 	skipUnderRaceDetector(t)
 	for _, provider := range nics.Names() {
-		for name, wait := range waits {
+		for name, call := range calls {
 			for _, mode := range []mpi.ProgressMode{mpi.Polling, mpi.Background} {
-				for _, how := range []string{"killed", "cut off"} {
-					t.Run(fmt.Sprintf("%s %s %v %s", provider, name, mode, how), func(t *testing.T) {
+				for _, fault := range []string{"killed", "cut off"} {
+					t.Run(fmt.Sprintf("%s %s %v %s", provider, name, mode, fault), func(t *testing.T) {
 						f := mpihost.Fabric{Ranks: 3, Provider: provider, Limit: 5 * time.Minute}
 						f.Script = func(w *mpihost.World) {
 							w.At(time.Millisecond, func() {
-								if how == "killed" {
+								if fault == "killed" {
 									w.Kill(1)
 								} else {
 									w.LinkDown(1, -1)
@@ -62,11 +62,11 @@ func TestPeerLossOverNICs(t *testing.T) {
 									w.Compute(10 * time.Millisecond)
 									return must.Err(w.Recv(nil, 0, 99))
 								}
-								return wait(w, win)
+								return call(w, win)
 							})
 						})
 						for i, r := range out.Ranks {
-							if i == 1 && how == "killed" {
+							if i == 1 && fault == "killed" {
 								continue
 							}
 							if !errors.Is(r.Err, mpi.ErrPeerLost) || r.Ended > 2*time.Minute {

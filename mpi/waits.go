@@ -155,9 +155,8 @@ func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	return at, st, true, rs[at].c.raise(rs[at].call, err)
 }
 
-// WaitSome waits for at least one request and returns the indices and statuses of all
-// complete ones; none if no request is active. The error is a *RequestsError in the order
-// of the indices.
+// WaitSome waits for at least one request and returns the indices and statuses of all complete
+// ones; none if no request is active. The error is a *RequestsError in the order of the indices.
 func WaitSome(rs []*Request) ([]int, []Status, error) { return completeSome(rs, blocking) }
 
 // TestSome returns the indices and statuses of all complete requests, without waiting.

@@ -21,14 +21,12 @@ type Win struct {
 }
 
 // WinCreate is collective. It creates a window on each rank's buffer, which may be empty.
-// Accumulates are fastest on 8-byte aligned buffers with a multiple of 8 bytes; those of
-// WinAllocate are.
+// Accumulates are fastest on 8-byte aligned buffers of 8n bytes, as WinAllocate allocates.
 func (c *Comm) WinCreate(buf []byte) (*Win, error) {
 	return c.createWin("WinCreate", buf, len(buf), nil)
 }
 
-// WinAllocate is collective. It allocates memory and creates a window on it; sizes may differ
-// between ranks.
+// WinAllocate is collective. It creates a window on new memory; sizes may differ between ranks.
 func (c *Comm) WinAllocate(size int) (*Win, error) {
 	if size < 0 { // take part in the exchange, so that the others do not wait
 		return c.createWin("WinAllocate", nil, 0, fmt.Errorf("%w: %d bytes", ErrArg, size))
@@ -45,8 +43,7 @@ func (c *Comm) createWin(call string, mem []byte, size int, err error) (*Win, er
 }
 
 // createWinLocked creates a window together with the other ranks. err, if not nil, is why this rank
-// has no memory for it: the rank still takes part in the exchange, and all ranks fail. The caller
-// holds the lock.
+// has no memory for it: all ranks fail, after the exchange. The caller holds the lock.
 func (c *Comm) createWinLocked(mem []byte, size int, err error) (*Win, error) {
 	d, derr := c.dup(c.name + ".window")
 	if derr != nil {
@@ -143,8 +140,7 @@ func (w *Win) checkGroup(group []int) error {
 	return nil
 }
 
-// segmentLen is the length of an encoded segment: size, address, keys, number of keys,
-// flags.
+// segmentLen is the length of an encoded segment: size, address, keys, number of keys, flags.
 const segmentLen = 8 + 8 + 4*wire.MaxRails + 2
 
 // Flags of an encoded segment.

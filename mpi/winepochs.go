@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/window"
 )
 
-// Fence is collective. It closes the fence epoch of all ranks and opens the next, unless NoSucceed
-// is given.
+// Fence is collective. It closes the fence epoch and, unless NoSucceed is given, opens the next.
 func (w *Win) Fence(a Assert) error {
 	return w.call("Fence", func(e *window.Window) error {
 		if err := e.CheckFence(); err != nil {
@@ -28,8 +27,7 @@ func (w *Win) Post(group []int, a Assert) error {
 	return w.callWithGroup("Post", (*window.Window).Post, group, a)
 }
 
-// Start opens an access epoch to the windows of a group. It does not wait for their posts; the
-// operations do.
+// Start opens an access epoch to the windows of a group. Only the operations wait for their posts.
 func (w *Win) Start(group []int, a Assert) error {
 	return w.callWithGroup("Start", (*window.Window).Start, group, a)
 }
@@ -44,8 +42,7 @@ func (w *Win) callWithGroup(name string, open func(*window.Window, []int, Assert
 	})
 }
 
-// waitFor progresses until test reports true or fails, and returns its error. The caller holds the
-// lock.
+// waitFor progresses until test is true or fails, and returns its error. The caller holds the lock.
 func (w *Win) waitFor(test func() (bool, error)) (err error) {
 	w.c.rank.waitUntil(func() (done bool) {
 		done, err = test()
@@ -114,8 +111,7 @@ func (w *Win) FlushLocal(target int) error {
 	return w.waitOps("FlushLocal", target, (*window.Window).CheckFlush, (*window.Window).LocalComplete, (*window.Window).TakeError)
 }
 
-// waitOps calls check, waits until complete reports true for the target, and calls end; nothing for
-// ProcNull.
+// waitOps calls check, waits until complete is true, and calls end. For ProcNull it does nothing.
 func (w *Win) waitOps(name string, target int, check func(*window.Window, int) error, complete func(*window.Window, int) bool, end func(*window.Window, int) error) error {
 	return w.call(name, func(e *window.Window) error {
 		if target == ProcNull {

@@ -33,9 +33,9 @@ func TestLockNoCheckSendsNoRequest(t *testing.T) {
 			err = errors.Join(win.Lock(Exclusive, 1, NoCheck), win.Put(u64(1), 1, 0), win.Unlock(1),
 				win.LockAll(NoCheck), win.Put(u64(2), 1, 0), win.UnlockAll(), w.Barrier(),
 				win.Start([]int{1}, NoCheck), win.Put(u64(3), 1, 0), win.Complete())
-			words := w.Stats().Window.ControlMessages
-			words[6] = 0 // the complete
-			return errors.Join(err, check(words == [16]uint64{}, "messages %v", words), win.Free())
+			sent := w.Stats().Window.ControlMessages
+			sent[6] = 0 // the Complete
+			return errors.Join(err, check(sent == [16]uint64{}, "messages %v", sent), win.Free())
 		}
 		err = errors.Join(win.Post([]int{0}, NoCheck), w.Barrier(), win.Wait())
 		return errors.Join(err, check(at64(win.Memory(), 0) == 3, "%x", win.Memory()), win.Free())
@@ -53,8 +53,8 @@ func TestLockAllOperationsWaitForExclusiveLock(t *testing.T) {
 			must.Do(t, w.Send(nil, 0, 1))
 			must.Get(w.Recv(nil, 0, 2))(t)
 			w.Compute(20 * time.Microsecond)
-			was := make([]byte, 8)
-			must.Do(t, errors.Join(win.Get(was, 2, 0), win.Flush(2), check(at64(was, 0) == 0, "the window was written while locked")))
+			got := make([]byte, 8)
+			must.Do(t, errors.Join(win.Get(got, 2, 0), win.Flush(2), check(at64(got, 0) == 0, "the window was written while locked")))
 			must.Do(t, win.Unlock(2))
 		case 0:
 			must.Get(w.Recv(nil, 1, 1))(t)

@@ -42,11 +42,11 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			sync("lock of all within a lock", win.LockAll(0)),
 			sync("start within a lock", win.Start([]int{0}, 0)),
 			sync("fence within a lock", win.Fence(0)),
-			sync("put to another", win.Put(b, 1, 0)),
-			sync("flush of another", win.Flush(1)),
+			sync("put to a rank that is not locked", win.Put(b, 1, 0)),
+			sync("flush of a rank that is not locked", win.Flush(1)),
 			sync("unlock of all", win.UnlockAll()),
 			sync("free", win.Free()),
-			win.Lock(Exclusive, 1, 0), // of another is another lock
+			win.Lock(Exclusive, 1, 0), // each rank has its own lock
 			win.Unlock(0), win.Unlock(1),
 		); err != nil {
 			return err
@@ -70,7 +70,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			sync("lock", win.Lock(Shared, 0, 0)),
 			sync("fence", win.Fence(0)),
 			sync("request", req(win.Rput(b, other[0], 0))),
-			sync("put to oneself", win.Put(b, w.Rank(), 0)),
+			sync("put to a rank outside of the group", win.Put(b, w.Rank(), 0)),
 			win.Complete(), win.Wait(),
 		))
 		// Within fences.
@@ -84,7 +84,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 			sync("post after an operation", win.Post(other, 0)),
 			sync("free after an operation", win.Free()),
 			win.Fence(0),
-			win.Lock(Shared, 0, 0), win.Unlock(0), // nothing has followed it
+			win.Lock(Shared, 0, 0), win.Unlock(0), // allowed: no operation since the fence
 		); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func TestEpochViolationsAreRejected(t *testing.T) {
 		return errors.Join(
 			check(errors.Is(win.Free(), ErrWin), "freed twice"),
 			check(errors.Is(win.Put(b, 0, 0), ErrWin), "a put to a freed window"),
-			check(errors.Is((*Win)(nil).Fence(0), ErrWin), "a fence of no window"),
+			check(errors.Is((*Win)(nil).Fence(0), ErrWin), "a fence of a nil window"),
 		)
 	})
 }
@@ -197,12 +197,12 @@ func TestPeerLossInWindow(t *testing.T) {
 				return err
 			}
 			if w.Rank() == 1 {
-				if what == "lock of another" || what == "queue" {
+				if what == "lock that it held" || what == "shared lock that it held" {
 					if err := win.Lock(Exclusive, 2, 0); err != nil {
 						return err
 					}
 				}
-				for _, r := range []int{0, 2} { // it has the window
+				for _, r := range []int{0, 2} { // until they have the window
 					if _, err := w.Sendrecv(nil, r, 1, nil, r, 2); err != nil {
 						return err
 					}
@@ -217,7 +217,7 @@ func TestPeerLossInWindow(t *testing.T) {
 			return do(w, win)
 		}
 	}
-	lost := func(err error) error { return check(errors.Is(err, ErrPeerLost), "it ends with %v", err) }
+	lost := func(err error) error { return check(errors.Is(err, ErrPeerLost), "the call returns %v", err) }
 	b := make([]byte, 64)
 	for what, do := range map[string]func(w *World, win *Win) error{
 		"fence": func(_ *World, win *Win) error { return lost(win.Fence(0)) },
@@ -253,26 +253,26 @@ func TestPeerLossInWindow(t *testing.T) {
 			return lost(errors.Join(err, win.Complete()))
 		},
 		"wait": func(_ *World, win *Win) error { return errors.Join(win.Post([]int{1}, 0), lost(win.Wait())) },
-		"lock of another": func(_ *World, win *Win) error {
+		"lock that it held": func(_ *World, win *Win) error {
 			return errors.Join(win.Lock(Exclusive, 2, 0), win.Put(b, 2, 0), win.Unlock(2))
 		},
-		"queue": func(_ *World, win *Win) error {
+		"shared lock that it held": func(_ *World, win *Win) error {
 			return errors.Join(win.Lock(Shared, 2, 0), win.Put(b[:8], 2, 0), win.Unlock(2))
 		},
 		"free": func(_ *World, win *Win) error { return lost(win.Free()) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			for way, o := range configurations() {
+			for configuration, o := range configurations() {
 				for seed := range uint64(3) {
 					f := newFabric(t, 3, seed, false)
 					f.atomics = seed != 1
 					for i, err := range f.run(o, program(f, what, do)) {
 						if i != 1 && (!errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "not all ranks can be reached")) {
-							t.Errorf("%s: rank %d ends with %v", way, i, err)
+							t.Errorf("%s: rank %d ends with %v", configuration, i, err)
 						}
 					}
 					if f.now > time.Second {
-						t.Errorf("%s: it took %v", way, f.now)
+						t.Errorf("%s: the ranks ended after %v", configuration, f.now)
 					}
 				}
 			}

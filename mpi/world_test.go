@@ -230,7 +230,7 @@ func (f *fabric) succeed(o Options, program func(*World) error) {
 	}
 	for _, n := range f.nics {
 		if len(n.regions) > 0 && !f.t.Failed() {
-			f.t.Errorf("rank %d: %d regions are left", n.rank, len(n.regions))
+			f.t.Errorf("rank %d: %d regions are not released", n.rank, len(n.regions))
 		}
 	}
 }
@@ -244,6 +244,6 @@ func TestRunEndsWithBarrier(t *testing.T) {
 		return nil
 	})
 	if f.now < ends[3] {
-		t.Errorf("ranks have ended at %v, and the last program at %v", f.now, ends[3])
+		t.Errorf("the ranks ended at %v, before the last program at %v", f.now, ends[3])
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// conn has the verbs objects of one side: connected queue pairs, completion queues
-// and memory.
+// conn has the verbs objects of one side: connected queue pairs, completion queues and memory.
 type conn struct {
 	side *Side
 	traffic.Queues

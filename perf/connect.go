@@ -115,8 +115,7 @@ func (c *conn) acceptCM() error {
 	return nil
 }
 
-// maxReads is the number of outstanding READs of a queue pair, which all devices
-// support.
+// maxReads is the number of outstanding READs of a queue pair, which all devices support.
 const maxReads = 16
 
 // timeout is the transport timer, as in an ibv_qp_attr: 4.3 s, and 34 s with all retries, which

@@ -16,8 +16,7 @@ const (
 	maxCredits = 8
 )
 
-// creditOffset returns the offset in buf of one of the maxCredits credit buffers of a queue
-// pair.
+// creditOffset returns the offset in buf of one of the maxCredits credit buffers of a queue pair.
 func (c *conn) creditOffset(qp, slot int) (offset int) {
 	return c.creditBase + (qp*maxCredits+slot)*(c.grhBytes+creditBytes)
 }
@@ -54,8 +53,7 @@ func newCreditTracker(c *conn, window int) (*creditTracker, error) {
 	return p, nil
 }
 
-// postCreditRecv posts a receive for a credit. Its work request ID has the queue pair and
-// the slot.
+// postCreditRecv posts a receive for a credit. Its WRID has the queue pair and the slot.
 func (p *creditTracker) postCreditRecv(qp, slot int) error {
 	p.recv[0].WRID = uint64(qp*maxCredits + slot)
 	p.recv[0].SGL[0] = verbs.SGEOf(p.mr, p.creditOffset(qp, slot), p.grhBytes+creditBytes)

@@ -58,8 +58,7 @@ func (w *iwarpRun) addComparison(name, to string, d *PairedSeries) {
 	})
 }
 
-// writeRounds returns how often WRITEs of a size are compared; less often for sizes without
-// a target.
+// writeRounds returns how often WRITEs of a size are compared; less often for sizes without target.
 func (w *iwarpRun) writeRounds(bytes int) int {
 	if bytes == targetWriteBytes {
 		return w.Rounds

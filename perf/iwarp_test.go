@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// verdicts are the run's, by name.
-func verdicts(q *Result) map[string]Target {
+// targets returns the targets of a result by name.
+func targets(q *Result) map[string]Target {
 	m := map[string]Target{}
 	for _, t := range q.Targets {
 		m[t.Name] = t
@@ -20,8 +20,8 @@ func verdicts(q *Result) map[string]Target {
 }
 
 func TestIWARPComparesEverySize(t *testing.T) {
-	q := must.Get(RunIWARP(t.Context(), &rigged{drift: 0.01}, nil, Options{}))(t)
-	// 9 sizes with the CRC and without, and 4 kinds of half round trips.
+	q := must.Get(RunIWARP(t.Context(), &fakeBench{drift: 0.01}, nil, Options{}))(t)
+	// 9 sizes with and without CRC, and 4 kinds of half round trips.
 	if len(q.Comparisons) != 2*9+4 {
 		t.Errorf("%d comparisons", len(q.Comparisons))
 	}
@@ -51,14 +51,14 @@ func TestIWARPComparesEverySize(t *testing.T) {
 	}
 }
 
-// slower is a bench whose devices are slower than a rigged one's.
-type slower struct {
-	*rigged
+// slowBench is a fakeBench whose devices are slower by a factor.
+type slowBench struct {
+	*fakeBench
 	by float64
 }
 
-func (s slower) Run(ctx context.Context, p Program, offloaded bool) (float64, error) {
-	v, err := s.rigged.Run(ctx, p, offloaded)
+func (s slowBench) Run(ctx context.Context, p Program, offloaded bool) (float64, error) {
+	v, err := s.fakeBench.Run(ctx, p, offloaded)
 	if p.PingPong != nil {
 		return v * s.by, err
 	}
@@ -67,17 +67,17 @@ func (s slower) Run(ctx context.Context, p Program, offloaded bool) (float64, er
 
 func TestDatagramsAreComparedWithConnections(t *testing.T) {
 	for _, c := range []struct {
-		by        float64 // that connections are slower than datagrams
+		by        float64 // factor by which connections are slower than datagrams
 		latency   string
 		bandwidth string
 	}{{1.3, Holds, Holds}, {1.19, Holds, Missed}, {1.1, Missed, Missed}} {
-		datagrams := &rigged{}
-		q := must.Get(RunIWARP(t.Context(), slower{&rigged{}, c.by}, datagrams, Options{Rounds: 2}))(t)
+		datagrams := &fakeBench{}
+		q := must.Get(RunIWARP(t.Context(), slowBench{&fakeBench{}, c.by}, datagrams, Options{Rounds: 2}))(t)
 		d := q.Ratios.Datagrams
 		if d == nil || !near(d.LatencySpinning, 1/c.by) || !near(d.LatencyBlocking, 1/c.by) || !near(d.Bandwidth, c.by) || !near(d.BandwidthBursts, c.by) {
 			t.Errorf("by %v: %+v", c.by, d)
 		}
-		got := verdicts(q)
+		got := targets(q)
 		if v := got["64 B half round trip, datagrams / connections"].Verdict; v != c.latency {
 			t.Errorf("by %v: latency %s", c.by, v)
 		}
@@ -85,15 +85,15 @@ func TestDatagramsAreComparedWithConnections(t *testing.T) {
 			t.Errorf("by %v: bandwidth %s", c.by, v)
 		}
 		want := []string{"half round trip 64 B, spinning", "half round trip 64 B, blocking", "send 2 KiB, singly", "send 2 KiB"}
-		if played := slices.Compact(datagrams.order); !slices.Equal(played, want) {
-			t.Errorf("datagrams played %q", played)
+		if programs := slices.Compact(datagrams.order); !slices.Equal(programs, want) {
+			t.Errorf("programs of the datagram bench: %q", programs)
 		}
 	}
 }
 
 func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	last := 0.0
-	q, err := RunIWARP(t.Context(), &rigged{}, &rigged{}, Options{Rounds: 2, Progress: func(_ string, done float64) {
+	q, err := RunIWARP(t.Context(), &fakeBench{}, &fakeBench{}, Options{Rounds: 2, Progress: func(_ string, done float64) {
 		if done < last || done > 1 {
 			t.Errorf("progress from %v to %v", last, done)
 		}
@@ -102,7 +102,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	if err != nil || last != 1 {
 		t.Fatalf("%v, done %v", err, last)
 	}
-	quick := must.Get(RunQuick(t.Context(), &rigged{}, Options{Rounds: 2}))(t)
+	quick := must.Get(RunQuick(t.Context(), &fakeBench{}, Options{Rounds: 2}))(t)
 	theirs, ours := fields(t, quick), fields(t, q)
 	for _, f := range theirs {
 		if !slices.Contains(ours, f) {
@@ -110,7 +110,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 		}
 	}
 	if slices.Contains(theirs, "comparisons") {
-		t.Error("the quick run has got a field of the other's")
+		t.Error("RunQuick has a field of RunIWARP")
 	}
 	var text strings.Builder
 	must.Do(t, q.WriteTable(&text))
@@ -121,7 +121,7 @@ func TestIWARPResultHasFieldsOfQuick(t *testing.T) {
 	}
 }
 
-// fields lists the keys of a result as JSON, and those one level below.
+// fields returns the keys of the first two levels of a result in JSON.
 func fields(t *testing.T, q *Result) (keys []string) {
 	t.Helper()
 	b := must.Get(json.Marshal(q))(t)
@@ -139,8 +139,8 @@ func fields(t *testing.T, q *Result) (keys []string) {
 }
 
 func TestIWARPErrorNamesMeasurement(t *testing.T) {
-	_, err := RunIWARP(t.Context(), &rigged{}, &rigged{fail: "send 2 KiB"}, Options{Rounds: 1})
-	if err == nil || !strings.Contains(err.Error(), "iWARP run: send 2 KiB, datagrams: it does not work") {
+	_, err := RunIWARP(t.Context(), &fakeBench{}, &fakeBench{fail: "send 2 KiB"}, Options{Rounds: 1})
+	if err == nil || !strings.Contains(err.Error(), "iWARP run: send 2 KiB, datagrams: failed") {
 		t.Errorf("got %v", err)
 	}
 }

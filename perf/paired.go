@@ -61,8 +61,7 @@ func (d *PairedSeries) Round(ctx context.Context, baseline, device Measurement) 
 	return nil
 }
 
-// Ratio returns the median over the rounds of the device's value divided by the mean of the
-// baselines.
+// Ratio returns the median over the rounds of the device's value divided by the mean baseline.
 func (d *PairedSeries) Ratio() float64 {
 	v := make([]float64, len(d.Device.Values))
 	for i := range v {

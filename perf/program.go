@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Program is one of the programs of this package, as a value that can be sent to
-// both sides.
+// Program is one of the programs of this package, as a value that can be sent to both sides.
 type Program struct {
 	Stream   *Stream   `json:"stream,omitempty"`
 	PingPong *PingPong `json:"ping_pong,omitempty"`
@@ -92,8 +91,7 @@ func WithConnection(ctx context.Context, s *Side, f func() error) error {
 	return errors.Join(f(), s.barrier(ctx))
 }
 
-// ResidentMB returns the resident memory of this process in MB (10^6 bytes), from
-// /proc.
+// ResidentMB returns the resident memory of this process in MB (10^6 bytes), from /proc.
 func ResidentMB() (float64, error) {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

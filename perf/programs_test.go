@@ -23,15 +23,15 @@ import (
 
 func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
-// table is an exchange between two goroutines.
-type table struct{ put, take chan []byte }
+// exchange swaps messages between two goroutines.
+type exchange struct{ put, take chan []byte }
 
-func newTable() (a, b table) {
-	there, back := make(chan []byte, 1), make(chan []byte, 1)
-	return table{there, back}, table{back, there}
+func newExchange() (a, b exchange) {
+	forward, backward := make(chan []byte, 1), make(chan []byte, 1)
+	return exchange{forward, backward}, exchange{backward, forward}
 }
 
-func (t table) Swap(ctx context.Context, mine []byte) ([]byte, error) {
+func (t exchange) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	t.put <- mine
 	select {
 	case theirs := <-t.take:
@@ -56,7 +56,7 @@ func datagrams(addr netip.Addr) (verbs.Context, error) {
 	return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}})
 }
 
-// sides are two devices on the loopback network.
+// sides returns two devices on the loopback network.
 func sides(t *testing.T, service perf.Service, open opener) (client, server *perf.Side) {
 	t.Helper()
 	var s [2]*perf.Side
@@ -66,12 +66,12 @@ func sides(t *testing.T, service perf.Service, open opener) (client, server *per
 		t.Cleanup(func() { d.Close() })
 		s[i] = &perf.Side{Role: perf.Role(i), Device: d, Service: service, Addr: addr}
 	}
-	s[0].Exchange, s[1].Exchange = newTable()
+	s[0].Exchange, s[1].Exchange = newExchange()
 	return s[0], s[1]
 }
 
-// run runs a program on both sides and returns the client's figure.
-func play(t *testing.T, p perf.Program, client, server *perf.Side) (float64, error) {
+// runBoth runs a program on both sides and returns the client's result.
+func runBoth(t *testing.T, p perf.Program, client, server *perf.Side) (float64, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -79,7 +79,7 @@ func play(t *testing.T, p perf.Program, client, server *perf.Side) (float64, err
 	go func() {
 		_, err := p.Run(ctx, server)
 		if err != nil {
-			cancel() // or the client would wait for what never comes
+			cancel() // ends the wait of the client
 		}
 		served <- err
 	}()
@@ -90,7 +90,7 @@ func play(t *testing.T, p perf.Program, client, server *perf.Side) (float64, err
 	return v, errors.Join(err, <-served)
 }
 
-// programs are some of each kind that a service knows.
+// programs returns programs of each kind that a service supports.
 func programs(service perf.Service) []perf.Program {
 	const short = 5 * time.Millisecond
 	all := []perf.Program{
@@ -122,21 +122,21 @@ func TestProgramsReturnResults(t *testing.T) {
 		service perf.Service
 	}{
 		"soft-RoCE": {roce, perf.ServiceRC},
-		// Its queue pairs can be connected by the CM, too.
+		// The CM can connect RoCE queue pairs, too.
 		"soft-RoCE, by CM":    {roce, perf.ServiceIWARP},
 		"soft-RoCE datagrams": {roce, perf.ServiceUD},
-		// It breaks a connection when a message finds no receive.
+		// iWARP breaks the connection if a message finds no receive.
 		"soft-iWARP":     {iwarp, perf.ServiceIWARP},
 		"datagram-iWARP": {datagrams, perf.ServiceUD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := sides(t, c.service, c.open)
 			for _, p := range programs(c.service) {
-				if v, err := play(t, p, client, server); err != nil || v <= 0 {
+				if v, err := runBoth(t, p, client, server); err != nil || v <= 0 {
 					t.Fatalf("%v: %v %s, %v", p, v, p.Unit(), err)
 				}
 			}
-			// Everything was taken down again: regions, queues and their events.
+			// All objects are closed: regions, queues and their events.
 			for _, s := range []*perf.Side{client, server} {
 				if err := s.Device.Close(); err != nil {
 					t.Error(err)
@@ -146,16 +146,16 @@ func TestProgramsReturnResults(t *testing.T) {
 	}
 }
 
-// leaky loses every so manyth datagram that is sent.
-type leaky struct {
+// lossyLink drops each n-th sent datagram, where n is every.
+type lossyLink struct {
 	link.Waiter
 	every, sent int
 }
 
-func (l *leaky) Send(now mono.Time, ds []link.Datagram) (int, error) {
+func (l *lossyLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds {
 		if l.sent++; l.sent%l.every == 0 {
-			continue // taken, and lost
+			continue // dropped
 		}
 		if n, err := l.Waiter.Send(now, ds[i:i+1]); n == 0 || err != nil {
 			l.sent--
@@ -165,30 +165,30 @@ func (l *leaky) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// leakySides lose every so manyth datagram.
-func leakySides(t *testing.T, every int) (client, server *perf.Side) {
+// lossySides returns two UD devices that drop each n-th datagram.
+func lossySides(t *testing.T, every int) (client, server *perf.Side) {
 	return sides(t, perf.ServiceUD, func(addr netip.Addr) (verbs.Context, error) {
 		return softroce.OnUDP(udplink.Config{}, softroce.Config{
-			Addrs: []netip.Addr{addr}, Decorate: func(w link.Waiter) link.Waiter { return &leaky{Waiter: w, every: every} },
+			Addrs: []netip.Addr{addr}, Decorate: func(w link.Waiter) link.Waiter { return &lossyLink{Waiter: w, every: every} },
 		})
 	})
 }
 
 func TestLostMessagesAreNotCounted(t *testing.T) {
-	client, server := leakySides(t, 1)
+	client, server := lossySides(t, 1)
 	p := perf.Program{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}}
-	if v, err := play(t, p, client, server); err != nil || v != 0 {
-		t.Errorf("%v Gb/s where nothing arrives, %v", v, err)
+	if v, err := runBoth(t, p, client, server); err != nil || v != 0 {
+		t.Errorf("%v Gb/s although no datagram arrives, %v", v, err)
 	}
 }
 
 func TestProgramsSurviveLostDatagrams(t *testing.T) {
-	client, server := leakySides(t, 5)
+	client, server := lossySides(t, 5)
 	for _, p := range []perf.Program{
 		{Stream: &perf.Stream{Op: verbs.OpSend, Bytes: 2048, Duration: 20 * time.Millisecond}},
 		{Rate: &perf.Rate{QPs: 3, Duration: 20 * time.Millisecond}},
 	} {
-		if v, err := play(t, p, client, server); err != nil || v <= 0 {
+		if v, err := runBoth(t, p, client, server); err != nil || v <= 0 {
 			t.Errorf("%v: %v %s, %v", p, v, p.Unit(), err)
 		}
 	}
@@ -196,18 +196,18 @@ func TestProgramsSurviveLostDatagrams(t *testing.T) {
 
 func TestErrorEndsBothSides(t *testing.T) {
 	client, server := sides(t, perf.ServiceRC, roce)
-	if _, err := play(t, perf.Program{}, client, server); err == nil {
-		t.Error("no program ran, and nobody complained")
+	if _, err := runBoth(t, perf.Program{}, client, server); err == nil {
+		t.Error("an empty program succeeded")
 	}
-	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite}}, client, server); err == nil {
-		t.Error("messages of no size were streamed")
+	if _, err := runBoth(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite}}, client, server); err == nil {
+		t.Error("a stream of empty messages succeeded")
 	}
 	one, other := sides(t, perf.ServiceUD, roce)
-	if _, err := play(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64}}, one, other); err == nil {
-		t.Error("datagrams were written")
+	if _, err := runBoth(t, perf.Program{Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64}}, one, other); err == nil {
+		t.Error("a WRITE over UD succeeded")
 	}
 	server.Device.Close()
-	_, err := play(t, perf.Program{PingPong: &perf.PingPong{}}, client, server)
+	_, err := runBoth(t, perf.Program{PingPong: &perf.PingPong{}}, client, server)
 	if !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("on a closed device: %v", err)
 	}

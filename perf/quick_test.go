@@ -13,19 +13,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rigged is a bench whose every figure is known: what it gives drifts from one
-// sample to the next, as a machine that gets slower, and every second limit
-// shakes.
-type rigged struct {
-	drift  float64 // by which each sample is slower than the one before
-	shake  float64
-	calls  int
-	limits int
-	order  []string
-	fail   string
+// fakeBench is a bench with known values. Each sample is slower than the one before by drift, and
+// every second baseline is larger by shake.
+type fakeBench struct {
+	drift     float64 // relative slowdown per sample
+	shake     float64
+	calls     int
+	baselines int
+	order     []string
+	fail      string
 }
 
-func (r *rigged) now(v float64, higherIsBetter bool) float64 {
+func (r *fakeBench) drifted(v float64, higherIsBetter bool) float64 {
 	slow := math.Pow(1+r.drift, float64(r.calls))
 	r.calls++
 	if higherIsBetter {
@@ -34,55 +33,55 @@ func (r *rigged) now(v float64, higherIsBetter bool) float64 {
 	return v * slow
 }
 
-func (r *rigged) limit(name string, v float64, higher bool) (float64, error) {
+func (r *fakeBench) baseline(name string, v float64, higher bool) (float64, error) {
 	r.order = append(r.order, name)
-	if r.limits++; r.limits%2 == 0 {
+	if r.baselines++; r.baselines%2 == 0 {
 		v *= 1 + r.shake
 	}
-	return r.now(v, higher), nil
+	return r.drifted(v, higher), nil
 }
 
-func (r *rigged) RawStream(_ context.Context, _ int, work bool, _ time.Duration) (float64, error) {
+func (r *fakeBench) RawStream(_ context.Context, _ int, work bool, _ time.Duration) (float64, error) {
 	if work {
-		return r.limit("raw+", 30, true)
+		return r.baseline("raw+", 30, true)
 	}
-	return r.limit("raw", 50, true)
+	return r.baseline("raw", 50, true)
 }
 
-func (r *rigged) RawPingPong(_ context.Context, _ int, blocking bool, _ int) (float64, error) {
+func (r *fakeBench) RawPingPong(_ context.Context, _ int, blocking bool, _ int) (float64, error) {
 	if blocking {
-		return r.limit("raw block", 8, false)
+		return r.baseline("raw block", 8, false)
 	}
-	return r.limit("raw spin", 2, false)
+	return r.baseline("raw spin", 2, false)
 }
 
-func (r *rigged) Run(_ context.Context, p Program, offloaded bool) (float64, error) {
+func (r *fakeBench) Run(_ context.Context, p Program, offloaded bool) (float64, error) {
 	r.order = append(r.order, p.String())
 	if p.String() == r.fail {
-		return 0, errors.New("it does not work")
+		return 0, errors.New("failed")
 	}
 	switch {
 	case p.PingPong != nil && p.PingPong.Blocking:
-		return r.now(12, false), nil
+		return r.drifted(12, false), nil
 	case p.PingPong != nil:
-		return r.now(3, false), nil
+		return r.drifted(3, false), nil
 	case p.Rate != nil:
-		return r.now(1e6*(1-0.1*math.Log2(float64(p.Rate.QPs))/6), true), nil
+		return r.drifted(1e6*(1-0.1*math.Log2(float64(p.Rate.QPs))/6), true), nil
 	case offloaded:
-		return r.now(40, true), nil
+		return r.drifted(40, true), nil
 	case p.Stream.Op == verbs.OpRDMARead:
-		return r.now(10, true), nil
+		return r.drifted(10, true), nil
 	}
-	return r.now(21, true), nil
+	return r.drifted(21, true), nil
 }
 
-func (r *rigged) IdleMB(context.Context) (float64, error) { return 12, nil }
+func (r *fakeBench) IdleMB(context.Context) (float64, error) { return 12, nil }
 
 func near(a, b float64) bool { return math.Abs(a/b-1) < 0.01 }
 
 func TestRatiosCancelDrift(t *testing.T) {
 	for _, drift := range []float64{0, 0.02} {
-		b := &rigged{drift: drift}
+		b := &fakeBench{drift: drift}
 		q := must.Get(RunQuick(t.Context(), b, Options{}))(t)
 		for name, c := range map[string][2]float64{
 			"write":           {q.Ratios.WriteToLimit, 0.7},
@@ -111,7 +110,7 @@ func TestRatiosCancelDrift(t *testing.T) {
 }
 
 func TestPairedMeasurementsAlternate(t *testing.T) {
-	b := &rigged{}
+	b := &fakeBench{}
 	must.Get(RunQuick(t.Context(), b, Options{Rounds: 2}))(t)
 	got := strings.Join(b.order[:12], ", ")
 	const round = "raw+, write 1 MiB, raw+"
@@ -122,7 +121,7 @@ func TestPairedMeasurementsAlternate(t *testing.T) {
 }
 
 func TestNoiseMakesVerdictsUnclear(t *testing.T) {
-	b := &rigged{shake: 0.3}
+	b := &fakeBench{shake: 0.3}
 	q := must.Get(RunQuick(t.Context(), b, Options{}))(t)
 	if !near(q.Noises.Write, 0.3) || q.Noise < 0.29 {
 		t.Errorf("noise %+v", q.Noises)
@@ -130,7 +129,7 @@ func TestNoiseMakesVerdictsUnclear(t *testing.T) {
 	var text strings.Builder
 	must.Do(t, q.WriteTable(&text))
 	if !strings.Contains(text.String(), "too noisy") {
-		t.Errorf("no word of the noise in\n%s", &text)
+		t.Errorf("no \"too noisy\" in\n%s", &text)
 	}
 }
 
@@ -161,7 +160,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestResultJSON(t *testing.T) {
-	q := must.Get(RunQuick(t.Context(), &rigged{}, Options{Rounds: 2}))(t)
+	q := must.Get(RunQuick(t.Context(), &fakeBench{}, Options{Rounds: 2}))(t)
 	b := must.Get(json.Marshal(q))(t)
 	var m map[string]any
 	must.Do(t, json.Unmarshal(b, &m))
@@ -175,10 +174,10 @@ func TestResultJSON(t *testing.T) {
 			at = in[key]
 		}
 		if at == nil {
-			t.Errorf("no %s in the result", path)
+			t.Errorf("the result has no %s", path)
 		}
 	}
-	// 3 series a duel, 4 duels; a rate for each number of QPs and one again; sizes.
+	// 3 series for each of 4 comparisons; a rate for each number of QPs and one repeated; sizes.
 	if n := len(q.Samples); n != 3*4+8+27 {
 		t.Errorf("%d series of samples", n)
 	}
@@ -190,15 +189,15 @@ func TestResultJSON(t *testing.T) {
 }
 
 func TestErrorNamesMeasurement(t *testing.T) {
-	_, err := RunQuick(t.Context(), &rigged{fail: "read 4 KiB"}, Options{Rounds: 1})
-	if err == nil || !strings.Contains(err.Error(), "read 4 KiB: it does not work") {
+	_, err := RunQuick(t.Context(), &fakeBench{fail: "read 4 KiB"}, Options{Rounds: 1})
+	if err == nil || !strings.Contains(err.Error(), "read 4 KiB: failed") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestProgressEndsAtOne(t *testing.T) {
 	last, steps := -1.0, 0
-	_, err := RunQuick(t.Context(), &rigged{}, Options{Rounds: 3, Progress: func(_ string, done float64) {
+	_, err := RunQuick(t.Context(), &fakeBench{}, Options{Rounds: 3, Progress: func(_ string, done float64) {
 		if done < last || done > 1 {
 			t.Errorf("progress from %v to %v", last, done)
 		}
@@ -218,7 +217,7 @@ func TestMedianAndSpread(t *testing.T) {
 		t.Errorf("median %v", m)
 	}
 	if !math.IsNaN(Median(nil)) {
-		t.Error("the median of nothing is a number")
+		t.Error("the median of no values is not NaN")
 	}
 	if s := Spread([]float64{8, 9, 10, 11, 12}); !near(s, 0.2) {
 		t.Errorf("spread %v", s)

@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// receiver receives messages on all queue pairs of a conn, and reposts receives in
-// batches.
+// receiver receives messages on all queue pairs of a conn, and reposts receives in batches.
 type receiver struct {
 	*conn
 	depth   int   // receives per queue pair
@@ -19,8 +18,7 @@ type receiver struct {
 }
 
 // newReceiver returns a receiver of messages of this size, with recvs receives per queue pair. The
-// first c.creditBase bytes of memory hold message buffers; if they are too few, receives share
-// them.
+// first c.creditBase bytes of memory hold message buffers, which receives share if need be.
 func newReceiver(c *conn, bytes, recvs int) *receiver {
 	r := &receiver{
 		conn: c, depth: recvs, used: make([]int, len(c.qps)),

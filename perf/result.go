@@ -28,8 +28,7 @@ type Result struct {
 type Ratios struct {
 	WriteToLimit          float64 `json:"write_to_limit"`
 	WriteToLimitOffloaded float64 `json:"write_to_limit_offloaded"`
-	// LatencyToRaw is the maximum of the two below, which are the maximum over all
-	// sizes.
+	// LatencyToRaw is the maximum of the two below, which are the maximum over all sizes.
 	LatencyToRaw         float64 `json:"latency_to_raw"`
 	LatencyToRawSpinning float64 `json:"latency_to_raw_spinning"`
 	LatencyToRawBlocking float64 `json:"latency_to_raw_blocking"`
@@ -49,8 +48,7 @@ type DatagramRatios struct {
 // Rates are for messages of 64 bytes.
 type Rates struct {
 	Send64PerS float64 `json:"send64_per_s"`
-	// QPsFlatness is the lowest rate over all numbers of queue pairs, relative to
-	// one.
+	// QPsFlatness is the lowest rate over all numbers of queue pairs, relative to one.
 	QPsFlatness float64  `json:"qps_flatness"`
 	ByQPs       []QPRate `json:"by_qps"`
 }
@@ -162,8 +160,7 @@ func withVerdicts(all []Target) []Target {
 	return all
 }
 
-// Verdict returns Missed if a target is missed, else Unclear if one is unclear,
-// else Holds.
+// Verdict returns Missed if a target is missed, else Unclear if one is unclear, else Holds.
 func (q *Result) Verdict() string {
 	worst := Holds
 	for _, t := range q.Targets {
@@ -177,8 +174,7 @@ func (q *Result) Verdict() string {
 	return worst
 }
 
-// WriteTable writes the result as tables in plain text: targets, comparisons, message rates
-// and streams.
+// WriteTable writes the result as text tables: targets, comparisons, message rates and streams.
 func (q *Result) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -261,8 +257,7 @@ func (q *Result) writeStreams(w io.Writer) {
 	}
 }
 
-// formatValue formats a value in short form: rates in millions per second, and without a
-// unit a ratio.
+// formatValue formats a value in short form: rates in millions per second, ratios without a unit.
 func formatValue(v float64, unit string) string {
 	switch unit {
 	case "":

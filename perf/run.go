@@ -104,8 +104,7 @@ func (r *run) compare(ctx context.Context, rounds int, baseline, device Measurem
 }
 
 // compareWrite measures WRITEs against plain sockets, which copy and compute CRCs, too. With
-// offloaded, the devices compute no CRCs, and the sockets neither copy nor compute CRCs. A sample
-// lasts slice.
+// offloaded, the devices compute no CRCs, and the sockets do neither. A sample lasts slice.
 func (r *run) compareWrite(ctx context.Context, bytes int, offloaded bool, rounds int, slice time.Duration) (*PairedSeries, error) {
 	baseline := Measurement{Name: r.baseline + ", copy and CRC", Unit: "Gb/s"}
 	if offloaded {
@@ -212,12 +211,10 @@ func (r *run) addStream(op verbs.WROpcode, bytes int, gbps []float64) {
 	r.result.Streams = append(r.result.Streams, StreamRate{Op: opNames[op], Bytes: bytes, Gbps: Median(gbps), Spread: Spread(gbps)})
 }
 
-// Bench is two hosts with devices of one kind, and plain sockets of the transport
-// below them.
+// Bench is two hosts with devices of one kind, and plain sockets of the transport below them.
 type Bench interface {
-	// RawStream returns the goodput of plain sockets in Gb/s. With work, each side
-	// copies and computes a CRC, as a software device does. Over TCP, messages have
-	// this size.
+	// RawStream returns the goodput of plain sockets in Gb/s. With work, each side copies and
+	// computes a CRC, as a software device does. Over TCP, messages have this size.
 	RawStream(ctx context.Context, bytes int, work bool, d time.Duration) (gbps float64, err error)
 	// RawPingPong returns the half round trip of plain sockets in µs, with the
 	// packet size of a device for a message of this size.
@@ -225,8 +222,7 @@ type Bench interface {
 	// Run runs a program on two new devices. With offloaded they neither compute
 	// nor check the CRC.
 	Run(ctx context.Context, p Program, offloaded bool) (float64, error)
-	// IdleMB returns the resident memory, in MB, of a process with a device and an
-	// idle connection.
+	// IdleMB returns the resident memory, in MB, of a process with a device and an idle connection.
 	IdleMB(ctx context.Context) (float64, error)
 }
 
@@ -241,8 +237,7 @@ type Options struct {
 	// QPs are the numbers of queue pairs for small messages; nil means 1 to 64. The
 	// first is the reference.
 	QPs []int
-	// Progress, if not nil, is called with the next measurement and the part of the
-	// run that is done.
+	// Progress, if not nil, is called with the next measurement and the part that is done.
 	Progress func(doing string, done float64)
 }
 

@@ -6,18 +6,18 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// countedQP notes how many requests each post had.
-type countedQP struct {
+// countingQP records the number of requests of each post.
+type countingQP struct {
 	verbs.QP
 	posts []int
 }
 
-func (q *countedQP) PostSend(wrs []verbs.SendWR) (int, error) {
+func (q *countingQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.posts = append(q.posts, len(wrs))
 	return len(wrs), nil
 }
 
-// readyCQ returns a number of completions to the first poll.
+// readyCQ returns ready completions.
 type readyCQ struct {
 	verbs.CQ
 	ready int
@@ -35,9 +35,9 @@ type anyMR struct{ verbs.MR }
 func (anyMR) Addr() uint64     { return 1 << 20 }
 func (anyMR) LKey() verbs.LKey { return 1 }
 
-// A device can send messages together that are posted together.
+// The sender posts requests together, so that the device can send them together.
 func TestCompletionsOfOnePollArePostedTogether(t *testing.T) {
-	qp, cq := &countedQP{}, &readyCQ{}
+	qp, cq := &countingQP{}, &readyCQ{}
 	c := &conn{qps: []verbs.QP{qp}, sends: cq, mr: anyMR{}}
 	s, err := newSender(c, sendLoad{op: verbs.OpRDMAWrite, bytes: 64, depth: 32, burst: 16, minBurst: 1, signalEvery: 1, slots: 4})
 	if err != nil {
@@ -57,25 +57,25 @@ func TestCompletionsOfOnePollArePostedTogether(t *testing.T) {
 
 func TestLostCreditsAreRecovered(t *testing.T) {
 	p := &creditTracker{window: 8, sent: make([]uint32, 1), granted: make([]uint32, 1), lost: make([]uint32, 1)}
-	expect := func(room int, when string) {
+	expect := func(want int, when string) {
 		t.Helper()
-		if got := p.available(0); got != room {
-			t.Errorf("%s: room for %d, want %d", when, got, room)
+		if got := p.available(0); got != want {
+			t.Errorf("%s: %d available, want %d", when, got, want)
 		}
 	}
 	p.sent[0] = 8
 	expect(0, "all sent")
 	p.grant(0, 4)
-	expect(4, "half was taken")
+	expect(4, "credits for half")
 	p.grant(0, 2)
-	expect(4, "an older credit came late")
+	expect(4, "an older credit arrived late")
 	p.assumeLost()
 	expect(8, "four were lost")
 	p.sent[0] += 8
-	p.grant(0, 8) // four before and four of these
-	expect(4, "half was taken again")
+	p.grant(0, 8) // for the four lost and four new messages
+	expect(4, "credits for half again")
 	if p.noCreditDue(4) || !p.noCreditDue(5) {
-		t.Error("four are on their way")
+		t.Error("noCreditDue with four messages in flight")
 	}
 }
 
@@ -86,6 +86,6 @@ func TestCreditCountersWrap(t *testing.T) {
 	near8 := p.sent[0]
 	p.grant(0, near8-2)
 	if p.available(0) != 6 {
-		t.Errorf("room for %d", p.available(0))
+		t.Errorf("%d available", p.available(0))
 	}
 }

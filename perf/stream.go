@@ -15,8 +15,7 @@ type Stream struct {
 	Op       verbs.WROpcode // OpRDMAWrite, OpRDMARead or OpSend
 	Bytes    int            // of a message
 	Duration time.Duration  // 0 means 100 ms
-	// NoBursts posts each message separately. Otherwise messages are posted in
-	// bursts.
+	// NoBursts posts each message separately. Otherwise messages are posted in bursts.
 	NoBursts bool
 }
 
@@ -24,8 +23,7 @@ const (
 	// streamMemory is the size of the buffer whose slots the messages use in turn: larger
 	// than L1, smaller than the last-level cache.
 	streamMemory = 1 << 20
-	// streamInFlight is the number of bytes in flight, within the limits of the
-	// depth.
+	// streamInFlight is the number of bytes in flight, within the limits of the depth.
 	streamInFlight                 = 4 << 20
 	streamMinDepth, streamMaxDepth = 4, 64
 	streamBurst                    = 16
@@ -52,8 +50,7 @@ func (st Stream) Run(ctx context.Context, s *Side) (gbps float64, err error) {
 	case st.NoBursts:
 		traffic.burst = 1
 	case s.Service != ServiceRC && st.Op != verbs.OpRDMARead:
-		// Messages complete during the post: without a minimum burst they would be sent
-		// one by one.
+		// Messages complete during the post; without a minimum burst each would be sent alone.
 		traffic.minBurst = max(1, depth/4)
 	}
 	if st.Op == verbs.OpSend {
@@ -73,8 +70,7 @@ type oneWayTraffic struct {
 	duration, warmup time.Duration
 }
 
-// run connects and runs one side. The client returns how many messages arrived, and in what
-// time.
+// run connects and runs one side. The client returns how many messages arrived, in what time.
 func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took time.Duration, err error) {
 	cfg := connConfig{qps: w.qps, sends: w.depth, recvs: max(1, w.window), memory: w.memory}
 	if s.Service.needsCredits() && w.window > 0 { // the server sends credits to the client
@@ -100,8 +96,7 @@ func (w oneWayTraffic) run(ctx context.Context, s *Side) (messages float64, took
 	return messages, took, s.barrier(ctx) // close only when both are done
 }
 
-// runClient sends messages once the server has posted its receives. It returns how many arrived,
-// and in what time.
+// runClient sends when the server has posted receives. It returns how many arrived, in what time.
 func (w oneWayTraffic) runClient(ctx context.Context, c *conn) (messages float64, took time.Duration, err error) {
 	out, err := newSender(c, w.sendLoad)
 	if err != nil {

@@ -48,8 +48,7 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	Expects: "the reply at the partner",
 	Defects: []string{"SrcQPLost", "WCFlagsLost"}, Run: rig.PairBody(func(d *rig.Pair) {
 		l := newPair(d, setup{qpType: verbs.QPTypeUD})
-		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the
-		// only one.
+		// The partner needs a second queue pair: in datagram-iWARP, QPN 0 names the only one.
 		newPair(d, setup{qpType: verbs.QPTypeUD})
 		wc := expectDelivery(l.partner, l.dut, 24)
 		attr := rig.Result(verbs.InitAHFromWC(1, uint8(l.dut.GIDEntry().Index), &wc, l.dut.mem.Buf[recvOffset:]))(l.dut, "an address in the header area")
@@ -88,9 +87,8 @@ var addressCases = conformance.Group{Needs: verbs.CapUD, Labels: []string{"servi
 	}),
 }})
 
-// unusedGIDIndex returns a GID index without an address of the device: the first after
-// the table or, if the table has more entries than an index can name, that of an empty
-// entry.
+// unusedGIDIndex returns a GID index without an address: the first after the device's table or, if
+// the table has more entries than an index can name, that of an empty entry.
 func unusedGIDIndex(r *rig.Rig) uint8 {
 	n := r.QueryPort().GIDs
 	if n <= math.MaxUint8 {

@@ -95,8 +95,7 @@ func (e *endpoint) atomicWR(id uint64, op verbs.WROpcode, at verbs.Remote, opera
 	return verbs.SendWR{WRID: id, Opcode: op, Flags: verbs.SendSignaled, SGL: e.mem.SGL(recvOffset, 8), Remote: at, Atomic: operands, UD: e.udDest}
 }
 
-// expectAtomic fails the case unless an atomic on the word with the remote address at returns the
-// value want.
+// expectAtomic fails the case unless an atomic on the word at a remote address returns want.
 func (e *endpoint) expectAtomic(op verbs.WROpcode, at verbs.Remote, operands verbs.Atomic, want uint64) {
 	const id = 79
 	e.execute(e.atomicWR(id, op, at, operands))

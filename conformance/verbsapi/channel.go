@@ -169,8 +169,7 @@ var channelCases = []conformance.Case{{
 	}),
 }, {
 	ID: "verbs/channel/arm-needs-a-channel",
-	// The manual page requires a channel to wait for events. Some devices accept the
-	// call without one.
+	// The manual page requires a channel. Some devices accept the call without one.
 	Cite: cite("ibv_req_notify_cq(3)", "verbs/channel/13"), Level: conformance.Should,
 	Title:   "A completion queue without a channel cannot be armed",
 	Expects: "a refusal, for all completions and for solicited ones",
@@ -255,8 +254,7 @@ func (c *channel) expectNoEvent() {
 	c.Check(errors.Is(err, verbs.ErrTimeout), "ErrTimeout", "%v", err)
 }
 
-// expectSuccess fails the case unless the endpoint's next completion arrives in time and is a
-// success.
+// expectSuccess fails the case unless the endpoint's next completion arrives in time with success.
 func (e *endpoint) expectSuccess() {
 	wc, ok := e.PollCQ(e.sendCQ, e.ResponseTimeout())
 	e.Check(ok && wc.Status == verbs.WCSuccess, "a completion", "%s", rig.Describe(&wc))

@@ -208,9 +208,8 @@ func newCQ(r *rig.Rig, depth int, channel verbs.CompChannel) verbs.CQ {
 // flushSource makes completions on a CQ without a peer: receives of a queue pair are flushed
 // when it fails, on every transport.
 //
-// Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards
-// tests those posted later. Every batch uses a new queue pair: RESET may discard
-// completions.
+// Receives are posted before the queue pair fails, because verbs/flush/posted-afterwards tests
+// those posted later. Every batch uses a new queue pair: RESET may discard completions.
 type flushSource struct {
 	*rig.Rig
 	cq  verbs.CQ
@@ -266,8 +265,7 @@ func pollCompletions(r *rig.Rig, cq verbs.CQ, n, batch int) []verbs.WC {
 	return all
 }
 
-// checkOrder fails the case unless the completions have consecutive IDs from first on, and this
-// status.
+// checkOrder fails the case unless the completions have this status and consecutive IDs from first.
 func checkOrder(r *rig.Rig, wcs []verbs.WC, first uint64, status verbs.WCStatus) {
 	for i := range wcs {
 		want := first + uint64(i)

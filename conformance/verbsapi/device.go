@@ -182,8 +182,7 @@ var deviceCases = []conformance.Case{{
 	}),
 }}
 
-// counterNames returns the names of the device's counters. The case ends as unsupported
-// if it has none.
+// counterNames returns the names of the device's counters. Without any the case is unsupported.
 func counterNames(r *rig.Rig) (names []string) {
 	for _, c := range r.Device.Counters() {
 		names = append(names, c.Name)
@@ -216,8 +215,7 @@ var limitCases = []conformance.Case{
 const maxObjects = 1 << 17
 
 // asManyAsClaimedCase returns the case that a device creates as many objects of a kind as it
-// claims. limit selects the claim from its attributes; newCreate returns a function that creates
-// one more.
+// claims. limit returns the claim in its attributes; newCreate returns a function that creates one.
 func asManyAsClaimedCase(kind string, needs verbs.Caps, limit func(*verbs.DeviceAttr) int, newCreate func(*rig.Rig) func() error) conformance.Case {
 	return conformance.Case{
 		ID:    "verbs/device/as-many-" + kind + "-as-claimed",

@@ -33,8 +33,7 @@ func (e *endpoint) postRecv(id uint64, off, n int) {
 	e.PostRecv(e.qp, id, e.mem.SGE(off, e.grhLen()+n))
 }
 
-// execute posts a request, and fails the case unless it completes with success. It returns the
-// completion.
+// execute posts a request and returns its completion. The case fails unless it succeeds.
 func (e *endpoint) execute(wr verbs.SendWR) verbs.WC {
 	e.PostSend(e.qp, wr)
 	return e.ExpectCompletion(wr.WRID, verbs.WCSuccess)
@@ -75,8 +74,7 @@ func (l *qpPair) expectBothDeliver() {
 	expectDelivery(l.partner, l.dut, 40)
 }
 
-// expectFailure fails the case unless a request fails. It returns the completion, if
-// there was one.
+// expectFailure fails the case unless a request fails. It returns the completion, if there is one.
 //
 // A device may reject the post or complete the request with an error: manual pages and
 // IBTA allow both for most errors.
@@ -92,16 +90,14 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 	return wc, true
 }
 
-// expectFailureStatus is expectFailure for requests that must complete with one of these statuses,
-// if they complete.
+// expectFailureStatus is expectFailure for requests that may complete only with these statuses.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
 	e.Check(!completed || slices.Contains(statuses, wc.Status),
 		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless posting a request fails for reason, as in
-// [rig.Rig.MustFail].
+// expectPostRefused fails the case unless a post fails for reason, as in [rig.Rig.MustFail].
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)
@@ -113,8 +109,7 @@ func (e *endpoint) writeWR(id uint64, off, n int, at verbs.Remote) verbs.SendWR 
 	return verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: e.mem.SGL(off, n), Remote: at, UD: e.udDest}
 }
 
-// readWR returns a READ of n bytes from the remote address at into the endpoint's memory at
-// recvOffset.
+// readWR returns a READ of n bytes at a remote address into the endpoint's memory at recvOffset.
 func (e *endpoint) readWR(id uint64, n int, at verbs.Remote) verbs.SendWR {
 	wr := e.writeWR(id, recvOffset, n, at)
 	wr.Opcode = verbs.OpRDMARead

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handshake is a connection between the two devices that the connection manager is
-// making.
+// handshake is a connection that the connection manager is making between the two devices.
 type handshake struct {
 	*rig.Pair
 	active, passive *endpoint
@@ -96,8 +95,7 @@ func (l *qpPair) expectDisconnect(from, to *endpoint) {
 	}
 }
 
-// onActive makes the body of a case from a function that uses a handshake with the device as the
-// active side.
+// onActive returns the body of a case that uses a handshake with the device as the active side.
 func onActive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
 }
@@ -118,10 +116,9 @@ func onHandshake(body func(*handshake)) func(*conformance.Bench) error {
 	})
 }
 
-// privateDataLimits are the lengths of private data that fit into a request and a reply,
-// and one that is too long. InfiniBand's messages have fixed sizes. MPA start-up frames
-// carry 512 octets, four of which the enhanced start-up uses, but rdma_conn_param has an
-// 8-bit length.
+// privateDataLimits are the lengths of private data that fit into a request and a reply, and one
+// that is too long. InfiniBand's messages have fixed sizes. MPA start-up frames carry 512 octets,
+// four of which the enhanced start-up uses, but rdma_conn_param has an 8-bit length.
 type privateDataLimits struct{ request, reply, tooLong int }
 
 // privateLimits returns the longest private data of a connection request and of its reply on a

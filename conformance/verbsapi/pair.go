@@ -30,8 +30,7 @@ type endpoint struct {
 	conn verbs.Conn
 }
 
-// setup describes a pair. The zero value is an RC connection, or UD if the device has no
-// RC, in RTS.
+// setup describes a pair. The zero value is an RC pair in RTS, or UD if the device has no RC.
 type setup struct {
 	qpType verbs.QPType
 	// caps are the capacities of both queue pairs; smallCaps if zero.
@@ -143,8 +142,7 @@ func (l *qpPair) connect(s *setup) {
 // ibv_modify_qp. iWARP connections are TCP streams that only the connection manager can make.
 func isIB(r *rig.Rig) bool { return r.Device.Info().Transport == verbs.TransportIB }
 
-// requireModifyConnect ends the case as unsupported unless queue pairs can be connected by
-// ibv_modify_qp.
+// requireModifyConnect ends the case as unsupported unless ibv_modify_qp can connect queue pairs.
 func requireModifyConnect(r *rig.Rig) {
 	requireIB(r, "queue pairs of this transport are connected by the connection manager only")
 }

@@ -170,8 +170,7 @@ var signalCases = []conformance.Case{{
 	}),
 }}
 
-// sendFour sends four messages, of which only the last is signaled, and waits until they have
-// arrived.
+// sendFour sends four messages, only the last of them signaled, and waits until they arrive.
 func (l *qpPair) sendFour() {
 	for id := uint64(1); id <= 4; id++ {
 		l.partner.postRecv(id, recvOffset, 64)

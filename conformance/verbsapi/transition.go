@@ -112,8 +112,7 @@ func (m *qpMover) expectTransition(t rig.Transition, extra verbs.QPAttrMask) {
 	m.Must("a queue pair that can be closed", qp.Close())
 }
 
-// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and
-// accept to arm it.
+// checkAltPaths checks that transitions with an optional alternate path accept one, and its arming.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range rig.Transitions(m.kind) {
 		switch t.Optional & rig.MigrationAttrs {

@@ -13,10 +13,10 @@ func TestTransitionsReachEveryState(t *testing.T) {
 		at := map[verbs.QPState]bool{reset: true}
 		for _, w := range rig.Transitions(s.kind) {
 			if !at[w.From] {
-				t.Errorf("%s: no transition leads to %v, from which one leads to %v", s.name, w.From, w.To)
+				t.Errorf("%s: no transition to %v, the start of one to %v", s.name, w.From, w.To)
 			}
 			if !hasTransition(s.kind, w.From, w.To) {
-				t.Errorf("%s: %v to %v is in the table and not legal", s.name, w.From, w.To)
+				t.Errorf("%s: %v to %v is in the table, but illegal", s.name, w.From, w.To)
 			}
 			if w.Required&w.Optional != 0 || (w.Required|w.Optional)&verbs.QPAttrState != 0 {
 				t.Errorf("%s: %v to %v has an attribute that is both required and optional, or the state", s.name, w.From, w.To)
@@ -25,7 +25,7 @@ func TestTransitionsReachEveryState(t *testing.T) {
 		}
 		for _, state := range []verbs.QPState{initState, rtr, rts, sqd} {
 			if !at[state] {
-				t.Errorf("%s: no transition leads to %v", s.name, state)
+				t.Errorf("%s: no transition to %v", s.name, state)
 			}
 		}
 		if hasTransition(s.kind, reset, errState) || hasTransition(s.kind, initState, rts) || !hasTransition(s.kind, sqd, reset) {
@@ -73,6 +73,6 @@ func TestCheckTaskOrderDetectsReordering(t *testing.T) {
 		}
 	}
 	if err := rig.Catch(func() { e.checkTaskOrder(4, next) }); err == nil {
-		t.Error("byte 4 of the first task before bytes 2 and 3")
+		t.Error("no error for byte 4 of the first task before bytes 2 and 3")
 	}
 }

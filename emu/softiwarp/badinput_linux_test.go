@@ -19,9 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Whatever octets come, in whatever state: they are counted and the stream ends.
-// Nothing crashes, nothing hangs, and no octet gets where no memory was
-// registered.
+// The tests of this file send invalid octets to a device in any state. It counts them and closes
+// the stream. It does not crash or hang, and writes only registered memory.
 
 // host is a device that accepts all connections, on memory with guard bytes around it.
 type host struct {
@@ -34,10 +33,10 @@ type host struct {
 
 const guard, guarded = 256, 4096
 
-// requestLen is how long the Request of an echo is.
+// requestLen is the length of the Request of an echo.
 const requestLen = wire.StartFrameLen + wire.EnhancedLen + len("hello")
 
-// newGuarded returns an end whose registered memory has guards around it.
+// newGuarded returns an end whose registered memory has guard bytes around it.
 func (h *host) newGuarded(t testing.TB) *end {
 	all := bytes.Repeat([]byte{0xa5}, guard+guarded+guard)
 	h.mu.Lock()
@@ -64,7 +63,7 @@ func (h *host) serve(t *testing.T) {
 			e := h.newGuarded(t)
 			if c, err := req.Accept(e.QP, connParam, 300*time.Millisecond); err == nil {
 				if err := c.WaitDisconnect(30 * time.Second); err != nil {
-					t.Errorf("a connection does not end: %v", err)
+					t.Errorf("WaitDisconnect: %v", err)
 				}
 			}
 			if err := errors.Join(e.QP.Close(), e.CQ.Close(), e.MR.Close(), e.PD.Close()); err != nil {
@@ -74,17 +73,17 @@ func (h *host) serve(t *testing.T) {
 	}
 }
 
-// mutate makes something else of a valid stream.
+// mutate returns a changed copy of a valid stream, or random bytes.
 func mutate(rng *rand.Rand, clean []byte) []byte {
 	b := append([]byte(nil), clean...)
 	switch rng.IntN(8) {
-	case 0: // nothing of it is valid
+	case 0: // random bytes
 		b = make([]byte, rng.IntN(2000))
 		for i := range b {
 			b[i] = byte(rng.Uint32())
 		}
 		return b
-	case 1: // it begins well
+	case 1: // a valid beginning
 		return append(b[:20+rng.IntN(40)], mutate(rng, clean)...)
 	case 2:
 		return b[:rng.IntN(len(b))]
@@ -109,40 +108,39 @@ func mutate(rng *rand.Rand, clean []byte) []byte {
 	return b
 }
 
-// converse says something that is not quite right, in pieces, ends our direction
-// in one way or another, and waits until the peer has ended its own. Behind the
-// first octets it mostly waits for an answer.
-func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
+// sendMutated sends a mutated stream in pieces, closes or resets its direction, and waits until the
+// peer has closed its own. After the first octets it usually waits for a reply.
+func sendMutated(seed uint64, c *net.TCPConn, clean []byte, first int) error {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	b := mutate(rng, clean)
-	heard, over := make(chan struct{}, 1), make(chan struct{})
+	replied, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(ended)
 		for buf := make([]byte, 4096); ; {
 			if _, err := c.Read(buf); err != nil {
 				return
 			}
 			select {
-			case heard <- struct{}{}:
+			case replied <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	polite := first > 0 && rng.IntN(8) > 0
+	waitForReply := first > 0 && rng.IntN(8) > 0
 	for len(b) > 0 {
 		n := min(len(b), 1+rng.IntN(3000))
-		if polite {
+		if waitForReply {
 			n = min(n, first)
 		}
 		if _, err := c.Write(b[:n]); err != nil {
-			break // it was closed on us
+			break // the peer closed the stream
 		}
 		b = b[n:]
-		if first -= n; polite && first <= 0 {
-			polite = false
+		if first -= n; waitForReply && first <= 0 {
+			waitForReply = false
 			select { // for the Reply, if there is one
-			case <-heard:
-			case <-over:
+			case <-replied:
+			case <-ended:
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
@@ -153,12 +151,12 @@ func converse(seed uint64, c *net.TCPConn, clean []byte, first int) error {
 		}
 		return c.Close()
 	}
-	_ = c.CloseWrite() // it may be closed already
+	_ = c.CloseWrite() // fails if the peer has closed the stream
 	select {
-	case <-over:
+	case <-ended:
 		return c.Close()
 	case <-time.After(30 * time.Second):
-		return errors.Join(fmt.Errorf("seed %d: the stream does not end", seed), c.Close())
+		return errors.Join(fmt.Errorf("seed %d: the peer does not close the stream", seed), c.Close())
 	}
 }
 
@@ -179,7 +177,7 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 				for seed := shard; seed < cases; seed += 4 {
 					c, err := net.Dial("tcp", h.l.Addr().String())
 					if err == nil {
-						err = converse(uint64(seed), c.(*net.TCPConn), sent, requestLen)
+						err = sendMutated(uint64(seed), c.(*net.TCPConn), sent, requestLen)
 					}
 					if err != nil {
 						t.Error(err)
@@ -188,27 +186,27 @@ func TestListenerSurvivesBadInput(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		h.quiet(t)
+		h.waitNoStreams(t)
 		must.Do(t, h.l.Close())
 		h.wg.Wait()
-		h.unharmed(t)
+		h.checkIntact(t)
 		bad := uint64(0)
 		for _, name := range []string{"mpa_bad_frames", "mpa_bad_crcs", "mpa_truncated", "mpa_lost", "sent_terminates"} {
 			n := counter(h.d, name)
 			t.Logf("crc=%v: %s %d", crc, name, n)
 			bad += n
 			if n == 0 && (crc || name != "mpa_bad_crcs") {
-				t.Errorf("%s is 0: that part was not reached", name)
+				t.Errorf("%s is 0: no case caused this error", name)
 			}
 		}
 		if conns, closed := counter(h.d, "conns"), counter(h.d, "conns_closed"); conns != closed || bad < cases/2 {
-			t.Errorf("%d connections, %d closed, %d for cause", conns, closed, bad)
+			t.Errorf("%d connections, %d closed, %d with errors", conns, closed, bad)
 		}
 	}
 }
 
-// quiet waits until the device has no streams.
-func (h *host) quiet(t *testing.T) {
+// waitNoStreams waits until the device has no streams.
+func (h *host) waitNoStreams(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		h.d.Driver().Lock(drive.CallWait)
@@ -218,23 +216,23 @@ func (h *host) quiet(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d streams are left", n)
+			t.Fatalf("%d streams are open", n)
 		}
 	}
 }
 
-// unharmed checks the guards, and that the device still works.
-func (h *host) unharmed(t *testing.T) {
+// checkIntact checks the guard bytes, and that the device still works.
+func (h *host) checkIntact(t *testing.T) {
 	t.Helper()
 	for _, b := range h.bufs {
 		for _, g := range [][]byte{b[:guard], b[guard+guarded:]} {
 			if !bytes.Equal(g, bytes.Repeat([]byte{0xa5}, guard)) {
-				t.Fatal("memory beside a region was written")
+				t.Fatal("memory outside of a region was written")
 			}
 		}
 	}
-	friend := loopback(t, "127.81.2.77", Config{})
-	must.Do(t, echo(t, friend, h.d, 10))
+	peer := loopback(t, "127.81.2.77", Config{})
+	must.Do(t, echo(t, peer, h.d, 10))
 }
 
 func TestConnectSurvivesBadInput(t *testing.T) {
@@ -256,7 +254,7 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 				break
 			}
 			wg.Go(func() {
-				if err := converse(seed, c.(*net.TCPConn), got, 0); err != nil {
+				if err := sendMutated(seed, c.(*net.TCPConn), got, 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -264,27 +262,27 @@ func TestConnectSurvivesBadInput(t *testing.T) {
 		wg.Wait()
 	}()
 	h := &host{d: loopback(t, "127.81.3.2", cfg)}
-	made := 0
+	established := 0
 	for range cases {
 		e := h.newGuarded(t)
 		c, err := h.d.cm.Connect(e.QP, netip.MustParseAddrPort(bad.Addr().String()), connParam, 30*time.Second)
 		switch {
 		case err == nil:
-			made++
+			established++
 			if err := c.WaitDisconnect(30 * time.Second); err != nil {
-				t.Errorf("a connection does not end: %v", err)
+				t.Errorf("WaitDisconnect: %v", err)
 			}
 		case errors.Is(err, verbs.ErrClosed):
 			t.Errorf("connect: %v", err)
 		}
 		must.Do(t, e.QP.Close())
 	}
-	h.quiet(t)
+	h.waitNoStreams(t)
 	bad.Close()
 	<-answered
-	h.unharmed(t)
-	t.Logf("%d of %d connections were made", made, cases)
-	if made == 0 || made == cases {
-		t.Error("only one of the two was tried")
+	h.checkIntact(t)
+	t.Logf("%d of %d connections were established", established, cases)
+	if established == 0 || established == cases {
+		t.Error("want some connections established and some failed")
 	}
 }

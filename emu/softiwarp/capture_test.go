@@ -19,8 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// captureOperations runs every operation between two devices and captures one
-// side. It returns what that side sent and received.
+// captureOperations runs every operation between two devices and captures one side. It returns the
+// bytes that this side sent and received.
 func captureOperations(t *testing.T, seed uint64, v6 bool, cfg mpa.Config, file *bytes.Buffer) (sent, got []byte) {
 	t.Helper()
 	addrs := [2]netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")}
@@ -28,14 +28,14 @@ func captureOperations(t *testing.T, seed uint64, v6 bool, cfg mpa.Config, file 
 		addrs = [2]netip.Addr{addrA, addrB}
 	}
 	w, ports := providertest.Cable{
-		Seed: seed, Net: rough, Addrs: addrs, Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond},
+		Seed: seed, Net: impaired, Addrs: addrs, Link: sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond},
 	}.Open(t)
 	pa, pb := ports[0], ports[1]
 	c := pcaplink.NewCapture(file, pcaplink.Options{})
 	a := must.Get(InWorld(w, pa, recorder{c.WrapStreams("a", pa.StreamHost()), &sent, &got}, Config{Name: "a", NIC: engine.Config{MPA: cfg}}))(t)
 	b := must.Get(InWorld(w, pb, pb.StreamHost(), Config{Name: "b", NIC: engine.Config{MPA: cfg}}))(t)
 	w.Go("both", func(p *sim.Proc) error {
-		x := newCouple(t, p, a, b)
+		x := newConnectedPair(t, p, a, b)
 		for _, op := range operations {
 			op.do(x)
 		}
@@ -54,15 +54,14 @@ func TestSameSeedGivesSameCapture(t *testing.T) {
 	})
 }
 
-// tshark returns the lines that tshark prints. Without being told, it takes sends for remote
-// procedure calls.
+// tshark returns the lines that tshark prints. It would decode sends as RPC over RDMA by default.
 func tshark(t *testing.T, file []byte, args ...string) []string {
 	t.Helper()
 	return providertest.Tshark(t, file, append([]string{"--disable-protocol", "rpcordma"}, args...)...)
 }
 
-// fpdus lists the FPDUs of one direction as tshark is asked for them: opcode,
-// length, CRC in the order of its octets.
+// fpdus lists the FPDUs of one direction in the format of tshark: opcode, length, CRC in wire
+// order.
 func fpdus(t *testing.T, stream []byte, framing wire.Framing) (lines []string) {
 	t.Helper()
 	var start wire.StartFrame
@@ -93,10 +92,10 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 			"-e", "iwarp_mpa.ulpdulength", "-e", "iwarp_mpa.crc_check", "-e", "_ws.malformed", "-e", "tcp.analysis.flags") {
 			f := strings.Split(line, "\t")
 			if f[4] != "" || f[5] != "" {
-				t.Errorf("tshark finds fault with %q", line)
+				t.Errorf("tshark reports %q", line)
 			}
 			if f[3] == "" {
-				continue // a start-up frame, or nothing
+				continue // a start-up frame or no FPDU
 			}
 			ops, lengths, crcs := strings.Split(f[1], ","), strings.Split(f[2], ","), strings.Split(f[3], ",")
 			for i := range ops { // several FPDUs may share a segment
@@ -106,7 +105,7 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 		total := 0
 		for port := range want {
 			if total += len(want[port]); !slices.Equal(want[port], seen[port]) {
-				t.Errorf("to port %s tshark sees\n%s\nwe\n%s", port, strings.Join(seen[port], "\n"), strings.Join(want[port], "\n"))
+				t.Errorf("to port %s tshark decodes\n%s\nwant\n%s", port, strings.Join(seen[port], "\n"), strings.Join(want[port], "\n"))
 			}
 		}
 		good := 0

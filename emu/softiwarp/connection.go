@@ -65,8 +65,7 @@ const (
 )
 
 // connectError maps the engine's error of a connection that was not established to one of package
-// verbs. Errors of the peer, and corrupted data, are rejections; an abort by the local side is
-// ErrInvalid.
+// verbs. Errors of the peer, and corrupted data, are rejections; a local abort is ErrInvalid.
 func (x *connection) connectError() error {
 	err := x.c.Err()
 	is := func(targets ...error) bool {

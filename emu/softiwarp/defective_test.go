@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// A device with any defect of a profile, in either role, on a stream that is cut anywhere, does
+// A device with any defect of a profile, in either role, on streams that are split at random, does
 // not panic.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	for _, q := range slices.Concat(defects.IWARP.All(), defects.MPA.All(), defects.RDMAP.All(), defects.Shared.All()) {
@@ -35,8 +35,8 @@ func echoWith(t *testing.T, name string, role int) error {
 	if role == 1 {
 		slices.Reverse(cfgs)
 	}
-	cut := sim.StreamConfig{CutPPM: 200_000, BufferBytes: 9000}
-	w, a, b := pairInWorld(t, 7, sim.NetConfig{Stream: cut}, cfgs...)
+	split := sim.StreamConfig{CutPPM: 200_000, BufferBytes: 9000}
+	w, a, b := pairInWorld(t, 7, sim.NetConfig{Stream: split}, cfgs...)
 	defer w.Close()
 	echoOf(a, b, 20).InWorld(t, w)
 	return w.RunPrograms()

@@ -15,8 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM with the start-up frames of MPA. The engine holds the
-// connections.
+// manager implements verbs.CM with MPA start-up frames. The engine holds the connections.
 type manager struct {
 	d           *Device
 	backlogFull uint64 // streams rejected because a backlog was full
@@ -65,9 +64,8 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 	return x, nil
 }
 
-// connect makes one attempt to connect, until the deadline. If it returns both a
-// connection and an error, the connection has ended, and its c.Fallback tells whether Connect may
-// retry.
+// connect makes one attempt to connect, until the deadline. If it returns both a connection and an
+// error, the connection has ended, and c.Fallback tells whether Connect may retry.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, deadline mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testutil.SetParallel(runtime.GOMAXPROCS(0) + 1) // one waits for silent streams, the others compute
+	testutil.SetParallel(runtime.GOMAXPROCS(0) + 1) // one test waits for timeouts, the others compute
 	testutil.NamespaceMain(m)
 }

@@ -14,33 +14,33 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rough cuts streams at random and holds them up.
-var rough = sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 300_000, StallPPM: 20_000, StallFor: 50 * time.Microsecond, BufferBytes: 20_000}}
+// impaired splits and delays streams at random.
+var impaired = sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 300_000, StallPPM: 20_000, StallFor: 50 * time.Microsecond, BufferBytes: 20_000}}
 
 // operations are all operations of iWARP, each with its expected effect.
 var operations = []struct {
 	name string
-	do   func(c *couple)
+	do   func(c *connectedPair)
 }{
-	{"send", func(c *couple) {
+	{"send", func(c *connectedPair) {
 		c.message(verbs.SendWR{Opcode: verbs.OpSend}, 50_000, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"empty send", func(c *couple) {
+	{"empty send", func(c *connectedPair) {
 		c.message(verbs.SendWR{Opcode: verbs.OpSend}, 0, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"inline send", func(c *couple) {
+	{"inline send", func(c *connectedPair) {
 		c.message(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline}, 61, verbs.WC{Opcode: verbs.WCOpRecv})
 	}},
-	{"immediate data alone", func(c *couple) {
+	{"immediate data alone", func(c *connectedPair) {
 		c.message(verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0x01020304}, 0, verbs.WC{Opcode: verbs.WCOpRecv, Flags: verbs.WCWithImm, Imm: 0x01020304})
 	}},
-	{"write", func(c *couple) {
+	{"write", func(c *connectedPair) {
 		want := c.a.Fill(0, 40_001, 3)
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, len(want)), Remote: c.b.Remote(7)})
-		c.fenceOff()
+		c.flushWrites()
 		same(c, want, c.b.Buf[7:7+len(want)])
 	}},
-	{"write with immediate", func(c *couple) {
+	{"write with immediate", func(c *connectedPair) {
 		want := c.a.Fill(0, 9000, 4)
 		c.b.Recv(0, 0)
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: c.a.SGL(0, len(want)), Remote: c.b.Remote(100), Imm: 77})
@@ -50,20 +50,20 @@ var operations = []struct {
 		}
 		same(c, want, c.b.Buf[100:100+len(want)])
 	}},
-	{"read", func(c *couple) {
+	{"read", func(c *connectedPair) {
 		want := c.b.Fill(5, 30_003, 5)
-		// Two pieces of memory, the second first.
+		// Two SGEs, in descending order of addresses.
 		sgl := []verbs.SGE{verbs.SGEOf(c.a.MR, 40_000, 20_000), verbs.SGEOf(c.a.MR, 0, 10_003)}
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl, Remote: c.b.Remote(5)})
 		same(c, want, append(append([]byte(nil), c.a.Buf[40_000:60_000]...), c.a.Buf[:10_003]...))
 	}},
-	{"empty read", func(c *couple) { c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: c.b.Remote(0)}) }},
-	{"read by the responder", func(c *couple) {
+	{"empty read", func(c *connectedPair) { c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, Remote: c.b.Remote(0)}) }},
+	{"read by the responder", func(c *connectedPair) {
 		want := c.a.Fill(5, 9003, 6)
 		c.b.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.b.SGL(1, 9003), Remote: c.a.Remote(5)})
 		same(c, want, c.b.Buf[1:9004])
 	}},
-	{"more reads than may be under way", func(c *couple) {
+	{"more reads than initiator depth", func(c *connectedPair) {
 		for i := range 12 {
 			c.b.Fill(i*1000, 1000, byte(i))
 			c.a.Post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: c.a.SGL(i*1000, 1000), Remote: c.b.Remote(i * 1000)})
@@ -75,9 +75,9 @@ var operations = []struct {
 		}
 		same(c, c.b.Buf[:12_000], c.a.Buf[:12_000])
 	}},
-	{"atomics", (*couple).atomics},
-	{"windows", (*couple).windows},
-	{"invalidate", (*couple).invalidate},
+	{"atomics", (*connectedPair).atomics},
+	{"windows", (*connectedPair).windows},
+	{"invalidate", (*connectedPair).invalidate},
 }
 
 func same(t testing.TB, want, got []byte) {
@@ -87,13 +87,13 @@ func same(t testing.TB, want, got []byte) {
 	}
 }
 
-// fenceOff waits until a's writes have arrived, with a read after them.
-func (c *couple) fenceOff() {
+// flushWrites waits until a's writes have arrived, with a read after them.
+func (c *connectedPair) flushWrites() {
 	c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(65_535, 1), Remote: c.b.Remote(65_535)})
 }
 
-// message sends n bytes from a to b, which must complete there like want.
-func (c *couple) message(wr verbs.SendWR, n int, want verbs.WC) {
+// message sends n bytes from a to b, and expects the completion want at b.
+func (c *connectedPair) message(wr verbs.SendWR, n int, want verbs.WC) {
 	data := c.a.Fill(0, n, 9)
 	if wr.Flags&verbs.SendInline != 0 {
 		wr.Inline = data
@@ -109,31 +109,31 @@ func (c *couple) message(wr verbs.SendWR, n int, want verbs.WC) {
 	same(c, data, c.b.Buf[3:3+n])
 }
 
-func (c *couple) atomics() {
+func (c *connectedPair) atomics() {
 	word := c.b.Buf[64:72]
 	binary.NativeEndian.PutUint64(word, 40)
-	ask := func(wr verbs.SendWR, before, after uint64) {
+	atomic := func(wr verbs.SendWR, before, after uint64) {
 		wr.SGL, wr.Remote = c.a.SGL(8, 8), c.b.Remote(64)
 		c.a.Do(wr)
 		got, now := binary.NativeEndian.Uint64(c.a.Buf[8:]), binary.NativeEndian.Uint64(word)
 		if got != before || now != after {
-			c.Errorf("%v gave %d and left %d, want %d and %d", wr.Opcode, got, now, before, after)
+			c.Errorf("%v returned %d and wrote %d, want %d and %d", wr.Opcode, got, now, before, after)
 		}
 	}
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42)
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42)
-	ask(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Atomic: verbs.Atomic{CompareAdd: 2}}, 40, 42)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 41, Swap: 1}}, 42, 42)
+	atomic(verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, Atomic: verbs.Atomic{CompareAdd: 42, Swap: 1}}, 42, 1)
 }
 
 // windows opens a window of each type at b and writes through it.
-func (c *couple) windows() {
+func (c *connectedPair) windows() {
 	info := verbs.BindInfo{MR: c.b.MR, Addr: c.b.MR.Addr() + 500, Length: 16, Access: verbs.AccessRemoteWrite}
 	through := func(key verbs.RKey, text string) {
 		copy(c.a.Buf, text)
 		c.a.Do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, len(text)), Remote: verbs.Remote{Addr: c.b.MR.Addr() + 500, RKey: key}})
-		c.fenceOff()
+		c.flushWrites()
 		if string(c.b.Buf[500:500+len(text)]) != text {
-			c.Errorf("window has %q", c.b.Buf[500:516])
+			c.Errorf("memory of the window: %q", c.b.Buf[500:516])
 		}
 	}
 	mw := must.Get(c.b.PD.AllocMW(verbs.MWType1))(c)
@@ -148,8 +148,8 @@ func (c *couple) windows() {
 	through(key, "type two")
 }
 
-// invalidate closes windows of b's: by b itself, and by a message of a's.
-func (c *couple) invalidate() {
+// invalidate invalidates windows of b: by b itself, and by a message of a.
+func (c *connectedPair) invalidate() {
 	open := func() verbs.RKey {
 		mw := must.Get(c.b.PD.AllocMW(verbs.MWType2))(c)
 		key := verbs.NextRKey(mw.RKey())
@@ -166,12 +166,12 @@ func (c *couple) invalidate() {
 	if wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
 		c.Fatalf("received %+v", wc)
 	}
-	// It is closed: to use it ends the connection.
+	// The window is invalid: an access terminates the connection.
 	c.a.Post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 8), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: key}})
 	must.Do(c, c.ca.WaitDisconnect(verbs.Forever))
 }
 
-// Every way to frame a stream carries every operation, in both directions.
+// All operations work with every combination of markers and CRC, in both directions.
 func TestFramings(t *testing.T) {
 	for i := range 16 {
 		cfg := func(markers, crc bool) Config {
@@ -179,18 +179,17 @@ func TestFramings(t *testing.T) {
 		}
 		a, b := cfg(i&1 != 0, i&2 != 0), cfg(i&4 != 0, i&8 != 0)
 		t.Run(fmt.Sprintf("a markers=%v crc=%v, b markers=%v crc=%v", i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0), func(t *testing.T) {
-			coupled(t, rough, func(c *couple) {
+			onConnectedPair(t, impaired, func(c *connectedPair) {
 				for _, op := range operations {
 					op.do(c)
 				}
-				// Markers are in what goes to the side that asked for them.
+				// Markers are in the direction to the side that requested them.
 				for _, x := range []struct {
 					d       *Device
-					asked   bool
-					counter string
-				}{{c.a.Dev.(*Device), i&1 != 0, "mpa_rcvd_markers"}, {c.b.Dev.(*Device), i&4 != 0, "mpa_rcvd_markers"}} {
-					if n := counter(x.d, x.counter); (n > 0) != x.asked {
-						t.Errorf("%s took %d markers", x.d.Name(), n)
+					markers bool
+				}{{c.a.Dev.(*Device), i&1 != 0}, {c.b.Dev.(*Device), i&4 != 0}} {
+					if n := counter(x.d, "mpa_rcvd_markers"); (n > 0) != x.markers {
+						t.Errorf("%s received %d markers", x.d.Name(), n)
 					}
 				}
 			}, a, b)
@@ -198,11 +197,10 @@ func TestFramings(t *testing.T) {
 	}
 }
 
-// In the client-server model the side that accepts is silent until the other has
-// spoken; in the peer-to-peer model it may be the first, whichever kind of RTR
-// was agreed on.
+// In the client-server model the responder sends only after a message of the initiator. In the
+// peer-to-peer model it may send first, with any kind of RTR.
 func TestFirstMessageByConnectionModel(t *testing.T) {
-	play := func(p *sim.Proc, c *couple) (early bool, err error) {
+	exchange := func(p *sim.Proc, c *connectedPair) (early bool, err error) {
 		for _, e := range []*end{c.a, c.b} {
 			e.Recv(0, 100)
 		}
@@ -220,9 +218,9 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		return false, nil
 	}
 	for _, tc := range []struct {
-		name   string
-		cfg    Config
-		silent bool
+		name  string
+		cfg   Config
+		waits bool
 	}{
 		{"client-server", Config{ClientServer: true}, true},
 		{"revision 1", Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 1}}}, true},
@@ -231,10 +229,10 @@ func TestFirstMessageByConnectionModel(t *testing.T) {
 		{"RTR by read", Config{NIC: engine.Config{MPA: mpa.Config{RTR: mpa.RTRRead}}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			coupled(t, rough, func(c *couple) {
-				early, err := play(c.p, c)
-				if early == tc.silent {
-					t.Errorf("the responder was first: %v", early)
+			onConnectedPair(t, impaired, func(c *connectedPair) {
+				early, err := exchange(c.p, c)
+				if early == tc.waits {
+					t.Errorf("the responder sent first: %v", early)
 				}
 				must.Do(c, err)
 			}, tc.cfg)

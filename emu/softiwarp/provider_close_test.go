@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Whatever is closed at whatever moment, on either side: the call that was under
-// way ends, the other side hears of it, and the world goes quiet.
+// If one side closes an object at any time, pending calls of both sides return and no stream
+// remains.
 func TestCloseInAnyState(t *testing.T) {
 	t.Parallel()
 	type side struct {
@@ -24,7 +24,7 @@ func TestCloseInAnyState(t *testing.T) {
 	if testing.Short() {
 		step *= 5
 	}
-	ways := []struct {
+	closers := []struct {
 		name  string
 		close func(s *side) error
 	}{
@@ -41,23 +41,23 @@ func TestCloseInAnyState(t *testing.T) {
 			return s.conn.Disconnect()
 		}},
 	}
-	for _, way := range ways {
+	for _, closer := range closers {
 		for _, active := range []bool{true, false} {
-			// From the first SYN until all is said: a conversation takes 60 µs.
+			// The time from the first SYN until all messages have arrived is 60 µs.
 			for when := 500 * time.Nanosecond; when < 80*time.Microsecond; when += step {
-				name := fmt.Sprintf("%s of a=%v after %v", way.name, active, when)
+				name := fmt.Sprintf("%s, by a: %v, after %v", closer.name, active, when)
 				w, da, db := pairInWorld(t, 1, sim.NetConfig{Stream: sim.StreamConfig{BufferBytes: 30_000}})
 				a, b := &side{d: da}, &side{d: db}
 				var err error
 				a.e = newEnd(t, da)
 				b.e = newEnd(t, db)
-				talk := func(s *side) error {
+				exchange := func(s *side) error {
 					for range 10 {
 						if s.e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: s.e.SGL(0, 40_000)}) != nil {
-							return nil // it was closed
+							return nil // the object is closed
 						}
 					}
-					_ = s.conn.WaitDisconnect(verbs.Forever) // or the device was
+					_ = s.conn.WaitDisconnect(verbs.Forever) // fails if the device is closed
 					return nil
 				}
 				for range 10 {
@@ -74,17 +74,17 @@ func TestCloseInAnyState(t *testing.T) {
 						return nil
 					}
 					if b.conn, err = req.Accept(b.e.QP, connParam, verbs.Forever); err != nil {
-						_ = req.Reject(nil) // unless there is nobody to refuse
+						_ = req.Reject(nil) // fails if the peer is closed
 						return nil
 					}
-					return talk(b)
+					return exchange(b)
 				})
 				w.Go("a", func(p *sim.Proc) error {
 					p.Sleep(10 * time.Microsecond)
 					if a.conn, err = da.cm.Connect(a.e.QP, at(7), connParam, time.Second); err != nil {
 						return nil
 					}
-					return talk(a)
+					return exchange(a)
 				})
 				w.Go("closer", func(p *sim.Proc) error {
 					p.Sleep(10*time.Microsecond + when)
@@ -92,9 +92,9 @@ func TestCloseInAnyState(t *testing.T) {
 					if active {
 						s = a
 					}
-					must.Do(t, way.close(s))
-					if way.name == "disconnect" && s.conn == nil {
-						return da.Close() // or they talk and wait for ever
+					must.Do(t, closer.close(s))
+					if closer.name == "disconnect" && s.conn == nil {
+						return da.Close() // end the programs
 					}
 					return nil
 				})
@@ -102,7 +102,7 @@ func TestCloseInAnyState(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				if err := w.Run(); err != nil {
-					t.Fatalf("%s, afterwards: %v", name, err)
+					t.Fatalf("%s, after the programs: %v", name, err)
 				}
 				for _, d := range []*Device{da, db} {
 					if n := openStreams(d); n != 0 && !d.Closed() {

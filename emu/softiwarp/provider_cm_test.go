@@ -20,7 +20,7 @@ func TestConnectErrors(t *testing.T) {
 		_, err := e.TryConnect(at(1))
 		must.Fail(t, "closed port", err, verbs.ErrRejected, "no listener")
 		_, err = e.TryConnect(netip.MustParseAddrPort("[fd00::77]:1"))
-		must.Fail(t, "no such host", err, verbs.ErrNotFound, "fd00::77")
+		must.Fail(t, "unknown host", err, verbs.ErrNotFound, "fd00::77")
 		_, err = e.TryConnect(netip.MustParseAddrPort("10.0.0.1:1"))
 		must.Fail(t, "other family", err, verbs.ErrNotFound, "no address of the family of 10.0.0.1")
 		e.ExpectState(verbs.QPStateReset)
@@ -40,10 +40,10 @@ func TestRejectLimitsPrivateData(t *testing.T) {
 	})
 }
 
-// What one side says of reads arrives at the other, and what is settled is in
-// the attributes of both queue pairs.
+// The depths and private data of each side arrive at the other, and both queue pairs have the
+// negotiated depths.
 func TestPrivateDataAndDepths(t *testing.T) {
-	asked := verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 7, PrivateData: bytes.Repeat([]byte("q"), 508)}
+	requested := verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 7, PrivateData: bytes.Repeat([]byte("q"), 508)}
 	granted := verbs.ConnParam{ResponderResources: 7, InitiatorDepth: 9, PrivateData: bytes.Repeat([]byte("r"), 508)}
 	depths := func(e *end) string {
 		a, err := e.QP.Query()
@@ -51,17 +51,17 @@ func TestPrivateDataAndDepths(t *testing.T) {
 	}
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
-		long := asked
+		long := requested
 		long.PrivateData = make([]byte, 509)
 		_, err := d.cm.Connect(e.QP, at(5), long, verbs.Forever)
 		must.Fail(t, "long private data", err, verbs.ErrInvalid, "at most 508")
-		c := must.Get(d.cm.Connect(e.QP, at(5), asked, verbs.Forever))(t)
-		// A responder's InitiatorDepth is never more than the initiator takes.
+		c := must.Get(d.cm.Connect(e.QP, at(5), requested, verbs.Forever))(t)
+		// A responder's InitiatorDepth is at most the initiator's ResponderResources.
 		if p := c.Param(); p.ResponderResources != 7 || p.InitiatorDepth != 3 || !bytes.Equal(p.PrivateData, granted.PrivateData) {
-			t.Errorf("granted %+v", p)
+			t.Errorf("reply %+v", p)
 		}
 		if got := depths(e); got != "7 3 IBV_QPS_RTS <nil>" {
-			t.Errorf("initiator settled for %s", got)
+			t.Errorf("initiator has depths %s", got)
 		}
 		if c.Remote() != at(5) {
 			t.Errorf("remote %v", c.Remote())
@@ -71,12 +71,12 @@ func TestPrivateDataAndDepths(t *testing.T) {
 		e := newEnd(t, d)
 		l := listen(t, d, at(5))
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
-		if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 7 || !bytes.Equal(p.PrivateData, asked.PrivateData) {
-			t.Errorf("asked %+v", p)
+		if p := req.Param(); p.ResponderResources != 3 || p.InitiatorDepth != 7 || !bytes.Equal(p.PrivateData, requested.PrivateData) {
+			t.Errorf("request %+v", p)
 		}
 		c := must.Get(req.Accept(e.QP, granted, verbs.Forever))(t)
 		if got := depths(e); got != "3 7 IBV_QPS_RTS <nil>" {
-			t.Errorf("responder settled for %s", got)
+			t.Errorf("responder has depths %s", got)
 		}
 		must.Do(t, c.WaitDisconnect(verbs.Forever))
 	})
@@ -85,22 +85,22 @@ func TestPrivateDataAndDepths(t *testing.T) {
 func TestListenErrors(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) {
 		_, err := d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceUDP, 0)
-		must.Fail(t, "datagrams", err, verbs.ErrNotSupported, "PortSpaceTCP")
+		must.Fail(t, "UDP port space", err, verbs.ErrNotSupported, "PortSpaceTCP")
 		_, err = d.cm.Resolve(at(6), nil, verbs.Forever)
 		must.Fail(t, "resolve", err, verbs.ErrNotSupported, "no datagrams")
 		_, err = d.cm.Listen(at(6), verbs.PortSpaceTCP, 0)
-		must.Fail(t, "address of another", err, verbs.ErrNotFound, "fd00::1")
+		must.Fail(t, "remote address", err, verbs.ErrNotFound, "fd00::1")
 		l := listen(t, d, netip.AddrPortFrom(addrA, 6))
 		_, err = d.cm.Listen(netip.AddrPortFrom(addrA, 6), verbs.PortSpaceTCP, 0)
-		must.Fail(t, "twice", err, verbs.ErrBusy, "[fd00::1]:6")
+		must.Fail(t, "port in use", err, verbs.ErrBusy, "[fd00::1]:6")
 		must.Do(t, l.Close())
 		again := listen(t, d, netip.AddrPortFrom(addrA, 6))
 		must.Do(t, again.Close())
 	}, idle)
 }
 
-// A listener on the unspecified address of either family takes requests to every
-// address of the device, all on the port that was found for it.
+// A listener on the unspecified address of either family accepts requests to all addresses of the
+// device, on one port.
 func TestListenOnAllAddresses(t *testing.T) {
 	v4a, v4b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	w := sim.New(sim.Config{Seed: 1})
@@ -112,7 +112,7 @@ func TestListenOnAllAddresses(t *testing.T) {
 	a, b := open(addrA, v4a), open(addrB, v4b)
 	var l verbs.Listener
 	w.Go("b", func(*sim.Proc) (err error) {
-		// One address has its first port taken.
+		// The first port is in use at one address.
 		listen(t, b, netip.AddrPortFrom(v4b, 49152))
 		l = listen(t, b, netip.AddrPortFrom(netip.IPv6Unspecified(), 0))
 		for range 2 {
@@ -153,8 +153,8 @@ func TestFullBacklogResetsConnections(t *testing.T) {
 	}), func(p *sim.Proc, d *Device) {
 		l := must.Get(d.cm.Listen(at(5), verbs.PortSpaceTCP, 1))(t)
 		p.Sleep(10 * time.Millisecond)
-		if n := counter(d, "cm_backlog_full"); n != 2 { // it tried again without enhancements
-			t.Errorf("%d streams were turned away", n)
+		if n := counter(d, "cm_backlog_full"); n != 2 { // the peer retried with revision 1
+			t.Errorf("cm_backlog_full is %d", n)
 		}
 		req := must.Get(l.GetRequest(0))(t)
 		e := newEnd(t, d)
@@ -162,16 +162,15 @@ func TestFullBacklogResetsConnections(t *testing.T) {
 	})
 }
 
-// A connect that takes too long leaves the queue pair as it was; the request that
-// waited is worth nothing any more.
+// A connect that times out leaves the queue pair unchanged. Accept and Reject of its request fail.
 func TestConnectTimeout(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		before := p.Now()
 		_, err := d.cm.Connect(e.QP, at(5), connParam, 3*time.Second)
-		must.Fail(t, "nobody answers", err, verbs.ErrTimeout, "[fd00::2]:5")
+		must.Fail(t, "connect timeout", err, verbs.ErrTimeout, "[fd00::2]:5")
 		if took := p.Now() - before; took < 3*time.Second || took > 3*time.Second+10*time.Microsecond {
-			t.Errorf("gave up after %v", took)
+			t.Errorf("timeout after %v", took)
 		}
 		p.Sleep(time.Second)
 		must.Get(d.cm.Connect(e.QP, at(5), connParam, 3*time.Second))(t)
@@ -181,8 +180,8 @@ func TestConnectTimeout(t *testing.T) {
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
 		p.Sleep(3500 * time.Millisecond)
 		_, err := req.Accept(e.QP, connParam, verbs.Forever)
-		must.Fail(t, "the requester gave up", err, verbs.ErrClosed, "has closed the connection")
-		must.Fail(t, "refusal of that", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
+		must.Fail(t, "Accept after the timeout", err, verbs.ErrClosed, "has closed the connection")
+		must.Fail(t, "Reject after the timeout", req.Reject(nil), verbs.ErrClosed, "has closed the connection")
 		req = must.Get(l.GetRequest(verbs.Forever))(t)
 		must.Get(req.Accept(e.QP, connParam, verbs.Forever))(t)
 	})
@@ -193,20 +192,19 @@ func TestGetRequestSkipsClosedConnections(t *testing.T) {
 	inWorld(t, later(func(_ *sim.Proc, d *Device) {
 		e := newEnd(t, d)
 		_, err := d.cm.Connect(e.QP, at(5), connParam, time.Millisecond)
-		must.Fail(t, "nobody answers", err, verbs.ErrTimeout)
+		must.Fail(t, "connect timeout", err, verbs.ErrTimeout)
 	}), func(p *sim.Proc, d *Device) {
 		l := listen(t, d, at(5))
 		p.Sleep(10 * time.Millisecond)
 		_, err := l.GetRequest(time.Millisecond)
 		must.Fail(t, "next", err, verbs.ErrTimeout)
 		if n := counter(d, "conns_failed"); n != 1 {
-			t.Errorf("%d connections failed", n)
+			t.Errorf("conns_failed is %d", n)
 		}
 	})
 }
 
-// A peer that does not know the enhanced start-up hangs up on it, and is asked
-// again without.
+// A peer of revision 1 resets an enhanced Request, and the requester retries with revision 1.
 func TestFallbackToRevision1(t *testing.T) {
 	for _, clientServer := range []bool{false, true} {
 		old := Config{NIC: engine.Config{MPA: mpa.Config{MaxRevision: 1}}}
@@ -218,9 +216,9 @@ func TestFallbackToRevision1(t *testing.T) {
 			if n := counter(d, "cm_fallbacks"); n != 1 {
 				t.Errorf("%d fallbacks", n)
 			}
-			// Depths were not spoken of: each has what its device can.
+			// Revision 1 does not negotiate depths: each side has the limits of its device.
 			if p := c.Param(); p.ResponderResources != 128 || string(p.PrivateData) != "welcome" {
-				t.Errorf("granted %+v", p)
+				t.Errorf("reply %+v", p)
 			}
 			e.Send(0, 100)
 		}), func(_ *sim.Proc, d *Device) {
@@ -241,13 +239,13 @@ func TestDisconnectClosesBothSidesGracefully(t *testing.T) {
 	inWorld(t, later(func(p *sim.Proc, d *Device) {
 		e, c := connectTo(t, d, at(7))
 		e.Recv(0, 8)
-		// What was posted before is carried out.
+		// Requests posted before Disconnect complete.
 		for range 10 {
 			e.Send(0, 60_000)
 		}
 		must.Do(t, c.Disconnect())
-		must.Do(t, c.Disconnect()) // which it is already
-		must.Fail(t, "send after that", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
+		must.Do(t, c.Disconnect()) // again, without effect
+		must.Fail(t, "send after Disconnect", e.TryPost(verbs.SendWR{Opcode: verbs.OpSend, SGL: e.SGL(0, 1)}), verbs.ErrInvalid, "not connected")
 		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		for range 10 {
 			e.AwaitSuccess()

@@ -15,11 +15,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Nothing protects start-up frames: a bit of one may arrive inverted, whichever.
-// The connection is then made, or both sides are told that it is not in words of
-// verbs that name the peer, in the time that start-up has.
+// The tests of this file invert each bit of a start-up frame, which has no CRC. The connection is
+// then established, or both sides get an error of package verbs that names the peer, within the
+// start-up timeout.
 
-// frameBits is how many bits a start-up frame without private data has.
+// frameBits is the number of bits of a start-up frame without private data.
 const frameBits = 8 * (wire.StartFrameLen + wire.EnhancedLen)
 
 // startupOutcome is the outcome of a connection whose start-up was corrupted.
@@ -29,8 +29,8 @@ type startupOutcome struct {
 	took    time.Duration
 }
 
-// startDamaged connects two devices while a bit of one frame is inverted.
-func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutcome) {
+// startCorrupted connects two devices while a bit of one frame is inverted.
+func startCorrupted(t *testing.T, cfg Config, reply bool, bit int) (o startupOutcome) {
 	t.Helper()
 	event := sim.StreamEvent{Conn: 1, FromListener: reply, Offset: uint64(bit / 8), Action: sim.StreamCorrupt, Bit: uint8(bit % 8)}
 	w, a, b := pairInWorld(t, 1, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{event}}}, cfg, cfg)
@@ -59,7 +59,7 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 		c, err := a.cm.Connect(e.QP, at(5), connParam, time.Minute)
 		o.connect, o.took = err, p.Now()-began
 		if err != nil {
-			return e.QP.Close() // it was left as it was
+			return e.QP.Close() // still usable
 		}
 		must.Do(t, c.Disconnect())
 		return c.WaitDisconnect(time.Minute)
@@ -71,32 +71,32 @@ func startDamaged(t *testing.T, cfg Config, reply bool, bit int) (o startupOutco
 }
 
 func TestCorruptedStartupIsReported(t *testing.T) {
-	words := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
+	causes := []error{verbs.ErrRejected, verbs.ErrTimeout, verbs.ErrClosed}
 	for _, cfg := range []Config{{}, {ClientServer: true}} {
 		seen := map[error]int{}
 		for bit := range 2 * frameBits {
 			reply := bit >= frameBits
-			o := startDamaged(t, cfg, reply, bit%frameBits)
+			o := startCorrupted(t, cfg, reply, bit%frameBits)
 			where := fmt.Sprintf("bit %d of octet %d, reply %v", bit%8, bit%frameBits/8, reply)
 			for _, err := range append(o.accepts, o.connect) {
-				i := slices.IndexFunc(words, func(w error) bool { return errors.Is(err, w) })
+				i := slices.IndexFunc(causes, func(w error) bool { return errors.Is(err, w) })
 				var op *verbs.OpError
 				switch {
 				case err == nil:
 					seen[nil]++
 				case i < 0 || !errors.As(err, &op) || op.Obj == "":
-					t.Errorf("%s: %v says nothing in the words of verbs, or not of whom", where, err)
+					t.Errorf("%s: %v is no error of package verbs, or does not name the peer", where, err)
 				default:
-					seen[words[i]]++
+					seen[causes[i]]++
 				}
 			}
 			if o.took > 11*time.Second {
 				t.Errorf("%s: connect took %v", where, o.took)
 			}
 		}
-		for _, w := range append(words[:2:2], nil) {
+		for _, w := range append(causes[:2:2], nil) {
 			if seen[w] == 0 {
-				t.Errorf("client-server %v: nothing ended with %v", cfg.ClientServer, w)
+				t.Errorf("client-server %v: no case failed with %v", cfg.ClientServer, w)
 			}
 		}
 		t.Logf("client-server %v: %v", cfg.ClientServer, seen)
@@ -111,14 +111,14 @@ func TestStartupErrorsKeepTheirCause(t *testing.T) {
 		bit             int
 		connect, accept error
 	}{
-		"key of the Reply":           {true, 8 * 3, mpa.ErrNoMPA, nil},
-		"revision of the Reply":      {true, revision, mpa.ErrRevision, nil},
-		"markers that nobody wants":  {true, flags + 7, nil, mpa.ErrCRC},
-		"the model of the Reply":     {true, 8*wire.StartFrameLen + 7, mpa.ErrModel, engine.ErrTerminated},
-		"more reads than there are":  {true, 8*(wire.StartFrameLen+2) + 4, mpa.ErrIRD, engine.ErrTerminated},
-		"less data than is enhanced": {true, 8*19 + 2, mpa.ErrShortEnhanced, nil},
+		"key of the Reply":      {true, 8 * 3, mpa.ErrNoMPA, nil},
+		"revision of the Reply": {true, revision, mpa.ErrRevision, nil},
+		"markers in the Reply":  {true, flags + 7, nil, mpa.ErrCRC},
+		"model of the Reply":    {true, 8*wire.StartFrameLen + 7, mpa.ErrModel, engine.ErrTerminated},
+		"depths of the Reply":   {true, 8*(wire.StartFrameLen+2) + 4, mpa.ErrIRD, engine.ErrTerminated},
+		"length of the Reply":   {true, 8*19 + 2, mpa.ErrShortEnhanced, nil},
 	} {
-		o := startDamaged(t, Config{}, tc.reply, tc.bit)
+		o := startCorrupted(t, Config{}, tc.reply, tc.bit)
 		if tc.connect != nil && !(errors.Is(o.connect, tc.connect) && errors.Is(o.connect, verbs.ErrRejected)) {
 			t.Errorf("%s: connect: %v", name, o.connect)
 		}
@@ -133,8 +133,7 @@ func TestStartupErrorsKeepTheirCause(t *testing.T) {
 	}
 }
 
-// A program that takes the queue pair away while it is being connected has
-// nobody else to blame.
+// If a program moves its queue pair to ERR or RESET while it connects, Connect returns ErrInvalid.
 func TestQueuePairFailedWhileConnecting(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
 		inWorld(t, later(func(p *sim.Proc, d *Device) {
@@ -151,7 +150,7 @@ func TestQueuePairFailedWhileConnecting(t *testing.T) {
 			p.Sleep(5 * time.Millisecond)
 			e := newEnd(t, d)
 			if _, err := req.Accept(e.QP, connParam, verbs.Forever); err == nil {
-				t.Error("accepted")
+				t.Error("Accept succeeded")
 			}
 		})
 	}

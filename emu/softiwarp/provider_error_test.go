@@ -16,74 +16,74 @@ import (
 // An error of one side makes the other send a Terminate. Both get an event, and completions
 // with errors.
 func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
-	none := func(*couple) {}
+	none := func(*connectedPair) {}
 	for _, tc := range []struct {
 		name    string
-		prepare func(c *couple)
-		wrong   func(c *couple) verbs.SendWR
+		prepare func(c *connectedPair)
+		wrong   func(c *connectedPair) verbs.SendWR
 		term    wire.TermError
 		event   verbs.AsyncEventType // at b
-		status  verbs.WCStatus       // of a's request; success where it is done before anybody knows
-		recv    verbs.WCStatus       // of b's receive, if it has one
+		status  verbs.WCStatus       // of a's request; success if it completes before the error
+		recv    verbs.WCStatus       // of b's receive, if posted
 	}{
 		{
 			"send without a receive", none,
-			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 10)} },
+			func(c *connectedPair) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 10)} },
 			wire.TermUntaggedNoBuffer, verbs.EventQPReqErr, verbs.WCSuccess, 0,
 		},
 		{
-			"send too long", func(c *couple) { c.b.Recv(0, 10) },
-			func(c *couple) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 11)} },
+			"send too long", func(c *connectedPair) { c.b.Recv(0, 10) },
+			func(c *connectedPair) verbs.SendWR { return verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 11)} },
 			wire.TermUntaggedTooLong, verbs.EventQPReqErr, verbs.WCSuccess, verbs.WCLocLenErr,
 		},
 		{
 			"write with a wrong key", none,
-			func(c *couple) verbs.SendWR {
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 10), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: c.b.MR.RKey() ^ 0x5500}}
 			},
 			wire.TermTaggedSTag, verbs.EventQPAccessErr, verbs.WCSuccess, 0,
 		},
 		{
 			"write out of bounds", none,
-			func(c *couple) verbs.SendWR {
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(len(c.b.Buf) - 9)}
 			},
 			wire.TermTaggedBounds, verbs.EventQPAccessErr, verbs.WCSuccess, 0,
 		},
 		{
 			"read with a wrong key", none,
-			func(c *couple) verbs.SendWR {
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: verbs.Remote{Addr: c.b.MR.Addr(), RKey: c.b.MR.RKey() ^ 0x5500}}
 			},
 			wire.TermProtInvalidSTag, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
 			"read out of bounds", none,
-			func(c *couple) verbs.SendWR {
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(len(c.b.Buf) - 9)}
 			},
 			wire.TermProtBounds, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
 			"read that the QP does not permit",
-			func(c *couple) {
+			func(c *connectedPair) {
 				must.Do(c, c.b.QP.Modify(verbs.QPAttr{Access: verbs.AccessRemoteWrite}, verbs.QPAttrAccessFlags))
 			},
-			func(c *couple) verbs.SendWR {
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: c.a.SGL(0, 10), Remote: c.b.Remote(0)}
 			},
 			wire.TermProtAccess, verbs.EventQPAccessErr, verbs.WCRemAccessErr, 0,
 		},
 		{
-			"invalidation of what cannot be", func(c *couple) { c.b.Recv(0, 10) },
-			func(c *couple) verbs.SendWR {
+			"remote invalidation of an unknown key", func(c *connectedPair) { c.b.Recv(0, 10) },
+			func(c *connectedPair) verbs.SendWR {
 				return verbs.SendWR{Opcode: verbs.OpSendInv, SGL: c.a.SGL(0, 10), InvalidateRKey: 0x123400}
 			},
 			wire.TermProtNoInvalidate, verbs.EventQPAccessErr, verbs.WCSuccess, verbs.WCRemInvReqErr,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			coupled(t, rough, func(c *couple) {
+			onConnectedPair(t, impaired, func(c *connectedPair) {
 				tc.prepare(c)
 				wr := tc.wrong(c)
 				wr.WRID, wr.Flags = 1, verbs.SendSignaled
@@ -92,7 +92,7 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 				if wc := c.a.ExpectWC(tc.status); wc.WRID != 1 {
 					t.Errorf("first completion %+v", wc)
 				}
-				// a's receive is flushed, and says why.
+				// a's receive is flushed, with the Terminate as vendor error.
 				wc := c.a.ExpectWC(verbs.WCWRFlushErr)
 				if wc.VendorErr != engine.VendorError(tc.term, true) {
 					t.Errorf("a's vendor error %#x, want %v, received", wc.VendorErr, tc.term)
@@ -118,7 +118,7 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 						t.Errorf("%s is %d", name, n)
 					}
 				}
-				// What is posted now is flushed at once, and says the same.
+				// A receive posted now is flushed at once, with the same vendor error.
 				c.b.Send(0, 1)
 				wc = c.b.ExpectWC(verbs.WCWRFlushErr)
 				if wc.VendorErr != engine.VendorError(tc.term, false) {
@@ -129,9 +129,9 @@ func TestErrorsTerminateConnectionAndAreReported(t *testing.T) {
 	}
 }
 
-// A request that cannot be carried out here ends the connection too.
+// A request that fails locally terminates the connection.
 func TestLocalErrorFailsItsRequest(t *testing.T) {
-	coupled(t, rough, func(c *couple) {
+	onConnectedPair(t, impaired, func(c *connectedPair) {
 		wr := verbs.SendWR{WRID: 5, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Addr: c.a.MR.Addr(), Length: 1, LKey: c.a.MR.LKey() ^ 0x5500}}}
 		c.a.Post(wr)
 		if wc := c.a.ExpectWC(verbs.WCLocProtErr); wc.WRID != 5 {
@@ -144,14 +144,14 @@ func TestLocalErrorFailsItsRequest(t *testing.T) {
 	})
 }
 
-// A bit that TCP let through inverted is found by the CRC, if there is one.
+// The CRC, if enabled, detects a bit inverted below TCP.
 func TestCRCDetectsCorruption(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		net := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 			{Conn: 1, Offset: 5000, Action: sim.StreamCorrupt, Bit: 3},
 		}}}
 		cfg := Config{NIC: engine.Config{MPA: mpa.Config{NoCRC: !crc}}}
-		coupled(t, net, func(c *couple) {
+		onConnectedPair(t, net, func(c *connectedPair) {
 			c.b.Recv(0, 8000)
 			want := c.a.Fill(0, 8000, 1)
 			c.a.Send(0, 8000)
@@ -177,12 +177,12 @@ func TestCRCDetectsCorruption(t *testing.T) {
 	}
 }
 
-// A stream that breaks takes the queue pairs on both sides with it.
+// If a stream is reset, the queue pairs of both sides fail.
 func TestResetStreamFlushesBothSides(t *testing.T) {
 	net := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: 30_000, Action: sim.StreamReset},
 	}}}
-	coupled(t, net, func(c *couple) {
+	onConnectedPair(t, net, func(c *connectedPair) {
 		for _, e := range []*end{c.a, c.b} {
 			e.Recv(0, 60_000)
 		}
@@ -195,7 +195,7 @@ func TestResetStreamFlushesBothSides(t *testing.T) {
 				t.Errorf("event %v, %v", ev.Type, err)
 			}
 			if n := counter(e.Dev.(*Device), "mpa_lost"); n != 1 {
-				t.Errorf("%d streams were lost", n)
+				t.Errorf("mpa_lost is %d", n)
 			}
 			if a, err := e.QP.Query(); err != nil || a.State != verbs.QPStateErr {
 				t.Errorf("QP in %v, %v", a.State, err)
@@ -204,13 +204,12 @@ func TestResetStreamFlushesBothSides(t *testing.T) {
 	})
 }
 
-// Where a link goes down for good the stream breaks once TCP gives up; until then
-// all waits.
+// If a link stays down, the stream breaks when TCP times out, and not before.
 func TestLinkDownBreaksConnectionsAfterTimeout(t *testing.T) {
 	net := sim.NetConfig{Stream: sim.StreamConfig{RetryDelay: time.Millisecond, Retries: 4}}
 	w, da, db := pairInWorld(t, 1, net)
 	w.Go("both", func(p *sim.Proc) error {
-		c := newCouple(t, p, da, db)
+		c := newConnectedPair(t, p, da, db)
 		c.a.Recv(0, 10)
 		portOf(da).SetDown()
 		if e, err := da.WaitAsync(time.Second); err != nil || e.Type != verbs.EventPortErr || e.Port != 1 {
@@ -223,7 +222,7 @@ func TestLinkDownBreaksConnectionsAfterTimeout(t *testing.T) {
 		before := p.Now()
 		c.a.ExpectWC(verbs.WCWRFlushErr)
 		if took := p.Now() - before; took < 10*time.Millisecond {
-			t.Errorf("broke after %v", took)
+			t.Errorf("disconnected after %v", took)
 		}
 		return nil
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 func TestCounters(t *testing.T) {
-	coupled(t, sim.NetConfig{}, func(c *couple) {
+	onConnectedPair(t, sim.NetConfig{}, func(c *connectedPair) {
 		c.b.Recv(0, 100)
 		c.a.Send(0, 100)
 		c.b.AwaitSuccess()
@@ -36,7 +36,7 @@ func TestCounters(t *testing.T) {
 			}
 			seen[n.Name] = true
 			if other := b.Counters()[i].Name; other != n.Name {
-				t.Errorf("counter %d is %s here and %s there", i, n.Name, other)
+				t.Errorf("counter %d is %s at one device and %s at the other", i, n.Name, other)
 			}
 		}
 	})
@@ -70,11 +70,11 @@ func TestRemovedAddressLeavesGIDEntryEmpty(t *testing.T) {
 	}, idle)
 }
 
-// Two connections take their receives from one queue, each in the order in which
-// its messages came, and say when there are few left.
+// Two connections receive from one SRQ, each in the order of its messages. Below its limit the SRQ
+// raises an event.
 func TestSharedReceiveQueue(t *testing.T) {
 	const conns, messages = 2, 20
-	w, da, db := pairInWorld(t, 3, rough)
+	w, da, db := pairInWorld(t, 3, impaired)
 	w.Go("b", func(p *sim.Proc) error {
 		e := newEnd(t, db)
 		srq := must.Get(db.CreateSRQ(verbs.SRQInit{PD: e.PD, MaxWR: 64, MaxSGE: 1, Limit: 0}))(t)
@@ -88,7 +88,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 			req := must.Get(l.GetRequest(verbs.Forever))(t)
 			qp := must.Get(db.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ, SRQ: srq}))(t)
 			if _, err := qp.PostRecv([]verbs.RecvWR{{}}); !errors.Is(err, verbs.ErrInvalid) {
-				return fmt.Errorf("a receive of its own: %w", err)
+				return fmt.Errorf("PostRecv with an SRQ: %w", err)
 			}
 			must.Get(req.Accept(qp, connParam, verbs.Forever))(t)
 			qps[qp.QPN()] = 0
@@ -97,7 +97,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 			wc := e.AwaitSuccess()
 			n, ok := qps[wc.QPN]
 			if got := e.Buf[1000*wc.WRID]; !ok || int(got) != n {
-				return fmt.Errorf("message %d of %#x where %d was due", got, wc.QPN, n)
+				return fmt.Errorf("message %d of %#x, want %d", got, wc.QPN, n)
 			}
 			qps[wc.QPN]++
 		}
@@ -128,10 +128,9 @@ func TestSharedReceiveQueue(t *testing.T) {
 	must.Do(t, w.RunPrograms())
 }
 
-// The completion of a send that leaves with a post, and wakes nobody on the way,
-// is announced all the same.
+// A send that completes within PostSend raises a completion event.
 func TestSendCompletionsCauseEvents(t *testing.T) {
-	coupled(t, sim.NetConfig{}, func(c *couple) {
+	onConnectedPair(t, sim.NetConfig{}, func(c *connectedPair) {
 		c.b.Recv(0, 10)
 		must.Do(c, c.a.CQ.ReqNotify(false))
 		c.a.Send(0, 10)

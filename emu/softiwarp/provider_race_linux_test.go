@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Many connections come and go at once between two devices, while others are
-// closed under them.
+// Connections are established and closed concurrently, some before the echo arrives.
 func TestManyConnectionsAtOnce(t *testing.T) {
 	da, db := loopback(t, "127.81.4.4", Config{}), loopback(t, "127.81.4.5", Config{})
 	l := listen(t, db, netip.AddrPortFrom(db.cfg.Addrs[0], 0))
@@ -34,7 +33,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	for i := range conns {
 		clients.Go(func() {
 			for r := range rounds {
-				visit(t, da, l.Addr(), i, r)
+				echoOnce(t, da, l.Addr(), i, r)
 			}
 		})
 	}
@@ -43,7 +42,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// serveOne accepts, sends back one message and waits for the end.
+// serveOne accepts a connection, echoes one message and waits for the disconnect.
 func serveOne(t testing.TB, d *Device, req verbs.ConnRequest) {
 	e := newEnd(t, d)
 	e.Recv(0, 5000)
@@ -58,8 +57,8 @@ func serveOne(t testing.TB, d *Device, req verbs.ConnRequest) {
 	must.Do(t, e.QP.Close())
 }
 
-// visit has one message sent back and ends the connection in one way or another.
-func visit(t testing.TB, d *Device, to netip.AddrPort, i, r int) {
+// echoOnce sends one message, waits for its echo and closes the connection in one of several ways.
+func echoOnce(t testing.TB, d *Device, to netip.AddrPort, i, r int) {
 	e, c := connectTo(t, d, to)
 	if r%4 != 3 {
 		e.Recv(6000, 5000)

@@ -29,7 +29,7 @@ func inWorld(t *testing.T, onA, onB program, cfgs ...Config) {
 
 func idle(*sim.Proc, *Device) {}
 
-// later gives the other program time to listen.
+// later delays a program, so that the other program listens first.
 func later(f program) program {
 	return func(p *sim.Proc, d *Device) {
 		p.Sleep(time.Millisecond)
@@ -63,7 +63,7 @@ func TestUnsupportedVerbs(t *testing.T) {
 		_, err = e.PD.CreateAH(verbs.AHAttr{})
 		must.Fail(t, "address handle", err, verbs.ErrNotSupported)
 		err = e.QP.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
-		must.Fail(t, "RTS by hand", err, verbs.ErrInvalid, "connect or accept")
+		must.Fail(t, "modify to RTS", err, verbs.ErrInvalid, "connect or accept")
 		_, err = d.QueryGID(1, 5)
 		must.Fail(t, "GID", err, verbs.ErrNotFound, "entry 5 of a table of 1")
 		_, err = d.QueryPKey(1, 1)
@@ -93,15 +93,13 @@ func TestQueries(t *testing.T) {
 	must.Fail(t, "no address", err, device.ErrNoAddress, "Config.Addrs")
 }
 
-// A bit of a ULPDU_Length that arrives inverted makes the frame claim more octets
-// than its sender sent. The CRC covers the length, but is looked at when all that
-// it covers has come. So the receiver waits, silently, for what nobody will send,
-// and all these end the wait: more octets, either side's closing, a limit that was
-// asked for. Nothing of the damaged frame is ever believed.
+// A bit error that lengthens ULPDU_Length makes the receiver wait for octets that the sender does
+// not send: it checks the CRC only when the frame is complete. More octets, a close by either side
+// or a timeout end the wait. The receiver never places data of the frame.
 func TestLengthenedULPDULengthTimesOut(t *testing.T) {
-	// Behind the Request and the RTR comes the first send, and its length first.
+	// The first send follows the Request and the RTR, and begins with its length.
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
-	damaged := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
+	corrupted := sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: first, Action: sim.StreamCorrupt, Bit: 2}, // 1024 octets more
 	}}}
 	const limit = 2 * time.Second
@@ -109,25 +107,25 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 	closed := engine.VendorError(wire.TermMPAClosed, false)
 	for name, tc := range map[string]struct {
 		cfg    engine.Config
-		then   func(c *couple)
+		then   func(c *connectedPair)
 		vendor uint32 // of the receive that is flushed
 		within time.Duration
 		count  string
 	}{
-		"more octets": {then: func(c *couple) {
+		"more octets": {then: func(c *connectedPair) {
 			for range 20 {
 				c.a.Send(0, 64)
 			}
 		}, vendor: crcError, within: time.Second, count: "mpa_bad_crcs"},
-		"the sender closes":   {then: func(c *couple) { must.Do(c, c.ca.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
-		"the receiver closes": {then: func(c *couple) { must.Do(c, c.cb.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
-		"a limit":             {cfg: engine.Config{MPA: mpa.Config{FPDUTimeout: limit}}, then: func(*couple) {}, vendor: closed, within: limit + time.Second, count: "mpa_timeouts"},
+		"the sender closes":   {then: func(c *connectedPair) { must.Do(c, c.ca.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
+		"the receiver closes": {then: func(c *connectedPair) { must.Do(c, c.cb.Disconnect()) }, vendor: closed, within: time.Second, count: "mpa_truncated"},
+		"FPDUTimeout":         {cfg: engine.Config{MPA: mpa.Config{FPDUTimeout: limit}}, then: func(*connectedPair) {}, vendor: closed, within: limit + time.Second, count: "mpa_timeouts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			coupled(t, damaged, func(c *couple) {
+			onConnectedPair(t, corrupted, func(c *connectedPair) {
 				c.b.Recv(0, 64)
 				c.a.Do(verbs.SendWR{Opcode: verbs.OpSend, SGL: c.a.SGL(0, 64)})
-				// It has left, and completed: TCP has it. For long nothing happens.
+				// The send has completed, because TCP has buffered it. The receive has not.
 				began := c.p.Now()
 				if tc.cfg.MPA.FPDUTimeout == 0 {
 					c.p.Sleep(100 * time.Second)
@@ -140,7 +138,7 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 				tc.then(c)
 				must.Do(c, c.cb.WaitDisconnect(time.Minute))
 				if took := c.p.Now() - began; took > tc.within {
-					t.Errorf("took %v", took)
+					t.Errorf("disconnected after %v", took)
 				}
 				if got := c.b.ExpectWC(verbs.WCWRFlushErr); got.VendorErr != tc.vendor {
 					t.Errorf("flushed for %#x, want %#x", got.VendorErr, tc.vendor)
@@ -150,7 +148,7 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 				}
 				for i, v := range c.b.Buf[:64] {
 					if v != 0 {
-						t.Fatalf("octet %d of the damaged frame was placed", i)
+						t.Fatalf("octet %d of the corrupted frame was placed", i)
 					}
 				}
 			}, Config{}, Config{NIC: tc.cfg})
@@ -158,12 +156,12 @@ func TestLengthenedULPDULengthTimesOut(t *testing.T) {
 	}
 }
 
-// A length that was made shorter is found out at once.
+// The receiver detects a shortened length at once.
 func TestShortenedULPDULengthIsDetectedAtOnce(t *testing.T) {
 	const first = wire.StartFrameLen + wire.EnhancedLen + 20
-	coupled(t, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
+	onConnectedPair(t, sim.NetConfig{Stream: sim.StreamConfig{Events: []sim.StreamEvent{
 		{Conn: 1, Offset: first + 1, Action: sim.StreamCorrupt, Bit: 4}, // 18+64 is 0x52
-	}}}, func(c *couple) {
+	}}}, func(c *connectedPair) {
 		c.b.Recv(0, 64)
 		c.a.Send(0, 64)
 		if got := c.b.ExpectWC(verbs.WCWRFlushErr); got.VendorErr != engine.VendorError(wire.TermMPACRC, false) {

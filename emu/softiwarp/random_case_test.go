@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// randomCase is everything that a seed decides.
+// randomCase has all random choices of a seed.
 type randomCase struct {
 	seed   uint64
 	rng    *rand.Rand
@@ -26,25 +26,24 @@ type randomCase struct {
 	flaps  []sim.Flap
 }
 
-// randomLane is one connection and what is done on it, by the side that connects
-// and by the one that accepts.
+// randomLane is one connection and the work requests of its active and its passive side.
 type randomLane struct {
 	plans  [2][]randomOp
 	depth  [2]int // of the send queue
 	pause  [2]time.Duration
 	shared bool // receives of the second side come from a shared queue
-	ender  int  // which side disconnects
+	closer int  // the side that disconnects
 }
 
 // randomOp is a work request.
 type randomOp struct {
-	code   verbs.WROpcode
-	n      int
-	flags  verbs.SendFlags
-	pieces int
+	code  verbs.WROpcode
+	n     int
+	flags verbs.SendFlags
+	sges  int
 }
 
-// receives reports whether the op takes a receive.
+// receives reports whether the request consumes a receive.
 func (o *randomOp) receives() bool {
 	return o.code == verbs.OpSend || o.code == verbs.OpSendImm || o.code == verbs.OpRDMAWriteImm
 }
@@ -60,8 +59,8 @@ func newRandomCase(seed uint64) *randomCase {
 	for i := range c.cfg {
 		c.cfg[i] = c.drawDevice()
 	}
-	// One side can do all: else they may have none in common. (A send takes a
-	// receive, which these programs have not got.)
+	// One side supports all kinds of RTR, so that both have one in common. A send needs a receive,
+	// which these programs do not post.
 	c.cfg[c.rng.IntN(2)].NIC.MPA.RTR = pick(c, mpa.RTRRead, mpa.RTRWrite, mpa.RTRRead|mpa.RTRWrite)
 	for range 1 + c.rng.IntN(3) {
 		c.lanes = append(c.lanes, c.drawLane())
@@ -69,18 +68,17 @@ func newRandomCase(seed uint64) *randomCase {
 	return c
 }
 
-// oneIn is true once in n times.
+// oneIn returns true with probability 1/n.
 func (c *randomCase) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
 func pick[T any](c *randomCase, from ...T) T { return from[c.rng.IntN(len(from))] }
 
-// upTo is a duration in (0, d].
+// upTo returns a random duration in (0, d].
 func (c *randomCase) upTo(d time.Duration) time.Duration {
 	return time.Duration(1 + c.rng.Int64N(int64(d)))
 }
 
-// drawNetwork draws the impairments of streams. Half of all networks
-// break none.
+// drawNetwork chooses the impairments of streams. Half of all networks break no stream.
 func (c *randomCase) drawNetwork() {
 	c.addrs = [2]netip.Addr{addrA, addrB}
 	if c.oneIn(3) {
@@ -112,8 +110,8 @@ func (c *randomCase) drawNetwork() {
 	}
 }
 
-// harmful reports whether the network breaks streams.
-func (c *randomCase) harmful() bool { return c.stream.CorruptPPM > 0 || c.stream.ResetPPM > 0 }
+// breaksStreams reports whether the network may break streams.
+func (c *randomCase) breaksStreams() bool { return c.stream.CorruptPPM > 0 || c.stream.ResetPPM > 0 }
 
 func (c *randomCase) drawDevice() Config {
 	m := mpa.Config{
@@ -128,11 +126,11 @@ func (c *randomCase) drawDevice() Config {
 }
 
 func (c *randomCase) drawLane() *randomLane {
-	l := &randomLane{shared: c.oneIn(3), ender: c.rng.IntN(2)}
+	l := &randomLane{shared: c.oneIn(3), closer: c.rng.IntN(2)}
 	codes := []verbs.WROpcode{
 		verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicFetchAdd,
 	}
-	if c.oneIn(2) { // a few operations only, so that they meet each other more often
+	if c.oneIn(2) { // few opcodes, so that the same ones follow each other
 		codes = []verbs.WROpcode{pick(c, codes...), pick(c, codes...)}
 	}
 	most := pick(c, 5, 30, 60)
@@ -143,12 +141,12 @@ func (c *randomCase) drawLane() *randomLane {
 			l.pause[side] = c.upTo(20 * time.Microsecond)
 		}
 		for range c.rng.IntN(most) {
-			op := randomOp{code: pick(c, codes...), n: c.rng.IntN(longest + 1), pieces: 1 + c.rng.IntN(3)}
+			op := randomOp{code: pick(c, codes...), n: c.rng.IntN(longest + 1), sges: 1 + c.rng.IntN(3)}
 			switch op.code {
 			case verbs.OpSendImm:
 				op.n = 0
 			case verbs.OpAtomicFetchAdd:
-				op.n, op.pieces = 8, 1
+				op.n, op.sges = 8, 1
 			case verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 				if op.n <= 64 && c.oneIn(2) {
 					op.flags |= verbs.SendInline
@@ -162,8 +160,8 @@ func (c *randomCase) drawLane() *randomLane {
 			}
 			l.plans[side] = append(l.plans[side], op)
 		}
-		// A read behind all the rest shows that the rest has arrived.
-		l.plans[side] = append(l.plans[side], randomOp{code: verbs.OpRDMARead, n: 1, pieces: 1})
+		// The completion of a final read shows that all earlier requests have arrived.
+		l.plans[side] = append(l.plans[side], randomOp{code: verbs.OpRDMARead, n: 1, sges: 1})
 	}
 	return l
 }

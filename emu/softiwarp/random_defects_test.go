@@ -20,7 +20,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 		name   string
 		policy [2]engine.Policy
 	}{
-		{"a cut trailer", [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
+		{"split trailer", [2]engine.Policy{{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{TrailerInOne: true}}}, {}}},
 		{"first FPDU stuck", both(engine.Policy{MPA: mpa.Policy{FPDUPolicy: mpa.FPDUPolicy{HoldFirst: true}}})},
 		{"sends overtake reads", both(engine.Policy{Stream: iwarp.Policy{SendPolicy: iwarp.SendPolicy{CompleteEarly: true}}})},
 	} {

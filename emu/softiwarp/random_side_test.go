@@ -11,18 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// randomSide is one side of a lane, with the model of what must come of it.
-// Everything that is sent follows from its number, so that each side knows what
-// the other will say.
+// randomSide is one side of a lane, with a model of its results. Data is a function of the side and
+// of the number of the request, so that each side knows the data of the other.
 type randomSide struct {
 	lane *randomLane
 	side int
 	peer *randomSide
-	e    *end // its cq has all completions
+	e    *end // its CQ has all completions
 	srq  verbs.SRQ
 	conn verbs.Conn
 
-	src, inbox, target, sink, word []byte // src is what is sent and read from
+	src, inbox, target, sink, word []byte // src is the source of sends, writes and reads
 	mrs                            map[*byte]verbs.MR
 
 	posted, done int   // requests
@@ -32,10 +31,10 @@ type randomSide struct {
 	flushed      int   // receives
 	failed       bool  // a request or a receive ended in error
 	fetched      uint64
-	patience     int // how often it looks in vain before it gives up; 0 for ever
+	maxPolls     int // number of empty polls after which it fails its QP; 0 for no limit
 }
 
-// fill is the n-th message of a side.
+// fillMessage fills b with the n-th message of a side.
 func fillMessage(b []byte, side, n int) {
 	for i := range b {
 		b[i] = byte(i*31 + n*7 + side*101 + 1)
@@ -88,14 +87,14 @@ func newRandomSide(d *Device, l *randomLane, side int) (*randomSide, error) {
 	return s, s.postReceives()
 }
 
-// postReceives posts one receive for each message, and one that stays.
+// postReceives posts one receive for each message, and one that stays posted.
 func (s *randomSide) postReceives() error {
 	for i := range len(s.expected) + 1 {
 		n := 0
 		if i < len(s.expected) {
 			n = s.lane.plans[1-s.side][s.expected[i]].n
 		}
-		wr := []verbs.RecvWR{{WRID: uint64(i), SGL: s.pieces(s.inbox, i*randomMaxLen, n, 1+i%3)}}
+		wr := []verbs.RecvWR{{WRID: uint64(i), SGL: s.sges(s.inbox, i*randomMaxLen, n, 1+i%3)}}
 		post := s.e.QP.PostRecv
 		if s.srq != nil {
 			post = s.srq.PostRecv
@@ -107,10 +106,10 @@ func (s *randomSide) postReceives() error {
 	return nil
 }
 
-// pieces cuts n bytes of registered memory in so many.
-func (s *randomSide) pieces(b []byte, off, n, pieces int) (sgl []verbs.SGE) {
+// sges returns up to count SGEs for n bytes of registered memory.
+func (s *randomSide) sges(b []byte, off, n, count int) (sgl []verbs.SGE) {
 	mr := s.mrs[&b[0]]
-	for ; pieces > 1 && n > 1; pieces-- {
+	for ; count > 1 && n > 1; count-- {
 		k := 1 + n/3
 		sgl = append(sgl, verbs.SGEOf(mr, off, k))
 		off, n = off+k, n-k
@@ -126,23 +125,23 @@ func (s *randomSide) remote(b []byte, off int) verbs.Remote {
 	return verbs.Remote{Addr: mr.Addr() + uint64(off), RKey: mr.RKey()}
 }
 
-// request makes the n-th work request.
+// request returns the n-th work request.
 func (s *randomSide) request(n int) verbs.SendWR {
 	op := s.lane.plans[s.side][n]
 	wr := verbs.SendWR{WRID: uint64(n) | 1<<32, Opcode: op.code, Flags: op.flags, Imm: uint32(n) * 3}
 	off := n * randomMaxLen
 	switch op.code {
 	case verbs.OpRDMARead:
-		// What is at the peer's n-th message, or another if it has fewer.
-		wr.SGL, wr.Remote = s.pieces(s.sink, off, op.n, op.pieces), s.peer.remote(s.peer.src, s.readFrom(n))
+		// Read the peer's n-th message, or another one if it has fewer.
+		wr.SGL, wr.Remote = s.sges(s.sink, off, op.n, op.sges), s.peer.remote(s.peer.src, s.readFrom(n))
 	case verbs.OpAtomicFetchAdd:
-		wr.SGL, wr.Remote, wr.Atomic.CompareAdd = s.pieces(s.sink, off, 8, 1), s.peer.remote(s.peer.word, 0), uint64(n)+1
+		wr.SGL, wr.Remote, wr.Atomic.CompareAdd = s.sges(s.sink, off, 8, 1), s.peer.remote(s.peer.word, 0), uint64(n)+1
 	default:
 		wr.Remote = s.peer.remote(s.peer.target, off)
 		if op.flags&verbs.SendInline != 0 {
 			wr.Inline = s.src[off : off+op.n]
 		} else {
-			wr.SGL = s.pieces(s.src, off, op.n, op.pieces)
+			wr.SGL = s.sges(s.src, off, op.n, op.sges)
 		}
 	}
 	return wr
@@ -150,8 +149,7 @@ func (s *randomSide) request(n int) verbs.SendWR {
 
 func (s *randomSide) readFrom(n int) int { return n % len(s.lane.plans[1-s.side]) * randomMaxLen }
 
-// run posts and takes completions until all is said and heard, or the connection
-// has failed.
+// run posts requests and polls completions until all are complete, or the connection has failed.
 func (s *randomSide) run(p *sim.Proc) error {
 	plan := s.lane.plans[s.side]
 	wc := make([]verbs.WC, 8)
@@ -159,7 +157,7 @@ func (s *randomSide) run(p *sim.Proc) error {
 		for !s.failed && s.posted < len(plan) && s.posted-s.done < s.lane.depth[s.side] {
 			wr := s.request(s.posted)
 			if _, err := s.e.QP.PostSend([]verbs.SendWR{wr}); errors.Is(err, verbs.ErrInvalid) && s.ending() {
-				s.failed = true // the peer's end has come before we heard of it
+				s.failed = true // the peer has closed the connection
 				break
 			} else if err != nil {
 				return err
@@ -185,13 +183,12 @@ func (s *randomSide) run(p *sim.Proc) error {
 	return nil
 }
 
-// next waits for completions. Receives of a shared queue are not flushed: who
-// has nothing else under way learns of the end by looking. And a length in which a
-// bit was inverted may have a peer wait for octets that never come, until somebody
-// loses patience.
+// next waits for completions. Receives of an SRQ are not flushed, so that a side without requests
+// must query the state. A corrupted length may make a peer wait for ever, so that a side gives up
+// after maxPolls.
 func (s *randomSide) next(wc []verbs.WC) (int, error) {
-	for looks := 0; ; looks++ {
-		if looks == s.patience && s.patience > 0 {
+	for polls := 0; ; polls++ {
+		if polls == s.maxPolls && s.maxPolls > 0 {
 			if err := s.e.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 				return 0, err
 			}
@@ -227,7 +224,7 @@ func (s *randomSide) completed(wc *verbs.WC) error {
 		return s.sent(wc, int(uint32(wc.WRID)))
 	}
 	if int(wc.WRID) != s.arrived+s.flushed {
-		return fmt.Errorf("receive %d completed where %d was due", wc.WRID, s.arrived+s.flushed)
+		return fmt.Errorf("receive %d completed, want %d", wc.WRID, s.arrived+s.flushed)
 	}
 	if wc.Status != verbs.WCSuccess {
 		s.failed = true
@@ -235,7 +232,7 @@ func (s *randomSide) completed(wc *verbs.WC) error {
 		return nil
 	}
 	if s.flushed > 0 {
-		return fmt.Errorf("receive %d succeeded behind one that was flushed", wc.WRID)
+		return fmt.Errorf("receive %d succeeded after one that was flushed", wc.WRID)
 	}
 	return s.received(wc)
 }
@@ -243,7 +240,7 @@ func (s *randomSide) completed(wc *verbs.WC) error {
 // sent checks the completion of a request.
 func (s *randomSide) sent(wc *verbs.WC, n int) error {
 	if n != s.done || n >= s.posted {
-		return fmt.Errorf("request %d of %d completed where %d was due", n, s.posted, s.done)
+		return fmt.Errorf("request %d of %d completed, want %d", n, s.posted, s.done)
 	}
 	s.done++
 	if wc.Status != verbs.WCSuccess {
@@ -252,14 +249,14 @@ func (s *randomSide) sent(wc *verbs.WC, n int) error {
 		return nil
 	}
 	if s.unsuccessful > 0 {
-		return fmt.Errorf("request %d succeeded behind one that failed", n)
+		return fmt.Errorf("request %d succeeded after one that failed", n)
 	}
 	op, off := s.lane.plans[s.side][n], n*randomMaxLen
 	switch op.code {
 	case verbs.OpRDMARead:
 		from := s.readFrom(n)
 		if !bytes.Equal(s.sink[off:off+op.n], s.peer.src[from:from+op.n]) {
-			return fmt.Errorf("read %d brought other bytes", n)
+			return fmt.Errorf("read %d returned wrong bytes", n)
 		}
 	case verbs.OpAtomicFetchAdd:
 		if got := binary.NativeEndian.Uint64(s.sink[off:]); got != s.fetched {
@@ -273,13 +270,13 @@ func (s *randomSide) sent(wc *verbs.WC, n int) error {
 // received checks a message.
 func (s *randomSide) received(wc *verbs.WC) error {
 	if s.arrived == len(s.expected) {
-		return fmt.Errorf("a message that nobody sent: %+v", wc)
+		return fmt.Errorf("unexpected message: %+v", wc)
 	}
 	n := s.expected[s.arrived]
 	op := &s.lane.plans[1-s.side][n]
 	at := s.arrived * randomMaxLen
 	s.arrived++
-	if n >= s.peer.posted+1 { // it may be in the midst of posting
+	if n >= s.peer.posted+1 { // the peer may be in PostSend
 		return fmt.Errorf("message %d arrived, %d were posted", n, s.peer.posted)
 	}
 	if imm := op.code != verbs.OpSend; imm != (wc.Flags&verbs.WCWithImm != 0) || imm && wc.Imm != uint32(n)*3 {
@@ -292,14 +289,14 @@ func (s *randomSide) received(wc *verbs.WC) error {
 		got = s.target[n*randomMaxLen : n*randomMaxLen+op.n]
 	}
 	if op.code != verbs.OpSendImm && int(wc.ByteLen) != op.n || !bytes.Equal(got, want) {
-		return fmt.Errorf("message %d of %d bytes: %d bytes arrived, or others", n, op.n, wc.ByteLen)
+		return fmt.Errorf("message %d of %d bytes: %d bytes arrived, or wrong ones", n, op.n, wc.ByteLen)
 	}
 	return nil
 }
 
-// image checks what the peer's writes and atomics have left here. Where the
-// connection failed they need not have got here, but what has is right.
-func (s *randomSide) image() error {
+// checkMemory checks the memory that the peer's writes and atomics changed. After a failure some
+// may be missing.
+func (s *randomSide) checkMemory() error {
 	var sum, most uint64
 	for n, op := range s.lane.plans[1-s.side] {
 		slot := s.target[n*randomMaxLen : (n+1)*randomMaxLen]
@@ -324,7 +321,7 @@ func (s *randomSide) image() error {
 		}
 	}
 	if got := binary.NativeEndian.Uint64(s.word); got < sum || got > most {
-		return fmt.Errorf("side %d: the word is %d, not between %d and %d", s.side, got, sum, most)
+		return fmt.Errorf("side %d: the atomic word is %d, not between %d and %d", s.side, got, sum, most)
 	}
 	return nil
 }

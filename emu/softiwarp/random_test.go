@@ -16,15 +16,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The randomised pair test: two devices on a random network of streams, cut,
-// stalled, corrupted and reset, do random work on random connections, and a model
-// checks what comes of it: exactly once, in order, every byte, the memory image,
-// atomics, completion order and count, and that everything ends. A seed decides
-// everything.
+// The randomised pair test: two devices run random requests on random connections over streams that
+// the network splits, stalls, corrupts and resets. A model checks delivery exactly once and in
+// order, all bytes, memory, atomics, completions, and that all calls return. A seed decides all
+// choices.
 
 var (
-	randomSeeds = flag.Int("seeds", 200, "how many seeds TestRandomPair tries")
-	randomSeed  = flag.Int64("seed", -1, "the only seed TestRandomPair tries; with -v it says what it decides")
+	randomSeeds = flag.Int("seeds", 200, "number of seeds of TestRandomPair")
+	randomSeed  = flag.Int64("seed", -1, "the only seed of TestRandomPair; -v prints its choices")
 )
 
 func TestRandomPair(t *testing.T) {
@@ -42,7 +41,7 @@ func TestRandomPair(t *testing.T) {
 	testutil.Shards(t, seeds, func(t *testing.T, seed int) {
 		got, err := newRandomCase(uint64(seed)).run()
 		if err != nil {
-			t.Errorf("%v\nTo repeat it:\n\n    go test ./emu/softiwarp -run TestRandomPair -seed %d -v\n", err, seed)
+			t.Errorf("%v\nTo repeat:\n\n    go test ./emu/softiwarp -run TestRandomPair -seed %d -v\n", err, seed)
 		}
 		totals[seed] = got
 	})
@@ -58,19 +57,19 @@ func TestRandomPair(t *testing.T) {
 
 // randomTotals are the totals of some cases.
 type randomTotals struct {
-	cases, lanes, broken, unmade int
-	requests, messages           int
-	events                       uint64
-	took                         time.Duration
-	badCRCs, lost, markers       uint64
-	terminates, fallbacks        uint64
+	cases, lanes, broken, notConnected int
+	requests, messages                 int
+	events                             uint64
+	took                               time.Duration
+	badCRCs, lost, markers             uint64
+	terminates, fallbacks              uint64
 }
 
 func (t *randomTotals) add(o *randomTotals) {
 	t.cases += o.cases
 	t.lanes += o.lanes
 	t.broken += o.broken
-	t.unmade += o.unmade
+	t.notConnected += o.notConnected
 	t.requests += o.requests
 	t.messages += o.messages
 	t.events += o.events
@@ -85,15 +84,15 @@ func (t *randomTotals) add(o *randomTotals) {
 // checkVariety checks that the cases cover all events.
 func (t *randomTotals) checkVariety(tt *testing.T) {
 	for name, n := range map[string]int{
-		"broken lanes": t.broken, "lanes that were not made": t.unmade, "bad CRCs": int(t.badCRCs),
+		"broken lanes": t.broken, "lanes that were not connected": t.notConnected, "bad CRCs": int(t.badCRCs),
 		"lost streams": int(t.lost), "markers": int(t.markers), "Terminates": int(t.terminates), "fallbacks": int(t.fallbacks),
 	} {
 		if n < 5 {
-			tt.Errorf("%d %s in %d cases: they no longer reach that part", n, name, t.cases)
+			tt.Errorf("%d %s in %d cases: too few", n, name, t.cases)
 		}
 	}
 	if t.broken*3 > t.lanes {
-		tt.Errorf("%d of %d lanes broke: what breaks is checked less far", t.broken, t.lanes)
+		tt.Errorf("%d of %d lanes broke: too many, since the model checks less of them", t.broken, t.lanes)
 	}
 }
 
@@ -113,7 +112,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 				return got, err
 			}
 			if c.stream.CorruptPPM > 0 {
-				pair[side].patience = 1000
+				pair[side].maxPolls = 1000
 			}
 		}
 		pair[0].peer, pair[1].peer = pair[1], pair[0]
@@ -124,9 +123,9 @@ func (c *randomCase) run() (got randomTotals, err error) {
 				ResponderResources: 3, InitiatorDepth: 3, PrivateData: laneName(i),
 			}, 5*time.Second)
 			if err != nil {
-				return c.unmade(pair[0], err)
+				return c.notConnected(pair[0], err)
 			}
-			return c.talk(p, pair[0], conn)
+			return c.exchange(p, pair[0], conn)
 		})
 	}
 	w.Go("accept", func(*sim.Proc) error { return c.accept(w, devices[1], at, sides) })
@@ -137,7 +136,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 		return got, fmt.Errorf("seed %d, after everything was closed: %w", c.seed, err)
 	}
 	for _, s := range sides {
-		if err := s.image(); err != nil {
+		if err := s.checkMemory(); err != nil {
 			return got, fmt.Errorf("seed %d: %w", c.seed, err)
 		}
 		got.requests += s.done
@@ -145,7 +144,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 		if s.side == 0 {
 			got.lanes++
 			if s.conn == nil {
-				got.unmade++
+				got.notConnected++
 			} else if s.failed || s.peer.failed {
 				got.broken++
 			}
@@ -154,7 +153,7 @@ func (c *randomCase) run() (got randomTotals, err error) {
 	got.cases, got.events, got.took = 1, w.Events(), time.Duration(w.Now())
 	for _, d := range devices {
 		if n := openStreams(d); n != 0 {
-			return got, fmt.Errorf("seed %d: %s has %d streams left", c.seed, d.Name(), n)
+			return got, fmt.Errorf("seed %d: %s has %d open streams", c.seed, d.Name(), n)
 		}
 		got.badCRCs += counter(d, "mpa_bad_crcs")
 		got.lost += counter(d, "mpa_lost")
@@ -175,7 +174,7 @@ func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []
 	for i := range lanes {
 		lanes[i] = laneName(i)
 	}
-	for range 2 * len(c.lanes) { // some ask twice
+	for range 2 * len(c.lanes) { // some retry
 		req, err := l.GetRequest(10 * time.Second)
 		if errors.Is(err, verbs.ErrTimeout) {
 			break
@@ -185,52 +184,52 @@ func (c *randomCase) accept(w *sim.World, d *Device, at netip.AddrPort, sides []
 		}
 		lane := slices.IndexFunc(lanes, func(name []byte) bool { return bytes.Equal(name, req.Param().PrivateData) })
 		if lane < 0 { // a bit was inverted
-			if !c.harmful() {
+			if !c.breaksStreams() {
 				return fmt.Errorf("private data %x", req.Param().PrivateData)
 			}
-			_ = req.Reject(nil) // unless the requester has gone
+			_ = req.Reject(nil) // fails if the requester has closed
 			continue
 		}
 		s := sides[2*lane+1]
 		w.Go(fmt.Sprintf("lane %d, accepted", lane), func(p *sim.Proc) error {
 			conn, err := req.Accept(s.e.QP, verbs.ConnParam{ResponderResources: 3, InitiatorDepth: 3}, 5*time.Second)
 			if err != nil {
-				return c.unmade(s, err)
+				return c.notConnected(s, err)
 			}
-			return c.talk(p, s, conn)
+			return c.exchange(p, s, conn)
 		})
 	}
 	return l.Close()
 }
 
-// laneName is what a requester says of its lane: one inverted bit does not make
-// another of it.
+// laneName is the private data that identifies a lane. One inverted bit does not yield another
+// name.
 func laneName(i int) []byte { return []byte{byte(i), ^byte(i), byte(i)} }
 
-// unmade ends a side whose connection was not made. Only a harmful network, or
-// flaps, can keep it from being.
-func (c *randomCase) unmade(s *randomSide, err error) error {
-	if !c.harmful() && len(c.flaps) == 0 {
+// notConnected handles a failed connect, which only link flaps or a network that breaks streams may
+// cause.
+func (c *randomCase) notConnected(s *randomSide, err error) error {
+	if !c.breaksStreams() && len(c.flaps) == 0 {
 		return err
 	}
 	s.failed = true
 	return nil
 }
 
-// talk does a side's part on a connection, and ends it.
-func (c *randomCase) talk(p *sim.Proc, s *randomSide, conn verbs.Conn) error {
+// exchange runs a side on its connection, and disconnects.
+func (c *randomCase) exchange(p *sim.Proc, s *randomSide, conn verbs.Conn) error {
 	s.conn = conn
 	if err := s.run(p); err != nil {
 		return err
 	}
-	if s.failed && !c.harmful() && s.done < len(s.lane.plans[s.side]) {
-		return fmt.Errorf("side %d failed after %d requests and %d messages, and nothing broke the stream", s.side, s.done, s.arrived)
+	if s.failed && !c.breaksStreams() && s.done < len(s.lane.plans[s.side]) {
+		return fmt.Errorf("side %d failed after %d requests and %d messages, although the stream did not break", s.side, s.done, s.arrived)
 	}
-	// Whoever is to end it waits until the other has said and heard all.
-	for s.side == s.lane.ender && !s.failed && !s.peer.over() {
+	// The closer waits until the other side has completed all requests and messages.
+	for s.side == s.lane.closer && !s.failed && !s.peer.finished() {
 		p.Sleep(100 * time.Microsecond)
 	}
-	if s.side == s.lane.ender {
+	if s.side == s.lane.closer {
 		if err := conn.Disconnect(); err != nil {
 			return err
 		}
@@ -245,6 +244,6 @@ func (c *randomCase) talk(p *sim.Proc, s *randomSide, conn verbs.Conn) error {
 	return s.close()
 }
 
-func (s *randomSide) over() bool {
+func (s *randomSide) finished() bool {
 	return s.failed || s.done == len(s.lane.plans[s.side]) && s.arrived == len(s.expected)
 }

@@ -33,8 +33,7 @@ func loopback(t testing.TB, addr string, cfg Config) *Device {
 	return d
 }
 
-// Every way to frame a stream on real sockets, in both directions, aligned to
-// segments or not.
+// All framings work over TCP sockets, in both directions, with and without alignment to segments.
 func TestFramingsOverTCPSockets(t *testing.T) {
 	for i := range 8 {
 		cfg := func(on bool) Config {
@@ -45,13 +44,13 @@ func TestFramingsOverTCPSockets(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 		if n := counter(a, "mpa_rcvd_markers"); (n > 0) != (i&1 != 0) {
-			t.Errorf("%d: a took %d markers", i, n)
+			t.Errorf("%d: a received %d markers", i, n)
 		}
 	}
 }
 
-// A requester that does not say that it is ready, as it has promised, is not
-// waited for beyond the time given. Its stream ends, and the queue pair with it.
+// Accept times out if the requester does not send its RTR. The stream is reset, and the queue pair
+// fails.
 func TestAcceptTimeout(t *testing.T) {
 	d := loopback(t, "127.81.6.2", Config{})
 	e := newEnd(t, d)
@@ -66,7 +65,7 @@ func TestAcceptTimeout(t *testing.T) {
 	_, err := req.Accept(e.QP, connParam, 50*time.Millisecond)
 	must.Fail(t, "accept", err, verbs.ErrTimeout, c.LocalAddr().String())
 	if took := time.Since(before); took < 50*time.Millisecond {
-		t.Errorf("gave up after %v", took)
+		t.Errorf("timeout after %v", took)
 	}
 	if got, err := io.ReadAll(c); err == nil || len(got) != wire.StartFrameLen+wire.EnhancedLen {
 		t.Errorf("the requester got %x, %v; want the Reply and a reset", got, err)
@@ -89,7 +88,7 @@ func TestCaptureOfSockets(t *testing.T) {
 	must.Do(t, c.Close())
 	for _, key := range []string{wire.RequestKey, wire.ReplyKey} {
 		if !bytes.Contains(file.Bytes(), []byte(key)) {
-			t.Errorf("a capture of %d bytes has no %q", file.Len(), key)
+			t.Errorf("a capture of %d bytes lacks %q", file.Len(), key)
 		}
 	}
 	if n := counter(a, "tcp_sent_octets"); n == 0 || n != counter(a, "mpa_sent_octets") {
@@ -97,8 +96,7 @@ func TestCaptureOfSockets(t *testing.T) {
 	}
 }
 
-// Streams that say nothing take places in a listener's backlog, each for as long
-// as a Request may take, and no more than there are.
+// Streams without a Request occupy the backlog of a listener until the request timeout.
 func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 	t.Parallel()
 	d := loopback(t, "127.81.0.9", Config{NIC: engine.Config{MPA: mpa.Config{RequestTimeout: 3 * time.Second}}})
@@ -110,25 +108,25 @@ func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	silent := []net.Conn{dial(), dial()}
+	withoutRequest := []net.Conn{dial(), dial()}
 	for deadline := time.Now().Add(30 * time.Second); counter(d, "conns") < 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the streams do not come in")
+			t.Fatal("the streams are not accepted")
 		}
 	}
-	// The reset may be as fast as the dialing.
+	// The reset may arrive before Dial returns.
 	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		if n, err := c.Read(make([]byte, 1)); err == nil {
-			t.Errorf("a stream beyond the backlog was sent %d octets", n)
+			t.Errorf("a stream beyond the backlog received %d octets", n)
 		}
 		c.Close()
 	}
 	if n := counter(d, "cm_backlog_full"); n != 1 || counter(d, "conns") != 2 {
-		t.Errorf("%d turned away, of %d taken", n, counter(d, "conns"))
+		t.Errorf("%d beyond the backlog, %d accepted", n, counter(d, "conns"))
 	}
-	for _, c := range silent {
+	for _, c := range withoutRequest {
 		if n, err := c.Read(make([]byte, 1)); err == nil {
-			t.Errorf("a silent stream was sent %d octets", n)
+			t.Errorf("a stream without a Request received %d octets", n)
 		}
 	}
 	if n := counter(d, "mpa_timeouts"); n != 2 {
@@ -136,6 +134,6 @@ func TestStreamsWithoutRequestFillBacklog(t *testing.T) {
 	}
 	friend := loopback(t, "127.81.0.10", Config{})
 	if err := echo(t, friend, d, 2); err != nil {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("echo after the timeouts: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func echoOf(a, b *Device, n int) providertest.Echo {
 // echo exchanges messages in real time.
 func echo(t testing.TB, a, b *Device, n int) error { return echoOf(a, b, n).Run(t) }
 
-// The counters of a device are the same ones in the same order, whatever has happened to it.
+// A device lists the same counters in the same order at all times.
 func TestCounterNamesDuringConnections(t *testing.T) {
 	names := func(d *Device) (names []string) {
 		for _, c := range d.Counters() {
@@ -95,7 +95,7 @@ func TestCounterNamesDuringConnections(t *testing.T) {
 	same := func(d *Device, when string) {
 		t.Helper()
 		if got := names(d); !slices.Equal(got, first) {
-			t.Errorf("%s: %d counters, not the %d of before: %q", when, len(got), len(first), got)
+			t.Errorf("%s: %d counters, want %d: %q", when, len(got), len(first), got)
 		}
 	}
 	w, a, b := pairInWorld(t, 3, sim.NetConfig{})
@@ -115,7 +115,7 @@ func TestCounterNamesDuringConnections(t *testing.T) {
 		same(a, "refused")
 		e, c := connectTo(t, a, at(5))
 		same(a, "connected")
-		e.Send(0, 1) // there is no receive for it
+		e.Send(0, 1) // the peer has posted no receive
 		must.Do(t, c.WaitDisconnect(verbs.Forever))
 		same(a, "terminated")
 		return e.QP.Close()
@@ -128,28 +128,28 @@ func TestCounterNamesDuringConnections(t *testing.T) {
 	}
 }
 
-// couple is two connected ends in one simulated world, for a program that plays both sides.
-type couple struct {
+// connectedPair is two connected ends in one simulated world, for a program that runs both sides.
+type connectedPair struct {
 	testing.TB
 	p      *sim.Proc
 	a, b   *end // a has connected, b has accepted
 	ca, cb verbs.Conn
 }
 
-// coupled runs a program on two connected ends.
-func coupled(t *testing.T, net sim.NetConfig, play func(c *couple), cfgs ...Config) {
+// onConnectedPair runs a program on two connected ends.
+func onConnectedPair(t *testing.T, net sim.NetConfig, program func(c *connectedPair), cfgs ...Config) {
 	t.Helper()
 	w, da, db := pairInWorld(t, 1, net, cfgs...)
 	w.Go("both", func(p *sim.Proc) error {
-		play(newCouple(t, p, da, db))
+		program(newConnectedPair(t, p, da, db))
 		return nil
 	})
 	must.Do(t, w.RunPrograms())
 }
 
-// newCouple connects an end of each device.
-func newCouple(t testing.TB, p *sim.Proc, da, db *Device) *couple {
-	c := &couple{TB: t, p: p, b: newEnd(t, db)}
+// newConnectedPair connects an end of each device.
+func newConnectedPair(t testing.TB, p *sim.Proc, da, db *Device) *connectedPair {
+	c := &connectedPair{TB: t, p: p, b: newEnd(t, db)}
 	at := netip.AddrPortFrom(db.cfg.Addrs[0], 9)
 	p.World().Go("accept", func(*sim.Proc) error {
 		l := providertest.Listen(t, db, at, 0)

@@ -2,8 +2,7 @@
 // must fail ([Fail]).
 //
 // Tests call Do and Get in the goroutine of the test or in a program of a simulated world, never in
-// a goroutine that they started themselves: testing.TB.FailNow ends only the goroutine that
-// calls it.
+// a goroutine that they started themselves: testing.TB.FailNow ends only its own goroutine.
 package must
 
 import (
@@ -35,8 +34,7 @@ func Get[T any](value T, err error) func(testing.TB) T {
 }
 
 // Fail checks the error of a call that must fail: errors.Is(err, want) holds, and the message
-// contains all texts. If not, it reports an error that begins with call, and the test
-// goes on.
+// contains all texts. If not, it reports an error that begins with call, and the test goes on.
 func Fail(t testing.TB, call string, err, want error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -72,8 +72,7 @@ type PrintableWriter struct {
 	rest []byte // incomplete UTF-8 sequence at the end of the last write
 }
 
-// Write writes p escaped. It keeps an incomplete UTF-8 sequence at the end of p for the next Write
-// or Flush.
+// Write writes p escaped, but keeps an incomplete UTF-8 sequence at the end until Write or Flush.
 func (w *PrintableWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,8 +94,7 @@ func (w *PrintableWriter) Flush() error {
 	return err
 }
 
-// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, 0 if there
-// is none.
+// incompleteLen returns the length of the incomplete UTF-8 sequence at the end of text, or 0.
 func incompleteLen(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if b := text[len(text)-n:]; utf8.RuneStart(b[0]) {

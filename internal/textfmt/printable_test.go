@@ -19,7 +19,7 @@ func TestPrintableEscapesControlCharacters(t *testing.T) {
 		"\u202eabc": `\u202eabc`, "\u009b": `\u009b`, "\ufeff": `\ufeff`, "\U000e0041": `\udb40\udc41`, "👩\u200d💻": "👩\u200d💻", "\r\n": `\x0d` + "\n",
 	} {
 		if got := Printable(in); got != want {
-			t.Errorf("%q becomes %q, not %q", in, got, want)
+			t.Errorf("Printable(%q) = %q, want %q", in, got, want)
 		}
 	}
 	if got := PrintableLine("a\nb\tc\x1b"); got != `a b c\x1b` {

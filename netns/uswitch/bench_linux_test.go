@@ -16,18 +16,17 @@ const (
 	rocePayload = 4140 // 4 KiB and RoCEv2's headers
 )
 
-// BenchmarkForward sends RoCE-sized datagrams between two hosts through a
-// two-port switch and through a plain cable, and reports the CPU time of the
-// switch.
+// BenchmarkForward sends RoCE-sized datagrams between two hosts through a two-port switch and
+// through a plain cable, and reports the CPU time of the switch.
 func BenchmarkForward(b *testing.B) {
 	for _, traffic := range []struct {
 		name     string
 		segments int
-	}{{"super-packets", 15}, {"single", 1}} {
+	}{{"GSO", 15}, {"single", 1}} {
 		b.Run(traffic.name, func(b *testing.B) {
-			var plain, through, impaired, cut, delayed stream
+			var plain, through, impaired, segmented, delayed stream
 			var cpu [4]time.Duration
-			lose := func(c *Config) {
+			withLoss := func(c *Config) {
 				for i := range c.Ports {
 					c.Ports[i].In, c.Ports[i].Out = newLossy(uint64(i), 10_000), newLossy(uint64(i+9), 10_000)
 				}
@@ -35,8 +34,8 @@ func BenchmarkForward(b *testing.B) {
 			for b.Loop() {
 				plain = plainLoad(b, traffic.segments)
 				through, cpu[0] = wireLoad(b, traffic.segments, false, nil)
-				impaired, cpu[1] = wireLoad(b, traffic.segments, false, lose)
-				cut, cpu[2] = wireLoad(b, traffic.segments, true, lose)
+				impaired, cpu[1] = wireLoad(b, traffic.segments, false, withLoss)
+				segmented, cpu[2] = wireLoad(b, traffic.segments, true, withLoss)
 				delayed, cpu[3] = wireLoad(b, traffic.segments, false, func(c *Config) {
 					c.Ports[0].In = delay(20 * time.Microsecond)
 				})
@@ -46,7 +45,7 @@ func BenchmarkForward(b *testing.B) {
 			for i, r := range []struct {
 				name string
 				stream
-			}{{"wire", through}, {"loss", impaired}, {"loss-kernel-cuts", cut}, {"delay", delayed}} {
+			}{{"wire", through}, {"loss", impaired}, {"loss-kernel-segments", segmented}, {"delay", delayed}} {
 				b.ReportMetric(r.gbps(), r.name+"-Gb/s")
 				b.ReportMetric(r.kpps(), r.name+"-kpps")
 				b.ReportMetric(r.gbps()/plain.gbps(), r.name+"/veth")
@@ -59,10 +58,10 @@ func BenchmarkForward(b *testing.B) {
 
 const loadTime = 400 * time.Millisecond
 
-func wireLoad(b *testing.B, segments int, kernelCuts bool, change func(*Config)) (stream, time.Duration) {
+func wireLoad(b *testing.B, segments int, kernelSegments bool, change func(*Config)) (stream, time.Duration) {
 	b.Helper()
 	at, hosts := cables(b, 2, roceMTU)
-	if kernelCuts {
+	if kernelSegments {
 		must.Do(b, hosts[0].do(func() error { return DisableGSO(hostDevice) }))
 	}
 	s := run(b, at, 2, change)
@@ -108,8 +107,7 @@ func plainSockets(b *testing.B) (tx, rx *udpSocket) {
 	return tx, rx
 }
 
-// BenchmarkPingPong measures half a round trip of a small datagram while all
-// threads block.
+// BenchmarkPingPong measures half a round trip of a small datagram while all threads block.
 func BenchmarkPingPong(b *testing.B) {
 	rounds := func(b *testing.B, x, y *udpSocket) {
 		ended := make(chan struct{})
@@ -149,8 +147,7 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
-// BenchmarkTwoStreams compares two switches on one goroutine with two on a
-// goroutine each.
+// BenchmarkTwoStreams compares two switches on one goroutine with two on a goroutine each.
 func BenchmarkTwoStreams(b *testing.B) {
 	for _, together := range []bool{true, false} {
 		b.Run(fmt.Sprintf("together=%v", together), func(b *testing.B) {

@@ -70,8 +70,7 @@ func (m *message) setFrame(b []byte, partial bool) {
 	}
 }
 
-// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and no flags but those
-// of ECN.
+// canExtend reports whether m may become a GSO packet: UDP, or TCP with ACK and at most ECN flags.
 func (m *message) canExtend() bool {
 	l := &m.layout
 	if l.proto == protoUDP {

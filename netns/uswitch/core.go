@@ -30,8 +30,7 @@ type port struct {
 	pending  int
 }
 
-// core is the switch without sockets and clock. receive takes frames, and flush passes pending
-// messages to send.
+// core is the switch without sockets and clock. receive takes frames, and flush sends messages.
 type core struct {
 	ports   []*port
 	fdb     fdb
@@ -42,9 +41,8 @@ type core struct {
 	noUDPGSO bool
 
 	segmenter segmenter
-	// stable is the buffer of the current frame if it is valid until flush,
-	// apart from its headers. Other buffers belong to a FrameHandler and are
-	// copied.
+	// stable is the buffer of the current frame if it is valid until flush, apart from its headers.
+	// Other buffers belong to a FrameHandler and are copied.
 	stable  []byte
 	copies  []byte // of frames in other buffers
 	pending int    // number of messages to send
@@ -164,8 +162,7 @@ func (c *core) apply(p *port, dir Direction, f Frame) {
 	p.timers[dir] = handler.NextTimer()
 }
 
-// emit forwards a frame that the FrameHandler of a port emits, or queues it if after is more than
-// 0.
+// emit forwards a frame that the FrameHandler of a port emits, or queues it if after is positive.
 func (c *core) emit(p *port, dir Direction, after time.Duration, f Frame) {
 	drops := &p.counters[dir].Drops
 	if len(f.Bytes) < minFrame || len(f.Bytes) > maxFrame {
@@ -243,8 +240,7 @@ func (c *core) forEachEgress(p *port, b []byte, do func(q *port), n, size uint64
 	}
 }
 
-// offer counts n frames of size bytes in total at an egress port, and calls do unless the port is
-// down.
+// offer counts n frames, of size bytes in total, at an egress port. If the port is up it calls do.
 func offer(q *port, do func(q *port), n, size uint64) {
 	out := &q.counters[Out]
 	out.Offered += n

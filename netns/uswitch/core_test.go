@@ -84,7 +84,7 @@ func TestSwitchLearnsAddresses(t *testing.T) {
 	r.expect("broadcast", r.offer(0, bare(macA, broadcast)), 0, 1, 1)
 	r.expect("multicast", r.offer(2, bare(macC, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1})), 1, 1, 0)
 	r.expect("to itself", r.offer(0, bare(macC, macA)), 0, 0, 0)
-	r.expect("kept to the cable", r.offer(0, bare(macA, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0})), 0, 0, 0)
+	r.expect("link-local group address", r.offer(0, bare(macA, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0})), 0, 0, 0)
 
 	r.offer(2, bare(macB, macA)) // B has moved
 	r.expect("moved", r.offer(0, bare(macA, macB)), 0, 0, 1)
@@ -113,7 +113,7 @@ func TestAddressTableIsBounded(t *testing.T) {
 		r.offer(0, bare(from, macC))
 	}
 	if st := r.stats(); st.Addresses != 11 || st.LearnFailures != 990 {
-		t.Errorf("%d addresses, %d unlearnt", st.Addresses, st.LearnFailures)
+		t.Errorf("%d addresses, %d not learnt", st.Addresses, st.LearnFailures)
 	}
 	r.expect("beyond the table", r.offer(1, bare(macB, net.HardwareAddr{2, 9, 0, 0, 1, 0})), 1, 0, 1)
 }
@@ -144,7 +144,7 @@ func TestDownPortsCountDrops(t *testing.T) {
 	for i, want := range [][2]uint64{{0, 1}, {1, 0}, {1, 1}} { // in and out
 		p := &st.Ports[i]
 		if p.In.Offered != want[0] || p.In.OfferedBytes != want[0]*size || p.Out.Offered != want[1] || p.Out.OfferedBytes != want[1]*size {
-			t.Errorf("port %d: %+v was to come, %+v to go, want %v", i, p.In, p.Out, want)
+			t.Errorf("port %d: in %+v, out %+v, want %v", i, p.In, p.Out, want)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestSetDownDropsDelayedFrames(t *testing.T) {
 	r.now = 10
 	r.runTimers() // past the first delay, within the second
 	r.flush()
-	r.expect("half way", r.sent(), 0, 0, 1)
+	r.expect("after the first delay", r.sent(), 0, 0, 1)
 	r.setDown(r.ports[1], PortDown)
 	r.ports[1].state = PortUp
 	r.now = 30
@@ -185,32 +185,32 @@ func TestFramePassesHandlersOfBothPorts(t *testing.T) {
 	}
 }
 
-// keeper is a FrameHandler that holds every frame until its timer.
-type keeper struct {
+// holder is a FrameHandler that holds every frame until its timer.
+type holder struct {
 	until time.Duration
-	kept  [][]byte
+	held  [][]byte
 }
 
-func (k *keeper) Apply(_ time.Duration, f Frame, _ Emit) {
-	k.kept = append(k.kept, bytes.Clone(f.Bytes))
+func (k *holder) Apply(_ time.Duration, f Frame, _ Emit) {
+	k.held = append(k.held, bytes.Clone(f.Bytes))
 }
 
-func (k *keeper) NextTimer() time.Duration {
-	if len(k.kept) == 0 {
+func (k *holder) NextTimer() time.Duration {
+	if len(k.held) == 0 {
 		return Never
 	}
 	return k.until
 }
 
-func (k *keeper) HandleTimer(_ time.Duration, emit Emit) {
-	for _, b := range k.kept {
+func (k *holder) HandleTimer(_ time.Duration, emit Emit) {
+	for _, b := range k.held {
 		emit(0, Frame{Bytes: b})
 	}
-	k.kept = nil
+	k.held = nil
 }
 
 func TestHandlerTimerFires(t *testing.T) {
-	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &keeper{until: 100} })
+	r := newRig(t, 2, func(c *Config) { c.Ports[0].In = &holder{until: 100} })
 	r.offer(0, bare(macA, macB))
 	r.offer(0, bare(macA, macB))
 	if r.deadline() != 100 {
@@ -254,7 +254,7 @@ func TestDelayedFramesAreBounded(t *testing.T) {
 	r.now = time.Second
 	r.runTimers()
 	r.flush()
-	r.expect("the rest", r.sent(), 0, 100)
+	r.expect("after the delay", r.sent(), 0, 100)
 	if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
 		t.Errorf("%+v", st)
 	}
@@ -269,8 +269,8 @@ func TestFramesLargerThanMTUAreDropped(t *testing.T) {
 	r.expect("exact", r.offer(0, exact), 0, 1)
 	r.expect("tagged", r.offer(0, tagged), 0, 1)
 	r.expect("over", r.offer(0, over), 0, 0)
-	r.receive(r.ports[0], super(t, kinds[0], 1472, 14720, 0))
-	r.receive(r.ports[0], super(t, kinds[0], 1473, 14730, 0))
+	r.receive(r.ports[0], gsoPacket(t, kinds[0], 1472, 14720, 0))
+	r.receive(r.ports[0], gsoPacket(t, kinds[0], 1473, 14730, 0))
 	r.flush()
 	r.expect("GSO packets", r.sent(), 0, 1)
 	if d := r.stats().Ports[1].Out.Drops; d != (Drops{TooBig: 11}) {
@@ -284,8 +284,8 @@ func TestHandlerSeesSegmentsOfGSOPacket(t *testing.T) {
 		r := newRig(t, 3, func(c *Config) {
 			c.Ports[0].In = spy(func(f Frame) { seen = append(seen, completed(f.Bytes)) })
 		})
-		p := super(t, k, 1000, 9500, tcpPSH)
-		want := pieces(t, k, 1000, p, tcpPSH)
+		p := gsoPacket(t, k, 1000, 9500, tcpPSH)
+		want := segmentsOf(t, k, 1000, p, tcpPSH)
 		r.receive(r.ports[0], p)
 		r.flush()
 		if len(seen) != len(want) {
@@ -296,8 +296,7 @@ func TestHandlerSeesSegmentsOfGSOPacket(t *testing.T) {
 				t.Errorf("%s: frame %d is not as on the wire: %s", k.name, i, verify(seen[i]))
 			}
 		}
-		// They were not changed, so they leave as they came: flooded and
-		// coalesced.
+		// Unchanged frames are flooded and coalesced.
 		for q := 1; q < 3; q++ {
 			if len(r.out[q]) != 1 || !bytes.Equal(r.out[q][0], p.bytes) {
 				t.Errorf("%s: port %d sent %d messages", k.name, q, len(r.out[q]))
@@ -336,7 +335,7 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 	} {
 		r := newRig(t, 3, change)
 		r.send = func(*port, []message) {}
-		p := super(t, kinds[1], 1000, 30_000, 0)
+		p := gsoPacket(t, kinds[1], 1000, 30_000, 0)
 		run := func() {
 			r.receive(r.ports[0], p)
 			r.flush()
@@ -351,9 +350,9 @@ func TestForwardingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// newScribbler returns a FrameHandler that emits frames once, twice, from a buffer that it
+// newReusingHandler returns a FrameHandler that emits frames once, twice, from a buffer that it
 // reuses, or not at all, in turn.
-func newScribbler() FrameHandler {
+func newReusingHandler() FrameHandler {
 	var buf []byte
 	n := 0
 	return handlerFunc(func(f Frame, emit Emit) {
@@ -375,15 +374,15 @@ func newScribbler() FrameHandler {
 // and a FrameHandler may reuse its buffer as soon as emit returns.
 func TestFramesAreIntactUntilSent(t *testing.T) {
 	for _, k := range kinds {
-		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = newScribbler() })
-		p := super(t, k, 100, 30_000, 0)
+		r := newRig(t, 2, func(c *Config) { c.Ports[0].In = newReusingHandler() })
+		p := gsoPacket(t, k, 100, 30_000, 0)
 		var want, got [][]byte
-		for i, b := range pieces(t, k, 100, p, 0) {
+		for i, b := range segmentsOf(t, k, 100, p, 0) {
 			want = append(want, slices.Repeat([][]byte{b}, []int{1, 2, 1, 0}[i%4])...)
 		}
 		r.send = func(_ *port, ms []message) {
 			for i := range ms {
-				got = append(got, takeApart(t, &ms[i])...)
+				got = append(got, segmentMessage(t, &ms[i])...)
 			}
 		}
 		r.receive(r.ports[0], p)

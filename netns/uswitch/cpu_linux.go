@@ -22,8 +22,7 @@ func (c *cpuClock) start() {
 // stop stops counting; used keeps its value.
 func (c *cpuClock) stop() { c.total, c.tid = c.used(), 0 }
 
-// used returns the CPU time counted so far: that of earlier threads, and of the current one if it
-// is running.
+// used returns the CPU time so far, of earlier threads and of the current one if it is running.
 func (c *cpuClock) used() time.Duration {
 	if c.tid == 0 {
 		return c.total

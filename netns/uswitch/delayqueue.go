@@ -25,8 +25,7 @@ func (k delayKey) before(o delayKey) bool {
 	return k.due < o.due || (k.due == o.due && k.seq < o.seq)
 }
 
-// delayQueue is a priority queue of delayed frames with pooled buffers, limited in frames and
-// bytes.
+// delayQueue is a priority queue of delayed frames, limited in frames and bytes. It pools buffers.
 type delayQueue struct {
 	maxFrames, maxBytes   int
 	bytes                 int // buffers of queued and lent frames
@@ -93,8 +92,7 @@ func (h *delayQueue) next() time.Duration {
 	return h.heap[0].due
 }
 
-// take removes and returns a due frame; false if none is due. Its bytes are valid until
-// releaseLent.
+// take removes and returns a frame, or false if none is due. Its bytes are valid until releaseLent.
 func (h *delayQueue) take(now time.Duration) (delayedFrame, bool) {
 	if len(h.heap) == 0 || h.heap[0].due > now {
 		return delayedFrame{}, false

@@ -35,20 +35,20 @@ func TestDelayQueueOrdersByTime(t *testing.T) {
 				}
 			}
 			if model[best].seq != uint64(f.port) || model[best].due > now || f.bytes[0] != byte(f.port) {
-				t.Fatalf("at %v frame %d left, want %d, due %v", now, f.port, model[best].seq, model[best].due)
+				t.Fatalf("at %v take returned frame %d, want %d, due %v", now, f.port, model[best].seq, model[best].due)
 			}
 			model = append(model[:best], model[best+1:]...)
 			taken++
 		}
 		for _, m := range model {
 			if m.due <= now {
-				t.Fatalf("at %v a frame due at %v was not given out", now, m.due)
+				t.Fatalf("at %v take did not return a frame due at %v", now, m.due)
 			}
 		}
 		h.releaseLent()
 	}
 	if taken < 19_000 {
-		t.Errorf("only %d of 20000 left", taken)
+		t.Errorf("take returned only %d of 20000", taken)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestDelayQueueIsBounded(t *testing.T) {
 	frame := make([]byte, 60)
 	for i := range 20 {
 		if got, want := h.put(1, delayedFrame{}, frame), i < 10; got != want {
-			t.Fatalf("frame %d taken: %v", i, got)
+			t.Fatalf("frame %d queued: %v", i, got)
 		}
 	}
 	h = delayQueue{maxFrames: 1000, maxBytes: 100_000}
@@ -69,7 +69,7 @@ func TestDelayQueueIsBounded(t *testing.T) {
 		t.Errorf("%d frames in %d bytes", n, h.bytes)
 	}
 	if h.put(1, delayedFrame{}, make([]byte, 1<<17)) {
-		t.Error("a frame longer than any was taken")
+		t.Error("a frame longer than the maximum was queued")
 	}
 	// Free buffers of one size must not block those of another forever.
 	for {
@@ -80,7 +80,7 @@ func TestDelayQueueIsBounded(t *testing.T) {
 	h.releaseLent()
 	for range 300 {
 		if !h.put(1, delayedFrame{}, frame) {
-			t.Fatal("no room, though all had left")
+			t.Fatal("no room in an empty queue")
 		}
 	}
 	if h.bytes != 300*256 || h.allocated > h.maxBytes {

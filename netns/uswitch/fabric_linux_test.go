@@ -72,7 +72,7 @@ func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
 			v4:        netip.AddrFrom4([4]byte{10, 7, 0, k}),
 			v6:        netip.AddrFrom16([16]byte{0: 0xfd, 15: k}),
 		}
-		must.Do(tb, at.do(func() error { return plug(h, portName(i), mtu) }))
+		must.Do(tb, at.do(func() error { return attach(h, portName(i), mtu) }))
 		must.Do(tb, h.do(h.configure))
 		hosts = append(hosts, h)
 	}
@@ -80,16 +80,15 @@ func cables(tb testing.TB, n, mtu int) (at *namespace, hosts []*host) {
 		must.Do(tb, at.do(func() error { return waitUp(portName(i)) }))
 		must.Do(tb, h.do(h.waitReady))
 	}
-	// Static neighbours: tests count frames, and address resolution would add
-	// some.
+	// Static neighbours: tests count frames, and address resolution would add some.
 	for _, h := range hosts {
-		must.Do(tb, h.do(func() error { return h.know(hosts) }))
+		must.Do(tb, h.do(func() error { return h.addNeighbours(hosts) }))
 	}
 	return at, hosts
 }
 
-func plug(h *host, name string, mtu int) error {
-	quiet(name)
+func attach(h *host, name string, mtu int) error {
+	disableKernelTraffic(name)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, mtu
 	err := netlink.LinkAdd(&netlink.Veth{
@@ -98,12 +97,12 @@ func plug(h *host, name string, mtu int) error {
 	if err != nil {
 		return err
 	}
-	quiet(name)
+	disableKernelTraffic(name)
 	return setUp(name)
 }
 
-// quiet keeps the kernel from sending its own frames on an interface.
-func quiet(name string) {
+// disableKernelTraffic keeps the kernel from sending its own frames on an interface.
+func disableKernelTraffic(name string) {
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0o644)
 }
 
@@ -156,8 +155,8 @@ func (h *host) configure() error {
 	return netlink.LinkSetUp(dev)
 }
 
-// waitReady waits until the host receives packets to its addresses. The kernel
-// enables IPv6 addresses asynchronously, after the interface is up.
+// waitReady waits until the host receives packets to its addresses. The kernel enables IPv6
+// addresses asynchronously, after the interface is up.
 func (h *host) waitReady() error {
 	if err := waitUp(hostDevice); err != nil {
 		return err
@@ -173,7 +172,7 @@ func (h *host) waitReady() error {
 	}
 }
 
-func (h *host) know(hosts []*host) error {
+func (h *host) addNeighbours(hosts []*host) error {
 	dev, err := netlink.LinkByName(hostDevice)
 	if err != nil {
 		return err

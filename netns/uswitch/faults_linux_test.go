@@ -52,21 +52,21 @@ func TestInterfaceRemovedWhileRunning(t *testing.T) {
 	at, hosts := cables(t, 3, 1500)
 	s := run(t, at, 3, nil)
 	if !reaches(t, hosts[0], hosts[2]) {
-		t.Fatal("no way between hosts 0 and 2")
+		t.Fatal("host 2 is not reachable from host 0")
 	}
 	must.Do(t, device(at, portName(2), netlink.LinkDel))
-	eventually(t, "the port is gone", func() bool { return s.Stats().Ports[2].State == PortRemoved })
+	eventually(t, "the port is removed", func() bool { return s.Stats().Ports[2].State == PortRemoved })
 	if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[1], hosts[0]) {
-		t.Error("the others cannot reach each other any more")
+		t.Error("hosts 0 and 1 cannot reach each other")
 	}
 	must.Do(t, s.SetPort(2, true))
 	if st := s.Stats().Ports[2].State; st != PortRemoved {
-		t.Errorf("a port whose interface is gone is %v", st)
+		t.Errorf("a port without an interface is %v", st)
 	}
 	before := s.Stats().CPU
 	time.Sleep(100 * time.Millisecond)
 	if used := s.Stats().CPU - before; used > 10*time.Millisecond {
-		t.Errorf("used %v in 100 ms: it spins on the dead port", used)
+		t.Errorf("used %v in 100 ms: it spins on the removed port", used)
 	}
 }
 
@@ -80,9 +80,8 @@ func TestInterfaceGoesDownAndUp(t *testing.T) {
 		}
 		must.Do(t, device(at, portName(1), netlink.LinkSetUp))
 		must.Do(t, at.do(func() error { return waitUp(portName(1)) }))
-		// With its carrier the host's interface loses its IPv6 addresses and
-		// all neighbours.
-		must.Do(t, hosts[1].do(func() error { return hosts[1].know(hosts) }))
+		// With its carrier the host loses its IPv6 addresses and all neighbours.
+		must.Do(t, hosts[1].do(func() error { return hosts[1].addNeighbours(hosts) }))
 		eventually(t, "frames pass again", func() bool { return arrives(t, hosts[0], hosts[1], 50*time.Millisecond) })
 	}
 	if st := s.Stats(); st.Ports[1].State != PortUp {
@@ -133,7 +132,7 @@ func TestMTUMismatchDropsLargeFrames(t *testing.T) {
 func TestRunAndCloseInAnyOrder(t *testing.T) {
 	at, hosts := cables(t, 2, 1500)
 	s := must.Get(New(Config{Name: "sw", InNamespace: at.do, Ports: []PortConfig{{Interface: portName(0)}, {Interface: portName(1)}}}))(t)
-	for range 3 { // stopped and started again
+	for range 3 { // stop and start again
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
@@ -169,15 +168,15 @@ func TestRunServesSeveralSwitches(t *testing.T) {
 	go func() { ended <- Run(context.Background(), a, b) }()
 	for range 3 {
 		if !reaches(t, hosts[0], hosts[1]) || !reaches(t, hosts[2], hosts[3]) {
-			t.Fatal("no way")
+			t.Fatal("not reachable")
 		}
 	}
 	if err := Run(context.Background(), b); !errors.Is(err, errRunning) {
 		t.Errorf("a second Run: %v", err)
 	}
-	must.Do(t, a.Close()) // the other keeps running
+	must.Do(t, a.Close()) // the other one keeps running
 	if !reaches(t, hosts[2], hosts[3]) || arrives(t, hosts[0], hosts[1], 50*time.Millisecond) {
-		t.Error("closing one switch is not closing that one")
+		t.Error("Close of one switch closes the other, or none")
 	}
 	must.Do(t, b.Close())
 	must.Do(t, <-ended)
@@ -205,7 +204,7 @@ func TestRandomFramesAreForwardedUnchanged(t *testing.T) {
 		}
 		from.send(t, b)
 		if got := to.frames(1); len(got) != 1 || string(got[0]) != string(b) {
-			t.Fatalf("frame %d of %d bytes did not arrive as it was sent", i, len(b))
+			t.Fatalf("frame %d of %d bytes arrived changed or not at all", i, len(b))
 		}
 	}
 	if d := s.Stats().Ports[0].In.Drops.Total() + s.Stats().Ports[1].Out.Drops.Total(); d != 0 {

@@ -18,7 +18,7 @@ var (
 	macC = net.HardwareAddr{2, 0, 0, 0, 0, 0xc}
 )
 
-// kind is a kind of packet to test.
+// kind is an IP version and a transport protocol of test packets.
 type kind struct {
 	name string
 	v6   bool
@@ -27,8 +27,7 @@ type kind struct {
 
 var kinds = []kind{{"udp4", false, false}, {"udp6", true, false}, {"tcp4", false, true}, {"tcp6", true, true}}
 
-// packetSpec describes a packet that gopacket builds, independently of this
-// package.
+// packetSpec describes a packet that gopacket builds, independently of this package.
 type packetSpec struct {
 	kind
 	from, to net.HardwareAddr
@@ -92,8 +91,8 @@ func (s packetSpec) frame(tb testing.TB) []byte {
 	return append(header, buf.Bytes()...)
 }
 
-// partial replaces the checksum by the pseudo-header sum, as the kernel leaves
-// it (CHECKSUM_PARTIAL).
+// partial replaces the checksum by the pseudo-header sum, as the kernel leaves it
+// (CHECKSUM_PARTIAL).
 func partial(tb testing.TB, b []byte) []byte {
 	tb.Helper()
 	l, ok := parse(b)
@@ -141,8 +140,8 @@ func completed(b []byte) []byte {
 	return p.bytes
 }
 
-// super builds a GSO packet of kind k as the kernel passes it.
-func super(tb testing.TB, k kind, size, payload int, flags byte) *packet {
+// gsoPacket builds a GSO packet of kind k as the kernel passes it.
+func gsoPacket(tb testing.TB, k kind, size, payload int, flags byte) *packet {
 	tb.Helper()
 	body := make([]byte, payload)
 	for i := range body {
@@ -163,8 +162,8 @@ func super(tb testing.TB, k kind, size, payload int, flags byte) *packet {
 	return &packet{bytes: b, vnet: v}
 }
 
-// pieces returns the frames of a GSO packet, built by gopacket.
-func pieces(tb testing.TB, k kind, size int, p *packet, flags byte) (all [][]byte) {
+// segmentsOf returns the frames of a GSO packet, built by gopacket.
+func segmentsOf(tb testing.TB, k kind, size int, p *packet, flags byte) (all [][]byte) {
 	tb.Helper()
 	l, _ := parse(p.bytes)
 	body := p.bytes[l.payload:]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fuzzedHandler returns a FrameHandler that treats each frame as the next byte of moves says.
+// fuzzedHandler returns a FrameHandler whose action on each frame is a byte of moves.
 func fuzzedHandler(moves []byte) FrameHandler {
 	return handlerFunc(func(f Frame, emit Emit) {
 		if len(moves) == 0 {
@@ -34,12 +34,11 @@ func fuzzedHandler(moves []byte) FrameHandler {
 	})
 }
 
-// FuzzSwitch passes arbitrary bytes and vnet headers to a switch with arbitrary
-// FrameHandlers. Messages must not exceed the limit of a packet socket, and the
-// input must be unchanged afterwards.
+// FuzzSwitch passes arbitrary bytes and vnet headers to a switch with arbitrary FrameHandlers.
+// Messages must not exceed the limit of a packet socket. The input must not change.
 func FuzzSwitch(f *testing.F) {
 	for _, k := range kinds {
-		p := super(f, k, 100, 1000, tcpPSH)
+		p := gsoPacket(f, k, 100, 1000, tcpPSH)
 		var v [vnetLen]byte
 		p.vnet.put(v[:])
 		f.Add(append(v[:], p.bytes...), []byte{0, 1, 2, 3, 4, 5, 6, 7})
@@ -50,7 +49,7 @@ func FuzzSwitch(f *testing.F) {
 			return
 		}
 		p := packet{vnet: parseVnet(b), bytes: bytes.Clone(b[vnetLen:])}
-		super := p.isGSO()
+		isGSO := p.isGSO()
 		r := newRig(t, 3, func(c *Config) {
 			c.Ports[0].In, c.Ports[1].Out = fuzzedHandler(moves), fuzzedHandler(moves[len(moves)/2:])
 		})
@@ -61,7 +60,7 @@ func FuzzSwitch(f *testing.F) {
 			r.runTimers()
 			r.flush()
 		}
-		if super && !bytes.Equal(p.bytes, b[vnetLen:]) {
+		if isGSO && !bytes.Equal(p.bytes, b[vnetLen:]) {
 			t.Error("the GSO packet was changed")
 		}
 		for _, out := range r.out {
@@ -72,7 +71,7 @@ func FuzzSwitch(f *testing.F) {
 			}
 		}
 		if st := r.stats(); st.HeldFrames != 0 || st.HeldBytes != 0 {
-			t.Errorf("%d frames, %d bytes held in the end", st.HeldFrames, st.HeldBytes)
+			t.Errorf("%d frames, %d bytes held at the end", st.HeldFrames, st.HeldBytes)
 		}
 	})
 }
@@ -103,7 +102,7 @@ func TestParseRejectsEveryPrefix(t *testing.T) {
 		b := packetSpec{kind: k}.frame(t)
 		for n := range b {
 			if _, ok := parse(b[:n]); ok {
-				t.Errorf("%s: %d of %d bytes were taken for headers", k.name, n, len(b))
+				t.Errorf("%s: %d of %d bytes were parsed as headers", k.name, n, len(b))
 			}
 		}
 		if _, ok := parse(b); !ok {

@@ -31,8 +31,7 @@ type descriptor struct{ member, port int }
 // wakePort is the port value of the wake eventfd.
 const wakePort = -1
 
-// open creates the epoll set of all members, which are switches. pending makes the first runDue run
-// each.
+// open creates the epoll set of all members (switches). pending makes the first runDue run each.
 func (g *group) open() (err error) {
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
@@ -158,8 +157,7 @@ func (g *group) runMember(m *member) {
 	}
 }
 
-// wait blocks until a port has frames, a switch is interrupted or the deadline
-// has passed.
+// wait blocks until a port has frames, a switch is interrupted or the deadline has passed.
 func (g *group) wait(deadline time.Time) (int, error) {
 	// Check without yielding the CPU first.
 	if n := epollNow(g.epoll, g.events); n > 0 {

@@ -104,9 +104,8 @@ type stream struct {
 func (s stream) gbps() float64 { return float64(s.bytes) * 8 / float64(s.elapsed) }
 func (s stream) kpps() float64 { return float64(s.received) * 1e6 / float64(s.elapsed) }
 
-// load sends batches of datagrams of size bytes for a while. The sender is
-// never more than window bytes ahead of the receiver. Both block, to leave a
-// CPU to the switch on machines with two.
+// load sends batches of datagrams of size bytes for a while, at most window bytes ahead of the
+// receiver. Both block, to leave a CPU to the switch on machines with two.
 func load(tb testing.TB, tx, rx *udpSocket, size, segments, window int, d time.Duration) stream {
 	tb.Helper()
 	must.Do(tb, unix.SetsockoptInt(rx.fd, unix.SOL_UDP, unix.UDP_GRO, 1))

@@ -10,9 +10,9 @@ func TestSegmenterMatchesKernelSegmentation(t *testing.T) {
 	for _, k := range kinds {
 		for _, n := range []struct{ size, payload int }{{1000, 5000}, {1000, 4001}, {8, 333}, {4140, 4140 * 15}, {1400, 1400}, {1400, 10}} {
 			const flags = tcpCWR | tcpPSH | tcpFIN
-			p := super(t, k, n.size, n.payload, flags)
+			p := gsoPacket(t, k, n.size, n.payload, flags)
 			before := bytes.Clone(p.bytes)
-			want := pieces(t, k, n.size, p, flags)
+			want := segmentsOf(t, k, n.size, p, flags)
 			var c segmenter
 			if !c.begin(p) || c.n != len(want) {
 				t.Fatalf("%s %v: %d frames, want %d", k.name, n, c.n, len(want))
@@ -34,34 +34,34 @@ func TestSegmenterMatchesKernelSegmentation(t *testing.T) {
 }
 
 func TestSegmenterRejectsUnknownPackets(t *testing.T) {
-	good := func() *packet { return super(t, kinds[0], 100, 1000, 0) }
-	for name, spoil := range map[string]func(*packet){
+	valid := func() *packet { return gsoPacket(t, kinds[0], 100, 1000, 0) }
+	for name, change := range map[string]func(*packet){
 		"kind of another protocol": func(p *packet) { p.vnet.gsoType = gsoTCPv4 },
 		"fragments":                func(p *packet) { p.vnet.gsoType = 3 },
 		"complete checksum":        func(p *packet) { p.vnet.flags = 0 },
 		"no IP":                    func(p *packet) { p.bytes[12] = 0x99 },
 		"headers only":             func(p *packet) { p.bytes = p.bytes[:42] },
 	} {
-		p := good()
-		spoil(p)
+		p := valid()
+		change(p)
 		var c segmenter
 		if c.begin(p) {
-			t.Errorf("%s: was cut", name)
+			t.Errorf("%s: was segmented", name)
 		}
 	}
 }
 
-// Segmenting and coalescing must give the same frames. The test segments the
-// messages as the kernel does.
+// Segmenting and coalescing must give the same frames. The test segments messages as the kernel
+// does.
 func TestCoalescedFramesEqualSegments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		k := kinds[rng.IntN(len(kinds))]
 		size := 1 + rng.IntN(3000)
-		p := super(t, k, size, 1+rng.IntN(min(60000, size*80)), byte(rng.IntN(2))*tcpPSH)
+		p := gsoPacket(t, k, size, 1+rng.IntN(min(60000, size*80)), byte(rng.IntN(2))*tcpPSH)
 		var c segmenter
 		if !c.begin(p) {
-			t.Fatal("not cut")
+			t.Fatal("not segmented")
 		}
 		var want [][]byte
 		var ms []message
@@ -80,7 +80,7 @@ func TestCoalescedFramesEqualSegments(t *testing.T) {
 		c.restore()
 		var got [][]byte
 		for i := range ms {
-			got = append(got, takeApart(t, &ms[i])...)
+			got = append(got, segmentMessage(t, &ms[i])...)
 		}
 		if len(got) != len(want) {
 			t.Fatalf("%s, %d bytes each: %d frames, want %d", k.name, size, len(got), len(want))
@@ -93,8 +93,8 @@ func TestCoalescedFramesEqualSegments(t *testing.T) {
 	}
 }
 
-// takeApart returns the frames of a message to be sent.
-func takeApart(t *testing.T, m *message) (all [][]byte) {
+// segmentMessage returns the frames of a message to be sent.
+func segmentMessage(t *testing.T, m *message) (all [][]byte) {
 	t.Helper()
 	m.finish()
 	p := packet{vnet: parseVnet(m.vnet[:])}
@@ -103,7 +103,7 @@ func takeApart(t *testing.T, m *message) (all [][]byte) {
 		p.bytes = append(p.bytes, piece...)
 	}
 	if n, _, total := p.frames(); n != m.frames || total != m.bytes() {
-		t.Fatalf("message of %d frames and %d bytes says %d and %d", n, total, m.frames, m.bytes())
+		t.Fatalf("message of %d frames and %d bytes has the counts %d and %d", n, total, m.frames, m.bytes())
 	}
 	if !p.isGSO() {
 		return [][]byte{p.bytes}
@@ -121,7 +121,7 @@ func takeApart(t *testing.T, m *message) (all [][]byte) {
 func TestUnchangedGSOPacketIsCoalescedToOneMessage(t *testing.T) {
 	for _, k := range kinds {
 		const flags = tcpCWR | tcpPSH
-		p := super(t, k, 4140, 4140*14+100, flags)
+		p := gsoPacket(t, k, 4140, 4140*14+100, flags)
 		before := bytes.Clone(p.bytes)
 		var c segmenter
 		c.begin(p)
@@ -131,20 +131,20 @@ func TestUnchangedGSOPacketIsCoalescedToOneMessage(t *testing.T) {
 			if i == 0 {
 				m.setFrame(f, true)
 			} else if !m.coalesce(f) {
-				t.Fatalf("%s: frame %d was not joined", k.name, i)
+				t.Fatalf("%s: frame %d was not coalesced", k.name, i)
 			}
 		}
 		c.restore()
 		m.finish()
 		if m.iovCount != 1 {
-			t.Errorf("%s: gathered from %d places, though it lies in one", k.name, m.iovCount)
+			t.Errorf("%s: gathered from %d places, though it is contiguous", k.name, m.iovCount)
 		}
 		if got := append(bytes.Clone(m.headers[:m.headerLen]), m.iovs[0]...); !bytes.Equal(got, before) {
 			t.Errorf("%s: headers\n%x, want\n%x", k.name, got[:80], before[:80])
 		}
 		v := parseVnet(m.vnet[:])
 		if k.tcp && v.gsoType&gsoECN == 0 {
-			t.Errorf("%s: CWR, and not said so", k.name)
+			t.Errorf("%s: CWR without gsoECN", k.name)
 		}
 		if v.gsoType &^= gsoECN; v != p.vnet {
 			t.Errorf("%s: %+v, want %+v", k.name, v, p.vnet)
@@ -166,7 +166,7 @@ func TestFramesOfOtherFlowsAreNotCoalesced(t *testing.T) {
 			return m.coalesce(partial(t, s.frame(t)))
 		}
 		if !same(func(*packetSpec) {}) || !same(func(s *packetSpec) { s.payload = body[:20] }) {
-			t.Errorf("%s: the next frame was not joined", k.name)
+			t.Errorf("%s: the next frame was not coalesced", k.name)
 		}
 		for name, change := range map[string]func(*packetSpec){
 			"other port":   func(s *packetSpec) { s.port = 1 },
@@ -175,14 +175,14 @@ func TestFramesOfOtherFlowsAreNotCoalesced(t *testing.T) {
 			"empty":        func(s *packetSpec) { s.payload = nil },
 		} {
 			if same(change) {
-				t.Errorf("%s: %s was joined", k.name, name)
+				t.Errorf("%s: %s was coalesced", k.name, name)
 			}
 		}
 		if !k.v6 && same(func(s *packetSpec) { s.id = 9 }) {
-			t.Errorf("%s: a frame with another identification was joined", k.name)
+			t.Errorf("%s: a frame with another identification was coalesced", k.name)
 		}
 		if k.tcp && (same(func(s *packetSpec) { s.seq++ }) || same(func(s *packetSpec) { s.flags = tcpCWR })) {
-			t.Errorf("%s: a segment from elsewhere in the stream was joined", k.name)
+			t.Errorf("%s: a segment with another sequence number was coalesced", k.name)
 		}
 	}
 }
@@ -196,14 +196,14 @@ func TestShortOrLastFrameEndsMessage(t *testing.T) {
 		var m message
 		m.setFrame(frame(0, 0, body), true)
 		if !m.coalesce(frame(1, 0, body[:100])) || m.coalesce(frame(2, 0, body[:100])) {
-			t.Errorf("%s: a frame was joined behind a shorter one", k.name)
+			t.Errorf("%s: a frame was coalesced after a shorter one", k.name)
 		}
 		if !k.tcp {
 			continue
 		}
 		m.setFrame(frame(0, 0, body), true)
 		if !m.coalesce(frame(1, tcpPSH, body)) || m.coalesce(frame(2, 0, body)) {
-			t.Errorf("%s: a segment was joined behind one that pushes", k.name)
+			t.Errorf("%s: a segment was coalesced after one with PSH", k.name)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestMessageStaysWithinLimits(t *testing.T) {
 			}
 		}
 		if m.frames > maxSegments || m.iovCount > maxIovecs || m.payload+28 > maxIP || m.frames < 10 {
-			t.Errorf("%d bytes each: %d frames in %d pieces, %d bytes", n, m.frames, m.iovCount, m.payload)
+			t.Errorf("%d bytes each: %d frames in %d iovecs, %d bytes", n, m.frames, m.iovCount, m.payload)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestUDPIsNotCoalescedWithoutKernelUDPGSO(t *testing.T) {
 		for _, single := range []bool{false, true} {
 			r := newRig(t, 2, func(c *Config) { c.Ports[0].In = spy(func(Frame) {}) })
 			r.noUDPGSO = single
-			p := super(t, k, 1000, 5000, 0)
+			p := gsoPacket(t, k, 1000, 5000, 0)
 			r.receive(r.ports[0], p)
 			r.flush()
 			want := 1

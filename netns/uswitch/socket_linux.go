@@ -19,8 +19,7 @@ type socket struct {
 	failed bool
 }
 
-// openSocket opens a packet socket on an interface in the namespace of the
-// calling thread.
+// openSocket opens a packet socket on an interface in the namespace of the calling thread.
 func openSocket(name string, bufferBytes int) (*socket, error) {
 	intf, err := net.InterfaceByName(name)
 	if err != nil {
@@ -47,9 +46,8 @@ func explain(err error) error {
 	return err
 }
 
-// setUp sets the options of the socket and binds it. PACKET_QDISC_BYPASS is not set: a
-// veth end has no queue to bypass, and with it the kernel drops GSO packets that it must
-// segment.
+// setUp sets the options of the socket and binds it. PACKET_QDISC_BYPASS is not set: a veth end has
+// no queue to bypass, and with it the kernel drops GSO packets that it must segment.
 func (s *socket) setUp(bufferBytes int) error {
 	for _, o := range []struct {
 		name string

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// numbered returns n concatenated datagrams of size bytes, each starting with
-// its number.
+// numbered returns n concatenated datagrams of size bytes, each starting with its number.
 func numbered(n, size int) []byte {
 	b := make([]byte, n*size)
 	for i := range n {
@@ -57,15 +56,15 @@ func TestDatagramsArriveUnchanged(t *testing.T) {
 					got = append(got, d...)
 				}
 				if !bytes.Equal(got, sent) {
-					t.Errorf("path %v, IPv6 %v, %v: other bytes arrived", path != nil, v6, n)
+					t.Errorf("path %v, IPv6 %v, %v: wrong bytes arrived", path != nil, v6, n)
 				}
 			}
 		}
 	}
 }
 
-// The kernel segments coalesced packets and computes the checksums: the
-// received frames verify headers, identifications and sums.
+// The kernel segments coalesced packets and computes the checksums: the received frames verify
+// headers, identifications and sums.
 func TestKernelAcceptsGSOMetadata(t *testing.T) {
 	const count, size = 15, 1000
 	lost := []byte{3, 4, 9}
@@ -99,10 +98,10 @@ func TestKernelAcceptsGSOMetadata(t *testing.T) {
 						continue
 					}
 					if !bytes.Equal(f[l.payload:], sent[i*size:(i+1)*size]) {
-						t.Errorf("frame %d: other bytes", i)
+						t.Errorf("frame %d: wrong bytes", i)
 					}
 					if !v6 && ident(f) != i {
-						t.Errorf("frame %d: identification %d: the one that it would have had uncut is %d", i, ident(f), i)
+						t.Errorf("frame %d: identification %d, want %d", i, ident(f), i)
 					}
 					if d := b.receive(); !bytes.Equal(d, sent[i*size:(i+1)*size]) {
 						t.Errorf("datagram %d was not received", i)
@@ -124,16 +123,15 @@ func TestSwitchLearnsFloodsAndBlocks(t *testing.T) {
 		b := append(slices.Concat(to, station(from)), 0x88, 0xb5, what) // experimental EtherType
 		return append(b, make([]byte, 60)...)
 	}
-	// A broadcast follows each frame: when host 2 has it, the frame has been
-	// forwarded.
-	say := func(from, to int) []byte {
+	// A broadcast follows each frame: when host 2 has it, the frame has been forwarded.
+	send := func(from, to int) []byte {
 		b := frame(from, station(to), byte(to))
 		taps[from].send(t, b)
 		taps[from].send(t, frame(from, broadcast, 0xff))
 		return b
 	}
 	isFence := func(b []byte) bool { return b[etherLen] == 0xff }
-	heard := func(what string, b []byte, want ...int) {
+	expectAt := func(what string, b []byte, want ...int) {
 		t.Helper()
 		last := taps[2].frames(1)
 		for len(last) > 0 && !isFence(last[len(last)-1]) {
@@ -150,17 +148,17 @@ func TestSwitchLearnsFloodsAndBlocks(t *testing.T) {
 				n = 1
 			}
 			if len(got) != n || (n == 1 && !bytes.Equal(got[0], b)) {
-				t.Errorf("%s: host %d heard %d frames, want %d", what, i, len(got), n)
+				t.Errorf("%s: host %d received %d frames, want %d", what, i, len(got), n)
 			}
 		}
 	}
-	heard("unknown", say(0, 1), 1, 2)
-	heard("answer", say(1, 0), 0)
-	heard("known", say(0, 1), 1)
+	expectAt("unknown", send(0, 1), 1, 2)
+	expectAt("answer", send(1, 0), 0)
+	expectAt("known", send(0, 1), 1)
 	must.Do(t, s.SetPort(1, false))
-	heard("down", say(0, 1), 2) // flushed from the FDB, and flooded
+	expectAt("down", send(0, 1), 2) // flushed from the FDB, and flooded
 	must.Do(t, s.SetPort(1, true))
-	heard("up", say(0, 1), 1, 2)
+	expectAt("up", send(0, 1), 1, 2)
 	st := s.Stats()
 	if st.Ports[1].Out.Drops.Down == 0 {
 		t.Errorf("drops %+v", st.Ports[1].Out.Drops)
@@ -218,15 +216,15 @@ func TestHandlerDelayIsApplied(t *testing.T) {
 			took = append(took, time.Since(start))
 		}
 		slices.Sort(took)
-		t.Logf("asked for %v: shortest %v, median %v, longest %v", by, took[0], took[50], took[99])
+		t.Logf("delay %v: shortest %v, median %v, longest %v", by, took[0], took[50], took[99])
 		if took[0] < by {
-			t.Fatalf("a frame took %v, asked for %v", took[0], by)
+			t.Fatalf("a frame took %v, want %v", took[0], by)
 		}
 		if took[10] <= by+2*time.Millisecond {
 			return
 		}
 	}
-	t.Errorf("nine of ten frames took %v or more, asked for %v", took[10], by)
+	t.Errorf("nine of ten frames took %v or more, want %v", took[10], by)
 }
 
 func TestIdleSwitchUsesNoCPU(t *testing.T) {
@@ -236,6 +234,6 @@ func TestIdleSwitchUsesNoCPU(t *testing.T) {
 	before := s.Stats().CPU
 	time.Sleep(200 * time.Millisecond)
 	if used := s.Stats().CPU - before; used > 10*time.Millisecond {
-		t.Errorf("used %v of processor time in 200 ms of silence", used)
+		t.Errorf("used %v of CPU time in 200 ms without traffic", used)
 	}
 }

@@ -65,9 +65,8 @@ func (t *tap) send(tb testing.TB, b []byte) {
 	must.Do(tb, unix.Send(t.fd, b, 0))
 }
 
-// computeInKernel makes the switch's interface segment GSO packets and compute
-// checksums on send: received frames show how the kernel interprets the
-// messages of the switch.
+// computeInKernel makes the switch's interface segment GSO packets and compute checksums on send:
+// received frames show how the kernel interprets the switch's messages.
 func computeInKernel(tb testing.TB, at *namespace, name string) {
 	tb.Helper()
 	must.Do(tb, at.do(func() error {

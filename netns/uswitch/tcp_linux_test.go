@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// TestTCPSurvivesLossDuplicationAndReordering sends GSO packets through
-// FrameHandlers that drop, duplicate and reorder. The receiving kernel verifies
-// every checksum, because no frame is partial.
+// TestTCPSurvivesLossDuplicationAndReordering sends GSO packets through FrameHandlers that drop,
+// duplicate and reorder. The receiving kernel verifies every checksum.
 func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for name, path := range map[string]func(seed uint64) FrameHandler{
@@ -33,11 +32,11 @@ func TestTCPSurvivesLossDuplicationAndReordering(t *testing.T) {
 				}
 				got := transfer(t, hosts[0], hosts[1], v6, sent)
 				if sha256.Sum256(got) != sha256.Sum256(sent) {
-					t.Errorf("%d bytes arrived of %d, or others (equal so far: %v)", len(got), len(sent), bytes.HasPrefix(sent, got))
+					t.Errorf("%d of %d bytes arrived, or wrong ones (prefix: %v)", len(got), len(sent), bytes.HasPrefix(sent, got))
 				}
 				st := s.Stats()
 				if SupportsUDPGSO() && (st.Ports[0].In.GSOPackets == 0 || st.Ports[1].Out.GSOPackets == 0) {
-					t.Errorf("%d GSO packets in, %d out: the test needs some", st.Ports[0].In.GSOPackets, st.Ports[1].Out.GSOPackets)
+					t.Errorf("%d GSO packets in, %d out, want some", st.Ports[0].In.GSOPackets, st.Ports[1].Out.GSOPackets)
 				}
 			})
 		}

@@ -30,8 +30,7 @@ func (c *core) transmit(p *port, f Frame) {
 	}
 }
 
-// transmitPacket queues a packet, which may be a GSO packet of several frames, for a port as it was
-// received.
+// transmitPacket queues a packet for a port as received. It may be a GSO packet of several frames.
 func (c *core) transmitPacket(p *port, k *packet) {
 	if n, longest, _ := k.frames(); !p.fits(k.bytes[:min(longest, len(k.bytes))]) {
 		p.counters[Out].Drops.TooBig += uint64(n)

@@ -2,8 +2,7 @@ package uswitch
 
 import "encoding/binary"
 
-// vnetLen is the size of struct virtio_net_hdr, which precedes each frame of a packet socket with
-// PACKET_VNET_HDR.
+// vnetLen is the size of struct virtio_net_hdr, which PACKET_VNET_HDR puts before each frame.
 const vnetLen = 10
 
 const (
@@ -41,8 +40,7 @@ func (v *vnetHeader) put(b []byte) {
 	n.PutUint16(b[8:], v.checksumOff)
 }
 
-// matches reports whether the GSO type agrees with the protocols that were found in the frame's
-// headers, l.
+// matches reports whether the GSO type agrees with the protocols of the frame's headers.
 func (v *vnetHeader) matches(l *layout) bool {
 	switch v.gsoType &^ gsoECN {
 	case gsoUDP:

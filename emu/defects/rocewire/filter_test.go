@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// rig is a Filter around a NIC that the test plays itself. Its log has the packets that the NIC and
-// the link get.
+// rig is a Filter with a NIC that the test controls. Its log has the packets that the NIC and the
+// link get.
 type rig struct {
 	filter *Filter
 	qp     QP
@@ -75,7 +75,7 @@ func (r *rig) send(op wire.Opcode, psn wire.PSN, edits ...edit) {
 	r.output(0)
 }
 
-// output notes the packets that leave the filter.
+// output logs the packets that leave the filter.
 func (r *rig) output(now mono.Time) {
 	ds := make([]link.Datagram, 4)
 	for n := r.filter.Output(now, ds); n > 0; n = r.filter.Output(now, ds) {
@@ -85,10 +85,10 @@ func (r *rig) output(now mono.Time) {
 	}
 }
 
-// describe returns opcode and PSN of a packet, and what is unusual.
+// describe returns opcode and PSN of a packet, and fields that differ from their defaults.
 func describe(d *link.Datagram) string {
 	var p wire.Packet
-	_ = p.Parse(d.Payload) // it may be reserved or damaged
+	_ = p.Parse(d.Payload) // fails for reserved opcodes and invalid packets
 	s := fmt.Sprintf("%s %d", strings.TrimPrefix(p.BTH.Opcode.String(), "RC "), p.BTH.PSN)
 	add := func(on bool, format string, args ...any) {
 		if on {
@@ -116,17 +116,17 @@ func TestDefectsAreAsDocumented(t *testing.T) {
 		c := exchanges[info.Name]
 		t.Run(info.Name, func(t *testing.T) {
 			var q Defects
-			play := func(want string) {
+			expect := func(want string) {
 				r := newRig(q)
 				c.exchange(r)
 				if got := strings.Join(r.log, "; "); got != want {
 					t.Errorf("with %+v:\n\t%s\nwant:\n\t%s", q, got, want)
 				}
 			}
-			play(c.sound)
+			expect(c.correct)
 			must.Do(t, defects.Set(&q, info.Name, true))
-			play(c.defective)
-			if c.sound == c.defective {
+			expect(c.defective)
+			if c.correct == c.defective {
 				t.Error("the exchange does not show the defect")
 			}
 		})
@@ -154,8 +154,8 @@ var (
 
 // exchanges has packets that show each defect, and the log without and with it.
 var exchanges = map[string]struct {
-	exchange         func(*rig)
-	sound, defective string
+	exchange           func(*rig)
+	correct, defective string
 }{
 	"DFUnchecked": {
 		exchange: func(r *rig) {
@@ -168,7 +168,7 @@ var exchanges = map[string]struct {
 			}
 			r.receive(rcSend, 101)
 		},
-		sound:     "got SEND_ONLY 100 ICRC wrong; variants 2; got SEND_ONLY 100 ICRC wrong; variants 2; got SEND_ONLY 101",
+		correct:   "got SEND_ONLY 100 ICRC wrong; variants 2; got SEND_ONLY 100 ICRC wrong; variants 2; got SEND_ONLY 101",
 		defective: "got SEND_ONLY 100; variants 2; got SEND_ONLY 100; variants 2; got SEND_ONLY 101",
 	},
 	"HugeLengthIsAccess": {
@@ -179,12 +179,12 @@ var exchanges = map[string]struct {
 				r.send(rcAck, 100, invalidNAK)
 			}
 		},
-		sound:     "got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x61; got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x61",
+		correct:   "got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x61; got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x61",
 		defective: "got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x61; got READ_REQUEST 100; sent ACKNOWLEDGE 99 0x61; sent ACKNOWLEDGE 100 0x62",
 	},
 	"MigReqZero": {
 		exchange: func(r *rig) { r.send(rcSend, 7, migReq) },
-		sound:    "sent SEND_ONLY 7 M", defective: "sent SEND_ONLY 7",
+		correct:  "sent SEND_ONLY 7 M", defective: "sent SEND_ONLY 7",
 	},
 	"MigrationIgnored": {
 		exchange: func(r *rig) {
@@ -192,7 +192,7 @@ var exchanges = map[string]struct {
 			r.qp.Armed = true
 			r.receive(rcSend, 101, migReq)
 		},
-		sound: "got SEND_ONLY 100 M; got SEND_ONLY 101 M", defective: "got SEND_ONLY 100 M; got SEND_ONLY 101",
+		correct: "got SEND_ONLY 100 M; got SEND_ONLY 101 M", defective: "got SEND_ONLY 100 M; got SEND_ONLY 101",
 	},
 	"NoCongestion": {
 		exchange: func(r *rig) {
@@ -200,7 +200,7 @@ var exchanges = map[string]struct {
 			r.receive(wire.CNP, 0)
 			r.send(rcSend, 7, class(0x68|link.ECT0))
 		},
-		sound:     "got SEND_ONLY 100 class 0x6b; got CNP 0; sent SEND_ONLY 7 class 0x6a",
+		correct:   "got SEND_ONLY 100 class 0x6b; got CNP 0; sent SEND_ONLY 7 class 0x6a",
 		defective: "got SEND_ONLY 100 class 0x68; sent SEND_ONLY 7 class 0x68",
 	},
 	"ECNFromTClass": {
@@ -209,12 +209,12 @@ var exchanges = map[string]struct {
 			r.send(rcSend, 7, class(0x68|link.ECT0))
 			r.send(wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly), 8, class(link.ECT0))
 		},
-		sound:     "sent SEND_ONLY 7 class 0x6a; sent UD SEND_ONLY 8 class 0x2",
+		correct:   "sent SEND_ONLY 7 class 0x6a; sent UD SEND_ONLY 8 class 0x2",
 		defective: "sent SEND_ONLY 7 class 0x69; sent UD SEND_ONLY 8 class 0x2",
 	},
 	"FetchAddLeaks": {
 		exchange: func(r *rig) { r.send(rcFetchAdd, 7) },
-		sound:    "sent FETCH_ADD 7 compare 0x0", defective: "sent FETCH_ADD 7 compare 0x5b87807f7",
+		correct:  "sent FETCH_ADD 7 compare 0x0", defective: "sent FETCH_ADD 7 compare 0x5b87807f7",
 	},
 	"FlushICRCDoubled": {
 		exchange: func(r *rig) {
@@ -227,7 +227,7 @@ var exchanges = map[string]struct {
 			r.send(rcFlush, 7)
 			r.send(rcSend, 8)
 		},
-		sound:     "got FLUSH 100; got FLUSH 101 ICRC wrong; got SEND_ONLY 102; sent FLUSH 7; sent SEND_ONLY 8",
+		correct:   "got FLUSH 100; got FLUSH 101 ICRC wrong; got SEND_ONLY 102; sent FLUSH 7; sent SEND_ONLY 8",
 		defective: "got FLUSH 100 ICRC wrong; got FLUSH 101; got SEND_ONLY 102; sent FLUSH 7 ICRC wrong; sent SEND_ONLY 8",
 	},
 	"GSIAckReq": {
@@ -235,14 +235,14 @@ var exchanges = map[string]struct {
 			r.send(rcSend, 7, func(_ *link.Datagram, p *wire.Packet) { p.BTH.DestQP = 1 })
 			r.send(rcSend, 8)
 		},
-		sound: "sent SEND_ONLY 7; sent SEND_ONLY 8", defective: "sent SEND_ONLY 7 AckReq; sent SEND_ONLY 8",
+		correct: "sent SEND_ONLY 7; sent SEND_ONLY 8", defective: "sent SEND_ONLY 7 AckReq; sent SEND_ONLY 8",
 	},
 	"ReservedOpSilent": {
 		exchange: func(r *rig) {
 			r.receive(rcReserved, nextPSN)
 			r.receive(rcReserved, nextPSN+1)
 		},
-		sound: "got 0x1f 100; got 0x1f 101", defective: "got 0x1f 101",
+		correct: "got 0x1f 100; got 0x1f 101", defective: "got 0x1f 101",
 	},
 	"RaggedAccepted": {
 		exchange: func(r *rig) {
@@ -251,22 +251,22 @@ var exchanges = map[string]struct {
 			r.filter.setICRC(&p)
 			r.filter.Input(0, &p.Datagram)
 		},
-		sound: "got SEND_ONLY 100 5B pad 0", defective: "got SEND_ONLY 100 5B pad 3",
+		correct: "got SEND_ONLY 100 5B pad 0", defective: "got SEND_ONLY 100 5B pad 3",
 	},
 	"FixedHopLimit": {
 		exchange: func(r *rig) { r.send(rcSend, 7) },
-		sound:    "sent SEND_ONLY 7", defective: "sent SEND_ONLY 7 hop limit 64",
+		correct:  "sent SEND_ONLY 7", defective: "sent SEND_ONLY 7 hop limit 64",
 	},
 	"NoCreditReporting": {
 		exchange: func(r *rig) {
 			r.send(rcAck, 7)
 			r.send(rcAck, 9, sequenceNAK)
 		},
-		sound: "sent ACKNOWLEDGE 7 0x03; sent ACKNOWLEDGE 9 0x60", defective: "sent ACKNOWLEDGE 7 0x1f; sent ACKNOWLEDGE 9 0x60",
+		correct: "sent ACKNOWLEDGE 7 0x03; sent ACKNOWLEDGE 9 0x60", defective: "sent ACKNOWLEDGE 7 0x1f; sent ACKNOWLEDGE 9 0x60",
 	},
 	"NoCreditHeeding": {
 		exchange: func(r *rig) { r.receive(rcAck, 7) },
-		sound:    "got ACKNOWLEDGE 7 0x03", defective: "got ACKNOWLEDGE 7 0x1f",
+		correct:  "got ACKNOWLEDGE 7 0x03", defective: "got ACKNOWLEDGE 7 0x1f",
 	},
 	"NAKLate": {
 		exchange: func(r *rig) {
@@ -275,21 +275,21 @@ var exchanges = map[string]struct {
 			r.output(mono.Time(nakDelay) - 1)
 			r.output(r.filter.Deadline())
 		},
-		sound: "sent ACKNOWLEDGE 7 0x60; sent ACKNOWLEDGE 8 0x03", defective: "sent ACKNOWLEDGE 8 0x03; sent ACKNOWLEDGE 7 0x60",
+		correct: "sent ACKNOWLEDGE 7 0x60; sent ACKNOWLEDGE 8 0x03", defective: "sent ACKNOWLEDGE 8 0x03; sent ACKNOWLEDGE 7 0x60",
 	},
 	"AckPSNOff": {
 		exchange: func(r *rig) {
 			r.send(rcAck, 7)
 			r.send(rcSend, 8)
 		},
-		sound: "sent ACKNOWLEDGE 7 0x03; sent SEND_ONLY 8", defective: "sent ACKNOWLEDGE 8 0x03; sent SEND_ONLY 8",
+		correct: "sent ACKNOWLEDGE 7 0x03; sent SEND_ONLY 8", defective: "sent ACKNOWLEDGE 8 0x03; sent SEND_ONLY 8",
 	},
 	"NAKWaitsForTimer": {
 		exchange: func(r *rig) {
 			r.receive(rcAck, 9, sequenceNAK)
 			r.receive(rcAck, 9, invalidNAK)
 		},
-		sound: "got ACKNOWLEDGE 9 0x60; got ACKNOWLEDGE 9 0x61", defective: "got ACKNOWLEDGE 8 0x1f; got ACKNOWLEDGE 9 0x61",
+		correct: "got ACKNOWLEDGE 9 0x60; got ACKNOWLEDGE 9 0x61", defective: "got ACKNOWLEDGE 8 0x1f; got ACKNOWLEDGE 9 0x61",
 	},
 	"ReservedBitsChecked": {
 		exchange: func(r *rig) {
@@ -297,6 +297,6 @@ var exchanges = map[string]struct {
 			r.receive(rcSend, 101, func(_ *link.Datagram, p *wire.Packet) { p.BTH.Reserved6 = 1 })
 			r.receive(rcSend, 102, func(_ *link.Datagram, p *wire.Packet) { p.BTH.Reserved7 = 1 })
 		},
-		sound: "got SEND_ONLY 100; got SEND_ONLY 101; got SEND_ONLY 102", defective: "got SEND_ONLY 100",
+		correct: "got SEND_ONLY 100; got SEND_ONLY 101; got SEND_ONLY 102", defective: "got SEND_ONLY 100",
 	},
 }

@@ -171,16 +171,14 @@ func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on twice,
-// the second time with the bits that an ICRC masks. icrc is the right ICRC, and body the packet
-// from the BTH on.
+// doubledICRC returns the ICRC of rxe for a FLUSH, which covers the packet from the BTH on (body)
+// twice, the second time with the bits that an ICRC masks. icrc is the right ICRC.
 func doubledICRC(icrc uint32, body []byte) uint32 {
 	return crc32.Update(icrc, crc32.IEEETable, body)
 }
 
 // addPad emulates the defect RaggedAccepted: it pads a received payload whose length is not a
-// multiple of four, so that the NIC accepts it. It leaves the ICRC to setICRC, and keeps every
-// packet.
+// multiple of four, so that the NIC accepts it. It leaves the ICRC to setICRC, and drops no packet.
 func addPad(_ *Filter, p *packet) (pass bool) {
 	head := p.info().HeaderLen
 	end := len(p.Payload) - wire.ICRCLen - int(p.Payload[flagsByte]&padBits)>>padShift

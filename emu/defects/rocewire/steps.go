@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// setBits replaces the bits of mask in the BTH byte at offset by bits. It sets p.changed if the
-// byte changes.
+// setBits replaces the bits of mask in the BTH byte at offset. It sets p.changed if they differ.
 func (p *packet) setBits(offset int, mask, bits byte) {
 	if b := p.Payload[offset]&^mask | bits; b != p.Payload[offset] {
 		p.Payload[offset] = b
@@ -64,8 +63,7 @@ func fixHopLimit(_ *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// ignoreCongestion is a step of the defect NoCongestion: it drops received CNPs and removes
-// congestion marks.
+// ignoreCongestion is a step of the defect NoCongestion: it drops received CNPs and clears ECN.
 func ignoreCongestion(_ *Filter, p *packet) (pass bool) {
 	p.TClass &^= link.ECN
 	return p.opcode() != wire.CNP
@@ -118,8 +116,7 @@ func hideSequenceNAK(_ *Filter, p *packet) (pass bool) {
 // nakDelay is the delay of NAKLate.
 const nakDelay = 10 * time.Millisecond
 
-// delayNAK is a step of the defect NAKLate: it keeps a sequence NAK, which Output sends after
-// nakDelay.
+// delayNAK, a step of the defect NAKLate, holds a sequence NAK, which Output sends after nakDelay.
 func delayNAK(f *Filter, p *packet) (pass bool) {
 	if s, ok := p.syndrome(); !ok || s != wire.Nak(wire.NakPSNSequence) {
 		return true

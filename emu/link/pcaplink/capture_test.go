@@ -75,7 +75,7 @@ func TestCaptureHasPacketsWithTheirTime(t *testing.T) {
 	}
 	must.Do(t, c.Close())
 	frame := RawIP.appendFrame(nil, &d)
-	want := []record{ // the datagram that was not taken is not there
+	want := []record{ // without the datagram that Send did not take
 		{epoch.Add(1), "nic a", pcapgo.NgEpbFlagDirectionOutbound, frame},
 		{epoch.Add(1_000_000_007), "nic b", pcapgo.NgEpbFlagDirectionInbound, frame},
 	}
@@ -115,11 +115,11 @@ func (s *socketLink) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 func TestCaptureHasIdentificationOnWire(t *testing.T) {
 	d := datagram("10.0.0.1:50000", "10.0.0.2:4791", "hello")
 	d.IPID = link.IPIDUnknown
-	lost := d
-	lost.Payload = []byte("damaged")
+	corrupted := d
+	corrupted.Payload = []byte("corrupted")
 	var file bytes.Buffer
 	c := NewCapture(&file, Options{FindIPID: func(d *link.Datagram) (uint16, bool) { return 0x77, string(d.Payload) == "hello" }})
-	l := c.Wrap("nic", &socketLink{received: []link.Datagram{d, lost}})
+	l := c.Wrap("nic", &socketLink{received: []link.Datagram{d, corrupted}})
 	if n, err := l.Send(1, []link.Datagram{d, d, d}); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}

@@ -79,8 +79,7 @@ func copyBlocks(w io.Writer, r io.Reader, comment func(i int) string) error {
 	}
 }
 
-// withComment returns an enhanced packet block with a comment added to its options. It may change
-// block.
+// withComment adds a comment to the options of an enhanced packet block. It may change block.
 func withComment(block []byte, comment string) []byte {
 	if comment == "" {
 		return block
@@ -108,9 +107,8 @@ const (
 	minBlock     = 12 // type, length, length
 )
 
-// Trim truncates a pcapng file after its last complete block: a writer that was killed may
-// have written part of a block. A file that does not begin with a section block becomes
-// empty.
+// Trim truncates a pcapng file after its last complete block: a writer that was killed may have
+// written part of a block. A file that does not begin with a section block becomes empty.
 func Trim(name string) (err error) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

@@ -23,8 +23,7 @@ type FileOptions struct {
 	// MaxBytes bounds the size of the file if it is positive. Packets beyond it are counted
 	// as dropped in the interface statistics.
 	MaxBytes int64
-	// BufferBytes is the size of the write buffer, whose contents are lost if the process
-	// is killed.
+	// BufferBytes is the size of the write buffer. A process that is killed loses its contents.
 	BufferBytes int
 	// OnError, if not nil, is called with the first error, from the goroutine that writes.
 	OnError func(error)
@@ -98,8 +97,7 @@ func (f *File) addInterface(name string) (id int, err error) {
 	return 0, err
 }
 
-// Write adds a packet. At the size limit it counts the packet as dropped; after an error or Close
-// it ignores it.
+// Write adds a packet, counts it as dropped at the size limit, or ignores it after an error.
 func (f *File) Write(p Packet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,8 +150,7 @@ const longestPacket = 1<<16 + 14
 // limitComment is the comment of the last packet of a file that has reached its limit.
 const limitComment = "fabrictest: the capture has reached its size limit; later packets are counted as dropped"
 
-// blockBytes returns the size of the block of a packet of length bytes, with the comment and the
-// flags of p.
+// blockBytes returns the size of the block of p with length bytes of data, its comment and flags.
 func blockBytes(length int, p *Packet) int64 {
 	padded := func(n int) int { return (n + 3) &^ 3 }
 	size, options := packetHead+padded(length)+4, 0 // 4: the second block length
@@ -169,8 +166,7 @@ func blockBytes(length int, p *Packet) int64 {
 	return int64(size + options)
 }
 
-// Fail stops the file with an error of the caller: later packets are ignored, and Close returns the
-// error.
+// Fail stops the file with an error, which Close returns. Later packets are ignored.
 func (f *File) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

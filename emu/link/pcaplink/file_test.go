@@ -36,10 +36,10 @@ func packets(t *testing.T, file []byte) (n int, r *pcapgo.NgReader) {
 func TestMaxBytesLimitsFile(t *testing.T) {
 	for _, limit := range []int64{4 << 10, 10_001, 64 << 10} {
 		var file bytes.Buffer
-		told := 0
+		calls := 0
 		f := NewFile(&file, FileOptions{
 			LinkType: layers.LinkTypeEthernet, Comment: "replay", MaxBytes: limit,
-			OnLimit: func() { told++ }, OnError: func(err error) { t.Error(err) },
+			OnLimit: func() { calls++ }, OnError: func(err error) { t.Error(err) },
 		})
 		const each = 300
 		a, b := f.AddInterface("a"), f.AddInterface("b")
@@ -49,8 +49,8 @@ func TestMaxBytesLimitsFile(t *testing.T) {
 		}
 		must.Do(t, f.Close())
 		n, r := packets(t, file.Bytes())
-		if int64(file.Len()) > limit || int64(file.Len()) < limit-2*2700 || told != 1 {
-			t.Errorf("limit %d: %d bytes, told %d times", limit, file.Len(), told)
+		if int64(file.Len()) > limit || int64(file.Len()) < limit-2*2700 || calls != 1 {
+			t.Errorf("limit %d: %d bytes, %d calls of OnLimit", limit, file.Len(), calls)
 		}
 		all, dropped := uint64(0), uint64(0)
 		for _, id := range []int{a, b} {
@@ -58,18 +58,18 @@ func TestMaxBytesLimitsFile(t *testing.T) {
 			all += intf.Statistics.PacketsReceived
 			dropped += intf.Statistics.PacketsDropped
 		}
-		if says := bytes.Count(file.Bytes(), []byte(limitComment)); says != 1 {
-			t.Errorf("limit %d: %d packets say that they are the last", limit, says)
+		if last := bytes.Count(file.Bytes(), []byte(limitComment)); last != 1 {
+			t.Errorf("limit %d: %d packets have limitComment", limit, last)
 		}
 		if all != 2*each || dropped != uint64(2*each-n) {
-			t.Errorf("limit %d: %d packets, the file says %d of %d are missing", limit, n, dropped, all)
+			t.Errorf("limit %d: %d packets, and statistics of %d dropped of %d", limit, n, dropped, all)
 		}
 	}
 }
 
 func TestFileWithoutLimitHasAllPackets(t *testing.T) {
 	var file bytes.Buffer
-	f := NewFile(&file, FileOptions{OnLimit: func() { t.Error("cut") }})
+	f := NewFile(&file, FileOptions{OnLimit: func() { t.Error("OnLimit was called") }})
 	id := f.AddInterface("x")
 	for range 1000 {
 		f.Write(Packet{Interface: id, Bytes: make([]byte, 100)})
@@ -103,37 +103,37 @@ func TestTrimKeepsCompleteBlocks(t *testing.T) {
 		if err := Trim(name); err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
-		left := must.Get(os.ReadFile(name))(t)
-		if !bytes.HasPrefix(file.Bytes(), left) || len(left) > size {
-			t.Fatalf("%d bytes: what is left is not their beginning", size)
+		trimmed := must.Get(os.ReadFile(name))(t)
+		if !bytes.HasPrefix(file.Bytes(), trimmed) || len(trimmed) > size {
+			t.Fatalf("%d bytes: the trimmed file is no prefix", size)
 		}
-		whole := 0 // packets that were complete; -1 if not even the interface was
+		complete := 0 // complete packets; -1 if the interface block is incomplete
 		for k, end := range ends {
 			if end <= size {
-				whole = k - 1
+				complete = k - 1
 			}
 		}
-		if whole >= 0 {
-			if n, _ := packets(t, left); n != whole {
-				t.Fatalf("%d bytes: %d packets, want %d", size, n, whole)
+		if complete >= 0 {
+			if n, _ := packets(t, trimmed); n != complete {
+				t.Fatalf("%d bytes: %d packets, want %d", size, n, complete)
 			}
 		}
 	}
 }
 
-func TestTrimOfOtherFiles(t *testing.T) {
+func TestTrimEmptiesOtherFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.pcapng")
-	must.Do(t, os.WriteFile(name, []byte("this is not a capture at all"), 0o600))
+	must.Do(t, os.WriteFile(name, []byte("this is not a capture file at all"), 0o600))
 	must.Do(t, Trim(name))
 	if info, err := os.Stat(name); err != nil || info.Size() != 0 {
 		t.Errorf("%v, %v", info.Size(), err)
 	}
-	must.Fail(t, "a file that is not there", Trim(name+"x"), os.ErrNotExist)
+	must.Fail(t, "Trim of a missing file", Trim(name+"x"), os.ErrNotExist)
 }
 
 // A compressed file has all packets, with comments added, and is reproducible.
 func TestCompressAddsComments(t *testing.T) {
-	pack := func() []byte {
+	compress := func() []byte {
 		name := filepath.Join(t.TempDir(), "x.pcapng")
 		out := must.Get(os.Create(name))(t)
 		f := NewFile(out, FileOptions{Comment: "replay"})
@@ -144,30 +144,30 @@ func TestCompressAddsComments(t *testing.T) {
 				p.Flags = &pcapgo.NgEpbFlags{Direction: pcapgo.NgEpbFlagDirectionOutbound}
 			}
 			if i%5 == 0 {
-				p.Comment = "damaged"
+				p.Comment = "corrupted"
 			}
 			f.Write(p)
 		}
 		must.Do(t, errors.Join(f.Close(), out.Close()))
-		packed, size, err := Compress(name, func(i int) string {
+		compressed, size, err := Compress(name, func(i int) string {
 			if i%3 == 0 {
 				return "lost"
 			}
 			return ""
 		})
-		if err != nil || packed != name+CompressedSuffix {
-			t.Fatal(packed, err)
+		if err != nil || compressed != name+CompressedSuffix {
+			t.Fatal(compressed, err)
 		}
-		must.Fail(t, "the file is still there", must.Err(os.Stat(name)), os.ErrNotExist)
-		text, err := os.ReadFile(packed)
+		must.Fail(t, "Stat of the original file", must.Err(os.Stat(name)), os.ErrNotExist)
+		text, err := os.ReadFile(compressed)
 		if err != nil || int64(len(text)) != size || size > 30_000 {
-			t.Fatalf("%d bytes, told %d: %v", len(text), size, err)
+			t.Fatalf("%d bytes, Compress returned %d: %v", len(text), size, err)
 		}
 		return text
 	}
-	text := pack()
-	if !bytes.Equal(text, pack()) {
-		t.Error("packed twice, it is not the same")
+	text := compress()
+	if !bytes.Equal(text, compress()) {
+		t.Error("two compressions of the same packets differ")
 	}
 	z := must.Get(gzip.NewReader(bytes.NewReader(text)))(t)
 	r := must.Get(pcapgo.NewNgReader(z, pcapgo.DefaultNgReaderOptions))(t)
@@ -178,7 +178,7 @@ func TestCompressAddsComments(t *testing.T) {
 		}
 		var want []string
 		if i%5 == 0 {
-			want = append(want, "damaged")
+			want = append(want, "corrupted")
 		}
 		if i%3 == 0 {
 			want = append(want, "lost")
@@ -188,6 +188,6 @@ func TestCompressAddsComments(t *testing.T) {
 		}
 	}
 	if _, _, err := r.ReadPacketData(); !errors.Is(err, io.EOF) {
-		t.Errorf("behind the last packet: %v", err)
+		t.Errorf("after the last packet: %v", err)
 	}
 }

@@ -42,8 +42,7 @@ func TestFrameGolden(t *testing.T) {
 	}{
 		{
 			name: "IPv4", src: "10.0.0.1:49441", dst: "10.0.0.2:4791",
-			// The header checksum is worked out by hand: the words sum to 0x1698d,
-			// folded 0x698e.
+			// Header checksum: the 16-bit words sum to 0x1698d, folded 0x698e.
 			want: `45 6a 00 20 be ef 40 00 11 11 96 71 0a 00 00 01 0a 00 00 02
 			       c1 21 12 b7 00 0c 42 26 72 6f 63 65`,
 		},
@@ -66,7 +65,7 @@ func TestFrameGolden(t *testing.T) {
 		},
 		{
 			name: "IPv6", src: "[fd00::1]:49441", dst: "[fd00::2]:4791",
-			change: func(d *link.Datagram) { d.Variants = link.NoChecksum }, // which Wireshark calls illegal
+			change: func(d *link.Datagram) { d.Variants = link.NoChecksum }, // illegal for IPv6
 			want: `66 a1 23 45 00 0c 11 11
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01
 			       fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02

@@ -16,8 +16,7 @@ import (
 // WrapStreams returns a net that captures the streams of n, at a new interface called name. The
 // real TCP segments are not known: written and read bytes become segments of the stream's MSS at
 // the time of the call, between a handshake and a FIN or RST. An outbound segment acknowledges all
-// bytes that were read, an inbound one all that were written. The result is a link.StreamWaiter if
-// n is.
+// bytes read, an inbound one all bytes written. The result is a link.StreamWaiter if n is.
 func (c *Capture) WrapStreams(name string, n link.StreamNet) link.StreamNet {
 	t := &capturedNet{StreamNet: n, intf: c.AddInterface(name), streams: make(map[*capturedStream]int)}
 	if w, ok := n.(link.StreamWaiter); ok {
@@ -215,8 +214,7 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// writeEnd captures how the peer ended the stream, given the error of Read: a FIN for EOF, or an
-// RST.
+// writeEnd captures the peer's end of the stream by the error of Read: a FIN for EOF, else an RST.
 func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:
@@ -246,8 +244,7 @@ func (s *capturedStream) forget() {
 	delete(s.net.streams, s)
 }
 
-// CloseWrite implements link.StreamLink, and captures a FIN; before the handshake it leaves that to
-// ensureHandshake.
+// CloseWrite implements link.StreamLink. It captures a FIN, after the handshake if that is pending.
 func (s *capturedStream) CloseWrite(now mono.Time) error {
 	err := s.StreamLink.CloseWrite(now)
 	if err != nil || s.writeClosed {

@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// hosts is two ports of a simulated world, whose streams are captured.
+// hosts is two ports of a simulated world whose streams are captured.
 type hosts struct {
 	w            *sim.World
 	a, b         link.StreamNet
@@ -47,7 +47,7 @@ func simulatedHosts(t *testing.T, c *Capture, seed uint64, v6 bool, cfg sim.Stre
 	return h
 }
 
-// settle runs the world for a while and returns the time.
+// settle runs the world until no event is pending, and returns the time.
 func (h *hosts) settle(t *testing.T) mono.Time {
 	t.Helper()
 	must.Do(t, h.w.Run())
@@ -70,8 +70,8 @@ func TestWrappedStreamsAreStreamNet(t *testing.T) {
 	})
 }
 
-// talk exchanges bytes between a and b, and closes both directions.
-func (h *hosts) talk(t *testing.T, up, down []byte) {
+// exchange exchanges bytes between a and b, and closes both directions.
+func (h *hosts) exchange(t *testing.T, up, down []byte) {
 	t.Helper()
 	l := must.Get(h.b.Listen(h.addrB, 1))(t)
 	d := must.Get(h.a.Dial(h.w.Now(), h.addrA, h.addrB))(t)
@@ -81,7 +81,7 @@ func (h *hosts) talk(t *testing.T, up, down []byte) {
 	}
 	a := must.Get(l.Accept(h.w.Now()))(t)
 	half := len(up) / 2
-	carry := func(from, to link.StreamLink, b []byte) {
+	transfer := func(from, to link.StreamLink, b []byte) {
 		t.Helper()
 		for sent, got, buf := 0, 0, make([]byte, 4096); got < len(b); {
 			third := sent + (len(b)-sent)/3
@@ -95,9 +95,9 @@ func (h *hosts) talk(t *testing.T, up, down []byte) {
 			}
 		}
 	}
-	carry(d, a, up[:half])
-	carry(a, d, down)
-	carry(d, a, up[half:])
+	transfer(d, a, up[:half])
+	transfer(a, d, down)
+	transfer(d, a, up[half:])
 	for _, s := range []struct{ from, to link.StreamLink }{{d, a}, {a, d}} {
 		must.Do(t, s.from.CloseWrite(h.settle(t)))
 		must.Fail(t, "Read", must.Err(s.to.Read(h.settle(t), make([]byte, 1))), io.EOF)
@@ -126,14 +126,14 @@ func (h *hosts) capture(c *Capture, tap bool) {
 	})
 }
 
-// captured returns the capture of host a during talk.
+// captured returns the capture of host a during exchange.
 func captured(t *testing.T, seed uint64, v6, tap bool, opts Options, cfg sim.StreamConfig) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	c := NewCapture(&file, opts)
 	h := simulatedHosts(t, nil, seed, v6, cfg)
 	h.capture(c, tap)
-	h.talk(t, text(20_000), text(30_000)[7:])
+	h.exchange(t, text(20_000), text(30_000)[7:])
 	must.Do(t, c.Close())
 	return file.Bytes()
 }
@@ -143,10 +143,10 @@ func TestCaptureOfSimulatedStreamsIsReproducible(t *testing.T) {
 	for _, tap := range []bool{false, true} {
 		one := captured(t, 1, true, tap, Options{}, cfg)
 		if !bytes.Equal(one, captured(t, 1, true, tap, Options{}, cfg)) {
-			t.Errorf("tap %v: seed 1 wrote two files", tap)
+			t.Errorf("tap %v: two runs with seed 1 differ", tap)
 		}
 		if bytes.Equal(one, captured(t, 2, true, tap, Options{}, cfg)) {
-			t.Errorf("tap %v: seeds 1 and 2 wrote the same file", tap)
+			t.Errorf("tap %v: seeds 1 and 2 give the same file", tap)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestStreamsAreCapturedAsSegments(t *testing.T) {
 		c := NewCapture(&file, Options{})
 		h := simulatedHosts(t, nil, 1, false, cfg)
 		h.capture(c, tap)
-		h.talk(t, text(4000), text(100))
+		h.exchange(t, text(4000), text(100))
 		must.Do(t, c.Close())
 		return segments(t, file.Bytes())
 	}
@@ -209,7 +209,7 @@ func TestStreamsAreCapturedAsSegments(t *testing.T) {
 			"> seq=2001 ack=101 len=1448", "> PSH seq=3449 ack=101 len=552",
 			"> FIN seq=4001 ack=101 len=0", "< FIN seq=101 ack=4002 len=0", "> seq=4002 ack=102 len=0",
 		}},
-		{"tap", true, []string{ // it sees the cut, and nothing that is not there
+		{"tap", true, []string{ // shows the split segment, and only segments of the network
 			"> SYN seq=0 ack=0 len=0", "< SYN seq=0 ack=1 len=0",
 			"> seq=1 ack=1 len=300", "> seq=301 ack=1 len=1448", "> PSH seq=1749 ack=1 len=252",
 			"< PSH seq=1 ack=2001 len=100",
@@ -219,7 +219,7 @@ func TestStreamsAreCapturedAsSegments(t *testing.T) {
 	} {
 		got := run(tc.tap)
 		for i := range max(len(got), len(tc.want)) {
-			g, w := "nothing", "nothing"
+			g, w := "none", "none"
 			if i < len(got) {
 				g = got[i]
 			}

@@ -24,8 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// kernelPackets returns the IP packets of a capture of two soft-RoCE peers, and
-// the datagrams in them.
+// kernelPackets returns the IP packets of a capture of two rxe peers, and their datagrams.
 func kernelPackets(t *testing.T) (packets [][]byte, ds []link.Datagram) {
 	t.Helper()
 	for _, c := range testutil.ReadCaptureFile(t, "testdata/rxe_rc_send_64.pcap") {
@@ -59,10 +58,6 @@ func TestFramesMatchThoseOfKernel(t *testing.T) {
 }
 
 func TestTsharkDecodesRoCE(t *testing.T) {
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		t.Skip("tshark is not installed: the file is only checked with gopacket's reader")
-	}
 	_, ds := kernelPackets(t)
 	ds = ds[:4]
 	want := func(version string) string {
@@ -90,37 +85,28 @@ func TestTsharkDecodesRoCE(t *testing.T) {
 					intf.Write(mono.Time(i+1), Direction(i%2), &d)
 				}
 				must.Do(t, c.Close())
-				if got := decode(t, tshark, file.Bytes()); got != want(version) {
-					t.Errorf("tshark says\n%s\nwant\n%s", got, want(version))
+				if got := decode(t, file.Bytes()); got != want(version) {
+					t.Errorf("tshark decodes\n%s\nwant\n%s", got, want(version))
 				}
 			})
 		}
 	}
 }
 
-func decode(t *testing.T, tshark string, file []byte) string {
+// decode returns fields of the packets of a capture, normalized.
+func decode(t *testing.T, file []byte) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "f.pcapng")
-	must.Do(t, os.WriteFile(name, file, 0o600))
-	args := []string{"-r", name, "-o", "ip.check_checksum:TRUE", "-T", "fields", "-E", "separator=/s"}
+	args := []string{"-T", "fields", "-E", "separator=/s"}
 	for _, field := range []string{
 		"frame.time_epoch", "infiniband.bth.opcode", "infiniband.bth.psn", "frame.packet_flags_direction",
 		"frame.interface_name", "infiniband.bth.destqp", "infiniband.bth.p_key", "ip.checksum.status",
 	} {
 		args = append(args, "-e", field)
 	}
-	cmd := exec.Command(tshark, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("tshark: %v\n%s", err, stderr.Bytes())
-	}
-	return normalize(string(out))
+	return normalize(tshark(t, file, args...))
 }
 
-// normalize formats values alike: versions of tshark differ in the base of numbers and in
-// the status of checksums.
+// normalize unifies the base of numbers and the status of checksums, which depend on the version.
 func normalize(out string) string {
 	var b strings.Builder
 	for line := range strings.Lines(out) {
@@ -153,7 +139,7 @@ func simulate(t *testing.T, seed uint64) []byte {
 	}
 	wa, wb := c.Wrap("a", a), c.Wrap("b", b)
 	if _, ok := wa.(link.GroupLink); !ok {
-		t.Error("a wrapped port is no GroupLink any more")
+		t.Error("a wrapped port is not a GroupLink")
 	}
 	b.OnReadable(sim.HandlerFunc(func(now mono.Time, _ uint64) {
 		var ds [4]link.Datagram
@@ -173,10 +159,10 @@ func simulate(t *testing.T, seed uint64) []byte {
 func TestCaptureOfSimulatedRunIsReproducible(t *testing.T) {
 	file := simulate(t, 1)
 	if !bytes.Equal(file, simulate(t, 1)) {
-		t.Error("seed 1 wrote two files")
+		t.Error("two runs with seed 1 differ")
 	}
 	if bytes.Equal(file, simulate(t, 2)) {
-		t.Error("seeds 1 and 2 wrote the same file")
+		t.Error("seeds 1 and 2 give the same file")
 	}
 	sent, received := 0, 0
 	for _, r := range read(t, file) {
@@ -187,7 +173,7 @@ func TestCaptureOfSimulatedRunIsReproducible(t *testing.T) {
 				t.Errorf("packet %d sent at %d", sent, at)
 			}
 			sent++
-		case "b": // 100 bytes of IP at a byte a nanosecond, and the cable
+		case "b": // 100 bytes at 1 byte/ns, and the latency
 			if at%1000 != 100 {
 				t.Errorf("received at %d", at)
 			}
@@ -199,12 +185,12 @@ func TestCaptureOfSimulatedRunIsReproducible(t *testing.T) {
 	}
 }
 
-// tshark runs Wireshark's own decoder on a capture.
+// tshark returns the output of tshark for a capture, with checksums verified.
 func tshark(t *testing.T, file []byte, args ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed: captures of streams are only checked with gopacket's decoder")
+		t.Skip("tshark is not installed: captures are only checked with gopacket's decoder")
 	}
 	name := filepath.Join(t.TempDir(), "f.pcapng")
 	must.Do(t, os.WriteFile(name, file, 0o600))
@@ -218,13 +204,12 @@ func tshark(t *testing.T, file []byte, args ...string) string {
 	return string(out)
 }
 
-// followed returns the bytes of both directions of the first stream, as tshark reassembles
-// them.
+// followed returns the bytes of both directions of the first stream, reassembled by tshark.
 func followed(t *testing.T, file []byte) (up, down []byte) {
 	t.Helper()
 	for line := range strings.Lines(tshark(t, file, "-q", "-z", "follow,tcp,raw,0")) {
 		to := &up
-		if strings.HasPrefix(line, "\t") { // the second node's
+		if strings.HasPrefix(line, "\t") { // of the second node
 			to = &down
 		}
 		if b, err := hex.DecodeString(strings.TrimSpace(line)); err == nil {
@@ -243,13 +228,13 @@ func TestTsharkReassemblesStreams(t *testing.T) {
 			file := captured(t, 5, tc.v6, tc.tap, Options{Framing: tc.framing}, sim.StreamConfig{CutPPM: 300_000})
 			up, down := followed(t, file)
 			if !bytes.Equal(up, text(20_000)) || !bytes.Equal(down, text(30_000)[7:]) {
-				t.Errorf("it put together %d and %d bytes, or others", len(up), len(down))
+				t.Errorf("tshark reassembles %d and %d bytes, or wrong ones", len(up), len(down))
 			}
-			// Checksums: 1 is good. Whatever looks odd (a gap, a retransmission, an
-			// acknowledgement of what was never sent) has an analysis flag.
+			// Checksum status 1 is good. tshark flags gaps, retransmissions and ACKs of bytes that
+			// were not sent.
 			bad := tshark(t, file, "-Y", "tcp.checksum.status != 1 || ip.checksum.status != 1 || tcp.analysis.flags", "-T", "fields", "-e", "frame.number", "-e", "_ws.col.Info")
 			if bad != "" {
-				t.Errorf("it finds fault with\n%s", bad)
+				t.Errorf("tshark reports\n%s", bad)
 			}
 		})
 	}

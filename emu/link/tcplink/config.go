@@ -1,6 +1,5 @@
-// Package tcplink is a link.StreamNet over Linux TCP sockets, on which a driver may
-// busy-poll or sleep. softiwarp uses it. It does not buffer or copy bytes, and starts no
-// goroutines.
+// Package tcplink is a link.StreamNet over Linux TCP sockets, on which a driver may busy-poll or
+// sleep. softiwarp uses it. It does not buffer or copy bytes, and starts no goroutines.
 //
 // A Net belongs to the network namespace that the caller's thread was in at Open, and
 // dials and listens there from any thread.
@@ -53,8 +52,7 @@ const (
 	maxSegment = 32767
 )
 
-// withDefaults returns the configuration with default limits for zero values, and an error if it is
-// invalid.
+// withDefaults replaces limits of zero by defaults, and returns an error if the result is invalid.
 func (c Config) withDefaults() (Config, error) {
 	c.MaxStreams = cmp.Or(c.MaxStreams, DefaultMaxStreams)
 	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)
@@ -74,8 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 // Stats are the counters of a Net.
 type Stats struct {
 	Dialed, Accepted uint64
-	// Rejected counts incoming streams that were reset: there were MaxStreams already, or no
-	// free descriptor.
+	// Rejected counts incoming streams reset because of MaxStreams or a lack of descriptors.
 	Rejected uint64
 
 	ReadCalls, ReadEmptyCalls, ReadBytes uint64

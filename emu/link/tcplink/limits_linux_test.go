@@ -27,7 +27,7 @@ func readToError(t *testing.T, s *Stream) (err error) {
 	return err
 }
 
-func TestLimits(t *testing.T) {
+func TestStreamsAndListenersAreLimited(t *testing.T) {
 	a, b := openNet(t, Config{}), openNet(t, Config{MaxStreams: 2, MaxListeners: 1})
 	l := listenOn(t, b, families[0].addr)
 	must.Fail(t, "a second listener", must.Err(b.Listen(netip.AddrPortFrom(families[0].addr, 0), 1)), link.ErrLimit)
@@ -35,14 +35,14 @@ func TestLimits(t *testing.T) {
 	acceptFrom(t, l)
 	own := dialTo(t, b, listenOn(t, a, families[0].addr).Addr())
 	must.Fail(t, "a third stream", must.Err(b.Dial(1, netip.AddrPort{}, l.Addr())), link.ErrLimit)
-	beyond := dialTo(t, a, l.Addr())
-	eventually(t, "the stream beyond comes in", func() bool {
+	third := dialTo(t, a, l.Addr())
+	eventually(t, "the third stream is rejected", func() bool {
 		if s, err := l.Accept(1); s != nil || err != nil {
 			t.Fatalf("Accept = %v, %v", s, err)
 		}
 		return b.Stats().Rejected == 1
 	})
-	must.Fail(t, "turned away", readToError(t, beyond), link.ErrReset)
+	must.Fail(t, "read of a rejected stream", readToError(t, third), link.ErrReset)
 	own.Abort(1)
 	again := dialTo(t, a, l.Addr())
 	acceptFrom(t, l)
@@ -64,7 +64,7 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	none := limit
 	none.Cur = uint64(len(entries))
-	for { // so few that all are taken, whatever holes there are
+	for { // until no descriptor is free
 		none.Cur--
 		must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
 		fd, err := openSpareFD()
@@ -78,12 +78,12 @@ func TestStreamsAreResetWithoutDescriptors(t *testing.T) {
 	if s != nil {
 		t.Fatalf("accepted %v without a descriptor", s)
 	}
-	if away := b.Stats().Rejected; away == 0 {
-		t.Errorf("nobody was turned away: %v", err)
+	if rejected := b.Stats().Rejected; rejected == 0 {
+		t.Errorf("no stream was rejected: %v", err)
 	}
-	must.Fail(t, "turned away", readToError(t, dialed[0]), link.ErrReset)
+	must.Fail(t, "read of a rejected stream", readToError(t, dialed[0]), link.ErrReset)
 	if n, err := a.Dial(1, netip.AddrPort{}, l.Addr()); err != nil {
-		t.Errorf("afterwards: %v, %v", n, err)
+		t.Errorf("with free descriptors: %v, %v", n, err)
 	}
 	acceptFrom(t, l)
 }
@@ -96,11 +96,11 @@ func TestSelfConnectIsRefused(t *testing.T) {
 		at := l.Addr()
 		l.Close()
 		d := must.Get(n.Dial(1, at, at))(t)
-		must.Fail(t, f.name, ended2(t, d), link.ErrRefused)
+		must.Fail(t, f.name, connectError(t, d), link.ErrRefused)
 	}
 }
 
-func ended2(t *testing.T, s link.StreamLink) error {
+func connectError(t *testing.T, s link.StreamLink) error {
 	t.Helper()
 	s.Connected(1)
 	return readToError(t, s.(*Stream))
@@ -112,10 +112,10 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 	dialed, accepted := connectStreams(t, a, b, 1)
 	d, acc := dialed[0], accepted[0]
 	must.Do(t, acc.CloseWrite(1))
-	must.Fail(t, "readToError", readToError(t, d), io.EOF)
+	must.Fail(t, "Read", readToError(t, d), io.EOF)
 	must.Do(t, acc.Abort(1))
 	var ready [4]link.StreamReady
-	eventually(t, "the reset is read where it is named", func() bool {
+	eventually(t, "Ready reports the stream, and Read the reset", func() bool {
 		a.WaitReady(time.Millisecond)
 		for _, r := range ready[:a.Ready(ready[:])] {
 			if r.ID != d.ID() {
@@ -129,16 +129,15 @@ func TestResetAfterEOFIsReported(t *testing.T) {
 	})
 }
 
-func TestDialWithoutAnswerTimesOut(t *testing.T) {
+func TestDialFailsWithoutRouteOrListener(t *testing.T) {
 	ha, hb := testutil.HostPair(t, 1500)
 	var n *Net
 	must.Do(t, ha.Do(func() (err error) { n, err = Open(Config{}); return err }))
 	defer n.Close()
-	// A neighbour that is not there is found missing after a few seconds; a network
-	// that is not there at once.
-	must.Fail(t, "no way there", must.Err(n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7"))), link.ErrUnreachable)
-	s := dialTo(t, n, hb.Addr(true, 9)) // nobody listens
-	must.Fail(t, "nobody listens", readToError(t, s), link.ErrRefused)
+	// An unreachable network fails at once. An unreachable neighbour would take seconds.
+	must.Fail(t, "no route", must.Err(n.Dial(1, netip.AddrPort{}, netip.MustParseAddrPort("192.0.2.1:7"))), link.ErrUnreachable)
+	s := dialTo(t, n, hb.Addr(true, 9))
+	must.Fail(t, "no listener", readToError(t, s), link.ErrRefused)
 }
 
 func TestOptionsTakeEffect(t *testing.T) {
@@ -179,7 +178,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 }
 
 // The zone of a link-local address is looked up in the namespace of the net.
-func TestZones(t *testing.T) {
+func TestZoneIsResolvedInNamespaceOfNet(t *testing.T) {
 	ha, hb := testutil.HostPair(t, 1500)
 	lla := netip.MustParseAddr("fe80::77:1")
 	llb := netip.MustParseAddr("fe80::77:2")
@@ -217,6 +216,6 @@ func TestInvalidArguments(t *testing.T) {
 		}
 	}
 	if _, err := n.Listen(netip.AddrPort{}, 1); err == nil || !strings.Contains(fmt.Sprint(err), "no address") {
-		t.Errorf("listened nowhere: %v", err)
+		t.Errorf("Listen without an address: %v", err)
 	}
 }

@@ -129,8 +129,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// closeLocked closes the listening socket and releases its ID. The caller holds the lock of the
-// Net.
+// closeLocked closes the listening socket and releases its ID. The caller holds the Net's lock.
 func (l *Listener) closeLocked() {
 	unix.Close(l.fd)
 	l.fd = -1

@@ -170,8 +170,7 @@ func (n *Net) addStream(s *Stream) error {
 }
 
 // allocateID stores s under a free ID and returns the ID. If a closed stream had the ID, that may
-// still be in the queue of ready streams; s keeps the flag queued, so that the ID is not queued
-// twice.
+// still be in the queue of ready streams; s keeps the flag queued, to queue the ID only once.
 func (n *Net) allocateID(s slot) link.StreamID {
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
@@ -190,9 +189,8 @@ func (n *Net) releaseID(id link.StreamID) {
 	n.free = append(n.free, id)
 }
 
-// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST; without, the
-// kernel still sends the written bytes and a FIN. For unread bytes it would send a RST, so they are
-// discarded first.
+// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST. Else the
+// kernel sends written bytes and a FIN; unread bytes, which would cause a RST, are discarded.
 func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
 		resetOnClose(s.fd)

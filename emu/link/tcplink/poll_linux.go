@@ -20,8 +20,7 @@ const (
 	// maxDirectStreams is the number of streams up to which Ready reports all of them
 	// without a call of epoll, which costs about as much as two empty recvs.
 	maxDirectStreams = 2
-	// epollInterval is how many calls of Ready with few streams make one poll of epoll, for
-	// listeners.
+	// epollInterval: with few streams one of so many calls of Ready polls epoll, for listeners.
 	epollInterval = 32
 	// maxEvents bounds the events of one epoll call.
 	maxEvents = 64
@@ -57,8 +56,7 @@ func (p *poller) open() (err error) {
 		p.eventFD = -1
 		return os.NewSyscallError("eventfd", err)
 	}
-	// Level-triggered: a poll that does not block must not consume the wake-up of a
-	// sleeping goroutine.
+	// Level-triggered: a nonblocking poll must not consume the wake-up of a sleeping goroutine.
 	e := unix.EpollEvent{Events: unix.EPOLLIN}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epollFD, unix.EPOLL_CTL_ADD, p.eventFD, &e))
 }

@@ -21,10 +21,10 @@ func TestPollCostsOneCallPerStream(t *testing.T) {
 			byID[s.ID()] = s
 		}
 		before := a.Stats()
-		const looks = 10 * epollInterval
+		const calls = 10 * epollInterval
 		var ready [64]link.StreamReady
 		buf := make([]byte, 100)
-		for range looks {
+		for range calls {
 			for _, r := range ready[:a.Ready(ready[:])] {
 				if n, err := byID[r.ID].Read(1, buf); n != 0 || err != nil {
 					t.Fatalf("Read = %d, %v", n, err)
@@ -33,8 +33,8 @@ func TestPollCostsOneCallPerStream(t *testing.T) {
 		}
 		after := a.Stats()
 		reads, polls := int(after.ReadCalls-before.ReadCalls), int(after.PollCalls-before.PollCalls)
-		if reads != tc.reads*looks || polls != max(tc.polls*looks, looks/epollInterval) {
-			t.Errorf("%d streams: %d reads and %d looks at epoll in %d looks", tc.streams, reads, polls, looks)
+		if reads != tc.reads*calls || polls != max(tc.polls*calls, calls/epollInterval) {
+			t.Errorf("%d streams: %d reads and %d epoll calls in %d calls of Ready", tc.streams, reads, polls, calls)
 		}
 	}
 }
@@ -59,15 +59,15 @@ func TestReadyReportsStreamsWithBytes(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		eventually(t, "all are named", func() bool {
+		eventually(t, "Ready reports all streams", func() bool {
 			b.WaitReady(10 * time.Millisecond)
 			for _, r := range ready[:b.Ready(ready[:])] {
 				i := index[r.ID]
 				if n, err := accepted[i].Read(1, buf); n == 0 || err != nil {
-					t.Errorf("stream %d is named for %d bytes, %v", i, n, err)
+					t.Errorf("Ready reports stream %d, and Read returns %d, %v", i, n, err)
 				}
 				if !want[i] {
-					t.Errorf("stream %d is named for nothing", i)
+					t.Errorf("Ready reports stream %d without bytes", i)
 				}
 				delete(want, i)
 			}
@@ -80,7 +80,7 @@ func TestReadyReportsStreamsWithBytes(t *testing.T) {
 }
 
 func TestWaitReadyWakes(t *testing.T) {
-	for _, coarse := range []bool{false, true} { // as on kernels without epoll_pwait2
+	for _, coarse := range []bool{false, true} { // true: kernels without epoll_pwait2
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		a.poller.noPwait2 = coarse
 		dialed, accepted := connectStreams(t, a, b, 1)
@@ -113,13 +113,13 @@ func TestWaitReadyWakes(t *testing.T) {
 		start := time.Now()
 		a.WaitReady(2 * time.Millisecond)
 		if took := time.Since(start); took < 2*time.Millisecond || took > 30*time.Second {
-			t.Errorf("coarse %v: 2 ms took %v", coarse, took)
+			t.Errorf("coarse %v: WaitReady of 2 ms took %v", coarse, took)
 		}
-		a.Wake() // nobody sleeps: the next one does not
+		a.Wake() // makes the next WaitReady return
 		start = time.Now()
 		a.WaitReady(time.Minute)
 		if took := time.Since(start); took > 50*time.Second {
-			t.Errorf("coarse %v: a Wake before did not count", coarse)
+			t.Errorf("coarse %v: WaitReady slept after Wake", coarse)
 		}
 	}
 }

@@ -43,8 +43,7 @@ var _ link.StreamLink = (*Stream)(nil)
 func (s *Stream) dial() error {
 	if !s.local.Addr().IsUnspecified() || s.local.Port() != 0 {
 		if s.local.Port() == 0 {
-			// Choose the port at connect: it need only be unique for the peer. Older kernels
-			// choose it now.
+			// Let connect choose the port, unique for this peer only. Older kernels choose it now.
 			_ = unix.SetsockoptInt(s.fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 		}
 		sa, err := toSockaddr(s.fd, s.local)
@@ -101,8 +100,7 @@ func (s *Stream) isConnected() bool {
 		return false // not yet, or failed, which Read reports
 	}
 	if s.local == s.remote {
-		// TCP self-connect: there is no listener, and the kernel chose the remote port as
-		// the local one.
+		// TCP self-connect: without a listener, the kernel chose the remote port as the local one.
 		s.err = fmt.Errorf("tcplink: %v to itself: %w", s.remote, link.ErrRefused)
 		s.net.markEnded(s.id)
 		return false

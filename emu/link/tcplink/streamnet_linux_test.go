@@ -64,7 +64,7 @@ func dialTo(tb testing.TB, n *Net, to netip.AddrPort) *Stream {
 	return s.(*Stream)
 }
 
-// eventually waits until done returns true.
+// eventually waits until done returns true, for at most 30 s.
 func eventually(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	for until := time.Now().Add(30 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
@@ -169,7 +169,7 @@ func TestCapturedNetIsStreamWaiter(t *testing.T) {
 	c := pcaplink.NewCapture(&file, pcaplink.Options{})
 	w, ok := c.WrapStreams("a", openNet(t, Config{})).(link.StreamWaiter)
 	if !ok {
-		t.Fatal("a wrapped net is no StreamWaiter any more")
+		t.Fatal("a wrapped net is not a StreamWaiter")
 	}
 	w.Wake()
 	must.Do(t, w.WaitReady(-1))
@@ -199,7 +199,7 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dialed, accepted := connectStreams(t, openNet(t, Config{}), openNet(t, Config{}), 1)
 			in := make([]byte, 1<<16)
-			ordered(t, func() error { return act(dialed[0]) }, func() bool {
+			checkOrdered(t, func() error { return act(dialed[0]) }, func() bool {
 				k, err := accepted[0].Read(0, in)
 				return k > 0 || err != nil
 			})
@@ -208,7 +208,7 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 	t.Run("connect", func(t *testing.T) {
 		a, b := openNet(t, Config{}), openNet(t, Config{})
 		l := listenOn(t, b, families[0].addr)
-		ordered(t, func() error {
+		checkOrdered(t, func() error {
 			_, err := a.Dial(1, netip.AddrPort{}, l.Addr())
 			return err
 		}, func() bool {
@@ -218,9 +218,9 @@ func TestStreamOrdersMemoryAccesses(t *testing.T) {
 	})
 }
 
-// ordered writes memory and acts in one goroutine, and reads it in another that has seen the
-// effect. Nothing but the stream may order the two, also not t.Helper.
-func ordered(t *testing.T, act func() error, noticed func() bool) {
+// checkOrdered writes memory and calls act in one goroutine, and reads it in another after noticed.
+// Only the stream may order the two, not even t.Helper.
+func checkOrdered(t *testing.T, act func() error, noticed func() bool) {
 	before, errs := 0, make(chan error, 1)
 	go func() {
 		before = 1
@@ -230,7 +230,7 @@ func ordered(t *testing.T, act func() error, noticed func() bool) {
 		runtime.Gosched()
 	}
 	if before != 1 {
-		t.Error("the effect came before the cause")
+		t.Error("the memory has the old value")
 	}
 	if err := <-errs; err != nil {
 		t.Error(err)

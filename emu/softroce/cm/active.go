@@ -5,8 +5,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// Connect sends a REQ to a service of a peer. The result is EventReply, EventRejected or
-// EventTimedOut.
+// Connect sends a REQ to a service. The result is EventReply, EventRejected or EventTimedOut.
 func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.check(&a.cfg); err != nil {
@@ -38,8 +37,7 @@ func (a *Agent) Connect(now mono.Time, p ConnectParam) (ConnID, error) {
 	return c.id, nil
 }
 
-// newREQ returns a REQ with the parameters of Connect, without the communication ID and the private
-// data.
+// newREQ returns a REQ with the parameters of Connect, without communication ID and private data.
 func (a *Agent) newREQ(p *ConnectParam) *wire.REQ {
 	req := &wire.REQ{
 		ServiceID: p.ServiceID, LocalCAGUID: a.cfg.CAGUID, LocalQPN: p.QPN, RespRes: p.RespRes, InitDepth: p.InitDepth,

@@ -13,8 +13,7 @@ import (
 // It is also the communication ID on the wire.
 type ConnID uint32
 
-// remoteKey identifies an object of a peer: a communication ID or a QP number, with
-// the CA GUID.
+// remoteKey identifies an object of a peer: a communication ID or a QP number, with the CA GUID.
 type remoteKey struct {
 	guid uint64
 	id   uint32
@@ -75,8 +74,7 @@ func (a *Agent) HandleTimer(now mono.Time) {
 	}
 }
 
-// armTimer makes the timer of c expire at the given time, after those armed before for the same
-// time.
+// armTimer makes the timer of c expire at this time, after those armed earlier for the same time.
 func (a *Agent) armTimer(c *conn, at mono.Time) {
 	a.timersArmed++
 	c.timer.TieBreak = a.timersArmed

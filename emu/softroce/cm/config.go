@@ -21,28 +21,24 @@ type Config struct {
 	MaxRetries uint8
 	// MRATimeout is the service timeout in automatic MRAs. Default 24, which is 69 s.
 	MRATimeout uint8
-	// MinTimeout and MaxTimeout limit the timeout codes that peers set. Defaults 8 (1 ms)
-	// and 26 (4.6 min).
+	// MinTimeout and MaxTimeout limit the peers' timeout codes. Defaults 8 (1 ms) and 26 (4.6 min).
 	MinTimeout, MaxTimeout uint8
 	// FirstCommID is the first communication ID. Default 1.
 	FirstCommID uint32
-	// MaxConns limits connections, including those in time wait, and pending SIDR requests.
-	// Default 65536.
+	// MaxConns limits connections, also in time wait, and pending SIDR requests. Default 65536.
 	MaxConns int
 	// MaxListeners limits Listen. Default 4096.
 	MaxListeners int
 	// MaxBacklog is the maximum and the default backlog of Listen. Default 1024.
 	MaxBacklog int
-	// MaxOutbox limits the MADs queued for NextMAD; further ones are dropped. Default
-	// 8192.
+	// MaxOutbox limits the MADs queued for NextMAD; further ones are dropped. Default 8192.
 	MaxOutbox int
 	// MaxEvents limits the events queued for NextEvent; received MADs are dropped while
 	// the queue is full. Default 8192.
 	MaxEvents int
 	// PKeys are the partitions this device is a member of. Default 0xFFFF alone.
 	PKeys []uint16
-	// MaxMTU is the largest path MTU accepted, 1 (256 bytes) to 5 (4096).
-	// Default 5.
+	// MaxMTU is the largest path MTU accepted, 1 (256 bytes) to 5 (4096). Default 5.
 	MaxMTU uint8
 	// HopLimit is used for replies outside of a connection. Default 64.
 	HopLimit uint8
@@ -75,8 +71,7 @@ func (c *Config) peerTimeout(code uint8) time.Duration {
 	return wire.CMTimeout(min(max(code, c.MinTimeout), c.MaxTimeout))
 }
 
-// memberOf reports whether a P_Key of this device matches pkey: same partition, and at least one
-// full member.
+// memberOf reports whether a P_Key of the device matches pkey: same partition, and one full member.
 func (c *Config) memberOf(pkey uint16) bool {
 	const partition, fullMember = 0x7FFF, 0x8000
 	return slices.ContainsFunc(c.PKeys, func(own uint16) bool {

@@ -66,8 +66,7 @@ func (a *Agent) newConn(op string, state State) (*conn, error) {
 	}
 }
 
-// register adds c to the maps by communication ID and by QP of the peer, unless another connection
-// has the entry.
+// register adds c to byRemote and byQP, unless another connection has the entry.
 func (a *Agent) register(c *conn) {
 	ids, qp := remoteKey{c.peer.guid, c.peer.id}, remoteKey{c.peer.guid, c.peer.qpn}
 	if a.byRemote[ids] == nil {
@@ -78,8 +77,7 @@ func (a *Agent) register(c *conn) {
 	}
 }
 
-// forgetQP removes c from Agent.byQP, if c has the entry: the peer may use its QP for another
-// connection.
+// forgetQP removes the entry of c in Agent.byQP, so that the peer may reuse its QP.
 func (a *Agent) forgetQP(c *conn) {
 	if c.peer.inByQP {
 		delete(a.byQP, remoteKey{c.peer.guid, c.peer.qpn})
@@ -110,9 +108,8 @@ func (a *Agent) release(c *conn) {
 	c.state = StateIdle
 }
 
-// enterTimeWait ends a connection. Its communication IDs stay in use until packets
-// of the connection have expired, so that an old message does not match a new
-// connection.
+// enterTimeWait ends a connection. Its communication IDs stay in use until packets of the
+// connection have expired, so that an old message does not match a new connection.
 func (a *Agent) enterTimeWait(now mono.Time, c *conn) {
 	a.forgetQP(c)
 	c.leaveBacklog()

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// cycle connects, disconnects and waits for the end of time wait, on queue
-// pairs that are always the same.
+// cycle connects and disconnects the same queue pairs, and waits for the end of time wait.
 func (w *world) cycle() {
 	ca, cb := w.established()
 	h, id := w.a, ca

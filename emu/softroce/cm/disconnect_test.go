@@ -16,7 +16,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w.b.event(EventDisconnectRequested)
 	drep := w.b.take(wire.AttrDREP)
 
-	w.deliver(dreq) // in time wait
+	w.deliver(dreq) // during time wait
 	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
 		t.Error("the DREP changed")
 	}
@@ -24,7 +24,7 @@ func TestDREQAndDuplicatesAreAnswered(t *testing.T) {
 	w.tick(w.b)
 	w.b.event(EventTimeWaitExit)
 	w.b.inState(cb, StateIdle)
-	w.deliver(dreq) // and after it
+	w.deliver(dreq) // after time wait
 	if s := w.b.take(wire.AttrDREP); s.b != drep.b {
 		t.Error("the DREP changed")
 	}
@@ -67,7 +67,7 @@ func TestBothDisconnectAtOnce(t *testing.T) {
 	w.deliver(fromB)
 	for _, h := range []*host{w.a, w.b} {
 		h.event(EventDisconnected)
-		h.take(wire.AttrDREP) // lost: it is not needed
+		h.take(wire.AttrDREP) // lost, without effect
 		h.noEvent()
 		w.tick(h)
 		h.event(EventTimeWaitExit)
@@ -93,11 +93,11 @@ func TestDREQForAnotherQueuePair(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	w.inject(addrA, wire.AttrDREQ, &wire.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN + 1})
-	w.b.silent()
+	w.b.sendsNothing()
 	w.b.noEvent()
 	w.b.inState(cb, StateEstablished)
 	if w.b.Counters().BadQPN != 1 {
-		t.Error("not counted")
+		t.Error("the DREQ was not counted")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestCloseInEveryState(t *testing.T) {
 			if tc.sends != 0 {
 				h.take(tc.sends)
 			}
-			h.silent()
+			h.sendsNothing()
 			must.Fail(t, "second Close", h.Close(w.now, id), ErrUnknown)
 			for h.NextTimer() != mono.Never {
 				w.tick(h)
@@ -166,7 +166,7 @@ func TestClosedConnectionAnswersADREQ(t *testing.T) {
 }
 
 // A retransmitted DREP has the transaction ID of the duplicate DREQ.
-func TestRepeatedDREPAnswersTheNewTransaction(t *testing.T) {
+func TestRetransmittedDREPHasNewTransactionID(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.established()
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))

@@ -13,7 +13,7 @@ func TestDuplicateREQGetsMRABeforeAccept(t *testing.T) {
 	w.connect()
 	req := w.pass(w.a, wire.AttrREQ)
 	cb := w.b.event(EventRequest).Conn
-	w.b.silent()
+	w.b.sendsNothing()
 	for range 3 {
 		w.deliver(req)
 		w.b.noEvent()
@@ -53,8 +53,8 @@ func TestDuplicateREQRetransmitsREP(t *testing.T) {
 	must.Do(t, w.a.ConfirmReply(w.now, w.a.byRemote[remoteKey{guidB, uint32(cb)}].id, nil))
 	w.pass(w.a, wire.AttrRTU)
 	w.b.event(EventEstablished)
-	w.deliver(req) // established: an old copy, which needs no answer
-	w.b.silent()
+	w.deliver(req) // a duplicate in state Established needs no answer
+	w.b.sendsNothing()
 	w.b.noEvent()
 }
 
@@ -64,7 +64,7 @@ func TestDuplicateREPRetransmitsRTU(t *testing.T) {
 	rep := w.pass(w.b, wire.AttrREP)
 	w.a.event(EventReply)
 
-	w.deliver(rep) // the consumer is not ready yet
+	w.deliver(rep) // before ConfirmReply
 	w.a.inState(ca, StateMRAREPSent)
 	w.pass(w.a, wire.AttrMRA)
 	w.deliver(rep)
@@ -124,11 +124,11 @@ func TestOldREQInTimeWaitIsRejected(t *testing.T) {
 	}
 	w.deliver(rej)
 	w.a.noEvent()
-	w.deliver(rep) // an old REP is disowned, without effect on who is done too
+	w.deliver(rep) // an old REP gets a REJ, which the passive side ignores
 	w.pass(w.a, wire.AttrREJ)
 	w.b.noEvent()
 	w.b.inState(cb, StateTimeWait)
-	// A new connection of the same queue pair may come meanwhile.
+	// The same queue pair may start a new connection meanwhile.
 	p := offer
 	must.Get(w.a.Connect(w.now, p))(t)
 	w.pass(w.a, wire.AttrREQ)
@@ -151,7 +151,7 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 		w.b.inState(cb, StateDREQSent)
 		w.pass(w.a, wire.AttrDREP)
 		w.b.event(EventDisconnected)
-		w.inject(addrA, wire.AttrREQ, stale) // and then it may
+		w.inject(addrA, wire.AttrREQ, stale) // accepted after time wait
 		w.b.event(EventRequest)
 	})
 	t.Run("DREQ sent", func(t *testing.T) {
@@ -187,12 +187,12 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 		}
 		w.b.inState(cb, StateIdle)
 	})
-	t.Run("by somebody else", func(t *testing.T) {
+	t.Run("REQ from another host", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
 		_, cb := w.established()
 		w.inject(addrC, wire.AttrREQ, stale)
 		w.b.take(wire.AttrREJ)
-		w.b.silent()
+		w.b.sendsNothing()
 		w.b.inState(cb, StateEstablished)
 	})
 	t.Run("REP with a queue pair in use", func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestStaleConnectionIsRejectedAndEnded(t *testing.T) {
 		p.QPN++
 		second := must.Get(w.a.Connect(w.now, p))(t)
 		w.pass(w.a, wire.AttrREQ)
-		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer)) // the same queue pair
+		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer)) // with the same queue pair
 		w.pass(w.b, wire.AttrREP)
 		w.pass(w.a, wire.AttrDREQ)
 		w.pass(w.a, wire.AttrREJ)
@@ -283,18 +283,18 @@ func TestMessagesForUnknownConnection(t *testing.T) {
 		w.inject(addrA, tc.attr, tc.m)
 		if tc.answer != 0 {
 			s := w.b.take(tc.answer)
-			// Both IDs come back, crossed over, in the same transaction.
+			// The answer has both IDs exchanged, and the same transaction ID.
 			if got := s.b[wire.MADHeaderLen : wire.MADHeaderLen+8]; string(got) != "\x00\x00\x00\x02\x00\x00\x00\x01" || s.TID != injectTID {
 				t.Errorf("%v for %v has IDs %x", s.Attr, tc.attr, got)
 			}
 			if s.Local != addrB || s.Remote != addrA {
-				t.Errorf("%v goes from %v to %v", s.Attr, s.Local, s.Remote)
+				t.Errorf("%v is sent from %v to %v", s.Attr, s.Local, s.Remote)
 			}
 			if s.Attr == wire.AttrREJ && rejOf(t, s).Reason != wire.ReasonInvalidCommID {
 				t.Errorf("REJ %+v", rejOf(t, s))
 			}
 		}
-		w.b.silent()
+		w.b.sendsNothing()
 		w.b.noEvent()
 		if n := w.b.Counters().UnknownConn; n != 1 {
 			t.Errorf("%v: %d unknown, want 1", tc.attr, n)
@@ -313,10 +313,10 @@ func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 			b = (&wire.DREQ{LocalCommID: uint32(ca), RemoteCommID: uint32(cb), RemoteQPN: answer.QPN}).Append(b[:wire.MADHeaderLen])
 		}
 		if attr == wire.AttrREJ || attr == wire.AttrMRA {
-			b[wire.MADHeaderLen+8] = 0x80 // about something else than a REQ
+			b[wire.MADHeaderLen+8] = 0x80 // for another message than a REQ
 		}
 		w.b.HandleMAD(w.now, addrC, addrB, 0xFFFF, b)
-		w.b.silent()
+		w.b.sendsNothing()
 		w.b.noEvent()
 		w.b.inState(cb, StateEstablished)
 		if n := w.b.Counters().BadSource; n != 1 {
@@ -328,14 +328,14 @@ func TestMessagesFromOtherHostAreIgnored(t *testing.T) {
 	rep := w.b.take(wire.AttrREP)
 	w.a.HandleMAD(w.now, addrC, addrA, 0xFFFF, rep.b[:])
 	w.a.noEvent()
-	w.a.silent()
+	w.a.sendsNothing()
 	w.a.HandleMAD(w.now, addrC, addrA, 0xFFFF, (&wire.REJ{RemoteCommID: 0xA0000001}).Append(wire.NewMADHeader(wire.AttrREJ, 1).Append(nil)))
 	w.a.noEvent()
 	if n := w.a.Counters().BadSource; n != 2 {
 		t.Errorf("counted %d, want 2", n)
 	}
 	if w.a.NextTimer() == mono.Never {
-		t.Error("the REQ is no longer repeated")
+		t.Error("the REQ is no longer retransmitted")
 	}
 }
 
@@ -352,6 +352,6 @@ func TestREQWithIDOfREPIsRejected(t *testing.T) {
 	}
 	w.a.noEvent()
 	if n := w.a.Counters().Duplicates[0]; n != 0 {
-		t.Errorf("taken for a copy of a REQ")
+		t.Errorf("handled as a duplicate REQ")
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors of this package wrap one of these, or wire.ErrTooLong for private data that is
-// too long.
+// Errors of this package wrap one of these, or wire.ErrTooLong for private data that is too long.
 var (
 	ErrUnknown = errors.New("no such ID")
 	ErrState   = errors.New("not possible in this state")

@@ -14,8 +14,7 @@ type EventKind uint8
 const (
 	// EventRequest: a REQ for a listener arrived. Call Accept or Reject.
 	EventRequest EventKind = iota + 1
-	// EventReply: a REP arrived. Modify the queue pair and call ConfirmReply, or call
-	// Reject.
+	// EventReply: a REP arrived. Modify the queue pair and call ConfirmReply, or call Reject.
 	EventReply
 	// EventEstablished: an RTU or data arrived (passive side only).
 	EventEstablished

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// script turns bytes into choices; zeros when they end.
+// script reads choices from bytes. It returns zeros after the end.
 type script struct{ b []byte }
 
 func (s *script) next() byte {
@@ -29,18 +29,18 @@ func (s *script) take(n int) []byte {
 	return b
 }
 
-// few is a number from a small range, so that numbers meet again.
-func (s *script) few() uint32 { return uint32(s.next() % 6) }
+// smallNumber returns a number below 6, so that values repeat.
+func (s *script) smallNumber() uint32 { return uint32(s.next() % 6) }
 
-// Operations of a script. Each is preceded by a delay and followed by whether
-// an event is seen.
+// Operations of a script. A delay precedes each; a byte after it selects whether an event is
+// consumed.
 const (
-	opMessage = iota // a message that makes some sense
-	opCall           // the consumer does something
+	opMessage = iota // a message with IDs that may be in use
+	opCall           // a call of the consumer
 	opTime           // the next timer fires
-	opConnect        // the consumer begins something
-	opEcho           // the agent's own last MAD comes back, somewhat changed
-	opRaw            // a MAD of the script's own bytes
+	opConnect        // Connect or SIDRRequest
+	opEcho           // the agent's last MAD with a byte changed
+	opRaw            // a MAD of bytes of the script
 	numOps
 )
 
@@ -54,8 +54,8 @@ func fuzzAgent() *Agent {
 	return a
 }
 
-// runScript drives one agent and checks its tables after every step. In the
-// end every connection must be able to end.
+// runScript drives one agent and checks its tables after every step. Then it closes all
+// connections.
 func runScript(t testing.TB, b []byte) {
 	s := &script{b}
 	a := fuzzAgent()
@@ -69,10 +69,10 @@ func runScript(t testing.TB, b []byte) {
 			if s.next()%16 == 15 {
 				from = addrC
 			}
-			attr, m := someMessage(a, s)
+			attr, m := scriptMessage(a, s)
 			a.HandleMAD(now, from, addrB, 0xFFFF, m.Append(wire.NewMADHeader(attr, 7).Append(nil)))
 		case opCall:
-			someCall(a, s, now)
+			scriptCall(a, s, now)
 		case opTime:
 			if at := a.NextTimer(); at != mono.Never {
 				now = max(now, at)
@@ -100,23 +100,23 @@ func runScript(t testing.TB, b []byte) {
 		}
 		checkInvariants(t, a)
 	}
-	wrapUp(t, a, now)
+	closeAll(t, a, now)
 }
 
-// someMessage makes a message whose IDs are likely to mean something.
-func someMessage(a *Agent, s *script) (wire.Attr, message) {
+// scriptMessage returns a message whose IDs may be those of a connection.
+func scriptMessage(a *Agent, s *script) (wire.Attr, message) {
 	attr := wire.AttrREQ + wire.Attr(s.next()%wire.NumAttrs)
 	var ours, theirs, qpn uint32
 	if c := pick(a, s.next()); c != nil {
 		ours, theirs, qpn = uint32(c.id), c.peer.id, c.localQPN
 	}
 	if theirs == 0 || s.next()%8 == 7 {
-		theirs = s.few()
+		theirs = s.smallNumber()
 	}
 	switch attr {
 	case wire.AttrREQ:
 		m := newREQ()
-		m.LocalCommID, m.LocalQPN, m.MaxCMRetries = s.few(), s.few(), uint8(s.few())
+		m.LocalCommID, m.LocalQPN, m.MaxCMRetries = s.smallNumber(), s.smallNumber(), uint8(s.smallNumber())
 		m.Transport, m.ExtTransport = wire.CMTransport(s.next()&3), 1
 		m.PrivateData[0] = s.next() / 128
 		m.ServiceID = []wire.ServiceID{service, service, 5, 6}[s.next()&3]
@@ -131,7 +131,7 @@ func someMessage(a *Agent, s *script) (wire.Attr, message) {
 		}
 		return attr, m
 	case wire.AttrREP:
-		return attr, &wire.REP{LocalCommID: theirs, RemoteCommID: ours, LocalCAGUID: guidA, LocalQPN: s.few(), TargetAckDelay: s.next()}
+		return attr, &wire.REP{LocalCommID: theirs, RemoteCommID: ours, LocalCAGUID: guidA, LocalQPN: s.smallNumber(), TargetAckDelay: s.next()}
 	case wire.AttrRTU:
 		return attr, &wire.RTU{LocalCommID: theirs, RemoteCommID: ours}
 	case wire.AttrDREQ:
@@ -139,7 +139,7 @@ func someMessage(a *Agent, s *script) (wire.Attr, message) {
 	case wire.AttrDREP:
 		return attr, &wire.DREP{LocalCommID: theirs, RemoteCommID: ours}
 	case wire.AttrSIDRREQ:
-		return attr, &wire.SIDRREQ{RequestID: s.few(), PKey: 0xFFFF, ServiceID: wire.ServiceID(s.few())}
+		return attr, &wire.SIDRREQ{RequestID: s.smallNumber(), PKey: 0xFFFF, ServiceID: wire.ServiceID(s.smallNumber())}
 	case wire.AttrSIDRREP:
 		return attr, &wire.SIDRREP{RequestID: ours, InfoLen: s.next()}
 	case wire.AttrLAP:
@@ -149,8 +149,8 @@ func someMessage(a *Agent, s *script) (wire.Attr, message) {
 	}
 }
 
-// someCall lets the consumer of a connection do something, fitting or not.
-func someCall(a *Agent, s *script, now mono.Time) {
+// scriptCall calls a method for a connection, in any state.
+func scriptCall(a *Agent, s *script, now mono.Time) {
 	c := pick(a, s.next())
 	if c == nil {
 		return
@@ -159,7 +159,7 @@ func someCall(a *Agent, s *script, now mono.Time) {
 	switch s.next() % 9 {
 	case 0, 1:
 		p := answer
-		p.QPN = 16 + s.few()
+		p.QPN = 16 + s.smallNumber()
 		a.Accept(now, id, p)
 	case 2:
 		a.ConfirmReply(now, id, nil)
@@ -180,7 +180,7 @@ func someCall(a *Agent, s *script, now mono.Time) {
 	}
 }
 
-// pick chooses a connection, the same one for the same choice.
+// pick returns the connection that choice selects.
 func pick(a *Agent, choice byte) *conn {
 	if len(a.conns) == 0 {
 		return nil
@@ -193,8 +193,8 @@ func pick(a *Agent, choice byte) *conn {
 	return a.conns[ids[int(choice)%len(ids)]]
 }
 
-// wrapUp closes everything and lets all timers run: nothing may remain.
-func wrapUp(t testing.TB, a *Agent, now mono.Time) {
+// closeAll closes all connections, runs all timers, and checks that the agent has no state.
+func closeAll(t testing.TB, a *Agent, now mono.Time) {
 	for c := openConn(a); c != nil; c = openConn(a) {
 		if err := a.Close(now, c.id); err != nil {
 			t.Fatalf("close in state %v: %v", c.state, err)
@@ -202,7 +202,7 @@ func wrapUp(t testing.TB, a *Agent, now mono.Time) {
 	}
 	for steps := 0; a.NextTimer() != mono.Never; steps++ {
 		if steps > 10000 {
-			t.Fatal("timers without end")
+			t.Fatal("timers do not end")
 		}
 		a.HandleTimer(a.NextTimer())
 		for a.outbox.Len() > 0 {
@@ -240,27 +240,26 @@ func TestRandomScripts(t *testing.T) {
 	}
 }
 
-// FuzzAgent drives an agent with whatever messages, calls and times the fuzzer
-// invents.
+// FuzzAgent drives an agent with arbitrary messages, calls and times.
 func FuzzAgent(f *testing.F) {
-	// A step is a delay, an operation, its arguments, and whether an event is seen.
+	// A step is a delay, an operation, its arguments, and whether an event is consumed.
 	step := func(args ...byte) []byte { return append(append([]byte{1}, args...), 0) }
-	said := func(attr wire.Attr, args ...byte) []byte {
+	receive := func(attr wire.Attr, args ...byte) []byte {
 		i, _ := attr.Index()
 		return step(append([]byte{opMessage, 0, byte(i), 0, 0}, args...)...)
 	}
 	raw := func(attr wire.Attr, m message) []byte {
 		return step(append([]byte{opRaw}, m.Append(wire.NewMADHeader(attr, 7).Append(nil))...)...)
 	}
-	req := said(wire.AttrREQ, 1, 1, 3, 0, 0, 0)
+	req := receive(wire.AttrREQ, 1, 1, 3, 0, 0, 0)
 	accept, establish, disconnect := step(opCall, 0, 0, 1), step(opCall, 0, 6), step(opCall, 0, 5)
 	fire := step(opTime)
-	f.Add(slices.Concat(req, req, accept, req, said(wire.AttrRTU), said(wire.AttrDREQ), said(wire.AttrDREQ), fire))
-	f.Add(slices.Concat(req, accept, fire, establish, said(wire.AttrDREQ), req, fire))
-	f.Add(slices.Concat(step(opConnect, 1), fire, said(wire.AttrREP, 2, 9), said(wire.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, said(wire.AttrDREP)))
-	f.Add(slices.Concat(step(opConnect, 1), said(wire.AttrMRA, 0, 20), fire, said(wire.AttrREJ, 0, 10), fire))
-	f.Add(slices.Concat(step(opConnect, 0), step(opEcho, 40, 1), fire, said(wire.AttrSIDRREP)))
-	f.Add(slices.Concat(said(wire.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), said(wire.AttrLAP), said(wire.AttrAPR)))
+	f.Add(slices.Concat(req, req, accept, req, receive(wire.AttrRTU), receive(wire.AttrDREQ), receive(wire.AttrDREQ), fire))
+	f.Add(slices.Concat(req, accept, fire, establish, receive(wire.AttrDREQ), req, fire))
+	f.Add(slices.Concat(step(opConnect, 1), fire, receive(wire.AttrREP, 2, 9), receive(wire.AttrREP, 2, 9), step(opCall, 0, 2), disconnect, receive(wire.AttrDREP)))
+	f.Add(slices.Concat(step(opConnect, 1), receive(wire.AttrMRA, 0, 20), fire, receive(wire.AttrREJ, 0, 10), fire))
+	f.Add(slices.Concat(step(opConnect, 0), step(opEcho, 40, 1), fire, receive(wire.AttrSIDRREP)))
+	f.Add(slices.Concat(receive(wire.AttrSIDRREQ, 3, 5), step(opCall, 0, 8), receive(wire.AttrLAP), receive(wire.AttrAPR)))
 	f.Add(slices.Concat(raw(wire.AttrREQ, newREQ()), accept, raw(wire.AttrRTU, &wire.RTU{LocalCommID: 0x01020304, RemoteCommID: 1})))
 	f.Fuzz(func(t *testing.T, b []byte) { runScript(t, b) })
 }

@@ -18,8 +18,7 @@ type incoming struct {
 }
 
 // HandleMAD handles a MAD received on QP 1. It keeps no reference to b. It counts and drops invalid
-// MADs, and all MADs while MaxEvents events are queued. It rejects a request of another class
-// version.
+// MADs, and all while MaxEvents events are queued. It rejects requests of other class versions.
 func (a *Agent) HandleMAD(now mono.Time, from, to netip.Addr, pkey uint16, b []byte) {
 	in := incoming{now: now, from: plain(from), to: plain(to), pkey: pkey}
 	if len(b) != wire.MADLen {

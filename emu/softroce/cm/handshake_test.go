@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// What Linux said in rping and udaddy, from the first byte of the MAD on,
-// trailing zeros left out. The agent, told the same, must say the same; only
-// the transaction IDs are its own choice.
+// MADs of Linux in rping and udaddy, without trailing zeros. With the same parameters the agent
+// sends the same bytes except for the transaction ID.
 const (
 	linuxREQ     = "010702030000000000000002024088d80010000000000000d8884002000000000000000001061c06505400fffe770012000000000000000000001f0100000001000000a0458185a7ffff37f0ffffffff00000000000000000000ffff0a4d000c00000000000000000000ffff0a4d000b749220000040008800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000040bf640000000000000000000000000a4d000c0000000000000000000000000a4d000b"
 	linuxREP     = "010702030000000000000002024088d80013000000000000cbb122a4d88840020000000000001f00000000004bcf5b00010178e0505400fffe770011"
@@ -33,13 +32,13 @@ func hexBytes(t testing.TB, s string) []byte {
 	return append(b, make([]byte, wire.MADLen-len(b))...)
 }
 
-// sameBut compares a MAD with Linux's, the transaction ID aside.
-func sameBut(t *testing.T, s *sent, linux string) {
+// checkMAD compares a MAD with that of Linux, except for the transaction ID.
+func checkMAD(t *testing.T, s *sent, linux string) {
 	t.Helper()
 	want := hexBytes(t, linux)
 	copy(want[8:16], s.b[8:16])
 	if !bytes.Equal(s.b[:], want) {
-		t.Errorf("%v is\n %x, Linux's is\n %x", s.Attr, s.b, want)
+		t.Errorf("%v is\n %x, want\n %x", s.Attr, s.b, want)
 	}
 }
 
@@ -49,20 +48,20 @@ func TestMADsMatchLinux(t *testing.T) {
 	p.QPN, q.QPN = 0x1f, 0x1f
 	ca := must.Get(w.a.Connect(w.now, p))(t)
 	req := w.pass(w.a, wire.AttrREQ)
-	sameBut(t, req, linuxREQ)
+	checkMAD(t, req, linuxREQ)
 	cb := w.b.event(EventRequest).Conn
 	must.Do(t, w.b.Accept(w.now, cb, q))
 	rep := w.pass(w.b, wire.AttrREP)
-	sameBut(t, rep, linuxREP)
+	checkMAD(t, rep, linuxREP)
 	w.a.event(EventReply)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	rtu := w.pass(w.a, wire.AttrRTU)
-	sameBut(t, rtu, linuxRTU)
+	checkMAD(t, rtu, linuxRTU)
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	dreq := w.pass(w.a, wire.AttrDREQ)
-	sameBut(t, dreq, linuxDREQ)
+	checkMAD(t, dreq, linuxDREQ)
 	drep := w.pass(w.b, wire.AttrDREP)
-	sameBut(t, drep, linuxDREP)
+	checkMAD(t, drep, linuxDREP)
 	if rep.TID != req.TID || rtu.TID != req.TID || drep.TID != dreq.TID {
 		t.Errorf("transactions: REQ %x, REP %x, RTU %x, DREQ %x, DREP %x", req.TID, rep.TID, rtu.TID, dreq.TID, drep.TID)
 	}
@@ -73,14 +72,14 @@ func TestSIDRMADsMatchLinux(t *testing.T) {
 	w := newWorld(t, Config{FirstCommID: 0xd9884002}, Config{})
 	w.b.listen(udp)
 	ca := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: udp, Path: Path{Local: addrA, Remote: addrB}, SrcPort: 0xaef9}))(t)
-	sameBut(t, w.pass(w.a, wire.AttrSIDRREQ), linuxSIDRREQ)
+	checkMAD(t, w.pass(w.a, wire.AttrSIDRREQ), linuxSIDRREQ)
 	e := w.b.event(EventSIDRRequest)
 	if r := e.SIDRRequest; r.ServiceID != udp || r.Local != addrB || r.Remote != addrA || r.SrcAddr != addrA ||
 		r.SrcPort != 0xaef9 || r.PKey != 0xffff || len(e.PrivateData) != 180 {
 		t.Errorf("request %+v", r)
 	}
 	must.Do(t, w.b.SIDRReply(w.now, e.Conn, SIDRReplyParam{QPN: 0x20, QKey: wire.UDQKey}))
-	sameBut(t, w.pass(w.b, wire.AttrSIDRREP), linuxSIDRREP)
+	checkMAD(t, w.pass(w.b, wire.AttrSIDRREP), linuxSIDRREP)
 	e = w.a.event(EventSIDRReply)
 	if r := e.SIDRReply; e.Conn != ca || !e.Final || r.Status != wire.SIDRValid || r.QPN != 0x20 || r.QKey != wire.UDQKey || r.ServiceID != udp {
 		t.Errorf("reply %+v %+v", e, r)
@@ -108,7 +107,7 @@ func TestParsesLinuxREQ(t *testing.T) {
 	}
 }
 
-func TestHandshakeCarriesEverything(t *testing.T) {
+func TestHandshakeCarriesAllFields(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		local, remote netip.Addr
@@ -136,7 +135,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 			ca := must.Get(w.a.Connect(w.now, p))(t)
 			s := w.pass(w.a, wire.AttrREQ)
 			if s.Local != tc.local || s.Remote != tc.remote || s.PKey != 0x7FFF || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 || s.HopLimit != 9 {
-				t.Errorf("REQ travels as %+v", s.Outgoing)
+				t.Errorf("REQ is sent with %+v", s.Outgoing)
 			}
 			e := w.b.event(EventRequest)
 			r := e.Request
@@ -148,7 +147,7 @@ func TestHandshakeCarriesEverything(t *testing.T) {
 			must.Do(t, w.b.Accept(w.now, e.Conn, AcceptParam{QPN: 0x123456, StartPSN: 0x654321, RespRes: 7, InitDepth: 8, RNRRetry: 1, TargetAckDelay: 9, SRQ: true, E2EFlow: true, PrivateData: fill(196)}))
 			s = w.pass(w.b, wire.AttrREP)
 			if s.Local != tc.remote || s.Remote != tc.local || s.FlowLabel != 0xFFFFF || s.TrafficClass != 0x68 {
-				t.Errorf("REP travels as %+v", s.Outgoing)
+				t.Errorf("REP is sent with %+v", s.Outgoing)
 			}
 			re := w.a.event(EventReply)
 			if r := re.Reply; r.LocalCAGUID != guidB || r.RemoteQPN != 0x123456 || r.StartPSN != 0x654321 || r.RespRes != 7 || r.InitDepth != 8 ||
@@ -219,7 +218,7 @@ func TestDataEstablishesThePassiveSide(t *testing.T) {
 	}
 	w.b.inState(cb, StateEstablished)
 	if at := w.b.NextTimer(); at != mono.Never {
-		t.Errorf("the REP is still to be repeated, at %v", at)
+		t.Errorf("the REP is to be retransmitted at %v", at)
 	}
 	must.Do(t, w.b.Established(w.now, cb)) // the second packet
 	w.pass(w.a, wire.AttrRTU)              // late
@@ -236,7 +235,7 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 	must.Do(t, w.a.Disconnect(w.now, ca, nil))
 	w.pass(w.a, wire.AttrDREQ)
 	w.pass(w.b, wire.AttrDREP)
-	// a knows twice the packet lifetime and b's ACK delay; b knows their sum.
+	// a uses twice the packet lifetime and b's ACK delay; b uses their sum.
 	if got, want := w.a.NextTimer(), mono.Time(1000).Add(wire.CMTimeout(17)+wire.CMTimeout(15)); got != want {
 		t.Errorf("active side leaves time wait at %v, want %v", got, want)
 	}
@@ -252,24 +251,24 @@ func TestTimeWaitLastsForPacketLifetime(t *testing.T) {
 func TestCallsRejectInvalidParameters(t *testing.T) {
 	w := newWorld(t, Config{MaxMTU: 3}, Config{})
 	for name, change := range map[string]func(*ConnectParam){
-		"QPN":           func(p *ConnectParam) { p.QPN = 1 << 24 },
-		"PSN":           func(p *ConnectParam) { p.StartPSN = 1 << 24 },
-		"retry count":   func(p *ConnectParam) { p.RetryCount = 8 },
-		"RNR retry":     func(p *ConnectParam) { p.RNRRetry = 8 },
-		"transport":     func(p *ConnectParam) { p.Transport = 3 },
-		"no MTU":        func(p *ConnectParam) { p.Path.MTU = 0 },
-		"MTU too large": func(p *ConnectParam) { p.Path.MTU = 4 },
-		"flow label":    func(p *ConnectParam) { p.Path.FlowLabel = 1 << 20 },
-		"rate":          func(p *ConnectParam) { p.Path.Rate = 64 },
-		"SL":            func(p *ConnectParam) { p.Path.SL = 16 },
-		"ACK timeout":   func(p *ConnectParam) { p.Path.LocalAckTimeout = 32 },
-		"partition":     func(p *ConnectParam) { p.Path.PKey = 0x8001 },
-		"two families":  func(p *ConnectParam) { p.Path.Remote = addrB6 },
-		"no address":    func(p *ConnectParam) { p.Path.Local = netip.Addr{} },
-		"any address":   func(p *ConnectParam) { p.Path.Remote = netip.IPv4Unspecified() },
-		"multicast":     func(p *ConnectParam) { p.Path.Remote = netip.MustParseAddr("224.0.0.1") },
-		"much to say":   func(p *ConnectParam) { p.PrivateData = make([]byte, 57) },
-		"too much, raw": func(p *ConnectParam) { p.ServiceID, p.PrivateData = 5, make([]byte, 93) },
+		"QPN":            func(p *ConnectParam) { p.QPN = 1 << 24 },
+		"PSN":            func(p *ConnectParam) { p.StartPSN = 1 << 24 },
+		"retry count":    func(p *ConnectParam) { p.RetryCount = 8 },
+		"RNR retry":      func(p *ConnectParam) { p.RNRRetry = 8 },
+		"transport":      func(p *ConnectParam) { p.Transport = 3 },
+		"no MTU":         func(p *ConnectParam) { p.Path.MTU = 0 },
+		"MTU too large":  func(p *ConnectParam) { p.Path.MTU = 4 },
+		"flow label":     func(p *ConnectParam) { p.Path.FlowLabel = 1 << 20 },
+		"rate":           func(p *ConnectParam) { p.Path.Rate = 64 },
+		"SL":             func(p *ConnectParam) { p.Path.SL = 16 },
+		"ACK timeout":    func(p *ConnectParam) { p.Path.LocalAckTimeout = 32 },
+		"partition":      func(p *ConnectParam) { p.Path.PKey = 0x8001 },
+		"two families":   func(p *ConnectParam) { p.Path.Remote = addrB6 },
+		"no address":     func(p *ConnectParam) { p.Path.Local = netip.Addr{} },
+		"any address":    func(p *ConnectParam) { p.Path.Remote = netip.IPv4Unspecified() },
+		"multicast":      func(p *ConnectParam) { p.Path.Remote = netip.MustParseAddr("224.0.0.1") },
+		"private data":   func(p *ConnectParam) { p.PrivateData = make([]byte, 57) },
+		"private, no IP": func(p *ConnectParam) { p.ServiceID, p.PrivateData = 5, make([]byte, 93) },
 	} {
 		p := offer
 		change(&p)
@@ -292,7 +291,7 @@ func TestCallsRejectInvalidParameters(t *testing.T) {
 		}
 	}
 	w.b.inState(cb, StateREQRcvd)
-	w.b.silent()
+	w.b.sendsNothing()
 }
 
 // Every call fails in every state in which it is not allowed.
@@ -348,7 +347,7 @@ func TestCallsRejectWrongState(t *testing.T) {
 			if (err == nil) != want || err != nil && !errors.Is(err, ErrState) {
 				t.Errorf("%s in state %q = %v", name, state, err)
 			}
-			must.Fail(t, fmt.Sprintf("%s of nothing", name), call(h, w.now, 0xDEAD), ErrUnknown)
+			must.Fail(t, fmt.Sprintf("%s of an unknown ID", name), call(h, w.now, 0xDEAD), ErrUnknown)
 		}
 	}
 }

@@ -4,31 +4,31 @@ import (
 	"testing"
 )
 
-// checkInvariants holds an agent's tables against each other.
+// checkInvariants checks that an agent's tables are consistent.
 func checkInvariants(t testing.TB, a *Agent) {
 	t.Helper()
 	pending := make(map[*listener]int)
 	remote, qps, lookups, armed := 0, 0, 0, 0
 	for id, c := range a.conns {
 		if c.id != id || id == 0 || c.state == StateIdle {
-			t.Fatalf("connection %#x is filed as %#x in state %v", c.id, id, c.state)
+			t.Fatalf("connection %#x has the key %#x in state %v", c.id, id, c.state)
 		}
 		if c.peer.inByRemote {
 			remote++
 			if a.byRemote[remoteKey{c.peer.guid, c.peer.id}] != c {
-				t.Fatalf("connection %#x is lost to its peer's ID", c.id)
+				t.Fatalf("connection %#x is not in byRemote", c.id)
 			}
 		}
 		if c.peer.inByQP {
 			qps++
 			if a.byQP[remoteKey{c.peer.guid, c.peer.qpn}] != c {
-				t.Fatalf("connection %#x is lost to its peer's queue pair", c.id)
+				t.Fatalf("connection %#x is not in byQP", c.id)
 			}
 		}
 		if c.state == StateSIDRREQRcvd {
 			lookups++
 			if a.sidrRequests[sidrKey{c.madRoute.Remote, c.peer.id}] != c {
-				t.Fatalf("lookup %#x is lost", c.id)
+				t.Fatalf("SIDR request %#x is not in its table", c.id)
 			}
 		}
 		if c.listener != nil {
@@ -48,7 +48,7 @@ func checkInvariants(t testing.TB, a *Agent) {
 		}
 	}
 	if remote != len(a.byRemote) || qps != len(a.byQP) || lookups != len(a.sidrRequests) || armed != a.timers.Len() {
-		t.Fatalf("tables hold %d remote IDs, %d queue pairs, %d lookups, %d timers; connections account for %d, %d, %d, %d",
+		t.Fatalf("tables have %d remote IDs, %d queue pairs, %d SIDR requests, %d timers; connections need %d, %d, %d, %d",
 			len(a.byRemote), len(a.byQP), len(a.sidrRequests), a.timers.Len(), remote, qps, lookups, armed)
 	}
 	if len(a.conns) > a.cfg.MaxConns || a.outbox.Len() > a.cfg.MaxOutbox {
@@ -57,17 +57,17 @@ func checkInvariants(t testing.TB, a *Agent) {
 
 	for _, l := range a.listeners {
 		if l.pending != pending[l] || l.pending > l.backlog {
-			t.Fatalf("listener %d counts %d requests of %d, there are %d", l.id, l.pending, l.backlog, pending[l])
+			t.Fatalf("listener %d has %d pending requests of %d, want %d", l.id, l.pending, l.backlog, pending[l])
 		}
 	}
 }
 
-// checkEmpty checks that nothing is left of any connection.
+// checkEmpty checks that the agent has no state of any connection.
 func checkEmpty(t testing.TB, a *Agent) {
 	t.Helper()
 	checkInvariants(t, a)
 	if n := len(a.conns) + len(a.byRemote) + len(a.byQP) + len(a.sidrRequests) + a.timers.Len() + a.outbox.Len() + a.events.Len(); n != 0 {
-		t.Fatalf("residue: %d connections, %d remote IDs, %d queue pairs, %d lookups, %d timers, %d MADs, %d events",
+		t.Fatalf("left: %d connections, %d remote IDs, %d queue pairs, %d SIDR requests, %d timers, %d MADs, %d events",
 			len(a.conns), len(a.byRemote), len(a.byQP), len(a.sidrRequests), a.timers.Len(), a.outbox.Len(), a.events.Len())
 	}
 }

@@ -30,17 +30,17 @@ func TestBacklogIsLimited(t *testing.T) {
 	req(0)
 	req(1)
 	req(2)
-	w.b.silent() // dropped without a REJ: the peer shall try again
+	w.b.sendsNothing() // dropped without a REJ: the peer retransmits
 	first := w.b.event(EventRequest).Conn
 	second := w.b.event(EventRequest).Conn
 	w.b.noEvent()
 	if w.b.Counters().BacklogFull != 1 {
 		t.Error("not counted")
 	}
-	w.injectREQ(50) // another listener has a backlog of its own
+	w.injectREQ(50) // the backlog of another listener
 	w.b.event(EventRequest)
 
-	must.Do(t, w.b.Accept(w.now, first, answer)) // answered: one place is free
+	must.Do(t, w.b.Accept(w.now, first, answer)) // frees one place in the backlog
 	req(2)
 	w.b.event(EventRequest)
 	req(3)
@@ -48,7 +48,7 @@ func TestBacklogIsLimited(t *testing.T) {
 	must.Do(t, w.b.Reject(w.now, second, wire.ReasonConsumer, nil, nil))
 	req(3)
 	w.b.event(EventRequest)
-	// A lookup takes a place as well.
+	// A SIDR request takes a place, too.
 	m := &wire.SIDRREQ{RequestID: 1, PKey: 0xFFFF, ServiceID: small}
 	ip := wire.NewCMAHeader(addrA, addrB, 1)
 	copy(m.PrivateData[:], ip.Append(nil))
@@ -66,7 +66,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	must.Fail(t, "SIDRRequest", must.Err(w.a.SIDRRequest(w.now, lookup)), ErrLimit)
 	w.injectREQ(0)
 	w.injectREQ(1)
-	w.b.silent()
+	w.b.sendsNothing()
 	w.injectREQ(2)
 	if rej := rejOf(t, w.b.take(wire.AttrREJ)); rej.Reason != wire.ReasonNoResources {
 		t.Errorf("REJ %+v", rej)
@@ -91,7 +91,7 @@ func TestOutboxIsLimited(t *testing.T) {
 	for range 3 {
 		w.b.take(wire.AttrDREP)
 	}
-	w.b.silent()
+	w.b.sendsNothing()
 	if n := w.b.Counters().OutboxFull; n != 7 {
 		t.Errorf("counted %d, want 7", n)
 	}
@@ -108,7 +108,7 @@ func TestEventsAreLimited(t *testing.T) {
 	if n := w.b.Counters().EventsFull; n != 3 || len(w.b.conns) != 2 {
 		t.Errorf("counted %d, want 3; %d connections", n, len(w.b.conns))
 	}
-	w.injectREQ(4) // as after any loss
+	w.injectREQ(4) // retransmitted
 	w.b.event(EventRequest)
 }
 
@@ -120,12 +120,12 @@ func TestListeners(t *testing.T) {
 	must.Fail(t, "fourth Listen", must.Err(w.b.Listen(service+1, netip.Addr{}, 1)), ErrLimit)
 	w.injectREQ(0)
 	if e := w.b.event(EventRequest); e.Request.Listen != own {
-		t.Errorf("listener %d got what was for %d", e.Request.Listen, own)
+		t.Errorf("listener %d got the request for %d", e.Request.Listen, own)
 	}
 	must.Do(t, w.b.CloseListen(own))
 	w.injectREQ(1)
 	if e := w.b.event(EventRequest); e.Request.Listen != 1 {
-		t.Errorf("listener %d got what was for any", e.Request.Listen)
+		t.Errorf("listener %d got the request for listener 1", e.Request.Listen)
 	}
 	must.Do(t, w.b.CloseListen(1))
 	w.injectREQ(2)
@@ -137,7 +137,7 @@ func TestListeners(t *testing.T) {
 }
 
 // A pending request can be answered after CloseListen.
-func TestRequestOutlivesItsListener(t *testing.T) {
+func TestRequestIsAnsweredAfterCloseListen(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	_, cb := w.requested()
 	must.Do(t, w.b.CloseListen(1))
@@ -162,9 +162,9 @@ func TestCommIDsWrap(t *testing.T) {
 
 func TestNamesOfStatesAndEvents(t *testing.T) {
 	if len(stateNames) != int(StateSIDRREQRcvd)+1 || StateTimeWait.String() != "time wait" || State(99).String() != "state 99" {
-		t.Error("states are misnamed")
+		t.Error("wrong names of states")
 	}
 	if len(eventNames) != int(EventSIDRReply)+1 || EventTimeWaitExit.String() != "time wait exit" || EventKind(99).String() != "event 99" {
-		t.Error("events are misnamed")
+		t.Error("wrong names of events")
 	}
 }

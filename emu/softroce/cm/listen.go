@@ -24,8 +24,7 @@ type listener struct {
 
 // Listen accepts requests for a service at one local address or, if local is the zero Addr, at all
 // addresses without their own listener. At most backlog requests, or Config.MaxBacklog if backlog
-// is 0 or more than that, wait for an answer; further ones are dropped, and their senders
-// retransmit.
+// is 0 or larger, wait for an answer; further ones are dropped, and their senders retransmit.
 func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {
@@ -43,8 +42,7 @@ func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (L
 	return l.id, nil
 }
 
-// CloseListen removes a listener. The consumer must still answer the requests for which it got
-// events.
+// CloseListen removes a listener. The consumer must still answer requests that it got events for.
 func (a *Agent) CloseListen(id ListenID) error {
 	l := a.listenIDs[id]
 	if l == nil {

@@ -22,7 +22,7 @@ type lossy struct {
 	rng      *rand.Rand
 	now      mono.Time
 	hosts    [2]*host
-	agenda   agenda
+	schedule schedule
 	loss     float64
 	dup      float64
 	nextQPN  uint32
@@ -36,7 +36,7 @@ type lossy struct {
 type attempt struct {
 	qpn       uint32
 	confirmed bool
-	peerQPN   uint32 // accepted with, as of the confirmation
+	peerQPN   uint32 // QP of the REP that was confirmed
 	active    *side
 	passives  []*side
 }
@@ -48,38 +48,38 @@ type side struct {
 	id          ConnID
 	qpn         uint32
 	established bool
-	heard       bool // of the end or failure, by an event
+	informed    bool // of the end or the failure, by an event
 	final       bool
 	closed      bool // by its own consumer
 }
 
-type due struct {
+type scheduled struct {
 	at  mono.Time
 	seq int
 	do  func()
 }
 
-type agenda struct {
-	items []due
+type schedule struct {
+	items []scheduled
 	seq   int
 }
 
-func (a *agenda) Len() int { return len(a.items) }
-func (a *agenda) Less(i, j int) bool {
+func (a *schedule) Len() int { return len(a.items) }
+func (a *schedule) Less(i, j int) bool {
 	x, y := a.items[i], a.items[j]
 	return x.at < y.at || x.at == y.at && x.seq < y.seq
 }
-func (a *agenda) Swap(i, j int) { a.items[i], a.items[j] = a.items[j], a.items[i] }
-func (a *agenda) Push(x any)    { a.items = append(a.items, x.(due)) }
-func (a *agenda) Pop() any {
+func (a *schedule) Swap(i, j int) { a.items[i], a.items[j] = a.items[j], a.items[i] }
+func (a *schedule) Push(x any)    { a.items = append(a.items, x.(scheduled)) }
+func (a *schedule) Pop() any {
 	x := a.items[len(a.items)-1]
 	a.items = a.items[:len(a.items)-1]
 	return x
 }
 
 func (l *lossy) in(d time.Duration, do func()) {
-	l.agenda.seq++
-	heap.Push(&l.agenda, due{l.now.Add(d), l.agenda.seq, do})
+	l.schedule.seq++
+	heap.Push(&l.schedule, scheduled{l.now.Add(d), l.schedule.seq, do})
 }
 
 func (l *lossy) chance(p float64) bool { return l.rng.Float64() < p }
@@ -87,7 +87,7 @@ func (l *lossy) chance(p float64) bool { return l.rng.Float64() < p }
 // upTo returns a time in [0, d).
 func (l *lossy) upTo(d time.Duration) time.Duration { return time.Duration(l.rng.Int64N(int64(d))) }
 
-// packetLife is the longest a packet is under way. Time wait relies on it.
+// packetLife is the maximum delay of a packet. Time wait relies on it.
 const packetLife = 250 * time.Millisecond
 
 func newLossy(t *testing.T, seed uint64, loss, dup float64) *lossy {
@@ -104,35 +104,35 @@ func newLossy(t *testing.T, seed uint64, loss, dup float64) *lossy {
 	return l
 }
 
-// run goes on until nothing is left to do.
+// run handles packets and timers until there are none.
 func (l *lossy) run() {
 	for steps := 0; ; steps++ {
 		if steps > 100000 {
-			l.t.Fatal("no end in sight")
+			l.t.Fatal("the run does not end")
 		}
 		l.drain()
-		next, who := mono.Never, -1
-		if len(l.agenda.items) > 0 {
-			next = l.agenda.items[0].at
+		next, host := mono.Never, -1
+		if len(l.schedule.items) > 0 {
+			next = l.schedule.items[0].at
 		}
 		for i, h := range l.hosts {
 			if at := h.NextTimer(); at < next {
-				next, who = at, i
+				next, host = at, i
 			}
 		}
 		if next == mono.Never {
 			return
 		}
 		l.now = next
-		if who >= 0 {
-			l.hosts[who].HandleTimer(l.now)
+		if host >= 0 {
+			l.hosts[host].HandleTimer(l.now)
 		} else {
-			heap.Pop(&l.agenda).(due).do()
+			heap.Pop(&l.schedule).(scheduled).do()
 		}
 	}
 }
 
-// drain moves what the agents say into the network and to their consumers.
+// drain sends the MADs of the agents, and passes their events to the consumers.
 func (l *lossy) drain() {
 	for i, h := range l.hosts {
 		checkInvariants(l.t, h.Agent)
@@ -179,7 +179,7 @@ func (l *lossy) connect(host int) {
 	at.active = &side{attempt: at, host: host, id: id, qpn: p.QPN}
 	l.attempts[p.QPN] = at
 	l.ends[host][id] = at.active
-	if l.chance(0.05) { // an impatient consumer
+	if l.chance(0.05) { // the consumer cancels
 		l.in(l.upTo(30*time.Second), func() { l.close(at.active) })
 	}
 }
@@ -191,7 +191,7 @@ func (l *lossy) close(s *side) {
 	}
 }
 
-// consume is the consumer of a host: it does what consumers do, at leisure.
+// consume handles an event as the consumer of a host, which answers after a random delay.
 func (l *lossy) consume(host int, e Event) {
 	if e.Kind == EventRequest {
 		l.consumeRequest(host, e)
@@ -200,7 +200,7 @@ func (l *lossy) consume(host int, e Event) {
 	s := l.ends[host][e.Conn]
 	switch {
 	case s == nil:
-		l.t.Fatalf("event %v of a connection that was never announced", e.Kind)
+		l.t.Fatalf("event %v of an unknown connection", e.Kind)
 	case s.final || s.closed:
 		l.t.Fatalf("event %v after the last one (final %v, closed %v)", e.Kind, s.final, s.closed)
 	}
@@ -210,25 +210,25 @@ func (l *lossy) consume(host int, e Event) {
 		l.consumeReply(s, e)
 	case EventEstablished:
 		if !s.attempt.confirmed || s.attempt.peerQPN != s.qpn {
-			l.t.Fatal("established with a requester that did not confirm it")
+			l.t.Fatal("established without a ConfirmReply of the requester")
 		}
-		if s.established || s.heard {
-			l.t.Fatal("established twice, or after its end")
+		if s.established || s.informed {
+			l.t.Fatal("established twice, or after the end")
 		}
 		s.established = true
 		l.in(l.upTo(10*time.Minute), func() { l.disconnect(s) })
-		l.in(20*time.Minute, func() { l.disconnect(s) }) // as a consumer's own keep-alive would
+		l.in(20*time.Minute, func() { l.disconnect(s) }) // as by a keep-alive of the consumer
 	case EventTimedOut:
 		l.timeouts++
-		s.heard = true
+		s.informed = true
 	case EventRejected, EventDisconnectRequested, EventDisconnected:
-		if s.heard {
-			l.t.Fatalf("%v after its end", e.Kind)
+		if s.informed {
+			l.t.Fatalf("%v after the end", e.Kind)
 		}
-		s.heard = true
+		s.informed = true
 	case EventTimeWaitExit:
-		if !s.heard {
-			l.t.Fatal("time wait without a reason")
+		if !s.informed {
+			l.t.Fatal("EventTimeWaitExit without an earlier event")
 		}
 	case EventMRA:
 	default:
@@ -239,20 +239,20 @@ func (l *lossy) consume(host int, e Event) {
 func (l *lossy) consumeRequest(host int, e Event) {
 	at := l.attempts[e.Request.RemoteQPN]
 	if at == nil {
-		l.t.Fatal("a request that nobody made")
+		l.t.Fatal("a request without a Connect")
 	}
 	s := &side{attempt: at, host: host, id: e.Conn, qpn: l.newQPN()}
 	l.ends[host][e.Conn] = s
 	at.passives = append(at.passives, s)
 	h := l.hosts[host]
-	think := l.upTo(100 * time.Millisecond)
+	delay := l.upTo(100 * time.Millisecond)
 	if l.chance(0.2) {
-		think = l.upTo(20 * time.Second) // longer than the requester waits
+		delay = l.upTo(20 * time.Second) // longer than the requester waits
 	}
 	if l.chance(0.05) {
 		h.delayReply(e.Conn, 23)
 	}
-	l.in(think, func() {
+	l.in(delay, func() {
 		switch {
 		case s.final || s.closed:
 		case l.chance(0.1):
@@ -272,14 +272,14 @@ func (l *lossy) consumeRequest(host int, e Event) {
 }
 
 func (l *lossy) consumeReply(s *side, e Event) {
-	think := l.upTo(100 * time.Millisecond)
+	delay := l.upTo(100 * time.Millisecond)
 	if l.chance(0.2) {
-		think = l.upTo(20 * time.Second)
+		delay = l.upTo(20 * time.Second)
 	}
-	l.in(think, func() {
+	l.in(delay, func() {
 		h := l.hosts[s.host]
 		switch {
-		case s.heard || s.final || s.closed:
+		case s.informed || s.final || s.closed:
 			return
 		case l.chance(0.08):
 			must.Do(l.t, h.Reject(l.now, s.id, wire.ReasonConsumer, nil, nil))
@@ -296,7 +296,7 @@ func (l *lossy) consumeReply(s *side, e Event) {
 	})
 }
 
-// data is the first packet of the requester on the connection itself.
+// data delivers the first data packet of the requester.
 func (l *lossy) data(at *attempt) {
 	for _, p := range at.passives {
 		if h := l.hosts[p.host]; p.qpn == at.peerQPN && !p.closed && stateOf(h.Agent, p.id) == StateREPSent {
@@ -317,34 +317,34 @@ func (l *lossy) disconnect(s *side) {
 	must.Do(l.t, h.Disconnect(l.now, s.id, nil))
 }
 
-// judge checks, when all is over, what must hold of every attempt.
-func (l *lossy) judge() {
+// checkAttempts checks the result of every attempt after the run.
+func (l *lossy) checkAttempts() {
 	for _, h := range l.hosts {
 		checkEmpty(l.t, h.Agent)
 	}
 	for _, at := range l.attempts {
 		if !at.active.final && !at.active.closed {
-			l.t.Fatalf("queue pair %#x: its consumer never heard the end", at.qpn)
+			l.t.Fatalf("queue pair %#x: the active consumer got no final event", at.qpn)
 		}
 		established := 0
-		knows := false
+		informed := false
 		for _, p := range at.passives {
 			if !p.final && !p.closed {
-				l.t.Fatalf("queue pair %#x: the passive consumer never heard the end", at.qpn)
+				l.t.Fatalf("queue pair %#x: the passive consumer got no final event", at.qpn)
 			}
 			if p.established {
 				established++
 			}
 			if p.qpn == at.peerQPN {
-				// Either it was connected too, or it knows that it is not.
-				knows = p.established || p.heard || p.closed
+				// The passive side was connected, or got an event that it is not.
+				informed = p.established || p.informed || p.closed
 			}
 		}
 		if established > 1 {
-			l.t.Fatalf("queue pair %#x is connected to %d", at.qpn, established)
+			l.t.Fatalf("queue pair %#x is connected to %d queue pairs", at.qpn, established)
 		}
-		if at.confirmed && !knows {
-			l.t.Fatalf("queue pair %#x is connected to one that knows nothing of it", at.qpn)
+		if at.confirmed && !informed {
+			l.t.Fatalf("queue pair %#x is connected to one that got no event", at.qpn)
 		}
 	}
 }
@@ -373,9 +373,9 @@ func TestPairOverALossyNetwork(t *testing.T) {
 			l.in(l.upTo(3*time.Second), func() { l.connect(l.rng.IntN(2)) })
 		}
 		l.run()
-		l.judge()
-		// One exchange in five fails at a loss of 0.1, sixteen in a row never do:
-		// there, a timeout means that something was not sent again.
+		l.checkAttempts()
+		// At a loss of 0.1 one exchange in five fails, but not sixteen in a row: a timeout means
+		// that a MAD was not retransmitted.
 		if loss <= 0.1 && l.timeouts != 0 {
 			t.Fatalf("%d timeouts at a loss of %v", l.timeouts, loss)
 		}
@@ -394,21 +394,21 @@ func TestPairOverALossyNetwork(t *testing.T) {
 	if *lossySeed >= 0 {
 		return
 	}
-	// Otherwise the test would hold of agents that never connect, too.
+	// Without this check the test would accept agents that never connect.
 	if connected < int(seeds)*2 || both < int(seeds) || failed < int(seeds)/2 {
-		t.Errorf("%d attempts connected, %d of them on both sides; %d failed: the mix is off", connected, both, failed)
+		t.Errorf("%d attempts connected, %d of them on both sides; %d failed: want more of each kind", connected, both, failed)
 	}
 	t.Logf("%d attempts connected, %d of them on both sides; %d failed", connected, both, failed)
 }
 
-func TestSameSeedSameTrace(t *testing.T) {
+func TestSameSeedGivesSameTrace(t *testing.T) {
 	trace := func(seed uint64) uint64 {
 		l := newLossy(t, seed, 0.3, 0.3)
 		for range 20 {
 			l.in(l.upTo(time.Second), func() { l.connect(l.rng.IntN(2)) })
 		}
 		l.run()
-		l.judge()
+		l.checkAttempts()
 		return l.trace
 	}
 	for seed := range uint64(20) {
@@ -417,6 +417,6 @@ func TestSameSeedSameTrace(t *testing.T) {
 		}
 	}
 	if trace(7) == trace(8) {
-		t.Fatal("seeds 7 and 8 gave one trace: is the RNG used at all?")
+		t.Fatal("seeds 7 and 8 gave the same trace")
 	}
 }

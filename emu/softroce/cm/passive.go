@@ -38,8 +38,7 @@ func (a *Agent) handleREQ(in *incoming, m *wire.REQ) {
 	a.notifyRequest(in, c, l, m)
 }
 
-// initFromREQ initializes a passive connection from its REQ, and registers it by the IDs of the
-// peer.
+// initFromREQ initializes a passive connection from its REQ, and registers it by the peer's IDs.
 func (a *Agent) initFromREQ(in *incoming, c *conn, m *wire.REQ) {
 	c.peer.id = m.LocalCommID
 	c.peer.guid = m.LocalCAGUID
@@ -100,8 +99,7 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection: the peer has started another connection with the same queue
-// pair.
+// endStale ends a stale connection: the peer has started another one with the same queue pair.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {

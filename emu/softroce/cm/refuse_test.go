@@ -14,15 +14,15 @@ func TestInvalidREQsAreRejected(t *testing.T) {
 		change func(*wire.REQ)
 		want   wire.REJReason
 	}{
-		"no such service":           {func(m *wire.REQ) { m.ServiceID++ }, wire.ReasonInvalidServiceID},
+		"unknown service":           {func(m *wire.REQ) { m.ServiceID++ }, wire.ReasonInvalidServiceID},
 		"no comm ID":                {func(m *wire.REQ) { m.LocalCommID = 0 }, wire.ReasonInvalidCommID},
 		"RD":                        {func(m *wire.REQ) { m.Transport = wire.CMTransportRD }, wire.ReasonInvalidTransport},
 		"extended transport 0":      {func(m *wire.REQ) { m.Transport = wire.CMTransportExt }, wire.ReasonInvalidTransport},
 		"extended transport 2":      {func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, 2 }, wire.ReasonInvalidTransport},
 		"MTU 0":                     {func(m *wire.REQ) { m.MTU = 0 }, wire.ReasonInvalidMTU},
 		"MTU 6":                     {func(m *wire.REQ) { m.MTU = 6 }, wire.ReasonInvalidMTU},
-		"not our GID":               {func(m *wire.REQ) { m.Primary.RemoteGID = wire.GIDOf(addrC) }, wire.ReasonPrimaryGID},
-		"no GID of its own":         {func(m *wire.REQ) { m.Primary.LocalGID = wire.GID{} }, wire.ReasonPrimaryGID},
+		"another GID":               {func(m *wire.REQ) { m.Primary.RemoteGID = wire.GIDOf(addrC) }, wire.ReasonPrimaryGID},
+		"no local GID":              {func(m *wire.REQ) { m.Primary.LocalGID = wire.GID{} }, wire.ReasonPrimaryGID},
 		"a GID of the other family": {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(addrA6) }, wire.ReasonPrimaryGID},
 		"a multicast GID":           {func(m *wire.REQ) { m.Primary.LocalGID = wire.GIDOf(netip.MustParseAddr("224.0.0.5")) }, wire.ReasonPrimaryGID},
 		"another partition":         {func(m *wire.REQ) { m.PKey = 0x8001 }, wire.ReasonUnsupported},
@@ -43,7 +43,7 @@ func TestInvalidREQsAreRejected(t *testing.T) {
 				t.Errorf("REJ %+v, want reason %v", rej, tc.want)
 			}
 			if s.Local != addrB || s.Remote != addrA || s.PKey != 0xFFFF || s.HopLimit != 64 {
-				t.Errorf("REJ travels as %+v", s.Outgoing)
+				t.Errorf("REJ is sent with %+v", s.Outgoing)
 			}
 			if own := wire.GIDOf(addrB); tc.want == wire.ReasonPrimaryGID && string(rej.AdditionalInfo()) != string(own[:]) {
 				t.Errorf("info %x, want the GID to use", rej.AdditionalInfo())
@@ -72,7 +72,7 @@ func TestREJOfClosedPortMatchesLinux(t *testing.T) {
 func TestUnusualREQsAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*wire.REQ){
 		"LIDs 0":               func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 0, 0 },
-		"LIDs of anything":     func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
+		"other LIDs":           func(m *wire.REQ) { m.Primary.LocalLID, m.Primary.RemoteLID = 1, 0xBFFF },
 		"UC":                   func(m *wire.REQ) { m.Transport = wire.CMTransportUC },
 		"XRC":                  func(m *wire.REQ) { m.Transport, m.ExtTransport = wire.CMTransportExt, wire.ExtXRC },
 		"limited member":       func(m *wire.REQ) { m.PKey = 0x7FFF },
@@ -83,7 +83,7 @@ func TestUnusualREQsAreAccepted(t *testing.T) {
 		m := newREQ()
 		change(m)
 		w.inject(addrA, wire.AttrREQ, m)
-		w.b.silent()
+		w.b.sendsNothing()
 		if e := w.b.event(EventRequest); e.Request.RemoteQPN != m.LocalQPN {
 			t.Errorf("%s: request %+v", name, e.Request)
 		}
@@ -106,7 +106,7 @@ func TestLimitedMembersOfAPartitionCannotConnect(t *testing.T) {
 	}
 }
 
-func TestAlternatePathIsDeclinedNotFatal(t *testing.T) {
+func TestREPDeclinesAlternatePath(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	m := newREQ()
 	m.Alternate = m.Primary
@@ -129,15 +129,15 @@ func TestLAPIsAnsweredNotSupported(t *testing.T) {
 		t.Errorf("APR %+v", apr)
 	}
 	w.b.inState(cb, StateEstablished)
-	w.deliver(s) // an APR that nobody asked for
-	w.a.silent()
+	w.deliver(s) // an APR without a LAP
+	w.a.sendsNothing()
 	w.a.noEvent()
 
 	w = newWorld(t, Config{}, Config{})
 	ca, cb = w.accepted()
 	w.b.take(wire.AttrREP)
 	w.inject(addrA, wire.AttrLAP, &wire.LAP{LocalCommID: uint32(ca), RemoteCommID: uint32(cb)})
-	w.b.silent()
+	w.b.sendsNothing()
 }
 
 func TestInvalidMADHeadersAreIgnored(t *testing.T) {
@@ -177,7 +177,7 @@ func TestInvalidMADHeadersAreIgnored(t *testing.T) {
 					t.Errorf("answered in class version %d", s.ClassVersion)
 				}
 			}
-			w.b.silent()
+			w.b.sendsNothing()
 			w.b.noEvent()
 			if tc.count(w.b.Counters()) != 1 {
 				t.Errorf("not counted: %+v", w.b.Counters())
@@ -202,10 +202,10 @@ func TestInvalidAddressesAreIgnored(t *testing.T) {
 	if c := w.b.Counters(); c.BadLength != wire.MADLen+7 || c.BadAddress != 5 {
 		t.Errorf("counters %+v", c)
 	}
-	w.b.silent()
+	w.b.sendsNothing()
 	checkEmpty(t, w.b.Agent)
 
-	// Zones and mapped addresses are other spellings of a GID.
+	// Addresses with zones and IPv4-mapped addresses denote the same GID.
 	w.b.HandleMAD(w.now, netip.AddrFrom16(addrA.As16()), netip.AddrFrom16(addrB.As16()), 0xFFFF, b)
 	w.b.event(EventRequest)
 }

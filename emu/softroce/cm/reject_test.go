@@ -14,7 +14,7 @@ func TestConsumerRejectsARequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Config{}, Config{})
 			ca, cb := w.requested()
-			wantID := uint32(0) // the peer has never seen ours
+			wantID := uint32(0) // the peer does not know our ID
 			if delayed {
 				w.b.delayReply(cb, 20)
 				w.pass(w.b, wire.AttrMRA)
@@ -85,7 +85,7 @@ func TestLIDReasonsAreNeverSent(t *testing.T) {
 	}
 	must.Fail(t, "Reject with 73 bytes of info", w.b.Reject(w.now, cb, wire.ReasonConsumer, make([]byte, 73), nil), wire.ErrTooLong)
 	must.Fail(t, "Reject with 149 private bytes", w.b.Reject(w.now, cb, wire.ReasonConsumer, nil, make([]byte, 149)), wire.ErrTooLong)
-	w.b.silent()
+	w.b.sendsNothing()
 	w.b.inState(cb, StateREQRcvd)
 }
 

@@ -10,28 +10,28 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// repeats lets h's timer run and checks that it sends the same MAD again after
-// every wait, n times, and returns the instant of the deadline after that.
-func (w *world) repeats(h *host, first *sent, wait time.Duration, n int) mono.Time {
+// expectRetransmits runs the timers of h and checks that it sends the same MAD n more times, after
+// wait each. It returns the deadline after that.
+func (w *world) expectRetransmits(h *host, first *sent, wait time.Duration, n int) mono.Time {
 	w.t.Helper()
 	at := w.now
 	for i := range n {
 		at = at.Add(wait)
 		if got := h.NextTimer(); got != at {
-			w.t.Fatalf("repetition %d of %v is due at %v, want %v", i+1, first.Attr, got, at)
+			w.t.Fatalf("retransmission %d of %v is due at %v, want %v", i+1, first.Attr, got, at)
 		}
 		h.HandleTimer(at - 1)
-		h.silent()
+		h.sendsNothing()
 		w.tick(h)
 		if s := h.take(first.Attr); s.b != first.b {
-			w.t.Fatalf("repetition %d of %v differs:\n%x\n%x", i+1, first.Attr, s.b, first.b)
+			w.t.Fatalf("retransmission %d of %v differs:\n%x\n%x", i+1, first.Attr, s.b, first.b)
 		}
-		h.silent()
+		h.sendsNothing()
 		h.noEvent()
 	}
 	at = at.Add(wait)
 	if got := h.NextTimer(); got != at {
-		w.t.Fatalf("after %d repetitions of %v the next deadline is %v, want %v", n, first.Attr, got, at)
+		w.t.Fatalf("after %d retransmissions of %v the next deadline is %v, want %v", n, first.Attr, got, at)
 	}
 	return at
 }
@@ -46,9 +46,9 @@ func rejOf(t *testing.T, s *sent) *wire.REJ {
 func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca := w.connect()
-	end := w.repeats(w.a, w.a.take(wire.AttrREQ), wire.CMTimeout(20)+wire.CMTimeout(17), 15)
+	end := w.expectRetransmits(w.a, w.a.take(wire.AttrREQ), wire.CMTimeout(20)+wire.CMTimeout(17), 15)
 	if end != mono.Time(1).Add(16*(wire.CMTimeout(20)+wire.CMTimeout(17))) {
-		t.Errorf("gives up at %v", end)
+		t.Errorf("last deadline %v", end)
 	}
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); e.Conn != ca || !e.Final || e.State != StateREQSent {
@@ -61,14 +61,14 @@ func TestREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	}
 	checkEmpty(t, w.a.Agent)
 	if c := w.a.Counters(); c.Sent[0] != 16 || c.Resent[0] != 15 {
-		t.Errorf("counted %d REQs, %d of them repeated", c.Sent[0], c.Resent[0])
+		t.Errorf("counted %d REQs, %d of them retransmitted", c.Sent[0], c.Resent[0])
 	}
 }
 
 func TestREPIsRetransmittedUntilRetriesEnd(t *testing.T) {
-	w := newWorld(t, Config{}, Config{ResponseTimeout: 10, MaxRetries: 2}) // the requester's numbers count
+	w := newWorld(t, Config{}, Config{ResponseTimeout: 10, MaxRetries: 2}) // those of the requester apply
 	ca, cb := w.accepted()
-	w.repeats(w.b, w.b.take(wire.AttrREP), wire.CMTimeout(20), 15)
+	w.expectRetransmits(w.b, w.b.take(wire.AttrREP), wire.CMTimeout(20), 15)
 	w.tick(w.b)
 	if e := w.b.event(EventTimedOut); e.Conn != cb || e.Final || e.State != StateREPSent {
 		t.Errorf("event %+v", e)
@@ -77,7 +77,7 @@ func TestREPIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	if rej.Reason != wire.ReasonTimeout || rej.LocalCommID != uint32(cb) || rej.RemoteCommID != uint32(ca) || len(rej.AdditionalInfo()) != 8 {
 		t.Errorf("REJ %+v", rej)
 	}
-	// The requester never saw a REP, and still learns of it.
+	// The requester got no REP, but gets the REJ.
 	if e := w.a.event(EventRejected); e.Reason != wire.ReasonTimeout || !e.Final || e.ByUs {
 		t.Errorf("event %+v", e)
 	}
@@ -103,7 +103,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 				h, id = w.a, ca
 			}
 			must.Do(t, h.Disconnect(w.now, id, []byte("bye")))
-			w.repeats(h, h.take(wire.AttrDREQ), tc.wait, 3)
+			w.expectRetransmits(h, h.take(wire.AttrDREQ), tc.wait, 3)
 			w.tick(h)
 			if e := h.event(EventTimedOut); e.State != StateDREQSent || e.Final {
 				t.Errorf("event %+v", e)
@@ -119,7 +119,7 @@ func TestDREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 func TestSIDRREQIsRetransmittedUntilRetriesEnd(t *testing.T) {
 	w := newWorld(t, Config{MaxRetries: 4, ResponseTimeout: 12}, Config{})
 	id := must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(t)
-	w.repeats(w.a, w.a.take(wire.AttrSIDRREQ), wire.CMTimeout(12), 4)
+	w.expectRetransmits(w.a, w.a.take(wire.AttrSIDRREQ), wire.CMTimeout(12), 4)
 	w.tick(w.a)
 	if e := w.a.event(EventTimedOut); e.Conn != id || !e.Final || e.State != StateSIDRREQSent {
 		t.Errorf("event %+v", e)
@@ -140,10 +140,10 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	w.a.inState(ca, StateMRAREQRcvd)
 	put := mono.Time(5000).Add(wire.CMTimeout(22) + wire.CMTimeout(17))
 	if got := w.a.NextTimer(); got != put {
-		t.Errorf("REQ is repeated at %v, want %v", got, put)
+		t.Errorf("REQ is retransmitted at %v, want %v", got, put)
 	}
 	w.now = 6000
-	w.deliver(mra) // once more: no further delay
+	w.deliver(mra) // a duplicate does not add delay
 	if got := w.a.NextTimer(); got != put {
 		t.Errorf("a second MRA moved the deadline to %v", got)
 	}
@@ -156,9 +156,9 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	w.pass(w.b, wire.AttrMRA) // a duplicate REQ gets the MRA again
 	w.a.event(EventMRA)
 	if got, want := w.a.NextTimer(), w.now.Add(wire.CMTimeout(22)+wire.CMTimeout(17)); got != want {
-		t.Errorf("REQ is repeated at %v, want %v", got, want)
+		t.Errorf("REQ is retransmitted at %v, want %v", got, want)
 	}
-	// Each MRA costs a repetition: a peer cannot put us off for ever.
+	// Each MRA uses up a retry, so that a peer cannot delay for ever.
 	w.tick(w.a)
 	w.a.take(wire.AttrREQ)
 	w.tick(w.a)
@@ -167,7 +167,7 @@ func TestMRAExtendsOneTimeout(t *testing.T) {
 	}
 }
 
-func TestMRAForREP(t *testing.T) {
+func TestMRADelaysRetransmissionOfREP(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	ca, cb := w.replied()
 	w.now = 5000
@@ -177,12 +177,12 @@ func TestMRAForREP(t *testing.T) {
 	w.b.event(EventMRA)
 	w.b.inState(cb, StateMRAREPRcvd)
 	if got, want := w.b.NextTimer(), mono.Time(5000).Add(wire.CMTimeout(21)+wire.CMTimeout(17)); got != want {
-		t.Errorf("REP is repeated at %v, want %v", got, want)
+		t.Errorf("REP is retransmitted at %v, want %v", got, want)
 	}
 	w.tick(w.b)
 	w.b.inState(cb, StateREPSent)
 	w.pass(w.b, wire.AttrREP)
-	w.pass(w.a, wire.AttrMRA) // again
+	w.pass(w.a, wire.AttrMRA) // for the duplicate REP
 	w.b.event(EventMRA)
 	must.Do(t, w.a.ConfirmReply(w.now, ca, nil))
 	w.pass(w.a, wire.AttrRTU)
@@ -198,7 +198,7 @@ func TestPeerTimeoutsAreBounded(t *testing.T) {
 		w.inject(addrA, wire.AttrREQ, req)
 		must.Do(t, w.b.Accept(w.now, w.b.event(EventRequest).Conn, answer))
 		if got := w.b.NextTimer(); got != w.now.Add(want) {
-			t.Errorf("code %d: REP is repeated after %v, want %v", code, got-w.now, want)
+			t.Errorf("code %d: REP is retransmitted after %v, want %v", code, got-w.now, want)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestTimersAreHandledInOrder(t *testing.T) {
 	w.tick(w.a)
 	for i, id := range ids {
 		if s := w.a.take(wire.AttrREQ); binary.BigEndian.Uint32(s.body()) != uint32(id) {
-			t.Fatalf("repetition %d is of another connection", i)
+			t.Fatalf("retransmission %d is of another connection", i)
 		}
 	}
 	w.tick(w.a)
@@ -225,7 +225,7 @@ func TestTimersAreHandledInOrder(t *testing.T) {
 		}
 	}
 	if w.a.NextTimer() != mono.Never {
-		t.Error("a timer is left")
+		t.Error("a timer is armed")
 	}
 }
 

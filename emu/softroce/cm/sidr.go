@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// SIDRRequest asks a peer for the UD queue pair of a service. The result is EventSIDRReply or
-// EventTimedOut.
+// SIDRRequest asks for the UD QP of a service. The result is EventSIDRReply or EventTimedOut.
 func (a *Agent) SIDRRequest(now mono.Time, p SIDRParam) (ConnID, error) {
 	p.Path.normalize()
 	if err := p.Path.check("SIDR request", &a.cfg); err != nil {
@@ -128,8 +127,7 @@ func (a *Agent) resendSIDRREP(in *incoming, key sidrKey) bool {
 	return false
 }
 
-// SIDRReply answers EventSIDRRequest. The ID is then invalid; the agent answers duplicate requests
-// itself.
+// SIDRReply answers EventSIDRRequest and frees the ID. The agent answers duplicate requests itself.
 func (a *Agent) SIDRReply(now mono.Time, id ConnID, p SIDRReplyParam) error {
 	c, err := a.lookUp("SIDR reply of", id, StateSIDRREQRcvd)
 	if err != nil {

@@ -20,7 +20,7 @@ func sidrRepOf(t *testing.T, s *sent) *wire.SIDRREP {
 	return m
 }
 
-func TestLookupCarriesEverything(t *testing.T) {
+func TestSIDRCarriesAllFields(t *testing.T) {
 	w := newWorld(t, Config{}, Config{})
 	p := lookup
 	p.PrivateData = bytes.Repeat([]byte{7}, 180)
@@ -43,16 +43,18 @@ func TestDuplicateSIDRREQ(t *testing.T) {
 	must.Get(w.a.SIDRRequest(w.now, lookup))(t)
 	req := w.pass(w.a, wire.AttrSIDRREQ)
 	id := w.b.event(EventSIDRRequest).Conn
-	w.deliver(req) // while the consumer thinks: one request is enough
+	w.deliver(req) // before SIDRReply: no second event
 	w.b.noEvent()
-	w.b.silent()
+	w.b.sendsNothing()
 	must.Do(t, w.b.SIDRReply(w.now, id, SIDRReplyParam{QPN: 1}))
 	rep := w.b.take(wire.AttrSIDRREP) // lost
-	w.deliver(req)                    // asked again, and answered without the consumer
+	w.deliver(req)                    // the agent answers it without an event
 	w.b.noEvent()
-	w.pass(w.b, wire.AttrSIDRREP)
+	if again := w.pass(w.b, wire.AttrSIDRREP); again.b != rep.b {
+		t.Error("the SIDR_REP changed")
+	}
 	w.a.event(EventSIDRReply)
-	w.deliver(rep) // the answer twice
+	w.deliver(rep) // a duplicate
 	w.a.noEvent()
 	checkEmpty(t, w.a.Agent)
 	checkEmpty(t, w.b.Agent)
@@ -101,7 +103,7 @@ func TestSIDRCallsRejectInvalidParameters(t *testing.T) {
 			t.Errorf("%s: SIDRReply = %v", name, err)
 		}
 	}
-	w.b.silent()
+	w.b.sendsNothing()
 	w.b.inState(id, StateSIDRREQRcvd)
 }
 
@@ -133,58 +135,44 @@ func TestUnexpectedSIDRREPIsIgnored(t *testing.T) {
 	}
 }
 
-// lookedUp has A ask for a service of B, and B answer; the answer is not delivered.
-func (w *world) lookedUp() (question, answer *sent) {
+// answeredSIDR delivers a SIDR_REQ of a to b, and returns it and b's SIDR_REP, which is not
+// delivered.
+func (w *world) answeredSIDR() (req, rep *sent) {
 	must.Get(w.a.SIDRRequest(w.now, SIDRParam{ServiceID: service, Path: Path{Local: addrA, Remote: addrB}}))(w.t)
-	question = w.pass(w.a, wire.AttrSIDRREQ)
+	req = w.pass(w.a, wire.AttrSIDRREQ)
 	must.Do(w.t, w.b.SIDRReply(w.now, w.b.event(EventSIDRRequest).Conn, SIDRReplyParam{QPN: 0x20, QKey: 7}))
-	return question, w.b.take(wire.AttrSIDRREP)
+	return req, w.b.take(wire.AttrSIDRREP)
 }
 
-// A duplicate SIDR_REQ gets the same SIDR_REP again, without an event.
-func TestLostSIDRREPIsRetransmitted(t *testing.T) {
-	w := newWorld(t, Config{}, Config{})
-	question, first := w.lookedUp()
-	w.deliver(question)
-	w.b.noEvent()
-	again := w.pass(w.b, wire.AttrSIDRREP)
-	if again.b != first.b {
-		t.Error("the second answer differs from the first")
-	}
-	if e := w.a.event(EventSIDRReply); e.SIDRReply.QPN != 0x20 || e.SIDRReply.QKey != 7 {
-		t.Errorf("the answer is %+v", e.SIDRReply)
-	}
-}
-
-// A kept SIDR_REP is not used after its lifetime, after CloseListen, or for another
-// host.
-func TestKeptSIDRREPExpires(t *testing.T) {
-	t.Run("long ago", func(t *testing.T) {
+// A saved SIDR_REP is not sent after its lifetime, for another transaction, or after many later
+// ones.
+func TestSavedSIDRREPExpires(t *testing.T) {
+	t.Run("after the lifetime", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
-		question, _ := w.lookedUp()
+		req, _ := w.answeredSIDR()
 		w.now += mono.Time(2 * time.Minute)
-		w.deliver(question)
-		w.b.silent()
+		w.deliver(req)
+		w.b.sendsNothing()
 		w.b.event(EventSIDRRequest)
 	})
-	t.Run("another of the same name", func(t *testing.T) {
+	t.Run("another transaction", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
-		question, _ := w.lookedUp()
-		question.b[15]++ // of the transaction
-		w.deliver(question)
-		w.b.silent()
+		req, _ := w.answeredSIDR()
+		req.b[15]++ // transaction ID
+		w.deliver(req)
+		w.b.sendsNothing()
 		w.b.event(EventSIDRRequest)
 	})
-	t.Run("many", func(t *testing.T) {
+	t.Run("more than maxSIDRAnswers", func(t *testing.T) {
 		w := newWorld(t, Config{}, Config{})
-		question, _ := w.lookedUp()
+		req, _ := w.answeredSIDR()
 		for range maxSIDRAnswers {
-			w.lookedUp()
+			w.answeredSIDR()
 		}
-		w.deliver(question)
-		w.b.silent()
+		w.deliver(req)
+		w.b.sendsNothing()
 		if n := len(w.b.sidrAnswers); n != maxSIDRAnswers {
-			t.Errorf("%d answers are kept", n)
+			t.Errorf("%d replies are saved", n)
 		}
 	})
 }

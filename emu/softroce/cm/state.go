@@ -5,8 +5,7 @@ import "fmt"
 // State is the state of a connection or SIDR request.
 type State uint8
 
-// States have the names of the specification. In MRA…Sent and MRA…Rcvd an MRA has delayed
-// an answer.
+// States have the names of the specification. In MRA…Sent and MRA…Rcvd an MRA delayed an answer.
 const (
 	StateIdle        State = iota // does not exist
 	StateREQSent                  // active: waits for REP

@@ -32,7 +32,7 @@ type host struct {
 	addr netip.Addr
 }
 
-// world is two hosts and the time.
+// world is two hosts and the current time.
 type world struct {
 	t    testing.TB
 	now  mono.Time
@@ -64,7 +64,7 @@ func (h *host) listen(id wire.ServiceID) ListenID {
 	return l
 }
 
-// sent is a MAD taken out of an agent.
+// sent is a MAD that an agent has sent.
 type sent struct {
 	Outgoing
 	wire.MADHeader
@@ -73,7 +73,7 @@ type sent struct {
 
 func (s *sent) body() []byte { return s.b[wire.MADHeaderLen:] }
 
-// take removes one MAD from h's outbox and checks what it is.
+// take removes one MAD from h's outbox and checks its attribute.
 func (h *host) take(want wire.Attr) *sent {
 	h.t.Helper()
 	s, ok := h.next()
@@ -98,15 +98,15 @@ func (h *host) next() (*sent, bool) {
 	return s, true
 }
 
-// silent checks that h has nothing to send.
-func (h *host) silent() {
+// sendsNothing checks that h has no MAD to send.
+func (h *host) sendsNothing() {
 	h.t.Helper()
 	if s, ok := h.next(); ok {
-		h.t.Fatalf("%v sends a %v, want silence", h.addr, s.Attr)
+		h.t.Fatalf("%v sends a %v, want none", h.addr, s.Attr)
 	}
 }
 
-// event removes one event from h and checks what it is.
+// event removes one event from h and checks its kind.
 func (h *host) event(want EventKind) Event {
 	h.t.Helper()
 	e, ok := h.NextEvent()
@@ -147,7 +147,7 @@ func (h *host) inState(id ConnID, want State) {
 	}
 }
 
-// deliver hands a MAD to its addressee.
+// deliver passes a MAD to its destination.
 func (w *world) deliver(s *sent) {
 	w.t.Helper()
 	to := w.b
@@ -158,7 +158,7 @@ func (w *world) deliver(s *sent) {
 	checkInvariants(w.t, to.Agent)
 }
 
-// pass moves one MAD of h to the other side and checks what it is.
+// pass delivers one MAD of h to the other host and checks its attribute.
 func (w *world) pass(h *host, want wire.Attr) *sent {
 	w.t.Helper()
 	s := h.take(want)
@@ -166,7 +166,7 @@ func (w *world) pass(h *host, want wire.Attr) *sent {
 	return s
 }
 
-// tick moves time on to h's next deadline.
+// tick advances the time to h's next deadline and handles it.
 func (w *world) tick(h *host) {
 	w.t.Helper()
 	at := h.NextTimer()
@@ -189,7 +189,7 @@ func (w *world) connect() ConnID {
 	return id
 }
 
-// requested brings a REQ to b.
+// requested delivers a REQ to b.
 func (w *world) requested() (ca, cb ConnID) {
 	w.t.Helper()
 	ca = w.connect()
@@ -205,7 +205,7 @@ func (w *world) accepted() (ca, cb ConnID) {
 	return ca, cb
 }
 
-// replied brings b's REP to a.
+// replied delivers b's REP to a.
 func (w *world) replied() (ca, cb ConnID) {
 	w.t.Helper()
 	ca, cb = w.accepted()
@@ -230,7 +230,7 @@ func (w *world) established() (ca, cb ConnID) {
 	return ca, cb
 }
 
-// newREQ is a REQ as a would send it, for tests that make their own.
+// newREQ returns a REQ as a would send it.
 func newREQ() *wire.REQ {
 	m := &wire.REQ{
 		LocalCommID: 0x01020304, ServiceID: service, LocalCAGUID: guidA, LocalQPN: 0x4321, RespRes: 1, InitDepth: 1,
@@ -247,7 +247,7 @@ func newREQ() *wire.REQ {
 
 const injectTID = 0x1122
 
-// inject hands b a hand-made message.
+// inject delivers a message to b.
 func (w *world) inject(from netip.Addr, attr wire.Attr, m message) {
 	w.t.Helper()
 	w.injectRaw(from, wire.NewMADHeader(attr, injectTID), m)
