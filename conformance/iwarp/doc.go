@@ -50,8 +50,7 @@ func citeSection(doc, section string, requirements ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: requirements}
 }
 
-// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, the others octets of a
-// TCP stream.
+// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, others octets.
 func describeEvent(e *conformance.Event) string {
 	words := e.Text
 	switch e.Kind {
