@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// FuzzMAD checks on arbitrary bytes that what parses is sent back with only
-// its reserved bits cleared, and then parses to the same message.
+// FuzzMAD checks that a parsed MAD encodes to the same bytes with reserved bits cleared, and that
+// these parse to the same message.
 func FuzzMAD(f *testing.F) {
 	for i, k := range kinds {
 		m := k.new()
@@ -48,7 +48,7 @@ func FuzzMAD(f *testing.F) {
 	})
 }
 
-// FuzzCMAHeader is the same for rdma_cm's header.
+// FuzzCMAHeader checks the same for the header of rdma_cm.
 func FuzzCMAHeader(f *testing.F) {
 	h := NewCMAHeader(guest12, guest11, 1)
 	f.Add(h.Append(nil))
