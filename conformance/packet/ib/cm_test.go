@@ -80,10 +80,10 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if *h.Attr != m.attr() || reflect.TypeOf(second) != reflect.TypeOf(m) {
-			t.Errorf("%v came back as %v, %T", m.attr(), *h.Attr, second)
+			t.Errorf("%v decodes to %v, %T", m.attr(), *h.Attr, second)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("%v: %+v came back as %+v", m.attr(), first, second)
+			t.Errorf("%v: %+v decodes to %+v", m.attr(), first, second)
 		}
 		if d := DiffCM(first, second); d != nil {
 			t.Errorf("%v: %v", m.attr(), d)
@@ -118,7 +118,7 @@ func TestDiffCM(t *testing.T) {
 		t.Errorf("RTU against REP: %v", d)
 	}
 	if d := DiffCM(RTU{}, nil); len(d) != 1 {
-		t.Errorf("RTU against nothing: %v", d)
+		t.Errorf("RTU against nil: %v", d)
 	}
 }
 

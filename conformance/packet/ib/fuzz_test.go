@@ -68,13 +68,13 @@ func FuzzMessage(f *testing.F) {
 		again := CMWith(h, m)
 		h2, m2, err := again.CM()
 		if err != nil || *h2.TID != *h.TID {
-			t.Fatalf("%+v came back as %+v, %v", h, h2, err)
+			t.Fatalf("%+v decodes to %+v, %v", h, h2, err)
 		}
 		if d := DiffCM(m, m2); d != nil {
 			t.Fatal(d)
 		}
 		if got := CMWith(h2, m2).Payload; !bytes.Equal(got, again.Payload) {
-			t.Fatalf("%x came back as %x", again.Payload, got)
+			t.Fatalf("%x decodes to %x", again.Payload, got)
 		}
 	})
 }

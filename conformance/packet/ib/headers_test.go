@@ -144,7 +144,7 @@ func TestFieldsDoNotOverlap(t *testing.T) {
 				t.Errorf("%s: bit %d of byte %d belongs to %q", typ.Name(), bit%8, bit/8, owners)
 			}
 			if got := packet.AppendFields(nil, v.Interface()); len(owners) == 1 && !bytes.Equal(got, b) {
-				t.Errorf("%s: bit %d of byte %d comes back as %x", typ.Name(), bit%8, bit/8, got)
+				t.Errorf("%s: bit %d of byte %d is encoded as %x", typ.Name(), bit%8, bit/8, got)
 			}
 		}
 	}

@@ -173,8 +173,8 @@ func TestParseRejectsWrongLengths(t *testing.T) {
 }
 
 var (
-	near = netip.MustParseAddr("10.0.0.1")
-	far  = netip.MustParseAddr("10.0.0.2")
+	host1 = netip.MustParseAddr("10.0.0.1")
+	host2 = netip.MustParseAddr("10.0.0.2")
 )
 
 // Identify finds the original values, and none for a wrong ICRC.
@@ -182,7 +182,7 @@ func TestIdentify(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	taken := 0
 	for n := range 2000 {
-		p := SendOnly(PSN(n), make([]byte, n%300)).Via(near, far)
+		p := SendOnly(PSN(n), make([]byte, n%300)).Via(host1, host2)
 		id, df := uint16(r.Uint32()), r.IntN(2) == 0
 		p.IP.ID, p.IP.DF = new(uint32(id)), &df
 		b := p.Build()
@@ -207,7 +207,7 @@ func TestIdentify(t *testing.T) {
 }
 
 func TestSocketPacketsReportUnseenFields(t *testing.T) {
-	parsed, err := Parse(SendOnly(1, []byte{1}).Via(near, far).Build())
+	parsed, err := Parse(SendOnly(1, []byte{1}).Via(host1, host2).Build())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -255,7 +255,7 @@ func FuzzPackLosesNothing(f *testing.F) {
 				at += m.segments
 			}
 			if at != packed+n {
-				t.Fatalf("messages hold %d datagrams, pack said %d", at-packed, n)
+				t.Fatalf("messages hold %d datagrams, pack returned %d", at-packed, n)
 			}
 			packed = at
 		}

@@ -145,7 +145,7 @@ func TestSendErrorsByErrno(t *testing.T) {
 	}
 }
 
-// Datagrams to a neighbour that does not answer ARP fill the smallest send buffer.
+// Datagrams to a neighbour that does not reply to ARP fill the smallest send buffer.
 func TestFullLinkTakesPrefix(t *testing.T) {
 	a, _ := testutil.HostPair(t, 1500)
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {

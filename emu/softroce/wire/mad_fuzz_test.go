@@ -43,7 +43,7 @@ func FuzzMAD(f *testing.F) {
 			t.Fatalf("%v: %x sent as %x, want %x", h.Attr, rest, sent, want)
 		}
 		if _, err := twin.Parse(append(sent, tail...)); err != nil || !equal(m, twin) {
-			t.Fatalf("%v: %+v came back as %+v, %v", h.Attr, m, twin, err)
+			t.Fatalf("%v: %+v decodes to %+v, %v", h.Attr, m, twin, err)
 		}
 	})
 }

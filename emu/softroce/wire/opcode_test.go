@@ -89,7 +89,7 @@ func TestOpcodeHeaders(t *testing.T) {
 		info, ok := op.Info()
 		parts, exists := headersOf[op]
 		if ok != exists {
-			t.Errorf("%v: Info says %v, want %v", op, ok, exists)
+			t.Errorf("%v: Info returns %v, want %v", op, ok, exists)
 		}
 		if !ok {
 			if info != (Info{}) {
@@ -112,7 +112,7 @@ func TestOpcodeHeaders(t *testing.T) {
 		longest = max(longest, length)
 	}
 	if longest != MaxHeaderLen {
-		t.Errorf("longest headers are %d bytes, MaxHeaderLen says %d", longest, MaxHeaderLen)
+		t.Errorf("longest headers are %d bytes, MaxHeaderLen is %d", longest, MaxHeaderLen)
 	}
 }
 
