@@ -73,9 +73,8 @@ func (c Case) Row() string { return fmt.Sprintf("%s/%s/%s/%s", c.Op, c.By, c.Met
 func (c Case) Name() string { return fmt.Sprintf("%s/%d", c.Row(), c.Size) }
 
 // Cases returns all cases for a transport, ordered by operation, side, method, family and size,
-// including those that the devices do not support. packet is the payload length of a packet, around
-// which sizes are chosen: the path MTU for InfiniBand, and that of a TCP segment over IPv4 for
-// iWARP.
+// including those that the devices do not support. Sizes are chosen around packet, the payload
+// length of a packet: the path MTU for InfiniBand, that of a TCP segment over IPv4 for iWARP.
 func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	methods := []ConnectMethod{ByModify, CMOurs, CMTheirs}
 	if transport == verbs.TransportIWARP {
@@ -102,8 +101,7 @@ func Cases(transport verbs.Transport, packet int) (cases []Case) {
 	return cases
 }
 
-// By how many bytes IPv6 headers are longer than those of IPv4, and untagged DDP headers than
-// tagged ones.
+// Additional bytes of IPv6 headers over IPv4 headers, and of untagged over tagged DDP headers.
 const (
 	ipv6Overhead     = 20
 	untaggedOverhead = 4
@@ -127,14 +125,12 @@ func (op *operation) sizesFor(transport verbs.Transport, packet int, family Fami
 	return op.sizes(packet)
 }
 
-// boundarySizes returns the smallest sizes, those around the payload of a packet, and two of many
-// packets.
+// boundarySizes returns the smallest sizes, those around packet, and two of many packets.
 func boundarySizes(packet int) []int {
 	return []int{0, 1, packet - 1, packet, packet + 1, 64 << 10, 1 << 20}
 }
 
-// upTo returns a function that returns the sizes around packet boundaries, but only those up to
-// limit(packet).
+// upTo returns a function that returns the boundarySizes of packet up to limit(packet).
 func upTo(limit func(packet int) int) func(int) []int {
 	return func(packet int) []int {
 		return slices.DeleteFunc(boundarySizes(packet), func(n int) bool { return n > limit(packet) })
@@ -158,8 +154,7 @@ func Matching(cases []Case, pattern string) ([]Case, error) {
 type operation struct {
 	name    string
 	service verbs.QPType
-	// needs are the capabilities that both sides need, responderNeeds those that the responder
-	// needs besides.
+	// Both sides need the capabilities needs, and the responder also responderNeeds.
 	needs, responderNeeds verbs.Caps
 	sizes                 func(packet int) []int
 	untagged              bool // over iWARP: an untagged message
@@ -170,8 +165,7 @@ type operation struct {
 
 const (
 	maxInline = 64
-	// maxUnreliable is the longest unacknowledged message: it still arrives often enough
-	// at a loss of 5 %.
+	// maxUnreliable is the longest unacknowledged message: most still arrive at a loss of 5 %.
 	maxUnreliable = 64 << 10
 )
 

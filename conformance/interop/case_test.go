@@ -37,8 +37,8 @@ func TestCasesAreUniqueAndComplete(t *testing.T) {
 func TestMatching(t *testing.T) {
 	all := Cases(verbs.TransportIB, 1024)
 	for pattern, want := range map[string]int{"*": len(all), "compare-swap": 12, "compare-swap/ours/hand": 2, "fetch-add/*/*/ipv6": 6, "read/ours/hand/ipv4/1": 1} {
-		if some, err := Matching(all, pattern); err != nil || len(some) != want {
-			t.Errorf("%s: %d, %v; want %d", pattern, len(some), err, want)
+		if matching, err := Matching(all, pattern); err != nil || len(matching) != want {
+			t.Errorf("%s: %d, %v; want %d", pattern, len(matching), err, want)
 		}
 	}
 	for pattern, want := range map[string]string{"writ": "no exchange matches", "[": "syntax error in pattern"} {

@@ -38,8 +38,7 @@ func (s *Suite) RunConnections(ctx context.Context, n int, progress func(done in
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	// Make a connection of each kind before objects are counted: the first may allocate objects
-	// that stay.
+	// Make a connection of each kind before objects are counted: the first may leave objects.
 	methods, families := []ConnectMethod{CMOurs, CMTheirs}, slices.Sorted(maps.Keys(s.endpoints))
 	for _, method := range methods {
 		for _, family := range families {

@@ -26,7 +26,6 @@ func TestRunConnectionsLeaksNothing(t *testing.T) {
 	}
 }
 
-// Leaked objects are reported.
 func TestRunConnectionsReportsLeaks(t *testing.T) {
 	t.Parallel()
 	s, _ := suite(t, 0, "softroce")
@@ -34,10 +33,10 @@ func TestRunConnectionsReportsLeaks(t *testing.T) {
 	n := 5
 	s.Theirs.Objects = func(context.Context) (map[string]int, error) {
 		n++
-		return map[string]int{"things": n}, nil
+		return map[string]int{"queue pairs": n}, nil
 	}
 	result, err := s.RunConnections(t.Context(), 2, nil)
-	if err != nil || result.OK() || len(result.Leaked) != 1 || !strings.Contains(result.Leaked[0], "theirs: ") || !strings.Contains(result.Leaked[0], "more of things than before (6)") {
+	if err != nil || result.OK() || len(result.Leaked) != 1 || !strings.Contains(result.Leaked[0], "theirs: ") || !strings.Contains(result.Leaked[0], "more of queue pairs than before (6)") {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
@@ -46,10 +45,10 @@ func TestExceptionsChangeVerdicts(t *testing.T) {
 	t.Parallel()
 	s, cases := suite(t, 0, "softroce", "AtomicOperandsSwapped")
 	s.Exceptions = []interop.Exception{
-		{Pattern: "compare-swap/theirs/hand/ipv4", ErrorContains: "octets differ", Reason: "it swaps"},
-		{Pattern: "compare-swap/theirs/hand/ipv6", ErrorContains: "something else", Reason: "it does not"},
-		{Pattern: "send/ours/hand/ipv4", Reason: "it was so"},
-		{Pattern: "send/ours/hand/ipv6", Intermittent: true, Reason: "now and then"},
+		{Pattern: "compare-swap/theirs/hand/ipv4", ErrorContains: "octets differ", Reason: "it swaps operands"},
+		{Pattern: "compare-swap/theirs/hand/ipv6", ErrorContains: "another error", Reason: "no such error"},
+		{Pattern: "send/ours/hand/ipv4", Reason: "it failed before"},
+		{Pattern: "send/ours/hand/ipv6", Intermittent: true, Reason: "it fails sometimes"},
 	}
 	got := make(map[string]interop.Verdict)
 	s.OnResult = func(r interop.Result) { got[r.Case.Name()] = r.Verdict }

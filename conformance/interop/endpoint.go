@@ -57,8 +57,7 @@ func newEndpoint(e *End, side Side, family Family, timeout time.Duration) *endpo
 // isIWARP reports whether the device is an iWARP device.
 func (s *endpoint) isIWARP() bool { return s.Device.Info().Transport == verbs.TransportIWARP }
 
-// gidIndex returns the index of the RoCEv2 entry of addr in the GID table of port 1, which has n
-// entries.
+// gidIndex returns the index of the RoCEv2 entry of addr in port 1's GID table of n entries.
 func gidIndex(dev verbs.Context, n int, addr netip.Addr) (uint8, error) {
 	for i := range n {
 		e, err := dev.QueryGID(1, i)
@@ -105,8 +104,7 @@ func (s *endpoint) access() verbs.Access {
 }
 
 // syncMemory makes memory that the device has written visible to the program, and the reverse. The
-// memory of a device on another host is copied during verbs calls only, so syncMemory makes a verbs
-// call.
+// memory of a device on another host is copied during verbs calls only, so syncMemory makes one.
 func (s *endpoint) syncMemory() error {
 	_, err := s.Device.QueryPort(1)
 	return s.verbError("query the port", err)
@@ -159,8 +157,7 @@ func (m *memory) clear() {
 	}
 }
 
-// check compares the region, guard bytes included, with its expected content. Call syncMemory
-// first.
+// check compares the region and its guard bytes with the expected content. Call syncMemory first.
 func (m *memory) check() error {
 	first, n := -1, 0
 	for i := range m.buf {

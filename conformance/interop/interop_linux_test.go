@@ -15,15 +15,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testutil.SetParallel(16) // most of the time the tests wait for timeouts
+	testutil.SetParallel(16) // the tests mostly wait for timeouts
 	testutil.NamespaceMain(m)
 }
 
-// end opens an emulated device on a host.
-func end(t *testing.T, h *testutil.Host, provider string, defects ...string) *interop.End {
+// openEnd opens an emulated device on a host.
+func openEnd(t *testing.T, h *testutil.Host, provider string, defects ...string) *interop.End {
 	t.Helper()
 	p := must.Get(nics.Find(provider))(t)
-	maker := must.Get(p.NewOpener(nics.Setup{Defects: defects}))(t)
+	opener := must.Get(p.NewOpener(nics.Setup{Defects: defects}))(t)
 	e := &interop.End{
 		Name: provider, Devices: make(map[interop.Family]verbs.Context), Addrs: map[interop.Family]netip.Addr{interop.IPv4: h.V4, interop.IPv6: h.V6},
 	}
@@ -32,7 +32,7 @@ func end(t *testing.T, h *testutil.Host, provider string, defects ...string) *in
 			continue
 		}
 		if err := h.Do(func() (err error) {
-			e.Devices[family], err = maker.OnSockets(nics.NICConfig{Name: provider, Addr: addr})
+			e.Devices[family], err = opener.OnSockets(nics.NICConfig{Name: provider, Addr: addr})
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ const mtu = 1500
 func suite(t *testing.T, timeout time.Duration, provider string, defects ...string) (*interop.Suite, []interop.Case) {
 	t.Helper()
 	a, b := testutil.HostPair(t, mtu)
-	return withCases(t, &interop.Suite{Ours: end(t, a, provider), Theirs: end(t, b, provider, defects...), Timeout: timeout})
+	return withCases(t, &interop.Suite{Ours: openEnd(t, a, provider), Theirs: openEnd(t, b, provider, defects...), Timeout: timeout})
 }
 
 func withCases(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) {
@@ -65,16 +65,15 @@ func withCases(t *testing.T, s *interop.Suite) (*interop.Suite, []interop.Case) 
 	return s, interop.Cases(transport, packet)
 }
 
-// Two devices without defects pass all cases.
 func TestDevicesWithoutDefectsPass(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"softroce", "softiwarp"} {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			s, cases := suite(t, 0, provider)
-			seen := make(map[string]bool)
+			passed := make(map[string]bool)
 			s.OnResult = func(r interop.Result) {
-				seen[r.Case.Op] = seen[r.Case.Op] || r.Verdict == interop.Pass
+				passed[r.Case.Op] = passed[r.Case.Op] || r.Verdict == interop.Pass
 				if r.Verdict == interop.Fail {
 					t.Errorf("%s: %s", r.Case.Name(), r.Why)
 				}
@@ -86,35 +85,33 @@ func TestDevicesWithoutDefectsPass(t *testing.T) {
 			}
 			t.Logf("%d exchanges in %v", len(cases), time.Since(began))
 			for _, c := range cases {
-				if !seen[c.Op] && !(provider == "softiwarp" && (c.Op == "atomic-write" || c.Op == "flush")) {
-					t.Errorf("no %s was seen to pass", c.Op)
+				if !passed[c.Op] && !(provider == "softiwarp" && (c.Op == "atomic-write" || c.Op == "flush")) {
+					t.Errorf("no case of %s passed", c.Op)
 				}
 			}
 		})
 	}
 }
 
-// shortTimeout is the timeout of suites whose defect prevents an event. Others use the
-// default.
+// shortTimeout is the timeout of suites whose defect prevents an event. Others use the default.
 const shortTimeout = 2 * time.Second
 
 // runMatching runs the cases that match, and returns the failed ones.
 func runMatching(t *testing.T, s *interop.Suite, cases []interop.Case, pattern string) (failed []interop.Result) {
 	t.Helper()
-	some := must.Get(interop.Matching(cases, pattern))(t)
+	matching := must.Get(interop.Matching(cases, pattern))(t)
 	s.OnResult = func(r interop.Result) {
 		if r.Verdict == interop.Fail {
 			failed = append(failed, r)
 		}
 	}
-	n, err := s.Run(t.Context(), some)
+	n, err := s.Run(t.Context(), matching)
 	if err != nil && n == 0 || n != len(failed) {
 		t.Errorf("%s: %d failed, %d reported, %v", pattern, n, len(failed), err)
 	}
 	return failed
 }
 
-// Each defect makes a case fail with the expected error.
 func TestDefectsMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	const roce, iwarp = "softroce", "softiwarp"
@@ -132,11 +129,10 @@ func TestDefectsMakeCasesFail(t *testing.T) {
 	}
 }
 
-// The same for mutants. Only a build with mutants has them; package defects runs the test
-// in one.
+// Each mutant makes a case fail. Package defects runs the test in a build with mutants.
 func TestMutantsMakeCasesFail(t *testing.T) {
 	if len(mutant.Names()) == 0 {
-		t.Skip("this test was built without mutants; the conform step of CI runs it with them")
+		t.Skip("built without mutants; the conform step of CI runs it with them")
 	}
 	for _, m := range []defectCase{
 		{"softroce", "AtomicsWrong", "compare-swap/ours/hand/ipv4", "octets differ"},
@@ -195,42 +191,42 @@ func (m *defectCase) mustFail(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%s was not noticed as %q: %v", m.defect, m.errText, failed)
+	t.Errorf("%s did not cause the error %q: %v", m.defect, m.errText, failed)
 }
 
-// spoiler is a device that flips a bit of memory whenever a completion is polled.
-type spoiler struct {
+// corruptingDevice is a device that flips a bit of memory whenever a completion is polled.
+type corruptingDevice struct {
 	verbs.Context
 	at  int    // offset of the octet in the area
 	buf []byte // of the last region
 }
 
-type spoiledPD struct {
+type corruptingPD struct {
 	verbs.PD
-	s *spoiler
+	s *corruptingDevice
 }
 
-type spoiledCQ struct {
+type corruptingCQ struct {
 	verbs.CQ
-	s *spoiler
+	s *corruptingDevice
 }
 
-func (s *spoiler) AllocPD() (verbs.PD, error) {
+func (s *corruptingDevice) AllocPD() (verbs.PD, error) {
 	pd, err := s.Context.AllocPD()
-	return &spoiledPD{pd, s}, err
+	return &corruptingPD{pd, s}, err
 }
 
-func (p *spoiledPD) RegMR(init verbs.MRInit) (verbs.MR, error) {
+func (p *corruptingPD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	p.s.buf = init.Buf
 	return p.PD.RegMR(init)
 }
 
-func (s *spoiler) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
+func (s *corruptingDevice) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	cq, err := s.Context.CreateCQ(init)
-	return &spoiledCQ{cq, s}, err
+	return &corruptingCQ{cq, s}, err
 }
 
-func (c *spoiledCQ) Poll(into []verbs.WC) (int, error) {
+func (c *corruptingCQ) Poll(into []verbs.WC) (int, error) {
 	n, err := c.CQ.Poll(into)
 	if n > 0 {
 		c.s.buf[64+c.s.at] ^= 0x10
@@ -238,8 +234,8 @@ func (c *spoiledCQ) Poll(into []verbs.WC) (int, error) {
 	return n, err
 }
 
-func (s *spoiler) CreateQP(init verbs.QPInit) (verbs.QP, error) {
-	init.PD, init.SendCQ, init.RecvCQ = init.PD.(*spoiledPD).PD, init.SendCQ.(*spoiledCQ).CQ, init.RecvCQ.(*spoiledCQ).CQ
+func (s *corruptingDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	init.PD, init.SendCQ, init.RecvCQ = init.PD.(*corruptingPD).PD, init.SendCQ.(*corruptingCQ).CQ, init.RecvCQ.(*corruptingCQ).CQ
 	return s.Context.CreateQP(init)
 }
 
@@ -248,9 +244,9 @@ func TestWrongBytesMakeCasesFail(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[int]string{0: "+0", 1024: "+1024", -1: "-1", 1025: "+1025"} {
 		a, b := testutil.HostPair(t, mtu)
-		theirs := end(t, b, "softroce")
-		theirs.Devices[interop.IPv4] = &spoiler{Context: theirs.Devices[interop.IPv4], at: at}
-		s, cases := withCases(t, &interop.Suite{Ours: end(t, a, "softroce"), Theirs: theirs})
+		theirs := openEnd(t, b, "softroce")
+		theirs.Devices[interop.IPv4] = &corruptingDevice{Context: theirs.Devices[interop.IPv4], at: at}
+		s, cases := withCases(t, &interop.Suite{Ours: openEnd(t, a, "softroce"), Theirs: theirs})
 		failed := runMatching(t, s, cases, "send/ours/hand/ipv4/1025")
 		if len(failed) != 1 || !strings.Contains(failed[0].Why, "1 of 1025 octets differ, the first at offset "+want+" of the area") {
 			t.Errorf("octet %d: %v", at, failed)

@@ -23,15 +23,15 @@ func lossyPair(t *testing.T) (hosts [2]*testutil.Host) {
 	const text = "version: 1\nname: lossy\ntitle: Lossy\nworkload: {kind: all-to-all}\nfabric: {kind: pair}\nimpair:\n  - {loss: 5%, way: both}\n"
 	s := must.Get(scenarios.Parse("lossy.yaml", []byte(text)))(t)
 	plan := must.Get(lab.NewPlan(s, lab.Options{}))(t)
-	stage := must.Get(nslab.Open(plan, nslab.TestbedOptions{UserSpace: true}))(t)
+	testbed := must.Get(nslab.Open(plan, nslab.TestbedOptions{UserSpace: true}))(t)
 	t.Cleanup(func() {
-		if err := stage.Close(); err != nil {
+		if err := testbed.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	must.Do(t, stage.Begin(time.Now()))
+	must.Do(t, testbed.Begin(time.Now()))
 	for i, name := range []string{"host0", "host1"} {
-		h := stage.Fabric.Host(name)
+		h := testbed.Fabric.Host(name)
 		hosts[i] = &testutil.Host{NS: h.NS}
 		hosts[i].V4, hosts[i].V6 = addressesOf(h.Host)
 	}
@@ -50,8 +50,7 @@ func addressesOf(h topology.Host) (v4, v6 netip.Addr) {
 }
 
 // On a lossy link reliable operations succeed, and unreliable ones when they are repeated.
-// The retries of a request last four seconds: they outlast a peer that a busy machine does
-// not schedule.
+// Requests are retried for four seconds, in case a busy machine does not schedule the peer.
 func TestDevicesWithoutDefectsPassOnLossyLink(t *testing.T) {
 	t.Parallel()
 	for provider, patterns := range map[string][]string{
@@ -60,10 +59,10 @@ func TestDevicesWithoutDefectsPassOnLossyLink(t *testing.T) {
 	} {
 		for _, pattern := range patterns {
 			t.Run(provider+"/"+pattern, func(t *testing.T) {
-				t.Parallel() // it mostly waits for retransmissions
+				t.Parallel() // retransmission timeouts dominate
 				hosts := lossyPair(t)
 				s, cases := withCases(t, &interop.Suite{
-					Ours: end(t, hosts[0], provider), Theirs: end(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
+					Ours: openEnd(t, hosts[0], provider), Theirs: openEnd(t, hosts[1], provider), Timeout: 2 * time.Minute, AckTimeout: 17, Lossy: true,
 				})
 				if failed := runMatching(t, s, cases, pattern); len(failed) > 0 {
 					t.Error(failed)

@@ -34,8 +34,7 @@ func read(x *exchange) {
 	x.checkMemory()
 }
 
-// readMany posts more READs than may be outstanding, and a fenced WRITE that sends the data of the
-// last READ back.
+// readMany posts more READs than may be outstanding, and a fenced WRITE of the last READ's data.
 func readMany(x *exchange) {
 	const reads = 3 * maxReads
 	from, to := x.memory(x.responder, reads*x.Size, noExtraAccess), x.memory(x.requester, reads*x.Size, noExtraAccess)

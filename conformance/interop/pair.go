@@ -67,8 +67,7 @@ func (pair *qpPair) connectQPs() {
 // long message on a lossy link has many.
 const retries = 7
 
-// firstPSN returns the initial PSN of the queue pair as a sender: QPN - 6, so that small QPNs wrap
-// around soon.
+// firstPSN returns the queue pair's initial send PSN: QPN - 6, so that small QPNs soon wrap around.
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
 // connectTo connects a queue pair to peer by ibv_modify_qp. ackTimeout is the 5-bit code of the
@@ -147,8 +146,7 @@ func (pair *qpPair) exchangeAddresses(a, b *queuePair) {
 	}
 }
 
-// setPeer sets the destination of the datagrams of p, a UD queue pair: the queue pair qpn at the
-// address to.
+// setPeer sets the destination of the datagrams of p, a UD queue pair: qpn at the address to.
 func (p *queuePair) setPeer(to verbs.AHAttr, qpn verbs.QPN, qKey uint32) {
 	old := p.ah
 	p.ah = rig.Result(p.pd.CreateAH(to))(p, "create an address handle")
@@ -196,9 +194,8 @@ func (p *queuePair) executeAndSendOctet(to *queuePair, requests ...verbs.SendWR)
 	}))
 }
 
-// close disconnects and closes the pair. On an RC pair that is not broken, it first sends a message
-// in each direction, after which no completion may be left. It ignores an error of Disconnect on a
-// broken pair.
+// close disconnects and closes the pair. On an intact RC pair it first sends a message in each
+// direction, and checks that no completion is left. On a broken pair it ignores Disconnect's error.
 func (pair *qpPair) close() error {
 	var errs []error
 	if !pair.broken && pair.service == verbs.QPTypeRC {

@@ -113,9 +113,8 @@ func (p *queuePair) postRecv(sgl []verbs.SGE) uint64 {
 // ErrNoCompletion means that a completion did not arrive in time.
 var ErrNoCompletion = errors.New("no completion")
 
-// awaitCompletion returns the completion of a work request, also one in error, and keeps the
-// successful ones of other requests in p.unclaimed. It ends the case if another request fails, or
-// at the timeout.
+// awaitCompletion returns the completion of a work request, also one in error, and keeps successful
+// ones of others in p.unclaimed. It ends the case if another request fails, or at the timeout.
 func (p *queuePair) awaitCompletion(wrID uint64, timeout time.Duration) verbs.WC {
 	pause := 100 * time.Microsecond
 	for until := time.Now().Add(timeout); ; {
@@ -151,8 +150,7 @@ func (p *queuePair) poll() (int, error) {
 	return n, p.verbError("poll a completion queue", err)
 }
 
-// checkNoCompletions returns an error if there are completions that awaitCompletion has not
-// returned.
+// checkNoCompletions returns an error if completions exist that awaitCompletion did not return.
 func (p *queuePair) checkNoCompletions() error {
 	if _, err := p.poll(); err != nil || len(p.unclaimed) == 0 {
 		return err

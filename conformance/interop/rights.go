@@ -26,8 +26,7 @@ func (x *exchange) accessByKey(key verbs.RKey) {
 // lostNakTimeout is how long to wait for a NAK that may be lost.
 const lostNakTimeout = 10 * time.Second
 
-// expectKeyInvalid checks that a READ by an R_Key completes in error and returns no data. It breaks
-// the connection.
+// expectKeyInvalid checks that a READ with key fails and returns no data. It breaks the connection.
 func (x *exchange) expectKeyInvalid(key verbs.RKey) {
 	x.src.clear()
 	remote := x.dst.remote()
@@ -104,8 +103,7 @@ func windowType1(x *exchange) {
 	x.expectKeyInvalid(key)
 }
 
-// windowType2 uses a type 2 window until the responder invalidates it, and checks that its key is
-// then invalid.
+// windowType2 uses a type 2 window, and checks that its key is invalid after a local invalidate.
 func windowType2(x *exchange) {
 	key := x.bindType2(x.newWindow(verbs.MWType2), x.Size)
 	x.accessByKey(key)
@@ -142,8 +140,7 @@ func sendInvalidate(x *exchange) {
 var ErrNoInvalidateFlag = errors.New("the completion does not have the invalidate flag")
 
 // expectInvalidate waits for the receive of a SEND with invalidate of size octets. It returns an
-// error if the completion does not say that key was invalidated; any other wrong field ends the
-// case.
+// error if the completion lacks the invalidated key; any other wrong field ends the case.
 func (p *queuePair) expectInvalidate(wrID uint64, size int, key verbs.RKey) error {
 	wc := p.awaitCompletion(wrID, p.timeout)
 	switch {

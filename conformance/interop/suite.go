@@ -106,9 +106,8 @@ func (s *Suite) PacketPayload() (int, error) {
 	return least.Bytes(), nil
 }
 
-// Run runs cases in order. Successive cases with the same Row, which differ in size only, share a
-// connection. It returns the number of failed cases, and an error only if it could not run all
-// cases.
+// Run runs cases in order. Successive cases with the same Row, differing in size only, share a
+// connection. It returns the number of failed cases, and an error if it could not run all.
 func (s *Suite) Run(ctx context.Context, cases []Case) (failed int, err error) {
 	if err := s.prepare(); err != nil {
 		return 0, err

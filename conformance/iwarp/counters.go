@@ -75,8 +75,7 @@ func (c *conn) readToEnd() {
 	c.Check(c.endErr != nil, "the end of the stream", "%s", c.describeMissing())
 }
 
-// addMessage adds a recorded frame to the expected counts. A message of several segments counts at
-// its last one.
+// addMessage adds a recorded frame to the expected counts. A message counts at its last segment.
 func addMessage(counts rig.Counts, frame *iwarp.ParsedFrame) {
 	add := func(counters ...*rig.Counter) {
 		for _, c := range counters {

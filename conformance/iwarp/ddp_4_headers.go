@@ -33,8 +33,7 @@ func onAcceptedWith(edit func(iwarp.Segment) iwarp.Segment) func(*conformance.Be
 	})
 }
 
-// expectConstantOctets expects several segments whose ULPDUs have the same octets in the range
-// [from, to).
+// expectConstantOctets expects several segments whose ULPDUs have the same octets [from:to].
 func (c *conn) expectConstantOctets(from, to int, segments []iwarp.ReceivedFPDU) {
 	c.Check(len(segments) > 1, "a message of several segments", "one")
 	want := segments[0].ULPDU[from:to]

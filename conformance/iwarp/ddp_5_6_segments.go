@@ -340,8 +340,7 @@ var ddpSegmentCases = []conformance.Case{{
 	}),
 }}
 
-// postOutstanding posts reads, and Sends that wait for the peer's Read Responses because they are
-// fenced.
+// postOutstanding posts reads, and fenced Sends, which wait for the peer's Read Responses.
 func (c *conn) postOutstanding(reads, sends int) {
 	c.postBatch(reads+sends, func(i int) verbs.SendWR {
 		if i < reads {

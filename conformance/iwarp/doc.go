@@ -50,37 +50,36 @@ func citeSection(doc, section string, requirements ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: requirements}
 }
 
-// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, the others octets of a
-// TCP stream.
+// describeEvent formats a recorded event. Stream 0 holds raw TCP packets, others octets.
 func describeEvent(e *conformance.Event) string {
-	words := e.Text
+	text := e.Text
 	switch e.Kind {
 	case conformance.EventSent, conformance.EventReceived:
 		if e.Stream == 0 {
 			return describeTCPSegment(e.Data)
 		}
-		words = describeOctets(e.Data)
+		text = describeOctets(e.Data)
 	case conformance.EventSentFIN, conformance.EventReceivedFIN:
-		words = "FIN"
+		text = "FIN"
 	case conformance.EventReset:
-		words = "RST"
+		text = "RST"
 	}
 	if e.Stream > 1 {
-		words = fmt.Sprintf("(stream %d) %s", e.Stream, words)
+		text = fmt.Sprintf("(stream %d) %s", e.Stream, text)
 	}
-	return words
+	return text
 }
 
 // describeTCPSegment formats a raw TCP packet.
 func describeTCPSegment(packet []byte) string {
-	words, octets, ok := wire.DescribeTCP(packet)
+	text, octets, ok := wire.DescribeTCP(packet)
 	switch {
 	case !ok:
 		return fmt.Sprintf("%d bytes that are no TCP segment", len(packet))
 	case len(octets) == 0:
-		return words
+		return text
 	}
-	return words + ": " + describeOctets(octets)
+	return text + ": " + describeOctets(octets)
 }
 
 // describeOctets formats octets of a stream as start-up frames or FPDUs. Their position in the
@@ -97,12 +96,12 @@ func describeOctets(b []byte) string {
 		}
 		return s.String()
 	}
-	if words, ok := describeFPDUs(b, iwarp.Deframer{}); ok {
-		return words
+	if text, ok := describeFPDUs(b, iwarp.Deframer{}); ok {
+		return text
 	}
 	for at := uint64(0); at < 512; at += 4 {
-		if words, ok := describeFPDUs(b, iwarp.Deframer{Markers: true, Position: at}); ok {
-			return words + " (with markers)"
+		if text, ok := describeFPDUs(b, iwarp.Deframer{Markers: true, Position: at}); ok {
+			return text + " (with markers)"
 		}
 	}
 	return fmt.Sprintf("%d octets: % x", len(b), head(b))
@@ -110,7 +109,7 @@ func describeOctets(b []byte) string {
 
 // describeFPDUs formats octets that are whole FPDUs, with d as the deframer; false if they are not.
 func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
-	var words []string
+	var frames []string
 	d.Feed(b)
 	for {
 		g, ok := d.Next()
@@ -122,7 +121,7 @@ func describeFPDUs(b []byte, d iwarp.Deframer) (string, bool) {
 		if g.Verbatim != nil || wrongMarker || !plausible {
 			return "", false
 		}
-		words = append(words, g.String())
+		frames = append(frames, g.String())
 	}
-	return strings.Join(words, " | "), len(d.Pending()) == 0 && len(words) > 0
+	return strings.Join(frames, " | "), len(d.Pending()) == 0 && len(frames) > 0
 }

@@ -14,8 +14,7 @@ func (hs *handshake) checkEnhancedRevision(f startupFrame) {
 	hs.Check(!iwarp.Val(f.S) || iwarp.Val(f.Rev) >= 2, "revision 2 in a frame with S set", "%v", f)
 }
 
-// truncatedEnhanced returns a frame with S set and n octets of private data, less than enhanced
-// data needs.
+// truncatedEnhanced returns f with S set and n octets of private data: too few for enhanced data.
 func truncatedEnhanced(f startupFrame, n int) startupFrame {
 	return f.Revision(2).SFlag(true).Private(data(n))
 }

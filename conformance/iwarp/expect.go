@@ -121,8 +121,7 @@ func (c *conn) expectClose() {
 // expectEnd expects that the device ends the stream, by FIN or RST, and sends no FPDU before.
 func (c *conn) expectEnd() { c.expectEndWithin(c.ResponseTimeout()) }
 
-// expectEndWithin fails the case unless the device ends the stream within the timeout, and sends no
-// FPDU before.
+// expectEndWithin expects the end of the device's stream within the timeout, and no FPDU before.
 func (c *conn) expectEndWithin(timeout time.Duration) {
 	const want = "the end of the stream"
 	g, ok := c.nextFPDU(timeout)
@@ -221,14 +220,12 @@ func onLongMessages(body func(*conn)) func(*conformance.Bench) error {
 // longLen returns the length of a message of several segments, a multiple of 8.
 func (c *conn) longLen() int { return min(3*c.tcp.MSS(), longMemLen/4) &^ 7 }
 
-// waitForDevice waits until the device has processed all frames, without reading what the device
-// sends.
+// waitForDevice waits until the device has processed all frames. It does not read from the device.
 func (c *conn) waitForDevice() {
 	c.Sleep(c.syncUnlessVirtual(silencePeriod))
 }
 
-// exchangeAllKinds makes the device send every kind of message but a Terminate, and returns their
-// FPDUs.
+// exchangeAllKinds makes the device send each kind of message but Terminate, and returns the FPDUs.
 func (c *conn) exchangeAllKinds() []iwarp.ReceivedFPDU {
 	solicited := c.sendWR(2, 16, 16)
 	solicited.Flags |= verbs.SendSolicited
@@ -293,9 +290,8 @@ func (c *conn) expectTerminateAfter(op iwarp.Opcode, causes ...iwarp.Cause) {
 	c.expectEnd()
 }
 
-// parseTerminate returns the segment of a Terminate in the RFC's bit order or in that of Linux's
-// siw. If both are valid, the causes before and after MPA start-up tell them apart. Other cases
-// check the order.
+// parseTerminate parses a Terminate in the RFC's bit order or in that of Linux's siw. If both are
+// valid, the causes before and after MPA start-up tell them apart. Other cases check the order.
 func (c *conn) parseTerminate(g iwarp.ReceivedFPDU) iwarp.Segment {
 	started := c.deviceConn != nil
 	if t, ok := g.InSiwBitOrder(started); ok {

@@ -34,8 +34,7 @@ func onRequest(s setup, f startupFrame, body func(*handshake)) func(*conformance
 	return onHost(func(h *host) { body(h.sendRequest(s, f)) })
 }
 
-// onActive makes the body of a case from a function that does the handshake with a device that
-// connects.
+// onActive makes the body of a case from a function that does the handshake with an active device.
 func onActive(s setup, body func(*handshake)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.startActive(s)) })
 }
@@ -213,8 +212,7 @@ func (hs *handshake) awaitResult() error {
 	return err
 }
 
-// expectConnError fails the case unless the application's connect or accept fails. It returns the
-// error.
+// expectConnError returns the error of the application's connect or accept, or fails the case.
 func (hs *handshake) expectConnError() error {
 	err := hs.awaitResult()
 	hs.Check(err != nil, "no connection", "the application has a connection")

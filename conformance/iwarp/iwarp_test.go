@@ -71,7 +71,7 @@ func TestDescribeEvent(t *testing.T) {
 		},
 		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: plain.Append(nil, iwarp.Send(3, nil).BadCRC())}, "wrong"},
 		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: marked.Append(nil, iwarp.Send(1, data(100)))}, "SEND msn 1 100 B last (with markers)"},
-		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: []byte("something else")}, "14 octets: 73 6f"},
+		{conformance.Event{Kind: conformance.EventReceived, Stream: 1, Data: []byte("no frame at all")}, "15 octets: 6e 6f"},
 	} {
 		if got := describeEvent(&tc.event); !strings.Contains(got, tc.want) {
 			t.Errorf("%q, want %q", got, tc.want)
@@ -79,12 +79,11 @@ func TestDescribeEvent(t *testing.T) {
 	}
 }
 
-// The pieces of a frame join to the frame.
-func TestPiecesJoinToTheFrame(t *testing.T) {
+func TestPiecesJoinToFrame(t *testing.T) {
 	b := data(41)
 	for _, cut := range []func([]byte) [][]byte{onePiece, threePieces} {
 		if got := slices.Concat(cut(b)...); !slices.Equal(got, b) {
-			t.Errorf("got %d octets of %d, or other content", len(got), len(b))
+			t.Errorf("got %d octets of %d, or the content differs", len(got), len(b))
 		}
 	}
 }
@@ -177,7 +176,7 @@ func TestInvalidFramesAreInvalid(t *testing.T) {
 			case len(rest) > 0:
 				t.Errorf("%s: %d octets after the frame", f.name, len(rest))
 			case *got.Key == *good.Key && *got.PDLength <= 512 && *got.PDLength >= 4 && *got.Rev <= 2:
-				t.Errorf("%s: nothing is wrong with %v", f.name, got)
+				t.Errorf("%s: %v is valid", f.name, got)
 			}
 		}
 	}

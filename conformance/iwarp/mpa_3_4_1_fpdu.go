@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// setupMSS returns the setup whose MTU leaves mss octets for TCP payload, if timestamps are the
-// only TCP option.
+// setupMSS returns the setup whose MTU leaves mss octets of TCP payload next to TCP timestamps.
 func setupMSS(mss int) conformance.Setup {
 	const headers = 20 + 20 + 12 // IPv4, TCP, timestamps
 	return conformance.Setup{Family: 4, MTU: mss + headers}

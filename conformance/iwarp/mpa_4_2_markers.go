@@ -40,8 +40,7 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	})
 }
 
-// expectMarkers fails the case unless a Write of 2000 octets by the device has at least three
-// markers.
+// expectMarkers fails the case unless a Write of 2000 octets by the device has three markers.
 func expectMarkers(c *conn) {
 	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 }

@@ -29,8 +29,7 @@ func onInvalidRequests(requests ...startupFrame) func(*conformance.Bench) error 
 	})
 }
 
-// onInvalidReplies makes the body of a case: the device refuses every Reply that one of edits has
-// changed.
+// onInvalidReplies makes the body of a case: the device refuses a Reply with any of edits.
 func onInvalidReplies(edits ...func(startupFrame) startupFrame) func(*conformance.Bench) error {
 	return onHost(func(h *host) {
 		for _, edit := range edits {

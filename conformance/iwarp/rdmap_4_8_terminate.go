@@ -66,8 +66,7 @@ func terminateControl(g iwarp.ReceivedFPDU) (word, rest []byte) {
 	return g.ULPDU[at:end], g.ULPDU[end:]
 }
 
-// terminateContentLen returns the length of the fields that the flags of a Terminate announce after
-// its control word.
+// terminateContentLen returns the length of the fields after the control word, by the flags.
 func terminateContentLen(h *iwarp.TerminateHeader) int {
 	n := 0
 	if iwarp.Val(h.LengthValid) || iwarp.Val(h.HasDDP) {

@@ -27,8 +27,7 @@ func onImmediate(body func(*conn)) func(*conformance.Bench) error {
 		probe := h.connect(setup{})
 		_, err := probe.qp.PostSend([]verbs.SendWR{probe.writeImmWR(1, 0, 16, 7)})
 		if errors.Is(err, verbs.ErrInvalid) {
-			// A library without the opcode may return EINVAL. That is the cause if it accepts a
-			// plain Write.
+			// A library without the opcode may return EINVAL. If a plain Write works, that is why.
 			probe.PostSend(probe.qp, probe.writeWR(1, 0, 16))
 			probe.ExpectCompletion(1, verbs.WCSuccess)
 		}

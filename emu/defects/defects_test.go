@@ -8,32 +8,32 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-type some struct {
-	Deaf  bool `imitates:"R1" does:"it hears nothing"`
-	Count int
-	Last  bool `imitates:"R3" does:"it goes on"`
+type testDefects struct {
+	DropsAll bool `imitates:"R1" does:"it drops all packets"`
+	Count    int
+	NoAck    bool `imitates:"R3" does:"it sends no ACK"`
 }
 
 func TestDefectsByName(t *testing.T) {
-	all := All(new(some))
-	if want := []Info{{"Deaf", "R1", "it hears nothing"}, {"Last", "R3", "it goes on"}}; !slices.Equal(all, want) {
+	all := All(new(testDefects))
+	if want := []Info{{"DropsAll", "R1", "it drops all packets"}, {"NoAck", "R3", "it sends no ACK"}}; !slices.Equal(all, want) {
 		t.Fatalf("%+v, want %+v", all, want)
 	}
 	for _, d := range all {
-		var q some
+		var q testDefects
 		if err := Set(&q, d.Name, true); err != nil {
 			t.Fatal(err)
 		}
-		if (q.Deaf && q.Last) || q == (some{}) {
-			t.Errorf("%s switches on %+v", d.Name, q)
+		if (q.DropsAll && q.NoAck) || q == (testDefects{}) {
+			t.Errorf("%s enables %+v", d.Name, q)
 		}
-		if err := Set(&q, d.Name, false); err != nil || q != (some{}) {
-			t.Errorf("%s cannot be switched off: %v, %+v", d.Name, err, q)
+		if err := Set(&q, d.Name, false); err != nil || q != (testDefects{}) {
+			t.Errorf("%s cannot be disabled: %v, %+v", d.Name, err, q)
 		}
 	}
-	for _, name := range []string{"deaf", "Count", ""} {
-		var q some
-		if err := Set(&q, name, true); !errors.Is(err, verbs.ErrNotFound) || q != (some{}) {
+	for _, name := range []string{"dropsall", "Count", ""} {
+		var q testDefects
+		if err := Set(&q, name, true); !errors.Is(err, verbs.ErrNotFound) || q != (testDefects{}) {
 			t.Errorf("%q: %v, %+v", name, err, q)
 		}
 	}

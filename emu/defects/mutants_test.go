@@ -12,9 +12,8 @@ import (
 
 var build = flag.Bool("all", false, "run the tests of other packages with mutants, which builds the engines once more")
 
-// Every mutant applies to the sources. With -all, which the conform step of CI gives, they
-// build together, and tests with random traffic, fuzz targets and interop cases find those
-// that they name.
+// Every mutant applies to the sources. With -all, in the conform step of CI, they build together,
+// and tests with random traffic, fuzz targets and interop cases detect those that they name.
 func TestOtherTestsFindMutants(t *testing.T) {
 	overlay := must.Get(mutant.Overlay("../..", t.TempDir(), Mutants()))(t)
 	if !*build {
@@ -36,11 +35,11 @@ func TestOtherTestsFindMutants(t *testing.T) {
 }
 
 func TestMutantsAreNamedOnce(t *testing.T) {
-	seen := map[string]bool{}
+	names := map[string]bool{}
 	for _, m := range Mutants() {
-		if seen[m.Name] || len(m.Providers) == 0 {
+		if names[m.Name] || len(m.Providers) == 0 {
 			t.Errorf("%s is named twice, or no provider has it", m.Name)
 		}
-		seen[m.Name] = true
+		names[m.Name] = true
 	}
 }

@@ -9,8 +9,7 @@ import (
 	roce "github.com/fabrictest/fabrictest/emu/softroce/engine"
 )
 
-// Table has the defects that a policy P can imitate: the field of P and its value that have the
-// defect.
+// Table has the defects that a policy P can imitate: for each, a field of P and its value.
 type Table[P any] []struct {
 	name, imitates, does string
 	field                string // with the names of fields that contain it

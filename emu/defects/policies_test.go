@@ -47,9 +47,9 @@ func TestUnknownDefectChangesNothing(t *testing.T) {
 	var i iwarp.Policy
 	var c cm.Config
 	if SetSoftRoCE(&r, "NoFence") || SetSoftIWARP(&i, "JiffyTimers") || Manager.Set(&c, "IgnoreCommEst") {
-		t.Error("a defect of another NIC is taken")
+		t.Error("a defect of another provider was accepted")
 	}
 	if !Manager.Set(&c, "cm.IgnoreCommEst") || !c.RequireRTU {
-		t.Error("cm.IgnoreCommEst is not taken")
+		t.Error("cm.IgnoreCommEst was not accepted")
 	}
 }

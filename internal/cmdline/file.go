@@ -92,8 +92,7 @@ func DirFS(dir string) fs.FS { return dirFS(dir) }
 
 type dirFS string
 
-// Open opens a regular file below the folder d. As fs.FS demands, its errors have the name below d
-// as path.
+// Open opens a regular file below the folder d. As fs.FS demands, paths in errors are below d.
 func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}

@@ -31,7 +31,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 		if _, err := fs.ReadFile(DirFS(filepath.Dir(path)), filepath.Base(path)); !errors.Is(err, ErrNotRegular) {
-			t.Errorf("%s of a folder: %v", path, err)
+			t.Errorf("%s by DirFS: %v", path, err)
 		}
 		if err := CheckFile(path); !errors.Is(err, ErrNotRegular) {
 			t.Errorf("check of %s: %v", path, err)
@@ -47,7 +47,7 @@ func TestReadFileEnforcesLimit(t *testing.T) {
 	}
 	must.Do(t, os.Truncate(file, 1<<40))
 	if _, err := ReadFile(file, 4); !errors.Is(err, ErrTooLong) {
-		t.Errorf("a TiB: %v", err)
+		t.Errorf("a file of 1 TiB: %v", err)
 	}
 	if _, err := ReadFile(file+"x", 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)

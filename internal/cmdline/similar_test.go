@@ -7,8 +7,8 @@ import (
 )
 
 func TestChoices(t *testing.T) {
-	for want, words := range map[string][]string{"a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
-		if got := Choices(words); got != want {
+	for want, choices := range map[string][]string{"a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := Choices(choices); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -16,14 +16,14 @@ func TestChoices(t *testing.T) {
 
 func TestSimilarOrdersByEditDistance(t *testing.T) {
 	known := []string{"rc/clean", "rc/loss", "uc/loss", "ud/loss", "rc/bursts", "xrc/loss", "run", "on", "seed"}
-	for word, want := range map[string]string{
+	for input, want := range map[string]string{
 		"rc/los": "rc/loss xrc/loss uc/loss", "RC/LOSS": "rc/loss xrc/loss uc/loss ud/loss", "burst": "rc/bursts",
 		"rnu": "run", // a swap counts as one edit
 		"sed": "seed", "nonsense": "",
 		"foo": "", "x": "", "": "", // too short, or similar to nothing
 	} {
-		if got := strings.Join(Similar(word, known), " "); got != want {
-			t.Errorf("Similar(%q) = %q, want %q", word, got, want)
+		if got := strings.Join(Similar(input, known), " "); got != want {
+			t.Errorf("Similar(%q) = %q, want %q", input, got, want)
 		}
 	}
 }
@@ -54,6 +54,6 @@ func TestSimilarIsFastForLongInput(t *testing.T) {
 		t.Errorf("got %v, want none", got)
 	}
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("Similar took %v", took)
 	}
 }

@@ -9,13 +9,13 @@ import (
 
 func TestAgentInNamespaces(t *testing.T) {
 	t.Parallel()
-	const workers, again = 2, 3
+	const workers, retries = 2, 3
 	for _, p := range nics.All() {
 		t.Run(p.Name, func(t *testing.T) {
-			near := lab(t, p.Name, NamespaceOptions{Parallel: workers})
-			far := must.Get(throughAgent(near))(t)
-			defer func() { must.Do(t, far.Close()) }()
-			compare(t, someCases(p.Protocol, 40), near, far, workers, again)
+			direct := lab(t, p.Name, NamespaceOptions{Parallel: workers})
+			remote := must.Get(throughAgent(direct))(t)
+			defer func() { must.Do(t, remote.Close()) }()
+			compare(t, sampleCases(p.Protocol, 40), direct, remote, workers, retries)
 		})
 	}
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// agentLab is a lab that reaches the devices of another lab through an agent. A
-// verdict that differs from that of the other lab is a defect of the agent. The
-// other lab must be in real time.
+// agentLab uses the devices of another lab, in real time, through an agent. A verdict that differs
+// from that of the other lab is a defect of the agent.
 type agentLab struct {
 	lab    conformance.Lab
 	client *agent.Client
@@ -30,8 +29,7 @@ type agentLab struct {
 
 var _ conformance.Lab = (*agentLab)(nil)
 
-// throughAgent starts an agent for the devices of a lab on a loopback address, and
-// returns a lab that uses it.
+// throughAgent starts an agent for the devices of a lab, and returns a lab that uses it.
 func throughAgent(lab conformance.Lab) (*agentLab, error) {
 	ln, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -118,49 +116,47 @@ func (h *agentHost) Identity() (agent.Identity, error) { return agent.Identity{}
 
 var agentAll = flag.Bool("agent-all", false, "compare the verdicts on all cases with and without an agent, not on a part of them")
 
-// joinedLab has the devices of another lab behind an agent that works in the case's own
-// goroutines, as it must in a simulated world.
-type joinedLab struct{ conformance.Lab }
+// loopbackLab uses the devices of another lab through an agent in the goroutines of the case, as a
+// simulation requires.
+type loopbackLab struct{ conformance.Lab }
 
-func (l joinedLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+func (l loopbackLab) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	return l.Lab.WithBench(ctx, job, func(b *conformance.Bench) error {
-		far := *b
+		remote := *b
 		var err error
-		if far.Device, err = agent.Loopback(b.Device); err != nil {
+		if remote.Device, err = agent.Loopback(b.Device); err != nil {
 			return fmt.Errorf("the device through an agent: %w", err)
 		}
-		return body(&far)
+		return body(&remote)
 	})
 }
 
-// someCases are one of so many of the cases that devices of a protocol are judged by; all
-// if the flag says so, and fewer where time is short.
-func someCases(p conformance.Protocol, of uint32) (some []*conformance.Case) {
+// sampleCases returns about one of n cases for a protocol: all with -agent-all, fewer with -short.
+func sampleCases(p conformance.Protocol, n uint32) (sample []*conformance.Case) {
 	if testing.Short() {
-		of *= 3
+		n *= 3
 	}
 	for _, s := range judge.SuitesOf(p) {
 		for i := range s.Cases {
 			h := fnv.New32a()
 			h.Write([]byte(s.Cases[i].ID))
-			if *agentAll || h.Sum32()%of == 1 {
-				some = append(some, &s.Cases[i])
+			if *agentAll || h.Sum32()%n == 1 {
+				sample = append(sample, &s.Cases[i])
 			}
 		}
 	}
-	return some
+	return sample
 }
 
-// compare fails the test where a case has another verdict in the second lab than in the
-// first, also when it is tried again so often: in real time, a busy machine changes
-// verdicts too.
-func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab, workers, again int) {
+// compare fails the test if a case has different verdicts in both labs, in each of the retries too:
+// in real time, a busy machine changes verdicts.
+func compare(t *testing.T, cases []*conformance.Case, direct, remote conformance.Lab, workers, retries int) {
 	t.Helper()
 	var (
 		results [2][]conformance.Result
 		took    [2]time.Duration
 	)
-	for i, l := range []conformance.Lab{near, far} {
+	for i, l := range []conformance.Lab{direct, remote} {
 		began := time.Now()
 		r := &conformance.Runner{Lab: l, Workers: workers}
 		var err error
@@ -172,8 +168,8 @@ func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab,
 	passed := 0
 	for i, n := range results[0] {
 		f := results[1][i]
-		for k := 0; k < again && n.Verdict != f.Verdict; k++ {
-			n, f = conformance.Judge(t.Context(), near, n.Case, conformance.Options{}), conformance.Judge(t.Context(), far, n.Case, conformance.Options{})
+		for k := 0; k < retries && n.Verdict != f.Verdict; k++ {
+			n, f = conformance.Judge(t.Context(), direct, n.Case, conformance.Options{}), conformance.Judge(t.Context(), remote, n.Case, conformance.Options{})
 		}
 		if n.Verdict != f.Verdict {
 			t.Errorf("%s: %s without an agent (%v), %s with one (%v)", n.Case.ID, n.Verdict, n.Err, f.Verdict, f.Err)
@@ -183,7 +179,7 @@ func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab,
 		}
 	}
 	if passed == 0 {
-		t.Error("not a case passes")
+		t.Error("no case passes")
 	}
 	t.Logf("%d cases, %d pass: %v without an agent, %v with one", len(cases), passed, took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
 }
@@ -191,8 +187,8 @@ func compare(t *testing.T, cases []*conformance.Case, near, far conformance.Lab,
 func TestAgentInSimulation(t *testing.T) {
 	for _, p := range nics.All() {
 		t.Run(p.Name, func(t *testing.T) {
-			near := InSimulation(p, SimOptions{})
-			compare(t, someCases(p.Protocol, 20), near, joinedLab{near}, 2, 0)
+			direct := InSimulation(p, SimOptions{})
+			compare(t, sampleCases(p.Protocol, 20), direct, loopbackLab{direct}, 2, 0)
 		})
 	}
 }

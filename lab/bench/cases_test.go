@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Little cases, that run on benches of both kinds.
+// The cases of this file run in simulation and in namespaces.
 
 func provider(tb testing.TB, name string) *nics.Provider {
 	tb.Helper()
@@ -88,7 +88,7 @@ func (u *datagrams) next(timeout time.Duration) (verbs.WC, error) {
 	}
 }
 
-// send has the device send a datagram.
+// send posts a datagram and waits for its completion.
 func (u *datagrams) send(text string, to netip.Addr, qpn verbs.QPN) error {
 	ah, err := u.pd.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to), HopLimit: 33, TrafficClass: 0x68, FlowLabel: 0x12345}})
 	if err != nil {
@@ -109,7 +109,7 @@ func (u *datagrams) send(text string, to netip.Addr, qpn verbs.QPN) error {
 	return err
 }
 
-// rawSend is a packet of a peer's to a UD queue pair.
+// rawSend returns a packet from a peer to a UD queue pair.
 func rawSend(from, to netip.Addr, qpn verbs.QPN, text string) (link.Datagram, []byte) {
 	d := link.Datagram{
 		Src: netip.AddrPortFrom(from, 0xc123), Dst: netip.AddrPortFrom(to, 4791), TClass: 0x68, HopLimit: 17, IPID: 99, FlowLabel: 0xabcde,
@@ -124,8 +124,7 @@ func rawSend(from, to netip.Addr, qpn verbs.QPN, text string) (link.Datagram, []
 	return d, link.AppendUDP(nil, &d)
 }
 
-// echo is a datagram to the device, as a program sees it, and one of the device's,
-// as the wire does.
+// echo sends a datagram from the wire to the device, and one back.
 func echo(b *conformance.Bench) error {
 	u, err := newDatagrams(b, b.Device)
 	if err != nil {
@@ -144,7 +143,7 @@ func echo(b *conformance.Bench) error {
 	}
 	back, err := verbs.InitAHFromWC(1, 0, &wc, u.buf)
 	if err != nil || back.GRH.DGID.Addr() != b.Peers[1] || back.GRH.TrafficClass != sent.TClass {
-		return fmt.Errorf("the datagram seems to come from %+v: %w", back, err)
+		return fmt.Errorf("the datagram has the source %+v: %w", back, err)
 	}
 	if err := u.send("pong", b.Peers[2], 0x77); err != nil {
 		return err
@@ -179,20 +178,20 @@ func parseSend(packet []byte) (d link.Datagram, p wire.Packet, err error) {
 	return d, p, p.Parse(d.Payload)
 }
 
-// toNobody is a datagram to a queue pair that there is not.
-func toNobody(b *conformance.Bench) error {
-	_, packet := rawSend(b.Peers[0], b.Local[0], 0x4242, "hello?")
+// toUnknownQP sends a datagram to a queue pair that does not exist.
+func toUnknownQP(b *conformance.Bench) error {
+	_, packet := rawSend(b.Peers[0], b.Local[0], 0x4242, "hello")
 	if err := b.Wire.Send(packet); err != nil {
 		return err
 	}
 	if f, err := b.Wire.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		return fmt.Errorf("answered by %x, %w", f.Packet, err)
+		return fmt.Errorf("the device replied %x, %w", f.Packet, err)
 	}
 	return nil
 }
 
-// elsewhere sends packets of the device to an unknown address, and to a group.
-func elsewhere(b *conformance.Bench) error {
+// toOtherAddresses has the device send to an unknown address, and to a group.
+func toOtherAddresses(b *conformance.Bench) error {
 	u, err := newDatagrams(b, b.Device)
 	if err != nil {
 		return err
@@ -204,11 +203,11 @@ func elsewhere(b *conformance.Bench) error {
 	if err := b.Wire.Join(group); err != nil {
 		return err
 	}
-	nobody := hostAddr(6, 200)
+	unknown := hostAddr(6, 200)
 	if b.Local[0].Is4() {
-		nobody = hostAddr(4, 200)
+		unknown = hostAddr(4, 200)
 	}
-	for _, to := range []netip.Addr{nobody, group} {
+	for _, to := range []netip.Addr{unknown, group} {
 		if err := u.send("hello", to, 0x77); err != nil {
 			return err
 		}
@@ -223,8 +222,8 @@ func elsewhere(b *conformance.Bench) error {
 	return nil
 }
 
-// unplug takes the cable out and puts it in.
-func unplug(b *conformance.Bench) error {
+// linkDownAndUp takes the link down and up.
+func linkDownAndUp(b *conformance.Bench) error {
 	u, err := newDatagrams(b, b.Device)
 	if err != nil {
 		return err
@@ -236,7 +235,7 @@ func unplug(b *conformance.Bench) error {
 		if err := b.SetLink(step.up); err != nil {
 			return err
 		}
-		err := soon(b, func() error {
+		err := waitUntil(b, func() error {
 			if a, err := b.Device.QueryPort(1); err != nil || a.State != step.state {
 				return fmt.Errorf("up %v: the port is in state %v, %w", step.up, a.State, err)
 			}
@@ -260,19 +259,19 @@ func unplug(b *conformance.Bench) error {
 	return nil
 }
 
-// soon waits until all is well.
-func soon(b *conformance.Bench, well func() error) error {
+// waitUntil waits until check succeeds, and returns its last error.
+func waitUntil(b *conformance.Bench, check func() error) error {
 	for until := b.Now() + b.ResponseTimeout(); ; b.Sleep(100 * time.Microsecond) {
-		if err := well(); err == nil || b.Now() > until {
+		if err := check(); err == nil || b.Now() > until {
 			return err
 		}
 	}
 }
 
-// readdress takes the device's address away and gives it back.
-func readdress(b *conformance.Bench) error {
+// removeAndAddAddress removes the device's address and adds it again.
+func removeAndAddAddress(b *conformance.Bench) error {
 	if err := b.SetAddress(b.Peers[0], false); err == nil {
-		return errors.New("another host's address was taken from the device")
+		return errors.New("SetAddress removed the address of another host")
 	}
 	u, err := newDatagrams(b, b.Device)
 	if err != nil {
@@ -282,7 +281,7 @@ func readdress(b *conformance.Bench) error {
 		if err := b.SetAddress(b.Local[0], present); err != nil {
 			return err
 		}
-		err := soon(b, func() error {
+		err := waitUntil(b, func() error {
 			if e, err := b.Device.QueryGID(1, 0); err != nil || (e.GID.Addr() == b.Local[0]) != present {
 				return fmt.Errorf("present %v: entry 0 is %v, %w", present, e.GID, err)
 			}
@@ -295,7 +294,7 @@ func readdress(b *conformance.Bench) error {
 		if err := b.Wire.Send(packet); err != nil {
 			return err
 		}
-		b.Sleep(100 * time.Millisecond) // until it has arrived, which the kernel may take its time for
+		b.Sleep(100 * time.Millisecond) // until the packet has arrived
 	}
 	wc, err := u.next(b.ResponseTimeout())
 	if err != nil {
@@ -312,8 +311,8 @@ func readdress(b *conformance.Bench) error {
 	return nil
 }
 
-// twoDevices has a datagram go from the device to another one.
-func twoDevices(b *conformance.Bench) error {
+// sendToPartner sends a datagram from the device to a partner.
+func sendToPartner(b *conformance.Bench) error {
 	dev, err := b.Partner()
 	if err != nil {
 		return err
@@ -322,7 +321,7 @@ func twoDevices(b *conformance.Bench) error {
 	if err != nil {
 		return err
 	}
-	far, err := newDatagrams(b, dev)
+	other, err := newDatagrams(b, dev)
 	if err != nil {
 		return err
 	}
@@ -330,12 +329,12 @@ func twoDevices(b *conformance.Bench) error {
 	if err != nil {
 		return err
 	}
-	if err := u.send("partner", gid.GID.Addr(), far.qp.QPN()); err != nil {
+	if err := u.send("partner", gid.GID.Addr(), other.qp.QPN()); err != nil {
 		return err
 	}
-	wc, err := far.next(b.ResponseTimeout())
-	if err != nil || string(far.buf[verbs.GRHLen:wc.ByteLen]) != "partner" {
-		return fmt.Errorf("the partner has got %q: %w", far.buf[verbs.GRHLen:wc.ByteLen], err)
+	wc, err := other.next(b.ResponseTimeout())
+	if err != nil || string(other.buf[verbs.GRHLen:wc.ByteLen]) != "partner" {
+		return fmt.Errorf("the partner received %q: %w", other.buf[verbs.GRHLen:wc.ByteLen], err)
 	}
 	f, err := b.Wire.Recv(b.ResponseTimeout()) // the wire sees all packets of the device
 	if err != nil {
@@ -348,29 +347,29 @@ func twoDevices(b *conformance.Bench) error {
 	return nil
 }
 
-// tasks run beside the case.
+// tasks checks that a task runs concurrently with the case.
 func tasks(b *conformance.Bench) error {
-	var mu sync.Mutex // real tasks run beside each other
+	var mu sync.Mutex // tasks in real time run concurrently
 	var order []string
-	note := func(who string) {
+	note := func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
-		order = append(order, who)
+		order = append(order, name)
 	}
-	noted := func() bool {
+	anyNoted := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(order) > 0
 	}
 	slow := b.Go("slow", func() error {
-		for !noted() {
+		for !anyNoted() {
 			b.Sleep(time.Millisecond)
 		}
 		note("slow")
 		return errors.New("slow failed")
 	})
 	if err := slow.Wait(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		return fmt.Errorf("waited for the task: %w", err)
+		return fmt.Errorf("wait for the task: %w", err)
 	}
 	note("case")
 	for range 2 {

@@ -21,13 +21,13 @@ func TestCrashErrors(t *testing.T) {
 		violates bool
 		want     string
 	}{
-		"the device, called by the case": {func(*conformance.Bench) error { crash(); return nil }, true, "it crashed: runtime error: cannot convert slice"},
-		"the device, called by a task": {
+		"device, called by the case": {func(*conformance.Bench) error { crash(); return nil }, true, "it crashed: runtime error: cannot convert slice"},
+		"device, called by a task": {
 			func(b *conformance.Bench) error {
 				return b.Go("task", func() error { crash(); return nil }).Wait(verbs.Forever)
 			}, true, "softroce/wire.ICRC.Sum",
 		},
-		"the device, in an event": {
+		"device, in an event": {
 			func(b *conformance.Bench) error {
 				b.Runtime.(*simWorld).AfterFunc(5, crash)
 				_, err := b.Wire.Recv(verbs.Forever)
@@ -39,23 +39,23 @@ func TestCrashErrors(t *testing.T) {
 		},
 		"the case, in an event": {
 			func(b *conformance.Bench) error {
-				b.Runtime.(*simWorld).AfterFunc(5, func() { panic("ours") })
+				b.Runtime.(*simWorld).AfterFunc(5, func() { panic("of the case") })
 				_, err := b.Wire.Recv(verbs.Forever)
 				return err
-			}, false, "ours",
+			}, false, "of the case",
 		},
-		"the case, from where the device may not be called": {
+		"case, verb call in an event": {
 			func(b *conformance.Bench) error {
 				b.Runtime.(*simWorld).AfterFunc(5, func() { _, _ = b.Device.WaitAsync(verbs.Forever) })
 				_, err := b.Wire.Recv(verbs.Forever)
 				return err
 			}, false, "outside of a program",
 		},
-		"the device, and then the case that cleans up": {
-			func(*conformance.Bench) error { defer func() { panic("ours") }(); crash(); return nil }, true, "softroce/wire",
+		"device, then the case in a defer": {
+			func(*conformance.Bench) error { defer func() { panic("of the case") }(); crash(); return nil }, true, "softroce/wire",
 		},
 	} {
-		err := try(t, "softroce", conformance.BenchSpec{}, c.body)
+		err := runSimulated(t, "softroce", conformance.BenchSpec{}, c.body)
 		if err == nil || conformance.IsViolation(err) != c.violates || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -75,7 +75,7 @@ func TestPanickingFunction(t *testing.T) {
 	}
 }
 
-func TestGoexitBecomesAnError(t *testing.T) {
+func TestGoexitBecomesError(t *testing.T) {
 	err := <-goCase(func() error { runtime.Goexit(); return nil })
 	if err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
 		t.Errorf("%v", err)

@@ -33,8 +33,7 @@ type DeviceOptions struct {
 	// Agent is the address of the agent: the case leaves links and addresses alone
 	// that its connection needs.
 	Agent netip.Addr
-	// Redial connects to the agent again after the connection was lost; nil if that
-	// is not possible.
+	// Redial connects to the agent again after the connection was lost; nil if impossible.
 	Redial func(context.Context) (*agent.Client, error)
 	// Host is the device's host, if it can be restarted from outside; then Redial
 	// is not used.
@@ -212,8 +211,7 @@ const (
 	// WirePackets uses packet sockets, with addresses of the judge only: it sees
 	// and sets every bit. It is the default for RoCE, and needs CAP_NET_RAW.
 	WirePackets DeviceWire = "packet"
-	// WireUDP uses UDP sockets of the kernel, for RoCE. It needs no privileges, and
-	// has limitations.
+	// WireUDP uses UDP sockets of the kernel, for RoCE, without privileges. See Limitations.
 	WireUDP DeviceWire = "udp"
 	// WireTCP uses the kernel's TCP. It is the default for iWARP, and needs no
 	// privileges.
@@ -247,8 +245,7 @@ func (w DeviceWire) Description() string {
 	return string(w)
 }
 
-// Limitations lists what the judge (the test system) cannot see or set with this access, as text
-// for users.
+// Limitations lists what the judge (the test system) cannot see or set, as text for users.
 func (w DeviceWire) Limitations() []string {
 	switch w {
 	case WireUDP:
@@ -326,9 +323,8 @@ func roceV2Addrs(dev verbs.Context) (deviceIPs []netip.Addr, err error) {
 	return deviceIPs, nil
 }
 
-// reservePartnerAddr removes the last address of the judge (this host) in each family, if it has
-// several, from pairs. It leaves it to partners, other emulated devices on this host, which need
-// separate sockets.
+// reservePartnerAddr removes the last of several addresses of the judge (this host) in each family
+// from pairs. Partners, other emulated devices on this host, use it, with separate sockets.
 func reservePartnerAddr(pairs map[int]addrPair) {
 	for family, e := range pairs {
 		if n := len(e.peers); n > 1 {

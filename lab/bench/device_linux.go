@@ -96,8 +96,7 @@ func (d *Device) identify() (err error) {
 
 // addrPairs returns the addresses of the open device and of the judge (this host). Those of a RoCE
 // device are the RoCEv2 entries of its GID table, those of an iWARP device are of its interface.
-// With WireUDP and no configured Peers, it leaves an address of the judge to partner devices on the
-// same interface.
+// With WireUDP and no configured Peers, it leaves an address of the judge to partner devices.
 func (d *Device) addrPairs(dev verbs.Context) (map[int]addrPair, error) {
 	deviceIPs := globalAddrs(d.Identity.Addrs)
 	if !d.Streams() {
@@ -238,8 +237,7 @@ func (d *Device) hostProblem(hung bool, outcome error) error {
 	return d.opt.Host.Problem(sign)
 }
 
-// withHostProblem returns the outcome of a case during which the host crashed: it is no verdict on
-// the device.
+// withHostProblem returns the outcome of a case if the host crashed: no verdict on the device.
 func withHostProblem(outcome, problem error) error {
 	if outcome == nil || errors.Is(outcome, agent.ErrLost) {
 		return &conformance.CrashError{Cause: problem}
@@ -294,8 +292,7 @@ func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	}
 }
 
-// restartHost restarts the device's host after the case id, for the reason why, and reports that by
-// OnNote.
+// restartHost restarts the device's host after the case id, and reports the reason why by OnNote.
 func (d *Device) restartHost(ctx context.Context, id, why string) {
 	why, _, _ = strings.Cut(why, "\n") // the rest is in the result of the case
 	_ = d.client.Load().Close()        // it never fails

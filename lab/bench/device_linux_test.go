@@ -23,24 +23,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// farHost is the host of an emulated device, which an agent serves.
-type farHost struct {
+// remoteHost is the host of an emulated device that an agent serves.
+type remoteHost struct {
 	agent.FixedHost
 	id       agent.DeviceIdentity
 	open     func() (verbs.Context, error)
 	restarts atomic.Int32
-	wedged   chan struct{} // until it is closed, the device does not restart
+	wedged   chan struct{} // Restart of the device blocks until it is closed
 
-	key    agent.Key
-	addr   string
-	killed func() // ends the agent
+	key       agent.Key
+	addr      string
+	stopAgent func()
 }
 
-func (h *farHost) Identity() (agent.Identity, error) {
+func (h *remoteHost) Identity() (agent.Identity, error) {
 	return agent.Identity{Devices: []agent.DeviceIdentity{h.id}}, nil
 }
-func (h *farHost) Open(string) (verbs.Context, error) { return h.open() }
-func (h *farHost) Restart(string) error {
+func (h *remoteHost) Open(string) (verbs.Context, error) { return h.open() }
+func (h *remoteHost) Restart(string) error {
 	h.restarts.Add(1)
 	if h.wedged != nil {
 		<-h.wedged
@@ -48,53 +48,53 @@ func (h *farHost) Restart(string) error {
 	return nil
 }
 
-// serve starts an agent at an address; at any if it is empty.
-func (h *farHost) serve(t *testing.T) {
+// serve starts an agent at a new address, with the key of the previous one.
+func (h *remoteHost) serve(t *testing.T) {
 	t.Helper()
 	if h.addr == "" {
 		h.key = agent.NewKey()
 	}
-	ln := must.Get(net.Listen("tcp", "localhost:0"))(t) // the port of before may be taken
+	ln := must.Get(net.Listen("tcp", "localhost:0"))(t) // the previous port may be in use
 	h.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := goCase(func() error { return (&agent.Server{Key: h.key, Host: h}).Serve(ctx, ln) })
-	h.killed = sync.OnceFunc(func() { cancel(); <-ended })
-	t.Cleanup(h.killed)
+	h.stopAgent = sync.OnceFunc(func() { cancel(); <-ended })
+	t.Cleanup(h.stopAgent)
 }
 
-func (h *farHost) dial(ctx context.Context) (*agent.Client, error) {
+func (h *remoteHost) dial(ctx context.Context) (*agent.Client, error) {
 	return agent.Dial(ctx, h.addr, h.key)
 }
 
-// farRoCE is a lab of a RoCE device in a namespace, with the judge in another.
-func farRoCE(t *testing.T, defects ...string) (*farHost, *Device) {
+// onRemoteRoCE returns a lab with a RoCE device in one namespace, and the judge in another.
+func onRemoteRoCE(t *testing.T, defects ...string) (*remoteHost, *Device) {
 	t.Helper()
-	return farBy(t, WirePackets, defects...)
+	return onRemoteDevice(t, WirePackets, defects...)
 }
 
-// farBy is the same for a device that is judged by that wire.
-func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) {
+// onRemoteDevice is the same for the device that access w needs.
+func onRemoteDevice(t *testing.T, w DeviceWire, defects ...string) (*remoteHost, *Device) {
 	t.Helper()
 	kind, transport := "softroce", verbs.TransportIB
-	if way == WireSegments {
+	if w == WireSegments {
 		kind, transport = "softiwarp", verbs.TransportIWARP
 	}
 	if why := testutil.NamespacesUnavailable(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
 	}
-	drawn := must.Get(topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}}))(t)
-	f := must.Get(netns.Build(drawn, netns.Options{}))(t)
+	top := must.Get(topology.Star(2, topology.Options{Link: topology.Link{MTU: defaultMTU}}))(t)
+	f := must.Get(netns.Build(top, netns.Options{}))(t)
 	t.Cleanup(func() { must.Do(t, f.Close()) })
-	own := drawn.Hosts[0].NICs[0].Addr(false)
-	maker := must.Get(provider(t, kind).NewOpener(nics.Setup{Defects: defects}))(t)
+	own := top.Hosts[0].NICs[0].Addr(false)
+	opener := must.Get(provider(t, kind).NewOpener(nics.Setup{Defects: defects}))(t)
 	ns := f.Host(deviceHost).NS
-	h := &farHost{id: agent.DeviceIdentity{
-		Info: verbs.DeviceInfo{Name: "far0", Transport: transport}, MTU: defaultMTU,
-		MAC: drawn.MAC(topology.Port{Node: deviceHost, NIC: nic}).String(), Addrs: []netip.Prefix{netip.PrefixFrom(own, 64)},
+	h := &remoteHost{id: agent.DeviceIdentity{
+		Info: verbs.DeviceInfo{Name: "remote0", Transport: transport}, MTU: defaultMTU,
+		MAC: top.MAC(topology.Port{Node: deviceHost, NIC: nic}).String(), Addrs: []netip.Prefix{netip.PrefixFrom(own, 64)},
 	}}
 	h.open = func() (d verbs.Context, err error) {
 		err = ns.Do(func() error {
-			d, err = maker.OnSockets(nics.NICConfig{Name: "far0", Addr: own, NoGSO: true})
+			d, err = opener.OnSockets(nics.NICConfig{Name: "remote0", Addr: own, NoGSO: true})
 			return err
 		})
 		return d, err
@@ -103,7 +103,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 	h.serve(t)
 	client := must.Get(h.dial(t.Context()))(t)
 	judge := netip.PrefixFrom(netip.MustParsePrefix(own.String()+"/64").Masked().Addr().Next(), 64)
-	for a := judge.Addr(); ; a = a.Next() { // behind the hosts' own
+	for a := judge.Addr(); ; a = a.Next() { // after the addresses of hosts
 		if a.As16()[15] == 0x80 {
 			judge = netip.PrefixFrom(a, 64)
 			break
@@ -111,16 +111,16 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 	}
 	peer := f.Host(peerHost).NS
 	opt := DeviceOptions{
-		Interface: nic, Wire: way, Peers: []netip.Prefix{judge}, Redial: h.dial, OnNote: func(s string) { t.Log(s) },
+		Interface: nic, Wire: w, Peers: []netip.Prefix{judge}, Redial: h.dial, OnNote: func(s string) { t.Log(s) },
 		InNamespace:  func(f func() error) error { return peer.Do(f) },
 		RestartAfter: func(id string) bool { return strings.HasPrefix(id, "risky/") },
 	}
-	if way == WireUDP {
-		opt.Peers = nil // the kernel's own
+	if w == WireUDP {
+		opt.Peers = nil // the addresses of the kernel
 	}
 	var d *Device
 	must.Do(t, peer.Do(func() (err error) {
-		d, err = OnDevice(client, "far0", opt)
+		d, err = OnDevice(client, "remote0", opt)
 		return err
 	}))
 	t.Cleanup(func() { must.Do(t, d.Close()) })
@@ -128,7 +128,7 @@ func farBy(t *testing.T, way DeviceWire, defects ...string) (*farHost, *Device) 
 }
 
 func TestCasesOnRemoteDevice(t *testing.T) {
-	h, d := farRoCE(t)
+	h, d := onRemoteRoCE(t)
 	for _, c := range []realCase{{"echo", echo}, {"tasks", tasks}, {"echo again", echo}} {
 		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -140,10 +140,10 @@ func TestCasesOnRemoteDevice(t *testing.T) {
 	}
 	err = d.WithBench(t.Context(), conformance.BenchSpec{}, func(b *conformance.Bench) error { return b.SetLink(false) })
 	if !errors.Is(err, conformance.ErrBenchCannot) {
-		t.Errorf("a host that cannot take the link down: %v", err)
+		t.Errorf("SetLink on a host without it: %v", err)
 	}
 	if n := h.restarts.Load(); n != 0 {
-		t.Errorf("the device was restarted %d times for nothing", n)
+		t.Errorf("the device was restarted %d times, want 0", n)
 	}
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || h.restarts.Load() != 1 {
 		t.Errorf("%v, and %d restarts", err, h.restarts.Load())
@@ -152,30 +152,30 @@ func TestCasesOnRemoteDevice(t *testing.T) {
 
 // A case in which the agent is lost has no verdict, and the next one runs.
 func TestAgentReconnects(t *testing.T) {
-	h, d := farRoCE(t)
+	h, d := onRemoteRoCE(t)
 	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/loss"}, func(b *conformance.Bench) error {
-		h.killed()
+		h.stopAgent()
 		h.serve(t)
 		_, err := b.Device.QueryPort(1)
-		return conformance.Violatedf("an answer", "%v", err)
+		return conformance.Violatedf("a reply", "%v", err)
 	})
 	if !errors.Is(err, agent.ErrLost) || conformance.IsViolation(err) {
-		t.Errorf("the device is blamed for its agent: %v", err)
+		t.Errorf("the loss of the agent counts as a violation: %v", err)
 	}
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil || h.restarts.Load() != 1 {
-		t.Errorf("afterwards: %v, and %d restarts", err, h.restarts.Load())
+		t.Errorf("next case: %v, %d restarts", err, h.restarts.Load())
 	}
 }
 
 func TestWedgedDeviceFailsLab(t *testing.T) {
-	h, d := farRoCE(t)
+	h, d := onRemoteRoCE(t)
 	h.wedged, d.restartTimeout = make(chan struct{}), 20*time.Millisecond
 	defer close(h.wedged)
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || d.Err() == nil {
-		t.Errorf("the case before: %v, and then: %v", err, d.Err())
+		t.Errorf("first case: %v, then lab error: %v", err, d.Err())
 	}
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err == nil || !strings.Contains(err.Error(), "wedged in risky/echo") {
-		t.Errorf("the case behind: %v", err)
+		t.Errorf("next case: %v", err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestRemoteDeviceIdentity(t *testing.T) {
 		defects []string
 		want    conformance.Verdict
 	}{{nil, conformance.VerdictPass}, {[]string{"AckPSNOff"}, conformance.VerdictFail}} {
-		_, d := farRoCE(t, c.defects...)
+		_, d := onRemoteRoCE(t, c.defects...)
 		k := caseOf(t, conformance.RoCE, "rc/psn/gap-naked-once")
 		if r := conformance.Judge(t.Context(), d, k, conformance.Options{}); r.Verdict != c.want {
 			t.Errorf("with %v: %s (%v), want %s", c.defects, r.Verdict, r.Err, c.want)
@@ -194,17 +194,17 @@ func TestRemoteDeviceIdentity(t *testing.T) {
 
 func TestStreamsOnRemoteDevice(t *testing.T) {
 	own := netip.MustParseAddr("127.0.0.2")
-	maker := must.Get(provider(t, "softiwarp").NewOpener(nics.Setup{}))(t)
-	h := &farHost{
-		id:   agent.DeviceIdentity{Info: verbs.DeviceInfo{Name: "far0", Transport: verbs.TransportIWARP}, Addrs: []netip.Prefix{netip.PrefixFrom(own, 8)}},
-		open: func() (verbs.Context, error) { return maker.OnSockets(nics.NICConfig{Name: "far0", Addr: own}) },
+	opener := must.Get(provider(t, "softiwarp").NewOpener(nics.Setup{}))(t)
+	h := &remoteHost{
+		id:   agent.DeviceIdentity{Info: verbs.DeviceInfo{Name: "remote0", Transport: verbs.TransportIWARP}, Addrs: []netip.Prefix{netip.PrefixFrom(own, 8)}},
+		open: func() (verbs.Context, error) { return opener.OnSockets(nics.NICConfig{Name: "remote0", Addr: own}) },
 	}
 	h.serve(t)
 	client := must.Get(h.dial(t.Context()))(t)
-	d := must.Get(OnDevice(client, "far0", DeviceOptions{Interface: "lo"}))(t)
+	d := must.Get(OnDevice(client, "remote0", DeviceOptions{Interface: "lo"}))(t)
 	defer d.Close()
-	beside := func(b *conformance.Bench) error {
-		for range 2 { // at one address, where ports tell their streams apart
+	partners := func(b *conformance.Bench) error {
+		for range 2 { // at one address, with different ports
 			partner, err := b.Partner()
 			if err != nil {
 				return err
@@ -219,17 +219,17 @@ func TestStreamsOnRemoteDevice(t *testing.T) {
 		}
 		return nil
 	}
-	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}, {"beside", beside}, {"beside again", beside}} {
+	for _, c := range []realCase{{"sendGarbage", sendGarbage}, {"acceptConnect", acceptConnect}, {"partners", partners}, {"partners again", partners}} {
 		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
 
-// judgedBy is what is said of a device with these defects, by a case and over a wire.
-func judgedBy(t *testing.T, way DeviceWire, suite conformance.Protocol, id string, defects ...string) conformance.Result {
+// judgeOverWire returns the result of a case on a device with defects, by access w.
+func judgeOverWire(t *testing.T, w DeviceWire, suite conformance.Protocol, id string, defects ...string) conformance.Result {
 	t.Helper()
-	_, d := farBy(t, way, defects...)
+	_, d := onRemoteDevice(t, w, defects...)
 	return conformance.Judge(t.Context(), d, caseOf(t, suite, id), conformance.Options{})
 }
 
@@ -253,7 +253,7 @@ func TestWireUDP(t *testing.T) {
 	for _, c := range []struct {
 		id, defect string
 		want       conformance.Verdict
-		says       string
+		errText    string
 	}{
 		{"rc/psn/gap-naked-once", "", conformance.VerdictPass, ""},
 		{"rc/psn/gap-naked-once", "AckPSNOff", conformance.VerdictFail, ""},
@@ -270,9 +270,9 @@ func TestWireUDP(t *testing.T) {
 		if c.defect != "" {
 			defects = append(defects, c.defect)
 		}
-		r := judgedBy(t, WireUDP, conformance.RoCE, c.id, defects...)
-		if r.Verdict != c.want || c.says != "" && !strings.Contains(r.Err.Error(), c.says) {
-			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.defect, r.Verdict, r.Err, c.want, c.says)
+		r := judgeOverWire(t, WireUDP, conformance.RoCE, c.id, defects...)
+		if r.Verdict != c.want || c.errText != "" && !strings.Contains(r.Err.Error(), c.errText) {
+			t.Errorf("%s with %q: %s (%v), want %s because of %q", c.id, c.defect, r.Verdict, r.Err, c.want, c.errText)
 		}
 	}
 }
@@ -281,8 +281,8 @@ func TestWireUDP(t *testing.T) {
 // smaller MSS.
 func TestWireSegments(t *testing.T) {
 	t.Parallel()
-	_, d := farBy(t, WireSegments)
-	for _, c := range []realCase{{"garbage", garbage}, {"dialed", dialed}} {
+	_, d := onRemoteDevice(t, WireSegments)
+	for _, c := range []realCase{{"sendGarbage", sendGarbage}, {"acceptConnect", acceptConnect}} {
 		if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/" + c.name}, c.body); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -297,8 +297,8 @@ func TestWireSegments(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := d.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{MTU: 1 << 15}}, garbage); !errors.Is(err, conformance.ErrBenchCannot) {
-		t.Errorf("longer packets than the cable carries: %v", err)
+	if err := d.WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{MTU: 1 << 15}}, sendGarbage); !errors.Is(err, conformance.ErrBenchCannot) {
+		t.Errorf("an MTU beyond that of the link: %v", err)
 	}
 	for _, c := range []struct {
 		id, defect string
@@ -314,7 +314,7 @@ func TestWireSegments(t *testing.T) {
 		}
 		t.Run(c.id+"/"+c.defect, func(t *testing.T) {
 			t.Parallel()
-			if r := judgedBy(t, WireSegments, conformance.IWARP, c.id, defects...); r.Verdict != c.want {
+			if r := judgeOverWire(t, WireSegments, conformance.IWARP, c.id, defects...); r.Verdict != c.want {
 				t.Errorf("%s (%v), want %s", r.Verdict, r.Err, c.want)
 			}
 		})
@@ -325,7 +325,7 @@ func TestWireSegments(t *testing.T) {
 // fail on mutants.
 func TestSegmentsInNamespaces(t *testing.T) {
 	t.Parallel()
-	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: atOnce})
+	lab := lab(t, "softiwarp", NamespaceOptions{Parallel: parallelTests})
 	for _, id := range []string{
 		"mpa/segment/what-is-missing-is-waited-for", "mpa/segment/repeated-is-delivered-once", "mpa/segment/repeated-write-is-placed-once",
 		"mpa/segment/cut-joined-and-mixed-by-the-network", "mpa/segment/sequence-numbers-wrap", "mpa/marker/sequence-numbers-wrap",

@@ -42,7 +42,7 @@ func (d *tableDevice) QueryPort(uint8) (verbs.PortAttr, error) {
 }
 func (d *tableDevice) QueryGID(_ uint8, i int) (verbs.GIDEntry, error) { return d.table[i], nil }
 
-// A NIC as most are: each address twice, for version 1 and 2, behind the link-local one.
+// A common GID table: the link-local address first, and each address for RoCEv1 and v2.
 var nicTable = []verbs.GIDEntry{
 	gid(0, "fe80::1", verbs.GIDTypeRoCEv1), gid(1, "fe80::1", verbs.GIDTypeRoCEv2),
 	gid(2, "10.0.0.7", verbs.GIDTypeRoCEv1), gid(3, "10.0.0.7", verbs.GIDTypeRoCEv2),
@@ -80,7 +80,7 @@ func TestRoCEAddrPairs(t *testing.T) {
 		}
 	}
 	if _, err := pairWithRange("RoCEv2 address", has[1:2], prefixes("10.9.0.1/24")); err == nil || !strings.Contains(err.Error(), "only [10.0.0.7]") {
-		t.Errorf("a network that the device is not in: %v", err)
+		t.Errorf("a network without an address of the device: %v", err)
 	}
 }
 
@@ -92,24 +92,24 @@ func TestStreamKernelAddrPairs(t *testing.T) {
 	}
 	got, err = kernelAddrPairs(globalAddrs(device), own, prefixes("10.0.0.2/24"))
 	if want := map[int]addrPair{4: {addresses("10.0.0.7"), addresses("10.0.0.2")}}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("where we are told to be: %v %v, want %v", got, err, want)
+		t.Errorf("with configured peers: %v %v, want %v", got, err, want)
 	}
 	if got, err = kernelAddrPairs(globalAddrs(device), own[2:], nil); err == nil {
-		t.Errorf("nothing in common: %v", got)
+		t.Errorf("no common network: %v", got)
 	}
 }
 
 func TestUnsupportedSetups(t *testing.T) {
-	met := map[int]addrPair{4: {addresses("10.0.0.7", "10.0.0.8"), addresses("10.0.0.1")}}
+	pairs := map[int]addrPair{4: {addresses("10.0.0.7", "10.0.0.8"), addresses("10.0.0.1")}}
 	for _, s := range []conformance.Setup{
 		{Markers: true}, {Reliable: true}, {Isolate: true}, {MTU: 1280}, {Family: 6},
 	} {
-		if _, err := selectAddrs(s, met, 1500); !errors.Is(err, conformance.ErrBenchCannot) {
+		if _, err := selectAddrs(s, pairs, 1500); !errors.Is(err, conformance.ErrBenchCannot) {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
 	for s, n := range map[conformance.Setup]int{{}: 1, {Family: 4}: 1, {TwoAddresses: true}: 2, {MTU: 1500}: 1} {
-		if e, err := selectAddrs(s, met, 1500); err != nil || len(e.local) != n || !e.local[0].Is4() {
+		if e, err := selectAddrs(s, pairs, 1500); err != nil || len(e.local) != n || !e.local[0].Is4() {
 			t.Errorf("%v: %v %v", s, e, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestUnsupportedSetups(t *testing.T) {
 
 func TestWireFor(t *testing.T) {
 	for _, c := range []struct {
-		asked   DeviceWire
+		wanted  DeviceWire
 		streams bool
 		want    DeviceWire // empty for an error
 	}{
@@ -127,17 +127,17 @@ func TestWireFor(t *testing.T) {
 		{WireSegments, true, WireSegments},
 		{WireUDP, true, ""},
 		{WireTCP, false, ""},
-		{"pigeon", false, ""},
+		{"unknown", false, ""},
 	} {
-		if got, err := wireFor(c.asked, c.streams); got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%q for streams %v: %q, %v", c.asked, c.streams, got, err)
+		if got, err := wireFor(c.wanted, c.streams); got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%q for streams %v: %q, %v", c.wanted, c.streams, got, err)
 		}
 	}
 	for _, streams := range []bool{false, true} {
 		for _, w := range DeviceWires(streams) {
 			// Privileged wires have no limitations.
-			if sees := len(w.Limitations()) == 0; sees == (w == WireUDP || w == WireTCP) {
-				t.Errorf("%s: blind for %q", w, w.Limitations())
+			if seesAll := len(w.Limitations()) == 0; seesAll == (w == WireUDP || w == WireTCP) {
+				t.Errorf("%s: limitations %q", w, w.Limitations())
 			}
 		}
 	}
@@ -146,33 +146,33 @@ func TestWireFor(t *testing.T) {
 func TestKernelAddrPairs(t *testing.T) {
 	has := addresses("fe80::7", "10.0.0.7", "fd00::7", "10.0.0.8")
 	own := prefixes("fe80::1/64", "10.0.0.1/24", "10.0.0.2/24", "192.0.2.1/24", "fd00::1/64")
-	met, err := kernelAddrPairs(has, own, nil)
-	if err != nil || !slices.Equal(met[4].peers, addresses("10.0.0.1", "10.0.0.2")) || !slices.Equal(met[4].local, addresses("10.0.0.7", "10.0.0.8")) ||
-		!slices.Equal(met[6].peers, addresses("fd00::1")) {
-		t.Errorf("%v, %v", met, err)
+	pairs, err := kernelAddrPairs(has, own, nil)
+	if err != nil || !slices.Equal(pairs[4].peers, addresses("10.0.0.1", "10.0.0.2")) || !slices.Equal(pairs[4].local, addresses("10.0.0.7", "10.0.0.8")) ||
+		!slices.Equal(pairs[6].peers, addresses("fd00::1")) {
+		t.Errorf("%v, %v", pairs, err)
 	}
-	if reservePartnerAddr(met); len(met[4].peers) != 1 || len(met[6].peers) != 1 {
-		t.Errorf("with partners: %v", met)
+	if reservePartnerAddr(pairs); len(pairs[4].peers) != 1 || len(pairs[6].peers) != 1 {
+		t.Errorf("with partners: %v", pairs)
 	}
-	if met, err = kernelAddrPairs(has, own[:1], nil); err != nil || !slices.Equal(met[6].peers, addresses("fe80::1")) {
-		t.Errorf("on the link alone: %v, %v", met, err)
+	if pairs, err = kernelAddrPairs(has, own[:1], nil); err != nil || !slices.Equal(pairs[6].peers, addresses("fe80::1")) {
+		t.Errorf("link-local only: %v, %v", pairs, err)
 	}
-	if met, err = kernelAddrPairs(has, own, []netip.Prefix{own[2]}); err != nil || len(met) != 1 || !slices.Equal(met[4].peers, addresses("10.0.0.2")) {
-		t.Errorf("as told: %v, %v", met, err)
+	if pairs, err = kernelAddrPairs(has, own, []netip.Prefix{own[2]}); err != nil || len(pairs) != 1 || !slices.Equal(pairs[4].peers, addresses("10.0.0.2")) {
+		t.Errorf("with configured peers: %v, %v", pairs, err)
 	}
-	if met, err = kernelAddrPairs(has, own[3:4], nil); err == nil {
-		t.Errorf("nothing in common: %v", met)
+	if pairs, err = kernelAddrPairs(has, own[3:4], nil); err == nil {
+		t.Errorf("no common network: %v", pairs)
 	}
 }
 
 func TestSegmentAddrPairs(t *testing.T) {
 	device := prefixes("fe80::7/64", "10.0.0.7/24")
-	met, err := pairWithRange("address", globalAddrs(device), prefixes("10.0.0.80/24", "fe80::80/64"))
-	if err != nil || len(met) != 1 || len(met[4].peers) != peers || met[4].local[0] != device[1].Addr() {
-		t.Errorf("%v, %v", met, err)
+	pairs, err := pairWithRange("address", globalAddrs(device), prefixes("10.0.0.80/24", "fe80::80/64"))
+	if err != nil || len(pairs) != 1 || len(pairs[4].peers) != peers || pairs[4].local[0] != device[1].Addr() {
+		t.Errorf("%v, %v", pairs, err)
 	}
-	if met, err = pairWithRange("address", globalAddrs(device), nil); err == nil {
-		t.Errorf("nowhere: %v", met)
+	if pairs, err = pairWithRange("address", globalAddrs(device), nil); err == nil {
+		t.Errorf("without peers: %v", pairs)
 	}
 }
 

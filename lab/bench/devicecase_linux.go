@@ -27,9 +27,8 @@ type deviceCase struct {
 	hung     bool
 }
 
-// runCase opens the device and runs body, the function of a case, until it returns. The case fails
-// as hung if the agent on the device's host sends no reply for MaxTime, or after longestCase times
-// that.
+// runCase opens the device and runs body, the function of a case. The case fails as hung if the
+// agent on the device's host sends no reply for MaxTime, or after longestCase times that.
 func (r *deviceCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, r.world, r.addrPair, r.mtu)
 	b.Caps, b.Partner, b.SetLink, b.SetAddress = r.lab.Attr.Caps, r.openPartner, r.setLink, r.setAddress

@@ -11,29 +11,29 @@ import (
 	"github.com/fabrictest/fabrictest/conformance"
 )
 
-// switchable is the host of a far device, with a switch and a console.
-type switchable struct {
-	h        *farHost
+// restartableHost is the host of a remote device, with a power switch and a console.
+type restartableHost struct {
+	h        *remoteHost
 	t        *testing.T
-	says     string // on its console
-	signs    []error
+	console  string // its next output
+	symptoms []error
 	restarts int
-	broken   bool // it does not come up again
+	broken   bool // Restart fails
 }
 
-func (s *switchable) Problem(sign error) error {
-	s.signs = append(s.signs, sign)
-	if said := s.says; said != "" {
-		s.says = ""
-		return errors.New(said)
+func (s *restartableHost) Problem(symptom error) error {
+	s.symptoms = append(s.symptoms, symptom)
+	if output := s.console; output != "" {
+		s.console = ""
+		return errors.New(output)
 	}
-	if errors.Is(sign, agent.ErrLost) {
-		return sign
+	if errors.Is(symptom, agent.ErrLost) {
+		return symptom
 	}
 	return nil
 }
 
-func (s *switchable) Restart(ctx context.Context) (*agent.Client, error) {
+func (s *restartableHost) Restart(ctx context.Context) (*agent.Client, error) {
 	s.restarts++
 	if s.broken {
 		return nil, errors.New("no power")
@@ -41,16 +41,16 @@ func (s *switchable) Restart(ctx context.Context) (*agent.Client, error) {
 	if s.h.wedged != nil {
 		close(s.h.wedged)
 	}
-	s.h.killed()
+	s.h.stopAgent()
 	s.h.serve(s.t)
 	return s.h.dial(ctx)
 }
 
-// farSwitchable is a far device whose host is one.
-func farSwitchable(t *testing.T) (*switchable, *Device) {
+// onRestartableHost returns a lab with a remote device on such a host.
+func onRestartableHost(t *testing.T) (*restartableHost, *Device) {
 	t.Helper()
-	h, d := farRoCE(t)
-	s := &switchable{h: h, t: t}
+	h, d := onRemoteRoCE(t)
+	s := &restartableHost{h: h, t: t}
 	d.opt.Host = s
 	return s, d
 }
@@ -59,30 +59,30 @@ func farSwitchable(t *testing.T) (*switchable, *Device) {
 func TestCrashedHostIsRestarted(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		body func(*switchable, *conformance.Bench) error
+		body func(*restartableHost, *conformance.Bench) error
 		want []string
 	}{
-		{"its agent is lost", func(s *switchable, b *conformance.Bench) error {
-			s.h.killed()
-			s.says = "Kernel panic\nRIP: somewhere"
+		{"agent lost", func(s *restartableHost, b *conformance.Bench) error {
+			s.h.stopAgent()
+			s.console = "Kernel panic\nRIP: 0010"
 			_, err := b.Device.QueryPort(1)
-			return conformance.Violatedf("an answer", "%v", err)
-		}, []string{"crashed during the case: Kernel panic\nRIP: somewhere"}},
-		{"its agent is lost without a word", func(s *switchable, _ *conformance.Bench) error {
-			s.h.killed()
+			return conformance.Violatedf("a reply", "%v", err)
+		}, []string{"crashed during the case: Kernel panic\nRIP: 0010"}},
+		{"agent lost without output", func(s *restartableHost, _ *conformance.Bench) error {
+			s.h.stopAgent()
 			return nil
 		}, []string{"crashed during the case", "lost"}},
-		{"it lives on, and the case passes", func(s *switchable, _ *conformance.Bench) error {
-			s.says = "BUG: scheduling while atomic"
+		{"kernel bug, case passes", func(s *restartableHost, _ *conformance.Bench) error {
+			s.console = "BUG: scheduling while atomic"
 			return nil
 		}, []string{"crashed during the case: BUG: scheduling while atomic"}},
-		{"it lives on, and the case fails", func(s *switchable, _ *conformance.Bench) error {
-			s.says = "BUG: scheduling while atomic"
+		{"kernel bug, case fails", func(s *restartableHost, _ *conformance.Bench) error {
+			s.console = "BUG: scheduling while atomic"
 			return conformance.Violatedf("one", "another")
 		}, []string{"got another; the device's host", "BUG: scheduling while atomic"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, d := farSwitchable(t)
+			s, d := onRestartableHost(t)
 			err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/crash"}, func(b *conformance.Bench) error { return c.body(s, b) })
 			if err == nil || conformance.IsViolation(err) {
 				t.Fatalf("the case: %v", err)
@@ -96,26 +96,26 @@ func TestCrashedHostIsRestarted(t *testing.T) {
 				t.Errorf("%d restarts of the host, and %d of the device", s.restarts, s.h.restarts.Load())
 			}
 			if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/echo"}, echo); err != nil || s.restarts != 1 {
-				t.Errorf("the case behind: %v, after %d restarts", err, s.restarts)
+				t.Errorf("next case: %v, after %d restarts", err, s.restarts)
 			}
 		})
 	}
 }
 
 func TestHostOfWedgedDeviceIsRestarted(t *testing.T) {
-	s, d := farSwitchable(t)
+	s, d := onRestartableHost(t)
 	s.h.wedged, d.restartTimeout = make(chan struct{}), 20*time.Millisecond
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 || d.Err() != nil {
-		t.Fatalf("the case before: %v, %d restarts of the host, and then: %v", err, s.restarts, d.Err())
+		t.Fatalf("first case: %v, %d restarts of the host, lab error: %v", err, s.restarts, d.Err())
 	}
 	d.restartTimeout = defaultRestartTimeout
 	if err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "risky/echo"}, echo); err != nil || s.restarts != 1 {
-		t.Errorf("the case behind: %v, and %d restarts of the host", err, s.restarts)
+		t.Errorf("next case: %v, %d restarts of the host", err, s.restarts)
 	}
 }
 
 func TestHungCaseChecksHost(t *testing.T) {
-	s, d := farSwitchable(t)
+	s, d := onRestartableHost(t)
 	d.opt.MaxTime = 50 * time.Millisecond
 	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/hang"}, func(b *conformance.Bench) error {
 		b.Runtime.Sleep(time.Hour)
@@ -125,32 +125,32 @@ func TestHungCaseChecksHost(t *testing.T) {
 	if !errors.As(err, &hang) || s.restarts != 0 || s.h.restarts.Load() != 1 {
 		t.Errorf("%v, %d restarts of the host, and %d of the device", err, s.restarts, s.h.restarts.Load())
 	}
-	if len(s.signs) == 0 || !errors.As(s.signs[0], &hang) {
-		t.Errorf("the signs were %v", s.signs)
+	if len(s.symptoms) == 0 || !errors.As(s.symptoms[0], &hang) {
+		t.Errorf("symptoms %v", s.symptoms)
 	}
 }
 
 func TestHostThatDoesNotRestartFailsLab(t *testing.T) {
-	s, d := farSwitchable(t)
+	s, d := onRestartableHost(t)
 	s.broken = true
 	err := d.WithBench(t.Context(), conformance.BenchSpec{Case: "some/crash"}, func(*conformance.Bench) error {
-		s.h.killed()
+		s.h.stopAgent()
 		return nil
 	})
 	if err == nil || d.Err() == nil || !strings.Contains(d.Err().Error(), "no power") {
-		t.Errorf("the case: %v, and then: %v", err, d.Err())
+		t.Errorf("case: %v, lab error: %v", err, d.Err())
 	}
 }
 
 func TestNoRestartAfterInterrupt(t *testing.T) {
-	s, d := farSwitchable(t)
+	s, d := onRestartableHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_ = d.WithBench(ctx, conformance.BenchSpec{Case: "risky/echo"}, func(*conformance.Bench) error {
-		s.h.killed()
+		s.h.stopAgent()
 		cancel()
 		return nil
 	})
 	if s.restarts != 0 || d.Err() != nil {
-		t.Errorf("%d restarts, and then: %v", s.restarts, d.Err())
+		t.Errorf("%d restarts, lab error: %v", s.restarts, d.Err())
 	}
 }

@@ -1,10 +1,8 @@
-// Package bench provides benches for conformance cases: a device under test, a raw
-// peer at the other end of its link, and a clock. [InSimulation] runs each case in
-// a new simulation in virtual time; the same seed gives the same record.
-// [InNamespaces] (Linux) opens the device on sockets in one network namespace and
-// the peer on an Ethernet interface in another, in real time. [OnDevice] drives a
-// device of another host through an agent. [LocalHost] and [EmulatedHost] are hosts that an agent
-// serves.
+// Package bench provides benches for conformance cases: a device under test, a raw peer at the
+// other end of its link, and a clock. [InSimulation] runs each case in a new simulation in virtual
+// time; the same seed gives the same record. [InNamespaces] (Linux) opens the device on sockets in
+// one network namespace and the peer on an Ethernet interface in another, in real time. [OnDevice]
+// drives a device of another host through an agent, which serves a [LocalHost] or [EmulatedHost].
 //
 // It does not judge devices, and knows no protocol above UDP and TCP.
 //

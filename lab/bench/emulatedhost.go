@@ -87,8 +87,7 @@ func (h *EmulatedHost) Identity() (agent.Identity, error) {
 	}, err
 }
 
-// Open implements agent.Host: it opens the emulated device on sockets at the interface's first
-// address.
+// Open implements agent.Host. It opens the device on sockets at the interface's first address.
 func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if device != emulatedDevice {
 		return nil, fmt.Errorf("device %s: %w: there is %s", device, verbs.ErrNotFound, emulatedDevice)
@@ -100,8 +99,7 @@ func (h *EmulatedHost) Open(device string) (verbs.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A device on sockets has one address. Without GSO, the interface carries packets as they are
-	// on the wire.
+	// A device on sockets has one address. Without GSO, the interface carries the wire's packets.
 	nicConfig := nics.NICConfig{Name: emulatedDevice, Addr: addrs[0].Addr(), NoGSO: true}
 	return h.opener.OnSockets(nicConfig)
 }

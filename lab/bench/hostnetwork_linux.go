@@ -29,8 +29,7 @@ type hostNetwork struct {
 	lost map[string]addressesAndRoutes
 }
 
-// addressesAndRoutes are the IPv6 addresses and routes that the kernel removes from an interface
-// that is set down.
+// addressesAndRoutes are the IPv6 addresses and routes that the kernel removes at link down.
 type addressesAndRoutes struct {
 	addrs  []netlink.Addr
 	routes []netlink.Route
@@ -182,8 +181,7 @@ func (h *LocalHost) SetAddress(device string, addr netip.Prefix, present bool) e
 	return netns.WaitLocalRoute(h.kernel, ip)
 }
 
-// Restart implements agent.Host: it removes a software device and creates it again. Hardware cannot
-// be restarted.
+// Restart implements agent.Host. It recreates a software device, but cannot restart hardware.
 func (h *LocalHost) Restart(device string) error {
 	kind, ok := map[string]string{driverRXE: linkRXE, driverSIW: linkSIW}[h.driver(device)]
 	if !ok {
@@ -210,8 +208,7 @@ func (h *LocalHost) Restart(device string) error {
 	})
 }
 
-// describe sets the MAC, MTU and addresses in d, as far as the kernel tells those of the interface
-// d.NetDevice.
+// describe sets the MAC, MTU and addresses in d to those of its interface, if the kernel has them.
 func (n *hostNetwork) describe(d *agent.DeviceIdentity) {
 	l, err := n.kernel.LinkByName(d.NetDevice)
 	if err != nil {

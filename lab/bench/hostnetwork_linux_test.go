@@ -14,13 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// inNamespace returns a host whose devices are on one end of a wire.
+// inNamespace returns a host whose device is on one end of a veth pair.
 func inNamespace(t *testing.T) (*LocalHost, *testutil.Host) {
 	t.Helper()
 	ns, _ := testutil.HostPair(t, 1500)
 	var h *LocalHost
 	must.Do(t, ns.Do(func() (err error) {
-		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: tree(t, machine)})
+		h, err = NewLocalHost(listedDevices{[]string{"rxe0"}}, LocalHostOptions{Root: makeFiles(t, sysfsFiles)})
 		return err
 	}))
 	t.Cleanup(h.Close)
@@ -40,14 +40,14 @@ func TestSetAddress(t *testing.T) {
 	}
 	for _, a := range []string{"10.9.9.1/24", "fd99::1/64"} {
 		addr := netip.MustParsePrefix(a)
-		for _, present := range []bool{true, true, false, false} { // twice is once
+		for _, present := range []bool{true, true, false, false} { // setting it twice is no error
 			if err := h.SetAddress("rxe0", addr, present); err != nil {
 				t.Errorf("%v %v: %v", addr, present, err)
 			}
 			if has := slices.Contains(identity(t, h).Addrs, addr); has != present {
 				t.Errorf("%v %v: %v", addr, present, identity(t, h).Addrs)
 			}
-			// What is there can be used at once.
+			// An added address is usable at once.
 			err := ns.Do(func() error {
 				c, err := net.ListenPacket("udp", netip.AddrPortFrom(addr.Addr(), 0).String())
 				if err == nil {
@@ -62,7 +62,6 @@ func TestSetAddress(t *testing.T) {
 	}
 }
 
-// An interface that was down has what it had before.
 func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 	h, ns := inNamespace(t)
 	route := &netlink.Route{Dst: &net.IPNet{IP: net.ParseIP("fd55::"), Mask: net.CIDRMask(64, 128)}, Scope: unix.RT_SCOPE_LINK}
@@ -98,7 +97,7 @@ func TestSetLinkRestoresAddressesAndRoutes(t *testing.T) {
 		}
 	}
 	if _, err := h.link("siw0"); err == nil {
-		t.Error("an interface that is not there")
+		t.Error("no error for a device without an interface")
 	}
 }
 

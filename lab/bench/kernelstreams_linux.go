@@ -149,8 +149,7 @@ func (s *kernelStream) MSS() (mss int) {
 	return mss
 }
 
-// Write implements conformance.Stream. Go sets TCP_NODELAY, so that TCP does not join b with later
-// data.
+// Write implements conformance.Stream. Go sets TCP_NODELAY, so TCP does not join b with later data.
 func (s *kernelStream) Write(b []byte) error {
 	defer s.n.w.startWait("room to write")()
 	_, err := s.c.Write(b)
@@ -182,8 +181,7 @@ func plainAddr(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
-// tcpError wraps errors of sockets with conformance.ErrReset and verbs.ErrTimeout, which cases test
-// for.
+// tcpError wraps socket errors with conformance.ErrReset and verbs.ErrTimeout, for cases.
 func tcpError(err error) error {
 	var timeout net.Error
 	switch {

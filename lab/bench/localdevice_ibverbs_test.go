@@ -14,10 +14,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
-// TestVerbsAPIOverLibibverbs has the provider over libibverbs judged by the same cases as
-// every other: on each RDMA device of this host, with itself as the peer.
-// FABRICTEST_IBV_DEVICE names one, if not all are to be judged, and
-// FABRICTEST_IBV_DEVIATIONS what is known of it, as in rxe-6.12.
+// TestVerbsAPIOverLibibverbs runs the verbs API cases on each RDMA device of this host, with itself
+// as the peer. FABRICTEST_IBV_DEVICE selects one device, and FABRICTEST_IBV_DEVIATIONS its known
+// deviations, for example rxe-6.12.
 func TestVerbsAPIOverLibibverbs(t *testing.T) {
 	infos, err := ibv.Provider{}.Devices()
 	if err != nil || len(infos) == 0 {
@@ -26,13 +25,13 @@ func TestVerbsAPIOverLibibverbs(t *testing.T) {
 	h := must.Get(NewLocalHost(ibv.Provider{}, LocalHostOptions{}))(t)
 	defer h.Close()
 	known := map[string]conformance.Deviation{
-		// An agent chooses where the memory of its caller lies in its page.
-		"verbs/mr/address-as-asked": {Reason: "the kernel wants memory that lies in its page as the address that is asked for, and a Go program does not choose that"},
+		// An agent chooses the page offset of memory.
+		"verbs/mr/address-as-asked": {Reason: "the kernel requires the page offset of the requested address, which a Go program cannot choose"},
 	}
 	if name := os.Getenv("FABRICTEST_IBV_DEVIATIONS"); name != "" {
 		of, err := conformance.DeviationsOf(name, "wire")
 		if err != nil || of == nil {
-			t.Fatalf("FABRICTEST_IBV_DEVIATIONS=%s: nothing is known of that: %v", name, err)
+			t.Fatalf("FABRICTEST_IBV_DEVIATIONS=%s: no deviations: %v", name, err)
 		}
 		maps.Copy(known, of)
 	}

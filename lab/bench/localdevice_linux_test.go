@@ -19,9 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// localDevice is a lab with a device of this host, which is also its own partner.
-// It has no peer on the link, and is for cases of the verbs API, without an agent.
-// Cases run one at a time.
+// localDevice is a lab with a device of this host, which is also its own partner, for cases of the
+// verbs API. It has no peer on the link and no agent. Cases run one at a time.
 type localDevice struct {
 	host    agent.Host
 	id      agent.DeviceIdentity
@@ -35,8 +34,7 @@ type localDevice struct {
 
 var _ conformance.Lab = (*localDevice)(nil)
 
-// onLocalDevice returns a lab with a device of this host. A case that takes longer
-// than maxTime hangs; 0 means 2 min.
+// onLocalDevice returns a lab with a device of this host. maxTime limits a case; 0 means 2 min.
 func onLocalDevice(h agent.Host, device string, maxTime time.Duration) (*localDevice, error) {
 	a := &localDevice{host: h, maxTime: cmp.Or(maxTime, defaultMaxRealTime), sem: make(chan struct{}, 1), addrs: make(map[int]addrPair)}
 	if err := a.identify(device); err != nil {
@@ -135,8 +133,8 @@ func (p *localCase) openPartner() (verbs.Context, error) {
 	return dev, err
 }
 
-// gidDevice is an iWARP device whose first GID is its address, by which cases find
-// their partner. Kernels derive the GID of iWARP from the Ethernet address.
+// gidDevice is an iWARP device whose first GID is its IP address, by which cases find their
+// partner. Kernels derive the GID of iWARP from the MAC address.
 type gidDevice struct {
 	verbs.Context
 	addr netip.Addr
@@ -154,7 +152,7 @@ func (n *gidDevice) QueryGID(port uint8, index int) (verbs.GIDEntry, error) {
 func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	b := newBench(job, p.world, addrPair{local: p.addrs.local}, p.lab.mtu)
 	b.Caps, b.Partner, b.SetLink, b.SetAddress = p.lab.caps, p.openPartner, p.setLink, p.setAddress
-	b.SetPath = noImpairments(fmt.Errorf("%w: a device that talks to itself loses nothing", conformance.ErrBenchCannot))
+	b.SetPath = noImpairments(fmt.Errorf("%w: the path of a device to itself has no loss", conformance.ErrBenchCannot))
 	if err := openTested(b, p.open); err != nil {
 		return fmt.Errorf("open the device: %w", err)
 	}
@@ -163,12 +161,11 @@ func (p *localCase) runCase(ctx context.Context, job *conformance.BenchSpec, bod
 	return errors.Join(outcome, p.cleanUp())
 }
 
-// localCloseTimeout is how long a device may take to close: siw keeps an unanswered
-// connection for 20 seconds.
+// localCloseTimeout is how long a device may take to close: siw keeps a connection without a reply
+// for 20 seconds.
 const localCloseTimeout = 30 * time.Second
 
-// cleanUp closes the device and undoes changes. A device that does not close is
-// wedged.
+// cleanUp closes the device and undoes changes. A device that does not close is wedged.
 func (p *localCase) cleanUp() error {
 	closed := goCase(func() error { return errors.Join(closeDevices(p.opened), p.restore()) })
 	select {
@@ -180,26 +177,26 @@ func (p *localCase) cleanUp() error {
 	}
 }
 
-// loopHost has an emulated iWARP device on the loopback interface, which talks to itself.
-func loopHost(t *testing.T) *farHost {
+// loopbackHost returns a host with an emulated iWARP device on the loopback interface.
+func loopbackHost(t *testing.T) *remoteHost {
 	t.Helper()
 	p := must.Get(nics.Find("softiwarp"))(t)
-	maker := must.Get(p.NewOpener(nics.Setup{}))(t)
+	opener := must.Get(p.NewOpener(nics.Setup{}))(t)
 	lo := netip.MustParsePrefix("127.0.0.1/8")
-	return &farHost{
+	return &remoteHost{
 		id: agent.DeviceIdentity{
 			Info: verbs.DeviceInfo{Name: "emu0", Transport: verbs.TransportIWARP}, NetDevice: "lo", MTU: 65536, Addrs: []netip.Prefix{lo},
 		},
 		open: func() (verbs.Context, error) {
-			return maker.OnSockets(nics.NICConfig{Name: "emu0", Addr: lo.Addr(), NoGSO: true})
+			return opener.OnSockets(nics.NICConfig{Name: "emu0", Addr: lo.Addr(), NoGSO: true})
 		},
 	}
 }
 
 func TestLocalDevicePassesVerbsAPI(t *testing.T) {
-	lab := must.Get(onLocalDevice(loopHost(t), "emu0", 0))(t)
+	lab := must.Get(onLocalDevice(loopbackHost(t), "emu0", 0))(t)
 	suite := verbsapi.Suite()
-	passed, unasked := 0, 0
+	passed, unsupported := 0, 0
 	for i := range suite.Cases {
 		c := &suite.Cases[i]
 		if i%7 != 0 || c.Dangerous() {
@@ -209,36 +206,36 @@ func TestLocalDevicePassesVerbsAPI(t *testing.T) {
 		case conformance.VerdictPass:
 			passed++
 		case conformance.VerdictUnsupported:
-			unasked++
+			unsupported++
 		default:
 			t.Errorf("%s: %s: %v", c.ID, res.Verdict, res.Err)
 		}
 	}
-	if passed < 10 || unasked == 0 {
-		t.Errorf("%d passed, and %d were not supported", passed, unasked)
+	if passed < 10 || unsupported == 0 {
+		t.Errorf("%d passed, and %d were not supported", passed, unsupported)
 	}
 }
 
 func TestLocalDeviceHangs(t *testing.T) {
-	lab := must.Get(onLocalDevice(loopHost(t), "emu0", 50*time.Millisecond))(t)
+	lab := must.Get(onLocalDevice(loopbackHost(t), "emu0", 50*time.Millisecond))(t)
 	var hang *conformance.HangError
 	err := lab.WithBench(t.Context(), conformance.BenchSpec{Case: "a"}, func(b *conformance.Bench) error {
 		b.Sleep(time.Hour)
 		return nil
 	})
 	if !errors.As(err, &hang) {
-		t.Errorf("a case without end: %v", err)
+		t.Errorf("an endless case: %v", err)
 	}
 	err = lab.WithBench(t.Context(), conformance.BenchSpec{Case: "b"}, func(b *conformance.Bench) error {
 		return errors.Join(b.SetPath(conformance.Path{}), b.SetPath(conformance.Path{LossPPM: 1}))
 	})
 	if !errors.Is(err, conformance.ErrBenchCannot) {
-		t.Errorf("a path with losses: %v", err)
+		t.Errorf("a path with loss: %v", err)
 	}
 	if err := lab.WithBench(t.Context(), conformance.BenchSpec{Case: "c"}, func(b *conformance.Bench) error { return b.SetLink(false) }); !errors.Is(err, conformance.ErrBenchCannot) {
-		t.Errorf("a link that the host cannot take down: %v", err)
+		t.Errorf("SetLink on a host without it: %v", err)
 	}
-	if _, err := onLocalDevice(loopHost(t), "other", 0); err == nil || !strings.Contains(err.Error(), "device other") {
-		t.Errorf("a device that there is not: %v", err)
+	if _, err := onLocalDevice(loopbackHost(t), "other", 0); err == nil || !strings.Contains(err.Error(), "device other") {
+		t.Errorf("an unknown device: %v", err)
 	}
 }

@@ -22,11 +22,10 @@ type LocalHostOptions struct {
 	Root string
 }
 
-// LocalHost implements [agent.Host] for this machine: RDMA devices of any verbs provider,
-// their description from sysfs, and links and addresses by netlink. Functions that the
-// kernel does not have return [agent.ErrHostCannot]. On systems other than Linux it only
-// opens devices. Changing links and addresses needs CAP_NET_ADMIN. A LocalHost is safe for
-// concurrent use.
+// LocalHost implements [agent.Host] for this machine: RDMA devices of any verbs provider, their
+// description from sysfs, links and addresses by netlink. Functions that the kernel lacks return
+// [agent.ErrHostCannot]. On systems other than Linux it only opens devices. Changing links and
+// addresses needs CAP_NET_ADMIN. A LocalHost is safe for concurrent use.
 type LocalHost struct {
 	provider verbs.Provider
 	opt      LocalHostOptions
@@ -120,8 +119,7 @@ func (h *LocalHost) attribute(device string, path ...string) string {
 	return h.read(append([]string{"sys", "class", "infiniband", filepath.Base(device)}, path...)...)
 }
 
-// linkTarget returns the last element of the target of a symbolic link in sysfs; empty if there is
-// none.
+// linkTarget returns the last element of the target of a symbolic link in sysfs, or "".
 func (h *LocalHost) linkTarget(device string, path ...string) string {
 	to, err := os.Readlink(filepath.Join(append([]string{h.sysfsDir(device)}, path...)...))
 	if err != nil {
@@ -149,8 +147,7 @@ func (h *LocalHost) driver(device string) string {
 	}
 }
 
-// moduleVersion returns the version of a driver's module, or the hash of its sources; empty if
-// neither is known.
+// moduleVersion returns the version of a driver's module, or the hash of its sources, or "".
 func (h *LocalHost) moduleVersion(driver string) string {
 	if driver == "" {
 		return ""

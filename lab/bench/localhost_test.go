@@ -30,8 +30,8 @@ func (p listedDevices) Open(name string) (verbs.Context, error) {
 	return nil, &verbs.OpError{Op: "open", Obj: name, Err: verbs.ErrNotFound}
 }
 
-// tree makes files below a root, and links where the text begins with "->".
-func tree(tb testing.TB, files map[string]string) (root string) {
+// makeFiles creates files below a root, and symbolic links if the text begins with "->".
+func makeFiles(tb testing.TB, files map[string]string) (root string) {
 	tb.Helper()
 	root = tb.TempDir()
 	for name, text := range files {
@@ -52,8 +52,8 @@ func tree(tb testing.TB, files map[string]string) (root string) {
 	return root
 }
 
-// machine has devices of all kinds, told of as Linux does.
-var machine = map[string]string{
+// sysfsFiles describes devices of several drivers like Linux.
+var sysfsFiles = map[string]string{
 	"etc/os-release":               "NAME=x\nPRETTY_NAME=\"Some Linux 12\"",
 	"sys/module/rdma_rxe/version":  "1.7",
 	"sys/module/siw/srcversion":    "ABCDEF",
@@ -67,22 +67,22 @@ var machine = map[string]string{
 	"sys/class/infiniband/siw0/node_type": "4: RNIC",
 	"sys/class/infiniband/siw0/node_guid": "0000:5eff:fe10:0002",
 
-	"sys/class/infiniband/mlx5_0/node_type":                    "1: CA",
-	"sys/class/infiniband/mlx5_0/fw_ver":                       "20.31",
-	"sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":    "wire0",
-	"sys/class/infiniband/mlx5_0/device":                       "->../../../devices/pci0/0000:3b:00.0",
-	"sys/devices/pci0/0000:3b:00.0/driver":                     "->../../../bus/pci/drivers/mlx5_core",
-	"sys/class/infiniband/cxgb4_0/node_type":                   "4: RNIC",
-	"sys/class/infiniband/cxgb4_0/device":                      "->../../../devices/pci0/0000:3c:00.4",
-	"sys/devices/pci0/0000:3c:00.4/driver":                     "->../../../bus/pci/drivers/cxgb4",
-	"sys/devices/pci0/0000:3c:00.4/net/wire0/address":          "02:00:5e:10:00:01",
-	"sys/class/infiniband/lonely0/node_type":                   "1: CA",
-	"sys/class/infiniband/lonely0/ports/1/gid_attrs/ndevs/own": "",
+	"sys/class/infiniband/mlx5_0/node_type":                      "1: CA",
+	"sys/class/infiniband/mlx5_0/fw_ver":                         "20.31",
+	"sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":      "wire0",
+	"sys/class/infiniband/mlx5_0/device":                         "->../../../devices/pci0/0000:3b:00.0",
+	"sys/devices/pci0/0000:3b:00.0/driver":                       "->../../../bus/pci/drivers/mlx5_core",
+	"sys/class/infiniband/cxgb4_0/node_type":                     "4: RNIC",
+	"sys/class/infiniband/cxgb4_0/device":                        "->../../../devices/pci0/0000:3c:00.4",
+	"sys/devices/pci0/0000:3c:00.4/driver":                       "->../../../bus/pci/drivers/cxgb4",
+	"sys/devices/pci0/0000:3c:00.4/net/wire0/address":            "02:00:5e:10:00:01",
+	"sys/class/infiniband/nonetdev0/node_type":                   "1: CA",
+	"sys/class/infiniband/nonetdev0/ports/1/gid_attrs/ndevs/own": "",
 }
 
 func TestIdentity(t *testing.T) {
-	names := []string{"rxe0", "siw0", "mlx5_0", "cxgb4_0", "lonely0", "../../etc"}
-	h := must.Get(NewLocalHost(listedDevices{names}, LocalHostOptions{Root: tree(t, machine), Program: "test 1"}))(t)
+	names := []string{"rxe0", "siw0", "mlx5_0", "cxgb4_0", "nonetdev0", "../../etc"}
+	h := must.Get(NewLocalHost(listedDevices{names}, LocalHostOptions{Root: makeFiles(t, sysfsFiles), Program: "test 1"}))(t)
 	defer h.Close()
 	id := must.Get(h.Identity())(t)
 	if id.OS != "Some Linux 12" || id.Arch != runtime.GOARCH || id.Hostname == "" || id.Program != "test 1" || runtime.GOOS == "linux" && id.Kernel == "" {
@@ -98,20 +98,20 @@ func TestIdentity(t *testing.T) {
 	} {
 		d := id.Devices[i]
 		if d.Info.Name != names[i] || d.Driver != want.Driver || d.DriverVersion != want.DriverVersion || d.Firmware != want.Firmware || d.NetDevice != want.NetDevice || d.Where != want.Where {
-			t.Errorf("%s: %+v, not %+v", names[i], d, want)
+			t.Errorf("%s: %+v, want %+v", names[i], d, want)
 		}
 	}
 }
 
 func TestUnsupportedFunctions(t *testing.T) {
-	h := must.Get(NewLocalHost(listedDevices{}, LocalHostOptions{Root: tree(t, machine)}))(t)
+	h := must.Get(NewLocalHost(listedDevices{}, LocalHostOptions{Root: makeFiles(t, sysfsFiles)}))(t)
 	defer h.Close()
-	for _, device := range []string{"mlx5_0", "lonely0", "none0"} {
+	for _, device := range []string{"mlx5_0", "nonetdev0", "none0"} {
 		if err := h.Restart(device); !errors.Is(err, agent.ErrHostCannot) {
 			t.Errorf("restart %s: %v", device, err)
 		}
 	}
-	if err := h.SetLink("lonely0", true); !errors.Is(err, verbs.ErrNotFound) && !errors.Is(err, agent.ErrHostCannot) {
+	if err := h.SetLink("nonetdev0", true); !errors.Is(err, verbs.ErrNotFound) && !errors.Is(err, agent.ErrHostCannot) {
 		t.Error(err)
 	}
 	if _, err := h.Open("none0"); !errors.Is(err, verbs.ErrNotFound) {

@@ -89,8 +89,7 @@ func (l *Namespaces) putNetwork(t *benchNetwork, clean bool) error {
 	return nil
 }
 
-// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network
-// of its own.
+// WithBench implements conformance.Lab. Up to opt.Parallel cases run at a time, each in a network.
 func (l *Namespaces) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	cfg, err := newBenchConfig(l.provider, l.opt.Restrictions, &job)
 	if err != nil {
@@ -202,8 +201,7 @@ func (p *netnsCase) openDevice(ns *netns.NS, o nics.Opener, nicConfig nics.NICCo
 	return d, nil
 }
 
-// openPartner opens a partner, a peer of the device under test without defects, in the partners'
-// namespace.
+// openPartner opens a partner, a peer device without defects, in the partners' namespace.
 func (p *netnsCase) openPartner() (verbs.Context, error) {
 	n := len(p.devices)
 	if n > partners {

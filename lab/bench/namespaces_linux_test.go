@@ -17,15 +17,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// atOnce is how many tests run side by side: what a case is about to see, it mostly waits for.
-const atOnce = 8
+// parallelTests is the number of tests that run in parallel. Most of the time they wait.
+const parallelTests = 8
 
 func TestMain(m *testing.M) {
-	testutil.SetParallel(atOnce)
+	testutil.SetParallel(parallelTests)
 	testutil.NamespaceMain(m)
 }
 
-// lab makes one in namespaces.
+// lab returns a lab in network namespaces.
 func lab(tb testing.TB, name string, opt NamespaceOptions) *Namespaces {
 	tb.Helper()
 	if why := testutil.NamespacesUnavailable(); why != nil {
@@ -47,15 +47,15 @@ type realCase struct {
 var realCases = map[string][]realCase{
 	"softroce": {
 		{"echo", echo},
-		{"toNobody", toNobody},
-		{"elsewhere", elsewhere},
-		{"unplug", unplug},
-		{"readdress", readdress},
-		{"twoDevices", twoDevices},
+		{"toUnknownQP", toUnknownQP},
+		{"toOtherAddresses", toOtherAddresses},
+		{"linkDownAndUp", linkDownAndUp},
+		{"removeAndAddAddress", removeAndAddAddress},
+		{"sendToPartner", sendToPartner},
 		{"tasks", tasks},
 		{"echo again", echo},
 	},
-	"softiwarp": {{"garbage", garbage}, {"dialed", dialed}, {"garbage again", garbage}},
+	"softiwarp": {{"sendGarbage", sendGarbage}, {"acceptConnect", acceptConnect}, {"sendGarbage again", sendGarbage}},
 }
 
 func TestCasesInNamespaces(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSetupsInNamespaces(t *testing.T) {
 	refused("softroce", conformance.Setup{Markers: true}, "markers")
 	err := lab(t, "softroce", NamespaceOptions{}).WithBench(t.Context(), conformance.BenchSpec{Setup: conformance.Setup{MTU: 1000}}, func(*conformance.Bench) error { return nil })
 	if !errors.Is(err, conformance.ErrBenchCannot) || !strings.Contains(err.Error(), "1280") {
-		t.Errorf("an MTU that is the bench's to refuse, not the device's: %v", err)
+		t.Errorf("an MTU below the minimum of the bench: %v", err)
 	}
 
 	l := lab(t, "softiwarp", NamespaceOptions{})
@@ -128,7 +128,7 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 			if b.Wire == nil {
 				return nil
 			}
-			return toNobody(b)
+			return toUnknownQP(b)
 		})
 		if err != nil {
 			t.Errorf("%s: %v", p.Name, err)
@@ -137,10 +137,10 @@ func TestAllProvidersInNamespaces(t *testing.T) {
 }
 
 func TestBenchesHaveSameLimits(t *testing.T) {
-	drawn := make(map[bool]uint64)
+	random := make(map[bool]uint64)
 	for virtual, l := range map[bool]conformance.Lab{false: lab(t, "softroce", NamespaceOptions{}), true: InSimulation(provider(t, "softroce"), SimOptions{})} {
 		must.Do(t, l.WithBench(t.Context(), conformance.BenchSpec{Seed: 5, Setup: conformance.Setup{MTU: 1500}}, func(b *conformance.Bench) error {
-			drawn[virtual] = b.Rand.Uint64()
+			random[virtual] = b.Rand.Uint64()
 			_, long := rawSend(b.Peers[0], b.Local[0], 1, string(make([]byte, 1500)))
 			if err := b.Wire.Send(long); !errors.Is(err, conformance.ErrBenchCannot) || b.Virtual != virtual {
 				return fmt.Errorf("virtual %v: %w", b.Virtual, err)
@@ -148,13 +148,13 @@ func TestBenchesHaveSameLimits(t *testing.T) {
 			return nil
 		}))
 	}
-	if drawn[true] != drawn[false] {
-		t.Errorf("drew %v", drawn)
+	if random[true] != random[false] {
+		t.Errorf("random numbers %v", random)
 	}
 }
 
 func TestCleanUpClosesDevices(t *testing.T) {
-	for name, body := range map[string]func(*conformance.Bench) error{"softroce": twoDevices, "softiwarp": dialed} {
+	for name, body := range map[string]func(*conformance.Bench) error{"softroce": sendToPartner, "softiwarp": acceptConnect} {
 		l := lab(t, name, NamespaceOptions{})
 		var files [2]int
 		for i := range files {
@@ -192,7 +192,7 @@ func TestFailedCasesDoNotAffectNext(t *testing.T) {
 			"a hang in the device", t.Context(),
 			func(b *conformance.Bench) error {
 				_, err := b.Device.WaitAsync(verbs.Forever)
-				b.Sleep(time.Hour) // not after the world has ended
+				b.Sleep(time.Hour) // ends the goroutine after the case
 				return err
 			},
 			isHang, "it waits in the device",
@@ -214,9 +214,9 @@ func TestFailedCasesDoNotAffectNext(t *testing.T) {
 			},
 			conformance.IsViolation, "it crashed",
 		},
-		{"a panic of the case", t.Context(), func(*conformance.Bench) error { panic("ours") }, func(err error) bool { return !conformance.IsViolation(err) }, "ours"},
+		{"a panic of the case", t.Context(), func(*conformance.Bench) error { panic("of the case") }, func(err error) bool { return !conformance.IsViolation(err) }, "of the case"},
 		{
-			"a task that is left", t.Context(),
+			"a task that still runs", t.Context(),
 			func(b *conformance.Bench) error {
 				b.Go("left", func() error { b.Sleep(time.Hour); return nil })
 				return nil
@@ -224,14 +224,14 @@ func TestFailedCasesDoNotAffectNext(t *testing.T) {
 			func(err error) bool { return err != nil }, `"left"`,
 		},
 		{
-			"an end", canceled,
+			"a canceled context", canceled,
 			func(b *conformance.Bench) error { cancel(); b.Sleep(time.Hour); return nil },
 			func(err error) bool { return errors.Is(err, context.Canceled) }, "",
 		},
 		{"the link left down", t.Context(), func(b *conformance.Bench) error { return b.SetLink(false) }, func(err error) bool { return err == nil }, ""},
-		{"an address left taken", t.Context(), func(b *conformance.Bench) error { return b.SetAddress(b.Local[0], false) }, func(err error) bool { return err == nil }, ""},
+		{"an address left removed", t.Context(), func(b *conformance.Bench) error { return b.SetAddress(b.Local[0], false) }, func(err error) bool { return err == nil }, ""},
 	} {
-		// A hang is waited for; it has to have begun, and all else must come to its end.
+		// Only hangs need a short limit. Other cases must end by themselves.
 		if l.opt.MaxTime = defaultMaxRealTime; strings.HasPrefix(c.name, "a hang") {
 			l.opt.MaxTime = 500 * time.Millisecond
 		}
@@ -245,7 +245,7 @@ func TestFailedCasesDoNotAffectNext(t *testing.T) {
 		}
 	}
 	if n := len(l.free); n != 1 {
-		t.Errorf("%d tables are free", n)
+		t.Errorf("%d networks are free, want 1", n)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestParallelCases(t *testing.T) {
 		}
 	}
 	if n := len(l.free); n == 0 || n > 3 {
-		t.Errorf("%d tables", n)
+		t.Errorf("%d networks, want 1 to 3", n)
 	}
 }
 
@@ -291,8 +291,8 @@ func TestFrameTimes(t *testing.T) {
 	}))
 }
 
-func BenchmarkTryInNamespaces(b *testing.B) {
-	for name, body := range map[string]func(*conformance.Bench) error{"softroce": echo, "softiwarp": garbage} {
+func BenchmarkCaseInNamespaces(b *testing.B) {
+	for name, body := range map[string]func(*conformance.Bench) error{"softroce": echo, "softiwarp": sendGarbage} {
 		b.Run(name, func(b *testing.B) {
 			l := lab(b, name, NamespaceOptions{})
 			for b.Loop() {
@@ -303,7 +303,7 @@ func BenchmarkTryInNamespaces(b *testing.B) {
 }
 
 // Unread packets of a case do not reach the device of the next one.
-func TestFence(t *testing.T) {
+func TestUnreadPacketsDoNotReachNextCase(t *testing.T) {
 	l := lab(t, "softroce", NamespaceOptions{})
 	if n, err := onEachCPU(func() error { return nil }); err != nil || n < 1 {
 		t.Fatal(n, err)

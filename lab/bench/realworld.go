@@ -111,9 +111,8 @@ func (w *realWorld) describeWaits() string {
 // longestCase is the maximum duration of a case, as a multiple of the watchdog's interval.
 const longestCase = 10
 
-// watchdog ends cases that hang: on a device of another host, those in which the agent does not
-// reply for an interval, or that take too long; elsewhere, those that do not end within the
-// interval.
+// watchdog ends cases that hang: on a device of another host, after an interval without a reply of
+// the agent, or at a deadline; elsewhere, after the interval.
 type watchdog struct {
 	interval    time.Duration
 	end         time.Duration // deadline of a case with replies
@@ -212,8 +211,7 @@ func (w *realWorld) Sleep(d time.Duration) {
 // spinTime is how long Compute spins at the end, to cover late timers.
 const spinTime = 100 * time.Microsecond
 
-// Compute implements verbs.Proc. It sleeps, but spins for the last spinTime, since a sleep may end
-// late.
+// Compute implements verbs.Proc. It spins for the last spinTime, since a sleep may end late.
 func (w *realWorld) Compute(d time.Duration) {
 	began := time.Now()
 	if d > spinTime {
@@ -243,8 +241,7 @@ func (w *realWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// unfinishedTasks returns errors of tasks that run after the case has ended, or failed without a
-// Wait.
+// unfinishedTasks returns errors of tasks that still run after the case, or failed without a Wait.
 func (w *realWorld) unfinishedTasks() error {
 	w.mu.Lock()
 	tasks := w.tasks
@@ -336,8 +333,7 @@ func (c *crashError) Unwrap() error { return c.violation }
 // module is the path prefix of the functions of this module.
 const module = "github.com/fabrictest/fabrictest/"
 
-// panickingFunction returns the function of this module that panicked first; empty if none is on
-// the stack.
+// panickingFunction returns the function of this module that panicked first; empty if none did.
 func panickingFunction(stack []byte) string {
 	// Of nested panics, the last in the text was the first. Its function follows.
 	if i := bytes.LastIndex(stack, []byte("\npanic(")); i >= 0 {

@@ -320,8 +320,7 @@ func (t *simTask) Wait(timeout time.Duration) error {
 	return t.err
 }
 
-// pollTime is the virtual time of a poll without a result, so that a polling loop
-// advances time.
+// pollTime is the virtual time of a poll without a result, so that polling advances time.
 const pollTime = 50 * time.Nanosecond
 
 // waitUntil waits until done returns true, which it checks after each broadcast of changed. It

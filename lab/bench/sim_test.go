@@ -20,9 +20,9 @@ func TestSimulatedCases(t *testing.T) {
 		provider string
 		body     func(*conformance.Bench) error
 	}{
-		"echo": {"softroce", echo}, "toNobody": {"softroce", toNobody}, "elsewhere": {"softroce", elsewhere},
-		"unplug": {"softroce", unplug}, "readdress": {"softroce", readdress}, "twoDevices": {"softroce", twoDevices}, "tasks": {"softroce", tasks},
-		"garbage": {"softiwarp", garbage}, "dialed": {"softiwarp", dialed},
+		"echo": {"softroce", echo}, "toUnknownQP": {"softroce", toUnknownQP}, "toOtherAddresses": {"softroce", toOtherAddresses},
+		"linkDownAndUp": {"softroce", linkDownAndUp}, "removeAndAddAddress": {"softroce", removeAndAddAddress}, "sendToPartner": {"softroce", sendToPartner}, "tasks": {"softroce", tasks},
+		"sendGarbage": {"softiwarp", sendGarbage}, "acceptConnect": {"softiwarp", acceptConnect},
 	} {
 		for _, family := range []int{0, 4, 6} {
 			t.Run(fmt.Sprint(name, family), func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestSimulatedCases(t *testing.T) {
 	}
 }
 
-// try runs a body on a simulated bench.
-func try(t *testing.T, name string, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
+// runSimulated runs a body on a simulated bench.
+func runSimulated(t *testing.T, name string, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	t.Helper()
 	return InSimulation(provider(t, name), SimOptions{}).WithBench(t.Context(), job, body)
 }
@@ -45,7 +45,7 @@ func TestSetups(t *testing.T) {
 	for _, c := range []struct {
 		provider string
 		setup    conformance.Setup
-		refused  string // "" if it is not
+		refused  string // part of the error; "" if there is none
 	}{
 		{"softroce", conformance.Setup{}, ""},
 		{"softroce", conformance.Setup{TwoAddresses: true, Family: 4}, ""},
@@ -61,11 +61,11 @@ func TestSetups(t *testing.T) {
 		{"dgiwarp", conformance.Setup{Markers: true}, "markers"},
 	} {
 		ran := false
-		err := try(t, c.provider, conformance.BenchSpec{Setup: c.setup}, func(b *conformance.Bench) error {
+		err := runSimulated(t, c.provider, conformance.BenchSpec{Setup: c.setup}, func(b *conformance.Bench) error {
 			ran = true
 			attr, err := b.Device.QueryDevice()
 			if err != nil || attr.Caps != b.Caps || b.Caps == 0 {
-				return fmt.Errorf("caps %#x, the device says %#x, %w", b.Caps, attr.Caps, err)
+				return fmt.Errorf("caps %#x, the device has %#x, %w", b.Caps, attr.Caps, err)
 			}
 			if c.setup.Reliable && !b.Caps.Has(verbs.CapAtomics) {
 				return errors.New("no reliable service")
@@ -108,7 +108,7 @@ func TestDefectsApplyToDeviceUnderTest(t *testing.T) {
 		return cq.ReqNotify(false)
 	}
 	for _, defects := range [][]string{nil, {"ArmsWithoutChannel"}} {
-		err := try(t, "softroce", conformance.BenchSpec{Defects: defects}, func(b *conformance.Bench) error {
+		err := runSimulated(t, "softroce", conformance.BenchSpec{Defects: defects}, func(b *conformance.Bench) error {
 			partner, err := b.Partner()
 			if err != nil {
 				return err
@@ -123,7 +123,7 @@ func TestDefectsApplyToDeviceUnderTest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	err := try(t, "softroce", conformance.BenchSpec{Defects: []string{"NoSuchDefect"}}, nil)
+	err := runSimulated(t, "softroce", conformance.BenchSpec{Defects: []string{"NoSuchDefect"}}, nil)
 	var setup *conformance.SetupError
 	if err == nil || !strings.Contains(err.Error(), "NoSuchDefect") || errors.As(err, &setup) {
 		t.Error(err)
@@ -133,7 +133,7 @@ func TestDefectsApplyToDeviceUnderTest(t *testing.T) {
 func TestSameSeedGivesSameRecord(t *testing.T) {
 	record := func(seed uint64) []conformance.Event {
 		r := new(conformance.Record)
-		must.Do(t, try(t, "softroce", conformance.BenchSpec{Seed: seed, Record: r}, func(b *conformance.Bench) error {
+		must.Do(t, runSimulated(t, "softroce", conformance.BenchSpec{Seed: seed, Record: r}, func(b *conformance.Bench) error {
 			b.Note("drew %d", b.Rand.Uint64())
 			return echo(b)
 		}))
@@ -145,15 +145,15 @@ func TestSameSeedGivesSameRecord(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	if again := record(1); !reflect.DeepEqual(first, again) {
-		t.Errorf("%+v and then %+v", first, again)
+		t.Errorf("%+v, in the second run %+v", first, again)
 	}
 	if other := record(2); reflect.DeepEqual(first, other) {
-		t.Error("another seed makes no difference")
+		t.Error("another seed gives the same record")
 	}
 }
 
 func TestPacketsTakeAMicrosecond(t *testing.T) {
-	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	err := runSimulated(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func TestPacketsTakeAMicrosecond(t *testing.T) {
 		}
 		f, err := b.Wire.Recv(b.ResponseTimeout())
 		if took := f.At - before; err != nil || took < pathLatency || took > pathLatency+5*time.Microsecond || f.At != b.Now() && b.Now() < f.At {
-			return fmt.Errorf("sent at %v, came at %v, now %v: %w", before, f.At, b.Now(), err)
+			return fmt.Errorf("sent at %v, received at %v, now %v: %w", before, f.At, b.Now(), err)
 		}
 		return nil
 	})
@@ -173,9 +173,9 @@ func TestPacketsTakeAMicrosecond(t *testing.T) {
 	}
 }
 
-// As on a link: the device must check the IP address.
-func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
-	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+// As on an Ethernet link, the device must check the IP address.
+func TestPacketsToOtherAddressesReachDevice(t *testing.T) {
+	must.Do(t, runSimulated(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -190,26 +190,26 @@ func TestPacketsToOtherAddressesReachTheDevice(t *testing.T) {
 		if got := string(u.buf[verbs.GRHLen:wc.ByteLen]); err != nil || got != b.Local[0].String() {
 			return fmt.Errorf("got %q, %w", got, err)
 		}
-		seen := uint64(0)
+		received := uint64(0)
 		for _, c := range b.Device.Counters() {
 			if strings.HasPrefix(c.Name, "rcvd_pkts") {
-				seen = c.Value
+				received = c.Value
 			}
 		}
-		if seen != 2 {
-			return fmt.Errorf("the device has seen %d packets: %v", seen, b.Device.Counters())
+		if received != 2 {
+			return fmt.Errorf("the device received %d packets: %v", received, b.Device.Counters())
 		}
 		return nil
 	}))
 }
 
-func TestHangs(t *testing.T) {
+func TestSimulatedHangs(t *testing.T) {
 	l := InSimulation(provider(t, "softroce"), SimOptions{MaxEvents: 10_000, MaxTime: time.Hour})
 	for name, c := range map[string]struct {
 		body func(*conformance.Bench) error
 		want []string
 	}{
-		"nothing comes": {
+		"no packet": {
 			func(b *conformance.Bench) error { _, err := b.Wire.Recv(verbs.Forever); return err },
 			[]string{"no event is pending", "case waits for a packet from the device"},
 		},
@@ -248,25 +248,25 @@ func TestHangs(t *testing.T) {
 
 func TestTasksMustBeWaitedFor(t *testing.T) {
 	failed := errors.New("failed")
-	err := try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	err := runSimulated(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
-		b.Go("unheard", func() error { return failed })
+		b.Go("not waited for", func() error { return failed })
 		b.Sleep(time.Second)
 		return nil
 	})
 	if err == nil || !errors.Is(err, failed) || !strings.Contains(err.Error(), `"left"`) {
 		t.Error(err)
 	}
-	err = try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	err = runSimulated(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		b.Go("left", func() error { b.Sleep(time.Hour); return nil })
 		return conformance.Violated("this", "that")
 	})
 	if !conformance.IsViolation(err) || strings.Contains(err.Error(), "left") {
-		t.Errorf("what the case found does not come first: %v", err)
+		t.Errorf("not the violation of the case: %v", err)
 	}
 }
 
-func BenchmarkTrivialTry(b *testing.B) {
+func BenchmarkSimulatedCase(b *testing.B) {
 	for _, name := range nics.Names() {
 		b.Run(name, func(b *testing.B) {
 			l := InSimulation(provider(b, name), SimOptions{})
@@ -286,7 +286,7 @@ func BenchmarkTrivialTry(b *testing.B) {
 }
 
 func TestPathWithFullLoss(t *testing.T) {
-	must.Do(t, try(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, runSimulated(t, "softroce", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		u, err := newDatagrams(b, b.Device)
 		if err != nil {
 			return err
@@ -309,7 +309,7 @@ func TestPathWithFullLoss(t *testing.T) {
 }
 
 func TestPathOfStreamsIsUnsupported(t *testing.T) {
-	must.Do(t, try(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
+	must.Do(t, runSimulated(t, "softiwarp", conformance.BenchSpec{}, func(b *conformance.Bench) error {
 		if err := b.SetPath(conformance.Path{}); err != nil {
 			return err
 		}
@@ -334,7 +334,7 @@ func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
 			return err
 		}
 		if b.Caps.Has(verbs.CapXRC) || own.Caps != b.Caps || !b.Caps.Has(verbs.CapRC) || port.PKeys != 1 {
-			t.Errorf("the bench has %#x, the device %#x and %d partitions", b.Caps, own.Caps, port.PKeys)
+			t.Errorf("the bench has caps %#x, the device %#x and %d partitions", b.Caps, own.Caps, port.PKeys)
 		}
 		partner, err := b.Partner()
 		if err != nil {
@@ -342,7 +342,7 @@ func TestRestrictionsApplyToDeviceUnderTest(t *testing.T) {
 		}
 		other, err := partner.QueryDevice()
 		if !other.Caps.Has(verbs.CapXRC) {
-			t.Errorf("its partner has %#x", other.Caps)
+			t.Errorf("its partner has caps %#x", other.Caps)
 		}
 		return err
 	}))

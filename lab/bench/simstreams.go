@@ -124,8 +124,7 @@ func (s *simStream) CloseWrite() error { return streamError(s.l.CloseWrite(ignor
 // Reset implements conformance.Stream.
 func (s *simStream) Reset() error { return streamError(s.l.Abort(ignoredTime)) }
 
-// Write implements conformance.Stream. b starts a new TCP segment. Write blocks while the device
-// does not read.
+// Write implements conformance.Stream. b starts a new TCP segment. Write blocks for buffer space.
 func (s *simStream) Write(b []byte) error {
 	return s.n.await("room to write", verbs.Forever, func() (bool, error) {
 		written, err := s.l.Write(ignoredTime, b)
@@ -147,8 +146,7 @@ func (s *simStream) Read(timeout time.Duration) ([]byte, error) {
 	return slices.Clone(s.buf[:read]), nil
 }
 
-// streamError wraps errors of a reset or refused stream with conformance.ErrReset, which cases test
-// for.
+// streamError wraps errors of a reset or refused stream with conformance.ErrReset, for cases.
 func streamError(err error) error {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):

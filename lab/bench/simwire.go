@@ -79,8 +79,7 @@ func (x *simWire) Send(packet []byte) error {
 	return err
 }
 
-// Recv implements conformance.Wire. It fails once packets were dropped because the case did not
-// read them.
+// Recv implements conformance.Wire. It fails once packets that the case did not read were dropped.
 func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
 	found := x.w.waitUntil(&x.received, "a packet from the device", timeout, func() bool { return len(x.arrived) > 0 })
 	switch {
@@ -107,9 +106,8 @@ const (
 )
 
 // redirectUnknown redirects a packet to the device (at the address of cableHost) if no port has its
-// destination: on a real wire it would arrive, in a frame to the device's MAC address. Bits of the
-// flow label beyond its 20 carry the index of the original destination, which redirectedLink
-// restores.
+// destination: on a real wire it would arrive by the device's MAC address. The flow label's bits
+// beyond 20 carry the index of the original destination, for redirectedLink.
 func (x *simWire) redirectUnknown(d *link.Datagram) error {
 	to := d.Dst.Addr()
 	if to.IsMulticast() || to == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {

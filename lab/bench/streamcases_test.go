@@ -15,8 +15,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// garbage has an iWARP device listen, and a peer say something that is no MPA.
-func garbage(b *conformance.Bench) error {
+// sendGarbage connects to a listening iWARP device and sends octets that are no MPA frame.
+func sendGarbage(b *conformance.Bench) error {
 	cm, err := b.Device.CM()
 	if err != nil {
 		return err
@@ -31,33 +31,33 @@ func garbage(b *conformance.Bench) error {
 		return err
 	}
 	if s.Remote() != at || s.Local().Addr() != b.Peers[0] || s.MSS() < 8000 {
-		return fmt.Errorf("a stream %v > %v with segments of %d", s.Local(), s.Remote(), s.MSS())
+		return fmt.Errorf("stream %v > %v with MSS %d", s.Local(), s.Remote(), s.MSS())
 	}
-	if err := s.Write([]byte("GET / HTTP/1.0\r\nHost: nobody\r\n\r\n")); err != nil {
+	if err := s.Write([]byte("GET / HTTP/1.0\r\nHost: none\r\n\r\n")); err != nil {
 		return err
 	}
 	switch _, err := s.Read(b.ResponseTimeout()); {
 	case errors.Is(err, io.EOF), errors.Is(err, conformance.ErrReset):
 	default:
-		return fmt.Errorf("no MPA, and the device says %w", err)
+		return fmt.Errorf("after octets that are no MPA frame: %w", err)
 	}
 	if err := l.Close(); err != nil {
 		return err
 	}
 	if _, err := b.Streams.Dial(at, b.ResponseTimeout()); !errors.Is(err, conformance.ErrReset) {
-		return fmt.Errorf("dialed where nobody listens any more: %w", err)
+		return fmt.Errorf("dial after the listener was closed: %w", err)
 	}
 	return nil
 }
 
-// dialed has an iWARP device dial, and the peer see how it begins, and hang up.
-func dialed(b *conformance.Bench) error {
+// acceptConnect accepts the stream of a connecting device, reads the MPA Request, and resets it.
+func acceptConnect(b *conformance.Bench) error {
 	l, err := b.Streams.Listen(0)
 	if err != nil {
 		return err
 	}
 	if _, err := l.Accept(time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		return fmt.Errorf("somebody has dialed: %w", err)
+		return fmt.Errorf("accept before a connection: %w", err)
 	}
 	cm, err := b.Device.CM()
 	if err != nil {
@@ -88,20 +88,20 @@ func dialed(b *conformance.Bench) error {
 		return fmt.Errorf("the device begins with %q, %w", first, err)
 	}
 	if _, err := s.Read(10 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		return fmt.Errorf("and goes on: %w", err)
+		return fmt.Errorf("octets after the MPA Request: %w", err)
 	}
 	// It may retry with fewer options, without a listener.
 	if err := errors.Join(l.Close(), s.Reset()); err != nil {
 		return err
 	}
 	if err := connecting.Wait(b.ResponseTimeout()); err == nil || errors.Is(err, verbs.ErrTimeout) {
-		return fmt.Errorf("the peer hung up, and connect ended with %w", err)
+		return fmt.Errorf("connect after the reset: %w", err)
 	}
 	return nil
 }
 
-// Verb calls through an agent on a busy virtual machine are slow, and must not
-// change verdicts. Datagram-iWARP has no device behind an agent.
+// Slow verb calls, as through an agent on a busy virtual machine, must not change verdicts. Agents
+// do not serve datagram-iWARP.
 func TestSlowVerbsChangeNoVerdict(t *testing.T) {
 	for _, p := range nics.All() {
 		if p.Protocol == conformance.DatagramIWARP {

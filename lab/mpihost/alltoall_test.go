@@ -13,8 +13,7 @@ import (
 // waitTimeout is long enough for busy machines.
 const waitTimeout = time.Minute
 
-// allToAll sends messages from every rank to every other on every rail, and checks
-// what arrives.
+// allToAll sends messages between all ranks on every rail, and checks the received ones.
 func allToAll(e *transport.Env, messages int) error {
 	attr, err := e.NICs[0].Device.QueryDevice()
 	if err != nil {

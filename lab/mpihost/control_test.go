@@ -22,7 +22,7 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 			e.Proc.Sleep(time.Millisecond)
 			msg := []byte("one")
 			err := c.Send(1, msg)
-			msg[0] = 'X' // it is the sender's again
+			msg[0] = 'X' // the sender may reuse its buffer
 			return errors.Join(err, c.Send(1, []byte("two")), c.Send(1, []byte("three")))
 		case 1:
 			for _, d := range []time.Duration{0, 10 * time.Microsecond} {
@@ -33,7 +33,7 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 			}
 			for i, want := range []string{"one", "two", "three"} {
 				if got, err := c.Recv(0, verbs.Forever); err != nil || string(got) != want {
-					return fmt.Errorf("word %d: %q, %v", i, got, err)
+					return fmt.Errorf("message %d: %q, %v", i, got, err)
 				}
 			}
 			for _, rank := range []int{-1, 3} {
@@ -44,16 +44,16 @@ func TestControlMessagesArriveInOrder(t *testing.T) {
 			}
 		case 2: // messages of other ranks do not disturb a receive
 			e.Proc.Sleep(500 * time.Microsecond)
-			return c.Send(1, []byte("of another"))
+			return c.Send(1, []byte("of rank 2"))
 		}
 		return nil
 	})
 	must.Do(t, err)
 	if _, err := outside.Recv(1, verbs.Forever); !errors.Is(err, transport.ErrGone) {
-		t.Errorf("Recv of one who has ended: %v", err)
+		t.Errorf("Recv from a rank that has ended: %v", err)
 	}
 	if err := outside.Barrier(verbs.Forever); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("a barrier outside of the world: %v", err)
+		t.Errorf("a barrier after the end of the world: %v", err)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestBarrier(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
 		if e.Rank == 0 {
 			if err := e.Control.Barrier(time.Microsecond); !errors.Is(err, verbs.ErrTimeout) {
-				return fmt.Errorf("a barrier that nobody else came to: %v", err)
+				return fmt.Errorf("a barrier that no other rank entered: %v", err)
 			}
 		}
 		for round := range 3 {
@@ -74,14 +74,14 @@ func TestBarrier(t *testing.T) {
 			case e.Rank == size-1 && round == 2:
 				return nil
 			case e.Rank == 1:
-				var met sim.Signal
-				e.Go("meets", func(verbs.Proc) {
+				var passed sim.Signal
+				e.Go("barrier", func(verbs.Proc) {
 					if e.Control.Barrier(verbs.Forever) == nil {
-						met.Broadcast()
+						passed.Broadcast()
 					}
 				})
-				if !e.Proc.(*sim.Proc).Wait(&met, sim.WaitReason("its task"), time.Second) {
-					return errors.New("the task met nobody")
+				if !e.Proc.(*sim.Proc).Wait(&passed, sim.WaitReason("its task"), time.Second) {
+					return errors.New("the task did not pass the barrier")
 				}
 			default:
 				if err := e.Control.Barrier(verbs.Forever); err != nil {

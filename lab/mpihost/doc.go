@@ -10,7 +10,6 @@
 //
 //	import _ "github.com/fabrictest/fabrictest/lab/mpihost"
 //
-// A [World] belongs to the goroutine that calls InWorld, and to its ranks while
-// they run, one at a time. The Env of a rank in a process is safe for concurrent
-// use.
+// A [World] belongs to the goroutine that calls InWorld, and to its ranks while they run, one at a
+// time. A process rank's Env is safe for concurrent use.
 package mpihost

@@ -44,8 +44,7 @@ type Fabric struct {
 	Unreliable bool
 	// IPv4 uses IPv4 addresses.
 	IPv4 bool
-	// Link is the configuration of every cable. Zero fields mean 100 Gb/s, 1 µs and
-	// an MTU of 4200.
+	// Link configures every cable. Zero fields mean 100 Gb/s, 1 µs and an MTU of 4200.
 	Link sim.LinkConfig
 	// Impair are random impairments of packets that hosts send. For a provider over
 	// TCP only LossPPM is allowed, and costs time.
@@ -213,8 +212,7 @@ func (j *Job) Check() error {
 	return err
 }
 
-// ReportStarted stands in for a rank in the first Report of a simulation: the program has
-// called Join.
+// ReportStarted is the rank in the first Report of a simulation: the program has called Join.
 const ReportStarted = -1
 
 // Report is the final report of a rank in a simulation.

@@ -11,11 +11,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func setupWithICRC() nics.Setup { return nics.Setup{Options: nics.Options{"icrc": false}} }
+func setupWithoutICRC() nics.Setup { return nics.Setup{Options: nics.Options{"icrc": false}} }
 
-// A thousand ranks must start with little memory.
+// 1024 ranks use at most 64 KiB each.
 func TestManyRanks(t *testing.T) {
-	const size, budget = 1024, 64 << 10 // bytes a rank
+	const size, budget = 1024, 64 << 10 // bytes per rank
 	var most uint64
 	began := time.Now()
 	must.Get(InWorld(Fabric{Ranks: size}, func(e *transport.Env) error {
@@ -32,8 +32,8 @@ func TestManyRanks(t *testing.T) {
 		}
 		return e.Control.Barrier(verbs.Forever)
 	}))(t)
-	t.Logf("%d ranks: %v, %d KiB a rank", size, time.Since(began), most/size>>10)
+	t.Logf("%d ranks: %v, %d KiB per rank", size, time.Since(began), most/size>>10)
 	if most > size*budget {
-		t.Errorf("%d KiB a rank, the budget is %d", most/size>>10, budget>>10)
+		t.Errorf("%d KiB per rank, want at most %d", most/size>>10, budget>>10)
 	}
 }

@@ -31,8 +31,7 @@ type RankOutcome struct {
 	Ended  time.Duration
 }
 
-// RankError is the error of the rank that failed first, with the number of others
-// that failed.
+// RankError is the error of the rank that failed first, and how many others failed.
 type RankError struct {
 	Rank, Host int
 	Err        error

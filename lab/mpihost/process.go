@@ -18,8 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Process is this process as the launcher started it: one rank, or all ranks of a
-// simulation.
+// Process is this process as the launcher started it: one rank, or a whole simulation.
 type Process struct {
 	job  *Job
 	conn *launch.Conn // nil in a simulation

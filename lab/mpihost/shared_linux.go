@@ -19,8 +19,7 @@ import (
 //	bytes 0..7    number of segments
 //	from 64 on    an entry each: 8 bytes offset, 8 bytes size, 1 byte name length, the name
 //
-// A record lock on the first byte protects the index. The kernel releases it when the
-// process ends.
+// A record lock on the first byte protects the index. The kernel releases it at process exit.
 const (
 	indexBytes  = 1 << 20
 	indexHeader = 64
@@ -30,8 +29,7 @@ const (
 	maxSegments = (indexBytes - indexHeader) / entryBytes
 )
 
-// NewSharedMemory creates the shared memory of a host, with no segments yet, as a file for its
-// ranks to inherit.
+// NewSharedMemory creates the shared memory of a host, with no segments, for its ranks to inherit.
 func NewSharedMemory(host string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("fabrictest-"+host, unix.MFD_CLOEXEC)
 	if err != nil {

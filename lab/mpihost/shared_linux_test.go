@@ -23,7 +23,7 @@ func TestRanksShareSegmentsOfFile(t *testing.T) {
 		mine := must.Get(a.Segment(name, size))(t)
 		for _, x := range mine {
 			if x != 0 {
-				t.Fatalf("%s is not of zeros", name)
+				t.Fatalf("%s is not zeroed", name)
 			}
 		}
 		mine[0], mine[size-1] = byte(i), byte(i)
@@ -35,7 +35,7 @@ func TestRanksShareSegmentsOfFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if again, err := b.Segment(name, size); err != nil || &again[0] != &theirs[0] {
-			t.Errorf("%s again: %v", name, err)
+			t.Errorf("%s opened twice: %v", name, err)
 		}
 		if _, err := b.Segment(name, size+1); !errors.Is(err, verbs.ErrInvalid) {
 			t.Errorf("%s of another size: %v", name, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// On every provider, between hosts and within one, on every rail, and with loss.
+// Data arrives on every provider and rail, between and within hosts, also with loss.
 func TestNICsCarryData(t *testing.T) {
 	for _, provider := range nics.Names() {
 		for name, f := range map[string]Fabric{
@@ -34,7 +34,7 @@ func TestNICsCarryData(t *testing.T) {
 			}
 			again, err := run()
 			if err != nil || again.Elapsed != first.Elapsed || again.Events != first.Events {
-				t.Errorf("%s, %s: again: %v in %v with %d events, not %v with %d", provider, name, err,
+				t.Errorf("%s, %s: second run: %v in %v with %d events, want %v with %d", provider, name, err,
 					again.Elapsed, again.Events, first.Elapsed, first.Events)
 			}
 		}

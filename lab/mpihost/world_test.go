@@ -37,7 +37,7 @@ func TestEnvOfRanks(t *testing.T) {
 			}
 			for rail, nic := range e.NICs {
 				if want := fmt.Sprintf("fd00:fab:%x::%x", rail, e.Nodes[i]+1); nic.Addr.String() != strings.Replace(want, ":0::", "::", 1) {
-					t.Errorf("%s: rank %d rail %d is at %v, not %s", provider, i, rail, nic.Addr, want)
+					t.Errorf("%s: rank %d rail %d is at %v, want %s", provider, i, rail, nic.Addr, want)
 				}
 				if info := nic.Device.Info(); info.Provider != provider || info.Name != fmt.Sprintf("host%d/rdma%d", e.Nodes[i], rail) {
 					t.Errorf("rank %d: %+v", i, info)
@@ -64,7 +64,7 @@ func TestInvalidFabrics(t *testing.T) {
 		"rails":                 {Ranks: 1, Rails: 99},
 		"supports only LossPPM": {Ranks: 1, Provider: "softiwarp", Impair: []impair.Spec{{Delay: 1}}},
 		"loss_ppm":              {Ranks: 1, Impair: []impair.Spec{{LossPPM: impair.PPM + 1}}},
-		"no option icrc":        {Ranks: 1, Provider: "dgiwarp", Setup: setupWithICRC()},
+		"no option icrc":        {Ranks: 1, Provider: "dgiwarp", Setup: setupWithoutICRC()},
 	} {
 		ran := false
 		if _, err := InWorld(f, func(*transport.Env) error { ran = true; return nil }); err == nil || !strings.Contains(err.Error(), want) || ran {
@@ -74,19 +74,19 @@ func TestInvalidFabrics(t *testing.T) {
 }
 
 func TestRankErrorIsOfFirstFailure(t *testing.T) {
-	boom := errors.New("boom")
+	failure := errors.New("failure")
 	out, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *transport.Env) error {
 		e.Proc.Sleep(time.Duration(10-e.Rank) * time.Microsecond)
 		if e.Rank == 0 {
 			return nil
 		}
-		return boom
+		return failure
 	})
 	var first *RankError
-	if !errors.As(err, &first) || !errors.Is(err, boom) || first.Rank != 3 || first.Host != 1 || first.Others != 2 {
+	if !errors.As(err, &first) || !errors.Is(err, failure) || first.Rank != 3 || first.Host != 1 || first.Others != 2 {
 		t.Errorf("%v", err)
 	}
-	if out.Ranks[0].Err != nil || out.Ranks[1].Err != boom {
+	if out.Ranks[0].Err != nil || out.Ranks[1].Err != failure {
 		t.Errorf("%+v", out.Ranks)
 	}
 }
@@ -94,7 +94,7 @@ func TestRankErrorIsOfFirstFailure(t *testing.T) {
 func TestHungErrorHasWaitReasons(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 12}, func(e *transport.Env) error {
 		if e.Rank == 1 {
-			e.Go("listens", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
+			e.Go("barrier", func(verbs.Proc) { _ = e.Control.Barrier(verbs.Forever) })
 		}
 		return must.Err(e.Control.Recv(11-e.Rank%2, verbs.Forever))
 	})
@@ -102,9 +102,9 @@ func TestHungErrorHasWaitReasons(t *testing.T) {
 	if !errors.As(err, &h) || len(h.Waiting) != 3 {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"deadlock at 0s", "rank 0 on host0", "wait for a word of rank 10", "wait for a word of rank 11", "rank 1: listens waits for the other ranks at a barrier"} {
+	for _, want := range []string{"deadlock at 0s", "rank 0 on host0", "wait for a word of rank 10", "wait for a word of rank 11", "rank 1: barrier waits for the other ranks at a barrier"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
 	_, err = InWorld(Fabric{Ranks: 1, Limit: time.Second}, func(e *transport.Env) error {
@@ -147,16 +147,16 @@ func TestKillEndsRank(t *testing.T) {
 		switch e.Rank {
 		case 0:
 			if _, err := e.Control.Recv(1, verbs.Forever); !errors.Is(err, transport.ErrGone) {
-				return fmt.Errorf("Recv of one who was killed: %v", err)
+				return fmt.Errorf("Recv from a killed rank: %v", err)
 			}
 			if err := e.Control.Send(1, nil); !errors.Is(err, transport.ErrGone) || !e.Control.Gone(1) || e.Control.Gone(2) {
-				return fmt.Errorf("Send to one who was killed: %v", err)
+				return fmt.Errorf("Send to a killed rank: %v", err)
 			}
 		case 1:
 			defer func() { cleaned = true }()
 			e.Proc.Sleep(time.Hour)
 		case 2:
-			return e.Control.Barrier(verbs.Forever) // with 0, which ends
+			return e.Control.Barrier(verbs.Forever) // with rank 0, which ends
 		}
 		return nil
 	})
@@ -171,7 +171,7 @@ func TestAbortEndsAllRanks(t *testing.T) {
 		if e.Rank == 1 {
 			e.Go("aborts", func(p verbs.Proc) {
 				p.Sleep(time.Millisecond)
-				e.Control.Abort(7, "enough")
+				e.Control.Abort(7, "test")
 				after = true
 			})
 		}
@@ -179,8 +179,8 @@ func TestAbortEndsAllRanks(t *testing.T) {
 		return nil
 	})
 	var abort *AbortError
-	if !errors.As(err, &abort) || *abort != (AbortError{Rank: 1, Code: 7, Reason: "enough"}) || out.Aborted == nil || after {
-		t.Errorf("%v, went on: %v", err, after)
+	if !errors.As(err, &abort) || *abort != (AbortError{Rank: 1, Code: 7, Reason: "test"}) || out.Aborted == nil || after {
+		t.Errorf("%v, continued after Abort: %v", err, after)
 	}
 	for i, r := range out.Ranks {
 		if !r.Killed || r.Ended != time.Millisecond {
@@ -191,7 +191,7 @@ func TestAbortEndsAllRanks(t *testing.T) {
 
 func TestSegmentsAreSharedWithinHost(t *testing.T) {
 	_, err := InWorld(Fabric{Ranks: 4, PerHost: 2}, func(e *transport.Env) error {
-		mem, err := e.Shared.Segment("box", 100)
+		mem, err := e.Shared.Segment("shared", 100)
 		if err != nil {
 			return err
 		}
@@ -200,9 +200,9 @@ func TestSegmentsAreSharedWithinHost(t *testing.T) {
 			return err
 		}
 		if mem[0] != 1 || mem[1] != 1 {
-			return fmt.Errorf("it reads %v", mem[:2])
+			return fmt.Errorf("the segment holds %v", mem[:2])
 		}
-		if _, err := e.Shared.Segment("box", 101); !errors.Is(err, verbs.ErrInvalid) {
+		if _, err := e.Shared.Segment("shared", 101); !errors.Is(err, verbs.ErrInvalid) {
 			return fmt.Errorf("another size: %v", err)
 		}
 		if _, err := e.Shared.Segment("none", 0); !errors.Is(err, verbs.ErrInvalid) {

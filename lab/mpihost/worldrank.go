@@ -189,9 +189,8 @@ func aligned(size int) []byte {
 	return b[skip : skip+size : skip+size]
 }
 
-// rankDevice is the device of a host as one of its ranks uses it. It tracks queue
-// pairs and listeners, to close them when the rank ends, as the end of a process
-// would.
+// rankDevice is a host's device as one of its ranks uses it. It tracks queue pairs and listeners,
+// to close them when the rank ends, like a process exit.
 type rankDevice struct {
 	verbs.Context
 	qps       []verbs.QP
@@ -216,8 +215,7 @@ func (d *rankDevice) CM() (verbs.CM, error) {
 	return &rankCM{cm, d}, nil
 }
 
-// Close implements verbs.Context. It closes the rank's objects; the device belongs
-// to the host.
+// Close implements verbs.Context. It closes the rank's objects, not the host's device.
 func (d *rankDevice) Close() error {
 	d.release()
 	return nil

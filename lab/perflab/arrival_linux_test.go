@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// observed is a device that notes what is posted to its queue pairs, and which
-// READs their program has seen complete.
+// observed is a device that records the requests posted to its queue pairs, and the READs whose
+// completions were polled.
 type observed struct {
 	verbs.Context
 	posted map[verbs.QPN][]verbs.WROpcode
@@ -83,8 +83,8 @@ func (h handover) Swap(ctx context.Context, mine []byte) ([]byte, error) {
 	}
 }
 
-// A send or WRITE over a stream completes when TCP has buffered it. The measurement
-// must end at the response to a READ after the last message, on every queue pair.
+// A send or WRITE over a stream completes when TCP has buffered it. On every queue pair the
+// measurement must end at the response to a READ after the last message.
 func TestStreamRateIncludesLastArrival(t *testing.T) {
 	for name, p := range map[string]perf.Program{
 		"write": {Stream: &perf.Stream{Op: verbs.OpRDMAWrite, Bytes: 64 << 10, Duration: 5 * time.Millisecond}},
@@ -124,7 +124,7 @@ func TestStreamRateIncludesLastArrival(t *testing.T) {
 			if first := slices.IndexFunc(ops, read); first < 1 || !read(ops[len(ops)-1]) {
 				t.Errorf("%s: of %d requests of queue pair %#x the first READ is number %d, the last is %v", name, len(ops), qp, first, ops[len(ops)-1])
 			}
-			// One ends the warm-up, one what is measured.
+			// One READ ends the warm-up, one the measurement.
 			if seen.reads[qp] != 2 {
 				t.Errorf("%s: queue pair %#x waited for %d READs", name, qp, seen.reads[qp])
 			}

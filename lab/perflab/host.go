@@ -84,9 +84,8 @@ type host struct {
 	exchange perf.Exchange
 }
 
-// HostMain is the main function of a host process, which the lab process has launched as one of two
-// ranks. It executes the commands of the lab process, and replies to each, until a command has End
-// set.
+// HostMain is the main function of a host process, one of two ranks that the lab process launched.
+// It executes and answers the commands of the lab process, until one has End set.
 func HostMain() error {
 	conn, err := launch.Join()
 	if err != nil {

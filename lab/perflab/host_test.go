@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestHostOpensTheDeviceOfACommand(t *testing.T) {
+func TestHostOpensDeviceOfCommand(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.7")
 	failed := errors.New("no device today")
 	for _, offloaded := range []bool{false, true} {

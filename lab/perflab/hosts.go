@@ -43,8 +43,7 @@ type hostReply struct {
 	err error
 }
 
-// startProcesses starts the program args in both hosts, and returns when both processes accept
-// commands.
+// startProcesses starts the program args in both hosts, and returns when both accept commands.
 func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPair, error) {
 	p := &processPair{ready: make(chan int, 2), replies: make(chan hostReply, 4)}
 	var specs []launch.Spec
@@ -56,8 +55,7 @@ func startProcesses(hosts [2]Host, args []string, stderr io.Writer) (*processPai
 		specs = append(specs, launch.Spec{Rank: i, Host: h.Name, Cmd: launch.Command{Path: args[0], Args: args[1:]}, Start: h.Start, Job: job})
 	}
 	var err error
-	// No heartbeats, which would disturb a measurement. KeepGoing: after an error, runBoth kills
-	// the processes.
+	// Heartbeats would disturb a measurement. KeepGoing: on errors, runBoth kills processes.
 	p.group, err = launch.Start(context.Background(), specs, launch.Options{Heartbeat: -1, KeepGoing: true, Output: stderr, OnEvent: p.handleEvent})
 	if err != nil {
 		return nil, err

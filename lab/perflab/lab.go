@@ -23,8 +23,7 @@ type Options struct {
 	// Rounds and Slice are those of perf.Options.
 	Rounds int
 	Slice  time.Duration
-	// Progress, if not nil, is called with the next measurement and the part of the
-	// run that is done.
+	// Progress, if not nil, is called with the next measurement and the part of the run done.
 	Progress func(doing string, done float64)
 }
 
@@ -54,8 +53,7 @@ func Quick(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "quick", opts)
 }
 
-// IWARP measures soft-iWARP against plain TCP, and datagram-iWARP against soft-iWARP: see
-// perf.RunIWARP.
+// IWARP measures soft-iWARP against TCP, and datagram-iWARP against soft-iWARP: see perf.RunIWARP.
 func IWARP(ctx context.Context, opts Options) (*perf.Result, error) {
 	return runInLab(ctx, "iwarp", opts)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// available skips a test where there are no namespaces.
-func available(t *testing.T) {
+// needNamespaces skips the test if there are no network namespaces.
+func needNamespaces(t *testing.T) {
 	t.Helper()
 	if why := netns.Available(); why != nil {
 		t.Skipf("no network namespaces here: %v", why)
@@ -27,9 +27,9 @@ func available(t *testing.T) {
 
 func TestQuickMeasuresEverything(t *testing.T) {
 	t.Parallel()
-	available(t)
-	var told []float64
-	q := must.Get(Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { told = append(told, done) }}))(t)
+	needNamespaces(t)
+	var progress []float64
+	q := must.Get(Quick(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond, Progress: func(_ string, done float64) { progress = append(progress, done) }}))(t)
 	for name, v := range map[string]float64{
 		"write to limit": q.Ratios.WriteToLimit, "offloaded": q.Ratios.WriteToLimitOffloaded,
 		"spinning": q.Ratios.LatencyToRawSpinning, "blocking": q.Ratios.LatencyToRawBlocking,
@@ -42,14 +42,14 @@ func TestQuickMeasuresEverything(t *testing.T) {
 	if len(q.Samples) < 40 || len(q.Streams) != 27 || len(q.Targets) != 6 {
 		t.Errorf("%d series, %d streams, %d targets", len(q.Samples), len(q.Streams), len(q.Targets))
 	}
-	if !slices.IsSorted(told) || told[len(told)-1] != 1 {
-		t.Errorf("progress %v", told)
+	if !slices.IsSorted(progress) || progress[len(progress)-1] != 1 {
+		t.Errorf("progress %v", progress)
 	}
 }
 
 func TestIWARPMeasuresEverything(t *testing.T) {
 	t.Parallel()
-	available(t)
+	needNamespaces(t)
 	q := must.Get(IWARP(t.Context(), Options{Rounds: 1, Slice: 2 * time.Millisecond}))(t)
 	for name, v := range map[string]float64{
 		"write to limit": q.Ratios.WriteToLimit, "offloaded": q.Ratios.WriteToLimitOffloaded,
@@ -69,14 +69,14 @@ func TestIWARPMeasuresEverything(t *testing.T) {
 }
 
 func TestUnknownPlanFails(t *testing.T) {
-	available(t)
+	needNamespaces(t)
 	if _, err := runInLab(t.Context(), "slow", Options{}); err == nil || !strings.Contains(err.Error(), `"slow"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestCancelEndsRun(t *testing.T) {
-	available(t)
+	needNamespaces(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var cancelled time.Time
 	_, err := Quick(ctx, Options{Progress: func(doing string, _ float64) {
@@ -88,13 +88,13 @@ func TestCancelEndsRun(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(cancelled); took > 30*time.Second { // the whole takes minutes
+	if took := time.Since(cancelled); took > 30*time.Second { // a full run takes minutes
 		t.Errorf("ended %v after it was cancelled", took)
 	}
 	noChildren(t)
 }
 
-// noChildren fails if processes of this one are left.
+// noChildren fails the test if a child process still runs.
 func noChildren(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -111,14 +111,14 @@ func noChildren(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("processes %s are left", left)
+			t.Errorf("child processes %s still run", left)
 			return
 		}
 	}
 }
 
 func TestDeadHostEndsRun(t *testing.T) {
-	b := devices{newMachine(t), conformance.RoCE}
+	b := devices{newTestbed(t), conformance.RoCE}
 	time.AfterFunc(100*time.Millisecond, func() { _ = b.pair.group.Kill(1) })
 	_, err := b.Run(t.Context(), perf.Program{Rate: &perf.Rate{Duration: time.Minute}}, false)
 	if err == nil || !strings.Contains(err.Error(), "host1 has ended") {
@@ -129,7 +129,7 @@ func TestDeadHostEndsRun(t *testing.T) {
 // TestFrozenHostKeepsConnection freezes a host for three seconds, as a busy machine may.
 func TestFrozenHostKeepsConnection(t *testing.T) {
 	t.Parallel()
-	b := devices{newMachine(t), conformance.RoCE}
+	b := devices{newTestbed(t), conformance.RoCE}
 	thawed := make(chan error, 1)
 	time.AfterFunc(100*time.Millisecond, func() {
 		err := b.pair.group.Freeze(1)
@@ -141,7 +141,7 @@ func TestFrozenHostKeepsConnection(t *testing.T) {
 }
 
 func TestHostErrorEndsRun(t *testing.T) {
-	b := newMachine(t)
+	b := newTestbed(t)
 	_, err := b.pair.runBoth(t.Context(), command{Kind: conformance.RoCE})
 	if err == nil || !strings.Contains(err.Error(), "empty command") {
 		t.Errorf("got %v", err)

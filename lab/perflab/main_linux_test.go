@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	testutil.NamespaceMain(m)
 }
 
-// newMachine makes two hosts with a process each.
-func newMachine(tb testing.TB) *testbed {
+// newTestbed returns a testbed of two hosts with a process each.
+func newTestbed(tb testing.TB) *testbed {
 	tb.Helper()
 	a, b := testutil.HostPair(tb, 9000)
 	var hosts [2]Host

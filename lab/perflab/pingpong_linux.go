@@ -85,8 +85,7 @@ type pingPongSocket struct {
 	recv    func([]byte) (int, error)
 }
 
-// newPingPongSocket returns one side of a ping-pong, which blocks or spins until it receives, as
-// cfg says.
+// newPingPongSocket returns one side of a ping-pong. It blocks until it receives, or spins, by cfg.
 func newPingPongSocket(s socket, cfg RawPingPongConfig) *pingPongSocket {
 	p := &pingPongSocket{socket: s, message: make([]byte, cfg.Bytes), recv: s.receive}
 	if cfg.Block {

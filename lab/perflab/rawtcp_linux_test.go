@@ -54,7 +54,7 @@ func TestInvalidAddressFails(t *testing.T) {
 	a, b := endpoints("127.0.0.1")
 	b.Addr = netip.MustParseAddrPort("192.0.2.1:0")
 	if _, err := RawTCPPingPong(a, b, RawPingPongConfig{Bytes: 8, Rounds: 1}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
-		t.Errorf("a socket on somebody else's address: %v", err)
+		t.Errorf("a socket on a foreign address: %v", err)
 	}
 }
 
@@ -73,9 +73,9 @@ func TestReceiverHandlesAnySegmentation(t *testing.T) {
 			stream = append(stream, b...)
 			stream = binary.LittleEndian.AppendUint32(stream, crc32.Checksum(b, castagnoli))
 		}
-		broken := append([]byte(nil), stream...)
-		broken[rng.IntN(len(broken))] ^= 1
-		for i, s := range [][]byte{stream, broken} {
+		corrupt := append([]byte(nil), stream...)
+		corrupt[rng.IntN(len(corrupt))] ^= 1
+		for i, s := range [][]byte{stream, corrupt} {
 			r := newReceiver(socket{}, RawStreamConfig{Bytes: message, CopyAndCRC: true})
 			var err error
 			for len(s) > 0 && err == nil {
@@ -87,7 +87,7 @@ func TestReceiverHandlesAnySegmentation(t *testing.T) {
 			case i == 0 && (err != nil || r.received != messages*message):
 				t.Fatalf("seed %d: %d of %d bytes, %v", seed, r.received, messages*message, err)
 			case i == 1 && err == nil:
-				t.Fatalf("seed %d: a broken bit went unseen", seed)
+				t.Fatalf("seed %d: a flipped bit was not detected", seed)
 			}
 		}
 	}

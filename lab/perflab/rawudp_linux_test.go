@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/perf"
 )
 
-// wire is a veth pair with bare sockets and links on both ends.
+// wire is a veth pair with plain sockets and links on both ends.
 type wire struct {
 	a, b         RawEndpoint
 	linkA, linkB *udplink.Link
@@ -50,7 +50,7 @@ func (w *wire) linkStream(cfg RawStreamConfig, scattered bool) (float64, error) 
 // goodput returns the goodput, and fails if segments were lost.
 func goodput(r RawUDPStreamResult, err error) (float64, error) {
 	if err == nil && (r.Received != r.Sent || r.Received == 0) {
-		err = fmt.Errorf("stream was not clean: %+v", r)
+		err = fmt.Errorf("segments were lost: %+v", r)
 	}
 	return r.Gbps(), err
 }
@@ -92,19 +92,18 @@ func TestMeasurementsOnVeth(t *testing.T) {
 }
 
 func TestMeasurementWithoutPeerFails(t *testing.T) {
-	// A bare receiver is always there: it is opened with the sender. A link may
-	// be sent to the wrong place.
+	// The measurement opens both plain sockets, but a link may send to a wrong address.
 	l := must.Get(udplink.Open(udplink.Config{Local: netip.MustParseAddrPort("127.0.0.2:0")}))(t)
 	defer l.Close()
 	stream := RawStreamConfig{Bytes: 4096, Duration: time.Millisecond}
 	if _, err := LinkStream(newLinkSender(l, netip.MustParseAddrPort("127.0.0.3:1"), stream.Bytes, false), l, stream); err == nil {
-		t.Error("a stream to nobody succeeded")
+		t.Error("a stream without a receiver succeeded")
 	}
 	if _, err := RawUDPStream(RawEndpoint{Addr: netip.MustParseAddrPort("192.0.2.1:0")}, RawEndpoint{}, stream); err == nil {
 		t.Error("a stream from a foreign address succeeded")
 	}
 	if _, err := LinkPingPong(plain{l}, l, l.Info().Local, l.Info().Local, RawPingPongConfig{Bytes: 64, Rounds: 50, Block: true}); err == nil {
-		t.Error("a link that cannot block did")
+		t.Error("a link that cannot block was accepted")
 	}
 }
 
@@ -139,18 +138,18 @@ func BenchmarkStream(b *testing.B) {
 // BenchmarkPingPong compares half round trips of 64 bytes in µs.
 func BenchmarkPingPong(b *testing.B) {
 	for _, f := range families {
-		for _, play := range []struct {
+		for _, mode := range []struct {
 			name string
 			cfg  RawPingPongConfig
 		}{
 			{"spin", RawPingPongConfig{Bytes: 64, Rounds: 2000}},
 			{"block", RawPingPongConfig{Bytes: 64, Rounds: 2000, Block: true}},
 		} {
-			b.Run(f.name+"/"+play.name, func(b *testing.B) {
+			b.Run(f.name+"/"+mode.name, func(b *testing.B) {
 				w := newWire(b, f.v6)
 				compare(b, "µs",
-					func() (float64, error) { return w.pingPong(play.cfg) },
-					func() (float64, error) { return w.linkPingPong(play.cfg) })
+					func() (float64, error) { return w.pingPong(mode.cfg) },
+					func() (float64, error) { return w.linkPingPong(mode.cfg) })
 			})
 		}
 	}

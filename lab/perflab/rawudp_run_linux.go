@@ -12,8 +12,7 @@ import (
 type batchSender interface {
 	// buffers returns the segments of the next batch, which the caller fills before flush.
 	buffers() [][]byte
-	// flush sends the batch, or the rest of it, without blocking. It reports whether all of
-	// it was sent.
+	// flush sends the rest of the batch without blocking, and reports whether all was sent.
 	flush() (done bool, err error)
 }
 
@@ -108,8 +107,7 @@ func flushAll(tx batchSender) error {
 	}
 }
 
-// receiveStream receives until the stream ends (see streamEnded), and returns the time of the last
-// arrival.
+// receiveStream receives until streamEnded, and returns the time of the last arrival.
 func receiveStream(r *segmentReader, f *flow, rx batchReceiver) (time.Time, error) {
 	last := time.Now()
 	var idle idleTimer
@@ -219,15 +217,13 @@ func (r *segmentReader) read(seg []byte) {
 	r.result.Bytes += uint64(len(seg))
 }
 
-// stallTimeout is the time without progress after which missing segments are taken to be
-// lost.
+// stallTimeout is the time without progress after which missing segments count as lost.
 const stallTimeout = 200 * time.Millisecond
 
 // spinsPerClockRead is how often a side polls before it yields and reads the clock.
 const spinsPerClockRead = 256
 
-// flow is the flow control between the two goroutines of a stream. Each field is written by
-// one of them only.
+// flow is the flow control between a stream's two goroutines. Only one of them writes a field.
 type flow struct {
 	received atomic.Uint64 // by the receiver: highest sequence number seen, plus 1
 	_        [56]byte

@@ -54,8 +54,7 @@ const (
 	// memoryBytes is the application memory of each side of a stream, used as a ring.
 	memoryBytes = 1 << 20
 	crcBytes    = 4
-	// spinLimit is the number of polls before a side of a TCP stream sleeps, to give up
-	// the CPU.
+	// spinLimit is the number of polls before a side of a TCP stream sleeps to yield the CPU.
 	spinLimit = 64
 	// tripsPerSample is the number of round trips that are timed together, to hide
 	// the cost of reading the clock.
@@ -67,24 +66,21 @@ const (
 // socket is one end of a TCP connection, or a UDP socket.
 type socket struct {
 	fd int
-	// peer is the destination of datagrams, an Inet6 or an Inet4 address; nil if the socket
-	// is connected.
+	// peer is the destination of datagrams, Inet6 or Inet4; nil if the socket is connected.
 	peer     *unix.RawSockaddrInet6
 	peerSize uint32
 }
 
 func (s socket) close() { unix.Close(s.fd) }
 
-// send sends b, or the first part of it, to the peer. It returns -1 if a non-blocking socket is
-// full.
+// send sends b, or its first part, to the peer. It returns -1 if a non-blocking socket is full.
 func (s socket) send(b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), unix.MSG_NOSIGNAL, uintptr(unsafe.Pointer(s.peer)), uintptr(s.peerSize))
 	return nonBlockingResult("send", n, errno)
 }
 
-// receive receives bytes. It returns 0 if a non-blocking socket has none, and errClosed at the end
-// of the stream.
+// receive receives bytes. It returns 0 if a non-blocking socket has none, errClosed at stream end.
 func (s socket) receive(b []byte) (int, error) {
 	r, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 		uintptr(len(b)), 0, 0, 0)
@@ -126,8 +122,7 @@ func (s socket) receiveBlocking(b []byte) (int, error) {
 	}
 }
 
-// connectTCP opens a TCP connection from a to b with TCP_NODELAY. block says whether its sockets
-// block.
+// connectTCP opens a TCP connection from a to b with TCP_NODELAY, of blocking sockets if block.
 func connectTCP(a, b RawEndpoint, block bool) (client, server socket, err error) {
 	listener, err := bind(unix.SOCK_STREAM, b)
 	if err != nil {
@@ -247,8 +242,7 @@ func bind(socketType int, e RawEndpoint) (s socket, err error) {
 	return s, err
 }
 
-// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the namespace of the
-// process.
+// inNetNS calls f in a network namespace, on a thread that is not reused; 0 is the process's own.
 func inNetNS(ns int, f func() error) error {
 	if ns == 0 {
 		return f()

@@ -12,8 +12,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// RawTCPStream sends messages from a to b and returns the goodput in Gb/s, from the first send to
-// the last arrival.
+// RawTCPStream sends messages from a to b. It returns the goodput from first send to last arrival.
 func RawTCPStream(a, b RawEndpoint, cfg RawStreamConfig) (gbps float64, err error) {
 	const block = false
 	client, server, err := connectTCP(a, b, block)

@@ -23,8 +23,7 @@ type testbed struct {
 	pair  *processPair
 }
 
-// rawEndpoints returns the endpoints of plain sockets: one in the namespace of each host, on its
-// CPU.
+// rawEndpoints returns the endpoints of plain sockets, one in each host's namespace, on its CPU.
 func (t *testbed) rawEndpoints() (a, b RawEndpoint) {
 	at := func(h Host) RawEndpoint {
 		return RawEndpoint{NetNS: h.NetNS, Addr: netip.AddrPortFrom(h.Addr, 0), CPU: h.CPU}
@@ -32,8 +31,7 @@ func (t *testbed) rawEndpoints() (a, b RawEndpoint) {
 	return at(t.hosts[0]), at(t.hosts[1])
 }
 
-// devices has the methods that the perf.Benches of a testbed share, for devices of
-// one kind.
+// devices has the methods that the perf.Benches of a testbed share, for one kind of device.
 type devices struct {
 	*testbed
 	kind conformance.Protocol
@@ -53,8 +51,7 @@ func (d devices) IdleMB(ctx context.Context) (float64, error) {
 type overUDP struct{ devices }
 
 // RawStream implements perf.Bench. The sockets send full GSO packets, as devices do, for all
-// message sizes. With copyAndCRC, each side also copies the data and computes a CRC, as a device
-// does.
+// message sizes. With copyAndCRC, each side also copies data and computes a CRC.
 func (b overUDP) RawStream(_ context.Context, _ int, copyAndCRC bool, d time.Duration) (float64, error) {
 	from, to := b.rawEndpoints()
 	r, err := RawUDPStream(from, to, RawStreamConfig{Bytes: udpPayload, CopyAndCRC: copyAndCRC, Duration: d})
@@ -85,8 +82,7 @@ func (b overTCP) RawStream(_ context.Context, bytes int, copyAndCRC bool, d time
 // untagged DDP and RDMAP headers, and CRC.
 const mpaBytes = 2 + 18 + 4
 
-// RawPingPong implements perf.Bench. Messages are longer by the MPA, DDP and RDMAP framing, as on
-// the device.
+// RawPingPong implements perf.Bench. Messages are longer by the framing of MPA, DDP and RDMAP.
 func (b overTCP) RawPingPong(_ context.Context, bytes int, blocking bool, rounds int) (float64, error) {
 	from, to := b.rawEndpoints()
 	return RawTCPPingPong(from, to, RawPingPongConfig{Bytes: bytes + mpaBytes, Rounds: rounds, Block: blocking})

@@ -8,8 +8,7 @@ type index struct {
 	switches map[string]*Switch
 }
 
-// index returns the NICs of t by the names of host and NIC, and its switches by name. The pointers
-// point into t.
+// index returns the NICs of t by the names of host and NIC, and switches by name. It points into t.
 func (t Topology) index() index {
 	x := index{make(map[string]map[string]*NIC, len(t.Hosts)), make(map[string]*Switch, len(t.Switches))}
 	for i := range t.Hosts {

@@ -182,8 +182,7 @@ func matches(pattern, name string) bool {
 	return ok
 }
 
-// inventory lists the ports of hosts (first and last) and the first switches, for error
-// messages.
+// inventory lists the first and last port of hosts and the first switches, for error messages.
 func (t Topology) inventory(hosts []Port) string {
 	const maxSwitches = 8
 	var items []string

@@ -54,7 +54,7 @@ func TestFindPort(t *testing.T) {
 		}
 	}
 	if _, err := top.FindPort("host*"); err == nil {
-		t.Error("a pattern was taken for a port")
+		t.Error("FindPort accepted a pattern")
 	}
 	if n := len(top.CablesOf("switch0")); n != 2 {
 		t.Errorf("switch0 has %d cables, want 2", n)

@@ -28,8 +28,7 @@ func TestSegmentsMatchSubnets(t *testing.T) {
 	}
 }
 
-// Every packet must arrive over every choice of next hop, within two hops over
-// a spine.
+// Packets arrive over every next hop, within two hops over a spine.
 func TestRoutesUseEverySpine(t *testing.T) {
 	top := must.Get(topology.FatTree(3, 4, 6, topology.Options{Rails: 2}))(t)
 	routes := top.Routes(nil)
@@ -42,7 +41,7 @@ func TestRoutesUseEverySpine(t *testing.T) {
 			want = 4
 		}
 		if len(r.Via) != want {
-			t.Errorf("%s reaches %v by %d ways, want %d", r.Switch, r.Dst, len(r.Via), want)
+			t.Errorf("%s reaches %v by %d next hops, want %d", r.Switch, r.Dst, len(r.Via), want)
 		}
 		for _, hop := range r.Via {
 			if hop.Out.Node != r.Switch || hop.Addr.Is4() != r.Dst.Addr().Is4() {
@@ -57,8 +56,8 @@ func TestRoutesUseEverySpine(t *testing.T) {
 	}
 }
 
-// A leaf that lost a spine is not reached over that spine by any leaf; a leaf
-// that lost all is not reached at all.
+// No leaf routes to another over a spine whose cable to it is down. A leaf without cables is
+// unreachable.
 func TestRoutesAvoidDownCables(t *testing.T) {
 	top := must.Get(topology.FatTree(3, 2, 3, topology.Options{}))(t)
 	cut := func(leaf string, spines ...string) func(topology.Cable) bool {
@@ -78,7 +77,7 @@ func TestRoutesAvoidDownCables(t *testing.T) {
 		want := "[spine0 spine1]"
 		switch {
 		case r.Switch == "spine0" && leaf0(r):
-			want = "[leaf1 leaf2]" // the only paths left, though no leaf uses them
+			want = "[leaf1 leaf2]" // the only paths, though no leaf uses them
 		case sw.Tier == 2:
 			want = fmt.Sprintf("[leaf%d]", leafOf(top, r.Dst))
 		case leaf0(r) || r.Switch == "leaf0":
@@ -90,7 +89,7 @@ func TestRoutesAvoidDownCables(t *testing.T) {
 	}
 	for _, r := range top.Routes(cut("leaf0", "spine0", "spine1")) {
 		if leaf0(r) && len(r.Via) != 0 {
-			t.Errorf("%s reaches leaf0 by %v, though it is cut off", r.Switch, r.Via)
+			t.Errorf("%s reaches leaf0 by %v, though it is unreachable", r.Switch, r.Via)
 		}
 	}
 }

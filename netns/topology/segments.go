@@ -33,8 +33,7 @@ func (t Topology) Segments() []Segment {
 	return segments
 }
 
-// add adds a port. A routed switch that bridges several ports into the segment counts once, with
-// its lowest port.
+// add adds a port. A routed switch with several ports in the segment counts once, by the lowest.
 func (s *Segment) add(p Port) {
 	if p.NIC == "" {
 		i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.NIC == "" && q.Node == p.Node })

@@ -108,8 +108,7 @@ func (d *builder) flatRail(rail int) {
 	}
 }
 
-// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the NICs of the
-// rail.
+// treeRail adds the leaves, spines and cables of a rail of a fat tree, and sets the rail's NICs.
 func (d *builder) treeRail(rail, leaves, spines int) {
 	hosts := len(d.t.Hosts)
 	leaf, spine := make([]*switchBuilder, leaves), make([]*switchBuilder, spines)

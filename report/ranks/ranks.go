@@ -2,8 +2,7 @@
 // and writes them as JSON and as one page. The commands that run them fill in a Run; this
 // package neither runs nor judges anything.
 //
-// A Run is plain data. Functions do not modify their arguments, and may be called
-// concurrently.
+// A Run is plain data. Functions do not modify arguments, and may be called concurrently.
 package ranks
 
 import (
@@ -153,8 +152,7 @@ func reported(stats []Values) []Values {
 	return slices.DeleteFunc(slices.Clone(stats), func(s Values) bool { return s == nil })
 }
 
-// point returns the point of a workload, a design and a number of ranks; nil if it was not
-// measured.
+// point returns the point of a workload, design and number of ranks; nil if it was not measured.
 func (e *Experiment) point(workload, design string, ranks int) *Point {
 	for i := range e.Points {
 		if p := &e.Points[i]; p.Workload == workload && p.Design == design && p.Ranks == ranks {

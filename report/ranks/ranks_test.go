@@ -28,11 +28,11 @@ func TestWriteReadRoundTrip(t *testing.T) {
 		}
 		back := new(ranks.Run)
 		if err := json.Unmarshal(must.Get(os.ReadFile(paths.Result))(t), back); err != nil || !reflect.DeepEqual(back, r) {
-			t.Errorf("%s: another one came back, %v", name, err)
+			t.Errorf("%s: the read run differs, %v", name, err)
 		}
 		page, err := os.ReadFile(paths.HTML)
 		if err != nil || string(page) != html(t, r) {
-			t.Errorf("%s: the page is another, %v", name, err)
+			t.Errorf("%s: the page differs, %v", name, err)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestRowNamesAreUnique(t *testing.T) {
 			t.Errorf("%s", row.Name)
 		}
 		if row.Group != last && groups[row.Group] {
-			t.Errorf("%s is apart from its group %s", row.Name, row.Group)
+			t.Errorf("%s is not adjacent to its group %s", row.Name, row.Group)
 		}
 		seen[row.Name], groups[row.Group], last = true, true, row.Group
 	}
@@ -79,7 +79,7 @@ func TestRowsCoverAllStatistics(t *testing.T) {
 				each(v.Index(i), name)
 			}
 			return
-		case reflect.Bool, reflect.Slice: // thresholds: nothing that is counted
+		case reflect.Bool, reflect.Slice: // thresholds, not counters
 			return
 		}
 		old := reflect.New(v.Type()).Elem()
@@ -90,7 +90,7 @@ func TestRowsCoverAllStatistics(t *testing.T) {
 			v.SetInt(77)
 		}
 		if shown := len(ranks.Totals([]ranks.Values{values(s)})) > 0; !shown && !known[name] {
-			t.Errorf("%s is counted, and not shown", name)
+			t.Errorf("%s is counted, but has no row", name)
 		}
 		v.Set(old)
 	}
@@ -98,7 +98,7 @@ func TestRowsCoverAllStatistics(t *testing.T) {
 }
 
 // The report knows the runtime's names without linking it.
-func TestNamesAreThoseOfTheRuntime(t *testing.T) {
+func TestNamesMatchRuntime(t *testing.T) {
 	named := map[string]bool{}
 	for _, row := range ranks.Rows() {
 		named[row.Name] = true
@@ -119,7 +119,7 @@ func TestNamesAreThoseOfTheRuntime(t *testing.T) {
 			t.Errorf("design %d is not %s on the page", i, d)
 		}
 	}
-	// A measurement in the runtime's form is read without a loss.
+	// Reading a measurement of the runtime keeps all fields.
 	p := work.MemoryPoint{Workload: "cg", Design: carrier.UD, Rank0Only: true, Memory: work.Memory{Ranks: 4, Kinds: []work.Kind{{Name: "rings"}}, Unexpected: 0.5}}
 	var read ranks.Point
 	text = string(encoded(t, p))
@@ -134,7 +134,7 @@ func encoded(t *testing.T, v any) []byte {
 	return text
 }
 
-func TestPageOfAJob(t *testing.T) {
+func TestJobPage(t *testing.T) {
 	text := html(t, sampleJob(9))
 	for _, want := range []string{
 		"bt --class S on 9 ranks succeeded", "1 rank of 9 reported no statistics", "Messages by size", "RTRs", "Registration and buffer reuse",
@@ -153,20 +153,20 @@ func TestPageOfAJob(t *testing.T) {
 	}
 	r.Job.Stats = make([]ranks.Values, 300)
 	if text := html(t, r); !strings.Contains(text, "300 ranks of 300 reported no statistics") || strings.Contains(text, "All statistics") {
-		t.Error("a page about nothing")
+		t.Error("a page without content")
 	}
 }
 
-func TestPageOfMemory(t *testing.T) {
+func TestMemoryPage(t *testing.T) {
 	r := sampleMemory(t)
 	text := html(t, r)
 	for _, want := range []string{
 		"with 4 to 1024 ranks", "All-to-all", "Hollow points, from 128 ranks on", "ring-srq, 1024 ranks: ", "95 receives per connection",
-		// Of Table 6.1: (2,577,276 - 1,815,192) pages of 4 KB, of 64 processes; and CG.
+		// From Table 6.1: (2,577,276 - 1,815,192) pages of 4 KB, of 64 processes; and CG.
 		"48.8 MB", "6.6 MB", "2577276 and 1815192", "29.6 %", "30.7 %",
-		// As the sample has it: 63 connections of 800 KB.
+		// From the sample: 63 connections of 800 KB.
 		"49.0 MB", "50.4 MB",
-		// Of Sur 2006, and of the sample: (200 KB a partner and half a ring) of seven.
+		// From Sur 2006, and from the sample: seven times (200 KB per partner and half a ring).
 		"about 10", "38.1 %", "500 KB", "12.5 %",
 	} {
 		if !strings.Contains(text, want) {
@@ -176,13 +176,13 @@ func TestPageOfMemory(t *testing.T) {
 	if n := strings.Count(text, `class="dot one"`); n != 6*4 {
 		t.Errorf("%d points of one rank, want those of six designs at 128 to 1024", n)
 	}
-	r.Memory = r.Memory[1:2] // only what was published of connections
+	r.Memory = r.Memory[1:2] // only published values of connections
 	if text := html(t, r); strings.Contains(text, "Memory by number of ranks") || !strings.Contains(text, "Connections and datagrams, compared") {
-		t.Error("a page about other experiments")
+		t.Error("the page has other experiments")
 	}
 }
 
-// A page loads nothing, also if every text is hostile.
+// A page loads no other files, also if every text contains HTML.
 func TestPageIsSelfContained(t *testing.T) {
 	for name, r := range map[string]*ranks.Run{"job": sampleJob(3), "memory": sampleMemory(t)} {
 		testutil.CheckPage(t, name, html(t, r))

@@ -35,9 +35,8 @@ func (r *Row) Show(v uint64) string {
 	return textfmt.Count(v, ",")
 }
 
-// Paths of statistics that the page shows outside of the tables too, in the JSON of
-// mpi.Stats. A list is indexed by the constants of the runtime, which this package does not
-// link.
+// Paths of statistics that the page shows outside of the tables too, in the JSON of mpi.Stats.
+// Lists are indexed by the runtime's constants, which this package does not link.
 const (
 	eagerSends         = "P2P.Sent.0." // of p2p.Eager: Messages, Bytes, BySize
 	rendezvousSends    = "P2P.Sent.1."

@@ -23,7 +23,7 @@ func sampleRun() *ranks.Run {
 	}
 }
 
-// sampleJob has something of everything, and a rank that said nothing.
+// sampleJob has values of all kinds, and a rank without a report.
 func sampleJob(n int) *ranks.Run {
 	r := sampleRun()
 	r.Job = &ranks.Job{Program: "bt --class S", Ranks: n, PerHost: 1, Rails: 1, Tier: "sim", Provider: "softroce", Protocol: "speculative", Progress: "polling", LossPPM: 5000}
@@ -105,7 +105,7 @@ func samplePoint(r *work.MemoryRun) ranks.Point {
 	return p
 }
 
-// values are the values of what the runtime counts.
+// values returns the counters of the runtime.
 func values(from any) ranks.Values {
 	v, err := ranks.ValuesOf(from)
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// Or returns p with its nil fields set from defaults: for example the addresses, ports and QPN of a
-// connection. It takes nil extension headers from defaults as a whole, and never the payload or
-// trailers.
+// Or returns p with its nil fields set from defaults, such as those of a connection. It takes nil
+// extension headers from defaults as a whole, and never the payload or trailers.
 func (p Packet) Or(defaults Packet) Packet {
 	p.IP = packet.Or(p.IP, defaults.IP)
 	p.UDP = packet.Or(p.UDP, defaults.UDP)

@@ -35,7 +35,7 @@ var goldenSIDRREP = SIDRREP{
 	RequestID: new(uint32(0xd9884002)), QPN: new(uint32(0x20)), ServiceID: new(ServiceID(PortSpaceUDP, 7174)), QKey: new(uint32(UDQKey)),
 }
 
-// TestREQAsCaptured reads what nil left to the defaults, out of the bytes that Linux sent.
+// TestREQAsCaptured parses a REQ of Linux, including the fields that goldenREQ leaves nil.
 func TestREQAsCaptured(t *testing.T) {
 	p, err := Parse(goldenPackets(t)[26].Data)
 	if err != nil {
@@ -60,12 +60,12 @@ func TestREQAsCaptured(t *testing.T) {
 	}
 	addr, user, err := ParseAddrHeader(m.(REQ).Private)
 	if err != nil || addr.Src != host12 || addr.Dst != host11 || addr.SrcPort != 48996 || len(user) != 56 {
-		t.Errorf("address header %+v with %d bytes behind it, %v", addr, len(user), err)
+		t.Errorf("address header %+v with %d bytes after it, %v", addr, len(user), err)
 	}
 }
 
 func TestMessagesRoundTrip(t *testing.T) {
-	// Fields all different, so that two that overlap or are exchanged show.
+	// All fields differ, so that the test detects overlapping or swapped ones.
 	for _, m := range []Message{REQ{}, MRA{}, REJ{}, REP{}, RTU{}, DREQ{}, DREP{}, SIDRREQ{}, SIDRREP{}, LAP{}, APR{}} {
 		body := make([]byte, 232)
 		for i := range body {
@@ -80,10 +80,10 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if *h.Attr != m.attr() || reflect.TypeOf(second) != reflect.TypeOf(m) {
-			t.Errorf("%v came back as %v, %T", m.attr(), *h.Attr, second)
+			t.Errorf("%v decodes to %v, %T", m.attr(), *h.Attr, second)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("%v: %+v came back as %+v", m.attr(), first, second)
+			t.Errorf("%v: %+v decodes to %+v", m.attr(), first, second)
 		}
 		if d := DiffCM(first, second); d != nil {
 			t.Errorf("%v: %v", m.attr(), d)
@@ -91,7 +91,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-// Private data is where each message ends: a layout that is off by a byte shows here.
+// Private data ends each message: the test detects a layout that is off by a byte.
 func TestPrivateDataFillsTheMAD(t *testing.T) {
 	last := func(n int) []byte { return append(make([]byte, n-1), 0xee) }
 	for n, m := range map[int]Message{
@@ -108,7 +108,7 @@ func TestPrivateDataFillsTheMAD(t *testing.T) {
 func TestDiffCM(t *testing.T) {
 	got := REP{LocalCommID: new(uint32(1)), RemoteCommID: new(uint32(2)), QPN: new(uint32(0x11)), Private: []byte{1, 2}}
 	if d := DiffCM(REP{RemoteCommID: new(uint32(2)), Private: []byte{1, 2, 0}}, got); d != nil {
-		t.Errorf("what is expected differs: %v", d)
+		t.Errorf("an expected message differs: %v", d)
 	}
 	d := DiffCM(REP{RemoteCommID: new(uint32(3))}, got)
 	if want := "REP RemoteCommID: want 0x00000003, got 0x00000002"; d.String() != want {
@@ -118,15 +118,15 @@ func TestDiffCM(t *testing.T) {
 		t.Errorf("RTU against REP: %v", d)
 	}
 	if d := DiffCM(RTU{}, nil); len(d) != 1 {
-		t.Errorf("RTU against nothing: %v", d)
+		t.Errorf("RTU against nil: %v", d)
 	}
 }
 
-func TestNoCMMessage(t *testing.T) {
+func TestCMRejectsOtherPackets(t *testing.T) {
 	for name, p := range map[string]Packet{
-		"no datagram":        SendOnly(1, make([]byte, 256)),
-		"a short one":        Datagram(1, GSIQKey, 1, make([]byte, 255)),
-		"of another class":   CMWith(MAD{Class: new(uint8(4))}, RTU{}),
+		"not a datagram":     SendOnly(1, make([]byte, 256)),
+		"short":              Datagram(1, GSIQKey, 1, make([]byte, 255)),
+		"another class":      CMWith(MAD{Class: new(uint8(4))}, RTU{}),
 		"an unknown message": CMWith(MAD{Attr: new(Attr(0x1b))}, RTU{}),
 	} {
 		if _, _, err := p.CM(); !errors.Is(err, ErrNotCM) {
@@ -136,18 +136,18 @@ func TestNoCMMessage(t *testing.T) {
 }
 
 func TestAddrHeader(t *testing.T) {
-	six := AddrHeader{SrcPort: 7, Src: netip.MustParseAddr("fd77::1"), Dst: netip.MustParseAddr("fd77::2")}
-	b := append(six.Append(nil), "user"...)
+	ipv6 := AddrHeader{SrcPort: 7, Src: netip.MustParseAddr("fd77::1"), Dst: netip.MustParseAddr("fd77::2")}
+	b := append(ipv6.Append(nil), "user"...)
 	if b[1] != 0x60 {
 		t.Errorf("second byte %#02x", b[1])
 	}
 	got, user, err := ParseAddrHeader(b)
-	six.IPVersion = 6
-	if err != nil || got != six || string(user) != "user" {
+	ipv6.IPVersion = 6
+	if err != nil || got != ipv6 || string(user) != "user" {
 		t.Errorf("%+v %q %v", got, user, err)
 	}
-	odd := AddrHeader{Version: 1, IPVersion: 5, Src: host11, Dst: host12}.Append(nil)
-	if got, _, err := ParseAddrHeader(odd); err == nil || got.Version != 1 {
+	invalid := AddrHeader{Version: 1, IPVersion: 5, Src: host11, Dst: host12}.Append(nil)
+	if got, _, err := ParseAddrHeader(invalid); err == nil || got.Version != 1 {
 		t.Errorf("IP version 5: %+v, %v", got, err)
 	}
 	if _, _, err := ParseAddrHeader(b[:35]); !errors.Is(err, packet.ErrShort) {

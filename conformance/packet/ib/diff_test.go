@@ -14,9 +14,9 @@ func TestDiff(t *testing.T) {
 	write := WriteOnly(100, At(0x1000, 7, 8), []byte("abcdefgh")).Or(path4)
 	for name, c := range map[string]struct {
 		want, sent Packet
-		diff       string // none: it matches
+		diff       string // empty if it matches
 	}{
-		"nothing said":         {Packet{}, send, ""},
+		"no fields":            {Packet{}, send, ""},
 		"opcode only":          {Op(OpSendOnly), send, ""},
 		"as sent":              {send, send, ""},
 		"any PSN":              {SendOnly(AnyPSN, nil), send, ""},
@@ -31,7 +31,7 @@ func TestDiff(t *testing.T) {
 		"two fields":           {SendOnly(101, nil).NoAckReq(), send, "AckReq: want false, got true; PSN: want 101, got 100"},
 		"RETH":                 {WriteOnly(100, At(0x1004, 7, 8), nil), write, "RETH VA: want 0x1004, got 0x1000"},
 		"part of a RETH":       {Op(OpWriteOnly).WithRETH(RETH{Len: new(uint32(8))}), write, ""},
-		"RETH where none is":   {Op(OpSendOnly).WithRETH(RETH{}), send, "RETH: want one, got none"},
+		"unexpected RETH":      {Op(OpSendOnly).WithRETH(RETH{}), send, "RETH: want one, got none"},
 		"ACK":                  {Ack(5, 2), Ack(5, 2).Or(path4), ""},
 		"ACK with credits":     {Ack(5, 2), Ack(5, 2).WithCredits(4).Or(path4), ""},
 		"ACK of any MSN":       {Ack(5, AnyMSN), Ack(5, 2).Or(path4), ""},
@@ -58,8 +58,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffSeesEveryField changes one field at a time of a packet that has them all.
-func TestDiffSeesEveryField(t *testing.T) {
+// TestDiffComparesEveryField changes one field at a time of a packet that has them all.
+func TestDiffComparesEveryField(t *testing.T) {
 	full := reparse(t, SendOnly(1, []byte("abcde")).Or(path4))
 	for h := HdrRDETH; h <= HdrIETH; h++ {
 		if _, err := full.parseHeader(h, make([]byte, 64)); err != nil {
@@ -68,7 +68,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 	full.Behind, full.IP.FlowLabel = []byte{1}, new(uint32(1))
 	if d := full.Diff(full); d != nil {
-		t.Fatalf("it differs from itself: %v", d)
+		t.Fatalf("the packet differs from itself: %v", d)
 	}
 	n := 0
 	got := clone(full)
@@ -78,7 +78,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 			f, name := v.Field(i), at+"."+v.Type().Field(i).Name
 			was := reflect.New(f.Type()).Elem()
 			switch {
-			case !f.CanSet() || name == ".Body" || name == ".Trailer": // no part of what is compared
+			case !f.CanSet() || name == ".Body" || name == ".Trailer": // not compared
 				continue
 			case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[netip.Addr]():
 				walk(name, f)
@@ -114,16 +114,16 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 }
 
-// Every rule of Faults is broken by a packet here, and by no sound one.
+// For each rule of Faults, a packet violates it, and no valid packet does.
 func TestFaults(t *testing.T) {
 	data := make([]byte, 256)
-	sound := []Packet{
+	valid := []Packet{
 		SendOnly(1, data[:5]).AckReq().SE(), SendFirst(1, data), SendOnly(1, nil).WithUDPChecksum(), CNP(), Nak(1, NakRemoteOp, 0), RNR(1, 31, 0),
 		SendOnlyImm(1, 1, data).On(UC).SE(), Datagram(1, 1, 1, data[:7]), WriteOnlyImm(1, At(0, 0, 0), 0, nil).SE(), AtomicWrite(1, At(0, 0, 8), data[:8]),
 		Flush(1, 1, 0, At(0, 0, 0)), FetchAdd(1, At(0, 0, 8), 1), CompareSwap(1, At(0, 0, 8), 1, 2), Ack(1, 1).WithCredits(0),
 	}
 	for _, path := range []Packet{path4, path6} {
-		for _, p := range sound {
+		for _, p := range valid {
 			if fs := reparse(t, p.Or(path)).Faults(); len(fs) > 0 {
 				t.Errorf("%v: %v", p, fs)
 			}
@@ -185,21 +185,21 @@ func TestStrings(t *testing.T) {
 		}
 	}
 	if got := reparse(t, SendOnly(1, nil).BadICRC().Or(path4)).String(); !strings.HasSuffix(got, " wrong ICRC") {
-		t.Errorf("%q does not tell of its ICRC", got)
+		t.Errorf("%q does not report the wrong ICRC", got)
 	}
 }
 
-func TestKinds(t *testing.T) {
+func TestAckKinds(t *testing.T) {
 	if p := Ack(1, 2); !p.IsAck(AckPositive) || p.IsAck(AckNegative) || p.IsNak(NakSequence) || p.Syndrome() != 0x1f || p.MSN() != 2 {
-		t.Errorf("%v is taken for something else", p)
+		t.Errorf("%v has the wrong kind", p)
 	}
 	if p := Nak(1, NakSequence, 2); !p.IsAck(AckNegative) || p.IsAck(AckPositive) || !p.IsNak(NakSequence) || p.IsNak(NakRemoteOp) || p.Syndrome() != 0x60 {
-		t.Errorf("%v is taken for something else", p)
+		t.Errorf("%v has the wrong kind", p)
 	}
 	if p := ReadResponseOnly(1, 2, nil); p.IsAck(AckPositive) {
 		t.Errorf("%v is taken for an ACK", p)
 	}
 	if p := SendOnly(1, nil); p.IsAck(AckPositive) || p.HasAckReq() || !p.AckReq().HasAckReq() || p.Syndrome() != 0 || p.MSN() != 0 {
-		t.Errorf("%v is taken for something else", p)
+		t.Errorf("%v has the wrong kind", p)
 	}
 }

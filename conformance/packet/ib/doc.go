@@ -1,6 +1,5 @@
-// Package ib models RoCEv2 packets for conformance cases: the InfiniBand transport headers
-// in UDP over IPv4 and IPv6, the invariant CRC, and the messages of the communication
-// manager.
+// Package ib models RoCEv2 packets for conformance cases: the InfiniBand transport headers in UDP
+// over IPv4 and IPv6, the invariant CRC, and CM messages.
 //
 // A function named after the packet makes a [Packet], methods change it, and a case sends
 // it or compares a received packet with it:

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet/ib"
 )
 
-// A connection is what all packets have in common; a packet says the rest.
+// The packet conn has the fields that all packets of a connection share.
 func Example() {
 	conn := ib.Packet{}.Via(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")).To(0x11)
 	remote := ib.At(0x1000, 0x55, 2500)
@@ -28,7 +28,7 @@ func Example() {
 	// NAK psn 103 sequence msn 5 <nil>
 }
 
-// The same functions make expectations. What they leave open is not looked at.
+// The same functions make expectations. Diff does not compare fields that they leave nil.
 func ExamplePacket_Diff() {
 	got := ib.Nak(103, ib.NakInvalidRequest, 5)
 

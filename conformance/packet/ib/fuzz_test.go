@@ -8,8 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// FuzzParse holds any bytes against three promises: no panic, whatever parses is
-// built again to the same bytes, and it matches itself as an expectation.
+// FuzzParse checks that no bytes cause a panic, that Build of a parsed packet returns the same
+// bytes, and that the packet matches itself.
 func FuzzParse(f *testing.F) {
 	for _, c := range goldenPackets(f) {
 		f.Add(c.Data)
@@ -41,22 +41,21 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(withoutComputed(p).Build())
 		if !whole(err) {
-			t.Fatalf("%v: built afresh: %v", p, err)
+			t.Fatalf("%v: rebuilt: %v", p, err)
 		}
 		if err := again.CheckICRC(); err != nil {
-			t.Fatalf("%v: built afresh: %v", p, err)
+			t.Fatalf("%v: rebuilt: %v", p, err)
 		}
 	})
 }
 
-// whole reports whether nothing of a packet was left unread: an opcode that is not
-// known and bytes too many are errors, and lose nothing.
+// whole reports whether Parse read the whole packet. An unknown opcode and bytes after the packet
+// are errors, but the packet keeps all bytes.
 func whole(err error) bool {
 	return err == nil || errors.Is(err, ErrOpcode) || errors.Is(err, ErrBehind) && !errors.Is(err, packet.ErrShort) && !errors.Is(err, ErrPad)
 }
 
-// FuzzMessage holds any MAD body against the promise that nothing is lost of the
-// fields that a message has.
+// FuzzMessage checks that all fields of a CM message survive a round trip.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []Message{goldenREQ, goldenREP, goldenSIDRREQ, goldenSIDRREP, REJ{}, MRA{}, DREQ{}} {
 		f.Add(CM(1, m).Payload)
@@ -69,13 +68,13 @@ func FuzzMessage(f *testing.F) {
 		again := CMWith(h, m)
 		h2, m2, err := again.CM()
 		if err != nil || *h2.TID != *h.TID {
-			t.Fatalf("%+v came back as %+v, %v", h, h2, err)
+			t.Fatalf("%+v decodes to %+v, %v", h, h2, err)
 		}
 		if d := DiffCM(m, m2); d != nil {
 			t.Fatal(d)
 		}
 		if got := CMWith(h2, m2).Payload; !bytes.Equal(got, again.Payload) {
-			t.Fatalf("%x came back as %x", again.Payload, got)
+			t.Fatalf("%x decodes to %x", again.Payload, got)
 		}
 	})
 }

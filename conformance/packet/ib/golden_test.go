@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// golden are the packets of testdata/golden.pcap, as a case would write them down.
+// golden are the packets of testdata/golden.pcap, as a case would build them.
 // Addresses, ports and queue pair come from the packet.
 var golden = []struct {
 	icrc string // as on the wire
@@ -65,7 +65,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// connection is what a packet has in common with all others of its connection.
+// connection returns the fields of p that all packets of its connection share.
 func connection(p Packet) Packet {
 	return Packet{
 		IP:  packet.IP{Src: p.IP.Src, Dst: p.IP.Dst, ID: p.IP.ID, TClass: p.IP.TClass},
@@ -116,7 +116,7 @@ func TestGoldenPackets(t *testing.T) {
 			t.Errorf("%d %s: parsed and built is\n%x, want\n%x", i+1, g.line, got, c.Data)
 		}
 		if got := withoutComputed(p).Build(); !bytes.Equal(got, c.Data) {
-			t.Errorf("%d %s: parsed and built afresh is\n%x, want\n%x", i+1, g.line, got, c.Data)
+			t.Errorf("%d %s: parsed and rebuilt is\n%x, want\n%x", i+1, g.line, got, c.Data)
 		}
 		if got := g.want.Or(connection(p)).Build(); !bytes.Equal(got, c.Data) {
 			t.Errorf("%d %s: built is\n%x, want\n%x", i+1, g.line, got, c.Data)
@@ -127,7 +127,6 @@ func TestGoldenPackets(t *testing.T) {
 	}
 }
 
-// An expectation that fits packets that differ would prove nothing.
 func TestGoldenPacketsDoNotMatchEachOther(t *testing.T) {
 	all := goldenPackets(t)
 	for i := range golden {
@@ -137,13 +136,13 @@ func TestGoldenPacketsDoNotMatchEachOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i != j && golden[i].want.Matches(p) && golden[i].line != golden[j].line {
-				t.Errorf("the expectation %q takes %q", golden[i].line, golden[j].line)
+				t.Errorf("the expectation %q matches %q", golden[i].line, golden[j].line)
 			}
 		}
 	}
 }
 
-func TestParseSurvivesEveryPrefix(t *testing.T) {
+func TestParseRejectsEveryPrefix(t *testing.T) {
 	for i, c := range goldenPackets(t) {
 		for n := range c.Data {
 			p, err := Parse(c.Data[:n])
@@ -152,7 +151,7 @@ func TestParseSurvivesEveryPrefix(t *testing.T) {
 			}
 			_, _ = p.String(), p.Faults()
 
-			// The same, with lengths that fit what is left of it.
+			// The same, with lengths that match the prefix.
 			whole, _, trailer, ipErr := packet.ParseIP(c.Data)
 			if ipErr != nil || len(trailer) != 0 {
 				t.Fatal(ipErr, trailer)
@@ -165,15 +164,15 @@ func TestParseSurvivesEveryPrefix(t *testing.T) {
 			short := whole.WithoutComputed().Append(nil, packet.UDP{SrcPort: udp.SrcPort, DstPort: udp.DstPort}.Append(nil, whole, c.Data[size+8:n]))
 			p, err = Parse(short)
 			if err == nil && p.CheckICRC() == nil {
-				t.Fatalf("packet %d cut to %d bytes passes", i+1, n)
+				t.Fatalf("packet %d cut to %d bytes is valid", i+1, n)
 			}
 			_, _ = p.String(), p.Faults()
 		}
 	}
 }
 
-// TestCaptures takes every packet of the recordings apart and puts it together again,
-// as it came and with everything computed afresh.
+// TestCaptures parses every captured packet and builds it again, with the original lengths,
+// checksums and ICRC, and with computed ones.
 func TestCaptures(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.pcap"))
 	if err != nil || len(files) < 10 {
@@ -188,7 +187,7 @@ func TestCaptures(t *testing.T) {
 			}
 			p, err := Parse(b)
 			if errors.Is(err, ErrNotRoCE) {
-				continue // the side channel of the tools
+				continue // a TCP connection of the tools
 			}
 			probing := strings.Contains(file, "probe_") && fromProber(p)
 			if err != nil {
@@ -203,12 +202,12 @@ func TestCaptures(t *testing.T) {
 				t.Errorf("%s: packet %d (%v): built\n%x, want\n%x", file, i+1, p, got, b)
 			}
 			if probing {
-				continue // broken on purpose, some of them
+				continue // some are invalid on purpose
 			}
 			fresh := withoutComputed(p)
 			fresh.Trailer = nil
 			if got := fresh.Build(); !bytes.Equal(got, ip) {
-				t.Errorf("%s: packet %d (%v): built afresh\n%x, want\n%x", file, i+1, p, got, ip)
+				t.Errorf("%s: packet %d (%v): rebuilt\n%x, want\n%x", file, i+1, p, got, ip)
 			}
 			if faults := p.Faults(); len(faults) > 0 {
 				t.Errorf("%s: packet %d (%v): faults %v", file, i+1, p, faults)

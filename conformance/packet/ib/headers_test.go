@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// TestLayouts puts a value of its own into each field and looks for it in the bytes.
+// TestLayouts sets each field to a different value and checks the bytes.
 func TestLayouts(t *testing.T) {
 	reth := At(uint64(0x0102030405060708), uint32(0x11121314), 0x21222324)
 	cases := []struct {
@@ -115,8 +115,8 @@ func TestMessagesInPackets(t *testing.T) {
 	}
 }
 
-// TestFieldsDoNotOverlap sets one bit at a time: it belongs to one field, or, in the
-// messages that have reserved bits without a name, to none.
+// TestFieldsDoNotOverlap sets one bit at a time. It belongs to one field, or to none if it is
+// reserved.
 func TestFieldsDoNotOverlap(t *testing.T) {
 	whole := []any{BTH{}, RETH{}, AtomicETH{}, AtomicAckETH{}, AETH{}, DETH{}, ImmDt{}, IETH{}, XRCETH{}, RDETH{}, FETH{}, MAD{}, LAP{}, APR{}, RTU{}, DREP{}}
 	parts := []any{REQ{}, MRA{}, REJ{}, REP{}, DREQ{}, SIDRREQ{}, SIDRREP{}}
@@ -144,13 +144,13 @@ func TestFieldsDoNotOverlap(t *testing.T) {
 				t.Errorf("%s: bit %d of byte %d belongs to %q", typ.Name(), bit%8, bit/8, owners)
 			}
 			if got := packet.AppendFields(nil, v.Interface()); len(owners) == 1 && !bytes.Equal(got, b) {
-				t.Errorf("%s: bit %d of byte %d comes back as %x", typ.Name(), bit%8, bit/8, got)
+				t.Errorf("%s: bit %d of byte %d is encoded as %x", typ.Name(), bit%8, bit/8, got)
 			}
 		}
 	}
 }
 
-// The areas are those that Linux put in front of datagrams.
+// Linux wrote these GRH areas before received datagrams.
 func TestGRH(t *testing.T) {
 	four := append(make([]byte, 20), unhex("4500003800004000401126100a4d00010a4d000b")...)
 	h, err := ParseGRH(append(four, "ABCD"...), 4)

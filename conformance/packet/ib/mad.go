@@ -70,8 +70,7 @@ func (p Packet) CM() (MAD, Message, error) {
 	return h, m, err
 }
 
-// parseMessage parses the body of a CM MAD with this attribute, which tells the type of the
-// message.
+// parseMessage parses the body of a CM MAD. attr tells the type of the message.
 func parseMessage(attr Attr, body []byte) (Message, error) {
 	i := int(attr) - int(AttrREQ)
 	if i < 0 || i >= len(messages) {
@@ -83,8 +82,7 @@ func parseMessage(attr Attr, body []byte) (Message, error) {
 	return m, err
 }
 
-// DiffCM returns the fields of got that differ from the expected message; nil in want matches any
-// value.
+// DiffCM returns the fields of got that differ from want; nil in want matches any value.
 func DiffCM(want, got Message) packet.Differences {
 	var d packet.Differences
 	switch {

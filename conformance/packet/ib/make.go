@@ -149,8 +149,7 @@ func Send(psn PSN, data []byte, mtu int) []Packet {
 	return ackReqLast(sendOps.packets(psn, data, mtu))
 }
 
-// Write returns the packets of a WRITE of data; the last has AckReq. It sets the length of the
-// RETH.
+// Write returns the packets of a WRITE of data; the last has AckReq. It sets the RETH's length.
 func Write(psn PSN, to RETH, data []byte, mtu int) []Packet {
 	ps := writeOps.packets(psn, data, mtu)
 	ps[0] = ps[0].WithRETH(to.Sized(len(data)))

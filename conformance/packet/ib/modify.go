@@ -51,8 +51,7 @@ func (p Packet) WithPKey(pkey uint16) Packet { p.BTH.PKey = &pkey; return p }
 // WithTVer sets the transport header version.
 func (p Packet) WithTVer(v uint8) Packet { p.BTH.TVer = &v; return p }
 
-// WithReserved sets the reserved bits of the BTH: the six after FECN and BECN, and the seven
-// after AckReq.
+// WithReserved sets the reserved bits of the BTH: six after FECN and BECN, seven after AckReq.
 func (p Packet) WithReserved(resv6, resv7 uint8) Packet {
 	p.BTH.Resv6, p.BTH.Resv7 = &resv6, &resv7
 	return p

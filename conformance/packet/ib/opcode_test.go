@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// opcodeRows is the table of opcodes as the specification has it, in another form
-// than the code: opcode, name, extension headers, payload.
+// opcodeRows is the opcode table of the specification: opcode, name, extension headers, payload.
 const opcodeRows = `
 00 SEND_FIRST           -               full
 01 SEND_MIDDLE          -               full
@@ -100,7 +99,7 @@ func TestOpcodeTable(t *testing.T) {
 			}
 		}
 	}
-	// RC, UC, UD and CNPs are in the rows completely, so nothing else may be known.
+	// The rows have all opcodes of RC, UC, UD and CNP: others must be unknown.
 	for i := range 256 {
 		op := Opcode(i)
 		if tr := op.Transport(); tr == RD || tr == XRC || seen[op] {
@@ -118,12 +117,12 @@ func TestCredits(t *testing.T) {
 		6144, 8192, 12288, 16384, 24576, 32768,
 	}
 	for code, n := range want {
-		if got, told := Credits(uint8(code)); got != n || !told {
-			t.Errorf("code %d: %d credits, told %v, want %d", code, got, told, n)
+		if got, limited := Credits(uint8(code)); got != n || !limited {
+			t.Errorf("code %d: %d credits, limited %v, want %d", code, got, limited, n)
 		}
 	}
-	if _, told := Credits(31); told {
-		t.Error("code 31 tells credits")
+	if _, limited := Credits(31); limited {
+		t.Error("code 31 is limited")
 	}
 }
 

@@ -41,12 +41,10 @@ func (p Packet) UnseenFields(got Packet) (unseen []string) {
 }
 
 // Identify finds the IPv4 identification and DF flag, which a UDP socket does not report, from the
-// ICRC: those for which it is correct, whatever the packet has. A random ICRC has a solution with
-// probability 2/65,536: a solution is almost certainly the original one, and none means a wrong
-// ICRC.
+// ICRC: those for which the ICRC is correct. A random ICRC has a solution with probability
+// 2/65,536: a solution is almost certainly right, and none means a wrong ICRC.
 //
-// A CRC is linear: each bit of the packet flips a fixed set of CRC bits. Gaussian elimination finds
-// the missing bits.
+// A CRC is linear: each bit flips a fixed set of CRC bits. Gaussian elimination finds the bits.
 func Identify(ip []byte) (id uint16, df, ok bool) {
 	b := slices.Clone(ip)
 	if len(b) < 20 || b[0]>>4 != 4 {
@@ -76,8 +74,7 @@ func Identify(ip []byte) (id uint16, df, ok bool) {
 	return uint16(solution.bits >> 1), solution.bits&1 != 0, solution.changes == 0
 }
 
-// icrcRow is a set of header bits, of the identification and DF, and the ICRC bits that flipping
-// them changes.
+// icrcRow is a set of bits of the identification and DF, and the ICRC bits that they change.
 type icrcRow struct{ changes, bits uint32 }
 
 // icrcRows are rows by the highest ICRC bit that they change.

@@ -27,8 +27,7 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// title names the packet: by the kind of an acknowledgement, by a CM message to QP 1, or else by
-// the opcode.
+// title names the packet by the acknowledgement's kind, the CM message to QP 1, or the opcode.
 func (p Packet) title() string {
 	op := p.Opcode()
 	switch {

@@ -26,8 +26,8 @@ func reparse(t *testing.T, p Packet) Packet {
 	return got
 }
 
-// What the ICRC leaves out may change on the way, and nothing else.
-func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
+// A change in flight makes the ICRC wrong, except in fields that it does not cover.
+func TestICRCCoversInvariantFields(t *testing.T) {
 	send := SendOnly(100, []byte("abcde")).AckReq()
 	for name, c := range map[string]struct {
 		path    Packet
@@ -41,7 +41,7 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"UDP checksum":              {path4, false, func(p *Packet) { p.udpChecksum = true }},
 		"FECN":                      {path4, false, func(p *Packet) { p.BTH.FECN = new(true) }},
 		"BECN":                      {path4, false, func(p *Packet) { p.BTH.BECN = new(true) }},
-		"bits beside them":          {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
+		"reserved bits after BECN":  {path4, false, func(p *Packet) { p.BTH.Resv6 = new(uint8(0x3f)) }},
 		"identification":            {path4, true, func(p *Packet) { p.IP.ID = new(uint32(7)) }},
 		"DF":                        {path4, true, func(p *Packet) { p.IP.DF = new(false) }},
 		"source address":            {path4, true, func(p *Packet) { p.IP.Src = netip.MustParseAddr("10.0.0.3") }},
@@ -52,7 +52,7 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"P_Key":                     {path4, true, func(p *Packet) { *p = p.WithPKey(0x7fff) }},
 		"queue pair":                {path4, true, func(p *Packet) { *p = p.To(0x12) }},
 		"AckReq":                    {path4, true, func(p *Packet) { *p = p.NoAckReq() }},
-		"bits beside AckReq":        {path4, true, func(p *Packet) { p.BTH.Resv7 = new(uint8(1)) }},
+		"reserved bits of AckReq":   {path4, true, func(p *Packet) { p.BTH.Resv7 = new(uint8(1)) }},
 		"PSN, in place":             {path4, true, func(p *Packet) { *p.BTH.PSN++ }},
 		"payload, in place":         {path4, true, func(p *Packet) { p.Payload[4] ^= 1 }},
 		"pad":                       {path4, true, func(p *Packet) { p.Pad = []byte{0, 0, 1} }},
@@ -65,7 +65,7 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 		"source port, IPv6":         {path6, true, func(p *Packet) { p.UDP.SrcPort = new(uint16(7)) }},
 	} {
 		p := send.Or(c.path).InFlight(c.change)
-		for range 2 { // building changes nothing
+		for range 2 { // Build does not change the packet
 			got := reparse(t, p)
 			if err := got.CheckICRC(); errors.Is(err, ErrICRC) != c.covered || !c.covered && err != nil {
 				t.Errorf("%s: %v, covered: %v", name, err, c.covered)
@@ -77,8 +77,8 @@ func TestICRCCoversAllButWhatChangesOnTheWay(t *testing.T) {
 	}
 }
 
-// Every bit that is covered counts: turned, the ICRC is wrong.
-func TestICRCSeesEveryBit(t *testing.T) {
+// Flipping any covered bit changes the ICRC.
+func TestICRCCoversEveryBit(t *testing.T) {
 	for _, path := range []Packet{path4, path6} {
 		b := SendOnly(100, []byte("abcd")).Or(path).Build()
 		size := 20
@@ -92,7 +92,7 @@ func TestICRCSeesEveryBit(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 8 * (len(b) - 4) {
-			// Version and header length decide what is what, so they are not turned.
+			// The test does not flip version and header length, which select the layout.
 			if i < 8 {
 				continue
 			}
@@ -100,13 +100,13 @@ func TestICRCSeesEveryBit(t *testing.T) {
 			c[i/8] ^= 0x80 >> (i % 8)
 			got, err := ICRC(c)
 			if size == 40 && i/8 == 6 {
-				continue // the next header decides as well
+				continue // neither the next header
 			}
 			if err != nil {
 				t.Fatalf("bit %d: %v", i, err)
 			}
 			if (got == right) != free[i/8] {
-				t.Errorf("byte %d, bit %d turned: ICRC %#08x, was %#08x", i/8, i%8, got, right)
+				t.Errorf("byte %d, bit %d flipped: ICRC %#08x, was %#08x", i/8, i%8, got, right)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestBuildSendsChosenICRC(t *testing.T) {
 		t.Errorf("swapped ICRC %#08x, want %#08x", got, right)
 	}
 	seven := func(uint32) uint32 { return 7 }
-	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.ChooseICRC(bits.ReverseBytes32), "of one's own": p.ChooseICRC(seven)} {
+	for name, odd := range map[string]Packet{"bad": p.BadICRC(), "swapped": p.ChooseICRC(bits.ReverseBytes32), "chosen": p.ChooseICRC(seven)} {
 		if err := reparse(t, odd).CheckICRC(); !errors.Is(err, ErrICRC) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -134,7 +134,7 @@ func TestBuildSendsChosenICRC(t *testing.T) {
 	}
 	b := p.Damaged(func(ip []byte) { ip[1] = 0xff }).Build()
 	if b[1] != 0xff || !bytes.Equal(b[2:], wire[2:]) {
-		t.Errorf("damaged: %x, was %x", b, wire)
+		t.Errorf("the rest of the packet changed: %x, was %x", b, wire)
 	}
 }
 
@@ -162,9 +162,9 @@ func TestParseRejectsWrongLengths(t *testing.T) {
 	longer.Behind = []byte("xyz")
 	behind, err := Parse(longer.Build())
 	if !errors.Is(err, ErrBehind) || string(behind.Behind) != "xyz" || string(behind.Payload) != "abcd" || behind.CheckICRC() != nil {
-		t.Errorf("bytes behind: %v, %v", behind, err)
+		t.Errorf("bytes after the packet: %v, %v", behind, err)
 	}
-	// An ICRC that fits the options is right: that they are not allowed is another matter.
+	// The ICRC covers IP options, although RoCEv2 does not allow them.
 	options := p
 	options.IP.Options = []byte{1, 1, 1, 1}
 	if err := reparse(t, options).CheckICRC(); err != nil {
@@ -173,20 +173,20 @@ func TestParseRejectsWrongLengths(t *testing.T) {
 }
 
 var (
-	near = netip.MustParseAddr("10.0.0.1")
-	far  = netip.MustParseAddr("10.0.0.2")
+	host1 = netip.MustParseAddr("10.0.0.1")
+	host2 = netip.MustParseAddr("10.0.0.2")
 )
 
-// Whatever a packet had, it is found again, and what has a wrong ICRC is not.
+// Identify finds the original values, and none for a wrong ICRC.
 func TestIdentify(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	taken := 0
 	for n := range 2000 {
-		p := SendOnly(PSN(n), make([]byte, n%300)).Via(near, far)
+		p := SendOnly(PSN(n), make([]byte, n%300)).Via(host1, host2)
 		id, df := uint16(r.Uint32()), r.IntN(2) == 0
 		p.IP.ID, p.IP.DF = new(uint32(id)), &df
 		b := p.Build()
-		b[4], b[5], b[6] = 0, 0, 0x40 // which a socket does not show
+		b[4], b[5], b[6] = 0, 0, 0x40 // a socket does not report them
 		gotID, gotDF, ok := Identify(b)
 		if !ok || gotID != id || gotDF != df {
 			t.Fatalf("%#x, DF %v: found %#x, %v, %v", id, df, gotID, gotDF, ok)
@@ -197,17 +197,17 @@ func TestIdentify(t *testing.T) {
 		}
 	}
 	if taken > 2 {
-		t.Errorf("%d of 2000 random ICRCs are right for some header", taken)
+		t.Errorf("%d of 2000 random ICRCs are correct for some header", taken)
 	}
 	for _, b := range [][]byte{nil, make([]byte, 30), SendOnly(1, nil).Via(netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")).Build()} {
 		if _, _, ok := Identify(b); ok {
-			t.Errorf("%x has an identification", b)
+			t.Errorf("found an identification in %x", b)
 		}
 	}
 }
 
-func TestSocketPacketsHaveUnseenFields(t *testing.T) {
-	parsed, err := Parse(SendOnly(1, []byte{1}).Via(near, far).Build())
+func TestSocketPacketsReportUnseenFields(t *testing.T) {
+	parsed, err := Parse(SendOnly(1, []byte{1}).Via(host1, host2).Build())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,7 @@ type AH struct {
 	gone bool
 }
 
-// CreateAH creates an address handle for attr and a destination UDP port; port 0 means that of this
-// NIC.
+// CreateAH creates an address handle for attr and a destination UDP port; 0 means this NIC's port.
 func (n *NIC) CreateAH(pd nic.PD, attr verbs.AHAttr, port uint16) (*AH, error) {
 	invalid := func(format string, args ...any) error {
 		return nic.OpError("create_ah", "", "%w: "+format, append([]any{verbs.ErrInvalid}, args...)...)
@@ -96,9 +95,8 @@ func (s *source) replyPath() path {
 	return path{src: s.dst, dst: s.src, hopLimit: DefaultHopLimit, tclass: s.tclass &^ link.ECN}
 }
 
-// fillGRH builds the octets before a received message, like the GRH of verbs: an IPv6 header, or an
-// IPv4 header in the last 20 octets, with the UDP source port in octets 2 and 3. length is that of
-// the message.
+// fillGRH builds the octets before a message, like a GRH: an IPv6 header, or an IPv4 header in the
+// last 20 octets, with the UDP source port in octets 2 and 3. length is that of the message.
 func (s *source) fillGRH(grh *[verbs.GRHLen]byte, length int) {
 	const udp = 17
 	*grh = [verbs.GRHLen]byte{}
@@ -130,8 +128,7 @@ func (s *source) fillGRH(grh *[verbs.GRHLen]byte, length int) {
 	}
 }
 
-// SourcePort returns the UDP source port in the octets before a received message, which fill has
-// built.
+// SourcePort returns the UDP source port from area, which fillGRH built before a message.
 func SourcePort(area []byte) uint16 { return binary.BigEndian.Uint16(area[2:]) }
 
 // checksum returns the checksum of an IPv4 header whose checksum field is zero.
@@ -170,8 +167,7 @@ func (t *gidTable) owns(a netip.Addr) bool {
 }
 
 // sourceFor returns the local address for packets to dst: the first in the GID table with the same
-// IP version. If there is none, it returns one of the initial GID table, which the host may get
-// back.
+// IP version. Without one, it returns one of the initial table, which the host may regain.
 func (t *gidTable) sourceFor(dst netip.Addr) netip.Addr {
 	for _, table := range [...][]verbs.GIDEntry{t.current, t.initial} {
 		for i := range table {

@@ -83,8 +83,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// MaxUDPayload returns the longest Send that fits into one UD packet over each IP version that the
-// NIC has.
+// MaxUDPayload returns the longest Send that fits into one UD packet of each IP version of the NIC.
 func (n *NIC) MaxUDPayload() int { return n.cfg.safePacketLen() - wire.UDOverhead - untaggedHeader }
 
 // safePacketLen returns the length of the largest UDP payload that fits into one packet of each IP

@@ -38,8 +38,7 @@ type Counters struct {
 
 var counterNames = nic.NewCounterNames[Counters]()
 
-// Counters returns all counters by name, in a fixed order: of the NIC, the reliable layer (rd) and
-// the iWARP layer.
+// Counters returns all counters in a fixed order: of the NIC, the reliable layer (rd), and iWARP.
 func (n *NIC) Counters() []verbs.Counter {
 	list := append(counterNames.Append(nil, &n.Count),
 		verbs.Counter{Name: "cq_overrun", Value: n.CQOverruns},

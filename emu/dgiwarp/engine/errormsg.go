@@ -24,8 +24,7 @@ type errorQueue struct {
 	filled  mono.Time
 }
 
-// errorToken is the number of units in a token: a rate of 1 token per second adds 1 unit per
-// nanosecond.
+// errorToken is the number of units in a token: 1 token per second is 1 unit per nanosecond.
 const errorToken = int64(1e9)
 
 // allow takes a token for an error message, and reports whether there was one. The bucket gets rate

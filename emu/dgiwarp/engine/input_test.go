@@ -13,59 +13,57 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What is not for this NIC, or from nobody who could be answered, is counted and
-// draws no answer.
-func TestStrangersVanish(t *testing.T) {
+// A packet to another address, or from an address without a host, is counted and gets no reply.
+func TestPacketsWithInvalidAddressesAreDropped(t *testing.T) {
 	at := func(addr string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(addr), wire.Port) }
 	for name, edit := range map[string]func(d *link.Datagram){
-		"to another":          func(d *link.Datagram) { d.Dst = at("10.9.9.9") },
-		"from a group":        func(d *link.Datagram) { d.Src = at("239.1.2.3") },
-		"from a group, IPv6":  func(d *link.Datagram) { d.Src = at("ff02::1") },
-		"from everybody":      func(d *link.Datagram) { d.Src = at("255.255.255.255") },
-		"everybody in IPv6":   func(d *link.Datagram) { d.Src = at("::ffff:255.255.255.255") },
-		"from nowhere":        func(d *link.Datagram) { d.Src = at("0.0.0.0") },
-		"from no address":     func(d *link.Datagram) { d.Src = netip.AddrPort{} },
-		"from no port":        func(d *link.Datagram) { d.Src = netip.AddrPortFrom(d.Src.Addr(), 0) },
-		"from a group, wrong": func(d *link.Datagram) { d.Src = at("239.1.2.3"); d.Payload[len(d.Payload)-1] ^= 1 },
+		"to another address":      func(d *link.Datagram) { d.Dst = at("10.9.9.9") },
+		"from multicast":          func(d *link.Datagram) { d.Src = at("239.1.2.3") },
+		"from IPv6 multicast":     func(d *link.Datagram) { d.Src = at("ff02::1") },
+		"from broadcast":          func(d *link.Datagram) { d.Src = at("255.255.255.255") },
+		"from mapped broadcast":   func(d *link.Datagram) { d.Src = at("::ffff:255.255.255.255") },
+		"from unspecified":        func(d *link.Datagram) { d.Src = at("0.0.0.0") },
+		"without source address":  func(d *link.Datagram) { d.Src = netip.AddrPort{} },
+		"from port 0":             func(d *link.Datagram) { d.Src = netip.AddrPortFrom(d.Src.Addr(), 0) },
+		"from multicast, bad CRC": func(d *link.Datagram) { d.Src = at("239.1.2.3"); d.Payload[len(d.Payload)-1] ^= 1 },
 	} {
 		for _, reliable := range []bool{false, true} {
 			w, a, b := pair(t, reliable)
 			b.recv(1, 0, 100)
-			w.see = func(d *link.Datagram, _ *wire.Packet) bool {
+			w.intercept = func(d *link.Datagram, _ *wire.Packet) bool {
 				edit(d)
 				b.h.nic.Input(w.now, d)
 				return true
 			}
 			a.send(b, 1, 10)
 			w.output()
-			b.got(0)
-			if b.h.nic.Count.DropAddress != 1 || w.seen != 1 {
-				t.Errorf("%s, reliable %v: %d dropped, %d packets", name, reliable, b.h.nic.Count.DropAddress, w.seen)
+			b.expectCompletions(0)
+			if b.h.nic.Count.DropAddress != 1 || w.sent != 1 {
+				t.Errorf("%s, reliable %v: %d dropped, %d packets", name, reliable, b.h.nic.Count.DropAddress, w.sent)
 			}
 		}
 	}
 }
 
-// Neither service takes packets of the other.
-func TestServicesDoNotMix(t *testing.T) {
+func TestPacketsOfOtherServiceAreDropped(t *testing.T) {
 	for _, reliable := range []bool{false, true} {
-		w := newWorld(t)
-		a, b := w.host().own(reliable), w.host().own(!reliable)
+		w := newNetwork(t)
+		a, b := w.host().newQP(reliable), w.host().newQP(!reliable)
 		b.recv(1, 0, 100)
 		a.send(b, 1, 10)
 		w.run(time.Millisecond)
-		b.got(0)
+		b.expectCompletions(0)
 		c := &b.h.nic.Count
 		if dropped := c.DropService + c.DropQPN; dropped != 1 || reliable == (c.DropService == 1) {
 			t.Errorf("reliable %v: %d of the other service, %d without a QP", reliable, c.DropService, c.DropQPN)
 		}
-		if told := b.h.nic.rd.Count.SentRefusals == 1; told != reliable {
-			t.Errorf("reliable %v: refused %v", reliable, told)
+		if refused := b.h.nic.rd.Count.SentRefusals == 1; refused != reliable {
+			t.Errorf("reliable %v: refused %v", reliable, refused)
 		}
 	}
 }
 
-// drops adds up all counters that say that nothing came of a packet.
+// drops returns the sum of the counters of packets without effect.
 func (n *NIC) drops() uint64 {
 	c, r := &n.Count, &n.rd.Count
 	return c.DropDown + c.DropAddress + c.DropCRC + c.DropMalformed + c.DropQPN + c.DropService + c.DropState + c.DropKey +
@@ -73,10 +71,10 @@ func (n *NIC) drops() uint64 {
 		r.DropStore + r.DropUnknown + r.DropUnproved + r.DropAck + r.DropEmpty + r.DropChallenge + r.DropRefusal
 }
 
-// Any packet may come at any time. In a QP that does not receive, it is counted,
-// and nothing else happens; one that does is as good as new after a reset.
-func TestAnyPacketInAnyState(t *testing.T) {
-	recorded := conversation(t)
+// A QP in a state that does not receive only counts a packet. In any state, the QP works after a
+// reset.
+func TestAnyPacketInAnyQPState(t *testing.T) {
+	recorded := recordPackets(t)
 	states := []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateErr}
 	for _, state := range states {
 		for _, reliable := range []bool{false, true} {
@@ -97,38 +95,38 @@ func TestAnyPacketInAnyState(t *testing.T) {
 				t.Errorf("%v, reliable %v: %d completions, state %v, or memory was written", state, reliable, len(b.done), b.state)
 			}
 			w.run(time.Minute)
-			for _, e := range []*end{a, b} {
+			for _, e := range []*testQP{a, b} {
 				e.reset()
-				e.ready()
+				e.toRTS()
 				e.done = nil
 			}
 			b.recv(1, 0, 100)
 			a.send(b, 1, 10)
 			w.run(time.Second)
-			a.ok(1)
-			b.ok(1)
+			a.expectSuccess(1)
+			b.expectSuccess(1)
 		}
 	}
 }
 
-// conversation is the packets of both services in both directions: of all kinds,
-// with keys that are right and QP numbers that both sides of a pair have.
-func conversation(t *testing.T) (all []link.Datagram) {
+// recordPackets returns packets of all kinds, of both services in both directions, with valid keys
+// and QP numbers.
+func recordPackets(t *testing.T) (all []link.Datagram) {
 	kinds := map[wire.Kind]bool{}
 	for _, reliable := range []bool{false, true} {
 		w, a, b := pair(t, reliable, isolated)
-		w.see = func(d *link.Datagram, k *wire.Packet) bool {
+		w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 			kinds[k.Kind] = true
 			all = append(all, *d)
 			return false
 		}
 		b.recv(1, 0, 1000)
 		a.send(b, 1, 900)
-		a.send(b, 1, 4000) // of several packets, and too long
+		a.send(b, 1, 4000) // several packets, and too long
 		a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 4), Remote: verbs.Remote{Addr: b.h.mr.Addr, RKey: verbs.RKey(b.h.mr.Key)}})
 		a.post(b, writeRecord(a, b, 3000, 1))
 		w.run(time.Millisecond)
-		b.reset() // what comes now is refused
+		b.reset() // it refuses the next packets
 		a.send(b, 2, 10)
 		w.run(time.Millisecond)
 	}
@@ -139,29 +137,29 @@ func conversation(t *testing.T) (all []link.Datagram) {
 }
 
 // With its port down a NIC neither sends nor receives.
-func TestPortDown(t *testing.T) {
+func TestPortDownStopsTraffic(t *testing.T) {
 	w, a, b := pair(t, false)
 	b.recv(1, 0, 100)
 	a.h.nic.SetPort(false)
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	a.ok(1) // as on a cable that is not plugged in
-	if w.seen != 0 || a.h.nic.Count.Sent != 0 {
-		t.Errorf("%d packets left, %d counted", w.seen, a.h.nic.Count.Sent)
+	a.expectSuccess(1) // as with an unplugged cable
+	if w.sent != 0 || a.h.nic.Count.Sent != 0 {
+		t.Errorf("%d packets sent, %d counted", w.sent, a.h.nic.Count.Sent)
 	}
 	a.h.nic.SetPort(true)
 	b.h.nic.SetPort(false)
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	b.got(0)
+	b.expectCompletions(0)
 	if b.h.nic.Count.DropDown != 1 {
 		t.Errorf("%d dropped", b.h.nic.Count.DropDown)
 	}
 }
 
-// Without its address a NIC neither sends nor receives, and says that it is gone. What
-// is reliable goes on when the address is back.
-func TestAddressGone(t *testing.T) {
+// A NIC without its address neither sends nor receives, and reports an event. A reliable QP
+// continues when the address is back.
+func TestRemovedAddressStopsTraffic(t *testing.T) {
 	for _, reliable := range []bool{false, true} {
 		w, a, b := pair(t, reliable)
 		b.recv(1, 0, 100)
@@ -174,33 +172,33 @@ func TestAddressGone(t *testing.T) {
 			t.Errorf("event %+v, %v", e, ok)
 		}
 		w.run(time.Millisecond)
-		if w.seen != 0 || a.h.nic.Count.Sent != 0 {
-			t.Errorf("reliable %v: %d packets left, %d counted", reliable, w.seen, a.h.nic.Count.Sent)
+		if w.sent != 0 || a.h.nic.Count.Sent != 0 {
+			t.Errorf("reliable %v: %d packets sent, %d counted", reliable, w.sent, a.h.nic.Count.Sent)
 		}
-		must.Fail(t, "an address from nowhere", must.Err(a.h.nic.CreateAH(a.h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(b.h.addr)}}, 0)), verbs.ErrInvalid)
+		must.Fail(t, "an address handle without a source address", must.Err(a.h.nic.CreateAH(a.h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(b.h.addr)}}, 0)), verbs.ErrInvalid)
 		a.h.nic.SetGIDs(full)
 		if !reliable {
-			a.ok(1) // lost
+			a.expectSuccess(1) // lost
 			a.send(b, 2, 10)
 		}
 		w.run(time.Second)
-		b.got(1)
-		a.ok(1)
+		b.expectCompletions(1)
+		a.expectSuccess(1)
 
 		b.h.nic.SetGIDs(empty)
 		before := b.h.nic.Count.DropAddress
 		a.send(b, 3, 10)
 		w.run(10 * time.Millisecond)
 		if b.h.nic.Count.DropAddress == before {
-			t.Errorf("reliable %v: nothing was dropped for want of an address", reliable)
+			t.Errorf("reliable %v: no packet was dropped for its address", reliable)
 		}
 	}
 }
 
-// Whoever sends from ten thousand addresses that are not his fills no more than
-// the tables for what is unfinished, and those empty themselves.
-func TestFloodsLeaveNothingBehind(t *testing.T) {
-	recorded := conversation(t)
+// Packets from 10,000 spoofed addresses fill no more than the bounded tables of incomplete
+// messages, which expire.
+func TestSpoofedSourcesUseBoundedMemory(t *testing.T) {
+	recorded := recordPackets(t)
 	for _, reliable := range []bool{false, true} {
 		w, a, b := pair(t, reliable, isolated)
 		n := b.h.nic
@@ -215,8 +213,8 @@ func TestFloodsLeaveNothingBehind(t *testing.T) {
 				n.rd.Peers(), len(n.messages.open), len(n.records.open), n.errors.waiting.Len())
 		}
 		w.output()
-		if most := 256 + n.cfg.ErrorBurst; w.seen > most {
-			t.Errorf("reliable %v: %d answers, want %d at most", reliable, w.seen, most)
+		if most := 256 + n.cfg.ErrorBurst; w.sent > most {
+			t.Errorf("reliable %v: %d replies, want %d at most", reliable, w.sent, most)
 		}
 		w.run(time.Second)
 		if len(n.messages.open)+len(n.records.open) > 0 || n.Deadline() != mono.Never {
@@ -225,7 +223,7 @@ func TestFloodsLeaveNothingBehind(t *testing.T) {
 		b.recv(1, 0, 100)
 		a.send(b, 1, 10)
 		w.run(time.Second)
-		a.ok(1)
-		b.ok(1)
+		a.expectSuccess(1)
+		b.expectSuccess(1)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestMulticastReachesAllThatAttached(t *testing.T) {
+func TestMulticastReachesAttachedQPs(t *testing.T) {
 	for _, group := range []netip.Addr{netip.MustParseAddr("239.1.2.3"), limitedBroadcast} {
-		w := newWorld(t)
-		a := w.host().own(false)
-		var members []*end
+		w := newNetwork(t)
+		a := w.host().newQP(false)
+		var members []*testQP
 		for range 2 {
 			h := w.host()
 			for range 2 {
-				members = append(members, h.own(false))
+				members = append(members, h.newQP(false))
 			}
 		}
-		outsider := w.hosts[1].own(false)
-		for _, m := range append(members, outsider) {
+		unattached := w.hosts[1].newQP(false)
+		for _, m := range append(members, unattached) {
 			m.recv(1, 0, 100)
 		}
 		for _, m := range members {
@@ -36,9 +36,9 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 		}
 		send()
 		for _, m := range members {
-			m.ok(1)
+			m.expectSuccess(1)
 		}
-		outsider.got(0)
+		unattached.expectCompletions(0)
 		must.Fail(t, "destroying a member", members[0].h.nic.DestroyQP(members[0].QP), verbs.ErrBusy)
 		for _, m := range members {
 			must.Do(t, m.h.nic.Detach(m.QP, group))
@@ -46,16 +46,16 @@ func TestMulticastReachesAllThatAttached(t *testing.T) {
 		}
 		send()
 		for _, m := range members {
-			m.got(0)
+			m.expectCompletions(0)
 		}
 	}
 }
 
-func TestNothingAnswersAGroup(t *testing.T) {
+func TestMulticastPacketsGetNoReply(t *testing.T) {
 	w, a, b := pair(t, false)
 	group := netip.MustParseAddr("239.1.2.3")
 	must.Do(t, b.h.nic.Attach(b.QP, group))
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		d.Dst = netip.AddrPortFrom(group, wire.Port)
 		k.DstQP = wire.MulticastQP
 		d.Payload = k.Append(nil)
@@ -63,16 +63,16 @@ func TestNothingAnswersAGroup(t *testing.T) {
 	}
 	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 10), Remote: verbs.Remote{RKey: 77}})
 	w.run(time.Millisecond)
-	if w.seen != 1 || b.h.nic.Count.ErrorsFound != 1 || b.state != verbs.QPStateErr {
-		t.Errorf("%d packets, %d errors, state %v", w.seen, b.h.nic.Count.ErrorsFound, b.state)
+	if w.sent != 1 || b.h.nic.Count.ErrorsFound != 1 || b.state != verbs.QPStateErr {
+		t.Errorf("%d packets, %d errors, state %v", w.sent, b.h.nic.Count.ErrorsFound, b.state)
 	}
-	// A reliable packet to a group finds nobody, and nobody answers.
+	// A reliable packet to a group finds no QP, and gets no reply.
 	w2, c, d := pair(t, true)
-	w2.see = w.see
+	w2.intercept = w.intercept
 	c.send(d, 1, 10)
 	w2.run(time.Millisecond)
 	if c.h.nic.rd.Count.DropChallenge+d.h.nic.rd.Count.SentChallenges+d.h.nic.rd.Count.SentRefusals != 0 || d.h.nic.Count.DropQPN == 0 {
-		t.Error("a reliable packet to a group was answered")
+		t.Error("a reliable packet to a group got a reply")
 	}
 	must.Fail(t, "attaching a reliable QP", d.h.nic.Attach(d.QP, group), verbs.ErrInvalid)
 }

@@ -62,9 +62,8 @@ func (h *peerStream) Received(r *iwarp.Receive, wc verbs.WC, solicited bool) {
 	q.push(q.RecvCQ, &wc, solicited)
 }
 
-// Completed implements iwarp.Owner. It completes the oldest request, since a stream completes them
-// in order, and frees its slot. After a failed flow, the first flushed request gets the error of
-// the flow.
+// Completed implements iwarp.Owner. It completes the oldest request, since streams complete in
+// order, and frees it. After a failed flow, the first flushed request gets the error of the flow.
 func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 	if status == verbs.WCWRFlushErr && h.cause != verbs.WCSuccess {
 		status, h.cause = h.cause, verbs.WCSuccess

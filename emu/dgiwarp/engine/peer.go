@@ -78,8 +78,7 @@ func (n *NIC) peerOf(r *rd.Peer) *peer {
 	return p
 }
 
-// distribute passes the pending requests of an RD QP to the peers that they are for, and executes
-// local requests.
+// distribute passes the pending requests of an RD QP to their peers, and executes local requests.
 func (q *QP) distribute(now mono.Time) {
 	for q.maySend() {
 		slot, ok := q.pending.Pop()
@@ -169,8 +168,7 @@ func (n *NIC) streamOptions() iwarp.Options {
 
 const noTerminate = false // argument of iwarp.Stream.Fail
 
-// fail resets a stream whose flow is gone. The oldest request fails with status, and the others are
-// flushed.
+// fail resets a stream whose flow is gone. It fails the oldest request, and flushes the others.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, noTerminate)

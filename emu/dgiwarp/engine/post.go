@@ -15,8 +15,7 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend queues one send work request. It copies what it needs of wr. refs has the objects that
-// wr refers to.
+// PostSend queues a copy of one send work request. refs has the objects that wr refers to.
 func (q *QP) PostSend(now mono.Time, wr *verbs.SendWR, refs Refs) error {
 	q.nic.clock = now
 	if err := q.checkSend(wr, &refs); err != nil {

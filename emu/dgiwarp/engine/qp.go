@@ -32,8 +32,7 @@ type QP struct {
 	sendQueue
 	sent uint32 // octets of the first pending request that were sent (UD)
 	msn  ddp.MSN
-	// reservedReceives is the number of posted receives that waiting peers were already resumed
-	// for.
+	// reservedReceives is the number of posted receives for which peers were already resumed.
 	reservedReceives int
 	peersWait        bool // in NIC.awaitingReceives
 	reported         ErrorReport
@@ -132,8 +131,7 @@ func (q *QP) reset() {
 	}
 }
 
-// Modify changes the attributes that mask selects. A reliable QP has the states and attributes of a
-// UD QP, too.
+// Modify changes the attributes that mask selects. A reliable QP has those of a UD QP.
 func (q *QP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
 	to, err := nic.Transition(verbs.QPTypeUD, q.state, &attr, mask)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestRDMarksAreEchoed(t *testing.T) {
+func TestRDEchoesECNMarks(t *testing.T) {
 	w, a, b := pair(t, true)
 	b.recv(1, 0, 100)
 	marked, ect := false, true
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if k.Flags.Has(wire.FlagData) {
 			ect = ect && d.ECNBits() == link.ECT0
 			d.TClass |= link.CE
@@ -26,20 +26,20 @@ func TestRDMarksAreEchoed(t *testing.T) {
 	}
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	a.ok(1)
+	a.expectSuccess(1)
 	if !ect || !marked {
-		t.Errorf("packets with data are ECN-capable %v, marks are echoed %v", ect, marked)
+		t.Errorf("data packets are ECN-capable: %v; marks are echoed: %v", ect, marked)
 	}
 }
 
-// Packets of a flow look as the address handle says that was used last, but for
-// the bits of congestion, which are the protocol's; and the receiver is told.
-func TestRDFollowsItsAddressHandle(t *testing.T) {
+// Packets of a flow have the traffic class of the last address handle, except for the ECN bits.
+// The receiver sees the class in the GRH.
+func TestRDUsesTrafficClassOfLastAddressHandle(t *testing.T) {
 	w, a, b := pair(t, true)
-	var seen []uint8
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	var classes []uint8
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if k.Flags.Has(wire.FlagData) {
-			seen = append(seen, d.TClass)
+			classes = append(classes, d.TClass)
 		}
 		return false
 	}
@@ -51,14 +51,14 @@ func TestRDFollowsItsAddressHandle(t *testing.T) {
 		}
 		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(b.QPN), QKey: testKey}}
 		must.Do(t, a.PostSend(w.now, &wr, Refs{AH: ah}))
-		seen = nil
+		classes = nil
 		w.run(time.Millisecond)
-		wc, want := b.ok(1)[0], class&^link.ECN|link.ECT0
+		wc, want := b.expectSuccess(1)[0], class&^link.ECN|link.ECT0
 		reply, err := verbs.InitAHFromWC(1, 0, &wc, b.bytes(recvAt, verbs.GRHLen))
 		if err != nil || reply.GRH.TrafficClass != want {
 			t.Errorf("message %d: the receiver sees class %#x, want %#x; %v", i, reply.GRH.TrafficClass, want, err)
 		}
-		for _, got := range seen {
+		for _, got := range classes {
 			if got != want {
 				t.Errorf("message %d: class %#x on the wire, want %#x", i, got, want)
 			}
@@ -66,32 +66,31 @@ func TestRDFollowsItsAddressHandle(t *testing.T) {
 	}
 }
 
-// A CQ that overflows while requests fail stops the QP, in the middle of that: none
-// of them is lost, and none is ended twice.
-func TestRDOverflowWhileRequestsFail(t *testing.T) {
-	w := newWorld(t)
-	h, dead := w.host(), w.host().own(true)
-	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
+// If the CQ overflows while requests fail, the QP moves to error, and each request ends once.
+func TestRDCQOverflowWhileRequestsFail(t *testing.T) {
+	w := newNetwork(t)
+	h, unreachable := w.host(), w.host().newQP(true)
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { return true }
 	small := must.Get(h.nic.CreateCQ(1))(t)
-	a := h.own(true, func(c *QPConfig) { c.SendCQ = small })
+	a := h.newQP(true, func(c *QPConfig) { c.SendCQ = small })
 	for i := range 8 {
-		a.send(dead, uint64(i), 10)
+		a.send(unreachable, uint64(i), 10)
 	}
 	w.run(15 * time.Second)
 	if a.state != verbs.QPStateErr || len(a.free) != a.Caps.MaxSendWR || h.nic.Count.Sends != 8 {
-		t.Errorf("state %v, %d of %d places free, %d requests ended, want 8", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends)
+		t.Errorf("state %v, %d of %d entries free, %d requests ended, want 8", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends)
 	}
 }
 
-// The same where reads fail because the next request finds that their answers will
-// not come: that request too ends, once, and nothing leaves.
-func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
-	w := newWorld(t)
-	h, b := w.host(), w.host().own(true)
+// The same if READs fail because the next request restarts the flow: that request also ends once,
+// and no packet is sent.
+func TestRDCQOverflowWhenFlowRestarts(t *testing.T) {
+	w := newNetwork(t)
+	h, b := w.host(), w.host().newQP(true)
 	small := must.Get(h.nic.CreateCQ(1))(t)
-	a := h.own(true, func(c *QPConfig) { c.SendCQ = small })
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
-		if d.Src.Addr() == b.h.addr && k.Kind == wire.KindRD { // acknowledgements arrive, answers do not
+	a := h.newQP(true, func(c *QPConfig) { c.SendCQ = small })
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
+		if d.Src.Addr() == b.h.addr && k.Kind == wire.KindRD { // acknowledgements arrive, responses do not
 			k.Flags &^= wire.FlagData
 			k.ULPDU = nil
 			d.Payload = k.Append(nil)
@@ -105,20 +104,19 @@ func TestRDOverflowWhenAFlowBeginsAnew(t *testing.T) {
 	if p := h.nic.rd.PeersOf(a.QPN)[0]; p.Waiting() > 0 || h.nic.Count.Sends > 0 {
 		t.Fatalf("%d segments wait for acknowledgement, %d requests ended", p.Waiting(), h.nic.Count.Sends)
 	}
-	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { return true }
 	w.run(11 * time.Second)
 	a.send(b, 3, 10)
-	seen := h.nic.Count.Sent
+	sent := h.nic.Count.Sent
 	w.run(time.Second)
-	if a.state != verbs.QPStateErr || len(a.free) != a.Caps.MaxSendWR || h.nic.Count.Sends != 4 || h.nic.Count.Sent != seen {
-		t.Errorf("state %v, %d of %d places free, %d requests ended, want 4, %d packets left", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends, h.nic.Count.Sent-seen)
+	if a.state != verbs.QPStateErr || len(a.free) != a.Caps.MaxSendWR || h.nic.Count.Sends != 4 || h.nic.Count.Sent != sent {
+		t.Errorf("state %v, %d of %d entries free, %d requests ended, want 4, %d packets sent", a.state, len(a.free), a.Caps.MaxSendWR, h.nic.Count.Sends, h.nic.Count.Sent-sent)
 	}
 }
 
-// An answer, or an error message, may come in the flow of a peer when the flow in
-// which it was asked for has failed, before anything else is asked. It is an answer
-// to nothing. (Found by fuzz.FuzzDatagramPeer: it took the NIC down.)
-func TestAnswersToAFlowThatFailedAreDropped(t *testing.T) {
+// A response or error message may arrive after the flow of its request has failed. The QP drops
+// it. (Found by fuzz.FuzzDatagramPeer: the NIC panicked.)
+func TestRDResponsesToFailedFlowAreDropped(t *testing.T) {
 	w, a, b := pair(t, true)
 	b.recv(1, 0, 100)
 	a.send(b, 1, 10)
@@ -129,7 +127,7 @@ func TestAnswersToAFlowThatFailedAreDropped(t *testing.T) {
 	for i, op := range []ddp.Opcode{ddp.OpReadResponse, ddp.OpAtomicResponse, ddp.OpTerminate} {
 		s := ddp.Segment{Header: ddp.Header{Control: ddp.NewControl(op, true)}}
 		if !p.receive(s.Append(nil)) {
-			t.Errorf("%v: it is to come again", op)
+			t.Errorf("%v: not accepted", op)
 		}
 		if n.Count.DropSegment != uint64(i+1) {
 			t.Errorf("%v: %d segments dropped, want %d", op, n.Count.DropSegment, i+1)
@@ -137,10 +135,9 @@ func TestAnswersToAFlowThatFailedAreDropped(t *testing.T) {
 	}
 }
 
-// Requests that wait until a failed flow is out of the way go before those that are
-// posted when it is. (Found by fuzz.FuzzDatagramPeer: the later one went first, then
-// a second time, and requests behind it never completed.)
-func TestRequestsThatWaitedGoFirst(t *testing.T) {
+// Requests that wait for the end of a failed flow are sent before later ones. (Found by
+// fuzz.FuzzDatagramPeer: a later one was sent first, and again, and the next never completed.)
+func TestRDWaitingRequestsKeepOrder(t *testing.T) {
 	w, a, b := pair(t, true)
 	for i := range 4 {
 		b.recv(uint64(i), 1000*i, 500)
@@ -149,30 +146,30 @@ func TestRequestsThatWaitedGoFirst(t *testing.T) {
 	w.run(time.Millisecond)
 	n := a.h.nic
 	p := n.peerOf(n.rd.PeersOf(a.QPN)[0])
-	w.see = func(*link.Datagram, *wire.Packet) bool { return true } // nothing arrives
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { return true } // drop all
 	a.send(b, 2, 20)
 	w.run(50 * time.Microsecond)
 	p.requester.stream.Fail(ddp.TermRDMAPLocal, noTerminate)
-	a.send(b, 3, 30) // has to wait: something is on its way in the flow
+	a.send(b, 3, 30) // waits for the packet in flight
 	w.run(50 * time.Microsecond)
 	if p.waiting == nil {
 		t.Fatal("the third request does not wait")
 	}
-	p.requester.stream.Drop() // it is not, and nobody says so
-	w.see = nil
+	p.requester.stream.Drop() // drop it without notice
+	w.intercept = nil
 	a.send(b, 4, 40)
 	w.run(time.Second)
-	want := []uint32{10, 30, 40} // the second went down with its flow
-	for i, wc := range b.got(len(want)) {
+	want := []uint32{10, 30, 40} // the second failed with its flow
+	for i, wc := range b.expectCompletions(len(want)) {
 		if wc.Status != verbs.WCSuccess || wc.ByteLen != verbs.GRHLen+want[i] {
 			t.Errorf("receive %d: %v, %d bytes, want %d", i, wc.Status, wc.ByteLen, verbs.GRHLen+want[i])
 		}
 	}
 	var ids []uint64
-	for _, wc := range a.got(4) {
+	for _, wc := range a.expectCompletions(4) {
 		ids = append(ids, wc.WRID)
 	}
 	if !slices.Equal(ids, []uint64{1, 2, 3, 4}) {
-		t.Errorf("completions of %d", ids)
+		t.Errorf("completions of requests %d", ids)
 	}
 }

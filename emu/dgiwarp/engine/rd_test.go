@@ -16,15 +16,15 @@ import (
 func TestRDCompletesWhenAcknowledged(t *testing.T) {
 	w, a, b := pair(t, true)
 	b.recv(1, 0, 1000)
-	silent := true
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
-		return silent && d.Dst.Addr() == a.h.addr && k.Kind == wire.KindRD
+	dropAcks := true
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
+		return dropAcks && d.Dst.Addr() == a.h.addr && k.Kind == wire.KindRD
 	}
-	want := bytes.Clone(a.write(0, 500, 1))
+	want := bytes.Clone(a.fill(0, 500, 1))
 	a.send(b, 2, 500)
 	w.run(50 * time.Millisecond)
-	a.got(0)
-	wc := b.ok(1)[0]
+	a.expectCompletions(0)
+	wc := b.expectSuccess(1)[0]
 	if wc.ByteLen != 540 || wc.SrcQP != verbs.QPN(a.QPN) || !bytes.Equal(b.bytes(recvAt+verbs.GRHLen, 500), want) {
 		t.Errorf("%+v", wc)
 	}
@@ -32,17 +32,17 @@ func TestRDCompletesWhenAcknowledged(t *testing.T) {
 	if err != nil || reply.GRH.DGID.Addr() != a.h.addr || SourcePort(b.bytes(recvAt, verbs.GRHLen)) != wire.Port {
 		t.Errorf("%v: from %v", err, reply.GRH.DGID)
 	}
-	silent = false
+	dropAcks = false
 	w.run(time.Second)
-	a.ok(1)
-	b.got(0)
+	a.expectSuccess(1)
+	b.expectCompletions(0)
 }
 
-// All operations, through loss, with data checked.
+// All operations deliver correct data, with and without loss.
 func TestRDOperations(t *testing.T) {
 	for _, loss := range []int{0, 20} {
 		w, a, b := pair(t, true)
-		w.loss, w.late = loss, loss
+		w.lossPercent, w.latePercent = loss, loss
 		remote := verbs.Remote{Addr: b.h.mr.Addr + b.base, RKey: verbs.RKey(b.h.mr.Key)}
 		ops := []struct {
 			name  string
@@ -53,7 +53,7 @@ func TestRDOperations(t *testing.T) {
 			{"send", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 20_000)}, true, func(wc verbs.WC) bool {
 				return wc.ByteLen == 20_040 && bytes.Equal(a.bytes(0, 20_000), b.bytes(recvAt+verbs.GRHLen, 20_000))
 			}},
-			{"send of nothing", verbs.SendWR{Opcode: verbs.OpSend}, true, func(wc verbs.WC) bool { return wc.ByteLen == 40 }},
+			{"empty send", verbs.SendWR{Opcode: verbs.OpSend}, true, func(wc verbs.WC) bool { return wc.ByteLen == 40 }},
 			{"immediate", verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 7}, true, func(wc verbs.WC) bool { return wc.Imm == 7 && wc.Flags&verbs.WCWithImm != 0 }},
 			{"write", verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 30_000), Remote: remote}, false, func(verbs.WC) bool {
 				return bytes.Equal(a.bytes(0, 30_000), b.bytes(0, 30_000))
@@ -67,151 +67,147 @@ func TestRDOperations(t *testing.T) {
 		}
 		for round := range 3 {
 			for _, op := range ops {
-				a.write(0, 50_000, round+len(op.name))
+				a.fill(0, 50_000, round+len(op.name))
 				if op.recv {
 					b.recv(4, 0, 60_000)
 				}
 				a.post(b, op.wr)
 				w.run(3 * time.Second)
-				a.ok(1)
+				a.expectSuccess(1)
 				var wc verbs.WC
 				if op.recv {
-					wc = b.ok(1)[0]
+					wc = b.expectSuccess(1)[0]
 				}
-				b.got(0)
+				b.expectCompletions(0)
 				if !op.check(wc) {
-					t.Fatalf("loss of %d %%: %s: %+v, or the data is wrong", loss, op.name, wc)
+					t.Fatalf("loss of %d %%: %s: %+v, or the data differs", loss, op.name, wc)
 				}
 			}
 			binary.LittleEndian.PutUint64(b.bytes(0, 8), 40)
 			a.post(b, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: a.sge(64, 8), Remote: remote, Atomic: verbs.Atomic{CompareAdd: 2}})
 			w.run(3 * time.Second)
-			a.ok(1)
+			a.expectSuccess(1)
 			if old, now := binary.LittleEndian.Uint64(a.bytes(64, 8)), binary.LittleEndian.Uint64(b.bytes(0, 8)); old != 40 || now != 42 {
 				t.Fatalf("fetch and add: %d and %d", old, now)
 			}
 		}
-		// More reads than may be under way wait for each other.
+		// READs beyond the limit of outstanding ones wait.
 		for i := range 40 {
 			a.post(b, verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpRDMARead, SGL: a.sge(recvAt, 100), Remote: remote})
 		}
 		w.run(5 * time.Second)
-		for i, wc := range a.ok(40) {
+		for i, wc := range a.expectSuccess(40) {
 			if wc.WRID != uint64(i) {
-				t.Fatalf("read %d completed at place %d", wc.WRID, i)
+				t.Fatalf("read %d completed at position %d", wc.WRID, i)
 			}
 		}
 	}
 }
 
-// One QP hears many, each of whose messages is of many segments, at once.
-func TestRDManySources(t *testing.T) {
-	w := newWorld(t)
-	w.loss, w.late = 5, 20
-	b := w.host().own(true)
-	var sources []*end
+// One QP receives messages of several segments from eight sources at once.
+func TestRDReceivesFromManySources(t *testing.T) {
+	w := newNetwork(t)
+	w.lossPercent, w.latePercent = 5, 20
+	b := w.host().newQP(true)
+	var sources []*testQP
 	for range 8 {
-		sources = append(sources, w.host().own(true))
+		sources = append(sources, w.host().newQP(true))
 	}
-	next := map[verbs.QPN]int{}
 	for i := range 40 {
 		b.recv(uint64(i), 3000*i, 3000)
 	}
 	for i, s := range sources {
 		for k := range 5 {
-			s.write(3000*k, 2900, 10*i+k)
+			s.fill(3000*k, 2900, 10*i+k)
 			s.post(b, verbs.SendWR{Opcode: verbs.OpSend, SGL: s.sge(3000*k, 2900)})
 		}
 	}
 	w.run(5 * time.Second)
 	count := map[string]int{}
-	for _, wc := range b.ok(40) {
+	for _, wc := range b.expectSuccess(40) {
 		area := b.bytes(recvAt+3000*int(wc.WRID), int(wc.ByteLen))
 		reply := must.Get(verbs.InitAHFromWC(1, 0, &wc, area))(t)
 		from := reply.GRH.DGID.String()
 		for i, s := range sources {
 			if s.h.addr.String() == from {
 				if k := count[from]; !bytes.Equal(area[verbs.GRHLen:], s.bytes(3000*k, 2900)) {
-					t.Errorf("message %d of %d is damaged, or out of order", k, i)
+					t.Errorf("message %d of source %d differs, or is out of order", k, i)
 				}
 				count[from]++
 			}
 		}
 	}
 	for _, s := range sources {
-		s.ok(5)
+		s.expectSuccess(5)
 	}
-	if len(count) != 8 || len(next) != 0 {
-		t.Errorf("heard of %d sources", len(count))
+	if len(count) != 8 {
+		t.Errorf("messages of %d sources, want 8", len(count))
 	}
 }
 
-// A Send without a receive waits; what needs none is not held up, if it is from
-// somebody else.
-func TestRDWaitsForReceives(t *testing.T) {
+// A Send without a receive waits. It does not delay a Write of another peer.
+func TestRDSendWaitsForReceive(t *testing.T) {
 	w, a, b := pair(t, true)
-	c := w.host().own(true)
+	c := w.host().newQP(true)
 	for i := range 3 {
 		a.send(b, uint64(i), 100)
 	}
 	c.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: c.sge(0, 100), Remote: verbs.Remote{Addr: b.h.mr.Addr, RKey: verbs.RKey(b.h.mr.Key)}})
 	w.run(15 * time.Second)
-	a.got(0)
-	b.got(0)
-	c.ok(1)
+	a.expectCompletions(0)
+	b.expectCompletions(0)
+	c.expectSuccess(1)
 	for i := range 3 {
 		b.recv(uint64(i), 200*i, 200)
 		w.run(time.Millisecond)
-		if wc := b.ok(1)[0]; wc.WRID != uint64(i) {
+		if wc := b.expectSuccess(1)[0]; wc.WRID != uint64(i) {
 			t.Errorf("%+v", wc)
 		}
-		a.ok(1)
+		a.expectSuccess(1)
 	}
 }
 
-// Each receive that is posted wakes one of those who wait, also if more were told
-// to wait than have been woken.
-func TestRDReceivesWakeOneAfterTheOther(t *testing.T) {
-	w := newWorld(t)
-	b := w.host().own(true)
-	var waiting []*end
+// Each posted receive resumes one of the waiting peers, in order.
+func TestRDReceivesResumePeersInOrder(t *testing.T) {
+	w := newNetwork(t)
+	b := w.host().newQP(true)
+	var waiting []*testQP
 	for range 3 {
-		e := w.host().own(true)
+		e := w.host().newQP(true)
 		e.send(b, 1, 10)
 		w.run(time.Millisecond)
 		waiting = append(waiting, e)
 	}
-	w.run(time.Second) // by now they ask every 128 ms
+	w.run(time.Second) // they now retry every 128 ms
 	for i, e := range waiting {
 		b.recv(uint64(i), 0, 100)
 		w.run(200 * time.Microsecond)
-		b.ok(1)
-		e.ok(1)
+		b.expectSuccess(1)
+		e.expectSuccess(1)
 		for _, other := range waiting[i+1:] {
-			other.got(0)
+			other.expectCompletions(0)
 		}
 	}
 }
 
-func TestRDPeersDoNotWaitForEachOther(t *testing.T) {
+func TestRDUnreachablePeerDoesNotDelayOthers(t *testing.T) {
 	w, a, b := pair(t, true)
-	dead := w.host().own(true)
-	w.see = func(d *link.Datagram, _ *wire.Packet) bool { return d.Dst.Addr() == dead.h.addr }
+	unreachable := w.host().newQP(true)
+	w.intercept = func(d *link.Datagram, _ *wire.Packet) bool { return d.Dst.Addr() == unreachable.h.addr }
 	b.recv(1, 0, 100)
-	a.send(dead, 1, 10)
+	a.send(unreachable, 1, 10)
 	a.send(b, 2, 10)
 	w.run(time.Millisecond)
-	if wc := a.ok(1)[0]; wc.WRID != 2 {
+	if wc := a.expectSuccess(1)[0]; wc.WRID != 2 {
 		t.Errorf("%+v", wc)
 	}
 }
 
-// After long silence both sides begin anew, with new numbers; reads and answers
-// too.
-func TestRDFlowsBeginAnew(t *testing.T) {
+// After a long idle time both sides start new flows, with new MSNs, for READs and responses too.
+func TestRDFlowsRestartAfterIdleTime(t *testing.T) {
 	w, a, b := pair(t, true)
-	msns := map[*end]map[ddp.MSN]bool{a: {}, b: {}}
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	msns := map[*testQP]map[ddp.MSN]bool{a: {}, b: {}}
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		var h ddp.Header
 		if _, err := h.Parse(k.ULPDU); err == nil && h.Control.Opcode == ddp.OpSend {
 			from := a
@@ -225,32 +221,32 @@ func TestRDFlowsBeginAnew(t *testing.T) {
 	remote := verbs.Remote{Addr: b.h.mr.Addr + b.base, RKey: verbs.RKey(b.h.mr.Key)}
 	for _, pause := range []time.Duration{0, 5 * time.Second, 12 * time.Second, 31 * time.Second, 70 * time.Second} {
 		w.run(pause)
-		for _, side := range [][2]*end{{a, b}, {b, a}} {
+		for _, side := range [][2]*testQP{{a, b}, {b, a}} {
 			x, y := side[0], side[1]
 			y.recv(1, 0, 200)
 			x.send(y, 1, 100)
 			w.run(time.Millisecond)
-			x.ok(1)
-			y.ok(1)
+			x.expectSuccess(1)
+			y.expectSuccess(1)
 		}
 		a.post(b, verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(recvAt, 100), Remote: remote})
 		w.run(time.Millisecond)
-		a.ok(1)
+		a.expectSuccess(1)
 	}
-	// After 12 s the first to speak begins anew; the other has just heard of it, and
-	// goes on. After 31 s both begin anew.
+	// After 12 s the first sender starts a new flow; the other has just received, and keeps its
+	// flow. After 31 s both start new flows.
 	if len(msns[a]) != 2 || len(msns[b]) != 3 {
-		t.Errorf("message numbers %v and %v, want 2 and 3 different ones", msns[a], msns[b])
+		t.Errorf("MSNs %v and %v, want 2 and 3 different ones", msns[a], msns[b])
 	}
 }
 
-// Where segments are scarce, peers get them by turns, and none is forgotten.
-func TestRDSharesScarceSegments(t *testing.T) {
-	w := newWorld(t)
-	a := w.host(func(c *Config) { c.RD.Segments = 8 }).own(true)
-	var others []*end
+// If the segment pool is small, peers take turns.
+func TestRDPeersShareSegmentPool(t *testing.T) {
+	w := newNetwork(t)
+	a := w.host(func(c *Config) { c.RD.Segments = 8 }).newQP(true)
+	var others []*testQP
 	for range 4 {
-		e := w.host().own(true)
+		e := w.host().newQP(true)
 		for i := range 4 {
 			e.recv(uint64(i), 20_000*i, 20_000)
 		}
@@ -262,30 +258,30 @@ func TestRDSharesScarceSegments(t *testing.T) {
 		}
 	}
 	w.run(time.Second)
-	a.ok(16)
+	a.expectSuccess(16)
 	for _, e := range others {
-		e.ok(4)
+		e.expectSuccess(4)
 	}
 }
 
-// A receive wakes one of those who wait, not all.
-func TestRDWakesAsManyAsThereAreReceives(t *testing.T) {
+// A posted receive resumes one waiting peer, not all.
+func TestRDReceiveResumesOnePeer(t *testing.T) {
 	w, a, b := pair(t, true)
-	senders := []*end{a, w.host().own(true), w.host().own(true)}
+	senders := []*testQP{a, w.host().newQP(true), w.host().newQP(true)}
 	for _, s := range senders {
 		s.send(b, 1, 10)
 	}
 	w.run(200 * time.Microsecond)
-	woken := 0
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	resumed := 0
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if d.Src.Addr() == b.h.addr && k.Flags.Has(wire.FlagAck) && k.Ack.Window > 0 {
-			woken++
+			resumed++
 		}
 		return false
 	}
 	b.recv(1, 0, 100)
 	w.output()
-	if woken != 1 {
-		t.Errorf("one receive has woken %d of %d", woken, len(senders))
+	if resumed != 1 {
+		t.Errorf("one receive resumed %d of %d peers", resumed, len(senders))
 	}
 }

@@ -67,8 +67,7 @@ func (n *NIC) handleRDEvents(now mono.Time) {
 	}
 }
 
-// flowBegins opens the responder stream for a new flow of the peer, and sets the path to the peer
-// if there is none.
+// flowBegins opens the responder stream for a new flow, and sets the path to the peer if unset.
 func (p *peer) flowBegins() {
 	if p.responder == nil {
 		p.responder = &peerStream{peer: p}
@@ -121,8 +120,7 @@ func needsReceive(d *ddp.Header) bool {
 }
 
 // setSource sets the source of the current segment from s, the source of the last packet. If that
-// packet is from another peer, the segment was stored before: it keeps the source of the previous
-// segment.
+// is another peer's, the segment was stored before: it keeps the previous segment's source.
 func (h *peerStream) setSource(s source) {
 	k := &h.peer.rd.Key
 	if s.src != k.RemoteAddr || s.qp != k.RemoteQP {
@@ -167,8 +165,7 @@ func (p *peer) acked(count int) {
 	}
 }
 
-// flowFailed resets the streams that used a failed flow to the peer. The oldest request fails with
-// status.
+// flowFailed resets the streams of a failed flow to the peer. The oldest request fails with status.
 func (p *peer) flowFailed(status verbs.WCStatus) {
 	p.origin = origins{}
 	if p.requester != nil {

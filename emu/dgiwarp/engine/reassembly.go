@@ -35,8 +35,7 @@ type message struct {
 	totalKnown bool   // the last segment has come
 }
 
-// partialTable holds incomplete messages or records, oldest first. The search is linear, since
-// there are few.
+// partialTable holds incomplete messages or records, oldest first. They are few: search is linear.
 type partialTable[T interface {
 	comparable
 	common() *partial

@@ -12,78 +12,78 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestUDWriteIsPlaced(t *testing.T) {
+func TestUDWritePlacesData(t *testing.T) {
 	w, a, b := pair(t, false)
-	w.late = 50
-	want := bytes.Clone(a.write(0, 100_000, 3))
+	w.latePercent = 50
+	want := bytes.Clone(a.fill(0, 100_000, 3))
 	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 100_000), Remote: verbs.Remote{Addr: b.h.mr.Addr + b.base + 17, RKey: verbs.RKey(b.h.mr.Key)}})
 	w.run(time.Millisecond)
-	a.ok(1)
-	b.got(0)
+	a.expectSuccess(1)
+	b.expectCompletions(0)
 	if !bytes.Equal(b.bytes(17, 100_000), want) {
-		t.Error("the octets differ")
+		t.Error("the data differs")
 	}
 }
 
 func TestUDWriteChecksMemory(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		remote func(b *end) verbs.Remote
+		remote func(b *testQP) verbs.Remote
 		want   ddp.TermError
 	}{
-		{"an unknown key", func(b *end) verbs.Remote { return verbs.Remote{Addr: b.h.mr.Addr, RKey: 99} }, ddp.TermTaggedSTag},
-		{"before the start", func(b *end) verbs.Remote { return verbs.Remote{Addr: b.h.mr.Addr - 1, RKey: verbs.RKey(b.h.mr.Key)} }, ddp.TermTaggedBounds},
-		{"beyond the end", func(b *end) verbs.Remote {
+		{"an unknown key", func(b *testQP) verbs.Remote { return verbs.Remote{Addr: b.h.mr.Addr, RKey: 99} }, ddp.TermTaggedSTag},
+		{"before the start", func(b *testQP) verbs.Remote { return verbs.Remote{Addr: b.h.mr.Addr - 1, RKey: verbs.RKey(b.h.mr.Key)} }, ddp.TermTaggedBounds},
+		{"beyond the end", func(b *testQP) verbs.Remote {
 			return verbs.Remote{Addr: b.h.mr.Addr + 1<<20 - 9, RKey: verbs.RKey(b.h.mr.Key)}
 		}, ddp.TermTaggedBounds},
-		{"around the end of all", func(b *end) verbs.Remote { return verbs.Remote{Addr: 1<<64 - 5, RKey: verbs.RKey(b.h.mr.Key)} }, ddp.TermTaggedWrap},
-		{"another domain", func(b *end) verbs.Remote {
+		{"address wraps around", func(b *testQP) verbs.Remote { return verbs.Remote{Addr: 1<<64 - 5, RKey: verbs.RKey(b.h.mr.Key)} }, ddp.TermTaggedWrap},
+		{"another protection domain", func(b *testQP) verbs.Remote {
 			pd, _ := b.h.nic.AllocPD()
 			mr, _ := b.h.nic.RegMR(pd, b.h.mr.Mem, 0x1000, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 			return verbs.Remote{Addr: 0x1000, RKey: verbs.RKey(mr.Key)}
 		}, ddp.TermTaggedStream},
-		{"no right to", func(b *end) verbs.Remote {
+		{"no remote write access", func(b *testQP) verbs.Remote {
 			mr, _ := b.h.nic.RegMR(b.h.pd, b.h.mr.Mem, 0x1000, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 			return verbs.Remote{Addr: 0x1000, RKey: verbs.RKey(mr.Key)}
 		}, ddp.TermProtAccess},
 	} {
 		w, a, b := pair(t, false)
-		a.write(0, 10, 1)
+		a.fill(0, 10, 1)
 		before := bytes.Clone(b.h.mem)
 		a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: a.sge(0, 10), Remote: tc.remote(b)})
 		w.run(time.Millisecond)
 		if r, ok := a.LastError(); !ok || r.Error != tc.want {
-			t.Errorf("%s: told %v, want %v", tc.name, r.Error, tc.want)
+			t.Errorf("%s: reported %v, want %v", tc.name, r.Error, tc.want)
 		}
 		if !bytes.Equal(before, b.h.mem) {
 			t.Errorf("%s: memory has changed", tc.name)
 		}
 	}
-	// Of nothing, neither key nor address is looked at.
+	// The key and address of an empty Write are not checked.
 	w, a, b := pair(t, false)
 	a.post(b, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Remote: verbs.Remote{Addr: 1, RKey: 99}})
 	w.run(time.Millisecond)
 	if _, ok := a.LastError(); ok {
-		t.Error("a Write of nothing is an error")
+		t.Error("an empty Write is an error")
 	}
 }
 
-func writeRecord(a, b *end, n int, imm uint32) verbs.SendWR {
+func writeRecord(a, b *testQP, n int, imm uint32) verbs.SendWR {
 	return verbs.SendWR{
 		Opcode: verbs.OpRDMAWriteImm, SGL: a.sge(0, n), Imm: imm,
 		Remote: verbs.Remote{Addr: b.h.mr.Addr + b.base, RKey: verbs.RKey(b.h.mr.Key)},
 	}
 }
 
-func TestWriteRecordCompletesWhole(t *testing.T) {
+func TestWriteRecordReportsCompleteWrite(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 50_000} {
 		w, a, b := pair(t, false)
-		w.late = 50
+		w.latePercent = 50
 		b.recv(5, 0, 1000)
-		want := bytes.Clone(a.write(0, n, 3))
+		want := bytes.Clone(a.fill(0, n, 3))
 		a.post(b, writeRecord(a, b, n, 0xfeed))
 		w.run(time.Millisecond)
-		wc := b.ok(1)[0]
+		wc := b.expectSuccess(1)[0]
 		r, ok := ParseRecord(b.bytes(recvAt, int(wc.ByteLen))[verbs.GRHLen:])
 		if !ok || wc.WRID != 5 || wc.Opcode != verbs.WCOpRecvRDMAWithImm || wc.Imm != 0xfeed || r.Length != uint32(n) || r.STag != b.h.mr.Key || r.TO != b.h.mr.Addr+b.base {
 			t.Errorf("%d bytes: %+v, record %+v", n, wc, r)
@@ -94,89 +94,89 @@ func TestWriteRecordCompletesWhole(t *testing.T) {
 	}
 }
 
-func TestWriteRecordTellsWhatIsMissing(t *testing.T) {
+func TestWriteRecordReportsReceivedRanges(t *testing.T) {
 	w, a, b := pair(t, false)
 	const payload = testMTU - 28 - wire.UDOverhead - taggedHeader - wire.WriteRecordLen
 	i := 0
-	w.see = func(*link.Datagram, *wire.Packet) bool { i++; return i == 2 || i == 3 || i == 6 }
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { i++; return i == 2 || i == 3 || i == 6 }
 	b.recv(5, 0, 1000)
-	want := bytes.Clone(a.write(0, 6*payload, 3))
+	want := bytes.Clone(a.fill(0, 6*payload, 3))
 	a.post(b, writeRecord(a, b, 6*payload, 1))
 	w.run(9 * time.Millisecond)
-	b.got(0)
+	b.expectCompletions(0)
 	w.run(2 * time.Millisecond)
-	wc := b.ok(1)[0]
+	wc := b.expectSuccess(1)[0]
 	r, _ := ParseRecord(b.bytes(recvAt, int(wc.ByteLen))[verbs.GRHLen:])
 	if len(r.Ranges) != 2 || r.Ranges[0] != (Range{0, payload}) || r.Ranges[1] != (Range{3 * payload, 2 * payload}) {
 		t.Fatalf("ranges %v", r.Ranges)
 	}
 	for _, g := range r.Ranges {
 		if !bytes.Equal(b.bytes(int(g.Offset), int(g.Length)), want[g.Offset:g.Offset+g.Length]) {
-			t.Errorf("range %v is not what was sent", g)
+			t.Errorf("the data of range %v differs", g)
 		}
 	}
 	if !bytes.Equal(b.bytes(payload, payload), make([]byte, payload)) {
-		t.Error("what is missing has been written to")
+		t.Error("memory of a lost segment was written")
 	}
 	// A receive that has no room for all ranges gets those that fit.
 	i = 0
 	b.recv(6, 0, verbs.GRHLen+recordHead+recordRange+5)
 	a.post(b, writeRecord(a, b, 6*payload, 1))
 	w.run(20 * time.Millisecond)
-	wc = b.ok(1)[0]
+	wc = b.expectSuccess(1)[0]
 	if r, ok := ParseRecord(b.bytes(recvAt, int(wc.ByteLen))[verbs.GRHLen:]); !ok || len(r.Ranges) != 1 {
 		t.Errorf("%+v: %v", wc, r.Ranges)
 	}
 }
 
-func TestWriteRecordWithoutReceive(t *testing.T) {
+func TestWriteRecordWithoutReceivePlacesData(t *testing.T) {
 	w, a, b := pair(t, false)
-	want := bytes.Clone(a.write(0, 100, 3))
+	want := bytes.Clone(a.fill(0, 100, 3))
 	a.post(b, writeRecord(a, b, 100, 1))
 	w.run(20 * time.Millisecond)
 	b.recv(1, 0, 100)
 	w.run(20 * time.Millisecond)
-	b.got(0)
+	b.expectCompletions(0)
 	if !bytes.Equal(b.bytes(0, 100), want) || b.h.nic.Count.DropNoReceive != 1 {
 		t.Error("not placed, or not counted")
 	}
 }
 
-func TestWriteRecordChecksItsSegments(t *testing.T) {
+func TestWriteRecordDropsContradictorySegments(t *testing.T) {
 	w, a, b := pair(t, false)
 	b.recv(1, 0, 1000)
 	i := 0
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if i++; i == 2 {
-			tamper(d, k, func(u []byte) { binary.BigEndian.PutUint32(u[taggedHeader+8:], 70_000) }) // the length
+			modifyULPDU(d, k, func(u []byte) { binary.BigEndian.PutUint32(u[taggedHeader+8:], 70_000) }) // the length
 		}
 		return false
 	}
-	a.write(0, 4000, 3)
+	a.fill(0, 4000, 3)
 	a.post(b, writeRecord(a, b, 4000, 1))
 	w.run(20 * time.Millisecond)
-	wc := b.ok(1)[0]
+	wc := b.expectSuccess(1)[0]
 	if r, _ := ParseRecord(b.bytes(recvAt, int(wc.ByteLen))[verbs.GRHLen:]); len(r.Ranges) != 2 || b.h.nic.Count.DropSegment != 1 {
 		t.Errorf("ranges %v, %d dropped", r.Ranges, b.h.nic.Count.DropSegment)
 	}
-	// One that reaches beyond its own message is wrong by itself.
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	// A segment beyond the end of its message is an error.
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if d.Dst.Addr() == b.h.addr {
-			tamper(d, k, func(u []byte) { binary.BigEndian.PutUint32(u[taggedHeader+8:], 10) })
+			modifyULPDU(d, k, func(u []byte) { binary.BigEndian.PutUint32(u[taggedHeader+8:], 10) })
 		}
 		return false
 	}
 	a.post(b, writeRecord(a, b, 100, 1))
 	w.run(20 * time.Millisecond)
 	if r, ok := a.LastError(); !ok || r.Error != ddp.TermOpUnspecified {
-		t.Errorf("told %+v", r)
+		t.Errorf("reported %+v", r)
 	}
 }
 
-func TestWriteRecordIsBounded(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.host().own(false), w.host(func(c *Config) { c.Records = 3 }).own(false)
-	w.see = func(_ *link.Datagram, k *wire.Packet) bool { return k.ULPDU[0]&lastFlag != 0 }
+func TestWriteRecordsAreBounded(t *testing.T) {
+	w := newNetwork(t)
+	a, b := w.host().newQP(false), w.host(func(c *Config) { c.Records = 3 }).newQP(false)
+	w.intercept = func(_ *link.Datagram, k *wire.Packet) bool { return k.ULPDU[0]&lastFlag != 0 }
 	for range 8 {
 		b.recv(1, 0, 1000)
 		a.post(b, writeRecord(a, b, 2000, 1))
@@ -186,20 +186,20 @@ func TestWriteRecordIsBounded(t *testing.T) {
 		t.Errorf("%d open, %d dropped", len(n.records.open), n.Count.DropRecord)
 	}
 	w.run(20 * time.Millisecond)
-	b.ok(3)
+	b.expectSuccess(3)
 
-	// One that has more pieces than can be told keeps to those that can.
+	// A record reports at most maxRanges ranges.
 	w, a, b = pair(t, false)
 	i := 0
-	w.see = func(*link.Datagram, *wire.Packet) bool { i++; return i%2 == 0 }
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { i++; return i%2 == 0 }
 	const payload, pieces = testMTU - 28 - wire.UDOverhead - taggedHeader - wire.WriteRecordLen, 2*maxRanges + 1
-	a.write(0, pieces*payload, 1)
+	a.fill(0, pieces*payload, 1)
 	b.recv(1, 0, 1000)
 	wr := writeRecord(a, b, pieces*payload, 1)
 	wr.Remote.Addr += 1 << 19
 	a.post(b, wr)
 	w.run(20 * time.Millisecond)
-	wc := b.ok(1)[0]
+	wc := b.expectSuccess(1)[0]
 	rec, _ := ParseRecord(b.bytes(recvAt, int(wc.ByteLen))[verbs.GRHLen:])
 	if len(rec.Ranges) != maxRanges || b.h.nic.Count.DropRecord != 1 || !bytes.Equal(b.bytes(1<<19+(pieces-1)*payload, payload), make([]byte, payload)) {
 		t.Errorf("%d ranges, %d segments dropped", len(rec.Ranges), b.h.nic.Count.DropRecord)
@@ -212,13 +212,12 @@ func TestWriteRecordIsBounded(t *testing.T) {
 		}
 	}
 	if r.fits(span{1000, 1001}) || r.add(span{1000, 1001}) || !r.fits(span{1, 2}) || !r.add(span{1, 4}) || len(r.spans) != maxRanges-1 {
-		t.Errorf("%d ranges: the bound does not hold, or joining does not free", len(r.spans))
+		t.Errorf("%d ranges: the bound does not hold, or joining does not free a range", len(r.spans))
 	}
 }
 
-// Ranges agree with a set of octets.
-func TestRangesAgreeWithASet(t *testing.T) {
-	w := newWorld(t)
+func TestRangesMatchSet(t *testing.T) {
+	w := newNetwork(t)
 	for range 200 {
 		var r ranges
 		var set [200]bool

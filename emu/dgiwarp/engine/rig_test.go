@@ -16,30 +16,28 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// world is hosts on one wire, and virtual time.
-type world struct {
-	t     testing.TB
-	rng   *rand.Rand
-	now   mono.Time
-	delay time.Duration
-	hosts []*host
-	air   []flight // in order of arrival
-	// see, if there is one, is asked what becomes of every packet: whether it is
-	// lost. It may change it.
-	see func(d *link.Datagram, k *wire.Packet) (lost bool)
-	// Of a hundred packets, so many are lost and so many late.
-	loss, late int
-	seen       int // packets
+// network connects hosts, in virtual time.
+type network struct {
+	t        testing.TB
+	rng      *rand.Rand
+	now      mono.Time
+	delay    time.Duration
+	hosts    []*host
+	inFlight []delivery // in order of arrival
+	// intercept, if not nil, is called with every packet. It may change the packet, or drop it.
+	intercept                func(d *link.Datagram, k *wire.Packet) (drop bool)
+	lossPercent, latePercent int
+	sent                     int // packets
 }
 
-type flight struct {
+type delivery struct {
 	at mono.Time
 	d  link.Datagram
 }
 
 // host is a NIC with a domain, a CQ and 1 MB of registered memory.
 type host struct {
-	w    *world
+	w    *network
 	addr netip.Addr
 	nic  *NIC
 	pd   nic.PD
@@ -50,17 +48,17 @@ type host struct {
 }
 
 const (
-	testKey  = 0x0badcafe
-	testMTU  = 1500
-	endBytes = 1 << 18
-	recvAt   = 1 << 17
+	testKey    = 0x0badcafe
+	testMTU    = 1500
+	qpMemBytes = 1 << 18
+	recvAt     = 1 << 17
 )
 
-func newWorld(t testing.TB) *world {
-	return &world{t: t, rng: rand.New(rand.NewPCG(1, 2)), delay: 5 * time.Microsecond}
+func newNetwork(t testing.TB) *network {
+	return &network{t: t, rng: rand.New(rand.NewPCG(1, 2)), delay: 5 * time.Microsecond}
 }
 
-func (w *world) host(edit ...func(*Config)) *host {
+func (w *network) host(edit ...func(*Config)) *host {
 	i := len(w.hosts)
 	h := &host{w: w, addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i + 1)})}
 	cfg := Config{GIDs: []verbs.GIDEntry{{GID: verbs.GIDFrom(h.addr)}}, LinkMTU: testMTU}
@@ -73,7 +71,7 @@ func (w *world) host(edit ...func(*Config)) *host {
 	return h
 }
 
-// start makes the host begin, or begin anew.
+// start starts or restarts the host.
 func (h *host) start(cfg Config) {
 	h.nic = must.Get(New(cfg))(h.w.t)
 	h.pd, _ = h.nic.AllocPD()
@@ -83,20 +81,20 @@ func (h *host) start(cfg Config) {
 	h.out = make([]link.Datagram, 16)
 }
 
-// ah makes an address handle for another host, or for any address.
+// ah creates an address handle.
 func (h *host) ah(to netip.Addr) *AH {
 	a := must.Get(h.nic.CreateAH(h.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to)}}, 0))(h.w.t)
 	return a
 }
 
-// poll moves completions to their ends.
-func (w *world) poll() {
+// poll adds new completions to those of their QPs.
+func (w *network) poll() {
 	var wcs [16]verbs.WC
 	for _, h := range w.hosts {
 		for {
 			n := must.Get(h.cq.Poll(wcs[:]))(w.t)
 			for _, wc := range wcs[:n] {
-				if e, ok := h.nic.qps.At(uint32(wc.QPN)).Owner.(*end); ok {
+				if e, ok := h.nic.qps.At(uint32(wc.QPN)).Owner.(*testQP); ok {
 					e.done = append(e.done, wc)
 				}
 			}
@@ -107,13 +105,13 @@ func (w *world) poll() {
 	}
 }
 
-// output puts on the wire what hosts have to say.
-func (w *world) output() {
+// output transmits the packets of all hosts.
+func (w *network) output() {
 	for _, h := range w.hosts {
 		for {
 			n := h.nic.Output(w.now, h.out)
 			for i := range n {
-				w.carry(h.out[i])
+				w.transmit(h.out[i])
 			}
 			if n < len(h.out) {
 				break
@@ -122,26 +120,27 @@ func (w *world) output() {
 	}
 }
 
-func (w *world) carry(d link.Datagram) {
-	w.seen++
+// transmit schedules the delivery of a packet, unless it is lost.
+func (w *network) transmit(d link.Datagram) {
+	w.sent++
 	var k wire.Packet
 	d.Payload = bytes.Clone(d.Payload)
 	if !wire.CheckCRC(d.Payload) || k.Parse(d.Payload) != nil || d.IPBytes() > testMTU {
-		w.t.Fatalf("bad packet %x", d.Payload)
+		w.t.Fatalf("invalid packet %x", d.Payload)
 	}
-	if w.see != nil && w.see(&d, &k) || w.rng.IntN(100) < w.loss {
+	if w.intercept != nil && w.intercept(&d, &k) || w.rng.IntN(100) < w.lossPercent {
 		return
 	}
 	at := w.now.Add(w.delay)
-	if w.rng.IntN(100) < w.late {
+	if w.rng.IntN(100) < w.latePercent {
 		at = at.Add(time.Duration(w.rng.IntN(100)) * time.Microsecond)
 	}
-	i, _ := slices.BinarySearchFunc(w.air, at+1, func(f flight, at mono.Time) int { return int(f.at - at) })
-	w.air = slices.Insert(w.air, i, flight{at, d})
+	i, _ := slices.BinarySearchFunc(w.inFlight, at+1, func(f delivery, at mono.Time) int { return int(f.at - at) })
+	w.inFlight = slices.Insert(w.inFlight, i, delivery{at, d})
 }
 
-// deliver hands a datagram to the hosts that its address names.
-func (w *world) deliver(d *link.Datagram) {
+// deliver passes a datagram to the hosts with its destination address.
+func (w *network) deliver(d *link.Datagram) {
 	for _, h := range w.hosts {
 		if dst := d.Dst.Addr(); h.addr == dst || isGroup(dst) && d.Src.Addr() != h.addr {
 			h.nic.Input(w.now, d)
@@ -149,15 +148,15 @@ func (w *world) deliver(d *link.Datagram) {
 	}
 }
 
-// run lets the world go on for d, or until nothing is left to happen before.
-func (w *world) run(d time.Duration) {
+// run advances the virtual time by d.
+func (w *network) run(d time.Duration) {
 	w.t.Helper()
 	for limit := w.now.Add(d); ; {
 		w.output()
 		w.poll()
 		next := limit
-		if len(w.air) > 0 {
-			next = min(next, w.air[0].at)
+		if len(w.inFlight) > 0 {
+			next = min(next, w.inFlight[0].at)
 		}
 		for _, h := range w.hosts {
 			next = min(next, h.nic.Deadline())
@@ -167,9 +166,9 @@ func (w *world) run(d time.Duration) {
 			return
 		}
 		w.now = max(w.now, next)
-		for len(w.air) > 0 && w.air[0].at <= w.now {
-			f := w.air[0]
-			w.air = w.air[1:]
+		for len(w.inFlight) > 0 && w.inFlight[0].at <= w.now {
+			f := w.inFlight[0]
+			w.inFlight = w.inFlight[1:]
 			w.deliver(&f.d)
 		}
 		for _, h := range w.hosts {
@@ -181,13 +180,13 @@ func (w *world) run(d time.Duration) {
 }
 
 // pair is two hosts with a QP each.
-func pair(t testing.TB, reliable bool, edit ...func(*QPConfig)) (*world, *end, *end) {
-	w := newWorld(t)
-	return w, w.host().own(reliable, edit...), w.host().own(reliable, edit...)
+func pair(t testing.TB, reliable bool, edit ...func(*QPConfig)) (*network, *testQP, *testQP) {
+	w := newNetwork(t)
+	return w, w.host().newQP(reliable, edit...), w.host().newQP(reliable, edit...)
 }
 
-// tamper decodes a packet's ULPDU, lets f change it, and puts it back whole.
-func tamper(d *link.Datagram, k *wire.Packet, f func(ulpdu []byte)) {
+// modifyULPDU lets f change the ULPDU of a packet, and corrects the CRC.
+func modifyULPDU(d *link.Datagram, k *wire.Packet, f func(ulpdu []byte)) {
 	f(k.ULPDU)
 	d.Payload = k.Append(nil)
 }

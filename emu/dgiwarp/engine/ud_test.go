@@ -13,34 +13,34 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestUDCompletesWhenItLeaves(t *testing.T) {
+func TestUDSendCompletesWhenSent(t *testing.T) {
 	w, a, b := pair(t, false)
-	w.see = func(*link.Datagram, *wire.Packet) bool { return true }
+	w.intercept = func(*link.Datagram, *wire.Packet) bool { return true }
 	a.send(b, 1, 10)
-	a.got(0)
+	a.expectCompletions(0)
 	w.output()
-	a.ok(1)
+	a.expectSuccess(1)
 }
 
-func TestUDWithoutReceiveIsLost(t *testing.T) {
+func TestUDMessageWithoutReceiveIsDropped(t *testing.T) {
 	w, a, b := pair(t, false)
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
 	b.recv(1, 0, 100)
 	a.send(b, 2, 20)
 	w.run(time.Millisecond)
-	a.ok(2)
-	if wc := b.ok(1)[0]; wc.ByteLen != 60 || b.h.nic.Count.DropNoReceive != 1 || b.state != verbs.QPStateRTS {
+	a.expectSuccess(2)
+	if wc := b.expectSuccess(1)[0]; wc.ByteLen != 60 || b.h.nic.Count.DropNoReceive != 1 || b.state != verbs.QPStateRTS {
 		t.Errorf("%+v, %d dropped", wc, b.h.nic.Count.DropNoReceive)
 	}
 }
 
-func TestReceivesNameTheirSource(t *testing.T) {
+func TestReceivedGRHHasSourceAddress(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		w := newWorld(t)
+		w := newNetwork(t)
 		a, b := w.host(func(c *Config) { c.Port = 1234; c.GIDs = hostGIDs(v6, 1) }), w.host(func(c *Config) { c.GIDs = hostGIDs(v6, 2) })
 		a.addr, b.addr = hostGIDs(v6, 1)[0].GID.Addr(), hostGIDs(v6, 2)[0].GID.Addr()
-		x, y := a.own(false), b.own(false)
+		x, y := a.newQP(false), b.newQP(false)
 		y.recv(1, 0, 100)
 		ah, err := a.nic.CreateAH(a.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(b.addr), TrafficClass: 0x48}}, wire.Port)
 		if err != nil {
@@ -49,7 +49,7 @@ func TestReceivesNameTheirSource(t *testing.T) {
 		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: x.sge(0, 4), UD: verbs.UD{QPN: verbs.QPN(y.QPN), QKey: testKey}}
 		must.Do(t, x.PostSend(w.now, &wr, Refs{AH: ah}))
 		w.run(time.Millisecond)
-		wc := y.ok(1)[0]
+		wc := y.expectSuccess(1)[0]
 		area := y.bytes(recvAt, verbs.GRHLen)
 		reply, err := verbs.InitAHFromWC(1, 0, &wc, area)
 		if err != nil || reply.GRH.DGID.Addr() != a.addr || wc.SrcQP != verbs.QPN(x.QPN) || SourcePort(area) != 1234 || reply.GRH.TrafficClass != 0x48 {
@@ -66,60 +66,60 @@ func hostGIDs(v6 bool, n byte) []verbs.GIDEntry {
 	return []verbs.GIDEntry{{GID: verbs.GIDFrom(a)}}
 }
 
-func TestSeveralQPsShareASocket(t *testing.T) {
+func TestPacketsReachQPByNumber(t *testing.T) {
 	w, a, b := pair(t, false)
-	c := b.h.own(false)
+	c := b.h.newQP(false)
 	b.recv(1, 0, 100)
 	c.recv(2, 0, 100)
 	a.send(b, 1, 10)
 	a.send(c, 2, 20)
 	w.run(time.Millisecond)
-	if x, y := b.ok(1)[0], c.ok(1)[0]; x.ByteLen != 50 || y.ByteLen != 60 {
+	if x, y := b.expectSuccess(1)[0], c.expectSuccess(1)[0]; x.ByteLen != 50 || y.ByteLen != 60 {
 		t.Errorf("%+v, %+v", x, y)
 	}
 }
 
-func TestTheOnlyQPNeedsNoNumber(t *testing.T) {
+func TestQPNumberZeroMeansOnlyQP(t *testing.T) {
 	w, a, b := pair(t, false)
-	nameless := func(d *link.Datagram, k *wire.Packet) bool {
+	withoutQPN := func(d *link.Datagram, k *wire.Packet) bool {
 		k.DstQP = 0
 		d.Payload = k.Append(nil)
 		return false
 	}
-	w.see = nameless
+	w.intercept = withoutQPN
 	b.recv(1, 0, 100)
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	b.ok(1)
-	c := b.h.own(false)
+	b.expectSuccess(1)
+	c := b.h.newQP(false)
 	b.recv(1, 0, 100)
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	b.got(0)
+	b.expectCompletions(0)
 	must.Do(t, b.h.nic.DestroyQP(b.QP))
 	c.recv(1, 0, 100)
 	a.send(c, 1, 10)
 	w.run(time.Millisecond)
-	c.ok(1)
+	c.expectSuccess(1)
 	if b.h.nic.Count.DropQPN != 1 {
-		t.Errorf("%d packets found no QP, want 1", b.h.nic.Count.DropQPN)
+		t.Errorf("%d packets without a QP, want 1", b.h.nic.Count.DropQPN)
 	}
 }
 
-func TestWrongKeysVanish(t *testing.T) {
+func TestWrongQKeyIsDropped(t *testing.T) {
 	for _, reliable := range []bool{false, true} {
 		w, a, b := pair(t, reliable)
 		b.recv(1, 0, 100)
 		a.post(b, verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, 4), UD: verbs.UD{QKey: 17}})
 		w.run(time.Millisecond)
-		b.got(0)
+		b.expectCompletions(0)
 		if b.h.nic.Count.DropKey == 0 || b.state != verbs.QPStateRTS {
 			t.Errorf("reliable %v: %d dropped, state %v", reliable, b.h.nic.Count.DropKey, b.state)
 		}
 	}
 }
 
-func TestDamagedPacketsVanish(t *testing.T) {
+func TestDamagedPacketsAreDropped(t *testing.T) {
 	w, a, b := pair(t, false)
 	b.recv(1, 0, 100)
 	damage := []func(d *link.Datagram){
@@ -138,22 +138,22 @@ func TestDamagedPacketsVanish(t *testing.T) {
 		func(d *link.Datagram) { d.Dst = netip.AddrPortFrom(d.Dst.Addr(), 1) },
 	}
 	for _, f := range damage {
-		w.see = func(d *link.Datagram, _ *wire.Packet) bool { f(d); return false }
+		w.intercept = func(d *link.Datagram, _ *wire.Packet) bool { f(d); return false }
 		a.send(b, 1, 10)
 		w.run(time.Millisecond)
-		b.got(0)
+		b.expectCompletions(0)
 	}
 	c := &b.h.nic.Count
-	if c.DropCRC != 3 || c.DropMalformed != 3 || c.DropAddress != 1 || w.seen != len(damage) {
-		t.Errorf("CRC %d, malformed %d, address %d; %d packets, want 3, 3, 1 and no answers", c.DropCRC, c.DropMalformed, c.DropAddress, w.seen)
+	if c.DropCRC != 3 || c.DropMalformed != 3 || c.DropAddress != 1 || w.sent != len(damage) {
+		t.Errorf("CRC %d, malformed %d, address %d; %d packets, want 3, 3, 1 and no replies", c.DropCRC, c.DropMalformed, c.DropAddress, w.sent)
 	}
-	w.see = nil
+	w.intercept = nil
 	a.send(b, 1, 10)
 	w.run(time.Millisecond)
-	b.ok(1)
+	b.expectSuccess(1)
 }
 
-func TestUDRefusesWhatItCannotDo(t *testing.T) {
+func TestUDRefusesUnsupportedRequests(t *testing.T) {
 	w, a, b := pair(t, false)
 	for _, tc := range []struct {
 		name string
@@ -162,17 +162,17 @@ func TestUDRefusesWhatItCannotDo(t *testing.T) {
 	}{
 		{"a Read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
 		{"an atomic", verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
-		{"an invalidation", verbs.SendWR{Opcode: verbs.OpSendInv, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
-		{"too much", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, MaxUDSend+1)}, verbs.ErrInvalid},
+		{"a Send with invalidate", verbs.SendWR{Opcode: verbs.OpSendInv, SGL: a.sge(0, 8)}, verbs.ErrNotSupported},
+		{"too long", verbs.SendWR{Opcode: verbs.OpSend, SGL: a.sge(0, MaxUDSend+1)}, verbs.ErrInvalid},
 		{"immediate data with a payload", verbs.SendWR{Opcode: verbs.OpSendImm, SGL: a.sge(0, 1)}, verbs.ErrNotSupported},
-		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: make([]byte, 65)}, verbs.ErrInvalid},
+		{"too much inline data", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: make([]byte, 65)}, verbs.ErrInvalid},
 	} {
-		must.Fail(t, tc.name, a.try(b, tc.wr), tc.want)
+		must.Fail(t, tc.name, a.tryPost(b, tc.wr), tc.want)
 	}
-	// And a peer that sends one is told.
-	w.see = func(d *link.Datagram, k *wire.Packet) bool {
+	// A peer that sends one gets an error message.
+	w.intercept = func(d *link.Datagram, k *wire.Packet) bool {
 		if d.Dst.Addr() == b.h.addr {
-			tamper(d, k, func(u []byte) { u[1] = u[1]&0xf0 | byte(ddp.OpSendInv) })
+			modifyULPDU(d, k, func(u []byte) { u[1] = u[1]&0xf0 | byte(ddp.OpSendInv) })
 		}
 		return false
 	}
@@ -183,44 +183,42 @@ func TestUDRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// Immediate data is a message of its own.
 func TestUDImmediateData(t *testing.T) {
 	w, a, b := pair(t, false)
 	b.recv(1, 0, 100)
 	a.post(b, verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0xdeadbeef, Flags: verbs.SendSolicited})
 	w.run(time.Millisecond)
-	if wc := b.ok(1)[0]; wc.Imm != 0xdeadbeef || wc.Flags&verbs.WCWithImm == 0 || wc.ByteLen != verbs.GRHLen {
+	if wc := b.expectSuccess(1)[0]; wc.Imm != 0xdeadbeef || wc.Flags&verbs.WCWithImm == 0 || wc.ByteLen != verbs.GRHLen {
 		t.Errorf("%+v", wc)
 	}
 }
 
-func TestUDWithSharedReceives(t *testing.T) {
-	w := newWorld(t)
+func TestQPsShareSRQ(t *testing.T) {
+	w := newNetwork(t)
 	ha, hb := w.host(), w.host()
 	srq := must.Get(hb.nic.CreateSRQ(nic.SRQConfig{PD: hb.pd, MaxWR: 8, MaxSGE: 1}))(t)
 	share := func(c *QPConfig) { c.SRQ = srq }
 	for _, reliable := range []bool{false, true} {
-		a, b, c := ha.own(reliable), hb.own(reliable, share), hb.own(reliable, share)
+		a, b, c := ha.newQP(reliable), hb.newQP(reliable, share), hb.newQP(reliable, share)
 		for i := range 2 {
 			must.Do(t, srq.PostRecv(&verbs.RecvWR{WRID: uint64(i), SGL: b.sge(recvAt+1000*i, 1000)}))
 		}
 		a.send(b, 1, 10)
 		a.send(c, 2, 10)
 		w.run(time.Millisecond)
-		b.ok(1)
-		c.ok(1)
+		b.expectSuccess(1)
+		c.expectSuccess(1)
 		if srq.Count() != 0 {
 			t.Errorf("reliable %v: %d receives left", reliable, srq.Count())
 		}
 		if err := b.PostRecv(&verbs.RecvWR{}); err == nil {
-			t.Error("a receive of its own was taken")
+			t.Error("a QP with an SRQ accepted a receive")
 		}
 	}
 }
 
-// Packets for one peer lie one behind the other in the buffer of the first, so
-// that a link can hand them on as one.
-func TestPacketsLieOneBehindTheOther(t *testing.T) {
+// Packets to one peer are contiguous in the buffer of the first, so that a link can use GSO.
+func TestPacketsToOnePeerAreContiguous(t *testing.T) {
 	for _, reliable := range []bool{false, true} {
 		w, a, b := pair(t, reliable)
 		for i := range 20 {

@@ -95,8 +95,7 @@ func (q *QP) takeUntagged(in *inbound) {
 
 // deliver writes the sender's address, in place of a GRH, and a complete message to the next
 // receive, and completes the receive with wc. Without a receive it drops the message. It refuses a
-// message that is longer than the receive, which stays posted if the QP is to survive errors of
-// peers (isolate).
+// message longer than the receive, which stays posted if peers' errors are isolated.
 func (q *QP) deliver(in *inbound, message []byte, wc *verbs.WC) {
 	n := q.nic
 	w, pd := q.PeekReceive()

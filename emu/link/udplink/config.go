@@ -5,10 +5,9 @@
 // It does not retransmit, order or pace, and does not read payloads. Open and Join work in
 // the network namespace that the caller's thread was in at Open.
 //
-// RoCEv2's ICRC covers the IPv4 identification. Linux sends identification 0 from a socket
-// that is not connected and sets DF, and 0, 1, 2, … for the segments of a GSO super-packet,
-// for which Config.PatchIPID corrects the payloads. A UDP socket does not see received
-// identifications.
+// RoCEv2's ICRC covers the IPv4 identification. Linux sends identification 0 from a socket that is
+// not connected and sets DF, and 0, 1, 2, … for the segments of a GSO super-packet, for which
+// Config.PatchIPID corrects payloads. UDP sockets do not see received identifications.
 //
 // A Link is not safe for concurrent use, except that any goroutine may call Close and Wake,
 // and one goroutine may be in WaitReadable while another one sends and receives. Send and
@@ -47,9 +46,8 @@ type Config struct {
 	// GSO sends several datagrams as one super-packet that the kernel segments. It excludes
 	// NoChecksum, and needs PatchIPID over IPv4.
 	GSO Offload
-	// GRO receives several datagrams as one super-packet. Streams become several times
-	// faster, single datagrams about 0.2 µs slower. OffloadAuto enables it at the first
-	// burst.
+	// GRO receives several datagrams as one super-packet. Streams become several times faster,
+	// single datagrams 0.2 µs slower. OffloadAuto enables it at the first burst.
 	GRO Offload
 	// RecvBufBytes and SendBufBytes are the sizes of the socket buffers; 0 means
 	// DefaultBufBytes. Without privilege the kernel may grant less (net.core.rmem_max,
@@ -58,11 +56,10 @@ type Config struct {
 	// BusyPollMicros is how long the kernel busy-polls the device queue before WaitReadable
 	// sleeps (SO_BUSY_POLL; needs CAP_NET_ADMIN).
 	BusyPollMicros int
-	// SeparateSourcePort sends from another port than Local's. It saves about 0.2 µs per
-	// datagram: a socket that only sends can be connected, to one peer at a time, so that
-	// the kernel need not look up routes. Peers must not answer to the source port. It has
-	// no effect over IPv4, where a connected socket numbers its packets, or with a wildcard
-	// address.
+	// SeparateSourcePort sends from another port than Local's. It saves about 0.2 µs per datagram:
+	// a socket that only sends can be connected to one peer at a time, which saves route lookups.
+	// Peers must not answer to the source port. It has no effect over IPv4, where a connected
+	// socket numbers its packets, or with a wildcard address.
 	SeparateSourcePort bool
 	// Broadcast allows to send to 255.255.255.255, and to Join it. IPv4 only.
 	Broadcast bool
@@ -107,8 +104,7 @@ type Stats struct {
 	RecvDatagrams, RecvBytes uint64
 	// System calls to send and to receive, and receive calls that returned nothing.
 	SendCalls, RecvCalls, RecvEmptyCalls uint64
-	// GSO super-packets sent and GRO super-packets received. Their datagrams are counted
-	// above.
+	// GSO super-packets sent and GRO super-packets received. Their datagrams count above.
 	GSOPackets, GROPackets uint64
 	// SendFull counts sends that failed for lack of room: EAGAIN, ENOBUFS, ENOMEM.
 	SendFull uint64
@@ -137,17 +133,15 @@ func (s *Stats) Lost() uint64 {
 	return s.LostTooBig + s.LostUnreachable + s.LostRefused + s.LostDenied + s.LostOther
 }
 
-// useCount keeps file descriptors open while they are in use. Otherwise Close in another
-// goroutine could free a descriptor just before a system call, which would then use
-// another file.
+// useCount keeps file descriptors open while they are in use. Otherwise a concurrent Close could
+// free a descriptor just before a system call, which would use another file.
 type useCount struct {
 	state atomic.Int64 // number of users, plus closedBit after close
 }
 
 const closedBit = 1 << 32
 
-// enter adds a user and returns true, or returns false after close. After true the caller must call
-// leave.
+// enter adds a user and returns true; the caller must call leave. After close it returns false.
 func (g *useCount) enter() bool {
 	if g.state.Add(1) < closedBit {
 		return true

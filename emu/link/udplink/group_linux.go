@@ -55,8 +55,7 @@ func (l *Link) Join(addr netip.Addr) error {
 	return nil
 }
 
-// Leave undoes one Join. When it undoes the last Join of a group, queued datagrams of the group may
-// be lost.
+// Leave undoes one Join. After the last Leave of a group, its queued datagrams may be lost.
 func (l *Link) Leave(addr netip.Addr) error {
 	if !l.users.enter() {
 		return link.ErrClosed

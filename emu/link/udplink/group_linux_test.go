@@ -28,7 +28,7 @@ func TestGroupsAcrossNamespaces(t *testing.T) {
 	for _, m := range multicast {
 		t.Run(m.name, func(t *testing.T) {
 			a, b := testutil.HostPair(t, 1500)
-			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), PatchIPID: noFix})
+			tx := openIn(t, a, Config{Local: a.Addr(m.v6, 4791), PatchIPID: noPatch})
 			rx := openIn(t, b, Config{Local: b.Addr(m.v6, 4791)})
 			toGroup := netip.AddrPortFrom(m.group, 4791)
 			fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }
@@ -46,7 +46,7 @@ func TestGroupsAcrossNamespaces(t *testing.T) {
 				must.Do(t, samePayloads(got, hello))
 				for _, d := range got {
 					if d.Dst != toGroup || d.Src != local(tx) {
-						t.Errorf("came from %v to %v, want from %v to %v", d.Src, d.Dst, local(tx), toGroup)
+						t.Errorf("received from %v to %v, want from %v to %v", d.Src, d.Dst, local(tx), toGroup)
 					}
 				}
 				if got[0].HopLimit != tx.Info().HopLimit || got[1].HopLimit != 9 || got[1].TClass != link.ECT0 {
@@ -96,7 +96,7 @@ func TestWildcardLinkJoins(t *testing.T) {
 	must.Do(t, rx.Join(group))
 	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
 	if got := recvN(t, rx, 1, 4)[0]; got.Dst.Addr() != group {
-		t.Errorf("came to %v, want %v", got.Dst, group)
+		t.Errorf("received at %v, want %v", got.Dst, group)
 	}
 	must.Do(t, rx.Leave(group))
 	sendAll(t, tx, link.Datagram{Dst: netip.AddrPortFrom(group, 4791), Payload: pattern(1, 50)})
@@ -118,7 +118,7 @@ func TestUnicastDoesNotStarveGroups(t *testing.T) {
 			}
 		}
 	}
-	t.Error("ten receives brought unicast only")
+	t.Error("ten receives returned unicast datagrams only")
 }
 
 func datagramsTo(l *Link, n int) []link.Datagram {
@@ -133,14 +133,14 @@ func datagramsTo(l *Link, n int) []link.Datagram {
 func TestJoinWakesWaitReadable(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
-	asleepNow(l)
+	awaitSleep(l)
 	group := netip.MustParseAddr("239.77.1.6")
 	must.Do(t, l.Join(group))
-	ended(t, took)
+	expectEnd(t, took)
 	took = waitFor(l, -1)
-	asleepNow(l)
+	awaitSleep(l)
 	sendAll(t, l, link.Datagram{Dst: netip.AddrPortFrom(group, local(l).Port()), Payload: []byte("group")})
-	ended(t, took)
+	expectEnd(t, took)
 	recvN(t, l, 1, 1)
 }
 
@@ -164,25 +164,25 @@ func TestLinkLocalAddressNeedsNoZone(t *testing.T) {
 		must.Do(t, h.AddAddr(netip.PrefixFrom(ll[h].Addr(), 64)))
 		links = append(links, openIn(t, h, Config{Local: ll[h]}))
 	}
-	for range 3 { // there and back
+	for range 3 { // in both directions
 		sendAll(t, links[0], link.Datagram{Dst: local(links[1]), Payload: pattern(1, 64)})
 		if got := recvN(t, links[1], 1, 1)[0]; got.Src != local(links[0]) || got.Dst != local(links[1]) {
-			t.Errorf("came from %v to %v", got.Src, got.Dst)
+			t.Errorf("received from %v to %v", got.Src, got.Dst)
 		}
 		links[0], links[1] = links[1], links[0]
 	}
 	if mtu := links[0].MTU(); mtu != 1500 {
-		t.Errorf("MTU %d, want the wire's", mtu)
+		t.Errorf("MTU %d, want 1500", mtu)
 	}
 }
 
 func TestBroadcastAcrossNamespaces(t *testing.T) {
 	a, b := testutil.HostPair(t, 1500)
-	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), PatchIPID: noFix, Broadcast: true})
+	tx := openIn(t, a, Config{Local: a.Addr(false, 4791), PatchIPID: noPatch, Broadcast: true})
 	rx := openIn(t, b, Config{Local: b.Addr(false, 4791), Broadcast: true})
-	everybody := netip.AddrPortFrom(limitedBroadcast, 4791)
+	broadcast := netip.AddrPortFrom(limitedBroadcast, 4791)
 	fence := func(d link.Datagram) { d.Dst = local(rx); sendAll(t, tx, d) }
-	hello := []link.Datagram{{Dst: everybody, Payload: pattern(1, 300)}, {Dst: everybody, Payload: pattern(2, 300)}}
+	hello := []link.Datagram{{Dst: broadcast, Payload: pattern(1, 300)}, {Dst: broadcast, Payload: pattern(2, 300)}}
 
 	sendAll(t, tx, hello...)
 	recvNothing(t, rx, fence) // not joined
@@ -191,8 +191,8 @@ func TestBroadcastAcrossNamespaces(t *testing.T) {
 	sendAll(t, tx, hello...)
 	got := recvN(t, rx, 2, 1)
 	must.Do(t, samePayloads(got, hello))
-	if got[0].Dst != everybody || got[0].Src != local(tx) {
-		t.Errorf("came from %v to %v", got[0].Src, got[0].Dst)
+	if got[0].Dst != broadcast || got[0].Src != local(tx) {
+		t.Errorf("received from %v to %v", got[0].Src, got[0].Dst)
 	}
 	must.Do(t, rx.Leave(limitedBroadcast))
 	sendAll(t, tx, hello...)

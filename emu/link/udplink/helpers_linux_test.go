@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
-// families are addresses of both families on loopback. All of 127.0.0.0/8 is local, but
-// only one IPv6 address.
+// families are loopback addresses. All of 127.0.0.0/8 is local, but only one IPv6 address.
 var families = []struct {
 	name string
 	addr netip.Addr
@@ -24,8 +23,8 @@ var families = []struct {
 	{"ipv6", netip.MustParseAddr("::1")},
 }
 
-// noFix is a Config.PatchIPID for payloads that do not depend on the identification.
-func noFix([]byte, uint16) {}
+// noPatch is a Config.PatchIPID for payloads that do not depend on the identification.
+func noPatch([]byte, uint16) {}
 
 func openLink(t testing.TB, cfg Config) *Link {
 	t.Helper()
@@ -57,8 +56,7 @@ func sendAll(t testing.TB, l *Link, ds ...link.Datagram) {
 	}
 }
 
-// recvN receives n datagrams, up to batch with each call, and copies their
-// payloads.
+// recvN receives n datagrams, up to batch with each call, and copies their payloads.
 func recvN(t testing.TB, l *Link, n, batch int) []link.Datagram {
 	t.Helper()
 	var got []link.Datagram

@@ -29,7 +29,7 @@ func (f frame) udp() []byte {
 }
 func (f frame) checksum() uint16 { return binary.BigEndian.Uint16(f.udp()[6:]) }
 
-// payload is cut to the length of UDP: Ethernet pads short frames.
+// payload returns the UDP payload without Ethernet padding.
 func (f frame) payload() []byte {
 	return f.udp()[link.UDPHeaderLen:binary.BigEndian.Uint16(f.udp()[4:])]
 }
@@ -106,17 +106,17 @@ func TestPatchIPIDMatchesIdentificationOnWire(t *testing.T) {
 			var ids []uint16
 			for i, f := range frames {
 				ids = append(ids, f.id())
-				if said := binary.BigEndian.Uint16(f.payload()); said != f.id() || !f.df() {
-					t.Errorf("frame %d left with identification %d and DF %v; its payload was made for %d", i, f.id(), f.df(), said)
+				if patched := binary.BigEndian.Uint16(f.payload()); patched != f.id() || !f.df() {
+					t.Errorf("frame %d has identification %d and DF %v; its payload was patched for %d", i, f.id(), f.df(), patched)
 				}
 			}
 			want := expectedIDs(gso, sizes)
 			if !slices.Equal(ids[1:], want) || ids[0] != 0 {
 				t.Errorf("identifications %v, want 0 and %v", ids, want)
 			}
-			for i := range ds { // the sender is told those that are not 0
-				if told := ds[i].IPID; told != uint32(want[i]) && (want[i] != 0 || told != link.IPIDUnknown) {
-					t.Errorf("datagram %d left with identification %d; the link says %#x", i, want[i], told)
+			for i := range ds { // Send sets those that are not 0
+				if got := ds[i].IPID; got != uint32(want[i]) && (want[i] != 0 || got != link.IPIDUnknown) {
+					t.Errorf("datagram %d was sent with identification %d; the link reports %#x", i, want[i], got)
 				}
 			}
 		})

@@ -196,8 +196,7 @@ func adjacent(a, b []byte) bool {
 const patch, unpatch = true, false // of patchIPIDs
 
 // patchIPIDs corrects the ICRCs in the payloads of super-packet m for the IPv4 identifications 0,
-// 1, 2, … that the kernel gives its segments, and sets IPID. A second call, with unpatch, undoes
-// both.
+// 1, 2, … of its segments, and sets IPID. A second call, with unpatch, undoes both.
 func (s *sender) patchIPIDs(ds []link.Datagram, m *message, on bool) {
 	if s.patchIPID == nil {
 		return

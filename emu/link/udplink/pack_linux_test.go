@@ -18,9 +18,9 @@ var (
 	peer6  = netip.MustParseAddrPort("[fd00::9]:4791")
 )
 
-func newSender(mtu int, fixID func([]byte, uint16)) *sender {
+func newSender(mtu int, patchIPID func([]byte, uint16)) *sender {
 	s := new(sender)
-	s.init(Config{PatchIPID: fixID}, Info{Local: netip.MustParseAddrPort("127.0.0.2:4791"), MTU: mtu, GSO: true, HopLimit: 64}, 1)
+	s.init(Config{PatchIPID: patchIPID}, Info{Local: netip.MustParseAddrPort("127.0.0.2:4791"), MTU: mtu, GSO: true, HopLimit: 64}, 1)
 	return s
 }
 
@@ -61,13 +61,13 @@ func TestPackBuildsSuperPackets(t *testing.T) {
 		{"other destination", change(2, func(d *link.Datagram) { d.Dst = other4 }), []int{2, 1, 1}},
 		{"other traffic class", change(2, func(d *link.Datagram) { d.TClass = link.CE }), []int{2, 1, 1}},
 		{"other hop limit", change(2, func(d *link.Datagram) { d.HopLimit = 3 }), []int{2, 1, 1}},
-		{"other source is not ours to see", change(2, func(d *link.Datagram) { d.Src = other4 }), []int{4}},
+		{"other source is ignored", change(2, func(d *link.Datagram) { d.Src = other4 }), []int{4}},
 		{"at most 64", datagrams(slices.Repeat([]int{10}, 65)...), []int{64, 1}},
 		{"at most 65507 bytes", datagrams(slices.Repeat([]int{8192}, 9)...), []int{7, 2}},
 		{"full to the byte", datagrams(32753, 32753, 1, 1), []int{3, 1}},
 		{"one byte too many", datagrams(32754, 32754), []int{1, 1}},
 	} {
-		s := newSender(maxIPv4, noFix)
+		s := newSender(maxIPv4, noPatch)
 		if n := s.pack(tc.ds, 0); n != len(tc.ds) {
 			t.Errorf("%s: packed %d of %d", tc.name, n, len(tc.ds))
 		}
@@ -78,7 +78,7 @@ func TestPackBuildsSuperPackets(t *testing.T) {
 }
 
 func TestPackSeparatesSourcesOfWildcardLink(t *testing.T) {
-	s := newSender(1500, noFix)
+	s := newSender(1500, noPatch)
 	s.wildcard = true
 	ds := datagrams(10, 10, 10)
 	ds[1].Src, ds[2].Src = other4, other4
@@ -88,7 +88,7 @@ func TestPackSeparatesSourcesOfWildcardLink(t *testing.T) {
 }
 
 func TestPackSendsFirstDatagramsSingly(t *testing.T) {
-	s := newSender(1500, noFix)
+	s := newSender(1500, noPatch)
 	if s.pack(datagrams(10, 10, 10, 10, 10), 3); !slices.Equal(s.runs(), []int{1, 1, 1, 2}) {
 		t.Errorf("runs %v, want [1 1 1 2]", s.runs())
 	}
@@ -99,7 +99,7 @@ func TestPackSendsFirstDatagramsSingly(t *testing.T) {
 }
 
 func TestPackStopsBeforeUnsendableDatagram(t *testing.T) {
-	s := newSender(1000, noFix)
+	s := newSender(1000, noPatch)
 	ds := datagrams(972, 972, 973, 972)
 	if n := s.pack(ds, 0); n != 2 {
 		t.Errorf("packed %d, want the 2 before the one that exceeds the MTU", n)
@@ -119,7 +119,7 @@ func TestPackStopsBeforeUnsendableDatagram(t *testing.T) {
 }
 
 func TestPackBoundsBytesOfOneCall(t *testing.T) {
-	s := newSender(maxIPv4, noFix)
+	s := newSender(maxIPv4, noPatch)
 	s.gso = false
 	if n := s.pack(datagrams(slices.Repeat([]int{1}, 2*maxMessages)...), 0); n != maxMessages {
 		t.Errorf("packed %d messages, want %d", n, maxMessages)
@@ -131,7 +131,7 @@ func TestPackBoundsBytesOfOneCall(t *testing.T) {
 	}
 	var scattered []link.Datagram
 	for range 2 * maxIovecs / maxSegments {
-		// Two neighbours in memory make the rest look worth no copy.
+		// Two adjacent payloads prevent a copy of the rest.
 		arena := pattern(1, 20)
 		run := []link.Datagram{{Dst: peer4, Payload: arena[:10]}, {Dst: peer4, Payload: arena[10:]}}
 		for range maxSegments - 2 {
@@ -164,13 +164,13 @@ func TestUnpatchUndoesPatchIPID(t *testing.T) {
 	s.pack(ds, 0)
 	for i, want := range []byte{0, 1, 2, 0, 1} {
 		if ds[i].Payload[1] != want {
-			t.Errorf("datagram %d is made for identification %d, want %d", i, ds[i].Payload[1], want)
+			t.Errorf("datagram %d is patched for identification %d, want %d", i, ds[i].Payload[1], want)
 		}
 	}
-	s.unpatchFrom(ds, 1) // the first message left
+	s.unpatchFrom(ds, 1) // the first message was sent
 	for i, want := range []byte{0, 1, 2, 0, 0} {
 		if ds[i].Payload[1] != want {
-			t.Errorf("after unpack datagram %d is made for identification %d, want %d", i, ds[i].Payload[1], want)
+			t.Errorf("after unpatch datagram %d is patched for identification %d, want %d", i, ds[i].Payload[1], want)
 		}
 	}
 	if want := []uint16{1, 1}; !slices.Equal(ids[4], want) || len(ids[0]) != 0 || len(ids[3]) != 0 {
@@ -191,7 +191,7 @@ func TestIPv6NeedsNoPatchIPID(t *testing.T) {
 
 func TestGatherJoinsAdjacentAndSmallPayloads(t *testing.T) {
 	arena := pattern(1, 3000)
-	s := newSender(1500, noFix)
+	s := newSender(1500, noPatch)
 	apart := func(n int) link.Datagram { return link.Datagram{Dst: peer4, Payload: pattern(2, 2*n)[:n]} }
 	part := func(from, to int) link.Datagram { return link.Datagram{Dst: peer4, Payload: arena[from:to]} }
 	for _, tc := range []struct {
@@ -199,8 +199,8 @@ func TestGatherJoinsAdjacentAndSmallPayloads(t *testing.T) {
 		ds   []link.Datagram
 		want int
 	}{
-		{"neighbours", []link.Datagram{part(0, 1000), part(1000, 2000), part(2000, 3000)}, 1},
-		{"a stranger between neighbours", []link.Datagram{part(0, 1000), part(1000, 2000), apart(1000), part(2000, 3000)}, 3},
+		{"adjacent", []link.Datagram{part(0, 1000), part(1000, 2000), part(2000, 3000)}, 1},
+		{"another between adjacent ones", []link.Datagram{part(0, 1000), part(1000, 2000), apart(1000), part(2000, 3000)}, 3},
 		{"small and apart", []link.Datagram{apart(maxCopyBytes), apart(maxCopyBytes), apart(maxCopyBytes)}, 1},
 		{"large and apart", []link.Datagram{apart(maxCopyBytes + 1), apart(maxCopyBytes + 1), apart(maxCopyBytes + 1)}, 3},
 	} {
@@ -225,7 +225,7 @@ func (s *sender) wire(i int) []byte {
 func FuzzPackLosesNothing(f *testing.F) {
 	f.Add([]byte{3, 3, 3, 1, 0, 9, 9, 2}, uint8(0))
 	f.Add(bytes.Repeat([]byte{200}, 90), uint8(70))
-	s := newSender(1500, noFix)
+	s := newSender(1500, noPatch)
 	f.Fuzz(func(t *testing.T, shape []byte, singles uint8) {
 		var ds []link.Datagram
 		for i, b := range shape {
@@ -249,13 +249,13 @@ func FuzzPackLosesNothing(f *testing.F) {
 				m := &s.messages[i]
 				segments := ds[at : at+m.segments]
 				if m.first != at-packed || (m.segments > 1 && m.first < int(singles)) {
-					t.Fatalf("message %d begins with datagram %d, want %d; the first %d go alone", i, m.first, at-packed, singles)
+					t.Fatalf("message %d begins with datagram %d, want %d; the first %d are sent alone", i, m.first, at-packed, singles)
 				}
 				checkMessage(t, m, s.wire(i), segments)
 				at += m.segments
 			}
 			if at != packed+n {
-				t.Fatalf("messages hold %d datagrams, pack said %d", at-packed, n)
+				t.Fatalf("messages hold %d datagrams, pack returned %d", at-packed, n)
 			}
 			packed = at
 		}
@@ -271,11 +271,11 @@ func checkMessage(t *testing.T, m *message, wire []byte, ds []link.Datagram) {
 			size = min(size, int(m.header.segment))
 		}
 		if !bytes.Equal(wire[:size], d.Payload) || d.Dst != m.header.dst || d.TClass != m.header.tclass {
-			t.Fatalf("datagram %d of a message would leave as another", k)
+			t.Fatalf("datagram %d of a message would be sent changed", k)
 		}
 		wire = wire[size:]
 	}
 	if len(wire) != 0 {
-		t.Fatalf("%d bytes left over", len(wire))
+		t.Fatalf("%d bytes after the last datagram", len(wire))
 	}
 }

@@ -21,11 +21,10 @@ func TestPacketLink(t *testing.T) {
 			t.Run(f.name+"/offloads "+o.String(), func(t *testing.T) {
 				linktest.TestPacketLink(t, func(t *testing.T) linktest.Bench {
 					open := func() *Link {
-						return openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 9000, GSO: o, GRO: o, PatchIPID: noFix})
+						return openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 9000, GSO: o, GRO: o, PatchIPID: noPatch})
 					}
 					a, b := open(), open()
-					// Loopback delivers within the system call that sends, or soon
-					// after on a busy machine.
+					// Loopback delivers during the send call, or soon after on a busy machine.
 					settle := func() mono.Time { b.WaitReadable(2 * time.Millisecond); return 1 }
 					return linktest.Bench{A: a, B: b, AddrA: local(a), AddrB: local(b), TimeAfterArrival: settle}
 				})
@@ -34,13 +33,12 @@ func TestPacketLink(t *testing.T) {
 	}
 }
 
-// Neither single datagrams nor batches allocate, with and without offloads, spinning and
-// sleeping.
+// Neither single datagrams nor batches allocate, with and without offloads, spinning and sleeping.
 func TestLinkDoesNotAllocate(t *testing.T) {
 	for _, f := range families {
 		for _, o := range []Offload{OffloadOn, OffloadOff} {
 			for _, n := range []int{1, 50, 200} {
-				l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: o, GRO: o, PatchIPID: noFix})
+				l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: o, GRO: o, PatchIPID: noPatch})
 				ds := datagramsTo(l, n)
 				ds[n/2].TClass, ds[n/2].HopLimit = link.ECT0, 7 // needs control messages
 				in := make([]link.Datagram, 64)
@@ -76,7 +74,7 @@ func BenchmarkSuperPacket(b *testing.B) { benchmarkBatch(b, 15, 4096) }
 func benchmarkBatch(b *testing.B, n, size int) {
 	for _, f := range families {
 		b.Run(f.name, func(b *testing.B) {
-			l := openLink(b, Config{Local: netip.AddrPortFrom(f.addr, 0), PatchIPID: noFix})
+			l := openLink(b, Config{Local: netip.AddrPortFrom(f.addr, 0), PatchIPID: noPatch})
 			ds := make([]link.Datagram, n)
 			for i := range ds {
 				ds[i] = link.Datagram{Dst: local(l), Payload: make([]byte, size)}
@@ -92,7 +90,7 @@ func benchmarkBatch(b *testing.B, n, size int) {
 					k := must.Get(l.Recv(0, in))(b)
 					got += k
 				}
-				l.Recv(0, in) // finds nothing, as a driver's last look does
+				l.Recv(0, in) // empty, like the last Recv of a driver
 			}
 		})
 	}
@@ -106,7 +104,6 @@ func BenchmarkEmptyRecv(b *testing.B) {
 	}
 }
 
-// Other programs send packets with options, without DF, and fragments.
 func TestDropFragmentable(t *testing.T) {
 	const tooLong = 65000 // does not fit the path below
 	for _, tc := range []struct {
@@ -116,14 +113,14 @@ func TestDropFragmentable(t *testing.T) {
 		size    int
 		plain   bool
 	}{
-		{"as everyone", nil, unix.IP_PMTUDISC_DO, 100, true},
+		{"plain", nil, unix.IP_PMTUDISC_DO, 100, true},
 		{"options", []byte{1, 1, 1, 1}, unix.IP_PMTUDISC_DO, 100, false},
 		{"fragments allowed", nil, unix.IP_PMTUDISC_DONT, 100, false},
 		{"options and fragments allowed", []byte{1, 1, 1, 1}, unix.IP_PMTUDISC_DONT, tooLong, false},
 	} {
 		for _, plainOnly := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, plainOnly), func(t *testing.T) {
-				l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), DropFragmentable: plainOnly, PatchIPID: noFix})
+				l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), DropFragmentable: plainOnly, PatchIPID: noPatch})
 				fd := must.Get(unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0))(t)
 				defer unix.Close(fd)
 				must.Do(t, unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, tc.pmtu))
@@ -132,7 +129,7 @@ func TestDropFragmentable(t *testing.T) {
 				}
 				to := &unix.SockaddrInet4{Port: int(local(l).Port()), Addr: local(l).Addr().As4()}
 				must.Do(t, unix.Sendto(fd, pattern(3, tc.size), 0, to))
-				// What a plain one brings comes behind it, and so ends the wait.
+				// This datagram arrives after the other, and so ends the wait.
 				sendAll(t, l, link.Datagram{Dst: local(l), Payload: pattern(9, 8)})
 				got := 1
 				if !plainOnly || tc.plain {
@@ -140,7 +137,7 @@ func TestDropFragmentable(t *testing.T) {
 				}
 				ds := recvN(t, l, got, 8)
 				if first := len(ds[0].Payload); got == 2 && first != tc.size || got == 1 && first != 8 {
-					t.Errorf("%d bytes come first", first)
+					t.Errorf("received %d bytes first", first)
 				}
 			})
 		}

@@ -15,8 +15,7 @@ import (
 
 const (
 	// maxMessagesRead bounds the messages of one recvmmsg, and maxSuperPacketsRead if they are
-	// likely to be super-packets. Both bound the time in which the runtime cannot preempt
-	// the goroutine.
+	// likely to be super-packets. Both bound the time without preemption.
 	maxMessagesRead     = 64
 	maxSuperPacketsRead = 8
 	// burstMessages is the number of messages in one call after which GRO is enabled.

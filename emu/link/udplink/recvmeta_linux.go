@@ -20,8 +20,7 @@ type recvMeta struct {
 }
 
 // split splits a message, which GRO may have made of several datagrams, from off on into ds until
-// that is full. It returns the number of datagrams, and the offset after them. An empty message is
-// one datagram.
+// ds is full. It returns their number, and the offset after them. An empty message is one datagram.
 func (a *recvMeta) split(ds []link.Datagram, message []byte, off int) (n, end int) {
 	d := link.Datagram{
 		Src: a.src, Dst: a.dst, TClass: a.tclass, HopLimit: a.hopLimit, IPID: link.IPIDUnknown, FlowLabel: a.flowLabel,

@@ -17,7 +17,7 @@ import (
 func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 1500, PatchIPID: noFix})
+			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), MTU: 1500, PatchIPID: noPatch})
 			fits := 1500 - headerLen(f.addr.Is6())
 			ds := datagrams(fits, fits+1, fits, fits+1)
 			for i := range ds {
@@ -38,8 +38,8 @@ func TestDatagramBeyondMTUIsCountedAsLost(t *testing.T) {
 func TestLostDatagramsAreCountedByReason(t *testing.T) {
 	a, b := testutil.HostPair(t, 1500)
 	for _, v6 := range []bool{false, true} {
-		// The link believes in a larger MTU than the wire has.
-		tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), MTU: 9000, PatchIPID: noFix})
+		// The configured MTU exceeds that of the wire.
+		tx := openIn(t, a, Config{Local: a.Addr(v6, 4791), MTU: 9000, PatchIPID: noPatch})
 		rx := openIn(t, b, Config{Local: b.Addr(v6, 4791)})
 		good := link.Datagram{Dst: local(rx), Payload: pattern(1, 100)}
 		unreachable, denied := "192.0.2.1:4791", "10.77.0.255:4791"
@@ -84,15 +84,15 @@ func TestLostDatagramsAreCountedByReason(t *testing.T) {
 
 // The kernel refuses GSO because the test disables checksums of the socket.
 func TestRefusedSuperPacketIsSentAsSingleDatagrams(t *testing.T) {
-	fixed := 0
-	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); fixed++ }})
+	patched := 0
+	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOn, PatchIPID: func(p []byte, id uint16) { p[0] ^= byte(id); patched++ }})
 	must.Do(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1))
 	ds := datagrams(100, 100, 100, 100, 100)
 	want := datagrams(100, 100, 100, 100, 100)
 	for i := range ds {
 		ds[i].Dst = local(l)
 	}
-	ds[0].Payload, want[0].Payload = pattern(0, 50), pattern(0, 50) // leaves first, alone
+	ds[0].Payload, want[0].Payload = pattern(0, 50), pattern(0, 50) // sent first, alone
 	if n, err := l.Send(0, ds); n != 5 || err != nil {
 		t.Fatalf("Send = %d, %v", n, err)
 	}
@@ -102,15 +102,15 @@ func TestRefusedSuperPacketIsSentAsSingleDatagrams(t *testing.T) {
 	if s := l.Stats(); s.GSORetries != 1 || s.GSODisabled || s.SentDatagrams != 5 || s.Lost() != 0 {
 		t.Errorf("counted %+v", s)
 	}
-	if fixed != 6 {
-		t.Errorf("PatchIPID was called %d times, want 3 there and 3 back", fixed)
+	if patched != 6 {
+		t.Errorf("PatchIPID was called %d times, want 3 to patch and 3 to undo", patched)
 	}
 }
 
 func TestEIODisablesGSO(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("[::1]:0"), GSO: OffloadOn})
 	if got := l.handleSendError(&message{segments: 3}, unix.EIO); got != verdictSplit {
-		t.Errorf("a super-packet refused with EIO: fate %d, want split", got)
+		t.Errorf("a super-packet refused with EIO: verdict %d, want split", got)
 	}
 	if s := l.Stats(); !s.GSODisabled || l.Info().GSO || s.Lost() != 0 {
 		t.Errorf("GSO %v, counted %+v", l.Info().GSO, s)
@@ -122,7 +122,7 @@ func TestEIODisablesGSO(t *testing.T) {
 	sendAll(t, l, ds...)
 	must.Do(t, samePayloads(recvN(t, l, 3, 3), ds))
 	if n := l.Stats().GSOPackets; n != 0 {
-		t.Errorf("%d super-packets after GSO went off", n)
+		t.Errorf("%d super-packets after GSO was disabled", n)
 	}
 }
 
@@ -131,12 +131,12 @@ func TestSendErrorsByErrno(t *testing.T) {
 	one := &message{segments: 1}
 	for _, errno := range []unix.Errno{unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM} {
 		if got := l.handleSendError(one, errno); got != verdictFull {
-			t.Errorf("%v: fate %d, want keep", errno, got)
+			t.Errorf("%v: verdict %d, want full", errno, got)
 		}
 	}
 	for _, errno := range []unix.Errno{unix.EMSGSIZE, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ECONNREFUSED, unix.EPERM, unix.EIO} {
 		if got := l.handleSendError(one, errno); got != verdictLost {
-			t.Errorf("%v: fate %d, want lose", errno, got)
+			t.Errorf("%v: verdict %d, want lost", errno, got)
 		}
 	}
 	want := Stats{SendFull: 3, LostTooBig: 1, LostUnreachable: 2, LostRefused: 1, LostDenied: 1, LostOther: 1, LastOtherError: unix.EIO}
@@ -145,7 +145,7 @@ func TestSendErrorsByErrno(t *testing.T) {
 	}
 }
 
-// Datagrams to a neighbour that does not answer ARP fill the smallest send buffer.
+// Datagrams to a neighbour that does not reply to ARP fill the smallest send buffer.
 func TestFullLinkTakesPrefix(t *testing.T) {
 	a, _ := testutil.HostPair(t, 1500)
 	for _, gso := range []Offload{OffloadOff, OffloadOn} {
@@ -163,7 +163,7 @@ func TestFullLinkTakesPrefix(t *testing.T) {
 			untouched := datagrams(slices.Repeat([]int{1000}, 150)...)[taken:]
 			for range 2 {
 				if err := samePayloads(ds[taken:], untouched); err != nil {
-					t.Errorf("payloads not taken must be as they were: %v", err)
+					t.Errorf("payloads that Send did not take changed: %v", err)
 				}
 				if again, err := tx.Send(0, ds[taken:]); err != nil || again != 0 {
 					t.Errorf("Send to the full link = %d, %v; want 0", again, err)
@@ -213,8 +213,8 @@ func TestOpenErrors(t *testing.T) {
 		want error // nil: any
 	}{
 		{"no address", Config{}, nil},
-		{"not ours", Config{Local: netip.MustParseAddrPort("192.0.2.77:0"), MTU: 1500}, unix.EADDRNOTAVAIL},
-		{"not ours, MTU unknown", Config{Local: netip.MustParseAddrPort("192.0.2.77:0")}, nil},
+		{"address of another host", Config{Local: netip.MustParseAddrPort("192.0.2.77:0"), MTU: 1500}, unix.EADDRNOTAVAIL},
+		{"address of another host, no MTU", Config{Local: netip.MustParseAddrPort("192.0.2.77:0")}, nil},
 		{"tiny MTU", Config{Local: v6, MTU: 48}, nil},
 		{"huge MTU", Config{Local: v4, MTU: 65536}, nil},
 		{"GSO over IPv4 without PatchIPID", Config{Local: v4, GSO: OffloadOn}, nil},
@@ -238,9 +238,9 @@ func TestInfo(t *testing.T) {
 		t.Errorf("buffers of %d and %d bytes, want the doubles of 100 and 50 KiB", i.RecvBufBytes, i.SendBufBytes)
 	}
 	if i.Local.Port() == 0 || i.MTU != maxIPv4 || i.Interface != "lo" || i.GSO || i.HopLimit == 0 {
-		t.Errorf("info %+v; want a port, lo's MTU capped at %d, no GSO for want of PatchIPID", i, maxIPv4)
+		t.Errorf("info %+v; want a port, lo's MTU capped at %d, no GSO without PatchIPID", i, maxIPv4)
 	}
-	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, GRO: OffloadOn, PatchIPID: noFix}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
+	if l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), MTU: 1500, GRO: OffloadOn, PatchIPID: noPatch}); l.MTU() != 1500 || !l.Info().GSO || !l.Info().GRO {
 		t.Errorf("info %+v; want MTU 1500 and both offloads", l.Info())
 	}
 }
@@ -249,7 +249,7 @@ func TestBusyPollNeedsPrivilege(t *testing.T) {
 	l, err := Open(Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), BusyPollMicros: 7})
 	if err != nil {
 		if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_NET_ADMIN") {
-			t.Errorf("refused with %v", err)
+			t.Errorf("failed with %v", err)
 		}
 		return
 	}

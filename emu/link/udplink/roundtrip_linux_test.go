@@ -26,7 +26,7 @@ func TestLinksShareLoopbackPort(t *testing.T) {
 			sendAll(t, from, link.Datagram{Dst: local(to), Payload: pattern(i*16+j, 64)})
 			got := recvN(t, to, 1, 8)[0]
 			if got.Src != local(from) || got.Dst != local(to) || !bytes.Equal(got.Payload, pattern(i*16+j, 64)) {
-				t.Errorf("from %d to %d came %v to %v", i, j, got.Src, got.Dst)
+				t.Errorf("from %d to %d: received %v to %v", i, j, got.Src, got.Dst)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestHeadersArrive(t *testing.T) {
 				{0xff, 64, 64},
 				{0x68, 0, 17},
 			} {
-				// Once alone and once in a batch: they leave by different calls.
+				// Once alone and once in a batch: these use different system calls.
 				d := link.Datagram{Dst: local(rx), TClass: tc.tclass, HopLimit: tc.hops, Payload: pattern(1, 100)}
 				sendAll(t, tx, d)
 				sendAll(t, tx, d, d)
@@ -98,14 +98,14 @@ func TestOffloadsDoNotChangeDatagrams(t *testing.T) {
 		for _, gro := range []Offload{OffloadOff, OffloadOn} {
 			for _, f := range families {
 				t.Run("loopback/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
-					tx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: gso, PatchIPID: noFix})
+					tx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GSO: gso, PatchIPID: noPatch})
 					rx := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), GRO: gro})
 					exchange(t, tx, rx, want, gso, gro)
 				})
 				t.Run("wire/"+f.name+"/gso "+gso.String()+"/gro "+gro.String(), func(t *testing.T) {
 					a, b := testutil.HostPair(t, 1500)
 					must.Do(t, a.DisableGSO())
-					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, PatchIPID: noFix})
+					tx := openIn(t, a, Config{Local: a.Addr(f.addr.Is6(), 4791), GSO: gso, PatchIPID: noPatch})
 					rx := openIn(t, b, Config{Local: b.Addr(f.addr.Is6(), 4791), GRO: gro})
 					exchange(t, tx, rx, want, gso, OffloadOff)
 				})
@@ -158,7 +158,7 @@ func TestRestOfSuperPacketWaitsForNextRecv(t *testing.T) {
 	sendAll(t, l, want...)
 	ds := make([]link.Datagram, 7)
 	for i := 0; i < len(want); {
-		if err := l.WaitReadable(-1); err != nil { // must not sleep: more is there
+		if err := l.WaitReadable(-1); err != nil { // must not sleep: datagrams are left
 			t.Fatal(err)
 		}
 		n, err := l.Recv(0, ds)
@@ -171,10 +171,10 @@ func TestRestOfSuperPacketWaitsForNextRecv(t *testing.T) {
 		i += n
 	}
 	if n, err := l.Recv(0, ds); n != 0 || err != nil {
-		t.Errorf("then Recv = %d, %v", n, err)
+		t.Errorf("last Recv = %d, %v", n, err)
 	}
 	if n, err := l.Recv(0, nil); n != 0 || err != nil {
-		t.Errorf("Recv into nothing = %d, %v", n, err)
+		t.Errorf("Recv(nil) = %d, %v", n, err)
 	}
 	if s := l.Stats(); s.GSOPackets != 1 || s.GROPackets != 1 || s.SendCalls != 1 {
 		t.Errorf("50 datagrams took %d calls, %d and %d super-packets; want 1 of each", s.SendCalls, s.GSOPackets, s.GROPackets)
@@ -207,7 +207,7 @@ func TestGROIsEnabledAtFirstBurst(t *testing.T) {
 	}
 }
 
-func TestBatchTakesFewSystemCalls(t *testing.T) {
+func TestBatchSharesSystemCalls(t *testing.T) {
 	l := openLink(t, Config{Local: netip.MustParseAddrPort("127.0.0.2:0"), GSO: OffloadOff, GRO: OffloadOff})
 	want := make([]link.Datagram, 200)
 	for i := range want {
@@ -231,7 +231,7 @@ func TestWildcardLinkUsesSourceOfDatagram(t *testing.T) {
 				wild = netip.IPv6Unspecified()
 			}
 			if _, err := Open(Config{Local: netip.AddrPortFrom(wild, 0)}); err == nil {
-				t.Error("a wildcard link without MTU opened: whose MTU?")
+				t.Error("a wildcard link without MTU opened")
 			}
 			w := openLink(t, Config{Local: netip.AddrPortFrom(wild, 0), MTU: 1500})
 			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0)})
@@ -239,11 +239,11 @@ func TestWildcardLinkUsesSourceOfDatagram(t *testing.T) {
 			sendAll(t, l, link.Datagram{Dst: at, Payload: []byte("ping")})
 			got := recvN(t, w, 1, 4)[0]
 			if got.Dst != at || got.Src != local(l) {
-				t.Fatalf("ping came from %v to %v, want to %v", got.Src, got.Dst, at)
+				t.Fatalf("ping received from %v to %v, want to %v", got.Src, got.Dst, at)
 			}
 			sendAll(t, w, link.Datagram{Src: got.Dst, Dst: got.Src, Payload: []byte("pong")})
 			if got := recvN(t, l, 1, 4)[0]; got.Src != at {
-				t.Errorf("pong came from %v, want %v", got.Src, at)
+				t.Errorf("pong received from %v, want %v", got.Src, at)
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func TestWildcardLinkUsesSourceOfDatagram(t *testing.T) {
 func TestZeroChecksumIsSentAndAccepted(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), NoChecksum: true, PatchIPID: noFix})
+			l := openLink(t, Config{Local: netip.AddrPortFrom(f.addr, 0), NoChecksum: true, PatchIPID: noPatch})
 			if l.Info().GSO {
 				t.Error("GSO is on although the kernel refuses it without a checksum")
 			}

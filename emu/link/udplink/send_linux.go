@@ -141,8 +141,7 @@ func (s *sender) submit(fd, next int) (int, unix.Errno) {
 	return 1, 0
 }
 
-// countLost counts, by errno, a datagram that the link took but that the kernel or checkSendable
-// refused.
+// countLost counts, by errno, a datagram that the kernel or checkSendable refused after Send.
 func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:

@@ -108,8 +108,7 @@ func (o *socketOptions) options() []sockopt {
 	return opts
 }
 
-// chooseMulticastInterface makes the socket send multicast through the interface that owns the
-// link's address.
+// chooseMulticastInterface makes the socket send multicast through the link address's interface.
 func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	switch {
 	case o.iface.index == 0:
@@ -126,8 +125,7 @@ func (o *socketOptions) chooseMulticastInterface(fd int) (err error) {
 	return nil
 }
 
-// growBuffers sets the buffer sizes. It first tries to exceed the system's limit, which needs
-// CAP_NET_ADMIN.
+// growBuffers sets the buffer sizes. It first tries to exceed the limit, which needs CAP_NET_ADMIN.
 func (o *socketOptions) growBuffers(fd int) error {
 	for _, b := range []struct {
 		name          string
@@ -172,8 +170,7 @@ func enableGRO(fd int) error {
 }
 
 // setDefaults sets the default traffic class and hop limit, which need no control message, and
-// returns the hop limit: that of Config, or the kernel's if it is 0. Multicast uses the same hop
-// limit as unicast.
+// returns the hop limit: Config's, or the kernel's if that is 0. Multicast uses the same.
 func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	level, tclass, unicast, multicast := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MULTICAST_TTL
 	if o.v6 {
@@ -197,8 +194,7 @@ func (o *socketOptions) setDefaults(fd int) (hopLimit uint8, err error) {
 	return uint8(hops), nil
 }
 
-// bind binds fd and returns the bound address. Link-local IPv6 addresses are bound on interface
-// ifi.
+// bind binds fd and returns the bound address. It binds link-local IPv6 addresses on interface ifi.
 func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	var sa unix.Sockaddr
 	ip := addr.Addr().WithZone("")
@@ -224,8 +220,7 @@ func bind(fd int, addr netip.AddrPort, ifi int) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, port), nil
 }
 
-// scopeID is the scope ID of an address in a socket address: the interface index for link-local
-// scope, else 0.
+// scopeID is the scope ID of an address in a socket address: ifi for link-local scope, else 0.
 func scopeID(ip netip.Addr, ifi int) int {
 	if ip.Is6() && (ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast()) {
 		return ifi
@@ -245,8 +240,7 @@ func (l *Link) kernelDrops() uint64 {
 	return drops
 }
 
-// socketDrops returns how many received packets the kernel dropped at a socket; 0 if that is
-// unknown.
+// socketDrops returns how many received packets the kernel dropped at a socket; 0 if unknown.
 func socketDrops(fd int) uint64 {
 	var info [unix.SK_MEMINFO_DROPS + 1]uint32
 	size := uint32(unsafe.Sizeof(info))

@@ -85,8 +85,7 @@ func (l *Link) usePeerSocket(m *message) bool {
 	return s.usePeer
 }
 
-// connect calls connect(2) on the socket s.peer with the destination of m. s.usePeer reports
-// success.
+// connect connects the socket s.peer to the destination of m. s.usePeer reports success.
 func (s *sourceSockets) connect(m *message) {
 	_, _, errno := syscall.RawSyscall(unix.SYS_CONNECT, uintptr(s.peer), uintptr(unsafe.Pointer(&m.addr)), uintptr(m.addrLen))
 	s.header, s.connected, s.usePeer = m.header, errno == 0, errno == 0
@@ -113,9 +112,8 @@ type iface struct {
 	mtu   int
 }
 
-// findInterface returns the network interface that has the address addr, in the caller's network
-// namespace. It returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has
-// it.
+// findInterface returns the network interface that has addr, in the caller's network namespace. It
+// returns the zero iface if addr is unspecified (0.0.0.0 or ::) or no interface has it.
 func findInterface(addr netip.Addr) (iface, error) {
 	if addr.IsUnspecified() {
 		return iface{}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// openWithSourcePort opens two links on loopback with SeparateSourcePort.
+// openWithSourcePort opens a link with SeparateSourcePort.
 func openWithSourcePort(t *testing.T, addr string) *Link {
 	t.Helper()
 	l := must.Get(Open(Config{Local: netip.MustParseAddrPort(addr), SeparateSourcePort: true, PatchIPID: func([]byte, uint16) {}}))(t)
@@ -19,8 +19,8 @@ func openWithSourcePort(t *testing.T, addr string) *Link {
 	return l
 }
 
-// passOne sends one datagram and returns it as received.
-func passOne(t *testing.T, from, to *Link, payload string) link.Datagram {
+// exchangeOne sends one datagram and returns it as received.
+func exchangeOne(t *testing.T, from, to *Link, payload string) link.Datagram {
 	t.Helper()
 	ds := []link.Datagram{{Dst: local(to), Payload: []byte(payload), TClass: 0, HopLimit: 0}}
 	if n, err := from.Send(0, ds); n != 1 || err != nil {
@@ -45,18 +45,17 @@ func TestSeparateSourcePortIsTheOnlySource(t *testing.T) {
 	if i := a.Info(); i.Source.Port() == i.Local.Port() || i.Source.Port() == 0 || a.Features().SrcPort != i.Source.Port() {
 		t.Fatalf("info %+v, features %+v", i, a.Features())
 	}
-	// Before and after it connects, to one peer and to another and back again,
-	// in batches and alone.
+	// Before and after it connects, to alternating peers, in batches and alone.
 	for round := range 3 {
 		for _, to := range []*Link{b, c, b} {
 			for i := range connectAfter + 10 {
-				d := passOne(t, a, to, "x")
+				d := exchangeOne(t, a, to, "x")
 				if d.Src != a.Info().Source || d.Dst != local(to) {
 					t.Fatalf("round %d, datagram %d: from %v to %v, want from %v", round, i, d.Src, d.Dst, a.Info().Source)
 				}
 			}
 			if !a.source.usePeer {
-				t.Fatal("many datagrams to one peer did not make it connect")
+				t.Fatal("the socket is not connected after many datagrams to one peer")
 			}
 			batch := []link.Datagram{{Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("12")}, {Dst: local(to), Payload: []byte("123")}}
 			if n, err := a.Send(0, batch); n != 3 || err != nil {
@@ -66,7 +65,7 @@ func TestSeparateSourcePortIsTheOnlySource(t *testing.T) {
 			for n := 0; n < 3; {
 				k, err := to.Recv(0, got)
 				if err != nil || k > 0 && got[0].Src != a.Info().Source {
-					t.Fatalf("of a batch: %+v, %v", got[0], err)
+					t.Fatalf("in a batch: %+v, %v", got[0], err)
 				}
 				n += k
 			}
@@ -77,11 +76,11 @@ func TestSeparateSourcePortIsTheOnlySource(t *testing.T) {
 	}
 }
 
-// A connected socket reports ECONNREFUSED. No more datagrams are lost than without it.
+// A connected socket reports ECONNREFUSED, which loses no datagram to a new peer at the address.
 func TestConnectedSourceSurvivesClosedPeer(t *testing.T) {
 	a, b := openWithSourcePort(t, "[::1]:0"), openWithSourcePort(t, "[::1]:0")
 	for range connectAfter + 1 {
-		passOne(t, a, b, "x")
+		exchangeOne(t, a, b, "x")
 	}
 	addr := local(b)
 	b.Close()
@@ -94,7 +93,7 @@ func TestConnectedSourceSurvivesClosedPeer(t *testing.T) {
 	back := must.Get(Open(Config{Local: addr}))(t)
 	defer back.Close()
 	for range 5 {
-		passOne(t, a, back, "again")
+		exchangeOne(t, a, back, "again")
 	}
 }
 
@@ -152,8 +151,7 @@ func TestSplitReturnsOriginalDatagrams(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no control message makes the link read out of bounds or loop for
-// ever.
+// FuzzParse checks that no control message causes an out-of-bounds read or an endless loop.
 func FuzzParse(f *testing.F) {
 	var c control
 	n := c.addInt(0, unix.IPPROTO_IP, unix.IP_TTL, 64)

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// forever is longer than any wait without a bug.
+// forever is longer than any correct wait.
 const forever = 30 * time.Second
 
 // waitFor runs WaitReadable(d) in a goroutine and returns how long it took.
@@ -26,7 +26,7 @@ func waitFor(l *Link, d time.Duration) <-chan time.Duration {
 	return took
 }
 
-func ended(t *testing.T, took <-chan time.Duration) {
+func expectEnd(t *testing.T, took <-chan time.Duration) {
 	t.Helper()
 	select {
 	case <-took:
@@ -35,12 +35,12 @@ func ended(t *testing.T, took <-chan time.Duration) {
 	}
 }
 
-// asleepNow returns when a goroutine sleeps on l.
-func asleepNow(l *Link) {
+// awaitSleep returns when a goroutine sleeps on l.
+func awaitSleep(l *Link) {
 	for l.sleep.state.Load() != asleep {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(time.Millisecond) // from the mark into the kernel
+	time.Sleep(time.Millisecond) // it sets the state before it enters the kernel
 }
 
 func loopLink(t testing.TB) *Link {
@@ -55,7 +55,7 @@ func TestWaitTimesOut(t *testing.T) {
 		must.Do(t, l.WaitReadable(0))
 	}
 	if d := time.Since(start); d > forever {
-		t.Errorf("100 waits of no time took %v", d)
+		t.Errorf("100 waits with timeout 0 took %v", d)
 	}
 	const want = 30 * time.Millisecond
 	start = time.Now()
@@ -68,7 +68,7 @@ func TestWaitTimesOut(t *testing.T) {
 func TestWaitIsFinerThanAMillisecond(t *testing.T) {
 	l := loopLink(t)
 	best := forever
-	for i := 0; i < 50 || i < 2000 && best >= time.Millisecond; i++ { // a busy machine takes its time now and then
+	for i := 0; i < 50 || i < 2000 && best >= time.Millisecond; i++ { // a busy machine may delay some
 		start := time.Now()
 		l.WaitReadable(100 * time.Microsecond)
 		best = min(best, time.Since(start))
@@ -81,23 +81,23 @@ func TestWaitIsFinerThanAMillisecond(t *testing.T) {
 func TestWaitEndsWhenDatagramArrives(t *testing.T) {
 	l, peer := loopLink(t), loopLink(t)
 	took := waitFor(l, -1)
-	asleepNow(l)
-	sendAll(t, peer, link.Datagram{Dst: local(l), Payload: []byte("wake up")})
-	ended(t, took)
-	ended(t, waitFor(l, -1)) // it still waits
+	awaitSleep(l)
+	sendAll(t, peer, link.Datagram{Dst: local(l), Payload: []byte("hello")})
+	expectEnd(t, took)
+	expectEnd(t, waitFor(l, -1)) // the datagram is still unread
 	recvN(t, l, 1, 1)
 }
 
 func TestWakeEndsCurrentOrNextWait(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
-	asleepNow(l)
+	awaitSleep(l)
 	l.Wake()
-	ended(t, took)
+	expectEnd(t, took)
 
 	l.Wake()
 	l.Wake()
-	ended(t, waitFor(l, -1)) // both count as one
+	expectEnd(t, waitFor(l, -1)) // both count as one
 	const want = 20 * time.Millisecond
 	if d := <-waitFor(l, want); d < want {
 		t.Errorf("the wait after the woken one took %v, want %v", d, want)
@@ -110,7 +110,7 @@ func TestWakesAreNotLost(t *testing.T) {
 	for range 5000 {
 		took := waitFor(l, forever)
 		l.Wake()
-		ended(t, took)
+		expectEnd(t, took)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestRestOfSuperPacketEndsWait(t *testing.T) {
 		if got := recvN(t, l, 1, 1); len(got) != 1 {
 			t.Fatal("nothing arrived")
 		}
-		ended(t, took)
-		ended(t, took)
+		expectEnd(t, took)
+		expectEnd(t, took)
 		recvN(t, l, 2, 2)
 	}
 }
@@ -142,9 +142,9 @@ func TestRestOfSuperPacketEndsWait(t *testing.T) {
 func TestSetUndeliveredWakesSleeper(t *testing.T) {
 	l := loopLink(t)
 	took := waitFor(l, -1)
-	asleepNow(l)
+	awaitSleep(l)
 	l.sleep.setUndelivered(true)
-	ended(t, took)
+	expectEnd(t, took)
 	l.sleep.setUndelivered(false)
 }
 
@@ -152,7 +152,7 @@ func TestCloseWakesWaitReadable(t *testing.T) {
 	l := loopLink(t)
 	errs := make(chan error, 1)
 	go func() { errs <- l.WaitReadable(-1) }()
-	asleepNow(l)
+	awaitSleep(l)
 	must.Do(t, l.Close())
 	<-errs // either nil or ErrClosed
 	must.Fail(t, "WaitReadable of a closed link", l.WaitReadable(-1), link.ErrClosed)

@@ -23,8 +23,7 @@ var (
 	}
 )
 
-// BenchmarkPacket measures the cost of one packet for sender and receiver:
-// encode, seal, decode, check.
+// BenchmarkPacket measures one packet on both sides: encode, seal, decode, check.
 func BenchmarkPacket(b *testing.B) {
 	for _, bc := range []struct {
 		name   string
@@ -43,7 +42,7 @@ func BenchmarkPacket(b *testing.B) {
 				buf = bc.packet.Append(buf[:0])
 				c.Seal(7, buf)
 				if got.Parse(buf) != nil || !c.Check(7, buf) {
-					b.Fatal("packet does not survive its own codec")
+					b.Fatal("packet does not survive a round trip")
 				}
 			}
 		})
@@ -67,8 +66,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkICRC compares the ways to check; blind ones with an identification
-// of 0, as our own sockets send, and with one that has to be found.
+// BenchmarkICRC compares Check with CheckAnyIPID, for identification 0, which our sockets send, and
+// for one that it must find.
 func BenchmarkICRC(b *testing.B) {
 	c := NewICRC(benchSrc, benchDst)
 	for _, size := range []struct {
@@ -87,8 +86,8 @@ func BenchmarkICRC(b *testing.B) {
 			check func() bool
 		}{
 			{"Check", func() bool { return c.Check(0x953e, numbered) }},
-			{"BlindZero", func() bool { _, ok := c.CheckAnyIPID(zero); return ok }},
-			{"BlindFound", func() bool { _, ok := c.CheckAnyIPID(numbered); return ok }},
+			{"AnyIPIDZero", func() bool { _, ok := c.CheckAnyIPID(zero); return ok }},
+			{"AnyIPIDFound", func() bool { _, ok := c.CheckAnyIPID(numbered); return ok }},
 		} {
 			b.Run(size.name+bc.name, func(b *testing.B) {
 				b.SetBytes(int64(len(zero)))

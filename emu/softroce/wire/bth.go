@@ -38,8 +38,7 @@ const (
 
 var errShortBTH = shortError("BTH", BTHLen)
 
-// Append appends h in wire order and returns the extended slice. Fields are truncated to their
-// width.
+// Append appends h in wire order, its fields truncated to their width.
 func (h BTH) Append(b []byte) []byte {
 	flags := bit(h.Solicited, bthSolicited) | bit(h.MigReq, bthMigReq) |
 		h.PadCount&3<<bthPadShift | h.TVer&0x0F

@@ -16,12 +16,11 @@ import (
 
 // frame is one frame of a capture that carries IP.
 type frame struct {
-	number int // from 1, as every tool counts
+	number int // from 1
 	ip     []byte
 }
 
-// readCapture returns the IP packets of testdata/name, with whatever padding
-// Ethernet added to them.
+// readCapture returns the IP packets of testdata/name, including Ethernet padding.
 func readCapture(t testing.TB, name string) []frame {
 	t.Helper()
 	var frames []frame
@@ -79,9 +78,8 @@ func parseIPUDP(ip []byte) (h ipUDP, payload []byte, ok bool) {
 	return h, udp[UDPHeaderLen:binary.BigEndian.Uint16(udp[4:])], true
 }
 
-// checkSurvives parses a packet that a conforming peer sent, checks its ICRC in
-// both ways, and writes it again from what was parsed.
-func checkSurvives(t *testing.T, ip []byte) {
+// checkRoundTrip parses a packet of a conforming peer, checks its ICRC, and encodes it again.
+func checkRoundTrip(t *testing.T, ip []byte) {
 	t.Helper()
 	h, payload, ok := parseIPUDP(ip)
 	if !ok {
@@ -122,7 +120,7 @@ func TestCapturedKernelPacketsRoundTrip(t *testing.T) {
 					continue
 				}
 				total++
-				checkSurvives(t, f.ip)
+				checkRoundTrip(t, f.ip)
 				if t.Failed() {
 					t.Fatalf("frame %d", f.number)
 				}
@@ -137,7 +135,7 @@ func TestCapturedKernelPacketsRoundTrip(t *testing.T) {
 func TestCapturedSocketPacketsRoundTrip(t *testing.T) {
 	frames := readCapture(t, "host_ud_peer.pcap")
 	for _, f := range frames {
-		checkSurvives(t, f.ip)
+		checkRoundTrip(t, f.ip)
 		if t.Failed() {
 			t.Fatalf("frame %d", f.number)
 		}
@@ -147,8 +145,8 @@ func TestCapturedSocketPacketsRoundTrip(t *testing.T) {
 	}
 }
 
-// malformed lists the hand-made packets with a fault that this package can see:
-// what Parse says, whether the ICRC is right, whether the pad count is.
+// malformed lists the invalid probe packets: the error of Parse, whether the ICRC is correct, and
+// whether the pad count is.
 var malformed = map[string]map[int]struct {
 	parse error
 	icrc  bool
@@ -160,8 +158,8 @@ var malformed = map[string]map[int]struct {
 		49: {ErrOpcode, true, true}, // 0x18
 		50: {ErrOpcode, true, true}, // 0x15
 		55: {ErrShort, false, true}, // twelve bytes in all
-		56: {ErrShort, true, true},  // WRITE_ONLY with a quarter of a RETH
-		57: {ErrPad, true, false},   // three bytes of pad and nothing to pad
+		56: {ErrShort, true, true},  // WRITE_ONLY with a truncated RETH
+		57: {ErrPad, true, false},   // three pad bytes without payload
 		70: {nil, true, false},      // five bytes and no pad
 	},
 	"rxe612_e3.pcap": {
@@ -172,7 +170,7 @@ var malformed = map[string]map[int]struct {
 		90: {nil, true, false}, // ten bytes and no pad
 	},
 	"rxe612_e10.pcap": {
-		2: {nil, false, true}, // FLUSH, with the ICRC that the kernel wants: see below
+		2: {nil, false, true}, // FLUSH with the ICRC of the kernel: see below
 	},
 }
 
@@ -186,10 +184,10 @@ func TestKernelProbePackets(t *testing.T) {
 				switch addr := h.Src.Addr().String(); {
 				case addr == "10.77.0.11" || addr == "fd77::11":
 					fromKernel++
-					checkSurvives(t, f.ip)
+					checkRoundTrip(t, f.ip)
 				case !isFaulty:
 					toKernel++
-					checkHandMade(t, h, payload)
+					checkProbe(t, h, payload)
 				default:
 					faults++
 					var p Packet
@@ -216,9 +214,8 @@ func TestKernelProbePackets(t *testing.T) {
 	}
 }
 
-// checkHandMade checks a packet whose headers are sound, but whose pad bytes,
-// reserved bits and the like may be anything.
-func checkHandMade(t *testing.T, h ipUDP, payload []byte) {
+// checkProbe checks a packet with valid headers, but any pad bytes and reserved bits.
+func checkProbe(t *testing.T, h ipUDP, payload []byte) {
 	t.Helper()
 	var p Packet
 	if err := p.Parse(payload); err != nil {
@@ -238,9 +235,8 @@ func checkHandMade(t *testing.T, h ipUDP, payload []byte) {
 	}
 }
 
-// The kernel's soft-RoCE computes a FLUSH's ICRC over its headers twice, and
-// answers no FLUSH with the right one. We side with the specification; this
-// pins what the other side does.
+// The kernel's soft-RoCE computes the ICRC of a FLUSH over its headers twice, and drops a FLUSH
+// with the correct ICRC. This package follows the specification; the test documents the kernel.
 func TestKernelHashesFlushHeadersTwice(t *testing.T) {
 	const name = "rxe612_e10.pcap"
 	h, payload, _ := parseIPUDP(readCapture(t, name)[1].ip)
@@ -250,6 +246,6 @@ func TestKernelHashesFlushHeadersTwice(t *testing.T) {
 	body := payload[:len(payload)-ICRCLen]
 	twice := crc32.Update(h.ICRC().Sum(h.ID, body), crc32.IEEETable, body)
 	if got := binary.LittleEndian.Uint32(payload[len(body):]); got != twice {
-		t.Errorf("ICRC %08x, want %08x: that of the headers twice over", got, twice)
+		t.Errorf("ICRC %08x, want %08x, over the headers twice", got, twice)
 	}
 }

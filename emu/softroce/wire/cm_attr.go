@@ -44,8 +44,7 @@ func (a Attr) String() string {
 // About is the message that an MRA or a REJ refers to.
 type About uint8
 
-// Messages that a REJ or an MRA refers to. AboutOther is a LAP in an MRA, and no particular
-// message in a REJ.
+// Messages that a REJ or MRA refers to. AboutOther is a LAP in an MRA, no message in a REJ.
 const (
 	AboutREQ   About = 0
 	AboutREP   About = 1

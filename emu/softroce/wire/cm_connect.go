@@ -55,8 +55,7 @@ func (m *REQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REQ) Parse(b []byte) (rest []byte, err error) { return parseBody("REQ", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
-// and the width.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *REQ) fields(c bodyCodec) {
 	bitField(c, 0, 0, 32, &m.LocalCommID)
 	bitField(c, 4, 0, 24, &m.VendorID)
@@ -190,8 +189,7 @@ func (m *MRA) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *MRA) Parse(b []byte) (rest []byte, err error) { return parseBody("MRA", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
-// and the width.
+// fields encodes or decodes the message.
 func (m *MRA) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 30, 2, &m.About)

@@ -16,8 +16,7 @@ func (m *DREQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *DREQ) Parse(b []byte) (rest []byte, err error) { return parseBody("DREQ", b, m) }
 
-// fields encodes or decodes the message. bitField takes the offset of a 32-bit word, the lowest bit
-// and the width.
+// fields encodes or decodes the message.
 func (m *DREQ) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 8, 24, &m.RemoteQPN)

@@ -5,8 +5,7 @@ import "fmt"
 // REJReason is the reason of a REJ.
 type REJReason uint16
 
-// Reject reasons. ReasonPrimaryLID and ReasonAlternateLID must not be sent on RoCEv2, which
-// has no LIDs.
+// Reject reasons. RoCEv2 has no LIDs: ReasonPrimaryLID and ReasonAlternateLID must not be sent.
 const (
 	ReasonNoQP               REJReason = 1
 	ReasonNoEEC              REJReason = 2

@@ -6,8 +6,7 @@ import (
 	"net/netip"
 )
 
-// CMAHeaderLen is the length of rdma_cm's header in the private data of a REQ or SIDR_REQ for
-// an IP service.
+// CMAHeaderLen is the length of rdma_cm's header in the private data of a REQ or SIDR_REQ.
 const CMAHeaderLen = 36
 
 // CMAHeaderVersion is the only version of CMAHeader.
@@ -43,8 +42,7 @@ func (h *CMAHeader) SrcAddr() netip.Addr { return h.addr(h.Src) }
 // DstAddr returns the destination address, or the zero Addr as SrcAddr does.
 func (h *CMAHeader) DstAddr() netip.Addr { return h.addr(h.Dst) }
 
-// addr returns an address field as an address of h.IPVersion; the zero Addr if the version is
-// neither 4 nor 6.
+// addr returns an address field as an address of h.IPVersion; the zero Addr if that is invalid.
 func (h *CMAHeader) addr(b [16]byte) netip.Addr {
 	switch h.IPVersion {
 	case 4:
@@ -63,8 +61,7 @@ func (h *CMAHeader) Append(b []byte) []byte {
 	return append(b, h.Dst[:]...)
 }
 
-// Parse decodes h from the front of b and returns the bytes that follow: the application's private
-// data.
+// Parse decodes h from the front of b and returns the rest: the application's private data.
 func (h *CMAHeader) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < CMAHeaderLen {
 		return nil, fmt.Errorf("rdma_cm header: %w: %d of %d bytes", ErrShort, len(b), CMAHeaderLen)

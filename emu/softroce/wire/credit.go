@@ -5,12 +5,10 @@ import (
 	"slices"
 )
 
-// CreditUnlimited is the credit code without a limit. Responders with a shared receive queue
-// always send it.
+// CreditUnlimited is the credit code without a limit. Responders with an SRQ always send it.
 const CreditUnlimited uint8 = 31
 
-// creditCounts is the number of receive work requests of each credit code. Code 31 is
-// CreditUnlimited.
+// creditCounts is the number of receives of each credit code but CreditUnlimited.
 var creditCounts = [...]uint32{
 	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288,

@@ -14,8 +14,7 @@
 // input. Nothing allocates, unless an Append outgrows its slice. Distinct values may be
 // used concurrently, and an ICRC may be shared.
 //
-// The layouts are those of the InfiniBand Architecture Specification, volume 1,
-// chapters 9 and 12 (communication management), its Annex A17 (RoCEv2) and Annex A19
-// (memory placement extensions); the tests hold them against packets that the Linux kernel
-// sent.
+// The layouts are those of the InfiniBand Architecture Specification, volume 1, chapters 9 and 12
+// (communication management), its Annex A17 (RoCEv2) and Annex A19 (memory placement extensions);
+// tests compare them with packets of the Linux kernel.
 package wire

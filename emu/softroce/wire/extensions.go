@@ -39,8 +39,7 @@ func (h *XRCETH) parse(b []byte) (rest []byte) {
 	return b[XRCETHLen:]
 }
 
-// DETH is the Datagram Extended Transport Header: the source QP, and the Q_Key of the
-// destination.
+// DETH is the Datagram Extended Transport Header: the source QP, the destination's Q_Key.
 type DETH struct {
 	QKey     uint32
 	SrcQP    uint32 // 24 bits
@@ -88,8 +87,7 @@ func (h *FETH) parse(b []byte) (rest []byte) {
 	return b[FETHLen:]
 }
 
-// RETH is the RDMA Extended Transport Header: the remote memory of a WRITE, READ, FLUSH or
-// ATOMIC_WRITE.
+// RETH is the RDMA Extended Transport Header: the memory of a WRITE, READ, FLUSH or ATOMIC_WRITE.
 type RETH struct {
 	VA     uint64
 	RKey   uint32
@@ -179,8 +177,7 @@ func (d *ImmDt) parse(b []byte) (rest []byte) {
 	return b[ImmDtLen:]
 }
 
-// IETH is the Invalidate Extended Transport Header: the R_Key that a SEND with invalidate
-// invalidates.
+// IETH is the Invalidate Extended Transport Header: the R_Key that a SEND invalidates.
 type IETH struct {
 	RKey uint32
 }

@@ -92,8 +92,7 @@ func (s *shifter) shift(p poly, n int) poly {
 type effect [256]poly
 
 // makeEffect returns the effect of a byte, by its value: what it XORs into the CRC register after
-// the byte and n-1 more. With several ns it is the sum of the effects of the same byte at several
-// places.
+// the byte and n-1 more. With several ns it is the sum of their effects.
 func makeEffect(ns ...int) (e effect) {
 	for _, n := range ns {
 		for bit := 1; bit < len(e); bit <<= 1 {

@@ -18,9 +18,8 @@ func (h *BTH) parse(b []byte) (rest []byte) {
 	return rest
 }
 
-// headers lists every header with bytes from packets that the kernel sent or,
-// where it sends none, computed by hand from the layout. Reserved bits are set
-// somewhere in each header that has them.
+// headers lists every header with bytes of kernel packets or, if the kernel sends none, computed by
+// hand. Each header with reserved bits has some set.
 var headers = []struct {
 	name  string
 	len   int
@@ -101,8 +100,7 @@ func TestHeadersParseAndAppendGoldenBytes(t *testing.T) {
 	}
 }
 
-// Each bit of a header must come back from a round trip alone: no field may
-// swallow or double one.
+// Each single bit of a header survives a round trip.
 func TestHeadersKeepEveryBit(t *testing.T) {
 	for _, h := range headers {
 		for bit := range h.len * 8 {
@@ -117,7 +115,7 @@ func TestHeadersKeepEveryBit(t *testing.T) {
 	}
 }
 
-// A field wider in Go than on the wire must not spill over its neighbour.
+// A Go field that is wider than on the wire must not change the next field.
 func TestHeadersDropBitsThatDoNotFit(t *testing.T) {
 	for _, tc := range []struct {
 		h    header

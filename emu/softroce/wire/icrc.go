@@ -29,8 +29,7 @@ const (
 	IPv6HeaderLen = 40
 	UDPHeaderLen  = 8
 
-	// MaxUDPPayload is the longest UDP payload of an IPv4 packet. The same limit is used for
-	// IPv6.
+	// MaxUDPPayload is the longest UDP payload of an IPv4 packet, also used for IPv6.
 	MaxUDPPayload = 1<<16 - 1 - IPv4HeaderLen - UDPHeaderLen
 )
 
@@ -57,9 +56,8 @@ var (
 	ipv6Lens     = makeEffect16(ipv6HeadersLen-ipv6PayloadLenAt, UDPHeaderLen-udpLenAt)
 )
 
-// bthBytes are the effects of the bytes of a BTH on the CRC register at its end. hash/crc32
-// cannot be used for the BTH: one of its bytes must be masked, and the packet must not be
-// changed.
+// bthBytes are the effects of the bytes of a BTH on the CRC register at its end. hash/crc32 cannot
+// be used: it would need a copy of the BTH, to mask one byte.
 var bthBytes = makeBTHBytes()
 
 // makeBTHBytes returns for each byte of a BTH its effect on the CRC register at the end of the BTH.
@@ -109,12 +107,10 @@ func (c ICRC) Sum(ipID uint16, b []byte) uint32 {
 	return ^uint32(updateShort(register, b[BTHLen:]))
 }
 
-// minHashedLen is the length from which hash/crc32 is faster, because it uses SIMD
-// instructions.
+// minHashedLen is the length from which hash/crc32 is faster, because it uses SIMD.
 const minHashedLen = 64
 
-// updateShort returns the CRC register after b, eight bytes at a time: faster than hash/crc32 if b
-// is short.
+// updateShort returns the CRC register after b. For short b it is faster than hash/crc32.
 func updateShort(register poly, b []byte) poly {
 	// The effects of the last bytes of a BTH are those of the last bytes of any data.
 	e := (*[8]effect)(bthBytes[BTHLen-8:])
@@ -148,8 +144,7 @@ func updateBTH(register poly, bth *[BTHLen]byte) poly {
 		bthBytes[8][bth[8]] ^ bthBytes[9][bth[9]] ^ bthBytes[10][bth[10]] ^ bthBytes[11][bth[11]]
 }
 
-// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for the given IPv4
-// identification.
+// Seal sets the last four bytes of b, a whole UDP payload, to the ICRC for an IPv4 identification.
 func (c ICRC) Seal(ipID uint16, b []byte) {
 	body := b[:len(b)-ICRCLen]
 	binary.LittleEndian.PutUint32(b[len(body):], c.Sum(ipID, body))

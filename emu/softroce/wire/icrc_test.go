@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// slowICRC is the definition: write the packet, mask a copy, hash all of it.
+// slowICRC computes the ICRC by definition: it masks a copy of the packet and hashes all of it.
 func slowICRC(h ipUDP, body []byte) uint32 {
 	b := h.Append(nil, append(bytes.Clone(body), 0, 0, 0, 0))
 	b = b[:len(b)-ICRCLen]
@@ -43,7 +43,7 @@ func randomPacket(rng *rand.Rand, n int) []byte {
 }
 
 func TestICRCWorkedExample(t *testing.T) {
-	// The kernel's RC ACK among the golden packets, register by register.
+	// The CRC register at each step for the RC ACK of the golden packets.
 	h := ip11to12(0xc93f, 0x953e)
 	body := fromHex(t, "1100ffff0000001f004bcf5b1f000001")
 	c := NewICRC(h.Src, h.Dst)
@@ -103,11 +103,11 @@ func TestCheckRejectsEverySingleBitFlip(t *testing.T) {
 			}
 			for bit := range n * 8 {
 				b[bit/8] ^= 1 << (bit % 8)
-				_, blind := c.CheckAnyIPID(b)
+				_, anyID := c.CheckAnyIPID(b)
 				masked := bit/8 == 4
-				if full := c.Check(id, b); full != masked || blind != masked {
+				if full := c.Check(id, b); full != masked || anyID != masked {
 					t.Fatalf("%v: %d bytes, bit %d of byte %d flipped: Check %v, CheckAnyIPID %v; want %v",
-						h.Src, n, bit%8, bit/8, full, blind, masked)
+						h.Src, n, bit%8, bit/8, full, anyID, masked)
 				}
 				b[bit/8] ^= 1 << (bit % 8)
 			}
@@ -115,15 +115,13 @@ func TestCheckRejectsEverySingleBitFlip(t *testing.T) {
 	}
 }
 
-// Whether one flipped bit passes for another identification depends on the
-// distance between the two and nothing else, so all packets up to MaxAnyIPIDLen
-// can be tried at once: take a lone bit back to the identification, one step at
-// a time.
+// Whether a flipped bit looks like another identification depends only on the distance between the
+// two. So the test shifts one bit back to the identification, for all packets up to MaxAnyIPIDLen.
 func TestCheckAnyIPIDRejectsSingleBitErrors(t *testing.T) {
 	fieldBits := 16
 	toPayload := 8 * (ipv4HeadersLen - ipv4IDAt)
 	last := toPayload + 8*MaxAnyIPIDLen - 1
-	p := poly(1) // a bit about to enter the register
+	p := poly(1) // a bit that enters the register
 	for distance := 0; distance <= last; distance++ {
 		if distance >= fieldBits && p>>16 == 0 {
 			t.Fatalf("a bit flipped in byte %d passes as identification %04x", (distance-toPayload)/8, p)
@@ -131,13 +129,13 @@ func TestCheckAnyIPIDRejectsSingleBitErrors(t *testing.T) {
 		p = p.mul(polyXInv)
 	}
 
-	// The limit is no guess: in a longer packet, one bit of the next byte passes.
+	// The limit is exact: in a longer packet, a flipped bit of the next byte is accepted.
 	b := make([]byte, MaxAnyIPIDLen+ICRCLen+4)
 	c := NewICRC(flows[0].Src, flows[0].Dst)
 	c.Seal(0, b)
 	b[MaxAnyIPIDLen] ^= 1 << 6
 	if id, ok := c.CheckAnyIPID(b); !ok || id == 0 || c.Check(0, b) {
-		t.Errorf("bit 6 of byte %d: CheckAnyIPID = %#x, %v: is MaxAnyIPIDLen too small?", MaxAnyIPIDLen, id, ok)
+		t.Errorf("bit 6 of byte %d: CheckAnyIPID = %#x, %v: MaxAnyIPIDLen is too small", MaxAnyIPIDLen, id, ok)
 	}
 }
 
@@ -154,7 +152,7 @@ func TestCheckAnyIPIDFindsEveryIdentification(t *testing.T) {
 			if got, ok := c.CheckAnyIPID(b); !ok || got != id {
 				t.Fatalf("%d bytes: CheckAnyIPID = %#x, %v; want %#x, true", n, got, ok, id)
 			}
-			if id%997 == 0 && !c.Check(id, b) { // a sample: hashing is what takes time
+			if id%997 == 0 && !c.Check(id, b) { // a sample: hashing is slow
 				t.Fatalf("%d bytes: IDDelta(%#x) does not give the ICRC of that identification", n, id)
 			}
 		}
@@ -184,7 +182,7 @@ func TestCheckAnyIPIDIsCheckOverIPv6(t *testing.T) {
 	if _, ok := c.CheckAnyIPID(b); !ok {
 		t.Fatal("sealed packet rejected")
 	}
-	c.Seal(0x1234, b) // there is no identification: nothing may change
+	c.Seal(0x1234, b) // IPv6 has no identification
 	if id, ok := c.CheckAnyIPID(b); !ok || id != 0 {
 		t.Errorf("CheckAnyIPID = %#x, %v; want 0, true", id, ok)
 	}
@@ -205,8 +203,8 @@ func TestCheckRejectsShortPackets(t *testing.T) {
 			if n > BTHLen+ICRCLen {
 				c.Seal(0, b)
 			}
-			_, blind := c.CheckAnyIPID(b)
-			if c.Check(0, b) || blind {
+			_, anyID := c.CheckAnyIPID(b)
+			if c.Check(0, b) || anyID {
 				t.Errorf("%v: %d bytes accepted", h.Src, n)
 			}
 		}
@@ -218,7 +216,7 @@ func TestReversedICRCIsRejected(t *testing.T) {
 	b := make([]byte, 64)
 	c.Seal(7, b)
 	b[60], b[61], b[62], b[63] = b[63], b[62], b[61], b[60]
-	if _, blind := c.CheckAnyIPID(b); blind || c.Check(7, b) {
+	if _, anyID := c.CheckAnyIPID(b); anyID || c.Check(7, b) {
 		t.Error("ICRC accepted most significant byte first")
 	}
 }
@@ -259,7 +257,7 @@ func FuzzICRC(f *testing.F) {
 		h := flows[int(flow)%len(flows)]
 		c := h.ICRC()
 		if len(b) < BTHLen+ICRCLen || len(b) > MaxUDPPayload {
-			if _, blind := c.CheckAnyIPID(b); blind || c.Check(id, b) {
+			if _, anyID := c.CheckAnyIPID(b); anyID || c.Check(id, b) {
 				t.Fatalf("%d bytes accepted", len(b))
 			}
 			return
@@ -282,8 +280,8 @@ func FuzzICRC(f *testing.F) {
 		if masked := bit/8 == 4; c.Check(id, b) != masked {
 			t.Fatalf("bit %d flipped: Check = %v", bit, !masked)
 		}
-		if _, blind := c.CheckAnyIPID(b); blind != (bit/8 == 4) && len(b) <= MaxAnyIPIDLen {
-			t.Fatalf("bit %d flipped: CheckAnyIPID = %v", bit, blind)
+		if _, anyID := c.CheckAnyIPID(b); anyID != (bit/8 == 4) && len(b) <= MaxAnyIPIDLen {
+			t.Fatalf("bit %d flipped: CheckAnyIPID = %v", bit, anyID)
 		}
 	})
 }

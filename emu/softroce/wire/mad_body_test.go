@@ -16,42 +16,42 @@ type body interface {
 
 func equal(a, b body) bool { return reflect.DeepEqual(a, b) }
 
-// hole is a run of reserved bits: mask of byte off, or of n bytes from off on.
-type hole struct {
+// reservedBits is a run of reserved bits: mask of byte off, or of n bytes from off on.
+type reservedBits struct {
 	off, n int
 	mask   byte
 }
 
-// kind is all that the generic tests need to know of a message.
+// kind describes a message for the generic tests.
 type kind struct {
 	attr     Attr
 	new      func() body
-	reserved []hole
+	reserved []reservedBits
 }
 
-// pathHoles are the reserved bits of a REQ path at offset off.
-func pathHoles(off int) []hole {
-	return []hole{{off + 38, 1, 0x0F}, {off + 39, 1, 0xC0}, {off + 42, 1, 0x07}, {off + 43, 1, 0x07}}
+// pathReserved are the reserved bits of a REQ path at offset off.
+func pathReserved(off int) []reservedBits {
+	return []reservedBits{{off + 38, 1, 0x0F}, {off + 39, 1, 0xC0}, {off + 42, 1, 0x07}, {off + 43, 1, 0x07}}
 }
 
 var kinds = []kind{
 	{
 		AttrREQ, func() body { return new(REQ) },
-		append(append([]hole{{4, 1, 0xFF}, {24, 4, 0xFF}}, pathHoles(52)...), pathHoles(96)...),
+		append(append([]reservedBits{{4, 1, 0xFF}, {24, 4, 0xFF}}, pathReserved(52)...), pathReserved(96)...),
 	},
-	{AttrMRA, func() body { return new(MRA) }, []hole{{8, 1, 0x3F}, {9, 1, 0x07}}},
-	{AttrREJ, func() body { return new(REJ) }, []hole{{8, 1, 0x3F}, {9, 1, 0x01}}},
-	{AttrREP, func() body { return new(REP) }, []hole{{27, 1, 0x0F}}},
+	{AttrMRA, func() body { return new(MRA) }, []reservedBits{{8, 1, 0x3F}, {9, 1, 0x07}}},
+	{AttrREJ, func() body { return new(REJ) }, []reservedBits{{8, 1, 0x3F}, {9, 1, 0x01}}},
+	{AttrREP, func() body { return new(REP) }, []reservedBits{{27, 1, 0x0F}}},
 	{AttrRTU, func() body { return new(RTU) }, nil},
-	{AttrDREQ, func() body { return new(DREQ) }, []hole{{11, 1, 0xFF}}},
+	{AttrDREQ, func() body { return new(DREQ) }, []reservedBits{{11, 1, 0xFF}}},
 	{AttrDREP, func() body { return new(DREP) }, nil},
-	{AttrSIDRREQ, func() body { return new(SIDRREQ) }, []hole{{6, 2, 0xFF}}},
+	{AttrSIDRREQ, func() body { return new(SIDRREQ) }, []reservedBits{{6, 2, 0xFF}}},
 	{AttrSIDRREP, func() body { return new(SIDRREP) }, nil},
 	{
 		AttrLAP, func() body { return new(LAP) },
-		[]hole{{8, 4, 0xFF}, {15, 1, 0x07}, {16, 4, 0xFF}, {58, 1, 0x0F}, {61, 1, 0xC0}, {62, 1, 0x07}, {63, 1, 0x07}},
+		[]reservedBits{{8, 4, 0xFF}, {15, 1, 0x07}, {16, 4, 0xFF}, {58, 1, 0x0F}, {61, 1, 0xC0}, {62, 1, 0x07}, {63, 1, 0x07}},
 	},
-	{AttrAPR, func() body { return new(APR) }, []hole{{10, 2, 0xFF}}},
+	{AttrAPR, func() body { return new(APR) }, []reservedBits{{10, 2, 0xFF}}},
 }
 
 func kindOf(a Attr) kind {
@@ -70,7 +70,7 @@ func (k kind) meaningful(b []byte) []byte {
 	return b
 }
 
-// pattern is a body in which no two neighbouring bytes are alike.
+// pattern returns a body in which adjacent bytes differ.
 func pattern(seed byte) []byte {
 	b := make([]byte, MADBodyLen)
 	for i := range b {
@@ -79,7 +79,7 @@ func pattern(seed byte) []byte {
 	return b
 }
 
-// Every bit that is not reserved must survive, and no reserved bit may.
+// A round trip keeps every bit except reserved ones.
 func TestBodiesKeepEveryBit(t *testing.T) {
 	for _, k := range kinds {
 		for bit := range MADBodyLen * 8 {
@@ -128,12 +128,12 @@ func TestParseKeepsNoReference(t *testing.T) {
 		must.Get(twin.Parse(bytes.Clone(in)))(t)
 		clear(in)
 		if !equal(m, twin) {
-			t.Errorf("%v changed with its input", k.attr)
+			t.Errorf("%v keeps a reference to its input", k.attr)
 		}
 	}
 }
 
-// A field's surplus bits must not leak into its neighbours.
+// The high bits of a wide value must not change other fields.
 func TestWideValuesAreTruncated(t *testing.T) {
 	req := REQ{
 		VendorID: 1 << 24, LocalQPN: 1 << 24, LocalEECN: 1 << 24, RemoteEECN: 1 << 24, StartPSN: 1 << 24,

@@ -7,8 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// FuzzMAD checks on arbitrary bytes that what parses is sent back with only
-// its reserved bits cleared, and then parses to the same message.
+// FuzzMAD checks that a parsed MAD encodes to the same bytes with reserved bits cleared, and that
+// these parse to the same message.
 func FuzzMAD(f *testing.F) {
 	for i, k := range kinds {
 		m := k.new()
@@ -43,12 +43,12 @@ func FuzzMAD(f *testing.F) {
 			t.Fatalf("%v: %x sent as %x, want %x", h.Attr, rest, sent, want)
 		}
 		if _, err := twin.Parse(append(sent, tail...)); err != nil || !equal(m, twin) {
-			t.Fatalf("%v: %+v came back as %+v, %v", h.Attr, m, twin, err)
+			t.Fatalf("%v: %+v decodes to %+v, %v", h.Attr, m, twin, err)
 		}
 	})
 }
 
-// FuzzCMAHeader is the same for rdma_cm's header.
+// FuzzCMAHeader checks the same for the header of rdma_cm.
 func FuzzCMAHeader(f *testing.F) {
 	h := NewCMAHeader(guest12, guest11, 1)
 	f.Add(h.Append(nil))

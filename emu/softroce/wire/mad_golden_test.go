@@ -38,7 +38,7 @@ var (
 
 func privateWith(n int, data []byte) []byte { return append(data, make([]byte, n-len(data))...) }
 
-// The documented values of each golden vector.
+// goldenMessages returns the fields of each golden MAD.
 func goldenMessages() []struct {
 	hex  string
 	tid  uint64
@@ -116,7 +116,7 @@ func TestCMAHeaderOfGoldenREQ(t *testing.T) {
 		t.Errorf("header %+v", ip)
 	}
 	if len(user) != 56 {
-		t.Errorf("%d bytes left for the user, want 56", len(user))
+		t.Errorf("%d bytes of private data for the application, want 56", len(user))
 	}
 	if got := FlowLabel(ip.SrcPort, req.ServiceID.Port()); got != req.Primary.FlowLabel {
 		t.Errorf("FlowLabel = %#x, the wire has %#x", got, req.Primary.FlowLabel)

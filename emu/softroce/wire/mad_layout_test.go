@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Where each field sits, as the specification's tables give it: the message
-// with this one field set has these bytes at this offset and zeros elsewhere.
+// A message with one field set has its bytes at the offset that the specification gives, and zeros
+// elsewhere.
 func TestFieldPositions(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -29,7 +29,7 @@ func TestServiceIDs(t *testing.T) {
 	}
 	for _, id := range []ServiceID{0, 0x0000000002061c06, 0x0100000001061c06, 0x1000000000000001} {
 		if id.IsIP() || !strings.HasPrefix(id.String(), "service 0x") {
-			t.Errorf("%v counts as an IP service", id)
+			t.Errorf("%v is taken for an IP service", id)
 		}
 	}
 	if id := IPService(PortSpaceUDP, 80); id.PortSpace() != PortSpaceUDP || id.Port() != 80 {
@@ -111,7 +111,7 @@ func TestRejectInfo(t *testing.T) {
 	if err := m.SetInfo([]byte("abc")); err != nil || string(m.AdditionalInfo()) != "abc" {
 		t.Errorf("SetInfo = %v, info %q", err, m.AdditionalInfo())
 	}
-	m.InfoLen = 127 // the field can name more than there is
+	m.InfoLen = 127 // more than the field REJInfoLen allows
 	if got := len(m.AdditionalInfo()); got != REJInfoLen {
 		t.Errorf("info of %d bytes, want %d", got, REJInfoLen)
 	}

@@ -30,7 +30,7 @@ func TestOpcodeNumbers(t *testing.T) {
 		{MakeOpcode(TransportUD, OpSendOnlyImm), 0x65, "UD SEND_ONLY_IMM"},
 		{MakeOpcode(TransportCNP, 1), 0x81, "CNP"},
 		{MakeOpcode(TransportXRC, OpSendOnly), 0xa4, "XRC SEND_ONLY"},
-		{MakeOpcode(TransportRC, 0xe4), 0x04, "RC SEND_ONLY"}, // five bits of the operation count
+		{MakeOpcode(TransportRC, 0xe4), 0x04, "RC SEND_ONLY"}, // only five bits of the operation are used
 		{0x18, 0x18, "0x18"},
 		{0x2c, 0x2c, "0x2c"},
 		{0xff, 0xff, "0xff"},
@@ -47,8 +47,7 @@ func TestOpcodeNumbers(t *testing.T) {
 	}
 }
 
-// headersOf restates, for each opcode that exists, the bytes between BTH and
-// payload in the order in which they come.
+// headersOf lists the headers between BTH and payload of each defined opcode, in wire order.
 var headersOf = map[Opcode][]HeaderSet{
 	0x00: {}, 0x01: {}, 0x02: {}, 0x03: {HasImm}, 0x04: {}, 0x05: {HasImm},
 	0x06: {HasRETH}, 0x07: {}, 0x08: {}, 0x09: {HasImm}, 0x0a: {HasRETH}, 0x0b: {HasRETH, HasImm},
@@ -90,7 +89,7 @@ func TestOpcodeHeaders(t *testing.T) {
 		info, ok := op.Info()
 		parts, exists := headersOf[op]
 		if ok != exists {
-			t.Errorf("%v: Info says %v, want %v", op, ok, exists)
+			t.Errorf("%v: Info returns %v, want %v", op, ok, exists)
 		}
 		if !ok {
 			if info != (Info{}) {
@@ -102,7 +101,7 @@ func TestOpcodeHeaders(t *testing.T) {
 		length := 12
 		for _, h := range parts {
 			if h <= set {
-				t.Errorf("%v: bits of the set are not in the order of the wire", op)
+				t.Errorf("%v: bits of the set are not in wire order", op)
 			}
 			set |= h
 			length += lenOf[h]
@@ -113,7 +112,7 @@ func TestOpcodeHeaders(t *testing.T) {
 		longest = max(longest, length)
 	}
 	if longest != MaxHeaderLen {
-		t.Errorf("longest headers are %d bytes, MaxHeaderLen says %d", longest, MaxHeaderLen)
+		t.Errorf("longest headers are %d bytes, MaxHeaderLen is %d", longest, MaxHeaderLen)
 	}
 }
 
@@ -163,9 +162,9 @@ func TestOpcodeClasses(t *testing.T) {
 
 func TestHasRequiresAllBits(t *testing.T) {
 	if c := Request | Send; !c.Has(Request|Send) || c.Has(Request|Write) || !c.Has(0) {
-		t.Error("Class.Has does not want all bits")
+		t.Error("Class.Has does not require all bits")
 	}
 	if s := HasRETH | HasImm; !s.Has(HasRETH|HasImm) || s.Has(HasRETH|HasAETH) {
-		t.Error("HeaderSet.Has does not want all bits")
+		t.Error("HeaderSet.Has does not require all bits")
 	}
 }

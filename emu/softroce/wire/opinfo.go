@@ -155,9 +155,8 @@ var connected = [...]operation{
 	{OpAtomicWrite, "ATOMIC_WRITE", HasRETH, Request | AtomicWrite | single | HasPayload},
 }
 
-// makeOpcodes returns the table of opcodes: the operations of RC, for every other transport those
-// of them that it has, with its own extension headers, and in the end RESYNC, which only RD has,
-// and CNP.
+// makeOpcodes returns the table of opcodes: the operations of RC, for other transports those that
+// they have, with their own extension headers, then RESYNC, which only RD has, and CNP.
 func makeOpcodes() (table [256]Info) {
 	define := func(t Transport, row operation) {
 		table[MakeOpcode(t, row.op)] = Info{

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// samplePacket has every field of every header set; Append picks what op calls
-// for.
+// samplePacket has every field of every header set. Append encodes those of op.
 func samplePacket(op Opcode, payloadLen int) Packet {
 	p := Packet{
 		BTH: BTH{
@@ -47,8 +46,8 @@ func definedOpcodes() []Opcode {
 	return ops
 }
 
-// onlyCalledFor zeroes what p's opcode does not put on the wire.
-func onlyCalledFor(p Packet) Packet {
+// withOpcodeFields clears the headers that the opcode of p does not have.
+func withOpcodeFields(p Packet) Packet {
 	info, _ := p.BTH.Opcode.Info()
 	want := Packet{BTH: p.BTH, Payload: p.Payload}
 	src, dst := reflect.ValueOf(&p).Elem(), reflect.ValueOf(&want).Elem()
@@ -64,7 +63,7 @@ func onlyCalledFor(p Packet) Packet {
 }
 
 func TestEveryOpcodeRoundTrips(t *testing.T) {
-	dirty := samplePacket(0, 8) // a Packet in reuse: nothing of it may remain
+	reused := samplePacket(0, 8) // Parse must overwrite all fields
 	for _, op := range definedOpcodes() {
 		for payloadLen := range 9 {
 			p := samplePacket(op, payloadLen)
@@ -78,13 +77,13 @@ func TestEveryOpcodeRoundTrips(t *testing.T) {
 				t.Errorf("%v: headers of %d bytes, want %d", op, len(headers), info.HeaderLen)
 			}
 			if !bytes.Equal(b[info.HeaderLen+payloadLen:], make([]byte, pad+4)) {
-				t.Errorf("%v with %d bytes: pad and room for the ICRC are not zero", op, payloadLen)
+				t.Errorf("%v with %d bytes: pad and ICRC bytes are not zero", op, payloadLen)
 			}
-			got := dirty
+			got := reused
 			if err := got.Parse(b); err != nil {
 				t.Fatalf("%v with %d bytes: %v", op, payloadLen, err)
 			}
-			want := onlyCalledFor(p)
+			want := withOpcodeFields(p)
 			want.BTH.PadCount = uint8(pad)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%v with %d bytes:\n got %+v\nwant %+v", op, payloadLen, got, want)
@@ -107,11 +106,11 @@ func TestAppendIgnoresStalePadCount(t *testing.T) {
 		t.Error("Append changed the packet it wrote")
 	}
 	if err := got.BTH.parseInto(p.AppendHeaders(nil)); err != nil || got.BTH.PadCount != 3 {
-		t.Errorf("AppendHeaders wrote pad count %d, %v; want 3 as it stands", got.BTH.PadCount, err)
+		t.Errorf("AppendHeaders wrote pad count %d, %v; want 3, unchanged", got.BTH.PadCount, err)
 	}
 }
 
-// parseInto is Parse for a test that does not care for the rest.
+// parseInto is Parse without the rest.
 func (h *BTH) parseInto(b []byte) error {
 	_, err := h.Parse(b)
 	return err
@@ -244,7 +243,7 @@ func FuzzPacket(f *testing.F) {
 		switch {
 		case errors.Is(err, ErrShort):
 			if len(b) >= MaxHeaderLen+ICRCLen {
-				t.Fatalf("%d bytes are enough for any opcode, yet %v", len(b), err)
+				t.Fatalf("%d bytes are enough for any opcode: %v", len(b), err)
 			}
 			return
 		case errors.Is(err, ErrOpcode):
@@ -278,7 +277,7 @@ func FuzzPacket(f *testing.F) {
 		}
 		var third Packet
 		if err := third.Parse(whole); err != nil || !padOK(&third) {
-			t.Fatalf("what Append wrote does not parse: %v", err)
+			t.Fatalf("the packet of Append does not parse: %v", err)
 		}
 	})
 }

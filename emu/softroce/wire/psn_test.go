@@ -44,7 +44,7 @@ func testArithmeticWraps[T sequence[T]](t *testing.T, mask T) {
 			t.Errorf("%#x.Next() = %#x, want %#x", tc.from, got, want)
 		}
 	}
-	// Whole turns, and more than the 24 bits can hold, leave nothing behind.
+	// Multiples of 2^24 do not change the value.
 	if got := T(7).Add(1 << 24); got != 7 {
 		t.Errorf("7.Add(2^24) = %#x, want 7", got)
 	}

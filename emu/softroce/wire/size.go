@@ -25,15 +25,13 @@ const (
 	MaxMTU = 4096
 )
 
-// MaxHeaderLen is the longest header of any opcode: BTH, RDETH, DETH and AtomicETH of an RD
-// atomic request.
+// MaxHeaderLen is the longest header of any opcode: that of an RD atomic request.
 const MaxHeaderLen = BTHLen + RDETHLen + DETHLen + AtomicETHLen
 
 // MaxPacketLen is the longest UDP payload that a conforming peer sends.
 const MaxPacketLen = MaxHeaderLen + MaxMTU + ICRCLen
 
-// CNPPayloadLen is the number of reserved bytes after the BTH of a CNP. Packet has them as
-// payload.
+// CNPPayloadLen is the length of the reserved bytes after a CNP's BTH, a payload to Packet.
 const CNPPayloadLen = 16
 
 // DefaultPKey is the partition key of the default partition, full member.

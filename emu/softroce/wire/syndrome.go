@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Syndrome is the first byte of an AETH: a kind, and a five-bit value that depends on the
-// kind.
+// Syndrome is the first byte of an AETH: a kind, and a five-bit value of that kind.
 //
 //	7 reserved, 0 | 6-5 kind: 00 ACK, 01 RNR NAK, 11 NAK | 4-0 value
 type Syndrome uint8
@@ -40,8 +39,7 @@ const (
 	syndromeNakBits   = 0x60
 )
 
-// Ack returns the syndrome of an ACK with a credit code: a result of CreditCode, or
-// CreditUnlimited.
+// Ack returns the syndrome of an ACK with a credit code, see CreditCode and CreditUnlimited.
 func Ack(credit uint8) Syndrome { return Syndrome(credit & syndromeValueMask) }
 
 // RNRNak returns the syndrome of an RNR NAK with a timer code.
@@ -95,8 +93,7 @@ func (c NakCode) String() string {
 	return fmt.Sprintf("reserved code %d", uint8(c))
 }
 
-// rnrDelays10us are the delays of the RNR timer codes in units of 10 µs. Code 0 is the
-// longest.
+// rnrDelays10us are the delays of RNR timer codes in units of 10 µs. Code 0 is the longest.
 var rnrDelays10us = [32]uint32{
 	65536, 1, 2, 3, 4, 6, 8, 12,
 	16, 24, 32, 48, 64, 96, 128, 192,

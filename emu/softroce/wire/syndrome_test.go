@@ -43,7 +43,7 @@ func TestSyndromeKindsAndValues(t *testing.T) {
 }
 
 func TestRNRDelays(t *testing.T) {
-	// In microseconds, as the specification's table has them.
+	// In microseconds, from the table of the specification.
 	want := [32]int{
 		655360, 10, 20, 30, 40, 60, 80, 120,
 		160, 240, 320, 480, 640, 960, 1280, 1920,
@@ -56,7 +56,7 @@ func TestRNRDelays(t *testing.T) {
 		}
 	}
 	if RNRDelay(32+12) != RNRDelay(12) {
-		t.Error("RNRDelay looks at more than five bits")
+		t.Error("RNRDelay uses more than five bits")
 	}
 }
 
@@ -102,6 +102,6 @@ func TestCreditCodes(t *testing.T) {
 		}
 	}
 	if code != 30 || CreditCode(math.MaxUint32) != 30 {
-		t.Errorf("CreditCode ends at %d and %d, want 30: 31 would promise what nobody has", code, CreditCode(math.MaxUint32))
+		t.Errorf("CreditCode ends at %d and %d, want 30: 31 means unlimited", code, CreditCode(math.MaxUint32))
 	}
 }
