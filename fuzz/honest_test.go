@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// exchange has two honest devices do a workload, and returns what was broken of
-// what their services promise.
+// exchange runs a workload between the two devices. The error is a guarantee of a service that was
+// broken.
 func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random.Result, err error) {
 	t.Helper()
 	var pipes [2]traffic.Exchange
@@ -28,24 +28,24 @@ func (p *pair) exchange(t testing.TB, work *random.Workload) (results [2]*random
 	return results, p.RunPrograms()
 }
 
-// damage is how many packets a program of the path may at most keep from arriving
-// in time and in order. Each takes an octet.
-func damage(b []byte) int {
+// maxDisturbed is the largest number of packets that a program of the path can lose, delay or
+// reorder. Each takes an octet.
+func maxDisturbed(b []byte) int {
 	n := len(b)
 	for _, c := range b {
-		if c&15%pathHonest == pathLoseRun {
+		if c&15%pathNetworkOps == pathLoseRun {
 			n += 7
 		}
 	}
 	return n
 }
 
-// conns returns a short workload: a few messages of each service.
-func conns(p *program, services ...random.Service) *random.Workload {
+// newWorkload returns a short workload: five messages of each service.
+func newWorkload(p *program, services ...random.Service) *random.Workload {
 	flags := p.octet()
 	w := &random.Workload{Seed: uint64(p.octet()), CQs: 1 + int(flags&1), SharedWords: 2, Wakeup: random.Wakeup(flags>>1) & 3 % 3}
 	w.Network = random.Network{Loses: true, Duplicates: true, Reorders: true}
-	if damage(p.b) > 20 { // who polls while timers grow has a world of polls
+	if maxDisturbed(p.b) > 20 { // with long timeouts, polling makes too many events
 		w.Wakeup = random.ByEvent
 	}
 	for i, s := range services {
@@ -66,12 +66,11 @@ func conns(p *program, services ...random.Service) *random.Workload {
 	return w
 }
 
-// FuzzRoCEPath: whatever a network does to packets, short of making right ones,
-// reliable services of soft-RoCE deliver everything exactly once, in order and
-// whole, or give up for having tried too often; and unreliable ones deliver nothing
-// that is not whole.
+// FuzzRoCEPath: a network may do anything to packets except forge them. Reliable services of
+// soft-RoCE deliver every message exactly once, in order and undamaged, or exhaust their retries;
+// unreliable services deliver no damaged message.
 func FuzzRoCEPath(f *testing.F) {
-	honestSeeds(func(b []byte) { f.Add(b) })
+	networkSeeds(func(b []byte) { f.Add(b) })
 	f.Fuzz(func(t *testing.T, b []byte) { rocePath(t, b) })
 }
 
@@ -79,9 +78,9 @@ func rocePath(t testing.TB, b []byte) {
 	t.Helper()
 	prog := newProgram(b)
 	p := rocePair(t, prog, prog.octet()&1 == 1)
-	work := conns(prog, random.RC, random.XRC, random.UC, random.UD)
-	// Eight losses in a row are the least that exhausts the seven retries there are.
-	work.Network.GivesUp = damage(prog.b) > 7
+	work := newWorkload(prog, random.RC, random.XRC, random.UC, random.UD)
+	// At least eight losses in a row exhaust the seven retries.
+	work.Network.GivesUp = maxDisturbed(prog.b) > 7
 	results, err := p.exchange(t, work)
 	if err != nil {
 		t.Fatalf("at %v: %v", p.Now(), err)
@@ -93,13 +92,13 @@ func rocePath(t testing.TB, b []byte) {
 			}
 		}
 	}
-	p.end(t)
+	p.closeDevices(t)
 }
 
-// FuzzDatagramPath is the same of datagram-iWARP. A program has an end, and the
-// devices are patient: RD delivers everything.
+// FuzzDatagramPath is FuzzRoCEPath for datagram-iWARP. RD has time for every retransmission that a
+// program can cause, and delivers everything.
 func FuzzDatagramPath(f *testing.F) {
-	honestSeeds(func(b []byte) { f.Add(b) })
+	networkSeeds(func(b []byte) { f.Add(b) })
 	f.Fuzz(func(t *testing.T, b []byte) { datagramPath(t, b) })
 }
 
@@ -111,12 +110,12 @@ func datagramPath(t testing.TB, b []byte) {
 	if how&2 == 2 {
 		service = random.RD
 	}
-	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, patience())
-	work := conns(prog, service, service)
-	manners := must.Get(traffic.TraitsOf(p.devs[0]))(t)
-	work.Traits = manners
+	p := datagramPair(t, prog, how&1 == 1, dgiwarp.QPOptions{Reliable: service == random.RD, Isolate: how&4 == 4}, longTiming())
+	work := newWorkload(prog, service, service)
+	traits := must.Get(traffic.TraitsOf(p.devs[0]))(t)
+	work.Traits = traits
 	for i := range work.Conns {
-		work.Conns[i].Adapt(&manners)
+		work.Conns[i].Adapt(&traits)
 	}
 	results, err := p.exchange(t, work)
 	if err != nil {
@@ -129,30 +128,30 @@ func datagramPath(t testing.TB, b []byte) {
 			}
 		}
 	}
-	p.end(t)
+	p.closeDevices(t)
 }
 
-// end closes the devices, in a world in which packets may still be on their way.
-func (p *pair) end(t testing.TB) {
+// closeDevices closes the devices while packets may still be in flight.
+func (p *pair) closeDevices(t testing.TB) {
 	t.Helper()
 	for _, d := range p.devs {
 		if err := d.Close(); err != nil {
-			t.Fatalf("closing a device: %v", err)
+			t.Fatalf("Close: %v", err)
 		}
 		if _, err := d.AllocPD(); !errors.Is(err, verbs.ErrClosed) {
-			t.Fatalf("a closed device: %v", err)
+			t.Fatalf("AllocPD on a closed device: %v, want ErrClosed", err)
 		}
 	}
 	if err := p.World.Run(); err != nil {
-		t.Fatalf("after the end: %v", err)
+		t.Fatalf("after Close: %v", err)
 	}
 }
 
-// honestSeeds have each thing that can happen to a packet happen to an early one, to
-// a late one and to every one, and some noise.
-func honestSeeds(add func([]byte)) {
+// networkSeeds adds programs that apply each operation of a network to an early packet, a late one
+// and every one, and random programs.
+func networkSeeds(add func([]byte)) {
 	for _, how := range []byte{0, 3, 6} {
-		for op := range byte(pathHonest) {
+		for op := range byte(pathNetworkOps) {
 			head := []byte{how, how << 3, op}
 			add(append(head[:3:3], op, 40, 10))
 			add(append(head[:3:3], 0xf0, 0xf0|op, 0, 3, op|0x30, 7, 1))
@@ -164,6 +163,6 @@ func honestSeeds(add func([]byte)) {
 		}
 	}
 	for seed := range uint64(8) {
-		add(noise(seed, 60+int(seed)*50))
+		add(randomBytes(seed, 60+int(seed)*50))
 	}
 }

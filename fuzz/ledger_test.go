@@ -14,88 +14,86 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ledger is what was posted to one queue, and what has become of it.
+// ledger has the requests that were posted to one queue, and which of them completed.
 type ledger struct {
 	name string
-	// ordered says that requests complete in the order in which they were posted; those
-	// of a shared receive queue, and of several senders, need not.
+	// ordered says that requests complete in the order of posting. Those of a shared receive queue,
+	// and of several senders, need not.
 	ordered bool
 	posted  []entry
 	first   uint64 // ID of posted[0]
 }
 
 type entry struct {
-	signaled bool
-	over     bool // complete, or known to be by a later one
-	excused  bool // its queue was reset or closed: nobody may expect a completion
+	signaled  bool
+	completed bool // by its own completion, or by that of a later request
+	excused   bool // its queue was reset or closed: a completion is not required
 }
 
-// add notes a request and returns its ID.
+// add records a request and returns its ID.
 func (l *ledger) add(signaled bool) uint64 {
 	l.posted = append(l.posted, entry{signaled: signaled})
 	return l.first + uint64(len(l.posted)-1)
 }
 
-// nextID is the ID of the request that add would note.
+// nextID is the ID that add will return.
 func (l *ledger) nextID() uint64 { return l.first + uint64(len(l.posted)) }
 
-// complete notes a completion, or says what is wrong with it.
+// complete records a completion. It returns an error if the completion is wrong.
 func (l *ledger) complete(wc *verbs.WC) error {
 	i := int(wc.WRID - l.first)
 	if i >= len(l.posted) {
-		return fmt.Errorf("%s: completion of request %d, and only %d were posted: %+v", l.name, i, len(l.posted), *wc)
+		return fmt.Errorf("%s: completion of request %d, but only %d were posted: %+v", l.name, i, len(l.posted), *wc)
 	}
 	e := &l.posted[i]
 	switch {
-	case e.over:
-		return fmt.Errorf("%s: request %d completes when it was complete already: %+v", l.name, i, *wc)
+	case e.completed:
+		return fmt.Errorf("%s: request %d completes twice: %+v", l.name, i, *wc)
 	case !e.signaled && wc.Status == verbs.WCSuccess:
-		return fmt.Errorf("%s: request %d was not signaled and has a completion: %+v", l.name, i, *wc)
+		return fmt.Errorf("%s: request %d is unsignaled, but has a completion: %+v", l.name, i, *wc)
 	}
-	e.over = true
+	e.completed = true
 	for k := range l.posted[:i] {
-		if before := &l.posted[k]; l.ordered && !before.over {
+		if before := &l.posted[k]; l.ordered && !before.completed {
 			if before.signaled && !before.excused {
 				return fmt.Errorf("%s: request %d completes before request %d: %+v", l.name, i, k, *wc)
 			}
-			before.over = true
+			before.completed = true
 		}
 	}
 	return nil
 }
 
-// left says which request never completed. Without a completion of its own may only
-// be what nobody asked one of.
-func (l *ledger) left() error {
+// checkCompleted returns an error if a signaled request has no completion.
+func (l *ledger) checkCompleted() error {
 	for i, e := range l.posted {
-		if e.signaled && !e.over && !e.excused {
+		if e.signaled && !e.completed && !e.excused {
 			return fmt.Errorf("%s: request %d of %d has no completion", l.name, i, len(l.posted))
 		}
 	}
 	return nil
 }
 
-// books are the ledgers of a device. IDs say which one is meant.
-type books struct{ all []*ledger }
+// ledgers are the ledgers of a device. The high bits of a request's ID are the index of its ledger.
+type ledgers struct{ all []*ledger }
 
 const ledgerBits = 16
 
-func (b *books) open(name string, ordered bool) *ledger {
+func (b *ledgers) open(name string, ordered bool) *ledger {
 	l := &ledger{name: name, ordered: ordered, first: uint64(len(b.all)) << ledgerBits}
 	b.all = append(b.all, l)
 	return l
 }
 
-func (b *books) complete(wc *verbs.WC) error {
+func (b *ledgers) complete(wc *verbs.WC) error {
 	i := wc.WRID >> ledgerBits
 	if i >= uint64(len(b.all)) {
-		return fmt.Errorf("completion of a request that nobody posted: %+v", *wc)
+		return fmt.Errorf("completion of a request that was not posted: %+v", *wc)
 	}
 	return b.all[i].complete(wc)
 }
 
-// captured calls f with what IP carries in the packets of captures, which Linux's
-// own drivers made, and with its protocol.
+// captured calls f with the IP payload and protocol of each packet in captures of Linux drivers.
 func captured(t testing.TB, pattern string, f func(file string, protocol uint8, payload []byte)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -115,8 +113,7 @@ func captured(t testing.TB, pattern string, f func(file string, protocol uint8, 
 	}
 }
 
-// capturedStreams have one side of captured iWARP connections, and then the other,
-// be what is said to a device.
+// capturedStreams adds programs in which the attacker sends one side of captured iWARP connections.
 func capturedStreams(t testing.TB, add func([]byte)) {
 	sides := map[string][]byte{}
 	captured(t, "../emu/iwarp/wire/testdata/*.pcap", func(file string, protocol uint8, b []byte) {
@@ -129,7 +126,7 @@ func capturedStreams(t testing.TB, add func([]byte)) {
 		}
 		for data := b[int(b[12]>>4)*4:]; len(data) > 0; {
 			n := min(len(data), 255)
-			sides[side] = append(append(sides[side], sayAnything, byte(n)), data[:n]...)
+			sides[side] = append(append(sides[side], writeBytes, byte(n)), data[:n]...)
 			data = data[n:]
 		}
 	})
@@ -138,7 +135,7 @@ func capturedStreams(t testing.TB, add func([]byte)) {
 	}
 }
 
-// capturedPackets have captured RoCE packets be what a hostile one injects.
+// capturedPackets adds programs in which the attacker injects captured RoCE packets.
 func capturedPackets(t testing.TB, add func([]byte)) {
 	seen := map[byte]int{} // by opcode
 	captured(t, "../emu/softroce/wire/testdata/rxe*.pcap", func(_ string, protocol uint8, b []byte) {
@@ -154,18 +151,17 @@ func capturedPackets(t testing.TB, add func([]byte)) {
 	})
 }
 
-// FuzzVerbs: whatever verbs are called in whatever order, on every device, each does
-// what the model of verbs says that it must; queue pairs are in the states that they
-// were taken to, requests complete once, memory that is not the device's to write
-// stays as it is, and in the end everything can be closed.
+// FuzzVerbs: any sequence of verbs on every device returns what the model of verbs requires. Queue
+// pairs are in the expected states, requests complete once, the device writes only where it may,
+// and in the end all objects can be closed.
 func FuzzVerbs(f *testing.F) {
 	for seed := range uint64(48) {
-		f.Add(noise(seed, 1<<15))
+		f.Add(randomBytes(seed, 1<<15))
 	}
 	f.Fuzz(rapid.MakeFuzz(verbsSequence))
 }
 
-func TestVerbsKeepToTheModel(t *testing.T) {
+func TestVerbsMatchModel(t *testing.T) {
 	for i, k := range kinds {
 		name := k.name
 		if len(k.setup.Options) != 0 {
@@ -184,8 +180,8 @@ func sequenceOn(t *rapid.T, kind int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "outfits") {
-		m.outfit(t)
+	for range rapid.IntRange(0, 2).Draw(t, "ready QPs") {
+		m.createReadyQPs(t)
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"alloc PD": m.allocPD, "close PD": m.closePD,

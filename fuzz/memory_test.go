@@ -8,25 +8,25 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// memory is what a device under attack can reach, and what it must not. Between
-// all its parts are bytes that nobody registered.
+// memory is the memory of a checkedDevice: regions that it or its peer may access, with
+// unregistered bytes between them.
 type memory struct {
-	buf    []byte
-	before []byte // as it was
-	free   []span // what may change
-	done   []span // what was complete, with what it held then
-	next   int    // where the next sink is
-	keep   int    // bytes of sinks that are not given out yet
-	ids    map[uint64]span
+	buf       []byte
+	before    []byte // the initial contents
+	writable  []span // may change at any time
+	completed []span // sinks of completed requests, with their contents
+	next      int    // offset of the next sink
+	reserved  int    // bytes of sinks for checkHonestPeer
+	ids       map[uint64]span
 
-	open   verbs.MR // a peer may read, write and use atomics
-	shown  verbs.MR // a peer may only read
-	own    verbs.MR // only the device reads
-	sinks  verbs.MR // only the device writes: receives, results
-	behind verbs.MR // reached through a window only
-	alien  verbs.MR // of another domain
-	window verbs.MW
-	other  verbs.PD
+	readWrite verbs.MR // a peer may read, write and use atomics
+	readOnly  verbs.MR // a peer may only read
+	local     verbs.MR // only the device may read
+	sinks     verbs.MR // only the device may write: receives, results
+	windowed  verbs.MR // accessible through a window only
+	otherPD   verbs.MR // of another protection domain
+	window    verbs.MW
+	pd2       verbs.PD
 }
 
 type span struct {
@@ -34,24 +34,24 @@ type span struct {
 	held  []byte
 }
 
-// The parts of a memory. Bytes between them belong to nobody.
+// Offsets and lengths of the regions.
 const (
-	openAt, openLen     = 0x400, 0x800
-	shownAt, shownLen   = 0xe00, 0x400
-	ownAt, ownLen       = 0x1400, 0x800
-	behindAt, behindLen = 0x2000, 0x400
-	windowAt, windowLen = 0x2100, 0x100
-	alienAt, alienLen   = 0x2480, 0x300
-	sinksAt, sinksLen   = 0x2800, 0x5000
-	memoryLen           = 0x7c00
-	// sinkGap is between two sinks, so that what is written beyond one shows.
+	readWriteAt, readWriteLen = 0x400, 0x800
+	readOnlyAt, readOnlyLen   = 0xe00, 0x400
+	localAt, localLen         = 0x1400, 0x800
+	windowedAt, windowedLen   = 0x2000, 0x400
+	windowAt, windowLen       = 0x2100, 0x100
+	otherPDAt, otherPDLen     = 0x2480, 0x300
+	sinksAt, sinksLen         = 0x2800, 0x5000
+	memoryLen                 = 0x7c00
+	// sinkGap separates sinks, so that writes beyond the end of one are detected.
 	sinkGap = 16
 )
 
-const everyRight = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 func newMemory(pd, other verbs.PD) (*memory, error) {
-	m := &memory{other: other, buf: make([]byte, memoryLen), next: sinksAt, keep: 0x600, ids: map[uint64]span{}}
+	m := &memory{pd2: other, buf: make([]byte, memoryLen), next: sinksAt, reserved: 0x600, ids: map[uint64]span{}}
 	for i := range m.buf {
 		m.buf[i] = byte(i*7 + i>>8)
 	}
@@ -64,29 +64,29 @@ func newMemory(pd, other verbs.PD) (*memory, error) {
 		}
 		return mr
 	}
-	m.open = reg(pd, openAt, openLen, everyRight)
-	m.shown = reg(pd, shownAt, shownLen, verbs.AccessRemoteRead)
-	m.own = reg(pd, ownAt, ownLen, 0)
-	m.behind = reg(pd, behindAt, behindLen, verbs.AccessLocalWrite|verbs.AccessMWBind)
-	m.alien = reg(other, alienAt, alienLen, everyRight)
+	m.readWrite = reg(pd, readWriteAt, readWriteLen, allAccess)
+	m.readOnly = reg(pd, readOnlyAt, readOnlyLen, verbs.AccessRemoteRead)
+	m.local = reg(pd, localAt, localLen, 0)
+	m.windowed = reg(pd, windowedAt, windowedLen, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	m.otherPD = reg(other, otherPDAt, otherPDLen, allAccess)
 	m.sinks = reg(pd, sinksAt, sinksLen, verbs.AccessLocalWrite)
 	if err != nil {
 		return nil, err
 	}
-	m.free = []span{{at: openAt, n: openLen}, {at: windowAt, n: windowLen}}
+	m.writable = []span{{at: readWriteAt, n: readWriteLen}, {at: windowAt, n: windowLen}}
 	m.window, err = pd.AllocMW(verbs.MWType2)
 	return m, err
 }
 
-// regions are all of them.
+// regions returns all regions.
 func (m *memory) regions() []verbs.MR {
-	return []verbs.MR{m.open, m.shown, m.own, m.sinks, m.behind, m.alien}
+	return []verbs.MR{m.readWrite, m.readOnly, m.local, m.sinks, m.windowed, m.otherPD}
 }
 
-// sink is memory for a request to write to: nobody else's, in two pieces if that
-// makes sense. There is none when all is used up.
+// sink returns memory for a request to write to, in two SGEs if it is long. It returns false if all
+// is used.
 func (m *memory) sink(id uint64, n int) ([]verbs.SGE, bool) {
-	if m.next+n+sinkGap > sinksAt+sinksLen-m.keep {
+	if m.next+n+sinkGap > sinksAt+sinksLen-m.reserved {
 		return nil, false
 	}
 	at := m.next
@@ -103,38 +103,38 @@ func (m *memory) sink(id uint64, n int) ([]verbs.SGE, bool) {
 	return sgl, true
 }
 
-// source is memory to send from.
+// source returns memory to send from.
 func (m *memory) source(at, n int) []verbs.SGE {
-	return []verbs.SGE{verbs.SGEOf(m.own, at%(ownLen-n), n)}
+	return []verbs.SGE{verbs.SGEOf(m.local, at%(localLen-n), n)}
 }
 
-// complete says that a request is over: its memory is the program's from now on.
+// complete records that a request completed: its memory must not change any more.
 func (m *memory) complete(id uint64) {
 	if s, ok := m.ids[id]; ok {
 		delete(m.ids, id)
 		s.held = slices.Clone(m.buf[s.at : s.at+s.n])
-		m.done = append(m.done, s)
+		m.completed = append(m.completed, s)
 	}
 }
 
-// check says what has changed that must not.
+// check returns an error if memory changed that must not.
 func (m *memory) check() error {
-	for _, s := range m.done {
+	for _, s := range m.completed {
 		if now := m.buf[s.at : s.at+s.n]; !bytes.Equal(now, s.held) {
-			return fmt.Errorf("the %d bytes at %#x changed after the request was complete that they belonged to", s.n, s.at)
+			return fmt.Errorf("the %d bytes at %#x changed after their request had completed", s.n, s.at)
 		}
 	}
-	// What may have changed is put back, and nothing else may differ.
+	// Restore what may change, and compare the rest.
 	now := slices.Clone(m.buf)
-	back := func(s span) { copy(now[s.at:s.at+s.n], m.before[s.at:]) }
-	for _, s := range m.free {
-		back(s)
+	restore := func(s span) { copy(now[s.at:s.at+s.n], m.before[s.at:]) }
+	for _, s := range m.writable {
+		restore(s)
 	}
-	for _, s := range m.done {
-		back(s)
+	for _, s := range m.completed {
+		restore(s)
 	}
 	for _, s := range m.ids {
-		back(s)
+		restore(s)
 	}
 	for i := range now {
 		if now[i] != m.before[i] {
@@ -144,21 +144,21 @@ func (m *memory) check() error {
 	return nil
 }
 
-// partOf says whose a byte is.
+// partOf describes the region of a byte.
 func partOf(i int) string {
 	for _, p := range []struct {
 		at, n int
 		is    string
 	}{
-		{shownAt, shownLen, "for peers to read, not to write"},
-		{ownAt, ownLen, "for the device to read, not to write"},
-		{behindAt, behindLen, "outside of the window in its region"},
-		{alienAt, alienLen, "of another protection domain"},
+		{readOnlyAt, readOnlyLen, "for peers to read, not to write"},
+		{localAt, localLen, "for the device to read, not to write"},
+		{windowedAt, windowedLen, "outside of the window in its region"},
+		{otherPDAt, otherPDLen, "of another protection domain"},
 		{sinksAt, sinksLen, "of no request that was posted"},
 	} {
 		if i >= p.at && i < p.at+p.n {
 			return p.is
 		}
 	}
-	return "registered for nobody"
+	return "not registered"
 }

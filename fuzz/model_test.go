@@ -15,23 +15,22 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The model of verbs: what objects there are, who uses whom, which states queue
-// pairs are in and what was posted. Before each call it says what must come of it,
-// from what the API promises and not from what a device does; where that leaves a
-// choice, either will do.
+// The model of verbs: objects, their references, the states of queue pairs, and posted requests.
+// Before each call it says what the call must return, by the API and not by the device; where the
+// API leaves a choice, both results are accepted.
 
-// verdict is what the model says of a call before it is made.
+// verdict is the result that the model requires of a call.
 type verdict int
 
 const (
-	may verdict = iota // succeed or fail
+	may verdict = iota // either succeed or fail
 	mustSucceed
 	mustFail
 )
 
 func (v verdict) String() string { return [...]string{"may do either", "must succeed", "must fail"}[v] }
 
-// and is mustSucceed only where both are, and mustFail where one is.
+// and returns mustFail if either is mustFail, mustSucceed if both are mustSucceed, and else may.
 func (v verdict) and(w verdict) verdict {
 	switch {
 	case v == mustFail || w == mustFail:
@@ -43,7 +42,7 @@ func (v verdict) and(w verdict) verdict {
 	}
 }
 
-// only is mustSucceed if ok, and mustFail otherwise.
+// only returns mustSucceed if ok, else mustFail.
 func only(ok bool) verdict {
 	if ok {
 		return mustSucceed
@@ -51,33 +50,32 @@ func only(ok bool) verdict {
 	return mustFail
 }
 
-// object is what all objects of the model have: whether they are there, and who
-// makes use of them.
+// object is the common part of all objects of the model.
 type object struct {
-	gone  bool
-	users int
-	uses  []*object
+	closed bool
+	users  int
+	uses   []*object
 }
 
 func (o *object) model() *object { return o }
 
-// born and died count an object with those that it needs.
-func (o *object) born(needs ...*object) {
+// created and destroyed count an object as a user of the objects that it needs.
+func (o *object) created(needs ...*object) {
 	o.uses = needs
 	for _, n := range needs {
 		n.users++
 	}
 }
 
-func (o *object) died() {
-	o.gone = true
+func (o *object) destroyed() {
+	o.closed = true
 	for _, n := range o.uses {
 		n.users--
 	}
 }
 
-// closing is what comes of closing it: not twice, and not while it is in use.
-func (o *object) closing() verdict { return only(!o.gone && o.users == 0) }
+// closing returns the verdict on a close: it fails if the object is closed or in use.
+func (o *object) closing() verdict { return only(!o.closed && o.users == 0) }
 
 type (
 	modelPD struct {
@@ -98,7 +96,7 @@ type (
 		verbs.CQ
 		channel *modelChannel
 		armed   int
-		lossy   bool // it may be too short for what completes there
+		lossy   bool // it may overrun
 	}
 	modelXRCD struct {
 		object
@@ -110,8 +108,8 @@ type (
 		pd     *modelPD
 		buf    []byte
 		access verbs.Access
-		held   []byte // what it held when the device lost the right to write it
-		bound  bool   // a window may have been bound to it
+		held   []byte // contents when the device lost write access
+		bound  bool   // a window may be bound to it
 	}
 	modelMW struct {
 		object
@@ -122,22 +120,22 @@ type (
 		object
 		verbs.SRQ
 		pd     *modelPD
-		books  *ledger
+		recvs  *ledger
 		maxWR  int
 		maxSGE int
 		xrc    bool
 	}
 )
 
-// machine is a device, and the model of it.
+// machine is a device and its model.
 type machine struct {
-	world *sim.World
-	dev   verbs.Context
-	attr  verbs.DeviceAttr
-	addr  netip.Addr
-	iwarp bool // connections are the connection manager's to make
-	rd    bool
-	books books
+	world   *sim.World
+	dev     verbs.Context
+	attr    verbs.DeviceAttr
+	addr    netip.Addr
+	iwarp   bool // only the connection manager connects
+	rd      bool
+	ledgers ledgers
 
 	pds   []*modelPD
 	ahs   []*modelAH
@@ -148,14 +146,14 @@ type machine struct {
 	mws   []*modelMW
 	srqs  []*modelSRQ
 	qps   []*modelQP
-	// arena is all memory that is ever registered, with bytes between.
+	// arena has all registered memory, with unregistered bytes between.
 	arena, before []byte
 	taken         int
-	// plain has the first of every choice made, which is what a sensible program does.
+	// plain makes every choice the first, which is valid.
 	plain bool
 }
 
-// kinds are the devices that there are to be modelled.
+// kinds are the devices to test.
 var kinds = []struct {
 	name  string
 	setup nics.Setup
@@ -202,11 +200,11 @@ func newMachine(kind int) (*machine, error) {
 	return m, nil
 }
 
-// has is only of a capability.
+// has returns only for a capability.
 func (m *machine) has(c verbs.Caps) verdict { return only(m.attr.Caps.Has(c)) }
 
-// check holds what came of a call against what the model said. Errors are those of
-// verbs, and name one of their causes.
+// check compares the result of a call with the verdict of the model. Errors must be verbs errors
+// with a known cause.
 func (m *machine) check(t *rapid.T, call string, want verdict, err error) {
 	t.Helper()
 	if want == mustSucceed && err != nil || want == mustFail && err == nil {
@@ -230,49 +228,49 @@ func (m *machine) check(t *rapid.T, call string, want verdict, err error) {
 	t.Fatalf("%s: an error without a cause: %v", call, err)
 }
 
-// gone checks that a call on a closed handle says so.
-func (m *machine) gone(t *rapid.T, call string, isGone bool, err error) {
+// checkClosed checks that a call on a closed handle returns ErrClosed.
+func (m *machine) checkClosed(t *rapid.T, call string, isClosed bool, err error) {
 	t.Helper()
-	if isGone && !errors.Is(err, verbs.ErrClosed) {
+	if isClosed && !errors.Is(err, verbs.ErrClosed) {
 		t.Fatalf("%s on a closed handle: %v, want ErrClosed", call, err)
 	}
 }
 
-// closes closes an object and checks what comes of it.
+// closes closes an object and checks the result.
 func (m *machine) closes(t *rapid.T, call string, o *object, want verdict, end func() error) bool {
 	t.Helper()
 	err := end()
 	m.check(t, call, want, err)
-	m.gone(t, call, o.gone, err)
-	if !o.gone && o.users > 0 && want == mustFail && !errors.Is(err, verbs.ErrBusy) {
+	m.checkClosed(t, call, o.closed, err)
+	if !o.closed && o.users > 0 && want == mustFail && !errors.Is(err, verbs.ErrBusy) {
 		t.Fatalf("%s, with %d users: %v, want ErrBusy", call, o.users, err)
 	}
 	if err != nil {
 		return false
 	}
-	o.died()
+	o.destroyed()
 	return true
 }
 
-// memory checks that nothing has changed but regions that the device may write.
+// memory checks that only regions changed that the device may write.
 func (m *machine) memory() error {
 	now := slices.Clone(m.arena)
 	for _, r := range m.mrs {
 		at := cap(m.arena) - cap(r.buf)
 		if r.held != nil && !bytes.Equal(r.buf, r.held) {
-			return fmt.Errorf("the %d bytes of a region at %#x, closed or not writable, have changed", len(r.buf), at)
+			return fmt.Errorf("the %d bytes of a region at %#x, closed or not writable, changed", len(r.buf), at)
 		}
 		copy(now[at:at+len(r.buf)], m.before[at:])
 	}
 	for i := range now {
 		if now[i] != m.before[i] {
-			return fmt.Errorf("byte %#x of memory is of no region, and has changed", i)
+			return fmt.Errorf("byte %#x of memory is of no region, but changed", i)
 		}
 	}
 	return nil
 }
 
-// pick draws one of a list, and false if it is empty.
+// pick draws an element of a list; false if it is empty.
 func pick[T any](t *rapid.T, what string, all []T) (x T, ok bool) {
 	if len(all) == 0 {
 		return x, false
@@ -280,16 +278,15 @@ func pick[T any](t *rapid.T, what string, all []T) (x T, ok bool) {
 	return all[rapid.IntRange(0, len(all)-1).Draw(t, what)], true
 }
 
-// live is pick that prefers what is not gone: a sequence of calls on dead handles
-// goes nowhere.
-func live[T any](t *rapid.T, what string, all []T, gone func(T) bool) (x T, ok bool) {
+// live is pick that prefers objects which are not closed.
+func live[T any](t *rapid.T, what string, all []T, closed func(T) bool) (x T, ok bool) {
 	if rapid.IntRange(0, 7).Draw(t, "any "+what) > 0 {
-		all = slices.DeleteFunc(slices.Clone(all), gone)
+		all = slices.DeleteFunc(slices.Clone(all), closed)
 	}
 	return pick(t, what, all)
 }
 
-// choose draws one of some values, of which the first is the sensible one.
+// choose draws one of some values. The first is valid.
 func choose[T any](m *machine, t *rapid.T, what string, values ...T) T {
 	if m.plain {
 		return values[0]
@@ -297,7 +294,7 @@ func choose[T any](m *machine, t *rapid.T, what string, values ...T) T {
 	return rapid.SampledFrom(values).Draw(t, what)
 }
 
-// oneIn is true now and then, and never where all is plain.
+// oneIn is true once in n draws; never if m.plain.
 func (m *machine) oneIn(t *rapid.T, n int, what string) bool {
 	return !m.plain && rapid.IntRange(0, n-1).Draw(t, what) == n-1
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sgl draws memory for a request. ok says that nothing is wrong with it.
+// sgl draws memory for a request. ok says that it is valid.
 func (m *machine) sgl(t *rapid.T, pd *modelPD) (sgl []verbs.SGE, ok bool) {
 	ok = true
 	for range choose(m, t, "entries", 1, 1, 0, 2, 3) {
-		r, there := live(t, "mr", m.mrs, func(o *modelMR) bool { return o.gone || o.pd != pd })
+		r, there := live(t, "mr", m.mrs, func(o *modelMR) bool { return o.closed || o.pd != pd })
 		if !there || len(r.buf) == 0 {
 			continue
 		}
@@ -20,16 +20,16 @@ func (m *machine) sgl(t *rapid.T, pd *modelPD) (sgl []verbs.SGE, ok bool) {
 		if m.oneIn(t, 16, "beyond") {
 			e.Length += 8
 		}
-		ok = ok && !r.gone && r.pd == pd && int(e.Length) == len(r.buf)
+		ok = ok && !r.closed && r.pd == pd && int(e.Length) == len(r.buf)
 		sgl = append(sgl, e)
 	}
 	return sgl, ok
 }
 
-// waiting is how many requests of a queue may not be complete.
+// waiting is the number of requests that may not be complete.
 func (l *ledger) waiting() (n int) {
 	for _, e := range l.posted {
-		if !e.over && !e.excused {
+		if !e.completed && !e.excused {
 			n++
 		}
 	}
@@ -49,23 +49,23 @@ func (m *machine) postRecv(t *rapid.T) {
 		m.check(t, "QP.PostRecv without a receive queue", mustFail, err)
 		return
 	}
-	want := only(!o.gone && (o.state != verbs.QPStateReset || m.iwarp))
+	want := only(!o.closed && (o.state != verbs.QPStateReset || m.iwarp))
 	if m.iwarp && o.state == verbs.QPStateReset {
-		want = want.and(may) // iWARP's IDLE, where receives may be posted
+		want = want.and(may) // iWARP's IDLE: receives may be posted
 	}
 	if len(sgl) > o.caps.MaxRecvSGE || l.waiting() >= o.caps.MaxRecvWR || o.state == verbs.QPStateErr || o.recvCQ.lossy {
 		want = want.and(may)
 	}
 	n, err := o.PostRecv([]verbs.RecvWR{{WRID: l.nextID(), SGL: sgl}})
 	m.check(t, "QP.PostRecv", want, err)
-	m.gone(t, "QP.PostRecv", o.gone, err)
+	m.checkClosed(t, "QP.PostRecv", o.closed, err)
 	m.posted(t, l, n, err, true)
 }
 
-// posted notes what was taken of one request.
+// posted records a request if it was accepted.
 func (m *machine) posted(t *rapid.T, l *ledger, n int, err error, signaled bool) {
 	if (n == 1) != (err == nil) || n > 1 || n < 0 {
-		t.Fatalf("%d of one request taken, %v", n, err)
+		t.Fatalf("%d of one request accepted, %v", n, err)
 	}
 	if n == 1 {
 		l.add(signaled)
@@ -73,19 +73,19 @@ func (m *machine) posted(t *rapid.T, l *ledger, n int, err error, signaled bool)
 }
 
 func (m *machine) postSRQ(t *rapid.T) {
-	o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone })
+	o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.closed })
 	if !ok {
 		return
 	}
 	sgl, _ := m.sgl(t, o.pd)
-	want := only(!o.gone)
-	if len(sgl) > o.maxSGE || o.books.waiting() >= o.maxWR {
+	want := only(!o.closed)
+	if len(sgl) > o.maxSGE || o.recvs.waiting() >= o.maxWR {
 		want = want.and(may)
 	}
-	n, err := o.PostRecv([]verbs.RecvWR{{WRID: o.books.nextID(), SGL: sgl}})
+	n, err := o.PostRecv([]verbs.RecvWR{{WRID: o.recvs.nextID(), SGL: sgl}})
 	m.check(t, "SRQ.PostRecv", want, err)
-	m.gone(t, "SRQ.PostRecv", o.gone, err)
-	m.posted(t, o.books, n, err, true)
+	m.checkClosed(t, "SRQ.PostRecv", o.closed, err)
+	m.posted(t, o.recvs, n, err, true)
 }
 
 var opcodes = []verbs.WROpcode{
@@ -105,7 +105,7 @@ func (m *machine) postSend(t *rapid.T) {
 	}
 	var sane bool
 	wr.SGL, sane = m.sgl(t, o.pd)
-	if r, there := live(t, "their mr", m.mrs, func(o *modelMR) bool { return o.gone }); there {
+	if r, there := live(t, "their mr", m.mrs, func(o *modelMR) bool { return o.closed }); there {
 		wr.Remote = verbs.Remote{Addr: r.Addr() + uint64(choose(m, t, "offset", 0, 0, 0, 8, 9)), RKey: r.RKey()}
 		wr.InvalidateRKey = r.RKey()
 	}
@@ -114,13 +114,13 @@ func (m *machine) postSend(t *rapid.T) {
 		wr.SGL, wr.Inline = nil, make([]byte, rapid.SampledFrom([]int{3, 16, 500, 1 << 16}).Draw(t, "inline bytes"))
 		sane = len(wr.Inline) <= o.caps.MaxInline
 	}
-	if ah, there := live(t, "ah", m.ahs, func(x *modelAH) bool { return x.gone || x.pd != o.pd }); there {
-		wr.UD = verbs.UD{AH: ah.AH, QPN: m.peer(t, o), QKey: siegeKey}
-		sane = sane && !ah.gone && ah.pd == o.pd
+	if ah, there := live(t, "ah", m.ahs, func(x *modelAH) bool { return x.closed || x.pd != o.pd }); there {
+		wr.UD = verbs.UD{AH: ah.AH, QPN: m.peer(t, o), QKey: attackQKey}
+		sane = sane && !ah.closed && ah.pd == o.pd
 	} else if o.Type() == verbs.QPTypeUD {
 		sane = false
 	}
-	if mw, there := live(t, "mw", m.mws, func(o *modelMW) bool { return o.gone }); there && wr.Opcode == verbs.OpBindMW {
+	if mw, there := live(t, "mw", m.mws, func(o *modelMW) bool { return o.closed }); there && wr.Opcode == verbs.OpBindMW {
 		m.bindTo(t, &wr.Bind, mw)
 	}
 	l := o.sq
@@ -130,91 +130,89 @@ func (m *machine) postSend(t *rapid.T) {
 		return
 	}
 	if wr.Opcode == verbs.OpLocalInv || wr.Opcode == verbs.OpBindMW {
-		l = o.aside
+		l = o.localSQ
 	}
 	wr.WRID = l.nextID()
-	want := m.sending(o, &wr, sane)
+	want := m.postSendVerdict(o, &wr, sane)
 	n, err := o.PostSend([]verbs.SendWR{wr})
 	m.check(t, "QP.PostSend in "+o.state.String()+" of "+wr.Opcode.String(), want, err)
-	m.gone(t, "QP.PostSend", o.gone, err)
+	m.checkClosed(t, "QP.PostSend", o.closed, err)
 	m.posted(t, l, n, err, wr.Flags&verbs.SendSignaled != 0 || o.all)
 }
 
-// sending is what comes of posting wr. A plain send that is sane is taken where the
-// queue pair is ready; what else a device checks at once, and what later, is its own
-// affair.
-func (m *machine) sending(o *modelQP, wr *verbs.SendWR, sane bool) verdict {
+// postSendVerdict returns the verdict on posting wr. A valid plain send is accepted if the queue
+// pair is ready. A device may check other requests at once or later.
+func (m *machine) postSendVerdict(o *modelQP, wr *verbs.SendWR, sane bool) verdict {
 	switch {
-	case o.gone || wr.Opcode == 99:
+	case o.closed || wr.Opcode == 99:
 		return mustFail
 	case o.state <= verbs.QPStateRTR && !m.iwarp:
 		return mustFail
 	case o.state == verbs.QPStateRTS && wr.Opcode == verbs.OpSend && sane && len(wr.SGL) <= o.caps.MaxSendSGE &&
-		o.sq.waiting()+o.aside.waiting() < o.caps.MaxSendWR && wr.Flags&verbs.SendFence == 0:
+		o.sq.waiting()+o.localSQ.waiting() < o.caps.MaxSendWR && wr.Flags&verbs.SendFence == 0:
 		return mustSucceed
 	default:
 		return may
 	}
 }
 
-// bindTo draws what to bind a window to.
+// bindTo draws the region, range and access of a bind.
 func (m *machine) bindTo(t *rapid.T, b *verbs.Bind, mw *modelMW) {
 	b.MW, b.RKey = mw.MW, verbs.NextRKey(mw.RKey())
-	if r, ok := live(t, "mr to bind", m.mrs, func(o *modelMR) bool { return o.gone }); ok {
+	if r, ok := live(t, "mr to bind", m.mrs, func(o *modelMR) bool { return o.closed }); ok {
 		r.bound = true
 		b.Info = verbs.BindInfo{MR: r.MR, Addr: r.Addr(), Length: uint64(len(r.buf)), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}
 	}
 }
 
-// bindMW binds a type 1 window by its own verb.
+// bindMW binds a type 1 window by ibv_bind_mw.
 func (m *machine) bindMW(t *rapid.T) {
 	o, ok := m.qp(t)
-	mw, there := live(t, "mw", m.mws, func(o *modelMW) bool { return o.gone })
+	mw, there := live(t, "mw", m.mws, func(o *modelMW) bool { return o.closed })
 	if !ok || !there || o.sq == nil {
 		return
 	}
 	m.observe(t, o)
 	var b verbs.Bind
 	m.bindTo(t, &b, mw)
-	id := o.aside.nextID()
+	id := o.localSQ.nextID()
 	_, err := o.BindMW(mw.MW, id, verbs.SendSignaled, b.Info)
 	want := may
-	if o.gone || mw.Type() != verbs.MWType1 {
+	if o.closed || mw.Type() != verbs.MWType1 {
 		want = mustFail
 	}
 	m.check(t, "QP.BindMW", want, err)
 	if err == nil {
-		o.aside.add(true)
+		o.localSQ.add(true)
 	}
 }
 
-// finish takes everything down in order. Nothing may be left, and nothing may be in
-// the way.
+// finish moves all queue pairs to ERR, checks that all requests complete, and closes everything.
 func (m *machine) finish(t *rapid.T) {
 	for _, o := range m.qps {
-		if o.gone {
+		if o.closed {
 			continue
 		}
 		m.observe(t, o)
 		if o.state == verbs.QPStateReset {
-			o.excuse() // iWARP's may have receives, which wait for a connection
+			o.excuse() // receives of iWARP may wait for a connection
 			continue
 		}
 		m.lower(t, o, verbs.QPStateErr, mustSucceed)
 	}
-	m.let(t, 1e9)
+	m.runFor(t, 1e9)
 	for _, o := range m.cqs {
-		for !o.gone && m.poll(t, o, 16) > 0 {
+		for !o.closed && m.poll(t, o, 16) > 0 {
 			continue
 		}
 	}
 	for i, o := range m.qps {
-		for _, l := range []*ledger{o.sq, o.rq, o.aside} {
+		for _, l := range []*ledger{o.sq, o.rq, o.localSQ} {
 			lossy := o.sendCQ != nil && o.sendCQ.lossy || o.recvCQ != nil && o.recvCQ.lossy
-			if l == nil || lossy || o.gone {
+			if l == nil || lossy || o.closed {
 				continue
 			}
-			if err := l.left(); err != nil {
+			if err := l.checkCompleted(); err != nil {
 				t.Fatalf("queue pair %d (%v): %v", i, o.Type(), err)
 			}
 		}
@@ -224,18 +222,18 @@ func (m *machine) finish(t *rapid.T) {
 	}
 	m.closeAll(t)
 	if err := m.dev.Close(); err != nil {
-		t.Fatalf("closing the device: %v", err)
+		t.Fatalf("Close: %v", err)
 	}
 	if err := m.world.Run(); err != nil {
-		t.Fatalf("after the end: %v", err)
+		t.Fatalf("after Close: %v", err)
 	}
 }
 
-// closeAll closes what is open, users before what they use.
+// closeAll closes all open objects, users first.
 func (m *machine) closeAll(t *rapid.T) {
 	group := verbs.GID{0: 0xff, 1: 0x02, 15: 5}
 	for _, o := range slices.Backward(m.qps) {
-		if !o.gone {
+		if !o.closed {
 			if o.groups {
 				_ = o.DetachMulticast(group)
 			}
@@ -252,13 +250,13 @@ func (m *machine) closeAll(t *rapid.T) {
 	closeEach(t, m, "PD", m.pds)
 }
 
-// closeEach closes the objects of one kind that are open.
+// closeEach closes the open objects of one type.
 func closeEach[T interface {
 	model() *object
 	Close() error
 }](t *rapid.T, m *machine, kind string, all []T) {
 	for _, o := range all {
-		if !o.model().gone {
+		if !o.model().closed {
 			m.closes(t, kind+".Close, at last", o.model(), mustSucceed, o.Close)
 		}
 	}

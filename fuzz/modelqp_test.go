@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// modelQP is a queue pair. Its state is that of the model, or one that it may have
-// come to by itself.
+// modelQP is a queue pair with its state: that of the last transition, or ERR after a failure.
 type modelQP struct {
 	object
 	verbs.QP
@@ -17,23 +16,23 @@ type modelQP struct {
 	sendCQ, recvCQ *modelCQ
 	srq            *modelSRQ
 	state          verbs.QPState
-	sq, rq         *ledger // nil where there is none
-	aside          *ledger // requests without a peer, on RD
+	sq, rq         *ledger // nil if it has none
+	localSQ        *ledger // requests without a peer, on RD
 	caps           verbs.QPCaps
 	all            bool // every request is signaled
-	groups         bool // it may be a member of one
+	groups         bool // it may be in a multicast group
 }
 
 var qpTypes = []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeUC, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv, 77}
 
-// typeCaps are what a device has to claim for each.
+// typeCaps are the capabilities that a device needs for each type.
 var typeCaps = map[verbs.QPType]verbs.Caps{
 	verbs.QPTypeRC: verbs.CapRC, verbs.QPTypeUC: verbs.CapUC, verbs.QPTypeUD: verbs.CapUD,
 	verbs.QPTypeXRCSend: verbs.CapXRC, verbs.QPTypeXRCRecv: verbs.CapXRC,
 }
 
 func (m *machine) qp(t *rapid.T) (*modelQP, bool) {
-	return live(t, "qp", m.qps, func(o *modelQP) bool { return o.gone })
+	return live(t, "qp", m.qps, func(o *modelQP) bool { return o.closed })
 }
 
 func (m *machine) createQP(t *rapid.T) {
@@ -47,13 +46,13 @@ func (m *machine) createQPOf(t *rapid.T, typ verbs.QPType) {
 	var uses []*object
 	want := only(typeCaps[typ] != 0 && m.attr.Caps.Has(typeCaps[typ]))
 	need := func(ok bool, x *object) {
-		if want = want.and(only(ok && !x.gone)); ok {
+		if want = want.and(only(ok && !x.closed)); ok {
 			uses = append(uses, x)
 		}
 	}
 	if typ == verbs.QPTypeXRCRecv {
 		in.Caps = verbs.QPCaps{}
-		x, ok := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.gone })
+		x, ok := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.closed })
 		if !ok {
 			x = &modelXRCD{}
 		} else {
@@ -80,7 +79,7 @@ func (m *machine) createQPOf(t *rapid.T, typ verbs.QPType) {
 			}
 			o.recvCQ, in.RecvCQ = cq, cq.CQ
 			need(true, &cq.object)
-			if srq, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone }); ok && choose(m, t, "shared", false, true) {
+			if srq, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.closed }); ok && choose(m, t, "shared", false, true) {
 				o.srq, in.SRQ, in.Caps.MaxRecvWR, in.Caps.MaxRecvSGE = srq, srq.SRQ, 0, 0
 				need(true, &srq.object)
 				if srq.xrc {
@@ -105,32 +104,31 @@ func (m *machine) createQPOf(t *rapid.T, typ verbs.QPType) {
 		return
 	}
 	for _, q := range m.qps {
-		if !q.gone && q.QPN() == qp.QPN() {
+		if !q.closed && q.QPN() == qp.QPN() {
 			t.Fatalf("two queue pairs have number %#x", qp.QPN())
 		}
 	}
 	o.QP, o.caps, o.all = qp, in.Caps, in.SignalAll
 	if o.sendCQ != nil {
-		o.sq = m.books.open("send queue", !m.rd) // on RD, each peer has an order of its own
-		o.aside = o.sq
+		o.sq = m.ledgers.open("send queue", !m.rd) // RD orders only requests to the same peer
+		o.localSQ = o.sq
 		if m.rd {
-			o.aside = m.books.open("send queue, without a peer", true)
+			o.localSQ = m.ledgers.open("send queue, without a peer", true)
 		}
 	}
 	if o.recvCQ != nil && o.srq == nil {
-		o.rq = m.books.open("receive queue", !m.rd && typ != verbs.QPTypeUD)
+		o.rq = m.ledgers.open("receive queue", !m.rd && typ != verbs.QPTypeUD)
 	}
-	o.born(uses...)
+	o.created(uses...)
 	m.qps = append(m.qps, o)
 	m.observe(t, o)
 }
 
-// observe asks a queue pair for its state. It may have failed since, but not
-// otherwise changed.
+// observe queries the state of a queue pair. It may have failed, but not changed otherwise.
 func (m *machine) observe(t *rapid.T, o *modelQP) {
 	attr, err := o.Query()
-	m.check(t, "QP.Query", only(!o.gone), err)
-	m.gone(t, "QP.Query", o.gone, err)
+	m.check(t, "QP.Query", only(!o.closed), err)
+	m.checkClosed(t, "QP.Query", o.closed, err)
 	if err != nil {
 		return
 	}
@@ -138,7 +136,7 @@ func (m *machine) observe(t *rapid.T, o *modelQP) {
 	// An overrun of a completion queue fails a queue pair in any state that takes receives.
 	byItself = byItself || o.state == verbs.QPStateInit && attr.State == verbs.QPStateErr
 	if attr.State != o.state && !byItself {
-		t.Fatalf("a queue pair that was in %v is in %v", o.state, attr.State)
+		t.Fatalf("queue pair was in %v and is in %v", o.state, attr.State)
 	}
 	o.state = attr.State
 }
@@ -149,7 +147,7 @@ func (m *machine) closeQP(t *rapid.T) {
 		return
 	}
 	want := o.closing()
-	if o.groups && !o.gone {
+	if o.groups && !o.closed {
 		want = may
 	}
 	if m.closes(t, "QP.Close", &o.object, want, o.QP.Close) {
@@ -157,14 +155,14 @@ func (m *machine) closeQP(t *rapid.T) {
 	}
 }
 
-// excuse forgets what was posted: completions of it may still come, or not.
+// excuse marks the posted requests: they may complete or not.
 func (o *modelQP) excuse() {
-	for _, l := range []*ledger{o.sq, o.rq, o.aside} {
+	for _, l := range []*ledger{o.sq, o.rq, o.localSQ} {
 		if l == nil {
 			continue
 		}
 		for i := range l.posted {
-			if e := &l.posted[i]; !e.over {
+			if e := &l.posted[i]; !e.completed {
 				e.excused = true
 			}
 		}
@@ -177,10 +175,10 @@ func (m *machine) multicast(t *rapid.T) {
 		return
 	}
 	group := verbs.GIDFrom(m.addr)
-	want := only(!o.gone).and(may)
+	want := only(!o.closed).and(may)
 	if rapid.Bool().Draw(t, "a group") {
 		group = verbs.GID{0: 0xff, 1: 0x02, 15: 5}
-		want = only(!o.gone && o.Type() == verbs.QPTypeUD).and(m.has(verbs.CapMulticast))
+		want = only(!o.closed && o.Type() == verbs.QPTypeUD).and(m.has(verbs.CapMulticast))
 	}
 	err := o.AttachMulticast(group)
 	m.check(t, "QP.AttachMulticast", want, err)
@@ -190,15 +188,15 @@ func (m *machine) multicast(t *rapid.T) {
 	}
 }
 
-// pass lets time pass.
+// pass runs the world for some time.
 func (m *machine) pass(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{10 * time.Microsecond, time.Millisecond, time.Second}).Draw(t, "time")
-	m.let(t, d)
+	m.runFor(t, d)
 }
 
-func (m *machine) let(t *rapid.T, d time.Duration) {
+func (m *machine) runFor(t *rapid.T, d time.Duration) {
 	if err := m.world.RunUntil(m.world.Now().Add(d)); err != nil {
-		t.Fatalf("while %v passed: %v", d, err)
+		t.Fatalf("during %v: %v", d, err)
 	}
 }
 
@@ -211,7 +209,7 @@ func (m *machine) openXRCD(t *rapid.T) {
 }
 
 func (m *machine) closeXRCD(t *rapid.T) {
-	if o, ok := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.gone }); ok {
+	if o, ok := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.closed }); ok {
 		m.closes(t, "XRCD.Close", &o.object, o.closing(), o.XRCD.Close)
 	}
 }
@@ -228,20 +226,20 @@ func (m *machine) createSRQ(t *rapid.T) {
 	}
 	o := &modelSRQ{pd: pd, maxWR: in.MaxWR, maxSGE: in.MaxSGE}
 	uses := []*object{&pd.object}
-	want := only(!pd.gone && in.MaxWR >= 1 && in.MaxWR <= m.attr.MaxSRQWR && in.MaxSGE <= m.attr.MaxSRQSGE).and(m.has(verbs.CapSRQ))
+	want := only(!pd.closed && in.MaxWR >= 1 && in.MaxWR <= m.attr.MaxSRQWR && in.MaxSGE <= m.attr.MaxSRQSGE).and(m.has(verbs.CapSRQ))
 	if o.xrc = m.oneIn(t, 4, "xrc"); o.xrc {
 		in.Type = verbs.SRQXRC
 		want = want.and(m.has(verbs.CapXRC))
-		x, hasX := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.gone })
+		x, hasX := live(t, "xrcd", m.xrcds, func(o *modelXRCD) bool { return o.closed })
 		cq, hasCQ := m.cq(t)
 		if hasX {
 			in.XRCD = x.XRCD
-			want = want.and(only(!x.gone))
+			want = want.and(only(!x.closed))
 			uses = append(uses, &x.object)
 		}
 		if hasCQ {
 			in.CQ = cq.CQ
-			want = want.and(only(!cq.gone))
+			want = want.and(only(!cq.closed))
 			uses = append(uses, &cq.object)
 		}
 		want = want.and(only(hasX && hasCQ))
@@ -252,33 +250,33 @@ func (m *machine) createSRQ(t *rapid.T) {
 		return
 	}
 	o.SRQ = srq
-	o.born(uses...)
-	o.books = m.books.open("shared receive queue", false)
+	o.created(uses...)
+	o.recvs = m.ledgers.open("shared receive queue", false)
 	m.srqs = append(m.srqs, o)
 }
 
 func (m *machine) closeSRQ(t *rapid.T) {
-	if o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone }); ok {
+	if o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.closed }); ok {
 		m.closes(t, "SRQ.Close", &o.object, o.closing(), o.SRQ.Close)
 	}
 }
 
 func (m *machine) modifySRQ(t *rapid.T) {
-	o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.gone })
+	o, ok := live(t, "srq", m.srqs, func(o *modelSRQ) bool { return o.closed })
 	if !ok {
 		return
 	}
 	limit := rapid.SampledFrom([]int{0, 1, 1 << 20, -1}).Draw(t, "limit")
-	want := only(!o.gone && limit >= 0 && limit < 1<<20)
+	want := only(!o.closed && limit >= 0 && limit < 1<<20)
 	if limit > 0 && limit < 1<<20 && o.maxWR < limit {
 		want = want.and(may)
 	}
 	err := o.Modify(verbs.SRQAttr{Limit: limit}, verbs.SRQLimit)
 	m.check(t, "SRQ.Modify", want, err)
-	m.gone(t, "SRQ.Modify", o.gone, err)
+	m.checkClosed(t, "SRQ.Modify", o.closed, err)
 	attr, err := o.Query()
-	m.check(t, "SRQ.Query", only(!o.gone), err)
+	m.check(t, "SRQ.Query", only(!o.closed), err)
 	if err == nil && (attr.MaxWR < o.maxWR || attr.MaxSGE < o.maxSGE) {
-		t.Fatalf("a shared receive queue of %d with %d entries, asked for %d and %d", attr.MaxWR, attr.MaxSGE, o.maxWR, o.maxSGE)
+		t.Fatalf("shared receive queue of %d with %d SGEs, want %d and %d", attr.MaxWR, attr.MaxSGE, o.maxWR, o.maxSGE)
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// way is how a queue pair of a type takes the usual steps, and what each must have.
-var way = map[verbs.QPType][3]verbs.QPAttrMask{
+// rtsMasks are the required attributes of the transitions to RTS, by type.
+var rtsMasks = map[verbs.QPType][3]verbs.QPAttrMask{
 	verbs.QPTypeRC: rcMasks, verbs.QPTypeUC: ucMasks, verbs.QPTypeUD: udMasks,
 	verbs.QPTypeXRCRecv: {rcMasks[0], rcMasks[1], verbs.QPAttrSQPSN | verbs.QPAttrTimeout},
 	verbs.QPTypeXRCSend: {rcMasks[0], ucMasks[1], rcMasks[2]},
 }
 
-// peer draws a queue pair of the same kind, itself among them.
+// peer draws a queue pair of the same type, perhaps o.
 func (m *machine) peer(t *rapid.T, o *modelQP) verbs.QPN {
-	same := slices.DeleteFunc(slices.Clone(m.qps), func(q *modelQP) bool { return q.gone || q.Type() != o.Type() })
+	same := slices.DeleteFunc(slices.Clone(m.qps), func(q *modelQP) bool { return q.closed || q.Type() != o.Type() })
 	if q, ok := pick(t, "peer", same); ok {
 		return q.QPN()
 	}
@@ -26,32 +26,32 @@ func (m *machine) peer(t *rapid.T, o *modelQP) verbs.QPN {
 
 func (m *machine) attrs(t *rapid.T, o *modelQP) verbs.QPAttr {
 	return verbs.QPAttr{
-		PathMTU: verbs.MTU256, RQPSN: 5, SQPSN: 5, DestQPN: m.peer(t, o), Access: everyRight, Port: 1, AH: m.toSelf(),
-		MaxRdAtomic: 2, MaxDestRdAtomic: 2, MinRNRTimer: 1, Timeout: 8, RetryCnt: 2, RNRRetry: 2, QKey: siegeKey,
+		PathMTU: verbs.MTU256, RQPSN: 5, SQPSN: 5, DestQPN: m.peer(t, o), Access: allAccess, Port: 1, AH: m.toSelf(),
+		MaxRdAtomic: 2, MaxDestRdAtomic: 2, MinRNRTimer: 1, Timeout: 8, RetryCnt: 2, RNRRetry: 2, QKey: attackQKey,
 	}
 }
 
-// rise takes a queue pair a usual step, or all that are left.
+// riseQP moves a queue pair to the next state, or to RTS.
 func (m *machine) riseQP(t *rapid.T) {
 	o, ok := m.qp(t)
 	if !ok {
 		return
 	}
-	m.raise(t, o, rapid.Bool().Draw(t, "all the way"))
+	m.raise(t, o, rapid.Bool().Draw(t, "to RTS"))
 }
 
 func (m *machine) raise(t *rapid.T, o *modelQP, all bool) {
 	attr := m.attrs(t, o)
 	for o.state < verbs.QPStateRTS {
 		attr.State = o.state + 1
-		want := only(!o.gone)
-		if m.iwarp { // where only the connection manager goes beyond INIT
+		want := only(!o.closed)
+		if m.iwarp { // only the connection manager goes beyond INIT
 			want = want.and(may)
 		}
 		before := o.state
-		err := o.Modify(attr, verbs.QPAttrState|way[o.Type()][o.state])
+		err := o.Modify(attr, verbs.QPAttrState|rtsMasks[o.Type()][o.state])
 		m.check(t, "QP.Modify to "+attr.State.String(), want, err)
-		m.gone(t, "QP.Modify", o.gone, err)
+		m.checkClosed(t, "QP.Modify", o.closed, err)
 		if err == nil {
 			o.state = attr.State
 		}
@@ -62,12 +62,11 @@ func (m *machine) raise(t *rapid.T, o *modelQP, all bool) {
 	}
 }
 
-// outfit makes what a program has when it begins to talk: two queue pairs of a type,
-// ready, with all that they need.
-func (m *machine) outfit(t *rapid.T) {
+// createReadyQPs creates two queue pairs of a type in RTS, with the objects that they need.
+func (m *machine) createReadyQPs(t *rapid.T) {
 	m.plain = true
 	defer func() { m.plain = false }()
-	typ := rapid.SampledFrom(qpTypes[:3]).Draw(t, "outfit")
+	typ := rapid.SampledFrom(qpTypes[:3]).Draw(t, "type")
 	if !m.attr.Caps.Has(typeCaps[typ]) {
 		typ = verbs.QPTypeUD
 	}
@@ -88,16 +87,16 @@ func (m *machine) outfit(t *rapid.T) {
 	}
 }
 
-// lowerQP takes a queue pair to RESET or ERR, which it may be at any time.
+// lowerQP moves a queue pair to RESET or ERR, which is allowed in every state.
 func (m *machine) lowerQP(t *rapid.T) {
 	o, ok := m.qp(t)
 	if !ok {
 		return
 	}
 	to := rapid.SampledFrom([]verbs.QPState{verbs.QPStateReset, verbs.QPStateErr}).Draw(t, "to")
-	want := only(!o.gone)
+	want := only(!o.closed)
 	if to == verbs.QPStateErr && o.state == verbs.QPStateReset {
-		want = want.and(may) // it has nothing that could fail
+		want = want.and(may) // it has no queues that could fail
 	}
 	m.lower(t, o, to, want)
 }
@@ -114,8 +113,8 @@ func (m *machine) lower(t *rapid.T, o *modelQP, to verbs.QPState, want verdict) 
 	m.observe(t, o)
 }
 
-// modifyQP asks for anything. What no device may allow is known; the rest is for
-// the device to say, and whether the queue pair is where it said is checked.
+// modifyQP draws any transition and attributes. The model knows the transitions that must fail;
+// after others it checks the state.
 func (m *machine) modifyQP(t *rapid.T) {
 	o, ok := m.qp(t)
 	if !ok {
@@ -135,9 +134,9 @@ func (m *machine) modifyQP(t *rapid.T) {
 	attr.Access = rapid.SampledFrom(accesses).Draw(t, "access")
 	mask := verbs.QPAttrMask(rapid.Uint32Range(0, 1<<21).Draw(t, "mask"))
 	if o.state <= verbs.QPStateRTR && rapid.Bool().Draw(t, "near the usual step") {
-		mask = way[o.Type()][o.state] ^ 1<<rapid.IntRange(0, 20).Draw(t, "bit")
+		mask = rtsMasks[o.Type()][o.state] ^ 1<<rapid.IntRange(0, 20).Draw(t, "bit")
 	}
-	want := only(!o.gone).and(may)
+	want := only(!o.closed).and(may)
 	if mask&verbs.QPAttrState != 0 && impossible(o.state, attr.State) {
 		want = mustFail
 	}
@@ -151,7 +150,7 @@ func (m *machine) modifyQP(t *rapid.T) {
 	m.observe(t, o)
 }
 
-// impossible are the changes that no queue pair of any type makes.
+// impossible reports whether no queue pair of any type has the transition.
 func impossible(from, to verbs.QPState) bool {
 	switch {
 	case to > verbs.QPStateErr || to == verbs.QPStateSQE:

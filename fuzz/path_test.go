@@ -11,45 +11,40 @@ import (
 	"github.com/fabrictest/fabrictest/emu/sim"
 )
 
-// path is the way between two devices that send datagrams: a program decides
-// packet by packet, of both directions, what becomes of it.
+// path carries the datagrams of two devices. A program decides about each packet.
 type path struct {
 	world *sim.World
 	prog  *program
-	// hostile says that the program may do what a network does not: make packets that
-	// the receiver has to believe.
+	// hostile permits operations of an attacker: packets with a valid checksum that no device sent.
 	hostile bool
-	// seal makes the checksum of a packet right, whatever else is in it. It may return
-	// a longer one.
+	// seal sets the correct checksum of a packet. It may return a longer one.
 	seal func(d *link.Datagram) []byte
-	// values are numbers that a hostile one puts into packets: keys, addresses, QP
-	// numbers.
+	// values are numbers that an attacker puts into packets: keys, addresses, QP numbers.
 	values []uint64
-	// aim makes a packet that reaches for memory reach for another place, if it is one.
+	// aim changes the address of a packet that accesses memory.
 	aim     func(d *link.Datagram, key uint32, at uint64)
 	regions []region
 
 	gates [2]*gate
-	skip  int             // packets to leave alone
+	skip  int             // packets to forward unchanged
 	lose  int             // packets to lose
-	seen  []link.Datagram // what passed lately, for replays
-	count int             // of packets that the queue pairs of programs sent
-	// aside reports whether a packet is of the devices' own, whose timers are not the
-	// programs'.
-	aside func(payload []byte) bool
+	seen  []link.Datagram // recent packets, for replays
+	count int             // of packets, without ignored ones
+	// ignored reports whether a packet is the device's own, such as a MAD, which has other timers.
+	ignored func(payload []byte) bool
 }
 
-// region is memory that somebody has registered.
+// region is a registered memory region.
 type region struct {
 	key     uint32
 	at, end uint64
 }
 
-// gate is a device's end of the path: its port, with the path behind it.
+// gate is a device's end of the path.
 type gate struct {
 	*sim.Port
 	path *path
-	held *link.Datagram // until the next one has passed
+	held *link.Datagram // forwarded after the next packet
 }
 
 func (p *path) gate(i int, port *sim.Port) *gate {
@@ -57,52 +52,52 @@ func (p *path) gate(i int, port *sim.Port) *gate {
 	return p.gates[i]
 }
 
-// Send lets the program have the packets first.
+// Send applies the program to packets.
 func (g *gate) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds {
 		d := ds[i]
 		d.Payload = bytes.Clone(d.Payload)
-		g.path.pass(g, &d)
+		g.path.handle(g, &d)
 	}
 	return len(ds), nil
 }
 
-// put has a packet go on. It is lost where the port is full, as in any network.
-func (g *gate) put(d *link.Datagram) {
+// forward sends a packet. It is lost if the port is full.
+func (g *gate) forward(d *link.Datagram) {
 	_, _ = g.Port.Send(g.path.world.Now(), []link.Datagram{*d})
 }
 
-func (g *gate) later(after time.Duration, d link.Datagram) {
-	g.path.world.AfterFunc(after, func() { g.put(&d) })
+func (g *gate) forwardLater(after time.Duration, d link.Datagram) {
+	g.path.world.AfterFunc(after, func() { g.forward(&d) })
 }
 
-// What an octet of the program asks for, in its low four bits; its high ones are
-// how many packets to leave alone before. What only a hostile one does comes last.
+// Operations on a packet, by the low four bits of an octet of the program. The high bits are the
+// number of packets to forward unchanged before. Operations of an attacker are last.
 const (
-	pathLeave = iota
+	pathForward = iota
 	pathDrop
-	pathTwice
-	pathTwiceLater
+	pathDuplicate
+	pathDuplicateLater
 	pathSwap
 	pathDelay
 	pathFlip // a bit, so that the checksum is wrong
-	pathCut
+	pathTruncate
 	pathMark
 	pathLoseRun
-	pathHonest // how many of them there are
+	pathNetworkOps // the number of the operations above
 
-	pathForge    = iota - 1 // bits flipped, and sealed again
-	pathPut                 // a known value put somewhere, and sealed again
-	pathReplay              // an older packet again, changed and sealed
-	pathInject              // anything, sealed
-	pathStranger            // the packet comes from somebody else besides
-	pathReflect             // it goes back to who sent it besides
-	pathAll
+	pathForge       = iota - 1 // flip bits, with a valid checksum
+	pathPut                    // insert a known value, with a valid checksum
+	pathReplay                 // send an older packet again, changed, with a valid checksum
+	pathInject                 // send any bytes with a valid checksum
+	pathSpoofSource            // send a copy from another address
+	pathReflect                // send a copy back to the sender
+	pathOps
 )
 
-// pass decides what becomes of a packet.
-func (p *path) pass(g *gate, d *link.Datagram) {
-	if p.aside == nil || !p.aside(d.Payload) {
+// handle applies the next operation of the program to a packet.
+func (p *path) handle(g *gate, d *link.Datagram) {
+	if p.ignored == nil || !p.ignored(d.Payload) {
 		p.count++
 	}
 	if d.Src == (netip.AddrPort{}) { // ICRCs cover it: the port would fill it in
@@ -114,19 +109,19 @@ func (p *path) pass(g *gate, d *link.Datagram) {
 		p.lose--
 	case p.skip > 0:
 		p.skip--
-		g.put(d)
+		g.forward(d)
 	default:
 		op := p.prog.octet()
 		p.skip = int(op >> 4)
-		kinds := pathHonest
+		kinds := pathNetworkOps
 		if p.hostile {
-			kinds = pathAll
+			kinds = pathOps
 		}
-		p.do(g, int(op&15)%kinds, d)
+		p.apply(g, int(op&15)%kinds, d)
 	}
 	if h := g.held; h != nil && d != h {
 		g.held = nil
-		g.put(h)
+		g.forward(h)
 	}
 }
 
@@ -139,55 +134,55 @@ func (p *path) remember(d *link.Datagram) {
 	p.seen = append(p.seen, again)
 }
 
-func (p *path) do(g *gate, op int, d *link.Datagram) {
+func (p *path) apply(g *gate, op int, d *link.Datagram) {
 	switch op {
 	case pathDrop:
-	case pathTwice:
-		g.put(d)
-		g.put(d)
-	case pathTwiceLater:
-		g.put(d)
-		g.later(p.prog.pause(), *d)
+	case pathDuplicate:
+		g.forward(d)
+		g.forward(d)
+	case pathDuplicateLater:
+		g.forward(d)
+		g.forwardLater(p.prog.pause(), *d)
 	case pathSwap:
 		if g.held == nil {
 			g.held = d
-			// Nobody may come behind it.
+			// There may be no next packet.
 			p.world.AfterFunc(time.Millisecond, func() {
 				if g.held == d {
 					g.held = nil
-					g.put(d)
+					g.forward(d)
 				}
 			})
 			return
 		}
-		g.put(d)
+		g.forward(d)
 	case pathDelay:
-		g.later(p.prog.pause(), *d)
+		g.forwardLater(p.prog.pause(), *d)
 	case pathFlip:
 		at := p.prog.word()
 		if n := len(d.Payload); n > 0 {
 			d.Payload[at/8%n] ^= 1 << (at & 7)
 		}
-		g.put(d)
-	case pathCut:
+		g.forward(d)
+	case pathTruncate:
 		d.Payload = d.Payload[:len(d.Payload)*int(p.prog.octet())/256]
-		g.put(d)
+		g.forward(d)
 	case pathMark:
 		if d.ECNBits() != link.NotECT {
 			d.TClass |= link.CE
 		}
-		g.put(d)
+		g.forward(d)
 	case pathLoseRun:
 		p.lose = int(p.prog.octet()) & 7
-	case pathLeave:
-		g.put(d)
+	case pathForward:
+		g.forward(d)
 	default:
-		p.harm(g, op, d)
+		p.attack(g, op, d)
 	}
 }
 
-// harm does what only somebody does who wants to.
-func (p *path) harm(g *gate, op int, d *link.Datagram) {
+// attack applies an operation of an attacker.
+func (p *path) attack(g *gate, op int, d *link.Datagram) {
 	other := p.gates[0]
 	if g == other {
 		other = p.gates[1]
@@ -195,42 +190,42 @@ func (p *path) harm(g *gate, op int, d *link.Datagram) {
 	switch op {
 	case pathForge:
 		p.forge(d)
-		g.put(d)
+		g.forward(d)
 	case pathPut:
 		p.putValue(d)
-		g.put(d)
+		g.forward(d)
 	case pathReplay:
-		g.put(d)
+		g.forward(d)
 		old := p.seen[int(p.prog.octet())%len(p.seen)]
 		old.Payload = bytes.Clone(old.Payload)
 		for n := p.prog.octet() & 3; n > 0; n-- {
 			p.putValue(&old)
 		}
-		g.put(&old)
+		g.forward(&old)
 	case pathInject:
-		g.put(d)
+		g.forward(d)
 		raw := *d
 		raw.Payload = bytes.Clone(p.prog.take(p.prog.word() & 0x3ff))
 		raw.Payload = p.seal(&raw)
-		g.put(&raw)
-	case pathStranger:
-		g.put(d)
-		alien := *d
-		alien.Src = netip.AddrPortFrom(g.Addrs()[0].Next().Next(), d.Src.Port())
-		alien.Payload = bytes.Clone(d.Payload)
-		alien.Payload = p.seal(&alien)
-		g.put(&alien)
+		g.forward(&raw)
+	case pathSpoofSource:
+		g.forward(d)
+		forged := *d
+		forged.Src = netip.AddrPortFrom(g.Addrs()[0].Next().Next(), d.Src.Port())
+		forged.Payload = bytes.Clone(d.Payload)
+		forged.Payload = p.seal(&forged)
+		g.forward(&forged)
 	case pathReflect:
-		g.put(d)
+		g.forward(d)
 		back := *d
 		back.Src, back.Dst = d.Dst, d.Src
 		back.Payload = bytes.Clone(d.Payload)
 		back.Payload = p.seal(&back)
-		other.put(&back)
+		other.forward(&back)
 	}
 }
 
-// forge flips a few bits, most often of the headers.
+// forge flips some bits, mostly of the headers.
 func (p *path) forge(d *link.Datagram) {
 	for n := p.prog.octet()&3 + 1; n > 0; n-- {
 		at := p.prog.word()
@@ -245,8 +240,8 @@ func (p *path) forge(d *link.Datagram) {
 	d.Payload = p.seal(d)
 }
 
-// putValue puts a known value, or one near it, somewhere into the headers; or both
-// the key and a place of a region.
+// putValue writes a known value, or one near it, into the headers; or the key and an address of a
+// region.
 func (p *path) putValue(d *link.Datagram) {
 	at, which, near := int(p.prog.octet()), p.prog.octet(), int8(p.prog.octet())
 	if at >= 0xa0 {

@@ -2,11 +2,11 @@ package fuzz_test
 
 import "time"
 
-// program is what a fuzzer decides: it is read octet by octet, and all zeros when
-// it is used up, which everywhere means that nothing special happens.
+// program is the input of a fuzzer, read octet by octet. After its end all octets are zero, which
+// requests the default everywhere.
 type program struct{ b []byte }
 
-// maxProgram bounds an execution. What can be broken can be with less.
+// maxProgram limits the length of an execution.
 const maxProgram = 1 << 10
 
 func newProgram(b []byte) *program { return &program{b[:min(len(b), maxProgram)]} }
@@ -30,8 +30,7 @@ func (p *program) take(n int) []byte {
 	return b
 }
 
-// pause is a time between 1 µs and half a second, the short ones as likely as the
-// long ones.
+// pause returns a time between 1 µs and half a second, on a logarithmic scale.
 func (p *program) pause() time.Duration {
 	v := p.octet()
 	return time.Microsecond * time.Duration(16+v&15) << (v >> 4) / 16

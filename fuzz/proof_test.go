@@ -18,7 +18,7 @@ import (
 // target can fail set them.
 var enabledDefects []string
 
-// defect gives a device its defects.
+// defect enables the defects in a device's policy.
 func defect[P any](t testing.TB, policy *P, set func(policy *P, name string) bool) {
 	t.Helper()
 	for _, name := range enabledDefects {
@@ -28,7 +28,7 @@ func defect[P any](t testing.TB, policy *P, set func(policy *P, name string) boo
 	}
 }
 
-// trial is a test that may fail without its parent's failing.
+// trial is a testing.TB whose failure does not fail its parent.
 type trial struct {
 	testing.TB
 	failure string
@@ -54,7 +54,7 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// try runs f on its own and returns how it failed.
+// try runs f on a goroutine and returns the failure message.
 func try(parent testing.TB, f func(t *trial)) (failure string) {
 	t := &trial{TB: parent}
 	done := make(chan struct{})
@@ -71,8 +71,8 @@ func try(parent testing.TB, f func(t *trial)) (failure string) {
 	return t.failure
 }
 
-// Each target finds devices wrong that are, by one of its seeds or by a little noise:
-// what it checks can fail, and for the reason given.
+// Each target fails on a device with a defect, with one of its seeds or a random input, and for the
+// expected reason.
 func TestTargetsFindDefects(t *testing.T) {
 	for _, c := range []struct {
 		target string
@@ -81,18 +81,18 @@ func TestTargetsFindDefects(t *testing.T) {
 		defect string
 		says   string
 	}{
-		{"RoCEPath", rocePath, honestSeeds, "DuplicatesExecuted", ""},
-		{"RoCEPath", rocePath, honestSeeds, "AckCompletesRead", ""},
-		{"RoCEPeer", rocePeer, hostileSeeds, "IgnorePD", ""},
-		{"RoCEPeer", rocePeer, hostileSeeds, "WindowBounds", "outside of the window"},
-		{"RoCEPeer", rocePeer, hostileSeeds, "CompletionsOvertake", "completes before"},
-		{"DatagramPath", datagramPath, honestSeeds, "DeliversAsTheyCome", ""},
-		{"DatagramPath", datagramPath, honestSeeds, "GapsForgotten", ""},
-		{"DatagramPeer", datagramPeer, hostileSeeds, "NeverGivesUp", "long been in ERR"},
-		{"DatagramPeer", datagramPeer, hostileSeeds, "IgnorePD", ""},
-		{"DatagramPeer", datagramPeer, hostileSeeds, "WindowBounds", ""},
+		{"RoCEPath", rocePath, networkSeeds, "DuplicatesExecuted", ""},
+		{"RoCEPath", rocePath, networkSeeds, "AckCompletesRead", ""},
+		{"RoCEPeer", rocePeer, attackSeeds, "IgnorePD", ""},
+		{"RoCEPeer", rocePeer, attackSeeds, "WindowBounds", "outside of the window"},
+		{"RoCEPeer", rocePeer, attackSeeds, "CompletionsOvertake", "completes before"},
+		{"DatagramPath", datagramPath, networkSeeds, "DeliversAsTheyCome", ""},
+		{"DatagramPath", datagramPath, networkSeeds, "GapsForgotten", ""},
+		{"DatagramPeer", datagramPeer, attackSeeds, "NeverGivesUp", "long been in ERR"},
+		{"DatagramPeer", datagramPeer, attackSeeds, "IgnorePD", ""},
+		{"DatagramPeer", datagramPeer, attackSeeds, "WindowBounds", ""},
 		{"StreamPeer", streamPeer, streamSeeds, "IgnorePD", "of another protection domain"},
-		{"RoCEPath", rocePath, honestSeeds, "LastCompletesTwice", ""},
+		{"RoCEPath", rocePath, networkSeeds, "LastCompletesTwice", ""},
 	} {
 		t.Run(c.target+"/"+c.defect, func(t *testing.T) {
 			if !selectMutant(t, c.defect) {
@@ -109,18 +109,18 @@ func TestTargetsFindDefects(t *testing.T) {
 			}
 			c.seeds(attempt)
 			for seed := range uint64(200) {
-				attempt(noise(1000+seed, 400))
+				attempt(randomBytes(1000+seed, 400))
 			}
 			if failure == "" || !strings.Contains(failure, c.says) {
-				t.Fatalf("%d inputs, and it said %q; want %q", tried, failure, c.says)
+				t.Fatalf("after %d inputs the failure is %q, want %q", tried, failure, c.says)
 			}
 			t.Logf("input %d: %s", tried, failure)
 		})
 	}
 }
 
-// The model of verbs finds devices wrong that are.
-func TestTheModelFindsDefects(t *testing.T) {
+// Sequences of verbs fail on devices with a defect.
+func TestModelFindsDefects(t *testing.T) {
 	for name, value := range map[string]string{"rapid.seed": "1", "rapid.checks": "3000", "rapid.shrinktime": "0s"} {
 		was := flag.Lookup(name).Value.String()
 		must.Do(t, flag.Set(name, value))
@@ -130,7 +130,7 @@ func TestTheModelFindsDefects(t *testing.T) {
 		"InUseDestroyed", "AHClosesTwice", "FlushReversed", "ArmsWithoutChannel", "SignalAllIgnored", "RecvStateWrong",
 		"ModifyHalfway", "StaleKeys", "NoFlushInError", "AnyQPType", "RefusedWRStays", "ArmStays",
 	}
-	if testing.Short() { // of which rapid makes a fifth of the tries: too few for the rest
+	if testing.Short() { // rapid then makes a fifth of the tries: too few for the others
 		names = names[:6]
 	}
 	for _, name := range names {
@@ -143,15 +143,15 @@ func TestTheModelFindsDefects(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) { sequenceOn(t, 0) })
 			})
 			if failure == "" {
-				t.Fatal("it keeps to the model")
+				t.Fatal("the device with the defect matches the model")
 			}
 			t.Log(failure)
 		})
 	}
 }
 
-// selectMutant selects a defect that is a mutant, and reports whether it is one. Only a
-// build with mutants has it.
+// selectMutant selects a defect that is a mutant, and reports whether it is one. Only a build with
+// mutants has it.
 func selectMutant(t *testing.T, defect string) bool {
 	t.Helper()
 	if !nics.IsMutant(defect) {

@@ -13,9 +13,9 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// FuzzScenario: whatever is in a file, reading it ends soon, in a plan of the run or
-// in errors that say where they are. A plan agrees with its scenario: it has ports
-// for every NIC, its steps are in order, and they name ports and hosts that exist.
+// FuzzScenario: any file is parsed in a short time, into a plan of the run or errors with
+// positions. A plan matches its scenario: it has ports for every NIC, and its steps are in order
+// and name existing ports and hosts.
 func FuzzScenario(f *testing.F) {
 	scenarioSeeds(f, func(b []byte) { f.Add(b) })
 	f.Fuzz(func(t *testing.T, b []byte) { scenario(t, b) })
@@ -41,8 +41,8 @@ func scenarioSeeds(t testing.TB, add func([]byte)) {
 	}
 }
 
-// soon is far more than a plan takes, on a machine that does much else besides.
-const soon = 20 * time.Second
+// parseLimit is far longer than a plan takes, even on a busy machine.
+const parseLimit = 20 * time.Second
 
 func scenario(t testing.TB, b []byte) {
 	t.Helper()
@@ -53,7 +53,7 @@ func scenario(t testing.TB, b []byte) {
 		return
 	}
 	plan, err := lab.NewPlan(s, lab.Options{})
-	if took := time.Since(began); took > soon {
+	if took := time.Since(began); took > parseLimit {
 		t.Fatalf("%v for %d bytes", took, len(b))
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func scenario(t testing.TB, b []byte) {
 		return
 	}
 	agrees(t, s, plan)
-	// Where it does not suit a tier, or another provider, somebody says so in words.
+	// It may not fit a tier or another provider: then there is an error.
 	for _, tier := range []scenarios.Tier{scenarios.Sim, scenarios.NetNS} {
 		_ = lab.Incompatibility(s, tier)
 		for _, k := range kinds {
@@ -70,7 +70,7 @@ func scenario(t testing.TB, b []byte) {
 	}
 }
 
-// positions checks that errors of a file of n bytes say where they are.
+// positions checks that errors of a file of n bytes have positions.
 func positions(t testing.TB, n int, err error) {
 	t.Helper()
 	var all scenarios.Errors
@@ -80,15 +80,15 @@ func positions(t testing.TB, n int, err error) {
 	case errors.As(err, &one):
 		all = scenarios.Errors{one}
 	default:
-		t.Fatalf("an error that is not about the file: %T: %v", err, err)
+		t.Fatalf("not a scenario error: %T: %v", err, err)
 	}
 	if len(all) == 0 {
-		t.Fatal("an error without errors")
+		t.Fatal("an empty error list")
 	}
 	for _, e := range all {
-		// A file that is too long, or holds nothing, is wrong as a whole.
+		// A file that is too long or empty is wrong as a whole.
 		if e.File != "any.yaml" || e.Line <= 0 && (e.Key != "" || n > 0 && n <= scenarios.MaxFileBytes) || e.Err == nil {
-			t.Fatalf("an error that does not say where: %v", e)
+			t.Fatalf("an error without a position: %v", e)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func agrees(t testing.TB, s *scenarios.Scenario, plan *lab.Plan) {
 	ports := 0
 	for i, p := range plan.Ports {
 		if p.Host >= s.Fabric.HostCount() || p.Cable < 0 || p.Cable >= len(plan.Topology.Cables) {
-			t.Fatalf("port %d is of host %d and cable %d", i, p.Host, p.Cable)
+			t.Fatalf("port %d has host %d and cable %d", i, p.Host, p.Cable)
 		}
 		if p.Host >= 0 {
 			ports++
@@ -111,17 +111,17 @@ func agrees(t testing.TB, s *scenarios.Scenario, plan *lab.Plan) {
 	var last time.Duration
 	for i, step := range plan.Steps {
 		if step.At < last {
-			t.Fatalf("step %d is at %v, behind one at %v", i, step.At, last)
+			t.Fatalf("step %d is at %v, after one at %v", i, step.At, last)
 		}
 		last = step.At
 		for _, port := range step.Ports {
 			if port < 0 || port >= len(plan.Ports) {
-				t.Fatalf("step %d is about port %d", i, port)
+				t.Fatalf("step %d names port %d", i, port)
 			}
 		}
 		for _, host := range step.Hosts {
 			if host < 0 || host >= s.Fabric.HostCount() {
-				t.Fatalf("step %d is about host %d", i, host)
+				t.Fatalf("step %d names host %d", i, host)
 			}
 		}
 		if plan.DescribeStep(&plan.Steps[i]) == "" {
@@ -129,6 +129,6 @@ func agrees(t testing.TB, s *scenarios.Scenario, plan *lab.Plan) {
 		}
 	}
 	if plan.Limit <= 0 {
-		t.Fatalf("a limit of %v", plan.Limit)
+		t.Fatalf("limit %v", plan.Limit)
 	}
 }

@@ -21,8 +21,8 @@ type found struct {
 	seeded bool
 }
 
-// targetsInSource looks for functions that the go command takes for fuzz targets, in
-// all packages and whatever system they are for.
+// targetsInSource returns the functions that the go command treats as fuzz targets, in all packages
+// and for all systems.
 func targetsInSource(t *testing.T, root string) (all []found) {
 	t.Helper()
 	files := map[string][]*ast.File{} // by package folder
@@ -82,8 +82,8 @@ func isTarget(fn *ast.FuncDecl) bool {
 	return ok && sel.Sel.Name == "F"
 }
 
-// adds reports whether a function adds seeds: itself, or another of its package that
-// it hands its testing.F to.
+// adds reports whether a function adds seeds, directly or through a function of its package that
+// takes its testing.F.
 func adds(fn *ast.FuncDecl, functions map[string]*ast.FuncDecl, deep int) (yes bool) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -103,13 +103,12 @@ func adds(fn *ast.FuncDecl, functions map[string]*ast.FuncDecl, deep int) (yes b
 	return yes
 }
 
-// The list has every target there is, none that there is not, and each begins with
-// inputs that mean something.
-func TestTheListIsComplete(t *testing.T) {
+// The list has exactly the targets in the source, and each target has seeds.
+func TestListHasAllTargets(t *testing.T) {
 	text := must.Get(os.ReadFile("targets.txt"))(t)
 	listed := must.Get(fuzz.ParseList(string(text)))(t)
 	if !slices.Equal(listed, fuzz.Targets()) {
-		t.Error("the list in the program is another than in the file")
+		t.Error("the embedded list differs from the file")
 	}
 	inSource := targetsInSource(t, "..")
 	if len(inSource) < 40 {
@@ -125,13 +124,12 @@ func TestTheListIsComplete(t *testing.T) {
 	}
 	for _, l := range listed {
 		if !slices.ContainsFunc(inSource, func(x found) bool { return x.Target == l }) {
-			t.Errorf("%s has a line for %v, which there is not", fuzz.ListFile, l)
+			t.Errorf("%s has a line for %v, which does not exist", fuzz.ListFile, l)
 		}
 	}
 }
 
-// Targets of whole stacks keep a corpus.
-func TestWholeStacksKeepACorpus(t *testing.T) {
+func TestWholeStackTargetsHaveCorpus(t *testing.T) {
 	for _, x := range fuzz.Targets() {
 		if x.Package != "./fuzz" {
 			continue
@@ -149,7 +147,7 @@ func TestParseList(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	if s := all[1].String(); s != "b/c.FuzzTwo" {
-		t.Errorf("it is called %q", s)
+		t.Errorf("String is %q", s)
 	}
 	for text, says := range map[string]string{
 		"./a": "targets.txt:1: want a package", "a FuzzOne": "want a package", "./a TestOne": "want a package",

@@ -33,8 +33,7 @@ type Tree struct {
 	built map[string]string // test program of each package that was built
 }
 
-// FindTree finds the source tree of the module, in the current folder or a parent, and reads its
-// list of targets.
+// FindTree finds the module's source tree, in this folder or a parent, and reads its targets.
 func FindTree() (*Tree, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -187,8 +186,7 @@ func (f *Tree) Run(ctx context.Context, t Target, fuzzTime time.Duration, progre
 // each progress line of the fuzzer, and returns the other lines of the output.
 func (f *Tree) runProgram(ctx context.Context, program string, t Target, fuzzTime time.Duration, r *Result, progress func(*Result)) (string, error) {
 	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+fuzzTime.String(),
-		// By default the fuzzer minimizes a new input for up to a minute, longer than most targets
-		// run.
+		// By default the fuzzer minimizes a new input for a minute, longer than most targets run.
 		"-test.fuzzminimizetime=20x", "-test.fuzzcachedir="+filepath.Join(f.cache, Module, filepath.FromSlash(t.Package)))
 	cmd.Dir = filepath.Join(f.root, filepath.FromSlash(t.Package)) // the folder with the corpus
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -20,11 +20,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxEvents is how much may happen in one execution: far more than any program of
-// octets can cause in a device that does a bounded amount for each packet.
+// maxEvents limits the events of an execution. It is far above what a program can cause in a device
+// that does a bounded amount of work for each packet.
 const maxEvents = 1 << 20
 
-// maxTime ends a world in which nothing comes to an end.
+// maxTime ends a world whose events do not end.
 const maxTime = mono.Time(100 * time.Hour)
 
 func newWorld() *sim.World {
@@ -64,7 +64,7 @@ type pair struct {
 func rocePair(t testing.TB, prog *program, ipv4 bool) *pair {
 	t.Helper()
 	w := newWorld()
-	p := &pair{World: w, addrs: addrs(ipv4), path: &path{world: w, prog: prog, seal: sealRoCE, aim: aimRoCE, aside: isMAD}}
+	p := &pair{World: w, addrs: addrs(ipv4), path: &path{world: w, prog: prog, seal: sealRoCE, aim: aimRoCE, ignored: isMAD}}
 	for i, port := range ports(t, w, p.addrs) {
 		cfg := softroce.Config{Name: port.Name()}
 		defect(t, &cfg.NIC.Policy, defects.SetSoftRoCE)
@@ -74,13 +74,13 @@ func rocePair(t testing.TB, prog *program, ipv4 bool) *pair {
 	return p
 }
 
-// isMAD reports whether a packet is for QP 1, where connection managers talk. A
-// hostile one may tell a manager to be patient for hours.
+// isMAD reports whether a packet is for QP 1, of a connection manager. An attacker can make a CM
+// wait for hours (MRA).
 func isMAD(payload []byte) bool {
 	return len(payload) >= wire.BTHLen && binary.BigEndian.Uint32(payload[4:])&0xffffff == 1
 }
 
-// sealRoCE makes the ICRC right.
+// sealRoCE sets the correct ICRC.
 func sealRoCE(d *link.Datagram) []byte {
 	if len(d.Payload) >= wire.BTHLen+wire.ICRCLen {
 		wire.NewICRC(d.Src, d.Dst).Seal(uint16(d.IPID), d.Payload)
@@ -88,18 +88,18 @@ func sealRoCE(d *link.Datagram) []byte {
 	return d.Payload
 }
 
-// aimRoCE changes where a WRITE, a READ, an atomic or a FLUSH goes.
+// aimRoCE changes the key and address of a WRITE, READ, atomic or FLUSH.
 func aimRoCE(d *link.Datagram, key uint32, at uint64) {
 	var fields softroce.Dissector
 	for _, header := range []string{"reth", "atomiceth"} {
 		if fields.SetField(d, header+".rkey", uint64(key)) == nil {
-			_ = fields.SetField(d, header+".va", at) // the header is there
+			_ = fields.SetField(d, header+".va", at) // the header exists
 		}
 	}
 }
 
-// patience is an RD that never takes its peer for lost in the time of a world.
-func patience() rd.Timing {
+// longTiming returns timing with which RD never gives up on its peer during a test.
+func longTiming() rd.Timing {
 	t := rd.DefaultTiming()
 	t.GiveUp = 5 * time.Minute
 	t.Idle = t.ReuseWithin + t.GiveUp
@@ -121,7 +121,7 @@ func datagramPair(t testing.TB, prog *program, ipv4 bool, opt dgiwarp.QPOptions,
 	return p
 }
 
-// sealDatagram makes the CRC right.
+// sealDatagram sets the correct CRC.
 func sealDatagram(d *link.Datagram) []byte {
 	if len(d.Payload) < dgwire.CRCLen {
 		return d.Payload
@@ -129,18 +129,18 @@ func sealDatagram(d *link.Datagram) []byte {
 	return dgwire.AppendCRC(d.Payload[:len(d.Payload)-dgwire.CRCLen], 0)
 }
 
-// aimDatagram changes where a tagged segment goes, or what a Read Request asks for.
+// aimDatagram changes the STag and offset of a tagged segment, or the source of a Read Request.
 func aimDatagram(d *link.Datagram, key uint32, at uint64) {
 	var k dgwire.Packet
 	if k.Parse(d.Payload) != nil || len(k.ULPDU) < 2 {
 		return
 	}
-	const untagged = 18 // octets of a DDP header, in front of that of a Read Request
+	const untagged = 18 // length of a DDP header before a Read Request
 	stag := 2
 	if k.ULPDU[0]&0x80 == 0 {
 		stag = untagged + 16
 	}
-	// The ULPDU is a part of the payload.
+	// k.ULPDU is a part of d.Payload.
 	if len(k.ULPDU) >= stag+12 {
 		binary.BigEndian.PutUint32(k.ULPDU[stag:], key)
 		binary.BigEndian.PutUint64(k.ULPDU[stag+4:], at)

@@ -176,9 +176,8 @@ func (g *Group) releaseBarrier() {
 	}
 }
 
-// disconnect tells the other ranks that this rank has ended, after all its messages
-// have been forwarded. If it has called Close (a bye), its send queue stays open for the
-// acknowledgement.
+// disconnect tells the other ranks that this rank has ended, after all its messages have been
+// forwarded. If it has called Close (a bye), its send queue stays open for the acknowledgement.
 func (m *member) disconnect() {
 	g := m.g
 	g.mu.Lock()

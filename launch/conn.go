@@ -100,8 +100,7 @@ func (c *Conn) Mark(text string) error {
 	return c.put("mark", control.Frame{Kind: kindMark, Body: []byte(truncate(text, maxMark))})
 }
 
-// Sample sends v to the launcher, as JSON of at most 64 KiB. The launcher posts it as a Sampled
-// event.
+// Sample sends v, as JSON of at most 64 KiB, to the launcher, which posts it as a Sampled event.
 func (c *Conn) Sample(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -162,8 +161,7 @@ func (c *Conn) Close(reason error) error {
 	return nil
 }
 
-// put queues a frame for the launcher. It blocks while the queue is full. what names the call in
-// errors.
+// put queues a frame for the launcher. It blocks while the queue is full. Errors begin with what.
 func (c *Conn) put(what string, f control.Frame) error {
 	c.mu.Lock()
 	closing, ended := c.closing, c.disconnectErr

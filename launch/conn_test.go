@@ -97,12 +97,12 @@ func TestJoinWithoutALauncher(t *testing.T) {
 	}
 	file := must.Get(os.Open(os.DevNull))(t)
 	defer file.Close()
-	for value, says := range map[string]string{
+	for value, want := range map[string]string{
 		"three": "not the number of a descriptor", "-1": "not the number", "9999": "no socket", fmt.Sprint(file.Fd()): "no socket",
 	} {
 		t.Setenv(envControl, value)
-		if _, err := Join(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("Join with %q = %v, want %q", value, err, says)
+		if _, err := Join(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Join with %q = %v, want %q", value, err, want)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestConnAttributesAndUseAfterClose(t *testing.T) {
 	if _, err := Join(); !errors.Is(err, ErrNotLaunched) {
 		t.Errorf("second Join = %v", err)
 	}
-	if text := l.close(c, errors.New("tired")); text != "tired" {
+	if text := l.close(c, errors.New("no memory")); text != "no memory" {
 		t.Errorf("bye %q", text)
 	}
 	for what, err := range map[string]error{
@@ -243,7 +243,7 @@ func TestDisconnectUnblocksAllCalls(t *testing.T) {
 	tests := map[string]func(l *fakeLauncher){
 		"closed":       func(l *fakeLauncher) { l.file.Close() },
 		"garbage":      func(l *fakeLauncher) { _, _ = l.file.WriteString("HTTP/1.1 400 Bad Request\r\n") },
-		"rejected":     func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Close, Body: []byte("too loud")}) },
+		"rejected":     func(l *fakeLauncher) { l.send(control.Frame{Kind: control.Close, Body: []byte("too many marks")}) },
 		"invalid rank": func(l *fakeLauncher) { l.send(control.Frame{Kind: kindData, Num: 77}) },
 	}
 	for name, end := range tests {
@@ -259,7 +259,7 @@ func TestDisconnectUnblocksAllCalls(t *testing.T) {
 					t.Errorf("%v, want ErrDisconnected", err)
 				}
 			}
-			if err := <-l.lost; !errors.Is(err, ErrDisconnected) || name == "rejected" && !strings.Contains(err.Error(), "too loud") {
+			if err := <-l.lost; !errors.Is(err, ErrDisconnected) || name == "rejected" && !strings.Contains(err.Error(), "too many marks") {
 				t.Errorf("OnDisconnect(%v)", err)
 			}
 			if err := c.Close(nil); err == nil {
@@ -297,7 +297,7 @@ func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
 	c.OnCommand(func(string) error {
 		close(end)
 		time.Sleep(20 * time.Millisecond)
-		return errors.New("reluctantly")
+		return errors.New("refused")
 	})
 	closed := make(chan error, 1)
 	go func() {
@@ -305,7 +305,7 @@ func TestCloseLetsRunningCommandReplyFirst(t *testing.T) {
 		closed <- c.Close(nil)
 	}()
 	l.send(control.Frame{Kind: kindCommand, Num: 4, Body: []byte("end")})
-	if f := l.expect(control.Reply); f.Num != 4 || string(f.Body) != "reluctantly" {
+	if f := l.expect(control.Reply); f.Num != 4 || string(f.Body) != "refused" {
 		t.Errorf("reply %d %q", f.Num, f.Body)
 	}
 	l.expectClose()

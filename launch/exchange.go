@@ -102,8 +102,7 @@ func (c *Conn) Barrier(timeout time.Duration) error {
 	return nil
 }
 
-// HasEnded reports whether a rank is known to have ended. Its last messages may still
-// be in the queue.
+// HasEnded reports whether a rank is known to have ended. Its last messages may still be queued.
 func (c *Conn) HasEnded(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

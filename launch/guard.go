@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of this program that cleans up if the launcher is
-// killed. It reads the process groups of ranks on stdin ("+pid" or "-pid") and kills
-// them at EOF.
+// The guard is a second process of this program that cleans up if the launcher is killed. It reads
+// the process groups of ranks on stdin ("+pid" or "-pid") and kills them at EOF.
 const (
 	guardName = "fabrictest-guard"
 	guardEnv  = "FABRICTEST_INTERNAL_GUARD"
@@ -26,9 +25,8 @@ const (
 	anyRank = -1 // for killStrays
 )
 
-// init runs the guard, which kills the ranks if the launcher dies, in the process that startGuard
-// starts, a copy of this program. If main had to run it, a main that forgot to would start itself
-// again and again.
+// init runs the guard, in the process that startGuard starts, a copy of this program. If main had
+// to run it, a main that forgot to would start itself forever.
 func init() {
 	if groupID := os.Getenv(guardEnv); groupID != "" && os.Args[0] == guardName {
 		guardMain(groupID, os.Stdin)
@@ -66,8 +64,7 @@ type guard struct {
 	pipe io.WriteCloser
 }
 
-// startGuard starts a guard, the process that kills all ranks if this process dies, with a random
-// group ID.
+// startGuard starts a guard, which kills all ranks if this process dies, with a random group ID.
 func startGuard() (*guard, error) {
 	g := &guard{groupID: rand.Text()}
 	path, err := executablePath()

@@ -171,12 +171,12 @@ func TestMaxRSSExcludesLauncherMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs VmHWM in /proc")
 	}
-	ballast := make([]byte, 200<<20) // would be part of Rusage.Maxrss
-	for i := 0; i < len(ballast); i += 4096 {
-		ballast[i] = 1
+	launcherMemory := make([]byte, 200<<20) // would be part of Rusage.Maxrss
+	for i := 0; i < len(launcherMemory); i += 4096 {
+		launcherMemory[i] = 1
 	}
 	outcomes := must.Get(run(t, []launch.Spec{roleSpec(0, "memory", "1"), roleSpec(1, "memory", "120")}, testOptions()))(t)
-	runtime.KeepAlive(ballast)
+	runtime.KeepAlive(launcherMemory)
 	small, large := outcomes[0].MaxRSS>>20, outcomes[1].MaxRSS>>20
 	if small < 2 || small > 100 || large < 120 || large > 400 || outcomes[0].MaxRSSIsUpperBound {
 		t.Errorf("RSS of %d and %d MiB, want 2 to 100 and 120 to 400", small, large)

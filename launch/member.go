@@ -14,9 +14,8 @@ import (
 const (
 	// sendQueueBytes bounds the frames queued for a rank; senders to it then block.
 	sendQueueBytes = 4 << 20
-	// When a rank exits, its channel and pipes reach EOF unless a process that left its process
-	// group has them open. After strayDelay the launcher kills such processes; after drainTimeout
-	// it stops reading.
+	// When a rank exits, its channel and pipes reach EOF unless a process outside its process group
+	// has them. After strayDelay the launcher kills those; after drainTimeout it stops reading.
 	strayDelay   = 50 * time.Millisecond
 	drainTimeout = 5 * time.Second
 )
@@ -58,8 +57,7 @@ func newMember(g *Group, s Spec) *member {
 	return m
 }
 
-// lineHandler returns the function that posts Printed events for a stream; nil if nobody receives
-// events.
+// lineHandler returns the function that posts Printed events for a stream, or nil to discard lines.
 func (m *member) lineHandler(s Stream) func(string) {
 	if m.g.dispatcher.discard {
 		return nil
@@ -159,8 +157,7 @@ func (m *member) run() {
 	}()
 }
 
-// goTask runs f on a goroutine that must end before finish. It does nothing after the rank has
-// ended.
+// goTask runs f on a goroutine that must end before finish. It does nothing once the rank ended.
 func (m *member) goTask(f func()) {
 	m.g.mu.Lock()
 	defer m.g.mu.Unlock()

@@ -61,8 +61,7 @@ type Options struct {
 // maxFrame is the upper bound of MaxMessage and MaxReport.
 const maxFrame = 256 << 20
 
-// withDefaults replaces zero values by defaults and validates the options. A negative Heartbeat
-// means none.
+// withDefaults sets defaults for zero values and validates the options. Heartbeat < 0 means none.
 func (o Options) withDefaults() (Options, error) {
 	o.JoinTimeout = cmp.Or(o.JoinTimeout, 10*time.Second)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 500*time.Millisecond)

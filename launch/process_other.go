@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// sysProcAttr lacks Pdeathsig: ranks exit when their channel closes, and the guard
-// kills the others.
+// sysProcAttr lacks Pdeathsig: ranks exit when their channel closes; the guard kills the others.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // onMainThread matters only where threads have namespaces.

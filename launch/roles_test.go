@@ -26,7 +26,7 @@ var roles = map[string]func(){
 	"neighbour":       runNeighbour,
 	"commands":        runCommands,
 	"blockeddump":     runBlockedDump,
-	"panic":           func() { join(); panic("the roof is on fire") },
+	"panic":           func() { join(); panic("index out of range") },
 	"exit":            func() { join(); os.Exit(3) },
 	"noclose":         func() { join() },
 	"failing":         func() { c := join(); _ = c.Close(errors.New("cannot find the fabric")); os.Exit(1) },
@@ -114,8 +114,8 @@ func runEcho() {
 	}
 }
 
-// runPing does as many round trips to rank 1 as its argument says and reports the time
-// in nanoseconds.
+// runPing makes the number of round trips to rank 1 in its argument, and reports the time in
+// nanoseconds.
 func runPing() {
 	c := join()
 	n, err := strconv.Atoi(os.Args[1])
@@ -190,7 +190,7 @@ func runCommands() {
 			return c.Mark(command)
 		}
 	})
-	c.OnDump(func() string { return "counts sheep" })
+	c.OnDump(func() string { return "rank is idle" })
 	check("mark", c.Mark("ready"))
 	<-done
 	check("close", c.Close(nil))
@@ -215,7 +215,7 @@ func runSpin() {
 	}
 }
 
-// runMemory touches as much memory as its argument says, in MiB.
+// runMemory touches the number of MiB in its argument.
 func runMemory() {
 	c := join()
 	mib, err := strconv.Atoi(os.Args[1])
@@ -228,8 +228,8 @@ func runMemory() {
 	check("close", c.Close(nil))
 }
 
-// runFlood writes as many MiB as its argument says to stdout, in lines, and to stderr,
-// without newlines, and then a last text to each.
+// runFlood writes the number of MiB in its argument to stdout, in lines, and to stderr, without
+// newlines, and then a last text to each.
 func runFlood() {
 	c := join()
 	mib, err := strconv.Atoi(os.Args[1])

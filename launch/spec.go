@@ -34,8 +34,7 @@ type Spec struct {
 type Command struct {
 	Path string
 	Args []string // without argv[0]
-	// Env is the environment; nil means os.Environ. The launcher adds the variables that Join
-	// reads.
+	// Env is the environment; nil means os.Environ. The launcher adds the variables for Join.
 	Env []string
 	Dir string // empty means the current directory
 	// Files are inherited as descriptors 4, 5, … The caller closes them.
@@ -71,9 +70,8 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// command returns the exec.Cmd of a spec, not started. size is the number of ranks, groupID marks
-// the processes of the group in their environment, and channel is the rank's end of its control
-// channel.
+// command returns the unstarted exec.Cmd of a spec. size is the number of ranks, groupID marks the
+// group's processes in their environment, and channel is the rank's end of its control channel.
 func (s *Spec) command(size int, groupID string, channel *os.File) *exec.Cmd {
 	cmd := exec.Command(s.Cmd.Path, s.Cmd.Args...)
 	cmd.Dir = s.Cmd.Dir

@@ -48,10 +48,10 @@ func TestStartFunctionMustStartProcess(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		return errors.New("changed my mind")
+		return errors.New("start failed")
 	}
 	_, err = launch.Start(t.Context(), specs, testOptions())
-	wantErrorContaining(t, err, "changed my mind")
+	wantErrorContaining(t, err, "start failed")
 }
 
 func TestStartRejectsInvalidArguments(t *testing.T) {
@@ -62,24 +62,24 @@ func TestStartRejectsInvalidArguments(t *testing.T) {
 		name  string
 		specs []launch.Spec
 		opts  launch.Options
-		says  string
+		want  string
 	}{
 		{"no ranks", nil, launch.Options{}, "no ranks"},
-		{"gap", []launch.Spec{roleSpec(0, "sleep"), roleSpec(2, "sleep")}, launch.Options{}, "numbered 0 to 1"},
-		{"twice", []launch.Spec{roleSpec(0, "sleep"), roleSpec(0, "sleep")}, launch.Options{}, "second for rank 0"},
+		{"missing rank", []launch.Spec{roleSpec(0, "sleep"), roleSpec(2, "sleep")}, launch.Options{}, "numbered 0 to 1"},
+		{"duplicate rank", []launch.Spec{roleSpec(0, "sleep"), roleSpec(0, "sleep")}, launch.Options{}, "second for rank 0"},
 		{"no program", []launch.Spec{{}}, launch.Options{}, "no program"},
-		{"job", []launch.Spec{{Cmd: launch.Command{Path: "x"}, Job: make([]byte, 65<<20)}}, launch.Options{}, "job of"},
-		{"folder", roleSpecs("sleep"), launch.Options{LogDir: "/no/such/folder"}, "log directory"},
-		{"file", roleSpecs("sleep"), launch.Options{LogDir: file}, "not a directory"},
-		{"beats", roleSpecs("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heartbeats"},
-		{"time", roleSpecs("sleep"), launch.Options{TermGrace: -1}, "negative"},
-		{"report", roleSpecs("sleep"), launch.Options{MaxReport: 1 << 30}, "must be at most"},
-		{"output", roleSpecs("sleep"), launch.Options{LogLimit: -1}, "LogLimit is negative"},
+		{"job too long", []launch.Spec{{Cmd: launch.Command{Path: "x"}, Job: make([]byte, 65<<20)}}, launch.Options{}, "job of"},
+		{"missing log directory", roleSpecs("sleep"), launch.Options{LogDir: "/no/such/folder"}, "log directory"},
+		{"log directory is a file", roleSpecs("sleep"), launch.Options{LogDir: file}, "not a directory"},
+		{"heartbeat longer than timeout", roleSpecs("sleep"), launch.Options{Heartbeat: time.Second, HangTimeout: time.Second}, "two heartbeats"},
+		{"negative time", roleSpecs("sleep"), launch.Options{TermGrace: -1}, "negative"},
+		{"report limit too large", roleSpecs("sleep"), launch.Options{MaxReport: 1 << 30}, "must be at most"},
+		{"negative log limit", roleSpecs("sleep"), launch.Options{LogLimit: -1}, "LogLimit is negative"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := launch.Start(t.Context(), tt.specs, tt.opts)
-			wantErrorContaining(t, err, "launch: ", tt.says)
+			wantErrorContaining(t, err, "launch: ", tt.want)
 		})
 	}
 }

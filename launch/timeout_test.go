@@ -45,7 +45,7 @@ func frozenRankIsNotHung(t *testing.T) {
 	}
 	must.Do(t, g.Thaw(0))
 	time.Sleep(hangTimeout / 2)
-	if dump := g.Dump(t.Context())[0]; dump != "counts sheep" {
+	if dump := g.Dump(t.Context())[0]; dump != "rank is idle" {
 		t.Errorf("dump of a thawed rank: %q", dump)
 	}
 	must.Do(t, g.SendCommand(t.Context(), 0, "finish"))

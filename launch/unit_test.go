@@ -120,20 +120,20 @@ func TestClassify(t *testing.T) {
 		{"done, then another code", exitInfo{mustJoin: true, joined: true, byeReceived: true, status: exit(4)}, Exited},
 		{"failed and exit 0", exitInfo{joined: true, byeReceived: true, byeReason: "x", status: exit(0)}, Failed},
 		{"failed while stopped", exitInfo{joined: true, byeReceived: true, byeReason: "x", stopping: true, status: exit(1)}, Failed},
-		{"no word", exitInfo{mustJoin: true, joined: true, status: exit(0)}, Exited},
-		{"no word, but may", exitInfo{joined: true, status: exit(0)}, Exited},
+		{"exit without Close", exitInfo{mustJoin: true, joined: true, status: exit(0)}, Exited},
+		{"exit without Close, join optional", exitInfo{joined: true, status: exit(0)}, Exited},
 		{"never joined", exitInfo{mustJoin: true, status: exit(0)}, Exited},
-		{"never joined, but may", exitInfo{status: exit(0)}, Finished},
-		{"any program's code", exitInfo{status: exit(1)}, Exited},
+		{"never joined, join optional", exitInfo{status: exit(0)}, Finished},
+		{"exit code of any program", exitInfo{status: exit(1)}, Exited},
 		{"panic", exitInfo{joined: true, panicLine: "panic: x", status: exit(2)}, Crashed},
-		{"usage", exitInfo{status: exit(2)}, Exited},
+		{"exit code 2 without a panic", exitInfo{status: exit(2)}, Exited},
 		{"killed", exitInfo{killed: true, status: by(syscall.SIGKILL)}, Killed},
 		{"killed too late", exitInfo{killed: true, joined: true, byeReceived: true, status: exit(0)}, Finished},
 		{"killed while crashing", exitInfo{killed: true, status: by(syscall.SIGSEGV)}, Crashed},
 		{"killed by others", exitInfo{status: by(syscall.SIGKILL)}, Crashed},
 		{"stopped", exitInfo{stopping: true, status: by(syscall.SIGTERM)}, Stopped},
-		{"stopped the hard way", exitInfo{stopping: true, status: by(syscall.SIGKILL)}, Stopped},
-		{"stopped in order", exitInfo{stopping: true, joined: true, status: exit(143)}, Stopped},
+		{"stopped by SIGKILL", exitInfo{stopping: true, status: by(syscall.SIGKILL)}, Stopped},
+		{"stopped, exit 143", exitInfo{stopping: true, joined: true, status: exit(143)}, Stopped},
 		{"crashed while stopped", exitInfo{stopping: true, status: by(syscall.SIGSEGV)}, Crashed},
 		{"hung", exitInfo{failState: Hung, stopping: true, status: by(syscall.SIGKILL)}, Hung},
 	}
@@ -149,8 +149,8 @@ func TestClassify(t *testing.T) {
 }
 
 func TestRankErrorContainsRankAndHost(t *testing.T) {
-	var err error = &RankError{Rank: 3, Host: "host3", State: Hung, Text: "gave no sign"}
-	if err.Error() != "rank 3 (host3) hung: gave no sign" {
+	var err error = &RankError{Rank: 3, Host: "host3", State: Hung, Text: "no heartbeat"}
+	if err.Error() != "rank 3 (host3) hung: no heartbeat" {
 		t.Error(err)
 	}
 	var re *RankError

@@ -16,32 +16,32 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// violations are protocol violations of a rank. They happen after the handshake,
-// unless the name begins with "!".
+// violations are protocol violations of a rank, after the handshake unless the name begins with
+// "!".
 var violations = map[string]struct {
 	do   func(ch *os.File)
 	want string // part of the launcher's error
 }{
-	"!garbage": {func(ch *os.File) { _, _ = io.WriteString(ch, "GET / HTTP/1.1\r\nHost: fabric\r\n\r\n") }, "unexpected frame"},
-	"!version": {func(ch *os.File) { writeFrame(ch, control.Hello, 99, `{"pid":1}`) }, "the rank has version 99"},
-	"!hello":   {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, `{"pid":"me"}`) }, "hello"},
-	"!early":   {func(ch *os.File) { writeFrame(ch, launch.Barrier, 1, "") }, "unexpected frame: kind 0x21"},
-	"garbage":  {func(ch *os.File) { _, _ = ch.Write(make([]byte, 1<<10)) }, "unexpected frame: kind 0x00"},
-	"unknown":  {func(ch *os.File) { writeFrame(ch, 200, 0, "?") }, "unexpected frame: kind 0xc8"},
-	"theirs":   {func(ch *os.File) { writeFrame(ch, launch.BarrierDone, 1, "") }, "unexpected frame: barrier done"},
-	"again":    {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, "{}") }, "unexpected frame: hello"},
+	"!garbage":         {func(ch *os.File) { _, _ = io.WriteString(ch, "GET / HTTP/1.1\r\nHost: fabric\r\n\r\n") }, "unexpected frame"},
+	"!version":         {func(ch *os.File) { writeFrame(ch, control.Hello, 99, `{"pid":1}`) }, "the rank has version 99"},
+	"!hello":           {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, `{"pid":"me"}`) }, "hello"},
+	"!early":           {func(ch *os.File) { writeFrame(ch, launch.Barrier, 1, "") }, "unexpected frame: kind 0x21"},
+	"garbage":          {func(ch *os.File) { _, _ = ch.Write(make([]byte, 1<<10)) }, "unexpected frame: kind 0x00"},
+	"unknown":          {func(ch *os.File) { writeFrame(ch, 200, 0, "?") }, "unexpected frame: kind 0xc8"},
+	"launcher's frame": {func(ch *os.File) { writeFrame(ch, launch.BarrierDone, 1, "") }, "unexpected frame: barrier done"},
+	"second hello":     {func(ch *os.File) { writeFrame(ch, control.Hello, launch.Version, "{}") }, "unexpected frame: hello"},
 	"oversize": {func(ch *os.File) {
 		_, _ = ch.Write([]byte{0xff, 0xff, 0xff, 0xff, byte(launch.Data), 0, 0, 0, 0, 0, 0, 0, 0})
 	}, "the limit is"},
-	"short":    {func(ch *os.File) { _, _ = ch.Write([]byte{0, 0, 0, 1, byte(launch.Data), 0, 0, 0, 0, 0, 0, 0, 0}) }, "shorter than a header"},
-	"report":   {func(ch *os.File) { writeFrame(ch, launch.Report, 0, strings.Repeat("r", 2000)) }, "report of 2000 bytes, the limit is 1000"},
-	"twice":    {func(ch *os.File) { writeFrame(ch, launch.Report, 0, ""); writeFrame(ch, launch.Report, 0, "") }, "a second report"},
-	"sample":   {func(ch *os.File) { writeFrame(ch, launch.Sample, 0, "{") }, "not JSON"},
-	"stranger": {func(ch *os.File) { writeFrame(ch, launch.Data, 77, "hi") }, "rank 77 of 2"},
-	"barrier":  {func(ch *os.File) { writeFrame(ch, launch.Barrier, 7, "") }, "entered barrier 7"},
-	"reply":    {func(ch *os.File) { writeFrame(ch, control.Reply, 1<<40, "") }, "never made"},
-	"pong":     {func(ch *os.File) { writeFrame(ch, control.Pong, 1<<40, "") }, "without a ping"},
-	"hang up":  {func(ch *os.File) { _ = ch.Close() }, "without Close"},
+	"short":          {func(ch *os.File) { _, _ = ch.Write([]byte{0, 0, 0, 1, byte(launch.Data), 0, 0, 0, 0, 0, 0, 0, 0}) }, "shorter than a header"},
+	"report":         {func(ch *os.File) { writeFrame(ch, launch.Report, 0, strings.Repeat("r", 2000)) }, "report of 2000 bytes, the limit is 1000"},
+	"second report":  {func(ch *os.File) { writeFrame(ch, launch.Report, 0, ""); writeFrame(ch, launch.Report, 0, "") }, "a second report"},
+	"sample":         {func(ch *os.File) { writeFrame(ch, launch.Sample, 0, "{") }, "not JSON"},
+	"unknown rank":   {func(ch *os.File) { writeFrame(ch, launch.Data, 77, "hi") }, "rank 77 of 2"},
+	"barrier":        {func(ch *os.File) { writeFrame(ch, launch.Barrier, 7, "") }, "entered barrier 7"},
+	"reply":          {func(ch *os.File) { writeFrame(ch, control.Reply, 1<<40, "") }, "never made"},
+	"pong":           {func(ch *os.File) { writeFrame(ch, control.Pong, 1<<40, "") }, "without a ping"},
+	"closed channel": {func(ch *os.File) { _ = ch.Close() }, "without Close"},
 }
 
 func writeFrame(ch *os.File, k control.Kind, num uint64, body string) {
@@ -65,7 +65,7 @@ func protocolViolationFailsRank(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outcomes, err := run(t, []launch.Spec{roleSpec(0, "sleep"), roleSpec(1, "violation", name)}, testOptions(func(o *launch.Options) {
 				o.MaxReport = 1000
-				if name == "hang up" {
+				if name == "closed channel" {
 					o.HangTimeout = hangTimeout // the healthy rank must answer within it, too
 				}
 			}))

@@ -25,7 +25,7 @@ func pageFile(t *testing.T, name string, run *report.Run) string {
 	return path
 }
 
-// TestPageInABrowser looks at pages in Chromium, with and without scripts.
+// TestPageInABrowser opens pages in Chromium, with and without scripts.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -35,13 +35,13 @@ func TestPageInABrowser(t *testing.T) {
 	b.Open(pageFile(t, "shapes", shapesRun()), shapes)
 	b.Audit("shapes")
 	b.Screenshot(shapes, 1400)
-	t.Run("wordy", func(t *testing.T) { wordy(t, b) })
-	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
+	t.Run("long texts", func(t *testing.T) { longTexts(t, b) })
+	t.Run("scripts", func(t *testing.T) { withScripts(t, b, page) })
 	t.Run("hostile", func(t *testing.T) { hostilePage(t, b) })
-	t.Run("without scripts", func(t *testing.T) { scriptless(t, b, page) })
+	t.Run("without scripts", func(t *testing.T) { withoutScripts(t, b, page) })
 }
 
-// shapesRun is fabrics of many shapes and sizes, and nothing else.
+// shapesRun is a run with fabrics of many shapes and sizes.
 func shapesRun() *report.Run {
 	run := &report.Run{}
 	for _, f := range []*topology.Topology{
@@ -56,11 +56,11 @@ func shapesRun() *report.Run {
 	return run
 }
 
-// wordy shows a check with much to say: it must leave room for what was wanted.
-func wordy(t *testing.T, b *browser.Browser) {
+// longTexts shows a check with a long result, which must leave room for the wanted value.
+func longTexts(t *testing.T, b *browser.Browser) {
 	t.Helper()
-	page := pageFile(t, "wordy", wordyRun())
-	for _, l := range []browser.Look{{Name: "wordy", Width: 1280, Scheme: "light"}, {Name: "wordy phone", Width: 390, Scheme: "light"}} {
+	page := pageFile(t, "long texts", longReasonRun())
+	for _, l := range []browser.Look{{Name: "long texts", Width: 1280, Scheme: "light"}, {Name: "long texts phone", Width: 390, Scheme: "light"}} {
 		b.Open(page, l)
 		b.Screenshot(l, 1400)
 		var seen struct{ Want, Got, Em float64 }
@@ -72,13 +72,13 @@ func wordy(t *testing.T, b *browser.Browser) {
 			};
 		})()`, &seen)
 		if seen.Want < 9*seen.Em || seen.Got < 240 {
-			t.Errorf("%s: columns of %.0f and %.0f pixels, at letters of %.0f", l.Name, seen.Want, seen.Got, seen.Em)
+			t.Errorf("%s: columns of %.0f and %.0f pixels, at a font size of %.0f", l.Name, seen.Want, seen.Got, seen.Em)
 		}
 	}
 }
 
-// comfort tries what the script is for.
-func comfort(t *testing.T, b *browser.Browser, page string) {
+// withScripts checks search, filters, links and the read-out of charts.
+func withScripts(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
 	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
@@ -116,7 +116,7 @@ func comfort(t *testing.T, b *browser.Browser, page string) {
 	}
 }
 
-// hostilePage shows a page whose every text is an attack.
+// hostilePage shows a page with HTML and scripts in every text.
 func hostilePage(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	page := pageFile(t, "hostile", hostileRun())
@@ -143,8 +143,8 @@ func hostilePage(t *testing.T, b *browser.Browser) {
 	}
 }
 
-// scriptless opens the page in a browser that runs no scripts.
-func scriptless(t *testing.T, b *browser.Browser, page string) {
+// withoutScripts opens the page in a browser that runs no scripts.
+func withoutScripts(t *testing.T, b *browser.Browser, page string) {
 	t.Helper()
 	b.EnableScripts(false)
 	defer b.EnableScripts(true)

@@ -80,9 +80,8 @@ func (c Cache) Last() (string, error) {
 	return filepath.Join(root, ended[len(ended)-1]), nil
 }
 
-// makeOwnFolder makes a folder in a directory that all users can write to, if it does not exist.
-// The folder must belong to this user and be writable by no other, because old runs are removed
-// from it.
+// makeOwnFolder makes a folder, if it does not exist, in a directory that all users can write to.
+// It must belong to this user and be writable by no other, because old runs are removed from it.
 func makeOwnFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

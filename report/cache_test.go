@@ -14,9 +14,9 @@ import (
 
 var runs = Cache{Folder: "runs", Result: ResultFile}
 
-// Where anybody may make folders, one that is not ours alone is not used: others
-// would choose what is removed.
-func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
+// In a directory that all users can write to, a folder that others can write to is not used: they
+// would choose the runs that are removed.
+func TestRunFolderIsNotWritableByOthers(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -30,7 +30,7 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 		"open to others": func(base, _ string) error { return errors.Join(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
 		"another user's": func(base, _ string) error {
 			if os.Getuid() != 0 {
-				return os.Symlink("/", base) // what only root can prepare
+				return os.Symlink("/", base) // only root can chown
 			}
 			return errors.Join(os.Mkdir(base, 0o700), os.Chown(base, 65534, 65534))
 		},
@@ -48,7 +48,7 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 			t.Errorf("%s: the run goes to %s", what, dir)
 		}
 		if left, _ := os.ReadDir(elsewhere); len(left) > 0 {
-			t.Errorf("%s: %v was made elsewhere", what, left)
+			t.Errorf("%s: %v was created elsewhere", what, left)
 		}
 		if _, err := runs.Last(); what != "nothing there" && (err == nil || !strings.Contains(err.Error(), base)) {
 			t.Errorf("%s: the last run: %v", what, err)
@@ -56,18 +56,18 @@ func TestRunsDoNotGoWhereOthersWrite(t *testing.T) {
 	}
 }
 
-// Only what a run was called is removed, and nothing through a link.
-func TestPruneLeavesAllElseAlone(t *testing.T) {
+// Prune removes only folders with the name of a run, and follows no links.
+func TestPruneRemovesOnlyRuns(t *testing.T) {
 	root, elsewhere := t.TempDir(), t.TempDir()
-	precious := filepath.Join(elsewhere, "thesis.tex")
+	otherFile := filepath.Join(elsewhere, "thesis.tex")
 	old := time.Now().Add(-100 * time.Hour)
 	for _, err := range []error{
-		os.WriteFile(precious, []byte("years of work"), 0o666),
+		os.WriteFile(otherFile, []byte("years of work"), 0o666),
 		os.Symlink(elsewhere, filepath.Join(root, "20010101-000000")),
 		os.Mkdir(filepath.Join(root, "thesis"), 0o777),
 		os.Mkdir(filepath.Join(root, "20010101-000000-draft"), 0o777),
-		os.Mkdir(filepath.Join(root, "20010101-000001"), 0o777), // one that was killed
-		os.Mkdir(filepath.Join(root, "20010101-000002"), 0o777), // one that goes on
+		os.Mkdir(filepath.Join(root, "20010101-000001"), 0o777), // a killed run
+		os.Mkdir(filepath.Join(root, "20010101-000002"), 0o777), // a running one
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestPruneLeavesAllElseAlone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if text, err := os.ReadFile(precious); string(text) != "years of work" {
+	if text, err := os.ReadFile(otherFile); string(text) != "years of work" {
 		t.Errorf("%q, %v", text, err)
 	}
 }
@@ -97,8 +97,8 @@ func TestRunsAreOrderedByTime(t *testing.T) {
 	}
 }
 
-// Of many runs in the cache the latest stay.
-func TestOldRunsGo(t *testing.T) {
+// The cache keeps the latest runs.
+func TestOldRunsAreRemoved(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var first, last string
@@ -115,7 +115,7 @@ func TestOldRunsGo(t *testing.T) {
 	}
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(last), "*"))
 	if _, err := os.Stat(first); len(left) != RunsKept || err == nil {
-		t.Errorf("%d runs are left, and the first: %v", len(left), err)
+		t.Errorf("%d runs remain, and the first: %v", len(left), err)
 	}
 	if _, err := os.Stat(last); err != nil {
 		t.Error(err)

@@ -22,7 +22,7 @@ func names(run *report.Run) []string {
 	return all
 }
 
-// show shows a whole run.
+// show displays a whole run.
 func show(t *testing.T, cfg report.DisplayConfig, run *report.Run) {
 	t.Helper()
 	cfg.Total = len(run.Scenarios)
@@ -44,7 +44,7 @@ func TestPlainOutputIsGolden(t *testing.T) {
 	show(t, report.DisplayConfig{Out: &out, Status: &status}, sampleRun())
 	testutil.Golden(t, "testdata/plain.golden", out.Bytes(), *update)
 	if status.Len() > 0 {
-		t.Errorf("progress where there is no terminal: %q", status.String())
+		t.Errorf("progress without a terminal: %q", status.String())
 	}
 	for line := range strings.Lines(out.String()) {
 		if strings.Contains(line, "\x1b") || strings.HasSuffix(line, " \n") {
@@ -79,8 +79,8 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 }
 
-// TestFailureReasonIsPrintedOnce: a row has room for the beginning of the reason, and the
-// summary tells it under the check that found it.
+// TestFailureReasonIsPrintedOnce: a row has the beginning of the reason, and the summary all of it,
+// under the check that failed.
 func TestFailureReasonIsPrintedOnce(t *testing.T) {
 	long := "rank 0 on host0: " + strings.Repeat("byte 7 is wrong, ", 30) + "and so on"
 	run := &report.Run{Scenarios: []report.Result{{
@@ -102,7 +102,7 @@ func TestFailureReasonIsPrintedOnce(t *testing.T) {
 		}
 		show(t, cfg, run)
 		if n := strings.Count(out.String(), "and so on"); n != 1 {
-			t.Errorf("%d columns: told %d times\n%s", cols, n, out.String())
+			t.Errorf("%d columns: printed %d times\n%s", cols, n, out.String())
 		}
 		if !strings.Contains(out.String(), "\nFAIL a on sim: memory, violations\n") {
 			t.Errorf("%d columns: no heading that names the checks\n%s", cols, out.String())
@@ -126,12 +126,12 @@ func TestFinishReturnsWriteError(t *testing.T) {
 	d := report.NewDisplay(report.DisplayConfig{Out: brokenWriter{}, Status: &bytes.Buffer{}}, nil)
 	d.Done(&report.Result{Verdict: report.Passed})
 	if err := d.Finish(&report.Run{}, report.Paths{}); err == nil {
-		t.Error("nothing was said")
+		t.Error("no error")
 	}
 }
 
-// Starved results are told apart from failures, with what to do about them.
-func TestStarvedResultsSayWhatToDo(t *testing.T) {
+// Starved results differ from failures, and have advice.
+func TestStarvedResultsHaveAdvice(t *testing.T) {
 	first := &report.Attempt{Reason: "the machine is too busy: the first time", Wall: time.Second}
 	run := &report.Run{Scenarios: []report.Result{
 		{Name: "a", Tier: "netns", Verdict: report.Passed, First: first},
@@ -167,7 +167,7 @@ func TestJUnitIsGolden(t *testing.T) {
 	testutil.Golden(t, "testdata/junit.golden.xml", junit(t, sampleRun()), *update)
 }
 
-// parsedJUnit is what a CI server reads of it.
+// parsedJUnit has the fields that a CI server reads.
 type parsedJUnit struct {
 	Tests    int `xml:"tests,attr"`
 	Failures int `xml:"failures,attr"`
@@ -203,7 +203,7 @@ func TestJUnitCountsAgree(t *testing.T) {
 		cases, failures, errs, skipped := 0, 0, 0, 0
 		for _, s := range p.Suites {
 			if s.Tests != len(s.Cases) {
-				t.Errorf("%s: %d cases, says %d", s.Name, len(s.Cases), s.Tests)
+				t.Errorf("%s: %d cases, the attribute is %d", s.Name, len(s.Cases), s.Tests)
 			}
 			for _, c := range s.Cases {
 				cases++
@@ -216,7 +216,7 @@ func TestJUnitCountsAgree(t *testing.T) {
 			}
 		}
 		if cases != p.Tests || failures != p.Failures || errs != p.Errors || skipped != p.Skipped {
-			t.Errorf("%s: counted %d, %d, %d, %d, says %+v", name, cases, failures, errs, skipped, p)
+			t.Errorf("%s: counted %d, %d, %d, %d, the attributes are %+v", name, cases, failures, errs, skipped, p)
 		}
 	}
 }
@@ -234,9 +234,9 @@ func TestStarvedResultIsAnErrorOfItsOwnType(t *testing.T) {
 		}
 	}
 	if !run.OnlyStarved() || run.RepeatedCount() != 0 {
-		t.Error("a run with a starved result and nothing else that is bad is not only starved")
+		t.Error("a run whose only problem is a starved result is not OnlyStarved")
 	}
 	if run.Scenarios = append(run.Scenarios, report.Result{Verdict: report.Failed}); run.OnlyStarved() {
-		t.Error("a run with a failure is only starved")
+		t.Error("a run with a failure is OnlyStarved")
 	}
 }

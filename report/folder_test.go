@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// list names what is in a folder.
+// list returns the names of the files in a folder.
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	entries := must.Get(os.ReadDir(dir))(t)
@@ -26,7 +26,7 @@ func list(t *testing.T, dir string) []string {
 func TestWriteFolderWritesThreeFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "runs", "1")
-	for range 2 { // the second time over the first
+	for range 2 { // the second overwrites the first
 		paths := must.Get(report.WriteFolder(dir, sampleRun()))(t)
 		if got := strings.Join(list(t, dir), " "); got != "junit.xml report.html result.json" {
 			t.Fatalf("the folder holds %s", got)
@@ -63,7 +63,7 @@ func TestWriteFolderConcurrently(t *testing.T) {
 
 func TestFolderErrorNamesFailedFiles(t *testing.T) {
 	dir := t.TempDir()
-	// A folder stands where the page should be: that name cannot be taken.
+	// A folder has the name of the page.
 	must.Do(t, os.MkdirAll(filepath.Join(dir, "report.html", "x"), 0o777))
 	paths, err := report.WriteFolder(dir, sampleRun())
 	var fe *report.FolderError

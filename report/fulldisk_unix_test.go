@@ -17,10 +17,9 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// TestFullDiskLeavesNoPartialFiles writes where files may not grow beyond a size
-// that JUnit's stays below and the others do not: a kernel that stops a write in
-// the middle, which needs neither a small disk nor privileges. The limit holds
-// for a process, so another one does the writing.
+// TestFullDiskLeavesNoPartialFiles writes with a limit on the size of files that only the JUnit
+// file does not exceed. This needs neither a small disk nor privileges. The limit is of a process,
+// so another one writes.
 func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 	const limit = 64 << 10
 	if dir := os.Getenv("FABRICTEST_FULL_DISK"); dir != "" {
@@ -45,7 +44,7 @@ func TestFullDiskLeavesNoPartialFiles(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	if !strings.Contains(string(out), "result.json was not written: file too large") {
-		t.Errorf("the reason is not plain:\n%s", out)
+		t.Errorf("the reason is missing:\n%s", out)
 	}
 	if got := strings.Join(list(t, dir), " "); got != "junit.xml" {
 		t.Errorf("the folder holds %s", got)

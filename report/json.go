@@ -51,8 +51,7 @@ func WriteFolder(dir string, r *Run) (paths Paths, err error) {
 }
 
 // WriteJUnit writes a run as JUnit XML: a suite for each tier (sim or netns), a case for each
-// scenario. A failed scenario is a failure; a broken or starved one is an error. Times are
-// wall-clock times.
+// scenario. Broken and starved scenarios are errors, failed ones failures. Times are wall-clock.
 func WriteJUnit(w io.Writer, r *Run) error {
 	all := kit.Suites{Name: "fabrictest"}
 	for _, tier := range r.tiers() {

@@ -39,14 +39,14 @@ func TestWriteReadRoundTrip(t *testing.T) {
 	}
 }
 
-// small is a document that every edit below makes wrong.
+// small is a document that every edit below makes invalid.
 const small = `{"version":1,"tool":"v1","command":"c","seed":7,"started":"2025-11-15T09:30:12Z","wall":5,
 "machine":{"os":"linux","arch":"amd64","cpus":2},"scenarios":[{"name":"a","tier":"sim","seed":7,"verdict":"passed","replay":"r","elapsed":1,"wall":1,
 "links":[{"from":"x","to":"y","packets":1,"bytes":2,"lost":{"loss":3}}],
 "fabric":{"hosts":[{"name":"h","nics":[{"name":"rdma0","rail":0,"addrs":["fd00::1/64"]}]}],"cables":[]}}]}`
 
-// misshapen are documents with one thing wrong, by the key that is at fault.
-func misshapen(t *testing.T) map[string]string {
+// invalidDocuments returns documents with one error, by the key with the error.
+func invalidDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	edits := []struct{ key, old, new string }{
 		{"version", `"version":1`, `"version":2`},
@@ -82,7 +82,7 @@ func misshapen(t *testing.T) map[string]string {
 
 func TestReadErrorNamesKey(t *testing.T) {
 	must.Get(report.Read(strings.NewReader(small)))(t)
-	for key, text := range misshapen(t) {
+	for key, text := range invalidDocuments(t) {
 		_, err := report.Read(strings.NewReader(text))
 		var ke *report.KeyError
 		want := strings.TrimSpace(strings.TrimPrefix(key, "twice "))
@@ -99,15 +99,15 @@ func TestReadRejectsOtherVersion(t *testing.T) {
 	}
 }
 
-// TestReadRejectsTruncatedFiles: a file that was cut off is never taken for whole.
+// TestReadRejectsTruncatedFiles: no prefix of a file is accepted.
 func TestReadRejectsTruncatedFiles(t *testing.T) {
 	for n := range small {
 		if _, err := report.Read(strings.NewReader(small[:n])); err == nil {
-			t.Fatalf("%d of %d bytes are taken", n, len(small))
+			t.Fatalf("%d of %d bytes are accepted", n, len(small))
 		}
 	}
 	if _, err := report.Read(strings.NewReader(small + "{}")); err == nil {
-		t.Error("two documents are taken for one")
+		t.Error("two documents are accepted as one")
 	}
 }
 
@@ -123,8 +123,7 @@ func TestReadFileErrorNamesFile(t *testing.T) {
 	}
 }
 
-// TestWriteDoesNotModifyRun: lists that are nil are written as empty ones, in a
-// copy.
+// TestWriteDoesNotModifyRun: nil lists are written as empty ones, in a copy.
 func TestWriteDoesNotModifyRun(t *testing.T) {
 	fabric := &topology.Topology{Hosts: []topology.Host{{Name: "h", NICs: []topology.NIC{{Name: "rdma0"}}}, {Name: "i"}}}
 	run := &report.Run{Version: report.Version, Scenarios: []report.Result{{Name: "a", Verdict: report.Passed, Fabric: fabric}}}
@@ -152,7 +151,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%v: read, written and read again:\n%+v\n%+v", err, run, again)
 		}
 		if page := html(t, run); strings.Count(page, "<script") != 1 || strings.Contains(page, "ZgotmplZ") {
-			t.Fatalf("the page has something in it:\n%s", page)
+			t.Fatalf("the page has an injected element:\n%s", page)
 		}
 		must.Do(t, xml.Unmarshal(junit(t, run), new(parsedJUnit)))
 	})
@@ -173,10 +172,9 @@ func TestSchemaMatchesTypes(t *testing.T) {
 	testutil.Golden(t, "schema.json", text, *update)
 }
 
-// TestSchemaDescribesKeys: a key explains itself, or its name does. Those whose
-// names do are few, and listed.
+// TestSchemaDescribesKeys: every key has a description, except for a few with plain names.
 func TestSchemaDescribesKeys(t *testing.T) {
-	plain := "started machine tags checks links ranks faults host rank latency samples marks reconnects" // their type or name says it all
+	plain := "started machine tags checks links ranks faults host rank latency samples marks reconnects" // need no description
 	s := document.Schema(t)
 	check := func(where string, s *jsonschema.Schema) {
 		for k := s.Properties.Oldest(); k != nil; k = k.Next() {
@@ -195,7 +193,7 @@ func TestResultsAreValid(t *testing.T) {
 	t.Parallel()
 	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	for name, run := range map[string]*report.Run{"everything": sampleRun(), "hostile": hostileRun(), "empty": {Version: report.Version}} {
-		// A validator takes its time with samples, and they are all alike.
+		// A validator is slow with samples, which are all alike.
 		for i := range run.Scenarios {
 			for k := range run.Scenarios[i].Ranks {
 				r := &run.Scenarios[i].Ranks[k]
@@ -209,16 +207,15 @@ func TestResultsAreValid(t *testing.T) {
 	}
 }
 
-// TestSchemaRejectsWhatReadRejects: neither is laxer than the other.
 func TestSchemaRejectsWhatReadRejects(t *testing.T) {
 	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
-	for key, text := range misshapen(t) {
+	for key, text := range invalidDocuments(t) {
 		doc, err := validator.UnmarshalJSON(strings.NewReader(text))
 		if err != nil {
-			continue // not even JSON
+			continue // not JSON
 		}
 		if s.Validate(doc) == nil && !strings.HasPrefix(key, "twice ") {
-			t.Errorf("the schema takes a wrong %s", key)
+			t.Errorf("the schema accepts a wrong %s", key)
 		}
 	}
 }

@@ -145,8 +145,7 @@ func clip(s string, n int) string {
 	return kit.Clip(s, n, fmt.Sprintf("\n… %s more in result.json", textfmt.Bytes(len(s)-n)))
 }
 
-// cut truncates a text to n bytes at most, at the end of a word in the second half, and then
-// appends " …".
+// cut truncates a text to at most n bytes, after a word in the second half, and appends " …".
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

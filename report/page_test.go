@@ -38,7 +38,7 @@ func TestPageShowsAllResults(t *testing.T) {
 	}
 }
 
-// A page loads nothing, and its links lead somewhere, also if every text is hostile.
+// A page loads no resources, and its links have targets, even if every text has HTML in it.
 func TestPageIsSelfContained(t *testing.T) {
 	twice := sampleRun()
 	twice.Scenarios = append(twice.Scenarios, twice.Scenarios[0], twice.Scenarios[0])
@@ -46,7 +46,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	testutil.CheckPage(t, "hostile", html(t, hostileRun()))
 }
 
-// TestPageLinksOnlyIntoFolder: a file elsewhere is named, and not linked to.
+// TestPageLinksOnlyIntoFolder: the page names files outside of the folder without a link.
 func TestPageLinksOnlyIntoFolder(t *testing.T) {
 	run := &report.Run{Scenarios: []report.Result{{Verdict: report.Passed, Files: []report.File{
 		{Kind: "log", Path: "logs/a b#1?.log"}, {Kind: "log", Path: "../../etc/passwd"}, {Kind: "log", Path: "/etc/shadow"}, {Kind: "log", Path: "javascript:alert(1)"},
@@ -60,8 +60,7 @@ func TestPageLinksOnlyIntoFolder(t *testing.T) {
 	}
 }
 
-// TestPageOfLargeRunIsSmall: seventy results of 64 ranks each are the most that the
-// htmlPage is made for.
+// TestPageOfLargeRunIsSmall uses the largest supported run: seventy results of 64 ranks each.
 func TestPageOfLargeRunIsSmall(t *testing.T) {
 	t.Parallel()
 	run := largeRun(1, 300)
@@ -73,11 +72,11 @@ func TestPageOfLargeRunIsSmall(t *testing.T) {
 		t.Errorf("%d bytes, more than 4 MiB", len(page))
 	}
 	if !strings.Contains(page, "directions more, in result.json") {
-		t.Error("nothing says that rows were left out")
+		t.Error("the page does not mention the omitted rows")
 	}
 }
 
-// TestPageShowsUnusualResults: a page is made of whatever a run that went wrong left.
+// TestPageShowsUnusualResults: incomplete results of a failed run have a page.
 func TestPageShowsUnusualResults(t *testing.T) {
 	second := time.Second
 	odd := map[string]report.Result{
@@ -159,12 +158,12 @@ func BenchmarkWriteHTML(b *testing.B) {
 	}
 }
 
-// wordyRun is a failure that takes many words.
-func wordyRun() *report.Run {
+// longReasonRun is a run with a long reason of a failure.
+func longReasonRun() *report.Run {
 	what := "host0 with host1: lane 3 (XRC), A to B, request 26 (IBV_WR_RDMA_READ, 8192 bytes): " + strings.Repeat("byte 4096 is 0xa5, not 0xc2; ", 12)
 	fabric := starOf(4, 1)
 	return &report.Run{Scenarios: []report.Result{{
-		Name: "wordy", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got rank 0 on host0: " + what, Fabric: fabric,
+		Name: "long-reason", Tier: "sim", Verdict: report.Failed, Reason: "memory: want identical, got rank 0 on host0: " + what, Fabric: fabric,
 		Checks: []report.Check{
 			{Name: "programs", Want: "every program ends without an error", Got: "2 of 2 did", OK: true},
 			{Name: "memory", Want: "identical", Got: "rank 0 on host0: " + what},
@@ -177,9 +176,9 @@ func wordyRun() *report.Run {
 	}}}
 }
 
-// What went wrong stands on the page at length once, where the checks are.
+// The page has the whole reason once, with the checks.
 func TestPageShowsReasonOnce(t *testing.T) {
-	run := wordyRun()
+	run := longReasonRun()
 	page := html(t, run)
 	if n := strings.Count(page, run.Scenarios[0].Ranks[0].Violations[0]); n != 1 {
 		t.Errorf("the same paragraph %d times", n)
@@ -191,8 +190,7 @@ func TestPageShowsReasonOnce(t *testing.T) {
 	}
 }
 
-// Packets that were damaged are lost ones wherever losses are counted, and what
-// the kernel counted says so.
+// Corrupted packets count as lost ones, and the counters of the kernel name them.
 func TestCorruptedPacketsCountAsLost(t *testing.T) {
 	run := &report.Run{Scenarios: []report.Result{{Name: "damage", Tier: "netns", Verdict: report.Passed, Links: []report.Link{
 		{From: "host0/rdma0", To: "switch0", Packets: 1000, Corrupted: 30, Lost: map[string]uint64{"loss": 12}},
@@ -214,11 +212,11 @@ func TestCorruptedPacketsCountAsLost(t *testing.T) {
 	r.Links[1].KernelCounted = false
 	page = html(t, run)
 	if strings.Contains(page, "dozens of packets") || strings.Contains(page, "Counted by") {
-		t.Error("the kernel is said to count what it does not")
+		t.Error("the page names a counter that the kernel lacks")
 	}
 }
 
-// hostileRun is a run whose every string is hostile.
+// hostileRun is a run with HTML and terminal escapes in every string.
 func hostileRun() *report.Run {
 	run := sampleRun()
 	testutil.Poison(run, testutil.Hostile)

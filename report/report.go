@@ -2,8 +2,7 @@
 // XML and as one HTML page, and prints them on a terminal. The commands that run scenarios
 // fill in a Run; this package neither runs nor judges anything.
 //
-// A Run is plain data. Functions do not modify their arguments, and may be called
-// concurrently.
+// A Run is plain data. Functions do not modify their arguments, and may be called concurrently.
 package report
 
 import (

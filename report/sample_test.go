@@ -10,29 +10,29 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// traffic describes the ranks of an invented scenario.
+// traffic describes the ranks of a made-up scenario.
 type traffic struct {
-	fabric  *topology.Topology
-	end     time.Duration
-	steps   int     // samples per rank
-	bps     float64 // rate of a receiving rank without faults
-	sink    func(rank int) bool
-	loss    float64 // loss ratio of impaired links
-	on      func(from, to string) bool
-	faults  []report.Fault
-	hit     func(rank int) bool // affected by the faults
-	errors  bool                // errors during a fault
-	latency bool
-	memory  bool
+	fabric   *topology.Topology
+	end      time.Duration
+	steps    int     // samples per rank
+	bps      float64 // rate of a receiving rank without faults
+	sink     func(rank int) bool
+	loss     float64 // loss ratio of impaired links
+	on       func(from, to string) bool
+	faults   []report.Fault
+	affected func(rank int) bool // by the faults
+	errors   bool                // errors during a fault
+	latency  bool
+	memory   bool
 }
 
-func everyone(int) bool { return true }
+func allRanks(int) bool { return true }
 
 // fill adds links and ranks to a result.
 func (t *traffic) fill(r *report.Result, rng *rand.Rand) {
 	r.Fabric, r.Elapsed, r.Faults = t.fabric, t.end, t.faults
 	if t.sink == nil {
-		t.sink = everyone
+		t.sink = allRanks
 	}
 	total := uint64(0)
 	for i := range t.fabric.Hosts {
@@ -69,7 +69,7 @@ func (t *traffic) link(from, to string, bytes uint64, rng *rand.Rand) report.Lin
 	return l
 }
 
-// rank integrates an invented rate.
+// rank integrates a made-up rate.
 func (t *traffic) rank(i int, rng *rand.Rand) report.Rank {
 	k := report.Rank{Rank: i, Host: t.fabric.Hosts[i].Name, State: "finished", Elapsed: t.end - time.Duration(rng.IntN(50_000))}
 	k.Marks = append(k.Marks, report.Mark{At: time.Duration(rng.Int64N(int64(t.end / 50))), What: "connected"})
@@ -102,7 +102,7 @@ func (t *traffic) rank(i int, rng *rand.Rand) report.Rank {
 	}
 	k.Bytes, k.Messages, k.Resent, k.Failures = uint64(bytes), uint64(bytes/65536), uint64(resent), int(errs)
 	for _, f := range t.faults {
-		if f.Until > 0 && t.hit != nil && t.hit(i) {
+		if f.Until > 0 && t.affected != nil && t.affected(i) {
 			k.Reconn++
 			k.Marks = append(k.Marks, report.Mark{At: f.Until + t.end/60 + time.Duration(rng.Int64N(int64(t.end/40))), What: "recovered"})
 		}
@@ -120,7 +120,7 @@ func (t *traffic) rank(i int, rng *rand.Rand) report.Rank {
 
 // faulty reports whether the rank is cut off at a time, or recovering.
 func (t *traffic) faulty(rank int, at time.Duration) (down, recovering bool) {
-	if t.hit == nil || !t.hit(rank) {
+	if t.affected == nil || !t.affected(rank) {
 		return false, false
 	}
 	for _, f := range t.faults {

@@ -70,7 +70,7 @@ func flap(rng *rand.Rand) report.Result {
 			{At: 12 * time.Millisecond, Until: 17 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered},
 			{At: 26 * time.Millisecond, Until: 28 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered},
 		},
-		hit: func(k int) bool { return k < 2 },
+		affected: func(k int) bool { return k < 2 },
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "recovery", Want: "at most 5 ms", Got: "1.80 ms", OK: true}}
 	return r
@@ -84,7 +84,7 @@ func flapNetNS(rng *rand.Rand) report.Result {
 		faults: []report.Fault{{
 			At: 400 * time.Millisecond, Until: 655 * time.Millisecond, What: "host1/rdma0 down", On: []string{"host1/rdma0"}, Recovered: &recovered,
 		}},
-		hit: func(k int) bool { return k < 2 }, memory: true,
+		affected: func(k int) bool { return k < 2 }, memory: true,
 	}).fill(&r, rng)
 	r.Verdict = report.Failed
 	r.Reason = "errors: none may occur, but rank 0 had 3 (retry exceeded)"
@@ -119,9 +119,9 @@ func fatTree(rng *rand.Rand) report.Result {
 	r := newResult("fat-tree-64", "All to all on 64 hosts, while a leaf loses packets", "sim", 7, "scale", "fat-tree")
 	(&traffic{
 		fabric: fatTreeOf(64, 8, 4), end: 180 * time.Millisecond, steps: 300, bps: 9.5e9, loss: 0.01,
-		on:     func(from, to string) bool { return from == "leaf3" || to == "leaf3" },
-		faults: []report.Fault{{At: 60 * time.Millisecond, Until: 95 * time.Millisecond, What: "host17/rdma0 down", On: []string{"host17/rdma0"}}},
-		hit:    func(k int) bool { return k == 17 },
+		on:       func(from, to string) bool { return from == "leaf3" || to == "leaf3" },
+		faults:   []report.Fault{{At: 60 * time.Millisecond, Until: 95 * time.Millisecond, What: "host17/rdma0 down", On: []string{"host17/rdma0"}}},
+		affected: func(k int) bool { return k == 17 },
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce, {Name: "max_time", Want: "at most 500 ms", Got: "180 ms", OK: true}}
 	return r
@@ -131,8 +131,8 @@ func rails(rng *rand.Rand) report.Result {
 	r := newResult("rails-one-cut", "Two rails, one is cut, traffic moves to the other", "sim", 7, "standard", "multi-rail", "fault")
 	(&traffic{
 		fabric: starOf(8, 2), end: 30 * time.Millisecond, steps: 300, bps: 40e9,
-		faults: []report.Fault{{At: 11 * time.Millisecond, What: "rail 1 cut at host2 and host5", On: []string{"host2/rdma1", "host5/rdma1"}}},
-		hit:    func(k int) bool { return false },
+		faults:   []report.Fault{{At: 11 * time.Millisecond, What: "rail 1 cut at host2 and host5", On: []string{"host2/rdma1", "host5/rdma1"}}},
+		affected: func(k int) bool { return false },
 	}).fill(&r, rng)
 	r.Checks = []report.Check{exactlyOnce}
 	return r
@@ -142,8 +142,8 @@ func killed(rng *rand.Rand) report.Result {
 	r := newResult("peer-killed", "A host dies without a word; the others notice and go on", "netns", 7, "fault")
 	(&traffic{
 		fabric: starOf(4, 1), end: 2 * time.Second, steps: 40, bps: 2.4e9, memory: true, errors: true,
-		faults: []report.Fault{{At: 900 * time.Millisecond, What: "host2 killed", On: []string{"host2"}}},
-		hit:    func(k int) bool { return k == 2 },
+		faults:   []report.Fault{{At: 900 * time.Millisecond, What: "host2 killed", On: []string{"host2"}}},
+		affected: func(k int) bool { return k == 2 },
 	}).fill(&r, rng)
 	r.Ranks[2].State, r.Ranks[2].Signal = "killed", "SIGKILL"
 	r.Checks = []report.Check{{Name: "killed", Want: "host2", Got: "host2", OK: true}, {Name: "errors", Want: "host*: retry exceeded", Got: "3 ranks: retry exceeded", OK: true}}
@@ -154,8 +154,8 @@ func hung(rng *rand.Rand) report.Result {
 	r := newResult("halo-16", "Neighbours on a ring write into each other's borders", "sim", 7, "one-sided")
 	(&traffic{
 		fabric: fatTreeOf(16, 4, 2), end: 50 * time.Millisecond, steps: 250, bps: 6e9,
-		faults: []report.Fault{{At: 20 * time.Millisecond, What: "partition: host0…host7 | host8…host15"}},
-		hit:    everyone,
+		faults:   []report.Fault{{At: 20 * time.Millisecond, What: "partition: host0…host7 | host8…host15"}},
+		affected: allRanks,
 	}).fill(&r, rng)
 	r.Verdict = report.Failed
 	r.Reason = "hung: nothing is left to happen, and 16 ranks wait"

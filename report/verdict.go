@@ -37,8 +37,7 @@ func (r *Run) OnlyStarved() bool {
 	return n[Starved] > 0 && n[Starved] == len(r.Bad())
 }
 
-// RepeatedCount returns the number of results that passed in a second attempt, after one that
-// lacked CPU time.
+// RepeatedCount counts the results that passed in a second attempt, after one that lacked CPU time.
 func (r *Run) RepeatedCount() (n int) {
 	for i := range r.Scenarios {
 		if r.Scenarios[i].First != nil && r.Scenarios[i].Verdict == Passed {

@@ -221,8 +221,7 @@ func problems(r *Result) []problemView {
 // maxFiles limits the listed files of a scenario.
 const maxFiles = 80
 
-// fileViews returns the template's data for up to maxFiles files, and then the number of the
-// others.
+// fileViews returns the template's data for up to maxFiles files, and the number of the others.
 func fileViews(all []File) []fileView {
 	var out []fileView
 	for i, f := range all {

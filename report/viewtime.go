@@ -188,8 +188,7 @@ func (v *timeView) addTotal(g kit.Grid, title, kind, class string, all [][]float
 	return true
 }
 
-// Rows for faults above the panels, the number of characters that fit into a row, and the limit of
-// drawn shades.
+// Rows for faults above the panels, the characters that fit into a row, and the limit of shades.
 const (
 	laneRows    = 4
 	laneColumns = 120

@@ -114,9 +114,8 @@ func (j *Judge) checkCases(ctx context.Context, lab conformance.Lab, d *Device, 
 	return nil
 }
 
-// addFaults adds the faults of the cases to the run: cases that fail without a defect, pass with a
-// defect that they must detect, or name a defect that no device can have; and defects that no case
-// detects.
+// addFaults adds faults of cases to the run: cases that fail without a defect, pass with one that
+// they must detect, or name a defect that no device can have; and defects that no case detects.
 func (j *Judge) addFaults(run *conform.Run) {
 	var faults []conform.Fault
 	for i := range run.Devices {
@@ -180,9 +179,8 @@ func (j *Judge) unknownDefects(c *conformance.Case) (faults []conform.Fault) {
 	return faults
 }
 
-// uncaughtDefects returns a fault for each defect of a device that no case detects. A defect is
-// excused, with a note to the user, if the cases that should detect it were not run or are
-// unsupported.
+// uncaughtDefects returns a fault for each defect of a device that no case detects. If the cases
+// that should detect it were not run or are unsupported, it prints a note instead.
 func (j *Judge) uncaughtDefects(d *Device, r *conform.Device) (faults []conform.Fault) {
 	leftOut := j.casesLeftOut(d)
 	for i := range r.DefectChecks {

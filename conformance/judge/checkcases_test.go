@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-func TestFaultsOfACase(t *testing.T) {
+func TestCaseFaults(t *testing.T) {
 	d := &conform.Device{Name: "x"}
 	r := &conform.Result{ID: "a/b/c", Verdict: conform.Broken, Defective: []conform.Defective{{Defect: "Q", Verdict: conform.Pass}, {Defect: "R", Verdict: conform.Fail}, {Defect: "S", Verdict: conform.Broken, Reason: "panic"}}}
 	faults := caseFaults(d, r)
@@ -18,13 +18,13 @@ func TestFaultsOfACase(t *testing.T) {
 		t.Errorf("%+v", faults)
 	}
 	if r.Verdict = conform.Unsupported; len(caseFaults(d, r)) != 0 {
-		t.Error("a case that is not supported has something to prove")
+		t.Error("an unsupported case has faults")
 	}
 }
 
 // A defect that no case detects is a fault, unless all cases that must detect it were left
 // out or are unsupported.
-func TestUndetectedDefectIsAFault(t *testing.T) {
+func TestUndetectedDefectIsFault(t *testing.T) {
 	dangerous := ""
 	for _, suite := range SuitesOf(conformance.RoCE) {
 		for i := range suite.Cases {
@@ -36,32 +36,32 @@ func TestUndetectedDefectIsAFault(t *testing.T) {
 	device := func() *conform.Device {
 		return &conform.Device{
 			Name:    "softroce",
-			Results: []conform.Result{{ID: "a/b/asked", Verdict: conform.Pass}, {ID: "a/b/unasked", Verdict: conform.Unsupported}},
+			Results: []conform.Result{{ID: "a/b/passed", Verdict: conform.Pass}, {ID: "a/b/unsupported", Verdict: conform.Unsupported}},
 			DefectChecks: []conform.DefectCheck{
-				{Defect: "Noticed", Expects: []string{"a/b/asked"}, Caught: []string{"a/b/asked"}},
-				{Defect: "Unnoticed", Expects: []string{"a/b/asked"}, Does: "wrong"},
-				{Defect: "Nobodys", Does: "wrong"},
-				{Defect: "Unasked", Expects: []string{"a/b/unasked"}},
+				{Defect: "Detected", Expects: []string{"a/b/passed"}, Caught: []string{"a/b/passed"}},
+				{Defect: "Undetected", Expects: []string{"a/b/passed"}, Does: "wrong"},
+				{Defect: "NotNamed", Does: "wrong"},
+				{Defect: "OnlyUnsupported", Expects: []string{"a/b/unsupported"}},
 				{Defect: dangerous},
 			},
 		}
 	}
 	show := conform.NewDisplay(report.DisplayConfig{Out: io.Discard, Status: io.Discard}, false)
 	defer show.Close()
-	for _, everything := range []bool{false, true} {
-		j := &Judge{Options: Options{Dangerous: everything}, Show: show}
+	for _, withDangerous := range []bool{false, true} {
+		j := &Judge{Options: Options{Dangerous: withDangerous}, Show: show}
 		d := device()
 		run := &conform.Run{Devices: []conform.Device{*d}, Faults: j.uncaughtDefects(&Device{Name: "softroce", Protocol: conformance.RoCE}, d)}
-		var red []string
+		var uncaught []string
 		for _, f := range run.Faults {
-			red = append(red, f.Defect)
+			uncaught = append(uncaught, f.Defect)
 		}
-		want := []string{"Unnoticed", "Nobodys"}
-		if everything {
+		want := []string{"Undetected", "NotNamed"}
+		if withDangerous {
 			want = append(want, dangerous)
 		}
-		if !slices.Equal(red, want) || d.DefectChecks[3].Excused == "" || (d.DefectChecks[4].Excused == "") != everything {
-			t.Errorf("dangerous cases %v: %q are red, want %q; %+v", everything, red, want, d.DefectChecks)
+		if !slices.Equal(uncaught, want) || d.DefectChecks[3].Excused == "" || (d.DefectChecks[4].Excused == "") != withDangerous {
+			t.Errorf("dangerous cases %v: %q are uncaught, want %q; %+v", withDangerous, uncaught, want, d.DefectChecks)
 		}
 		if run.Good() {
 			t.Error("the run is good")

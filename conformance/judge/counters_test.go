@@ -57,8 +57,8 @@ func TestCasesDetectWrongCounters(t *testing.T) {
 					continue
 				}
 				for kind, change := range map[string]func(uint64) uint64{
-					"stands still":  func(uint64) uint64 { return 0 },
-					"counts thrice": func(n uint64) uint64 { return 3 * n },
+					"does not change":    func(uint64) uint64 { return 0 },
+					"counts three times": func(n uint64) uint64 { return 3 * n },
 				} {
 					r := conformance.Judge(t.Context(), wrongCounterLab{lab, name, change}, c, conformance.Options{Seed: 1})
 					if r.Verdict != conformance.VerdictFail || !strings.Contains(r.Err.Error(), name) && !strings.Contains(r.Err.Error(), "increased by") {

@@ -1,9 +1,8 @@
-// Package judge judges devices by conformance cases and makes results for a report: it runs
-// the cases of one or more devices in their labs, checks the cases on devices with defects,
-// measures recovery times, and lists the suites, their cases and their coverage of the
-// specifications. It adds to the suites the cases that run on a device and a partner: litmus
-// tests of memory ordering, and the linearizability of atomics. Its tests run the cases as
-// Ginkgo specs.
+// Package judge judges devices by conformance cases and makes results for a report: it runs the
+// cases of devices in their labs, checks the cases on devices with defects, measures recovery
+// times, and lists the suites, their cases and their coverage of the specifications. It adds to the
+// suites the cases that run on a device and a partner: litmus tests of memory ordering, and the
+// linearizability of atomics. Its tests run the cases as Ginkgo specs.
 //
 // It opens no device: its caller, cmd/fabrictest or lab/runner, passes labs and the
 // functions in [Hooks].

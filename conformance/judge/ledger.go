@@ -59,8 +59,7 @@ func DocumentKeys() (keys []string) {
 }
 
 // WriteCoverage prints, by document, how many rows (requirements of the standards) of the ledger
-// the cases cover. If only is not empty, it prints only the documents with these keys, and their
-// sections.
+// the cases cover. If only is not empty, it prints just the documents with these keys, by section.
 func WriteCoverage(w io.Writer, only []string) error {
 	docs, err := conformance.Ledger()
 	if err != nil {

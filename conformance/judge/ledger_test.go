@@ -21,7 +21,7 @@ const (
 	coverageFile = ledgerDir + "/coverage.txt"
 )
 
-func TestLedgerAgreesWithTheCases(t *testing.T) {
+func TestLedgerListsCases(t *testing.T) {
 	docs, covered := must.Get(conformance.Ledger())(t), conformance.CasesByRow(allCases())
 	mpiDocs, mpiCovered := must.Get(conformance.ReadLedger(os.DirFS(mpiDir)))(t), conformance.CasesByRow(mpi.Cases())
 	for _, wrong := range slices.Concat(wrongCitations(docs, covered), wrongCitations(mpiDocs, mpiCovered)) {
@@ -35,7 +35,7 @@ func TestLedgerAgreesWithTheCases(t *testing.T) {
 	switch {
 	case t.Failed(): // -update cannot correct these
 	case update.on:
-		writeDown(t, docs, covered)
+		updateLedger(t, docs, covered)
 		writeCases(t, filepath.Join(mpiDir, "ledger.yaml"), mpiCovered)
 	default:
 		maps.Copy(covered, mpiCovered)
@@ -68,7 +68,7 @@ func wrongCitations(docs []*conformance.Document, casesByRow map[string][]string
 	return wrong
 }
 
-func TestCoverageDoesNotFall(t *testing.T) {
+func TestCoverageDoesNotDecrease(t *testing.T) {
 	docs := must.Get(conformance.ReadLedger(os.DirFS(ledgerDir)))(t) // the previous test may have updated it
 	now, all := coverage(docs)
 	t.Logf("coverage of the ledger:\n%s", now)

@@ -76,8 +76,7 @@ func (cat *Catalog) devicesOf(s *conformance.Suite) (names []string) {
 	return names
 }
 
-// WriteCases prints a line for each case, with a mark if the case may harm a real device
-// (dangerous).
+// WriteCases prints a line for each case, with a mark if it may harm a real device (dangerous).
 func WriteCases(w io.Writer, found []Case) error {
 	idWidth, clauseWidth := 0, 0
 	for _, c := range found {

@@ -73,14 +73,12 @@ func addOne(name, reg string) litmusOp {
 	return litmusOp{kind: opAdd, variable: name, value: 1, reg: reg}
 }
 
-// swapVar replaces the value of a variable by value if it is old, and returns the previous value in
-// a register.
+// swapVar sets a variable to value if it is old, and returns the previous value in a register.
 func swapVar(name string, old, value uint64, reg string) litmusOp {
 	return litmusOp{kind: opSwap, variable: name, old: old, value: value, reg: reg}
 }
 
-// sendAndRead sends a message. On reception, the peer's program copies a variable of its own memory
-// to a register.
+// sendAndRead sends a message; its receiver copies a variable of its own memory to a register.
 func sendAndRead(name, reg string) litmusOp {
 	return litmusOp{kind: opSend, variable: name, reg: reg}
 }
@@ -97,8 +95,7 @@ func (o litmusOp) withoutCompletion() litmusOp {
 	return o
 }
 
-// String formats an operation as in "write x=1", "add x+1 -> r0" (result in register r0) and "swap
-// x 0:1 -> r0".
+// String formats an operation, as in "write x=1" or "add x+1 -> r0" (result in register r0).
 func (o litmusOp) String() string {
 	s := [...]string{"write", "read", "add", "swap", "send; peer reads"}[o.kind] + " " + o.variable
 	switch o.kind {

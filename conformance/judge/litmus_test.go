@@ -18,14 +18,14 @@ func TestOutcomesNameAllRegistersAndVariables(t *testing.T) {
 		writeThenRead, writeThenWrite, sendBehindWrites, fencedWriteBehindRead, fencedAddBehindRead, addBehindWrite,
 		readBehindAdd, completionBehindRead, readsInOrder, concurrentAdds, concurrentSwaps,
 	} {
-		regs, places := test.names()
+		regs, variables := test.names()
 		for _, outcome := range slices.Concat(test.Allowed, test.Unfenced) {
 			var names []string
 			for _, part := range strings.Fields(outcome) {
 				name, _, _ := strings.Cut(part, "=")
 				names = append(names, name)
 			}
-			if want := slices.Concat(regs, places); !slices.Equal(names, want) {
+			if want := slices.Concat(regs, variables); !slices.Equal(names, want) {
 				t.Errorf("%s: the outcome %q has %v, the test %v", test.Name, outcome, names, want)
 			}
 		}
@@ -34,7 +34,7 @@ func TestOutcomesNameAllRegistersAndVariables(t *testing.T) {
 
 func TestUnfencedOutcomesAreAllowedWithoutFences(t *testing.T) {
 	if fencedWriteBehindRead.allows("r0=1 x=1", true) || !fencedWriteBehindRead.allows("r0=1 x=1", false) || !fencedWriteBehindRead.allows("r0=0 x=1", true) {
-		t.Error("what a fence forbids is what may be without it")
+		t.Error("only the fence forbids r0=1")
 	}
 	if got := fencedWriteBehindRead.Threads[0].String(); got != "read x -> r0; fence, write x=1" {
 		t.Error(got)

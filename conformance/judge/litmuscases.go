@@ -127,8 +127,7 @@ type schedule struct {
 	pauses  [][]time.Duration
 }
 
-// String describes the schedule for a report. active is the index of the requester: 0 is the device
-// under test.
+// String describes the schedule for a report. s.active 0: the device under test is the requester.
 func (s *schedule) String() string {
 	text := "the device is the requester"
 	if s.active == 1 {

@@ -73,8 +73,7 @@ type litmus struct {
 // stride is the distance in bytes between variables, and between registers.
 const stride = 8 << 10
 
-// newLitmus registers the memory of a test on both devices, and connects a queue pair for each
-// thread.
+// newLitmus registers a test's memory on both devices, and connects a queue pair for each thread.
 func newLitmus(t *litmusTest, p *rig.Pair) *litmus {
 	l := &litmus{litmusTest: t, pair: p, size: max(t.Size, 8)}
 	l.regs, l.variables = t.names()
@@ -171,8 +170,7 @@ type pairTask[Result any] struct {
 	run  func() Result
 }
 
-// runTasks runs tasks concurrently, and returns their results in order. It ends the case if one
-// fails.
+// runTasks runs tasks concurrently and returns their results in order. If one fails, the case ends.
 func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 	results := make([]Result, len(tasks))
 	running := make([]conformance.Task, len(tasks))
@@ -187,8 +185,7 @@ func runTasks[Result any](p *rig.Pair, tasks []pairTask[Result]) []Result {
 	return results
 }
 
-// runThread posts the requests of a thread, waits for their completions, and returns the values of
-// its registers.
+// runThread posts a thread's requests, waits for their completions, and returns its registers.
 func (l *litmus) runThread(i int, s *schedule) map[string]string {
 	e, ops := l.endpoints[i][s.active], l.Threads[i]
 	wrs := make([]verbs.SendWR, len(ops))

@@ -10,8 +10,7 @@ import (
 )
 
 // Measure measures in a lab how a RoCE device recovers from loss and congestion. Position numbers
-// the lost packet in its window. If Measure fails, it returns the measurements so far with the
-// error.
+// the lost packet in its window. On an error it also returns the measurements so far.
 func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured, err error) {
 	lab, err := j.Open(d)
 	if err != nil {

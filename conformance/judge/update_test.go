@@ -39,9 +39,9 @@ func (u *updating) Set(s string) error {
 	return nil
 }
 
-// writeDown writes the cases and the coverage into the ledger. It writes nothing if the coverage
-// has decreased.
-func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]string) {
+// updateLedger writes the cases and the coverage into the ledger. It writes nothing if the coverage
+// decreases, unless -update=less.
+func updateLedger(t *testing.T, docs []*conformance.Document, covered map[string][]string) {
 	t.Helper()
 	for _, d := range docs {
 		for row := range d.Rows() {
@@ -50,12 +50,12 @@ func writeDown(t *testing.T, docs []*conformance.Document, covered map[string][]
 	}
 	now, _ := coverage(docs)
 	was := must.Get(os.ReadFile(coverageFile))(t)
-	fallen, err := fewer(string(was), now)
+	decreased, err := decreases(string(was), now)
 	if err != nil {
 		t.Fatalf("%s: %v", coverageFile, err)
 	}
-	if len(fallen) > 0 && !update.less {
-		t.Fatalf("nothing is written, since the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(fallen, "\n  "))
+	if len(decreased) > 0 && !update.less {
+		t.Fatalf("the ledger is not written: the coverage would decrease:\n  %s\nA case or a row is missing, or cites another row than before. If that is intended: -update=less", strings.Join(decreased, "\n  "))
 	}
 	for _, d := range docs {
 		writeCases(t, filepath.Join(ledgerDir, d.Key+".yaml"), covered)
@@ -103,8 +103,8 @@ func parseCoverage(table string) (map[string]covers, error) {
 	return all, nil
 }
 
-// fewer lists the documents with fewer rows, or fewer covered rows, than before.
-func fewer(was, now string) (fallen []string, err error) {
+// decreases lists the documents with fewer rows, or fewer covered rows, than before.
+func decreases(was, now string) (decreased []string, err error) {
 	before, err := parseCoverage(was)
 	if err != nil {
 		return nil, err
@@ -124,15 +124,15 @@ func fewer(was, now string) (fallen []string, err error) {
 			{"testable MUSTs covered", b.mustsCovered, a.mustsCovered},
 		} {
 			if n.now < n.was {
-				fallen = append(fallen, fmt.Sprintf("%s: %d %s, down from %d", name, n.now, n.what, n.was))
+				decreased = append(decreased, fmt.Sprintf("%s: %d %s, down from %d", name, n.now, n.what, n.was))
 			}
 		}
 	}
-	slices.Sort(fallen)
-	return fallen, nil
+	slices.Sort(decreased)
+	return decreased, nil
 }
 
-func TestUpdateRefusesLess(t *testing.T) {
+func TestUpdateRejectsLowerCoverage(t *testing.T) {
 	const was = `document          rows  covered  untestable  open    MUSTs
 rfc5040             82       81           1     0   69/69
 all                 82       81           1     0   69/69
@@ -146,23 +146,23 @@ all                 82       81           1     0   69/69
 		{"a row that lost its case", "…\nrfc5040 82 80 1 1 68/69\nall 83 82 1 0 70/70", []string{
 			"rfc5040: 68 testable MUSTs covered, down from 69", "rfc5040: 80 rows covered, down from 81",
 		}},
-		{"a row that is gone", "…\nrfc5040 81 81 0 0 69/69\nall 82 82 0 0 70/70", []string{"rfc5040: 81 rows, down from 82"}},
-		{"a document that is gone", "…\nall 82 81 1 0 69/69", []string{
+		{"a missing row", "…\nrfc5040 81 81 0 0 69/69\nall 82 82 0 0 70/70", []string{"rfc5040: 81 rows, down from 82"}},
+		{"a missing document", "…\nall 82 81 1 0 69/69", []string{
 			"rfc5040: 0 rows covered, down from 81", "rfc5040: 0 rows, down from 82", "rfc5040: 0 testable MUSTs covered, down from 69",
 		}},
 	} {
-		got, err := fewer(was, test.now)
+		got, err := decreases(was, test.now)
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
 		}
 	}
-	if _, err := fewer(was, "…\nrfc5040 82 many"); err == nil {
+	if _, err := decreases(was, "…\nrfc5040 82 many"); err == nil {
 		t.Error("an invalid table was parsed")
 	}
 }
 
-func TestUpdateChecksRowsFirst(t *testing.T) {
-	docs := []*conformance.Document{{Sections: []conformance.Section{{Rows: []conformance.Row{{ID: "a/1"}, {ID: "a/2", Untestable: "nobody sees it"}}}}}}
+func TestWrongCitationsAreReported(t *testing.T) {
+	docs := []*conformance.Document{{Sections: []conformance.Section{{Rows: []conformance.Row{{ID: "a/1"}, {ID: "a/2", Untestable: "not visible on the wire"}}}}}}
 	for _, test := range []struct {
 		covered map[string][]string
 		want    []string

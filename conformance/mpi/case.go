@@ -66,8 +66,7 @@ func Cases() []Case {
 	))
 }
 
-// rule cites MPI 3.1 by rows of the ledger, mpi/SECTION/NUMBER. The section is that of the first
-// row.
+// rule cites MPI 3.1 by rows of the ledger, mpi/SECTION/NUMBER. The first has the cited section.
 func rule(rows ...string) conformance.Cite {
 	return conformance.Cite{Doc: "MPI 3.1", Section: strings.Split(rows[0], "/")[1], Rows: rows}
 }

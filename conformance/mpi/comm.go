@@ -6,8 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// split calls Split (MPI_Comm_split), which must not fail. It returns nil if the rank has the
-// colour Undefined.
+// split calls Split (MPI_Comm_split), which must not fail. It returns nil for the colour Undefined.
 func (t *T) split(color, key int) *T {
 	c := result(t.Split(color, key))(t, "Split")
 	if c == nil {

@@ -16,12 +16,12 @@ func TestCasesAreWellFormed(t *testing.T) {
 		t.Error(err)
 	}
 	if len(all) < 150 {
-		t.Errorf("%d cases", len(all))
+		t.Errorf("%d cases, want at least 150", len(all))
 	}
 }
 
-// legal are runtimes that MPI allows: whatever a case wants on one of them, it must not
-// want more than the standard promises.
+// legal are runtimes that MPI allows. A case that fails on one of them requires more than the
+// standard.
 var legal = []ideal.Options{
 	{Eager: -1},
 	{Eager: -1, Polling: true},
@@ -31,7 +31,7 @@ var legal = []ideal.Options{
 	{Eager: 1 << 30, Polling: true},
 }
 
-// seeds is how often each case is run on each of them.
+// seeds is the number of runs of each case on each legal runtime.
 var seeds = flag.Uint64("seeds", 1, "how many seeds of the ideal runtime")
 
 func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCasesPassOnEveryLegalRuntime(t *testing.T) {
 	}
 }
 
-// A case that nothing can make fail proves nothing.
+// A case that no defect makes fail proves nothing.
 func TestEveryCaseFailsOnItsDefects(t *testing.T) {
 	for _, c := range cases.Cases() {
 		t.Run(c.ID, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestEveryCaseFailsOnItsDefects(t *testing.T) {
 	}
 }
 
-// caught looks for a run on a defective runtime that the case fails, as chance decides
-// whether some defects show.
+// caught returns nil if the case fails in one of several runs on a defective runtime: some defects
+// show by chance.
 func caught(c cases.Case, defects ideal.Defects) error {
 	for seed := range uint64(12) {
 		o := ideal.Options{Ranks: c.Setup.Ranks, PerNode: c.Setup.PerNode, Seed: seed, Eager: 4096, Steps: 400_000, Defects: defects}
@@ -90,7 +90,7 @@ func caught(c cases.Case, defects ideal.Defects) error {
 	return errors.New("the case passes")
 }
 
-func TestEveryDefectIsNoticed(t *testing.T) {
+func TestEveryDefectHasACase(t *testing.T) {
 	named := make(map[string]bool)
 	for _, c := range cases.Cases() {
 		for _, m := range c.Defects {
@@ -99,16 +99,16 @@ func TestEveryDefectIsNoticed(t *testing.T) {
 	}
 	for name, does := range ideal.Descriptions() {
 		if does == "" {
-			t.Errorf("defect %s does not say what it does", name)
+			t.Errorf("defect %s has no description", name)
 		}
 		if !named[name] {
-			t.Errorf("no case is there to notice %s: %s", name, does)
+			t.Errorf("no case detects %s: %s", name, does)
 		}
 	}
 }
 
-// Cases leave nothing behind: they can follow each other in one world.
-func TestCasesFollowEachOther(t *testing.T) {
+// Cases leave no messages or requests in the runtime: they can run in turn in one world.
+func TestCasesRunInTurn(t *testing.T) {
 	all := func(w cases.World) error { return cases.InTurn(w, func(*cases.Case) bool { return true }) }
 	if err := ideal.Run(ideal.Options{Ranks: 7, PerNode: 2, Eager: 4096, Steps: 20_000_000}, all); err != nil {
 		t.Error(err)

@@ -19,8 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// rankCommand has the test binary be a rank that runs the cases whose IDs the next
-// argument matches.
+// rankCommand makes the test binary a rank, which runs the cases whose IDs match the next argument.
 const rankCommand = "test-rank"
 
 func TestMain(m *testing.M) {
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 			os.Exit(code)
 		case rankCommand:
 			which := regexp.MustCompile(os.Args[2])
-			// How long a busy rank keeps others waiting is not asked in real time.
+			// Cases about background progress need virtual time.
 			pick := func(c *cases.Case) bool { return !cases.NeedsBackground(c) && which.MatchString(c.ID) }
 			mpi.Main(func(w *mpi.World) error { return cases.InTurn(cases.On(w), pick) })
 		}
@@ -42,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All cases hold in real time as well, between processes in namespaces: here ranks and
-// NICs run at the same time as each other.
+// All cases pass in real time, between processes in namespaces, where ranks and NICs run
+// concurrently.
 func TestCasesInNamespaces(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
@@ -69,7 +68,7 @@ func TestCasesInNamespaces(t *testing.T) {
 	}
 }
 
-// inNamespaces are the set-ups that cases are run on in real time.
+// inNamespaces are the set-ups of the runs in namespaces.
 func inNamespaces() []setup {
 	if !*everywhere && !part.Given() {
 		return []setup{{"softroce", carrier.RingSRQ, p2p.Speculative, mpi.Polling, "clean", 0, "", false}}

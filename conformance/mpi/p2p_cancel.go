@@ -2,8 +2,7 @@ package mpi
 
 import "github.com/fabrictest/fabrictest/mpi"
 
-// cancel cancels a receive that no message can have matched, and ends the rank unless it completes
-// as cancelled.
+// cancel cancels an unmatched receive, and ends the rank unless it completes as cancelled.
 func (t *T) cancel(p *pending) {
 	t.must("Cancel", p.Cancel())
 	st := t.wait(p)

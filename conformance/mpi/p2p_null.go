@@ -107,8 +107,7 @@ func (t *T) recvNoProc(m Message) {
 	t.expectProcNull(result(m.Recv(r.buf))(t, "Message.Recv"), r)
 }
 
-// expectProcNull ends the rank unless st is the status of a receive from ProcNull, and its buffer
-// is unchanged.
+// expectProcNull ends the rank unless st is the status of a receive from ProcNull and r unchanged.
 func (t *T) expectProcNull(st Status, r *guardedBuf) {
 	t.check(st == procNullStatus, "the status of ProcNull", "%+v", st)
 	t.expectBuffer("the buffer", r, nil)

@@ -25,8 +25,7 @@ func (t *T) fiveReceives() *fiveReceives {
 }
 
 // withFiveReceives returns the body of a case in which rank 1 posts five receives and runs check.
-// Rank 0 sends a message for each of tags in turn, the last after a pause in which the earlier
-// messages arrive.
+// Rank 0 sends a message for each tag in turn, the last after a pause in which the others arrive.
 func withFiveReceives(tags []int, check func(t *T, f *fiveReceives)) func(*T) {
 	return byRank(func(t *T) {
 		t.awaitSignal(1)

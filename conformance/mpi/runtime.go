@@ -52,8 +52,7 @@ func runtimeRequests(rs []Request) []*mpi.Request {
 // comm adapts a communicator: methods that return other objects of MPI adapt these.
 type comm struct{ *mpi.Comm }
 
-// request returns r as a Request. It returns nil for nil, so that the interface compares equal to
-// nil.
+// request returns r as a Request: nil, not an interface with a nil pointer, if r is nil.
 func request(r *mpi.Request, err error) (Request, error) {
 	if r == nil {
 		return nil, err

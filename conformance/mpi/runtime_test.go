@@ -20,32 +20,32 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// everywhere makes every case run on all set-ups, which takes long. Otherwise each case runs
-// on a few set-ups of one provider, other ones for each case.
+// everywhere runs every case on all set-ups, which takes long. By default a case runs on often
+// set-ups of one provider, which differ from case to case.
 var (
 	everywhere = flag.Bool("everywhere", false, "run every case on every provider, design, protocol, mode of progress and network")
 	often      = flag.Int("often", 1, "on how many set-ups of its provider a case runs")
 	part       = testutil.PartFlag()
-	worldSeed  = flag.Uint64("seed", 1, "what chance in a simulated world comes from")
+	worldSeed  = flag.Uint64("seed", 1, "the seed of simulated worlds")
 )
 
-// match picks cases for the runs that have all of them in one world.
+// match selects cases for the runs that have all cases in one world.
 var match = flag.String("match", "", "in worlds that run one case after the other, run those whose IDs match this")
 
-// only names a set-up, as failures tell it, or a part of that.
-var only = flag.String("setup", "", "run every case on the set-ups whose names have this in them")
+// only is a name of a set-up, as in failures, or a part of it.
+var only = flag.String("setup", "", "run every case on the set-ups whose names contain this")
 
-// setup is what a case is run on.
+// setup is the configuration of a run.
 type setup struct {
 	provider string
 	design   carrier.Design
 	protocol p2p.Protocol
 	progress mpi.ProgressMode
 	network  string
-	// eager is mpi.Options.P2P.EagerLimit, hosts where ranks and NICs are.
+	// eager is mpi.Options.P2P.EagerLimit; hosts is one of layouts.
 	eager int
 	hosts string
-	// byTarget has accumulates done by their targets even where NICs can.
+	// byTarget makes targets execute accumulates even if NICs have atomics.
 	byTarget bool
 }
 
@@ -57,8 +57,7 @@ func (s setup) String() string {
 	return fmt.Sprintf("%s %s %v %v %s, eager %d, %s%s", s.provider, s.design, s.protocol, s.progress, s.network, s.eager, s.hosts, by)
 }
 
-// networks are what the cables do to packets. Those that carry streams have TCP repair
-// what is lost; a case meets the time that it takes.
+// networks are the impairments of the cables. TCP repairs losses; a case only sees the delay.
 var networks = map[string][]impair.Spec{
 	"clean":      nil,
 	"loss":       {{LossPPM: 10_000}},
@@ -75,7 +74,7 @@ var (
 	layouts   = []string{"a host each", "two a host", "two rails", "two a host and two rails"}
 )
 
-// setups are all that there are.
+// setups returns all combinations.
 func setups() (all []setup) {
 	for _, provider := range providers {
 		for _, design := range carrier.Designs() {
@@ -83,9 +82,9 @@ func setups() (all []setup) {
 				for _, mode := range modes {
 					for _, network := range []string{"clean", "loss", "reordering", "duplicates", "all"} {
 						if !hasDesign(provider, design) || provider.OverTCP && network != "clean" && network != "loss" {
-							continue // a stream loses, doubles and turns round nothing
+							continue // TCP hides duplicates and reordering
 						}
-						k := len(all) // these are not combined with everything else
+						k := len(all) // the last three vary, but are not combined with all others
 						all = append(all, setup{provider.Name, design, protocol, mode, network, eagers[k%3], layouts[k/3%4], k/12%2 == 1})
 					}
 				}
@@ -95,16 +94,15 @@ func setups() (all []setup) {
 	return all
 }
 
-// datagrams reports whether a design needs them.
+// datagrams reports whether a design needs UD.
 func datagrams(d carrier.Design) bool { return d == carrier.UD || d == carrier.Hybrid }
 
-// hasDesign reports whether NICs of a provider have what a design needs, or the runtime
-// chooses another design for them.
+// hasDesign reports whether NICs of a provider support a design.
 func hasDesign(p *nics.Provider, d carrier.Design) bool {
 	return p.Caps.Has(verbs.CapUD) || !datagrams(d)
 }
 
-// options are the runtime's.
+// options returns the options of the runtime.
 func (s setup) options() mpi.Options {
 	return mpi.Options{
 		Carrier:  carrier.Config{Design: s.design},
@@ -114,12 +112,12 @@ func (s setup) options() mpi.Options {
 	}
 }
 
-// on runs a case on a set-up, in a simulated world.
+// on runs a case on a set-up in a simulated world.
 func on(c cases.Case, s setup, seed uint64) error {
 	return run(s, c.Setup.Ranks, c.Setup.PerNode, seed, func(w cases.World) error { return cases.RunOn(&c, w) })
 }
 
-// run runs a program of ranks.
+// run runs a program on all ranks.
 func run(s setup, ranks, perHost int, seed uint64, program func(cases.World) error) error {
 	rails := 1
 	if strings.Contains(s.hosts, "two rails") {
@@ -135,13 +133,13 @@ func run(s setup, ranks, perHost int, seed uint64, program func(cases.World) err
 	out, err := mpihost.InWorld(f, func(e *transport.Env) error {
 		return mpi.Run(e, s.options(), func(w *mpi.World) error { return program(cases.On(w)) })
 	})
-	// Who failed first says most; what the others saw then follows.
+	// The first failure says most; those of other ranks follow.
 	var first *mpihost.RankError
 	errors.As(err, &first)
 	errs := []error{err}
 	for k, r := range out.Ranks {
 		if r.Err != nil && (first == nil || first.Rank != k) {
-			errs = append(errs, fmt.Errorf("then or later rank %d: %w", k, r.Err))
+			errs = append(errs, fmt.Errorf("later failure of rank %d: %w", k, r.Err))
 		}
 	}
 	return errors.Join(errs...)

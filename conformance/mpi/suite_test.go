@@ -49,15 +49,14 @@ var _ = Describe("in simulation", func() {
 		})
 	}
 
-	// Cases that follow each other in one world find what others have left behind, and
-	// a runtime that has seen much.
-	Describe("one world for all", func() {
+	// In one world, a case meets the state that earlier cases left in the runtime.
+	Describe("all cases in one world", func() {
 		for i, s := range []setup{
 			{"softroce", carrier.RingSRQ, p2p.Speculative, mpi.Background, "loss", 0, "", false},
 			{"softiwarp", carrier.SRQ, p2p.RPUT, mpi.Polling, "clean", -1, "two rails", true},
 			{"dgiwarp", carrier.Hybrid, p2p.RGET, mpi.Polling, "all", 40_000, "", false},
 		} {
-			It("has every case on "+s.String(), func() {
+			It("runs every case on "+s.String(), func() {
 				if err := run(s, 7, 2, *worldSeed+uint64(i), everyCase(s.progress)); err != nil {
 					Fail(err.Error())
 				}
@@ -65,8 +64,8 @@ var _ = Describe("in simulation", func() {
 		}
 	})
 
-	// That a set-up is left out is a claim: the runtime must refuse it, and say so.
-	It("refuses datagrams where the NIC has none", func() {
+	// The runtime must reject the set-ups that hasDesign leaves out.
+	It("rejects designs with datagrams on NICs without UD", func() {
 		for _, d := range carrier.Designs() {
 			s := setup{"softiwarp", d, p2p.RGET, mpi.Polling, "clean", 0, "", false}
 			err := run(s, 2, 1, *worldSeed, func(cases.World) error { return nil })
@@ -80,8 +79,7 @@ var _ = Describe("in simulation", func() {
 	})
 })
 
-// chosen are the set-ups that a case runs on: all that it can, or a few of them, others
-// for each case, so that all are met.
+// chosen returns the set-ups that a case runs on: all, or some that differ from case to case.
 func chosen(c cases.Case, i int, all []setup) (some []setup) {
 	for _, s := range all {
 		if (!cases.NeedsBackground(&c) || s.progress == mpi.Background) && strings.Contains(s.String(), *only) {
@@ -107,7 +105,7 @@ func chosen(c cases.Case, i int, all []setup) (some []setup) {
 	return rotated
 }
 
-// everyCase is a program that runs all cases, one after the other.
+// everyCase returns a program that runs all cases in turn.
 func everyCase(mode mpi.ProgressMode) func(cases.World) error {
 	which := regexp.MustCompile(*match)
 	return func(w cases.World) error {
@@ -119,7 +117,7 @@ func everyCase(mode mpi.ProgressMode) func(cases.World) error {
 
 // The default run must not leave out any provider, design, protocol, mode or network.
 func TestChosenSetupsCoverAll(t *testing.T) {
-	met := make(map[string]bool)
+	covered := make(map[string]bool)
 	for _, p := range providers {
 		provider := p.Name
 		var of []setup
@@ -130,16 +128,16 @@ func TestChosenSetupsCoverAll(t *testing.T) {
 		}
 		for i, c := range cases.Cases() {
 			for _, s := range chosen(c, i, of) {
-				met[provider+" "+string(s.design)+" "+s.protocol.String()] = true
-				met[provider+" "+s.progress.String()] = true
-				met[provider+" "+s.network] = true
-				met[provider+" "+s.hosts] = true
-				met[provider+" "+fmt.Sprint(s.eager)] = true
+				covered[provider+" "+string(s.design)+" "+s.protocol.String()] = true
+				covered[provider+" "+s.progress.String()] = true
+				covered[provider+" "+s.network] = true
+				covered[provider+" "+s.hosts] = true
+				covered[provider+" "+fmt.Sprint(s.eager)] = true
 			}
 		}
 		for _, s := range of {
 			for _, want := range []string{string(s.design) + " " + s.protocol.String(), s.progress.String(), s.network, s.hosts, fmt.Sprint(s.eager)} {
-				if want = provider + " " + want; !met[want] {
+				if want = provider + " " + want; !covered[want] {
 					t.Errorf("no case runs on %s", strings.TrimSpace(want))
 				}
 			}

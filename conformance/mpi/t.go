@@ -26,8 +26,7 @@ func (t *T) inComm(c Comm) *T { return &T{c, t.w, t.windows} }
 // other returns the other rank of two.
 func (t *T) other() int { return 1 - t.Rank() }
 
-// byRank returns the body of a case whose ranks run different functions: rank i runs the i-th, or
-// nothing.
+// byRank returns the body of a case in which rank i runs the i-th function, if there is one.
 func byRank(programs ...func(*T)) func(*T) {
 	return func(t *T) {
 		if t.Rank() < len(programs) {
@@ -55,8 +54,7 @@ func (t *T) onRank(rank int, f func()) {
 	}
 }
 
-// check ends the rank with a violation unless ok. want says what was expected, format and args what
-// was found.
+// check ends the rank with a violation unless ok: want was expected, format and args were found.
 func (t *T) check(ok bool, want, format string, args ...any) {
 	if !ok {
 		panic(rankFailed{conformance.Violatedf(want, format, args...)})
@@ -286,8 +284,7 @@ func (t *T) sendUnexpected(n int, send func(i int) Request, receive func()) {
 	}
 }
 
-// expectInOrder has rank 0 start sends of these sizes to rank 1, which must receive them in this
-// order.
+// expectInOrder makes rank 0 send messages of these sizes, which rank 1 must receive in order.
 func (t *T) expectInOrder(sizes []int) {
 	if t.Rank() == 0 {
 		t.waitAll(startAll(len(sizes), func(i int) Request { return t.isend(data(i, sizes[i]), 1, 1) })...)

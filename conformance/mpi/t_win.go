@@ -39,16 +39,14 @@ func (w *W) unlockAll()                         { w.t.must("UnlockAll", w.Unlock
 func (w *W) flush(target int)                   { w.t.must("Flush", w.Flush(target)) }
 func (w *W) sync()                              { w.t.must("Sync", w.Sync()) }
 
-// lockedPut puts d into the window of target, and completes the put by the release of an exclusive
-// lock.
+// lockedPut puts d into the window of target, and completes the put by releasing an exclusive lock.
 func (w *W) lockedPut(d []byte, target, at int) {
 	w.lock(mpi.Exclusive, target)
 	w.put(d, target, at)
 	w.unlock(target)
 }
 
-// flushedPut puts d into the window of target, and completes the put by a flush. The caller holds a
-// lock.
+// flushedPut puts d into the window of target, and flushes it. The caller holds a lock.
 func (w *W) flushedPut(d []byte, target, at int) {
 	w.put(d, target, at)
 	w.flush(target)
@@ -105,8 +103,7 @@ func (w *W) accumulate(d []byte, target, at int, t mpi.Type, op mpi.Op) {
 	w.t.must("Accumulate", w.Accumulate(d, target, at, t, op))
 }
 
-// fetch applies an operation to a word of eight bytes, and returns its old value. The caller holds
-// a lock.
+// fetch applies op to an eight-byte word, and returns its old value. The caller holds a lock.
 func (w *W) fetch(v uint64, target, at int, op mpi.Op) uint64 {
 	old := make([]byte, 8)
 	w.t.must("FetchAndOp", w.FetchAndOp(word(v), old, target, at, mpi.Uint64, op))

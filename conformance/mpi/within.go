@@ -6,9 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// InTurn runs the selected cases one after the other in a world of at least seven ranks, two on
-// each host. Each case runs on the first ranks, in a communicator of its own, and must leave no
-// message behind.
+// InTurn runs the selected cases in turn in a world of at least seven ranks, two on each host. Each
+// case runs on the first ranks, in its own communicator, and must leave no message behind.
 func InTurn(w World, selected func(*Case) bool) error {
 	for _, c := range Cases() {
 		if !selected(&c) {

@@ -48,8 +48,7 @@ func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
 	return wc, ok
 }
 
-// pollCQ is PollCQ with maxInterval as the longest interval between polls, and without a note in
-// the record.
+// pollCQ is PollCQ with at most maxInterval between polls, and without a note in the record.
 func (r *Rig) pollCQ(cq verbs.CQ, timeout, maxInterval time.Duration) (verbs.WC, bool) {
 	var wcs [1]verbs.WC
 	ok := r.pollUntil(timeout, maxInterval, func() bool {
@@ -108,8 +107,7 @@ func (r *Rig) ExpectNoSuccess() {
 	}
 }
 
-// Describe formats a completion: work request ID, and status if it failed, else opcode and
-// length.
+// Describe formats a completion: work request ID, and status if it failed, else opcode and length.
 func Describe(wc *verbs.WC) string {
 	if wc.Status != verbs.WCSuccess {
 		return fmt.Sprintf("completion of %d: %v", wc.WRID, wc.Status)
@@ -144,8 +142,7 @@ func (r *Rig) PostRecv(q RecvQueue, id uint64, sgl ...verbs.SGE) {
 	r.Check(n == 1, "one receive accepted", "%d", n)
 }
 
-// AwaitState waits until the queue pair is in a state. The case fails after the response
-// timeout.
+// AwaitState waits until the queue pair is in a state. The case fails after the response timeout.
 func (r *Rig) AwaitState(qp verbs.QP, want verbs.QPState) {
 	var state verbs.QPState
 	ok := r.pollUntil(r.ResponseTimeout(), maxPollInterval, func() bool {

@@ -21,8 +21,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Rig is an application on the device under test. The objects that it creates are closed
-// with the device.
+// Rig is an application on the device under test. Its objects are closed with the device.
 type Rig struct {
 	*conformance.Bench
 	// PD and CQ are for cases that need only one of each.
@@ -91,8 +90,7 @@ func Catch(f func()) (err error) {
 // [*conformance.Violation] if the device is at fault.
 func Abort(err error) { panic(abort{err}) }
 
-// Fail ends the case with a violation: want describes what was expected, format and args what was
-// observed instead.
+// Fail ends the case with a violation: want was expected, format and args say what was observed.
 func (r *Rig) Fail(want, format string, args ...any) {
 	Abort(conformance.Violatedf(want, format, args...))
 }

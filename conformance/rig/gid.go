@@ -9,9 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// GIDEntry returns the entry of the device's GID table that is best to send with: a RoCEv2 entry of
-// one of r.Local, the device's addresses, else a routable RoCEv2 entry, else a link-local one, else
-// any.
+// GIDEntry returns the best entry of the device's GID table to send with: a RoCEv2 entry of one of
+// r.Local, the device's addresses, else a routable RoCEv2 entry, else a link-local one, else any.
 func (r *Rig) GIDEntry() verbs.GIDEntry {
 	port := r.QueryPort()
 	best, bestRank := verbs.GIDEntry{}, gidRank(-1) // below every rank: none found yet
@@ -40,8 +39,7 @@ const (
 	gidBenchAddress                // RoCEv2, an address of Bench.Local: the best
 )
 
-// rankGID returns how good a GID is to send with, as GIDEntry prefers them. local are the addresses
-// of the device.
+// rankGID returns how good a GID is to send with, for GIDEntry. local are the device's addresses.
 func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	switch a := g.GID.Addr(); {
 	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():

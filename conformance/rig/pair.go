@@ -13,8 +13,7 @@ import (
 // Pair is the device under test and a partner of the same kind, each with an application.
 type Pair struct{ DUT, Partner *Rig }
 
-// PairBody returns a case's body that calls a function with a new Pair, as [Body] does with a
-// Rig.
+// PairBody returns a case's body that calls a function with a new Pair, as [Body] does with a Rig.
 func PairBody(body func(*Pair)) func(*conformance.Bench) error {
 	return Body(func(r *Rig) { body(NewPair(r)) })
 }
@@ -50,8 +49,7 @@ type Endpoint struct {
 	dest verbs.UD
 }
 
-// Limits of a queue pair: outstanding requests or receives, and outstanding RDMA READs
-// and atomics.
+// Limits of a queue pair: outstanding requests or receives, and outstanding RDMA READs and atomics.
 const (
 	QueueDepth  = 64
 	MaxRdAtomic = 8

@@ -18,8 +18,7 @@ const (
 	EveryAttr = verbs.QPAttrDestQPN<<1 - 1 - verbs.QPAttrState
 )
 
-// Transition is a state transition of a queue pair, with the required and the optional
-// attributes.
+// Transition is a state transition of a queue pair, with its required and optional attributes.
 type Transition struct {
 	From, To           verbs.QPState
 	Required, Optional verbs.QPAttrMask
@@ -28,8 +27,7 @@ type Transition struct {
 func (t Transition) String() string { return fmt.Sprintf("%v to %v", t.From, t.To) }
 
 // Transitions returns the transitions of a queue pair type, after Table 91 of the IBTA
-// specification, volume 1, and ibv_modify_qp(3). Those to RESET and ERR, and from SQE, are left
-// out.
+// specification, volume 1, and ibv_modify_qp(3), except those to RESET and ERR and from SQE.
 func Transitions(qpType verbs.QPType) []Transition {
 	const ( // states, then sets of optional attributes
 		reset, initState, rtr = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR
@@ -120,8 +118,7 @@ func (r *Rig) ToRTS(qp verbs.QP, a verbs.QPAttr) {
 	r.Must("a queue pair in RTS", qp.Modify(a, mask))
 }
 
-// ToState moves a queue pair to a state without attributes: RESET, SQD or ERR, or RTS from SQD or
-// SQE.
+// ToState moves a queue pair to a state without attributes: RESET, SQD, ERR; RTS from SQD or SQE.
 func (r *Rig) ToState(qp verbs.QP, state verbs.QPState) {
 	r.Must(fmt.Sprintf("a queue pair in %v", state), qp.Modify(verbs.QPAttr{State: state}, verbs.QPAttrState))
 }

@@ -166,9 +166,8 @@ var accessCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// expectBoundsChecked registers 64 bytes, and fails the case unless the operation is executed on
-// the eight bytes at offset inside, as the peer's first request, and refused at offset outside, as
-// its second.
+// expectBoundsChecked registers 64 bytes, and fails the case unless the peer's first request, on
+// the eight bytes at offset inside, is executed, and its second, at offset outside, is refused.
 func (c *Conn) expectBoundsChecked(op remoteOp, inside, outside int) {
 	m := c.Memory(64, allAccess)
 	c.expectOpExecuted(0, op, rethFor(m, inside, 8))

@@ -347,8 +347,7 @@ func (p *Port) limitedPKey() (index, pkey uint16) {
 	return 0, 0
 }
 
-// connectWithPKey makes a connection that uses the P_Key of a table entry, which the packet checker
-// then expects.
+// connectWithPKey connects with the P_Key of a table entry, which the packet checker then expects.
 func (p *Port) connectWithPKey(s Setup, index, pkey uint16) *Conn {
 	s.state = verbs.QPStateInit
 	c := p.connect(s)

@@ -337,8 +337,7 @@ var cmCases = overCM.Cases([]conformance.Case{{
 	Expects: "a connection both times",
 	Defects: []string{"cm.LeakTimeWait"}, Run: onListener(func(p *Port, l verbs.Listener) {
 		p.cmOpenAndClose(l, 0)
-		// Longer than time wait: twice the packet lifetime that follows from the timeouts
-		// in the REQ.
+		// Longer than time wait: twice the packet lifetime from the timeouts in the REQ.
 		p.Sleep(byClock(p, 10*time.Minute, 3*time.Second))
 		p.cmOpenAndClose(l, 0)
 	}),
@@ -376,8 +375,7 @@ func (p *Port) expectNoRequest(l verbs.Listener) {
 	}
 }
 
-// cmEstablish establishes the n-th connection of a case, whose ACK timeout is longer than the case
-// takes to react.
+// cmEstablish establishes connection n, with an ACK timeout longer than the case takes to react.
 func (p *Port) cmEstablish(l verbs.Listener, n uint32) *cmSession {
 	k := p.cmOpen(l, n, func(r *ib.REQ) { r.AckTimeout = new(uint8(timeout67ms)) })
 	k.establish()

@@ -161,8 +161,7 @@ func (k *cmSession) disconnect() {
 	k.cmExpect(ib.DREP{LocalCommID: &k.deviceID, RemoteCommID: &k.peerID})
 }
 
-// expectDelivery sends a SEND on the session, the n-th of the case. It must be acknowledged and
-// delivered.
+// expectDelivery sends a SEND on the case's n-th session. It must be acknowledged and delivered.
 func (k *cmSession) expectDelivery(n uint32) {
 	k.Send(k.peerSend(0, 16))
 	k.expectPacket(k.deviceAck(0, 1).To(peerQPN+n).Via(k.deviceAddr, k.Peer))

@@ -50,8 +50,7 @@ type Setup struct {
 	// PeerIndex is the index of the peer's address in Peers, for [Port.Connect].
 	PeerIndex int
 	Modify    func(*verbs.QPAttr) // changes the attributes of the connection before it is made
-	// exactTimeout keeps the local ACK timeout that Modify sets, even if it is short for a
-	// slow bench.
+	// exactTimeout keeps the local ACK timeout that Modify sets, even on a slow bench.
 	exactTimeout bool
 	signalAll    bool // every send request completes
 }

@@ -25,9 +25,8 @@ func counterCase(name, title, sends string, counts rig.Counts, body func(*Port))
 	}, tested)
 }
 
-// checkingCounters makes the body of a case that calls body, and then compares the counters in all
-// with the recorded packets and counts. The case is unsupported if the device has no counter of
-// tested.
+// checkingCounters makes a case's body that calls body and compares the counters in all with the
+// recorded packets and counts. The case is unsupported if the device has no counter of tested.
 func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*Port)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		p.Sync() // the first Sync makes a connection, which must not count
@@ -48,8 +47,7 @@ func checkingCounters(all, tested []*rig.Counter, counts rig.Counts, body func(*
 // UDP, IP packets and Ethernet frames.
 type byteTotals [3]uint64
 
-// add adds the length of packet ip, which was parsed as p, in each unit: UDP payload, IP packet,
-// Ethernet frame.
+// add adds the length of packet ip, parsed as p, by unit: UDP payload, IP packet, Ethernet frame.
 func (o *byteTotals) add(ip []byte, p *ib.Packet) {
 	const udpHeader, ethernetHeader = 8, 14
 	for i, n := range [...]int{int(*p.UDP.Length) - udpHeader, len(ip), len(ip) + ethernetHeader} {
@@ -67,8 +65,7 @@ type tally struct {
 
 func (t *tally) add(c *rig.Counter) { t.counts.Add(c, rig.Exactly(1)) }
 
-// addEvent counts a recorded event if it is a RoCEv2 packet. It also counts the packet by its kind,
-// if it is valid.
+// addEvent counts a recorded event if it is a RoCEv2 packet, and a valid packet also by its kind.
 func (t *tally) addEvent(e *conformance.Event) {
 	if e.Kind != conformance.EventSent && e.Kind != conformance.EventReceived {
 		return
@@ -140,9 +137,8 @@ func (t *tally) addRequest(p *ib.Packet, info ib.OpInfo) {
 	}
 }
 
-// The counters of RoCE devices: the names of the emulator, rxe, and mlx5 and irdma where they
-// count the same. Names leave a choice whether dropped packets count as received, and NAKs as
-// ACKs.
+// The counters of RoCE devices: the names of the emulator, rxe, and mlx5 and irdma where they count
+// the same. Names do not tell whether dropped packets count as received, and NAKs as ACKs.
 var (
 	cntSentPackets     = rig.NewAmbiguousCounter("packets sent", "sent_pkts")
 	cntRcvdPackets     = rig.NewAmbiguousCounter("packets received", "rcvd_pkts")

@@ -16,8 +16,7 @@ var counterCases = slices.Concat(counterTrafficCases, counterRecoveryCases, coun
 // luminaCite is the study that found wrong counters of congestion and retries.
 var luminaCite = cite("Lumina", "", []string{"ecn/7"})
 
-// ofLumina makes a case cite Lumina (SIGCOMM 2023), detect one more defect and need more
-// capabilities.
+// ofLumina makes a case cite Lumina (SIGCOMM 2023), and adds a defect and needed capabilities.
 func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.Case {
 	c.Cite, c.Defects = luminaCite, append(c.Defects, defect)
 	c.Needs |= needs
@@ -313,8 +312,7 @@ func counterDropCases() (all []conformance.Case) {
 }
 
 // udDropCase returns a case about datagrams that the device drops, and counts by counter. send
-// sends one, to a new queue pair each time: on some devices a dropped datagram changes the state of
-// the queue pair.
+// sends one, to a new queue pair each time: on some devices a drop changes the queue pair's state.
 func udDropCase(name, title string, counter *rig.Counter, send func(u *udPort), defects ...string) conformance.Case {
 	c := counterCase(name, title, fmt.Sprintf("%d such datagrams", dropsPerCase), rig.Counts{counter: rig.Exactly(dropsPerCase)}, func(p *Port) {
 		for range dropsPerCase {

@@ -318,8 +318,7 @@ func (f *flow) burstOnce(sendCNP func()) time.Duration {
 	return last - first
 }
 
-// sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until the device processed
-// them.
+// sendCNPs sends n CNPs at cnpInterval, as a receiver does, and waits until they are processed.
 func (c *Conn) sendCNPs(cnp ib.Packet, n int) {
 	// The CNPs that a software device receives in one poll of its wire count as one. Wait until it
 	// polls by itself, at the latest this time after its application stopped polling.

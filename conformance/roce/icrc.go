@@ -216,8 +216,7 @@ var icrcCases = mostlyRC.Cases([]conformance.Case{{
 	Expects: "at most four answers before the last",
 	Defects: []string{"ICRCIgnored"}, Run: onRC(func(c *Conn) {
 		// A receiver that cannot see 16 bits of the header accepts a random ICRC in every fourth
-		// run, and more than maxAccepted once in 150,000 runs. One that sees the whole header
-		// accepts none.
+		// run, more than maxAccepted once in 150,000. One that sees the whole header accepts none.
 		const attempts, batch, maxAccepted = 1 << 14, 64, 4
 		for range attempts / batch {
 			for range batch {

@@ -189,8 +189,7 @@ func (c *Conn) expectInAllPackets(want ib.Packet) {
 	}
 }
 
-// checkLengths fails the case unless the IP and UDP lengths of an ACK, and of SENDs, end at the end
-// of the ICRC.
+// checkLengths fails the case unless IP and UDP lengths of an ACK and of SENDs include the ICRC.
 func checkLengths(c *Conn) {
 	if c.UDPSockets {
 		rig.BenchCannot("sockets do not show the lengths in the headers")

@@ -74,8 +74,7 @@ func (p *Port) NextPacket(timeout time.Duration) (Arrival, bool) {
 	return p.recvWire(timeout)
 }
 
-// recvWire returns the next RoCEv2 packet from the wire, after PacketChecker.Check; false after the
-// timeout.
+// recvWire returns the next RoCEv2 packet of the wire, after PacketChecker.Check; false on timeout.
 func (p *Port) recvWire(timeout time.Duration) (Arrival, bool) {
 	for deadline := p.Now() + timeout; ; {
 		f, err := p.Wire.Recv(max(0, deadline-p.Now()))
@@ -180,8 +179,7 @@ const (
 	silencePeriod = time.Second
 	// shortWait is long enough for everything that waits for no timer.
 	shortWait = 100 * time.Microsecond
-	// sentSoFar makes [Port.Drain] return only the packets that the device sends before [Port.Sync]
-	// returns.
+	// sentSoFar makes [Port.Drain] return only packets that arrive until [Port.Sync] returns.
 	sentSoFar = 0
 )
 
@@ -268,8 +266,7 @@ func (p *Port) Drain(quiet time.Duration) (all []Arrival) {
 // PacketChecker checks rules that hold for every packet from a device: the ICRC, and the
 // fields of transport headers. Network headers and recommendations have their own cases.
 type PacketChecker struct {
-	// PKey is the expected P_Key, the first of the port's table; PKeys are exceptions by
-	// the peer's QPN.
+	// PKey is the expected P_Key, the first of the port; PKeys are exceptions by the peer's QPN.
 	PKey  uint16
 	PKeys map[uint32]uint16
 	// markSent is set once the peer has sent a packet with CE or FECN.
@@ -308,9 +305,8 @@ func (p *Port) RequireICRCFields() {
 	}
 }
 
-// expectDropped sends a packet and fails the case if the device answers, completes a
-// request or changes memory. Use [Conn.expectAccepted] to check that the expected PSN is
-// unchanged.
+// expectDropped sends a packet and fails the case if the device answers, completes a request or
+// changes memory. Use [Conn.expectAccepted] to check that the expected PSN is unchanged.
 func (c *Conn) expectDropped(pkt ib.Packet) {
 	c.Send(pkt)
 	got, answered := c.NextAfterSync(silencePeriod)

@@ -139,8 +139,7 @@ var modifyCases = conformance.Group{DefaultLabels: labelRC}.Cases([]conformance.
 }})
 
 // checkMasks fails the case unless every transition succeeds with its required and optional
-// attributes, and fails, with whatever error, without a required one or with any other that is not
-// in m.unspecified.
+// attributes, and fails without a required one or with another that is not in m.unspecified.
 func (m *qpMover) checkMasks() {
 	for _, t := range m.table {
 		qp, ok := m.newQP(t.From)
@@ -166,9 +165,8 @@ func (m *qpMover) checkMasks() {
 	}
 }
 
-// checkAltPaths fails the case unless transitions with an optional alternate path accept
-// one, and accept to arm it. Some devices claim automatic path migration and reject
-// alternate paths.
+// checkAltPaths fails the case unless transitions with an optional alternate path accept one, and
+// accept to arm it. Some devices claim automatic path migration and reject alternate paths.
 func (m *qpMover) checkAltPaths() {
 	for _, t := range m.table {
 		if t.Optional&verbs.QPAttrAltPath == 0 {
@@ -222,8 +220,7 @@ func (c *Conn) expectPSNs(sent, received int) {
 		fmt.Sprintf("sq_psn %d, rq_psn %d", c.DevicePSN(sent), c.PeerPSN(received)), "%d, %d", a.SQPSN, a.RQPSN)
 }
 
-// transitions returns all transitions of a queue pair type: rig.Transitions, and those to RESET and
-// ERR and from SQE.
+// transitions returns rig.Transitions of a queue pair type, and those to RESET or ERR or from SQE.
 func transitions(kind verbs.QPType) []rig.Transition {
 	all := rig.Transitions(kind)
 	for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {

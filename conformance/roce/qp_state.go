@@ -199,9 +199,8 @@ func (c *Conn) postSend(id uint64) (int, error) {
 	return c.QP.PostSend([]verbs.SendWR{c.SendWR(id, 8)})
 }
 
-// expectFlushed fails the case unless the next completions are those of flushed sends,
-// with IDs from 101 on, and flushed receives, with IDs from 1 on, each in order, and no
-// other.
+// expectFlushed fails the case unless the next completions are those of flushed sends, with IDs
+// from 101 on, and flushed receives, with IDs from 1 on, each in order, and no other.
 func (c *Conn) expectFlushed(sends, recvs int) {
 	next, end := [2]uint64{101, 1}, [2]uint64{101 + uint64(sends), 1 + uint64(recvs)}
 	for next != end {
@@ -390,8 +389,7 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed fails the case unless the device answers the peer's n-th SEND, WRITE and READ,
-// counted from 0.
+// expectServed expects an answer to the peer's n-th SEND, WRITE and READ, counted from 0.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

@@ -342,9 +342,8 @@ var fatalNAKs = []nakStatus{
 	{ib.NakRemoteOp, verbs.WCRemOpErr},
 }
 
-// expectNotSuccess answers a WRITE of the device with this syndrome. The device may
-// complete the WRITE with an allowed status, or ignore the packet; then an ACK must
-// complete it.
+// expectNotSuccess answers a WRITE of the device with this syndrome. The device may complete the
+// WRITE with an allowed status, or ignore the packet; then an ACK must complete it.
 func (c *Conn) expectNotSuccess(syndrome uint8, allowed func(verbs.WCStatus) bool) {
 	c.request(0, c.WriteWR(1, 16))
 	c.Send(c.peerAck(0, 1).WithSyndrome(syndrome))

@@ -164,8 +164,7 @@ type segment struct {
 	unknownKey         bool
 }
 
-// packet returns the segment as the peer's k-th packet. s.announced is the DMA length in its RETH,
-// if it has one.
+// packet returns the segment as the peer's k-th packet. s.announced is the DMA length of a RETH.
 func (s segment) packet(c *Conn, k int) ib.Packet {
 	pkt := ib.Op(s.op).WithPSN(c.PeerPSN(k)).WithPayload(Data(s.payload)).AckReq()
 	info, _ := s.op.Info()

@@ -235,8 +235,7 @@ const longReadLen = 1 << 20
 func (c *Conn) sendLongReads(n int) ib.PSN {
 	long := c.Memory(longReadLen, allAccess)
 	c.throttle()
-	// Another CNP directly before the READ: the rate may have risen if this host was slow after
-	// throttle.
+	// Another CNP directly before the READ: on a slow host the rate may have risen since throttle.
 	c.Send(ib.CNP(), ib.ReadRequest(c.PeerPSN(0), rethFor(long, 0, longReadLen)))
 	next := ib.Packets(longReadLen, MTU)
 	for range n {

@@ -172,11 +172,10 @@ func (c *Conn) sendEach(n int) []ib.Packet {
 	return all
 }
 
-// checkSentBeforeReset checks the packets that were received after the reset of a queue pair, which
-// had to answer a long READ and then a WRITE, and to retransmit a SEND. The case fails if one
-// cannot have been sent before the reset, like the ACK of the WRITE while READ responses are
-// missing. The result is true if the READ was answered completely: then the reset came too late for
-// a test.
+// checkSentBeforeReset checks the packets received after the reset of a queue pair, which had to
+// answer a long READ and then a WRITE, and to retransmit a SEND. The case fails if one cannot have
+// been sent before the reset, like the ACK of the WRITE while READ responses are missing. The
+// result is true if the READ was answered completely: then the reset came too late.
 func checkSentBeforeReset(c *Conn, received []Arrival) (answered bool) {
 	for _, p := range received {
 		if p.Opcode() == ib.OpReadResponseLast {
@@ -187,8 +186,7 @@ func checkSentBeforeReset(c *Conn, received []Arrival) (answered bool) {
 	return false
 }
 
-// retransmissionOf returns the expected retransmission of a packet. AckReq, FECN and BECN may
-// differ.
+// retransmissionOf returns the expected retransmission of p. AckReq, FECN and BECN may differ.
 func retransmissionOf(p Arrival) ib.Packet {
 	want := ib.Packet{BTH: p.BTH, Payload: p.Payload, Pad: p.Pad}
 	want.RETH, want.Imm = p.RETH, p.Imm

@@ -81,8 +81,7 @@ func markedWrite(c *Conn, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(n), c.RETH(0, 8), Data(8)).CE()
 }
 
-// cnpGeneration measures the time from a packet with a CE mark to the CNP, and the number of CNPs
-// for one mark.
+// cnpGeneration measures the time from a CE mark to the CNP, and the number of CNPs for one mark.
 func cnpGeneration(p *Port) []Measurement {
 	c := p.Connect(Setup{})
 	times, cnps := make([]time.Duration, 0, sampleCount(p)), make([]float64, 0, sampleCount(p))

@@ -12,16 +12,14 @@ import (
 
 // Measurement is a quantity with several samples.
 type Measurement struct {
-	// Name identifies the quantity: "nak/generation", "loss/last/retransmission". About describes
-	// it.
+	// Name identifies the quantity, such as "loss/last/retransmission". About describes it.
 	Name, About string
 	// Value is the median of the samples.
 	Value float64
 	Unit  string
 	// Samples are in the order of measurement.
 	Samples []float64
-	// Position is the number of the lost packet in its window of eight, from 1 on; 0 if
-	// none was lost.
+	// Position is the number of the lost packet in its window of eight, from 1; 0 if none was lost.
 	Position int
 }
 

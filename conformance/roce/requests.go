@@ -257,8 +257,7 @@ func (c *Conn) unknownKeyRETH(n int) ib.RETH {
 	return ib.At(c.TargetMem.Addr(), unknownKey(c.TargetMem.RKey()), n)
 }
 
-// deregisteredRETH returns the RETH for 16 bytes of TargetMem with the key of a deregistered
-// region.
+// deregisteredRETH returns a RETH for 16 bytes of TargetMem with a deregistered region's key.
 func (c *Conn) deregisteredRETH() ib.RETH {
 	m := c.Memory(64, allAccess)
 	key := m.RKey()

@@ -104,8 +104,7 @@ type xrcTarget struct {
 
 const xrcRecvLen = 64
 
-// onXRC makes the body of a case that uses an XRC target, in RTR because a target sends no
-// requests.
+// onXRC makes the body of a case that uses an XRC target, in RTR: a target sends no requests.
 func onXRC(body func(*xrcTarget)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) {
 		x := &xrcTarget{Conn: &Conn{Port: p, TargetMem: p.Memory(memLen, allAccess)}}

@@ -24,7 +24,7 @@ func TestOtherTestsFindMutants(t *testing.T) {
 		{"../softiwarp", "TestMutantsAreFoundAtRandom"},
 		{"../dgiwarp", "TestMutantsKeepRunning"},
 		{"../../fuzz", "TestTargetsFindDefects"},
-		{"../../fuzz", "TestTheModelFindsDefects"},
+		{"../../fuzz", "TestModelFindsDefects"},
 		{"../../conformance/interop", "TestMutantsMakeCasesFail"},
 	} {
 		out, err := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^"+c.name+"$", "-v", c.pkg).CombinedOutput()

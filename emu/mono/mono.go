@@ -15,8 +15,7 @@ type Time int64
 // Never is a deadline that is never reached.
 const Never Time = math.MaxInt64
 
-// Add returns the time d after t. It returns Never if t is Never, or if d is positive and the sum
-// overflows.
+// Add returns the time d after t: Never if t is Never, or if d is positive and the sum overflows.
 func (t Time) Add(d time.Duration) Time {
 	sum := t + Time(d)
 	if t == Never || (d > 0 && sum < t) {

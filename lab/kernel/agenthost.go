@@ -114,8 +114,7 @@ func (g *AgentHost) addAddress(ctx context.Context, p netip.Prefix) error {
 	return err
 }
 
-// launch starts the agent in the guest. The agent goes on when ctx ends, so that a test case can
-// clean up.
+// launch starts the agent in the guest. It outlives ctx, so that a test case can clean up.
 func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &guestAgent{kill: cancel, ended: make(chan struct{})}
@@ -132,8 +131,7 @@ func (g *AgentHost) launch(ctx context.Context) *guestAgent {
 	return a
 }
 
-// dialAgent connects to the agent. It retries until the agent listens, ends, or startWait has
-// passed.
+// dialAgent connects to the agent. It retries until the agent listens or ends, or for startWait.
 func (g *AgentHost) dialAgent(ctx context.Context, a *guestAgent) (*agent.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, g.startWait)
 	defer stop()

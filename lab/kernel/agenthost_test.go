@@ -21,17 +21,17 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// fakeGuest is a guest without a machine: its agent runs here, with an emulated device on the
-// loopback interface.
+// fakeGuest is a guest without a machine: its agent runs in this process, with an emulated device
+// on the loopback interface.
 type fakeGuest struct {
-	mu      sync.Mutex
-	key     string
-	console string
-	stuck   string // what tasks are
-	off     chan error
-	boots   int
-	told    [][]string // programs that were run, but for agents
-	dumb    bool       // the agent ends at once
+	mu           sync.Mutex
+	key          string
+	console      string
+	blockedTasks string // output of the program that lists blocked tasks
+	off          chan error
+	boots        int
+	ran          [][]string // programs that were run, except agents
+	agentFails   bool       // the agent ends at once
 }
 
 func newFakeGuest() *fakeGuest { return &fakeGuest{off: make(chan error, 1), boots: 1} }
@@ -47,13 +47,13 @@ func (f *fakeGuest) Put(_ context.Context, _ int, file guest.File) error {
 
 func (f *fakeGuest) Exec(ctx context.Context, _ int, c guest.Command) (int, error) {
 	if c.Args[0] != agentProgram {
-		f.told = append(f.told, c.Args)
+		f.ran = append(f.ran, c.Args)
 		if c.Stdout != nil {
-			_, _ = io.WriteString(c.Stdout, f.stuck)
+			_, _ = io.WriteString(c.Stdout, f.blockedTasks)
 		}
 		return 0, nil
 	}
-	if f.dumb {
+	if f.agentFails {
 		_, _ = io.WriteString(c.Stderr, "no such device\n")
 		return 1, nil
 	}
@@ -104,10 +104,10 @@ func (f *fakeGuest) print(text string) {
 	f.console += text
 }
 
-// startedGuest is one with its agent, and a connection to that.
+// startedGuest returns a guest with its agent, its AgentHost, and a connection to the agent.
 func startedGuest(t *testing.T) (*fakeGuest, *AgentHost, *agent.Client) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.83.0.1:0") // where nobody else is
+	ln, err := net.Listen("tcp", "127.83.0.1:0") // an address that no other test uses
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,23 +126,23 @@ const oops = "[   12.3] BUG: kernel NULL pointer dereference, address: 000000000
 
 func TestAgentHostReportsPanicAndRestarts(t *testing.T) {
 	f, g, client := startedGuest(t)
-	if want := "ip address replace fd77::2:11/64 dev eth0 nodad"; len(f.told) != 1 || strings.Join(f.told[0], " ") != want {
-		t.Errorf("it was told %q", f.told)
+	if want := "ip address replace fd77::2:11/64 dev eth0 nodad"; len(f.ran) != 1 || strings.Join(f.ran[0], " ") != want {
+		t.Errorf("programs %q were run", f.ran)
 	}
 	if err := g.Problem(nil); err != nil {
-		t.Errorf("of a guest that is well: %v", err)
+		t.Errorf("problem of a healthy guest: %v", err)
 	}
 	f.print(oops)
 	f.off <- &GuestError{ID: 1, Reason: "panicked: Kernel panic - not syncing: Fatal exception", Panic: true}
 	select {
-	case <-client.Lost(): // at once, and not when it has been silent for long
-	case <-time.After(10 * time.Second): // 15 s is long
-		t.Fatal("the connection to the agent of a guest that is off is still there")
+	case <-client.Lost(): // at once, not after the IdleTimeout
+	case <-time.After(10 * time.Second): // IdleTimeout is 15 s
+		t.Fatal("the connection to the agent remains after the guest ended")
 	}
 	err := g.Problem(client.Err())
 	if err == nil || !strings.HasPrefix(err.Error(), "its kernel crashed: BUG: kernel NULL pointer dereference, address: 0000000000000008 (Kernel panic - not syncing: Fatal exception)\n") ||
 		!strings.Contains(err.Error(), "RIP: 0010:rxe_completer+0x1") || strings.Contains(err.Error(), "at boot") {
-		t.Errorf("of a panic: %v", err)
+		t.Errorf("problem after a panic: %v", err)
 	}
 	again, err := g.Restart(t.Context())
 	if err != nil || f.boots != 2 {
@@ -153,47 +153,47 @@ func TestAgentHostReportsPanicAndRestarts(t *testing.T) {
 		t.Errorf("the agent of the next boot: %+v, %v", id, err)
 	}
 	if err := g.Problem(nil); err != nil {
-		t.Errorf("of a guest that is well again: %v", err)
+		t.Errorf("problem of a restarted guest: %v", err)
 	}
 }
 
 func TestAgentHostReportsProblems(t *testing.T) {
 	hang := &conformance.HangError{Waiting: "it waits"}
 	for _, c := range []struct {
-		name  string
-		sign  error
-		spoil func(*fakeGuest)
-		want  []string // nothing is no trouble
+		name     string
+		caseErr  error
+		setFault func(*fakeGuest)
+		want     []string // none: no problem
 	}{
-		{"a case without end, and nothing else", hang, func(*fakeGuest) {}, nil},
+		{"a case hangs", hang, func(*fakeGuest) {}, nil},
 		{
-			"a case without end, and a task that is stuck", hang, func(f *fakeGuest) { f.stuck = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
+			"a case hangs, and a task is blocked", hang, func(f *fakeGuest) { f.blockedTasks = "task 7, exe, waits in the kernel:\n[<0>] rxe_destroy_qp" },
 			[]string{"do not return", "\ntask 7", "rxe_destroy_qp"},
 		},
 		{
-			"a word of alarm", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },
+			"an error of the kernel", nil, func(f *fakeGuest) { f.print("[    9.9] BUG: workqueue lockup\n[   10.0] more\n") },
 			[]string{"its kernel says: BUG: workqueue lockup\n", "[   10.0] more"},
 		},
-		{"a word of no alarm", nil, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, nil},
-		{"a machine that was killed", agent.ErrLost, func(f *fakeGuest) {
-			f.off <- &GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last of it"}
-		}, []string{"guest 1 is off (signal: killed)\n", "the last of it"}},
-		{"an agent that ended", agent.ErrLost, func(f *fakeGuest) { f.off <- errors.New("ended with code 2") }, []string{"ended with code 2"}},
-		{"an agent that says nothing", agent.ErrLost, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, []string{"lost", "siw: something"}},
+		{"another message of the kernel", nil, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, nil},
+		{"a killed machine", agent.ErrLost, func(f *fakeGuest) {
+			f.off <- &GuestError{ID: 1, Reason: "is off (signal: killed)", Console: "the last lines"}
+		}, []string{"guest 1 is off (signal: killed)\n", "the last lines"}},
+		{"an agent that exited", agent.ErrLost, func(f *fakeGuest) { f.off <- errors.New("ended with code 2") }, []string{"ended with code 2"}},
+		{"an agent that does not answer", agent.ErrLost, func(f *fakeGuest) { f.print("[    9.9] siw: something\n") }, []string{"lost", "siw: something"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, g, _ := startedGuest(t)
-			if g.endWait = 30 * time.Second; c.name == "an agent that says nothing" {
+			if g.endWait = 30 * time.Second; c.name == "an agent that does not answer" {
 				g.endWait = 10 * time.Millisecond
 			}
-			c.spoil(f)
-			err := g.Problem(c.sign)
+			c.setFault(f)
+			err := g.Problem(c.caseErr)
 			if (err != nil) != (len(c.want) > 0) {
 				t.Fatalf("got %v", err)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v is without %q", err, want)
+					t.Errorf("%v does not contain %q", err, want)
 				}
 			}
 		})
@@ -202,7 +202,7 @@ func TestAgentHostReportsProblems(t *testing.T) {
 
 func TestAgentHostReportsWhyAgentEnded(t *testing.T) {
 	f := newFakeGuest()
-	f.dumb = true
+	f.agentFails = true
 	if _, err := NewAgentHost(f).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "ended with code 1: no such device") {
 		t.Errorf("got %v", err)
 	}

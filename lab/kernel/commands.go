@@ -152,8 +152,7 @@ func kernelGuests(cache ImageCache, bootErr error) netns.Capability {
 	return c
 }
 
-// reasonAndCure splits an error into its reason and the command that removes it; "" if that is
-// unknown.
+// reasonAndCure splits an error into its reason and the command that removes it, "" if unknown.
 func reasonAndCure(err error) (reason, cure string) {
 	var missing *MissingError
 	var none *netns.UnavailableError

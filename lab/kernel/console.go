@@ -141,9 +141,8 @@ func (e *GuestError) Error() string {
 // guestExitTimeout is how long a machine may take to end after its connections.
 const guestExitTimeout = 5 * time.Second
 
-// guestExitError returns err. If err is ErrConnectionClosed and the guest ends within
-// guestExitTimeout, it returns the reason of that end instead: the cause of ctx, which ends with
-// the guest.
+// guestExitError returns err or, if err is ErrConnectionClosed and the guest ends within
+// guestExitTimeout, the reason of that end: the cause of ctx, which ends with the guest.
 func guestExitError(ctx context.Context, err error) error {
 	if !errors.Is(err, guest.ErrConnectionClosed) {
 		return err

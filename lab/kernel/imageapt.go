@@ -130,8 +130,7 @@ func (e *unknownPackageError) Error() string {
 
 func (e *unknownPackageError) Unwrap() error { return e.err }
 
-// parseStanzas parses the output of apt-cache show into packages by name. It uses the first stanza
-// of a name.
+// parseStanzas parses the output of apt-cache show: for each name, the package of its first stanza.
 func parseStanzas(text string) map[string]Package {
 	found := map[string]Package{}
 	for stanza := range strings.SplitSeq(text, "\n\n") {
@@ -155,8 +154,7 @@ func parseFields(text, separator string) map[string]string {
 	return fields
 }
 
-// dependency returns the first package that p depends on and whose name has a prefix; "" if
-// there is none.
+// dependency returns the first package with a name prefix that p depends on; "" if there is none.
 func (p Package) dependency(prefix string) string {
 	for word := range strings.SplitSeq(p.depends, ",") {
 		if name, _, _ := strings.Cut(strings.TrimSpace(word), " "); strings.HasPrefix(name, prefix) {
@@ -166,8 +164,7 @@ func (p Package) dependency(prefix string) string {
 	return ""
 }
 
-// fetch returns the files of packages, in order. It downloads those into dir that neither dir nor
-// debDirs has.
+// fetch returns the files of packages, in order. It downloads files not in dir or debDirs into dir.
 func (a *apt) fetch(ctx context.Context, dir string, all []Package) ([]string, error) {
 	paths := make([]string, 0, len(all))
 	var names []string

@@ -222,8 +222,7 @@ const debianCompiler = "gcc-12"
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)
 
 // compileSIW builds soft-iWARP for the image's kernel from Debian's source of the same version, the
-// last of the packages: unchanged, and a second time with the MPA CRC required, for which siw has
-// no option.
+// last package: unchanged, and again with the MPA CRC required, for which siw has no option.
 func (b *build) compileSIW(ctx context.Context, out string, packages []Package) error {
 	b.logf("building siw for Linux %s, once", b.release)
 	tree := filepath.Join(b.work, "tree")
@@ -243,8 +242,7 @@ func (b *build) compileSIW(ctx context.Context, out string, packages []Package) 
 	if err := RequirePrograms("building siw", compiler, "make", "strip", "xz"); err != nil {
 		return err
 	}
-	// The headers are below tree, not in /usr/src. If vmlinux is removed, the build needs no
-	// pahole.
+	// The headers are below tree, not in /usr/src. Without vmlinux the build needs no pahole.
 	if err := substitute(filepath.Join(headers, "Makefile"), "include /usr/src/", "include "+tree+"/usr/src/"); err != nil {
 		return err
 	}
@@ -340,8 +338,7 @@ func extractSIW(ctx context.Context, deb, into string) error {
 	return extractFolder(source, siwSource, into)
 }
 
-// extractFolder extracts the files of one directory from a tar archive, in which they follow each
-// other.
+// extractFolder extracts the files of one directory, which are adjacent, from a tar archive.
 func extractFolder(from io.Reader, folder, into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

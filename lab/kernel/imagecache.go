@@ -133,9 +133,8 @@ func (img *Image) addSIW(extra *manifest) {
 	img.Archives = append(img.Archives, filepath.Join(extra.dir, siwName))
 }
 
-// manifests returns the manifests of the parts of images that were built by a recipe, a hash or
-// version, from the directories that match the pattern, the latest first. It leaves out damaged
-// parts.
+// manifests returns the manifests of image parts built by a recipe (a hash or version) from the
+// directories that match the pattern, the latest first. It leaves out damaged parts.
 func (c ImageCache) manifests(pattern, recipe string) (all []*manifest) {
 	dirs, _ := filepath.Glob(filepath.Join(c.Dir, pattern)) // the pattern is valid
 	for _, dir := range dirs {
@@ -181,8 +180,7 @@ func (c ImageCache) Ensure(ctx context.Context, series Series, siw bool) (*Image
 	return img, err
 }
 
-// Check returns an error if there is no image of a series and this machine cannot
-// build one.
+// Check returns an error if there is no image of a series and this machine cannot build one.
 func (c ImageCache) Check(series Series, siw bool) error {
 	_, err := c.Find(series, siw)
 	var missing *NotBuiltError

@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// put keeps an image of a few octets.
-func put(t *testing.T, c ImageCache, name, recipe string, series Series, version string, built time.Time, files ...string) {
+// putImage writes an image with files of some octets into the cache.
+func putImage(t *testing.T, c ImageCache, name, recipe string, series Series, version string, built time.Time, files ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	must.Do(t, os.Mkdir(out, 0o755))
@@ -24,31 +24,31 @@ func put(t *testing.T, c ImageCache, name, recipe string, series Series, version
 	}
 	m := &manifest{Recipe: recipe, Series: series, Release: version + "-amd64", Version: version}
 	must.Do(t, c.publish(out, name, m))
-	// When it was made decides which is found.
+	// Find compares the times of building.
 	text := must.Get(os.ReadFile(filepath.Join(m.dir, manifestName)))(t)
 	then := strings.Replace(string(text), m.Built.Format(time.RFC3339), built.Format(time.RFC3339), 1)
 	must.Do(t, os.WriteFile(filepath.Join(m.dir, manifestName), []byte(then), 0o644))
 }
 
 func TestFindReturnsLatestCompleteImage(t *testing.T) {
-	said := ""
-	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { said += s }}
+	logged := ""
+	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { logged += s }}
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 	ours := hash(currentRecipe)
-	put(t, c, "6.12-a", ours, Linux612, "6.12.1", day(1), kernelName, baseName)
-	put(t, c, "6.12-b", ours, Linux612, "6.12.2", day(2), kernelName, baseName)
-	put(t, c, "6.12-c", ours, Linux612, "6.12.3", day(3), kernelName, baseName)
-	put(t, c, "6.12-d", "another", Linux612, "6.12.4", day(4), kernelName, baseName)
-	put(t, c, "siw-6.12.1-amd64-x", siwRecipe, Linux612, "6.12.1", day(5), siwName)
-	put(t, c, "6.1-z", ours, Linux61, "6.1.9", day(6), kernelName, baseName)
+	putImage(t, c, "6.12-a", ours, Linux612, "6.12.1", day(1), kernelName, baseName)
+	putImage(t, c, "6.12-b", ours, Linux612, "6.12.2", day(2), kernelName, baseName)
+	putImage(t, c, "6.12-c", ours, Linux612, "6.12.3", day(3), kernelName, baseName)
+	putImage(t, c, "6.12-d", "another", Linux612, "6.12.4", day(4), kernelName, baseName)
+	putImage(t, c, "siw-6.12.1-amd64-x", siwRecipe, Linux612, "6.12.1", day(5), siwName)
+	putImage(t, c, "6.1-z", ours, Linux61, "6.1.9", day(6), kernelName, baseName)
 	must.Do(t, os.WriteFile(filepath.Join(c.Dir, "6.12-c", baseName), []byte("cut"), 0o644))
 
 	img, err := c.Find(Linux612, false)
 	if err != nil || img.Version != "6.12.2" || img.SIW || img.Kernel != filepath.Join(c.Dir, "6.12-b", kernelName) || len(img.Archives) != 1 {
 		t.Errorf("without siw: %+v, %v", img, err)
 	}
-	if !strings.Contains(said, "6.12-c: it is damaged") {
-		t.Errorf("nothing was said of the damaged one: %q", said)
+	if !strings.Contains(logged, "6.12-c: it is damaged") {
+		t.Errorf("no message about the damaged image: %q", logged)
 	}
 	img, err = c.Find(Linux612, true)
 	if err != nil || img.Version != "6.12.1" || !img.SIW || len(img.Archives) != 2 {
@@ -65,8 +65,8 @@ func TestFindReturnsLatestCompleteImage(t *testing.T) {
 }
 
 func TestBuildLock(t *testing.T) {
-	said := make(chan string, 1)
-	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { said <- s }}
+	logged := make(chan string, 1)
+	c := ImageCache{Dir: t.TempDir(), Log: func(s string) { logged <- s }}
 	unlock := must.Get(c.lock(t.Context()))(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	got := make(chan error)
@@ -74,12 +74,12 @@ func TestBuildLock(t *testing.T) {
 		_, err := c.lock(ctx)
 		got <- err
 	}()
-	if s := <-said; !strings.Contains(s, "another build") {
-		t.Errorf("said %q", s)
+	if s := <-logged; !strings.Contains(s, "another build") {
+		t.Errorf("logged %q", s)
 	}
-	why := errors.New("enough")
-	cancel(why)
-	if err := <-got; !errors.Is(err, why) {
+	cause := errors.New("cancelled")
+	cancel(cause)
+	if err := <-got; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 	unlock()
@@ -93,7 +93,7 @@ func TestBuildRemovesStaleWorkDirs(t *testing.T) {
 	must.Do(t, os.MkdirAll(old, 0o755))
 	work := must.Get(c.newWorkDir())(t)
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "build-*")); !slices.Equal(left, []string{work}) {
-		t.Errorf("there are %v", left)
+		t.Errorf("work directories are %v", left)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestBuildReportsMissingPrograms(t *testing.T) {
 	_, err := ImageCache{Dir: t.TempDir()}.Build(t.Context(), Linux61, true)
 	var missing *MissingError
 	if !errors.As(err, &missing) {
-		t.Skipf("no images are made on this machine: %v", err)
+		t.Skipf("this machine cannot build images: %v", err)
 	}
 	want := "apt-get, apt-cache, dpkg-deb, xz are missing, for making kernel images; to have it: apt-get install --no-install-recommends apt dpkg xz-utils (Debian, Ubuntu; as root)"
 	if err.Error() != want {
@@ -118,7 +118,7 @@ func TestRecipeChangesImage(t *testing.T) {
 	b := a
 	b.Programs = append(slices.Clone(a.Programs), "one-more")
 	if hash(a) == hash(b) {
-		t.Error("a changed recipe makes an image of the same name")
+		t.Error("a changed recipe keeps the name of the image")
 	}
 }
 
@@ -149,7 +149,7 @@ func TestParseStanzas(t *testing.T) {
 		t.Errorf("the kernel is %q", got)
 	}
 	if got := meta.dependency("linux-image-6.1."); got != "" {
-		t.Errorf("6.12 was taken for 6.1: %q", got)
+		t.Errorf("6.1 found 6.12: %q", got)
 	}
 	if busybox.SHA256 != "bb" || busybox.file() != "busybox-static_1%3a1.35.0-4+b1_amd64.deb" {
 		t.Errorf("busybox is %+v, %s", busybox, busybox.file())
@@ -169,8 +169,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// fakes puts scripts on PATH in place of the machine's programs.
-func fakes(t *testing.T, scripts map[string]string) {
+// fakePrograms puts scripts on PATH instead of the machine's programs.
+func fakePrograms(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	dir := testutil.PathWith(t, "cat", "sleep")
 	for name, text := range scripts {
@@ -180,7 +180,7 @@ func fakes(t *testing.T, scripts map[string]string) {
 }
 
 func TestFindReportsUnknownPackages(t *testing.T) {
-	fakes(t, map[string]string{"apt-cache": "cat <<'END'\n" + stanzas + "END\nexit 100\n"})
+	fakePrograms(t, map[string]string{"apt-cache": "cat <<'END'\n" + stanzas + "END\nexit 100\n"})
 	a := &apt{listsName: "these lists"}
 	all, err := a.find(t.Context(), "busybox-static", "linux-image-6.12-amd64")
 	if err != nil || len(all) != 2 || all[0].Name != "busybox-static" {
@@ -194,49 +194,49 @@ func TestFindReportsUnknownPackages(t *testing.T) {
 }
 
 func TestFetchVerifiesHashes(t *testing.T) {
-	have, work := t.TempDir(), t.TempDir()
+	debs, work := t.TempDir(), t.TempDir()
 	p := Package{Name: "right", Version: "1", arch: "all"}
 	p.SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of hello
 	write := func(dir, text string) {
 		t.Helper()
 		must.Do(t, os.WriteFile(filepath.Join(dir, p.file()), []byte(text), 0o644))
 	}
-	said := ""
-	a := &apt{debDirs: []string{have}, logf: func(format string, _ ...any) { said += format }}
+	logged := ""
+	a := &apt{debDirs: []string{debs}, logf: func(format string, _ ...any) { logged += format }}
 
-	write(have, "hello")
-	if files, err := a.fetch(t.Context(), work, []Package{p}); err != nil || files[0] != filepath.Join(have, p.file()) || said != "" {
-		t.Errorf("of what is there: %v, %v, %q", files, err, said)
+	write(debs, "hello")
+	if files, err := a.fetch(t.Context(), work, []Package{p}); err != nil || files[0] != filepath.Join(debs, p.file()) || logged != "" {
+		t.Errorf("present file: %v, %v, %q", files, err, logged)
 	}
-	write(have, "hellO") // another one: it is fetched
-	fakes(t, map[string]string{"apt-get": "printf hello >right_1_all.deb"})
-	if files, err := a.fetch(t.Context(), work, []Package{p}); err != nil || files[0] != filepath.Join(work, p.file()) || said == "" {
-		t.Errorf("fetched: %v, %v, %q", files, err, said)
+	write(debs, "hellO") // a wrong hash: it is downloaded
+	fakePrograms(t, map[string]string{"apt-get": "printf hello >right_1_all.deb"})
+	if files, err := a.fetch(t.Context(), work, []Package{p}); err != nil || files[0] != filepath.Join(work, p.file()) || logged == "" {
+		t.Errorf("fetched: %v, %v, %q", files, err, logged)
 	}
 	write(work, "damaged")
-	fakes(t, map[string]string{"apt-get": "printf evil >right_1_all.deb"})
+	fakePrograms(t, map[string]string{"apt-get": "printf evil >right_1_all.deb"})
 	if _, err := a.fetch(t.Context(), work, []Package{p}); err == nil || !strings.Contains(err.Error(), "package right: ") {
 		t.Errorf("a wrong package: %v", err)
 	}
-	fakes(t, map[string]string{"apt-get": "echo 'E: 404 Not Found' >&2; exit 100"})
+	fakePrograms(t, map[string]string{"apt-get": "echo 'E: 404 Not Found' >&2; exit 100"})
 	a.listsName = "the lists"
 	if _, err := a.fetch(t.Context(), work, []Package{p}); err == nil || !strings.Contains(err.Error(), "404 Not Found (are the lists up to date?)") {
-		t.Errorf("a package that is gone: %v", err)
+		t.Errorf("a missing package: %v", err)
 	}
 }
 
 func TestAptEndsWithContext(t *testing.T) {
-	fakes(t, map[string]string{"apt-cache": "exec sleep 60"})
-	why := errors.New("no patience")
+	fakePrograms(t, map[string]string{"apt-cache": "exec sleep 60"})
+	cause := errors.New("cancelled")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	if _, err := (&apt{}).run(ctx, "", "apt-cache", "show"); !errors.Is(err, why) {
+	cancel(cause)
+	if _, err := (&apt{}).run(ctx, "", "apt-cache", "show"); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestOwnListsNeedKeyring(t *testing.T) {
-	fakes(t, map[string]string{"apt-get": `printf '%s\n' "$@" >"${0%/*}/said"`})
+	fakePrograms(t, map[string]string{"apt-get": "exit 0"})
 	dir, keyring := t.TempDir(), filepath.Join(t.TempDir(), "keyring.gpg")
 	a := &apt{logf: func(string, ...any) {}, keyring: keyring}
 	err := a.fetchOwnLists(t.Context(), dir, "http://mirror/", "bookworm")
@@ -253,6 +253,6 @@ func TestOwnListsNeedKeyring(t *testing.T) {
 		}
 	}
 	if all := strings.Join(a.options, " "); !strings.Contains(all, "Dir::State::Lists="+dir) || !strings.Contains(all, "SourceParts=/dev/null") {
-		t.Errorf("options %s would touch the machine's lists", all)
+		t.Errorf("options %s would change the machine's lists", all)
 	}
 }

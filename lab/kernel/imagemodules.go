@@ -169,8 +169,7 @@ func loadOrder(all map[string]*module, name string) (order []string) {
 	return order
 }
 
-// dependencyList returns modules.dep: each module with its dependencies, in reverse order of
-// loading.
+// dependencyList returns modules.dep: each module with its dependencies in reverse load order.
 func dependencyList(all map[string]*module) string {
 	var b strings.Builder
 	for _, name := range sortedKeys(all) {

@@ -17,7 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// fakeModule is as little of an ELF file as holds a .modinfo.
+// fakeModule returns a minimal ELF file with a .modinfo section.
 func fakeModule(t *testing.T, fields ...string) []byte {
 	t.Helper()
 	info := strings.Join(fields, "\x00") + "\x00"
@@ -59,7 +59,7 @@ func TestModuleDependencies(t *testing.T) {
 	if got := sortedKeys(found); !slices.Equal(got, []string{"ib_core", "ib_uverbs", "rdma_rxe", "udp_tunnel"}) {
 		t.Errorf("found %v", got)
 	}
-	// modprobe loads the last first.
+	// modprobe loads dependencies from the last to the first.
 	want := "ib_core.ko:\nib_uverbs.ko: ib_core.ko\nrdma_rxe.ko: ib_uverbs.ko udp_tunnel.ko ib_core.ko\nudp_tunnel.ko:\n"
 	if got := dependencyList(found); got != want {
 		t.Errorf("modules.dep is\n%swant\n%s", got, want)
@@ -88,7 +88,7 @@ func TestModuleFilesAreFoundByName(t *testing.T) {
 		t.Errorf("built in are %v, %v", all, err)
 	}
 	if _, err := readModule(t.Context(), "x.ko.zst"); err == nil {
-		t.Error("a module in a format that we do not read was read")
+		t.Error("a module in an unsupported format was read")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestFindInFollowsLinksWithinRoot(t *testing.T) {
 		}
 	}
 	if _, err := libraryClosure(root, nil, nil); err == nil || !strings.Contains(err.Error(), "the recipe needs "+loader) {
-		t.Errorf("of an empty tree: %v", err)
+		t.Errorf("empty tree: %v", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestExtractFolder(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := substitute(filepath.Join(into, "siw.c"), "rxe", "x"); err == nil {
-		t.Error("a word was replaced that is not there")
+		t.Error("substitute found a text that does not exist")
 	}
 }
 
@@ -151,8 +151,8 @@ func small(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// The format is six digits, thirteen numbers of eight, a name with its NUL, and
-// octets, each filled up to a multiple of four.
+// A header of the format has a magic number of six digits and thirteen numbers of eight digits.
+// Name, with its NUL, and contents follow, padded to multiples of four.
 func TestArchiveBytes(t *testing.T) {
 	entry := func(inode, mode, links, size, nameSize string) string {
 		zero := "00000000"
@@ -165,20 +165,20 @@ func TestArchiveBytes(t *testing.T) {
 		entry("00000000", "00000000", "00000001", "00000000", "0000000b") + "TRAILER!!!\x00\x00\x00\x00"
 	got := small(t)
 	if len(got)%512 != 0 {
-		t.Errorf("%d octets are no whole blocks", len(got))
+		t.Errorf("%d octets are not a multiple of the block size", len(got))
 	}
 	if trimmed := strings.TrimRight(string(got), "\x00"); trimmed != strings.TrimRight(want, "\x00") {
 		t.Errorf("got  %q\nwant %q", trimmed, want)
 	}
 	if !bytes.Equal(got, small(t)) {
-		t.Error("the same files made another archive")
+		t.Error("the same files make a different archive")
 	}
 }
 
 func TestArchiveIsReadByCPIO(t *testing.T) {
 	cpio, err := exec.LookPath("cpio")
 	if err != nil {
-		t.Skip("no cpio to ask: ", err)
+		t.Skip("no cpio: ", err)
 	}
 	cmd := exec.Command(cpio, "-tv", "--quiet")
 	cmd.Stdin = bytes.NewReader(small(t))
@@ -188,7 +188,7 @@ func TestArchiveIsReadByCPIO(t *testing.T) {
 	}
 	for _, want := range []string{"drwxr-xr-x   2 root", " etc/deep\n", "-rw-r--r--   1 root     root            5 ", " etc/motd\n", " bin -> usr/bin\n"} {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("cpio says\n%s\nwant %q", out, want)
+			t.Errorf("cpio prints\n%s\nwant %q", out, want)
 		}
 	}
 	extract := exec.Command(cpio, "-id", "--quiet")

@@ -126,8 +126,7 @@ func findIn(root string, dirs []string, name string) (string, error) {
 }
 
 // packPrograms adds the programs of the recipe (the list of an image's contents), the libibverbs
-// drivers, and the libraries that both need, from the directory user, into which their packages are
-// unpacked.
+// drivers, and the libraries that both need, from user, the directory of the unpacked packages.
 func packPrograms(a *Archive, user string) error {
 	a.AddDir("/usr/bin")
 	var all []string

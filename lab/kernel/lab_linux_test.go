@@ -67,7 +67,7 @@ func TestLabRunsProgramsInGuests(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); err == nil {
-		t.Error("a lab that is down ran something")
+		t.Error("Output succeeds after Down")
 	}
 }
 
@@ -84,7 +84,7 @@ func TestUpReportsBootFailure(t *testing.T) {
 			t.Parallel()
 			c := fakeConfig(t, behaviour)
 			if behaviour == "hangs" {
-				c.BootTimeout = 3 * time.Second // in which its console says something
+				c.BootTimeout = 3 * time.Second // time for a line on the console
 			}
 			_, err := Up(t.Context(), c)
 			var e *GuestError
@@ -98,7 +98,7 @@ func TestUpReportsBootFailure(t *testing.T) {
 func TestUpEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	needLab(t)
-	why := errors.New("no patience")
+	why := errors.New("cancelled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
 	if _, err := Up(ctx, fakeConfig(t, "hangs")); !errors.Is(err, why) {
@@ -129,7 +129,7 @@ func TestRestartAfterPanic(t *testing.T) {
 	}
 	var e *GuestError
 	if _, _, err := l.Output(t.Context(), 1, guest.Shell("true")); !errors.As(err, &e) || !e.Panic {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("after the panic: %v", err)
 	}
 	if s := l.Status()[0]; s.Up || !strings.Contains(s.DownReason, "panicked") {
 		t.Errorf("status %+v", s)
@@ -142,7 +142,7 @@ func TestRestartAfterPanic(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	if err := l.Restart(t.Context(), 2); err == nil {
-		t.Error("a guest was restarted that there is not")
+		t.Error("an unknown guest was restarted")
 	}
 }
 
@@ -192,10 +192,10 @@ func TestControlLinksHaveStaticNeighbours(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	// And one that says nothing is waited for no longer than the caller wants.
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("no patience"))
+	// A call to a guest that does not answer ends with its context.
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("cancelled"))
 	defer cancel()
-	if _, _, err := l.Output(ctx, 1, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "guest 1 does not answer: no patience") {
+	if _, _, err := l.Output(ctx, 1, guest.Shell("true")); err == nil || !strings.Contains(err.Error(), "guest 1 does not answer: cancelled") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func runLabUntilKilled(qemu string) error {
 	return nil
 }
 
-// Also with SIGKILL.
+// Guests die with their process, even if SIGKILL ends it.
 func TestGuestsDieWithProcess(t *testing.T) {
 	t.Parallel()
 	needLab(t)
@@ -232,7 +232,7 @@ func TestGuestsDieWithProcess(t *testing.T) {
 	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	pid := must.Get(strconv.Atoi(strings.TrimSpace(line)))(t)
 	if err := syscall.Kill(pid, 0); err != nil {
-		t.Fatalf("the guest is not there: %v", err)
+		t.Fatalf("the guest does not run: %v", err)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -249,7 +249,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }

@@ -46,21 +46,21 @@ func TestMain(m *testing.M) {
 		}
 		exitWith(err)
 	case os.Getenv(fakeQEMU) != "":
-		exitWith(beGuest(os.Getenv(fakeQEMU)))
+		exitWith(runFakeGuest(os.Getenv(fakeQEMU)))
 	case os.Getenv(ownerRole) != "":
 		exitWith(runLabUntilKilled(os.Getenv(ownerRole)))
 	case os.Getenv(hereRole) != "":
-		exitWith(hereTest(os.Getenv(hereRole)))
+		exitWith(testCurrentNamespace(os.Getenv(hereRole)))
 	case os.Getenv(insiderRole) != "":
 		exitWith(insideTest())
 	}
-	testutil.SetParallel(8) // guests and cables are waited for
+	testutil.SetParallel(8) // tests mostly wait for guests and links
 	ns, err := netns.New()
 	if err == nil {
 		ns.Close()
 		os.Exit(m.Run())
 	}
-	// An ordinary user runs the tests in an enclosure.
+	// Without root, the tests run in an own user and network namespace.
 	if netns.Available() != nil || netns.IsUnshared() {
 		os.Exit(m.Run())
 	}
@@ -96,14 +96,14 @@ func needLab(t *testing.T) {
 	}
 }
 
-// fake is a script that is QEMU, with a guest that behaves in some way.
+// fake writes a script that runs this binary as QEMU, with a guest of the given behaviour.
 func fake(t *testing.T, behaviour string) string {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
 	script := filepath.Join(t.TempDir(), "qemu")
 	text := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", fakeQEMU, behaviour, self)
-	// A process that is started while the file is written has it open for a moment, and
-	// what somebody may write to is not run.
+	// A process that is forked while the file is written keeps it open for a moment, and execve of
+	// a file that is open for writing fails.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	must.Do(t, os.WriteFile(script, []byte(text), 0o755))
@@ -125,17 +125,17 @@ func fakeConfig(t *testing.T, behaviour string) Config {
 	}
 }
 
-// forever never returns. A select without cases is a deadlock to the runtime of a program
-// without cgo, which is what a machine without a C compiler builds.
+// forever never returns. The runtime of a program without cgo reports a select without cases as a
+// deadlock.
 func forever() {
 	for {
 		time.Sleep(time.Hour)
 	}
 }
 
-// beGuest is a fake of QEMU with a guest: it prints what a guest would, and serves at
-// the guest's address, which it gives to the lab's own namespace.
-func beGuest(behaviour string) error {
+// runFakeGuest is a fake of QEMU with a guest: it prints the console of a guest, and serves at the
+// guest's address, which it adds to the lab's namespace.
+func runFakeGuest(behaviour string) error {
 	if initrd := argument("-initrd"); !strings.HasPrefix(initrd, "/proc/self/fd/") {
 		return fmt.Errorf("no files to boot from: %s", initrd)
 	} else if _, err := os.ReadFile(initrd); err != nil {
@@ -157,7 +157,7 @@ func beGuest(behaviour string) error {
 		forever()
 	case "hangs":
 		forever()
-	case "silent": // ready, and not there
+	case "silent": // ready, but does not answer
 		fmt.Print(guest.ReadyMark + "0.1 s\r\n")
 		forever()
 	}
@@ -175,7 +175,7 @@ func beGuest(behaviour string) error {
 		return err
 	}
 	s := &guest.Server{Devices: func(all []guest.Device) error {
-		if len(all) == 0 { // is how a test tells it to
+		if len(all) == 0 { // the request of a test
 			fmt.Print("[    9.9] Kernel panic - not syncing: no devices\r\n")
 			os.Exit(0)
 		}
@@ -185,7 +185,7 @@ func beGuest(behaviour string) error {
 	return s.Serve(l)
 }
 
-// argument is the value of one of QEMU's options.
+// argument returns the value of an option of QEMU.
 func argument(name string) string {
 	for i, a := range os.Args[:len(os.Args)-1] {
 		if a == name {
@@ -195,8 +195,7 @@ func argument(name string) string {
 	return ""
 }
 
-// bootVariable has real guests booted: it takes a minute, QEMU, and an image that
-// was made before.
+// bootVariable enables tests with real guests, which take a minute, QEMU, and a built image.
 const bootVariable = "FABRICTEST_KERNEL"
 
 func TestRealGuests(t *testing.T) {
@@ -242,7 +241,7 @@ func testRealGuest(t *testing.T, img *Image) {
 	run("ping -c 1 10.77.0.1 && ping -c 1 fd77::1", "1 packets received")
 	run("modprobe -a veth bridge tun sch_netem sch_tbf && grep -c veth /proc/modules", "1")
 
-	// Through the switch: nothing, all of it, and nothing was lost by the switch itself.
+	// Through the switch: all packets are lost, then none, also not by the switch itself.
 	for _, step := range []struct {
 		m    Impairment
 		want string
@@ -257,22 +256,21 @@ func testRealGuest(t *testing.T, img *Image) {
 	}
 	must.Do(t, l.Impair(1, Impairment{}))
 
-	// A program of rdma-core, with itself: it needs its libraries, its driver and the
-	// device.
+	// A program of rdma-core, with itself as the peer, needs libraries, a driver and a device.
 	run("ibv_rc_pingpong -d rxe0 -g 1 -n 10 >/tmp/server 2>&1 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 10 127.0.0.1", "10 iters")
 	must.Do(t, l.SetDevices(t.Context(), 1, []guest.Device{guest.SIWCRC}))
 	run("rdma link", "link siw0/1 state ACTIVE")
 	run("timeout 20 rping -s -a 10.77.0.11 -C 3 >/tmp/server 2>&1 & sleep 1; timeout 20 rping -c -a 10.77.0.11 -C 3 -v", "ping data: rdma-ping-2")
 
 	file := make([]byte, 3<<20)
-	_, _ = rand.Read(file) // it never fails
+	_, _ = rand.Read(file) // never fails
 	must.Do(t, l.Put(t.Context(), 1, guest.File{Path: "/root/file", Mode: 0o644, Size: int64(len(file)), Content: bytes.NewReader(file)}))
 	run("sha256sum /root/file", fmt.Sprintf("%x", sha256.Sum256(file)))
 
 	_, _, err := l.Output(t.Context(), 1, guest.Shell("echo c >/proc/sysrq-trigger"))
 	var e *GuestError
 	if !errors.As(err, &e) || !e.Panic || !strings.Contains(e.Reason, "sysrq triggered crash") {
-		t.Errorf("of a crash: %v", err)
+		t.Errorf("after a crash: %v", err)
 	}
 	began := time.Now()
 	must.Do(t, l.Restart(t.Context(), 1))
@@ -290,18 +288,18 @@ func TestUpInCurrentNamespace(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if netns.IsUnshared() {
-		return // as the tests of an ordinary user are
+		return // without root the tests run in such a namespace
 	}
 	if l, err := UpInCurrentNamespace(t.Context(), fakeConfig(t, "good")); err == nil {
-		t.Error("the wire is in the machine's own network", l.Down())
+		t.Error("the wire is in the machine's network namespace", l.Down())
 	}
 	if bare, err := IsEmptyNamespace(); bare || err != nil {
-		t.Errorf("the machine's own network is bare: %v, %v", bare, err)
+		t.Errorf("IsEmptyNamespace of the machine's network: %v, %v", bare, err)
 	}
 }
 
-// hereTest is what the process does there.
-func hereTest(qemu string) (err error) {
+// testCurrentNamespace is the process of TestUpInCurrentNamespace.
+func testCurrentNamespace(qemu string) (err error) {
 	ctx := context.Background()
 	file := filepath.Join(filepath.Dir(qemu), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -309,7 +307,7 @@ func hereTest(qemu string) (err error) {
 	}
 	cfg := Config{QEMU: qemu, Image: &Image{Kernel: file, Archives: []string{file}}}
 	if bare, err := IsEmptyNamespace(); !bare || err != nil {
-		return fmt.Errorf("a new enclosure is bare: %v, %w", bare, err)
+		return fmt.Errorf("IsEmptyNamespace of a new namespace: %v, %w", bare, err)
 	}
 	l, err := UpInCurrentNamespace(ctx, cfg)
 	if err != nil {
@@ -324,17 +322,17 @@ func hereTest(qemu string) (err error) {
 	}
 	conn, err := net.Dial("tcp", netip.AddrPortFrom(guest.Control(1).Addr(), guest.Port).String())
 	if err != nil {
-		return fmt.Errorf("the guest is on our network: %w", err)
+		return fmt.Errorf("the guest does not answer in this namespace: %w", err)
 	}
 	conn.Close()
 	if text, n, err := l.ConsoleSince(1, 0); !strings.Contains(text, guest.ReadyMark) || n != int64(len(text)) || err != nil {
 		return fmt.Errorf("it printed %q, %d octets, %w", text, n, err)
 	}
 	if _, _, err := l.ConsoleSince(2, 0); err == nil {
-		return errors.New("there is a second guest")
+		return errors.New("guest 2 answers")
 	}
 	if other, err := UpInCurrentNamespace(ctx, cfg); err == nil || !strings.Contains(err.Error(), "must be empty") {
-		return fmt.Errorf("a second lab in one place: %v, %w", other, err)
+		return fmt.Errorf("a second lab in the namespace: %v, %w", other, err)
 	}
 	return nil
 }

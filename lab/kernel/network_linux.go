@@ -168,8 +168,7 @@ func addAddr(l netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// setIPv6 enables or disables IPv6 on an interface. To disable it if the kernel has no IPv6 is no
-// error.
+// setIPv6 enables or disables IPv6 on an interface. Disabling succeeds if the kernel has no IPv6.
 func setIPv6(device string, on bool) error {
 	value := "1"
 	if on {
@@ -197,8 +196,7 @@ func newLabNamespace(c Config) (netNamespace, error) {
 
 // netNamespace is the network namespace with the bridge and tap devices of a lab.
 type netNamespace interface {
-	// Do runs fn in the namespace. Start starts a process in it, which is killed when this
-	// process ends.
+	// Do runs fn in the namespace. Start starts a process in it, killed when this process ends.
 	Do(fn func() error) error
 	Start(cmd *exec.Cmd) error
 	// Close kills the started processes and removes the namespace.
@@ -208,8 +206,7 @@ type netNamespace interface {
 // currentNamespace is the network namespace of this process.
 type currentNamespace struct{}
 
-// useCurrentNamespace creates the bridge and tap devices of c in the namespace of
-// this process.
+// useCurrentNamespace creates the bridge and tap devices of c in the namespace of this process.
 func useCurrentNamespace(c Config) (netNamespace, error) {
 	if !netns.IsUnshared() {
 		return nil, errors.New("this process is not in a namespace of netns.StartUnshared: the bridge would be in the machine's network")

@@ -54,7 +54,7 @@ func TestConsoleParsesLines(t *testing.T) {
 	c.add([]byte("\n[ 9.1] Kernel panic - not sy"))
 	<-c.ready
 	if got := c.panicLine(); got != "" {
-		t.Errorf("half a line was a panic: %q", got)
+		t.Errorf("an incomplete line was a panic: %q", got)
 	}
 	c.add([]byte("ncing: Fatal exception in interrupt\n[ 9.2] ---[ end ]---\n"))
 	if got := c.panicLine(); got != "Kernel panic - not syncing: Fatal exception in interrupt" {
@@ -120,7 +120,7 @@ func TestKernelErrors(t *testing.T) {
 	}
 	for _, quiet := range []string{"", "[    3.1] rdma_rxe: loaded\n", "[    3.2] WARNING: CPU: 0 PID: 1 at drivers/x.c:1\n"} {
 		if got := Errors(quiet); got != nil {
-			t.Errorf("%q alarms by %q", quiet, got)
+			t.Errorf("%q has the errors %q", quiet, got)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestKernelErrorReportStartsAtFirstError(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := ErrorReport("a\nb\nc\n", 2); got != "b\nc" {
-		t.Errorf("of no alarm: %q", got)
+		t.Errorf("without an error: %q", got)
 	}
 }
 
@@ -148,10 +148,10 @@ func TestConsoleSince(t *testing.T) {
 	}
 	c.add([]byte(strings.Repeat("x", consoleLimit+10)))
 	if text, at := c.since(at); len(text) != consoleLimit || at != int64(8+consoleLimit+10) {
-		t.Errorf("what is kept of more: %d up to %d", len(text), at)
+		t.Errorf("after an overflow: %d up to %d", len(text), at)
 	}
 	if text, _ := c.since(1 << 40); text != "" {
-		t.Errorf("of what is not printed yet: %d octets", len(text))
+		t.Errorf("after the end: %d octets", len(text))
 	}
 }
 
@@ -171,8 +171,8 @@ func TestParseImpairmentImpairsBothWays(t *testing.T) {
 	}
 }
 
-// What is missing for guests is named with the command that gets it.
-func TestCapabilitiesNameTheCure(t *testing.T) {
+// Capabilities name what guests lack, with the command that installs it.
+func TestCapabilitiesNameInstallCommand(t *testing.T) {
 	empty := ImageCache{Dir: t.TempDir()}
 	noQEMU := &MissingError{Missing: []string{"qemu-system-x86_64"}, Purpose: "virtual machines", Install: "apt-get install qemu-system-x86"}
 	for _, c := range []struct {
@@ -190,9 +190,9 @@ func TestCapabilitiesNameTheCure(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	t.Setenv("PATH", t.TempDir()) // neither an image nor what makes one
+	t.Setenv("PATH", t.TempDir()) // no programs to build an image
 	if got := kernelGuests(empty, nil); got.State != netns.No || !strings.Contains(got.Reason, "apt-get") || !strings.Contains(got.Cure, "apt-get install") {
-		t.Errorf("nothing to make an image with: %+v", got)
+		t.Errorf("without programs to build an image: %+v", got)
 	}
 	if got := agentLibrary(false); got.State != netns.No || !strings.Contains(got.Cure, "-tags ibverbs") {
 		t.Errorf("without libibverbs: %+v", got)

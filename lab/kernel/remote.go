@@ -21,12 +21,10 @@ const ServeCommand = "kernel-lab-process"
 // ProgramCommand is the first argument of the process of a lab for one program.
 const ProgramCommand = "kernel-once-process"
 
-// guestsVar is the environment variable of programs in a lab's namespace, with the
-// number of guests.
+// guestsVar is an environment variable in a lab's namespace, with the number of guests.
 const guestsVar = "FABRICTEST_KERNEL_GUESTS"
 
-// errInsideLab is returned to programs in a lab's namespace for requests to the
-// lab.
+// errInsideLab is returned to programs in a lab's namespace for requests to the lab.
 var errInsideLab = errors.New("a program in a lab's network reaches its guests, but not the lab: run the command outside")
 
 // DefaultName is the default name of a lab.

@@ -28,9 +28,8 @@ func newRemote(name string, guests int) *Remote {
 // insideLab reports whether this process runs in the lab's network namespace.
 func (r *Remote) insideLab() bool { return r.guests != 0 }
 
-// Connect finds a lab by its name, or returns a *daemon.NotUpError. In a program that runs
-// in a lab's namespace it returns that lab, with Exec, Output, Put and SetDevices
-// only.
+// Connect finds a lab by its name, or returns a *daemon.NotUpError. In a program that runs in a
+// lab's namespace it returns that lab, with Exec, Output, Put and SetDevices only.
 func Connect(name string) (*Remote, error) {
 	if n, err := strconv.Atoi(os.Getenv(guestsVar)); err == nil {
 		return newRemote(name, n), nil
@@ -54,9 +53,8 @@ func (r *Remote) roundTrip(ctx context.Context, timeout time.Duration, q *reques
 	return reply, call.PID, nil
 }
 
-// dialThroughLab returns a connection to a guest, which the lab's process opens and passes on as a
-// descriptor. The returned context ends with the guest, which the lab's process reports by a second
-// reply.
+// dialThroughLab returns a connection to a guest, which the lab's process opens and passes as a
+// descriptor. The context ends with the guest, which the lab's process reports by a second reply.
 func (r *Remote) dialThroughLab(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	c, err := kernelLabs.Send(ctx, r.name, dialTimeout+kernelLabs.ReplyTimeout, &request{Op: opGuest, Guest: id})
 	if err != nil {

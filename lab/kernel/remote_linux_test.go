@@ -22,7 +22,7 @@ import (
 
 var labs atomic.Int64
 
-// start brings up a lab that goes with the test.
+// start starts a lab and stops it at the end of the test.
 func start(t *testing.T, c Config) (*Remote, string) {
 	t.Helper()
 	needLab(t)
@@ -79,12 +79,12 @@ func TestStartAndDown(t *testing.T) {
 		t.Errorf("guest 3: %v", err)
 	}
 	must.Do(t, r.Down(t.Context()))
-	// It has closed everything, and is about to be no more.
+	// The lab has closed everything; its process is about to exit.
 	await(t, "the lab's process is gone", func() bool { return !alive(info.PID) })
 	_, err = r.Info(t.Context())
 	var gone *daemon.NotUpError
 	if !errors.As(err, &gone) {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("after Down: %v", err)
 	}
 }
 
@@ -115,27 +115,27 @@ func TestStartReportsBootFailure(t *testing.T) {
 	if !errors.As(err, &e) || !e.Panic || !strings.Contains(err.Error(), "Fatal exception") {
 		t.Errorf("got %v", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("no patience"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("cancelled"))
 	defer cancel()
-	if err := Start(ctx, "hangs", fakeConfig(t, "hangs")); err == nil || err.Error() != "no patience" {
+	if err := Start(ctx, "hangs", fakeConfig(t, "hangs")); err == nil || err.Error() != "cancelled" {
 		t.Errorf("got %v", err)
 	}
 	if names, err := List(); err != nil || slices.Contains(names, "panics") || slices.Contains(names, "hangs") {
-		t.Errorf("still there: %v, %v", names, err)
+		t.Errorf("remaining labs: %v, %v", names, err)
 	}
 	if err := Start(t.Context(), "no/name", fakeConfig(t, "good")); err == nil {
-		t.Error("a lab has a name that is none")
+		t.Error("an invalid name is accepted")
 	}
 }
 
-// onceThere is a signal to a program that makes a file when it begins.
-func onceThere(t *testing.T, file string) os.Signal {
+// signalOnceCreated is a signal to a program that creates a file at its start.
+func signalOnceCreated(t *testing.T, file string) os.Signal {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(file); err == nil {
 			return syscall.SIGTERM
 		}
 		if time.Now().After(end) {
-			t.Error("the program never began")
+			t.Error("the program has not started")
 			return syscall.SIGKILL
 		}
 	}
@@ -154,12 +154,12 @@ func TestRemoteRun(t *testing.T) {
 		}
 	}
 	signals := make(chan os.Signal, 1)
-	go func() { signals <- onceThere(t, begun) }()
+	go func() { signals <- signalOnceCreated(t, begun) }()
 	if code, err := r.Run(t.Context(), []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}, signals); code != 128+15 || err != nil {
 		t.Errorf("%d, %v", code, err)
 	}
 	if _, err := r.Run(t.Context(), []string{"no-such-program"}, nil); err == nil {
-		t.Error("a program ran that is not there")
+		t.Error("a missing program ran")
 	}
 }
 
@@ -184,14 +184,14 @@ func TestRunProgram(t *testing.T) {
 	defer cancel()
 	begun := filepath.Join(t.TempDir(), "begun")
 	go func() {
-		onceThere(t, begun)
+		signalOnceCreated(t, begun)
 		cancel()
 	}()
 	if code, err := RunProgram(ctx, c, []string{"sh", "-c", "touch " + begun + "; exec sleep 100"}); code != 128+15 || err != nil {
-		t.Errorf("of a program that was ended: %d, %v", code, err)
+		t.Errorf("a terminated program: %d, %v", code, err)
 	}
 	if _, err := RunProgram(t.Context(), c, []string{"no-such-program"}); err == nil {
-		t.Error("a program ran that is not there")
+		t.Error("a missing program ran")
 	}
 	if code, _ := RunProgram(t.Context(), fakeConfig(t, "panics"), []string{"true"}); code == 0 {
 		t.Error("a program ran without its guest")
@@ -236,13 +236,12 @@ func TestGuestsDieWithLabProcess(t *testing.T) {
 	await(t, "its guest is gone", func() bool { return countFakes(cache) == 0 })
 }
 
-// countFakes counts fakes of QEMU whose environment has a word: each test's cache is
-// another.
-func countFakes(word string) (n int) {
+// countFakes counts the fakes of QEMU whose environment contains a text, such as a test's cache.
+func countFakes(text string) (n int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range all {
 		env, err := os.ReadFile(f)
-		if err == nil && bytes.Contains(env, []byte(fakeQEMU)) && bytes.Contains(env, []byte(word)) {
+		if err == nil && bytes.Contains(env, []byte(fakeQEMU)) && bytes.Contains(env, []byte(text)) {
 			n++
 		}
 	}

@@ -43,8 +43,7 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab: it executes a request of a client, such as a command of 'fabrictest
-// lab kernel'.
+// Handle implements daemon.Lab: it executes a request, such as that of 'fabrictest lab kernel up'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:
@@ -89,8 +88,7 @@ func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 }
 
 // serveGuestConn sends a client the descriptor of a connection to a guest. It returns when the
-// client disconnects. When the guest ends, which does not close the connection, it returns an
-// error.
+// client disconnects, or with an error when the guest ends, which does not close the connection.
 func (s *server) serveGuestConn(c *daemon.Client, id int) error {
 	ctx, stop, conn, err := s.lab.dial(s.ctx, id)
 	if err != nil {
@@ -126,10 +124,9 @@ type programJob struct {
 	Program daemon.Program
 }
 
-// RunProgram boots guests, runs a program in their namespace with the standard descriptors
-// of this process, and then stops the guests. It returns the exit code, or 128 plus the
-// signal number. If a guest ends while the program runs, the program is killed, and the code is not
-// 0.
+// RunProgram boots guests, runs a program in their namespace with the standard descriptors of this
+// process, and then stops the guests. It returns the exit code, or 128 plus the signal number. If a
+// guest ends while the program runs, the program is killed, and the code is not 0.
 func RunProgram(ctx context.Context, cfg Config, args []string) (code int, err error) {
 	if err := cfg.prepareForProcess(); err != nil {
 		return 0, err

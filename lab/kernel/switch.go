@@ -95,8 +95,7 @@ func ParseImpairment(linkName string, words []string) (m Impairment, err error) 
 	return m, fmt.Errorf("%s: a fabric without a port", linkName)
 }
 
-// ParseImpairFlag parses the value of the flag --impair: the words of ParseImpairment, separated
-// by spaces.
+// ParseImpairFlag parses the value of --impair: the words of ParseImpairment, separated by spaces.
 func ParseImpairFlag(text string) (Impairment, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -105,8 +104,7 @@ func ParseImpairFlag(text string) (Impairment, error) {
 	return ParseImpairment("--impair", words)
 }
 
-// String describes a link that is down, broken, impaired or has lost packets; it returns "" for any
-// other link.
+// String describes a link that is down, broken, impaired or has lost packets; "" for any other.
 func (l *Link) String() string {
 	var parts []string
 	if l.Down {

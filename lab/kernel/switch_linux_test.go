@@ -21,20 +21,21 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-// plugged is the test in a guest's place: at the other end of its tap, as QEMU is.
-type plugged struct {
+// tapGuest is a guest without a machine: the test opens the other end of its tap, as QEMU does.
+type tapGuest struct {
 	t   *testing.T
 	lab *Lab
 	tap *os.File
 }
 
-// vnetLen is the header that a tap of ours puts before each frame; zeros say nothing.
+// vnetLen is the length of the virtio-net header before each frame of the tap. Zeros request no
+// offload.
 const vnetLen = 10
 
-func playGuest(t *testing.T, c Config) *plugged {
+func newTapGuest(t *testing.T, c Config) *tapGuest {
 	t.Helper()
 	needLab(t)
-	p := &plugged{t: t, lab: up(t, c)}
+	p := &tapGuest{t: t, lab: up(t, c)}
 	must.Do(t, p.lab.ns.Do(func() error {
 		fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != nil {
@@ -52,16 +53,15 @@ func playGuest(t *testing.T, c Config) *plugged {
 		return nil
 	}))
 	t.Cleanup(func() { p.tap.Close() })
-	p.awaitCables()
+	p.awaitLinks()
 	return p
 }
 
-// awaitCables returns when every port of a bridge or of the switch has its carrier. The
-// kernel tells of those at its leisure, up to a second after the interface was set up
-// where many are, and drops silently until then.
-func (p *plugged) awaitCables() {
+// awaitLinks waits until every port of the bridge and of the switch is up. The kernel reports this
+// up to a second after the interface was set up, and drops frames until then.
+func (p *tapGuest) awaitLinks() {
 	p.t.Helper()
-	await(p.t, "the cables carry frames", func() bool {
+	await(p.t, "the links are up", func() bool {
 		up := true
 		err := p.lab.ns.Do(func() error {
 			all, err := netlink.LinkList()
@@ -75,8 +75,8 @@ func (p *plugged) awaitCables() {
 	})
 }
 
-// frame is a UDP datagram to the lab, numbered.
-func (p *plugged) frame(number uint16) []byte {
+// frame returns a UDP datagram to the lab with a number.
+func (p *tapGuest) frame(number uint16) []byte {
 	dst, err := net.ParseMAC("02:00:00:00:00:01") // unknown: flooded
 	if err != nil {
 		p.t.Fatal(err)
@@ -94,20 +94,21 @@ func (p *plugged) frame(number uint16) []byte {
 	return binary.BigEndian.AppendUint32(b, 0xfab00000|uint32(number))
 }
 
-func (p *plugged) send(frame []byte) {
+func (p *tapGuest) send(frame []byte) {
 	p.t.Helper()
-	if _, err := p.tap.Write(append(make([]byte, vnetLen), frame...)); err != nil && !errors.Is(err, unix.EIO) { // it is down
+	if _, err := p.tap.Write(append(make([]byte, vnetLen), frame...)); err != nil && !errors.Is(err, unix.EIO) { // the link is down
 		p.t.Fatal(err)
 	}
 }
 
-// arriving is what a packet socket on the judge's port sees of frames, by number.
-func (p *plugged) arriving(n int) (seen []uint16) {
+// sendAndReceive sends n frames, and returns the numbers of those that a packet socket on the
+// judge's port receives.
+func (p *tapGuest) sendAndReceive(n int) (seen []uint16) {
 	p.t.Helper()
 	socket := p.judge()
 	defer socket.Close()
 	if !p.lab.Status()[0].Link.Down {
-		p.awaitCables()
+		p.awaitLinks()
 	}
 	before := p.lab.Status()[0].Link.Sent
 	for i := range n {
@@ -116,10 +117,10 @@ func (p *plugged) arriving(n int) (seen []uint16) {
 	b := make([]byte, 2048)
 	last := uint16(n - 1)
 	end := time.Now().Add(30 * time.Second)
-	for quiet := 300 * time.Millisecond; ; {
-		_ = socket.SetReadDeadline(time.Now().Add(quiet))
+	for timeout := 300 * time.Millisecond; ; {
+		_ = socket.SetReadDeadline(time.Now().Add(timeout))
 		k, err := socket.Read(b)
-		if err != nil && (p.accounted(before, n, len(seen)) || time.Now().After(end)) {
+		if err != nil && (p.allCounted(before, n, len(seen)) || time.Now().After(end)) {
 			return seen
 		}
 		if err != nil {
@@ -129,15 +130,14 @@ func (p *plugged) arriving(n int) (seen []uint16) {
 			number := binary.BigEndian.Uint16(b[44:])
 			seen = append(seen, number)
 			if number == last {
-				quiet = 30 * time.Millisecond // what else comes is a copy
+				timeout = 30 * time.Millisecond // further frames are duplicates
 			}
 		}
 	}
 }
 
-// accounted says that nothing more of frames will arrive, of which so many were sent and
-// so many seen: the rest was lost, or the cable is out.
-func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
+// allCounted reports whether all sent frames were received or counted as lost, or the link is down.
+func (p *tapGuest) allCounted(before LinkCounters, sent, seen int) bool {
 	l := p.lab.Status()[0].Link
 	switch {
 	case l.Down:
@@ -148,7 +148,7 @@ func (p *plugged) accounted(before LinkCounters, sent, seen int) bool {
 	return l.Sent.Packets-before.Packets == uint64(sent) && l.Sent.Lost-before.Lost == uint64(sent-seen)
 }
 
-func (p *plugged) judge() (f *os.File) {
+func (p *tapGuest) judge() (f *os.File) {
 	p.t.Helper()
 	must.Do(p.t, p.lab.ns.Do(func() (err error) {
 		f, err = newPacketSocket(JudgeDevice)
@@ -159,13 +159,13 @@ func (p *plugged) judge() (f *os.File) {
 
 func lossy(ppm uint32) Impairment { return Impairment{Out: []impair.Spec{{LossPPM: ppm}}} }
 
-func (p *plugged) impair(m Impairment) {
+func (p *tapGuest) impair(m Impairment) {
 	p.t.Helper()
 	must.Do(p.t, p.lab.Impair(1, m))
-	p.awaitCables()
+	p.awaitLinks()
 }
 
-// everyNumber is what arrives where nothing is lost.
+// everyNumber returns the numbers of n frames.
 func everyNumber(n int) (all []uint16) {
 	for i := range n {
 		all = append(all, uint16(i))
@@ -176,22 +176,22 @@ func everyNumber(n int) (all []uint16) {
 func TestImpairAndRestoreLink(t *testing.T) {
 	t.Parallel()
 	const n = 200
-	p := playGuest(t, fakeConfig(t, "good"))
+	p := newTapGuest(t, fakeConfig(t, "good"))
 	pass := func(when string) {
 		t.Helper()
-		if seen := p.arriving(n); !slices.Equal(seen, everyNumber(n)) {
+		if seen := p.sendAndReceive(n); !slices.Equal(seen, everyNumber(n)) {
 			t.Errorf("%s: %d of %d frames: %v", when, len(seen), n, seen)
 		}
 	}
 	pass("at the bridge")
 	p.impair(Impairment{})
 	if l := p.lab.Status()[0].Link; l.Switched || l.Down {
-		t.Errorf("nothing was impaired, and the link is %+v", l)
+		t.Errorf("without impairment the link is %+v", l)
 	}
 	p.impair(lossy(impair.PPM / 2))
-	seen := p.arriving(n)
+	seen := p.sendAndReceive(n)
 	if len(seen) < n/4 || len(seen) > 3*n/4 {
-		t.Errorf("of %d frames, %d passed a link that loses one of two", n, len(seen))
+		t.Errorf("%d frames were sent on a link that loses every second, and %d arrived", n, len(seen))
 	}
 	l := p.lab.Status()[0].Link
 	if want := (LinkCounters{Packets: n, Lost: uint64(n - len(seen))}); !l.Switched || l.Sent != want || l.Received != (LinkCounters{}) {
@@ -200,11 +200,11 @@ func TestImpairAndRestoreLink(t *testing.T) {
 	p.impair(Impairment{})
 	pass("mended")
 	if l := p.lab.Status()[0].Link; !l.Empty() || l.Sent.Packets != n {
-		t.Errorf("a link that was mended is %+v", l)
+		t.Errorf("the restored link is %+v", l)
 	}
 	must.Do(t, p.lab.SetLink(1, false))
-	if seen := p.arriving(5); len(seen) != 0 || !p.lab.Status()[0].Link.Down {
-		t.Errorf("through a cable that is out came %v", seen)
+	if seen := p.sendAndReceive(5); len(seen) != 0 || !p.lab.Status()[0].Link.Down {
+		t.Errorf("frames %v passed a link that is down", seen)
 	}
 	must.Do(t, p.lab.SetLink(1, true))
 	pass("the cable back in")
@@ -212,10 +212,10 @@ func TestImpairAndRestoreLink(t *testing.T) {
 
 func TestSetLinkOfBridgePort(t *testing.T) {
 	t.Parallel()
-	p := playGuest(t, fakeConfig(t, "good"))
+	p := newTapGuest(t, fakeConfig(t, "good"))
 	for _, want := range []int{0, 5} {
 		must.Do(t, p.lab.SetLink(1, want > 0))
-		if seen := p.arriving(5); len(seen) != want {
+		if seen := p.sendAndReceive(5); len(seen) != want {
 			t.Errorf("%d frames, want %d", len(seen), want)
 		}
 	}
@@ -226,23 +226,23 @@ func TestSameSeedDropsSamePackets(t *testing.T) {
 	fate := func(seed uint64) []uint16 {
 		c := fakeConfig(t, "good")
 		c.Seed, c.Impair = seed, lossy(impair.PPM/2)
-		p := playGuest(t, c)
+		p := newTapGuest(t, c)
 		defer p.lab.Down()
-		return p.arriving(100)
+		return p.sendAndReceive(100)
 	}
 	one := fate(7)
 	if again := fate(7); !slices.Equal(one, again) {
-		t.Errorf("seed 7 let pass %v, and then %v", one, again)
+		t.Errorf("seed 7 passes %v, and then %v", one, again)
 	}
 	if other := fate(8); slices.Equal(one, other) {
-		t.Errorf("seeds 7 and 8 let pass the same: %v", one)
+		t.Errorf("seeds 7 and 8 pass the same: %v", one)
 	}
 }
 
 // The lab's kernel has an address on the bridge, and must not answer at an
 // interface of the switch.
 func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
-	p := playGuest(t, fakeConfig(t, "good"))
+	p := newTapGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{Out: []impair.Spec{{Delay: time.Microsecond}}})
 	src, _ := net.ParseMAC(guest.WireMAC(1))
 	all := bytes.Repeat([]byte{0xff}, 6)
@@ -262,18 +262,18 @@ func TestKernelDoesNotAnswerAtSwitch(t *testing.T) {
 		answers = append(answers, net.HardwareAddr(f[22:28]).String())
 	}
 	if !slices.Equal(answers, []string{bridge.String()}) {
-		t.Errorf("who has the lab's address: %v, want %v once", answers, bridge)
+		t.Errorf("ARP replies %v, want one from %v", answers, bridge)
 	}
-	// A guest that knows where the lab is must find it there, also when its own port has
-	// left the bridge.
+	// A guest with an ARP entry of the lab must reach it there, even when its port has left the
+	// bridge.
 	if bridge.String() != guest.WireHostMAC {
-		t.Errorf("the lab is at %v, want %v for ever", bridge, guest.WireHostMAC)
+		t.Errorf("the lab has the address %v, want %v", bridge, guest.WireHostMAC)
 	}
 }
 
-// frames are those of a kind that the guest gets: so many, and what comes in a while
-// behind them.
-func (p *plugged) frames(want int, kind func([]byte) bool) (all [][]byte) {
+// frames returns the frames of a kind that the guest receives, until a short time after the wanted
+// number.
+func (p *tapGuest) frames(want int, kind func([]byte) bool) (all [][]byte) {
 	b := make([]byte, 1<<16)
 	for {
 		until := time.Now().Add(30 * time.Second)
@@ -295,7 +295,7 @@ func (p *plugged) frames(want int, kind func([]byte) bool) (all [][]byte) {
 // checksums, also through the switch.
 func TestGSOPacketsAreSegmented(t *testing.T) {
 	t.Parallel()
-	p := playGuest(t, fakeConfig(t, "good"))
+	p := newTapGuest(t, fakeConfig(t, "good"))
 	p.impair(Impairment{In: []impair.Spec{{Delay: time.Microsecond}}})
 	mac, _ := net.ParseMAC(guest.WireMAC(1))
 	const size, segments = 1000, 4
@@ -360,11 +360,11 @@ func TestInvalidImpairments(t *testing.T) {
 		}
 	}
 	if l.Status()[0].Link.Switched {
-		t.Error("the link was put through the switch for nothing")
+		t.Error("an invalid impairment moved the link to the switch")
 	}
 	must.Do(t, l.Down())
 	if err := l.Impair(1, lossy(1)); err == nil || !strings.Contains(err.Error(), "down") {
-		t.Errorf("of a lab that is down: %v", err)
+		t.Errorf("a stopped lab: %v", err)
 	}
 }
 

@@ -30,8 +30,7 @@ type CertifyOptions struct {
 	Device     string           // the name on its host
 	// Command returns the command line that runs the cases with the given IDs.
 	Command func(ids []string) string
-	// Folder creates the folder of the certificate and returns its path. It is called once, before
-	// the first case.
+	// Folder creates the certificate's folder, once, before the first case, and returns its path.
 	Folder func() (string, error)
 	// Show returns the display of progress, for a total number of cases.
 	Show func(total int) *conform.Display
@@ -75,8 +74,7 @@ func (c *Certification) transport() string {
 	return "RoCEv2"
 }
 
-// plan selects the cases of a protocol, reads the deviations, and creates the judge, which runs the
-// cases.
+// plan selects a protocol's cases, reads the deviations, and creates the judge that runs the cases.
 func (c *Certification) plan(protocol conformance.Protocol) error {
 	all := judge.SuitesOf(protocol)
 	if err := judge.CheckLabels("--label", c.Filter.Labels, all); err != nil {
@@ -232,8 +230,7 @@ func (c *Certification) subject() certificate.Subject {
 	return s
 }
 
-// judgeIdentity returns the description of the judge and its access to the link for the
-// certificate.
+// judgeIdentity describes the judge and its access to the link, for the certificate.
 func (c *Certification) judgeIdentity() certificate.Judge {
 	_, judgeAddrs := c.lab.Addresses()
 	wire := c.lab.Wire

@@ -79,8 +79,7 @@ func (c *Certification) judgeGuest(ctx context.Context, cfg kernel.Config, statu
 }
 
 // isRawWire reports whether, with a value of --wire, the judge sends packets on a raw socket, as a
-// host with addresses other than the kernel's. The default, an empty value, depends on the
-// protocol.
+// host with addresses other than the kernel's. The default, empty, depends on the protocol.
 func isRawWire(wire bench.DeviceWire, protocol conformance.Protocol) bool {
 	switch wire {
 	case bench.WirePackets, bench.WireSegments:

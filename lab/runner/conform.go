@@ -25,8 +25,7 @@ type Conformance struct {
 	Replay func(device, id string) string
 }
 
-// Plan checks the options, and returns a judge, which runs cases on devices, with the devices and
-// their cases.
+// Plan checks the options, and returns a judge with the devices and the cases to run on them.
 func (c *Conformance) Plan() (*judge.Judge, error) {
 	j, err := c.judge()
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// ReadRun reads the result of a run. path is the run's folder or its result.json. It returns the
-// folder, too.
+// ReadRun reads the result of a run from path, its folder or result.json, and returns the folder.
 func ReadRun(path string) (run *report.Run, folder string, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, report.ResultFile)

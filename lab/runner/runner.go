@@ -218,8 +218,7 @@ func Tiers(names []string) (tiers []scenarios.Tier, why string, err error) {
 	return []scenarios.Tier{scenarios.Sim, scenarios.NetNS}, "", nil
 }
 
-// DescribeState returns a text with the task and the state of each of its ranks, a line or more
-// each.
+// DescribeState returns a text with the task and the state of each rank, a line or more each.
 func (t *Task) DescribeState(all []lab.RankState) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s:", t.Scenario.Name, t.Tier)

@@ -91,8 +91,7 @@ func (c *Seeds) nextRun(ctx context.Context) (run int, ok bool) {
 	return run, true
 }
 
-// record records the result of a run, prints it if it failed, and prints progress every
-// progressInterval.
+// record records the result of a run, prints failures, and prints progress every progressInterval.
 func (c *Seeds) record(run int, r *report.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -167,12 +167,10 @@ func fieldsOf(kind Kind, flags Flags) field {
 	return f
 }
 
-// cachedFlag, in the kind byte, replaces the envelope and flags of the previous eager
-// message.
+// cachedFlag, in the kind byte, says that envelope and flags equal those of the last eager message.
 const cachedFlag = 0x80
 
-// CachedEager is the header of an eager message with the same envelope and flags as the
-// previous one.
+// CachedEager is the header of an eager message with the envelope and flags of the previous one.
 const CachedEager = byte(Eager) | cachedFlag
 
 // MaxLen is the length of the longest header.

@@ -55,11 +55,11 @@ func TestHeaderRoundTrip(t *testing.T) {
 		var got Header
 		var err error
 		if got, rest, err = d.Next(rest); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v arrives as %+v, %v", want, got, err)
+			t.Fatalf("%+v is decoded as %+v, %v", want, got, err)
 		}
 	}
 	if string(rest) != "data" {
-		t.Errorf("%q is left", rest)
+		t.Errorf("%q remains", rest)
 	}
 }
 
@@ -80,11 +80,11 @@ func TestRepeatedEagerHeaderIsOneByte(t *testing.T) {
 	h := Header{Kind: Eager, Context: 1, Tag: 2}
 	full := len(e.Append(nil, &h))
 	if again := len(e.Append(nil, &h)); full != 10 || again != 1 {
-		t.Errorf("a header has %d bytes, and %d when it is the same again", full, again)
+		t.Errorf("a header has %d bytes, and %d when repeated", full, again)
 	}
 	h.Tag++
 	if other := len(e.Append(nil, &h)); other != full {
-		t.Errorf("another has %d", other)
+		t.Errorf("a header with another tag has %d bytes, want %d", other, full)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestTruncatedHeadersAreRejected(t *testing.T) {
 		for n := range b {
 			var d Decoder
 			if got, _, err := d.Next(b[:n]); !errors.Is(err, ErrMalformed) {
-				t.Errorf("%d of %d bytes of %v are %+v, %v", n, len(b), h.Kind, got, err)
+				t.Errorf("%d of %d bytes of %v are decoded as %+v, %v", n, len(b), h.Kind, got, err)
 			}
 		}
 	}
@@ -115,14 +115,14 @@ func FuzzHeader(f *testing.F) {
 				return
 			}
 			if len(next) >= len(rest) {
-				t.Fatalf("%d bytes are left of %d", len(next), len(rest))
+				t.Fatalf("%d of %d bytes remain: Next read nothing", len(next), len(rest))
 			}
 			var again Decoder
 			if enc.last.Kind == Eager {
 				again.last = enc.last
 			}
 			if got, _, err := again.Next(enc.Append(nil, &h)); err != nil || got != h {
-				t.Fatalf("%+v is written as %+v, %v", h, got, err)
+				t.Fatalf("%+v is encoded and decoded as %+v, %v", h, got, err)
 			}
 			rest = next
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/internal/browser"
 )
 
-// TestPagesInABrowser looks at a certificate and at a comparison in Chromium.
+// TestPagesInABrowser opens a certificate and a comparison in Chromium.
 func TestPagesInABrowser(t *testing.T) {
 	b := browser.Start(t)
 	_, dir := written(t, conform.Pass, conform.Fail, conform.Deviates, conform.Unsupported, conform.Broken, conform.Stale)
@@ -26,7 +26,7 @@ func TestPagesInABrowser(t *testing.T) {
 	t.Run("filter", func(t *testing.T) { filter(t, b, matrix) })
 }
 
-// filter sifts the clauses of a comparison by words, states and devices.
+// filter filters the clauses of a comparison by text, state and device.
 func filter(t *testing.T, b *browser.Browser, page string) {
 	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct{ All, Word, None, Fail, FailThere, FailElsewhere, Titles int }

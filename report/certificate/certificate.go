@@ -114,9 +114,8 @@ const (
 // states lists all states, the worst first.
 var states = []State{Broken, Fail, Stale, Deviates, NotAsked, Pass, Unsupported, Untestable}
 
-// New returns the certificate of a run: the state of each clause of the standards, and the outcome,
-// which follow from the results of the cases. The run must have one device, without injected
-// defects.
+// New returns the certificate of a run: the state of each clause of the standards and the outcome,
+// from the results of the cases. The run must have one device, without injected defects.
 func New(run *conform.Run, subject Subject, judge Judge) (*Certificate, error) {
 	if len(run.Devices) != 1 {
 		return nil, fmt.Errorf("a certificate is for one device, but the run has %s", textfmt.Plural(len(run.Devices), "device"))
@@ -233,8 +232,7 @@ func outcome(run *conform.Run, clauses []Clause) (o Outcome, why string) {
 // maxNamed limits the clauses named in a sentence.
 const maxNamed = 5
 
-// rowsIn returns the names of the first maxNamed MUST clauses in a state, as text, and the number
-// of the others.
+// rowsIn returns the first maxNamed MUST clauses in a state, as text, and the number of the others.
 func rowsIn(clauses []Clause, s State) string {
 	var rows []string
 	for i := range clauses {

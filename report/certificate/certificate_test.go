@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 	part := judged(pass)
 	part.Documents[0].Sections[0].Rows = append(part.Documents[0].Sections[0].Rows, conform.Row{ID: "roce/rc/psn/y", Level: "MUST", Clause: "C9-7"})
 	if got, err := New(part, Subject{}, Judge{}); err != nil || got.Outcome != Incomplete || !strings.HasSuffix(got.Why, "1 not asked about: roce/rc/psn/y (C9-7)") {
-		t.Errorf("a clause that was not asked about: %v %v", got, err)
+		t.Errorf("a clause without a case: %v %v", got, err)
 	}
 	many := judged(fail, fail, fail, fail, fail, fail, fail)
 	if got, err := New(many, Subject{}, Judge{}); err != nil || !strings.HasSuffix(got.Why, "7 not met: roce/rc/psn/0, roce/rc/psn/1, roce/rc/psn/2, roce/rc/psn/3, roce/rc/psn/4 and 2 more") {
@@ -65,11 +65,11 @@ func TestOutcomes(t *testing.T) {
 	defective := judged(pass)
 	defective.Devices[0].Defects = []string{"NAKStorm"}
 	if _, err := New(defective, Subject{}, Judge{}); err == nil {
-		t.Error("a device with defects on purpose is certified")
+		t.Error("a device with injected defects is certified")
 	}
 }
 
-// written is the folder of a certificate.
+// written returns a certificate and its folder.
 func written(t *testing.T, verdicts ...conform.Verdict) (*Certificate, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,25 +80,25 @@ func written(t *testing.T, verdicts ...conform.Verdict) (*Certificate, string) {
 	}
 	for _, r := range run.Devices[0].Results {
 		if r.Capture != "" {
-			put(t, dir, r.Capture, "packets of "+r.ID)
+			writeFile(t, dir, r.Capture, "packets of "+r.ID)
 		}
 	}
 	must.Do(t, c.WriteFolder(dir))
 	return c, dir
 }
 
-func put(t *testing.T, dir, name, text string) {
+func writeFile(t *testing.T, dir, name, text string) {
 	t.Helper()
 	file := filepath.Join(dir, name)
 	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o777))
 	must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 }
 
-// again writes the manifest of what is there now, as a forger would.
-func again(t *testing.T, dir string) {
+// rewriteManifest writes the manifest of the present files, as a forger would.
+func rewriteManifest(t *testing.T, dir string) {
 	t.Helper()
 	text := must.Get(manifest(dir))(t)
-	put(t, dir, ManifestFile, string(text))
+	writeFile(t, dir, ManifestFile, string(text))
 }
 
 func TestWrittenFolderVerifies(t *testing.T) {
@@ -127,32 +127,32 @@ func TestVerifyDetectsTampering(t *testing.T) {
 		do   func(t *testing.T, dir string)
 		want string
 	}{
-		"a capture is changed":                        {func(t *testing.T, dir string) { put(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
-		"a file is added":                             {func(t *testing.T, dir string) { put(t, dir, "more.txt", "more") }, "has been added"},
+		"a capture is changed":                        {func(t *testing.T, dir string) { writeFile(t, dir, "captures/rc/psn/c0.pcapng", "other packets") }, "has been changed"},
+		"a file is added":                             {func(t *testing.T, dir string) { writeFile(t, dir, "more.txt", "more") }, "has been added"},
 		"the page is gone":                            {func(t *testing.T, dir string) { remove(t, dir, PageFile) }, "is missing"},
 		"the manifest is gone":                        {func(t *testing.T, dir string) { remove(t, dir, ManifestFile) }, ManifestFile},
-		"the manifest is rewritten for an added file": {func(t *testing.T, dir string) { put(t, dir, "more.html", "more"); again(t, dir) }, "more.html is no part of a certificate"},
+		"the manifest is rewritten for an added file": {func(t *testing.T, dir string) { writeFile(t, dir, "more.html", "more"); rewriteManifest(t, dir) }, "more.html is no part of a certificate"},
 		"the page is changed and the manifest rewritten": {func(t *testing.T, dir string) {
 			replace(t, dir, PageFile, "Does not conform", "Conforms")
-			again(t, dir)
+			rewriteManifest(t, dir)
 		}, PageFile + " does not match certificate.json"},
 		"something follows the page": {func(t *testing.T, dir string) {
 			replace(t, dir, PageFile, "</html>", "</html><p>")
-			again(t, dir)
+			rewriteManifest(t, dir)
 		}, PageFile + " does not match certificate.json"},
 		"the JUnit results are changed and the manifest rewritten": {func(t *testing.T, dir string) {
 			replace(t, dir, "junit.xml", "<failure", "<skipped")
-			again(t, dir)
+			rewriteManifest(t, dir)
 		}, "junit.xml" + " does not match certificate.json"},
-		"the JUnit results are taken away and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, "junit.xml"); again(t, dir) }, "junit.xml"},
-		"a proof is taken away": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); again(t, dir) }, "the capture of rc/psn/c1"},
+		"the JUnit results are removed and the manifest rewritten": {func(t *testing.T, dir string) { remove(t, dir, "junit.xml"); rewriteManifest(t, dir) }, "junit.xml"},
+		"a capture is removed": {func(t *testing.T, dir string) { remove(t, dir, "captures/rc/psn/c1.pcapng"); rewriteManifest(t, dir) }, "the capture of rc/psn/c1"},
 		"the outcome is better than the results": {func(t *testing.T, dir string) {
 			c := must.Get(Read(dir))(t)
 			c.Outcome = Conforms
 			var text bytes.Buffer
 			must.Do(t, c.write(&text))
-			put(t, dir, File, text.String())
-			again(t, dir)
+			writeFile(t, dir, File, text.String())
+			rewriteManifest(t, dir)
 		}, `has the outcome "conforms"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func replace(t *testing.T, dir, name, before, after string) {
 	if err != nil || !bytes.Contains(text, []byte(before)) {
 		t.Fatalf("%s has no %q: %v", name, before, err)
 	}
-	put(t, dir, name, strings.ReplaceAll(string(text), before, after))
+	writeFile(t, dir, name, strings.ReplaceAll(string(text), before, after))
 }
 
 func remove(t *testing.T, dir, name string) {
@@ -191,7 +191,7 @@ func TestSignature(t *testing.T) {
 		}
 	}
 	public := must.Get(os.ReadFile(filepath.Join(keys, "lab.pub")))(t)
-	put(t, keys, "signers", "lab@example.com "+string(public))
+	writeFile(t, keys, "signers", "lab@example.com "+string(public))
 	signers := filepath.Join(keys, "signers")
 
 	c, dir := written(t, conform.Pass)
@@ -202,20 +202,19 @@ func TestSignature(t *testing.T) {
 	if v, err := Verify(t.Context(), dir, signers); err != nil || v.Signer != "lab@example.com" {
 		t.Errorf("signed: %+v, %v", v, err)
 	}
-	put(t, dir, "junit.xml", "<testsuites/>")
-	again(t, dir)
+	writeFile(t, dir, "junit.xml", "<testsuites/>")
+	rewriteManifest(t, dir)
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "invalid signature of") {
-		t.Errorf("the manifest was written again: %v", err)
+		t.Errorf("rewritten manifest: %v", err)
 	}
 	must.Do(t, c.WriteFolder(dir))
 	must.Do(t, Sign(t.Context(), dir, filepath.Join(keys, "stranger")))
 	if _, err := Verify(t.Context(), dir, signers); err == nil || !strings.Contains(err.Error(), "no signer in") {
-		t.Errorf("signed by a stranger: %v", err)
+		t.Errorf("signed by an unknown signer: %v", err)
 	}
 }
 
-// setNumbers sets every number that can be reached, and makes one element of each empty
-// list.
+// setNumbers sets every reachable number, and adds an element to each empty list.
 func setNumbers(v reflect.Value, n int64) {
 	switch {
 	case v.CanInt():
@@ -245,7 +244,7 @@ func setNumbers(v reflect.Value, n int64) {
 	}
 }
 
-// Verify draws what somebody else wrote: it must not panic, whatever the numbers are.
+// Verify renders untrusted numbers: no number may make it panic.
 func TestVerifyHandlesExtremeNumbers(t *testing.T) {
 	for _, n := range []int64{0, -1, 1, math.MaxInt32, math.MinInt32, math.MaxInt64, math.MinInt64} {
 		c, dir := written(t, conform.Pass, conform.Fail)
@@ -259,10 +258,10 @@ func TestVerifyHandlesExtremeNumbers(t *testing.T) {
 		c.Run.Version = conform.Version
 		var text bytes.Buffer
 		must.Do(t, c.write(&text))
-		put(t, dir, File, text.String())
-		again(t, dir)
+		writeFile(t, dir, File, text.String())
+		rewriteManifest(t, dir)
 		if _, err := Verify(t.Context(), dir, ""); err == nil {
-			t.Errorf("%d: it holds", n)
+			t.Errorf("%d: Verify succeeds", n)
 		}
 	}
 }

@@ -42,8 +42,7 @@ type Compared struct {
 	Level    string `json:"level"`
 	Clause   string `json:"clause,omitempty"`
 	Text     string `json:"text"`
-	// States are in the order of the columns; empty if the document does not apply to the
-	// device.
+	// States are in the order of the columns; empty if the document does not apply to the device.
 	States []State `json:"states"`
 	// Cases are the cases that were run on any device.
 	Cases []string `json:"cases,omitempty"`
@@ -141,8 +140,7 @@ func (c *Comparison) count(column int) []Count {
 	return counts(found)
 }
 
-// readRun reads the results of a folder that certify or conform wrote; the certificate is nil for
-// conform.
+// readRun reads the results in a folder of certify or conform; the certificate is nil for conform.
 func readRun(dir string) (*conform.Run, *Certificate, error) {
 	cert, err := Read(dir)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// emulated is a folder of conform: a device of each transport.
+// emulated returns a folder of conform with a device of each transport.
 func emulated(t *testing.T) string {
 	t.Helper()
 	run := judged(conform.Pass, conform.Pass)
@@ -24,7 +24,7 @@ func emulated(t *testing.T) string {
 	return dir
 }
 
-// compared are a folder of conform and two of certificates.
+// compared returns the comparison of a folder of conform and two certificates, and their folders.
 func compared(t *testing.T) (c *Comparison, a, b string) {
 	t.Helper()
 	_, a = written(t, conform.Pass, conform.Fail, conform.Pass, conform.Deviates)
@@ -42,7 +42,7 @@ func TestComparison(t *testing.T) {
 		"roce/rc/psn/0": {"pass,,pass,pass", false},
 		"roce/rc/psn/1": {"pass,,fail,pass", true},
 		"roce/rc/psn/2": {"not-asked,,pass,unsupported", false},
-		"roce/rc/psn/3": {"not-asked,,deviates,fail", false}, // both do the same
+		"roce/rc/psn/3": {"not-asked,,deviates,fail", false}, // the same on both
 		"roce/rc/psn/x": {"untestable,,untestable,untestable", false},
 		"other/1":       {",unsupported,,", false},
 	} {
@@ -62,7 +62,7 @@ func TestComparison(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s is gone", row)
+			t.Errorf("%s is missing", row)
 		}
 	}
 	if len(c.Clauses) != 6 || len(c.Columns) != 4 {
@@ -80,7 +80,7 @@ func TestColumnNamesAreUnique(t *testing.T) {
 	for _, col := range append(c.Columns, twice.Columns...) {
 		names[col.Name] = true
 	}
-	// Both certificates are of an rxe-6.1, and stand in folders of different names.
+	// Both certificates are of rxe-6.1, in folders with different names.
 	base := filepath.Base(a)
 	for _, want := range []string{"softroce", "softiwarp", "rxe-6.1 of " + base, "rxe-6.1 of " + base + ", column 1", "rxe-6.1 of " + base + ", column 2"} {
 		if !names[want] {
@@ -96,7 +96,7 @@ func TestComparisonAsText(t *testing.T) {
 	must.Do(t, c.WriteMarkdown(&text, false))
 	s := text.String()
 	for _, want := range []string{
-		// Only the devices that fall under a document are beside it.
+		// A document has only the devices that it applies to.
 		`| row | level | clause | what it demands | softroce | rxe\|6.1 | rxe-6.12 |`,
 		`| roce/rc/psn/1 | MUST |  | One \| of them. | met | **not met** | met |`,
 		"| **softroce** | RoCEv2, emulated, in virtual time | MUST | 0 | 0 | 2 | 0 | 2 |",
@@ -104,11 +104,11 @@ func TestComparisonAsText(t *testing.T) {
 		"1 clause that some meet and others do not",
 	} {
 		if !strings.Contains(s, want) {
-			t.Errorf("Markdown does not say %q:\n%s", want, s)
+			t.Errorf("Markdown does not contain %q:\n%s", want, s)
 		}
 	}
 	if strings.Contains(s, "psn/0") || strings.Contains(s, "other/1") {
-		t.Errorf("clauses in which nobody differs:\n%s", s)
+		t.Errorf("clauses without differences:\n%s", s)
 	}
 	if err := c.WriteMarkdown(&whole, true); err != nil || !strings.Contains(whole.String(), "psn/0") || !strings.Contains(whole.String(), "other/1") {
 		t.Errorf("not all clauses: %v", err)
@@ -130,10 +130,10 @@ func TestComparisonAsPage(t *testing.T) {
 		"it does not claim &lt;it&gt;", "emulated, in virtual time", "Does not conform",
 	} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	if err := c.WriteHTML(&alone, ""); err != nil || strings.Contains(alone.String(), "certificate.html") {
-		t.Errorf("a page that stands nowhere has links, or %v", err)
+		t.Errorf("a page without a folder has links, or %v", err)
 	}
 }

@@ -38,8 +38,7 @@ type comparedPage struct {
 	Overview  []*documentRow
 }
 
-// documentRow has a bar of a document's clauses by state for each device; empty if it does not
-// apply.
+// documentRow has, for each device, a bar of a document's clauses by state, if it applies.
 type documentRow struct {
 	Title, Anchor string
 	Shares        [][]kit.Share
@@ -134,8 +133,7 @@ func (p *comparedPage) addStates(c *Comparison) {
 	}
 }
 
-// pageLinks returns relative URLs from dir to the pages of the devices, by column; empty strings if
-// dir is empty.
+// pageLinks returns relative URLs from dir to the devices' pages, by column; all empty if dir is.
 func (c *Comparison) pageLinks(dir string) []string {
 	all := make([]string, len(c.Columns))
 	from, err := filepath.Abs(dir)
@@ -157,9 +155,8 @@ func (c *Comparison) pageLinks(dir string) []string {
 // tiers are the names of the tiers.
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
-// newDeviceRow returns the row of a device in the table of devices, from the device's column in the
-// tables of clauses. href is the link to its page. The tier says how it is run: emulated, or on its
-// own wire.
+// newDeviceRow returns a row of the table of devices, from the device's column in the tables of
+// clauses. href is the link to its page. The tier says how it is run: emulated, or on its own wire.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.

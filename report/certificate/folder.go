@@ -139,8 +139,7 @@ func hash(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// manifest returns the manifest of a folder: a line with hash and path for each file, sorted by
-// path.
+// manifest returns a folder's manifest: a line with hash and path for each file, sorted by path.
 func manifest(dir string) ([]byte, error) {
 	sums, err := hashes(dir)
 	if err != nil {

@@ -79,8 +79,7 @@ func (p *callQP) send(seq int) error {
 	return err
 }
 
-// receive receives message seq and checks every byte. It returns errCallBroken if the queue pair
-// failed.
+// receive receives and checks message seq. It returns errCallBroken if the queue pair failed.
 func (p *callQP) receive(seq int) error {
 	e := p.end
 	wc, err := p.waitCompletion()

@@ -85,8 +85,8 @@ func TestDeviceErrorsOfCMFailTheRun(t *testing.T) {
 	fabric := map[string]error{
 		"timeout":     verbs.ErrTimeout,
 		"rejected":    &verbs.RejectError{Reason: 10, Text: "stale"},
-		"unreachable": fmt.Errorf("%w: no way there", verbs.ErrNotFound),
-		"ended":       fmt.Errorf("%w: while it was being made", verbs.ErrClosed),
+		"unreachable": fmt.Errorf("%w: no route", verbs.ErrNotFound),
+		"ended":       fmt.Errorf("%w: during the handshake", verbs.ErrClosed),
 	}
 	device := map[string]error{
 		"invalid":       verbs.ErrInvalid,
@@ -94,13 +94,13 @@ func TestDeviceErrorsOfCMFailTheRun(t *testing.T) {
 		"in use":        verbs.ErrBusy,
 		"no resources":  verbs.ErrNoMemory,
 		"not permitted": verbs.ErrPerm,
-		"without sense": errors.New("the firmware is upset"),
+		"unknown":       errors.New("firmware error"),
 		"both":          fmt.Errorf("%w: %w", verbs.ErrClosed, verbs.ErrInvalid),
 	}
 	run := func(t *testing.T, verb string, failure error) (*rig, *faultyCM) {
 		r := rigOf(t, streams, sim.StreamConfig{}, rigSeed, 2, 1)
 		d := &faultyCM{verb: verb, err: failure}
-		r.disguise = func(host int, dev verbs.Context) verbs.Context {
+		r.wrap = func(host int, dev verbs.Context) verbs.Context {
 			if caller := verb == "connect"; caller != (host == 0) {
 				return dev
 			}
@@ -111,7 +111,7 @@ func TestDeviceErrorsOfCMFailTheRun(t *testing.T) {
 		r.start(workload.Config{Kind: workload.Stream, Op: workload.OpSend, Messages: 20, Bytes: 100, Reconnect: true})
 		must.Do(t, r.RunPrograms())
 		if !d.done {
-			t.Fatal("nothing failed")
+			t.Fatal("no verb failed")
 		}
 		return r, d
 	}

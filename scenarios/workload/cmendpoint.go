@@ -14,8 +14,7 @@ import (
 // connection manager. With Reconnect a broken call is made again; private data tells how many
 // messages either end has received, and both continue from there.
 
-// cmEndpoint is the state that client and server have in common. Rank 2i is the client of rank
-// 2i+1.
+// cmEndpoint is the common state of client and server. Rank 2i is the client of rank 2i+1.
 type cmEndpoint struct {
 	*env
 	peer int // -1 for the last rank of an odd number

@@ -18,8 +18,7 @@ type cmServer struct {
 	clientDone           bool // the client has made all calls
 }
 
-// run listens, sends its address to the client, and serves the calls, each a connection with some
-// messages.
+// run listens, sends its address to the client, and serves calls: connections with some messages.
 func (c *cmServer) run() error {
 	c.setStatus("listening")
 	entry, err := c.nic.Device.QueryGID(1, int(c.nic.GIDIndex))
@@ -94,9 +93,8 @@ func (c *cmServer) handleNext(wait time.Duration) (bool, error) {
 	return true, nil
 }
 
-// acceptSIDR answers a SIDR request with a new UD queue pair, and closes it: the client only
-// resolves its number, and sends nothing to it. Errors that faults of the fabric can cause are only
-// recorded.
+// acceptSIDR answers a SIDR request with a new UD queue pair, and closes it: the client resolves
+// its number, but sends nothing to it. Errors that fabric faults can cause are only recorded.
 func (c *cmServer) acceptSIDR(r verbs.ConnRequest) error {
 	p, err := c.newCallQP(verbs.QPTypeUD)
 	if err != nil {

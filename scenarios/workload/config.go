@@ -14,9 +14,8 @@ type Config struct {
 	Kind  Kind `yaml:"kind" json:"kind"`
 	Ranks int  `yaml:"ranks,omitempty" json:"ranks,omitempty"` // one per host; default: all hosts
 
-	// Services are the transport services: rc, srq (rc with a shared receive queue), xrc,
-	// uc, ud, rd (reliable datagrams: one queue pair for all peers). Only random takes more
-	// than one.
+	// Services are the transport services: rc, srq (rc with a shared receive queue), xrc, uc, ud,
+	// rd (reliable datagrams: one queue pair for all peers). Only random takes more than one.
 	Services []string `yaml:"services,omitempty" json:"services,omitempty"`
 	// Op is the operation that moves the data: send, write, read. Every eighth write, and the
 	// last before a sender waits, has immediate data; with depth 1 every write has.
@@ -27,28 +26,24 @@ type Config struct {
 	Messages int `yaml:"messages,omitempty" json:"messages,omitempty"`
 	// Bytes is the size of a message, or the largest size.
 	Bytes int `yaml:"bytes,omitempty" json:"bytes,omitempty"`
-	// Depth is the number of outstanding requests; for calls, the number of messages of a
-	// call.
+	// Depth is the number of outstanding requests; for calls, the number of messages of a call.
 	Depth int `yaml:"depth,omitempty" json:"depth,omitempty"`
 
 	// MTU is the path MTU by rank, which allows a deliberate mismatch. The last value
 	// applies to all further ranks.
 	MTU []int `yaml:"mtu,omitempty" json:"mtu,omitempty"`
-	// Timeout is the ack timeout, rounded up to a value of the 5-bit field. Retries and
-	// RNRRetries are the retry counts; 7 RNR retries are infinite. RNRTimer is the minimum
-	// RNR NAK timer.
+	// Timeout is the ack timeout, rounded up to a value of the 5-bit field. Retries and RNRRetries
+	// are the retry counts; 7 RNR retries are infinite. RNRTimer is the minimum RNR NAK timer.
 	Timeout    time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
 	Retries    *int          `yaml:"retries,omitempty" json:"retries,omitempty"`
 	RNRRetries *int          `yaml:"rnr_retries,omitempty" json:"rnr_retries,omitempty"`
 	RNRTimer   time.Duration `yaml:"rnr_timer,omitempty" json:"rnr_timer,omitempty"`
 
-	// Pause is the time between batches of receives of a slow receiver. Senders do not wait
-	// for credits then.
+	// Pause is the time between batches of receives of a slow receiver. Senders need no credits.
 	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
 	// Think is the time that a rank computes between messages, rounds or calls.
 	Think time.Duration `yaml:"think,omitempty" json:"think,omitempty"`
-	// Reconnect makes a rank reconnect after an error and send again the messages that have
-	// not arrived.
+	// Reconnect makes a rank reconnect after an error and resend what has not arrived.
 	Reconnect bool `yaml:"reconnect,omitempty" json:"reconnect,omitempty"`
 	// Failover makes a rank switch to another rail after an error. Without Reconnect a
 	// failed rail is not used again.
@@ -57,9 +52,8 @@ type Config struct {
 	Spin bool `yaml:"spin,omitempty" json:"spin,omitempty"`
 	// CM connects through the connection manager.
 	CM bool `yaml:"cm,omitempty" json:"cm,omitempty"`
-	// Excuses are faults that are not violations: loses, duplicates and reorders for
-	// unreliable services, and gives_up for reliable services of random, whose retries may
-	// be exhausted.
+	// Excuses are faults that are not violations: loses, duplicates and reorders for unreliable
+	// services, and gives_up for reliable services of random, whose retries may be exhausted.
 	Excuses []string `yaml:"excuses,omitempty" json:"excuses,omitempty"`
 }
 
@@ -115,8 +109,7 @@ func reliable(service string) bool { return service != ServiceUC && service != S
 // datagram reports whether receives of a service begin with a GRH.
 func datagram(service string) bool { return service == ServiceUD || service == ServiceRD }
 
-// mtu is the path MTU of a rank in bytes; 0: that of the port. The last value of c.MTU holds for
-// all later ranks.
+// mtu is the path MTU of a rank in bytes; 0: that of the port. Later ranks have the last of c.MTU.
 func (c *Config) mtu(rank int) int {
 	if len(c.MTU) == 0 {
 		return 0
@@ -219,8 +212,7 @@ func (c Config) Uses(service string) bool {
 // 2^code. Code 0 is infinite.
 func ackTimeoutOf(code uint8) time.Duration { return 4096 * time.Nanosecond << code }
 
-// ackTimeoutCode returns the smallest ack timeout code whose time is at least d; 31 if there is
-// none.
+// ackTimeoutCode returns the smallest ack timeout code whose time is at least d, or 31.
 func ackTimeoutCode(d time.Duration) uint8 {
 	for code := uint8(1); code < 31; code++ {
 		if ackTimeoutOf(code) >= d {

@@ -18,10 +18,9 @@ type edge struct {
 	messages [2]int // from ends[0], from ends[1]
 }
 
-// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. An end
-// that sees an error closes its queue pair, creates the next and sends its connInfo through
-// Control, and the other end follows. The connInfo says which messages have arrived; the rest is
-// sent again.
+// conn is a rank's end of an edge. It outlives queue pairs: each incarnation has a new one. After
+// an error an end closes its queue pair, creates the next and sends its connInfo through Control;
+// the other end follows. The connInfo says which messages arrived; the rest is sent again.
 type conn struct {
 	n *node
 	link
@@ -146,8 +145,7 @@ type connInfo struct {
 	RKey    verbs.RKey `json:"rkey,omitempty"`
 	Word    uint64     `json:"word,omitempty"` // for atomics
 	WordKey verbs.RKey `json:"word_key,omitempty"`
-	// Slots is the number of messages there is room for, and Next the first message that
-	// has not arrived.
+	// Slots is the room in messages, and Next the first message that has not arrived.
 	Slots int `json:"slots"`
 	Next  int `json:"next"`
 }

@@ -18,8 +18,7 @@ type connListener struct {
 	pending  []verbs.ConnRequest
 }
 
-// callTimeout limits one call of the connection manager. It covers several retransmissions of the
-// CM.
+// callTimeout limits a call of the connection manager. It covers several CM retransmissions.
 const callTimeout = 20 * time.Second
 
 // defaultBacklog lets the connection manager choose the backlog of a listener.
@@ -38,8 +37,7 @@ func (r *rail) listen() (uint16, error) {
 }
 
 // isActiveSide reports whether this end sends the connection request: the lower rank does. A rank
-// accepts nothing while it connects; the highest of waiting ranks never connects, therefore there
-// is no deadlock.
+// accepts nothing while it connects; the highest waiting rank never does, so there is no deadlock.
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the other
@@ -90,8 +88,7 @@ func isFabricError(err error) bool {
 }
 
 // rejectStaleRequests rejects requests of earlier incarnations (attempts to connect), of
-// connections that are over, and unreadable ones. Without a reject their senders would wait for a
-// timeout.
+// connections that are over, and unreadable ones. Otherwise their senders would wait for a timeout.
 func (n *node) rejectStaleRequests() error {
 	for _, r := range n.rails {
 		if r.cm == nil {
@@ -118,8 +115,7 @@ func (n *node) rejectStaleRequests() error {
 	return nil
 }
 
-// request removes and returns the pending request with name as its private data; nil if there is
-// none.
+// request removes and returns the pending request with name as private data; nil if there is none.
 func (s *connListener) request(name string) (verbs.ConnRequest, error) {
 	if err := s.poll(); err != nil {
 		return nil, err

@@ -157,10 +157,9 @@ func (c *conn) reportEnd() error {
 	return nil
 }
 
-// fail ends the incarnation at its first failed completion; later ones are flushed because of it.
-// It records the failure, unless this end has completed: the peer has most likely completed too.
-// While draining only flushes are ignored: the completion with the cause may come after the peer's
-// control message.
+// fail ends the incarnation at its first failed completion, which flushes the later ones. It
+// records the failure unless this end has completed: most likely the peer has too. While draining
+// it ignores only flushes: the completion with the cause may follow the peer's control message.
 func (c *conn) fail(status verbs.WCStatus) {
 	if c.broken || c.state == connOver || c.state == connDraining && status == verbs.WCWRFlushErr {
 		return
@@ -205,8 +204,7 @@ func (c *conn) startDraining() error {
 }
 
 // stepDraining waits until all requests and receives have completed, closes the queue pair, and
-// then finishes or waits for the time to connect again. A completion that is missing after grace is
-// a violation.
+// then finishes or waits to connect again. A completion that is missing after grace is a violation.
 func (c *conn) stepDraining() error {
 	if c.endpoint != nil && c.sq.Outstanding() > 0 {
 		return nil
@@ -240,8 +238,7 @@ func (c *conn) stepDraining() error {
 	return nil
 }
 
-// mayReconnect reports whether to connect again: as configured, until too many attempts in a row
-// carry no data.
+// mayReconnect reports whether to reconnect, as configured. Too many attempts without data end it.
 func (c *conn) mayReconnect() bool {
 	switch {
 	case c.failedIncarnations > maxFailedIncarnations:

@@ -59,8 +59,7 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	return true
 }
 
-// pump posts reads of messages that the peer has published, and leaves room in the send queue for
-// notices.
+// pump posts reads of messages that the peer published, and leaves send queue room for notices.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {

@@ -50,7 +50,7 @@ func TestKindsOverReliableDatagrams(t *testing.T) {
 					}
 				}
 				if spec.LossPPM > 0 && again < 20 {
-					t.Errorf("%d packets sent again, of which every tenth is lost", again)
+					t.Errorf("%d retransmissions with a loss of 10%%", again)
 				}
 			}
 		})
@@ -66,7 +66,7 @@ func TestReliableDatagramsShareQueuePair(t *testing.T) {
 	} {
 		r := rigOf(t, reliableDatagrams, sim.StreamConfig{}, rigSeed, 6, 1)
 		made := 0
-		r.disguise = func(host int, dev verbs.Context) verbs.Context {
+		r.wrap = func(host int, dev verbs.Context) verbs.Context {
 			if host == 0 {
 				return &qpCounter{dev, &made}
 			}
@@ -121,17 +121,17 @@ func TestSilentPeerFailsOnlyItsRequests(t *testing.T) {
 // and nothing hangs.
 func TestBrokenEndpointEndsAllConnections(t *testing.T) {
 	for _, op := range []string{workload.OpSend, workload.OpRead} {
-		for victim := range 2 {
+		for broken := range 2 {
 			r := rigOf(t, reliableDatagrams, sim.StreamConfig{}, rigSeed, 4, 1)
-			r.at(2*time.Millisecond, func() { r.breakRank(victim) })
+			r.at(2*time.Millisecond, func() { r.breakRank(broken) })
 			reports := r.run(workload.Config{Kind: workload.Incast, Op: op, Messages: 100, Bytes: 1000, Think: 100 * time.Microsecond})
 			for rank, rep := range reports {
 				if len(rep.Violations) > 0 {
-					t.Errorf("%s, rank %d broken, rank %d: %s", op, victim, rank, listed(rep.Violations))
+					t.Errorf("%s, rank %d broken, rank %d: %s", op, broken, rank, listed(rep.Violations))
 				}
 			}
-			if reports[victim].FailureCount == 0 {
-				t.Errorf("%s, rank %d was broken and saw no failure", op, victim)
+			if reports[broken].FailureCount == 0 {
+				t.Errorf("%s, rank %d was broken and saw no failure", op, broken)
 			}
 		}
 	}

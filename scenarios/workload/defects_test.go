@@ -104,7 +104,7 @@ func TestEveryDeviceDefectIsDetected(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 4, 1)
 			l := testutil.NewFaultyDevice(tc.fault)
-			r.disguise = func(host int, dev verbs.Context) verbs.Context {
+			r.wrap = func(host int, dev verbs.Context) verbs.Context {
 				if host != tc.rank {
 					return dev
 				}

@@ -33,8 +33,7 @@ func (c *Config) AckTimeout() time.Duration {
 	return ackTimeoutOf(code)
 }
 
-// IsTimeout reports whether a program ended because of a timeout, or because another rank
-// had ended.
+// IsTimeout reports whether a program ended because of a timeout or because another rank ended.
 func IsTimeout(err error) bool {
 	var stuck *traffic.StallError
 	return errors.As(err, &stuck) || errors.Is(err, verbs.ErrTimeout) || errors.Is(err, ErrGone)
@@ -64,8 +63,7 @@ func (c *Config) NeedsImmediateData() bool {
 	return d.Kind != Random && !reliable(d.service()) && d.Bytes < traffic.StampLen
 }
 
-// deviceTraits returns the traits and capabilities of the rank's devices, which are
-// all alike.
+// deviceTraits returns the traits and capabilities of the rank's devices, which are all alike.
 func deviceTraits(r *Rank) (traits traffic.TransportTraits, caps verbs.Caps, err error) {
 	if len(r.NICs) == 0 {
 		return traits, 0, errors.New("the host has no NIC")

@@ -24,8 +24,7 @@ type source struct {
 }
 
 // openEndpoint creates an endpoint: a queue pair that some connections of the service rd (reliable
-// datagrams) share. It posts the receives; num is the number of their ring, which work request IDs
-// contain.
+// datagrams) share. It posts the receives; num is the number of their ring in work request IDs.
 func (r *rail) openEndpoint(num, conns int, l *layout) (err error) {
 	e := &endpoint{rail: r, bySource: map[source]int{}}
 	r.endpoints = append(r.endpoints, e)
@@ -77,8 +76,7 @@ func (e *endpoint) connOf(wc *verbs.WC, slot int) int {
 }
 
 // broken reports, after a receive has failed, whether the queue pair is in the error state, and if
-// so stops posting receives. If not, only the message of that receive is lost, which concerns its
-// sender alone.
+// so stops posting receives. If not, only one message is lost, which concerns its sender alone.
 func (e *endpoint) broken() bool {
 	attr, err := e.qp.Query()
 	e.recv.closed = e.recv.closed || err != nil || attr.State == verbs.QPStateErr

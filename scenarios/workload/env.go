@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// env is what the program of a rank needs, of whatever kind: configuration, time, and the record of
-// what happened.
+// env is what every program of a rank needs: configuration, time, and the log of events.
 type env struct {
 	rank   *Rank
 	cfg    Config
@@ -53,8 +52,7 @@ func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 }
 
 // due reports whether a time has come. If not, it arms the rank's timer, which makes all
-// connections run. The timer keeps the earliest time only: a connection with a later time must then
-// call due again.
+// connections run. The timer keeps the earliest time only: those with a later one call due again.
 func (e *env) due(at time.Duration) bool {
 	if e.now >= at {
 		return true

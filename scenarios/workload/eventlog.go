@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// eventLog records the events of a rank's program for its report, and sends samples and marks to
-// the launcher.
+// eventLog records a program's events for its report, and sends samples and marks to the launcher.
 type eventLog struct {
 	rank           *Rank
 	countersBefore []verbs.Counter
@@ -41,8 +40,7 @@ func newEventLog(r *Rank) *eventLog {
 	return l
 }
 
-// SumCounters returns the sums of the counters of NICs, by name in the order of their first
-// occurrence.
+// SumCounters returns the sums of the counters of NICs, by name in order of first occurrence.
 func SumCounters(nics []NIC) (sums []verbs.Counter) {
 	index := map[string]int{}
 	for i := range nics {
@@ -145,8 +143,7 @@ func (l *eventLog) report() *Report {
 	return r
 }
 
-// sampler schedules about a hundred samples in a run, whether it takes microseconds of virtual time
-// or minutes.
+// sampler schedules about a hundred samples in a run of microseconds of virtual time or of minutes.
 type sampler struct {
 	step     uint64        // messages between samples
 	gap      time.Duration // longest time between samples

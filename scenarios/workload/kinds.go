@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/traffic"
 )
 
-// New returns the program of a rank. The configuration must be valid for the fabric; defaults are
-// filled in.
+// New returns the program of a rank. cfg must be valid for the fabric; defaults are filled in.
 func New(cfg Config, r *Rank) (Program, error) {
 	traits, caps, err := deviceTraits(r)
 	if err != nil {
@@ -43,8 +42,7 @@ func New(cfg Config, r *Rank) (Program, error) {
 	return n, nil
 }
 
-// edges returns the connections of a workload, one per rail between each two ranks that exchange
-// messages.
+// edges returns the connections of a workload, one per rail between two ranks that communicate.
 func edges(cfg *Config, rails int) (all []edge) {
 	ranks, messages := cfg.Ranks, [2]int{cfg.Messages, cfg.Messages}
 	if cfg.Kind == Stream || cfg.Kind == Incast {

@@ -89,11 +89,10 @@ func TestAllKindsOnCleanFabric(t *testing.T) {
 }
 
 // campaign is the number of seeds of TestRandomFaultsWithReconnect.
-var campaign = flag.Uint64("campaign", 5, "seeds of TestCampaign")
+var campaign = flag.Uint64("campaign", 5, "seeds of TestRandomFaultsWithReconnect")
 
-// Whatever happens to the fabric, ranks that reconnect complete and receive every message
-// once. To search for failures: go test ./scenarios/workload -run RandomFaults -campaign
-// 500.
+// Under random faults, ranks that reconnect complete and receive every message once. To search for
+// failures: go test ./scenarios/workload -run RandomFaults -campaign 500.
 func TestRandomFaultsWithReconnect(t *testing.T) {
 	t.Parallel()
 	last := *campaign
@@ -147,7 +146,7 @@ func (r *rig) tryToBreak(rank int) {
 		return
 	}
 	r.World.Go("what breaks a rank", func(*sim.Proc) error {
-		_ = r.programs[rank].(workload.Breaker).Break() // there may be none yet
+		_ = r.programs[rank].(workload.Breaker).Break() // there may be no queue pair yet
 		return nil
 	})
 }

@@ -188,8 +188,7 @@ func (n *node) datagramConn(e *endpoint, wc *verbs.WC, slot int) *conn {
 const (
 	// spinTicks is how many ticks a spinning rank polls without sleeping.
 	spinTicks = 20
-	// railPollInterval is how long a rank with several rails waits for events of one of
-	// them.
+	// railPollInterval is how long a rank with several rails waits for events of one of them.
 	railPollInterval = 50 * time.Microsecond
 )
 
@@ -205,8 +204,7 @@ func (n *node) stallTimeout() time.Duration {
 }
 
 // waitForEvent waits for completions, control messages or timers. With Spin and open queue pairs it
-// only sleeps, after a long time without progress. It returns a StallError if there was no progress
-// for stallTimeout.
+// only sleeps, after a long time without progress. It returns a StallError after stallTimeout.
 func (n *node) waitForEvent() error {
 	n.publish()
 	wait := min(max(n.tick(), n.now-n.lastProgress), maxTicks*n.tick())

@@ -226,8 +226,7 @@ func (n *node) endpointLoads(r *rail) (loads []int) {
 	return loads
 }
 
-// noteConnected sends the mark "connected" to the launcher, once, when every connection has been up
-// or is over.
+// noteConnected sends the mark "connected", once, when every connection has been up or is over.
 func (n *node) noteConnected() {
 	up := 0
 	for _, c := range n.conns {

@@ -41,8 +41,7 @@ func (p *producer) limit() int {
 	return n
 }
 
-// complete reports whether all messages were acknowledged or, if the peer reads them, announced as
-// readable.
+// complete reports whether all messages were acknowledged or, for reads, announced as readable.
 func (p *producer) complete() bool {
 	if p.link.cfg.Op == OpRead {
 		return p.next == p.total && p.readableSent == p.total
@@ -123,8 +122,7 @@ func (p *producer) post(last bool) {
 	}
 }
 
-// publish writes messages into public memory, where the peer can read them. It reports whether
-// there were any.
+// publish writes messages into memory that the peer can read, and reports whether there were any.
 func (p *producer) publish() (moved bool) {
 	c := p.link
 	for limit := p.limit(); p.next < limit; p.next++ {
@@ -207,8 +205,7 @@ func (a *atomicAdder) pump() (moved bool) {
 // resultOffset is the offset in private memory of the old value that atomic n returns.
 func (a *atomicAdder) resultOffset(n int) int { return a.link.resultsAt + n%maxAdds*wordLen }
 
-// handleCompletion checks the old value of a completed atomic: it grows with every atomic of this
-// rank.
+// handleCompletion checks the old value of an atomic: it grows with every atomic of this rank.
 func (a *atomicAdder) handleCompletion(n int) {
 	a.completed++
 	a.resolved = n + 1
@@ -222,9 +219,8 @@ func (a *atomicAdder) handleCompletion(n int) {
 	w.lastOld = got
 }
 
-// verifyAtomics checks that the words of this rank have counted at least the atomics that the peers
-// saw complete, and at most those that they posted. Without a report of every peer it checks
-// nothing.
+// verifyAtomics checks that this rank's words counted at least the atomics that the peers saw
+// complete, and at most those that they posted. Without a report of every peer it checks nothing.
 func (n *node) verifyAtomics() {
 	least, most := 0, 0
 	for _, c := range n.conns {

@@ -32,8 +32,7 @@ func countOf(imm uint32, near int) int {
 // pump refills receives, and posts messages, reads, atomics and notices, which tell the peer a
 // count in immediate data. It reports whether it posted any.
 func (c *conn) pump() (moved bool, err error) {
-	// A credit notice lets the peer send. On a transport without RNR NAKs, receives must be posted
-	// before.
+	// A credit notice lets the peer send: without RNR NAKs, receives must be posted before.
 	if !c.recv.Shared || c.traits.NoRNR {
 		if moved, err = c.recv.refill(); err != nil {
 			return moved, err

@@ -33,8 +33,7 @@ type railPort struct {
 	maxReads uint8 // outstanding reads and atomics, in either direction
 }
 
-// openRail opens NIC num of the rank: it queries GID, MTU and limits, and creates the PD and the
-// completion queue.
+// openRail opens NIC num of the rank: it queries GID, MTU and limits, and creates the PD and CQ.
 func openRail(e *env, num, cqDepth int) (*rail, error) {
 	const maxOutstandingReads = 16 // of a connection
 	nic := &e.rank.NICs[num]
@@ -147,14 +146,12 @@ const noConn = -1
 
 const sharedQueue = true // for traffic.NewRecvRing
 
-// newRing returns a ring of receives in mem, each of slotLen bytes, that belongs to no connection
-// yet.
+// newRing returns a ring of receives of slotLen bytes in mem, which belongs to no connection yet.
 func newRing(e *env, r *traffic.RecvRing, mem *memory, slotLen int) *recvRing {
 	return &recvRing{RecvRing: r, env: e, owner: noConn, mem: mem, slotLen: slotLen}
 }
 
-// attach sets the queue and posts all slots or, if cfg.Pause makes the receiver slow, a quarter of
-// Depth.
+// attach sets the queue and posts all slots or, for a slow receiver (cfg.Pause), Depth/4 of them.
 func (r *recvRing) attach(queue traffic.RecvQueue) error {
 	r.Attach(queue)
 	if r.slotLen > 0 {

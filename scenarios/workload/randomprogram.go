@@ -221,8 +221,7 @@ type qpRecorder struct {
 	live *liveState
 }
 
-// CreateQP implements verbs.Context. It records the queue pair, so that Break can move it to the
-// error state.
+// CreateQP implements verbs.Context. It records the queue pair, so that Break can move it to ERR.
 func (b *qpRecorder) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	q, err := b.Context.CreateQP(in)
 	if err == nil {

@@ -35,8 +35,8 @@ type rig struct {
 	nets  []*sim.Net
 	ports [][]*sim.Port     // by rail and host
 	nics  [][]verbs.Context // by host and rail
-	// disguise, if set, wraps a device.
-	disguise func(host int, dev verbs.Context) verbs.Context
+	// wrap, if set, wraps a device.
+	wrap     func(host int, dev verbs.Context) verbs.Context
 	patience time.Duration
 	seed     uint64
 
@@ -120,8 +120,8 @@ func (r *rig) start(cfg workload.Config) {
 			defer r.hub.End(rank)
 			in := &workload.Rank{Rank: rank, Size: size, Seed: r.seed, Proc: p, Control: r.hub.Control(rank), StallTimeout: r.patience}
 			for rail, d := range r.nics[rank] {
-				if r.disguise != nil {
-					d = r.disguise(rank, d)
+				if r.wrap != nil {
+					d = r.wrap(rank, d)
 				}
 				in.NICs = append(in.NICs, workload.NIC{Device: d, Rail: rail})
 			}

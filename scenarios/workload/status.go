@@ -138,8 +138,7 @@ func (l *link) fillGuard(b []byte) {
 	traffic.Fill(b, traffic.Derive(l.rank.Seed, l.edge.id, l.side, salt))
 }
 
-// verify compares the memory that peers access with its expected contents, and reports lost
-// messages.
+// verify compares memory that peers access with its expected contents, and reports lost messages.
 func (n *node) verify() {
 	for _, c := range n.conns {
 		c.verifyMemory()

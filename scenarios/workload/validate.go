@@ -39,8 +39,7 @@ const (
 	maxRandom   = 1 << 20 // messages: random keeps a plan of them all
 )
 
-// Validate reports what cannot work on a fabric of this size, as a ConfigError. Omitted
-// values are valid.
+// Validate returns a ConfigError for values that do not fit the fabric. Omitted values are valid.
 func (c *Config) Validate(hosts, rails int) error {
 	v := validator{cfg: c}
 	k, ok := kinds[c.Kind]

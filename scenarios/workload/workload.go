@@ -13,8 +13,7 @@
 // consumers and atomics know their link; a connection (conn) has all of these, and a node
 // runs the connections. Programs of random and calls have an env only.
 //
-// A Program belongs to the goroutine that calls Run; other goroutines may call Status and
-// Break.
+// A Program belongs to the goroutine that calls Run; other goroutines may call Status and Break.
 package workload
 
 import (
@@ -86,9 +85,8 @@ type Report struct {
 	Flows []Flow `json:"flows,omitempty"`
 	// Latency summarises round trips of programs that measure them.
 	Latency *traffic.Latency `json:"latency,omitempty"`
-	// Failures are completions with an error, in order, the first of each connection: later
-	// ones are flushed because of it. At most MaxFailures are listed; FailureCount counts
-	// all.
+	// Failures are completions with an error, in order, the first of each connection: later ones
+	// are flushed because of it. At most MaxFailures are listed; FailureCount counts all.
 	Failures     []Failure `json:"failures,omitempty"`
 	FailureCount int       `json:"failure_count,omitempty"`
 	// Reconnects counts connections after an error that then delivered something.

@@ -30,10 +30,10 @@ func TestSameSeedSameReport(t *testing.T) {
 			return toJSON(r.reports) + toJSON(r.samples) + strings.Join(r.marks, "\n")
 		}
 		if once, again := run(3), run(3); once != again {
-			t.Errorf("%s: two runs of one seed differ", cfg.Kind)
+			t.Errorf("%s: two runs with the same seed differ", cfg.Kind)
 		}
 		if run(3) == run(4) {
-			t.Errorf("%s: seeds 3 and 4 gave one run", cfg.Kind)
+			t.Errorf("%s: runs with the seeds 3 and 4 are equal", cfg.Kind)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestAllRailsAreUsed(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range workloads() {
 		if cfg.Services[0] != workload.ServiceRC {
-			continue // they do not differ here
+			continue // rails do not depend on the service
 		}
 		r := newRig(t, 4, 2)
 		reports := r.run(cfg)
@@ -91,7 +91,7 @@ func TestKindsOverConnectionManager(t *testing.T) {
 				t.Errorf("%s: the connection manager sent nothing", nameOf(cfg))
 			}
 		}
-		// And again, after a failure.
+		// The CM also reconnects after a failure.
 		cfg.Reconnect, cfg.Think = true, 100*time.Microsecond
 		r = newRig(t, 4, 1)
 		r.at(3*time.Millisecond, func() { r.breakRank(0) })
@@ -136,7 +136,7 @@ func TestStallErrorNamesAwaitedPeer(t *testing.T) {
 			t.Errorf("%s: %T", nameOf(cfg), err)
 		}
 		if r.reports[0] == nil || r.programs[0].Status() == "" {
-			t.Errorf("%s: no report of what was seen", nameOf(cfg))
+			t.Errorf("%s: no report", nameOf(cfg))
 		}
 		r.Close()
 	}

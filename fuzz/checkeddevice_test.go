@@ -9,46 +9,46 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// victim is a device whose peer may say anything: memory with fences around it,
-// and queue pairs whose requests are all accounted for.
-type victim struct {
-	t      testing.TB
-	name   string
-	dev    verbs.Context
-	pd     verbs.PD
-	cq     verbs.CQ
-	mem    *memory
-	books  books
-	queues []*queue
-	srq    verbs.SRQ
-	shared *ledger
-	seed   int
-	// received is how many messages have arrived.
+// checkedDevice is a device with a hostile peer. It has memory whose changes are checked, and queue
+// pairs whose completions are checked.
+type checkedDevice struct {
+	t       testing.TB
+	name    string
+	dev     verbs.Context
+	pd      verbs.PD
+	cq      verbs.CQ
+	mem     *memory
+	ledgers ledgers
+	queues  []*queue
+	srq     verbs.SRQ
+	shared  *ledger
+	seed    int
+	// received counts the messages that have arrived.
 	received int
 }
 
-// queue is a queue pair of a victim.
+// queue is a queue pair of a checkedDevice.
 type queue struct {
-	v    *victim
+	v    *checkedDevice
 	qp   verbs.QP
 	kind verbs.QPType
 	sq   *ledger
 	rq   *ledger // nil if receives are shared
-	// aside, if not nil, is of requests that have no peer, and so no place in the order
-	// of those that do: on RD.
-	aside *ledger
-	// to addresses the peer's queue pair in requests of datagrams.
+	// localSQ has the requests without a peer, such as binds, of a queue pair of RD; nil for other
+	// queue pairs. RD orders only requests to the same peer.
+	localSQ *ledger
+	// to is the address of the peer's queue pair, for UD.
 	to verbs.UD
-	// at is what the peer has to offer.
+	// at are the addresses and keys that the peer offers.
 	at []verbs.Remote
 }
 
-// cqDepth is more than there can be completions.
+// cqDepth is larger than the number of outstanding requests.
 const cqDepth = 1 << 10
 
-func newVictim(t testing.TB, name string, dev verbs.Context) *victim {
+func newCheckedDevice(t testing.TB, name string, dev verbs.Context) *checkedDevice {
 	t.Helper()
-	v := &victim{t: t, name: name, dev: dev}
+	v := &checkedDevice{t: t, name: name, dev: dev}
 	var err error
 	var other verbs.PD
 	if v.pd, err = dev.AllocPD(); err == nil {
@@ -66,13 +66,12 @@ func newVictim(t testing.TB, name string, dev verbs.Context) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.shared = v.books.open(name+", shared receives", false)
+	v.shared = v.ledgers.open(name+", shared receives", false)
 	return v
 }
 
-// queue makes a queue pair. Receives come from the shared queue if that is asked
-// for.
-func (v *victim) queue(kind verbs.QPType, shared bool) *queue {
+// newQueue creates a queue pair, which uses the shared receive queue if shared.
+func (v *checkedDevice) newQueue(kind verbs.QPType, shared bool) *queue {
 	v.t.Helper()
 	in := verbs.QPInit{
 		Type: kind, PD: v.pd, SendCQ: v.cq, RecvCQ: v.cq,
@@ -83,26 +82,26 @@ func (v *victim) queue(kind verbs.QPType, shared bool) *queue {
 	}
 	qp := must.Get(v.dev.CreateQP(in))(v.t)
 	name := fmt.Sprintf("%s, queue pair %d (%v)", v.name, len(v.queues), kind)
-	q := &queue{v: v, qp: qp, kind: kind, sq: v.books.open(name+", sends", true)}
+	q := &queue{v: v, qp: qp, kind: kind, sq: v.ledgers.open(name+", sends", true)}
 	if !shared {
-		q.rq = v.books.open(name+", receives", true)
+		q.rq = v.ledgers.open(name+", receives", true)
 	}
 	v.queues = append(v.queues, q)
 	return q
 }
 
-// knows tells a queue what its peer has to offer.
-func (q *queue) knows(peer *victim) {
+// setRemotes sets q.at to the regions and the window of the peer.
+func (q *queue) setRemotes(peer *checkedDevice) {
 	m := peer.mem
 	at := func(mr verbs.MR, off int) verbs.Remote {
 		return verbs.Remote{Addr: mr.Addr() + uint64(off), RKey: mr.RKey()}
 	}
-	window := at(m.behind, windowAt-behindAt)
+	window := at(m.windowed, windowAt-windowedAt)
 	window.RKey = verbs.NextRKey(m.window.RKey())
-	q.at = []verbs.Remote{at(m.open, 0), at(m.open, 64), at(m.open, 0x400), at(m.shown, 8), window}
+	q.at = []verbs.Remote{at(m.readWrite, 0), at(m.readWrite, 64), at(m.readWrite, 0x400), at(m.readOnly, 8), window}
 }
 
-// send posts a request, if the queue takes it.
+// send posts a request, unless the queue is full.
 func (q *queue) send(wr verbs.SendWR) {
 	wr.WRID = q.sq.nextID()
 	wr.UD = q.to
@@ -111,7 +110,7 @@ func (q *queue) send(wr verbs.SendWR) {
 	}
 }
 
-// fetch posts a request whose result comes to a sink of n bytes.
+// fetch posts a request whose result is written to a sink of n bytes.
 func (q *queue) fetch(n int, wr verbs.SendWR) {
 	id := q.sq.nextID()
 	sgl, ok := q.v.mem.sink(id, n)
@@ -145,26 +144,25 @@ func (q *queue) recv(n int) {
 	q.v.mem.complete(id)
 }
 
-// bind opens the window: what is behind it can be reached from then on, through it.
+// bind binds the window, through which a peer can access a part of windowed from then on.
 func (q *queue) bind() {
-	if sq := q.sq; q.aside != nil {
-		q.sq = q.aside
+	if sq := q.sq; q.localSQ != nil {
+		q.sq = q.localSQ
 		defer func() { q.sq = sq }()
 	}
 	m := q.v.mem
 	key := verbs.NextRKey(m.window.RKey())
 	q.send(verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{MW: m.window, RKey: key, Info: verbs.BindInfo{
-		MR: m.behind, Addr: m.behind.Addr() + windowAt - behindAt, Length: windowLen, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
+		MR: m.windowed, Addr: m.windowed.Addr() + windowAt - windowedAt, Length: windowLen, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
 	}}})
 }
 
-// work posts one thing, of which number says what.
+// work posts the request or receive of number.
 func (q *queue) work(number byte) {
 	m := q.v.mem
 	q.v.seed += 24
-	// Requests are mostly good: whoever is in between makes them bad, and a queue pair
-	// that has failed shows nothing more. What may only be read, or only partly, is the
-	// last of them.
+	// Most requests are valid: the attacker changes them, and a failed queue pair tests nothing
+	// more. The last remote addresses have fewer rights.
 	at := q.at[int(number>>4)%8%len(q.at)]
 	good := q.at[int(number>>4)%3%len(q.at)]
 	signaled := verbs.SendSignaled
@@ -209,17 +207,17 @@ func (q *queue) work(number byte) {
 	}
 }
 
-// look takes the completions that there are, and checks everything.
-func (v *victim) look() {
+// pollAndCheck polls the completions, and checks them and the memory.
+func (v *checkedDevice) pollAndCheck() {
 	v.t.Helper()
 	var wcs [32]verbs.WC
 	for {
 		n, err := v.cq.Poll(wcs[:])
 		if err != nil {
-			v.t.Fatalf("%s: polling: %v", v.name, err)
+			v.t.Fatalf("%s: poll: %v", v.name, err)
 		}
 		for i := range wcs[:n] {
-			must.Do(v.t, v.books.complete(&wcs[i]))
+			must.Do(v.t, v.ledgers.complete(&wcs[i]))
 			v.mem.complete(wcs[i].WRID)
 			if wcs[i].Status == verbs.WCSuccess && wcs[i].Opcode == verbs.WCOpRecv {
 				v.received++
@@ -234,16 +232,16 @@ func (v *victim) look() {
 	}
 }
 
-// fail moves all queue pairs to ERR, where all that is posted completes.
-func (v *victim) fail() {
+// fail moves all queue pairs to ERR, in which all requests complete.
+func (v *checkedDevice) fail() {
 	v.t.Helper()
 	for i, q := range v.queues {
 		attr, err := q.qp.Query()
 		if err != nil {
 			v.t.Fatalf("%s, queue pair %d: query: %v", v.name, i, err)
 		}
-		if attr.State == verbs.QPStateReset { // what was posted is gone, and nobody waits for it
-			q.forget()
+		if attr.State == verbs.QPStateReset { // the reset dropped the requests
+			q.dropPosted()
 			continue
 		}
 		if err := q.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
@@ -252,26 +250,25 @@ func (v *victim) fail() {
 	}
 }
 
-// forget gives up what was posted to a queue pair that was reset.
-func (q *queue) forget() {
+// dropPosted marks the requests of a reset queue pair as completed.
+func (q *queue) dropPosted() {
 	for _, l := range []*ledger{q.sq, q.rq} {
 		for i := range l.posted {
-			l.posted[i].over = true
+			l.posted[i].completed = true
 			q.v.mem.complete(l.first + uint64(i))
 		}
 	}
 }
 
-// close takes everything down: nothing is left that has no completion, and nothing
-// is in use any more.
-func (v *victim) close() {
+// close checks that all requests have completed, and closes all objects.
+func (v *checkedDevice) close() {
 	v.t.Helper()
-	v.look()
-	for _, l := range v.books.all {
+	v.pollAndCheck()
+	for _, l := range v.ledgers.all {
 		if l == v.shared {
-			continue // what no message has taken stays there
+			continue // unused receives do not complete
 		}
-		must.Do(v.t, l.left())
+		must.Do(v.t, l.checkCompleted())
 	}
 	var errs []error
 	for _, q := range v.queues {
@@ -285,7 +282,7 @@ func (v *victim) close() {
 	for _, mr := range m.regions() {
 		errs = append(errs, mr.Close())
 	}
-	if err := errors.Join(append(errs, v.cq.Close(), v.pd.Close(), m.other.Close())...); err != nil {
-		v.t.Fatalf("%s: closing what it made: %v", v.name, err)
+	if err := errors.Join(append(errs, v.cq.Close(), v.pd.Close(), m.pd2.Close())...); err != nil {
+		v.t.Fatalf("%s: close: %v", v.name, err)
 	}
 }

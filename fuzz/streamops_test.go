@@ -6,79 +6,79 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// What an octet of the program does.
+// Operations of the attacker, by the low bits of an octet of the program.
 const (
-	sayAnything = iota
-	sayStart
-	sayULPDU
-	saySegment
-	sayPart
-	sayDamaged
+	writeBytes = iota
+	writeStartFrame
+	writeULPDU
+	writeSegment
+	writePartialSegment
+	writeDamagedSegment
 	wait
 	end
 	reset
 	another
 	earlier
 	post
-	listenNot
+	toggleReading
 	streamOps
 )
 
-func (a *assault) step(prog *program) {
+func (a *streamAttack) step(prog *program) {
 	switch op := prog.octet(); op & 15 % streamOps {
-	case sayAnything:
-		a.say(prog.take(int(prog.octet())))
-	case sayStart:
-		a.say(a.startFrame(prog, op>>4))
-	case sayULPDU:
-		if a.now != nil {
-			a.say(a.now.framer.Append(nil, prog.take(int(prog.octet()))))
+	case writeBytes:
+		a.write(prog.take(int(prog.octet())))
+	case writeStartFrame:
+		a.write(a.startFrame(prog, op>>4))
+	case writeULPDU:
+		if a.current != nil {
+			a.write(a.current.framer.Append(nil, prog.take(int(prog.octet()))))
 		}
-	case saySegment:
-		a.say(a.segment(prog))
-	case sayPart:
+	case writeSegment:
+		a.write(a.segment(prog))
+	case writePartialSegment:
 		if b := a.segment(prog); len(b) > 0 {
-			a.say(b[:int(prog.octet())%len(b)])
+			a.write(b[:int(prog.octet())%len(b)])
 		}
-	case sayDamaged:
+	case writeDamagedSegment:
 		if b := a.segment(prog); len(b) > 0 {
 			at := prog.word()
 			b[at/8%len(b)] ^= 1 << (at & 7)
-			a.say(b)
+			a.write(b)
 		}
 	case wait:
-		a.pass(prog.pause())
+		a.runFor(prog.pause())
 	case end:
-		if a.now != nil {
-			_ = a.now.CloseWrite(a.Now())
+		if a.current != nil {
+			_ = a.current.CloseWrite(a.Now())
 		}
 	case reset:
-		if a.now != nil {
-			_ = a.now.Abort(a.Now())
+		if a.current != nil {
+			_ = a.current.Abort(a.Now())
 		}
 	case another:
-		if a.answer == nil {
+		if a.listener == nil {
 			a.dial()
 		}
 	case earlier:
-		if len(a.lines) > 0 {
-			a.now = a.lines[int(op>>4)%len(a.lines)]
+		if len(a.conns) > 0 {
+			a.current = a.conns[int(op>>4)%len(a.conns)]
 		}
 	case post:
 		if n := len(a.v.queues); n > 0 {
 			a.v.queues[int(op>>4)%n].work(prog.octet())
 		}
-	case listenNot:
-		if a.now != nil {
-			a.now.deaf = !a.now.deaf
+	case toggleReading:
+		if a.current != nil {
+			a.current.notReading = !a.current.notReading
 		}
 	}
-	a.pass(5 * time.Microsecond)
+	a.runFor(5 * time.Microsecond)
 }
 
-// startFrame is an MPA Request or Reply: right, or nearly.
-func (a *assault) startFrame(prog *program, how byte) []byte {
-	f := wire.StartFrame{Reply: a.answer != nil, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte{0x80, 2, 0x80, 2}}
+// startFrame returns an MPA Request or Reply, valid or with some wrong fields.
+func (a *streamAttack) startFrame(prog *program, how byte) []byte {
+	f := wire.StartFrame{Reply: a.listener != nil, CRC: true, Enhanced: true, Revision: 2, PrivateData: []byte{0x80, 2, 0x80, 2}}
 	if how&1 != 0 {
 		flags := prog.octet()
 		f.Reply = f.Reply != (flags&1 != 0)
@@ -89,19 +89,19 @@ func (a *assault) startFrame(prog *program, how byte) []byte {
 	return f.Append(nil)
 }
 
-// value is a number that means something to the device, or one near it.
-func (a *assault) value(prog *program) uint64 {
+// value returns a number that the device uses, such as a key, or one near it.
+func (a *streamAttack) value(prog *program) uint64 {
 	return a.values[int(prog.octet())%len(a.values)] + uint64(int64(int8(prog.octet())))
 }
 
-// place is a key and where it opens something: of one region, at its beginning or
-// about its end, or of anything.
-func (a *assault) place(prog *program) (wire.STag, uint64) {
+// remoteAddr returns a key and an address: of a region, at its start or around its end, or any
+// values.
+func (a *streamAttack) remoteAddr(prog *program) (wire.STag, uint64) {
 	which := prog.octet()
 	if which >= 0x80 {
 		return wire.STag(a.value(prog)), a.value(prog)
 	}
-	r := a.places[int(which)%len(a.places)]
+	r := a.regions[int(which)%len(a.regions)]
 	near := int8(prog.octet())
 	if near < 0 {
 		return wire.STag(r.key), r.end + uint64(int64(near))
@@ -109,9 +109,9 @@ func (a *assault) place(prog *program) (wire.STag, uint64) {
 	return wire.STag(r.key), r.at + uint64(near)
 }
 
-// segment is a DDP segment in an FPDU, with fields that may be right.
-func (a *assault) segment(prog *program) []byte {
-	if a.now == nil {
+// segment returns a DDP segment in an FPDU, with fields that may be valid.
+func (a *streamAttack) segment(prog *program) []byte {
+	if a.current == nil {
 		return nil
 	}
 	op := wire.Opcode(prog.octet() & 15)
@@ -125,15 +125,15 @@ func (a *assault) segment(prog *program) []byte {
 	}
 	switch {
 	case info.Tagged:
-		g.Tagged.STag, g.Tagged.TO = a.place(prog)
+		g.Tagged.STag, g.Tagged.TO = a.remoteAddr(prog)
 	case op == wire.OpReadRequest:
 		r := &g.ReadRequest
-		r.SrcSTag, r.SrcTO = a.place(prog)
+		r.SrcSTag, r.SrcTO = a.remoteAddr(prog)
 		r.Size = uint32(prog.word())
 		r.SinkSTag, r.SinkTO = 0x77, 0x1000
 	case op == wire.OpAtomicRequest:
 		g.AtomicRequest = wire.AtomicRequest{Op: wire.AtomicOp(how >> 6), AddSwap: 7, RequestID: uint32(how >> 5)}
-		g.AtomicRequest.STag, g.AtomicRequest.TO = a.place(prog)
+		g.AtomicRequest.STag, g.AtomicRequest.TO = a.remoteAddr(prog)
 	case op == wire.OpAtomicResponse:
 		g.AtomicResponse.RequestID = uint32(prog.octet())
 	case op == wire.OpTerminate:
@@ -142,5 +142,5 @@ func (a *assault) segment(prog *program) []byte {
 		g.Terminate.HasLength = g.Terminate.HasDDP
 	}
 	g.Payload = prog.take(int(prog.octet()))
-	return a.now.framer.Append(nil, g.Append(nil))
+	return a.current.framer.Append(nil, g.Append(nil))
 }
