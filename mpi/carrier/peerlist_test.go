@@ -20,7 +20,7 @@ func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
 	}
 	l.visit(look)
 	if !slices.Equal(l.peers, []*peer{added, b}) {
-		t.Errorf("%d peers are left, want the one that was added and the one that stays", len(l.peers))
+		t.Errorf("%d peers remain, want the added peer and the one that stays", len(l.peers))
 	}
 	l.visit(look)
 	if want := []int{0, 1, 2, 1}; !slices.Equal(visited, want) {
