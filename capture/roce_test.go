@@ -145,7 +145,7 @@ func TestPSNTrackingIgnoresBadICRC(t *testing.T) {
 	}
 }
 
-func TestSummaries(t *testing.T) {
+func TestSyndromeAndCNPSummaries(t *testing.T) {
 	for s, want := range map[wire.Syndrome]string{
 		wire.Ack(31): "ACK", wire.Ack(3): "ACK credits 3", wire.RNRNak(12): "RNR NAK 0.64 ms", wire.RNRNak(0): "RNR NAK 655.36 ms",
 		wire.RNRNak(1): "RNR NAK 0.01 ms", wire.Nak(wire.NakPSNSequence): "NAK PSN sequence error", wire.Nak(wire.NakRemoteAccess): "NAK remote access error",

@@ -236,7 +236,7 @@ func TestRPingText(t *testing.T) {
 	}
 }
 
-func TestCheckPingNamesTheByte(t *testing.T) {
+func TestCheckPingErrorNamesByte(t *testing.T) {
 	b := make([]byte, 1025)
 	RPingText(b, 3)
 	must.Do(t, checkPing(b, 3))

@@ -35,7 +35,7 @@ func TestParseResources(t *testing.T) {
 }
 
 // A failure is printed with its reason and the command that repeats it, and is in the file.
-func TestReport(t *testing.T) {
+func TestReportShowsFailures(t *testing.T) {
 	var out bytes.Buffer
 	o := &Options{Out: &out, Command: func(exchange string) string { return "fabrictest interop verbs " + exchange }}
 	r := newReport(&interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
@@ -108,7 +108,7 @@ func shellServer(t *testing.T) Guest {
 	return Guest{Control: listener.Addr().(*net.TCPAddr).AddrPort()}
 }
 
-func TestGuestRun(t *testing.T) {
+func TestGuestRunReturnsOutputAndExitCode(t *testing.T) {
 	g := shellServer(t)
 	for command, want := range map[string]struct {
 		output string

@@ -62,7 +62,7 @@ func TestGuestCommands(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestJudgeChecksProgramOutput(t *testing.T) {
 	const output = "  local address:  LID 0x0000, QPN 0x000014\n102400 bytes in 0.11 seconds = 7.29 Mbit/sec\n50 iters in 0.11 seconds = 2248.74 usec/iter\n"
 	pingPong := Case{conformance.RoCE, RC, Client, IPv4, poll, 1024}
 	ping := Case{conformance.RoCE, RPing, Client, IPv4, poll, 64}
@@ -145,7 +145,7 @@ func TestMatrixRun(t *testing.T) {
 
 // A fault of our device on the wire fails a case; faults of the guest's device
 // are only counted.
-func TestJudgeWire(t *testing.T) {
+func TestJudgeWireFailsOnOurFaults(t *testing.T) {
 	plain, crc := Case{conformance.IWARP, RPing, Client, IPv4, poll, 64}, Case{conformance.IWARP, RPing, Client, IPv4, withCRC, 64}
 	two := Case{conformance.IWARP, RPing, Client, IPv4, persistent, 64}
 	theirs := Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
@@ -220,7 +220,7 @@ func TestCasesAreComplete(t *testing.T) {
 }
 
 // setup and device return the devices that a case needs.
-func TestSetup(t *testing.T) {
+func TestCasesSelectTheirDevices(t *testing.T) {
 	for _, c := range append(Cases(conformance.RoCE), Cases(conformance.IWARP)...) {
 		setup, crc := c.setup(here4), c.Variant == "crc"
 		var device guest.Device
@@ -239,7 +239,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-func TestMatching(t *testing.T) {
+func TestMatchingSelectsCasesByPattern(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"rc": 48, "rc/client": 24, "ud/*/ipv6": 12, "*/server/ipv4/events/64": 5, "ucmatose": 60, "rping/client/ipv6/persistent/65535": 1, "*": len(Cases(conformance.RoCE)),
 	} {

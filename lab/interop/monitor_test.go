@@ -39,7 +39,7 @@ func port(frames [][]byte) uint16 {
 }
 
 // The captures of the codec tests show two siw devices.
-func TestCapturesOfSIW(t *testing.T) {
+func TestMonitorReadsCapturesOfSIW(t *testing.T) {
 	files, err := filepath.Glob("../../emu/iwarp/wire/testdata/siw*.pcap")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no captures: %v", err)
@@ -150,7 +150,7 @@ var (
 	dirty = append(append([]byte{0, 19, 0x41, 0x43}, make([]byte, 16+1)...), 1, 2, 3, 0, 0, 0, 0)
 )
 
-func TestStalledFirstFrame(t *testing.T) {
+func TestMonitorDetectsStalledFirstFrame(t *testing.T) {
 	k := newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, 0))
@@ -178,7 +178,7 @@ func TestStalledFirstFrame(t *testing.T) {
 	}
 }
 
-func TestBadCRCAndRejection(t *testing.T) {
+func TestMonitorCountsBadCRCAndRejection(t *testing.T) {
 	k := newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, flagCRC))

@@ -17,7 +17,7 @@ import (
 
 // A tap on the loopback sees both directions of a connection, and every octet once
 // although the loopback shows each frame twice.
-func TestTap(t *testing.T) {
+func TestTapSeesBothDirectionsOnce(t *testing.T) {
 	local := netip.MustParseAddr("127.0.0.1")
 	tap, err := OpenTap(local)
 	if errors.Is(err, os.ErrPermission) {

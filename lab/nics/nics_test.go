@@ -67,7 +67,7 @@ func setups() (all []setup) {
 	return all
 }
 
-func TestFind(t *testing.T) {
+func TestFindProvider(t *testing.T) {
 	p, err := Find("")
 	if err != nil || p.Name != Default {
 		t.Errorf("%+v, %v", p, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
+func TestPeerListVisitKeepsAddedPeers(t *testing.T) {
 	a, b, added := &peer{rank: 0}, &peer{rank: 1}, &peer{rank: 2}
 	l := newPeerLists().busy
 	l.add(a)

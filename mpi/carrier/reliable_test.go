@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestBeforeWraps(t *testing.T) {
+func TestSeqBeforeWraps(t *testing.T) {
 	for _, c := range []struct {
 		a, b uint32
 		want bool
@@ -111,7 +111,7 @@ func TestRetransmissionTimeoutDoubles(t *testing.T) {
 	}
 }
 
-func TestAckTimer(t *testing.T) {
+func TestAckIsDueAfterPacketsOrDelay(t *testing.T) {
 	a := ackTimer{Every: 3, Delay: 100}
 	for i, want := range []time.Duration{101, 101, 3} { // delayed, then at once
 		if a.Received(time.Duration(i + 1)); a.expiry != want {

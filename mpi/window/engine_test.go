@@ -117,7 +117,7 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 	}
 }
 
-// Whatever messages arrive, the engine does not panic, changes nothing outside the window,
+// For any messages, the engine does not panic, changes no memory outside the window,
 // and replies only to requests.
 func FuzzArrived(f *testing.F) {
 	f.Add([]byte{11, 0, 0, 0, 3, 0, 16}, uint64(1))

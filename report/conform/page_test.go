@@ -65,7 +65,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	testutil.CheckPage(t, "hostile", html(t, hostileRun()))
 }
 
-func TestHeadlines(t *testing.T) {
+func TestPageHeadlines(t *testing.T) {
 	for want, verdicts := range map[string][]conform.Verdict{
 		"Nothing was judged":                            {},
 		"The clause is met":                             {conform.Pass},

@@ -93,7 +93,7 @@ func (b *bench) reportsWrongState() bool {
 	return false
 }
 
-func TestConnections(t *testing.T) {
+func TestCMConnectTransferDisconnect(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		cm, at := b.manager()
 		for round := range 3 {
@@ -193,7 +193,7 @@ func TestCMErrors(t *testing.T) {
 	})
 }
 
-func TestDatagramService(t *testing.T) {
+func TestCMResolvesDatagramService(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.needs(verbs.CapUD, "UD")
 		cm, at := b.manager()

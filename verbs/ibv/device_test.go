@@ -25,7 +25,7 @@ func TestOpenErrorNamesDeviceOrModule(t *testing.T) {
 	}
 }
 
-func TestQueries(t *testing.T) {
+func TestQueryDevicePortGIDAndPKey(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.Logf("%+v", b.attr)
 		if b.attr.MaxQP <= 0 || b.attr.MaxCQE <= 0 || b.attr.Ports == 0 || b.attr.NodeGUID != b.info.GUID {
@@ -196,7 +196,7 @@ func TestRegMRAtAddress(t *testing.T) {
 	})
 }
 
-func TestWindows(t *testing.T) {
+func TestMemoryWindows(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.needs(verbs.CapMWType1|verbs.CapMWType2, "windows")
 		one, other := b.pair(verbs.QPTypeRC, nil)
