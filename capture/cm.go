@@ -52,8 +52,7 @@ func decodeBody[M any, P cmBody[M]](b []byte, add func(m P)) error {
 	return err
 }
 
-// parseBody decodes the body of the CM message, and sets c.Body, the summary, and the reason of a
-// rejection.
+// parseBody decodes the body of the CM message and sets c.Body, the summary and the reject reason.
 func (c *CM) parseBody(b []byte) error {
 	switch c.Header.Attr {
 	case wire.AttrREQ:

@@ -95,7 +95,7 @@ func TestPcapngInterfacesCommentsDirectionsAndNames(t *testing.T) {
 			a = bob
 		}
 		if name, ok := last.Host(a); !ok || name != want {
-			t.Errorf("%s is called %q, %v; want %q", addr, name, ok, want)
+			t.Errorf("%s has the name %q, %v; want %q", addr, name, ok, want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func bigEndian() []byte {
 	iface = append(iface, option(optionResolution, []byte{0x80 | 10})...)
 	out = append(out, block(blockInterface, iface)...)
 	out = append(out, block(blockNames, append(option(2, append(alice.AsSlice(), "alice\x00"...)), 0, 0, 0, 0))...)
-	out = append(out, block(0x0BAD, []byte("whatever"))...)
+	out = append(out, block(0x0BAD, []byte("unknown!"))...)
 	data := roce(request(4, 7, 3)).data
 	packet := be.AppendUint32(nil, 0)
 	packet = be.AppendUint64(packet, 5<<10|512) // 5.5 s
@@ -151,7 +151,7 @@ func TestPcapngBigEndian(t *testing.T) {
 			t.Errorf("packet %d at %v", n, p.Time)
 		}
 		if name, _ := s.Host(alice); name != "alice" {
-			t.Errorf("%v is called %q", alice, name)
+			t.Errorf("%v has the name %q", alice, name)
 		}
 	})
 	if err != nil || n != 2 {
@@ -185,24 +185,24 @@ func TestTruncatedFilesYieldPacketsBefore(t *testing.T) {
 		for n := range whole {
 			seen := 0
 			err := forEachPacket(t, bytes.NewReader(whole[:n]), func(*Stream, *Packet) { seen++ })
-			var damage *CorruptError
+			var corrupt *CorruptError
 			switch {
 			case err == nil:
 				clean++
-			case errors.As(err, &damage):
-				if !errors.Is(err, ErrTruncated) || damage.Packet != seen || damage.Offset > int64(n) {
+			case errors.As(err, &corrupt):
+				if !errors.Is(err, ErrTruncated) || corrupt.Packet != seen || corrupt.Offset > int64(n) {
 					t.Errorf("%s cut at %d: %v after %d packets", name, n, err, seen)
 				}
 			case seen > 0:
 				t.Errorf("%s cut at %d: %v", name, n, err)
 			}
 			if seen < before || seen > total {
-				t.Errorf("%s cut at %d: %d packets, %d with less of it", name, n, seen, before)
+				t.Errorf("%s cut at %d: %d packets, %d with a shorter file", name, n, seen, before)
 			}
 			before = seen
 		}
 		if clean > 8 {
-			t.Errorf("%s: %d cuts pass for an end", name, clean)
+			t.Errorf("%s: %d truncated files end without an error", name, clean)
 		}
 	}
 }
@@ -214,18 +214,18 @@ func TestCorruptErrorHasOffset(t *testing.T) {
 		file   []byte
 		offset int64
 	}{
-		"a packet of 4 GB":     {append(pcapOf(t, layers.LinkTypeRaw, good), bytes.Repeat([]byte{0xff}, 40)...), int64(one)},
-		"a block of 7 bytes":   {append(pcapngOf(t), 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
-		"a block of 2 GB":      {append(pcapngOf(t), 6, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
-		"lengths that differ":  {append(pcapngOf(t), 3, 0, 0, 0, 20, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 24, 0, 0, 0), int64(len(pcapngOf(t)))},
-		"no such interface":    {append(pcapngOf(t), append([]byte{6, 0, 0, 0, 32, 0, 0, 0, 9}, append(make([]byte, 19), 32, 0, 0, 0)...)...), int64(len(pcapngOf(t)))},
-		"half of a second one": {pcapOf(t, layers.LinkTypeRaw, good, good)[:one+20], int64(one)},
+		"a packet of 4 GB":   {append(pcapOf(t, layers.LinkTypeRaw, good), bytes.Repeat([]byte{0xff}, 40)...), int64(one)},
+		"a block of 7 bytes": {append(pcapngOf(t), 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
+		"a block of 2 GB":    {append(pcapngOf(t), 6, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0), int64(len(pcapngOf(t)))},
+		"different lengths":  {append(pcapngOf(t), 3, 0, 0, 0, 20, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4, 24, 0, 0, 0), int64(len(pcapngOf(t)))},
+		"unknown interface":  {append(pcapngOf(t), append([]byte{6, 0, 0, 0, 32, 0, 0, 0, 9}, append(make([]byte, 19), 32, 0, 0, 0)...)...), int64(len(pcapngOf(t)))},
+		"half of a packet":   {pcapOf(t, layers.LinkTypeRaw, good, good)[:one+20], int64(one)},
 	} {
 		n := 0
 		err := forEachPacket(t, bytes.NewReader(tc.file), func(*Stream, *Packet) { n++ })
-		var damage *CorruptError
-		if !errors.As(err, &damage) || damage.Offset != tc.offset || damage.Packet != n || n == 0 {
-			t.Errorf("%s: %v after %d packets, want damage at %d", name, err, n, tc.offset)
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) || corrupt.Offset != tc.offset || corrupt.Packet != n || n == 0 {
+			t.Errorf("%s: %v after %d packets, want a CorruptError at %d", name, err, n, tc.offset)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestCorruptErrorHasOffset(t *testing.T) {
 func TestOpenRejectsOtherFormats(t *testing.T) {
 	for _, s := range []string{"", "x", "hello, world", "\x0a\x0d\x0d\x0a", "\xd4\xc3\xb2\xa1\x02\x00"} {
 		if err := forEachPacket(t, bytes.NewReader([]byte(s)), func(*Stream, *Packet) {}); err == nil {
-			t.Errorf("%q is read", s)
+			t.Errorf("%q opens without an error", s)
 		}
 	}
 	if _, err := Open(bytes.NewReader([]byte("hello, world"))); !errors.Is(err, ErrFormat) {

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Filter selects packets that match all non-empty fields; a field matches if one of its
-// values does.
+// Filter selects packets that match all non-empty fields. A field matches if one value does.
 type Filter struct {
 	QPs        []uint32 // destination QP, or source QP of a datagram
 	PSNs       []Range

@@ -36,8 +36,7 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// ErrTruncated means that a file ends inside a record, for example because it is still
-// being written.
+// ErrTruncated means that a file ends inside a record. It may still be written.
 var ErrTruncated = errors.New("the file ends in the middle of a record")
 
 // ErrFormat means that a file is not a capture.

@@ -109,8 +109,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// pduJSON converts a PDU for JSON: of RoCE and iWARP with its opcode, sequence numbers and checksum
-// status.
+// pduJSON converts a PDU for JSON, with any opcode, sequence numbers and checksum status.
 func pduJSON(d PDU) jsonPDU {
 	out := jsonPDU{Op: d.Op(), Summary: d.Summary(), Payload: d.PayloadLen()}
 	switch d := d.(type) {

@@ -83,8 +83,7 @@ func interfaceName(i Interface) string {
 	return textfmt.PrintableLine(i.Name)
 }
 
-// time formats the time since the first packet or, if opts.Delta is set, since the previous packet,
-// in seconds.
+// time formats the seconds since the first packet or, with opts.Delta, since the previous packet.
 func (p *Printer) time(pkt *Packet) string {
 	if pkt.Time.IsZero() {
 		return "-"
@@ -141,8 +140,7 @@ func (e endpoints) format(s *Stream) string {
 	return "-"
 }
 
-// host formats one endpoint: its host name if s knows one, else its address, and the port if ports
-// are shown.
+// host formats one endpoint: its host name, or its address if s knows none, and the port if shown.
 func (e endpoints) host(s *Stream, end netip.AddrPort) string {
 	name, ok := s.Host(end.Addr())
 	switch {

@@ -22,8 +22,7 @@ const (
 	typeRoCE = 0x8915 // RoCEv1
 )
 
-// linkHeaders are the decoded link headers. typeAt is the offset of the EtherType, -1 if there is
-// none.
+// linkHeaders are the decoded link headers. typeAt is the offset of the EtherType, or -1.
 var linkHeaders = map[LinkType]struct{ length, typeAt int }{
 	LinkRaw: {0, -1}, LinkRawBSD: {0, -1}, LinkIPv4: {0, -1}, LinkIPv6: {0, -1}, LinkNull: {4, -1}, LinkLoop: {4, -1},
 	LinkEthernet: {14, 12}, LinkSLL: {16, 14}, LinkSLL2: {20, 0},

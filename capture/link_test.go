@@ -55,7 +55,7 @@ func TestLinkHeadersAreDecoded(t *testing.T) {
 	}
 }
 
-func TestOtherProtocolsGetANote(t *testing.T) {
+func TestOtherProtocolsAreSummarised(t *testing.T) {
 	const macs = "ffffffffffff 525400770012"
 	ip6 := func(next, payload string) string {
 		return macs + "86dd 60000000 00" + hex.EncodeToString([]byte{byte(len(strings.ReplaceAll(payload, " ", "")) / 2)}) + next + "ff" +
@@ -105,7 +105,7 @@ func readAll(t *testing.T, file []byte) int {
 		p, err := s.Next()
 		if err != nil {
 			if err != io.EOF && err.Error() == "" {
-				t.Fatal("an error without words")
+				t.Fatal("an error without a text")
 			}
 			if _, again := s.Next(); again != err {
 				t.Fatalf("after %v: %v", err, again)

@@ -41,8 +41,7 @@ func (p *Printer) appendLine(l line) error {
 func (p *Printer) appendText(text string) error { return p.appendLine(line{text: text}) }
 
 // flushPage prints the buffered lines, with columns as wide as their widest text so far. Lines with
-// text, such as hex dumps, have no columns; further PDUs of a packet (more) do not repeat its
-// endpoints.
+// text, such as hex dumps, have no columns; further PDUs of a packet (more) omit the endpoints.
 func (p *Printer) flushPage() error {
 	for i := range p.page.lines {
 		l := &p.page.lines[i]
@@ -143,8 +142,7 @@ func (p *Printer) colourOf(l *line) string {
 	return ""
 }
 
-// markText formats marks after "! ", with comments in quotes. It omits a text that the summary
-// contains.
+// markText formats marks after "! ", with comments in quotes. It omits texts within the summary.
 func markText(l *line) string {
 	texts := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {

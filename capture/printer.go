@@ -42,8 +42,7 @@ func NewPrinter(w io.Writer, opts PrintOptions) *Printer {
 }
 
 // Show prints the packets of s until its end, the limit, or the end of ctx, in pages of lines with
-// aligned columns. If reading fails, for example with a *CorruptError, it has printed all packets
-// before.
+// aligned columns. A read error, for example a *CorruptError, is returned after all packets.
 func (p *Printer) Show(ctx context.Context, s *Stream) error {
 	p.page = page{stream: s, live: p.opts.Live}
 	err := p.printPackets(ctx, s)

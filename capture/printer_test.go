@@ -33,7 +33,7 @@ func printCapture(t testing.TB, r io.Reader, opts PrintOptions) string {
 	return b.String()
 }
 
-func TestLinesFitTheTerminal(t *testing.T) {
+func TestLinesFitTerminalWidth(t *testing.T) {
 	wide := strings.Split(printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{}), "\n")
 	for width := 40; width < 240; width += 7 {
 		lines := strings.Split(printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Width: width}), "\n")
@@ -42,7 +42,7 @@ func TestLinesFitTheTerminal(t *testing.T) {
 		}
 		for i, l := range lines {
 			if n := utf8.RuneCountInString(l); n > max(width, 63) { // the width of the columns
-				t.Errorf("width %d: line %d has %d: %q", width, i+1, n, l)
+				t.Errorf("width %d: line %d has %d characters: %q", width, i+1, n, l)
 			}
 			// A mark is shown if there is room for it.
 			if width >= 110 && strings.Contains(wide[i], "  ! ") != strings.Contains(l, "  ! ") {
@@ -57,19 +57,19 @@ func TestColumnsAreAligned(t *testing.T) {
 	for line := range strings.Lines(printCapture(t, bytes.NewReader(readFile(t, rping)), PrintOptions{})) {
 		before, _, ok := strings.Cut(line, " → ")
 		if !ok {
-			t.Fatalf("no ends in %q", line)
+			t.Fatalf("no endpoints in %q", line)
 		}
 		columns[utf8.RuneCountInString(before)]++
 	}
 	if len(columns) != 1 {
-		t.Errorf("the arrows stand in columns %v", columns)
+		t.Errorf("arrows are in columns %v, want one", columns)
 	}
 }
 
-func TestColoursChangeNothingElse(t *testing.T) {
+func TestColoursDoNotChangeText(t *testing.T) {
 	plain, coloured := printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Verbose: true}), printCapture(t, bytes.NewReader(readFile(t, problems)), PrintOptions{Verbose: true, Colour: true})
 	if !strings.Contains(coloured, red) || !strings.Contains(coloured, yellow) || strings.Contains(plain, "\x1b") {
-		t.Error("colours are missing, or where they should not be")
+		t.Error("colours are missing, or the plain output has some")
 	}
 	for _, code := range []string{reset, dim, red, green, yellow, cyan} {
 		coloured = strings.ReplaceAll(coloured, code, "")
@@ -114,7 +114,7 @@ func TestFilterRanges(t *testing.T) {
 	}
 	for _, s := range []string{"", "-", "x", "1-", "0x1000000", "-5"} {
 		if got, err := ParseRange(s); err == nil {
-			t.Errorf("%q is taken for %+v", s, got)
+			t.Errorf("%q parses as %+v", s, got)
 		}
 	}
 	wrapped := Range{0xfffffe, 1}
@@ -133,7 +133,7 @@ func TestLimitAndCancelStopPrinting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := NewPrinter(io.Discard, PrintOptions{}).Show(ctx, s); err == nil {
-		t.Error("it goes on after the context has ended")
+		t.Error("Show succeeds after the context has ended")
 	}
 }
 

@@ -67,8 +67,7 @@ func (s *Stream) dissectRoCE(b []byte, missing int) {
 	}
 }
 
-// parse decodes a packet. b is its captured part; missing is the number of octets after b that were
-// not captured.
+// parse decodes a packet of which b was captured, and missing octets after b were not.
 func (r *RoCE) parse(b []byte, missing int) error {
 	if missing == 0 {
 		err := r.Packet.Parse(b)
@@ -90,8 +89,7 @@ func (r *RoCE) parse(b []byte, missing int) error {
 	if len(b) < info.HeaderLen {
 		return fmt.Errorf("headers of %v are cut off", r.BTH.Opcode)
 	}
-	// Parse rejects headers without the padding, of at most 3 octets, and an ICRC: zeros stand for
-	// them.
+	// Parse needs padding of at most 3 octets and an ICRC after the headers: zeros replace them.
 	var buf [wire.MaxHeaderLen + 3 + wire.ICRCLen]byte
 	n := copy(buf[:], b[:info.HeaderLen])
 	if err := r.Packet.Parse(buf[:n+3+wire.ICRCLen]); err != nil {

@@ -29,7 +29,7 @@ func TestICRCOfCaptures(t *testing.T) {
 				want = ChecksumBad
 			}
 			switch got := p.PDUs[0].(*RoCE).ICRC; {
-			case got == ChecksumUnknown && len(p.Data) < 14+20+8+wire.BTHLen+wire.ICRCLen: // of twelve bytes in all
+			case got == ChecksumUnknown && len(p.Data) < 14+20+8+wire.BTHLen+wire.ICRCLen: // too short
 			case got != want || p.Has(MarkChecksum) != (want == ChecksumBad):
 				t.Errorf("%s: packet %d: ICRC %v, want %v", name, p.Number, got, want)
 			default:
@@ -38,7 +38,7 @@ func TestICRCOfCaptures(t *testing.T) {
 		})
 	}
 	if good < 1600 {
-		t.Errorf("%d ICRCs were judged", good)
+		t.Errorf("%d ICRCs were good, want 1600", good)
 	}
 }
 
@@ -99,29 +99,29 @@ func TestPSNTracking(t *testing.T) {
 	send := func(psn wire.PSN) wire.Packet { return request(wire.OpSendOnly, psn, 4) }
 	ack := wire.Ack(31)
 	other := func(p wire.Packet, qp uint32) wire.Packet { p.BTH.DestQP = qp; return p }
-	none, again, gap, late := []MarkKind(nil), []MarkKind{MarkRetransmission}, []MarkKind{MarkGap}, []MarkKind{MarkOutOfOrder}
+	none, repeated, gap, late := []MarkKind(nil), []MarkKind{MarkRetransmission}, []MarkKind{MarkGap}, []MarkKind{MarkOutOfOrder}
 	for _, tc := range []struct {
 		name    string
 		packets []wire.Packet
 		want    [][]MarkKind
 	}{
 		{"in order, over the wrap", []wire.Packet{send(0xfffffe), send(0xffffff), send(0), send(1)}, [][]MarkKind{none, none, none, none}},
-		{"again", []wire.Packet{send(5), send(6), send(5), send(6), send(7)}, [][]MarkKind{none, none, again, again, none}},
-		{"again over the wrap", []wire.Packet{send(0xffffff), send(0), send(0xffffff)}, [][]MarkKind{none, none, again}},
-		{"a gap that is filled once", []wire.Packet{send(5), send(8), send(6), send(7), send(6)}, [][]MarkKind{none, gap, late, late, again}},
-		{"each queue pair apart", []wire.Packet{send(5), other(send(5), 18), other(send(6), 18), send(6)}, [][]MarkKind{none, none, none, none}},
-		{"another connection", []wire.Packet{send(5), send(4000000), send(4000001)}, [][]MarkKind{none, none, none}},
-		{"a read takes as many as its answer", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), send(6), send(5)}, [][]MarkKind{none, none, none, none, again}},
-		{"less is a repetition", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), read(4, 1476)}, [][]MarkKind{none, none, none, again}},
-		{"more is a gap", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), send(7)}, [][]MarkKind{none, none, none, gap}},
-		{"a read whose MTU is not known", []wire.Packet{read(3, 8192), send(11), send(10)}, [][]MarkKind{none, none, again}},
-		{"beyond the smallest MTU", []wire.Packet{read(3, 8192), send(36)}, [][]MarkKind{none, gap}},
+		{"retransmission", []wire.Packet{send(5), send(6), send(5), send(6), send(7)}, [][]MarkKind{none, none, repeated, repeated, none}},
+		{"retransmission over the wrap", []wire.Packet{send(0xffffff), send(0), send(0xffffff)}, [][]MarkKind{none, none, repeated}},
+		{"gap, filled out of order", []wire.Packet{send(5), send(8), send(6), send(7), send(6)}, [][]MarkKind{none, gap, late, late, repeated}},
+		{"separate queue pairs", []wire.Packet{send(5), other(send(5), 18), other(send(6), 18), send(6)}, [][]MarkKind{none, none, none, none}},
+		{"new connection", []wire.Packet{send(5), send(4000000), send(4000001)}, [][]MarkKind{none, none, none}},
+		{"read takes the PSNs of its responses", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), send(6), send(5)}, [][]MarkKind{none, none, none, none, repeated}},
+		{"read within those PSNs", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), read(4, 1476)}, [][]MarkKind{none, none, none, repeated}},
+		{"gap after those PSNs", []wire.Packet{request(wire.OpSendFirst, 1, 1024), request(wire.OpSendLast, 2, 1), read(3, 2500), send(7)}, [][]MarkKind{none, none, none, gap}},
+		{"read with unknown MTU", []wire.Packet{read(3, 8192), send(11), send(10)}, [][]MarkKind{none, none, repeated}},
+		{"gap even at the smallest MTU", []wire.Packet{read(3, 8192), send(36)}, [][]MarkKind{none, gap}},
 		{"acknowledgements", []wire.Packet{respond(wire.OpAcknowledge, 5, ack, 1, 0), respond(wire.OpAcknowledge, 9, ack, 3, 0), respond(wire.OpAcknowledge, 9, ack, 3, 0)}, [][]MarkKind{none, none, {MarkDuplicateAck}}},
-		{"refusals", []wire.Packet{respond(wire.OpAcknowledge, 5, wire.RNRNak(12), 1, 0), respond(wire.OpAcknowledge, 5, wire.Nak(0), 1, 0), respond(wire.OpAcknowledge, 5, wire.Nak(0), 1, 0)}, [][]MarkKind{{MarkRNR}, {MarkNak}, {MarkNak, MarkDuplicateAck}}},
-		{"answers to a read", []wire.Packet{
+		{"NAKs", []wire.Packet{respond(wire.OpAcknowledge, 5, wire.RNRNak(12), 1, 0), respond(wire.OpAcknowledge, 5, wire.Nak(0), 1, 0), respond(wire.OpAcknowledge, 5, wire.Nak(0), 1, 0)}, [][]MarkKind{{MarkRNR}, {MarkNak}, {MarkNak, MarkDuplicateAck}}},
+		{"read responses", []wire.Packet{
 			respond(wire.OpReadResponseFirst, 5, ack, 1, 1024), request(wire.OpReadResponseMiddle, 6, 1024), respond(wire.OpReadResponseLast, 8, ack, 1, 9),
 			respond(wire.OpReadResponseOnly, 20, ack, 2, 9), request(wire.OpReadResponseMiddle, 6, 1024),
-		}, [][]MarkKind{none, none, gap, none, again}},
+		}, [][]MarkKind{none, none, gap, none, repeated}},
 	} {
 		var frames []frame
 		for _, p := range tc.packets {
@@ -145,7 +145,7 @@ func TestPSNTrackingIgnoresBadICRC(t *testing.T) {
 	}
 }
 
-func TestSummaries(t *testing.T) {
+func TestSyndromeAndCNPSummaries(t *testing.T) {
 	for s, want := range map[wire.Syndrome]string{
 		wire.Ack(31): "ACK", wire.Ack(3): "ACK credits 3", wire.RNRNak(12): "RNR NAK 0.64 ms", wire.RNRNak(0): "RNR NAK 655.36 ms",
 		wire.RNRNak(1): "RNR NAK 0.01 ms", wire.Nak(wire.NakPSNSequence): "NAK PSN sequence error", wire.Nak(wire.NakRemoteAccess): "NAK remote access error",

@@ -31,8 +31,7 @@ const (
 	maxOutOfOrderTotal = 16 << 20
 )
 
-// Open opens a pcap or pcapng file, which may be compressed with gzip. It returns ErrFormat if r is
-// neither.
+// Open opens a pcap or pcapng file, maybe compressed with gzip. Other files return ErrFormat.
 func Open(r io.Reader) (*Stream, error) {
 	in, err := newInput(r)
 	if err != nil {
@@ -63,8 +62,7 @@ func Open(r io.Reader) (*Stream, error) {
 	return s, nil
 }
 
-// Host returns the host name of an address, from name resolution blocks and interface names read so
-// far.
+// Host returns an address's host name, from the name resolution blocks and interface names so far.
 func (s *Stream) Host(a netip.Addr) (string, bool) {
 	name, ok := s.hosts[a]
 	return name, ok

@@ -141,10 +141,10 @@ func TestTCPMarksRetransmissionsGapsAndReordering(t *testing.T) {
 		order []frame
 		want  [][]MarkKind
 	}{
-		"twice":       {[]frame{f[0], f[0], f[1]}, [][]MarkKind{nil, {MarkRetransmission}, nil}},
-		"late":        {[]frame{f[0], f[2], f[1], f[3]}, [][]MarkKind{nil, {MarkGap}, {MarkOutOfOrder}, nil}},
-		"early twice": {[]frame{f[1], f[1], f[0]}, [][]MarkKind{{MarkGap}, {MarkRetransmission}, {MarkOutOfOrder}}},
-		"last first":  {[]frame{f[0], f[3], f[2], f[1]}, [][]MarkKind{nil, {MarkGap}, {MarkOutOfOrder}, {MarkOutOfOrder}}},
+		"retransmitted":        {[]frame{f[0], f[0], f[1]}, [][]MarkKind{nil, {MarkRetransmission}, nil}},
+		"out of order":         {[]frame{f[0], f[2], f[1], f[3]}, [][]MarkKind{nil, {MarkGap}, {MarkOutOfOrder}, nil}},
+		"early, retransmitted": {[]frame{f[1], f[1], f[0]}, [][]MarkKind{{MarkGap}, {MarkRetransmission}, {MarkOutOfOrder}}},
+		"reversed":             {[]frame{f[0], f[3], f[2], f[1]}, [][]MarkKind{nil, {MarkGap}, {MarkOutOfOrder}, {MarkOutOfOrder}}},
 	} {
 		all := decode(t, append(slices.Clone(frames[:4]), tc.order...)...)[4:]
 		for i, want := range tc.want {
@@ -180,7 +180,7 @@ func TestFPDUsAreResyncedAfterMissingOctets(t *testing.T) {
 		got := ops(all)[2:]
 		want := []string{"Send: MSN 1 90 B", "Send: MSN 3 90 B", "Send: MSN 4 90 B", "Send: MSN 5 90 B"}
 		if !slices.Equal(got, want) || marksOf(all)[MarkMissingData] == 0 {
-			t.Errorf("%+v: %v, marks %v; want %v and a loss", framing, got, marksOf(all), want)
+			t.Errorf("%+v: %v, marks %v; want %v and MarkMissingData", framing, got, marksOf(all), want)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestFPDUsAreFoundWithoutConnectionStart(t *testing.T) {
 		frames, _ := connection(framing, []int{82, 82, 82}, oneFPDUPerSegment)
 		all := decode(t, frames[4:]...)
 		if got, want := ops(all), sends(3, []int{82, 82, 82}); !slices.Equal(got, want) || marksOf(all)[MarkMissingData] != 1 {
-			t.Errorf("%+v: %v, marks %v; want %v and that it was found", framing, got, marksOf(all), want)
+			t.Errorf("%+v: %v, marks %v; want %v and MarkMissingData once", framing, got, marksOf(all), want)
 		}
 	}
 	// Segments that do not start with an FPDU, and other protocols, are plain TCP.

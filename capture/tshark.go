@@ -12,9 +12,8 @@ import (
 var ErrNotInstalled = errors.New("neither wireshark nor tshark is on PATH: install one (Debian, Ubuntu: apt install wireshark; " +
 	"Fedora: dnf install wireshark; macOS: brew install --cask wireshark)")
 
-// heuristics are the heuristic dissectors to disable. fabrictest sends none of these
-// protocols, and Wireshark 4.0 reports every SEND as malformed that is too short to be
-// RPC over RDMA.
+// heuristics are the heuristic dissectors to disable. fabrictest sends none of these protocols, and
+// Wireshark 4.0 reports every SEND too short for RPC over RDMA as malformed.
 var heuristics = []string{
 	"rpcrdma_infiniband", "rpcrdma_iwarp", "smb_direct_infiniband", "smb_direct_iwarp", "smcr_infiniband", "iser_infiniband",
 	"sdp_infiniband", "fc_infiniband", "lnet_ib", "mellanox_eoib", "eth_over_ib", "cltp_udp",

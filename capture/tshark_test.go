@@ -38,7 +38,7 @@ func tsharkProgram(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed: nothing else decodes the captures")
+		t.Skip("tshark is not installed")
 	}
 	return program
 }
@@ -137,7 +137,7 @@ func TestIWARPMatchesTshark(t *testing.T) {
 			}
 		}
 		if len(p.Marks) > 0 {
-			t.Errorf("packet %d of two sound kernels is marked: %v", p.Number, p.Marks)
+			t.Errorf("packet %d between correct kernels is marked: %v", p.Number, p.Marks)
 		}
 	})
 	if fpdus != 354 || starts != 32 {
@@ -176,7 +176,7 @@ func TestMarkersMatchTshark(t *testing.T) {
 			if f, ok := d.(*FPDU); ok {
 				markers += f.Markers
 				if f.CRCStatus != iwarp.CRCGood || f.MarkerMismatch || fmt.Sprint(f.Length) != want[f.Segment.Untagged.MSN-1] {
-					t.Errorf("packet %d: CRC %v, marker fault %v, %d octets", p.Number, f.CRCStatus, f.MarkerMismatch, f.Length)
+					t.Errorf("packet %d: CRC %v, marker mismatch %v, %d octets", p.Number, f.CRCStatus, f.MarkerMismatch, f.Length)
 				}
 			}
 		}

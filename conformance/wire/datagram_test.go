@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/conformance/packet"
 )
 
-// An accepted packet equals the packet that its datagram makes.
+// The packet of a parsed datagram equals the parsed packet.
 func FuzzDatagram(f *testing.F) {
 	cfg := UDPConfig{
 		Addrs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
@@ -26,8 +26,8 @@ func FuzzDatagram(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := d.packet(); !bytes.Equal(again, b) {
-			t.Errorf("%x is sent as %x", b, again)
+		if rebuilt := d.packet(); !bytes.Equal(rebuilt, b) {
+			t.Errorf("%x is sent as %x", b, rebuilt)
 		}
 	})
 }

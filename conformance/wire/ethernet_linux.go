@@ -38,8 +38,7 @@ var _ conformance.Wire = (*Ethernet)(nil)
 const maxIPLen = 1<<16 - 1
 
 // OpenEthernet opens a conformance.Wire on an Ethernet interface in the network namespace of the
-// calling thread, which needs CAP_NET_RAW. It announces the addresses of cfg by ARP and neighbour
-// advertisements.
+// calling thread, which needs CAP_NET_RAW. It announces the addresses of cfg by ARP and NDP.
 func OpenEthernet(cfg EthernetConfig) (*Ethernet, error) {
 	w, err := openEthernet(cfg)
 	if err != nil {
@@ -195,8 +194,7 @@ func (w *Ethernet) deliver(ip []byte, info *ancillary) {
 }
 
 // DisableOffloads disables checksum offload, segmentation offload and GRO of an interface in the
-// network namespace of the calling thread. Use it for both ends of a virtual link, and for this end
-// of a real one.
+// calling thread's network namespace. Use it for both ends of a virtual link, or one of a real one.
 func DisableOffloads(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 			t.Errorf("%v > %v, %+v, %q", ip.Src, ip.Dst, udp, text)
 		}
 		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > timeout {
-			t.Errorf("seen %v ago", age)
+			t.Errorf("received %v ago", age)
 		}
 	}
 	if f, err := c.wire.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
@@ -171,14 +171,14 @@ func TestRecvReportsOffloads(t *testing.T) {
 func TestDiscardDropsEarlierPackets(t *testing.T) {
 	c := newTestLink(t, false)
 	s := c.socket(t, c.host.V6)
-	say := func(text string) {
+	sendText := func(text string) {
 		_, err := s.WriteToUDPAddrPort([]byte(text), netip.AddrPortFrom(ours6, 4791))
 		must.Do(t, err)
 	}
-	say("old")
+	sendText("old")
 	time.Sleep(500 * time.Millisecond) // until it is received
 	c.wire.Discard()
-	say("new")
+	sendText("new")
 	f, err := c.wire.Recv(timeout)
 	if err != nil || !bytes.HasSuffix(f.Packet, []byte("new")) {
 		t.Errorf("%q, %v", f.Packet, err)
@@ -206,7 +206,7 @@ func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
 		t.Error(err)
 	}
 	if err := w.Send([]byte{0x45}); err == nil {
-		t.Error("a closed wire sends")
+		t.Error("a closed wire accepts a packet")
 	}
 }
 
@@ -254,18 +254,18 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 			return
 		}
 	}
-	t.Fatalf("the host does not know %v at %v and %v: %v", mac, ours4, ours6, known)
+	t.Fatalf("the host's neighbour table lacks %v for %v and %v: %v", mac, ours4, ours6, known)
 }
 
 func TestOpenRejectsInvalidConfig(t *testing.T) {
-	_, far := testutil.HostPair(t, 1500)
+	_, peer := testutil.HostPair(t, 1500)
 	for want, cfg := range map[string]EthernetConfig{
 		"no such network interface": {Interface: "nothere"},
 		"Device":                    {Interface: testutil.HostDevice, Addrs: []netip.Addr{ours4}},
 		"MAC":                       {Interface: testutil.HostDevice, Addrs: []netip.Addr{ours4}, Device: ourMAC, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 0}},
 		"Addrs is empty":            {Interface: testutil.HostDevice, Device: ourMAC},
 	} {
-		err := far.Do(func() error { _, err := OpenEthernet(cfg); return err })
+		err := peer.Do(func() error { _, err := OpenEthernet(cfg); return err })
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "wire at "+cfg.Interface) {
 			t.Errorf("%v, want %q", err, want)
 		}

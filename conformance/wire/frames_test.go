@@ -55,39 +55,39 @@ func TestFrameDestinationAndEtherType(t *testing.T) {
 
 func TestAnswersARPAndNeighborSolicitations(t *testing.T) {
 	s := testStation(t)
-	asker := packet.MAC{2, 0, 0, 0, 0, 2}
+	requester := packet.MAC{2, 0, 0, 0, 0, 2}
 	arp := func(a packet.ARP) []byte {
-		return packet.Ethernet{Dst: packet.Broadcast, Src: asker, Type: packet.EtherTypeARP}.Append(nil, a.Append(nil))
+		return packet.Ethernet{Dst: packet.Broadcast, Src: requester, Type: packet.EtherTypeARP}.Append(nil, a.Append(nil))
 	}
-	ask := func(sender, target string) packet.ARP {
-		return packet.ARP{Op: packet.ARPRequest, SenderMAC: asker, Sender: netip.MustParseAddr(sender), Target: netip.MustParseAddr(target)}
+	request := func(sender, target string) packet.ARP {
+		return packet.ARP{Op: packet.ARPRequest, SenderMAC: requester, Sender: netip.MustParseAddr(sender), Target: netip.MustParseAddr(target)}
 	}
 	nd := func(src, target string) []byte {
 		to := netip.MustParseAddr(target)
-		n := packet.Neighbor{Type: packet.NeighborSolicitation, Target: to, MAC: asker}
-		return packet.Ethernet{Src: asker, Type: packet.EtherTypeIPv6}.Append(nil, n.Append(nil, netip.MustParseAddr(src), netip.IPv6LinkLocalAllNodes()))
+		n := packet.Neighbor{Type: packet.NeighborSolicitation, Target: to, MAC: requester}
+		return packet.Ethernet{Src: requester, Type: packet.EtherTypeIPv6}.Append(nil, n.Append(nil, netip.MustParseAddr(src), netip.IPv6LinkLocalAllNodes()))
 	}
-	reply := ask("10.0.0.2", "10.0.0.1")
+	reply := request("10.0.0.2", "10.0.0.1")
 	reply.Op = packet.ARPReply
 	for name, c := range map[string]struct {
 		frame    []byte
 		answered bool
 	}{
-		"ours":                  {arp(ask("10.0.0.2", "10.0.0.1")), true},
-		"another's":             {arp(ask("10.0.0.2", "10.0.0.3")), false},
-		"a probe":               {arp(ask("0.0.0.0", "10.0.0.1")), false},
-		"an announcement":       {arp(ask("10.0.0.1", "10.0.0.1")), false},
-		"a reply":               {arp(reply), false},
-		"ours over IPv6":        {nd("fd00::2", "fd00::1"), true},
-		"another's over IPv6":   {nd("fd00::2", "fd00::3"), false},
-		"a probe over IPv6":     {nd("::", "fd00::1"), false},
-		"one cut off over IPv6": {nd("fd00::2", "fd00::1")[:50], false},
+		"our address":             {arp(request("10.0.0.2", "10.0.0.1")), true},
+		"other address":           {arp(request("10.0.0.2", "10.0.0.3")), false},
+		"a probe":                 {arp(request("0.0.0.0", "10.0.0.1")), false},
+		"an announcement":         {arp(request("10.0.0.1", "10.0.0.1")), false},
+		"a reply":                 {arp(reply), false},
+		"our address over IPv6":   {nd("fd00::2", "fd00::1"), true},
+		"other address over IPv6": {nd("fd00::2", "fd00::3"), false},
+		"a probe over IPv6":       {nd("::", "fd00::1"), false},
+		"truncated over IPv6":     {nd("fd00::2", "fd00::1")[:50], false},
 	} {
 		ip, answer := s.handleFrame(c.frame)
 		if ip != nil || (answer != nil) != c.answered {
 			t.Errorf("%s: kept %x, answered %x", name, ip, answer)
 		}
-		if h, _, err := packet.ParseEthernet(answer); c.answered && (err != nil || h.Dst != asker || h.Src != s.mac) {
+		if h, _, err := packet.ParseEthernet(answer); c.answered && (err != nil || h.Dst != requester || h.Src != s.mac) {
 			t.Errorf("%s: answered to %v from %v", name, h.Dst, h.Src)
 		}
 	}
@@ -108,13 +108,13 @@ func TestHandleFrameAcceptsUDPOfDevice(t *testing.T) {
 		ip   []byte
 		kept bool
 	}{
-		"UDP":            {s.device, packet.EtherTypeIPv4, with(v4, 9, 17), true},
-		"UDP over IPv6":  {s.device, packet.EtherTypeIPv6, with(v6, 6, 17), true},
-		"a fragment":     {s.device, packet.EtherTypeIPv6, fragment, true},
-		"ICMP":           {s.device, packet.EtherTypeIPv4, with(v4, 9, 1), false},
-		"MLD":            {s.device, packet.EtherTypeIPv6, with(v6, 6, 0), false},
-		"our own":        {s.mac, packet.EtherTypeIPv4, with(v4, 9, 17), false},
-		"something else": {s.device, 0x88cc, with(v4, 9, 17), false},
+		"UDP":           {s.device, packet.EtherTypeIPv4, with(v4, 9, 17), true},
+		"UDP over IPv6": {s.device, packet.EtherTypeIPv6, with(v6, 6, 17), true},
+		"a fragment":    {s.device, packet.EtherTypeIPv6, fragment, true},
+		"ICMP":          {s.device, packet.EtherTypeIPv4, with(v4, 9, 1), false},
+		"MLD":           {s.device, packet.EtherTypeIPv6, with(v6, 6, 0), false},
+		"our own MAC":   {s.mac, packet.EtherTypeIPv4, with(v4, 9, 17), false},
+		"LLDP":          {s.device, 0x88cc, with(v4, 9, 17), false},
 	} {
 		ip, _ := s.handleFrame(packet.Ethernet{Src: c.src, Type: c.kind}.Append(nil, c.ip))
 		if (ip != nil) != c.kept || c.kept && !bytes.HasPrefix(ip, c.ip) {

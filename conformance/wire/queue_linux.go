@@ -34,8 +34,7 @@ type arrival struct {
 
 const maxQueued = 1 << 15 // packets
 
-// newQueue returns a queue, whose name is for errors. epoch is time 0 of the packets; if zero, the
-// current time.
+// newQueue returns a queue. name is for errors; epoch is time 0 of the packets, now if it is zero.
 func newQueue(name string, epoch time.Time) *queue {
 	now := time.Now()
 	if epoch.IsZero() {

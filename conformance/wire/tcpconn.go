@@ -280,8 +280,7 @@ func (c *tcpConn) handleSYN(s *segment) {
 	}
 }
 
-// handleAck processes the acknowledgement number and the window of a segment, and sends what they
-// permit.
+// handleAck processes the acknowledgement number and window of a segment, and sends what fits.
 func (c *tcpConn) handleAck(now time.Time, s *segment) {
 	n := s.ack.sub(c.snd.una)
 	switch {
@@ -322,8 +321,7 @@ func (c *tcpConn) handleDupAck(now time.Time, s *segment) {
 	}
 }
 
-// removeAcked removes acknowledged octets from the send queue. A held chunk stays until all of it
-// is acknowledged.
+// removeAcked removes acknowledged octets from the send queue, a held chunk only as a whole.
 func (s *sender) removeAcked() {
 	for len(s.queue) > 0 {
 		p := &s.queue[0]

@@ -103,7 +103,7 @@ func TestReceiveReassemblesSegments(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if _, err := b.read(); !errors.Is(err, io.EOF) {
-		t.Errorf("%v behind the FIN", err)
+		t.Errorf("%v after the FIN", err)
 	}
 }
 
@@ -117,22 +117,22 @@ func TestRetransmitsUntilLimit(t *testing.T) {
 	expectSegments(t, "too early", b.data())
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
-	expectSegments(t, "again", b.data(), "one")
+	expectSegments(t, "first timeout", b.data(), "one")
 	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una + 4, window: 1000}) // "one", and half of "two"
-	expectSegments(t, "the rest, which may be lost too", b.data(), "wo")
+	expectSegments(t, "partial ACK", b.data(), "wo")
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
-	expectSegments(t, "once more", b.data(), "wo")
+	expectSegments(t, "second timeout", b.data(), "wo")
 	for range 3 {
 		b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 1000})
 	}
-	expectSegments(t, "behind three that say nothing new", b.data(), "wo")
+	expectSegments(t, "three duplicate ACKs", b.data(), "wo")
 	for range 2 * maxRetransmits {
 		b.now = b.now.Add(maxRTO)
 		b.tick(b.now)
 	}
 	if !errors.Is(b.err, errNoResponse) || b.log[len(b.log)-1].flags&rst == 0 {
-		t.Errorf("%v, and the last was %v", b.err, &b.log[len(b.log)-1])
+		t.Errorf("%v, last segment %v", b.err, &b.log[len(b.log)-1])
 	}
 }
 
@@ -141,24 +141,24 @@ func TestSenderRespectsWindowAndProbes(t *testing.T) {
 	b := established(t, 7)
 	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 3})
 	b.write(b.now, []byte("hello"))
-	expectSegments(t, "what fits", b.data(), "hel")
+	expectSegments(t, "window of 3", b.data(), "hel")
 	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una + 3, window: 0})
-	expectSegments(t, "no room", b.data())
+	expectSegments(t, "closed window", b.data())
 	b.now = b.now.Add(initialRTO)
 	b.tick(b.now)
-	expectSegments(t, "asked", b.data(), "l")
+	expectSegments(t, "window probe", b.data(), "l")
 	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 100})
-	expectSegments(t, "room", b.data(), "lo")
+	expectSegments(t, "open window", b.data(), "lo")
 }
 
 func TestRSTOutsideWindowIsIgnored(t *testing.T) {
 	for _, c := range []struct {
 		seq    seqNum
-		counts bool
+		resets bool
 	}{{peerISN, true}, {peerISN.add(100), true}, {peerISN - 1, false}, {peerISN.add(1 << 17), false}} {
 		b := established(t, 7)
 		b.receiveSegment(&segment{flags: rst, seq: c.seq})
-		if errors.Is(b.err, conformance.ErrReset) != c.counts {
+		if errors.Is(b.err, conformance.ErrReset) != c.resets {
 			t.Errorf("a RST at %d: %v", c.seq-peerISN, b.err)
 		}
 	}
@@ -175,7 +175,7 @@ func FuzzConn(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		b := established(t, 1<<32-40)
-		b.write(b.now, bytes.Repeat([]byte("said"), 30))
+		b.write(b.now, bytes.Repeat([]byte("data"), 30))
 		must.Do(t, b.hold([]byte("held back")))
 		var got []byte
 		for ; len(script) >= 4; script = script[4:] {
@@ -194,10 +194,10 @@ func FuzzConn(f *testing.F) {
 			got = append(got, octets...)
 		}
 		if !bytes.HasPrefix(tcpStream, got) {
-			t.Fatalf("%d octets were read that are not those that were said", len(got))
+			t.Fatalf("the %d octets read are no prefix of the stream", len(got))
 		}
 		if b.snd.una.sub(b.snd.nxt) > 0 || b.snd.nxt.sub(b.snd.end) > 0 {
-			t.Fatalf("acknowledged %d, sent %d, said %d", b.snd.una, b.snd.nxt, b.snd.end)
+			t.Fatalf("acknowledged %d, sent %d, queued %d", b.snd.una, b.snd.nxt, b.snd.end)
 		}
 	})
 }

@@ -37,9 +37,8 @@ type TCPConfig struct {
 //
 // It has active and passive open, retransmission with backoff and after three duplicate
 // acknowledgements, a receive window, FIN and RST in both directions, and reassembly. It has no
-// congestion control, since the network is one link, and no window scaling, SACK or timestamps,
-// which keeps the payload of a full segment at the MSS. It shares no code with other TCP
-// implementations.
+// congestion control, since the network is one link, and no window scaling, SACK or timestamps: a
+// full segment carries MSS octets. It shares no code with other TCP implementations.
 //
 // It is safe for concurrent use; Close ends its goroutine. The connection itself (tcpConn) has
 // no clock, socket or goroutine: time and segments go in, segments come out.
@@ -202,8 +201,7 @@ func (h *TCPHost) send(s *segment) {
 	}
 }
 
-// newConn adds a connection, which the caller opens by open. The peer's MSS is unknown until its
-// SYN arrives.
+// newConn adds a connection; the caller calls open. The peer's MSS is unknown before its SYN.
 func (h *TCPHost) newConn(local, remote netip.AddrPort) *tcpConn {
 	mss := cmp.Or(h.options.MSS, h.cfg.MSS, h.linkMSS())
 	c := &tcpConn{local: local, remote: remote, transmit: h.send, snd: sender{mss: 1}, rcv: receiver{mss: mss}}

@@ -62,11 +62,11 @@ type tcpLink struct {
 	tcp *TCPHost
 }
 
-func newTCPLink(t *testing.T, six bool, percent int) *tcpLink {
+func newTCPLink(t *testing.T, ipv6 bool, percent int) *tcpLink {
 	t.Helper()
 	c := &tcpLink{testLink: openTestLink(t, 1500, false, EthernetConfig{Accept: func([]byte) bool { return true }})}
 	addr := ours4
-	if six {
+	if ipv6 {
 		addr = ours6
 	}
 	c.tcp = NewTCPHost(TCPConfig{Wire: &lossyWire{Wire: c.wire, r: rand.New(rand.NewPCG(7, 7)), percent: percent}, Addr: addr, MTU: 1500})
@@ -95,11 +95,11 @@ func (c *tcpLink) listen(t *testing.T, handle func(*net.TCPConn)) netip.AddrPort
 		}
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
-	at := c.host.V4
+	addr := c.host.V4
 	if c.tcp.cfg.Addr.Is6() {
-		at = c.host.V6
+		addr = c.host.V6
 	}
-	return netip.AddrPortFrom(at, uint16(l.Addr().(*net.TCPAddr).Port))
+	return netip.AddrPortFrom(addr, uint16(l.Addr().(*net.TCPAddr).Port))
 }
 
 func echo(k *net.TCPConn) { _, _ = io.Copy(k, k); _ = k.CloseWrite() }
@@ -129,10 +129,10 @@ func readAll(t *testing.T, s conformance.Stream) (all []byte, longest int) {
 func TestEchoOverLossyLink(t *testing.T) {
 	for _, x := range []struct {
 		name    string
-		six     bool
+		ipv6    bool
 		percent int
 		octets  int
-		shape   conformance.TCPOptions
+		options conformance.TCPOptions
 	}{
 		{"plain", false, 0, 1 << 20, conformance.TCPOptions{}},
 		{"IPv6", true, 0, 1 << 20, conformance.TCPOptions{}},
@@ -143,25 +143,25 @@ func TestEchoOverLossyLink(t *testing.T) {
 		{"loss and wrap", true, 10, 1 << 15, conformance.TCPOptions{ISN: new(^uint32(0) - 5000), MSS: 700}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := newTCPLink(t, x.six, x.percent)
-			c.tcp.SetOptions(x.shape)
+			c := newTCPLink(t, x.ipv6, x.percent)
+			c.tcp.SetOptions(x.options)
 			s, err := c.tcp.Dial(c.listen(t, echo), timeout)
 			must.Do(t, err)
 			sent := randomBytes(x.octets)
-			said := make(chan error, 1)
+			written := make(chan error, 1)
 			go func() {
 				var err error
 				for b := sent; len(b) > 0 && err == nil; b = b[min(len(b), 3000):] {
 					err = s.Write(b[:min(len(b), 3000)])
 				}
-				said <- errors.Join(err, s.CloseWrite())
+				written <- errors.Join(err, s.CloseWrite())
 			}()
 			got, longest := readAll(t, s)
-			must.Do(t, <-said)
+			must.Do(t, <-written)
 			if !bytes.Equal(got, sent) {
-				t.Errorf("%d octets of %d, or others", len(got), len(sent))
+				t.Errorf("%d octets of %d, or wrong ones", len(got), len(sent))
 			}
-			if longest > s.MSS() || x.shape.MSS > 0 && (s.MSS() != x.shape.MSS || longest != x.shape.MSS) {
+			if longest > s.MSS() || x.options.MSS > 0 && (s.MSS() != x.options.MSS || longest != x.options.MSS) {
 				t.Errorf("segments of up to %d octets, with an MSS of %d", longest, s.MSS())
 			}
 		})
@@ -194,55 +194,55 @@ func TestAcceptFromKernel(t *testing.T) {
 		if got, _ := readAll(t, s); string(got) != "hello" {
 			t.Errorf("%q", got)
 		}
-		must.Do(t, s.Write([]byte("and back"))) // half-closed
+		must.Do(t, s.Write([]byte("reply"))) // half-closed
 		must.Do(t, s.CloseWrite())
-		if b, err := io.ReadAll(k); err != nil || string(b) != "and back" {
+		if b, err := io.ReadAll(k); err != nil || string(b) != "reply" {
 			t.Errorf("%q, %v", b, err)
 		}
 		must.Do(t, k.Close())
 		must.Do(t, l.Close())
 		err = c.host.Do(func() error { _, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(l.Addr())); return err })
 		if err == nil {
-			t.Error("dialed where nobody listens any more")
+			t.Error("dialing succeeds after the listener was closed")
 		}
 	}
 }
 
 func TestResetAndRefusedConnections(t *testing.T) {
 	c := newTCPLink(t, false, 0)
-	heard := make(chan error, 1)
-	at := c.listen(t, func(k *net.TCPConn) {
+	received := make(chan error, 1)
+	addr := c.listen(t, func(k *net.TCPConn) {
 		_, err := io.ReadAll(k)
-		heard <- err
+		received <- err
 		_ = k.SetLinger(0)
 	})
-	s, err := c.tcp.Dial(at, timeout)
+	s, err := c.tcp.Dial(addr, timeout)
 	must.Do(t, err)
 	must.Do(t, s.Reset())
-	if err := <-heard; err == nil {
-		t.Error("the kernel does not hear of our reset")
+	if err := <-received; err == nil {
+		t.Error("the kernel does not report our reset")
 	}
-	s, err = c.tcp.Dial(at, timeout)
+	s, err = c.tcp.Dial(addr, timeout)
 	must.Do(t, err)
 	must.Do(t, s.CloseWrite())
-	<-heard
+	<-received
 	if _, err := s.Read(timeout); !errors.Is(err, conformance.ErrReset) {
 		t.Errorf("the kernel's reset: %v", err)
 	}
 	if err := s.Write([]byte("x")); !errors.Is(err, conformance.ErrReset) {
-		t.Errorf("writing behind it: %v", err)
+		t.Errorf("writing after it: %v", err)
 	}
 	if _, err := c.tcp.Dial(netip.AddrPortFrom(c.host.V4, 1), timeout); !errors.Is(err, conformance.ErrReset) {
-		t.Errorf("nobody listens there: %v", err)
+		t.Errorf("port without a listener: %v", err)
 	}
 	if _, err := c.tcp.Dial(netip.MustParseAddrPort("10.77.0.99:1"), 50*time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("nobody is there: %v", err)
+		t.Errorf("address without a host: %v", err)
 	}
 	for until := time.Now().Add(timeout); c.tcp.connCount() > 0 && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := c.tcp.connCount(); n != 0 {
-		t.Errorf("%d connections are left", n)
+		t.Errorf("%d connections remain", n)
 	}
 }
 
@@ -250,18 +250,18 @@ func TestResetAndRefusedConnections(t *testing.T) {
 func TestReceiveWindowCloses(t *testing.T) {
 	c := newTCPLink(t, false, 0)
 	sent := randomBytes(1 << 20)
-	at := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
-	s, err := c.tcp.Dial(at, timeout)
+	addr := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
+	s, err := c.tcp.Dial(addr, timeout)
 	must.Do(t, err)
 	time.Sleep(300 * time.Millisecond)
 	c.tcp.mu.Lock()
 	unread := s.(*tcpStream).c.rcv.unread
 	c.tcp.mu.Unlock()
 	if unread == 0 || unread > maxWindow {
-		t.Errorf("%d octets have come unread", unread)
+		t.Errorf("%d octets are unread", unread)
 	}
 	if got, _ := readAll(t, s); !bytes.Equal(got, sent) {
-		t.Errorf("%d octets of %d, or others", len(got), len(sent))
+		t.Errorf("%d octets of %d, or wrong ones", len(got), len(sent))
 	}
 }
 
@@ -269,79 +269,79 @@ func TestReceiveWindowCloses(t *testing.T) {
 func TestSendWaitsForKernelWindow(t *testing.T) {
 	c := newTCPLink(t, true, 0)
 	read := make(chan []byte, 1)
-	at := c.listen(t, func(k *net.TCPConn) {
+	addr := c.listen(t, func(k *net.TCPConn) {
 		_ = k.SetReadBuffer(8192)
 		time.Sleep(600 * time.Millisecond)
 		b, _ := io.ReadAll(k)
 		read <- b
 	})
-	s, err := c.tcp.Dial(at, timeout)
+	s, err := c.tcp.Dial(addr, timeout)
 	must.Do(t, err)
 	sent := randomBytes(1 << 17)
 	must.Do(t, s.Write(sent))
 	must.Do(t, s.CloseWrite())
 	if got := <-read; !bytes.Equal(got, sent) {
-		t.Errorf("%d octets of %d, or others", len(got), len(sent))
+		t.Errorf("%d octets of %d, or wrong ones", len(got), len(sent))
 	}
 }
 
 // The kernel reassembles held octets that are sent late, twice and overlapping.
 func TestSendHeldControlsSegments(t *testing.T) {
 	c := newTCPLink(t, false, 0)
-	heard := make(chan []byte, 16)
-	at := c.listen(t, func(k *net.TCPConn) {
+	received := make(chan []byte, 16)
+	addr := c.listen(t, func(k *net.TCPConn) {
 		for {
 			b := make([]byte, 1000)
 			n, err := k.Read(b)
 			if err != nil {
 				return
 			}
-			heard <- b[:n]
+			received <- b[:n]
 		}
 	})
-	str, err := c.tcp.Dial(at, timeout)
+	str, err := c.tcp.Dial(addr, timeout)
 	must.Do(t, err)
 	s := str.(conformance.RawStream)
 	must.Do(t, s.Hold([]byte("0123456789")))
 	if err := s.Hold([]byte("x")); err == nil {
-		t.Error("two are held")
+		t.Error("a second Hold succeeds")
 	}
-	must.Do(t, s.Write([]byte("behind")))
+	must.Do(t, s.Write([]byte("after")))
 	must.Do(t, s.SendHeld(7, 10))
 	must.Do(t, s.SendHeld(3, 8))
 	must.Do(t, s.SendHeld(3, 8))
 	select {
-	case b := <-heard:
-		t.Errorf("%q before what comes first", b)
+	case b := <-received:
+		t.Errorf("%q was delivered before the octets ahead of it", b)
 	case <-time.After(400 * time.Millisecond): // longer than a retransmission
 	}
 	must.Do(t, s.SendHeld(0, 5))
-	if b := <-heard; string(b) != "0123456789behind" {
+	if b := <-received; string(b) != "0123456789after" {
 		t.Errorf("%q", b)
 	}
-	must.Do(t, s.SendHeld(2, 9)) // again, although acknowledged
+	must.Do(t, s.SendHeld(2, 9)) // although acknowledged
 	if s.SendHeld(0, 11) == nil || s.SendHeld(-1, 0) == nil || s.SendHeld(3, 3) == nil {
-		t.Error("released what is not held")
+		t.Error("octets outside the held ones were sent")
 	}
 	must.Do(t, s.Write([]byte("on")))
-	if b := <-heard; string(b) != "on" {
+	if b := <-received; string(b) != "on" {
 		t.Errorf("%q", b)
 	}
 	if s.SendHeldFIN(0) == nil {
-		t.Error("ended before what was written")
+		t.Error("FIN sent before the written octets")
 	}
-	must.Do(t, s.Hold([]byte("and out")))
+	must.Do(t, s.Hold([]byte("the end")))
 	must.Do(t, s.SendHeld(0, 3))
 	must.Do(t, s.SendHeldFIN(3))
 	got := ""
 	for len(got) < 7 {
-		got += string(<-heard)
+		got += string(<-received)
 	}
-	if got != "and out" {
+	if got != "the end" {
 		t.Errorf("%q", got)
 	}
 	if _, err := s.Read(timeout); !errors.Is(err, io.EOF) {
-		t.Errorf("the kernel ends its side with %v", err)
+		t.Errorf("reading after the FIN: %v", err)
 	}
 }
 

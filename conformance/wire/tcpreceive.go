@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// receive processes the payload and FIN of a segment, and acknowledges what has arrived, also after
-// a duplicate.
+// receive processes the payload and FIN of a segment and sends an ACK, also for a duplicate.
 func (c *tcpConn) receive(s *segment) {
 	p := chunk{seq: s.seq, data: s.payload, flags: s.flags & fin}
 	switch end := p.end().sub(c.rcv.nxt); {
@@ -82,8 +81,7 @@ func (c *tcpConn) read() ([]byte, error) {
 	return nil, c.err
 }
 
-// hold queues octets that are not sent yet: the caller sends them in segments of its choice by
-// sendHeldRange.
+// hold queues octets that the caller sends later, in segments of its choice, by sendHeldRange.
 func (c *tcpConn) hold(b []byte) error {
 	if c.snd.held != nil && c.snd.held.held {
 		return errors.New("octets are held already: send all of them first")

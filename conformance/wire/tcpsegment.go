@@ -96,8 +96,7 @@ func tcpChecksum(src, dst netip.Addr, b []byte) uint16 {
 
 var errNotTCP = errors.New("not TCP")
 
-// parseSegment parses an IP packet with a TCP segment, maybe with padding after it. The payload
-// aliases b.
+// parseSegment parses an IP packet with a TCP segment and maybe padding. The payload aliases b.
 func parseSegment(b []byte) (s segment, err error) {
 	ip, t, _, err := packet.ParseIP(b)
 	if err != nil {

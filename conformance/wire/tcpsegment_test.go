@@ -28,7 +28,7 @@ func TestSegmentRoundTrip(t *testing.T) {
 	for _, s := range sampleSegments() {
 		got, err := parseSegment(append(s.packet(), 0, 0)) // with padding
 		if err != nil || !reflect.DeepEqual(got, s) {
-			t.Errorf("%+v\nis %+v, %v", s, got, err)
+			t.Errorf("%+v\nparses as %+v, %v", s, got, err)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
 	whole := sampleSegments()[1].packet()
 	for n := range whole {
 		if _, err := parseSegment(whole[:n]); err == nil {
-			t.Errorf("%d of %d bytes are a segment", n, len(whole))
+			t.Errorf("%d of %d bytes parse as a segment", n, len(whole))
 		}
 		b := bytes.Clone(whole)
 		b[n] ^= 0x10
@@ -45,7 +45,7 @@ func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
 			continue
 		}
 		if s, err := parseSegment(b); err == nil {
-			t.Errorf("byte %d is another, and it is %v", n, &s)
+			t.Errorf("byte %d is corrupt, but it parses as %v", n, &s)
 		}
 	}
 }
@@ -78,9 +78,9 @@ func FuzzSegment(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseSegment(s.packet())
-		if err != nil || !reflect.DeepEqual(again, s) {
-			t.Fatalf("%+v\nis written as %+v, %v", s, again, err)
+		reparsed, err := parseSegment(s.packet())
+		if err != nil || !reflect.DeepEqual(reparsed, s) {
+			t.Fatalf("%+v\nround trip gives %+v, %v", s, reparsed, err)
 		}
 		_ = s.String()
 	})

@@ -119,8 +119,7 @@ func (s *tcpStream) Local() netip.AddrPort { return s.c.local }
 // Remote implements conformance.Stream.
 func (s *tcpStream) Remote() netip.AddrPort { return s.c.remote }
 
-// MSS implements conformance.Stream: the smaller of the MSS that this host has announced and the
-// link's.
+// MSS implements conformance.Stream: the smaller of this host's announced MSS and the link's.
 func (s *tcpStream) MSS() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

@@ -72,24 +72,23 @@ func rocePacket(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, 
 func TestSendIsBitExact(t *testing.T) {
 	c := newUDPLink(t)
 	changes := map[string]func(*packet.IP, *packet.UDP){
-		"usual":            func(*packet.IP, *packet.UDP) {},
-		"a checksum":       func(_ *packet.IP, u *packet.UDP) { u.Checksum = nil },
-		"no checksum":      func(*packet.IP, *packet.UDP) {},
-		"the port's own":   func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(4791)) },
-		"another port":     func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(77)) },
-		"a traffic class":  func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0x6b)) },
-		"another":          func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0xff)) },
-		"a short life":     func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(1)) },
-		"the longest life": func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(255)) },
+		"default":               func(*packet.IP, *packet.UDP) {},
+		"a checksum":            func(_ *packet.IP, u *packet.UDP) { u.Checksum = nil },
+		"source port 4791":      func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(4791)) },
+		"destination port 77":   func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(77)) },
+		"a traffic class":       func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0x6b)) },
+		"all bits of the class": func(h *packet.IP, _ *packet.UDP) { h.TClass = new(uint8(0xff)) },
+		"hop limit 1":           func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(1)) },
+		"hop limit 255":         func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(255)) },
 	}
 	for _, at := range []struct{ src, dst netip.Addr }{{c.host.V4, device4}, {c.host.V6, device6}, {c.host.V4, netip.MustParseAddr("239.1.2.3")}, {c.host.V6, netip.MustParseAddr("ff15::77")}} {
 		for name, change := range changes {
 			for _, n := range []int{0, 1, 24, 4096 + 60} {
-				asked := rocePacket(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
-				must.Do(t, c.wire.Send(asked))
+				want := rocePacket(at.src, at.dst, bytes.Repeat([]byte{0xa5}, n), change)
+				must.Do(t, c.wire.Send(want))
 				f, err := c.far.Recv(timeout)
-				if err != nil || !bytes.HasPrefix(f.Packet, asked) || len(f.Packet) > max(46, len(asked)) {
-					t.Fatalf("%s to %v, %d bytes: %v\nsent %x\nwant %x", name, at.dst, n, err, f.Packet, asked)
+				if err != nil || !bytes.HasPrefix(f.Packet, want) || len(f.Packet) > max(46, len(want)) {
+					t.Fatalf("%s to %v, %d bytes: %v\nsent %x\nwant %x", name, at.dst, n, err, f.Packet, want)
 				}
 			}
 		}
@@ -100,39 +99,39 @@ func TestSendIsBitExact(t *testing.T) {
 func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
 	c := newUDPLink(t)
 	v4 := rocePacket(c.host.V4, device4, []byte("xy"))
-	with := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V4, device4, []byte("xy"), f) }
-	six := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V6, device6, []byte("xy"), f) }
+	withIPv4 := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V4, device4, []byte("xy"), f) }
+	withIPv6 := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V6, device6, []byte("xy"), f) }
 	fragment := func(h *packet.IP, _ *packet.UDP) { h.MF, h.ID = new(true), new(uint32(7)) }
 	for name, x := range map[string]struct {
 		packet []byte
 		want   string
 	}{
-		"an identification":  {with(func(h *packet.IP, _ *packet.UDP) { h.ID = new(uint32(1)) }), "IP identification 0x0, not IP identification 0x1"},
-		"without DF":         {with(func(h *packet.IP, _ *packet.UDP) { h.DF = new(false) }), "DF true"},
-		"the reserved flag":  {with(func(h *packet.IP, _ *packet.UDP) { h.ReservedFlag = new(true) }), "reserved"},
-		"a fragment":         {with(fragment), "MF"},
-		"options":            {with(func(h *packet.IP, _ *packet.UDP) { h.Options = []byte{1, 1, 1, 1} }), "options"},
-		"a wrong checksum":   {with(func(h *packet.IP, _ *packet.UDP) { h.Checksum = new(uint16(1)) }), "IP checksum"},
-		"a wrong UDP sum":    {with(func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) }), "UDP Checksum"},
-		"a wrong length":     {with(func(h *packet.IP, _ *packet.UDP) { h.Length = new(uint16(29)) }), "UDP"},
-		"a wrong UDP length": {with(func(_ *packet.IP, u *packet.UDP) { u.Length = new(uint16(9)) }), "after the datagram"},
+		"an identification":  {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.ID = new(uint32(1)) }), "IP identification 0x0, not IP identification 0x1"},
+		"without DF":         {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.DF = new(false) }), "DF true"},
+		"the reserved flag":  {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.ReservedFlag = new(true) }), "reserved"},
+		"a fragment":         {withIPv4(fragment), "MF"},
+		"options":            {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.Options = []byte{1, 1, 1, 1} }), "options"},
+		"a wrong checksum":   {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.Checksum = new(uint16(1)) }), "IP checksum"},
+		"a wrong UDP sum":    {withIPv4(func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) }), "UDP Checksum"},
+		"a wrong length":     {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.Length = new(uint16(29)) }), "UDP"},
+		"a wrong UDP length": {withIPv4(func(_ *packet.IP, u *packet.UDP) { u.Length = new(uint16(9)) }), "after the datagram"},
 		"padding":            {append(bytes.Clone(v4), 0), "after the packet"},
-		"a hop limit of 0":   {with(func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(0)) }), "hop limit"},
-		"port 0":             {with(func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(0)) }), "port 0"},
-		"another protocol":   {with(func(h *packet.IP, _ *packet.UDP) { h.Protocol = new(uint8(6)) }), "protocol 6"},
-		"a flow label":       {six(func(h *packet.IP, _ *packet.UDP) { h.FlowLabel = new(uint32(7)) }), "flow label 0x0"},
-		"a fragment of IPv6": {six(fragment), "IP length"},
-		"from elsewhere":     {rocePacket(netip.MustParseAddr("10.77.0.9"), device4, nil), "source address 10.77.0.9"},
-		"to elsewhere":       {rocePacket(c.host.V4, netip.MustParseAddr("10.77.0.9"), nil), "destination address 10.77.0.9"},
+		"a hop limit of 0":   {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.HopLimit = new(uint8(0)) }), "hop limit"},
+		"port 0":             {withIPv4(func(_ *packet.IP, u *packet.UDP) { u.SrcPort = new(uint16(0)) }), "port 0"},
+		"another protocol":   {withIPv4(func(h *packet.IP, _ *packet.UDP) { h.Protocol = new(uint8(6)) }), "protocol 6"},
+		"a flow label":       {withIPv6(func(h *packet.IP, _ *packet.UDP) { h.FlowLabel = new(uint32(7)) }), "flow label 0x0"},
+		"a fragment of IPv6": {withIPv6(fragment), "IP length"},
+		"unknown source":     {rocePacket(netip.MustParseAddr("10.77.0.9"), device4, nil), "source address 10.77.0.9"},
+		"unknown peer":       {rocePacket(c.host.V4, netip.MustParseAddr("10.77.0.9"), nil), "destination address 10.77.0.9"},
 		"too long":           {rocePacket(c.host.V4, device4, make([]byte, 9000)), "MTU"},
-		"nothing":            {nil, "no byte"},
+		"empty":              {nil, "no byte"},
 	} {
 		if err := c.wire.Send(x.packet); !errors.Is(err, conformance.ErrBenchCannot) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 	}
 	if f, err := c.far.Recv(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("sent all the same: %x, %v", f.Packet, err)
+		t.Errorf("a rejected packet was sent: %x, %v", f.Packet, err)
 	}
 }
 
@@ -141,8 +140,8 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 	c := newUDPLink(t)
 	must.Do(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
 	for _, x := range []struct {
-		src, dst  netip.Addr
-		came, was func(*packet.IP, *packet.UDP)
+		src, dst      netip.Addr
+		sent, visible func(*packet.IP, *packet.UDP)
 	}{
 		{device4, c.host.V4, func(h *packet.IP, u *packet.UDP) {
 			h.TClass, h.HopLimit, h.ID, h.Options = new(uint8(0x69)), new(uint8(9)), new(uint32(77)), []byte{1, 1, 1, 1}
@@ -157,17 +156,17 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 		{device6, c.host.V6, func(*packet.IP, *packet.UDP) {}, nil}, // no checksum, and all zero
 		{device6, netip.MustParseAddr("ff15::77"), func(h *packet.IP, u *packet.UDP) { h.HopLimit = new(uint8(1)) }, nil},
 	} {
-		sent, want := rocePacket(x.src, x.dst, []byte("hello"), x.came), x.was
+		sent, want := rocePacket(x.src, x.dst, []byte("hello"), x.sent), x.visible
 		if want == nil {
-			want = x.came
+			want = x.sent
 		}
 		must.Do(t, c.far.Send(sent))
 		f, err := c.wire.Recv(timeout)
 		if whole := rocePacket(x.src, x.dst, []byte("hello"), want); err != nil || !bytes.Equal(f.Packet, whole) {
-			t.Errorf("to %v: %v\ntold %x\nwant %x", x.dst, err, f.Packet, whole)
+			t.Errorf("to %v: %v\ngot %x\nwant %x", x.dst, err, f.Packet, whole)
 		}
 		if age := time.Since(c.wire.Epoch()) - f.At; age < 0 || age > timeout {
-			t.Errorf("seen %v ago", age)
+			t.Errorf("received %v ago", age)
 		}
 	}
 	// LookupIPv4ID supplies the identification.
@@ -175,7 +174,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 	f, err := c.wire.Recv(timeout)
 	want := rocePacket(device4, c.host.V4, []byte{7}, func(h *packet.IP, _ *packet.UDP) { h.ID, h.DF = new(uint32(0x1234)), new(false) })
 	if err != nil || !bytes.Equal(f.Packet, want) {
-		t.Errorf("identified: %x, %v", f.Packet, err)
+		t.Errorf("with the identification: %x, %v", f.Packet, err)
 	}
 }
 
@@ -183,17 +182,17 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 // returned. The others are in the order of the wire.
 func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
 	c := newUDPLink(t)
-	say := func(text string, f func(*packet.IP, *packet.UDP)) {
+	sendText := func(text string, f func(*packet.IP, *packet.UDP)) {
 		must.Do(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
 	}
 	plain := func(*packet.IP, *packet.UDP) {}
-	say("old", plain)
+	sendText("old", plain)
 	time.Sleep(500 * time.Millisecond) // until it is received
 	c.wire.Discard()
-	say("wrong", func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) })
-	say("elsewhere", func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(4792)) })
+	sendText("wrong", func(_ *packet.IP, u *packet.UDP) { u.Checksum = new(uint16(1)) })
+	sendText("other port", func(_ *packet.IP, u *packet.UDP) { u.DstPort = new(uint16(4792)) })
 	for _, text := range []string{"one", "two", "three"} {
-		say(text, plain)
+		sendText(text, plain)
 	}
 	for _, text := range []string{"one", "two", "three"} {
 		if f, err := c.wire.Recv(timeout); err != nil || !bytes.HasSuffix(f.Packet, []byte(text)) {
@@ -209,7 +208,7 @@ func TestOpenErrorsAndClose(t *testing.T) {
 	c := newUDPLink(t)
 	err := c.host.Do(func() error { _, err := OpenUDP(c.wire.cfg); return err })
 	if err == nil || !strings.Contains(err.Error(), "another program has UDP port 4791") {
-		t.Errorf("a port that is taken: %v", err)
+		t.Errorf("a port in use: %v", err)
 	}
 	for want, cfg := range map[string]UDPConfig{
 		"no such network interface": {Interface: "nothere"},

@@ -35,8 +35,7 @@ type option struct {
 const ipv6FlowInfo = 11
 
 // options returns the socket options with which the kernel sends exactly the headers that
-// datagram.packet predicts, and reports those of received datagrams. index is that of the interface
-// for multicast.
+// datagram.packet predicts, and reports those received. index is the interface for multicast.
 func options(ipv6 bool, index int) []option {
 	all := []option{
 		{unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS"},

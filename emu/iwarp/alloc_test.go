@@ -21,7 +21,7 @@ func (m *countingOwner) Completed(*Request, verbs.WCStatus) { m.done++ }
 func (m *countingOwner) Retired(*Request)                   {}
 func (m *countingOwner) Ended(e End)                        { panic("the stream ended: " + e.Error.String()) }
 
-// loop is two streams connected to each other: Input gets what the other outputs.
+// loop is two streams connected to each other: the output of one is the input of the other.
 type loop struct {
 	base   [2]nic.Base
 	layer  [2]Layer
@@ -56,7 +56,7 @@ func newLoop(tb testing.TB, limit int) *loop {
 	return l
 }
 
-// do carries out one request of n octets.
+// do executes one request of n octets.
 func (l *loop) do(op verbs.WROpcode, n int) {
 	l.req.Op, l.req.Length = op, uint32(n)
 	l.req.SGL[0] = sge(l.region[0], 0, n)
@@ -139,7 +139,7 @@ func BenchmarkOutput(b *testing.B) {
 	}
 }
 
-// BenchmarkInput is the receiving side alone.
+// BenchmarkInput measures Input alone.
 func BenchmarkInput(b *testing.B) {
 	l := newLoop(b, 1442)
 	g := tagged(wire.OpWrite, l.region[1].Key, l.region[1].Addr, make([]byte, 1428), true)

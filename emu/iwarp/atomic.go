@@ -74,8 +74,7 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 }
 
-// receiveAtomicResponse completes the oldest outstanding request, which must be the atomic with the
-// response's ID.
+// receiveAtomicResponse completes the oldest read or atomic, which must have the response's ID.
 func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {

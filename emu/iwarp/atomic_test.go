@@ -12,14 +12,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// ask executes an atomic of the peer on the first word of r and returns the original value.
-func (s *side) ask(msn wire.MSN, r *nic.Region, req wire.AtomicRequest) uint64 {
+// peerAtomic executes an atomic of the peer on the first word of r and returns the original value.
+func (s *side) peerAtomic(msn wire.MSN, r *nic.Region, req wire.AtomicRequest) uint64 {
 	s.t.Helper()
 	req.STag, req.TO = wire.STag(r.Key), r.Addr
 	s.in(atomicRequest(msn, req))
 	g := s.one()
 	if g.Control.Opcode != wire.OpAtomicResponse || g.AtomicResponse.RequestID != req.RequestID {
-		s.t.Fatalf("answered with %+v", g)
+		s.t.Fatalf("response %+v", g)
 	}
 	return g.AtomicResponse.Original
 }
@@ -42,16 +42,16 @@ var atomicRows = map[string]func(*testing.T){
 		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 42)
-		if got := s.ask(1, r, wire.AtomicRequest{AddSwap: 5}); got != 42 || word(mem) != 47 {
-			t.Errorf("FetchAdd found %d, left %d", got, word(mem))
+		if got := s.peerAtomic(1, r, wire.AtomicRequest{AddSwap: 5}); got != 42 || word(mem) != 47 {
+			t.Errorf("FetchAdd fetched %d, memory has %d", got, word(mem))
 		}
 		swap := wire.AtomicRequest{Op: wire.AtomicCompareSwap, AddSwap: 9, AddSwapMask: math.MaxUint64, Compare: 1, CompareMask: math.MaxUint64}
-		if got := s.ask(2, r, swap); got != 47 || word(mem) != 47 {
-			t.Errorf("CmpSwap of another value found %d, left %d", got, word(mem))
+		if got := s.peerAtomic(2, r, swap); got != 47 || word(mem) != 47 {
+			t.Errorf("CmpSwap of another value fetched %d, memory has %d", got, word(mem))
 		}
 		swap.Compare = 47
-		if got := s.ask(3, r, swap); got != 47 || word(mem) != 9 {
-			t.Errorf("CmpSwap found %d, left %d", got, word(mem))
+		if got := s.peerAtomic(3, r, swap); got != 47 || word(mem) != 9 {
+			t.Errorf("CmpSwap fetched %d, memory has %d", got, word(mem))
 		}
 		s.in(atomicRequest(4, wire.AtomicRequest{RequestID: 0xcafebabe, STag: wire.STag(r.Key), TO: r.Addr}))
 		if b := s.out(1442); hex.EncodeToString(b) != "414b00000000000000030000000400000000cafebabe0000000000000009" {
@@ -66,7 +66,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 		for i, g := range s.all(1442) {
 			if g.AtomicResponse != (wire.AtomicResponse{RequestID: uint32(i), Original: uint64(i)}) {
-				t.Fatalf("answer %d: %+v", i, g.AtomicResponse)
+				t.Fatalf("response %d: %+v", i, g.AtomicResponse)
 			}
 		}
 		if word(mem) != 100 {
@@ -92,7 +92,7 @@ var atomicRows = map[string]func(*testing.T){
 		}
 		s.wantReceived()
 		if len(s.recvs) != 1 {
-			t.Error("an atomic took a receive")
+			t.Error("an atomic consumed a receive")
 		}
 	},
 	"rfc7306/5.1.1/1 rfc7306/5.1.2/3 rfc7306/8.1/1": func(t *testing.T) {
@@ -103,10 +103,10 @@ var atomicRows = map[string]func(*testing.T){
 				g := atomicRequest(1, wire.AtomicRequest{Op: op, STag: wire.STag(r.Key), TO: r.Addr + off, AddSwap: 1, AddSwapMask: math.MaxUint64})
 				s.in(g)
 				if term := s.wantTerminate(wire.TermOpStream, &g); term.HasRDMAP {
-					t.Error("shows a header of RDMAP")
+					t.Error("the Terminate has an RDMAP header")
 				}
 				if string(mem) != string(make([]byte, 32)) {
-					t.Error("done all the same")
+					t.Error("the atomic was executed")
 				}
 			}
 		}
@@ -115,12 +115,12 @@ var atomicRows = map[string]func(*testing.T){
 		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 0xffffffff)
-		s.ask(1, r, wire.AtomicRequest{AddSwap: 1, AddSwapMask: 0x80000000})
+		s.peerAtomic(1, r, wire.AtomicRequest{AddSwap: 1, AddSwapMask: 0x80000000})
 		if word(mem) != 0 {
 			t.Errorf("%#x", word(mem))
 		}
 		setWord(mem, 0xffffffff)
-		s.ask(2, r, wire.AtomicRequest{AddSwap: 1})
+		s.peerAtomic(2, r, wire.AtomicRequest{AddSwap: 1})
 		if word(mem) != 0x100000000 {
 			t.Errorf("%#x", word(mem))
 		}
@@ -136,15 +136,15 @@ var atomicRows = map[string]func(*testing.T){
 		s := newSide(t, depth, Policy{})
 		r, mem := s.region(16, allAccess)
 		setWord(mem, 0x1122334455667788)
-		// Compared in the upper half only, stored in the lower only.
-		s.ask(1, r, wire.AtomicRequest{
+		// It compares the upper half and stores the lower half.
+		s.peerAtomic(1, r, wire.AtomicRequest{
 			Op: wire.AtomicCompareSwap, Compare: 0x11223344_00000000, CompareMask: 0xffffffff_00000000,
 			AddSwap: 0xaaaaaaaa_bbbbbbbb, AddSwapMask: 0x00000000_ffffffff,
 		})
 		if word(mem) != 0x11223344_bbbbbbbb {
 			t.Errorf("%#x", word(mem))
 		}
-		s.ask(2, r, wire.AtomicRequest{
+		s.peerAtomic(2, r, wire.AtomicRequest{
 			Op: wire.AtomicCompareSwap, Compare: 0x11223345_00000000, CompareMask: 0xffffffff_00000000, AddSwapMask: math.MaxUint64,
 		})
 		if word(mem) != 0x11223344_bbbbbbbb {
@@ -166,9 +166,9 @@ var atomicRows = map[string]func(*testing.T){
 				t.Errorf("request %d is %x, want %s", i, b, want)
 			}
 		}
-		// What it does not use, a FetchAdd ignores; and reserved bits.
-		if got := s.ask(1, r, wire.AtomicRequest{Reserved: 0xfffffff, AddSwap: 3, Compare: 77, CompareMask: 1}); got != 0 || word(mem) != 3 {
-			t.Errorf("found %d, left %d", got, word(mem))
+		// A FetchAdd ignores reserved bits and the fields that it does not use.
+		if got := s.peerAtomic(1, r, wire.AtomicRequest{Reserved: 0xfffffff, AddSwap: 3, Compare: 77, CompareMask: 1}); got != 0 || word(mem) != 3 {
+			t.Errorf("fetched %d, memory has %d", got, word(mem))
 		}
 	},
 	"rfc7306/5.2.1/3": func(t *testing.T) {
@@ -179,7 +179,7 @@ var atomicRows = map[string]func(*testing.T){
 			s.in(g)
 			s.wantTerminate(wire.TermOpOpcode, &g)
 			if word(mem) != 0 {
-				t.Error("done all the same")
+				t.Error("the atomic was executed")
 			}
 		}
 	},
@@ -210,7 +210,7 @@ var atomicRows = map[string]func(*testing.T){
 			s.all(1442)
 			s.stream.Input(piece(wire.OpAtomicResponse, 1, 0, make([]byte, n), true))
 			if segs := s.all(1442); len(segs) != 1 || s.stream.Live() {
-				t.Errorf("a response of %d octets is taken", n)
+				t.Errorf("a response of %d octets is accepted", n)
 			}
 		}
 	},

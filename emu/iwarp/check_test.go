@@ -57,7 +57,7 @@ var checkRows = map[string]func(*testing.T){
 		})
 	},
 	"rfc5040/8.1.1/3 rfc5042/6.4.5/1": func(t *testing.T) {
-		// A region may be used by every stream of its domain, so no peer may close it.
+		// A region may be used by every stream of its domain, so no peer may invalidate it.
 		s := newSide(t, depth, Policy{})
 		r, _ := s.region(64, allAccess)
 		s.recv(1)
@@ -66,7 +66,7 @@ var checkRows = map[string]func(*testing.T){
 		s.in(g)
 		s.wantTerminate(wire.TermProtNoInvalidate, &g)
 		if _, _, err := s.base.Mem.Remote(r.Key, nic.TargetQP{PD: s.pd, QPN: 0x12}, r.Addr, 8, verbs.AccessRemoteRead); err != nil {
-			t.Errorf("the region is closed to other streams: %v", err)
+			t.Errorf("other streams cannot access the region: %v", err)
 		}
 	},
 }
@@ -106,7 +106,7 @@ func TestQPAccessFlagsRestrictMemoryAccess(t *testing.T) {
 			s.in(g)
 			s.wantTerminate(wire.TermProtAccess, &g)
 			if mem[0] != 0 {
-				t.Error("done all the same")
+				t.Error("the request was executed")
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestControlMessagesMayHaveSeveralSegments(t *testing.T) {
 	for i, b := range whole {
 		s.stream.Input(piece(wire.OpReadRequest, 1, uint32(i), []byte{b}, i == len(whole)-1))
 	}
-	if got := answer(t, s.all(1442), q); string(got) != "contents" {
+	if got := readResponse(t, s.all(1442), q); string(got) != "contents" {
 		t.Errorf("%q", got)
 	}
 	req := wire.AtomicRequest{RequestID: 5, STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 1}
@@ -178,7 +178,7 @@ func TestControlMessagesMayHaveSeveralSegments(t *testing.T) {
 		t.Errorf("%+v", s.received[0])
 	}
 	s.stream.Input(piece(wire.OpReadRequest, 3, 0, make([]byte, 20), false))
-	s.stream.Input(piece(wire.OpReadRequest, 3, 20, make([]byte, 9), true)) // one too many
+	s.stream.Input(piece(wire.OpReadRequest, 3, 20, make([]byte, 9), true)) // one octet too many
 	if g := s.one(); g.Terminate.Error != wire.TermUntaggedTooLong {
 		t.Errorf("%v", g.Terminate.Error)
 	}

@@ -43,15 +43,13 @@ var reasons = [...]wire.TermError{
 	wire.TermMPAClosed, wire.TermMPACRC, wire.TermMPAMarker, wire.TermMPAFrame, wire.TermMPALocal, wire.TermMPANotEnoughReads, wire.TermMPANoRTR,
 }
 
-// ReasonCounts counts Terminates by error: one counter for each of reasons, and the last for
-// all other errors.
+// ReasonCounts counts Terminates by error: one counter for each of reasons, the last for others.
 type ReasonCounts [len(reasons) + 1]uint64
 
 // Add counts a Terminate.
 func (c *ReasonCounts) Add(e wire.TermError) { c[reasonIndex(e)]++ }
 
-// Of returns the number of Terminates with error e. All errors that the RFCs do not define share
-// one counter.
+// Of returns the number of Terminates with error e. Errors that no RFC defines share one counter.
 func (c *ReasonCounts) Of(e wire.TermError) uint64 { return c[reasonIndex(e)] }
 
 // Total returns the number of all Terminates.

@@ -72,9 +72,9 @@ var ddpErrorRows = map[string]func(*testing.T){
 		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
 		s.recv(1, sge(r, 0, 16))
-		s.in(untagged(wire.OpSend, 1, 0, []byte("taken"), true))
+		s.in(untagged(wire.OpSend, 1, 0, []byte("first"), true))
 		s.wantAlive()
-		g := untagged(wire.OpSend, 2, 0, []byte("one too many"), true)
+		g := untagged(wire.OpSend, 2, 0, []byte("second"), true)
 		s.in(g)
 		s.wantTerminate(wire.TermUntaggedNoBuffer, &g)
 		s.wantReceived("1:5")
@@ -89,7 +89,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 				{"atomic response", untagged(wire.OpAtomicResponse, 1, 1, nil, true), wire.TermUntaggedMO},
 			}
 		})
-		// In the midst of a message too.
+		// Also within a message.
 		s := newSide(t, depth, Policy{})
 		sendRig(s)
 		s.in(untagged(wire.OpSend, 1, 0, []byte("ab"), false))
@@ -140,7 +140,7 @@ var ddpErrorRows = map[string]func(*testing.T){
 				{"wrong key octet", tagged(wire.OpWrite, r.Key^1, r.Addr, b, true), wire.TermTaggedSTag},
 				{"no right to write", tagged(wire.OpWrite, readable.Key, readable.Addr, b, true), wire.TermProtAccess},
 				{"before the base", tagged(wire.OpWrite, r.Key, r.Addr-1, b, true), wire.TermTaggedBounds},
-				{"behind the end", tagged(wire.OpWrite, r.Key, r.Addr+64, b, true), wire.TermTaggedBounds},
+				{"after the end", tagged(wire.OpWrite, r.Key, r.Addr+64, b, true), wire.TermTaggedBounds},
 				{"over the end", tagged(wire.OpWrite, r.Key, r.Addr+56, b, true), wire.TermTaggedBounds},
 				{"one over the end", tagged(wire.OpWrite, r.Key, r.Addr+49, b, false), wire.TermTaggedBounds},
 				{"wraps", tagged(wire.OpWrite, r.Key, math.MaxUint64-7, b, true), wire.TermTaggedWrap},
@@ -195,13 +195,13 @@ var ddpErrorRows = map[string]func(*testing.T){
 			if owner == 0x11 {
 				s.wantAlive()
 				if mem[0] != 'x' {
-					t.Error("its own window is closed to the stream")
+					t.Error("the stream cannot write to its window")
 				}
 				continue
 			}
 			s.wantTerminate(wire.TermTaggedStream, &g)
 			if mem[0] != 0 {
-				t.Error("another's window is open to the stream")
+				t.Error("the stream wrote to the window of another queue pair")
 			}
 		}
 	},

@@ -29,7 +29,7 @@ func everyMessage(t *testing.T, limit int) []wire.Segment {
 	s.in(readRequest(3, wire.ReadRequest{SinkSTag: 5, SinkTO: 77}))
 	segs := s.all(limit)
 	s.wantAlive()
-	s.in(untagged(wire.OpSend, 9, 0, nil, true)) // wrong in any case
+	s.in(untagged(wire.OpSend, 9, 0, nil, true)) // always invalid
 	return append(segs, s.all(limit)...)
 }
 
@@ -57,8 +57,8 @@ var ddpSendRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5041/4.1/3 rfc5041/4.1/4 rfc5041/4.2/2 rfc5041/4.3/2 rfc5041/4.3/5 rfc5041/5.3/2 rfc5041/5.2/2 rfc5041/5.2/3 rfc5040/5.2/1": func(t *testing.T) {
-		// Each message in turn: the same header but for offset and L, offsets that
-		// count up, L on the last only.
+		// The segments of a message have the same header but for offset and L, offsets
+		// that count up, and L on the last only.
 		var first *wire.Segment
 		next := uint64(0)
 		for _, g := range everyMessage(t, 1442) {
@@ -74,7 +74,7 @@ var ddpSendRows = map[string]func(*testing.T){
 			}
 			if g.Control.Opcode != first.Control.Opcode || g.Tagged.STag != first.Tagged.STag || g.Untagged.QN != first.Untagged.QN ||
 				g.Untagged.MSN != first.Untagged.MSN || g.Untagged.Invalidate != first.Untagged.Invalidate {
-				t.Errorf("%+v goes on with %+v", first.Header, g.Header)
+				t.Errorf("%+v is followed by %+v", first.Header, g.Header)
 			}
 			if at != next {
 				t.Errorf("%v at offset %d, want %d", g.Control.Opcode, at, next)
@@ -85,7 +85,7 @@ var ddpSendRows = map[string]func(*testing.T){
 			}
 		}
 		if first != nil {
-			t.Errorf("%v has no end", first.Control.Opcode)
+			t.Errorf("%v has no last segment", first.Control.Opcode)
 		}
 	},
 	"rfc5041/4.2/1 rfc5041/4.3/1 rfc5041/5.2/1 rfc5041/4.2/3": func(t *testing.T) {
@@ -176,7 +176,7 @@ var ddpSendRows = map[string]func(*testing.T){
 	},
 	"rfc5041/5.2/4": func(t *testing.T) {
 		// A request's length has 32 bits; longer ones cannot be posted. The longest
-		// read is asked for as it is.
+		// read is not split.
 		s := newSide(t, depth, Policy{})
 		s.in(readRequest(1, wire.ReadRequest{Size: 0xffffffff, SrcSTag: 1}))
 		s.wantTerminate(wire.TermProtInvalidSTag, ptr(readRequest(1, wire.ReadRequest{Size: 0xffffffff, SrcSTag: 1})))
@@ -230,16 +230,16 @@ var ddpReceiveRows = map[string]func(*testing.T){
 		if string(mem[:3])+string(mem[32:35]) != "onetwo" {
 			t.Errorf("%q", mem)
 		}
-		// A Read Request that has not ended is not acted on.
+		// An incomplete Read Request has no response.
 		g := readRequest(1, wire.ReadRequest{SinkSTag: 3})
 		g.Control.Last = false
 		s.in(g)
 		if segs := s.all(1442); len(segs) != 0 {
-			t.Errorf("answered: %+v", segs)
+			t.Errorf("response: %+v", segs)
 		}
 		s.stream.Input(piece(wire.OpReadRequest, 1, 28, nil, true))
 		if got := s.one(); got.Control.Opcode != wire.OpReadResponse || got.Tagged.STag != 3 {
-			t.Errorf("answered with %+v", got)
+			t.Errorf("response %+v", got)
 		}
 	},
 	"rfc5041/4.1/7 rfc5040/4.1/4": func(t *testing.T) {

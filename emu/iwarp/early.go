@@ -5,9 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// PlaceEarly places the payload of a Write before the segment is complete, as some devices do.
-// part is the beginning of a segment. Input handles the whole segment later, and reports its
-// errors.
+// PlaceEarly places the payload of a Write before the segment is complete, as some devices do. part
+// is the beginning of the segment, which Input handles later, with its errors.
 func (s *Stream) PlaceEarly(part []byte) {
 	var h wire.Header
 	body, err := h.Parse(part)

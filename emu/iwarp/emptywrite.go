@@ -17,8 +17,7 @@ func (s *Stream) SendEmptyWrite() bool {
 	return true
 }
 
-// AnySTag is the STag of messages without payload. Receivers need not check it, but some
-// devices reject 0.
+// AnySTag is the STag of messages without payload. Receivers need not check it; some reject 0.
 const AnySTag wire.STag = 1
 
 // buildEmptyWrite builds the empty Write that SendEmptyWrite scheduled.

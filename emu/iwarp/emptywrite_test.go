@@ -17,7 +17,7 @@ func TestEmptyWriteIsSentBeforeQueuedRequests(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	if !s.stream.SendEmptyWrite() || s.stream.WaitsForPeer() {
-		t.Error("there is an empty Write to send")
+		t.Error("the empty Write is not scheduled")
 	}
 	if g := s.one(); g.Control.Opcode != wire.OpWrite || !g.Control.Last || len(g.Payload) > 0 {
 		t.Errorf("%+v", g)
@@ -39,18 +39,18 @@ func TestEmptyWriteDoesNotInterruptMessage(t *testing.T) {
 	for range 2 {
 		s.out(1442)
 		if s.stream.SendEmptyWrite() {
-			t.Error("in the midst of a message")
+			t.Error("scheduled within a message")
 		}
 	}
 	if g := parse(t, s.out(1442)); g.Control.Opcode != wire.OpImmediate {
 		t.Errorf("%+v", g)
 	}
 	if !s.stream.SendEmptyWrite() {
-		t.Error("between messages")
+		t.Error("not scheduled between messages")
 	}
 	s.stream.Fail(wire.TermRDMAPLocal, true)
 	if s.stream.SendEmptyWrite() {
-		t.Error("after the end")
+		t.Error("scheduled after the end of the stream")
 	}
 	if g := parse(t, s.out(1442)); g.Control.Opcode != wire.OpTerminate || s.out(1442) != nil {
 		t.Errorf("%+v", g)
@@ -64,6 +64,6 @@ func TestPeerIgnoresEmptyWrite(t *testing.T) {
 	s.wantAlive()
 	s.wantReceived()
 	if s.out(1442) != nil {
-		t.Error("it is answered")
+		t.Error("an empty Write has a response")
 	}
 }

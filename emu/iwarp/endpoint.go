@@ -20,8 +20,7 @@ type Endpoint struct {
 	Layer *Layer
 	PD    nic.PD
 	QPN   uint32
-	// Access are the access flags of the queue pair. Remote access needs them and those of the
-	// memory.
+	// Access holds the queue pair's access flags. Remote access needs them and the memory's.
 	Access verbs.Access
 }
 
@@ -52,9 +51,8 @@ type Owner interface {
 	// Requests retire in the order of posting.
 	Completed(r *Request, status verbs.WCStatus)
 	Retired(r *Request)
-	// Ended reports that the stream has ended, once and after all other calls. All requests
-	// and the current receive have been completed. If end.Terminate is set, Output returns one
-	// more segment.
+	// Ended reports that the stream has ended, once and after all other calls. All requests and the
+	// current receive are complete. If end.Terminate is set, Output returns one more segment.
 	Ended(end End)
 }
 
@@ -70,8 +68,7 @@ type Receive struct {
 // End describes why a stream ended.
 type End struct {
 	Cause Cause
-	// Error is the error of the Terminate that was received, or that is sent if Terminate is
-	// set.
+	// Error is the error of the received Terminate or, if Terminate is set, of the sent one.
 	Error     wire.TermError
 	Terminate bool
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Segments are counted in 32 bits: a request completes when its segments were taken, also
+// Segments are counted in 32 bits: a request completes when its segments were accepted, also
 // after the counter has wrapped.
 func TestSegmentCountersWrap(t *testing.T) {
 	s := newSide(t, depth, Policy{})
@@ -16,7 +16,7 @@ func TestSegmentCountersWrap(t *testing.T) {
 	for i := range uint64(3) {
 		s.post(i, verbs.OpSend, nil)
 		if s.out(1442) == nil {
-			t.Fatal("nothing leaves")
+			t.Fatal("no segment is output")
 		}
 	}
 	s.wantSends()
@@ -26,8 +26,8 @@ func TestSegmentCountersWrap(t *testing.T) {
 	s.wantSends("0", "1", "2")
 
 	s.stream.segmentsOutput, s.stream.segmentsAccepted = math.MaxUint32-1, math.MaxUint32-1
-	s.post(3, verbs.OpSend, nil) // ends with segment 2^32-1
-	s.post(4, verbs.OpSend, nil) // and this with 0
+	s.post(3, verbs.OpSend, nil) // its last segment is 2^32-1
+	s.post(4, verbs.OpSend, nil) // its last segment is 0
 	for range 2 {
 		s.out(1442)
 	}
@@ -35,25 +35,25 @@ func TestSegmentCountersWrap(t *testing.T) {
 	s.wantSends("0", "1", "2", "3")
 }
 
-// A stream is not quiet before the layer below has taken its response.
-func TestQuietWaitsUntilSegmentsAreTaken(t *testing.T) {
+// A stream is not idle before the layer below has accepted its response.
+func TestIdleWaitsUntilSegmentsAreAccepted(t *testing.T) {
 	s := newSide(t, depth, Policy{})
 	r, _ := s.region(8, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 8)))
 	if s.stream.Idle() || s.stream.WaitsForPeer() {
-		t.Error("a read waits for its answer")
+		t.Error("idle before the response")
 	}
 	s.out(1442)
 	if s.stream.Idle() || s.stream.WaitsForPeer() {
-		t.Error("the answer is on its way")
+		t.Error("idle before the response is accepted")
 	}
 	s.stream.Accepted(1)
 	if !s.stream.Idle() || !s.stream.WaitsForPeer() {
-		t.Error("the answer was taken, and nothing is left")
+		t.Error("not idle after the response was accepted")
 	}
 }
 
-// After Drop the stream does not wait for segments to be taken.
+// After Drop the stream does not wait for segments to be accepted.
 func TestDropStopsWaitingForSegments(t *testing.T) {
 	for _, terminate := range []bool{false, true} {
 		s := newSide(t, depth, Policy{})
@@ -61,18 +61,18 @@ func TestDropStopsWaitingForSegments(t *testing.T) {
 		s.out(1442)
 		s.stream.Fail(wire.TermMPAClosed, terminate)
 		if s.stream.Idle() {
-			t.Errorf("terminate %v: quiet, with a segment on its way", terminate)
+			t.Errorf("terminate %v: idle before its segment is accepted", terminate)
 		}
 		s.stream.Drop()
 		if b := s.out(1442); b != nil || !s.stream.Idle() {
-			t.Errorf("terminate %v: %x is left, idle %v", terminate, b, s.stream.Idle())
+			t.Errorf("terminate %v: outputs %x, idle %v", terminate, b, s.stream.Idle())
 		}
 	}
 }
 
 // A Terminate about a completed Write must not fail an unsent Write to the same address.
-func TestTerminateFailsNoUnsentRequest(t *testing.T) {
-	for _, left := range []bool{false, true} {
+func TestTerminateDoesNotFailUnsentRequest(t *testing.T) {
+	for _, sent := range []bool{false, true} {
 		s := newSide(t, depth, Policy{})
 		r, _ := s.region(8, allAccess)
 		s.post(1, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 8)}, to(9, 64))
@@ -80,7 +80,7 @@ func TestTerminateFailsNoUnsentRequest(t *testing.T) {
 		s.wantSends("1")
 		s.post(2, verbs.OpRDMAWrite, []verbs.SGE{sge(r, 0, 8)}, to(9, 64))
 		want := "2 IBV_WC_WR_FLUSH_ERR"
-		if left {
+		if sent {
 			s.out(1442)
 			want = "2 IBV_WC_REM_ACCESS_ERR"
 		}
@@ -92,7 +92,7 @@ func TestTerminateFailsNoUnsentRequest(t *testing.T) {
 }
 
 // RFC 7306, 5.4: a Send may be delivered before an earlier atomic is executed, but other
-// atomics and reads may not. Local requests wait behind a fence.
+// atomics and reads may not. Local requests wait at a fence.
 func TestAtomicsWaitForEarlierReadsSendsDoNot(t *testing.T) {
 	s := newSide(t, depth, Policy{})
 	r, mem := s.region(4096, allAccess)
@@ -105,11 +105,11 @@ func TestAtomicsWaitForEarlierReadsSendsDoNot(t *testing.T) {
 	s.in(readRequest(3, readOf(r, 4088, 8)))
 	s.wantReceived("1:0")
 	if mem[4088] != 0 || mem[4080] != 7 {
-		t.Errorf("the atomic has left %d, the write behind it %d", mem[4088], mem[4080])
+		t.Errorf("after the atomic %d, after the later write %d", mem[4088], mem[4080])
 	}
-	answers := s.all(1442)
-	if last := answers[len(answers)-1]; mem[4088] != 5 || len(last.Payload) != 8 || last.Payload[0] != 5 {
-		t.Errorf("the atomic has left %d, the read behind it found %x", mem[4088], last.Payload)
+	responses := s.all(1442)
+	if last := responses[len(responses)-1]; mem[4088] != 5 || len(last.Payload) != 8 || last.Payload[0] != 5 {
+		t.Errorf("after the atomic %d, the later read has %x", mem[4088], last.Payload)
 	}
 
 	s.post(2, verbs.OpAtomicFetchAdd, []verbs.SGE{sge(word, 0, 8)}, to(9, 0))
@@ -121,7 +121,7 @@ func TestAtomicsWaitForEarlierReadsSendsDoNot(t *testing.T) {
 	g.AtomicResponse.RequestID = 1
 	s.in(g)
 	if segs := s.all(1442); len(segs) != 1 {
-		t.Errorf("%d segments behind the fence", len(segs))
+		t.Errorf("%d segments after the fence", len(segs))
 	}
 	s.wantSends("2", "3")
 }

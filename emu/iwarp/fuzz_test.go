@@ -45,7 +45,7 @@ type fuzzRig struct {
 	*side
 	open   *nic.Region // all rights
 	closed []nic.Bytes // memory without the right to write
-	secret [8]byte     // what memory without the right to read is full of
+	secret [8]byte     // content of memory without the right to read
 	posted int
 	words  [6]uint32 // keys
 	addrs  [6]uint64
@@ -81,21 +81,21 @@ func newFuzzRig(t testing.TB) *fuzzRig {
 
 // segment builds a segment from the script, mostly almost valid.
 func (f *fuzzRig) segment(c *script) []byte {
-	how := c.next()
-	if how == 0xff {
-		// Octets that look secret come from us only.
+	variant := c.next()
+	if variant == 0xff {
+		// Only our memory has secretByte.
 		return bytes.ReplaceAll(c.take(int(c.next())), []byte{secretByte}, []byte{0})
 	}
 	var g wire.Segment
 	op := wire.Opcode(c.next() & 15)
-	g.Control = wire.NewControl(op, how&1 == 0)
-	if how&2 != 0 {
+	g.Control = wire.NewControl(op, variant&1 == 0)
+	if variant&2 != 0 {
 		g.Control.Tagged = !g.Control.Tagged
 	}
-	if how&4 != 0 {
+	if variant&4 != 0 {
 		g.Control.DDPVersion = c.next() & 3
 	}
-	if how&8 != 0 {
+	if variant&8 != 0 {
 		g.Control.RDMAPVersion = c.next() & 3
 	}
 	pick := func() (uint32, uint64) {
@@ -109,13 +109,13 @@ func (f *fuzzRig) segment(c *script) []byte {
 	if op == wire.OpSend || op == wire.OpSendInv || op == wire.OpSendSE || op == wire.OpSendSEInv {
 		g.Untagged.MO = f.stream.recvLen
 	}
-	if how&16 != 0 {
+	if variant&16 != 0 {
 		g.Untagged.MSN, g.Untagged.MO, g.Untagged.QN = wire.MSN(c.next()), uint32(c.next()), wire.QN(c.next()&7)
 	}
 	g.ReadRequest = wire.ReadRequest{SinkSTag: 7, SinkTO: 8, Size: uint32(c.next()) * 3, SrcSTag: wire.STag(stag), SrcTO: addr}
 	g.AtomicRequest = wire.AtomicRequest{Op: wire.AtomicOp(c.next() & 3), STag: wire.STag(stag), TO: addr, AddSwap: uint64(c.next())}
 	g.AtomicResponse.RequestID = uint32(c.next())
-	if r := f.stream.oldestRead; r != nil && how&32 == 0 {
+	if r := f.stream.oldestRead; r != nil && variant&32 == 0 {
 		st, to := sink(r)
 		if op == wire.OpReadResponse {
 			g.Tagged = wire.Tagged{STag: st, TO: to + uint64(r.received)}
@@ -126,7 +126,7 @@ func (f *fuzzRig) segment(c *script) []byte {
 		g.Terminate.Error = wire.TermError{Layer: wire.Layer(c.next() & 15), Type: c.next() & 15, Code: c.next()}
 	}
 	g.Payload = bytes.Repeat([]byte{idleByte}, int(c.next())&63)
-	if info.Class&wire.HasPayload == 0 && how&64 == 0 {
+	if info.Class&wire.HasPayload == 0 && variant&64 == 0 {
 		g.Payload = nil
 	}
 	return g.Append(nil)
@@ -163,15 +163,15 @@ func (f *fuzzRig) check() {
 	for _, m := range f.closed {
 		for i := range m {
 			if m[i] != secretByte {
-				f.t.Fatalf("memory that is closed was written, at %d", i)
+				f.t.Fatalf("memory without the right to write was changed at %d", i)
 			}
 		}
 	}
 	if int32(f.stream.segmentsOutput-f.stream.segmentsAccepted) < 0 {
-		f.t.Fatal("more was taken than given")
+		f.t.Fatal("more segments were accepted than output")
 	}
 	if f.stream.reads != nil && f.stream.reads.Len() > 3 {
-		f.t.Fatal("more reads than agreed")
+		f.t.Fatal("more reads than the IRD")
 	}
 	if len(f.sends) > f.posted || len(f.retired) != len(f.sends) {
 		f.t.Fatalf("%d of %d requests completed, %d retired", len(f.sends), f.posted, len(f.retired))
@@ -206,7 +206,7 @@ func FuzzInput(f *testing.F) {
 				live := r.stream.Live()
 				b := r.out(wire.MinMULPDU + int(c.next()))
 				if bytes.Contains(b, r.secret[:]) {
-					t.Fatalf("secret memory leaves: %x", b)
+					t.Fatalf("memory without the right to read is sent: %x", b)
 				}
 				if b != nil && !live {
 					if outputs++; outputs > 1 || b[1]&15 != byte(wire.OpTerminate) {

@@ -81,9 +81,9 @@ var immediateRows = map[string]func(*testing.T){
 
 func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 	for name, between := range map[string]func(s *side, r *nic.Region){
-		"send":   func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		"read":   func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
-		"nobody": func(*side, *nic.Region) {},
+		"send":    func(s *side, _ *nic.Region) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		"read":    func(s *side, r *nic.Region) { s.in(readRequest(1, readOf(r, 0, 1))) },
+		"nothing": func(*side, *nic.Region) {},
 	} {
 		s := newSide(t, depth, Policy{})
 		r, _ := s.region(16, allAccess)
@@ -94,7 +94,7 @@ func TestImmediateDataBelongsToDirectlyPrecedingWrite(t *testing.T) {
 		between(s, r)
 		s.in(untagged(wire.OpImmediate, s.stream.recvMSN[0], 0, nil, true))
 		c := s.received[len(s.received)-1]
-		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "nobody") {
+		if is := c.Opcode == verbs.WCOpRecvRDMAWithImm && c.ByteLen == 5; is != (name == "nothing") {
 			t.Errorf("with %s in between: %+v", name, c)
 		}
 	}
@@ -106,7 +106,7 @@ func TestImmediateDataAfterRTRIsSeparate(t *testing.T) {
 		want  verbs.WCOpcode
 	}{
 		"RTR":             {nil, verbs.WCOpRecv},
-		"a write already": {[]byte("12345"), verbs.WCOpRecvRDMAWithImm},
+		"write with data": {[]byte("12345"), verbs.WCOpRecvRDMAWithImm},
 	} {
 		s := newSide(t, Options{IRD: 4, ORD: 4, Responder: true, PeerToPeer: true}, Policy{})
 		r, _ := s.region(16, allAccess)

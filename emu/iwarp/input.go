@@ -12,8 +12,7 @@ type rxSegment struct {
 }
 
 // Input handles a segment of the peer. It keeps no reference to segment. After the end of the
-// stream it only counts segments. The first segment that it handles ends the start-up of the
-// connection.
+// stream it only counts segments. The first handled segment ends the connection's start-up.
 func (s *Stream) Input(segment []byte) {
 	c := s.counters()
 	c.SegmentsReceived++

@@ -38,12 +38,12 @@ var orderRows = map[string]func(*testing.T){
 		s.stream.Accepted(1)
 		s.wantSends("1")
 		if s.stream.Idle() {
-			t.Error("quiet, with a segment on its way")
+			t.Error("idle before its segment is accepted")
 		}
 		s.stream.Accepted(1)
 		s.wantSends("1", "2")
 		if !s.stream.Idle() {
-			t.Error("not quiet, with nothing under way")
+			t.Error("not idle although all segments are accepted")
 		}
 	},
 	"rfc5040/5.5/6": func(t *testing.T) {
@@ -58,7 +58,7 @@ var orderRows = map[string]func(*testing.T){
 		s.all(1442)
 		s.wantSends()
 		if w.Bound() {
-			t.Error("the window is still open")
+			t.Error("the window is still bound")
 		}
 		s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 8), true))
 		s.wantSends("1", "2", "3")
@@ -73,7 +73,7 @@ var orderRows = map[string]func(*testing.T){
 		s.recv(1)
 		s.in(readRequest(1, readOf(r, 0, 8)))
 		s.in(untagged(wire.OpSend, 1, 0, nil, true))
-		s.wantReceived("1:0") // though the read is not answered yet
+		s.wantReceived("1:0") // before the response to the read
 		if got := s.one(); got.Control.Opcode != wire.OpReadResponse {
 			t.Errorf("%+v", got)
 		}
@@ -89,11 +89,11 @@ var orderRows = map[string]func(*testing.T){
 			t.Errorf("the fence let %d segments through", len(segs))
 		}
 		if s.stream.WaitsForPeer() != true || s.stream.Idle() {
-			t.Error("it waits for the peer, and does not say so")
+			t.Error("WaitsForPeer is false at the fence")
 		}
 		s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 8), true))
 		if segs := s.all(1442); len(segs) != 1 || w.Bound() {
-			t.Errorf("%d segments behind the fence", len(segs))
+			t.Errorf("%d segments after the fence", len(segs))
 		}
 		s.wantSends("1", "2", "3")
 	},
@@ -135,7 +135,7 @@ func TestRequestsAndResponsesAlternate(t *testing.T) {
 	}
 }
 
-func TestFullCompletionQueueEndsTheStreamOnce(t *testing.T) {
+func TestFullCQEndsStreamOnce(t *testing.T) {
 	for name, do := range map[string]func(*side){
 		"send": func(s *side) {
 			for i := range uint64(3) {
@@ -188,7 +188,7 @@ func TestBindExecutesInPostingOrder(t *testing.T) {
 		t.Errorf("%v, bound %v", g.Control.Opcode, w.Bound())
 	}
 	s.wantSends("1", "2")
-	s.post(3, verbs.OpBindMW, nil, bind) // it is bound already
+	s.post(3, verbs.OpBindMW, nil, bind) // the window is bound already
 	s.wantTerminate(wire.TermRDMAPLocal, nil)
 	s.wantSends("1", "2", "3 IBV_WC_MW_BIND_ERR")
 }

@@ -35,8 +35,7 @@ func (s *Stream) gather(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	return s.ep.Layer.NIC.Gather(g.Header[at:], sgl, s.ep.PD, off) == nil
 }
 
-// gatherInPlace appends the memory itself to g.Payload. It reports false if some of it is not
-// addressable.
+// gatherInPlace appends the memory itself to g.Payload, and reports whether all is addressable.
 func (s *Stream) gatherInPlace(g *Segment, sgl []verbs.SGE, off uint32, n int) bool {
 	ep := s.ep
 	for i := range sgl {

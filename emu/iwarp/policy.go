@@ -21,13 +21,11 @@ type ReceivePolicy struct {
 	ReadWithoutRight bool
 	// AcceptShortResponse completes a read whose response ends early.
 	AcceptShortResponse bool
-	// CheckEmptyResponse requires a Read Response of no octets to name the sink of its
-	// request.
+	// CheckEmptyResponse requires an empty Read Response to name the sink of its request.
 	CheckEmptyResponse bool
 	// CheckFirstResponse compares only the first segment of a Read Response with its request.
 	CheckFirstResponse bool
-	// KeepAfterInvalidate goes on after a Send whose invalidation fails: its receive completes
-	// in error.
+	// KeepAfterInvalidate only completes the receive in error if a Send's invalidation fails.
 	KeepAfterInvalidate bool
 	// IgnoreSolicited raises no solicited events.
 	IgnoreSolicited bool
@@ -41,8 +39,7 @@ type ReceivePolicy struct {
 type SendPolicy struct {
 	// RoundUpORD rounds the limit of outstanding reads up to a power of two.
 	RoundUpORD bool
-	// EmptyReadRepeats answers a read of no octets that waited for another with the octets of
-	// the other.
+	// EmptyReadRepeats answers an empty read that was queued with the octets of the read before.
 	EmptyReadRepeats bool
 	// CompleteEarly completes a Send or Write before earlier reads.
 	CompleteEarly bool
@@ -55,8 +52,7 @@ type TerminatePolicy struct {
 	LongReadSilent, OpcodeChangeSilent bool
 	// MidMessageSilent sends no Terminate while a message is sent in part.
 	MidMessageSilent bool
-	// WrapIsLocal reports a Write beyond the offset space as a local error, and a read beyond
-	// it not at all.
+	// WrapIsLocal reports a Write beyond the offset space as a local error, a read not at all.
 	WrapIsLocal bool
 	// LongIsNoBuffer reports a message longer than its receive as one without a receive.
 	LongIsNoBuffer bool
@@ -72,8 +68,7 @@ type TerminatePolicy struct {
 	NoOperationHeader bool
 	// ReadAsReceived shows a Read Request as it was received, with its size as its MSN.
 	ReadAsReceived bool
-	// InvalidateFlag sets the flag of an RDMAP header, without the header, if an invalidation
-	// fails.
+	// InvalidateFlag sets the flag of an absent RDMAP header if an invalidation fails.
 	InvalidateFlag bool
 }
 

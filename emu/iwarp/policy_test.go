@@ -17,7 +17,7 @@ import (
 // the policy and one with it.
 type policyCase struct {
 	options       Options
-	talk          func(*side)
+	exchange      func(*side)
 	without, with string
 }
 
@@ -44,17 +44,17 @@ func (s *side) log() string {
 		}
 	}
 	if !s.stream.Live() && !strings.Contains(strings.Join(parts, ""), "Terminate") {
-		parts = append(parts, "silence")
+		parts = append(parts, "ended silently")
 	}
 	return strings.Join(parts, "; ")
 }
 
 const flushed = "IBV_WC_WR_FLUSH_ERR"
 
-// policyCases has an exchange for every defect.
+// policyCases has an exchange for every policy.
 var policyCases = map[string]policyCase{
 	"HeaderByOpcode": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			b := untagged(wire.OpSend, 1, 0, nil, true)
 			raw := b.Append(nil)
@@ -65,7 +65,7 @@ var policyCases = map[string]policyCase{
 		with:    "recv 1 IBV_WC_SUCCESS 0",
 	},
 	"AnyReadQueue": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			g := readRequest(1, wire.ReadRequest{})
 			g.Untagged.QN, g.Untagged.MO = 0, 4
 			s.in(g)
@@ -74,7 +74,7 @@ var policyCases = map[string]policyCase{
 		with:    "RDMA Read Response 0",
 	},
 	"WritesInOrder": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(tagged(wire.OpWrite, r.Key, r.Addr, []byte("ab"), false))
 			s.in(tagged(wire.OpWrite, r.Key, r.Addr+2, []byte("cd"), false))
@@ -85,7 +85,7 @@ var policyCases = map[string]policyCase{
 		with:    "Terminate 1101c0000010c140000001000000560000000009",
 	},
 	"WrapIsLocal": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(tagged(wire.OpWrite, r.Key, math.MaxUint64, []byte("ab"), true))
 		},
@@ -93,7 +93,7 @@ var policyCases = map[string]policyCase{
 		with:    "Terminate 1000c0000010c14000000100ffffffffffffffff",
 	},
 	"ReadWithoutRight": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, verbs.AccessLocalWrite)
 			q := readOf(r, 0, 8)
 			q.SinkSTag, q.SinkTO = 1, 2
@@ -103,26 +103,26 @@ var policyCases = map[string]policyCase{
 		with:    "RDMA Read Response 8",
 	},
 	"LongReadSilent": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			g := readRequest(1, wire.ReadRequest{})
 			g.Payload = []byte("tail")
 			s.in(g)
 		},
 		without: "Terminate 1205c0000032414100000000000000010000000100000000",
-		with:    "silence",
+		with:    "ended silently",
 	},
 	"OpcodeChangeSilent": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.recv(1, sge(r, 0, 64))
 			s.in(untagged(wire.OpSend, 1, 0, []byte("a"), false))
 			s.in(untagged(wire.OpSendSE, 1, 1, []byte("b"), true))
 		},
 		without: "recv 1 " + flushed + " 0; Terminate 0206c0000013414500000000000000000000000100000001",
-		with:    "recv 1 " + flushed + " 0; silence",
+		with:    "recv 1 " + flushed + " 0; ended silently",
 	},
 	"AcceptShortResponse": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 20)}, to(1, 0))
 			s.all(1442)
@@ -132,22 +132,22 @@ var policyCases = map[string]policyCase{
 		with:    "send 1 IBV_WC_SUCCESS",
 	},
 	"CheckEmptyResponse": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, nil, to(1, 0))
 			s.post(2, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 4)}, to(1, 0))
 			s.post(3, verbs.OpRDMARead, nil, to(1, 0))
 			s.all(1442)
-			s.in(tagged(wire.OpReadResponse, 0, 0, nil, true)) // right as it is
+			s.in(tagged(wire.OpReadResponse, 0, 0, nil, true)) // names the sink of an empty read
 			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 4), false))
-			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr+4, nil, true)) // and so is this
+			s.in(tagged(wire.OpReadResponse, r.Key, r.Addr+4, nil, true)) // names the sink as well
 			s.in(tagged(wire.OpReadResponse, 9, 9, nil, true))
 		},
 		without: "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_SUCCESS",
 		with:    "send 1 IBV_WC_SUCCESS; send 2 IBV_WC_SUCCESS; send 3 IBV_WC_BAD_RESP_ERR; Terminate 1100c000000ec142000000090000000000000009",
 	},
 	"CheckFirstResponse": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 20)}, to(1, 0))
 			s.all(1442)
@@ -158,7 +158,7 @@ var policyCases = map[string]policyCase{
 		with:    "send 1 IBV_WC_SUCCESS",
 	},
 	"KeepAfterInvalidate": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			s.recv(2)
 			g := untagged(wire.OpSendInv, 1, 0, nil, true)
@@ -170,7 +170,7 @@ var policyCases = map[string]policyCase{
 		with:    "recv 1 IBV_WC_REM_INV_REQ_ERR 0; recv 2 IBV_WC_SUCCESS 0",
 	},
 	"IgnoreSolicited": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpSendSE, 1, 0, nil, true))
 		},
@@ -178,7 +178,7 @@ var policyCases = map[string]policyCase{
 		with:    "recv 1 IBV_WC_SUCCESS 0",
 	},
 	"NoExtensions": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpImmediate, 1, 0, nil, true))
 		},
@@ -187,7 +187,7 @@ var policyCases = map[string]policyCase{
 	},
 	"RoundUpIRD": {
 		options: Options{IRD: 3},
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			for i := range 5 {
 				s.in(readRequest(wire.MSN(i+1), wire.ReadRequest{}))
 			}
@@ -197,7 +197,7 @@ var policyCases = map[string]policyCase{
 	},
 	"RoundUpORD": {
 		options: Options{ORD: 3},
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			for i := range uint64(8) {
 				s.post(i, verbs.OpRDMARead, nil)
 			}
@@ -206,7 +206,7 @@ var policyCases = map[string]policyCase{
 		with:    "RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0; RDMA Read Request 0",
 	},
 	"EmptyReadRepeats": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.in(readRequest(1, readOf(r, 0, 64)))
 			s.in(readRequest(2, wire.ReadRequest{}))
@@ -215,7 +215,7 @@ var policyCases = map[string]policyCase{
 		with:    "RDMA Read Response 64; RDMA Read Response 64",
 	},
 	"CompleteEarly": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 1)})
 			s.post(2, verbs.OpSend, nil)
@@ -226,7 +226,7 @@ var policyCases = map[string]policyCase{
 		with:    "send 2 IBV_WC_SUCCESS; send 1 IBV_WC_SUCCESS",
 	},
 	"LongIsNoBuffer": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			s.in(untagged(wire.OpSend, 1, 0, []byte{1}, true))
 		},
@@ -235,7 +235,7 @@ var policyCases = map[string]policyCase{
 	},
 	"ExcessReadIsStream": {
 		options: Options{IRD: 1},
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.in(readRequest(1, wire.ReadRequest{}))
 			s.in(readRequest(2, wire.ReadRequest{}))
 		},
@@ -243,29 +243,29 @@ var policyCases = map[string]policyCase{
 		with:    "Terminate 0207c000002e414100000000000000010000000200000000",
 	},
 	"UnexpectedIsLocal": {
-		talk:    func(s *side) { s.in(tagged(wire.OpReadResponse, 1, 2, nil, true)) },
-		without: "Terminate 0206c000000ec142000000010000000000000002",
-		with:    "Terminate 1000c000000ec142000000010000000000000002",
+		exchange: func(s *side) { s.in(tagged(wire.OpReadResponse, 1, 2, nil, true)) },
+		without:  "Terminate 0206c000000ec142000000010000000000000002",
+		with:     "Terminate 1000c000000ec142000000010000000000000002",
 	},
 	"Order": {
-		talk:    func(s *side) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
-		without: "Terminate 1202c0000012414300000000000000000000000100000000",
-		with:    "Terminate 210203000012414300000000000000000000000100000000",
+		exchange: func(s *side) { s.in(untagged(wire.OpSend, 1, 0, nil, true)) },
+		without:  "Terminate 1202c0000012414300000000000000000000000100000000",
+		with:     "Terminate 210203000012414300000000000000000000000100000000",
 	},
 	"PayloadLength": {
-		talk:    func(s *side) { s.in(untagged(wire.OpSend, 1, 0, make([]byte, 16), true)) },
-		without: "Terminate 1202c0000022414300000000000000000000000100000000",
-		with:    "Terminate 1202c0000010414300000000000000000000000100000000",
+		exchange: func(s *side) { s.in(untagged(wire.OpSend, 1, 0, make([]byte, 16), true)) },
+		without:  "Terminate 1202c0000022414300000000000000000000000100000000",
+		with:     "Terminate 1202c0000010414300000000000000000000000100000000",
 	},
 	"NoOperationHeader": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.in(with(untagged(wire.OpSend, 1, 0, nil, true), func(g *wire.Segment) { g.Control.RDMAPVersion = 0 }))
 		},
 		without: "Terminate 0205c0000012410300000000000000000000000100000000",
 		with:    "Terminate 02050000",
 	},
 	"ReadAsReceived": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(3000, allAccess)
 			q := readOf(r, 0, 3000)
 			q.SinkSTag, q.SinkTO = 1, 2
@@ -277,7 +277,7 @@ var policyCases = map[string]policyCase{
 		with:    "Terminate 0100e000002e4141000000000000000100000bb80000000000000001000000000000000200000bb8000001000000560000000000",
 	},
 	"InvalidateFlag": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			s.recv(1)
 			s.in(with(untagged(wire.OpSendInv, 1, 0, nil, true), func(g *wire.Segment) { g.Untagged.Invalidate = 0x77 }))
 		},
@@ -285,18 +285,18 @@ var policyCases = map[string]policyCase{
 		with:    "recv 1 IBV_WC_REM_INV_REQ_ERR 0; Terminate 0109e0000012414400000077000000000000000100000000",
 	},
 	"MidMessageSilent": {
-		talk: func(s *side) {
+		exchange: func(s *side) {
 			r, _ := s.region(3000, allAccess)
 			s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 3000)})
 			s.out(1442)
 			s.in(tagged(wire.OpReadResponse, 1, 2, nil, true))
 		},
 		without: "send 1 " + flushed + "; Terminate 0206c000000ec142000000010000000000000002",
-		with:    "send 1 " + flushed + "; silence",
+		with:    "send 1 " + flushed + "; ended silently",
 	},
 }
 
-func TestPoliciesChangeWhatTheySay(t *testing.T) {
+func TestEveryPolicyChangesItsExchange(t *testing.T) {
 	policies := 0
 	for group := range reflect.TypeFor[Policy]().NumField() {
 		for i := range reflect.TypeFor[Policy]().Field(group).Type.NumField() {
@@ -304,7 +304,7 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 			name := reflect.TypeFor[Policy]().Field(group).Type.Field(i).Name
 			c, ok := policyCases[name]
 			if !ok || c.with == c.without {
-				t.Errorf("%s has no conversation that shows it", name)
+				t.Errorf("%s has no exchange that shows it", name)
 				continue
 			}
 			var policy Policy
@@ -318,18 +318,18 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 		}
 	}
 	if len(policyCases) != policies {
-		t.Errorf("%d conversations for %d policies", len(policyCases), policies)
+		t.Errorf("%d exchanges for %d policies", len(policyCases), policies)
 	}
 }
 
-// expect has the conversation with a stream that has a policy.
+// expect runs the exchange with a stream that has a policy.
 func (c policyCase) expect(t *testing.T, name string, policy Policy, want string) {
 	t.Helper()
 	if c.options == (Options{}) {
 		c.options = depth
 	}
 	s := newSide(t, c.options, policy)
-	c.talk(s)
+	c.exchange(s)
 	if got := s.log(); got != want {
 		t.Errorf("%s with %+v:\n\t%s\nwant:\n\t%s", name, policy, got, want)
 	}
@@ -339,7 +339,7 @@ func TestWrapIsLocalEndsReadWithoutTerminate(t *testing.T) {
 	s := newSide(t, depth, Policy{Terminate: TerminatePolicy{WrapIsLocal: true}})
 	r, _ := s.region(64, allAccess)
 	s.in(readRequest(1, wire.ReadRequest{Size: 8, SrcSTag: wire.STag(r.Key), SrcTO: math.MaxUint64}))
-	if got := s.log(); got != "silence" {
+	if got := s.log(); got != "ended silently" {
 		t.Errorf("%q", got)
 	}
 }

@@ -56,8 +56,7 @@ func (q *Queues) Init(l *Layer, num uint32, c *QueueConfig) (slots int) {
 	return slots
 }
 
-// Release ends the use of the queue pair's objects, unbinds its windows and drops events about qp,
-// the queue pair.
+// Release ends the use of the queue pair's objects, unbinds its windows and drops the events of qp.
 func (q *Queues) Release(qp any) {
 	n := q.Layer.NIC
 	q.use(-1)

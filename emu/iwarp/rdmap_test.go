@@ -62,9 +62,9 @@ var sendRows = map[string]func(*testing.T){
 	"rfc5040/5.3/9 rfc5040/7.2/3": func(t *testing.T) {
 		for _, op := range []wire.Opcode{wire.OpSendInv, wire.OpSendSEInv} {
 			for name, stag := range map[string]func(*side) uint32{
-				"unknown":          func(*side) uint32 { return 0xabcdef00 },
-				"another domain's": func(s *side) uint32 { return windowOf(s, s.other, 0x11).Key },
-				"another stream's": func(s *side) uint32 { return windowOf(s, s.pd, 0x12).Key },
+				"unknown":        func(*side) uint32 { return 0xabcdef00 },
+				"another domain": func(s *side) uint32 { return windowOf(s, s.other, 0x11).Key },
+				"another stream": func(s *side) uint32 { return windowOf(s, s.pd, 0x12).Key },
 			} {
 				t.Run(op.String()+" of "+name, func(t *testing.T) {
 					s := newSide(t, depth, Policy{})
@@ -108,7 +108,7 @@ var writeRows = map[string]func(*testing.T){
 		s.in(tagged(wire.OpWrite, r.Key, r.Addr+3, []byte("hello"), true))
 		s.wantReceived()
 		if string(mem[3:8]) != "hello" || len(s.recvs) != 1 {
-			t.Errorf("%q, %d receives left", mem, len(s.recvs))
+			t.Errorf("%q, %d receives remain", mem, len(s.recvs))
 		}
 	},
 	"rfc5040/5.1/2": func(t *testing.T) {
@@ -123,7 +123,7 @@ var writeRows = map[string]func(*testing.T){
 			got = append(got, g.Payload...)
 		}
 		if string(got) != "123" {
-			t.Errorf("written in the order %q", got)
+			t.Errorf("octets in the order %q", got)
 		}
 	},
 	"rfc5040/5.1/3": func(t *testing.T) {

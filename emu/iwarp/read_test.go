@@ -44,7 +44,7 @@ var readRows = map[string]func(*testing.T){
 			"before": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr-1, make([]byte, 10), true)
 			}, wire.TermTaggedBounds},
-			"behind": {func(r *nic.Region) wire.Segment {
+			"after": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, r.Addr+10, make([]byte, 1), true)
 			}, wire.TermTaggedBounds},
 			"over": {func(r *nic.Region) wire.Segment {
@@ -56,7 +56,7 @@ var readRows = map[string]func(*testing.T){
 			"wraps": {func(r *nic.Region) wire.Segment {
 				return tagged(wire.OpReadResponse, r.Key, ^uint64(0), make([]byte, 2), true)
 			}, wire.TermTaggedWrap},
-			"wrong answer": {func(*nic.Region) wire.Segment { return untagged(wire.OpAtomicResponse, 1, 0, nil, true) }, wire.TermOpOpcode},
+			"wrong response": {func(*nic.Region) wire.Segment { return untagged(wire.OpAtomicResponse, 1, 0, nil, true) }, wire.TermOpOpcode},
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := newSide(t, depth, Policy{})
@@ -84,7 +84,7 @@ var readRows = map[string]func(*testing.T){
 			s.in(g)
 			s.wantTerminate(wire.TermTaggedSTag, &g)
 		})
-		t.Run("over and over", func(t *testing.T) {
+		t.Run("repeated segment", func(t *testing.T) {
 			s := newSide(t, depth, Policy{})
 			r, _ := s.region(64, allAccess)
 			s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 10)}, to(1, 0))
@@ -98,11 +98,11 @@ var readRows = map[string]func(*testing.T){
 	"rfc5040/5.2.2/6": func(t *testing.T) {
 		s := newSide(t, depth, Policy{})
 		r, mem := s.region(64, allAccess)
-		g := tagged(wire.OpReadResponse, r.Key, r.Addr, []byte("unasked"), true)
+		g := tagged(wire.OpReadResponse, r.Key, r.Addr, []byte("no read"), true)
 		s.in(g)
 		s.wantTerminate(wire.TermOpOpcode, &g)
 		if mem[0] != 0 {
-			t.Error("placed")
+			t.Error("the payload was placed")
 		}
 	},
 	"rfc5040/5.2.2/7": func(t *testing.T) {
@@ -131,7 +131,7 @@ var readRows = map[string]func(*testing.T){
 				want = 1
 			}
 			if got := len(s.all(1442)); got != want {
-				t.Fatalf("after %d answers %d requests left, want %d", i, got, want)
+				t.Fatalf("after %d responses %d requests were sent, want %d", i, got, want)
 			}
 			if i%2 == 0 {
 				s.in(tagged(wire.OpReadResponse, r.Key, r.Addr, make([]byte, 8), true))

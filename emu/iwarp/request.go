@@ -10,8 +10,7 @@ import (
 // uses it until Retired.
 type Request struct {
 	nic.Work
-	// RTR marks a read that is the ready-to-receive message of RFC 6581. It is sent even if
-	// ORD is 0.
+	// RTR marks the ready-to-receive read of RFC 6581. It is sent even if ORD is 0.
 	RTR bool
 
 	next        *Request
@@ -87,8 +86,7 @@ func (s *Stream) complete() {
 	}
 }
 
-// retire completes the oldest request, unless complete has reported it early, and removes it from
-// the stream.
+// retire removes the oldest request from the stream and completes it, unless complete did so early.
 func (s *Stream) retire(status verbs.WCStatus) {
 	r := s.first
 	s.first = r.next
@@ -107,8 +105,7 @@ func (s *Stream) retire(status verbs.WCStatus) {
 
 const notSolicited = false // argument of Owner.Received
 
-// flush completes all requests in error, in the order of posting, then the current receive with
-// status recv.
+// flush completes all requests in error, in posting order, then the current receive with recv.
 func (s *Stream) flush(recv verbs.WCStatus) {
 	for s.first != nil {
 		status := s.first.status

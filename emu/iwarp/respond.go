@@ -7,15 +7,13 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// peerRequest is a Read or Atomic Request of the peer whose response has not been output
-// completely.
+// peerRequest is a Read or Atomic Request of the peer whose response is not output completely.
 type peerRequest struct {
 	control    [wire.ControlLen]byte // of its segment, as received
 	atomic     bool
 	invalidate wire.STag
 	msn        wire.MSN
-	// read is the remainder of a read: every segment of the response advances it. An atomic
-	// does not use it.
+	// read is the remainder of a read, advanced by every segment of the response.
 	read wire.ReadRequest
 	req  wire.AtomicRequest
 	orig uint64 // value before the atomic

@@ -16,15 +16,15 @@ func readOf(r *nic.Region, off, n int) wire.ReadRequest {
 	return wire.ReadRequest{SinkSTag: 0xaaaa5555, SinkTO: 0x1122334455667788, Size: uint32(n), SrcSTag: wire.STag(r.Key), SrcTO: r.Addr + uint64(off)}
 }
 
-// answer joins the payload of a complete Read Response.
-func answer(t *testing.T, segs []wire.Segment, q wire.ReadRequest) (b []byte) {
+// readResponse joins the payload of a complete Read Response.
+func readResponse(t *testing.T, segs []wire.Segment, q wire.ReadRequest) (b []byte) {
 	t.Helper()
 	if len(segs) == 0 {
-		t.Fatal("no answer")
+		t.Fatal("no response")
 	}
 	for i, g := range segs {
 		if g.Control.Opcode != wire.OpReadResponse || g.Tagged.STag != q.SinkSTag || g.Tagged.TO != q.SinkTO+uint64(len(b)) || g.Control.Last != (i == len(segs)-1) {
-			t.Fatalf("segment %d of the answer to %+v is %+v", i, q, g.Header)
+			t.Fatalf("segment %d of the response to %+v is %+v", i, q, g.Header)
 		}
 		b = append(b, g.Payload...)
 	}
@@ -39,7 +39,7 @@ var respondRows = map[string]func(*testing.T){
 		g.Payload = []byte("tail")
 		s.in(g)
 		s.wantTerminate(wire.TermUntaggedTooLong, &g)
-		for n := range 28 { // and one that is too short is none
+		for n := range 28 { // too short
 			s := newSide(t, depth, Policy{})
 			s.stream.Input(piece(wire.OpReadRequest, 1, 0, make([]byte, n), true))
 			segs := s.all(1442)
@@ -56,26 +56,26 @@ var respondRows = map[string]func(*testing.T){
 		for i, n := range []int{1, 1428, 1429, 2856, 60000, 65536} {
 			q := readOf(r, i, n)
 			s.in(readRequest(wire.MSN(i+1), q))
-			if got := answer(t, s.all(1442), q); !bytes.Equal(got, mem[i:i+n]) {
-				t.Errorf("read of %d octets brings others", n)
+			if got := readResponse(t, s.all(1442), q); !bytes.Equal(got, mem[i:i+n]) {
+				t.Errorf("a read of %d octets returns wrong octets", n)
 			}
 		}
 		s.wantReceived()
 		if len(s.recvs) != 1 {
-			t.Error("a read took a receive")
+			t.Error("a read consumed a receive")
 		}
 	},
 	"rfc5040/5.2.1/2 rfc5040/5.2.2/2": func(t *testing.T) {
 		s := newSide(t, Options{IRD: 3}, Policy{})
 		r, _ := s.region(64, allAccess)
 		msn := wire.MSN(1)
-		for range 5 { // slots come back
+		for range 5 { // the queue of reads is reused
 			for range 3 {
 				s.in(readRequest(msn, readOf(r, 0, 8)))
 				msn++
 			}
 			if got := len(s.all(1442)); got != 3 {
-				t.Fatalf("%d answers", got)
+				t.Fatalf("%d responses, want 3", got)
 			}
 		}
 		s.wantAlive()
@@ -118,8 +118,8 @@ var respondRows = map[string]func(*testing.T){
 			for end < len(segs) && !segs[end].Control.Last {
 				end++
 			}
-			if got := answer(t, segs[:end+1], q); !bytes.Equal(got, mem[i:i+sizes[i]]) {
-				t.Errorf("answer %d is wrong", i)
+			if got := readResponse(t, segs[:end+1], q); !bytes.Equal(got, mem[i:i+sizes[i]]) {
+				t.Errorf("response %d is wrong", i)
 			}
 			segs = segs[end+1:]
 		}
@@ -134,13 +134,13 @@ var respondRows = map[string]func(*testing.T){
 			}
 			return mem, []refusal{
 				{"unknown STag", read(0xabcdef00, 0), wire.TermProtInvalidSTag},
-				{"key octet", read(r.Key^1, r.Addr), wire.TermProtInvalidSTag},
+				{"wrong key octet", read(r.Key^1, r.Addr), wire.TermProtInvalidSTag},
 				{"before", read(r.Key, r.Addr-1), wire.TermProtBounds},
 				{"over", read(r.Key, r.Addr+56), wire.TermProtBounds},
 				{"wraps", read(r.Key, math.MaxUint64-7), wire.TermProtWrap},
-				{"domain", read(foreign.Key, foreign.Addr), wire.TermProtStream},
-				{"window of another", read(windowOf(s, s.pd, 0x12).Key, r.Addr), wire.TermProtStream},
-				{"rights", read(writable.Key, writable.Addr), wire.TermProtAccess},
+				{"another domain", read(foreign.Key, foreign.Addr), wire.TermProtStream},
+				{"window of another stream", read(windowOf(s, s.pd, 0x12).Key, r.Addr), wire.TermProtStream},
+				{"no right to read", read(writable.Key, writable.Addr), wire.TermProtAccess},
 			}
 		})
 		s := newSide(t, depth, Policy{})
@@ -156,7 +156,7 @@ var respondRows = map[string]func(*testing.T){
 		for i, stag := range []uint32{0xdeadbeef, 0, w.Key} {
 			q := wire.ReadRequest{SinkSTag: 0xaaaa5555, SinkTO: 0x1122334455667788, SrcSTag: wire.STag(stag), SrcTO: math.MaxUint64}
 			s.in(readRequest(wire.MSN(i+1), q))
-			if got := answer(t, s.all(1442), q); len(got) != 0 {
+			if got := readResponse(t, s.all(1442), q); len(got) != 0 {
 				t.Errorf("%d octets", len(got))
 			}
 		}
@@ -171,7 +171,7 @@ var respondRows = map[string]func(*testing.T){
 		s.in(readRequest(3, wire.ReadRequest{SinkSTag: 3, SinkTO: 4, SrcSTag: 5}))
 		for _, g := range s.all(1442) {
 			if g.Tagged.STag == 3 && len(g.Payload) != 0 {
-				t.Errorf("a read of nothing brings %d octets", len(g.Payload))
+				t.Errorf("an empty read returns %d octets", len(g.Payload))
 			}
 		}
 	},
@@ -186,8 +186,8 @@ var respondRows = map[string]func(*testing.T){
 	},
 }
 
-func TestReadSeesConcurrentMemoryChanges(t *testing.T) {
-	// The payload of an answer is the memory itself, and the segment says so.
+func TestReadResponsePayloadIsNotCopied(t *testing.T) {
+	// The payload of a response is the memory itself: the segment is Volatile.
 	s := newSide(t, depth, Policy{})
 	r, mem := s.region(4096, allAccess)
 	s.in(readRequest(1, readOf(r, 0, 4000)))
@@ -200,43 +200,43 @@ func TestReadSeesConcurrentMemoryChanges(t *testing.T) {
 	}
 }
 
-// farMemory is memory that is not addressable: it must be copied.
-type farMemory struct{ b nic.Bytes }
+// unaddressable is memory that must be copied.
+type unaddressable struct{ b nic.Bytes }
 
-func (m farMemory) ReadAt(p []byte, off uint64) error  { return m.b.ReadAt(p, off) }
-func (m farMemory) WriteAt(p []byte, off uint64) error { return m.b.WriteAt(p, off) }
-func (m farMemory) Len() uint64                        { return m.b.Len() }
-func (m farMemory) Update(off uint64, f func(uint64) uint64) (uint64, error) {
+func (m unaddressable) ReadAt(p []byte, off uint64) error  { return m.b.ReadAt(p, off) }
+func (m unaddressable) WriteAt(p []byte, off uint64) error { return m.b.WriteAt(p, off) }
+func (m unaddressable) Len() uint64                        { return m.b.Len() }
+func (m unaddressable) Update(off uint64, f func(uint64) uint64) (uint64, error) {
 	return m.b.Update(off, f)
 }
 
 func TestUnaddressableMemoryIsCopied(t *testing.T) {
 	s := newSide(t, depth, Policy{})
-	near, b := s.region(2000, allAccess)
+	direct, b := s.region(2000, allAccess)
 	pattern(b, 1)
-	far := farMemory{pattern(make([]byte, 3000), 2)}
-	r := must.Get(s.base.RegMR(s.pd, far, 0, allAccess))(t)
-	s.post(1, verbs.OpSend, []verbs.SGE{sge(near, 0, 2000), sge(r, 0, 3000)})
+	copied := unaddressable{pattern(make([]byte, 3000), 2)}
+	r := must.Get(s.base.RegMR(s.pd, copied, 0, allAccess))(t)
+	s.post(1, verbs.OpSend, []verbs.SGE{sge(direct, 0, 2000), sge(r, 0, 3000)})
 	var got []byte
 	for _, g := range s.all(9000) {
 		got = append(got, g.Payload...)
 	}
-	if want := append(bytes.Clone(b), far.b...); !bytes.Equal(got, want) {
+	if want := append(bytes.Clone(b), copied.b...); !bytes.Equal(got, want) {
 		t.Error("the payload is not that of the gather list")
 	}
 	q := readOf(r, 5, 2500)
 	s.in(readRequest(1, q))
-	if got := answer(t, s.all(1442), q); !bytes.Equal(got, far.b[5:2505]) {
-		t.Error("the answer is not what is there")
+	if got := readResponse(t, s.all(1442), q); !bytes.Equal(got, copied.b[5:2505]) {
+		t.Error("the response differs from the memory")
 	}
 }
 
-// brokenMemory fails every access.
-type brokenMemory struct{ farMemory }
+// failingMemory fails every access.
+type failingMemory struct{ unaddressable }
 
-func (brokenMemory) ReadAt([]byte, uint64) error                        { return nic.ErrMemory }
-func (brokenMemory) WriteAt([]byte, uint64) error                       { return nic.ErrMemory }
-func (brokenMemory) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nic.ErrMemory }
+func (failingMemory) ReadAt([]byte, uint64) error                        { return nic.ErrMemory }
+func (failingMemory) WriteAt([]byte, uint64) error                       { return nic.ErrMemory }
+func (failingMemory) Update(uint64, func(uint64) uint64) (uint64, error) { return 0, nic.ErrMemory }
 
 func TestFailingMemoryEndsStream(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -269,7 +269,7 @@ func TestFailingMemoryEndsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSide(t, depth, Policy{})
-			r := must.Get(s.base.RegMR(s.pd, brokenMemory{farMemory{make([]byte, 64)}}, 0, allAccess))(t)
+			r := must.Get(s.base.RegMR(s.pd, failingMemory{unaddressable{make([]byte, 64)}}, 0, allAccess))(t)
 			s.wantTerminate(c.want, c.do(s, r))
 		})
 	}

@@ -29,7 +29,7 @@ type side struct {
 	retired  []uint64
 	ended    []End
 	seg      Segment
-	fullCQ   bool // completions find no room
+	fullCQ   bool // the completion queue is full
 }
 
 // wc is a completion with its solicited flag.
@@ -122,7 +122,7 @@ func to(stag uint32, addr uint64) func(*Request) {
 
 func flags(f verbs.SendFlags) func(*Request) { return func(r *Request) { r.Flags |= f } }
 
-// out returns the next segment, or nil. The caller must call Taken.
+// out returns the next segment, or nil. The caller must call Accepted.
 func (s *side) out(limit int) []byte {
 	if !s.stream.Output(limit, &s.seg) {
 		return nil
@@ -132,7 +132,7 @@ func (s *side) out(limit int) []byte {
 		b = append(b, p...)
 	}
 	if len(b) != s.seg.Len() {
-		s.t.Errorf("segment of %d octets says that it has %d", len(b), s.seg.Len())
+		s.t.Errorf("segment of %d octets has Len %d", len(b), s.seg.Len())
 	}
 	if len(b) > limit {
 		s.t.Errorf("segment of %d octets, limit %d", len(b), limit)
@@ -140,7 +140,7 @@ func (s *side) out(limit int) []byte {
 	return b
 }
 
-// all outputs, parses and takes all segments.
+// all outputs, parses and accepts all segments.
 func (s *side) all(limit int) (segs []wire.Segment) {
 	for b := s.out(limit); b != nil; b = s.out(limit) {
 		segs = append(segs, parse(s.t, b))
@@ -149,7 +149,7 @@ func (s *side) all(limit int) (segs []wire.Segment) {
 	return segs
 }
 
-// one returns the only segment there is.
+// one returns the only segment, or fails.
 func (s *side) one() wire.Segment {
 	s.t.Helper()
 	segs := s.all(1442)
@@ -207,7 +207,7 @@ func atomicRequest(msn wire.MSN, r wire.AtomicRequest) wire.Segment {
 
 // wantTerminate checks that the stream ends with a Terminate for the offending segment and
 // outputs nothing after it.
-func (s *side) wantTerminate(e wire.TermError, offender *wire.Segment) wire.Terminate {
+func (s *side) wantTerminate(e wire.TermError, invalid *wire.Segment) wire.Terminate {
 	s.t.Helper()
 	segs := s.all(1442)
 	if len(segs) == 0 || segs[len(segs)-1].Control.Opcode != wire.OpTerminate {
@@ -222,16 +222,16 @@ func (s *side) wantTerminate(e wire.TermError, offender *wire.Segment) wire.Term
 		s.t.Errorf("Terminate %+v", g)
 	}
 	if len(s.ended) != 1 || s.ended[0].Error != e || !s.ended[0].Terminate {
-		s.t.Errorf("the owner heard %+v", s.ended)
+		s.t.Errorf("Ended was called with %+v", s.ended)
 	}
-	if offender == nil {
+	if invalid == nil {
 		if t.HasLength || t.HasDDP || t.HasRDMAP {
 			s.t.Errorf("Terminate shows a header: %+v", t)
 		}
 		return t
 	}
-	if !t.HasLength || !t.HasDDP || int(t.SegmentLength) != len(offender.Append(nil)) || t.DDP != offender.Header {
-		s.t.Errorf("Terminate shows %+v of %d octets,\nwant %+v of %d", t.DDP, t.SegmentLength, offender.Header, len(offender.Append(nil)))
+	if !t.HasLength || !t.HasDDP || int(t.SegmentLength) != len(invalid.Append(nil)) || t.DDP != invalid.Header {
+		s.t.Errorf("Terminate shows %+v of %d octets,\nwant %+v of %d", t.DDP, t.SegmentLength, invalid.Header, len(invalid.Append(nil)))
 	}
 	return t
 }

@@ -137,8 +137,7 @@ func (s *Stream) executeLocal(r *Request) bool {
 	return s.state == open
 }
 
-// sendRequest builds the next segment of the current request. It reports false if the request fails
-// locally.
+// sendRequest builds the next segment of the current request, and reports false on a local failure.
 func (s *Stream) sendRequest(limit int, g *Segment) bool {
 	r := s.sending
 	switch r.Op {
@@ -205,8 +204,7 @@ func (s *Stream) sendWrite(r *Request, limit int, g *Segment) bool {
 	return true
 }
 
-// sendImmediate builds an Immediate Data message. RFC 7306 has eight octets, verbs four: the rest
-// is zero.
+// sendImmediate builds an Immediate Data message: four octets of verbs, then four zeros (RFC 7306).
 func (s *Stream) sendImmediate(r *Request, g *Segment) {
 	op := wire.OpImmediate
 	if r.Flags&verbs.SendSolicited != 0 {
@@ -260,8 +258,7 @@ func (s *Stream) control(op wire.Opcode, last bool) wire.Control {
 	return c
 }
 
-// untagged appends the header of an untagged message of one segment and advances the MSN of its
-// queue.
+// untagged appends the header of a single-segment untagged message and advances its queue's MSN.
 func (s *Stream) untagged(b []byte, op wire.Opcode, q wire.QN) []byte {
 	u := wire.Untagged{QN: q, MSN: s.sendMSN[q]}
 	s.sendMSN[q] = u.MSN.Next()

@@ -33,9 +33,8 @@ type Stream struct {
 
 // sendState is the state of requests and output.
 type sendState struct {
-	// The linked list of requests, in the order of posting: first is the oldest, sending the
-	// first that is not output completely, last the newest, oldestRead the oldest that waits
-	// for a response.
+	// The linked list of requests in posting order: first is the oldest, sending the first not
+	// output completely, last the newest, oldestRead the oldest that waits for a response.
 	first, sending, last, oldestRead *Request
 
 	sendMSN          [queues]wire.MSN // MSN of the next message to send, by queue
@@ -76,8 +75,7 @@ type Options struct {
 	// IRD is the number of reads and atomics that the peer may have outstanding, ORD the
 	// number of local ones.
 	IRD, ORD uint16
-	// Consortium selects version 0 of DDP and RDMAP, defined by the RDMA Consortium, instead
-	// of version 1.
+	// Consortium selects DDP and RDMAP version 0, of the RDMA Consortium, instead of version 1.
 	Consortium bool
 	// Responder is set if the peer opened the connection. Its first message may be a Terminate
 	// about the connection setup, which some stacks encode differently.
@@ -109,9 +107,8 @@ func (s *Stream) Opened() bool { return s.state != closed }
 // Live reports whether the stream is established and has not ended.
 func (s *Stream) Live() bool { return s.state == open }
 
-// Idle reports whether no work is left: all requests are complete, all reads of the peer are
-// answered, and the layer below has accepted all segments. A stream that has ended is idle after
-// its Terminate.
+// Idle reports whether all requests are complete, all reads of the peer are answered, and the layer
+// below has accepted all segments. A stream that has ended is idle after its Terminate.
 func (s *Stream) Idle() bool {
 	switch s.state {
 	case open:
@@ -145,8 +142,7 @@ func (s *Stream) Receiving() bool {
 	return s.recv != nil || s.inWrite || s.oldestRead != nil && s.oldestRead.received > 0
 }
 
-// Ended returns the Terminate that the stream ended with, nil if there is none, and whether the
-// peer sent it.
+// Ended returns the Terminate that ended the stream, or nil, and whether the peer sent it.
 func (s *Stream) Ended() (t *wire.Terminate, received bool) { return s.term, s.state == terminated }
 
 func (s *Stream) policy() *Policy     { return &s.ep.Layer.Policy }

@@ -117,8 +117,7 @@ func (s *Stream) endSilently(cause Cause, e wire.TermError) {
 }
 
 // endWithTerminate ends the stream and completes all work in error, the current receive with status
-// recv. Output returns the Terminate t next, except within a message if the policy MidMessageSilent
-// is set.
+// recv. Output returns the Terminate t next, but not within a message if MidMessageSilent is set.
 func (s *Stream) endWithTerminate(cause Cause, t *wire.Terminate, recv verbs.WCStatus) {
 	if s.policy().Terminate.MidMessageSilent && s.inProgress != noSource {
 		s.counters().SilentEnds++
@@ -146,15 +145,13 @@ func (s *Stream) sendTerminate(g *Segment) {
 	g.Header = s.term.Append(g.Header)
 }
 
-// receiveTerminate ends the stream, even if the Terminate is invalid. A Terminate is never
-// answered.
+// receiveTerminate ends the stream, even if the Terminate is invalid, and sends none.
 func (s *Stream) receiveTerminate(a *rxSegment) {
 	u := &a.hdr.Untagged
 	var t wire.Terminate
 	// siw of Linux sends the first bits in another order than the RFC.
 	order := wire.GuessTerminateOrder(a.body, s.startupDone)
-	// Octets after the headers are accepted: by one reading of RFC 5040, absent headers are sent as
-	// zeros.
+	// Octets after the headers are accepted: RFC 5040 can be read to send absent headers as zeros.
 	_, err := t.ParseWithOrder(a.body, order)
 	switch {
 	case u.QN != wire.QueueTerminate:
@@ -229,8 +226,7 @@ func remoteStatus(e wire.TermError) verbs.WCStatus {
 	return verbs.WCRemOpErr
 }
 
-// PeerErrorEvent returns the asynchronous event for an invalid segment of a peer, by its Terminate
-// error.
+// PeerErrorEvent returns the asynchronous event for an invalid segment, by its Terminate error.
 func PeerErrorEvent(e wire.TermError) verbs.AsyncEventType {
 	switch {
 	case e.Layer == wire.LayerRDMAP && e.Type == wire.RDMAPRemoteProtection,

@@ -29,7 +29,7 @@ var terminateRows = map[string]func(*testing.T){
 		if b := s.out(1442); hex.EncodeToString(b) != "4147000000000000000200000001000000002002"+"0000" {
 			t.Errorf("%x", b)
 		}
-		// Reserved bits of a peer's mean nothing.
+		// Reserved bits of a received Terminate are ignored.
 		s = newSide(t, depth, Policy{})
 		s.in(terminateFrom(wire.Terminate{Error: wire.TermMPACRC, Reserved: 0x00ff}))
 		if len(s.ended) != 1 || s.ended[0].Error != wire.TermMPACRC {
@@ -89,7 +89,7 @@ var terminateRows = map[string]func(*testing.T){
 		s.in(g)
 		for range 3 {
 			if s.out(1442) == nil {
-				t.Fatal("no answer")
+				t.Fatal("no response")
 			}
 		}
 		must.Do(t, s.base.DeregMR(r))
@@ -98,7 +98,7 @@ var terminateRows = map[string]func(*testing.T){
 		q.SrcTO += 3 * 1428
 		q.Size -= 3 * 1428
 		if !term.HasRDMAP || term.Read != q {
-			t.Errorf("shows %+v, want %+v", term.Read, q)
+			t.Errorf("the Terminate has %+v, want %+v", term.Read, q)
 		}
 	},
 	"rfc5040/5.4/1 rfc5040/6.2.1/1": func(t *testing.T) {
@@ -115,7 +115,7 @@ var terminateRows = map[string]func(*testing.T){
 		s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 4000)})
 		s.in(readRequest(1, readOf(r, 0, 4000)))
 		if s.out(1442) == nil {
-			t.Fatal("nothing to send")
+			t.Fatal("no segment is output")
 		}
 		s.stream.Fail(wire.TermRDMAPLocal, true)
 		if g := s.one(); g.Control.Opcode != wire.OpTerminate {
@@ -138,7 +138,7 @@ var terminateRows = map[string]func(*testing.T){
 			s.all(1442)
 			s.in(terminateFrom(wire.Terminate{Error: e, HasLength: true}))
 			if len(s.ended) != 1 || s.ended[0] != (End{Cause: ByTerminate, Error: e}) {
-				t.Errorf("the owner heard %+v", s.ended)
+				t.Errorf("Ended was called with %+v", s.ended)
 			}
 			if term, received := s.stream.Ended(); !received || term.Error != e {
 				t.Errorf("Ended() = %+v, %v", term, received)
@@ -147,14 +147,14 @@ var terminateRows = map[string]func(*testing.T){
 				t.Errorf("%d of 8 completed, %d retired", len(s.sends), len(s.retired))
 			}
 			if segs := s.all(1442); len(segs) != 0 || s.layer.Count.TerminatesReceived.Of(e) != 1 {
-				t.Errorf("answered with %+v", segs)
+				t.Errorf("output %+v", segs)
 			}
 		}
 	},
 	"rfc5040/5.4/4 rfc6580/3.3/1": func(t *testing.T) {
 		for name, g := range map[string]wire.Segment{
 			"queue":   with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Untagged.QN = 0 }),
-			"number":  with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Untagged.MSN = 2 }),
+			"MSN":     with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Untagged.MSN = 2 }),
 			"offset":  with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Untagged.MO = 4 }),
 			"not L":   with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Control.Last = false }),
 			"T":       with(terminateFrom(wire.Terminate{}), func(g *wire.Segment) { g.Control.Tagged = true }),
@@ -163,20 +163,20 @@ var terminateRows = map[string]func(*testing.T){
 			s := newSide(t, depth, Policy{})
 			s.in(g)
 			if segs := s.all(1442); len(segs) != 0 || len(s.ended) != 1 || s.ended[0].Terminate || s.layer.Count.SilentEnds != 1 {
-				t.Errorf("%s: answered with %+v, ended %+v", name, segs, s.ended)
+				t.Errorf("%s: output %+v, ended %+v", name, segs, s.ended)
 			}
 		}
 		s := newSide(t, depth, Policy{})
-		s.stream.Input(piece(wire.OpTerminate, 1, 0, []byte{0x11, 0}, true)) // cut short
+		s.stream.Input(piece(wire.OpTerminate, 1, 0, []byte{0x11, 0}, true)) // truncated
 		if segs := s.all(1442); len(segs) != 0 || len(s.ended) != 1 {
-			t.Errorf("answered with %+v, ended %+v", segs, s.ended)
+			t.Errorf("output %+v, ended %+v", segs, s.ended)
 		}
 		s = newSide(t, depth, Policy{})
 		s.in(terminateFrom(wire.Terminate{Error: wire.TermError{Layer: 2, Type: 2, Code: 3}})) // MPA has no type 2
 		if s.layer.Count.TerminatesReceived.Of(wire.TermError{Layer: 15}) != 1 {
 			t.Error("an unassigned error is not counted as one")
 		}
-		s.in(terminateFrom(wire.Terminate{Error: wire.TermMPACRC})) // there is no room for a second
+		s.in(terminateFrom(wire.Terminate{Error: wire.TermMPACRC})) // a second Terminate is dropped
 		if len(s.ended) != 1 {
 			t.Errorf("%+v", s.ended)
 		}
@@ -191,11 +191,11 @@ var terminateRows = map[string]func(*testing.T){
 			"read":       {func(s *side) { s.post(1, verbs.OpRDMARead, []verbs.SGE{{Length: 8, LKey: 5}}) }, "1 IBV_WC_LOC_PROT_ERR"},
 			"atomic":     {func(s *side) { s.post(1, verbs.OpAtomicFetchAdd, []verbs.SGE{{Length: 8, LKey: 5}}) }, "1 IBV_WC_LOC_PROT_ERR"},
 			"invalidate": {func(s *side) { s.post(1, verbs.OpLocalInv, nil) }, "1 IBV_WC_LOC_PROT_ERR"},
-			"read into what may not be written": {func(s *side) {
+			"read into read-only memory": {func(s *side) {
 				r, _ := s.region(8, verbs.AccessRemoteRead)
 				s.post(1, verbs.OpRDMARead, []verbs.SGE{sge(r, 0, 8)})
 			}, "1 IBV_WC_LOC_PROT_ERR"},
-			"second piece": {func(s *side) { // nothing of the first may leave
+			"second SGE": {func(s *side) { // nothing of the first SGE may be sent
 				r, _ := s.region(4000, allAccess)
 				s.post(1, verbs.OpSend, []verbs.SGE{sge(r, 0, 4000), {Length: 1, LKey: 5}})
 			}, "1 IBV_WC_LOC_PROT_ERR"},
@@ -217,7 +217,7 @@ var terminateRows = map[string]func(*testing.T){
 }
 
 func TestTerminateFailsItsRequest(t *testing.T) {
-	// The requests of a stream, and what the peer may say of them.
+	// The requests of a stream, and Terminates of the peer about them.
 	for name, c := range map[string]struct {
 		term func(r *Request) wire.Terminate
 		want []string
@@ -238,7 +238,7 @@ func TestTerminateFailsItsRequest(t *testing.T) {
 		"write": {func(*Request) wire.Terminate {
 			return wire.Terminate{Error: wire.TermTaggedBounds, HasLength: true, HasDDP: true, DDP: tagged(wire.OpWrite, 4, 0x44, nil, true).Header}
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_REM_ACCESS_ERR"}},
-		"nobody": {func(*Request) wire.Terminate {
+		"unknown address": {func(*Request) wire.Terminate {
 			return wire.Terminate{Error: wire.TermTaggedBounds, HasLength: true, HasDDP: true, DDP: tagged(wire.OpWrite, 4, 0x80, nil, true).Header}
 		}, []string{"1 IBV_WC_WR_FLUSH_ERR", "2 IBV_WC_WR_FLUSH_ERR", "3 IBV_WC_WR_FLUSH_ERR", "4 IBV_WC_WR_FLUSH_ERR"}},
 	} {
@@ -262,7 +262,7 @@ func TestTerminateFailsItsRequest(t *testing.T) {
 
 // A Terminate usually arrives before a long message is sent completely.
 func TestTerminateFailsPartlySentRequest(t *testing.T) {
-	said := func(e wire.TermError, g wire.Segment) wire.Segment {
+	terminateFor := func(e wire.TermError, g wire.Segment) wire.Segment {
 		return terminateFrom(wire.Terminate{Error: e, HasLength: true, HasDDP: true, DDP: g.Header})
 	}
 	for name, c := range map[string]struct {
@@ -270,11 +270,11 @@ func TestTerminateFailsPartlySentRequest(t *testing.T) {
 		term wire.Segment
 		want string
 	}{
-		"write":             {verbs.OpRDMAWrite, said(wire.TermTaggedBounds, tagged(wire.OpWrite, 4, 0x40, nil, false)), "2 IBV_WC_REM_ACCESS_ERR"},
-		"another's write":   {verbs.OpRDMAWrite, said(wire.TermTaggedBounds, tagged(wire.OpWrite, 5, 0x40, nil, false)), "2 IBV_WC_WR_FLUSH_ERR"},
-		"send":              {verbs.OpSend, said(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 2, 0, nil, false)), "2 IBV_WC_REM_INV_REQ_ERR"},
-		"an earlier send":   {verbs.OpSend, said(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 1, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
-		"immediate to come": {verbs.OpRDMAWriteImm, said(wire.TermUntaggedNoBuffer, untagged(wire.OpImmediate, 0, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
+		"write":                 {verbs.OpRDMAWrite, terminateFor(wire.TermTaggedBounds, tagged(wire.OpWrite, 4, 0x40, nil, false)), "2 IBV_WC_REM_ACCESS_ERR"},
+		"write to another STag": {verbs.OpRDMAWrite, terminateFor(wire.TermTaggedBounds, tagged(wire.OpWrite, 5, 0x40, nil, false)), "2 IBV_WC_WR_FLUSH_ERR"},
+		"send":                  {verbs.OpSend, terminateFor(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 2, 0, nil, false)), "2 IBV_WC_REM_INV_REQ_ERR"},
+		"an earlier send":       {verbs.OpSend, terminateFor(wire.TermUntaggedNoBuffer, untagged(wire.OpSend, 1, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
+		"unsent immediate":      {verbs.OpRDMAWriteImm, terminateFor(wire.TermUntaggedNoBuffer, untagged(wire.OpImmediate, 0, 0, nil, true)), "2 IBV_WC_WR_FLUSH_ERR"},
 	} {
 		s := newSide(t, depth, Policy{})
 		r, _ := s.region(2000, allAccess)

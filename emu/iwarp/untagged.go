@@ -69,8 +69,7 @@ func (s *Stream) receiveSend(a *rxSegment, info *wire.Info) {
 	s.deliver(wc, info)
 }
 
-// refuseBadReceive ends the stream because the current receive is too short or its memory is
-// invalid.
+// refuseBadReceive ends the stream if the current receive is too short or its memory invalid.
 func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	e := wire.TermDDPLocal
 	switch {
@@ -83,8 +82,7 @@ func (s *Stream) refuseBadReceive(status verbs.WCStatus, a *rxSegment) {
 	s.refuseReceive(status, e, a)
 }
 
-// nextReceive takes the next receive for a new message. If there is none, it ends the stream and
-// returns false.
+// nextReceive takes a receive for a new message. Without one it ends the stream and returns false.
 func (s *Stream) nextReceive(a *rxSegment) bool {
 	s.recv = s.owner.NextReceive()
 	if s.recv == nil {
@@ -113,8 +111,7 @@ func (s *Stream) advanceMSN(q wire.QN) {
 }
 
 // invalidate invalidates the STag of a Send with Invalidate. If that fails, it completes the
-// receive in error, ends the stream unless the policy KeepAfterInvalidate is set, and reports
-// false.
+// receive in error, ends the stream unless the policy is KeepAfterInvalidate, and reports false.
 func (s *Stream) invalidate(a *rxSegment) bool {
 	ep := s.ep
 	if ep.Layer.NIC.Mem.Invalidate(uint32(a.hdr.Untagged.Invalidate), ep.PD, ep.QPN) == nil {
@@ -200,9 +197,8 @@ func (s *Stream) collect(a *rxSegment, info *wire.Info) (msg []byte, whole bool)
 	return p.buf[:p.n], c.Last
 }
 
-// refuseLong ends the stream for a control message that is too long. To DDP it exceeds the buffers
-// of its queue; Immediate Data uses the application's receives, so that its length is an RDMAP
-// error.
+// refuseLong ends the stream for a control message that is too long. To DDP it exceeds its queue's
+// buffers; Immediate Data uses the application's receives, so its length is an RDMAP error.
 func (s *Stream) refuseLong(a *rxSegment) {
 	switch op := a.hdr.Control.Opcode; {
 	case op == wire.OpImmediate || op == wire.OpImmediateSE:

@@ -48,8 +48,7 @@ const (
 // manyQPCount is the default of ibv_srq_pingpong.
 const manyQPCount = 16
 
-// qps returns the number of queue pairs of a case of SRQ (ibv_srq_pingpong); 0 for other tools,
-// which have one.
+// qps returns the number of queue pairs of a case of SRQ (ibv_srq_pingpong); 0 for other tools.
 func (c Case) qps() int {
 	switch {
 	case c.Tool != SRQ:

@@ -22,8 +22,7 @@ const (
 	RDMASize     = 16
 )
 
-// CMProgram is one run of a program of rdma-core that connects by rdma_cm. Run acts as one
-// end of it.
+// CMProgram is one run of a program of rdma-core that connects by rdma_cm. Run acts as one end.
 //
 //   - RPing: a ping is a send, an RDMA read, two sends, an RDMA write and a send. The client
 //     advertises its data, the server reads it and replies; the client advertises its sink,

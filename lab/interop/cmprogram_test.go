@@ -40,13 +40,13 @@ func (p cProgram) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	})
 }
 
-// after is a client that starts when its server listens.
-type after struct {
+// delayedClient is a client that starts when its server listens.
+type delayedClient struct {
 	ready chan struct{}
 	runner
 }
 
-func (a after) Run(ctx context.Context, dev verbs.Context) (Result, error) {
+func (a delayedClient) Run(ctx context.Context, dev verbs.Context) (Result, error) {
 	<-a.ready
 	return a.runner.Run(ctx, dev)
 }
@@ -61,11 +61,11 @@ func cmTest(p CMProgram, here, there netip.Addr) programTest {
 	if p.Role == Client {
 		p.Addr = netip.AddrPortFrom(there, UCMatosePort)
 		peer.Role, peer.Addr, peer.Ready = Server, p.Addr, listening
-		return programTest{newFabric(), here, there, after{ready, p}, cProgram{peer}}
+		return programTest{newFabric(), here, there, delayedClient{ready, p}, cProgram{peer}}
 	}
 	p.Addr, p.Ready = netip.AddrPortFrom(here, UCMatosePort), listening
 	peer.Role, peer.Addr = Client, p.Addr
-	return programTest{newFabric(), here, there, p, after{ready, cProgram{peer}}}
+	return programTest{newFabric(), here, there, p, delayedClient{ready, cProgram{peer}}}
 }
 
 func TestCMPrograms(t *testing.T) {
@@ -91,8 +91,8 @@ func TestCMPrograms(t *testing.T) {
 	}
 }
 
-// One damaged bit in either direction is noticed.
-func TestCMProgramsNoticeOneBit(t *testing.T) {
+// A flipped bit in either direction is detected.
+func TestCMProgramsDetectFlippedBit(t *testing.T) {
 	ucmatose := CMProgram{Tool: UCMatose, Size: 100, Count: 5}
 	udaddy := CMProgram{Tool: UDAddy, Size: 100, Count: 5}
 	rping := CMProgram{Tool: RPing, Size: 1025, Count: 5}
@@ -100,7 +100,7 @@ func TestCMProgramsNoticeOneBit(t *testing.T) {
 		program   CMProgram
 		role      Role
 		to        netip.Addr
-		size      int // of the damaged message, if not 0
+		size      int // of the corrupted message, if not 0
 		message   int // its number, or 0 for all
 		byte, bit int
 		want      string
@@ -121,7 +121,7 @@ func TestCMProgramsNoticeOneBit(t *testing.T) {
 		test.program.Role = test.role
 		run := cmTest(test.program, here6, there6)
 		messages := 0
-		run.fabric.spoil = func(dst netip.Addr, payload []byte) {
+		run.fabric.corrupt = func(dst netip.Addr, payload []byte) {
 			if dst == test.to && (test.size == 0 || len(payload) == test.size) {
 				if messages++; test.message == 0 || messages == test.message {
 					payload[test.byte] ^= 1 << test.bit
@@ -134,8 +134,8 @@ func TestCMProgramsNoticeOneBit(t *testing.T) {
 	}
 }
 
-// A message too many takes the receive that is one too many.
-func TestMessageConnNoticesAMessageTooMany(t *testing.T) {
+// An excess message consumes the receive that is posted for it.
+func TestMessageConnDetectsExcessMessage(t *testing.T) {
 	f := newFabric()
 	ready := make(chan struct{})
 	addr := netip.AddrPortFrom(there4, RDMAPort)
@@ -161,7 +161,7 @@ func TestMessageConnNoticesAMessageTooMany(t *testing.T) {
 	}
 }
 
-func TestCMProgramGivesUpWithoutPeer(t *testing.T) {
+func TestCMProgramTimesOutWithoutPeer(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
 	defer cancel()
 	dev := newFabric().device(here4)
@@ -172,7 +172,7 @@ func TestCMProgramGivesUpWithoutPeer(t *testing.T) {
 		t.Error("client without a server ran")
 	}
 	if dev.open != 0 {
-		t.Errorf("%d objects left open", dev.open)
+		t.Errorf("%d objects are open", dev.open)
 	}
 }
 
@@ -236,12 +236,12 @@ func TestRPingText(t *testing.T) {
 	}
 }
 
-func TestCheckPingNamesTheByte(t *testing.T) {
+func TestCheckPingErrorNamesByte(t *testing.T) {
 	b := make([]byte, 1025)
 	RPingText(b, 3)
 	must.Do(t, checkPing(b, 3))
 	b[1000] ^= 1
 	if err := checkPing(b, 3); err == nil || !strings.Contains(err.Error(), "byte 1000") {
-		t.Errorf("checkPing with byte 1000 spoilt = %v", err)
+		t.Errorf("checkPing with byte 1000 corrupted = %v", err)
 	}
 }

@@ -39,8 +39,7 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	return p
 }
 
-// cmProgram returns our end of a case with a program that connects by rdma_cm. It closes ready
-// when it listens.
+// cmProgram returns our end of a case with a program of rdma_cm. It closes ready when it listens.
 func (m *Matrix) cmProgram(c Case, port uint16, ready chan struct{}) CMProgram {
 	p := CMProgram{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c), Connections: c.connections(),

@@ -8,19 +8,19 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// fabric is a wire of the simplest kind for tests: what is posted on one of its
-// devices has happened at the other when the post returns. It has what the
-// programs of this package use, and no protocol at all.
+// fabric connects fake devices: a work request is executed at both ends when the
+// post returns. It implements the calls that the programs of this package use,
+// without a protocol.
 type fabric struct {
 	mu      sync.Mutex
 	devices map[verbs.GID]*fakeDevice
 	lastKey uint32
 	lastQPN verbs.QPN
 	memory  map[uint32]*fakeMR
-	// spoil, if set, may change a payload on its way to the device at to.
-	spoil func(to netip.Addr, payload []byte)
-	// mute loses every event of the device at this address.
-	mute      netip.Addr
+	// corrupt, if set, may change the payload of a message to the device at to.
+	corrupt func(to netip.Addr, payload []byte)
+	// noEvents is the address of a device whose events are lost.
+	noEvents  netip.Addr
 	listeners map[netip.AddrPort]*fakeListener
 }
 
@@ -28,7 +28,7 @@ func newFabric() *fabric {
 	return &fabric{devices: make(map[verbs.GID]*fakeDevice), memory: make(map[uint32]*fakeMR), listeners: make(map[netip.AddrPort]*fakeListener)}
 }
 
-// device returns the device at addr. Its GID has index 1: index 0 is another's.
+// device returns the device at addr. Its GID has index 1; index 0 is another GID.
 func (f *fabric) device(addr netip.Addr) *fakeDevice {
 	d := &fakeDevice{f: f, addr: addr, qps: make(map[verbs.QPN]*fakeQP)}
 	f.devices[verbs.GIDFrom(addr)] = d
@@ -36,7 +36,7 @@ func (f *fabric) device(addr netip.Addr) *fakeDevice {
 }
 
 type fakeDevice struct {
-	verbs.Context // nil: what is not below is not used
+	verbs.Context // nil: other methods are not called
 	f             *fabric
 	addr          netip.Addr
 	qps           map[verbs.QPN]*fakeQP
@@ -61,8 +61,8 @@ type closerFunc func() error
 
 func (f closerFunc) Close() error { return f() }
 
-// made counts an object in, and its close counts it out.
-func (d *fakeDevice) made() closerFunc {
+// countOpen counts an object as open until it is closed.
+func (d *fakeDevice) countOpen() closerFunc {
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	d.open++
@@ -74,7 +74,7 @@ func (d *fakeDevice) made() closerFunc {
 	}
 }
 
-func (d *fakeDevice) AllocPD() (verbs.PD, error) { return &fakePD{d, d.made()}, nil }
+func (d *fakeDevice) AllocPD() (verbs.PD, error) { return &fakePD{d, d.countOpen()}, nil }
 
 type fakePD struct {
 	d *fakeDevice
@@ -83,11 +83,11 @@ type fakePD struct {
 
 func (p *fakePD) AllocMW(verbs.MWType) (verbs.MW, error) { return nil, verbs.ErrNotSupported }
 func (p *fakePD) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
-	return &fakeAH{a, p.d.made()}, nil
+	return &fakeAH{a, p.d.countOpen()}, nil
 }
 
 func (p *fakePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
-	mr := &fakeMR{init: init, closerFunc: p.d.made()}
+	mr := &fakeMR{init: init, closerFunc: p.d.countOpen()}
 	p.d.f.mu.Lock()
 	defer p.d.f.mu.Unlock()
 	p.d.f.lastKey++
@@ -114,13 +114,13 @@ func (m *fakeMR) RKey() verbs.RKey { return verbs.RKey(m.key) }
 func (m *fakeMR) Addr() uint64     { return 0x1000 }
 func (m *fakeMR) Len() int         { return len(m.init.Buf) }
 
-// at is the memory that key and address name.
+// at returns the memory of a key and an address.
 func (f *fabric) at(key uint32, addr uint64, n int) []byte {
 	return f.memory[key].init.Buf[addr-0x1000:][:n]
 }
 
 func (d *fakeDevice) CreateCompChannel() (verbs.CompChannel, error) {
-	return &fakeChannel{events: make(chan verbs.CQ, 64), closerFunc: d.made()}, nil
+	return &fakeChannel{events: make(chan verbs.CQ, 64), closerFunc: d.countOpen()}, nil
 }
 
 type fakeChannel struct {
@@ -142,7 +142,7 @@ func next[T any](values <-chan T, timeout time.Duration) (value T, err error) {
 
 func (d *fakeDevice) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 	channel, _ := init.Channel.(*fakeChannel)
-	return &fakeCQ{d: d, channel: channel, depth: init.Depth, closerFunc: d.made()}, nil
+	return &fakeCQ{d: d, channel: channel, depth: init.Depth, closerFunc: d.countOpen()}, nil
 }
 
 type fakeCQ struct {
@@ -178,7 +178,7 @@ func (c *fakeCQ) push(wc verbs.WC) {
 		panic("completion queue overrun: the program made it too short")
 	}
 	c.wcs = append(c.wcs, wc)
-	if c.armed && c.channel != nil && c.d.f.mute != c.d.addr {
+	if c.armed && c.channel != nil && c.d.f.noEvents != c.d.addr {
 		c.channel.events <- c
 	}
 	c.armed = false

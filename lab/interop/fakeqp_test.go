@@ -30,7 +30,7 @@ func (q *recvQueue) deliver(f func(verbs.RecvWR)) {
 }
 
 func (d *fakeDevice) CreateSRQ(verbs.SRQInit) (verbs.SRQ, error) {
-	return &fakeSRQ{d: d, closerFunc: d.made()}, nil
+	return &fakeSRQ{d: d, closerFunc: d.countOpen()}, nil
 }
 
 type fakeSRQ struct {
@@ -50,7 +50,7 @@ func (s *fakeSRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 }
 
 func (d *fakeDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
-	q := &fakeQP{d: d, init: init, closerFunc: d.made()}
+	q := &fakeQP{d: d, init: init, closerFunc: d.countOpen()}
 	d.f.mu.Lock()
 	defer d.f.mu.Unlock()
 	d.f.lastQPN++
@@ -108,13 +108,13 @@ func (q *fakeQP) PostSend(wrs []verbs.SendWR) (int, error) {
 		if q.attr.State != verbs.QPStateRTS {
 			return i, verbs.ErrInvalid
 		}
-		q.carryOut(&wrs[i])
+		q.execute(&wrs[i])
 	}
 	return len(wrs), nil
 }
 
-// carryOut does what a work request says, at both ends.
-func (q *fakeQP) carryOut(wr *verbs.SendWR) {
+// execute executes a work request at both ends.
+func (q *fakeQP) execute(wr *verbs.SendWR) {
 	f := q.d.f
 	wc := verbs.WC{WRID: wr.WRID, QPN: q.qpn}
 	local := wr.Inline
@@ -126,8 +126,8 @@ func (q *fakeQP) carryOut(wr *verbs.SendWR) {
 		dgid, dqpn = wr.UD.AH.Attr().GRH.DGID, wr.UD.QPN
 	}
 	payload := bytes.Clone(local)
-	if f.spoil != nil {
-		f.spoil(dgid.Addr(), payload)
+	if f.corrupt != nil {
+		f.corrupt(dgid.Addr(), payload)
 	}
 	switch wr.Opcode {
 	case verbs.OpRDMARead:
@@ -142,7 +142,7 @@ func (q *fakeQP) carryOut(wr *verbs.SendWR) {
 	q.init.SendCQ.(*fakeCQ).push(wc)
 }
 
-// receive takes a message, when there is a buffer for it.
+// receive delivers a message when a receive is posted.
 func (q *fakeQP) receive(payload []byte, from *fakeQP, wr *verbs.SendWR) {
 	wc := verbs.WC{Opcode: verbs.WCOpRecv, QPN: q.qpn}
 	if wr.Opcode == verbs.OpSendImm {
@@ -169,7 +169,7 @@ func (q *fakeQP) receive(payload []byte, from *fakeQP, wr *verbs.SendWR) {
 	})
 }
 
-// flush ends a queue pair and all receives that wait in its own queue.
+// flush moves a queue pair to the error state and flushes its own receives.
 func (q *fakeQP) flush() {
 	q.d.f.mu.Lock()
 	defer q.d.f.mu.Unlock()
@@ -198,15 +198,15 @@ func (c *fakeCM) request(addr netip.AddrPort, r *fakeRequest) error {
 }
 
 func (c *fakeCM) Resolve(addr netip.AddrPort, _ []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
-	r := &fakeRequest{found: make(chan verbs.DatagramPeer, 1)}
+	r := &fakeRequest{resolved: make(chan verbs.DatagramPeer, 1)}
 	if err := c.request(addr, r); err != nil {
 		return verbs.DatagramPeer{}, err
 	}
-	return next(r.found, timeout)
+	return next(r.resolved, timeout)
 }
 
 func (c *fakeCM) Listen(addr netip.AddrPort, _ verbs.PortSpace, _ int) (verbs.Listener, error) {
-	l := &fakeListener{addr: addr, requests: make(chan verbs.ConnRequest, 16), closerFunc: c.dev.made()}
+	l := &fakeListener{addr: addr, requests: make(chan verbs.ConnRequest, 16), closerFunc: c.dev.countOpen()}
 	c.dev.f.mu.Lock()
 	defer c.dev.f.mu.Unlock()
 	c.dev.f.listeners[addr] = l
@@ -214,11 +214,11 @@ func (c *fakeCM) Listen(addr netip.AddrPort, _ verbs.PortSpace, _ int) (verbs.Li
 }
 
 func (c *fakeCM) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
-	r := &fakeRequest{qp: qp.(*fakeQP), param: param, answer: make(chan verbs.Conn, 1), ended: make(chan struct{})}
+	r := &fakeRequest{qp: qp.(*fakeQP), param: param, reply: make(chan verbs.Conn, 1), ended: make(chan struct{})}
 	if err := c.request(addr, r); err != nil {
 		return nil, err
 	}
-	return next(r.answer, timeout)
+	return next(r.reply, timeout)
 }
 
 type fakeListener struct {
@@ -233,13 +233,13 @@ func (l *fakeListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, err
 }
 
 type fakeRequest struct {
-	from  netip.Addr
-	found chan verbs.DatagramPeer // of a lookup; the rest of a connection
-	qp    *fakeQP
-	// accepted is the other end's.
+	from     netip.Addr
+	resolved chan verbs.DatagramPeer // of a lookup; the other fields are of a connection
+	qp       *fakeQP
+	// accepted is the queue pair of the passive end.
 	accepted *fakeQP
 	param    verbs.ConnParam
-	answer   chan verbs.Conn
+	reply    chan verbs.Conn
 	end      sync.Once
 	ended    chan struct{}
 }
@@ -250,10 +250,10 @@ func (r *fakeRequest) Reject([]byte) error    { return errors.New("rejected") }
 
 func (r *fakeRequest) Accept(qp verbs.QP, _ verbs.ConnParam, _ time.Duration) (verbs.Conn, error) {
 	ours := qp.(*fakeQP)
-	if r.found != nil {
+	if r.resolved != nil {
 		peer := verbs.DatagramPeer{QPN: ours.qpn, QKey: ours.attr.QKey}
 		peer.AH.GRH.DGID = verbs.GIDFrom(ours.d.addr)
-		r.found <- peer
+		r.resolved <- peer
 		return nil, nil
 	}
 	connect := func(q, peer *fakeQP) {
@@ -266,7 +266,7 @@ func (r *fakeRequest) Accept(qp verbs.QP, _ verbs.ConnParam, _ time.Duration) (v
 	r.accepted = ours
 	ours.d.f.mu.Unlock()
 	conn := &fakeConn{r}
-	r.answer <- conn
+	r.reply <- conn
 	return conn, nil
 }
 

@@ -64,8 +64,7 @@ func (g Guest) SetDevice(ctx context.Context, d guest.Device) error {
 	return nil
 }
 
-// GIDIndex returns the index of addr in the GID table of the guest's device, for the option -g of
-// its programs.
+// GIDIndex returns the index of addr in the guest device's GID table, for its programs' option -g.
 func (g Guest) GIDIndex(ctx context.Context, addr netip.Addr) (int, error) {
 	// A single grep for all entries: starting a process takes an emulated guest milliseconds, and
 	// the table is long.
@@ -110,8 +109,7 @@ func parseResources(line string) (map[string]int, error) {
 	return all, nil
 }
 
-// kernelLacks returns the operations that the kernel's devices lack and do not report as missing,
-// with the reasons.
+// kernelLacks returns the operations that kernel devices lack without reporting so, with reasons.
 func kernelLacks(t verbs.Transport) map[string]string {
 	if t != verbs.TransportIWARP {
 		return nil

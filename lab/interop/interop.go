@@ -106,8 +106,7 @@ func (o *Options) Cases(rocePayload int) (cases []interop.Case, err error) {
 
 // Run boots the guest in the current network namespace, which must be empty, exchanges every
 // selected operation with it, and makes o.Connections connections. It prints the results, and
-// writes them to o.File if that is set. It reports whether all passed, or failed by a known defect
-// of the kernel.
+// writes them to o.File if set. ok means that all passed or failed by a known defect of the kernel.
 func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	cfg := o.Guest
 	lab, err := kernel.UpInCurrentNamespace(ctx, cfg)

@@ -22,7 +22,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
-func TestResourcesOfAGuest(t *testing.T) {
+func TestParseResources(t *testing.T) {
 	got, err := parseResources("1: rxe0: pd 2 cq 3 qp 4 cm_id 0 mr 7 ctx 1 srq 2 \n")
 	if err != nil || len(got) != 7 || got["mr"] != 7 || got["pd"] != 2 || got["cm_id"] != 0 {
 		t.Errorf("%v, %v", got, err)
@@ -35,7 +35,7 @@ func TestResourcesOfAGuest(t *testing.T) {
 }
 
 // A failure is printed with its reason and the command that repeats it, and is in the file.
-func TestReport(t *testing.T) {
+func TestReportShowsFailures(t *testing.T) {
 	var out bytes.Buffer
 	o := &Options{Out: &out, Command: func(exchange string) string { return "fabrictest interop verbs " + exchange }}
 	r := newReport(&interop.Suite{Ours: &interop.End{Name: "softroce"}, Theirs: &interop.End{Name: "rxe"}}, o)
@@ -55,7 +55,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	if r.ok() {
-		t.Error("all is well")
+		t.Error("ok with a failure")
 	}
 	path := filepath.Join(t.TempDir(), "results.json")
 	must.Do(t, r.write(path))
@@ -66,14 +66,14 @@ func TestReport(t *testing.T) {
 	}
 	r.Counts = map[string]int{"pass": 1, "known": 1}
 	if !r.ok() {
-		t.Error("what is known is a failure")
+		t.Error("a known defect counts as a failure")
 	}
 	if r.Connections = (&interop.ConnectionsResult{Leaked: []string{"one"}}); r.ok() {
-		t.Error("what is left over is none")
+		t.Error("ok with a leak")
 	}
 }
 
-// What a guest of the lab prints for the GIDs of its device.
+// guestGIDs is the output of a guest for the GIDs of its device.
 const guestGIDs = `/sys/class/infiniband/rxe0/ports/1/gids/0:fe80:0000:0000:0000:5054:00ff:fe77:0011
 /sys/class/infiniband/rxe0/ports/1/gids/1:0000:0000:0000:0000:0000:ffff:0a4d:000b
 /sys/class/infiniband/rxe0/ports/1/gids/2:fd77:0000:0000:0000:0000:0000:0000:0011
@@ -90,7 +90,7 @@ func TestFindGuestGID(t *testing.T) {
 	}
 }
 
-// shellServer does what a guest does.
+// shellServer executes commands as a guest does.
 func shellServer(t *testing.T) Guest {
 	t.Helper()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -104,11 +104,11 @@ func shellServer(t *testing.T) Guest {
 		}
 		return control.Wait(cmd), nil
 	}}
-	go func() { _ = s.Serve(listener) }() // it ends with the test
+	go func() { _ = s.Serve(listener) }() // ends with the test
 	return Guest{Control: listener.Addr().(*net.TCPAddr).AddrPort()}
 }
 
-func TestGuestRun(t *testing.T) {
+func TestGuestRunReturnsOutputAndExitCode(t *testing.T) {
 	g := shellServer(t)
 	for command, want := range map[string]struct {
 		output string
@@ -116,7 +116,7 @@ func TestGuestRun(t *testing.T) {
 	}{
 		"echo one; echo two >&2; exit 3": {"one\ntwo\n", 3},
 		"printf open":                    {"open", 0},
-		"cat":                            {"", 0}, // its input is not the script
+		"cat":                            {"", 0}, // its stdin is not the script
 		"false & wait $!":                {"", 1},
 	} {
 		output, code, err := g.Run(t.Context(), command)
@@ -125,15 +125,15 @@ func TestGuestRun(t *testing.T) {
 		}
 	}
 	if _, code, err := g.Run(t.Context(), "kill -9 $$"); err != nil || code != 128+9 {
-		t.Errorf("of a shell that dies: %d, %v", code, err)
+		t.Errorf("a killed shell: %d, %v", code, err)
 	}
-	nobody := Guest{Control: netip.MustParseAddrPort("127.0.0.1:1")}
-	if _, _, err := nobody.Run(t.Context(), "true"); err == nil {
-		t.Error("a guest that is not there obeyed")
+	absent := Guest{Control: netip.MustParseAddrPort("127.0.0.1:1")}
+	if _, _, err := absent.Run(t.Context(), "true"); err == nil {
+		t.Error("a command of an absent guest succeeded")
 	}
 }
 
-func TestGuestRunGivesUp(t *testing.T) {
+func TestGuestRunEndsWithContext(t *testing.T) {
 	t.Parallel()
 	g := shellServer(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)

@@ -140,8 +140,7 @@ var errStalled = errors.New("the guest leaves the first frame lying")
 // runCase runs a case, again if the guest stalls.
 func (m *Matrix) runCase(ctx context.Context, c Case) Outcome {
 	return retryStalls(func() Outcome {
-		// None of the last 999 cases used the port, so that packets of a failed case do not reach
-		// the next.
+		// None of the last 999 cases used the port: their late packets do not reach this case.
 		m.ports = (m.ports + 1) % 1000
 		return m.attempt(ctx, c, PingPongPort+m.ports)
 	})

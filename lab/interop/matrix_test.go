@@ -53,18 +53,18 @@ func TestGuestCommands(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", test.c.Name(), got, test.want)
 		}
 	}
-	// The file of an earlier server is emptied before this one starts: the script could read it
-	// first and end this server at once.
+	// The output file of an earlier server is truncated before this one starts: the script could
+	// read it first and end this server at once.
 	c := Case{conformance.IWARP, RPing, Client, IPv4, persistent, 64}
 	_, got := m.programs(c, 7174, ready)
-	if gone, started := strings.Index(got, ": >said; "), strings.Index(got, " & while "); gone < 0 || started < gone {
+	if truncated, started := strings.Index(got, ": >said; "), strings.Index(got, " & while "); truncated < 0 || started < truncated {
 		t.Errorf("%s: %s", c.Name(), got)
 	}
 }
 
-func TestJudge(t *testing.T) {
-	const content = "  local address:  LID 0x0000, QPN 0x000014\n102400 bytes in 0.11 seconds = 7.29 Mbit/sec\n50 iters in 0.11 seconds = 2248.74 usec/iter\n"
-	pong := Case{conformance.RoCE, RC, Client, IPv4, poll, 1024}
+func TestJudgeChecksProgramOutput(t *testing.T) {
+	const output = "  local address:  LID 0x0000, QPN 0x000014\n102400 bytes in 0.11 seconds = 7.29 Mbit/sec\n50 iters in 0.11 seconds = 2248.74 usec/iter\n"
+	pingPong := Case{conformance.RoCE, RC, Client, IPv4, poll, 1024}
 	ping := Case{conformance.RoCE, RPing, Client, IPv4, poll, 64}
 	pinged := func(prefix string, pings int) string {
 		var out strings.Builder
@@ -84,11 +84,11 @@ func TestJudge(t *testing.T) {
 		code   int
 		ok     bool
 	}{
-		{"content", pong, content, 0, true},
-		{"exit code", pong, content, 1, false},
-		{"wrong data, exit code 0", pong, content + "invalid data in page 0\n", 0, false},
-		{"too few", pong, strings.ReplaceAll(content, "50 iters", "49 iters"), 0, false},
-		{"silent", pong, "", 0, false},
+		{"correct output", pingPong, output, 0, true},
+		{"exit code", pingPong, output, 1, false},
+		{"wrong data, exit code 0", pingPong, output + "invalid data in page 0\n", 0, false},
+		{"too few iterations", pingPong, strings.ReplaceAll(output, "50 iters", "49 iters"), 0, false},
+		{"no output", pingPong, "", 0, false},
 		{"ping", ping, pinged("server ", 50), 0, true},
 		{"ping missing", ping, pinged("server ", 49), 0, false},
 		{"ping altered", ping, strings.Replace(pinged("server ", 50), "ABC", "ABD", 1), 0, false},
@@ -104,8 +104,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A matrix whose device cannot be opened says so; one whose guest fails a case
-// counts it, tells the story, and goes on.
+// Run reports a device that cannot be opened. A case that the guest fails is
+// counted and printed, and the next case runs.
 func TestMatrixRun(t *testing.T) {
 	t.Parallel()
 	m := testMatrix()
@@ -125,7 +125,7 @@ func TestMatrixRun(t *testing.T) {
 	var out bytes.Buffer
 	table := &Table{W: &out}
 	m.devices = map[Setup]verbs.Context{{Local: m.IPv4}: newFabric().device(m.IPv4)}
-	// Neither program is there: both ends of both cases fail.
+	// Neither program is installed: both ends of both cases fail.
 	for _, c := range []Case{{conformance.RoCE, RC, Client, IPv4, poll, 64}, {conformance.RoCE, RPing, Client, IPv4, poll, 64}} {
 		table.Add(m.runCase(t.Context(), c))
 	}
@@ -143,9 +143,9 @@ func TestMatrixRun(t *testing.T) {
 	}
 }
 
-// What our device does wrong on the wire fails a case, and what the guest's does
-// wrong is told.
-func TestJudgeWire(t *testing.T) {
+// A fault of our device on the wire fails a case; faults of the guest's device
+// are only counted.
+func TestJudgeWireFailsOnOurFaults(t *testing.T) {
 	plain, crc := Case{conformance.IWARP, RPing, Client, IPv4, poll, 64}, Case{conformance.IWARP, RPing, Client, IPv4, withCRC, 64}
 	two := Case{conformance.IWARP, RPing, Client, IPv4, persistent, 64}
 	theirs := Side{FPDUs: 9, DirtyPads: 3, BadCRCs: 1, Terminates: 2, Mangled: 2}
@@ -153,9 +153,9 @@ func TestJudgeWire(t *testing.T) {
 		what string
 		c    Case
 		r    TapReport
-		want string // of the error; empty is none
+		want string // text of the error; empty if none
 	}{
-		{"all is well", plain, TapReport{Connections: 1, Theirs: theirs}, ""},
+		{"no faults of ours", plain, TapReport{Connections: 1, Theirs: theirs}, ""},
 		{"with a CRC", crc, TapReport{Connections: 1, WithCRC: 1}, ""},
 		{"no CRC", crc, TapReport{Connections: 1}, "a CRC was agreed on in 0 of 1 connections, want 1"},
 		{"a CRC", plain, TapReport{Connections: 1, WithCRC: 1}, "want 0"},
@@ -163,8 +163,8 @@ func TestJudgeWire(t *testing.T) {
 		{"bad CRC", crc, TapReport{Connections: 1, WithCRC: 1, Ours: Side{FPDUs: 2, BadCRCs: 1}}, "the CRC of 1 of our 2 frames"},
 		{"dirty pad", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}, "the pad of 1 of our 2 frames"},
 		{"Terminate", plain, TapReport{Connections: 1, Ours: Side{FPDUs: 2, Terminates: 1}}, "we sent 1 Terminates"},
-		{"nothing known", two, TapReport{Unread: 1}, ""},
-		{"known enough", two, TapReport{Unread: 1, Ours: Side{DirtyPads: 1}}, "the pad of 1"},
+		{"unread connection", two, TapReport{Unread: 1}, ""},
+		{"unread, with a fault", two, TapReport{Unread: 1, Ours: Side{DirtyPads: 1}}, "the pad of 1"},
 	} {
 		err := judgeWire(test.c, test.r)
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -177,7 +177,7 @@ func TestJudgeWire(t *testing.T) {
 	}
 }
 
-// The cases are listed by hand: what is promised must not depend on how it is made.
+// The cases are listed here, so that the test does not depend on how Cases builds them.
 func TestCasesAreComplete(t *testing.T) {
 	for _, test := range []struct {
 		protocol             conformance.Protocol
@@ -198,11 +198,11 @@ func TestCasesAreComplete(t *testing.T) {
 		names := make(map[string]bool)
 		for _, c := range Cases(test.protocol) {
 			if names[c.Name()] {
-				t.Errorf("%s is there twice", c.Name())
+				t.Errorf("%s is listed twice", c.Name())
 			}
 			names[c.Name()] = true
 			if c.Protocol != test.protocol {
-				t.Errorf("%s is of %s", c.Name(), c.Protocol)
+				t.Errorf("%s has protocol %s", c.Name(), c.Protocol)
 			}
 		}
 		for _, role := range []string{"client", "server"} {
@@ -219,8 +219,8 @@ func TestCasesAreComplete(t *testing.T) {
 	}
 }
 
-// What a case needs of both devices.
-func TestSetup(t *testing.T) {
+// setup and device return the devices that a case needs.
+func TestCasesSelectTheirDevices(t *testing.T) {
 	for _, c := range append(Cases(conformance.RoCE), Cases(conformance.IWARP)...) {
 		setup, crc := c.setup(here4), c.Variant == "crc"
 		var device guest.Device
@@ -239,7 +239,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-func TestMatching(t *testing.T) {
+func TestMatchingSelectsCasesByPattern(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"rc": 48, "rc/client": 24, "ud/*/ipv6": 12, "*/server/ipv4/events/64": 5, "ucmatose": 60, "rping/client/ipv6/persistent/65535": 1, "*": len(Cases(conformance.RoCE)),
 	} {
@@ -249,7 +249,7 @@ func TestMatching(t *testing.T) {
 	}
 	for _, pattern := range []string{"xrc", "rc/[", ""} {
 		if got, err := Matching(Cases(conformance.RoCE), pattern); err == nil {
-			t.Errorf("%q matches %d cases and is no error", pattern, len(got))
+			t.Errorf("%q matches %d cases without an error", pattern, len(got))
 		}
 	}
 }

@@ -42,8 +42,7 @@ func (r *messageRun) run(ctx context.Context) (result Result, err error) {
 func (r *messageRun) newConn() (*messageConn, error) { return newMessageConn(r, len(r.conns)) }
 
 // client connects all connections and exchanges the messages of the tool. The client of the tool
-// RDMA (rdma_client) sends first; those of other tools receive first, and wait for the server to
-// disconnect.
+// RDMA (rdma_client) sends first; others receive first, and wait until the server disconnects.
 func (r *messageRun) client(ctx context.Context) (err error) {
 	for err == nil && len(r.conns) < r.Connections {
 		var c *messageConn
@@ -161,8 +160,7 @@ func (c *messageConn) postRecv(i int) error {
 	return err
 }
 
-// send posts all messages and waits for their completions. It checks messages that arrive
-// meanwhile.
+// send posts all messages, waits for their completions, and checks messages that arrive meanwhile.
 func (c *messageConn) send(ctx context.Context) error {
 	size := c.run.Size
 	for n := range c.run.Count {

@@ -38,8 +38,8 @@ func port(frames [][]byte) uint16 {
 	return 0
 }
 
-// Two siws talk to each other: the captures of the codec are the truth here too.
-func TestCapturesOfSIW(t *testing.T) {
+// The captures of the codec tests show two siw devices.
+func TestMonitorReadsCapturesOfSIW(t *testing.T) {
 	files, err := filepath.Glob("../../emu/iwarp/wire/testdata/siw*.pcap")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no captures: %v", err)
@@ -48,15 +48,15 @@ func TestCapturesOfSIW(t *testing.T) {
 	for _, file := range files {
 		frames := captured(t, file)
 		w := NewMonitor(port(frames))
-		backwards := NewMonitor(port(frames))
+		reversed := NewMonitor(port(frames))
 		for i, f := range frames {
 			w.Frame(time.Unix(int64(i), 0), f)
 		}
-		// Whatever the order in which data comes, the result is the same.
+		// The order of the data does not change the result.
 		data := slices.Clone(frames)
-		slices.SortStableFunc(data, func(a, b []byte) int { return testRank(b) - testRank(a) })
+		slices.SortStableFunc(data, func(a, b []byte) int { return reverseRank(b) - reverseRank(a) })
 		for _, f := range data {
-			backwards.Frame(time.Time{}, f)
+			reversed.Frame(time.Time{}, f)
 		}
 		r := w.Report(netip.MustParseAddr("10.77.0.11"))
 		name := filepath.Base(file)
@@ -70,19 +70,19 @@ func TestCapturesOfSIW(t *testing.T) {
 		if r.Ours.FPDUs == 0 || r.Theirs.FPDUs == 0 || r.Ours.BadCRCs+r.Theirs.BadCRCs != 0 || r.Ours.Mangled+r.Theirs.Mangled != 0 {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if other := backwards.Report(netip.MustParseAddr("10.77.0.11")); other != r {
-			t.Errorf("%s: backwards %+v, want %+v", name, other, r)
+		if other := reversed.Report(netip.MustParseAddr("10.77.0.11")); other != r {
+			t.Errorf("%s: reversed %+v, want %+v", name, other, r)
 		}
 		all.Ours.add(r.Ours)
 		all.Theirs.add(r.Theirs)
 	}
 	if got := all.Ours.DirtyPads + all.Theirs.DirtyPads; got != 12 {
-		t.Errorf("%d frames with a dirty pad, want the twelve that the captures' README counts", got)
+		t.Errorf("%d frames with a dirty pad, want 12 as in the captures' README", got)
 	}
 }
 
-// testRank puts SYNs first and data backwards.
-func testRank(frame []byte) int {
+// reverseRank sorts SYNs first and data in reverse order.
+func reverseRank(frame []byte) int {
 	s, ok := parseFrame(frame)
 	switch {
 	case !ok:
@@ -116,21 +116,21 @@ func startFrame(key string, flags byte) []byte {
 	return append([]byte(key), flags, 1, 0, 0)
 }
 
-// talk is a connection under observation, written by hand.
-type talk struct {
+// monitoredConn is a scripted connection that a Monitor sees.
+type monitoredConn struct {
 	w    *Monitor
 	now  time.Time
 	seqs [2]uint32
 }
 
-func newTalk() *talk {
-	k := &talk{w: NewMonitor(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // one wraps
+func newMonitoredConn() *monitoredConn {
+	k := &monitoredConn{w: NewMonitor(there.Port()), now: time.Unix(1, 0), seqs: [2]uint32{0xffffffe0, 7}} // the initiator's wraps
 	k.send(initiator, tcpSYN, nil)
 	k.send(responder, tcpSYN|tcpACK, nil)
 	return k
 }
 
-func (k *talk) send(from int, flags uint8, b []byte) {
+func (k *monitoredConn) send(from int, flags uint8, b []byte) {
 	src, dst := here, there
 	if from == responder {
 		src, dst = there, here
@@ -142,7 +142,7 @@ func (k *talk) send(from int, flags uint8, b []byte) {
 	}
 }
 
-func (k *talk) ack(from int) { k.send(from, tcpACK, nil) }
+func (k *monitoredConn) ack(from int) { k.send(from, tcpACK, nil) }
 
 var (
 	// A zero-length RDMA Write, and a Send of one octet, whose pad is dirty.
@@ -150,8 +150,8 @@ var (
 	dirty = append(append([]byte{0, 19, 0x41, 0x43}, make([]byte, 16+1)...), 1, 2, 3, 0, 0, 0, 0)
 )
 
-func TestStalledFirstFrame(t *testing.T) {
-	k := newTalk()
+func TestMonitorDetectsStalledFirstFrame(t *testing.T) {
+	k := newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, 0))
 	check := func(what string, want bool) {
@@ -168,25 +168,25 @@ func TestStalledFirstFrame(t *testing.T) {
 	k.ack(responder)
 	check("just acknowledged", false)
 	k.now = k.now.Add(2 * time.Second)
-	check("acknowledged and left lying", true)
+	check("acknowledged, no response", true)
 	k.send(responder, tcpACK, dirty)
 	k.now = k.now.Add(time.Minute)
-	check("answered", false)
+	check("response", false)
 	want := TapReport{Connections: 1, Ours: Side{FPDUs: 1}, Theirs: Side{FPDUs: 1, DirtyPads: 1}}
 	if got := k.w.Report(here.Addr()); got != want {
 		t.Errorf("report %+v, want %+v", got, want)
 	}
 }
 
-func TestBadCRCAndRejection(t *testing.T) {
-	k := newTalk()
+func TestMonitorCountsBadCRCAndRejection(t *testing.T) {
+	k := newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, flagCRC))
 	k.send(initiator, tcpACK, rtr) // its CRC is zero
 	if r := k.w.Report(here.Addr()); r.WithCRC != 1 || r.Ours.BadCRCs != 1 {
 		t.Errorf("a CRC of zero: %+v", r)
 	}
-	k = newTalk()
+	k = newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, flagRejected))
 	if r := k.w.Report(here.Addr()); r.Connections != 0 {
@@ -194,23 +194,23 @@ func TestBadCRCAndRejection(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsSaid(t *testing.T) {
-	for what, play := range map[string]func(k *talk){
-		"another protocol": func(k *talk) { k.send(initiator, tcpACK, []byte("GET / HTTP/1.1")) },
-		"a gap": func(k *talk) {
+func TestUnreadableConnectionsAreCounted(t *testing.T) {
+	for what, run := range map[string]func(k *monitoredConn){
+		"another protocol": func(k *monitoredConn) { k.send(initiator, tcpACK, []byte("GET / HTTP/1.1")) },
+		"a gap": func(k *monitoredConn) {
 			k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 			k.seqs[initiator] += 20
 			k.send(initiator, tcpACK, rtr)
 		},
-		"more than we wait for": func(k *talk) {
+		"too many octets after a gap": func(k *monitoredConn) {
 			k.seqs[initiator]++
 			for range maxHeld/60000 + 1 {
 				k.send(initiator, tcpACK, make([]byte, 60000))
 			}
 		},
 	} {
-		k := newTalk()
-		play(k)
+		k := newMonitoredConn()
+		run(k)
 		if r := k.w.Report(here.Addr()); r.Unread != 1 {
 			t.Errorf("%s: %+v", what, r)
 		}
@@ -220,7 +220,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 func TestMangledTerminateIsCounted(t *testing.T) {
 	ulpdu := append([]byte{0x41, 0x47}, make([]byte, 20)...)
 	ulpdu[18], ulpdu[19] = 0x02, 0x02
-	k := newTalk()
+	k := newMonitoredConn()
 	k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 	k.send(responder, tcpACK, startFrame(iwarp.KeyReply, 0))
 	k.send(responder, tcpACK, append(append([]byte{0, 22}, ulpdu...), 0, 0, 0, 0))
@@ -229,13 +229,13 @@ func TestMangledTerminateIsCounted(t *testing.T) {
 	}
 }
 
-// Whatever is fed, nothing breaks.
+// No frame makes the monitor panic.
 func FuzzMonitor(f *testing.F) {
 	f.Add(frameOf(here, there, 1, 1, tcpSYN, nil))
 	f.Add(frameOf(here, there, 1, 1, tcpACK, startFrame(iwarp.KeyRequest, 0)))
 	f.Add(frameOf(there, here, 1, 1, tcpACK, dirty))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		k := newTalk()
+		k := newMonitoredConn()
 		k.w.Frame(k.now, frame)
 		k.send(initiator, tcpACK, startFrame(iwarp.KeyRequest, 0))
 		k.w.Frame(k.now, frame)

@@ -27,8 +27,7 @@ const (
 	SRQ    Tool = "srq" // ibv_srq_pingpong: reliable, several queue pairs, one receive queue
 	RPing  Tool = "rping"
 	UDAddy Tool = "udaddy" // datagrams between queue pairs that the connection manager found
-	// UCMatose is ucmatose: sends over connections; RDMA, rdma_client and rdma_server: one send
-	// each way.
+	// UCMatose is ucmatose: sends over connections. RDMA is rdma_client and rdma_server.
 	UCMatose Tool = "ucmatose"
 	RDMA     Tool = "rdma"
 )
@@ -243,8 +242,7 @@ func exchangeAsServer(conn io.ReadWriter, mine []Endpoint, connect func([]Endpoi
 	return nil
 }
 
-// writeEndpoints writes a line for each endpoint, all in one write: programs with one queue pair
-// call read once.
+// writeEndpoints writes a line for each endpoint in one write: programs with one QP call read once.
 func writeEndpoints(w io.Writer, endpoints []Endpoint) error {
 	lines := make([]byte, 0, len(endpoints)*EndpointLen)
 	for _, e := range endpoints {
@@ -270,8 +268,7 @@ func readEndpoints(r io.Reader, n int) ([]Endpoint, error) {
 	return endpoints, nil
 }
 
-// EndpointLen is the size of an Endpoint on the side channel: 51 characters and the NUL that ends a
-// C string.
+// EndpointLen is the size of an Endpoint on the side channel: 51 characters and a NUL.
 const EndpointLen = len("0000:000000:000000:") + 2*16 + 1
 
 // ErrEndpoint is returned for a line that is not an endpoint.

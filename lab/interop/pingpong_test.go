@@ -19,10 +19,10 @@ var (
 	here6, there6 = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 )
 
-// freePort returns a TCP address on the loopback that nobody listens on.
+// freePort returns a loopback TCP address without a listener.
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.82.0.1:0"))(t) // where nobody else is
+	l := must.Get(net.Listen("tcp", "127.82.0.1:0"))(t) // an address that no other test uses
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
@@ -79,13 +79,13 @@ func (m programTest) run(t *testing.T, timeout time.Duration) (ours, peers error
 	}()
 	result, ours := m.ours.Run(ctx, here)
 	if ours != nil {
-		cancel() // the peer waits for what will not come
+		cancel() // the peer waits for a message that is not sent
 	} else if result.Sent == 0 || result.Received == 0 {
-		t.Errorf("nothing was done: %+v", result)
+		t.Errorf("no messages were exchanged: %+v", result)
 	}
 	peers = <-end
 	if here.open != 0 || there.open != 0 {
-		t.Errorf("%d of our objects and %d of the peer's left open", here.open, there.open)
+		t.Errorf("%d of our objects and %d of the peer's are open", here.open, there.open)
 	}
 	return ours, peers
 }
@@ -130,8 +130,8 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// One bit of one message, in either direction, must be noticed.
-func TestPingPongNoticesOneBit(t *testing.T) {
+// A flipped bit in one message, in either direction, must be detected.
+func TestPingPongDetectsFlippedBit(t *testing.T) {
 	t.Parallel()
 	for _, p := range pingPongs {
 		for _, p.Role = range []Role{Client, Server} {
@@ -140,7 +140,7 @@ func TestPingPongNoticesOneBit(t *testing.T) {
 					p.Iters = 40
 					m := pingPong(t, p, here6, there6)
 					messages := 0
-					m.fabric.spoil = func(dst netip.Addr, payload []byte) {
+					m.fabric.corrupt = func(dst netip.Addr, payload []byte) {
 						if dst != to {
 							return
 						}
@@ -150,7 +150,7 @@ func TestPingPongNoticesOneBit(t *testing.T) {
 					}
 					ours, _ := m.run(t, 30*time.Second)
 					if want := fmt.Sprintf("byte %d of %d", p.Size-1, p.Size); ours == nil || !strings.Contains(ours.Error(), want) {
-						t.Errorf("got %v, want complaint about %s", ours, want)
+						t.Errorf("got %v, want an error with %s", ours, want)
 					}
 				})
 			}
@@ -158,17 +158,17 @@ func TestPingPongNoticesOneBit(t *testing.T) {
 	}
 }
 
-func TestPingPongNoticesALostEvent(t *testing.T) {
+func TestPingPongDetectsLostEvent(t *testing.T) {
 	t.Parallel()
 	m := pingPong(t, PingPong{Tool: RC, Role: Client, Size: 64, Iters: 10, Events: true}, here6, there6)
-	m.fabric.mute = here6
+	m.fabric.noEvents = here6
 	ours, _ := m.run(t, 2*time.Second)
 	if !errors.Is(ours, errTooLong) || !strings.Contains(ours.Error(), "event never came") {
 		t.Errorf("got %v", ours)
 	}
 }
 
-func TestPingPongGivesUp(t *testing.T) {
+func TestPingPongTimesOutWithoutPeer(t *testing.T) {
 	t.Parallel()
 	for _, role := range []Role{Client, Server} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errTooLong)
@@ -186,7 +186,7 @@ type pastDeadline struct{ context.Context }
 func (pastDeadline) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 // A dial may time out before the context has its error.
-func TestDialTimesOutBeforeItsContext(t *testing.T) {
+func TestDialReportsTimeoutBeforeContextError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -195,8 +195,8 @@ func TestDialTimesOutBeforeItsContext(t *testing.T) {
 	}
 }
 
-// The time may be over before the first attempt is answered.
-func TestDialGivesUpBeforeItIsRefused(t *testing.T) {
+// The context may end before the first attempt.
+func TestDialReportsEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := dial(ctx, freePort(t)); err == nil || !strings.Contains(err.Error(), "nobody listens") {
@@ -204,7 +204,7 @@ func TestDialGivesUpBeforeItIsRefused(t *testing.T) {
 	}
 }
 
-func TestPingPongRefusesNonsense(t *testing.T) {
+func TestPingPongRejectsInvalidConfig(t *testing.T) {
 	for _, p := range []PingPong{
 		{Tool: "xrc"}, {Tool: RC, QPs: 2}, {Tool: SRQ}, {Tool: SRQ, QPs: 257}, {Tool: RC, Size: 0}, {Tool: UD, Size: 1025},
 	} {

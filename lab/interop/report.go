@@ -48,8 +48,7 @@ func newReport(s *interop.Suite, o *Options) *report {
 	return r
 }
 
-// add adds a result. If the result begins a new row, it prints the previous one: cases that differ
-// only in size.
+// add adds a result. If it begins a row, add prints the previous row: the sizes of one case.
 func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
@@ -105,8 +104,7 @@ func (r *report) endExchanges() {
 		len(r.Exchanges), r.Seconds, c(interop.Pass), c(interop.Fail), c(interop.Known), c(interop.Stale), c(interop.Unsupported))
 }
 
-// printConnections prints how many of Options.Connections were made and failed, and the objects
-// that leaked.
+// printConnections prints how many of Options.Connections succeeded and failed, and leaked objects.
 func (r *report) printConnections() {
 	t := r.Connections
 	if t == nil {
@@ -118,8 +116,7 @@ func (r *report) printConnections() {
 	}
 }
 
-// printLink prints the number of packets that the user-space switch lost, if one is between host
-// and guest.
+// printLink prints the packets lost by the user-space switch, if one is between host and guest.
 func (r *report) printLink() {
 	if r.Link.Switched {
 		fmt.Fprintf(r.w, "the switch lost %d of %d packets from the guest, and %d of %d to it\n",

@@ -17,8 +17,7 @@ const (
 	// guardLen bytes of guardByte lie behind every receive buffer; no message may change them.
 	guardLen  = 64
 	guardByte = 0xee
-	// maxInline is the largest message that is posted inline, so that a run of several sizes
-	// has both kinds.
+	// maxInline is the largest message posted inline. A run of several sizes has both kinds.
 	maxInline = 64
 	// sendWRID marks the IDs of send requests; the low half is the number of the message or of
 	// the queue pair. The ID of a receive request is its slot.

@@ -48,8 +48,7 @@ func newRPingConn(dev verbs.Context, size int, events bool) (*rpingConn, error) 
 	return c, c.finish()
 }
 
-// postRecv posts a receive into a slot of the message buffer, which begins with the message to
-// send.
+// postRecv posts a receive into a slot of the message buffer, after the message to send.
 func (c *rpingConn) postRecv(slot int) error {
 	_, err := c.qp.PostRecv([]verbs.RecvWR{{
 		WRID: wrRecv + uint64(slot),
@@ -159,8 +158,7 @@ func (c *rpingConn) recv(ctx context.Context) (m BufferInfo, err error) {
 }
 
 // waitFor handles completions until the work request want has completed. Earlier sends and early
-// messages may complete before it. It returns an error if the peer disconnects while want is a
-// receive.
+// messages may complete before it. If want is a receive, a disconnect by the peer is an error.
 func (c *rpingConn) waitFor(ctx context.Context, want uint64) error {
 	had := false
 	handle := func(wc *verbs.WC) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What ibv_rc_pingpong writes for "QPN 0x000011, PSN 0xd5bf3e, GID
+// endpointGolden is written by ibv_rc_pingpong for "QPN 0x000011, PSN 0xd5bf3e, GID
 // ::ffff:10.77.0.11": the line and the NUL of sizeof msg.
 var endpointGolden = []byte("0000:000011:d5bf3e:00000000000000000000ffff0a4d000b\x00")
 
@@ -41,7 +41,7 @@ func TestEndpointParseRejectsEveryBadByte(t *testing.T) {
 		b[i] = 'x'
 		var e Endpoint
 		if _, err := e.Parse(b); !errors.Is(err, ErrEndpoint) {
-			t.Errorf("Parse with byte %d spoilt = %v, want ErrEndpoint", i, err)
+			t.Errorf("Parse with byte %d corrupted = %v, want ErrEndpoint", i, err)
 		}
 	}
 }
@@ -55,10 +55,10 @@ func FuzzEndpoint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Digits may come in capitals; the value is what must survive.
-		var again Endpoint
-		if _, err := again.Parse(e.Append(nil)); err != nil || again != e || len(rest) != len(b)-EndpointLen {
-			t.Fatalf("Parse(%q) = %+v, again %+v, %v", b, e, again, err)
+		// Digits may be upper case: only the value must survive.
+		var reparsed Endpoint
+		if _, err := reparsed.Parse(e.Append(nil)); err != nil || reparsed != e || len(rest) != len(b)-EndpointLen {
+			t.Fatalf("Parse(%q) = %+v, reparsed %+v, %v", b, e, reparsed, err)
 		}
 	})
 }

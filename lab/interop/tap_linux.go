@@ -18,17 +18,15 @@ const (
 	receiveBuffer = 32 << 20
 )
 
-// Tap passes all frames of one interface to its Monitor, on a goroutine of its own, until it is
-// closed.
+// Tap passes all frames of one interface to its Monitor, on its own goroutine, until Close.
 type Tap struct {
 	socket  *os.File
 	ended   chan struct{}
 	monitor atomic.Pointer[Monitor]
 }
 
-// OpenTap opens a Tap, which passes all frames to a Monitor, on the interface that has the address
-// local. It needs the right to open packet sockets (CAP_NET_RAW in the user namespace of the
-// network).
+// OpenTap opens a Tap, which passes all frames to a Monitor, on the interface with address local.
+// It needs CAP_NET_RAW in the user namespace of the network.
 func OpenTap(local netip.Addr) (*Tap, error) {
 	index, err := interfaceOf(local)
 	if err != nil {
@@ -72,8 +70,7 @@ func interfaceOf(local netip.Addr) (int, error) {
 	return 0, fmt.Errorf("no interface has %v", local)
 }
 
-// run passes frames to the monitor, if one is set, until the tap is closed or the interface is
-// removed.
+// run passes frames to the monitor, if set, until the tap is closed or the interface removed.
 func (t *Tap) run() {
 	defer close(t.ended)
 	frame := make([]byte, maxFrame)

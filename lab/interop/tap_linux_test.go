@@ -15,9 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A tap on the loopback sees a connection, both of its ways, and every octet once
-// although the loopback shows each frame coming and going.
-func TestTap(t *testing.T) {
+// A tap on the loopback sees both directions of a connection, and every octet once
+// although the loopback shows each frame twice.
+func TestTapSeesBothDirectionsOnce(t *testing.T) {
 	local := netip.MustParseAddr("127.0.0.1")
 	tap, err := OpenTap(local)
 	if errors.Is(err, os.ErrPermission) {
@@ -35,11 +35,11 @@ func TestTap(t *testing.T) {
 	defer client.Close()
 	server := must.Get(listener.Accept())(t)
 	defer server.Close()
-	for _, say := range []struct {
-		who net.Conn
-		b   []byte
+	for _, write := range []struct {
+		conn net.Conn
+		b    []byte
 	}{{client, startFrame(iwarp.KeyRequest, 0)}, {server, startFrame(iwarp.KeyReply, 0)}, {client, rtr}, {server, dirty}} {
-		must.Do(t, must.Err(say.who.Write(say.b)))
+		must.Do(t, must.Err(write.conn.Write(write.b)))
 	}
 	// Both ends have the same address, so all is ours.
 	want := TapReport{Connections: 1, Ours: Side{FPDUs: 2, DirtyPads: 1}}
@@ -54,14 +54,14 @@ func TestTap(t *testing.T) {
 	}
 }
 
-func TestTapNeedsAnInterface(t *testing.T) {
+func TestOpenTapRejectsUnknownAddress(t *testing.T) {
 	if tap, err := OpenTap(netip.MustParseAddr("192.0.2.77")); err == nil {
 		tap.Close()
-		t.Error("a tap on an address that no interface has")
+		t.Error("OpenTap succeeds for an address without an interface")
 	}
 }
 
-func TestRetryStalls(t *testing.T) {
+func TestRetriesStalledCases(t *testing.T) {
 	stalled := Outcome{Err: errStalled, Faults: Faults{Stalls: 1}}
 	other := Outcome{Err: errTooLong, Faults: Faults{Side: Side{FPDUs: 3, DirtyPads: 1}}}
 	for _, test := range []struct {
@@ -69,10 +69,10 @@ func TestRetryStalls(t *testing.T) {
 		outcomes []Outcome
 		want     Outcome
 	}{
-		{"at once", []Outcome{{}}, Outcome{}},
-		{"the third time", []Outcome{stalled, stalled, {}}, Outcome{Faults: Faults{Stalls: 2}}},
-		{"never", []Outcome{stalled, stalled, stalled}, Outcome{Err: errStalled, Faults: Faults{Stalls: 3}}},
-		{"for another reason", []Outcome{stalled, other}, Outcome{Err: errTooLong, Faults: Faults{Stalls: 1, Side: Side{FPDUs: 3, DirtyPads: 1}}}},
+		{"first attempt", []Outcome{{}}, Outcome{}},
+		{"third attempt", []Outcome{stalled, stalled, {}}, Outcome{Faults: Faults{Stalls: 2}}},
+		{"all attempts stall", []Outcome{stalled, stalled, stalled}, Outcome{Err: errStalled, Faults: Faults{Stalls: 3}}},
+		{"another error", []Outcome{stalled, other}, Outcome{Err: errTooLong, Faults: Faults{Stalls: 1, Side: Side{FPDUs: 3, DirtyPads: 1}}}},
 	} {
 		n := 0
 		got := retryStalls(func() Outcome { n++; return test.outcomes[n-1] })
@@ -82,7 +82,7 @@ func TestRetryStalls(t *testing.T) {
 	}
 }
 
-// rawCM connects as MPA does, sends one frame, and hears no more.
+// rawCM connects with MPA, sends one frame, and ignores the responses.
 type rawCM struct{ verbs.CM }
 
 func (rawCM) Connect(_ verbs.QP, addr netip.AddrPort, _ verbs.ConnParam, _ time.Duration) (verbs.Conn, error) {
@@ -107,7 +107,7 @@ type rawConn struct {
 
 func (c rawConn) Disconnect() error { return c.conn.Close() }
 
-// rawDevice has such a CM, and queue pairs whose sends lead nowhere.
+// rawDevice has a rawCM, and queue pairs that drop sends.
 type rawDevice struct{ *fakeDevice }
 
 func (rawDevice) CM() (verbs.CM, error) { return rawCM{}, nil }
@@ -121,9 +121,9 @@ type rawQP struct{ verbs.QP }
 
 func (rawQP) PostSend(wrs []verbs.SendWR) (int, error) { return len(wrs), nil }
 
-// A guest whose TCP takes our first frame, and which then does nothing, has let the
-// case stall: it ends long before its time, and for that reason.
-func TestMatrixSeesAStall(t *testing.T) {
+// A guest that acknowledges our first frame and then sends nothing stalls the case:
+// the attempt ends long before the timeout, with errStalled.
+func TestMatrixDetectsStall(t *testing.T) {
 	local := netip.MustParseAddr("127.0.0.1")
 	m := testMatrix()
 	m.Guest = shellServer(t)

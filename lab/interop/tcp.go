@@ -23,8 +23,7 @@ type stream struct {
 const maxHeld = 4 << 20
 
 // add appends the payload of a segment, unless it is a retransmission, or keeps it until the octets
-// before it arrive. It ignores segments before the SYN, and those of a stream that is lost (see
-// keep).
+// before it arrive. It ignores segments before the SYN, and those of a lost stream (see keep).
 func (s *stream) add(seg *segment) {
 	seq := seg.seq
 	if seg.flags&tcpSYN != 0 {
@@ -52,8 +51,7 @@ func (s *stream) add(seg *segment) {
 	}
 }
 
-// keep keeps a segment that arrived before its turn. With more than maxHeld octets kept, the stream
-// counts as lost.
+// keep keeps an out-of-order segment. With more than maxHeld octets kept, the stream is lost.
 func (s *stream) keep(seq uint32, payload []byte) {
 	if len(s.early[seq]) >= len(payload) {
 		return
@@ -96,8 +94,7 @@ const (
 // tcpLen is the length of a TCP header without options.
 const tcpLen = 20
 
-// parseFrame returns the TCP segment of an Ethernet frame; ok is false if the frame has no complete
-// segment.
+// parseFrame returns the TCP segment of an Ethernet frame; ok is false without a complete segment.
 func parseFrame(frame []byte) (s segment, ok bool) {
 	_, ip, err := packet.ParseEthernet(frame)
 	if err != nil {

@@ -182,8 +182,7 @@ func DefectFlagError(err error) error {
 }
 
 // canHaveVerbDefect reports whether a verb defect, one of package verbcalls, may be set for devices
-// of p. Defects that imitate a kernel driver are for the provider with that driver only, others for
-// all.
+// of p. A defect that imitates a kernel driver is for the provider with that driver only.
 func (p *Provider) canHaveVerbDefect(providers []*Provider, name string) bool {
 	inDriver := func(p *Provider) bool { return slices.Contains(p.Kernel.verbDefects, name) }
 	return inDriver(p) || !slices.ContainsFunc(providers, inDriver)

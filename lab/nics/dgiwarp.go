@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// datagramIWARP returns the provider of datagram-iWARP NICs. They have ReliableCaps with the option
-// reliable.
+// datagramIWARP returns the provider of datagram-iWARP NICs. ReliableCaps need the option reliable.
 func datagramIWARP() *Provider {
 	const caps = verbs.CapUD | verbs.CapSRQ | verbs.CapMWType1 | verbs.CapMWType2 | verbs.CapLocalInv | verbs.CapZeroBased | verbs.CapResizeCQ
 	return datagramStack.addTo(&Provider{

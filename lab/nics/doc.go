@@ -65,8 +65,7 @@ type Provider struct {
 	// Kernel describes the Linux driver of the same protocol.
 	Kernel KernelDriver
 
-	// newOpener returns an opener for a Setup, or an error if the provider does not
-	// support it.
+	// newOpener returns an opener for a Setup, or an error if the provider does not support it.
 	newOpener func(*Provider, Setup) (Opener, error)
 }
 
@@ -76,8 +75,7 @@ type KernelDriver struct {
 	Name string
 	// Options are those of an emulated NIC that communicates with the driver.
 	Options Options
-	// verbDefects are the defects of verbs that imitate the driver. NICs of other protocols do not
-	// have them.
+	// verbDefects are the verb defects that imitate the driver, for NICs of its protocol only.
 	verbDefects []string
 }
 
@@ -246,8 +244,7 @@ type stack[C, O any] struct {
 	onSockets func(nic *NICConfig, cfg C) (verbs.Context, error)
 }
 
-// addTo makes s the protocol stack of p, and returns p. The options of p are the JSON names of the
-// fields of O.
+// addTo makes s the protocol stack of p, whose options are the JSON names of O's fields.
 func (s *stack[C, O]) addTo(p *Provider) *Provider {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[O]()) {
 		p.Options = append(p.Options, f.Tag.Get("json"))

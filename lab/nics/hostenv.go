@@ -20,8 +20,7 @@ const (
 // ErrNoFabric is returned by FromEnv outside of a fabric.
 var ErrNoFabric = errors.New("this program does not run in a host of a fabric: start it with 'fabrictest lab exec'")
 
-// EnvVars returns the environment variables by which a program in a host of a fabric finds
-// its NICs:
+// EnvVars returns the environment variables by which a program in a fabric's host finds its NICs:
 //
 //	FABRICTEST_HOST        host0
 //	FABRICTEST_NICS        rdma0 rdma1, the names of its NICs, which are those of
@@ -54,8 +53,7 @@ var families = []string{"IPV6", ipv4Family}
 // nicVar returns the name of the variable with the address of a NIC: FABRICTEST_RDMA0_IPV6.
 func nicVar(nic, family string) string { return "FABRICTEST_" + strings.ToUpper(nic) + "_" + family }
 
-// peers returns the addresses of the NICs of all hosts on a rail, the network of one NIC of each
-// host.
+// peers returns the NIC addresses of all hosts on a rail, the network of one NIC of each host.
 func peers(t *topology.Topology, rail int, ipv4 bool) (all []string) {
 	for _, h := range t.Hosts {
 		for _, nic := range h.NICs {
@@ -80,8 +78,7 @@ type NIC struct {
 	IPv6Peers, IPv4Peers []netip.Addr // of all hosts on its rail, in order
 }
 
-// FromEnv reads the variables of EnvVars from the environment. It returns ErrNoFabric if they are
-// not set.
+// FromEnv reads the variables of EnvVars from the environment, or returns ErrNoFabric without them.
 func FromEnv() (*Host, error) {
 	h := &Host{Name: os.Getenv(hostVar)}
 	if h.Name == "" {

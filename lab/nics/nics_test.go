@@ -37,7 +37,7 @@ func TestProviderCapsMatchDevices(t *testing.T) {
 		info, counters := d.Info(), d.Counters()
 		attr := must.Get(d.QueryDevice())(t)
 		if info.Provider != p.Name || info.Transport != p.Transport || attr.Caps != o.Caps() || info.Name != "host0/rdma0" {
-			t.Errorf("%s: the device says %+v and can do %#x, not %#x", p.Name, info, attr.Caps, o.Caps())
+			t.Errorf("%s: the device reports %+v and caps %#x, want %#x", p.Name, info, attr.Caps, o.Caps())
 		}
 		if p.OverTCP == (p.Dissector != nil) {
 			t.Errorf("%s: streams %v, dissector %v", p.Name, p.OverTCP, p.Dissector)
@@ -51,7 +51,7 @@ func TestProviderCapsMatchDevices(t *testing.T) {
 	}
 }
 
-// setup is a provider and one way to make its NICs.
+// setup is a provider and one Setup of its NICs.
 type setup struct {
 	*Provider
 	Setup
@@ -67,7 +67,7 @@ func setups() (all []setup) {
 	return all
 }
 
-func TestFind(t *testing.T) {
+func TestFindProvider(t *testing.T) {
 	p, err := Find("")
 	if err != nil || p.Name != Default {
 		t.Errorf("%+v, %v", p, err)
@@ -83,11 +83,11 @@ func TestDefectNamesAreUnambiguous(t *testing.T) {
 	for _, p := range All() {
 		for _, q := range p.Defects {
 			if q.Does == "" {
-				t.Errorf("%s: nobody says what it does", q.Name)
+				t.Errorf("%s has no description", q.Name)
 			}
 			spec := strings.NewReplacer("=NAME", "="+p.counters()[0].Name, "=N", "=3").Replace(q.Name)
 			if err := p.CheckDefect(spec); err != nil {
-				t.Errorf("%s is listed by %s and not taken: %v", q.Name, p.Name, err)
+				t.Errorf("%s is listed by %s and rejected: %v", q.Name, p.Name, err)
 			}
 			if other, twice := seen[q.Name]; twice && other.Does != q.Does {
 				t.Errorf("%s is two defects: %q and %q", q.Name, other.Does, q.Does)
@@ -96,7 +96,7 @@ func TestDefectNamesAreUnambiguous(t *testing.T) {
 		}
 	}
 	if all := AllDefects(); len(all) != len(seen) {
-		t.Errorf("%d defects listed, %d there are", len(all), len(seen))
+		t.Errorf("%d defects listed, want %d", len(all), len(seen))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestRetryTimesOfScenariosAreValid(t *testing.T) {
 			t.Errorf("%+v: %v", b, err)
 		}
 		if tm := b.timing(); b.RetryTimeout > 0 && tm.GiveUp/tm.MaxTimeout != b.RetryTotal/b.RetryTimeout {
-			t.Errorf("%+v: gives up after %v, and sends again after %v", b, tm.GiveUp, tm.MaxTimeout)
+			t.Errorf("%+v: gives up after %v, and retransmits after %v", b, tm.GiveUp, tm.MaxTimeout)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestDocumentedSkeleton(t *testing.T) {
 	doc := must.Get(os.ReadFile("../../docs/adding-a-provider.md"))(t)
 	code := must.Get(os.ReadFile("skeleton_test.go"))(t)
 	if !strings.Contains(string(doc), "```go\n"+string(code)+"```") {
-		t.Error("the code in docs/adding-a-provider.md is not that of skeleton_test.go")
+		t.Error("docs/adding-a-provider.md differs from skeleton_test.go")
 	}
 	for options, want := range map[*Options]bool{{}: true, {"markers": false}: false} {
 		o, err := markerIWARP().NewOpener(Setup{Options: *options})
@@ -248,7 +248,7 @@ func TestDocumentedSkeleton(t *testing.T) {
 	defer w.Close()
 	d := must.Get(markerIWARP().openSample(w))(t)
 	if p := d.Info().Provider; p != "markeriwarp" {
-		t.Errorf("the device is one of %s", p)
+		t.Errorf("the provider is %s", p)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -267,9 +267,9 @@ func TestFromEnvReadsEnvVars(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", h.Name, got, err)
 		}
 		for k, n := range got.NICs {
-			drawn := h.NICs[k]
-			if n.Name != drawn.Name || n.IPv6 != drawn.Addr(false) || n.IPv4 != drawn.Addr(true) {
-				t.Errorf("%s: %+v, drawn as %+v", h.Name, n, drawn)
+			want := h.NICs[k]
+			if n.Name != want.Name || n.IPv6 != want.Addr(false) || n.IPv4 != want.Addr(true) {
+				t.Errorf("%s: %+v, want %+v", h.Name, n, want)
 			}
 			if len(n.IPv6Peers) != 3 || n.IPv6Peers[i] != n.IPv6 || !slices.Contains(n.IPv4Peers, n.IPv4) {
 				t.Errorf("%s: peers %v and %v", h.Name, n.IPv6Peers, n.IPv4Peers)
@@ -287,6 +287,6 @@ func TestFromEnvOutsideOfFabric(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	if _, err := FromEnv(); err == nil || !strings.Contains(err.Error(), "FABRICTEST_RDMA0_") {
-		t.Errorf("a damaged address: %v", err)
+		t.Errorf("an invalid address: %v", err)
 	}
 }

@@ -26,18 +26,18 @@ func TestProfileDefectsExist(t *testing.T) {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 		if lost := p.Restrictions.MissingCaps &^ of.Caps; lost != 0 {
-			t.Errorf("%s takes back what was never claimed: %#x", p.Name, lost)
+			t.Errorf("%s removes capabilities that the provider lacks: %#x", p.Name, lost)
 		}
 		if found, err := FindProfile(p.Name); err != nil || found.Title != p.Title {
 			t.Errorf("%+v, %v", found, err)
 		}
 	}
 	if _, err := FindProfile("rxe-7"); err == nil {
-		t.Error("there is an rxe-7")
+		t.Error("FindProfile finds rxe-7")
 	}
 }
 
-// device claims all that it can.
+// device reports some capabilities.
 type device struct{ verbs.Context }
 
 func (device) QueryDevice() (verbs.DeviceAttr, error) {
@@ -50,11 +50,11 @@ func TestRestrictionsRemoveCaps(t *testing.T) {
 		t.Errorf("%+v, %v", attr, err)
 	}
 	if d := (Restrictions{}).Apply(device{}); d != (device{}) {
-		t.Errorf("a device that takes nothing back is %T", d)
+		t.Errorf("a device without restrictions is wrapped: %T", d)
 	}
 }
 
-// knownDefects is how many numbered ones there are: see docs/spec/defects.md.
+// knownDefects is the number of defects R1, R2, ... in docs/spec/defects.md.
 const knownDefects = 48
 
 // The other known defects were fixed before (R1 to R8, R11, R12, R14, R48), or
@@ -80,38 +80,38 @@ func TestRxeProfilesHaveKnownDefects(t *testing.T) {
 
 // A defect that imitates a kernel is in its profile, and no other defect is.
 func TestProfilesMatchDocumentedKernels(t *testing.T) {
-	apart := map[string]string{
+	exceptions := map[string]string{
 		"BusyCloseIsIdle":   "it is coarser than siw",
 		"NeverRaisesCRC":    "of a siw that wants CRCs",
 		"RefusesPlainReply": "of a siw that wants CRCs",
 
-		"InvalidateAnything": "it is named after what it breaks, over RoCE too",
+		"InvalidateAnything": "it applies to RoCE as well",
 		"cm.IgnoreCommEst":   "it follows from R41, of the NIC",
 	}
 	for _, p := range Profiles() {
 		kernel, version, _ := strings.Cut(p.Name, "-")
-		said := slices.Concat(imitating(t, &p, kernel), imitating(t, &p, kernel+" "+version))
+		imitations := slices.Concat(imitating(t, &p, kernel), imitating(t, &p, kernel+" "+version))
 		for n := 1; n <= knownDefects && kernel == "rxe"; n++ {
 			for _, q := range imitating(t, &p, fmt.Sprintf("R%d", n)) {
-				if slices.Contains(p.Defects, q) { // whether it should be is for the test above
-					said = append(said, q)
+				if slices.Contains(p.Defects, q) { // the test above checks whether it must be
+					imitations = append(imitations, q)
 				}
 			}
 		}
-		for _, q := range said {
-			if !slices.Contains(p.Defects, q) && apart[q] == "" {
-				t.Errorf("%s has no %s, which is said to imitate it", p.Name, q)
+		for _, q := range imitations {
+			if !slices.Contains(p.Defects, q) && exceptions[q] == "" {
+				t.Errorf("%s has no %s, which is documented to imitate it", p.Name, q)
 			}
 		}
 		for _, q := range p.Defects {
-			if !slices.Contains(said, q) && apart[q] == "" {
-				t.Errorf("%s has %s, of which nobody says that it imitates %s", p.Name, q, kernel)
+			if !slices.Contains(imitations, q) && exceptions[q] == "" {
+				t.Errorf("%s has %s, which is not documented to imitate %s", p.Name, q, kernel)
 			}
 		}
 	}
 }
 
-// imitating lists the defects of a profile's provider that are said to imitate something.
+// imitating lists the defects of a profile's provider with this text in Imitates.
 func imitating(t *testing.T, p *Profile, what string) (names []string) {
 	t.Helper()
 	of := must.Get(Find(p.Provider))(t)
@@ -124,7 +124,7 @@ func imitating(t *testing.T, p *Profile, what string) (names []string) {
 }
 
 // The documentation has a line for every defect of siw that a defect imitates, and
-// names no defect that is not there.
+// names no unknown defect.
 func TestDefectsOfSiwAreListed(t *testing.T) {
 	const doc = "../../docs/softiwarp.md"
 	text := must.Get(os.ReadFile(doc))(t)
@@ -142,7 +142,7 @@ func TestDefectsOfSiwAreListed(t *testing.T) {
 	for line := range strings.Lines(rows) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 {
-			break // behind the table
+			break // after the table
 		}
 		for name := range strings.SplitSeq(cells[2], ",") {
 			listed[strings.Trim(name, " `")] = true

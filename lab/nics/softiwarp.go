@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// softIWARP returns the provider of soft-iWARP NICs. They never report UnreportedStatuses; the
-// texts say why.
+// softIWARP returns the provider of soft-iWARP NICs.
 func softIWARP() *Provider {
 	const flushed = "a broken connection flushes posted requests"
 	return iwarpStack.addTo(&Provider{

@@ -37,8 +37,7 @@ func (c *Carrier) handleAck(p *peer, ack uint32) {
 	}
 }
 
-// startRetransmitTimer starts the retransmission timer of a peer, unless it runs or all packets are
-// acknowledged.
+// startRetransmitTimer starts a peer's retransmission timer, unless it runs or all is acknowledged.
 func (c *Carrier) startRetransmitTimer(p *peer) {
 	if p.out.StartTimer(c.Now()) {
 		c.lists.timed.add(p)

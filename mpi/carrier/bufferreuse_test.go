@@ -65,10 +65,10 @@ func (s *slowReader) exchange(from, to, size, window int) error {
 func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 	const warmUp, count = 40, 400
 	for _, c := range []struct {
-		provider string
-		design   carrier.Design
-		perHost  int
-		way      carrier.Transport
+		provider  string
+		design    carrier.Design
+		perHost   int
+		transport carrier.Transport
 	}{
 		{"softroce", carrier.SendRecv, 1, carrier.OverConnection},
 		{"softroce", carrier.SRQ, 1, carrier.OverConnection},
@@ -88,7 +88,7 @@ func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 			{1024, 2},    // alone, and without a header where the NIC can
 			{1008, 1000}, // alone, more than there are credits for
 		} {
-			t.Run(fmt.Sprintf("%s/%s/%v/%d", c.provider, c.design, c.way, m.size), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/%v/%d", c.provider, c.design, c.transport, m.size), func(t *testing.T) {
 				cfg := carrier.Config{Design: c.design, Receives: 4, HybridLimits: carrier.HybridLimits{HybridAfter: 4}, PacketSize: 2048}
 				cfg.Ring = carrier.Ring{Slots: 2, After: 2}
 				f := mpihost.Fabric{Ranks: 2, PerHost: c.perHost, Provider: c.provider, Seed: 1, Limit: time.Hour}
@@ -104,8 +104,8 @@ func TestReceiveIsReturnedAfterItsPacketIsRead(t *testing.T) {
 					}
 					s.OverwritePosted()
 					must.Do(t, s.exchange(warmUp, count, m.size, m.window))
-					if n := s.Stats().Packets[c.way]; s.Rank == 0 && n < 3 {
-						return fmt.Errorf("%d packets went by %v: the test does not reach it", n, c.way)
+					if n := s.Stats().Packets[c.transport]; s.Rank == 0 && n < 3 {
+						return fmt.Errorf("only %d packets went by %v", n, c.transport)
 					}
 					return s.leave()
 				})

@@ -24,20 +24,17 @@ const (
 
 // Upper receives the events of a carrier.
 type Upper interface {
-	// Arrived delivers a message; only Progress and PollFast call it. The data is valid
-	// until it returns. An error means that the peer violated the protocol, and the peer is
-	// lost.
+	// Arrived delivers a message; only Progress and PollFast call it. The data is valid until it
+	// returns. An error means that the peer violated the protocol; the peer is lost.
 	Arrived(peer int, h *wire.Header, data []byte) error
-	// Finished reports, once for each operation, that it has ended and its owner may reuse
-	// the memory.
+	// Finished reports once that an operation has ended and its owner may reuse the memory.
 	Finished(owner any, op Op, err error)
 	// Lost reports that a peer cannot be reached any more. Finished follows for operations
 	// that the NIC still has.
 	Lost(peer int, cause error)
 	// EachAwaitedPeer visits the peers that the rank waits for.
 	EachAwaitedPeer(visit func(peer int))
-	// FlushNeeded reports that messages are deferred; the rank must call Flush or Progress
-	// soon.
+	// FlushNeeded reports deferred messages: the rank must call Flush or Progress soon.
 	FlushNeeded()
 }
 
@@ -219,8 +216,7 @@ func (c *Carrier) failAll(err error) {
 	c.failOutstanding(err)
 }
 
-// Close releases all resources. Operations under way are lost; AllDelivered reports that there are
-// none.
+// Close releases all resources. Operations under way, if not AllDelivered, are lost.
 func (c *Carrier) Close() error {
 	var errs []error
 	for _, p := range c.peers {

@@ -40,8 +40,7 @@ type Config struct {
 	Design Design `json:"design,omitempty"`
 	// PacketSize is the size of the largest packet, headers included.
 	PacketSize int `json:"packet,omitempty"`
-	// Receives is the number of receive buffers of a connection without SRQ, and of the peer's
-	// credits.
+	// Receives is the number of receives of a connection without SRQ, and of the peer's credits.
 	Receives int `json:"receives,omitempty"`
 	// SharedReceives is the number of receives of the SRQ. They are posted in batches, or
 	// at once when LowWatermark or fewer are left.
@@ -52,8 +51,7 @@ type Config struct {
 	// Ring configures the rings of designs that have them.
 	Ring Ring `json:"ring"`
 	HybridLimits
-	// IdleTimeout is how long a connection may be idle before it is closed; 0, or several rails:
-	// for ever.
+	// IdleTimeout closes an idle connection after this time; 0, or with several rails: never.
 	IdleTimeout time.Duration `json:"idle,omitempty"`
 	// Reuse configures the detection of small buffers that are used often.
 	Reuse memory.Reuse `json:"reuse"`

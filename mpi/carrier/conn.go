@@ -50,8 +50,7 @@ type cmState struct {
 	pendingRequest verbs.ConnRequest // request of the peer that wins over ours
 }
 
-// sendDepth is the depth of the send queue. Messages and transfers leave reservedWRs of it to
-// ack-only packets.
+// sendDepth is the depth of the send queue; reservedWRs of it are for ack-only packets.
 const (
 	sendDepth   = 128
 	reservedWRs = 2
@@ -117,8 +116,7 @@ func (k *conn) cqes() int {
 }
 
 // connection returns an open connection with room for a packet of n bytes; successive packets use
-// successive rails. Without one it returns nil, and connects if the design has connections to the
-// peer.
+// successive rails. Without one it returns nil, and connects if the design does so.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil

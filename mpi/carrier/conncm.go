@@ -154,8 +154,7 @@ func (l *connManager) handleRequest(req verbs.ConnRequest) {
 	}
 }
 
-// acceptSelf accepts the connection of the rank to itself, which executes atomics on its own
-// memory.
+// acceptSelf accepts the connection of the rank to itself, for atomics on its own memory.
 func (l *connManager) acceptSelf(req verbs.ConnRequest, generation uint32) {
 	c := l.rail.c
 	end, err := l.rail.newLoopbackQP()
@@ -204,8 +203,7 @@ func (l *connManager) accept(p *peer, req verbs.ConnRequest) {
 	})
 }
 
-// established opens a connection. privateData is that of the accept message; nil at the
-// passive end.
+// established opens a connection. privateData is that of the accept; nil at the passive end.
 func (k *conn) established(cmConn verbs.Conn, privateData []byte) {
 	c := k.c
 	k.cm.conn = cmConn

@@ -170,9 +170,8 @@ func (c *Carrier) parseConnInfo(b []byte) (h connInfo, err error) {
 	return connInfo{int(b[0]), verbs.QPN(le.Uint32(b[1:])), le.Uint32(b[5:]), int(le.Uint16(b[9:]))}, nil
 }
 
-// Atomics on a rank's own memory must be executed by its NIC, like those of other ranks.
-// Therefore a rank connects to itself on demand, with a second queue pair as the passive
-// end.
+// Atomics on a rank's own memory must be executed by its NIC, like those of other ranks: a rank
+// connects to itself on demand, with a second queue pair as the passive end.
 
 // newLoopbackQP creates the queue pair at the passive end of a connection of this rank to itself.
 func (r *rail) newLoopbackQP() (verbs.QP, error) {
@@ -231,19 +230,18 @@ func (c *Carrier) shouldConnect(p *peer) bool {
 	return false
 }
 
-// evictLeastUsed disconnects the idle peer to which the fewest packets were sent, if they are less
-// than half of p's.
+// evictLeastUsed disconnects the idle peer with the fewest packets sent, if less than half of p's.
 func (c *Carrier) evictLeastUsed(p *peer) {
-	var victim *peer
+	var least *peer
 	for _, q := range c.peers {
-		if q != nil && q.conns[0] != nil && !q.busy && (victim == nil || q.packetsSent < victim.packetsSent) {
-			victim = q
+		if q != nil && q.conns[0] != nil && !q.busy && (least == nil || q.packetsSent < least.packetsSent) {
+			least = q
 		}
 	}
-	if victim == nil || 2*victim.packetsSent >= p.packetsSent {
+	if least == nil || 2*least.packetsSent >= p.packetsSent {
 		return
 	}
-	for k := range victim.eachConn {
+	for k := range least.eachConn {
 		if k.canDisconnect() {
 			k.disconnect()
 		}

@@ -8,8 +8,7 @@
 // them. Over all of them a peer receives messages once and in order (reliable.go). Package
 // mpi/transport has the queue pairs and rings, package mpi/memory the registered memory.
 //
-// NICs move bulk data with RDMA where the transport has it; other transports send it in
-// packets.
+// NICs move bulk data with RDMA where the transport has it; other transports send it in packets.
 //
 // Files are named by concern: conn*.go establish and close connections; rail.go (datagrams, SRQ)
 // and ring.go (rings, shared memory) are the other transports; send*.go and receive.go move

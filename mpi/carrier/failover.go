@@ -11,8 +11,7 @@ import (
 // their sequence numbers, therefore the peer detects duplicates.
 
 // completesBeforeDelivery reports whether the peer must acknowledge packets on connections, because
-// a completion does not mean delivery and another rail may have to send a packet again: iWARP with
-// several rails.
+// a completion is no delivery and another rail may have to retransmit: iWARP with several rails.
 func (r *rail) completesBeforeDelivery() bool {
 	return len(r.c.rails) > 1 && r.dg == nil && r.IsIWARP()
 }
@@ -127,8 +126,7 @@ func (c *Carrier) reachable(p *peer) bool {
 	return false
 }
 
-// connFailed handles the failure of a connection. If it is the last rail to its peer, the peer is
-// lost.
+// connFailed handles the failure of a connection. Without another rail to it, the peer is lost.
 func (k *conn) connFailed(cause error) {
 	if k.state == failed || k.ended {
 		return
@@ -186,8 +184,7 @@ func (c *Carrier) checkRails(now time.Duration) {
 }
 
 // oldestOutstanding returns since when the connection waits for a completion or an acknowledgement;
-// false if nothing is outstanding. Acknowledgements are cumulative, therefore only the first packet
-// counts.
+// false if nothing is outstanding. The first packet counts: acknowledgements are cumulative.
 func (k *conn) oldestOutstanding() (since time.Duration, ok bool) {
 	if k.Outstanding() > 0 {
 		return max(k.lastUsed, k.lastCompletion), true
@@ -236,8 +233,7 @@ func (c *Carrier) checkSilentPeers() {
 }
 
 // probe sends a keepalive probe to a silent peer; from the second on, datagrams use the next rail.
-// A peer whose program must answer, because no NIC reports that it is unreachable, is lost after
-// PeerTimeout.
+// A peer that no NIC reports as unreachable must answer, and is lost after PeerTimeout.
 func (c *Carrier) probe(p *peer) {
 	if p.probes++; p.probes > 1 {
 		c.switchRail(p)

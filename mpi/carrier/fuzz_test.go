@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// frozenClock is a clock that stands still.
+// frozenClock is a clock that does not advance.
 type frozenClock struct{}
 
 func (frozenClock) Now() time.Duration    { return time.Second }

@@ -46,7 +46,7 @@ func TestInvalidatedMemoryIsDeregistered(t *testing.T) {
 			must.Do(t, r.exchange(buf, i))
 			began := r.Now()
 			if n := r.Registered(); n <= before {
-				return fmt.Errorf("%d bytes went by RDMA and are not registered: %d regions, %d before", size, n, before)
+				return fmt.Errorf("%d bytes sent by RDMA are not registered: %d regions, %d before", size, n, before)
 			}
 			must.Do(t, r.Invalidate(buf[size/2:]))
 			if r.Invalidated(buf) {
@@ -54,7 +54,7 @@ func TestInvalidatedMemoryIsDeregistered(t *testing.T) {
 			}
 			must.Do(t, r.wait("the memory", func() bool { return r.Invalidated(buf) }))
 			if n := r.Registered(); n != before || r.Now()-began > 100*time.Millisecond {
-				return fmt.Errorf("after %v %d regions are registered, not %d as before", r.Now()-began, n, before)
+				return fmt.Errorf("after %v %d regions are registered, want %d", r.Now()-began, n, before)
 			}
 		}
 		buf := make([]byte, 70_000)
@@ -85,7 +85,7 @@ func TestInvalidateResetsReuseCount(t *testing.T) {
 				must.Do(t, r.exchange(buf, seed))
 			}
 			if n := r.Stats().Gathered - before; r.Rank == 0 && n != gathered {
-				return fmt.Errorf("of %d uses after %d %d were gathered, not %d", times, seed-times, n, gathered)
+				return fmt.Errorf("of %d uses after %d, %d were gathered, want %d", times, seed-times, n, gathered)
 			}
 			return nil
 		}

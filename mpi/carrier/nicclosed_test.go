@@ -58,7 +58,7 @@ func TestRequestsFailWhenNICDisappears(t *testing.T) {
 						return err
 					}
 					if r.engine.Busy() {
-						return fmt.Errorf("rank %d: requests are left", r.Rank)
+						return fmt.Errorf("rank %d: requests are pending", r.Rank)
 					}
 					return errDone
 				})

@@ -246,8 +246,7 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer, and removes the peer if look returns false. Peers that look adds
-// are not visited.
+// visit calls look for each peer, except those that look adds, and removes the peer on false.
 func (l *peerList) visit(look func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
+func TestPeerListVisitKeepsAddedPeers(t *testing.T) {
 	a, b, added := &peer{rank: 0}, &peer{rank: 1}, &peer{rank: 2}
 	l := newPeerLists().busy
 	l.add(a)
@@ -20,7 +20,7 @@ func TestVisitKeepsPeersAddedMeanwhile(t *testing.T) {
 	}
 	l.visit(look)
 	if !slices.Equal(l.peers, []*peer{added, b}) {
-		t.Errorf("%d peers are left, want the one that was added and the one that stays", len(l.peers))
+		t.Errorf("%d peers remain, want the added peer and the one that stays", len(l.peers))
 	}
 	l.visit(look)
 	if want := []int{0, 1, 2, 1}; !slices.Equal(visited, want) {

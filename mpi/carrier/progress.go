@@ -74,8 +74,7 @@ func (c *Carrier) PollFast(first bool) (moved bool) {
 	return true
 }
 
-// enter starts a Progress or PollFast: it flushes coalesced messages. It returns false in nested
-// calls.
+// enter starts a Progress or PollFast by flushing coalesced messages; false in nested calls.
 func (c *Carrier) enter() bool {
 	if c.clock.inProgress {
 		return false
@@ -249,9 +248,8 @@ func (c *Carrier) Wait(timeout time.Duration) {
 	}
 }
 
-// block waits up to timeout for a completion event of a rail. It returns false after a timeout:
-// otherwise the caller must poll. If another goroutine waits already, it sleeps for at most
-// pollInterval.
+// block waits up to timeout for a completion event of a rail. It returns false after a timeout,
+// else the caller must poll. If another goroutine waits, it sleeps for at most pollInterval.
 func (w *waiter) block(r *rail, timeout, pollInterval time.Duration) bool {
 	if !w.blocked.CompareAndSwap(false, true) {
 		w.env.Proc.Sleep(min(timeout, pollInterval))

@@ -51,8 +51,7 @@ func (r *rail) needsReceives() bool {
 	return r.dg != nil && r.dg.recv.Staged() > 0 || r.srq != nil && r.srq.wantsRefill()
 }
 
-// close closes everything of the rail but its protection domain, which the memory of all rails
-// needs.
+// close closes the rail, except its protection domain, which the memory of all rails needs.
 func (r *rail) close() error {
 	var errs []error
 	if r.cm != nil {
@@ -93,8 +92,7 @@ func (r *rail) openDatagrams(cfg *Config) error {
 // datagrams returns the queue pair that reaches a peer; nil on rails without datagrams.
 func (c *Carrier) datagrams(p *peer) *datagrams { return c.rails[p.rail].dg }
 
-// switchRail sends later datagrams to a peer by the next working rail. It reports whether
-// there is one.
+// switchRail sends later datagrams to a peer by the next working rail, and reports if there is one.
 func (c *Carrier) switchRail(p *peer) bool {
 	for i := 1; i < len(c.rails); i++ {
 		if next := (p.rail + i) % len(c.rails); !p.railFailed[next] {
@@ -189,8 +187,7 @@ type sharedReceives struct {
 }
 
 // createSRQ creates the shared receive queue of the rail, and posts its first receives. iWARP has
-// no RNR NAKs: a message that finds no receive is fatal, and so the queue has room for the credits
-// of all peers.
+// no RNR NAKs: a message without a receive is fatal, so the queue has receives for all credits.
 func (r *rail) createSRQ(cfg *Config) (err error) {
 	s := &sharedReceives{rail: r, capacity: cfg.SharedReceives}
 	if r.IsIWARP() {

@@ -29,7 +29,7 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 						must.Get(runOnFabric(f, setting{p.Name, design, protocol, 0}, carrier.Config{}, func(r *rank) error {
 							must.Do(t, r.exchangeMessages(count, size))
 							if r.Now() < 200*time.Microsecond {
-								return fmt.Errorf("all was over at %v", r.Now())
+								return fmt.Errorf("the exchange ended at %v, before the link failed", r.Now())
 							}
 							return nil
 						}))(t)
@@ -40,8 +40,8 @@ func TestTrafficSurvivesLossOfRail(t *testing.T) {
 	}
 }
 
-// An interface that goes down loses its address, and its NIC creates no address handles and
-// connections any more. All traffic moves to the other rail, whenever that happens.
+// An interface that goes down loses its address, and its NIC creates no more address handles
+// and connections. All traffic moves to the other rail, at any time of the loss.
 func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 	for i, s := range settings() {
 		if s.loss != 0 {
@@ -72,7 +72,7 @@ func TestTrafficSurvivesLossOfInterfaceAddress(t *testing.T) {
 	}
 }
 
-// A rank counts a lost rail, and the other one carries all traffic.
+// A rank counts a lost rail, and the other rail carries all traffic.
 func TestLostRailsAreCounted(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {
 		w.At(300*time.Microsecond, func() { w.LinkDown(1, 1) })

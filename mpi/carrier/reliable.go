@@ -99,8 +99,7 @@ type packetReceiver[P any] struct {
 	early map[uint32]P // packets that were received too soon
 }
 
-// Receive classifies a packet by its sequence number, and advances to the next number if the packet
-// is in order.
+// Receive classifies a packet by its sequence number. A packet in order advances the next number.
 func (r *packetReceiver[P]) Receive(seq uint32) arrivalOrder {
 	switch {
 	case seq == r.next:
@@ -138,8 +137,7 @@ func (r *packetReceiver[P]) Take() (pkt P, ok bool) {
 	return pkt, ok
 }
 
-// ackTimer decides when received packets are acknowledged without a packet to carry the
-// acknowledgement.
+// ackTimer decides when to acknowledge received packets if no packet carries the acknowledgement.
 type ackTimer struct {
 	Every int           // packets
 	Delay time.Duration // of fewer packets
@@ -148,8 +146,7 @@ type ackTimer struct {
 	expiry  time.Duration // when an acknowledgement is due; 0 if none is
 }
 
-// Received counts a received packet. The acknowledgement is due after Every packets, or Delay after
-// the first.
+// Received counts a packet. An acknowledgement is due after Every packets, or after Delay.
 func (t *ackTimer) Received(now time.Duration) {
 	t.packets++
 	switch {

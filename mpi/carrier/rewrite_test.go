@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// After the loss of a rail data is written again only while the peer waits for it: memory
+// After the loss of a rail, data is rewritten only while the peer waits for it: memory
 // that the program owns again does not change, and no notice overtakes its data.
 func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 	const size, messages = 20_000, 40
@@ -49,13 +49,13 @@ func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 			must.Do(t, r.barrier())
 			for k, buf := range bufs {
 				if !bytes.Equal(buf, make([]byte, size)) {
-					return fmt.Errorf("message %d was written again", k)
+					return fmt.Errorf("message %d was rewritten", k)
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			t.Errorf("cut at %v: %v", at, err)
+			t.Errorf("link down at %v: %v", at, err)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestRewriteDoesNotTouchReleasedBuffer(t *testing.T) {
 // retried, and its owner gets an error.
 func TestAtomicsAreNotRetried(t *testing.T) {
 	const each = 500
-	for i := range 20 { // cut at different times of an atomic
+	for i := range 20 { // the link goes down at different times of an atomic
 		var at wire.Memory
 		word := make([]uint64, 1)
 		f := mpihost.Fabric{Ranks: 2, Rails: 2, Script: func(w *mpihost.World) {

@@ -21,7 +21,7 @@ func (r *rank) sendOneWay(n, size int) error {
 		q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: buf}
 		switch r.Rank {
 		case 0:
-			if err := r.wait("room", func() bool { return size > 1024 || r.CanSend(1, size) }); err != nil { // without credit it would fall back to rendezvous
+			if err := r.wait("credit", func() bool { return size > 1024 || r.CanSend(1, size) }); err != nil { // without credit it would fall back to rendezvous
 				return err
 			}
 			r.engine.Isend(q)
@@ -68,7 +68,7 @@ func TestWindowLimitsUnacknowledgedDatagrams(t *testing.T) {
 			qs = append(qs, r.isend(1, i, make([]byte, 100)))
 		}
 		if s := r.Stats(); s.Packets[carrier.OverDatagrams] > window {
-			return fmt.Errorf("%d packets are under way", s.Packets[carrier.OverDatagrams])
+			return fmt.Errorf("%d packets are unacknowledged", s.Packets[carrier.OverDatagrams])
 		}
 		return r.waitAll(qs...)
 	})
@@ -80,7 +80,7 @@ func TestRetransmissionBacksOff(t *testing.T) {
 	f := mpihost.Fabric{Ranks: 2, Script: func(w *mpihost.World) { w.At(time.Millisecond, func() { w.LinkDown(1, -1) }) }}
 	s := setting{"softroce", carrier.UD, p2p.RGET, 0}
 	out, _ := runOnFabric(f, s, carrier.Config{Waiting: carrier.Waiting{PeerTimeout: 10 * time.Second}}, func(r *rank) error {
-		must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
+		must.Do(t, r.wait("the link failure", func() bool { return r.Now() > 2*time.Millisecond }))
 		r.engine.Isend(&p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)})
 		q := r.irecv(1-r.Rank, 1, make([]byte, 10))
 		if err := r.waitAll(q); err == nil {
@@ -111,7 +111,7 @@ func TestPacketSentOnLossIsRetransmitted(t *testing.T) {
 					r.engine.Isend(&p2p.Request{Peer: 2, Tag: int32(i), Buf: make([]byte, 10)})
 				}
 			}
-			must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
+			must.Do(t, r.wait("the link failure", func() bool { return r.Now() > 2*time.Millisecond }))
 			r.engine.Isend(&p2p.Request{Peer: 1, Buf: make([]byte, 10)})
 			must.Do(t, r.wait("the loss of rank 1", func() bool { return r.lost[1] != nil }))
 			must.Do(t, r.wait("delivery", r.AllDelivered))
@@ -149,8 +149,8 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 			qs = append(qs, r.irecv(peer, i, make([]byte, size)))
 		}
 	}
-	for i, left := 0, true; left; i++ {
-		left = false
+	for i, more := 0, true; more; i++ {
+		more = false
 		for peer := range r.Size {
 			if peer != r.Rank && i < messages(r.Rank, peer) {
 				q := &p2p.Request{Peer: peer, Tag: int32(i), Buf: pattern(size, i), Mode: p2p.Synchronous}
@@ -158,7 +158,7 @@ func (r *rank) sendEach(size int, messages func(from, to int) int) error {
 				if err := r.waitAll(q); err != nil {
 					return err
 				}
-				left = true
+				more = true
 			}
 		}
 	}
@@ -187,11 +187,11 @@ func TestHybridConnectsToBusyPeers(t *testing.T) {
 	}
 }
 
-// A peer that becomes the busiest evicts another from the connected peers.
+// The connection to the least used peer is closed for a peer that becomes the busiest.
 func TestHybridEvictsLeastUsedConnection(t *testing.T) {
 	cfg := carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20, HybridPeers: 1}}
 	runRanks(t, 3, setting{"softroce", carrier.Hybrid, p2p.RGET, 0}, cfg, func(r *rank) error {
-		with := func(peer int) func(int, int) int {
+		pairWith := func(peer int) func(int, int) int {
 			return func(from, to int) int {
 				if from+to == peer { // a pair with rank 0
 					return 40
@@ -199,17 +199,17 @@ func TestHybridEvictsLeastUsedConnection(t *testing.T) {
 				return 0
 			}
 		}
-		must.Do(t, r.sendEach(100, with(1)))
+		must.Do(t, r.sendEach(100, pairWith(1)))
 		before := r.Stats().Packets
 		if r.Rank < 2 && before[carrier.OverConnection] == 0 {
 			return fmt.Errorf("rank %d sent %v packets by transport", r.Rank, before)
 		}
 		for range 5 {
-			must.Do(t, r.sendEach(100, with(2)))
+			must.Do(t, r.sendEach(100, pairWith(2)))
 		}
 		s := r.Stats()
 		if r.Rank == 0 && (s.ConnectionsClosed != 1 || s.Connections != 1 || s.Packets[carrier.OverConnection]-before[carrier.OverConnection] < 40) {
-			return fmt.Errorf("%d connections, %d given back; %v packets by transport, before %v", s.Connections, s.ConnectionsClosed, s.Packets, before)
+			return fmt.Errorf("%d connections, %d closed; %v packets by transport, before %v", s.Connections, s.ConnectionsClosed, s.Packets, before)
 		}
 		return nil
 	})
@@ -263,7 +263,7 @@ func TestRailsShareTraffic(t *testing.T) {
 }
 
 // Shared receives reach the low watermark in a burst, but not in a ping-pong. Packets that
-// find no receive arrive all the same.
+// find no receive are retransmitted and arrive.
 func TestBurstReachesLowWatermark(t *testing.T) {
 	cfg := carrier.Config{SharedReceives: 64, LowWatermark: 16, NoCoalescing: true}
 	runRanks(t, 3, setting{"softroce", carrier.SRQ, p2p.RGET, 0}, cfg, func(r *rank) error {

@@ -148,8 +148,7 @@ func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	return c.sendOn(p, via, k, h, data)
 }
 
-// sendOn sends a packet over a transport that has room. It returns false if that failed, and the
-// peer is lost.
+// sendOn sends a packet over a transport with room. False: it failed and the peer is lost.
 func (c *Carrier) sendOn(p *peer, via sender, k kind, h *wire.Header, data []byte) bool {
 	return c.sendContents(p, via, contents{kind: k, header: h, data: data})
 }
@@ -163,8 +162,7 @@ type contents struct {
 	owner    any            // of gathered
 }
 
-// sendContents sends a packet with the contents o over a transport that has room. If that fails,
-// the peer is lost.
+// sendContents sends a packet of o over a transport with room. False: it failed; the peer is lost.
 func (c *Carrier) sendContents(p *peer, via sender, o contents) bool {
 	if p.coalescing.pkt != nil {
 		c.flush(p) // coalesced messages come first

@@ -64,9 +64,8 @@ func (c *Carrier) coalesce(p *peer, h *wire.Header, data []byte) bool {
 	return true
 }
 
-// startCoalescing starts a packet of coalesced messages, if a message of n bytes is short, is sent
-// in a burst (after others since the last Progress), and goes over a connection. It reports whether
-// it did.
+// startCoalescing starts a packet of coalesced messages, or returns false. A message of n bytes
+// must be short, part of a burst (sends since the last Progress), and sent over a connection.
 func (c *Carrier) startCoalescing(p *peer, n int) bool {
 	inBurst := p.coalescing.burstAt == c.clock.progressCalls && p.coalescing.burst >= coalesceAfter
 	if c.cfg.NoCoalescing || p.shm != nil || len(p.queue) > 0 || n > maxCoalescedData || !inBurst || c.clock.inProgress {

@@ -49,7 +49,7 @@ func TestBurstOfSmallMessagesIsCoalesced(t *testing.T) {
 		{carrier.RingSRQ, false, []int{64}, 20},
 		{carrier.SendRecv, false, []int{8, 64, 500}, 60},
 		{carrier.SRQ, false, []int{64, 64, 64, 600}, 2 * count},       // large messages interrupt coalescing
-		{carrier.RingSRQ, false, []int{64, 64, 64, 20000}, 4 * count}, // rendezvous interrupt it, too
+		{carrier.RingSRQ, false, []int{64, 64, 64, 20000}, 4 * count}, // rendezvous messages as well
 		{carrier.SRQ, true, []int{64}, 2 * count},
 		{carrier.UD, false, []int{64}, 2 * count},
 	} {
@@ -61,14 +61,14 @@ func TestBurstOfSmallMessagesIsCoalesced(t *testing.T) {
 				before := r.Stats()
 				must.Get(burst(r, count, c.sizes...))(t)
 				now := r.Stats()
-				left := now.Packets[carrier.OverConnection] + now.Packets[carrier.OverRing] - before.Packets[carrier.OverConnection] - before.Packets[carrier.OverRing]
-				shared := now.Coalesced - before.Coalesced
+				packets := now.Packets[carrier.OverConnection] + now.Packets[carrier.OverRing] - before.Packets[carrier.OverConnection] - before.Packets[carrier.OverRing]
+				coalesced := now.Coalesced - before.Coalesced
 				switch {
 				case r.Rank == 1:
-				case left > c.most:
-					t.Errorf("%d messages were sent in %d packets, want at most %d", count, left, c.most)
-				case (shared == 0) != (c.off || c.design == carrier.UD):
-					t.Errorf("%d messages were coalesced", shared)
+				case packets > c.most:
+					t.Errorf("%d messages were sent in %d packets, want at most %d", count, packets, c.most)
+				case (coalesced == 0) != (c.off || c.design == carrier.UD):
+					t.Errorf("%d messages were coalesced", coalesced)
 				}
 				return nil
 			})
@@ -96,7 +96,7 @@ func TestFirstMessagesOfBurstAreNotDeferred(t *testing.T) {
 			t.Errorf("%d of 5 messages have arrived, want the 2 that are not deferred", got)
 		}
 		if r.Rank == 1 {
-			return r.wait("the others", func() bool { return r.arrived-before == 5 })
+			return r.wait("the deferred messages", func() bool { return r.arrived-before == 5 })
 		}
 		return nil
 	})

@@ -19,15 +19,15 @@ func TestMTUSizedMessageOmitsRepeatedHeader(t *testing.T) {
 	link := sim.LinkConfig{RateBps: 10e9, Latency: time.Microsecond, MTU: 1200, OverheadBytes: 38}
 	for _, c := range []struct {
 		setting
-		rails int
-		cfg   carrier.Config
-		naked bool
+		rails      int
+		cfg        carrier.Config
+		headerless bool
 	}{
-		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, naked: true},
-		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 20_000}, naked: true},
-		{setting: setting{"softroce", carrier.SendRecv, p2p.RPUT, 5_000}, naked: true, cfg: carrier.Config{Receives: 8}},
-		{setting: setting{"softroce", carrier.RingSendRecv, p2p.Speculative, 5_000}, naked: true, cfg: carrier.Config{Ring: carrier.Ring{SlotSize: 512}}},
-		{setting: setting{"softroce", carrier.Hybrid, p2p.RGET, 5_000}, naked: true, cfg: carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20}}},
+		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, headerless: true},
+		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 20_000}, headerless: true},
+		{setting: setting{"softroce", carrier.SendRecv, p2p.RPUT, 5_000}, headerless: true, cfg: carrier.Config{Receives: 8}},
+		{setting: setting{"softroce", carrier.RingSendRecv, p2p.Speculative, 5_000}, headerless: true, cfg: carrier.Config{Ring: carrier.Ring{SlotSize: 512}}},
+		{setting: setting{"softroce", carrier.Hybrid, p2p.RGET, 5_000}, headerless: true, cfg: carrier.Config{HybridLimits: carrier.HybridLimits{HybridAfter: 20}}},
 		{setting: setting{"softroce", carrier.SRQ, p2p.RGET, 0}, rails: 2}, // packets overtake each other
 		{setting: setting{"softiwarp", carrier.SRQ, p2p.RGET, 0}},          // no immediate data
 		{setting: setting{"softroce", carrier.UD, p2p.RGET, 0}},
@@ -46,10 +46,10 @@ func TestMTUSizedMessageOmitsRepeatedHeader(t *testing.T) {
 						return fmt.Errorf("message %d of %d bytes: %w", round, n, err)
 					}
 					if !bytes.Equal(got, pattern(n, round+1-r.Rank)) {
-						return fmt.Errorf("message %d of %d bytes has arrived with wrong contents", round, n)
+						return fmt.Errorf("message %d of %d bytes has wrong contents", round, n)
 					}
 				}
-				if n := r.Stats().Headerless; (n > 0) != c.naked {
+				if n := r.Stats().Headerless; (n > 0) != c.headerless {
 					t.Errorf("%d messages were sent without header", n)
 				}
 				return nil

@@ -18,7 +18,7 @@ const stallFor = time.Minute
 // before it declares the peer lost.
 func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 	for name, program := range map[string]func(r *rank) error{
-		// The packet of rank 0 and its retransmissions are lost until the cable is mended.
+		// The packet of rank 0 and its retransmissions are lost until the link is up again.
 		"retransmission": func(r *rank) error {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
@@ -31,13 +31,13 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 			}
 			return r.waitAll(q)
 		},
-		// Nothing is sent until the cable is mended, except probes of rank 0.
+		// Until the link is up again, rank 0 sends probes only.
 		"keepalive": func(r *rank) error {
 			q := &p2p.Request{Peer: 1 - r.Rank, Buf: make([]byte, 10)}
 			if r.Rank == 0 {
 				r.engine.Irecv(q)
-				asked := r.Now() + time.Second
-				must.Do(t, r.wait("a probe", func() bool { return r.Now() > asked }))
+				probed := r.Now() + time.Second
+				must.Do(t, r.wait("a probe", func() bool { return r.Now() > probed }))
 				r.Env.Proc.Sleep(stallFor)
 			} else {
 				r.Env.Proc.Sleep(stallFor + 3*time.Second)
@@ -52,7 +52,7 @@ func TestStalledRankDoesNotLoseItsPeer(t *testing.T) {
 				w.At(stallFor-time.Second, func() { w.LinkUp(1, -1) })
 			}}
 			_, err := runOnFabric(f, setting{"softroce", carrier.UD, p2p.RGET, 0}, carrier.Config{}, func(r *rank) error {
-				must.Do(t, r.wait("the cut", func() bool { return r.Now() > 2*time.Millisecond }))
+				must.Do(t, r.wait("the link failure", func() bool { return r.Now() > 2*time.Millisecond }))
 				return program(r)
 			})
 			if err != nil {
@@ -74,7 +74,7 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 		for i := range 4 { // opens all connections
 			must.Do(t, r.exchange(make([]byte, 100), i))
 		}
-		must.Do(t, r.wait("the cut", func() bool { return r.Now() > time.Second+time.Millisecond }))
+		must.Do(t, r.wait("the link failure", func() bool { return r.Now() > time.Second+time.Millisecond }))
 		var qs []*p2p.Request
 		for i := range 4 { // on both rails
 			q := &p2p.Request{Peer: 1 - r.Rank, Tag: int32(i), Buf: make([]byte, 100), Mode: p2p.Synchronous}
@@ -89,7 +89,7 @@ func TestStalledRankKeepsItsRails(t *testing.T) {
 		r.Env.Proc.Sleep(stall)
 		must.Do(t, r.waitAll(qs...))
 		if n := r.Stats().RailsLost; n > 0 {
-			return fmt.Errorf("rank %d gave up %d rails", r.Rank, n)
+			return fmt.Errorf("rank %d lost %d rails", r.Rank, n)
 		}
 		return nil
 	})

@@ -83,8 +83,7 @@ func (c *Carrier) FetchAdd(rank int, at wire.Memory, add uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicFetchAdd, verbs.Atomic{CompareAdd: add}, owner)
 }
 
-// CompareSwap replaces an aligned 8-byte word if it equals compare. The owner, a Fetcher, receives
-// the old value.
+// CompareSwap replaces an aligned 8-byte word that equals compare. Its Fetcher gets the old value.
 func (c *Carrier) CompareSwap(rank int, at wire.Memory, compare, swap uint64, owner any) {
 	c.fetch(rank, at, verbs.OpAtomicCmpAndSwp, verbs.Atomic{CompareAdd: compare, Swap: swap}, owner)
 }
@@ -164,8 +163,7 @@ func (c *Carrier) addPart(p *peer, part *transferPart) {
 	}
 }
 
-// addReadProbe adds an RDMA read of one byte. Its response shows that the data before it was
-// placed.
+// addReadProbe adds a one-byte RDMA read, whose response shows that the data before it was placed.
 func (c *Carrier) addReadProbe(p *peer, m *transfer) {
 	buf, err := c.mem.WordBuffer()
 	if err != nil {

@@ -127,8 +127,7 @@ func (r *recvQueue) completed(wc *verbs.WC, w work) {
 	}
 }
 
-// receive handles the packet in a receive buffer. On a connection, one with immediate data is
-// headerless.
+// receive handles a received packet. On a connection, one with immediate data is headerless.
 func (r *recvQueue) receive(wc *verbs.WC, buf *memory.Buffer, conn *conn) {
 	c := r.c
 	n := int(wc.ByteLen)

@@ -120,9 +120,9 @@ func (r *rank) leave() error {
 
 // barrier is a barrier that calls Progress while it waits.
 func (r *rank) barrier() error {
-	met := false
-	r.Env.Go("meet", func(verbs.Proc) { met = r.Control.Barrier(time.Minute) == nil })
-	return r.wait("the others", func() bool { return met })
+	passed := false
+	r.Env.Go("barrier", func(verbs.Proc) { passed = r.Control.Barrier(time.Minute) == nil })
+	return r.wait("the other ranks", func() bool { return passed })
 }
 
 type setting struct {
@@ -297,7 +297,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 					must.Do(t, r.exchangeMessages(60, 200))
 					must.Do(t, r.wait("the end of the connection", func() bool { return r.Stats().Connections == 0 }))
 					if s := r.Stats(); s.ConnectionsOpened != uint64(round+1) || s.ConnectionsClosed != uint64(round+1) {
-						return fmt.Errorf("rank %d, round %d: made %d, given back %d", r.Rank, round, s.ConnectionsOpened, s.ConnectionsClosed)
+						return fmt.Errorf("rank %d, round %d: opened %d, closed %d", r.Rank, round, s.ConnectionsOpened, s.ConnectionsClosed)
 					}
 				}
 				return nil
@@ -306,17 +306,17 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// A rank that waits for a killed or disconnected peer gets an error.
+// A rank that waits for a killed or unreachable peer gets an error.
 func TestDeadOrUnreachablePeerIsLost(t *testing.T) {
 	for _, s := range settings() {
 		if s.loss != 0 || s.protocol != p2p.RGET {
 			continue
 		}
-		for _, how := range []string{"killed", "cut"} {
-			t.Run(s.String()+"/"+how, func(t *testing.T) {
+		for _, fault := range []string{"killed", "link down"} {
+			t.Run(s.String()+"/"+fault, func(t *testing.T) {
 				f := mpihost.Fabric{Ranks: 3, Script: func(w *mpihost.World) {
 					w.At(10*time.Millisecond, func() {
-						if how == "killed" {
+						if fault == "killed" {
 							w.Kill(2)
 						} else {
 							w.LinkDown(2, -1)
@@ -336,12 +336,12 @@ func TestDeadOrUnreachablePeerIsLost(t *testing.T) {
 						return err
 					}
 					if q.Err == nil {
-						return fmt.Errorf("rank %d: received something", r.Rank)
+						return fmt.Errorf("rank %d: received a message", r.Rank)
 					}
 					return errDone
 				})
 				for i, r := range out.Ranks {
-					if (i != 2 || how == "cut") && !errors.Is(r.Err, errDone) {
+					if (i != 2 || fault == "link down") && !errors.Is(r.Err, errDone) {
 						t.Errorf("rank %d: %v", i, r.Err)
 					}
 				}
@@ -374,13 +374,13 @@ func TestPeerLossIsDetectedDuringOtherTraffic(t *testing.T) {
 			}
 		}
 		if r.Rank == 0 && r.lost[2] == nil {
-			return fmt.Errorf("rank 0 has lost %v at %v", r.lost, r.Now())
+			return fmt.Errorf("rank 0 has not lost rank 2 at %[2]v: lost %[1]v", r.lost, r.Now())
 		}
 		return nil
 	}))(t)
 }
 
-var errDone = errors.New("lost, as it should")
+var errDone = errors.New("the peer is lost, as expected")
 
 // atomicOwner is the owner of atomics.
 type atomicOwner struct {
@@ -416,7 +416,7 @@ func TestAtomics(t *testing.T) {
 				must.Do(t, r.barrier())
 				for i := 1; i < each; i++ {
 					if a.old[i] <= a.old[i-1] {
-						return fmt.Errorf("rank %d found %v", r.Rank, a.old)
+						return fmt.Errorf("rank %d fetched %v", r.Rank, a.old)
 					}
 				}
 				return a.err

@@ -20,8 +20,7 @@ type Atomic struct {
 // Fetched stores the value that the word had before the atomic.
 func (a *Atomic) Fetched(old uint64) { a.old = old }
 
-// maxLookahead is the number of queued accumulates per target that are considered for
-// starting.
+// maxLookahead is the number of queued accumulates per target that are considered for starting.
 const maxLookahead = 8
 
 // startEligible starts, among the first maxLookahead queued accumulates, each that overlaps no
@@ -60,8 +59,7 @@ func (w *Window) startAtomics(o *Operation) {
 	w.atomicDone(o)
 }
 
-// atomicDone counts down the unfinished atomics of an accumulate. With the last one, it completes
-// the accumulate.
+// atomicDone counts down the unfinished atomics of an accumulate, and completes it at the last.
 func (w *Window) atomicDone(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
@@ -121,8 +119,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 	o.fail(err)
 	if o.err == nil {
 		// A failed compare-and-swap is retried with the fetched value: always for an accumulate;
-		// for CompareAndSwap only if the fetched element equals compare: other bytes of the word
-		// differed.
+		// for CompareAndSwap only if the fetched element equals compare, and other bytes differed.
 		failed := !a.isFetchAdd && a.old != a.expected
 		if failed && (o.Kind != CompareAndSwapOp || o.applied(a, a.old, o.Compare) == a.old) {
 			e.Stats.Atomics++
@@ -162,8 +159,7 @@ func (w *Window) dequeue(o *Operation) {
 	}
 }
 
-// reply is an outstanding reply of a target: old elements for a part of an operation's
-// result.
+// reply is an outstanding reply of a target: old elements for a part of an operation's result.
 type reply struct {
 	op       *Operation
 	from, to int
@@ -208,8 +204,7 @@ func (w *Window) sendCompareSwap(o *Operation) {
 	w.send(t, &h, o.Origin, o)
 }
 
-// handleReply stores the old elements of an accumulate. Replies arrive in the order of the
-// requests.
+// handleReply stores the old elements of an accumulate. Replies arrive in request order.
 func (w *Window) handleReply(t *target, h *wire.Header, data []byte) error {
 	if len(t.pendingReplies) == 0 {
 		return protocolError(t.Peer, h, "no request is outstanding")
@@ -237,8 +232,7 @@ func (w *Window) elements(h *wire.Header, size uint64) []byte {
 	return w.mem[h.Offset : h.Offset+size]
 }
 
-// handleAccumulate executes an accumulate of a peer, after sending a reply with the old elements if
-// they are fetched.
+// handleAccumulate executes a peer's accumulate. If it fetches, the old elements are sent first.
 func (w *Window) handleAccumulate(t *target, h *wire.Header, data []byte) error {
 	size, op := uint64(len(data)), Op(h.Op)
 	if op == NoOp {

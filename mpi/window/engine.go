@@ -36,8 +36,7 @@ type Stats struct {
 // Transport sends the messages of an engine and moves its data. It reports completions
 // with TransferDone and AtomicDone. If it cannot reach a peer, Engine.Lost is called.
 type Transport interface {
-	// Send sends a message to a peer, in order. TransferDone returns the data to the
-	// owner.
+	// Send sends a message to a peer, in order. TransferDone returns the data to the owner.
 	Send(peer int, h *wire.Header, data []byte, owner any)
 	// Register makes memory accessible to peers. Source and Sink make it accessible to the
 	// local NIC for writes from it and reads into it; they may use a bounce buffer.
@@ -96,8 +95,7 @@ func (w *Window) send(t *target, h *wire.Header, data []byte, owner any) {
 	w.e.transport.Send(t.Peer, h, data, owner)
 }
 
-// Arrived handles a message of a peer, whose data need not stay valid afterwards. The error is an
-// ErrProtocol.
+// Arrived handles a message of a peer, and does not keep its data. The error is an ErrProtocol.
 func (e *Engine) Arrived(peer int, h *wire.Header, data []byte) error {
 	if e.lost[peer] != nil {
 		return nil // a late message of a lost peer

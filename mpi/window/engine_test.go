@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// stubTransport records what it is asked to do.
+// stubTransport records the calls.
 type stubTransport struct {
 	sent    []wire.Header
 	owners  []*Operation
@@ -117,7 +117,7 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 	}
 }
 
-// Whatever messages arrive, the engine does not panic, changes nothing outside the window,
+// For any messages, the engine does not panic, changes no memory outside the window,
 // and replies only to requests.
 func FuzzArrived(f *testing.F) {
 	f.Add([]byte{11, 0, 0, 0, 3, 0, 16}, uint64(1))
@@ -181,9 +181,9 @@ func TestLocksAreGrantedInOrder(t *testing.T) {
 	checkHolders(2)
 	unlock(2)
 	checkHolders(3, 4)
-	e.Lost(3, errors.New("it was killed")) // releases its lock
+	e.Lost(3, errors.New("killed")) // releases its lock
 	checkHolders(4)
-	e.Lost(5, errors.New("it was killed")) // and its lock request
+	e.Lost(5, errors.New("killed")) // and its lock request
 	lock(0, 0)
 	checkHolders(0, 4)
 	if e.Stats.LocksWaited != 4 {
@@ -215,11 +215,11 @@ func TestFailedCompareSwapIsRetried(t *testing.T) {
 		t.Errorf("done %v, %v, with %d atomics, %d of them retries", o.Done(), o.Err(), e.Stats.Atomics, e.Stats.Retries)
 	}
 	if want := "\x00\x00\x00\x00\x07\x00"; string(o.Result[:6]) != want {
-		t.Errorf("found %x, want %x", o.Result[:6], want)
+		t.Errorf("fetched %x, want %x", o.Result[:6], want)
 	}
 	// An error completes the operation once all pending atomics have completed.
 	o = must.Get(w.StartOp(Access{Kind: AccumulateOp, Rank: 1, Origin: origin, Result: make([]byte, 32), Offset: 0, Type: Byte, Op: Sum, Request: true}))(t)
-	failure := errors.New("no way")
+	failure := errors.New("injected")
 	e.AtomicDone(s.atomics[0], failure)
 	if o.Done() {
 		t.Error("done while an atomic is pending")
@@ -244,7 +244,7 @@ func TestAtomicsMayCompleteImmediately(t *testing.T) {
 		}
 	}
 	if e.Busy() || len(w.targets[1].atomicOps) > 0 {
-		t.Error("an operation is left")
+		t.Error("an operation remains")
 	}
 }
 
@@ -256,7 +256,7 @@ type instantTransport struct {
 
 func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner any) {
 	if q.failing {
-		q.e.AtomicDone(owner.(*Atomic), errors.New("no way"))
+		q.e.AtomicDone(owner.(*Atomic), errors.New("injected"))
 		return
 	}
 	owner.(*Atomic).Fetched(0)
@@ -266,9 +266,9 @@ func (q *instantTransport) CompareSwap(_ int, _ wire.Memory, _, _ uint64, owner 
 func TestWindowCloseReleasesRegion(t *testing.T) {
 	s, e, w := pair(false)
 	if w.Close(); s.regions != 0 || len(e.windows) != 0 || len(e.ordered) != 0 {
-		t.Errorf("%d regions, %d windows are left", s.regions, len(e.windows))
+		t.Errorf("%d regions, %d windows remain", s.regions, len(e.windows))
 	}
 	if segment, region, err := e.RegisterSegment(nil, true); segment.Size != 0 || region != nil || err != nil {
-		t.Errorf("no memory is %+v, %v, %v", segment, region, err)
+		t.Errorf("an empty segment: %+v, %v, %v", segment, region, err)
 	}
 }

@@ -52,8 +52,7 @@ func (w *Window) requestLock(t *target, kind LockKind, noCheck bool) {
 	w.sendControl(t, h)
 }
 
-// uncheckedLock is the kind of a lock taken with NoCheck, which the target does not know
-// of.
+// uncheckedLock is the kind of a lock taken with NoCheck, which the target does not know of.
 const uncheckedLock LockKind = 0xff
 
 // TestLock reports whether a requested lock is held. If the target is lost it withdraws
@@ -147,8 +146,7 @@ func (w *Window) CheckFlushAll() error {
 	return fmt.Errorf("%w: no lock epoch is open", ErrSync)
 }
 
-// handleGranted records that the target has granted the lock, and issues the operations that
-// waited for it.
+// handleGranted records that the target has granted the lock, and issues the queued operations.
 func (w *Window) handleGranted(t *target, h *wire.Header) error {
 	if t.lock != lockRequested {
 		return protocolError(t.Peer, h, "no lock was requested")

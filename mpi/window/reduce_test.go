@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTypesAndOps(t *testing.T) {
+func TestOpsAreValidForTypes(t *testing.T) {
 	for typ := Byte; typ <= numTypes; typ++ {
 		if (typ.Size() == 0) != (typ == numTypes) || typ.String() == "" {
 			t.Errorf("%v has %d bytes", typ, typ.Size())

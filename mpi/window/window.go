@@ -86,8 +86,7 @@ type localLock struct {
 	queue   []lockRequest
 }
 
-// target is the state of this rank as an origin for one target, and as a target for that
-// rank.
+// target is the state of this rank as an origin for one target, and as a target for that rank.
 type target struct {
 	Segment
 	lost error
@@ -171,9 +170,8 @@ func (a *accessEpoch) close() {
 	a.used, a.kind, a.group = a.used[:0], noEpoch, nil
 }
 
-// RemoteComplete reports whether all operations on a rank's window are complete at the
-// target. If accumulate messages were sent, it sends a flush request once and reports false
-// until the reply.
+// RemoteComplete reports whether all operations on a rank's window are complete at the target. If
+// accumulate messages were sent, it sends a flush request once and reports false until the reply.
 func (w *Window) RemoteComplete(rank int) bool {
 	if !w.LocalComplete(rank) {
 		return false

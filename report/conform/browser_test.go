@@ -20,11 +20,11 @@ func pageFile(t *testing.T, name string, run *conform.Run) string {
 	return path
 }
 
-func TestPageInABrowser(t *testing.T) {
+func TestPageInBrowser(t *testing.T) {
 	b := browser.Start(t)
 	page := pageFile(t, "conform", sample())
 	b.Inspect("conform", page, 2600)
-	t.Run("comfort", func(t *testing.T) { comfort(t, b, page) })
+	t.Run("script", func(t *testing.T) { checkScript(t, b, page) })
 	b.Open(pageFile(t, "hostile", hostileRun()), browser.Look{Name: "hostile", Width: 1280, Scheme: "light"})
 	var seen struct{ Scripts, Images, Handlers, Wide int }
 	b.Eval(`({
@@ -32,12 +32,12 @@ func TestPageInABrowser(t *testing.T) {
 		handlers: [...document.querySelectorAll("*")].filter((e) => [...e.attributes].some((a) => a.name.startsWith("on"))).length,
 	})`, &seen)
 	if seen.Scripts != 1 || seen.Images != 0 || seen.Handlers != 0 || seen.Wide != 0 {
-		t.Errorf("a page full of attacks: %+v", seen)
+		t.Errorf("a page with hostile texts: %+v", seen)
 	}
 }
 
-// comfort uses what the script adds.
-func comfort(t *testing.T, b *browser.Browser, page string) {
+// checkScript uses the search, the filters and the read-out that the script adds.
+func checkScript(t *testing.T, b *browser.Browser, page string) {
 	b.Open(page, browser.Look{Width: 1280, Scheme: "light"})
 	var seen struct {
 		Cases, Found, Failing, None, Nothing int
@@ -64,8 +64,7 @@ func comfort(t *testing.T, b *browser.Browser, page string) {
 		r.read = box.querySelector(".read").textContent;
 		return r;
 	})()`, &seen)
-	// One case; the clause of two cases of which one fails, and its like, beside the two cases that
-	// do.
+	// The search finds one case. Two cases fail, and two clauses have a failing case.
 	if seen.Cases < 50 || seen.Found != 1 || seen.Failing != 4 || seen.None != 0 || seen.Nothing != 1 || !seen.Opened {
 		t.Errorf("%+v", seen)
 	}

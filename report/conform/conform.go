@@ -4,8 +4,7 @@
 // readers: to a ladder diagram and to a capture for Wireshark. The command that runs the
 // cases fills in a Run; this package neither runs nor judges anything.
 //
-// A Run is plain data. Functions do not modify their arguments, and may be called
-// concurrently.
+// A Run is plain data. Functions do not modify their arguments, and may be called concurrently.
 package conform
 
 import (
@@ -49,8 +48,7 @@ type Device struct {
 	// Defects are the injected defects.
 	Defects []string `json:"defects,omitempty"`
 	Results []Result `json:"results"` // in the order of the suites
-	// DefectChecks list for each possible defect the cases that detect it, in a run with
-	// defects.
+	// DefectChecks list for each possible defect the cases that detect it, in a run with defects.
 	DefectChecks []DefectCheck `json:"defectChecks,omitempty"`
 	// Measured are measurements of loss recovery and congestion control.
 	Measured []Measured `json:"measured,omitempty"`
@@ -66,8 +64,7 @@ type Measured struct {
 	Least   float64   `json:"least"`
 	Most    float64   `json:"most"`
 	Samples []float64 `json:"samples"` // in the order of measurement
-	// Position is the number of the lost packet in its window, from 1 on; 0 if none was
-	// lost.
+	// Position is the number of the lost packet in its window, from 1 on; 0 if none was lost.
 	Position int `json:"position,omitempty"`
 }
 
@@ -143,8 +140,7 @@ type DefectCheck struct {
 	Excused string `json:"excused,omitempty"`
 }
 
-// Fault is a fault of the test suite: a case that cannot fail, a defect that no case
-// detects.
+// Fault is a fault of the test suite: a case that cannot fail, a defect that no case detects.
 type Fault struct {
 	Kind   string `json:"kind"`             // unproven, uncaught, unknown-defect, unsound
 	Device string `json:"device,omitempty"` // device of the fault

@@ -48,8 +48,7 @@ var verdictNames = map[Verdict]string{
 	Pass: "ok", Fail: "FAIL", Broken: "BROKEN", Stale: "STALE", Deviates: "deviates", Unsupported: "skip",
 }
 
-// verdictLine returns a line with the verdict, the label and, unless the verdict is bad, the title
-// of the case.
+// verdictLine returns a line with the verdict, the label and, unless bad, the title of the case.
 func (d *Display) verdictLine(r *Result, label string) string {
 	s := d.tint(r.Verdict, verdictNames[r.Verdict]) + kit.Pad("", 6-len(verdictNames[r.Verdict])) + "  " + textfmt.PrintableLine(label)
 	if r.Verdict.Bad() {

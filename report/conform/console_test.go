@@ -20,8 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// judged is a run of a few verdicts on two devices.
-func judged() *conform.Run {
+// twoDeviceRun is a run with some verdicts on two devices.
+func twoDeviceRun() *conform.Run {
 	rows := []conform.Row{{ID: "roce/rc/psn/1"}, {ID: "roce/uc/1"}}
 	run := &conform.Run{
 		Wall: 1234 * time.Millisecond,
@@ -47,13 +47,13 @@ func judged() *conform.Run {
 	known := &roce.Results[4]
 	known.Want, known.Got, known.Deviation = "one\x1b", "three", "A reason that is so long that it does not fit into a line of a terminal by any means, and so is broken: firmware 7 (seen on\x1b firmware 7)"
 	roce.Results[3].Reason = "q/q/q passes: delete its deviation"
-	roce.DefectChecks = []conform.DefectCheck{{Defect: "A", Caught: []string{"rc/psn/a"}}, {Defect: "B"}, {Defect: "C", Excused: "this bench cannot ask"}}
-	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Defect: "B", What: "no case notices B"}}
+	roce.DefectChecks = []conform.DefectCheck{{Defect: "A", Caught: []string{"rc/psn/a"}}, {Defect: "B"}, {Defect: "C", Excused: "this bench cannot test it"}}
+	run.Faults = []conform.Fault{{Kind: conform.Uncaught, Device: "softroce", Defect: "B", What: "no case detects B"}}
 	run.Devices = []conform.Device{roce, {Name: "softiwarp", As: "siw-6.12", Results: []conform.Result{one("mpa/x/y", "rfc5044/4.1/1", conform.Pass)}}}
 	return run
 }
 
-func judge(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Run) {
+func display(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Run) {
 	t.Helper()
 	d := conform.NewDisplay(cfg, ladders)
 	for i := range run.Devices {
@@ -70,24 +70,24 @@ func judge(t *testing.T, cfg report.DisplayConfig, ladders bool, run *conform.Ru
 
 func TestVerdictsAreGolden(t *testing.T) {
 	var out, status bytes.Buffer
-	judge(t, report.DisplayConfig{Out: &out, Status: &status}, false, judged())
+	display(t, report.DisplayConfig{Out: &out, Status: &status}, false, twoDeviceRun())
 	testutil.Golden(t, "testdata/verdicts.golden", out.Bytes(), *update)
 	if status.Len() > 0 || strings.Contains(out.String(), "\x1b") {
-		t.Errorf("progress or colours where there is no terminal: %q", status.String())
+		t.Errorf("progress or colours without a terminal: %q", status.String())
 	}
-	// Of one device every section is told.
-	run := judged()
+	// With one device, every section is printed.
+	run := twoDeviceRun()
 	run.Devices, run.Faults = run.Devices[:1], nil
 	run.Devices[0].Results = run.Devices[0].Results[:1]
 	run.Devices[0].DefectChecks = nil
 	out.Reset()
-	judge(t, report.DisplayConfig{Out: &out, Status: &status}, true, run)
+	display(t, report.DisplayConfig{Out: &out, Status: &status}, true, run)
 	testutil.Golden(t, "testdata/verdicts-passing.golden", out.Bytes(), *update)
 }
 
 func TestTextsAreEscapedForTerminal(t *testing.T) {
 	var out bytes.Buffer
-	judge(t, report.DisplayConfig{Out: &out}, true, hostileRun())
+	display(t, report.DisplayConfig{Out: &out}, true, hostileRun())
 	testutil.CheckTerminal(t, out.String())
 }
 
@@ -103,7 +103,7 @@ func written(t *testing.T, run *conform.Run) []byte {
 func TestSchemaMatchesTypes(t *testing.T) {
 	text := must.Get(json.MarshalIndent(testutil.Document{
 		Value: &conform.Run{}, Version: conform.Version, ID: "https://github.com/fabrictest/fabrictest/report/conform/schema.json",
-		Title:    "conformance.json: what a judgement of devices leaves behind",
+		Title:    "conformance.json: the results of a conformance run",
 		Enums:    map[reflect.Type]any{reflect.TypeFor[conform.Verdict](): conform.Verdicts()},
 		Packages: []string{".", ".."},
 	}.Schema(t), "", "  "))(t)
@@ -113,7 +113,7 @@ func TestSchemaMatchesTypes(t *testing.T) {
 
 func TestWriteReadRoundTrip(t *testing.T) {
 	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
-	for name, run := range map[string]*conform.Run{"everything": sample(), "empty": {Version: conform.Version}, "bare": {Version: conform.Version, Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
+	for name, run := range map[string]*conform.Run{"sample": sample(), "empty": {Version: conform.Version}, "bare": {Version: conform.Version, Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass, Ladder: &conform.Ladder{}}}}}, Documents: []conform.Document{{Sections: []conform.Section{{}}}}}} {
 		text := written(t, run)
 		doc := must.Get(validator.UnmarshalJSON(bytes.NewReader(text)))(t)
 		if err := s.Validate(doc); err != nil {
@@ -124,13 +124,13 @@ func TestWriteReadRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if again := written(t, got); !bytes.Equal(again, text) {
-			t.Errorf("%s changed:\n%s\n%s", name, text, again)
+		if rewritten := written(t, got); !bytes.Equal(rewritten, text) {
+			t.Errorf("%s changed:\n%s\n%s", name, text, rewritten)
 		}
 	}
 }
 
-// What a reader refuses it names, and the schema refuses it as well.
+// Read names the key that it rejects, and the schema rejects it as well.
 func TestReadErrorNamesKey(t *testing.T) {
 	s := testutil.CompileSchema(t, must.Get(os.ReadFile("schema.json"))(t))
 	good := string(written(t, sample()))
@@ -155,12 +155,12 @@ func TestReadErrorNamesKey(t *testing.T) {
 		}
 		doc := must.Get(validator.UnmarshalJSON(strings.NewReader(text)))(t)
 		if s.Validate(doc) == nil {
-			t.Errorf("the schema takes a wrong %s", c.key)
+			t.Errorf("the schema accepts a wrong %s", c.key)
 		}
 	}
 	for _, text := range []string{"", "{", "[]", good + "x", `{"version":1}`} {
 		if run, err := conform.Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%.20q is read as %+v", text, run)
+			t.Errorf("%.20q parses as %+v", text, run)
 		}
 	}
 }
@@ -175,10 +175,10 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What can be read can be written, shown, and read again.
-		again := must.Get(conform.Read(bytes.NewReader(written(t, run))))(t)
-		if !reflect.DeepEqual(asJSON(t, run), asJSON(t, again)) {
-			t.Fatalf("%+v\n%+v", run, again)
+		// A run that can be read can be written, rendered, and read again.
+		rewritten := must.Get(conform.Read(bytes.NewReader(written(t, run))))(t)
+		if !reflect.DeepEqual(asJSON(t, run), asJSON(t, rewritten)) {
+			t.Fatalf("%+v\n%+v", run, rewritten)
 		}
 		must.Do(t, errors.Join(conform.WriteHTML(&b, run), conform.WriteJUnit(&b, run)))
 		b.Reset()

@@ -205,8 +205,7 @@ func (d *ladder) drawOutcome(r *Result) {
 	d.y = top + height
 }
 
-// wrap breaks a text into at most maxLines lines of n characters. A text that is cut off ends
-// with "…".
+// wrap breaks a text into at most maxLines lines of n characters, the last with "…" if cut off.
 func wrap(s string, n, maxLines int) (lines []string) {
 	line := ""
 	for _, w := range strings.Fields(s) {

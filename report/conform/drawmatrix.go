@@ -179,8 +179,7 @@ func (g *defectGrid) drawTopics(height float64) {
 
 // drawDefectCheck draws the row of a defect, whose top is y: its name, and one SVG path for all
 // cells of a CSS class. The class is "hit" for cases that detect the defect as they should, "also"
-// for other cases that detect it, "miss" or "noVerdict" (unsupported) for those that should but do
-// not.
+// for others that detect it, "miss" or "noVerdict" (unsupported) for those that should but do not.
 func (g *defectGrid) drawDefectCheck(m *DefectCheck, y float64) {
 	state := checkState(m)
 	fmt.Fprintf(g, `<g class="m %s">`, state)

@@ -182,8 +182,7 @@ type faultGroup struct {
 	Folded []string // collapsed at first
 }
 
-// faultGroups groups faults of the cases by kind. Texts after the first maxFaults of a kind are
-// Folded.
+// faultGroups groups the faults by kind, and folds those after the first maxFaults of a kind.
 func faultGroups(faults []Fault) (groups []faultGroup) {
 	const maxFaults = 12 // faults of a kind that are shown at first
 	for _, k := range []struct{ kind, title string }{

@@ -26,8 +26,8 @@ func TestPageShowsAllResults(t *testing.T) {
 		"4 of 47 cases want attention", "fabrictest conform --on sim --seed 7", "softroce as rxe-6.12", "15 Nov 2025, 09:30:12 UTC",
 		"rc/psn/behaviour-0", `href="captures/softroce/rc/psn/behaviour-0.pcapng"`, "<mark>257</mark>", "want ACK psn 256 with PSN 256",
 		"60 s pass", "⋮ 31 more ⋮", "completion of 1: IBV_WC_RECV, 8 bytes", "(stream 2) RST", "goroutine 7 [running]",
-		"it is about a light on the front", "no case checks it yet", "Not tested: Another document (1 requirement)",
-		"softroce as rxe-6.12: 1 of 3 defects are detected", "which this bench cannot ask", "Defects that no case detects", "data come late",
+		"no packet shows it", "no case checks it yet", "Not tested: Another document (1 requirement)",
+		"softroce as rxe-6.12: 1 of 3 defects are detected", "which this bench cannot run", "Defects that no case detects", "data arrives late",
 		"not PSNUnsigned: pass", "Not met, for reasons on record: 1 MUST", "Known: the kernel acknowledges twice (seen on every version)", "Why cases are not supported",
 		"How it gets over losses and congestion", "nak/generation: 2.5", "timeout 4.19 ms", "position of the packet that is lost, of 8", "what timeout/code-10 is", "it is known: the kernel does so since 4.8", "1 not met, 1 not supported, 1 not tested, 1 without a case, 1 untestable",
 	} {
@@ -37,27 +37,27 @@ func TestPageShowsAllResults(t *testing.T) {
 	}
 }
 
-// A part of the cases is not blamed for defects that are for others.
+// A run of selected cases does not report defects that other cases detect.
 func TestPartialRunIgnoresDefectsOfOtherCases(t *testing.T) {
 	run := sample()
 	run.Devices[0].DefectChecks = append(run.Devices[0].DefectChecks, conform.DefectCheck{Defect: "ForOthers", Does: "something else"})
 	if page := html(t, run); !strings.Contains(page, "ForOthers") {
-		t.Error("a defect that nobody notices is not on the page")
+		t.Error("an undetected defect is not on the page")
 	}
 	run.Part = true
 	if page := html(t, run); strings.Contains(page, "ForOthers") || !strings.Contains(page, "1 defects are for cases that were not selected") || !strings.Contains(page, "PSNUnsigned") {
-		t.Error("a defect that is for other cases is on the page, or one that is not for others is not")
+		t.Error("a defect of other cases is on the page, or a defect of selected cases is not")
 	}
 }
 
-// hostileRun is a run whose every string is hostile, but for verdicts.
+// hostileRun is a run in which every string except verdicts is hostile.
 func hostileRun() *conform.Run {
 	run := sample()
 	testutil.Poison(run, testutil.Hostile, reflect.TypeFor[conform.Verdict]())
 	return run
 }
 
-// A page loads nothing, and its links lead somewhere, also if every text is hostile.
+// A page loads nothing and its links are valid, also if every text is hostile.
 func TestPageIsSelfContained(t *testing.T) {
 	twice := sample()
 	twice.Devices = append(twice.Devices, twice.Devices[0])
@@ -65,7 +65,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	testutil.CheckPage(t, "hostile", html(t, hostileRun()))
 }
 
-func TestHeadlines(t *testing.T) {
+func TestPageHeadlines(t *testing.T) {
 	for want, verdicts := range map[string][]conform.Verdict{
 		"Nothing was judged":                            {},
 		"The clause is met":                             {conform.Pass},
@@ -88,11 +88,11 @@ func TestHeadlines(t *testing.T) {
 		}
 	}
 	if run := (&conform.Run{Devices: []conform.Device{{Results: []conform.Result{{Verdict: conform.Pass}}}}, Faults: []conform.Fault{{}}}); !strings.Contains(html(t, run), "the cases have 1 fault") || run.Good() {
-		t.Error("a fault is not heard of")
+		t.Error("a fault is not reported")
 	}
 }
 
-// A page must open fast, however much was judged.
+// The page of a large run must load fast.
 func TestPageOfLargeRunIsSmall(t *testing.T) {
 	run := sample()
 	d := &run.Devices[0]
@@ -105,7 +105,7 @@ func TestPageOfLargeRunIsSmall(t *testing.T) {
 	}
 }
 
-// Of what passes there is little to say, and there are thousands of it.
+// A page may list thousands of passing cases.
 func TestPassingCasesAreShort(t *testing.T) {
 	size := func(cases int) int {
 		run := sample()

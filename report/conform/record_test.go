@@ -30,7 +30,7 @@ type clock struct {
 
 func (c *clock) Now() time.Duration { return c.now }
 
-// wire gives what it is told to.
+// wire returns the given frames.
 type wire struct {
 	conformance.Wire
 	frames []conformance.Frame
@@ -44,7 +44,7 @@ func (w *wire) Recv(time.Duration) (conformance.Frame, error) {
 	return f, nil
 }
 
-func words(e *conformance.Event) string { return fmt.Sprintf("%s%d bytes", e.Text, len(e.Data)) }
+func describe(e *conformance.Event) string { return fmt.Sprintf("%s%d bytes", e.Text, len(e.Data)) }
 
 func udp(n int) []byte {
 	b := make([]byte, 8+n)
@@ -52,13 +52,13 @@ func udp(n int) []byte {
 	return packet.IP{Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2")}.Append(nil, b)
 }
 
-// A packet may be looked at long after it came: the ladder has it where it came.
-func TestLadderIsInOrderOfTime(t *testing.T) {
+// A packet may be received by a case long after its arrival: the ladder orders by arrival.
+func TestLadderIsOrderedByTime(t *testing.T) {
 	c, r := &clock{now: 10}, new(conformance.Record)
 	w := r.RecordWire(c, &wire{frames: []conformance.Frame{{At: 5, Packet: udp(1)}}})
 	must.Do(t, w.Send(udp(2)))
 	must.Get(w.Recv(0))(t)
-	l := conform.NewLadder(r, words)
+	l := conform.NewLadder(r, describe)
 	if len(l.Steps) != 2 || l.Steps[0].Kind != conform.Received || l.Steps[0].At != 5 || l.Steps[1].Kind != conform.Sent || l.Beyond != 0 {
 		t.Errorf("%+v", l)
 	}
@@ -71,18 +71,18 @@ func TestLongLadderOmitsMiddle(t *testing.T) {
 		c.now = time.Duration(i)
 		_ = w.Send(udp(1))
 	}
-	l := conform.NewLadder(r, words)
+	l := conform.NewLadder(r, describe)
 	last := l.Steps[len(l.Steps)-1]
 	if len(l.Steps) != 201 || l.Beyond != 800 || l.Steps[60].Kind != conform.Gap || l.Steps[60].Text != "800 more" || last.At != 999 {
 		t.Errorf("%d steps, %d beyond, %+v, %+v", len(l.Steps), l.Beyond, l.Steps[60], last)
 	}
 }
 
-// pipe is a stream whose device says what it is told to.
+// pipe is a stream from which the given octets are read.
 type pipe struct {
 	conformance.Stream
 	local, remote netip.AddrPort
-	says          [][]byte
+	reads         [][]byte
 }
 
 func (p *pipe) Local() netip.AddrPort  { return p.local }
@@ -90,11 +90,11 @@ func (p *pipe) Remote() netip.AddrPort { return p.remote }
 func (p *pipe) Write([]byte) error     { return nil }
 func (p *pipe) CloseWrite() error      { return nil }
 func (p *pipe) Read(time.Duration) ([]byte, error) {
-	if len(p.says) == 0 {
+	if len(p.reads) == 0 {
 		return nil, io.EOF
 	}
-	b := p.says[0]
-	p.says = p.says[1:]
+	b := p.reads[0]
+	p.reads = p.reads[1:]
 	return b, nil
 }
 
@@ -110,10 +110,10 @@ const (
 	mpaReply   = "MPA ID Rep Frame\x40\x01\x00\x00"
 )
 
-// talk records a start-up of MPA, a long write and the end of a stream.
-func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
+// recordStream records a start-up of MPA, a long write and the end of a stream.
+func recordStream(t *testing.T, family int, deviceDials bool) *conformance.Record {
 	t.Helper()
-	p := &pipe{local: netip.MustParseAddrPort("[fd00::2]:40000"), remote: netip.MustParseAddrPort("[fd00::1]:4791"), says: [][]byte{[]byte(mpaReply)}}
+	p := &pipe{local: netip.MustParseAddrPort("[fd00::2]:40000"), remote: netip.MustParseAddrPort("[fd00::1]:4791"), reads: [][]byte{[]byte(mpaReply)}}
 	if family == 4 {
 		p.local, p.remote = netip.MustParseAddrPort("10.0.0.2:40000"), netip.MustParseAddrPort("10.0.0.1:4791")
 	}
@@ -121,7 +121,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 	s := must.Get(r.RecordStreams(c, &dialler{pipe: p}).Dial(p.remote, 0))(t)
 	read := func() { _, _ = s.Read(0) }
 	if deviceDials {
-		p.says = [][]byte{[]byte(mpaRequest)}
+		p.reads = [][]byte{[]byte(mpaRequest)}
 		read()
 		_ = s.Write([]byte(mpaReply))
 	} else {
@@ -131,7 +131,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 	c.now += time.Millisecond
 	_ = s.Write(make([]byte, 20_000))
 	read() // the device's FIN
-	read() // which can be read again
+	read() // EOF can be read again
 	_ = s.CloseWrite()
 	return r
 }
@@ -139,7 +139,7 @@ func talk(t *testing.T, family int, deviceDials bool) *conformance.Record {
 func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	for _, family := range []int{4, 6} {
 		var b bytes.Buffer
-		must.Do(t, conform.WriteCapture(&b, talk(t, family, false), time.Unix(1000, 0)))
+		must.Do(t, conform.WriteCapture(&b, recordStream(t, family, false), time.Unix(1000, 0)))
 		all := testutil.ReadCapture(t, &b)
 		// A handshake, two frames, three segments, two FINs.
 		if len(all) != 3+2+3+2 || !all[0].Out || all[1].Out || all[0].At.After(all[3].At) || !all[3].At.Equal(time.Unix(1000, 1e6)) {
@@ -148,11 +148,11 @@ func TestStreamsAreWrittenAsTCP(t *testing.T) {
 	}
 }
 
-// tshark follows what was made up, and finds nothing wrong with it.
+// tshark decodes the synthesised TCP segments, and reports no error.
 func TestTsharkAcceptsCapture(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("no tshark on PATH: install it (apt install tshark) to have it look at captures")
+		t.Skip("no tshark on PATH: install it (apt install tshark)")
 	}
 	for _, c := range []struct {
 		family      int
@@ -160,7 +160,7 @@ func TestTsharkAcceptsCapture(t *testing.T) {
 	}{{4, false}, {6, false}, {6, true}} {
 		file := filepath.Join(t.TempDir(), "x.pcapng")
 		f := must.Get(os.Create(file))(t)
-		must.Do(t, errors.Join(conform.WriteCapture(f, talk(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()))
+		must.Do(t, errors.Join(conform.WriteCapture(f, recordStream(t, c.family, c.deviceDials), time.Unix(1000, 0)), f.Close()))
 		out, err := exec.Command(tshark, "-r", file, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 			"-T", "fields", "-e", "tcp.checksum.status", "-e", "_ws.col.Protocol", "-e", "tcp.analysis.flags", "-e", "ip.checksum.status", "-E", "separator=;").Output()
 		if err != nil {
@@ -195,22 +195,22 @@ type world struct{ *clock }
 
 func (world) Go(string, func() error) conformance.Task { return nil }
 
-// byHand is a TCP whose packets are on a wire.
-type byHand struct {
+// rawTCP is a TCP host whose packets are on a wire.
+type rawTCP struct {
 	conformance.RawTCP
 	pipe *pipe
 }
 
-func (b *byHand) Dial(netip.AddrPort, time.Duration) (conformance.Stream, error) { return b.pipe, nil }
+func (b *rawTCP) Dial(netip.AddrPort, time.Duration) (conformance.Stream, error) { return b.pipe, nil }
 
-// A stream whose packets are in the record is shown by these alone.
+// A stream whose packets are in the record is shown by its packets only.
 func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	c, r := &clock{now: 7}, new(conformance.Record)
 	p := &pipe{local: netip.MustParseAddrPort("10.0.0.2:40000"), remote: netip.MustParseAddrPort("10.0.0.1:4791")}
-	s := must.Get(r.RecordRawTCP(c, &byHand{pipe: p}).Dial(p.remote, 0))(t)
+	s := must.Get(r.RecordRawTCP(c, &rawTCP{pipe: p}).Dial(p.remote, 0))(t)
 	_ = s.Write([]byte(mpaRequest))
 	_ = r.RecordWire(c, &wire{}).Send(udp(3))
-	if l := conform.NewLadder(r, words); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
+	if l := conform.NewLadder(r, describe); len(l.Steps) != 1 || l.Steps[0].Stream != 0 {
 		t.Errorf("%+v", l)
 	}
 	var out bytes.Buffer
@@ -220,23 +220,23 @@ func TestRawTCPIsShownByItsPackets(t *testing.T) {
 	}
 }
 
-// Checksums of 0 over IPv6 are filled in where all are 0, and the file says so. Where
-// some are not, a case is about them, and the packets are as they were.
+// Checksums over IPv6 are filled in if all are 0, and the file says so. If some are
+// not, the case tests checksums, and the packets are unchanged.
 func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
-	summed := udp(3)
-	binary.BigEndian.PutUint16(summed[46:], 0x1234)
+	checksummed := udp(3)
+	binary.BigEndian.PutUint16(checksummed[46:], 0x1234)
 	for _, c := range []struct {
 		packets [][]byte
 		filled  bool
-	}{{[][]byte{udp(2), udp(3)}, true}, {[][]byte{udp(2), summed}, false}} {
+	}{{[][]byte{udp(2), udp(3)}, true}, {[][]byte{udp(2), checksummed}, false}} {
 		clock, r := &clock{now: 7}, new(conformance.Record)
 		for _, p := range c.packets {
 			_ = r.RecordWire(clock, &wire{}).Send(p)
 		}
 		var out bytes.Buffer
 		must.Do(t, conform.WriteCapture(&out, r, time.Unix(0, 0)))
-		if says := bytes.Contains(out.Bytes(), []byte("filled in")); says != c.filled {
-			t.Errorf("the file says that they are filled in: %v, want %v", says, c.filled)
+		if reads := bytes.Contains(out.Bytes(), []byte("filled in")); reads != c.filled {
+			t.Errorf("the file reports filled in checksums: %v, want %v", reads, c.filled)
 		}
 		all := testutil.ReadCapture(t, &out)
 		if len(all) != len(c.packets) {
@@ -251,7 +251,7 @@ func TestUDPChecksumsAreFilledInIfAllAreZero(t *testing.T) {
 			}
 			pseudo := append(bytes.Clone(p.Data[8:40]), 0, 0, 0, byte(len(p.Data)-40), 0, 0, 0, packet.ProtocolUDP)
 			if sum := packet.Checksum(pseudo, p.Data[40:]); sum != 0 {
-				t.Errorf("packet %d: a right datagram sums to 0, not %#x", i, sum)
+				t.Errorf("packet %d: the checksum of a correct datagram is 0, not %#x", i, sum)
 			}
 		}
 	}

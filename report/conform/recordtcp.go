@@ -49,8 +49,7 @@ type segment struct {
 	out  bool // sent by the peer
 }
 
-// handshake returns the segments of the three-way handshake, and advances the sequence
-// numbers.
+// handshake returns the segments of the three-way handshake, and advances the sequence numbers.
 func (f *flow) handshake() []segment {
 	dialler, listener := &f.peer, &f.device
 	if !f.peerDialled {

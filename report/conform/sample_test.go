@@ -9,18 +9,18 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// sample is a run in which everything occurs: all verdicts, all kinds of steps, all
-// states of a requirement, defects that are noticed and that are not.
+// sample is a run with all verdicts, all kinds of steps, all states of a requirement,
+// and defects that are detected and that are not.
 func sample() *conform.Run {
 	r := &conform.Run{
 		Version: 1, Tool: "v0.1.0", Command: "fabrictest conform --on sim --seed 7", Seed: 7, Started: time.Date(2025, 11, 15, 9, 30, 12, 0, time.UTC),
 		Wall: 5120 * time.Millisecond, Machine: report.Machine{OS: "linux", Arch: "amd64", Kernel: "6.18.2", CPUs: 2}, Tier: "sim",
 		Documents: documents(),
 		Faults: []conform.Fault{
-			{Kind: conform.Unsound, Device: "softroce", Case: "rc/psn/gap", What: "rc/psn/gap: fail on the sound device: want one, got two"},
-			{Kind: conform.Unproven, Device: "softroce", Case: "rc/psn/wrap", Defect: "PSNUnsigned", What: "rc/psn/wrap: pass with PSNUnsigned, which it is to catch"},
-			{Kind: conform.UnknownDefect, Case: "rc/psn/wrap", Defect: "Nonsense", What: "rc/psn/wrap is to catch Nonsense, which no device can have"},
-			{Kind: conform.Uncaught, Device: "softroce", Defect: "LatePlacement", What: "no case notices LatePlacement: data come late"},
+			{Kind: conform.Unsound, Device: "softroce", Case: "rc/psn/gap", What: "rc/psn/gap: fail on the device without defects: want one, got two"},
+			{Kind: conform.Unproven, Device: "softroce", Case: "rc/psn/wrap", Defect: "PSNUnsigned", What: "rc/psn/wrap: pass with PSNUnsigned, which it must detect"},
+			{Kind: conform.UnknownDefect, Case: "rc/psn/wrap", Defect: "Nonsense", What: "rc/psn/wrap must detect Nonsense, which no device has"},
+			{Kind: conform.Uncaught, Device: "softroce", Defect: "LatePlacement", What: "no case detects LatePlacement: data arrives late"},
 		},
 	}
 	roce := conform.Device{Name: "softroce", Title: "soft-RoCE", As: "rxe-6.12", Defects: []string{"AckPSNOff"}}
@@ -32,9 +32,9 @@ func sample() *conform.Run {
 	}
 	roce.Results[1].Defective = []conform.Defective{{Defect: "NAKStorm", Verdict: conform.Fail, Reason: "want one NAK, got three"}, {Defect: "PSNUnsigned", Verdict: conform.Pass}}
 	roce.DefectChecks = []conform.DefectCheck{
-		{Defect: "NAKStorm", Imitates: "R9", Does: "every packet behind a gap is NAKed", Tried: 2, Caught: []string{"rc/psn/behaviour-1", "rc/read/behaviour-30"}, Expects: []string{"rc/psn/behaviour-1"}},
+		{Defect: "NAKStorm", Imitates: "R9", Does: "every packet after a gap is NAKed", Tried: 2, Caught: []string{"rc/psn/behaviour-1", "rc/read/behaviour-30"}, Expects: []string{"rc/psn/behaviour-1"}},
 		{Defect: "PSNUnsigned", Does: "PSNs are compared as numbers", Tried: 1, Expects: []string{"rc/psn/behaviour-1"}},
-		{Defect: "Late", Does: "answers come late", Excused: "rc/slow is to notice it, which this bench cannot ask", Expects: []string{"rc/psn/behaviour-2"}},
+		{Defect: "Late", Does: "responses arrive late", Excused: "rc/slow must detect it, which this bench cannot run", Expects: []string{"rc/psn/behaviour-2"}},
 	}
 	roce.Measured = measurements()
 	iwarp := conform.Device{Name: "softiwarp", Title: "soft-iWARP", Results: []conform.Result{stream()}}
@@ -45,9 +45,9 @@ func sample() *conform.Run {
 func documents() []conform.Document {
 	rows := []conform.Row{
 		{ID: "roce/rc/psn/1", Level: "MUST", Clause: "C9-105", Text: "A gap is answered by one NAK.", Cases: []string{"rc/psn/behaviour-0", "rc/psn/behaviour-1"}},
-		{ID: "roce/rc/psn/2", Level: "SHOULD", Text: "Nobody can see this.", Untestable: "it is about a light on the front"},
-		{ID: "roce/rc/psn/3", Level: "MAY", Text: "Nobody has looked at this."},
-		{ID: "roce/rc/psn/4", Level: "MUST", Text: "This was not asked.", Cases: []string{"rc/psn/another"}},
+		{ID: "roce/rc/psn/2", Level: "SHOULD", Text: "This has no effect on the wire.", Untestable: "no packet shows it"},
+		{ID: "roce/rc/psn/3", Level: "MAY", Text: "This has no case."},
+		{ID: "roce/rc/psn/4", Level: "MUST", Text: "This was not tested.", Cases: []string{"rc/psn/another"}},
 		{ID: "roce/rc/psn/5", Level: "MUST", Text: "This is not supported.", Cases: []string{"rc/psn/behaviour-2"}},
 	}
 	return []conform.Document{
@@ -60,7 +60,7 @@ func documents() []conform.Document {
 func result(topic string, i int, v conform.Verdict) conform.Result {
 	r := conform.Result{
 		ID: fmt.Sprintf("%s/behaviour-%d", topic, i), Suite: "roce", Title: fmt.Sprintf("The device does the right thing, number %d", i), Cite: "IBTA C9-105",
-		Rows: []string{"roce/rc/psn/1"}, Level: "MUST", Labels: []string{"service:rc"}, Sends: "a SEND behind a gap", Expects: "one NAK",
+		Rows: []string{"roce/rc/psn/1"}, Level: "MUST", Labels: []string{"service:rc"}, Sends: "a SEND after a gap", Expects: "one NAK",
 		Verdict: v, Took: 900 * time.Microsecond, Replay: fmt.Sprintf("fabrictest conform %s/behaviour-%d --device softroce --on sim --seed 7", topic, i),
 	}
 	switch v {

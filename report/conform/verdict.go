@@ -121,8 +121,7 @@ type UnsupportedReason struct {
 	Cases []string
 }
 
-// UnsupportedReasons returns the reasons of the device's unsupported cases, the most frequent
-// first.
+// UnsupportedReasons returns the reasons of unsupported cases, the most frequent first.
 func (d *Device) UnsupportedReasons() []UnsupportedReason {
 	cases := make(map[string][]string)
 	for i := range d.Results {

@@ -185,8 +185,7 @@ func newCaseView(d *Device, r *Result, ids kit.Anchors, rows map[string]rowText)
 	return c
 }
 
-// canMerge reports whether a result of another device can be shown in the same view: neither is bad
-// or has details.
+// canMerge reports whether the view can show r, of another device: neither is bad or has details.
 func (c *caseView) canMerge(r *Result) bool {
 	brief := func(v Verdict) bool { return v == Pass || v == Unsupported }
 	return brief(c.Verdict) && brief(r.Verdict) && c.Ladder == "" && c.Capture == "" && r.Ladder == nil && r.Capture == "" && c.Title == r.Title

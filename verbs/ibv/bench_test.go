@@ -14,8 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The tests below do real work on every RDMA device of the machine, with itself as the
-// peer. FABRICTEST_IBV_DEVICE names one, if not all are to be used.
+// The tests run on every RDMA device of the machine, with the device itself as the
+// peer. FABRICTEST_IBV_DEVICE selects one device.
 
 // onDevices runs a test on every device.
 func onDevices(t *testing.T, f func(*testing.T, *bench)) {
@@ -35,7 +35,7 @@ func onDevices(t *testing.T, f func(*testing.T, *bench)) {
 	}
 }
 
-// bench is an opened device with what most tests need.
+// bench is an opened device with the objects that most tests need.
 type bench struct {
 	*testing.T
 	verbs.Context
@@ -49,8 +49,8 @@ type bench struct {
 }
 
 const (
-	patience = 10 * time.Second
-	bufLen   = 1 << 16
+	testTimeout = 10 * time.Second
+	bufLen      = 1 << 16
 )
 
 func newBench(t *testing.T, info verbs.DeviceInfo) *bench {
@@ -89,7 +89,7 @@ func newBench(t *testing.T, info verbs.DeviceInfo) *bench {
 	return b
 }
 
-// ok ends the test if something failed that must not.
+// ok ends the test if err is not nil.
 func (b *bench) ok(what string, err error) {
 	b.Helper()
 	if err != nil {
@@ -97,24 +97,24 @@ func (b *bench) ok(what string, err error) {
 	}
 }
 
-// refused fails the test unless err is of this kind; any kind will do if it is nil.
-func (b *bench) refused(what string, err, kind error) {
+// wantErr fails the test unless err is of this kind, or any error if kind is nil.
+func (b *bench) wantErr(what string, err, kind error) {
 	b.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) {
 		b.Errorf("%s: %v, want %v", what, err, kind)
 	}
 }
 
-// needs skips the test if the device does not claim something.
+// needs skips the test if the device does not report a capability.
 func (b *bench) needs(caps verbs.Caps, what string) {
 	b.Helper()
 	if !b.attr.Caps.Has(caps) {
-		b.Skipf("%s does not claim %s", b.info.Name, what)
+		b.Skipf("%s does not report %s", b.info.Name, what)
 	}
 }
 
-// byHand skips the test if queue pairs cannot be connected by modify.
-func (b *bench) byHand() {
+// needsModify skips the test if queue pairs cannot be connected by modify_qp.
+func (b *bench) needsModify() {
 	b.Helper()
 	if b.info.Transport != verbs.TransportIB {
 		b.Skipf("%s is connected by the connection manager only", b.info.Name)
@@ -135,16 +135,16 @@ func (b *bench) newQP(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
 }
 
 const (
-	everyRight = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
-	testKey    = 0x11111111
+	allRemoteAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	testKey         = 0x11111111
 )
 
-// up takes a queue pair to RTS: a connected one to another of the same device.
-func (b *bench) up(qp verbs.QP, peer verbs.QPN) {
+// toRTS moves a queue pair to RTS, a connected one with a peer of the same device.
+func (b *bench) toRTS(qp verbs.QP, peer verbs.QPN) {
 	b.Helper()
 	const toInit = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	a := verbs.QPAttr{
-		State: verbs.QPStateInit, Port: 1, Access: everyRight, QKey: testKey, PathMTU: verbs.MTU1024, DestQPN: peer, RQPSN: 77, SQPSN: 77,
+		State: verbs.QPStateInit, Port: 1, Access: allRemoteAccess, QKey: testKey, PathMTU: verbs.MTU1024, DestQPN: peer, RQPSN: 77, SQPSN: 77,
 		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 12, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 		AH: b.self(),
 	}
@@ -166,12 +166,12 @@ func (b *bench) up(qp verbs.QP, peer verbs.QPN) {
 	b.ok("to RTS", qp.Modify(a, rts))
 }
 
-// self is the way to the device itself.
+// self returns the address attributes of the device itself.
 func (b *bench) self() verbs.AHAttr {
 	return verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: b.gid.GID, SGIDIndex: uint8(b.gid.Index), HopLimit: 64}}
 }
 
-// pair makes two queue pairs that are connected to each other. The first speaks first.
+// pair creates two connected queue pairs. With iWARP the first must send first.
 func (b *bench) pair(kind verbs.QPType, change func(*verbs.QPInit)) (one, other verbs.QP) {
 	b.Helper()
 	one, other = b.newQP(kind, nil), b.newQP(kind, change)
@@ -180,8 +180,8 @@ func (b *bench) pair(kind verbs.QPType, change func(*verbs.QPInit)) (one, other 
 		b.connected(cm, at, one, other)
 		return one, other
 	}
-	b.up(one, other.QPN())
-	b.up(other, one.QPN())
+	b.toRTS(one, other.QPN())
+	b.toRTS(other, one.QPN())
 	return one, other
 }
 
@@ -195,7 +195,7 @@ func (b *bench) post(qp verbs.QP, wrs ...verbs.SendWR) {
 	b.Helper()
 	n := must.Get(qp.PostSend(wrs))(b.T)
 	if n != len(wrs) {
-		b.Fatalf("post_send took %d of %d", n, len(wrs))
+		b.Fatalf("post_send posted %d of %d", n, len(wrs))
 	}
 }
 
@@ -207,30 +207,30 @@ func (b *bench) recv(qp interface {
 	_ = must.Get(qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: b.sge(off, n)}}))(b.T)
 }
 
-// completions polls until there are n, by the IDs of their requests.
+// completions polls until it has n completions, and returns them by WR ID.
 func (b *bench) completions(cq verbs.CQ, n int) map[uint64]verbs.WC {
 	b.Helper()
 	all := make(map[uint64]verbs.WC)
 	into := make([]verbs.WC, 8)
-	for until := time.Now().Add(patience); len(all) < n; time.Sleep(100 * time.Microsecond) {
+	for until := time.Now().Add(testTimeout); len(all) < n; time.Sleep(100 * time.Microsecond) {
 		got := must.Get(cq.Poll(into))(b.T)
 		for _, wc := range into[:got] {
 			all[wc.WRID] = wc
 		}
 		if time.Now().After(until) {
-			b.Fatalf("%d completions of %d in %v: %+v", len(all), n, patience, all)
+			b.Fatalf("%d completions of %d in %v: %+v", len(all), n, testTimeout, all)
 		}
 	}
 	return all
 }
 
-// succeeds waits for these requests' completions.
+// succeeds waits for the completions of these requests.
 func (b *bench) succeeds(ids ...uint64) map[uint64]verbs.WC {
 	b.Helper()
 	all := b.completions(b.cq, len(ids))
 	for _, id := range ids {
 		if wc, ok := all[id]; !ok || wc.Status != verbs.WCSuccess {
-			b.Fatalf("request %d: %+v (there: %v)", id, wc, ok)
+			b.Fatalf("request %d: %+v (completed: %v)", id, wc, ok)
 		}
 	}
 	return all

@@ -79,8 +79,7 @@ func ignoreEAGAIN(errno error) error {
 	return cause(errno)
 }
 
-// Close implements verbs.CompChannel: it ends waits and destroys the channel, unless a completion
-// queue uses it.
+// Close implements verbs.CompChannel: it ends waits and destroys the channel, unless a CQ uses it.
 func (h *channel) Close() error {
 	const op = "destroy_comp_channel"
 	c := h.ctx

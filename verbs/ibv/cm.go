@@ -18,8 +18,7 @@ import (
 )
 
 // manager is the connection manager of an opened device. librdmacm opens the devices itself and
-// cannot use our queue pairs: the manager passes only their numbers to the library, and modifies
-// them itself.
+// cannot use our queue pairs: the manager passes it only their numbers, and modifies them itself.
 type manager struct {
 	ctx    *Context
 	events *C.struct_rdma_event_channel
@@ -87,8 +86,7 @@ func (m *manager) dispatch() {
 }
 
 // handle delivers an event to its identifier. It acknowledges the event only after it has looked up
-// the identifier: rdma_destroy_id waits for that, so that no new identifier can have the same
-// address yet.
+// the identifier: rdma_destroy_id waits for that, so no new identifier has the same address yet.
 func (m *manager) handle(e *C.struct_shim_cm_event) {
 	m.mu.Lock()
 	id := m.ids[e.id]
@@ -192,8 +190,7 @@ func (m *manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int
 	return &listener{id: id, space: space, addr: addressOf(C.rdma_get_local_addr(id.c))}, nil
 }
 
-// Resolve implements verbs.CM: it asks the datagram service at addr for its queue pair number and
-// Q_Key (SIDR).
+// Resolve implements verbs.CM: it asks the datagram service at addr for QP number and Q_Key (SIDR).
 func (m *manager) Resolve(addr netip.AddrPort, private []byte, timeout time.Duration) (verbs.DatagramPeer, error) {
 	const op = "resolve"
 	until := newDeadline(timeout)

@@ -141,9 +141,8 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 	}
 }
 
-// moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and
-// access rights for remote writes and, with allowReads, reads and atomics. A queue pair in INIT
-// keeps its rights.
+// moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and access
+// rights for remote writes and, with allowReads, reads and atomics. In INIT it keeps its rights.
 func (c *conn) moveToInit(allowReads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(current verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
@@ -245,8 +244,7 @@ func (c *conn) disconnected() {
 	c.release()
 }
 
-// release wakes waiters and destroys the identifier, once. The queue pair has no connection any
-// more.
+// release wakes waiters, destroys the identifier, and frees the queue pair for a connection, once.
 func (c *conn) release() {
 	c.once.Do(func() {
 		close(c.closed)

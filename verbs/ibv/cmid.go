@@ -95,8 +95,7 @@ func (id *cmID) deliver(e *C.struct_shim_cm_event) {
 	}
 }
 
-// nextEvent waits for the next event. The error is ErrTimeout, or ErrClosed if the identifier was
-// destroyed.
+// nextEvent waits for the next event. It returns ErrTimeout, or ErrClosed after destroy.
 func (id *cmID) nextEvent(until deadline) (cmEvent, error) {
 	return receive(id.events, id.destroyedCh, until)
 }
@@ -145,8 +144,7 @@ func (id *cmID) call(f func() C.int) error {
 	return shimError(f())
 }
 
-// destroy destroys the identifier, and rejects the requests in its queue. A second call waits for
-// the first.
+// destroy destroys the identifier and rejects queued requests. A second call waits for the first.
 func (id *cmID) destroy() {
 	id.mu.Lock()
 	if !id.destroyed {
@@ -322,8 +320,7 @@ func (d deadline) timer() (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// millis returns the time left for timers of the kernel, which cannot be infinite; at most a
-// minute.
+// millis returns the time left for kernel timers, which must be finite: at most a minute.
 func (d deadline) millis() int64 {
 	const longest = time.Minute
 	left := longest

@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// maxPrivateData is the maximum length of private data: its field in rdma_conn_param has eight
-// bits.
+// maxPrivateData is the maximum length of private data, an 8-bit field in rdma_conn_param.
 const maxPrivateData = 255
 
 // paramToC returns connection parameters as a shim_cm_param.
@@ -100,8 +99,7 @@ func (r *request) Remote() netip.AddrPort { return r.remote }
 // Param implements verbs.ConnRequest.
 func (r *request) Param() verbs.ConnParam { return r.param }
 
-// Accept implements verbs.ConnRequest. For a datagram service it only replies, and the connection
-// is nil.
+// Accept implements verbs.ConnRequest. For a datagram service it only replies, and returns nil.
 func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "accept"
 	until := newDeadline(timeout)
@@ -127,8 +125,7 @@ func (r *request) Accept(pair verbs.QP, param verbs.ConnParam, timeout time.Dura
 	c := newConn(r.id, q)
 	if err := c.accept(&cmParam, param, until); err != nil {
 		if q.accepting.Load() {
-			// Linux's iWARP destroys the identifier only after the peer has sent data: do not wait
-			// for that.
+			// Linux's iWARP destroys the identifier only after the peer has sent data: do not wait.
 			go func() {
 				r.id.destroy()
 				q.accepting.Store(false)

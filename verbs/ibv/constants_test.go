@@ -67,7 +67,7 @@ func libraryName(name string) string {
 
 // The provider casts constants of package verbs to those of the libraries. The test compiles a C
 // program that prints the latter.
-func TestConstantsEqualThoseOfTheLibraries(t *testing.T) {
+func TestConstantsMatchLibraries(t *testing.T) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler")

@@ -154,8 +154,7 @@ func create[T any](h handle, o child, op string, f func() error) (none T, _ erro
 	return o.(T), nil
 }
 
-// closeObject destroys an object. If it is closed already or the library fails, it returns an
-// error.
+// closeObject destroys an object. It returns an error if the object is closed or the library fails.
 func closeObject(o child, op string) error {
 	c := o.state().ctx
 	c.closeLock.Lock()
@@ -171,8 +170,7 @@ func closeObject(o child, op string) error {
 	return nil
 }
 
-// objectOf returns the object of an argument if it is an open object of this device. closeLock is
-// held for reading.
+// objectOf returns the open object of this device that arg is. closeLock is held for reading.
 func objectOf[T child](c *Context, what string, arg any) (T, error) {
 	o, ok := arg.(T)
 	switch {

@@ -60,8 +60,7 @@ func (c *Context) deviceAttr() (verbs.DeviceAttr, error) {
 
 func atMost255(n C.int) uint8 { return uint8(min(max(n, 0), math.MaxUint8)) }
 
-// capAtomicWrite is the kernel's capability bit of atomic writes, which some headers of libibverbs
-// lack.
+// capAtomicWrite is the kernel's bit for atomic writes, which some headers of libibverbs lack.
 const capAtomicWrite = 1 << 40
 
 // reportedCaps returns the capabilities that the device reports, without CapFlush: the library
@@ -114,8 +113,7 @@ func (c *Context) QueryPort(port uint8) (attr verbs.PortAttr, err error) {
 	return attr, err
 }
 
-// linkRateBps returns the rate of a link with IBTA's codes of lane speed and link width; 0 for
-// unknown codes.
+// linkRateBps returns the rate of a link by IBTA's codes of lane speed and width; 0 if unknown.
 func linkRateBps(speed, width uint8) uint64 {
 	lane := map[uint8]uint64{ // in kb/s
 		1: 2_500_000, 2: 5_000_000, 4: 10_000_000, 8: 10_312_500, 16: 14_062_500, 32: 25_781_250, 64: 53_125_000, 128: 106_250_000,
@@ -179,8 +177,7 @@ func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
 	return uint16(key), err
 }
 
-// Counters implements verbs.Context with the hardware counters of the device and its ports in
-// sysfs.
+// Counters implements verbs.Context with the hardware counters of device and ports in sysfs.
 func (c *Context) Counters() []verbs.Counter {
 	return countersIn(filepath.Join("/sys/class/infiniband", c.info.Name))
 }

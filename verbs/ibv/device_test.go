@@ -18,14 +18,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestOpenNamesWhatThereIs(t *testing.T) {
+func TestOpenErrorNamesDeviceOrModule(t *testing.T) {
 	_, err := Provider{}.Open("no such device")
 	if err == nil || !strings.Contains(err.Error(), "no such device") && !strings.Contains(err.Error(), "ib_uverbs") {
 		t.Errorf("open: %v", err)
 	}
 }
 
-func TestQueries(t *testing.T) {
+func TestQueryDevicePortGIDAndPKey(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.Logf("%+v", b.attr)
 		if b.attr.MaxQP <= 0 || b.attr.MaxCQE <= 0 || b.attr.Ports == 0 || b.attr.NodeGUID != b.info.GUID {
@@ -37,12 +37,12 @@ func TestQueries(t *testing.T) {
 			t.Errorf("port %+v", p)
 		}
 		_, err := b.QueryPort(b.attr.Ports + 1)
-		b.refused("a port behind the last", err, nil)
+		b.wantErr("a port after the last", err, nil)
 		for _, i := range []int{-1, p.GIDs, 1 << 40} {
 			_, err = b.QueryGID(1, i)
-			b.refused("a GID that there is not", err, nil)
+			b.wantErr("a GID index out of range", err, nil)
 			_, err = b.QueryPKey(1, max(i, p.PKeys))
-			b.refused("a P_Key that there is not", err, nil)
+			b.wantErr("a P_Key index out of range", err, nil)
 		}
 		if p.PKeys > 0 { // iWARP has none
 			_ = must.Get(b.QueryPKey(1, 0))(b.T)
@@ -53,7 +53,7 @@ func TestQueries(t *testing.T) {
 
 func TestRC(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		b.byHand() // immediate data, too, is InfiniBand's only
+		b.needsModify() // immediate data needs InfiniBand as well
 		one, other := b.pair(verbs.QPTypeRC, nil)
 		// A message, and one with immediate data.
 		b.recv(other, 1, 4096, 100)
@@ -76,7 +76,7 @@ func TestRC(t *testing.T) {
 		if got[5].Opcode != verbs.WCOpRecvRDMAWithImm || got[5].Imm != 9 || !bytes.Equal(b.buf[100:3100], b.buf[30000:33000]) {
 			t.Errorf("write and read: %+v", got)
 		}
-		// Inline data is the caller's again at once.
+		// The caller may reuse inline data at once.
 		in := bytes.Repeat([]byte{0xab}, 16)
 		b.recv(other, 9, 4096, 64)
 		b.post(one, verbs.SendWR{WRID: 10, Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: in})
@@ -105,14 +105,14 @@ func TestAtomics(t *testing.T) {
 
 func TestAtomicWrite(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
-		b.byHand()
+		b.needsModify()
 		one, _ := b.pair(verbs.QPTypeRC, nil)
 		at := int(-b.mr.Addr() & 7)
 		want := bytes.Clone(b.buf[512:520])
 		wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpAtomicWrite, Flags: verbs.SendSignaled, SGL: b.sge(512, 8), Remote: b.remote(at + 4096)}
 		if !b.attr.Caps.Has(verbs.CapAtomicWrite) {
 			_, err := one.PostSend([]verbs.SendWR{wr})
-			b.refused("an atomic write on a device without", err, verbs.ErrNotSupported)
+			b.wantErr("an atomic write on a device without", err, verbs.ErrNotSupported)
 			return
 		}
 		b.post(one, wr)
@@ -121,7 +121,7 @@ func TestAtomicWrite(t *testing.T) {
 		}
 		wr.SGL = b.sge(512, 4)
 		_, err := one.PostSend([]verbs.SendWR{wr})
-		b.refused("an atomic write of four bytes", err, verbs.ErrInvalid)
+		b.wantErr("an atomic write of four bytes", err, verbs.ErrInvalid)
 	})
 }
 
@@ -132,17 +132,17 @@ func TestUC(t *testing.T) {
 		b.recv(other, 1, 4096, 100)
 		b.post(one, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: b.sge(0, 100)})
 		if b.succeeds(1, 2); !bytes.Equal(b.buf[:100], b.buf[4096:4196]) {
-			t.Error("other bytes than were sent")
+			t.Error("wrong bytes were received")
 		}
 	})
 }
 
-func TestUDCanBeAnswered(t *testing.T) {
+func TestUDReplyToSender(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.needs(verbs.CapUD, "UD")
 		one, other := b.newQP(verbs.QPTypeUD, nil), b.newQP(verbs.QPTypeUD, nil)
-		b.up(one, 0)
-		b.up(other, 0)
+		b.toRTS(one, 0)
+		b.toRTS(other, 0)
 		ah := must.Get(b.pd.CreateAH(b.self()))(b.T)
 		b.recv(other, 1, 4096, verbs.GRHLen+100)
 		b.recv(one, 2, 8192, verbs.GRHLen+100)
@@ -156,7 +156,7 @@ func TestUDCanBeAnswered(t *testing.T) {
 		b.post(other, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: b.sge(0, 10), UD: verbs.UD{AH: ah, QPN: wc.SrcQP, QKey: testKey}})
 		b.succeeds(2, 4)
 		_, err := one.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: b.sge(0, 1)}})
-		b.refused("a datagram to nowhere", err, verbs.ErrInvalid)
+		b.wantErr("a datagram without an address handle", err, verbs.ErrInvalid)
 	})
 }
 
@@ -164,16 +164,16 @@ func TestMulticast(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.needs(verbs.CapMulticast|verbs.CapUD, "multicast")
 		qp := b.newQP(verbs.QPTypeUD, nil)
-		b.up(qp, 0)
+		b.toRTS(qp, 0)
 		group := verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
 		b.ok("join", qp.AttachMulticast(group))
 		b.ok("leave", qp.DetachMulticast(group))
-		b.refused("leaving twice", qp.DetachMulticast(group), nil)
-		b.ok("join again", qp.AttachMulticast(group)) // closing the device finds it in the group
+		b.wantErr("leaving twice", qp.DetachMulticast(group), nil)
+		b.ok("join again", qp.AttachMulticast(group)) // the device is closed while it is in the group
 	})
 }
 
-func TestRegionsAtAnAddress(t *testing.T) {
+func TestRegMRAtAddress(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		const at = 0x7_0000_1230
 		buf := BufferFor(at, 100)
@@ -181,11 +181,11 @@ func TestRegionsAtAnAddress(t *testing.T) {
 		if mr.Addr() != at || mr.Len() != 100 {
 			t.Errorf("%d bytes at %#x", mr.Len(), mr.Addr())
 		}
-		// Memory that lies elsewhere in its page is the kernel's to refuse, and the error says why.
+		// The kernel rejects memory with another offset in its page, and the error says why.
 		_, err := b.pd.RegMR(verbs.MRInit{Buf: buf, Addr: at + 8})
-		b.refused("another place in the page", err, verbs.ErrInvalid)
+		b.wantErr("another offset in the page", err, verbs.ErrInvalid)
 		if err != nil && !strings.Contains(err.Error(), "into its page") {
-			t.Errorf("%v does not say why", err)
+			t.Errorf("%v does not give the reason", err)
 		}
 		if b.attr.Caps.Has(verbs.CapZeroBased) {
 			mr = must.Get(b.pd.RegMR(verbs.MRInit{Buf: BufferFor(0, 64), Access: verbs.AccessZeroBased}))(b.T)
@@ -196,7 +196,7 @@ func TestRegionsAtAnAddress(t *testing.T) {
 	})
 }
 
-func TestWindows(t *testing.T) {
+func TestMemoryWindows(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		b.needs(verbs.CapMWType1|verbs.CapMWType2, "windows")
 		one, other := b.pair(verbs.QPTypeRC, nil)
@@ -211,12 +211,12 @@ func TestWindows(t *testing.T) {
 		}
 		b.post(other, read(2, key))
 		if b.succeeds(2); !bytes.Equal(b.buf[256:320], b.buf[4096:4160]) {
-			t.Error("other bytes than are behind the window")
+			t.Error("wrong bytes were read through the window")
 		}
 		second := must.Get(b.pd.AllocMW(verbs.MWType2))(b.T)
 		_, err := one.BindMW(second, 1, verbs.SendSignaled, info)
-		b.refused("bind_mw of type 2", err, verbs.ErrInvalid)
-		for id := uint64(10); id < 14; id += 2 { // twice: the second needs the first's key
+		b.wantErr("bind_mw of type 2", err, verbs.ErrInvalid)
+		for id := uint64(10); id < 14; id += 2 { // twice: the second bind needs the key of the first
 			key = verbs.NextRKey(second.RKey())
 			b.post(one, verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{MW: second, RKey: key, Info: info}})
 			b.succeeds(id)
@@ -230,7 +230,7 @@ func TestWindows(t *testing.T) {
 		}
 		b.post(other, read(20, key))
 		if wc := b.completions(b.cq, 1)[20]; wc.Status != verbs.WCRemAccessErr {
-			t.Errorf("read through a window that was invalidated: %+v", wc)
+			t.Errorf("read through an invalidated window: %+v", wc)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestPollAndPostDoNotAllocate(t *testing.T) {
 			_, err1 := other.PostRecv(recv)
 			_, err2 := one.PostSend(send)
 			must.Do(t, errors.Join(err1, err2))
-			for done, until := 0, time.Now().Add(patience); done < 2; {
+			for done, until := 0, time.Now().Add(testTimeout); done < 2; {
 				n, err := b.cq.Poll(into)
 				if err != nil || time.Now().After(until) {
 					t.Fatalf("%d completions, %v", done, err)
@@ -253,7 +253,7 @@ func TestPollAndPostDoNotAllocate(t *testing.T) {
 				done += n
 			}
 		}); n > 0 {
-			t.Errorf("%.1f allocations a round", n)
+			t.Errorf("%.1f allocations per round", n)
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestCountersOfDeviceAndPorts(t *testing.T) {
 	write("ports/1/hw_counters/sent_pkts", "12\n")
 	write("ports/1/hw_counters/acks", "18446744073709551615\n")
 	write("ports/1/hw_counters/lifespan", "10\n")
-	write("ports/1/hw_counters/words", "none\n")
+	write("ports/1/hw_counters/text", "none\n")
 	want := []verbs.Counter{{Name: "acks", Value: 1<<64 - 1}, {Name: "sent_pkts", Value: 12}}
 	if got := countersIn(dir); !slices.Equal(got, want) {
 		t.Errorf("one port: %v, want %v", got, want)
@@ -295,7 +295,7 @@ func TestSignallingRate(t *testing.T) {
 	}
 }
 
-func TestErrnoIsBothItselfAndAnErrorOfVerbs(t *testing.T) {
+func TestErrorsWrapErrnoAndVerbsError(t *testing.T) {
 	for errno, want := range map[int]error{
 		int(syscall.EINVAL): verbs.ErrInvalid, -int(syscall.EINVAL): verbs.ErrInvalid, int(syscall.ENOMEM): verbs.ErrNoMemory,
 		int(syscall.EBUSY): verbs.ErrBusy, int(syscall.EPERM): verbs.ErrPerm, int(syscall.ENOENT): verbs.ErrNotFound,

@@ -2,8 +2,7 @@
 // connections over librdmacm. With it the conformance cases and programs run on a NIC, or on
 // Linux's soft-RoCE and soft-iWARP. It does not check results of devices.
 //
-// It is built with the tag ibverbs, on Linux and with cgo, and needs the two libraries with
-// their headers:
+// It is built with the tag ibverbs, on Linux and with cgo, and needs the two libraries' headers:
 //
 //	apt install libibverbs-dev librdmacm-dev
 //	go build -tags ibverbs ./...
@@ -13,12 +12,11 @@
 //
 // # Verbs
 //
-// A verb calls the function of libibverbs with its name. An error wraps the errno and the
-// error of package verbs for it. The provider itself rejects only arguments with which the
-// library would crash (a missing, foreign or closed object, an unknown operation, a receive
-// for a queue pair without a receive queue), and arguments that the library cannot express:
-// private data of more than 255 bytes, and the flush operation, which the headers of
-// Debian 12 lack.
+// A verb calls the function of libibverbs with its name. An error wraps the errno and the error of
+// package verbs for it. The provider itself rejects only arguments with which the library would
+// crash (a missing, foreign or closed object, an unknown operation, a receive for a queue pair
+// without a receive queue), and arguments that the library cannot express: private data of more
+// than 255 bytes, and the flush operation, which the headers of Debian 12 lack.
 //
 // Capabilities that no query of libibverbs reports are probed once per opened device, by
 // creating objects: transport services, the limit of inline data, resizing of completion

@@ -76,8 +76,7 @@ func errnoError(errno int) *deviceError {
 	return &deviceError{errno: syscall.Errno(errno), kind: kinds[syscall.Errno(errno)]}
 }
 
-// shimError returns the error for the errno that a function of the shim, our C wrapper, returned;
-// nil for 0.
+// shimError returns the error for the errno that a function of our C shim returned; nil for 0.
 func shimError[T ~int32](errno T) error {
 	if errno == 0 {
 		return nil
@@ -94,8 +93,7 @@ func cause(errno error) error {
 	return errors.New("the library gave no reason")
 }
 
-// nilError returns the error of a call that returned the pointer p and set errno; nil unless p is
-// nil.
+// nilError returns the error of a call that returned the pointer p and set errno, if p is nil.
 func nilError[T any](p *T, errno error) error {
 	if p != nil {
 		return nil

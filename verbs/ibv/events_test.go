@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// complete has a new queue pair complete a receive on cq, in error.
+// complete flushes a receive of a new queue pair to cq.
 func (b *bench) complete(cq verbs.CQ, id uint64) {
 	b.Helper()
 	qp := b.newQP(verbs.QPTypeRC, func(i *verbs.QPInit) { i.SendCQ, i.RecvCQ = cq, cq })
@@ -31,28 +31,28 @@ func TestCompletionEvents(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := ch.Wait(50 * time.Millisecond)
-		b.refused("waiting for nothing", err, verbs.ErrTimeout)
+		b.wantErr("waiting without an event", err, verbs.ErrTimeout)
 		if took := time.Since(began); took < 50*time.Millisecond {
 			t.Errorf("a timeout of 50 ms after %v", took)
 		}
 		_, err = ch.Wait(0)
-		b.refused("looking for nothing", err, verbs.ErrTimeout)
+		b.wantErr("polling without an event", err, verbs.ErrTimeout)
 		for _, i := range []int{1, 0, 1} {
 			b.ok("arm", queues[i].ReqNotify(false))
 			b.complete(queues[i], 5)
-			got := must.Get(ch.Wait(patience))(b.T)
+			got := must.Get(ch.Wait(testTimeout))(b.T)
 			if got != queues[i] {
-				t.Errorf("an event of another queue")
+				t.Errorf("an event of another CQ")
 			}
 			if wc := b.completions(queues[i], 1)[5]; wc.Status != verbs.WCWRFlushErr {
 				t.Errorf("%+v", wc)
 			}
 		}
-		b.refused("closing a channel in use", ch.Close(), verbs.ErrBusy)
+		b.wantErr("closing a channel in use", ch.Close(), verbs.ErrBusy)
 	})
 }
 
-func TestClosingEndsWaits(t *testing.T) {
+func TestCloseWakesWaiters(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		closed := must.Get(b.CreateCompChannel())(b.T)
 		kept := must.Get(b.CreateCompChannel())(b.T)
@@ -62,12 +62,12 @@ func TestClosingEndsWaits(t *testing.T) {
 			ends[what] = end
 			go func() { end <- f() }()
 		}
-		over := func(what string) {
+		expectClosed := func(what string) {
 			select {
 			case err := <-ends[what]:
-				b.refused(what, err, verbs.ErrClosed)
-			case <-time.After(patience):
-				t.Fatalf("%s: it still waits", what)
+				b.wantErr(what, err, verbs.ErrClosed)
+			case <-time.After(testTimeout):
+				t.Fatalf("%s: still waiting", what)
 			}
 		}
 		wait("the channel", func() error { _, err := closed.Wait(verbs.Forever); return err })
@@ -75,18 +75,18 @@ func TestClosingEndsWaits(t *testing.T) {
 		wait("the device", func() error { _, err := b.WaitAsync(verbs.Forever); return err })
 		time.Sleep(20 * time.Millisecond)
 		b.ok("close the channel", closed.Close())
-		over("the channel")
+		expectClosed("the channel")
 		b.ok("close the device", b.Context.Close())
-		over("the other channel")
-		over("the device")
-		b.refused("closing twice", b.Context.Close(), verbs.ErrClosed)
+		expectClosed("the other channel")
+		expectClosed("the device")
+		b.wantErr("closing twice", b.Context.Close(), verbs.ErrClosed)
 		for what, err := range map[string]error{
 			"alloc_pd": second(b.AllocPD()), "query_device": second(b.QueryDevice()), "query_port": second(b.QueryPort(1)),
 			"reg_mr": second(b.pd.RegMR(verbs.MRInit{Buf: b.buf})), "poll_cq": second(b.cq.Poll(make([]verbs.WC, 1))),
 			"get_cq_event": second(kept.Wait(0)), "get_async_event": second(b.WaitAsync(0)), "cm": second(b.CM()),
 			"dereg_mr": b.mr.Close(), "dealloc_pd": b.pd.Close(),
 		} {
-			b.refused(what+" of a closed device", err, verbs.ErrClosed)
+			b.wantErr(what+" of a closed device", err, verbs.ErrClosed)
 		}
 	})
 }
@@ -96,12 +96,12 @@ func second[T any](_ T, err error) error { return err }
 func TestAsyncEventsNameTheirObjects(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		_, err := b.WaitAsync(20 * time.Millisecond)
-		b.refused("waiting for nothing", err, verbs.ErrTimeout)
+		b.wantErr("waiting without an event", err, verbs.ErrTimeout)
 		b.needs(verbs.CapSRQ, "shared receive queues")
 		srq := must.Get(b.CreateSRQ(verbs.SRQInit{PD: b.pd, MaxWR: 8, MaxSGE: 1}))(b.T)
 		one, other := b.pair(verbs.QPTypeRC, func(i *verbs.QPInit) { i.SRQ = srq })
 		_, err = other.PostRecv([]verbs.RecvWR{{SGL: b.sge(0, 8)}})
-		b.refused("a receive of its own for a queue pair on a shared queue", err, verbs.ErrInvalid)
+		b.wantErr("a receive for a queue pair with an SRQ", err, verbs.ErrInvalid)
 		for id := range uint64(3) {
 			b.recv(srq, id, 4096, 64)
 		}
@@ -117,7 +117,7 @@ func TestAsyncEventsNameTheirObjects(t *testing.T) {
 			b.completions(b.cq, 2)
 		}
 		for {
-			e := must.Get(b.WaitAsync(patience))(b.T)
+			e := must.Get(b.WaitAsync(testTimeout))(b.T)
 			if e.Type == verbs.EventCommEst {
 				continue
 			}
@@ -129,30 +129,30 @@ func TestAsyncEventsNameTheirObjects(t *testing.T) {
 	})
 }
 
-func TestClosingInOrder(t *testing.T) {
+func TestCloseRejectsObjectsInUse(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		pd := must.Get(b.AllocPD())(b.T)
 		cq := must.Get(b.CreateCQ(verbs.CQInit{Depth: 8}))(b.T)
 		qp := b.newQP(verbs.QPTypeRC, func(i *verbs.QPInit) { i.PD, i.SendCQ, i.RecvCQ = pd, cq, cq })
-		b.refused("a domain with a queue pair", pd.Close(), verbs.ErrBusy)
-		b.refused("a CQ with a queue pair", cq.Close(), verbs.ErrBusy)
+		b.wantErr("a domain with a queue pair", pd.Close(), verbs.ErrBusy)
+		b.wantErr("a CQ with a queue pair", cq.Close(), verbs.ErrBusy)
 		b.ok("close the queue pair", qp.Close())
 		b.ok("close the CQ", cq.Close())
 		b.ok("close the domain", pd.Close())
-		b.refused("query_qp", second(qp.Query()), verbs.ErrClosed)
-		b.refused("post_send", second(qp.PostSend([]verbs.SendWR{{}})), verbs.ErrClosed)
-		b.refused("destroy_qp", qp.Close(), verbs.ErrClosed)
-		b.refused("a queue pair of closed objects", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq})), verbs.ErrClosed)
-		b.refused("a queue pair of nothing", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC})), verbs.ErrInvalid)
-		again := must.Get(Provider{}.Open(b.info.Name))(b.T)
-		defer again.Close()
-		b.refused("another opening's domain", second(again.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq})), verbs.ErrInvalid)
+		b.wantErr("query_qp", second(qp.Query()), verbs.ErrClosed)
+		b.wantErr("post_send", second(qp.PostSend([]verbs.SendWR{{}})), verbs.ErrClosed)
+		b.wantErr("destroy_qp", qp.Close(), verbs.ErrClosed)
+		b.wantErr("a queue pair of closed objects", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: pd, SendCQ: cq, RecvCQ: cq})), verbs.ErrClosed)
+		b.wantErr("a queue pair without objects", second(b.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC})), verbs.ErrInvalid)
+		otherContext := must.Get(Provider{}.Open(b.info.Name))(b.T)
+		defer otherContext.Close()
+		b.wantErr("a domain of another context", second(otherContext.CreateQP(verbs.QPInit{Type: verbs.QPTypeRC, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq})), verbs.ErrInvalid)
 	})
 }
 
-// Goroutines that make, use and close objects beside each other: the race detector and the
-// library's own memory are the judges.
-func TestManyGoroutines(t *testing.T) {
+// Goroutines create, use and close objects concurrently: the race detector and the library
+// must not find an error.
+func TestConcurrentCreateUseAndClose(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		var all sync.WaitGroup
 		for range 4 {
@@ -196,19 +196,19 @@ func TestManyGoroutines(t *testing.T) {
 	})
 }
 
-func TestOverrunIsToldByPolls(t *testing.T) {
+func TestPollReportsOverrun(t *testing.T) {
 	onDevices(t, func(t *testing.T, b *bench) {
 		cq := must.Get(b.CreateCQ(verbs.CQInit{Depth: 2}))(b.T)
 		qp := b.newQP(verbs.QPTypeRC, func(i *verbs.QPInit) { i.SendCQ, i.RecvCQ = cq, cq })
 		b.ok("to INIT", qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccessFlags))
 		if cq.Depth() > 12 {
-			t.Skipf("%s makes completion queues of %d for 2: too deep for the receives of a small queue pair", b.info.Name, cq.Depth())
+			t.Skipf("%s creates CQs of depth %d for 2: too deep for 16 receives", b.info.Name, cq.Depth())
 		}
 		for id := range uint64(16) {
 			b.recv(qp, id, 0, 64)
 		}
 		b.ok("to ERR", qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
-		e := must.Get(b.WaitAsync(patience))(b.T)
+		e := must.Get(b.WaitAsync(testTimeout))(b.T)
 		if e.Type != verbs.EventCQErr || e.CQ != cq {
 			t.Fatalf("%+v", e)
 		}
@@ -217,6 +217,6 @@ func TestOverrunIsToldByPolls(t *testing.T) {
 		for n := 1; n > 0 && err == nil; {
 			n, err = cq.Poll(into)
 		}
-		b.refused("a poll of what is lost", err, verbs.ErrOverrun)
+		b.wantErr("a poll after the overrun", err, verbs.ErrOverrun)
 	})
 }

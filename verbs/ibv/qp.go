@@ -248,8 +248,7 @@ func (q *qp) DetachMulticast(group verbs.GID) error {
 	})
 }
 
-// leaveGroups detaches all groups when the device is closed: a queue pair in a group cannot be
-// destroyed.
+// leaveGroups detaches all groups on device close: a queue pair in a group cannot be destroyed.
 func (q *qp) leaveGroups() {
 	for group := range q.groups {
 		gid := gidToC(group)

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func TestWithoutTheTagEveryCallSaysHowToBuild(t *testing.T) {
+func TestErrorsWithoutTagSayHowToBuild(t *testing.T) {
 	var p verbs.Provider = Provider{}
 	_, listed := p.Devices()
 	_, opened := p.Open("mlx5_0")
@@ -19,9 +19,9 @@ func TestWithoutTheTagEveryCallSaysHowToBuild(t *testing.T) {
 			t.Errorf("%v: want ErrNotSupported", err)
 			continue
 		}
-		for _, cure := range []string{"apt install libibverbs-dev librdmacm-dev", "-tags ibverbs"} {
-			if !strings.Contains(err.Error(), cure) {
-				t.Errorf("%q does not cmParam %q", err, cure)
+		for _, hint := range []string{"apt install libibverbs-dev librdmacm-dev", "-tags ibverbs"} {
+			if !strings.Contains(err.Error(), hint) {
+				t.Errorf("%q does not contain %q", err, hint)
 			}
 		}
 	}

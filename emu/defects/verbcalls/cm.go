@@ -7,8 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// manager implements verbs.CM: it unwraps QP handles of this package before it passes them to the
-// inner CM.
+// manager implements verbs.CM: it unwraps QP handles of this package for the inner CM.
 type manager struct{ verbs.CM }
 
 // CM returns the device's connection manager in a wrapper that unwraps QP handles of this package
@@ -37,8 +36,7 @@ func postAfterConnect(qp verbs.QP, c verbs.Conn, err error) (verbs.Conn, error) 
 	return c, err
 }
 
-// Listen implements verbs.CM. Requests at the listener can be accepted with QP handles of this
-// package.
+// Listen implements verbs.CM. The listener's requests can be accepted with QPs of this package.
 func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int) (verbs.Listener, error) {
 	l, err := m.CM.Listen(addr, space, backlog)
 	if err != nil {
@@ -50,8 +48,7 @@ func (m manager) Listen(addr netip.AddrPort, space verbs.PortSpace, backlog int)
 // listener implements verbs.Listener.
 type listener struct{ verbs.Listener }
 
-// GetRequest implements verbs.Listener. The request can be accepted with a QP handle of this
-// package.
+// GetRequest implements verbs.Listener. The request can be accepted with a QP of this package.
 func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 	r, err := l.Listener.GetRequest(timeout)
 	if err != nil {

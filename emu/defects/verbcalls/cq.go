@@ -46,8 +46,7 @@ type completionQueue struct {
 
 func (c *completionQueue) inner() verbs.CQ { return c.CQ }
 
-// CreateCQ creates a CQ of the device and returns a handle that applies the defects to its
-// completions.
+// CreateCQ creates a CQ and returns a handle that applies the defects to its completions.
 func (d *device) CreateCQ(in verbs.CQInit) (verbs.CQ, error) {
 	in.Channel = innerOf(in.Channel)
 	cq, err := d.Context.CreateCQ(in)

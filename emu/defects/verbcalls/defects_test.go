@@ -13,14 +13,14 @@ import (
 
 // programs has a program for each defect, and its log on a device without and with the defect.
 var programs = map[string]struct {
-	program          func(*world)
-	sound, defective string
+	program            func(*world)
+	correct, defective string
 }{
 	"ArmsWithoutChannel": {
 		program: func(w *world) {
 			w.noteResult(must.Get(w.dev.d.CreateCQ(verbs.CQInit{Depth: 1}))(w).ReqNotify(false))
 		},
-		sound: "refused", defective: "accepted",
+		correct: "refused", defective: "accepted",
 	},
 	"GRHFlagOnConnected": {
 		program: func(w *world) {
@@ -31,7 +31,7 @@ var programs = map[string]struct {
 			w.dev.post(w.dev.wr(3, verbs.OpRDMARead))
 			w.dev.completions()
 		},
-		sound: "1 SUCCESS; 3 SUCCESS", defective: "1 SUCCESS GRH; 3 SUCCESS",
+		correct: "1 SUCCESS; 3 SUCCESS", defective: "1 SUCCESS GRH; 3 SUCCESS",
 	},
 	"RecvErrorIsQPOp": {
 		program: func(w *world) {
@@ -50,7 +50,7 @@ var programs = map[string]struct {
 			w.peer.post(w.peer.wr(5, verbs.OpSend))
 			w.dev.completions()
 		},
-		sound:     "1 LOC_PROT_ERR; 2 LOC_PROT_ERR; 4 LOC_PROT_ERR",
+		correct:   "1 LOC_PROT_ERR; 2 LOC_PROT_ERR; 4 LOC_PROT_ERR",
 		defective: "1 LOC_PROT_ERR; 2 LOC_QP_OP_ERR; 4 LOC_QP_OP_ERR",
 	},
 	"RdAtomicRoundsUp": {
@@ -65,13 +65,13 @@ var programs = map[string]struct {
 			a.MaxRdAtomic = 255
 			w.noteResult(w.dev.qp.Modify(a, verbs.QPAttrState|verbs.QPAttrMaxQPRdAtomic))
 		},
-		sound: "3 5; refused", defective: "4 8; refused",
+		correct: "3 5; refused", defective: "4 8; refused",
 	},
 	"RefusedWRStays": {
 		program: func(w *world) {
 			w.dev.post(w.dev.wr(1, verbs.OpRDMAWrite))
 			w.connect()
-			w.proc.Sleep(time.Second) // until it is retransmitted: the peer was not ready
+			w.proc.Sleep(time.Second) // the peer was not ready: wait for a retransmission
 			w.dev.completions()
 			w.dev.newQP(nil)
 			w.peer.newQP(nil)
@@ -80,7 +80,7 @@ var programs = map[string]struct {
 			w.connect()
 			w.dev.completions()
 		},
-		sound: "invalid; invalid", defective: "invalid; 1 SUCCESS; invalid",
+		correct: "invalid; invalid", defective: "invalid; 1 SUCCESS; invalid",
 	},
 	"SQNeverDrains": {
 		program: func(w *world) {
@@ -90,7 +90,7 @@ var programs = map[string]struct {
 			w.note("%v", must.Get(w.dev.qp.Query())(w).SQDraining)
 			w.dev.events()
 		},
-		sound: "false; SQ_DRAINED", defective: "true",
+		correct: "false; SQ_DRAINED", defective: "true",
 	},
 	"NoQPEvents": {
 		program: func(w *world) {
@@ -100,7 +100,7 @@ var programs = map[string]struct {
 			w.peer.post(bad)
 			w.dev.events()
 		},
-		sound: "QP_ACCESS_ERR", defective: "",
+		correct: "QP_ACCESS_ERR", defective: "",
 	},
 	"NoLastWQEEvent": {
 		program: func(w *world) {
@@ -108,7 +108,7 @@ var programs = map[string]struct {
 			must.Do(w, w.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			w.dev.events()
 		},
-		sound: "QP_LAST_WQE_REACHED", defective: "",
+		correct: "QP_LAST_WQE_REACHED", defective: "",
 	},
 	"ValuesUnchecked": {
 		program: func(w *world) {
@@ -117,14 +117,14 @@ var programs = map[string]struct {
 			w.noteResult(w.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, MinRNRTimer: 33}, verbs.QPAttrState|verbs.QPAttrMinRNRTimer))
 			w.note("%d", must.Get(w.dev.qp.Query())(w).MinRNRTimer)
 		},
-		sound: "refused; refused; 12", defective: "accepted; accepted; 1",
+		correct: "refused; refused; 12", defective: "accepted; accepted; 1",
 	},
 	"RTRIgnored": {
 		program: func(w *world) {
 			w.noteResult(w.dev.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState))
 			w.note("%v", must.Get(w.dev.qp.Query())(w).State)
 		},
-		sound: "refused; IBV_QPS_RESET", defective: "accepted; IBV_QPS_RESET",
+		correct: "refused; IBV_QPS_RESET", defective: "accepted; IBV_QPS_RESET",
 	},
 	"InvalidateUnreported": {
 		program: func(w *world) {
@@ -141,7 +141,7 @@ var programs = map[string]struct {
 			w.peer.post(invalidate)
 			w.dev.completions()
 		},
-		sound: "1 SUCCESS; 2 SUCCESS invalidated", defective: "1 SUCCESS; 2 SUCCESS",
+		correct: "1 SUCCESS; 2 SUCCESS invalidated", defective: "1 SUCCESS; 2 SUCCESS",
 	},
 	"CounterStuck=sent_pkts": {
 		program: func(w *world) {
@@ -154,7 +154,7 @@ var programs = map[string]struct {
 				}
 			}
 		},
-		sound: "1", defective: "0",
+		correct: "1", defective: "0",
 	},
 	"AtomicOperandsSwapped": {
 		program: func(w *world) {
@@ -165,10 +165,10 @@ var programs = map[string]struct {
 			w.dev.completions()
 			w.note("%d", w.peer.buf[0])
 		},
-		sound: "1 SUCCESS; 5", defective: "1 SUCCESS; 0",
+		correct: "1 SUCCESS; 5", defective: "1 SUCCESS; 0",
 	},
-	"WCDoubled": {program: fiveWrites, sound: fiveCompletions, defective: "1 SUCCESS; 2 SUCCESS; 3 SUCCESS; 4 SUCCESS; 4 SUCCESS; 5 SUCCESS"},
-	"WCLost":    {program: fiveWrites, sound: fiveCompletions, defective: "1 SUCCESS; 2 SUCCESS; 3 SUCCESS; 5 SUCCESS"},
+	"WCDoubled": {program: fiveWrites, correct: fiveCompletions, defective: "1 SUCCESS; 2 SUCCESS; 3 SUCCESS; 4 SUCCESS; 4 SUCCESS; 5 SUCCESS"},
+	"WCLost":    {program: fiveWrites, correct: fiveCompletions, defective: "1 SUCCESS; 2 SUCCESS; 3 SUCCESS; 5 SUCCESS"},
 }
 
 const fiveCompletions = "1 SUCCESS; 2 SUCCESS; 3 SUCCESS; 4 SUCCESS; 5 SUCCESS"
@@ -190,11 +190,11 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 		c := programs[spec]
 		t.Run(spec, func(t *testing.T) {
 			var q Defects
-			if got := run(t, q, c.program); got != c.sound {
-				t.Errorf("without the defect:\n\t%s, want\n\t%s", got, c.sound)
+			if got := run(t, q, c.program); got != c.correct {
+				t.Errorf("without the defect:\n\t%s, want\n\t%s", got, c.correct)
 			}
 			must.Do(t, q.Set(spec, true))
-			if got := run(t, q, c.program); got != c.defective || c.sound == c.defective {
+			if got := run(t, q, c.program); got != c.defective || c.correct == c.defective {
 				t.Errorf("with the defect:\n\t%s, want\n\t%s", got, c.defective)
 			}
 			if err := q.Set(spec, false); err != nil || q != (Defects{}) {
@@ -204,8 +204,8 @@ func TestDefectsMisbehaveAsDocumented(t *testing.T) {
 	}
 }
 
-// A program gets its own handles in events.
-func TestEventsHaveHandlesOfTheProgram(t *testing.T) {
+// Events hold the handles that the program created, not those of the inner device.
+func TestEventsHaveProgramHandles(t *testing.T) {
 	run(t, Defects{WCDoubled: true}, func(w *world) {
 		w.connect()
 		must.Do(w, w.dev.cq.ReqNotify(false))
@@ -229,7 +229,7 @@ func TestEventsHaveHandlesOfTheProgram(t *testing.T) {
 }
 
 // The connection manager connects queue pairs of a defective device, on both sides.
-func TestConnect(t *testing.T) {
+func TestCMConnectsQPsOfDefectiveDevice(t *testing.T) {
 	run(t, Defects{RefusedWRStays: true}, func(w *world) {
 		for port, ends := range [][2]*side{{w.dev, w.peer}, {w.peer, w.dev}} {
 			addr := netip.AddrPortFrom(ends[0].addr, uint16(9+port))
@@ -248,7 +248,7 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-func TestNoDefectsChangeNothing(t *testing.T) {
+func TestDeviceWithoutDefectsIsNotWrapped(t *testing.T) {
 	var d verbs.Context = &device{}
 	if Device(d, Defects{}, nil) != d {
 		t.Error("a device without defects is wrapped")

@@ -34,8 +34,7 @@ func (d *device) addHandle(inner, handle any) {
 	d.handles[inner] = handle
 }
 
-// removeHandle undoes addHandle if closing inner succeeded. It returns closeErr, the error of
-// closing.
+// removeHandle undoes addHandle unless closing inner failed with closeErr. It returns closeErr.
 func (d *device) removeHandle(inner any, closeErr error) error {
 	if closeErr == nil {
 		d.mu.Lock()

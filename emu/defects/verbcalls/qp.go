@@ -84,8 +84,7 @@ func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	return err
 }
 
-// makeValid replaces invalid attributes by valid ones, so that the device accepts them (the defect
-// ValuesUnchecked).
+// makeValid replaces invalid attributes so that the device accepts them (defect ValuesUnchecked).
 func (d *device) makeValid(a *verbs.QPAttr) {
 	const timerMask, maxRetries = 31, 7 // fields of five and three bits
 	limits, _ := d.QueryDevice()        // zero if the device is closed

@@ -31,8 +31,7 @@ type Link struct {
 
 var _ link.PacketLink = (*Link)(nil)
 
-// Pair returns the two ends of a link with a queue of 1024 datagrams, an MTU of 9000 bytes and all
-// features.
+// Pair returns the two ends of a link with queues of 1024 datagrams, MTU 9000 and all features.
 func Pair() (a, b *Link) {
 	allFeatures := link.Features{SeesIPID: true, SeesHeader: true, SetsIPID: true, SetsHeader: true, Deterministic: true}
 	a = &Link{QueueLimit: 1024, MaxIPBytes: 9000, Caps: allFeatures}

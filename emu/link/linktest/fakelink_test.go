@@ -32,7 +32,7 @@ func TestFakeLinkWithoutFeatures(t *testing.T) {
 	})
 }
 
-func TestFullLinkTakesFewerDatagrams(t *testing.T) {
+func TestSendStopsAtQueueLimit(t *testing.T) {
 	a, b := Pair()
 	a.QueueLimit = 3
 	bn := bench(a, b)
@@ -41,14 +41,14 @@ func TestFullLinkTakesFewerDatagrams(t *testing.T) {
 		ds[i] = bn.datagram([]byte{byte(i)})
 	}
 	if n, err := a.Send(0, ds); n != 3 || err != nil {
-		t.Fatalf("Send = %d, %v, want 3 taken", n, err)
+		t.Fatalf("Send = %d, %v, want 3 sent", n, err)
 	}
 	var got [2]link.Datagram
 	if n, _ := b.Recv(0, got[:]); n != 2 || b.Queued() != 1 {
-		t.Fatalf("Recv = %d with %d waiting, want 2 and 1", n, b.Queued())
+		t.Fatalf("Recv = %d with %d queued, want 2 and 1", n, b.Queued())
 	}
 	if n, _ := a.Send(0, ds[3:]); n != 2 {
-		t.Fatalf("Send took %d, want 2: there is room again", n)
+		t.Fatalf("Send = %d, want 2 after Recv freed two", n)
 	}
 }
 

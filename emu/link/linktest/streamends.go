@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// refused: a dial to an address without a listener succeeds, and the stream then ends with
-// ErrRefused.
+// refused: a dial to an address without a listener succeeds; the stream ends with ErrRefused.
 func (s *streamTest) refused() {
 	l := s.listen(0)
 	addr := l.Addr()
@@ -76,8 +75,7 @@ func (s *streamTest) reusedIDs() {
 	}
 }
 
-// abort: Abort by the dialer or the acceptor resets the stream at both ends, and later calls return
-// ErrReset.
+// abort: Abort by either end resets the stream at both ends, and later calls return ErrReset.
 func (s *streamTest) abort() {
 	for i := range 2 {
 		aborter, peer := s.pair()
@@ -98,8 +96,7 @@ func (s *streamTest) abort() {
 	}
 }
 
-// bytesBeforeReset: bytes that arrived before a reset can be read after it, and after a failed
-// Write.
+// bytesBeforeReset: bytes that arrived before a reset can be read after it and a failed Write.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
@@ -160,8 +157,7 @@ func (s *streamTest) anyAddress() {
 	}
 }
 
-// inUse: a second listener cannot have the address of an open listener, but can have it after
-// Close.
+// inUse: a second listener can have the address of a listener only after Close of the first.
 func (s *streamTest) inUse() {
 	l := s.listen(0)
 	must.Fail(s, "listening twice", must.Err(s.B.Listen(l.Addr(), 1)), link.ErrAddrInUse)
@@ -242,8 +238,7 @@ func (s *streamTest) many() {
 }
 
 // closedNet: closing a StreamNet aborts its streams, except those after CloseWrite, even with
-// unread bytes: their peers still read all bytes and EOF. Later calls of the StreamNet return
-// ErrClosed.
+// unread bytes: their peers read all bytes and EOF. Later calls of the StreamNet return ErrClosed.
 func (s *streamTest) closedNet() {
 	l := s.listen(0)
 	kept, broken := s.dial(l.Addr()), s.dial(l.Addr())

@@ -26,9 +26,8 @@ type fabric struct {
 	args  []string // of the ranks
 }
 
-// fabricMain is the main function of the process that builds the fabric, in namespaces of its own.
-// It reads a job from standard input, runs all rounds, and writes the result to standard output,
-// both as JSON.
+// fabricMain is the main function of the process that builds the fabric, in its own namespaces. It
+// reads a job as JSON from standard input, runs it, and writes the result to standard output.
 func fabricMain() error {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()

@@ -19,8 +19,7 @@ const (
 	stream   = "stream"
 )
 
-// measurement is a measurement of ranks, with the target ratios of our runtime to MPICH, with and
-// without ICRC.
+// measurement is a measurement of ranks, with target ratios to MPICH, with and without ICRC.
 type measurement struct {
 	Name, Title, Unit          string
 	figure                     func(secondsPerMessage float64) float64
@@ -113,8 +112,7 @@ type result struct {
 
 // compare computes a comparison for each measurement: medians over the rounds. A round is four runs
 // of all measurements: MPICH, ours, MPICH again, ours without ICRC. Our figure is compared with the
-// mean of both MPICH runs, the one without ICRC with the second. The difference of the MPICH runs
-// is the noise.
+// mean of both MPICH runs, ours without ICRC with the second. Noise is the MPICH runs' difference.
 func compare(rounds []round) (all []comparison) {
 	for _, m := range measurements() {
 		median := func(of func(r *round) float64) float64 {

@@ -33,7 +33,7 @@ func TestParseTurn(t *testing.T) {
 	}
 	for _, bad := range []string{"", "pingpong:8 4e-6\n", printed(0), printed(math.Inf(1)), printed(4e-6) + "out of memory\n"} {
 		if _, err := parseTurn(bad); err == nil {
-			t.Errorf("no error of %q", bad)
+			t.Errorf("no error for %q", bad)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestParseTurn(t *testing.T) {
 // Ours takes half of MPICH's time with ICRC, and the same without it.
 func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 	var rounds []round
-	for _, pace := range []float64{1, 3, 2} { // the machine's, which cancels out
+	for _, pace := range []float64{1, 3, 2} { // of the machine; it cancels out
 		rounds = append(rounds, round{
 			MPICH: mustParse(t, printed(pace*4e-6)), MPICHAgain: mustParse(t, printed(pace*4e-6)),
 			Ours: mustParse(t, printed(pace*2e-6)), NoICRC: mustParse(t, printed(pace*4e-6)),
@@ -60,7 +60,7 @@ func TestRatiosUseTurnsOfSameRound(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.Name, c.Verdict, perf.Holds)
 		}
 	}
-	if !r.missed() { // without ICRC more is wanted
+	if !r.missed() { // the targets without ICRC are higher
 		t.Error("no target is missed")
 	}
 }

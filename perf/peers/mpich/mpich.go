@@ -22,8 +22,7 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// Lines that mpiexec prints with the manual launcher: a command for each host, and
-// the end.
+// Lines that mpiexec prints with the manual launcher: a command for each host, and the end.
 const (
 	launchMark = "HYDRA_LAUNCH: "
 	launchEnd  = "HYDRA_LAUNCH_END"
@@ -57,8 +56,7 @@ func (f *fabric) runMPICH(ctx context.Context) (text string, err error) {
 }
 
 // launchProxies reads the output of mpiexec until its end. It starts the proxies whose commands
-// mpiexec prints after launchMark, waits for them, and returns the other lines: the output of the
-// ranks.
+// mpiexec prints after launchMark, waits for them, and returns the other lines: the ranks' output.
 func (f *fabric) launchProxies(ctx context.Context, out io.Reader) (string, error) {
 	var text strings.Builder
 	var proxies []*exec.Cmd

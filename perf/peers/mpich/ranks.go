@@ -31,8 +31,7 @@ const (
 // from 4 to maxWindow messages.
 func window(size int) int { return min(maxWindow, max(4, windowBytes/max(size, 1))) }
 
-// rankMain is the main function of a rank. Its arguments and output are those of
-// c/ranks.c.
+// rankMain is the main function of a rank. Its arguments and output are those of c/ranks.c.
 func rankMain(args []string) {
 	mpi.Main(func(w *mpi.World) error {
 		if dir := os.Getenv(profileVar); dir != "" {
@@ -175,8 +174,7 @@ func (m *measurer) pingpong(trips int) (err error) {
 	return nil
 }
 
-// stream sends windows of messages from rank 0 to rank 1, which acknowledges each window by
-// an empty message.
+// stream sends windows of messages from rank 0 to rank 1. An empty message acknowledges a window.
 func (m *measurer) stream(windows int) (err error) {
 	for range windows {
 		for k := range m.requests {
