@@ -13,14 +13,13 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// policyCase is a short conversation with a NIC, whose outcome must read one way without
-// the policy and another way with it.
+// policyCase is a short exchange with a NIC, with its results without and with the policy.
 type policyCase struct {
 	talk          func(*testing.T, *host) string
 	without, with string
 }
 
-// policyCases has a conversation for every policy of the engine's own.
+// policyCases has an exchange for every policy of the engine.
 var policyCases = map[string]policyCase{
 	"DropReadsOnEOF": {
 		talk: func(t *testing.T, h *host) string {
@@ -28,10 +27,10 @@ var policyCases = map[string]policyCase{
 			r, _ := h.region(50000, allAccess)
 			g := segment(wire.OpReadRequest, 1, nil)
 			g.ReadRequest = wire.ReadRequest{Size: 50000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
-			k.say(g)
+			k.sendSegment(g)
 			k.c.InputEOF(0)
 			n := 0
-			for _, s := range k.hear() {
+			for _, s := range k.received() {
 				n += len(s.Payload)
 			}
 			return fmt.Sprintf("%d octets, %v", n, k.c.State())
@@ -55,7 +54,7 @@ var policyCases = map[string]policyCase{
 			h.recv(1)
 			g := segment(wire.OpTerminate, 1, nil)
 			g.Terminate.Error = wire.TermProtAccess
-			k.say(g)
+			k.sendSegment(g)
 			var wc [1]verbs.WC
 			n, _ := h.RecvCQ.Poll(wc[:])
 			return fmt.Sprintf("%v %d %#x", h.events(), n, wc[0].VendorErr)
@@ -64,11 +63,11 @@ var policyCases = map[string]policyCase{
 	},
 }
 
-func TestPoliciesChangeWhatTheySay(t *testing.T) {
+func TestEachPolicyChangesItsExchange(t *testing.T) {
 	typ := reflect.TypeFor[Policy]()
 	for i := range typ.NumField() {
 		if f := typ.Field(i); f.Type.Kind() == reflect.Bool && policyCases[f.Name].talk == nil {
-			t.Errorf("%s has no conversation that shows it", f.Name)
+			t.Errorf("%s has no policyCase", f.Name)
 		}
 	}
 	for name, c := range policyCases {
@@ -97,7 +96,7 @@ func TestPoliciesReachTheirLayers(t *testing.T) {
 		early := len(reply) > wire.StartFrameLen+wire.EnhancedLen
 		k.start(reply)
 		g := segment(wire.OpSend, 1, nil)
-		k.say(g) // nobody has posted a receive
+		k.sendSegment(g) // without a receive
 		out := k.take(0)
 		swapped := strings.Contains(fmt.Sprintf("%x", out), "2102")
 		return fmt.Sprint(early, swapped, h.nic.Mem.Policy.WindowCoversRegion)
