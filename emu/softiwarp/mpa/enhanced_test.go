@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// depthsOf returns the enhanced data of a frame, which has to have it.
+// depthsOf returns the enhanced data of a frame, which must have it.
 func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	t.Helper()
 	e, _, ok := f.Split()
@@ -18,10 +18,10 @@ func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	return e
 }
 
-// replies is the enhanced data with which a responder accepts ask.
-func replies(t *testing.T, cfg Config, ask wire.Enhanced, p AcceptParam) (*Conn, wire.Enhanced) {
+// replies returns the enhanced data with which a responder accepts ask.
+func replies(t *testing.T, cfg Config, requested wire.Enhanced, p AcceptParam) (*Conn, wire.Enhanced) {
 	t.Helper()
-	c, f := accepts(t, cfg, enhance(request(), ask), p)
+	c, f := accepts(t, cfg, enhance(request(), requested), p)
 	return c, depthsOf(t, f)
 }
 
@@ -163,7 +163,7 @@ var depthRows = map[string]func(*testing.T){
 				t.Errorf("%+v: the Terminate is %x", f, b)
 			}
 			if es := give(c, stream(f, pattern(18, 0))); len(es) > 0 {
-				t.Errorf("%+v: goes on with %+v", f, es)
+				t.Errorf("%+v: continues with %+v", f, es)
 			}
 		}
 	},
@@ -198,7 +198,7 @@ var depthRows = map[string]func(*testing.T){
 		if _, f := accepts(t, Config{}, request(), AcceptParam{}); f.Enhanced || f.Revision != 1 || len(f.PrivateData) > 0 {
 			t.Errorf("Reply %+v", f)
 		}
-		f := reply() // and an initiator insists on it
+		f := reply() // the initiator requires it
 		badReply(t, Config{}, f.Append(nil), ErrNotEnhanced)
 		f = enhance(reply(), wire.Enhanced{})
 		badReply(t, plainConfig(), f.Append(nil), ErrEnhanced)
@@ -222,7 +222,7 @@ var depthRows = map[string]func(*testing.T){
 			if e := one(t, drain(c)); !e.Fallback || e.Reaction != CloseNow {
 				t.Errorf("%+v", e)
 			}
-			c = NewInitiator(0, Config{IRD: 1, ORD: 1, MaxRevision: 1}) // the second try
+			c = NewInitiator(0, Config{IRD: 1, ORD: 1, MaxRevision: 1}) // the second attempt
 			gone(c)
 			if e := one(t, drain(c)); e.Fallback {
 				t.Errorf("%+v: advises to try what was tried", e)
@@ -240,14 +240,14 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/12/1": func(t *testing.T) {
 		for _, depth := range []uint16{0, 1, 128, 129, 0x3ffe, 0x3fff} {
 			for flags := range 16 {
-				ask := wire.Enhanced{
+				requested := wire.Enhanced{
 					PeerToPeer: flags&8 != 0, RTRSend: flags&4 != 0, RTRWrite: flags&2 != 0, RTRRead: flags&1 != 0,
 					IRD: depth, ORD: depth,
 				}
-				c, e := replies(t, Config{MaxIRD: 128}, ask, AcceptParam{IRD: 16, ORD: 16})
+				c, e := replies(t, Config{MaxIRD: 128}, requested, AcceptParam{IRD: 16, ORD: 16})
 				p := c.Params()
-				if p.IRD > 128 || p.ORD > 16 || p.IRD < 16 || e.PeerToPeer != ask.PeerToPeer || e.PeerToPeer != (rtrOf(&e) != 0) {
-					t.Errorf("%+v: Reply %+v, settled %+v", ask, e, p)
+				if p.IRD > 128 || p.ORD > 16 || p.IRD < 16 || e.PeerToPeer != requested.PeerToPeer || e.PeerToPeer != (rtrOf(&e) != 0) {
+					t.Errorf("%+v: Reply %+v, settled %+v", requested, e, p)
 				}
 			}
 		}
