@@ -25,7 +25,7 @@ func needSoftRDMA(t *testing.T, kind string) {
 		}
 		return
 	}
-	t.Fatalf("the probe says nothing of kernel %s", kind)
+	t.Fatalf("the probe does not report kernel %s", kind)
 }
 
 // hasRDMADevice lists the devices in a namespace.
@@ -53,7 +53,7 @@ func TestRDMALinkAdd(t *testing.T) {
 			}
 			err := netns.RDMALinkAdd(ns, kind, name, "rdma0")
 			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("made twice: %v, want an error that names %s", err, name)
+				t.Errorf("added twice: %v, want an error that names %s", err, name)
 			}
 			must.Do(t, ns.Do(func() error { return netlink.RdmaLinkDel(name) }))
 			eventually(t, name+" is gone", func() bool { return !hasRDMADevice(t, ns, name) })
