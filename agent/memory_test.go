@@ -73,7 +73,7 @@ func TestMemoryConverges(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		e := newMemoryPair(t, n)
-		// owner is who writes a byte: the program (0), the device (1) or both (2).
+		// A byte is written by the program (0), the device (1) or both (2).
 		owner := make([]int, n)
 		for i := range owner {
 			owner[i] = rng.IntN(3)
@@ -226,7 +226,7 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 	// A region within another shares its copy.
 	part := must.Get(pd.RegMR(verbs.MRInit{Buf: buf[100:200]}))(t)
 	if fake.last.buf[0] = 'P'; far[100] != 'P' || len(c.memory.all) != 1 {
-		t.Error("a part of registered memory has a copy of its own")
+		t.Error("a part of registered memory has another copy")
 	}
 	// Other overlapping regions see each other's changes with the next call.
 	over := must.Get(pd.RegMR(verbs.MRInit{Buf: all[1<<10 : 1<<10+50]}))(t)

@@ -128,7 +128,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	_, err := cm.Connect(qp, at, param, 0)
 	var r *verbs.RejectError
 	if !errors.As(err, &r) || !errors.Is(err, verbs.ErrRejected) || r.Reason != 28 || string(r.PrivateData) != "sorry" {
-		t.Errorf("refused with %v", err)
+		t.Errorf("rejected with %v", err)
 	}
 	if c := must.Get(cm.Connect(qp, at, param, 30*time.Second))(t); !reflect.DeepEqual(c.Param(), param) {
 		t.Errorf("%+v", c.Param())

@@ -18,7 +18,7 @@ import (
 
 var _ = Describe("a scenario that reaches its time limit", func() {
 	for tier, limit := range map[string]string{"sim": "200 ms", "netns": "3 s"} {
-		It("fails on "+tier+" and says what each rank waits for", func() {
+		It("fails on "+tier+" and reports what each rank waits for", func() {
 			if tier == "netns" {
 				needNamespaces()
 			}

@@ -119,8 +119,8 @@ func TestKilledProcessLeaksNothing(t *testing.T) {
 				must.Do(t, syscall.Kill(l.find(t, "first process"), syscall.SIGKILL))
 			}
 			l.cmd.Wait()
-			eventually(t, "the lab's processes are gone", func() bool { return len(l.processes(t)) == 0 })
-			eventually(t, "the lab's interfaces and mounts are gone", func() bool {
+			eventually(t, "the lab's processes have ended", func() bool { return len(l.processes(t)) == 0 })
+			eventually(t, "the lab's interfaces and mounts are removed", func() bool {
 				left := machineState(t)
 				maps.DeleteFunc(left, func(line string, _ bool) bool { return before[line] })
 				return len(left) == 0

@@ -56,7 +56,7 @@ func TestRDMALinkAdd(t *testing.T) {
 				t.Errorf("added twice: %v, want an error that names %s", err, name)
 			}
 			must.Do(t, ns.Do(func() error { return netlink.RdmaLinkDel(name) }))
-			eventually(t, name+" is gone", func() bool { return !hasRDMADevice(t, ns, name) })
+			eventually(t, name+" is deleted", func() bool { return !hasRDMADevice(t, ns, name) })
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestFabricCloseDeletesRDMALink(t *testing.T) {
 			if !shared {
 				t.Skip("RDMA devices are private to namespaces here (rdma system set netns shared): the deletion cannot be observed")
 			}
-			eventually(t, name+" is gone with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
+			eventually(t, name+" is deleted with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
 		})
 	}
 }

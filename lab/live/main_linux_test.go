@@ -206,7 +206,7 @@ func send(addr string) error {
 	return err
 }
 
-// take waits for a datagram.
+// receive waits for a datagram.
 func receive(addr string) error {
 	conn, err := net.ListenPacket("udp", addr)
 	if err != nil {

@@ -179,7 +179,7 @@ func TestFlowToSilentPeerFails(t *testing.T) {
 	// The flow fails at the first timeout after 10 s: timeouts expire after 10, 30, 70 ... 1270 ms
 	// and then every second.
 	if took := n.now.Sub(start); took < 10*time.Second || took > 11*time.Second+300*time.Millisecond {
-		t.Errorf("gave up after %v", took)
+		t.Errorf("failed after %v", took)
 	}
 	n.cut = nil
 	a.send(b, 10)

@@ -25,7 +25,7 @@ type host struct {
 	got          map[Key][]uint32
 	failed       []error
 	started      map[Key]int
-	gone         int
+	removed      int
 	receives     int // remaining; less than 0: any number
 	deferred     int
 	unchecked    bool  // delivered segments are not checked
@@ -121,7 +121,7 @@ func (h *host) drain() {
 			h.failed = append(h.failed, e.Err)
 			h.waiting[k] = nil
 		case EventGone:
-			h.gone++
+			h.removed++
 			if len(h.waiting[k]) > 0 {
 				t.Fatalf("%v: %v was removed with %d segments waiting", h.addr, k, len(h.waiting[k]))
 			}

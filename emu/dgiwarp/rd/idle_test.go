@@ -35,8 +35,8 @@ func TestIdlePeersAreRemoved(t *testing.T) {
 		t.Errorf("%d and %d peers after 29 s, want 1 and 1", a.layer.Peers(), b.layer.Peers())
 	}
 	n.sleep(2 * time.Second)
-	if a.layer.Peers() != 0 || b.layer.Peers() != 0 || a.gone != 1 || b.gone != 1 {
-		t.Errorf("%d and %d peers after 31 s, %d and %d reported as removed", a.layer.Peers(), b.layer.Peers(), a.gone, b.gone)
+	if a.layer.Peers() != 0 || b.layer.Peers() != 0 || a.removed != 1 || b.removed != 1 {
+		t.Errorf("%d and %d peers after 31 s, %d and %d reported as removed", a.layer.Peers(), b.layer.Peers(), a.removed, b.removed)
 	}
 	if d := a.layer.Deadline(); d != b.layer.Deadline() || a.layer.timers.Next() != d {
 		t.Errorf("deadlines %v and %v without peers", d, b.layer.Deadline())

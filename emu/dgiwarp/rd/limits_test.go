@@ -108,8 +108,8 @@ func TestCloseQPRemovesPeers(t *testing.T) {
 	n.run(time.Second, func() bool { return len(b.got[b.key(a)]) == 1 })
 	b.layer.CloseQP(testQP)
 	b.drain()
-	if b.layer.Peers() != 0 || b.gone != 0 {
-		t.Errorf("%d peers, %d reported", b.layer.Peers(), b.gone)
+	if b.layer.Peers() != 0 || b.removed != 0 {
+		t.Errorf("%d peers, %d reported", b.layer.Peers(), b.removed)
 	}
 	n.cut = nil
 	n.run(time.Second, func() bool { return len(a.failed) > 0 })
@@ -136,7 +136,7 @@ func TestTenThousandPeers(t *testing.T) {
 	before := heap()
 	// One layer acts as all the others, under as many addresses.
 	others := n.host(Config{})
-	talk(t, n, hub, others, peers)
+	exchangeWithEach(t, n, hub, others, peers)
 	after := heap()
 	if hub.layer.Peers() != peers {
 		t.Fatalf("%d peers", hub.layer.Peers())
@@ -166,8 +166,8 @@ func TestTenThousandPeers(t *testing.T) {
 	runtime.KeepAlive(n)
 }
 
-// talk exchanges one segment in each direction between hub and each of count queue pairs of others.
-func talk(t *testing.T, n *network, hub, others *host, count int) {
+// exchangeWithEach exchanges a segment in each direction between hub and count queue pairs of others.
+func exchangeWithEach(t *testing.T, n *network, hub, others *host, count int) {
 	t.Helper()
 	var k wire.Packet
 	carry := func(from, to *host) {

@@ -211,7 +211,7 @@ func TestPacingSpreadsPackets(t *testing.T) {
 		most = max(most, i-burstStart+1)
 	}
 	if took := times[249].Sub(times[0]); most > burst || took < 6*time.Millisecond || took > 8*time.Millisecond {
-		t.Errorf("250 packets left within %v, up to %d at once: want about 7 ms (250/256 of 8 ms less a burst) and %d", took, most, burst)
+		t.Errorf("250 packets were sent within %v, up to %d at once: want about 7 ms (250/256 of 8 ms less a burst) and %d", took, most, burst)
 	}
 }
 
@@ -277,6 +277,6 @@ func TestSendAfterEndStartsNewFlow(t *testing.T) {
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
 	if p.Epoch() == epoch || b.started[b.key(a)] != 2 {
-		t.Errorf("epoch %#x, %d beginnings", p.Epoch(), b.started[b.key(a)])
+		t.Errorf("epoch %#x, %d starts", p.Epoch(), b.started[b.key(a)])
 	}
 }

@@ -94,7 +94,7 @@ func TestRestartsDeliverNoSegmentTwice(t *testing.T) {
 				}
 			}
 			if p := h.layer.Peers(); p != 0 {
-				t.Fatalf("seed %d: %v remembers %d peers after two minutes", seed, h, p)
+				t.Fatalf("seed %d: %v has %d peers after two minutes", seed, h, p)
 			}
 		}
 		if total < 300 {

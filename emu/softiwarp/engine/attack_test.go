@@ -72,10 +72,10 @@ func TestClosedConnectionReleasesBuffers(t *testing.T) {
 		h := newHost(t)
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		r, _ := h.region(8000, allAccess)
-		k.most = 100
+		k.maxWrite = 100
 		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 8000)}})
 		k.write(0) // a part of the Write
-		k.most = 0
+		k.maxWrite = 0
 		end(k)
 		k.take(0)
 		if c := k.c; c.State() != Closed || c.mpa != nil || c.copiedOutput != nil {

@@ -68,7 +68,7 @@ func TestCloseTimeoutResetsStream(t *testing.T) {
 	}
 	k.later(5*time.Second, h.nic)
 	k.write(0)
-	if !k.gone[0] || !errors.Is(k.c.Err(), ErrCloseTimeout) || h.nic.Count.CloseTimeouts != 1 {
+	if !k.reset[0] || !errors.Is(k.c.Err(), ErrCloseTimeout) || h.nic.Count.CloseTimeouts != 1 {
 		t.Errorf("%v %v", k.c.State(), k.c.Err())
 	}
 	h.wantState(verbs.QPStateErr)
@@ -103,7 +103,7 @@ func TestReturnedMemoryIsNotSent(t *testing.T) {
 		mem[i] = 0x11
 	}
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(src, 0, 1<<17)}, Remote: verbs.Remote{Addr: dst.Addr, RKey: verbs.RKey(dst.Key)}})
-	p.most = 1000
+	p.maxWrite = 1000
 	p.write(0)
 	must.Do(t, a.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState))
 	a.wantSends("1 WR_FLUSH_ERR")
@@ -176,13 +176,13 @@ func TestReadResponseIsSnapshotOfMemory(t *testing.T) {
 	g := segment(wire.OpReadRequest, 1, nil)
 	g.ReadRequest = wire.ReadRequest{Size: 20000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
 	k.sendSegment(g)
-	k.most = 100
+	k.maxWrite = 100
 	segs := k.received()
 	for i := range mem {
 		mem[i] = 0x22
 	}
 	must.Do(t, h.nic.DeregMR(r))
-	k.most = 0
+	k.maxWrite = 0
 	segs = append(segs, k.received()...) // checks the CRCs
 	for _, s := range segs {
 		for _, v := range s.Payload {

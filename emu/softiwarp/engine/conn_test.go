@@ -144,7 +144,7 @@ func TestStartupFailures(t *testing.T) {
 			t.Errorf("%v", c.Err())
 		}
 		p.later(5*time.Second, b.nic) // the peer does not close
-		if p.write(1); !p.gone[1] || c.State() != Closed || b.nic.Deadline() != mono.Never {
+		if p.write(1); !p.reset[1] || c.State() != Closed || b.nic.Deadline() != mono.Never {
 			t.Errorf("%v, deadline %v", c.State(), b.nic.Deadline())
 		}
 	})

@@ -125,7 +125,7 @@ func TestEmptyWritesEndWithResponseOrConnection(t *testing.T) {
 			t.Fatalf("%s: no first empty Write", name)
 		}
 		what(k)
-		if !k.gone[0] {
+		if !k.reset[0] {
 			k.take(0)
 		}
 		for range 10 {

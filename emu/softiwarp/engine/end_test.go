@@ -43,8 +43,8 @@ func TestDestroyQPStillSendsTerminate(t *testing.T) {
 			if got := k.receivedOne().Terminate.Error; got != tc.want {
 				t.Errorf("%s, written %v: Terminate %v", name, written, got)
 			}
-			if k.gone[0] || !k.fin[0] {
-				t.Errorf("%s, written %v: reset %v, FIN %v", name, written, k.gone[0], k.fin[0])
+			if k.reset[0] || !k.fin[0] {
+				t.Errorf("%s, written %v: reset %v, FIN %v", name, written, k.reset[0], k.fin[0])
 			}
 			k.c.InputEOF(k.now)
 			if k.c.State() != Closed || k.c.mpa != nil {
@@ -97,8 +97,8 @@ func TestClosingBusyQPFailsIt(t *testing.T) {
 		}
 		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
 		k.take(0)
-		if k.gone[0] != busy || k.fin[0] == busy {
-			t.Errorf("busy %v: reset %v, FIN %v", busy, k.gone[0], k.fin[0])
+		if k.reset[0] != busy || k.fin[0] == busy {
+			t.Errorf("busy %v: reset %v, FIN %v", busy, k.reset[0], k.fin[0])
 		}
 		if busy {
 			h.wantState(verbs.QPStateErr)

@@ -74,7 +74,7 @@ func newFuzzed(t testing.TB, initiator bool) *fuzzed {
 
 // step executes one action of the script.
 func (f *fuzzed) step(c *script) {
-	alive := !f.gone[0]
+	alive := !f.reset[0]
 	switch c.next() & 15 {
 	case 0, 1: // any octets
 		if b := c.take(int(c.next())); alive && !f.eof[1] {
@@ -111,7 +111,7 @@ func (f *fuzzed) step(c *script) {
 		}
 	case 8:
 		if alive && c.next() == 7 {
-			f.gone[0] = true
+			f.reset[0] = true
 			f.c.Failed(f.now, link.ErrReset)
 		}
 	case 9:
@@ -134,7 +134,7 @@ func (f *fuzzed) step(c *script) {
 	case 13:
 		f.later(time.Duration(c.next())*50*time.Millisecond, f.nic)
 	case 14:
-		f.most = 1 + int(c.next())
+		f.maxWrite = 1 + int(c.next())
 		f.write(0)
 	case 15:
 		if b := c.next(); b < 7 {
@@ -173,7 +173,7 @@ func FuzzConn(f *testing.F) {
 		if k.c.State() < Accepted || k.c.State() == Established {
 			k.c.Abort()
 		}
-		k.most = 0
+		k.maxWrite = 0
 		for range 3 {
 			k.later(time.Hour, k.nic)
 			k.write(0)

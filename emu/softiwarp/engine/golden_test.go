@@ -13,12 +13,12 @@ import (
 
 // Octets that soft-iWARP sent in an rping of 100 octets, without CRCs.
 const (
-	rpingRequest = "4d504120494420526571204672616d651002000400010001"
-	rpingReply   = "4d504120494420526570204672616d651002000400010001"
-	rpingSend    = "0022414300000000000000000000000100000000000055c99661b6c047d32f000000006400000000"
-	rpingRead    = "002e4141000000000000000100000001000000009de06c00000055e715bdd0100000006447d32f00000055c99661b6c000000000"
-	rpingAnswer  = "0072c1429de06c00000055e715bdd01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
-	rpingWrite   = "0072c140f13a5300000055c99661b01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
+	rpingRequest  = "4d504120494420526571204672616d651002000400010001"
+	rpingReply    = "4d504120494420526570204672616d651002000400010001"
+	rpingSend     = "0022414300000000000000000000000100000000000055c99661b6c047d32f000000006400000000"
+	rpingRead     = "002e4141000000000000000100000001000000009de06c00000055e715bdd0100000006447d32f00000055c99661b6c000000000"
+	rpingResponse = "0072c1429de06c00000055e715bdd01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
+	rpingWrite    = "0072c140f13a5300000055c99661b01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
 )
 
 // stagHex returns a key in hex, in network byte order.
@@ -37,7 +37,7 @@ func TestGoldenRpingClient(t *testing.T) {
 	h := newHost(t, noCRC)
 	src, text := h.regionAt(16, 0x55c99661b000, allAccess)
 	data, mem := h.regionAt(100, 0x55c99661b6c0, allAccess)
-	copy(mem, unhex(t, rpingAnswer[32:232]))
+	copy(mem, unhex(t, rpingResponse[32:232]))
 	c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 1, ORD: 1}))(t)
 	p := newPipe(t, c, nil)
 	wantOctets(t, "Request", p.take(0), rpingRequest)
@@ -51,7 +51,7 @@ func TestGoldenRpingClient(t *testing.T) {
 	h.wantSends("1")
 	// The peer reads, with this NIC's key instead of soft-iWARP's.
 	p.give(0, unhex(t, strings.Replace(rpingRead, "47d32f00", stagHex(data.Key), 1)))
-	wantOctets(t, "Read Response", p.take(0), rpingAnswer)
+	wantOctets(t, "Read Response", p.take(0), rpingResponse)
 }
 
 func TestGoldenRpingServer(t *testing.T) {
@@ -70,11 +70,11 @@ func TestGoldenRpingServer(t *testing.T) {
 	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(sink, 0, 100)}, Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(stag)}})
 	wantOctets(t, "Read Request", p.take(1), strings.Replace(rpingRead, "9de06c00", stagHex(sink.Key), 1))
 	h.wantSends()
-	p.give(1, unhex(t, strings.Replace(rpingAnswer, "9de06c00", stagHex(sink.Key), 1)))
+	p.give(1, unhex(t, strings.Replace(rpingResponse, "9de06c00", stagHex(sink.Key), 1)))
 	h.wantSends("2")
 	h.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(sink, 0, 100)}, Remote: verbs.Remote{Addr: 0x55c99661b010, RKey: 0xf13a5300}})
 	wantOctets(t, "Write", p.take(1), rpingWrite)
-	if hex.EncodeToString(got) != rpingAnswer[32:232] {
+	if hex.EncodeToString(got) != rpingResponse[32:232] {
 		t.Errorf("read %q", got)
 	}
 }
@@ -125,7 +125,7 @@ func TestGoldenFramesWithCRC(t *testing.T) {
 }
 
 func TestGoldenRTR(t *testing.T) {
-	// soft-iWARP's Reply asks for a Write as RTR.
+	// soft-iWARP's Reply requests a Write as RTR.
 	h := newHost(t, noCRC, peerToPeer)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "1002000480048004")
 	wantOctets(t, "T17", k.take(0), "000ec14000000001000000000000000000000000")

@@ -22,12 +22,12 @@ type pipe struct {
 	end      [2]*Conn // nil: a script
 	inFlight [2][]byte
 	fin      [2]bool // the end has closed its direction
-	gone     [2]bool // the end was reset
+	reset    [2]bool // the end was reset
 	eof      [2]bool // the other end got EOF
 	vecs     [][]byte
-	// most limits the octets of a write; 0 is no limit. If rnd is set, random limits apply.
-	most int
-	log  [2][]byte // all octets that an end has written
+	// maxWrite limits the octets of a write; 0 is no limit. If rnd is set, random limits apply.
+	maxWrite int
+	log      [2][]byte // all octets that an end has written
 }
 
 var (
@@ -55,7 +55,7 @@ func newPipe(t testing.TB, a, b *Conn) *pipe {
 // write moves the output of end i into the stream.
 func (p *pipe) write(i int) (moved bool) {
 	c := p.end[i]
-	if c == nil || p.gone[i] {
+	if c == nil || p.reset[i] {
 		return false
 	}
 	for {
@@ -64,7 +64,7 @@ func (p *pipe) write(i int) (moved bool) {
 			p.t.Fatal("Output has grown the slice that it was given")
 		}
 		if then == link.StreamAbort {
-			p.failNow(i)
+			p.resetFrom(i)
 			return true
 		}
 		total := 0
@@ -85,8 +85,8 @@ func (p *pipe) write(i int) (moved bool) {
 			return moved
 		}
 		n := total
-		if p.most > 0 {
-			n = min(n, p.most)
+		if p.maxWrite > 0 {
+			n = min(n, p.maxWrite)
 		}
 		if p.rnd != nil {
 			n = 1 + p.rnd.IntN(n)
@@ -106,9 +106,9 @@ func (p *pipe) write(i int) (moved bool) {
 	}
 }
 
-// failNow resets the stream from end i.
-func (p *pipe) failNow(i int) {
-	p.gone[i], p.gone[1-i] = true, true
+// resetFrom resets the stream from end i.
+func (p *pipe) resetFrom(i int) {
+	p.reset[i], p.reset[1-i] = true, true
 	p.inFlight[i] = nil
 	if o := p.end[1-i]; o != nil {
 		o.Failed(p.now, link.ErrReset)
@@ -118,7 +118,7 @@ func (p *pipe) failNow(i int) {
 // read delivers the octets in flight from end i to the other end.
 func (p *pipe) read(i int) (moved bool) {
 	o := p.end[1-i]
-	if o == nil || p.gone[1-i] {
+	if o == nil || p.reset[1-i] {
 		return false
 	}
 	if n := len(p.inFlight[i]); n > 0 {

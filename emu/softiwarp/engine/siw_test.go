@@ -10,7 +10,7 @@ import (
 )
 
 // No octet of a Write is placed before its FPDU is complete and its CRC is valid, unless one of two
-// policies says so. No policy ignores access rights.
+// policies is set. No policy ignores access rights.
 func TestWriteIsPlacedAfterCRCCheck(t *testing.T) {
 	const half, whole = 20, 28 // octets of the FPDU
 	for policy, want := range map[mpa.FPDUPolicy][2]string{

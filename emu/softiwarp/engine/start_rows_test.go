@@ -82,7 +82,7 @@ var startRows = map[string]func(*testing.T){
 		c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 		k.take(0)
-		// The program fails its queue pair before the Reply comes.
+		// The program fails its queue pair before the Reply arrives.
 		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		reply := unhex(t, replyFrame+crcEnhanced)
 		k.start(reply)
@@ -133,15 +133,15 @@ var closeRows = map[string]func(*testing.T){
 		}
 		k.c.InputEOF(k.now)
 		h.wantState(verbs.QPStateErr)
-		if k.c.State() != Closed || k.gone[0] {
-			t.Errorf("%v, broken %v", k.c.State(), k.gone[0])
+		if k.c.State() != Closed || k.reset[0] {
+			t.Errorf("%v, reset %v", k.c.State(), k.reset[0])
 		}
 		h.wantEvents(verbs.EventQPAccessErr)
 	},
 	"rfc5041/6.2.1/1": func(t *testing.T) {
 		a, b := newHost(t), newHost(t)
 		p := connect(t, a, b)
-		p.most = 64
+		p.maxWrite = 64
 		var want []string
 		for i := range uint64(50) {
 			b.recv(i)
@@ -181,7 +181,7 @@ var closeRows = map[string]func(*testing.T){
 		g.ReadRequest = wire.ReadRequest{SinkSTag: 1, Size: 50000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
 		k.sendSegment(g)
 		k.c.InputEOF(k.now) // it closes its direction and awaits the response
-		k.most = 777
+		k.maxWrite = 777
 		var got []byte
 		for range 1000 {
 			for _, s := range k.received() {

@@ -217,7 +217,7 @@ func TestFlushKeepsOrder(t *testing.T) {
 	k.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 	k.send(verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 1<<17)}})
 	k.send(verbs.SendWR{WRID: 5, Opcode: verbs.OpSend})
-	k.most = 5000
+	k.maxWrite = 5000
 	k.write(0)
 	half := segment(wire.OpSend, 1, []byte("half"))
 	half.Control.Last = false

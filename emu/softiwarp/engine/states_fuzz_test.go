@@ -17,14 +17,14 @@ func (b *stateRig) feed(data []byte, framed bool, seed uint64) {
 	if framed {
 		data = b.frame(data)
 	}
-	for len(data) > 0 && !b.gone[0] {
+	for len(data) > 0 && !b.reset[0] {
 		n := min(len(data), 1+rng.IntN(900)>>rng.IntN(9))
 		b.give(0, data[:n])
 		data = data[n:]
 		if rng.IntN(4) == 0 {
-			b.most = 1 + rng.IntN(200)
+			b.maxWrite = 1 + rng.IntN(200)
 			b.write(0)
-			b.most = 0
+			b.maxWrite = 0
 		}
 		b.check()
 	}
@@ -98,8 +98,8 @@ func FuzzStates(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 200)
 	for i := range inputStates {
-		for k, talk := range validInput(rig) {
-			f.Add(uint8(i), uint8(2+k&1), uint64(k), talk)
+		for k, exchange := range validInput(rig) {
+			f.Add(uint8(i), uint8(2+k&1), uint64(k), exchange)
 		}
 		for k := range noise {
 			noise[k] = byte(rng.Uint32())

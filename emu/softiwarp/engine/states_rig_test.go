@@ -168,7 +168,7 @@ var inputStates = []struct {
 		b.c.Disconnect(b.now)
 		b.take(0)
 	}},
-	{"closed on our side", Closing, func(b *stateRig) {
+	{"closed by the NIC", Closing, func(b *stateRig) {
 		b.recvs(2)
 		b.connected()
 		b.c.Disconnect(b.now)
@@ -248,9 +248,9 @@ func (b *stateRig) finish(reset bool) {
 	t := b.host.t
 	t.Helper()
 	switch {
-	case b.gone[0]:
+	case b.reset[0]:
 	case reset:
-		b.gone[0] = true
+		b.reset[0] = true
 		b.c.Failed(b.now, link.ErrReset)
 	default:
 		b.eof[1] = true

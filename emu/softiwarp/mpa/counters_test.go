@@ -104,7 +104,7 @@ var elsewhere = map[string]string{
 	"rfc6581/5/1":    "the RTR is a message like any other: the engine sends it first",
 	"rfc6581/9.2/11": "what an RTR names is checked, or not, where it is executed",
 	"rfc6581/9.2/12": "an RTR counts as the message that it is, in DDP",
-	"rfc6581/9.3/1":  "local failures are the engine's, and so is the Terminate that tells of them",
+	"rfc6581/9.3/1":  "local failures are the engine's, and so is their Terminate",
 }
 
 // sections has the number of requirements of each section.

@@ -12,18 +12,18 @@ func TestRejectionNeedNotBeEnhanced(t *testing.T) {
 	refusal.Reject = true
 	_, e := initiates(t, Config{IRD: 1, ORD: 1}, refusal)
 	if e.Kind != EventRejected || string(e.PrivateData) != "\x01\x02\x03" {
-		t.Errorf("an enhanced Request refused without enhancements: %+v", e)
+		t.Errorf("an enhanced Request rejected without enhancements: %+v", e)
 	}
 	_, e = initiates(t, plainConfig(), enhance(refusal, wire.Enhanced{}))
 	if e.Kind != EventRejected || len(e.PrivateData) != 3 {
-		t.Errorf("a plain Request refused with enhancements: %+v", e)
+		t.Errorf("a plain Request rejected with enhancements: %+v", e)
 	}
 }
 
 // Only an initiator can fall back to another revision.
 func TestResponderErrorsHaveNoFallback(t *testing.T) {
 	var n Counters
-	c, _ := asks(t, Config{Counters: &n}, enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}))
+	c, _ := receivesRequest(t, Config{Counters: &n}, enhance(request(), wire.Enhanced{IRD: 1, ORD: 1}))
 	c.InputEOF()
 	if e := one(t, drain(c)); e.Kind != EventEOF || e.Fallback || n.Fallbacks != 0 {
 		t.Errorf("%+v, %d fallbacks", e, n.Fallbacks)

@@ -18,7 +18,7 @@ func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	return e
 }
 
-// replies returns the enhanced data with which a responder accepts ask.
+// replies returns the enhanced data with which a responder accepts requested.
 func replies(t *testing.T, cfg Config, requested wire.Enhanced, p AcceptParam) (*Conn, wire.Enhanced) {
 	t.Helper()
 	c, f := accepts(t, cfg, enhance(request(), requested), p)
@@ -39,7 +39,7 @@ var depthRows = map[string]func(*testing.T){
 			t.Errorf("Reply %+v", f)
 		}
 		if p := c.Params(); p.Enhanced || p.IRD != 3 || p.ORD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/6/3": func(t *testing.T) {
@@ -48,7 +48,7 @@ var depthRows = map[string]func(*testing.T){
 		if e, private, _ := f.Split(); e != (wire.Enhanced{IRD: 1, ORD: 2}) || string(private) != "application" {
 			t.Errorf("Request %+v, %q", e, private)
 		}
-		_, e := asks(t, Config{}, f)
+		_, e := receivesRequest(t, Config{}, f)
 		if string(e.PrivateData) != "application" {
 			t.Errorf("the application gets %q", e.PrivateData)
 		}
@@ -57,7 +57,7 @@ var depthRows = map[string]func(*testing.T){
 		for n := range 4 {
 			f := enhance(request(), wire.Enhanced{})
 			f.PrivateData = f.PrivateData[:n]
-			refuses(t, Config{}, f.Append(nil), ErrShortEnhanced)
+			closesOn(t, Config{}, f.Append(nil), ErrShortEnhanced)
 			f.Reply = true
 			badReply(t, Config{}, f.Append(nil), ErrShortEnhanced)
 		}
@@ -65,7 +65,7 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/6/5": func(t *testing.T) {
 		f := request(1, 2, 3, 4)
 		f.Revision = 2
-		c, e := asks(t, Config{}, f)
+		c, e := receivesRequest(t, Config{}, f)
 		if e.Params.Enhanced || !bytes.Equal(e.PrivateData, []byte{1, 2, 3, 4}) {
 			t.Errorf("%+v", e)
 		}
@@ -90,13 +90,13 @@ var depthRows = map[string]func(*testing.T){
 		if want := []byte{0xd2, 0x34, 0xa3, 0x45}; !bytes.Equal(f.PrivateData, want) {
 			t.Errorf("sends %x, want %x", f.PrivateData, want)
 		}
-		_, e := asks(t, Config{}, f)
+		_, e := receivesRequest(t, Config{}, f)
 		if p := e.Params; p.PeerIRD != 0x1234 || p.PeerORD != 0x2345 || !p.PeerToPeer || p.RTR != RTRSend|RTRWrite {
 			t.Errorf("understood as %+v", p)
 		}
 	},
 	"rfc6581/9.1/1": func(t *testing.T) {
-		_, e := asks(t, Config{IRD: 77, ORD: 78}, enhance(request(), wire.Enhanced{IRD: 3, ORD: 5}))
+		_, e := receivesRequest(t, Config{IRD: 77, ORD: 78}, enhance(request(), wire.Enhanced{IRD: 3, ORD: 5}))
 		if p := e.Params; !p.Enhanced || p.PeerIRD != 3 || p.PeerORD != 5 {
 			t.Errorf("Request %+v", p)
 		}
@@ -104,17 +104,17 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/2": func(t *testing.T) {
 		c, e := replies(t, Config{}, wire.Enhanced{IRD: 3, ORD: 0}, AcceptParam{ORD: 4})
 		if e.ORD != 3 || c.Params().ORD != 3 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 	},
 	"rfc6581/9.1/3": func(t *testing.T) {
 		c, e := replies(t, Config{MaxIRD: 128}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4})
 		if e.IRD != 8 || c.Params().IRD != 8 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 		c, e = replies(t, Config{MaxIRD: 6}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4})
 		if e.IRD != 6 || c.Params().IRD != 6 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 		if _, e = replies(t, Config{}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4}); e.IRD != 4 {
 			t.Errorf("Reply %+v", e)
@@ -133,7 +133,7 @@ var depthRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc6581/9.1/5": func(t *testing.T) {
-		c, _ := asks(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
+		c, _ := receivesRequest(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
 		must.Do(t, c.Reject(AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}))
 		f := parse(t, written(c))
 		if e, private, ok := f.Split(); !ok || !f.Reject || e.ORD != 4 || e.IRD != 2 || string(private) != "more" {
@@ -146,11 +146,11 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/6": func(t *testing.T) {
 		c := accepted(t, Config{IRD: 4, ORD: 8, MaxIRD: 16}, enhance(reply(), wire.Enhanced{IRD: 1, ORD: 9}))
 		if p := c.Params(); p.ORD != 1 || p.IRD != 9 || p.PeerIRD != 1 || p.PeerORD != 9 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 		c = accepted(t, Config{IRD: 4, ORD: 8}, enhance(reply(), wire.Enhanced{IRD: 100, ORD: 3}))
 		if p := c.Params(); p.ORD != 8 || p.IRD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/9.1/7": func(t *testing.T) {
@@ -180,17 +180,17 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/9": func(t *testing.T) {
 		c, e := replies(t, Config{MaxIRD: 128}, wire.Enhanced{IRD: 5, ORD: notNegotiated}, AcceptParam{IRD: 7, ORD: 7})
 		if p := c.Params(); e.IRD != notNegotiated || e.ORD != 5 || p.IRD != 7 || p.ORD != 5 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 		c, e = replies(t, Config{MaxIRD: 128}, wire.Enhanced{IRD: notNegotiated, ORD: 9}, AcceptParam{IRD: 7, ORD: 7})
 		if p := c.Params(); e.ORD != notNegotiated || e.IRD != 9 || p.IRD != 9 || p.ORD != 7 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 	},
 	"rfc6581/9.1/10": func(t *testing.T) {
 		c := accepted(t, Config{IRD: 3, ORD: 4}, enhance(reply(), wire.Enhanced{IRD: notNegotiated, ORD: notNegotiated}))
 		if p := c.Params(); p.IRD != 3 || p.ORD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/10/1": func(t *testing.T) {
@@ -247,7 +247,7 @@ var depthRows = map[string]func(*testing.T){
 				c, e := replies(t, Config{MaxIRD: 128}, requested, AcceptParam{IRD: 16, ORD: 16})
 				p := c.Params()
 				if p.IRD > 128 || p.ORD > 16 || p.IRD < 16 || e.PeerToPeer != requested.PeerToPeer || e.PeerToPeer != (rtrOf(&e) != 0) {
-					t.Errorf("%+v: Reply %+v, settled %+v", requested, e, p)
+					t.Errorf("%+v: Reply %+v, negotiated %+v", requested, e, p)
 				}
 			}
 		}

@@ -30,7 +30,7 @@ var errorRows = map[string]func(*testing.T){
 			"waiting for the Request": func() *Conn { return NewResponder(0, Config{}) },
 			"waiting for the Reply":   func() *Conn { return NewInitiator(0, plainConfig()) },
 			"in full operation":       func() *Conn { return responding(t, Config{}, crcOn, crcOn) },
-			"asking the application":  func() *Conn { c, _ := asks(t, Config{}, request()); return c },
+			"waiting for Accept":      func() *Conn { c, _ := receivesRequest(t, Config{}, request()); return c },
 		} {
 			c := at()
 			c.Lost()
@@ -56,7 +56,7 @@ var errorRows = map[string]func(*testing.T){
 		failsWith(t, giveOne(t, responding(t, Config{}, crcOn, crcOn), b), wire.TermMPACRC, ErrCRC)
 		c = responding(t, Config{}, marked1, crcOn)
 		failsWith(t, giveOne(t, c, corrupt(514, []byte{0, 4}, pattern(700, 0))), wire.TermMPAMarker, ErrMarker)
-		refuses(t, Config{}, []byte("GET / HTTP/1.1\r\n"), ErrNoMPA)
+		closesOn(t, Config{}, []byte("GET / HTTP/1.1\r\n"), ErrNoMPA)
 	},
 	"rfc5044/8/2": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
@@ -95,7 +95,7 @@ var errorRows = map[string]func(*testing.T){
 	"rfc5044/8/4": func(t *testing.T) {
 		f := request()
 		f.Revision = 9
-		refuses(t, Config{}, f.Append(nil), ErrRevision)
+		closesOn(t, Config{}, f.Append(nil), ErrRevision)
 	},
 	"rfc5044/8/5": func(t *testing.T) {
 		for _, delta := range []byte{4, 8, 0x80} {
@@ -138,7 +138,7 @@ var errorRows = map[string]func(*testing.T){
 
 // TestResetDiscardsOutput resets the stream while output is queued.
 func TestResetDiscardsOutput(t *testing.T) {
-	refused, _ := asks(t, Config{}, request())
+	refused, _ := receivesRequest(t, Config{}, request())
 	must.Do(t, refused.Reject(AcceptParam{}))
 	failed := responding(t, Config{}, crcOn, crcOn)
 	b := stream(crcOn, pattern(18, 0))

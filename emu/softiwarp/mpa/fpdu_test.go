@@ -150,12 +150,12 @@ var crcRows = map[string]func(*testing.T){
 	},
 	"rfc5044/4.4/2": func(t *testing.T) {
 		if f := parse(t, written(NewInitiator(0, Config{}))); !f.CRC {
-			t.Errorf("%+v does not ask for CRCs", f)
+			t.Errorf("%+v does not request CRCs", f)
 		}
 		f := request()
 		f.CRC = false
 		if _, r := accepts(t, Config{}, f, AcceptParam{}); !r.CRC {
-			t.Errorf("%+v does not ask for CRCs", r)
+			t.Errorf("%+v does not request CRCs", r)
 		}
 	},
 	"rfc5044/4.4/3": func(t *testing.T) {

@@ -40,15 +40,15 @@ var frameRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5044/7.1.1/2": func(t *testing.T) {
-		refuses(t, Config{}, edited(request(), 0, []byte("MPA ID Xeq Frame")...), ErrNoMPA)
+		closesOn(t, Config{}, edited(request(), 0, []byte("MPA ID Xeq Frame")...), ErrNoMPA)
 		for i := range wire.RequestKey { // any wrong octet, without waiting for the others
 			b := edited(request(), i, 0xff)
-			refuses(t, Config{}, b, ErrNoMPA)
-			refuses(t, Config{}, b[:i+1], ErrNoMPA)
+			closesOn(t, Config{}, b, ErrNoMPA)
+			closesOn(t, Config{}, b[:i+1], ErrNoMPA)
 		}
 	},
 	"rfc5044/7.1.1/3": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Accept(AcceptParam{}))
 		if b := written(c); !bytes.HasPrefix(b, []byte("MPA ID Rep Frame")) {
 			t.Errorf("Reply %q", b)
@@ -106,7 +106,7 @@ var frameRows = map[string]func(*testing.T){
 			t.Errorf("Reply %+v", r)
 		}
 		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
-		c, _ = asks(t, Config{}, request())
+		c, _ = receivesRequest(t, Config{}, request())
 		must.Do(t, c.Reject(AcceptParam{}))
 		if r := parse(t, written(c)); !r.Reject {
 			t.Errorf("Reply %+v", r)
@@ -131,7 +131,7 @@ var frameRows = map[string]func(*testing.T){
 		for reserved := range uint8(16) {
 			f := request()
 			f.Reserved, f.Enhanced = reserved, reserved&1 != 0 // which revision 1 does not define
-			asks(t, Config{}, f)
+			receivesRequest(t, Config{}, f)
 			r := reply()
 			r.Reserved, r.Enhanced = reserved, reserved&1 != 0
 			accepted(t, plainConfig(), r)
@@ -139,10 +139,10 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/11": func(t *testing.T) {
 		for _, revision := range []byte{0, 3, 4, 127, 128, 255} {
-			refuses(t, Config{}, edited(request(), 17, revision), ErrRevision)
+			closesOn(t, Config{}, edited(request(), 17, revision), ErrRevision)
 			badReply(t, plainConfig(), edited(reply(), 17, revision), ErrRevision)
 		}
-		refuses(t, Config{MaxRevision: 1}, edited(request(), 17, 2), ErrRevision)
+		closesOn(t, Config{MaxRevision: 1}, edited(request(), 17, 2), ErrRevision)
 	},
 	"rfc5044/7.1.1/12": func(t *testing.T) {
 		for _, n := range []int{0, 1, 251, 252, 255, 256, 300, 508} {
@@ -164,8 +164,8 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/13": func(t *testing.T) {
 		for _, n := range []int{513, 514, 1024, 65535} {
-			refuses(t, Config{}, pdLength(request(), n)[:20], ErrLongPrivateData) // at once
-			refuses(t, Config{}, pdLength(request(), n), ErrLongPrivateData)
+			closesOn(t, Config{}, pdLength(request(), n)[:20], ErrLongPrivateData) // at once
+			closesOn(t, Config{}, pdLength(request(), n), ErrLongPrivateData)
 			badReply(t, plainConfig(), pdLength(reply(), n), ErrLongPrivateData)
 		}
 	},

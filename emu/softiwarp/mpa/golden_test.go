@@ -15,9 +15,9 @@ func send(msn uint32) []byte {
 	return h.Append(nil)
 }
 
-// takes checks that a receiver that requested f parses b, split anywhere, into the ULPDUs, and that
-// a sender makes b of them.
-func takes(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
+// parsesAndSends checks that a receiver that requested f parses b, split anywhere, into ulpdus, and
+// that a sender makes b of them.
+func parsesAndSends(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
 	t.Helper()
 	for cut := range b {
 		c := responding(t, Config{}, f, wire.Framing{CRC: f.CRC})
@@ -41,7 +41,7 @@ func takes(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
 // goldenFirstFPDU is figure 5 of RFC 5044: vector R1.
 func goldenFirstFPDU(t *testing.T) {
 	b := fromHex(t, "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983")
-	takes(t, marked1, b, append(send(1), make([]byte, 24)...))
+	parsesAndSends(t, marked1, b, append(send(1), make([]byte, 24)...))
 }
 
 // goldenSecondFPDU is figure 6: vector R2, at offset 0x1ec of its stream.
@@ -65,7 +65,7 @@ func goldenTrailingMarker(t *testing.T) {
 	if len(b) != 520 || hex.EncodeToString(b[512:]) != "000001fc38cf64e8" {
 		t.Fatalf("the codec makes %d octets that end in %x", len(b), b[512:])
 	}
-	takes(t, marked1, b, u)
+	parsesAndSends(t, marked1, b, u)
 }
 
 // goldenMarkerBetween is vector D7: a marker between two FPDUs.
@@ -76,7 +76,7 @@ func goldenMarkerBetween(t *testing.T) {
 	if got := hex.EncodeToString(b[508:]); got != want {
 		t.Fatalf("the codec returns\n%s, want\n%s", got, want)
 	}
-	takes(t, marked1, b, first, second)
+	parsesAndSends(t, marked1, b, first, second)
 }
 
 func TestGoldenFPDUs(t *testing.T) {
@@ -126,7 +126,7 @@ func TestGoldenFrames(t *testing.T) {
 		}
 	}
 	t.Run("V27", func(t *testing.T) { // siw rejects markers; here the application does
-		c, _ := asks(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
+		c, _ := receivesRequest(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
 		must.Do(t, c.Reject(AcceptParam{}))
 		if got := hex.EncodeToString(written(c)); got != rep+"3002000400000000" {
 			t.Errorf("Reply %s", got)

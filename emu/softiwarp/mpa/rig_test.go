@@ -96,8 +96,8 @@ func enhance(f wire.StartFrame, e wire.Enhanced) wire.StartFrame {
 	return f
 }
 
-// asks passes f to a new responder, for which it must be a valid Request.
-func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
+// receivesRequest passes f to a new responder, for which it must be a valid Request.
+func receivesRequest(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 	t.Helper()
 	c := NewResponder(0, cfg)
 	e := giveOne(t, c, f.Append(nil))
@@ -110,7 +110,7 @@ func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 // accepts has a new responder accept f, and returns it with its Reply.
 func accepts(t testing.TB, cfg Config, f wire.StartFrame, p AcceptParam) (*Conn, wire.StartFrame) {
 	t.Helper()
-	c, _ := asks(t, cfg, f)
+	c, _ := receivesRequest(t, cfg, f)
 	must.Do(t, c.Accept(p))
 	return c, parse(t, written(c))
 }
@@ -133,8 +133,8 @@ func accepted(t testing.TB, cfg Config, f wire.StartFrame) *Conn {
 	return c
 }
 
-// refuses checks that a new responder closes on b, and sends nothing.
-func refuses(t testing.TB, cfg Config, b []byte, want error) {
+// closesOn checks that a new responder closes on b, and sends nothing.
+func closesOn(t testing.TB, cfg Config, b []byte, want error) {
 	t.Helper()
 	c := NewResponder(0, cfg)
 	closes(t, c, giveOne(t, c, b), want)

@@ -36,7 +36,7 @@ var rtrRows = map[string]func(*testing.T){
 	"rfc6581/9.2/3": func(t *testing.T) {
 		c, e := replies(t, Config{}, withRTR(RTRWrite, 1), AcceptParam{})
 		if p := c.Params(); !e.PeerToPeer || !p.PeerToPeer || p.RTR != RTRWrite {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 	},
 	"rfc6581/9.2/4": func(t *testing.T) {
@@ -103,17 +103,17 @@ var rtrRows = map[string]func(*testing.T){
 		requested := wire.Enhanced{RTRSend: true, RTRWrite: true, RTRRead: true}
 		c, e := replies(t, Config{}, requested, AcceptParam{})
 		if p := c.Params(); e != (wire.Enhanced{}) || p.PeerToPeer || p.RTR != 0 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 		if p := accepted(t, Config{}, enhance(reply(), requested)).Params(); p.PeerToPeer || p.RTR != 0 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/9.2/10": func(t *testing.T) {
 		c, _ := replies(t, Config{}, withRTR(RTRWrite, 1), AcceptParam{})
 		b := stream(crcOn, pattern(14, 0))
 		if give(c, b[:19]); c.MaySend() {
-			t.Error("speaks before the RTR is whole")
+			t.Error("may send before the RTR is complete")
 		}
 		if give(c, b[19:]); !c.MaySend() {
 			t.Error("cannot send after the RTR")

@@ -63,19 +63,19 @@ var startRows = map[string]func(*testing.T){
 		}
 		f = enhance(request(), wire.Enhanced{})
 		f.PrivateData = f.PrivateData[:3]
-		refuses(t, Config{}, f.Append(nil), ErrShortEnhanced)
+		closesOn(t, Config{}, f.Append(nil), ErrShortEnhanced)
 		f = reply()
-		refuses(t, Config{}, f.Append(nil), ErrUnasked)
+		closesOn(t, Config{}, f.Append(nil), ErrUnasked)
 	},
 	"rfc5044/7.1.2/4": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Reject(AcceptParam{PrivateData: pattern(512, 0)}))
 		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
 			t.Errorf("Reply %+v", f)
 		}
 	},
 	"rfc5044/7.1.2/5": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		if err := c.Reject(AcceptParam{}); err != nil || over(c) {
 			t.Fatalf("%v, over before the Reply is written: %v", err, over(c))
 		}
@@ -86,7 +86,7 @@ var startRows = map[string]func(*testing.T){
 		must.Fail(t, "accepted what was rejected", c.Accept(AcceptParam{}), ErrState)
 	},
 	"rfc5044/7.1.2/6": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Accept(AcceptParam{}))
 		// The Reply is sent, and TCP has not yet reported that: the FPDU that arrives with its
 		// acknowledgement is accepted.
@@ -129,7 +129,7 @@ var startRows = map[string]func(*testing.T){
 		b := stream(crcOn, pattern(18, 0))
 		for _, octet := range b {
 			if c.MaySend() || c.Room() || len(written(c)) > 0 {
-				t.Fatal("speaks before the first FPDU")
+				t.Fatal("may send before the first FPDU")
 			}
 			give(c, []byte{octet})
 		}
@@ -140,7 +140,7 @@ var startRows = map[string]func(*testing.T){
 		b[3] ^= 1 // a wrong octet is the only error
 		failsWith(t, giveOne(t, c, b), wire.TermMPACRC, ErrCRC)
 		if c.Send(pattern(22, 0), nil); c.MaySend() {
-			t.Error("speaks on after the Terminate")
+			t.Error("may send after the Terminate")
 		}
 	},
 	"rfc5044/7.1.2/10": func(t *testing.T) {
@@ -167,7 +167,7 @@ var startRows = map[string]func(*testing.T){
 		if c := NewResponder(100, Config{RequestTimeout: -1}); c.Deadline() != mono.Never {
 			t.Errorf("waits until %v", c.Deadline())
 		}
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		if c.Deadline() != mono.Never {
 			t.Error("the application has a deadline")
 		}
@@ -191,8 +191,8 @@ var startRows = map[string]func(*testing.T){
 	"rfc5044/7.1.2/14": func(t *testing.T) {
 		f := request(1, 2, 3)
 		b := f.Append(nil)
-		refuses(t, Config{}, append(b, 9), ErrEarlyOctets)
-		c, _ := asks(t, Config{}, f) // the same if they arrive later
+		closesOn(t, Config{}, append(b, 9), ErrEarlyOctets)
+		c, _ := receivesRequest(t, Config{}, f) // the same if they arrive later
 		closes(t, c, giveOne(t, c, []byte{9}), ErrEarlyOctets)
 		must.Fail(t, "accepted what has failed", c.Accept(AcceptParam{}), ErrState)
 		// Octets after a Reply are an FPDU, also if they arrive together.
@@ -213,7 +213,7 @@ func TestTooLongPrivateDataIsRejected(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Errorf("512 octets: %v", err)
 	}
-	c, _ := asks(t, Config{}, request())
+	c, _ := receivesRequest(t, Config{}, request())
 	must.Fail(t, "Accept with 513", c.Accept(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
 	must.Fail(t, "Reject with 513", c.Reject(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
 	if err := c.Accept(AcceptParam{}); err != nil {
