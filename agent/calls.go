@@ -89,7 +89,7 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	return reply
 }
 
-// decodeArguments decodes the function's arguments from b, after the session if it takes that.
+// decodeArguments decodes the function's arguments from b, with the session first if it takes one.
 func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err error) {
 	if len(v.in) < v.function.Type().NumIn() {
 		in = append(in, reflect.ValueOf(s))

@@ -92,7 +92,7 @@ type Setup struct {
 	Reliable bool
 	// Isolate: the queue pairs of a datagram-iWARP device survive errors of a peer.
 	Isolate bool
-	// Ranks is the number of MPI processes, and PerNode how many share a host; 0 means 1.
+	// Ranks is the number of MPI processes, and PerNode how many share a host (0 means 1).
 	Ranks, PerNode int
 	// MTU is the largest IP packet of the link; 0 for a default that fits a path MTU of 4096.
 	MTU int

@@ -110,7 +110,7 @@ func (b *stateRig) connected() {
 	b.take(0)
 }
 
-// inputStates are the states in which a fuzz test gives input; later ones build on earlier ones.
+// inputStates are the states of a connection in which FuzzStates gives it input.
 var inputStates = []struct {
 	name  string
 	want  ConnState

@@ -25,7 +25,7 @@ type StartupPolicy struct {
 	StopOnBadReply bool
 	// AlwaysNegotiate takes the depth that means "not negotiated" as a number.
 	AlwaysNegotiate bool
-	// OfferOneRTR offers a Write as RTR, or a Read if the Request asks for Reads only.
+	// OfferOneRTR offers a Write as RTR, or a Read if the Request has Read and not Write.
 	OfferOneRTR bool
 	// NoFallback does not advise to connect again without the enhanced set-up.
 	NoFallback bool
