@@ -8,7 +8,7 @@ import (
 )
 
 func BenchmarkCall(b *testing.B) {
-	s := newStage(b)
+	s := newTestAgent(b)
 	_, dev, _ := s.dev(b)
 	b.Run("query", func(b *testing.B) {
 		for b.Loop() {

@@ -25,8 +25,7 @@ type verb struct {
 
 // define returns the remote call of a verb, which the agent executes by function. The first
 // parameter of function is the session or the object of the call. If the first result is an
-// interface, it is a new object, whose attributes are added to the reply. A plan is how values of a
-// type are encoded.
+// interface, it is a new object, whose attributes are added to the reply.
 func define(name string, function any) *verb {
 	v := &verb{name: name, function: reflect.ValueOf(function)}
 	t := v.function.Type()
@@ -44,8 +43,7 @@ func define(name string, function any) *verb {
 	return v
 }
 
-// describe writes the name of the verb and the types in its messages, so that client and agent can
-// compare them.
+// describe writes the verb's name and the types in its messages, for client and agent to compare.
 func (v *verb) describe(w *strings.Builder) {
 	w.WriteString(v.name)
 	for _, p := range slices.Concat(v.in, v.out) {
@@ -91,8 +89,7 @@ func (v *verb) serve(s *session, args []byte) (reply []byte) {
 	return reply
 }
 
-// decodeArguments decodes the function's arguments from b. A function that takes the session gets
-// it first.
+// decodeArguments decodes the function's arguments from b, with the session first if it takes one.
 func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err error) {
 	if len(v.in) < v.function.Type().NumIn() {
 		in = append(in, reflect.ValueOf(s))

@@ -178,8 +178,7 @@ func (c *Client) receive(f control.Frame) error {
 	return c.calls.Reply(f)
 }
 
-// call makes a call to the agent and decodes its result into result, a pointer; nil for a call
-// without result.
+// call makes a call to the agent and decodes its result into result, a pointer; nil for no result.
 func (v *verb) call(c *Client, result any, args ...any) error {
 	return v.invoke(c, args, func(b []byte) ([]byte, error) {
 		if result == nil {
@@ -189,9 +188,8 @@ func (v *verb) call(c *Client, result any, args ...any) error {
 	})
 }
 
-// invoke makes a call, after it has sent the program's changes of registered memory. parseResults
-// decodes the results from the start of b and returns the rest; it runs before later frames are
-// processed.
+// invoke sends the program's changes of registered memory, then makes a call. parseResults decodes
+// the results from the start of b and returns the rest; it runs before later frames are processed.
 func (v *verb) invoke(c *Client, args []any, parseResults func(b []byte) (rest []byte, err error)) error {
 	done := make(chan error, 1)
 	id, err := c.calls.Begin(maxCalls, func(body []byte, ok bool) {
@@ -239,8 +237,7 @@ func (v *verb) parseReply(c *Client, body []byte, parseResults func(b []byte) (r
 	return f.err()
 }
 
-// handleOf returns the handle of an object of this client, or foreign for those of other clients
-// and providers.
+// handleOf returns the handle of an object, or foreign if it is not an object of this client.
 func (c *Client) handleOf(object any) handle {
 	if r, ok := object.(interface{ refOf() *ref }); ok && r.refOf().c == c {
 		return r.refOf().h
@@ -271,8 +268,7 @@ func getOrCreate[T any](c *Client, h handle, newObject func() T) T {
 	return o
 }
 
-// recordClosed records that an object was closed, and forgets all but the last keptObjects closed
-// objects.
+// recordClosed records that an object was closed. It keeps the last keptObjects closed objects.
 func (c *Client) recordClosed(h handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,7 @@
 //	the program:            client, err := agent.Dial(ctx, "192.0.2.7:7471", key)
 //	                        dev, err := client.Open("rxe0")
 //
-// It is a control path: every verb is a round trip, and the data of messages uses the
-// devices' network.
+// It is a control path: every verb is a round trip; message data uses the devices' network.
 //
 // # Authentication
 //
@@ -30,8 +29,7 @@
 // After a call the program therefore sees what the device had written when the call was
 // executed, and the device sees what the program had written when it called. Between calls
 // neither sees anything. If both changed a byte, the device's change wins: a program must
-// make a call before it reuses a buffer. Writing the value that is already there is no
-// change.
+// make a call before it reuses a buffer. Writing the same value is no change.
 //
 // A region within another registered region shares its copy. Regions that overlap otherwise
 // see each other's changes with the next call.

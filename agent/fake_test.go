@@ -14,28 +14,27 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// fakeDevice is a device that keeps account of what is open, and does what a test
-// tells it to.
+// fakeDevice is a device that records its open objects. Tests set how it fails.
 type fakeDevice struct {
 	fakeObject
 	mu       sync.Mutex
 	open     map[*fakeObject]string
-	whole    map[*fakeObject]any // what they are part of
-	closed   []string            // one by one, in order
+	whole    map[*fakeObject]any // the object that embeds the key
+	closed   []string            // names, in the order of closing
 	isClosed bool
 	events   chan verbs.AsyncEvent
 	cqs      chan verbs.CQ
-	last     lastAsked
-	fail     error         // of all that can fail
+	last     lastCalls
+	fail     error         // error of all calls that can fail
 	panic    bool          // in QueryPort
 	hang     chan struct{} // QueryDevice waits for it, if not nil
-	hung     chan struct{} // and closes this when it does
+	hung     chan struct{} // and closes this before it waits
 	wcs      []verbs.WC
 	keys     atomic.Uint32
 }
 
-// lastAsked is what the device was asked last.
-type lastAsked struct {
+// lastCalls has the arguments of the last calls.
+type lastCalls struct {
 	buf   []byte
 	send  []verbs.SendWR
 	recv  []verbs.RecvWR
@@ -48,7 +47,7 @@ type lastAsked struct {
 	param verbs.ConnParam
 }
 
-func (d *fakeDevice) asked(note func(*lastAsked)) {
+func (d *fakeDevice) recordCall(note func(*lastCalls)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	note(&d.last)
@@ -60,14 +59,13 @@ func newFakeDevice() *fakeDevice {
 	return d
 }
 
-// fakeObject is something that can be closed.
+// fakeObject is the part of an object that can be closed.
 type fakeObject struct {
 	dev   *fakeDevice
 	ended chan struct{}
 }
 
-// add notes a new object. A closed device has no open objects: what a call makes
-// while the device is being closed is closed too.
+// add records a new object. An object created while the device closes is closed at once.
 func (d *fakeDevice) add(o *fakeObject, name string, whole any) {
 	o.dev, o.ended = d, make(chan struct{})
 	d.mu.Lock()
@@ -82,13 +80,13 @@ func (d *fakeDevice) add(o *fakeObject, name string, whole any) {
 
 func (o *fakeObject) self() *fakeObject { return o }
 
-// newFake notes a new object and returns it, with an error if the device fails.
+// newFake records a new object and returns it, with an error if the device fails.
 func newFake[T interface{ self() *fakeObject }](d *fakeDevice, name string, o T) (T, error) {
 	d.add(o.self(), name, o)
 	return o, d.fail
 }
 
-func (d *fakeDevice) isOpen() (names []string) {
+func (d *fakeDevice) openObjects() (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, n := range d.open {
@@ -109,7 +107,7 @@ func (o *fakeObject) Close() error {
 	return nil
 }
 
-// Close closes all that is open.
+// Close closes all open objects.
 func (d *fakeDevice) Close() error {
 	err := d.fakeObject.Close()
 	d.mu.Lock()
@@ -221,12 +219,12 @@ func (d *fakeDevice) CreateCQ(init verbs.CQInit) (verbs.CQ, error) {
 }
 
 func (d *fakeDevice) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
-	d.asked(func(l *lastAsked) { l.srq = init })
+	d.recordCall(func(l *lastCalls) { l.srq = init })
 	return newFake(d, "srq", new(fakeSRQ))
 }
 
 func (d *fakeDevice) CreateQP(init verbs.QPInit) (verbs.QP, error) {
-	d.asked(func(l *lastAsked) { l.qp = init })
+	d.recordCall(func(l *lastCalls) { l.qp = init })
 	return newFake(d, "qp", &fakeQP{init: init})
 }
 
@@ -248,7 +246,7 @@ func (d *fakeDevice) CM() (verbs.CM, error) { return fakeCM{d}, d.fail }
 
 func (p *fakePD) RegMR(init verbs.MRInit) (verbs.MR, error) {
 	d := p.dev
-	d.asked(func(l *lastAsked) { l.buf = init.Buf })
+	d.recordCall(func(l *lastCalls) { l.buf = init.Buf })
 	if d.fail != nil {
 		return nil, d.fail
 	}
@@ -303,25 +301,25 @@ func (q *fakeCQ) Poll(into []verbs.WC) (int, error) {
 }
 
 func (q *fakeReceiver) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	q.dev.asked(func(l *lastAsked) { l.recv = wrs })
+	q.dev.recordCall(func(l *lastCalls) { l.recv = wrs })
 	return len(wrs), q.dev.fail
 }
 func (q *fakeSRQ) Modify(verbs.SRQAttr, verbs.SRQAttrMask) error { return q.dev.fail }
 func (q *fakeSRQ) Query() (verbs.SRQAttr, error)                 { return verbs.SRQAttr{MaxWR: 7}, q.dev.fail }
 
 func (q *fakeQP) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) error {
-	q.dev.asked(func(l *lastAsked) { l.attr, l.mask = attr, mask })
+	q.dev.recordCall(func(l *lastCalls) { l.attr, l.mask = attr, mask })
 	return q.dev.fail
 }
 
 func (q *fakeQP) Query() (attr verbs.QPAttr, err error) {
-	q.dev.asked(func(l *lastAsked) { attr = l.attr })
+	q.dev.recordCall(func(l *lastCalls) { attr = l.attr })
 	return attr, q.dev.fail
 }
 
-// PostSend takes one less if the device fails.
+// PostSend accepts one request less if the device fails.
 func (q *fakeQP) PostSend(wrs []verbs.SendWR) (int, error) {
-	q.dev.asked(func(l *lastAsked) { l.send = wrs })
+	q.dev.recordCall(func(l *lastCalls) { l.send = wrs })
 	if q.dev.fail != nil {
 		return len(wrs) - 1, q.dev.fail
 	}
@@ -329,7 +327,7 @@ func (q *fakeQP) PostSend(wrs []verbs.SendWR) (int, error) {
 }
 
 func (q *fakeQP) BindMW(mw verbs.MW, _ uint64, _ verbs.SendFlags, info verbs.BindInfo) (verbs.RKey, error) {
-	q.dev.asked(func(l *lastAsked) { l.mw, l.bind = mw, info })
+	q.dev.recordCall(func(l *lastCalls) { l.mw, l.bind = mw, info })
 	if w, ok := mw.(*fakeMW); ok {
 		return verbs.RKey(w.key.Add(1)), q.dev.fail
 	}
@@ -364,9 +362,9 @@ func (l *fakeListener) GetRequest(timeout time.Duration) (verbs.ConnRequest, err
 func (c *fakeConn) Param() verbs.ConnParam { return c.param }
 func (c *fakeConn) Remote() netip.AddrPort { return netip.MustParseAddrPort("[fd00::1%zone]:9") }
 
-// Accept of a nil QP is that of a datagram service: it makes no connection.
+// Accept with a nil QP accepts for a datagram service, which has no connection.
 func (c *fakeConn) Accept(qp verbs.QP, param verbs.ConnParam, _ time.Duration) (verbs.Conn, error) {
-	c.dev.asked(func(l *lastAsked) { l.param = param })
+	c.dev.recordCall(func(l *lastCalls) { l.param = param })
 	if qp == nil {
 		return nil, c.dev.fail
 	}
@@ -380,13 +378,13 @@ func (c *fakeConn) WaitDisconnect(timeout time.Duration) error { return c.dev.wa
 type fakeHost struct {
 	mu     sync.Mutex
 	opened []*fakeDevice
-	asked  []string
+	calls  []string
 }
 
 func (h *fakeHost) note(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked = append(h.asked, fmt.Sprintf(format, args...))
+	h.calls = append(h.calls, fmt.Sprintf(format, args...))
 }
 
 func (h *fakeHost) Identity() (Identity, error) {
@@ -439,10 +437,10 @@ type testAgent struct {
 	stop func()
 }
 
-// testTiming is patient: none of this is waited for where all is well.
+// testTiming has timeouts that a test which passes does not reach.
 var testTiming = Timing{HandshakeTimeout: 30 * time.Second, HeartbeatInterval: 50 * time.Millisecond, IdleTimeout: 30 * time.Second, CloseTimeout: 30 * time.Second}
 
-func newStage(tb testing.TB, change ...func(*Server)) *testAgent {
+func newTestAgent(tb testing.TB, change ...func(*Server)) *testAgent {
 	tb.Helper()
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(tb)
 	h := new(fakeHost)
@@ -468,7 +466,7 @@ func (s *testAgent) client(tb testing.TB) *Client {
 	return c
 }
 
-// device opens the fake device over a connection.
+// dev opens the fake device over a new connection.
 func (s *testAgent) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 	tb.Helper()
 	c := s.client(tb)
@@ -476,7 +474,7 @@ func (s *testAgent) dev(tb testing.TB) (*Client, verbs.Context, *fakeDevice) {
 	return c, d, s.device(0)
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {

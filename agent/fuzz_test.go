@@ -22,43 +22,43 @@ func clientFrames(tb testing.TB) (frames [][]byte) {
 		send(f)
 	}
 	dev := must.Get(c.Open("fake0"))(tb)
-	dev.QueryDevice()   // of this and what follows only the questions count
-	dev.QueryPort(1)    // so
-	dev.QueryGID(1, 0)  // so
-	dev.QueryPKey(1, 0) // so
-	dev.WaitAsync(0)    // so
+	dev.QueryDevice() // only the requests of this and the following calls matter
+	dev.QueryPort(1)
+	dev.QueryGID(1, 0)
+	dev.QueryPKey(1, 0)
+	dev.WaitAsync(0)
 	dev.Counters()
 	pd := must.Get(dev.AllocPD())(tb)
 	ch := must.Get(dev.CreateCompChannel())(tb)
 	cq := must.Get(dev.CreateCQ(verbs.CQInit{Depth: 1, Channel: ch}))(tb)
-	cq.ReqNotify(true)            // so
-	cq.Poll(make([]verbs.WC, 10)) // so
-	ch.Wait(0)                    // so
+	cq.ReqNotify(true)
+	cq.Poll(make([]verbs.WC, 10))
+	ch.Wait(0)
 	x := must.Get(dev.OpenXRCD())(tb)
 	srq := must.Get(dev.CreateSRQ(verbs.SRQInit{PD: pd, XRCD: x, CQ: cq}))(tb)
 	qp := must.Get(dev.CreateQP(verbs.QPInit{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq}))(tb)
-	dev.OpenQP(x, 1) // so
+	dev.OpenQP(x, 1)
 	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: bytes.Repeat([]byte("memory"), 50)}))(tb)
 	mw := must.Get(pd.AllocMW(verbs.MWType1))(tb)
 	ah := must.Get(pd.CreateAH(verbs.AHAttr{}))(tb)
 	info := verbs.BindInfo{MR: mr}
-	qp.BindMW(mw, 1, 0, info)                                                                                                          // so
-	qp.PostSend([]verbs.SendWR{{SGL: []verbs.SGE{{}}, Inline: []byte{1}, UD: verbs.UD{AH: ah}, Bind: verbs.Bind{MW: mw, Info: info}}}) // so
-	qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{}}}})                                                                                // so
-	qp.Modify(verbs.QPAttr{}, 1)                                                                                                       // so
+	qp.BindMW(mw, 1, 0, info)
+	qp.PostSend([]verbs.SendWR{{SGL: []verbs.SGE{{}}, Inline: []byte{1}, UD: verbs.UD{AH: ah}, Bind: verbs.Bind{MW: mw, Info: info}}})
+	qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{}}}})
+	qp.Modify(verbs.QPAttr{}, 1)
 	cm := must.Get(dev.CM())(tb)
 	l := must.Get(cm.Listen(netip.MustParseAddrPort("10.0.0.1:1"), 1, 1))(tb)
 	req := must.Get(l.GetRequest(time.Hour))(tb)
 	conn := must.Get(req.Accept(qp, verbs.ConnParam{PrivateData: []byte("hi")}, 0))(tb)
-	conn.Disconnect()                                                 // so
-	c.SetAddress("fake0", netip.MustParsePrefix("10.0.0.1/24"), true) // so
-	mr.Close()                                                        // so
-	dev.Close()                                                       // so
+	conn.Disconnect()
+	c.SetAddress("fake0", netip.MustParsePrefix("10.0.0.1/24"), true)
+	mr.Close()
+	dev.Close()
 	return frames
 }
 
-// FuzzServer has an agent hear whatever a client with the right key may say. It must not
-// crash, and everything must be closed when client disconnected.
+// FuzzServer sends any bytes of an authenticated client to an agent. The agent must not crash, and
+// must close everything when the client disconnects.
 func FuzzServer(f *testing.F) {
 	frames := clientFrames(f)
 	f.Add(bytes.Join(frames, nil))
@@ -71,7 +71,7 @@ func FuzzServer(f *testing.F) {
 		host := new(fakeHost)
 		conn := newConn(far, Timing{}.withDefaults(), control.Call)
 		s := newSession(host, new(Server), func(f control.Frame) { _ = conn.QueueNow(f) })
-		s.memory.limit = 1 << 20 // or all the time goes into looking at it
+		s.memory.limit = 1 << 20 // keeps scans short
 		s.crash = func(what any, stack []byte) { t.Errorf("%v\n%s", what, stack) }
 		go run(conn)
 		go func() {
@@ -94,7 +94,7 @@ func FuzzServer(f *testing.F) {
 			t.Error(err)
 		}
 		for _, d := range host.opened {
-			if open := d.isOpen(); len(open) > 0 {
+			if open := d.openObjects(); len(open) > 0 {
 				t.Errorf("%v are open", open)
 			}
 		}
@@ -112,7 +112,7 @@ func FuzzClient(f *testing.F) {
 		c := newClient(func(control.Frame) {})
 		c.memory.use(&verbs.MRInit{Buf: make([]byte, 100)})
 		for range 3 {
-			go (&remoteListener{ref: ref{c: c}}).GetRequest(0) // whatever comes of it
+			go (&remoteListener{ref: ref{c: c}}).GetRequest(0) // its result does not matter
 		}
 		near, far := net.Pipe()
 		go func() {

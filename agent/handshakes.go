@@ -72,8 +72,7 @@ func (h *handshakes) end(p *pending) (displaced bool) {
 	return p.displaced
 }
 
-// networkOf returns the network that maxHandshakesFrom applies to: one IPv4 address, or the /64 of
-// an IPv6 address.
+// networkOf returns the network that maxHandshakesFrom applies to: an IPv4 address or an IPv6 /64.
 func networkOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 // Idle connections are displaced at once, before the handshake timeout.
 func TestClientConnectsDespiteIdleConnections(t *testing.T) {
 	var log bytes.Buffer
-	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := newTestAgent(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	const idle = 2 * maxHandshakes
 	for range idle {
 		raw := must.Get(net.Dial("tcp", s.addr))(t)
@@ -69,10 +69,10 @@ func TestHandshakeLimitDisplacesOldest(t *testing.T) {
 		h.begin(&connFrom{from: netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 1).String()})
 	}
 	if first.closed {
-		t.Fatal("there was room")
+		t.Fatal("no connection was displaced")
 	}
 	last := h.begin(&connFrom{from: "203.0.113.1:1"})
 	if !first.closed || !h.end(p) || h.end(last) || len(h.all) != maxHandshakes-1 {
-		t.Errorf("closed %v, %d left", first.closed, len(h.all))
+		t.Errorf("closed %v, %d remain", first.closed, len(h.all))
 	}
 }

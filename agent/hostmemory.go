@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// maxMemories and maxMemory limit the number and the total size of a client's memories
-	// at an agent.
+	// maxMemories and maxMemory limit the number and the total size of a client's memories.
 	maxMemories = 1 << 14
 	maxMemory   = 2 << 30
 	// maxUnacked limits the changed blocks that the client has not acknowledged.
@@ -98,9 +97,8 @@ func (m *hostMemories) forget(frames uint64) {
 	}
 }
 
-// handle applies a record of a memory frame from the client: it allocates a memory, drops one, or
-// stores a change of the client, except for bytes that the device has changed since. The caller
-// holds the lock.
+// handle applies a record of the client's memory frame: it allocates or drops a memory, or stores a
+// change, except for bytes that the device has changed since. The caller holds the lock.
 func (m *hostMemories) handle(r *record) error {
 	mem := m.all[r.id]
 	switch {
@@ -127,8 +125,7 @@ func (m *hostMemories) handle(r *record) error {
 	return nil
 }
 
-// allocate returns n bytes whose address is pageOffset modulo the page size, like that of the
-// client's memory.
+// allocate returns n bytes whose address modulo the page size is pageOffset, as at the client.
 func allocate(n, pageOffset int) []byte {
 	b := make([]byte, n+pageLen)
 	off := (pageOffset - int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))%pageLen) + pageLen) % pageLen
@@ -180,9 +177,8 @@ const maxScans = 16
 
 // sendChanges sends the changes that the device has made in registered memory.
 //
-// A client that sees a write must see all earlier ones. A scan may find a late write, and miss an
-// earlier one to memory already scanned, so sendChanges scans until it finds no change, at most
-// maxScans times.
+// A client that sees a write must see all earlier ones. A scan may find a write and miss an earlier
+// one to memory already scanned. It is repeated until it finds no change, at most maxScans times.
 func (m *hostMemories) sendChanges(send func([]byte)) error {
 	m.sendLock.Lock()
 	defer m.sendLock.Unlock()

@@ -13,8 +13,7 @@ func Loopback(dev verbs.Context) (verbs.Context, error) {
 	return c.Open(dev.Info().Name)
 }
 
-// loopback returns a client and its session at the agent, which pass frames to each other by
-// function calls.
+// loopback returns a client and its session, which pass frames to each other by function calls.
 func loopback(h Host) (*Client, *session) {
 	c := newClient(nil)
 	passTo := func(end func(control.Frame) error) func(control.Frame) {

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// memoryID identifies memory of which both ends have a copy. The client assigns it; 0 is
-// none.
+// memoryID identifies memory that both ends have a copy of. The client assigns it; 0 is none.
 type memoryID uint64
 
 // Records of memory frames. Only the client sends recordNew and recordDrop.

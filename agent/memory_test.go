@@ -12,7 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// memoryPair is a program's memory and a device's copy, with frames on their way.
+// memoryPair is a program's memory and a device's copy, with frames in flight.
 type memoryPair struct {
 	near            *programMemories
 	far             *hostMemories
@@ -20,7 +20,7 @@ type memoryPair struct {
 	program, device []byte
 }
 
-func newTwoEnds(t *testing.T, n int) *memoryPair {
+func newMemoryPair(t *testing.T, n int) *memoryPair {
 	t.Helper()
 	e := &memoryPair{program: make([]byte, n)}
 	e.near, e.far = newProgramMemories(func(f []byte) { e.there = append(e.there, f) }), newHostMemories()
@@ -33,7 +33,7 @@ func newTwoEnds(t *testing.T, n int) *memoryPair {
 	return e
 }
 
-// deliver has so many frames arrive at the device's end, and at the program's.
+// deliver delivers up to the given numbers of frames to the device's end and to the program's end.
 func (e *memoryPair) deliver(t *testing.T, there, back int) {
 	t.Helper()
 	for range min(there, len(e.there)) {
@@ -46,34 +46,34 @@ func (e *memoryPair) deliver(t *testing.T, there, back int) {
 	}
 }
 
-func (e *memoryPair) tellBack(t *testing.T) {
+func (e *memoryPair) sendBack(t *testing.T) {
 	t.Helper()
 	must.Do(t, e.far.sendChanges(func(f []byte) { e.back = append(e.back, f) }))
 }
 
-// settle delivers everything.
+// settle delivers all frames.
 func (e *memoryPair) settle(t *testing.T) {
 	t.Helper()
 	for range 3 {
 		got := e.near.sendChanges()
 		e.deliver(t, len(e.there), 0)
 		e.far.acknowledge(got)
-		e.tellBack(t)
+		e.sendBack(t)
 		e.deliver(t, 0, len(e.back))
 	}
-	if len(e.far.unackedOrder) > 0 { // the last answer is confirmed by the next call
+	if len(e.far.unackedOrder) > 0 { // the next call acknowledges the last reply
 		e.far.acknowledge(e.near.sendChanges())
 	}
 }
 
-// However frames cross, both ends come to have the same memory: what only one of them
-// wrote is as it wrote it last.
+// Both ends converge to the same memory in any order of frames. A byte that one end alone wrote has
+// the last value written.
 func TestMemoryConverges(t *testing.T) {
 	const n = 300
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		e := newTwoEnds(t, n)
-		// Who writes which byte: the program, the device, or both. Neighbours differ.
+		e := newMemoryPair(t, n)
+		// A byte is written by the program (0), the device (1) or both (2).
 		owner := make([]int, n)
 		for i := range owner {
 			owner[i] = rng.IntN(3)
@@ -89,7 +89,7 @@ func TestMemoryConverges(t *testing.T) {
 			case k == 4:
 				e.near.sendChanges()
 			case k == 5:
-				e.tellBack(t)
+				e.sendBack(t)
 			case k == 6:
 				e.deliver(t, rng.IntN(3), 0)
 			case k == 7:
@@ -106,39 +106,39 @@ func TestMemoryConverges(t *testing.T) {
 			}
 		}
 		if len(e.far.unacked)+len(e.far.unackedOrder) != 0 {
-			t.Fatalf("seed %d: %d changes are unseen for ever", seed, len(e.far.unackedOrder))
+			t.Fatalf("seed %d: %d changes are never acknowledged", seed, len(e.far.unackedOrder))
 		}
 	}
 }
 
-// Where both wrote, the device's change wins, in any order of frames.
+// The device's change of a byte wins over the program's, in any order of frames.
 func TestDeviceChangeWins(t *testing.T) {
 	for name, order := range map[string]func(*testing.T, *memoryPair){
-		"the program tells first": func(t *testing.T, e *memoryPair) {
+		"the program sends first": func(t *testing.T, e *memoryPair) {
 			e.near.sendChanges()
 			e.deliver(t, 1, 0)
-			e.tellBack(t)
+			e.sendBack(t)
 			e.deliver(t, 0, 1)
 		},
 		"they cross": func(t *testing.T, e *memoryPair) {
 			e.near.sendChanges()
-			e.tellBack(t)
+			e.sendBack(t)
 			e.deliver(t, 1, 1)
 		},
-		"the device tells first": func(t *testing.T, e *memoryPair) {
-			e.tellBack(t)
+		"the device sends first": func(t *testing.T, e *memoryPair) {
+			e.sendBack(t)
 			e.deliver(t, 0, 1)
 			e.near.sendChanges()
 			e.deliver(t, 1, 0)
 		},
-		"the device takes it back": func(t *testing.T, e *memoryPair) {
+		"the device changes it again": func(t *testing.T, e *memoryPair) {
 			e.near.sendChanges()
 			e.deliver(t, 1, 0)
 			e.device[5] = 2
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newTwoEnds(t, 64)
+			e := newMemoryPair(t, 64)
 			copy(e.program[4:7], "ppp")
 			e.device[5] = 'd'
 			order(t, e)
@@ -150,7 +150,7 @@ func TestDeviceChangeWins(t *testing.T) {
 			if string(e.program[4:7]) != want || string(e.device[4:7]) != want {
 				t.Errorf("%q and %q, not %q", e.program[4:7], e.device[4:7], want)
 			}
-			e.program[5] = 'q' // it has seen the device's
+			e.program[5] = 'q' // after it has the device's change
 			e.settle(t)
 			if e.device[5] != 'q' {
 				t.Errorf("the program's later change is lost: %q", e.device[5])
@@ -159,18 +159,18 @@ func TestDeviceChangeWins(t *testing.T) {
 	}
 }
 
-// Whoever sees what was written last sees what was written before it, also if both were
-// written while memory was looked at, and the first where nobody looked any more.
+// A program that sees a write sees all earlier ones, also if both were made during a scan, the
+// earlier one to memory already scanned.
 func TestMemoryChangesArriveInOrder(t *testing.T) {
 	const n = 2 * memoryFrameLen
-	e := newTwoEnds(t, n)
+	e := newMemoryPair(t, n)
 	for i := 64; i < n-64; i++ {
-		e.device[i] = 1 // so much that a frame is sent amid the look
+		e.device[i] = 1 // enough that a frame is sent during the scan
 	}
 	must.Do(t, e.far.sendChanges(func(f []byte) {
 		if len(e.back) == 0 {
 			e.device[0] = 'D'   // the data
-			e.device[n-1] = 'F' // then the flag that says so
+			e.device[n-1] = 'F' // then the flag that announces them
 		}
 		e.back = append(e.back, f)
 	}))
@@ -182,7 +182,7 @@ func TestMemoryChangesArriveInOrder(t *testing.T) {
 
 // A device that changes memory all the time does not delay the reply.
 func TestReplyDespiteContinuousChanges(t *testing.T) {
-	e := newTwoEnds(t, memoryFrameLen*5/4)
+	e := newMemoryPair(t, memoryFrameLen*5/4)
 	frames := 0
 	increment(e.device)
 	if err := e.far.sendChanges(func([]byte) { frames++; increment(e.device) }); err != nil || frames < maxScans {
@@ -198,7 +198,7 @@ func increment(b []byte) {
 }
 
 func TestMemoryIsCopiedThroughAgent(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	c, dev, fake := s.dev(t)
 	pd := must.Get(dev.AllocPD())(t)
 	all := make([]byte, 3<<20)
@@ -223,12 +223,12 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 		t.Error("memory around the region has changed")
 	}
 
-	// A part of it shares the copy.
+	// A region within another shares its copy.
 	part := must.Get(pd.RegMR(verbs.MRInit{Buf: buf[100:200]}))(t)
 	if fake.last.buf[0] = 'P'; far[100] != 'P' || len(c.memory.all) != 1 {
-		t.Error("a part of registered memory has a copy of its own")
+		t.Error("a part of registered memory has another copy")
 	}
-	// What overlaps in another way does so from call to call.
+	// Other overlapping regions see each other's changes with the next call.
 	over := must.Get(pd.RegMR(verbs.MRInit{Buf: all[1<<10 : 1<<10+50]}))(t)
 	fake.last.buf[10] = 'O'
 	must.Get(dev.QueryPort(1))(t)
@@ -256,7 +256,7 @@ func TestMemoryIsCopiedThroughAgent(t *testing.T) {
 }
 
 func TestUnusualRegions(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	c, dev, fake := s.dev(t)
 	pd := must.Get(dev.AllocPD())(t)
 	for _, buf := range [][]byte{nil, {}} {
@@ -270,7 +270,7 @@ func TestUnusualRegions(t *testing.T) {
 		t.Errorf("%v, %d pieces of memory", err, len(c.memory.all))
 	}
 	fake.fail = nil
-	// What is more than an agent keeps is refused as memory that there is not.
+	// Registration beyond the agent's memory limit fails.
 	for i := range maxMemories {
 		c.memory.sendRecord(&record{kind: recordNew, id: memoryID(1000 + i), length: 1})
 	}
@@ -279,7 +279,7 @@ func TestUnusualRegions(t *testing.T) {
 	}
 }
 
-// Closing a device gives its memory back at both ends.
+// Closing a device releases its memory at both ends.
 func TestDeviceCloseReleasesMemory(t *testing.T) {
 	c, s := loopback(new(fakeHost))
 	dev := must.Get(c.Open("fake0"))(t)
@@ -309,10 +309,10 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// Where a program chooses the address of a region, the device's memory lies in its page
-// as that address does: Linux registers it nowhere else.
+// The device's memory has the page offset of the address that the program chose: Linux registers it
+// only there.
 func TestMemoryKeepsPageOffset(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	pd := must.Get(dev.AllocPD())(t)
 	for _, init := range []verbs.MRInit{

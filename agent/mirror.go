@@ -104,8 +104,7 @@ func store(to []byte, mask uint64, from *[blockLen]byte) {
 	}
 }
 
-// load copies a block, which is shorter at the end of the memory, word by word, and returns its
-// length.
+// load copies a block word by word and returns its length; the last block may be shorter.
 //
 //go:norace
 func load(to *[blockLen]byte, from []byte) int {

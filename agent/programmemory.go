@@ -73,8 +73,7 @@ func (m *programMemories) use(init *verbs.MRInit) (mem *programMemory, offset in
 	return mem, 0
 }
 
-// unuse ends a region's use of mem. After the last region, it forgets mem, and the agent drops its
-// copy.
+// unuse ends a region's use of mem. After the last, it forgets mem and the agent drops its copy.
 func (m *programMemories) unuse(mem *programMemory) {
 	if mem == nil { // the region has no bytes
 		return

@@ -90,8 +90,7 @@ func newHello(program string, idleTimeout time.Duration) *hello {
 	return &hello{protocolHash, program, idleTimeout}
 }
 
-// readHello reads the other end's hello and checks that the versions agree. us and them name the
-// ends in errors.
+// readHello reads the other end's hello and compares versions. us and them name the ends in errors.
 func readHello(c *control.Conn, limit time.Duration, us, them string) (*hello, error) {
 	h := new(hello)
 	if err := c.ReadHello(control.Protocol{Version: Version, Us: us, Them: them, MaxHello: maxHello, Timeout: limit}, h); err != nil {

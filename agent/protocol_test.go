@@ -39,7 +39,7 @@ func TestReasonOfPeerIsReadAfterAWriteFailed(t *testing.T) {
 	}
 }
 
-// fill gives every part of a value another value than zero.
+// fill sets every part of a value to a value other than zero.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -68,7 +68,7 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// types are those of all messages.
+// types returns the types of all messages.
 func types() (all []reflect.Type) {
 	for _, c := range calls {
 		for _, p := range slices.Concat(c.in, c.out) {
@@ -85,7 +85,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 		fill(in.Elem(), &n)
 		b := encode(nil, in.Interface(), newTable())
 		if err := decode(b, out.Interface(), newTable()); err != nil || !reflect.DeepEqual(in.Elem().Interface(), out.Elem().Interface()) {
-			t.Errorf("%v: %+v came as %+v, %v", typ, in.Elem(), out.Elem(), err)
+			t.Errorf("%v: %+v decoded as %+v, %v", typ, in.Elem(), out.Elem(), err)
 		}
 		if len(b) < planOf(typ).minLen {
 			t.Errorf("%v: %d bytes, and it should have %d at least", typ, len(b), planOf(typ).minLen)
@@ -102,7 +102,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-// A few bytes must not become a lot of memory.
+// A short message must not allocate much memory.
 func TestDecodeChecksLengthsBeforeAllocating(t *testing.T) {
 	b := append([]byte{0xff, 0xff, 0xff, 0x01}, make([]byte, 100)...)
 	var wrs []verbs.SendWR
@@ -156,7 +156,7 @@ func TestErrorsKeepTextAndIdentity(t *testing.T) {
 	for _, err := range all {
 		far := cross(err)
 		if far.Error() != err.Error() {
-			t.Errorf("%q came as %q", err, far)
+			t.Errorf("%q decoded as %q", err, far)
 		}
 		for _, s := range sentinels {
 			if errors.Is(err, s) != errors.Is(far, s) {
@@ -167,7 +167,7 @@ func TestErrorsKeepTextAndIdentity(t *testing.T) {
 		for e, f := err, far; ; e, f = here.Err, there.Err {
 			is := errors.As(e, &here)
 			if is != errors.As(f, &there) || is && (here.Op != there.Op || here.Obj != there.Obj) {
-				t.Errorf("%q: %+v came as %+v", err, here, there)
+				t.Errorf("%q: %+v decoded as %+v", err, here, there)
 				break
 			}
 			if !is || here.Err == nil {
@@ -176,7 +176,7 @@ func TestErrorsKeepTextAndIdentity(t *testing.T) {
 		}
 		var r, q *verbs.RejectError
 		if is := errors.As(err, &r); is != errors.As(far, &q) || is && !reflect.DeepEqual(r, q) {
-			t.Errorf("%q: %+v came as %+v", err, r, q)
+			t.Errorf("%q: %+v decoded as %+v", err, r, q)
 		}
 	}
 }

@@ -17,8 +17,7 @@ type ref struct {
 // refOf gives Client.handleOf access to the ref that an object embeds.
 func (r *ref) refOf() *ref { return r }
 
-// call makes a call on the object, with more arguments, and decodes the result; nil if there is
-// none.
+// call makes a call on the object, with more arguments, and decodes the result; nil for no result.
 func (r *ref) call(v *verb, result any, args ...any) error {
 	return v.call(r.c, result, append([]any{r}, args...)...)
 }
@@ -33,9 +32,8 @@ func (r *ref) Close() error {
 }
 
 // create makes a call that returns an object with its attributes, and returns the client's object
-// with the same handle: the one that exists, or else a new one. It returns no object, and no error,
-// if the call succeeds with handle 0. The object exists before later frames, which may refer to it,
-// are processed.
+// with its handle: the existing one or a new one; none, without error, for handle 0. The object
+// exists before later frames, which may refer to it, are processed.
 func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
 	c := on.c
 	err = v.invoke(c, append([]any{on}, args...), func(b []byte) ([]byte, error) {
@@ -223,8 +221,7 @@ type remoteMW struct {
 
 func (m *remoteMW) Type() verbs.MWType { return m.mwType }
 
-// RKey queries the device, since binding changes the key. If the call fails it returns the last
-// known key.
+// RKey queries the device, since binding changes the key. It returns the last key if that fails.
 func (m *remoteMW) RKey() verbs.RKey {
 	var key verbs.RKey
 	if m.call(callMWKey, &key) == nil {

@@ -147,8 +147,7 @@ func (s *Server) authenticate(ctx context.Context, p *pending, config *tls.Confi
 	log.Info("client disconnected", "why", why)
 }
 
-// logUnauthenticated logs an unauthenticated connection, at most once a second, to keep the log
-// short.
+// logUnauthenticated logs an unauthenticated connection, at most once a second.
 func (s *Server) logUnauthenticated(raw net.Conn, err error) {
 	now, notBefore := time.Now().UnixNano(), s.logAfter.Load()
 	if now < notBefore || !s.logAfter.CompareAndSwap(notBefore, now+int64(time.Second)) {

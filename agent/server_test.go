@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestHostCalls(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	c := s.client(t)
 	id := must.Get(c.Identity())(t)
 	want, _ := s.fakeHost.Identity()
@@ -46,28 +46,27 @@ func TestHostCalls(t *testing.T) {
 	if err := c.Restart("fake0"); !errors.Is(err, ErrHostCannot) || !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	if n := s.device(0).isOpen(); len(n) != 0 {
+	if n := s.device(0).openObjects(); len(n) != 0 {
 		t.Errorf("restarted with %v open", n)
 	}
 	if err := dev.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
-	if got := []string{"link fake0 true", "address fake0 fd00::1/64 false", "restart fake0"}; !slices.Equal(s.asked, got) {
-		t.Errorf("asked for %q", s.asked)
+	if got := []string{"link fake0 true", "address fake0 fd00::1/64 false", "restart fake0"}; !slices.Equal(s.calls, got) {
+		t.Errorf("the host got the calls %q", s.calls)
 	}
 }
 
 // A client with another key gets no hello, and no device is opened.
 func TestWrongKeyIsRejected(t *testing.T) {
 	var log bytes.Buffer
-	s := newStage(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := newTestAgent(t, func(s *Server) { s.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 3 {
 		if _, err := Dial(t.Context(), s.addr, NewKey()); !errors.Is(err, ErrKey) {
 			t.Errorf("another key: %v", err)
 		}
 	}
-	// An agent must not accept another agent, nor a client a client: the two
-	// ends have different keys under one secret.
+	// An agent must not accept another agent, nor a client a client: the ends have different keys.
 	wrong := must.Get(tlsConfig(s.Key, roleAgent, roleClient))(t)
 	conn, err := tls.Dial("tcp", s.addr, wrong)
 	if err == nil {
@@ -79,7 +78,7 @@ func TestWrongKeyIsRejected(t *testing.T) {
 	}
 	for _, first := range []string{"GET / HTTP/1.1\r\n\r\n", string(helloFrame(Version, newHello("", 0))), strings.Repeat("\xff", 4096)} {
 		raw := must.Get(net.Dial("tcp", s.addr))(t)
-		io.WriteString(raw, first) // it may have hung up already
+		io.WriteString(raw, first) // the agent may have disconnected
 		answer, _ := io.ReadAll(raw)
 		if bytes.Contains(answer, []byte("fabrictest")) {
 			t.Errorf("%q is greeted", first)
@@ -90,7 +89,7 @@ func TestWrongKeyIsRejected(t *testing.T) {
 	if st := s.Stats(); st.Clients != 0 || len(s.opened) != 0 {
 		t.Errorf("%+v", st)
 	}
-	s.client(t) // it still works
+	s.client(t) // the agent still accepts clients
 	s.stop()
 	if n := strings.Count(log.String(), "refused a connection"); n == 0 || n > 3 {
 		t.Errorf("%d lines about strangers:\n%s", n, log.String())
@@ -100,18 +99,18 @@ func TestWrongKeyIsRejected(t *testing.T) {
 // A handshake that does not complete times out.
 func TestSlowHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(s *Server) { s.Timing.HandshakeTimeout = 100 * time.Millisecond })
+	s := newTestAgent(t, func(s *Server) { s.Timing.HandshakeTimeout = 100 * time.Millisecond })
 	for range maxHandshakesFrom {
 		raw := must.Get(net.Dial("tcp", s.addr))(t)
 		defer raw.Close()
-		raw.Write([]byte{22, 3, 1}) // the beginning of a handshake, for ever
+		raw.Write([]byte{22, 3, 1}) // an incomplete TLS record
 	}
 	eventually(t, "all had their time", func() bool { return s.Stats().Unauthenticated == maxHandshakesFrom })
 }
 
 // One client holds a device at a time, until it closes the device or disconnects.
 func TestDeviceIsHeldByOneClient(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	one, two := s.client(t), s.client(t)
 	first := must.Get(one.Open("fake0"))(t)
 	second := must.Get(one.Open("fake0"))(t)
@@ -133,7 +132,7 @@ func TestDeviceIsHeldByOneClient(t *testing.T) {
 	eventually(t, "the device is free", func() bool { _, err := one.Open("fake0"); return err == nil })
 }
 
-// populate opens one of everything, and waits in several ways.
+// populate opens one object of each kind, and starts several blocking calls.
 func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 	t.Helper()
 	pd := must.Get(dev.AllocPD())(t)
@@ -162,14 +161,13 @@ func populate(t *testing.T, dev verbs.Context) (waits []chan error) {
 	return waits
 }
 
-const populated = 11 // objects, the device among them
+const populated = 11 // objects, with the device
 
-// However a connection ends, everything that was opened over it is closed, and all
-// calls at the client's end.
+// When a connection ends, the agent closes everything opened over it, and the client's calls fail.
 func TestConnectionEndClosesEverything(t *testing.T) {
 	for name, end := range map[string]struct {
-		do   func(*testAgent, *Client, net.Conn)
-		told string
+		do     func(*testAgent, *Client, net.Conn)
+		reason string
 	}{
 		"the client closes":                {func(_ *testAgent, c *Client, _ net.Conn) { c.Close() }, "the client was closed"},
 		"the connection breaks":            {func(_ *testAgent, _ *Client, raw net.Conn) { raw.Close() }, ""},
@@ -177,14 +175,14 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 		"the client violates the protocol": {func(_ *testAgent, c *Client, _ net.Conn) { c.out(control.Frame{Kind: 99}) }, "kind 0x63"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			s := newTestAgent(t)
 			raw := must.Get(net.Dial("tcp", s.addr))(t)
 			c := must.Get(NewClient(t.Context(), raw, s.Key, testTiming))(t)
 			dev := must.Get(c.Open("fake0"))(t)
 			fake := s.device(0)
 			waits := populate(t, dev)
-			if n := len(fake.isOpen()); n != populated {
-				t.Errorf("%d objects are open: %v", n, fake.isOpen())
+			if n := len(fake.openObjects()); n != populated {
+				t.Errorf("%d objects are open: %v", n, fake.openObjects())
 			}
 			end.do(s, c, raw)
 			for _, w := range waits {
@@ -193,16 +191,16 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 				}
 			}
 			<-c.Lost()
-			if !strings.Contains(c.Err().Error(), end.told) {
+			if !strings.Contains(c.Err().Error(), end.reason) {
 				t.Errorf("the error is %q", c.Err())
 			}
 			if _, err := dev.QueryPort(1); !errors.Is(err, ErrLost) || !errors.Is(c.Err(), ErrLost) {
-				t.Errorf("%v, and the client says %v", err, c.Err())
+				t.Errorf("%v, client: %v", err, c.Err())
 			}
-			eventually(t, "everything is closed", func() bool { return len(fake.isOpen()) == 0 })
+			eventually(t, "everything is closed", func() bool { return len(fake.openObjects()) == 0 })
 			fake.mu.Lock()
 			defer fake.mu.Unlock()
-			// Each by itself, and what was made from others before them.
+			// Each object is closed once, after the objects made from it.
 			if n := len(fake.closed); n != populated || fake.closed[n-1] != "device" || fake.closed[n-2] != "pd" {
 				t.Errorf("closed in this order: %v", fake.closed)
 			}
@@ -210,8 +208,8 @@ func TestConnectionEndClosesEverything(t *testing.T) {
 	}
 }
 
-// handMade returns a connection of a client with the key, which has sent a hello.
-func (s *testAgent) handMade(t *testing.T, hello []byte) (net.Conn, *control.Conn) {
+// rawClient returns a connection of an authenticated client, which has sent a hello.
+func (s *testAgent) rawClient(t *testing.T, hello []byte) (net.Conn, *control.Conn) {
 	t.Helper()
 	config := must.Get(tlsConfig(s.Key, roleClient, roleAgent))(t)
 	conn := must.Get(tls.Dial("tcp", s.addr, config))(t)
@@ -220,20 +218,20 @@ func (s *testAgent) handMade(t *testing.T, hello []byte) (net.Conn, *control.Con
 	return conn, newConn(conn, testTiming, control.Reply)
 }
 
-// helloFrame is a hello of a version.
+// helloFrame returns a hello of the given version.
 func helloFrame(version uint64, h *hello) []byte {
-	body, _ := json.Marshal(h) // it has no channels
+	body, _ := json.Marshal(h) // it cannot fail
 	return control.Frame{Kind: control.Hello, Num: version, Body: body}.Append(nil)
 }
 
-// fakeAgent returns a connection to an agent that says hello and nothing else.
+// fakeAgent returns a connection to an agent that sends hello and nothing else.
 func fakeAgent(key Key, hello []byte) net.Conn {
 	near, far := net.Pipe()
 	go func() {
 		config, _ := tlsConfig(key, roleAgent, roleClient)
 		conn := tls.Server(far, config)
-		conn.Write(hello)         // the other end notices
-		io.Copy(io.Discard, conn) // until it hangs up
+		conn.Write(hello)         // an error appears at the other end
+		io.Copy(io.Discard, conn) // until it disconnects
 	}()
 	return near
 }
@@ -245,17 +243,17 @@ func TestIdleTimeout(t *testing.T) {
 	impatient := func(s *Server) { s.Timing.IdleTimeout = silence }
 	for name, test := range map[string]func(*testing.T){
 		"a client without heartbeats": func(t *testing.T) {
-			s := newStage(t, impatient)
-			_, conn := s.handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			s := newTestAgent(t, impatient)
+			_, conn := s.rawClient(t, helloFrame(Version, newHello("", time.Hour)))
 			device := "fake0"
 			call := encode([]byte{0, byte(callOpen.number)}, &device, nil)
 			must.Do(t, conn.Write(control.Frame{Kind: control.Call, Num: 1, Body: call}))
 			eventually(t, "the device is opened", func() bool { return s.fakeHost.count() == 1 })
-			eventually(t, "the device is closed", func() bool { return len(s.device(0).isOpen()) == 0 })
+			eventually(t, "the device is closed", func() bool { return len(s.device(0).openObjects()) == 0 })
 		},
 		// The heartbeat interval follows the idle timeout of the agent.
 		"a client that waits longer than the timeout": func(t *testing.T) {
-			s := newStage(t, impatient)
+			s := newTestAgent(t, impatient)
 			alive := must.Get(NewClient(t.Context(), must.Get(net.Dial("tcp", s.addr))(t), s.Key, Timing{HeartbeatInterval: time.Hour}))(t)
 			defer alive.Close()
 			dev := must.Get(alive.Open("fake0"))(t)
@@ -264,7 +262,7 @@ func TestIdleTimeout(t *testing.T) {
 			}
 		},
 		"a client that never completes a frame": func(t *testing.T) {
-			slow, _ := newStage(t, impatient).handMade(t, helloFrame(Version, newHello("", time.Hour)))
+			slow, _ := newTestAgent(t, impatient).rawClient(t, helloFrame(Version, newHello("", time.Hour)))
 			whole := control.Frame{Kind: control.Call, Body: make([]byte, 1<<16)}.Append(nil)
 			for b := whole[:20]; ; b = []byte{0} {
 				if _, err := slow.Write(b); err != nil {
@@ -290,7 +288,7 @@ func TestIdleTimeout(t *testing.T) {
 
 // A panic in a device fails one call, and neither the client nor the agent.
 func TestPanicInCallIsReported(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	fake.panic = true
 	if _, err := dev.QueryPort(1); err == nil || !strings.Contains(err.Error(), "fake trouble") {
@@ -303,13 +301,12 @@ func TestPanicInCallIsReported(t *testing.T) {
 	}
 }
 
-// A device that does not come back from a call is not given to others until it does, and
-// does not hold up the agent.
+// A device that blocks in a call stays held until the call returns, and does not block the agent.
 func TestStuckDeviceStaysHeld(t *testing.T) {
-	s := newStage(t, func(s *Server) { s.Timing.CloseTimeout = 50 * time.Millisecond })
+	s := newTestAgent(t, func(s *Server) { s.Timing.CloseTimeout = 50 * time.Millisecond })
 	c, dev, fake := s.dev(t)
 	fake.hang, fake.hung = make(chan struct{}), make(chan struct{})
-	go dev.QueryDevice() // it ends with the connection
+	go dev.QueryDevice() // it returns when the connection ends
 	<-fake.hung
 	c.Close()
 	eventually(t, "it is given up", func() bool { return s.Stats().StuckClients == 1 })
@@ -346,11 +343,11 @@ func TestVersionMismatch(t *testing.T) {
 	must.Do(t, meet(Version, newHello("", testTiming.IdleTimeout)))
 
 	// The agent sends the same error to an old client.
-	s := newStage(t)
-	_, old := s.handMade(t, helloFrame(Version-1, newHello("", time.Hour)))
+	s := newTestAgent(t)
+	_, old := s.rawClient(t, helloFrame(Version-1, newHello("", time.Hour)))
 	must.Do(t, must.Err(readHello(old, testTiming.HandshakeTimeout, "", "")))
-	var told *control.CloseError
-	if _, err := old.Read(); !errors.As(err, &told) || !strings.Contains(told.Reason, "update the client") {
+	var closed *control.CloseError
+	if _, err := old.Read(); !errors.As(err, &closed) || !strings.Contains(closed.Reason, "update the client") {
 		t.Error(err)
 	}
 }
@@ -364,13 +361,13 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("a listener that never answers: %v", err)
 	}
 	if _, err := Dial(ctx, "127.0.0.1:1", Key{}); err == nil {
-		t.Error("there is no agent")
+		t.Error("Dial succeeded without an agent")
 	}
 }
 
 // Registration fails beyond the memory limit of the agent, and the client continues.
 func TestRegistrationBeyondMemoryLimitFails(t *testing.T) {
-	s := newStage(t, func(s *Server) { s.MaxMemory = 1 << 20 })
+	s := newTestAgent(t, func(s *Server) { s.MaxMemory = 1 << 20 })
 	dev := must.Get(s.client(t).Open("fake0"))(t)
 	pd := must.Get(dev.AllocPD())(t)
 	if _, err := pd.RegMR(verbs.MRInit{Buf: make([]byte, 1<<20+1)}); !errors.Is(err, verbs.ErrNoMemory) {

@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Every verb arrives with its arguments, and its results come back.
+// The device gets the arguments of every verb, and the client gets the results.
 func TestEveryVerb(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	same := func(what string, got, want any) {
 		t.Helper()
@@ -128,7 +128,7 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	_, err := cm.Connect(qp, at, param, 0)
 	var r *verbs.RejectError
 	if !errors.As(err, &r) || !errors.Is(err, verbs.ErrRejected) || r.Reason != 28 || string(r.PrivateData) != "sorry" {
-		t.Errorf("refused with %v", err)
+		t.Errorf("rejected with %v", err)
 	}
 	if c := must.Get(cm.Connect(qp, at, param, 30*time.Second))(t); !reflect.DeepEqual(c.Param(), param) {
 		t.Errorf("%+v", c.Param())
@@ -138,9 +138,9 @@ func testConnections(t *testing.T, dev verbs.Context, qp verbs.QP, fake *fakeDev
 	}
 }
 
-// What a failing device says besides its error comes too.
+// A failed call returns its results with the error.
 func TestFailedCallsReturnResults(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	qp := must.Get(dev.CreateQP(verbs.QPInit{}))(t)
 	cq := must.Get(dev.CreateCQ(verbs.CQInit{}))(t)
@@ -148,7 +148,7 @@ func TestFailedCallsReturnResults(t *testing.T) {
 	n, err := qp.PostSend(make([]verbs.SendWR, 5))
 	var op *verbs.OpError
 	if n != 4 || !errors.Is(err, verbs.ErrOverrun) || !errors.As(err, &op) || op.Op != "fake" || op.Obj != "it" || err.Error() != fake.fail.Error() {
-		t.Errorf("%d taken, %v", n, err)
+		t.Errorf("%d posted, %v", n, err)
 	}
 	fake.wcs = make([]verbs.WC, 2)
 	if n, err := cq.Poll(make([]verbs.WC, 3)); n != 2 || !errors.Is(err, verbs.ErrOverrun) {
@@ -157,7 +157,7 @@ func TestFailedCallsReturnResults(t *testing.T) {
 }
 
 func TestPollOfManyCompletions(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	cq := must.Get(dev.CreateCQ(verbs.CQInit{}))(t)
 	fake.wcs = make([]verbs.WC, 3*maxPoll)
@@ -177,9 +177,9 @@ func TestPollOfManyCompletions(t *testing.T) {
 	}
 }
 
-// Events name the very objects that the program has.
+// Events refer to the program's own objects.
 func TestEventsReferToClientObjects(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	ch := must.Get(dev.CreateCompChannel())(t)
 	one, two := must.Get(dev.CreateCQ(verbs.CQInit{Channel: ch}))(t), must.Get(dev.CreateCQ(verbs.CQInit{Channel: ch}))(t)
@@ -193,7 +193,7 @@ func TestEventsReferToClientObjects(t *testing.T) {
 	here := fake.find(t, "qp", "srq", "cq")
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: here[0].(verbs.QP)}
 	fake.events <- verbs.AsyncEvent{Type: verbs.EventSRQErr, SRQ: here[1].(verbs.SRQ), Port: 3}
-	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // that nobody has made
+	fake.events <- verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // unknown
 	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventQPFatal, QP: qp}, {Type: verbs.EventSRQErr, SRQ: srq, Port: 3}, {Type: verbs.EventQPFatal}} {
 		if got := must.Get(dev.WaitAsync(30 * time.Second))(t); got != want {
 			t.Errorf("%+v, not %+v", got, want)
@@ -222,12 +222,12 @@ func (d *fakeDevice) find(tb testing.TB, names ...string) (all []any) {
 
 // Objects of another provider are passed on as foreign objects, which the device rejects.
 func TestForeignObjectsReachDevice(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	_, dev, fake := s.dev(t)
 	if _, err := dev.CreateCQ(verbs.CQInit{Channel: &fakeChannel{}}); !errors.Is(err, verbs.ErrInvalid) {
 		t.Error(err)
 	}
-	other := newStage(t)
+	other := newTestAgent(t)
 	_, elsewhere, _ := other.dev(t)
 	pd := must.Get(elsewhere.AllocPD())(t)
 	must.Get(dev.CreateQP(verbs.QPInit{PD: pd}))(t)
@@ -236,9 +236,9 @@ func TestForeignObjectsReachDevice(t *testing.T) {
 	}
 }
 
-// What was closed answers for itself, as at the device.
+// The device answers calls on closed objects.
 func TestCallsOnClosedObjects(t *testing.T) {
-	s := newStage(t)
+	s := newTestAgent(t)
 	c, dev, fake := s.dev(t)
 	pd := must.Get(dev.AllocPD())(t)
 	mr := must.Get(pd.RegMR(verbs.MRInit{Buf: make([]byte, 10)}))(t)
@@ -246,7 +246,7 @@ func TestCallsOnClosedObjects(t *testing.T) {
 	if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) || err.Error() != "close it: closed" {
 		t.Error(err)
 	}
-	// It is forgotten at last.
+	// The agent keeps only the last closed objects.
 	for range keptObjects + 1 {
 		must.Do(t, must.Get(dev.AllocPD())(t).Close())
 	}
@@ -256,7 +256,7 @@ func TestCallsOnClosedObjects(t *testing.T) {
 	if n := len(c.objects); n > keptObjects+1 {
 		t.Errorf("the client keeps %d objects", n)
 	}
-	if err := dev.Close(); err != nil || len(fake.isOpen()) != 0 {
-		t.Errorf("%v, %v", err, fake.isOpen())
+	if err := dev.Close(); err != nil || len(fake.openObjects()) != 0 {
+		t.Errorf("%v, %v", err, fake.openObjects())
 	}
 }

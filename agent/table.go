@@ -100,9 +100,8 @@ func (t *table) openEntries(match func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// markClosed marks an object as closed, and for a context all objects made from it. It forgets all
-// but the last keptObjects closed objects, and returns the memory of the regions for the caller to
-// release.
+// markClosed marks an object as closed, and for a context all objects made from it. It keeps the
+// last keptObjects closed objects, and returns the regions' memory for the caller to release.
 func (t *table) markClosed(e *entry) (released []*hostMemory) {
 	if e.isContext() {
 		for _, part := range t.openEntries(func(o *entry) bool { return o.context == e && o != e }) {
@@ -166,8 +165,7 @@ func (t *table) objectOf(h handle, typ reflect.Type) (reflect.Value, error) {
 	return v, nil
 }
 
-// foreignObjects stand for objects that are not the agent's, by type. The device must reject
-// them.
+// foreignObjects stand, by type, for objects that are not the agent's. The device must reject them.
 var foreignObjects = map[reflect.Type]reflect.Value{
 	reflect.TypeFor[verbs.PD]():          reflect.ValueOf(foreignPD{}),
 	reflect.TypeFor[verbs.XRCD]():        reflect.ValueOf(foreignXRCD{}),

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Bench is the test bench of a case: the device under test, the peer's end of its link,
-// and a clock.
+// Bench is the test bench of a case: the device under test, the peer's end of its link, a clock.
 //
 // Time is virtual in the simulator and real elsewhere. A case runs on both, and
 // therefore takes the time from the bench only, blocks only in methods of the bench and
@@ -73,8 +72,7 @@ type Controls struct {
 	// SetAddress removes an address of Local from the device's port, or adds it again.
 	// The device takes a moment to react.
 	SetAddress func(addr netip.Addr, present bool) error
-	// SetPath sets the impairments between the device and its partners; there are none
-	// at first.
+	// SetPath sets the impairments between the device and its partners; at first none.
 	SetPath func(Path) error
 }
 
@@ -98,8 +96,7 @@ type Runtime interface {
 
 // Task is a function started by [Runtime.Go].
 type Task interface {
-	// Wait returns the result of the function, or verbs.ErrTimeout. It may be called
-	// repeatedly.
+	// Wait returns the result of the function, or verbs.ErrTimeout. It may be called again.
 	Wait(timeout time.Duration) error
 }
 

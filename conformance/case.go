@@ -11,8 +11,7 @@ import (
 )
 
 // Case checks one requirement of a specification on a device. Its body returns nil if the
-// requirement is met, a [*Violation] if it is not, and any other error if the case could
-// not be run.
+// requirement is met, a [*Violation] if it is not, and any other error if it could not run.
 type Case = CaseOf[func(*Bench) error]
 
 // CaseOf checks one requirement of a specification. Body is the type of its program.
@@ -79,8 +78,7 @@ const (
 	May    Level = "MAY"
 )
 
-// Setup is the configuration of a device, or of an MPI job. The zero value is the default
-// configuration.
+// Setup is the configuration of a device or an MPI job. The zero value is the default.
 type Setup struct {
 	// Family is the IP version of the bench, 4 or 6; 0 lets the lab choose.
 	Family int
@@ -94,11 +92,9 @@ type Setup struct {
 	Reliable bool
 	// Isolate: the queue pairs of a datagram-iWARP device survive errors of a peer.
 	Isolate bool
-	// Ranks is the number of MPI processes, and PerNode how many of them share a host, 1 if
-	// it is 0.
+	// Ranks is the number of MPI processes, and PerNode how many share a host (0 means 1).
 	Ranks, PerNode int
-	// MTU is the largest IP packet of the link; 0 for the lab's default, which fits a
-	// path MTU of 4096.
+	// MTU is the largest IP packet of the link; 0 for a default that fits a path MTU of 4096.
 	MTU int
 }
 
@@ -115,8 +111,7 @@ type Suite struct {
 // Check returns an error for every malformed case.
 func (s *Suite) Check() []error { return CheckCases(s.Cases) }
 
-// CheckCases returns an error for every malformed case. A row of the ledger is a requirement of a
-// document.
+// CheckCases returns an error for every malformed case.
 func CheckCases[Body any](cases []CaseOf[Body]) (errs []error) {
 	seen := make(map[string]bool)
 	for i := range cases {

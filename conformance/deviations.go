@@ -12,8 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Tiers returns the tiers that a deviation can be limited to: the simulator, network namespaces,
-// and a real wire.
+// Tiers returns the tiers that a deviation can be limited to, from the simulator to a real wire.
 func Tiers() []string { return []string{"sim", "netns", "wire"} }
 
 // KnownDeviation is a known violation: why a device fails a case. It is stale, and must be
@@ -49,8 +48,7 @@ func DeviationsOf(device, tier string) (map[string]Deviation, error) {
 // KnownDeviations are the known deviations of a device, by case ID.
 type KnownDeviations map[string]KnownDeviation
 
-// ParseDeviations reads a file of known deviations. Each key is the ID of a case, and each entry
-// has a reason.
+// ParseDeviations reads a file of known deviations. Each key is a case ID; each entry has a reason.
 func ParseDeviations(b []byte) (KnownDeviations, error) {
 	known := make(KnownDeviations)
 	dec := yaml.NewDecoder(bytes.NewReader(b))

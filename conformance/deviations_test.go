@@ -8,17 +8,17 @@ import (
 )
 
 func TestParseRejectsInvalidDeviations(t *testing.T) {
-	if known, err := DeviationsOf("nobody", "sim"); known != nil || err != nil {
+	if known, err := DeviationsOf("unknown", "sim"); known != nil || err != nil {
 		t.Errorf("a device without a file: %v, %v", known, err)
 	}
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"a/b/c: {}":                        `the key "reason" is missing`,
 		"a/b/c: {reason: x, why: y}":       "field why not found",
 		"- a/b/c":                          "each key must be the ID of a case",
 		"a/b/c: {reason: x, on: hardware}": `the key "on" must be one of sim, netns, wire, not "hardware"`,
 	} {
-		if _, err := ParseDeviations([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", text, err, says)
+		if _, err := ParseDeviations([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

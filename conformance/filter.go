@@ -61,8 +61,7 @@ func (f *Filter) Matches(s *Suite, c *Case) bool {
 	return !slices.ContainsFunc(f.ExcludeLabels, func(excluded string) bool { return slices.Contains(labels, excluded) })
 }
 
-// matchesPattern reports whether a pattern matches the ID of a case, or its first elements
-// ("rc/psn").
+// matchesPattern reports whether a pattern matches a case ID, or its first elements ("rc/psn").
 func matchesPattern(pattern, id string) bool {
 	if strings.HasPrefix(id, pattern) && (len(id) == len(pattern) || id[len(pattern)] == '/' || strings.HasSuffix(pattern, "/")) {
 		return true
@@ -70,8 +69,7 @@ func matchesPattern(pattern, id string) bool {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		return false
 	}
-	// A star does not match a slash: the pattern is compared with as many elements of the ID as
-	// the pattern has.
+	// A star matches no slash: the pattern is compared with as many elements of the ID as it has.
 	depth := strings.Count(pattern, "/") + 1
 	parts := strings.SplitN(id, "/", depth+1)
 	ok, err := path.Match(pattern, strings.Join(parts[:min(depth, len(parts))], "/"))

@@ -17,8 +17,7 @@ const (
 	VerdictPass Verdict = "pass"
 	// VerdictFail means that the requirement is not met, or the device rejects a feature it claims.
 	VerdictFail Verdict = "fail"
-	// VerdictUnsupported means that the device does not claim the feature, or the bench cannot test
-	// it.
+	// VerdictUnsupported: the device does not claim the feature, or the bench cannot test it.
 	VerdictUnsupported Verdict = "unsupported"
 	// VerdictDeviates means that the requirement is not met, and a deviation is on record.
 	VerdictDeviates Verdict = "deviates"
@@ -104,9 +103,8 @@ type Result struct {
 }
 
 // Judge runs a case on a bench of the lab, with the device and a scripted peer, and returns its
-// result. The verdict is unsupported only if the device does not claim a capability or setup that
-// the case needs, or if the bench cannot test it. A device that rejects a feature which it claims
-// fails the case.
+// result. The verdict is unsupported only if the device does not claim a capability or setup of the
+// case, or the bench cannot test it. A device that rejects a claimed feature fails the case.
 func Judge(ctx context.Context, lab Lab, c *Case, opt Options) Result {
 	res := Result{Case: c, Defects: opt.Defects, Record: new(Record)}
 	spec := BenchSpec{Case: c.ID, Setup: c.Setup, Defects: opt.Defects, Seed: opt.Seed, Record: res.Record}

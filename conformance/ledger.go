@@ -52,8 +52,7 @@ type Row struct {
 	Untestable string `yaml:"untestable,omitempty"`
 }
 
-// Ledger reads the ledger of requirements: for each specification of devices, such as RFC 5040, a
-// document of rows.
+// Ledger reads the ledger of requirements: for each specification of devices, a document of rows.
 func Ledger() ([]*Document, error) {
 	dir, err := fs.Sub(ledgerFiles, "ledger")
 	if err != nil {

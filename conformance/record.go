@@ -58,8 +58,7 @@ type StreamInfo struct {
 	InPackets bool
 }
 
-// Events returns the events in order, and the number of later ones that were dropped because the
-// record was full.
+// Events returns the events in order, and the number of later ones dropped from a full record.
 func (r *Record) Events() (events []Event, dropped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

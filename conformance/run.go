@@ -24,8 +24,7 @@ type Runner struct {
 }
 
 const (
-	// busyShare is the share of CPU time used by other processes from which a failed
-	// case is repeated.
+	// busyShare is the CPU share of other processes from which a failed case is repeated.
 	busyShare   = 0.2
 	maxAttempts = 3
 )

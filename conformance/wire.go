@@ -23,8 +23,7 @@ type Wire interface {
 type Frame struct {
 	// At is the time of reception.
 	At time.Duration
-	// Packet is the IP packet from the first byte of its header on, with the padding
-	// of the frame.
+	// Packet is the IP packet, from its header on, with the padding of the frame.
 	Packet []byte
 }
 

@@ -1,15 +1,11 @@
-// Package e2e holds the tests that use fabrictest as a user does: the program is
-// built once, started as a process, and judged by its exit code, by what it says,
-// by what it leaves on disk, and by what is left of it on the machine.
+// Package e2e tests fabrictest as a user runs it: the program is built once and started as a
+// process. The tests check its exit code, its output, its files, and what it leaves running.
 //
-// They are about bad times: no privileges, no room on the disk, names that are
-// taken, ranks that crash, hang or flood, signals, limits, containers, files that
-// mean harm, terminals that go away. What a fabric does to packets is tested
-// elsewhere.
+// They cover faults: no privileges, a full disk, names in use, ranks that crash, hang or flood
+// their output, signals, time limits, containers, hostile files and closed terminals. Other
+// packages test what a fabric does to packets.
 //
-// Every spec has a copy of the program of its own (a link to it, under a path that
-// nobody else uses). By that path, and by a word in their environment, all
-// processes are found that the spec has to answer for; at its end there must be
-// none, nor a network namespace, a socket or a temporary file of theirs. Specs
-// share nothing, and "ginkgo -p" may run them at the same time.
+// Every spec has its own link to the program, under a unique path. This path, and a token in the
+// environment, identify all processes of the spec. At its end there must be none, and no network
+// namespace, socket or temporary file of theirs. Specs share nothing and can run in parallel.
 package e2e

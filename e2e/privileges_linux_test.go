@@ -16,20 +16,20 @@ import (
 )
 
 var _ = Describe("without privileges and user namespaces", func() {
-	var s *stage
+	var s *sandbox
 	var run func(args ...string) outcome
-	// reason is a part of the one line that says what is missing.
+	// reason is a part of the line that names the missing privilege.
 	reason := "no network namespaces: "
 
 	BeforeEach(func() {
-		s = newStage()
+		s = newSandbox()
 		run = func(args ...string) outcome {
 			GinkgoHelper()
-			if errNoNamespaces != nil { // the machine is in this situation as it is
+			if errNoNamespaces != nil { // this host has none anyway
 				return s.run(args...)
 			}
-			o := s.start(s.in([]string{noUserNamespaces, noCapabilities}, args...)).wait()
-			Expect(o.code).NotTo(Equal(situationFailed), o.String())
+			o := s.start(s.restricted([]string{noUserNamespaces, noCapabilities}, args...)).wait()
+			Expect(o.code).NotTo(Equal(restrictFailed), o.String())
 			return o
 		}
 		if errNoNamespaces == nil {
@@ -37,24 +37,24 @@ var _ = Describe("without privileges and user namespaces", func() {
 		}
 	})
 
-	It("runs in simulation and says in one line why not in namespaces", func() {
+	It("runs in simulation and reports in one line why not in namespaces", func() {
 		o := run("run", "pingpong", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
-		var said []string
+		var reasons []string
 		for _, l := range lines(o.stdout) {
 			if strings.Contains(l, reason) {
-				said = append(said, l)
+				reasons = append(reasons, l)
 			}
 		}
-		Expect(said).To(HaveLen(1), o.String())
-		Expect(said[0]).To(HavePrefix("In simulation only: "))
-		r := only(s.result(s.path("work", "out")))
+		Expect(reasons).To(HaveLen(1), o.String())
+		Expect(reasons[0]).To(HavePrefix("In simulation only: "))
+		r := singleResult(s.result(s.path("work", "out")))
 		Expect(r.Tier).To(Equal("sim"))
 		Expect(r.Verdict).To(Equal(report.Passed))
 	})
 
-	It("skips what is to run in namespaces by name, and does not call that a success", func() {
+	It("skips scenarios with --on netns, and exits with 1", func() {
 		o := run("run", "pingpong", "clean-rc", "--on", "netns", "--out", "out")
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(lines(o.stderr)).To(HaveExactElements(
@@ -67,7 +67,7 @@ var _ = Describe("without privileges and user namespaces", func() {
 		}
 	})
 
-	DescribeTable("says the reason and the cure where it needs a fabric", func(args ...string) {
+	DescribeTable("reports the reason and the remedy where it needs a fabric", func(args ...string) {
 		o := run(args...)
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(o.stdout).To(BeEmpty())
@@ -81,7 +81,7 @@ var _ = Describe("without privileges and user namespaces", func() {
 		Entry("lab exec -n", "lab", "exec", "-n", "2", "--", "true"),
 	)
 
-	It("is diagnosed", func() {
+	It("is diagnosed by doctor", func() {
 		o := run("doctor")
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(o.stdout).To(ContainSubstring("Scenarios run in simulation only: " + reason))
@@ -91,7 +91,7 @@ var _ = Describe("without privileges and user namespaces", func() {
 	})
 })
 
-// namespacesIn is what doctor --json says of them.
+// namespacesIn returns the namespace capability in the output of doctor --json.
 func namespacesIn(doctor outcome) netns.Capability {
 	GinkgoHelper()
 	var found []netns.Capability
@@ -101,20 +101,20 @@ func namespacesIn(doctor outcome) netns.Capability {
 	return found[i]
 }
 
-// nobody is an ordinary user, for tests that are run by root.
+// nobody is an unprivileged user, for tests that are run by root.
 var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
 
-var _ = Describe("an ordinary user", func() {
-	var s *stage
+var _ = Describe("an unprivileged user", func() {
+	var s *sandbox
 
 	BeforeEach(func() {
-		who := nobody
+		user := nobody
 		if os.Geteuid() != 0 {
-			who = nil // we are one
-		} else if err := os.Chown(GinkgoT().TempDir(), int(who.Uid), int(who.Gid)); err != nil {
+			user = nil // the tests run as one
+		} else if err := os.Chown(GinkgoT().TempDir(), int(user.Uid), int(user.Gid)); err != nil {
 			Skip("in this user namespace root is the only user: " + err.Error())
 		}
-		s = newStageFor(who)
+		s = newSandboxFor(user)
 		probe := s.start(s.command("doctor", "--json")).wait()
 		if found := namespacesIn(probe); found.State == netns.No {
 			Expect(probe.code).To(Equal(1))
@@ -132,17 +132,17 @@ var _ = Describe("an ordinary user", func() {
 		Expect(strings.Count(o.stdout, "passed again, the same in every figure")).To(Equal(2))
 	})
 
-	It("has a lab of its own, which another user neither sees nor disturbs", func() {
+	It("has a lab that other users cannot access", func() {
 		name := s.labName()
 		o := s.run("lab", "up", "--lab", name)
 		Expect(o.code).To(Equal(0), o.String())
-		Expect(s.noteNamespaces()).To(BeNumerically(">=", 3))
+		Expect(s.recordNamespaces()).To(BeNumerically(">=", 3))
 		o = s.run("lab", "exec", "--lab", name, "host0", "--", "sh", "-c", "id -u; echo $FABRICTEST_HOST")
 		Expect(o.code).To(Equal(0), o.String())
-		Expect(lines(o.stdout)).To(HaveExactElements("0", "host0")) // root in there
-		if s.who != nil {
+		Expect(lines(o.stdout)).To(HaveExactElements("0", "host0")) // root of the user namespace
+		if s.user != nil {
 			root := *s
-			root.who = nil
+			root.user = nil
 			o = root.run("lab", "exec", "--lab", name, "host0", "--", "true")
 			Expect(o.code).To(Equal(1))
 			Expect(o.stderr).To(ContainSubstring("no lab called " + name))
@@ -151,45 +151,45 @@ var _ = Describe("an ordinary user", func() {
 		Expect(o.code).To(Equal(0), o.String())
 	})
 
-	It("leaves nothing behind when it is killed", func() {
+	It("leaks nothing when its process is killed", func() {
 		r := s.start(s.command("lab", "exec", "-n", "3", "--", "sleep", "600"))
-		Eventually(func() int { return len(s.with(other)) }).Should(Equal(3))
-		Expect(s.noteNamespaces()).To(BeNumerically(">=", 4))
+		Eventually(func() int { return len(s.withRole(userProgram)) }).Should(Equal(3))
+		Expect(s.recordNamespaces()).To(BeNumerically(">=", 4))
 		r.signal(syscall.SIGKILL)
 		Expect(r.wait().code).To(Equal(128 + int(syscall.SIGKILL)))
-		s.expectNothingRemains()
+		s.expectNoLeaks()
 	})
 })
 
 var _ = Describe("in a container", func() {
 	const netAdmin = "12"
-	// What engines give by default: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
+	// The defaults of container engines: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
 	// SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE and
-	// SETFCAP; and NET_ADMIN, which is asked for.
-	const usual = noCapabilities + " 0 1 3 4 5 6 7 8 10 13 18 27 29 31 " + netAdmin
-	var s *stage
+	// SETFCAP; and NET_ADMIN.
+	const defaults = noCapabilities + " 0 1 3 4 5 6 7 8 10 13 18 27 29 31 " + netAdmin
+	var s *sandbox
 
-	contained := func(steps []string, args ...string) outcome {
+	runInContainer := func(restrictions []string, args ...string) outcome {
 		GinkgoHelper()
-		o := s.start(s.in(append([]string{newContainer}, steps...), args...)).wait()
-		Expect(o.code).NotTo(Equal(situationFailed), o.String())
+		o := s.start(s.restricted(append([]string{newContainer}, restrictions...), args...)).wait()
+		Expect(o.code).NotTo(Equal(restrictFailed), o.String())
 		return o
 	}
 
 	BeforeEach(func() {
-		needNamespaces() // a container is made of them
-		s = newStage()
-		if err := s.in([]string{newContainer}, "version").Run(); exitOf(err) == situationFailed {
-			Skip("a container cannot be made here: " + s.start(s.in([]string{newContainer}, "version")).wait().stderr)
+		needNamespaces() // for the container
+		s = newSandbox()
+		if err := s.restricted([]string{newContainer}, "version").Run(); exitOf(err) == restrictFailed {
+			Skip("cannot create a container: " + s.start(s.restricted([]string{newContainer}, "version")).wait().stderr)
 		}
 	})
 
-	It("with the usual rights and NET_ADMIN, runs on both tiers", func() {
+	It("with the default capabilities and NET_ADMIN, runs on both tiers", func() {
 		slow()
-		o := contained([]string{noNewPrivileges, usual}, "doctor")
+		o := runInContainer([]string{noNewPrivileges, defaults}, "doctor")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stdout).To(ContainSubstring("Scenarios run in simulation and in network namespaces."))
-		o = contained([]string{noNewPrivileges, usual}, "run", "clean-*", "--messages", "20", "--capture", "none", "--out", "out")
+		o = runInContainer([]string{noNewPrivileges, defaults}, "run", "clean-*", "--messages", "20", "--capture", "none", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		tiers := map[string]int{}
 		for _, r := range s.result(s.path("work", "out")).Scenarios {
@@ -199,12 +199,12 @@ var _ = Describe("in a container", func() {
 		Expect(tiers).To(And(HaveKey("sim"), HaveKey("netns")))
 	})
 
-	It("with nothing but NET_ADMIN, says what it lacks and runs in simulation", func() {
+	It("with NET_ADMIN alone, reports what is missing and runs in simulation", func() {
 		bare := []string{noNewPrivileges, noCapabilities + " " + netAdmin}
-		o := contained(bare, "doctor")
+		o := runInContainer(bare, "doctor")
 		Expect(o.code).To(Equal(1), o.String())
 		Expect(o.stdout).To(ContainSubstring("Scenarios run in simulation only: no network namespaces: "))
-		o = contained(bare, "run", "pingpong", "--out", "out")
+		o = runInContainer(bare, "run", "pingpong", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stdout).To(HavePrefix("In simulation only: no network namespaces: "))
 	})

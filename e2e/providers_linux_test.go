@@ -8,13 +8,13 @@ import (
 )
 
 var _ = Describe("scenarios with other NICs", func() {
-	var s *stage
+	var s *sandbox
 	BeforeEach(func() {
 		needNamespaces()
-		s = newStage()
+		s = newSandbox()
 	})
 
-	It("run over the kernel's TCP what makes sense there, and say of the rest why not", func() {
+	It("run over the kernel's TCP, and skip what soft-iWARP does not support", func() {
 		o := s.run("run", "stream-write", "calls-reorder", "clean-xrc", "--on", "netns", "--provider", "softiwarp", "--capture", "full", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
@@ -32,7 +32,7 @@ var _ = Describe("scenarios with other NICs", func() {
 		}
 	})
 
-	It("run over datagrams without connections, and skip what needs them", func() {
+	It("run over datagram-iWARP, and skip what needs connections", func() {
 		o := s.run("run", "stream-write", "halo-loss", "clean-ud", "clean-rc", "--on", "netns", "--provider", "dgiwarp", "--capture", "full", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		Expect(o.stderr).To(BeEmpty())
@@ -55,7 +55,7 @@ var _ = Describe("scenarios with other NICs", func() {
 		}
 	})
 
-	It("find a stream that was damaged behind TCP's back, and leave nothing behind", func() {
+	It("detect a stream corrupted with valid TCP checksums, and leak nothing", func() {
 		o := s.run("run", "iwarp-corrupt", "iwarp-killed", "--on", "netns", "--capture", "none", "--out", "out")
 		Expect(o.code).To(Equal(0), o.String())
 		for _, r := range s.result(s.path("work", "out")).Scenarios {

@@ -23,14 +23,13 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// TestMain lets this binary be the one that makes a bad situation, and becomes
-// fabrictest in it.
+// TestMain runs this binary as a restricted fabrictest, as a program of a host, or as the tests.
 func TestMain(m *testing.M) {
-	if steps := os.Getenv(situationMark); steps != "" {
-		fmt.Fprintln(os.Stderr, "situation:", enter(strings.Split(steps, "\n"), os.Args[1:]))
-		os.Exit(situationFailed)
+	if restrictions := os.Getenv(restrictVariable); restrictions != "" {
+		fmt.Fprintln(os.Stderr, "restrict:", execRestricted(strings.Split(restrictions, "\n"), os.Args[1:]))
+		os.Exit(restrictFailed)
 	}
-	switch os.Getenv(programMark) {
+	switch os.Getenv(programVariable) {
 	case "open":
 		os.Exit(openTwice())
 	case "links":
@@ -42,12 +41,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// programMark has this binary be a program for the hosts of a fabric: the one that the
-// value names.
-const programMark = "FABRICTEST_E2E_PROGRAM"
+// programVariable makes this binary run a program for the hosts of a fabric, named by the value.
+const programVariable = "FABRICTEST_E2E_PROGRAM"
 
-// openTwice opens the first NIC of its host, as a program does that finds another
-// at work there.
+// openTwice opens the first NIC of its host twice, and prints the error.
 func openTwice() int {
 	host, err := nics.FromEnv()
 	if err != nil {
@@ -87,17 +84,17 @@ func printLinks() int {
 // timers, and a Ginkgo process runs one spec at a time.
 const shards = 3
 
-// claimsVariable is set in the processes that TestBadTimes starts. It names the folder with one
-// file for each spec that a process has begun.
+// claimsVariable is set in the processes of runShards. It names the folder with one file for each
+// spec that a process has begun.
 const claimsVariable = "FABRICTEST_E2E_CLAIMS"
 
-func TestBadTimes(t *testing.T) {
+func TestProgramAsProcess(t *testing.T) {
 	if os.Getenv(claimsVariable) == "" {
 		runShards(t)
 		return
 	}
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyTimeout(waitTimeout)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	RunSpecs(t, "github.com/fabrictest/fabrictest/e2e")
 }
@@ -156,17 +153,16 @@ var _ = BeforeEach(func() {
 	Expect(f.Close()).To(Succeed())
 })
 
-// patience is how long anything may take that should take no time: the machine
-// may be busy with other tests.
-const patience = time.Minute
+// waitTimeout limits every wait. It is long, since other tests may use the CPUs.
+const waitTimeout = time.Minute
 
-// binaryVariable names the program to test; without it, TestBadTimes builds one.
+// binaryVariable names the program to test; without it, TestProgramAsProcess builds one.
 const binaryVariable = "FABRICTEST_BINARY"
 
 var (
-	built           string // the program
-	suiteDir        string // with it, and the folders of all specs
-	errNoNamespaces error  // why there are none; nil if there are
+	built           string // path of the program
+	suiteDir        string // contains the program, and the folders of all specs
+	errNoNamespaces error  // why namespaces cannot be created; nil if they can
 )
 
 var _ = SynchronizedBeforeSuite(func() []byte {
@@ -175,7 +171,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	program := filepath.Join(dir, "fabrictest")
 	out, err := exec.Command("cp", os.Getenv(binaryVariable), program).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
-	// Others than the user who runs the tests start it too.
+	// Other users than that of the tests execute it too.
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
 	Expect(os.Chmod(program, 0o755)).To(Succeed())
 	return []byte(dir)
@@ -187,7 +183,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 
 var _ = SynchronizedAfterSuite(func() {}, func() { os.RemoveAll(suiteDir) })
 
-// needNamespaces skips a spec with the machine's own reason.
+// needNamespaces skips the spec if the host does not support namespaces.
 func needNamespaces() {
 	GinkgoHelper()
 	if errNoNamespaces != nil {
@@ -195,7 +191,7 @@ func needNamespaces() {
 	}
 }
 
-// slow marks what -short leaves out.
+// slow skips the spec with -short.
 func slow() {
 	GinkgoHelper()
 	if testing.Short() {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is one that a program is started on.
+// terminal is the pseudo-terminal of a program.
 type terminal struct {
 	master *os.File
 	seen   buffer
-	read   int // as far as expect has looked
+	read   int // octets of seen that expect has consumed
 }
 
-// onTerminal starts a command on a terminal of a size.
-func (s *stage) onTerminal(cmd *exec.Cmd, rows, columns uint16) (*terminal, *running) {
+// onTerminal starts a command on a new pseudo-terminal.
+func (s *sandbox) onTerminal(cmd *exec.Cmd, rows, columns uint16) (*terminal, *running) {
 	GinkgoHelper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *stage) onTerminal(cmd *exec.Cmd, rows, columns uint16) (*terminal, *run
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	Expect(err).NotTo(HaveOccurred())
 	defer slave.Close()
-	DeferCleanup(func() { t.master.Close() }) // again, in some specs
+	DeferCleanup(func() { t.master.Close() }) // some specs have closed it
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	return t, s.start(cmd)
@@ -58,15 +58,15 @@ func (t *terminal) keys(text string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// expect reads on until the terminal has shown a text.
+// expect reads until the program has printed a text.
 func (t *terminal) expect(text string) {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	Expect(t.readUntil(ctx, text)).To(Succeed())
 }
 
-// readUntil reads until a text comes, behind the one that was waited for before.
+// readUntil reads until want, after the text of the previous call.
 func (t *terminal) readUntil(ctx context.Context, want string) error {
 	if err := readUntil(ctx, t.master, &t.seen, t.read, want); err != nil {
 		return err
@@ -75,19 +75,19 @@ func (t *terminal) readUntil(ctx context.Context, want string) error {
 	return nil
 }
 
-// rest is all that a program shows on a terminal.
+// rest returns all output of a program, at its end.
 func (t *terminal) rest(r *running) string {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	_ = readUntil(ctx, t.master, &t.seen, 0, "\x00 which nobody writes")
+	_ = readUntil(ctx, t.master, &t.seen, 0, "\x00 that no program writes")
 	r.wait()
 	return t.seen.String()
 }
 
 var _ = Describe("a terminal", func() {
-	var s *stage
-	BeforeEach(func() { s = newStage() })
+	var s *sandbox
+	BeforeEach(func() { s = newSandbox() })
 	run := []string{"run", "pingpong", "clean-rc", "--on", "sim", "--capture", "none"}
 
 	It("shows colours and progress", func() {
@@ -107,7 +107,7 @@ var _ = Describe("a terminal", func() {
 		Expect(t.rest(r)).To(And(Not(ContainSubstring("\x1b")), Not(ContainSubstring("of 2 done")), ContainSubstring("ok      pingpong")))
 	})
 
-	It("of 20 columns is not overrun by the line of progress", func() {
+	It("of 20 columns is wider than the progress line", func() {
 		t, r := s.onTerminal(s.command(run...), 5, 20)
 		text := t.rest(r)
 		Expect(r.outcome.code).To(Equal(0), text)
@@ -121,7 +121,7 @@ var _ = Describe("a terminal", func() {
 		Expect(progress).To(BeNumerically(">", 0), "%q", text)
 	})
 
-	It("that is a pipe nobody reads any more ends the run, and leaves nothing behind", func() {
+	It("replaced by a pipe whose reader closes ends the run, which leaks nothing", func() {
 		tier := "netns"
 		if errNoNamespaces != nil {
 			tier = "sim"
@@ -133,18 +133,18 @@ var _ = Describe("a terminal", func() {
 		r := s.start(cmd)
 		write.Close()
 		var seen buffer
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
 		Expect(readUntil(ctx, read, &seen, 0, "\n")).To(Succeed())
 		read.Close() // as head -1 does
 		o := r.wait()
 		Expect(o.code).To(Equal(128+int(syscall.SIGPIPE)), o.String())
 		Expect(o.stderr).To(BeEmpty())
-		Expect(halfFiles(s.path("work", "out"))).To(BeEmpty())
-		s.expectNothingRemains()
+		Expect(unfinishedFiles(s.path("work", "out"))).To(BeEmpty())
+		s.expectNoLeaks()
 	})
 
-	It("that is a pipe nobody reads at all makes no fuss", func() {
+	It("replaced by a pipe without a reader ends the program by SIGPIPE", func() {
 		read, write, err := os.Pipe()
 		Expect(err).NotTo(HaveOccurred())
 		read.Close()
@@ -158,7 +158,7 @@ var _ = Describe("a terminal", func() {
 })
 
 var _ = Describe("a shell in a host", func() {
-	var s *stage
+	var s *sandbox
 	var t *terminal
 	var r *running
 
@@ -167,23 +167,23 @@ var _ = Describe("a shell in a host", func() {
 		if _, err := exec.LookPath("bash"); err != nil {
 			Skip(err.Error())
 		}
-		s = newStage()
+		s = newSandbox()
 		Expect(s.run("lab", "up", "--lab", s.labName()).code).To(Equal(0))
-		s.noteNamespaces()
+		s.recordNamespaces()
 		s.env = []string{"PS1=$ "}
 		t, r = s.onTerminal(s.command("lab", "exec", "--lab", s.labName(), "host0", "--", "bash", "--norc", "--noprofile", "-i"), 33, 77)
 		t.expect("$ ")
 		DeferCleanup(func() { s.run("lab", "down", s.labName()) })
 	})
 
-	It("has the size of the terminal, and learns of a new one", func() {
+	It("has the size of the terminal, also after a change", func() {
 		t.keys("stty size; echo $((3*7))th\n")
 		t.expect("33 77")
 		t.expect("21th")
 		t.resize(44, 99)
 		Eventually(func() error {
 			t.keys("stty size\n")
-			ctx, cancel := context.WithTimeout(context.Background(), patience/300) // the shell may not have heard of it yet
+			ctx, cancel := context.WithTimeout(context.Background(), waitTimeout/300) // before SIGWINCH
 			defer cancel()
 			return t.readUntil(ctx, "44 99")
 		}).Should(Succeed())
@@ -191,7 +191,7 @@ var _ = Describe("a shell in a host", func() {
 		Expect(r.wait().code).To(Equal(0))
 	})
 
-	It("has Ctrl-C for the program in it, which is not the end of the shell", func() {
+	It("passes Ctrl-C to its foreground program and continues", func() {
 		t.keys("sleep 600\n")
 		Eventually(func() int { return len(s.programs("sleep")) }).Should(Equal(1))
 		t.keys("\x03")
@@ -216,18 +216,18 @@ var _ = Describe("a shell in a host", func() {
 		Expect(r.wait().code).To(Equal(0))
 	})
 
-	It("ends with a terminal that is closed", func() {
+	It("ends when its terminal is closed", func() {
 		t.keys("sleep 600 & echo pid $((1+1))\n")
 		t.expect("pid 2")
 		t.master.Close()
 		r.wait()
-		Eventually(func() []process { return s.with(other) }).Should(BeEmpty())
+		Eventually(func() []process { return s.withRole(userProgram) }).Should(BeEmpty())
 	})
 })
 
-// programs are those of a name that run in hosts.
-func (s *stage) programs(name string) (found []process) {
-	for _, p := range s.with(other) {
+// programs returns the programs of a name that run in hosts.
+func (s *sandbox) programs(name string) (found []process) {
+	for _, p := range s.withRole(userProgram) {
 		if p.args[0] == name {
 			found = append(found, p)
 		}

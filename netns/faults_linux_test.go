@@ -45,7 +45,7 @@ func testSetLink(t *testing.T, f *netns.Fabric, ipv4 bool) {
 		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
 		send(t, b, addrOf(f, "host0", 0, ipv4), "lost") // dropped silently
 		if got := append(pending(t, a, quietFor), pending(t, b, quietFor)...); got != nil {
-			t.Fatalf("over a cut cable came %q", got)
+			t.Fatalf("received %q over a cable that is down", got)
 		}
 		if pair := len(f.Topology().Switches) == 0; !pair && carrier(t, f, "host1", "rdma0") {
 			t.Error("host1 has a carrier on a cut cable")
@@ -137,7 +137,7 @@ func checkReroutes(t *testing.T, f *netns.Fabric) {
 		a, b := socket(t, f, "host0", 0, ipv4, testPort), socket(t, f, "host1", 0, ipv4, testPort)
 		send(t, a, addrOf(f, "host1", 0, ipv4), "lost")
 		if got := pending(t, b, quietFor); got != nil {
-			t.Errorf("IPv4 %v: without a way came %q", ipv4, got)
+			t.Errorf("IPv4 %v: received %q without a path", ipv4, got)
 		}
 		a.Close()
 		b.Close()
@@ -205,7 +205,7 @@ func TestSetRateLimitsThroughput(t *testing.T) {
 	must.Do(t, f.SetRate("host1", 0))
 	// The qdiscs are deleted, but their drop counts are kept.
 	if s := stats(t, f, "switch0/port1"); s.QueueDropped == 0 {
-		t.Errorf("more was sent than the cable takes, and nothing counted as dropped: %+v", s)
+		t.Errorf("more was sent than the rate allows, and no drop was counted: %+v", s)
 	}
 	testRate(t, f, "host0", "host1", 440, 1e6)
 }
@@ -274,7 +274,7 @@ func TestNetemWorksOrReportsMissingModule(t *testing.T) {
 	a, b := socket(t, f, "host0", 0, false, testPort), socket(t, f, "host1", 0, false, testPort)
 	send(t, a, addrOf(f, "host1", 0, false), "lost")
 	if got := pending(t, b, quietFor); got != nil {
-		t.Errorf("through netem that loses all came %q", got)
+		t.Errorf("received %q through netem with a loss of 100%%", got)
 	}
 	must.Do(t, f.Netem("host0", netns.NetemSpec{}))
 	everyPairElse(t, f, false, a, b)
@@ -342,7 +342,7 @@ func TestFailedSetLinkKeepsState(t *testing.T) {
 	}))
 	for range 2 {
 		if err := f.SetLink("host1", false); err == nil {
-			t.Fatal("a cable that is not there was cut")
+			t.Fatal("SetLink succeeded without an interface")
 		}
 	}
 	must.Do(t, f.SetLink("host2", false)) // other cables still work

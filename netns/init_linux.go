@@ -75,8 +75,7 @@ func startProgram(args []string) (pid int, err error) {
 	return pid, nil
 }
 
-// mountProc mounts a /proc of the new PID namespace. Many containers forbid it; then the outer
-// /proc is used.
+// mountProc mounts /proc of the new PID namespace. If a container forbids it, the outer one stays.
 func mountProc() {
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }

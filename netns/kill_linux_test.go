@@ -33,14 +33,14 @@ func init() {
 // as runs this binary in another role.
 func as(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", role)
-	cmd.Env = append(os.Environ(), roleMark+"="+role)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd
 }
 
 func exitCode(err error) int {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, os.Getenv(roleMark)+":", err)
+		fmt.Fprintln(os.Stderr, os.Getenv(roleVariable)+":", err)
 		return 1
 	}
 	return 0
@@ -93,15 +93,15 @@ func sleepRole() int {
 	return 0
 }
 
-func TestKillLeavesNothingBehind(t *testing.T) {
+func TestKilledProcessLeaksNothing(t *testing.T) {
 	for _, c := range []struct {
 		kill string
-		want func(t *testing.T, l *lab) // after the kill; nil: nothing remains
+		want func(t *testing.T, l *lab) // after the kill; nil: nothing leaks
 	}{
 		{"first process", nil},
 		{"parent", nil},
 		{"lab", nil},
-		{"rank", oneRankLess},
+		{"rank", expectOneRankLess},
 	} {
 		t.Run(c.kill, func(t *testing.T) {
 			needNamespaces(t)
@@ -109,9 +109,9 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 			before := machineState(t)
 			l := startLab(t)
 			inside := l.namespaces(t)
-			// The lab's, a core, and three hosts; the parent shares ours.
+			// The lab, the core and three hosts have their own; the parent shares that of the test.
 			if own, _ := os.Readlink("/proc/self/ns/net"); len(inside) != 6 || !inside[own] {
-				t.Errorf("the lab lives in the network namespaces %v, want 5 and ours, %s", inside, own)
+				t.Errorf("the lab uses the network namespaces %v, want 5 and that of the test, %s", inside, own)
 			}
 			must.Do(t, syscall.Kill(l.find(t, c.kill), syscall.SIGKILL))
 			if c.want != nil {
@@ -119,16 +119,16 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 				must.Do(t, syscall.Kill(l.find(t, "first process"), syscall.SIGKILL))
 			}
 			l.cmd.Wait()
-			eventually(t, "the lab's processes are gone", func() bool { return len(l.processes(t)) == 0 })
-			eventually(t, "the lab's interfaces and mounts are gone", func() bool {
+			eventually(t, "the lab's processes have ended", func() bool { return len(l.processes(t)) == 0 })
+			eventually(t, "the lab's interfaces and mounts are removed", func() bool {
 				left := machineState(t)
 				maps.DeleteFunc(left, func(line string, _ bool) bool { return before[line] })
 				return len(left) == 0
 			})
 			if files, _ := os.ReadDir(l.tmp); len(files) != 0 {
-				t.Errorf("files stay behind: %v", files)
+				t.Errorf("files remain: %v", files)
 			}
-			for ns := range l.stillHeld(t, inside) {
+			for ns := range l.leakedNamespaces(t, inside) {
 				t.Errorf("network namespace %s is still held", ns)
 			}
 		})
@@ -144,8 +144,8 @@ func needOwnProc(t *testing.T) {
 	}
 }
 
-// oneRankLess checks that the lab sees the end of the rank and all others live.
-func oneRankLess(t *testing.T, l *lab) {
+// expectOneRankLess checks that the lab reports the end of the rank and that all others run.
+func expectOneRankLess(t *testing.T, l *lab) {
 	t.Helper()
 	eventually(t, "the lab sees the rank's end", func() bool { return strings.Contains(l.out.String(), "ended: signal: killed") })
 	count := map[string]int{}
@@ -153,7 +153,7 @@ func oneRankLess(t *testing.T, l *lab) {
 		count[p.role]++
 	}
 	if want := "map[first process:1 lab:1 orphan:3 parent:1 rank:2]"; fmt.Sprint(count) != want {
-		t.Errorf("left are %v, want %s", count, want)
+		t.Errorf("running: %v, want %s", count, want)
 	}
 }
 
@@ -181,7 +181,7 @@ func startLab(t *testing.T) *lab {
 		}
 		l.cmd.Wait()
 		if t.Failed() {
-			t.Logf("the lab said %q", l.out)
+			t.Logf("output of the lab: %q", l.out)
 		}
 	})
 	eventually(t, "three ranks are ready", func() bool { return strings.Count(l.out.String(), "ready") == 3 })
@@ -223,7 +223,7 @@ func (l *lab) find(t *testing.T, role string) int {
 			return p.pid
 		}
 	}
-	t.Fatalf("there is no %s", role)
+	t.Fatalf("no process has the role %s", role)
 	return 0
 }
 
@@ -233,14 +233,14 @@ func (l *lab) namespaces(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	for _, p := range l.processes(t) {
-		for ns := range heldBy(fmt.Sprint("/proc/", p.pid)) {
+		for ns := range namespacesOf(fmt.Sprint("/proc/", p.pid)) {
 			all[ns] = true
 		}
 	}
 	return all
 }
 
-func heldBy(dir string) map[string]bool {
+func namespacesOf(dir string) map[string]bool {
 	held := map[string]bool{}
 	links, _ := filepath.Glob(dir + "/fd/*")
 	threads, _ := filepath.Glob(dir + "/task/*/ns/net")
@@ -252,16 +252,16 @@ func heldBy(dir string) map[string]bool {
 	return held
 }
 
-// stillHeld returns the namespaces, but for our own, that processes of the machine
+// leakedNamespaces returns the namespaces, but for our own, that processes of the machine
 // refer to until the timeout. The kernel gives the inode number of a free namespace
 // to a new one, so each needs to be unused at one moment only.
-func (l *lab) stillHeld(t *testing.T, namespaces map[string]bool) map[string]bool {
+func (l *lab) leakedNamespaces(t *testing.T, namespaces map[string]bool) map[string]bool {
 	t.Helper()
 	delete(namespaces, must.Get(os.Readlink("/proc/self/ns/net"))(t))
 	for deadline := time.Now().Add(testTimeout); len(namespaces) > 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		held := map[string]bool{}
 		for _, dir := range must.Get(filepath.Glob("/proc/[0-9]*"))(t) {
-			maps.Copy(held, heldBy(dir))
+			maps.Copy(held, namespacesOf(dir))
 		}
 		maps.DeleteFunc(namespaces, func(ns string, _ bool) bool { return !held[ns] })
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// roleMark makes the test binary run another role.
-const roleMark = "FABRICTEST_NETNS_ROLE"
+// roleVariable makes the test binary run another role.
+const roleVariable = "FABRICTEST_NETNS_ROLE"
 
 var roles = map[string]func() int{}
 
@@ -25,7 +25,7 @@ var roles = map[string]func() int{}
 var unavailable error
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleMark); role != "" {
+	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(roles[role]())
 	}
 	testutil.SetParallel(8) // fabrics are independent, and tests mostly wait

@@ -25,7 +25,7 @@ func needSoftRDMA(t *testing.T, kind string) {
 		}
 		return
 	}
-	t.Fatalf("the probe says nothing of kernel %s", kind)
+	t.Fatalf("the probe does not report kernel %s", kind)
 }
 
 // hasRDMADevice lists the devices in a namespace.
@@ -53,10 +53,10 @@ func TestRDMALinkAdd(t *testing.T) {
 			}
 			err := netns.RDMALinkAdd(ns, kind, name, "rdma0")
 			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("made twice: %v, want an error that names %s", err, name)
+				t.Errorf("added twice: %v, want an error that names %s", err, name)
 			}
 			must.Do(t, ns.Do(func() error { return netlink.RdmaLinkDel(name) }))
-			eventually(t, name+" is gone", func() bool { return !hasRDMADevice(t, ns, name) })
+			eventually(t, name+" is deleted", func() bool { return !hasRDMADevice(t, ns, name) })
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestFabricCloseDeletesRDMALink(t *testing.T) {
 			if !shared {
 				t.Skip("RDMA devices are private to namespaces here (rdma system set netns shared): the deletion cannot be observed")
 			}
-			eventually(t, name+" is gone with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
+			eventually(t, name+" is deleted with the fabric", func() bool { return !hasRDMADevice(t, witness, name) })
 		})
 	}
 }

@@ -57,8 +57,7 @@ func newThread(setup func() error) (*thread, error) {
 	return t, nil
 }
 
-// run runs fn on the thread and returns its result. Calls are serialized. It must not be called
-// after stop.
+// run runs fn on the thread and returns its result. Calls are serialized; none may follow stop.
 func (t *thread) run(fn func() error) error {
 	done := make(chan error, 1)
 	t.work <- func() { done <- fn() }

@@ -65,7 +65,7 @@ func TestUnshareReturnsExitCode(t *testing.T) {
 		cmd, out := unshared(t, script, nil)
 		cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != want {
-			t.Errorf("%q ended with %d, want %d; it said %q", script, got, want, out)
+			t.Errorf("%q ended with %d, want %d; output %q", script, got, want, out)
 		}
 	}
 	cmd := exec.Command("/nowhere/program")
@@ -120,7 +120,7 @@ func TestUnshareForwardsSignals(t *testing.T) {
 	must.Do(t, cmd.Process.Signal(syscall.SIGTERM))
 	cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(out.String(), "got it") {
-		t.Errorf("after SIGTERM it ended with %d and said %q", cmd.ProcessState.ExitCode(), out)
+		t.Errorf("after SIGTERM it ended with %d and printed %q", cmd.ProcessState.ExitCode(), out)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestUnshareReapsOrphans(t *testing.T) {
 			sleep 0.02
 		done
 		(exit 5) & wait $!; echo "zombies $z, child $?"; sleep 100`, nil)
-	eventually(t, "no zombie is left", func() bool { return strings.Contains(out.String(), "zombies 0, child 5") })
+	eventually(t, "all zombies are reaped", func() bool { return strings.Contains(out.String(), "zombies 0, child 5") })
 }
 
 func TestStartRunsProcessInHostNamespace(t *testing.T) {
@@ -152,7 +152,7 @@ func TestStartRunsProcessInHostNamespace(t *testing.T) {
 		return err
 	}))
 	if !strings.HasPrefix(out.String(), inside+"\n") || !strings.Contains(out.String(), "rdma0:") {
-		t.Errorf("the process saw %s, want %s and rdma0", out, inside)
+		t.Errorf("the process printed %s, want %s and rdma0", out, inside)
 	}
 	// A container may forbid the sysfs mount; then this is not tested.
 	if sys := strings.Fields(out.String())[1:3]; !slices.Equal(sys, []string{"lo", "rdma0"}) {
@@ -196,7 +196,7 @@ func TestAvailableReportsLimit(t *testing.T) {
 	needNamespaces(t)
 	needOwnProc(t)
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleMark+"=limited")
+	cmd.Env = append(os.Environ(), roleVariable+"=limited")
 	out := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -211,10 +211,10 @@ func TestAvailableReportsLimit(t *testing.T) {
 	must.Do(t, err)
 	want := "no network namespaces: the limit user.max_user_namespaces is 0 (start in new namespaces: "
 	if !strings.HasPrefix(out.String(), want) || !strings.Contains(out.String(), "sysctl -w user.max_user_namespaces=") {
-		t.Errorf("without user namespaces, Available says %q", out)
+		t.Errorf("without user namespaces, Available returned %q", out)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 1 {
-		t.Errorf("it says so in %d lines", n)
+		t.Errorf("the error has %d lines", n)
 	}
 }
 
@@ -223,7 +223,7 @@ func init() { roles["limited"] = limited }
 // limited, as root of a user namespace, sets the limit to 0 and calls Available
 // in an unprivileged child.
 func limited() int {
-	if os.Getenv(roleMark+"_CHILD") != "" {
+	if os.Getenv(roleVariable+"_CHILD") != "" {
 		fmt.Println(netns.Available())
 		return 0
 	}
@@ -236,7 +236,7 @@ func limited() int {
 		unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleMark+"_CHILD=1")
+	cmd.Env = append(os.Environ(), roleVariable+"_CHILD=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		fmt.Println(err)
@@ -250,7 +250,7 @@ func TestProbeReportsFeaturesOfTheseTests(t *testing.T) {
 	found := map[string]netns.Capability{}
 	for _, c := range netns.Probe() {
 		if c.State == netns.No && (c.Reason == "" || c.Cure == "") || c.For == "" {
-			t.Errorf("%+v: it does not say why, what for, or what to do", c)
+			t.Errorf("%+v: reason, purpose or remedy is missing", c)
 		}
 		found[c.Name] = c
 	}
@@ -272,7 +272,7 @@ func TestProbeReportsFeaturesOfTheseTests(t *testing.T) {
 	}
 	for _, name := range []string{"tun", "netem", "kernel rxe", "kernel siw", "receive buffers", "send buffers", "descriptors"} {
 		if found[name].Name == "" {
-			t.Errorf("nothing is said of %s", name)
+			t.Errorf("the probe does not report %s", name)
 		}
 	}
 }

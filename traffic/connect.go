@@ -3,9 +3,8 @@
 // compared, and latencies counted. Packages scenarios/workload, scenarios/random, perf and
 // conformance/interop are such programs.
 //
-// It opens no device, starts no goroutine and reads no clock besides RealTime. Therefore it
-// serves in a simulated world and in real time. A part belongs to the goroutine or program
-// that uses it.
+// It opens no device, starts no goroutine and reads no clock besides RealTime, so it works
+// in simulated and in real time. A part belongs to the goroutine or program that uses it.
 package traffic
 
 import (

@@ -41,12 +41,10 @@ func (c *Content) window(seq, n int) []byte {
 }
 
 // stamp returns the number in the first StampLen bytes of a chunk of message seq. It is different
-// for every chunk and message; for consecutive messages its lowest byte, which comes first, already
-// is.
+// for every chunk and message. Its first byte already tells consecutive messages apart.
 func (c *Content) stamp(seq, chunk int) uint64 { return c.Key ^ (uint64(chunk)<<32 | uint64(seq)) }
 
-// Fill fills b with message seq: a part of the pattern, with a stamp of the message at the start of
-// each chunk.
+// Fill fills b with message seq: a part of the pattern, with a stamp at the start of each chunk.
 func (c *Content) Fill(b []byte, seq int) {
 	copy(b, c.window(seq, len(b)))
 	for at := 0; at < len(b); at += chunkLen {

@@ -81,7 +81,7 @@ func BenchmarkContent(b *testing.B) {
 func TestHistogram(t *testing.T) {
 	var h Histogram
 	if h.Summary() != nil {
-		t.Error("a summary of nothing")
+		t.Error("an empty histogram has a summary")
 	}
 	for d := time.Duration(1); d < 1<<40; d = d*17/16 + 1 {
 		i := bucketOf(d)

@@ -16,8 +16,7 @@ type Queues struct {
 	CQs     []verbs.CQ
 }
 
-// OpenQueues allocates a protection domain, and creates n completion queues of a depth with a
-// common channel.
+// OpenQueues allocates a protection domain, and n completion queues of a depth with one channel.
 func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	if q.PD, err = dev.AllocPD(); err != nil {
 		return q, err
@@ -35,8 +34,7 @@ func OpenQueues(dev verbs.Context, n, depth int) (q Queues, err error) {
 	return q, nil
 }
 
-// Close closes the completion queues, the channel and the protection domain. They must not be
-// in use.
+// Close closes completion queues, channel and protection domain, which must not be in use.
 func (q *Queues) Close() error {
 	var errs []error
 	for _, cq := range q.CQs {

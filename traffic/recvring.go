@@ -43,8 +43,7 @@ func RingOf(id uint64) (ring int, isRecv bool) {
 }
 
 // NewRecvRing returns a ring of receives with the given number of slots. num is its number in work
-// request IDs (see RingOf). If shared, its queue is an SRQ, whose receives may complete in any
-// order.
+// request IDs (see RingOf). If shared, its queue is an SRQ: receives may complete in any order.
 func NewRecvRing(num, slots int, shared bool) *RecvRing {
 	return &RecvRing{num: num, Shared: shared, WRs: make([]verbs.RecvWR, slots), seqs: make([]uint64, slots), batch: make([]verbs.RecvWR, 0, slots)}
 }
@@ -103,8 +102,7 @@ func (r *RecvRing) Complete(id uint64) (slot int, err error) {
 	}
 	r.seqs[slot] = 0
 	r.free = append(r.free, slot)
-	// Only the first completion after a gap is an error; later ones find lastCompleted beyond the
-	// gap.
+	// Only the first completion after a gap is an error; later ones find lastCompleted beyond it.
 	if oldest := r.lastCompleted + 1; seq > r.lastCompleted {
 		if r.lastCompleted = seq; seq > oldest && !r.Shared {
 			err = fmt.Errorf("receive %d completed before receive %d, which was posted before it", slot, slices.Index(r.seqs, oldest))

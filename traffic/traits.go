@@ -29,8 +29,7 @@ type TransportTraits struct {
 	MissingOps []verbs.WROpcode
 }
 
-// TraitsOf returns how a device differs from InfiniBand and RoCE, by its transport and its
-// capabilities.
+// TraitsOf returns how a device differs from InfiniBand and RoCE, by transport and capabilities.
 func TraitsOf(dev verbs.Context) (traits TransportTraits, err error) {
 	attr, err := dev.QueryDevice()
 	if err != nil {

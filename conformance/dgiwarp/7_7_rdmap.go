@@ -15,8 +15,7 @@ import (
 // maxOutstandingReads is the limit of outstanding reads and atomics per peer.
 const maxOutstandingReads = 16
 
-// expectResponse sends a request, and expects want in the device's next data packet, which it
-// acknowledges.
+// expectResponse sends a request, and acknowledges the next data packet, which must contain want.
 func (p *peer) expectResponse(request, want iwarp.Segment) {
 	p.send(p.nextDataPacket(request).AckNow())
 	a := p.expectData(p.fromDeviceFlow.next)

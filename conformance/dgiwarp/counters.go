@@ -13,8 +13,7 @@ import (
 )
 
 // counterCase returns a case that runs body and checks the counters in about. Those of packets must
-// agree with the packets that the case has recorded; body returns the expected values of the
-// others.
+// agree with the recorded packets; body returns the expected values of the others.
 func counterCase(name, title, sends string, about []*rig.Counter, body func(*host) rig.Counts) conformance.Case {
 	return rig.CounterCase(conformance.Case{
 		ID: "counters/dg/" + name, Title: title, Sends: sends,
@@ -218,9 +217,8 @@ func exchangeMessages(p *rig.Pair) {
 	}
 }
 
-// countSent counts the packets of the device until none arrives for quiet. It is not specified
-// whether retransmissions count as data packets too, and whether an Ack in a data packet counts as
-// an Ack.
+// countSent counts the packets of the device until none arrives for quiet. The specification leaves
+// open whether retransmissions count as data packets and Acks in data packets as Acks.
 func countSent(r *rig.Rig, quiet time.Duration) rig.Counts {
 	counts := make(rig.Counts)
 	seen := make(map[string]bool)

@@ -44,7 +44,7 @@ func TestParseFrame(t *testing.T) {
 		t.Errorf("read gives %v, %v", a, ok)
 	}
 	for name, b := range map[string][]byte{
-		"nothing":      nil,
+		"empty":        nil,
 		"half a frame": b[:44],
 		"TCP":          frame(octets, packet.ProtocolTCP),
 	} {

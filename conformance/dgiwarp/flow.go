@@ -39,9 +39,8 @@ func (p *peer) start(proof uint64, first iwarp.Segment) iwarp.Packet {
 	return p.withStart(proof, p.dataPacket(0, first)).AckNow()
 }
 
-// expectStartChallenged sends the first packet of the peer's flow with a proof, the cookie of a
-// Challenge, that the device must not accept, and fails the case unless the device sends a new
-// Challenge.
+// expectStartChallenged sends the first packet of the peer's flow with an invalid proof, the cookie
+// of a Challenge, and fails the case unless the device sends a new Challenge.
 func (p *peer) expectStartChallenged(proof uint64, first iwarp.Segment) {
 	p.send(p.start(proof, first))
 	p.expectChallenge()
@@ -55,8 +54,7 @@ func (p *peer) startAndRecvChallenge(first iwarp.Segment) (cookie uint64) {
 	return *p.expectChallenge().Challenge.Cookie
 }
 
-// expectChallenge fails the case unless the next packet is a Challenge with the epoch of the peer's
-// flow.
+// expectChallenge fails the case unless the next packet is a Challenge with the peer's flow epoch.
 func (p *peer) expectChallenge() arrival {
 	want := iwarp.PacketOf(iwarp.KindChallenge)
 	want.Challenge = &iwarp.ChallengeBlock{Epoch: &p.toDeviceFlow.epoch}
@@ -147,16 +145,14 @@ func (p *peer) acceptFlowOf(wrs ...verbs.SendWR) arrival {
 	return p.challenge(peerCookie)
 }
 
-// challenge sends a Challenge for the device's flow, and returns the first packet of the flow, now
-// with the cookie.
+// challenge challenges the device's flow, and returns its first packet, resent with the cookie.
 func (p *peer) challenge(cookie uint64) arrival {
 	p.send(iwarp.Challenge(p.fromDeviceFlow.epoch, p.incarnation, cookie))
 	return p.expectProof(cookie)
 }
 
 // expectProof fails the case unless the device sends the first packet of its flow again, with the
-// cookie of the peer's Challenge as proof. It skips retransmissions without proof that crossed with
-// the Challenge.
+// cookie of the peer's Challenge. It skips retransmissions that crossed with the Challenge.
 func (p *peer) expectProof(cookie uint64) arrival {
 	want := iwarp.PacketOf(iwarp.KindRD)
 	want.Data = &iwarp.DataBlock{Epoch: &p.fromDeviceFlow.epoch, Seq: new(uint32(0)), Start: new(iwarp.StartBlock)}
@@ -199,8 +195,7 @@ func (p *peer) refuseFlow(id uint64) {
 	p.expectFailure(id)
 }
 
-// nextData returns the next data packet to the peer, and skips other packets; false after the
-// timeout.
+// nextData returns the next data packet to the peer; false after the timeout. It skips others.
 func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	until := p.Now() + timeout
 	for {
@@ -215,8 +210,7 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// mustNextData is nextData, and fails the case after the response timeout; want describes the
-// packet.
+// mustNextData is nextData, but fails the case after the response timeout. want is for the error.
 func (p *peer) mustNextData(want string) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())
@@ -236,16 +230,14 @@ func (p *peer) expectData(seq uint32) arrival {
 	return a
 }
 
-// expectDataRange fails the case unless the device's next n data packets have the sequence numbers
-// from first on.
+// expectDataRange fails the case unless the next n data packets are numbered from first on.
 func (p *peer) expectDataRange(first, n uint32) {
 	for seq := range n {
 		p.expectData(first + seq)
 	}
 }
 
-// establishDeviceFlow lets the device send a message, which establishes its flow to the peer, and
-// acknowledges it.
+// establishDeviceFlow has the device send a message, which starts its flow, and acknowledges it.
 func (p *peer) establishDeviceFlow() {
 	p.acceptFlowOf(p.sendWR(establishID, 0, 8))
 	p.ackAll()
@@ -257,8 +249,7 @@ func (p *peer) establishDeviceFlow() {
 	p.ExpectCompletion(establishID, verbs.WCSuccess)
 }
 
-// postInFlow establishes the device's flow, posts requests, and expects one packet for each of
-// them.
+// postInFlow establishes the device's flow, posts requests, and expects one packet for each.
 func (p *peer) postInFlow(wrs ...verbs.SendWR) {
 	p.establishDeviceFlow()
 	p.PostSend(p.qp, wrs...)

@@ -198,8 +198,7 @@ func (h *host) syncDevice() {
 // drainArrived returns the packets that the device has sent so far.
 func (h *host) drainArrived() []arrival { return h.drain(0) }
 
-// drain returns the packets that the device has sent; in virtual time also later ones, until none
-// comes for quiet.
+// drain returns the packets sent so far, and in virtual time later ones until none comes for quiet.
 func (h *host) drain(quiet time.Duration) (all []arrival) {
 	for {
 		a, ok := h.packetAfterSync(quiet)

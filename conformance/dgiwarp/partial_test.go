@@ -30,6 +30,6 @@ func TestReorderedSegmentsMakeAMessage(t *testing.T) {
 		}
 	}
 	if len(m) != 0 {
-		t.Errorf("%d messages are left", len(m))
+		t.Errorf("%d messages remain", len(m))
 	}
 }

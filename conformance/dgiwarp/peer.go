@@ -138,8 +138,7 @@ type syncQP struct {
 // syncQPN is the QPN of the peer that talks with the syncQP, distinct from those of other peers.
 const syncQPN = 0x00ca4a51
 
-// newSyncQP creates the queue pair of syncDevice. It has its own completion queue, which a case
-// does not see.
+// newSyncQP creates the queue pair of syncDevice, with a completion queue that cases do not see.
 func newSyncQP(h *host) *syncQP {
 	c := &syncQP{cq: h.CreateCQ(verbs.CQInit{Depth: 16})}
 	c.p = h.newQP(setup{cq: c.cq, memLen: 2 * syncBufLen}).peer(0)

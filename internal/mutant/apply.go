@@ -55,8 +55,7 @@ func (s *source) decls() map[string]ast.Node {
 	return all
 }
 
-// funcName returns the name of a function, or Type.method for a method, without pointers and
-// type parameters.
+// funcName returns the name of a function, or Type.method, without pointers and type parameters.
 func funcName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name

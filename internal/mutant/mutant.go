@@ -85,8 +85,7 @@ func Select(name string) bool {
 // Functions returns the numbers of the functions that each mutant changes, in the order of Names.
 func Functions() [][]int { return functions }
 
-// Trace calls f and returns the numbers of the functions that have mutants and that were called
-// meanwhile.
+// Trace calls f and returns the numbers of the functions with mutants that were called meanwhile.
 func Trace(f func()) (called []int) {
 	for i := range entered {
 		entered[i].Store(false)

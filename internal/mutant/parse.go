@@ -25,8 +25,7 @@ type Hunk struct {
 	Imports  []string // added
 }
 
-// Parse parses the text of a file of mutants, in the format of the package comment. Errors begin
-// with its name.
+// Parse parses a file of mutants, in the format of the package comment. Errors begin with its name.
 func Parse(name, text string) (all []Mutant, err error) {
 	r := reader{}
 	for i, line := range strings.Split(text, "\n") {
@@ -51,10 +50,9 @@ type reader struct {
 	hunk      Hunk     // the lines so far
 }
 
-// readLine reads the next line: a comment, the providers of the mutants that follow, the first line
-// of a mutant (its name, the clauses that it violates or the device that it imitates, what it
-// does), the name of its next file, the beginning (@@) of a hunk, a line of the hunk, or the empty
-// line after it.
+// readLine reads a line: a comment, the providers of the mutants that follow, the first line of a
+// mutant (its name, the clauses that it violates or the device that it imitates, what it does), the
+// name of its next file, the beginning (@@) or a line of a hunk, or the empty line after it.
 func (r *reader) readLine(line string) error {
 	switch {
 	case strings.HasPrefix(line, "#"):

@@ -8,9 +8,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// FaultyDevice is a verbs device with a defect, for tests of programs that check their
-// device: it reports wrong completions or corrupts memory. Its Context must be set before it is
-// used.
+// FaultyDevice is a verbs device with a defect, for tests of programs that check their device: it
+// reports wrong completions or corrupts memory. Set its Context before use.
 type FaultyDevice struct {
 	verbs.Context
 	// Fault changes the completions of a successful poll.
@@ -29,8 +28,7 @@ type Fault func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC
 // Change changes completion i of a poll, or the completions around it.
 type Change func(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC
 
-// NewFaultyDevice returns a device with a defect. The caller sets its Context, the underlying
-// device.
+// NewFaultyDevice returns a device with a defect. The caller sets Context, the underlying device.
 func NewFaultyDevice(fault Fault) *FaultyDevice {
 	return &FaultyDevice{Fault: fault, Buffers: map[uint64]verbs.SGE{}}
 }
@@ -243,9 +241,8 @@ func FlipBit(d *FaultyDevice, wcs []verbs.WC, i int) []verbs.WC {
 	return wcs
 }
 
-// Swap returns a fault that swaps, once, two successive completions among those of a queue pair
-// that match accepts. The first is the completion that match accepts after it has accepted n
-// others.
+// Swap returns a fault that swaps, once, two successive completions of a queue pair among those
+// that match accepts. The first of the two comes after n other accepted completions.
 func Swap(n int, match func(verbs.WC) bool) Fault {
 	var held *verbs.WC // the first of the two, until the second arrives
 	return func(d *FaultyDevice, wcs []verbs.WC) []verbs.WC {

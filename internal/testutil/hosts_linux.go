@@ -55,8 +55,7 @@ func HostPair(tb testing.TB, mtu int) (a, b *Host) {
 	return hosts[0], hosts[1]
 }
 
-// connect creates a veth pair between two hosts, configures its ends, and waits until packets can
-// be sent.
+// connect creates a veth pair between two hosts, configures it, and waits until it carries packets.
 func connect(a, b *Host, mtu int) error {
 	err := a.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -99,8 +98,7 @@ func waitUp() error {
 	}
 }
 
-// configure adds the host's addresses to HostDevice and sets it up, in the namespace of the calling
-// thread.
+// configure adds the host's addresses to HostDevice and sets it up, in the thread's namespace.
 func (h *Host) configure() error {
 	for _, p := range []netip.Prefix{netip.PrefixFrom(h.V4, 24), netip.PrefixFrom(h.V6, 64)} {
 		if err := addAddr(p); err != nil {

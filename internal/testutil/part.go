@@ -21,8 +21,7 @@ import (
 // Part is the set of configurations to run; without -part it contains all.
 type Part struct{ number, of int }
 
-// PartFlag defines the flag -part=I/N, and returns the part of a test's configurations that it
-// selects.
+// PartFlag defines the flag -part=I/N, and returns the part of a test's configurations it selects.
 func PartFlag() *Part {
 	p := new(Part)
 	flag.Var(p, "part", "run part `I/N` of the configurations: number I, I+N, I+2N, and so on, counted from 0")
@@ -98,8 +97,7 @@ func Shards(t *testing.T, n int, test func(t *testing.T, i int)) {
 	})
 }
 
-// Requirements has a test for each requirement of a specification, by the number of the
-// requirement.
+// Requirements has a test for each requirement of a specification, by its number.
 type Requirements map[string]func(*testing.T)
 
 // JoinRequirements merges tables of tests into one, with the IDs of the tested requirements as

@@ -16,8 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/lab/daemon"
 )
 
-// changeTimeout is how long a lab has to answer changes of links, which take long in a
-// large fabric.
+// changeTimeout limits the wait for a change of links, which takes long in a large fabric.
 const changeTimeout = time.Minute
 
 // serverJob is the input of a lab.

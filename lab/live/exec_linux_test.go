@@ -33,9 +33,9 @@ func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
 	dir := t.TempDir()
-	script := filepath.Join(dir, "only-the-client-finds-me")
-	// A process that is started while the file is written has it open for a moment, and
-	// what somebody may write to is not run.
+	script := filepath.Join(dir, "in-path-of-client")
+	// A process forked while the file is written inherits the descriptor, and exec of a file open
+	// for writing fails.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(script, []byte("#!/bin/sh\necho found as $0\n"), 0o755)
 	syscall.ForkLock.RUnlock()
@@ -50,12 +50,12 @@ func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
 	}{
 		{"", []string{"sh", "-c", "exit 9"}, 9, ""},
 		{"", []string{"sh", "-c", "kill -9 $$"}, 128 + 9, ""},
-		{"words", []string{"cat"}, 0, "words"},
+		{"input", []string{"cat"}, 0, "input"},
 		{"", []string{"sh", "-c", "pwd; echo $FABRICTEST_HOST $CALLER"}, 0, dir + "\nhost1 me\n"},
 		{"", []string{"sh", "-c", "echo out; echo err >&2"}, 0, "out\nerr\n"},
 		{"", []string{"sh", "-c", "test -t 0 || echo no terminal"}, 0, "no terminal\n"},
-		{"", []string{"only-the-client-finds-me"}, 0, "found as " + script + "\n"},
-		{"", []string{"./only-the-client-finds-me"}, 0, "found as ./only-the-client-finds-me\n"},
+		{"", []string{"in-path-of-client"}, 0, "found as " + script + "\n"},
+		{"", []string{"./in-path-of-client"}, 0, "found as ./in-path-of-client\n"},
 		{"", []string{"no-such-program"}, 99, "executable file not found"},
 		// Background processes end, too, or the client would not see the end of output.
 		{"", []string{"sh", "-c", "sleep 600 & exit 4"}, 4, ""},
@@ -73,10 +73,10 @@ func TestExecUsesDescriptorsEnvAndExitCode(t *testing.T) {
 func TestExecForwardsSignals(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
-	for sig, word := range map[syscall.Signal]string{
+	for sig, signal := range map[syscall.Signal]string{
 		syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGQUIT: "QUIT",
 	} {
-		cmd := role(t, roleExec, name, "host0", "sh", "-c", "trap 'echo got "+word+"; exit 6' "+word+"; echo ready; while :; do sleep 0.01; done")
+		cmd := role(t, roleExec, name, "host0", "sh", "-c", "trap 'echo got "+signal+"; exit 6' "+signal+"; echo ready; while :; do sleep 0.01; done")
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -88,8 +88,8 @@ func TestExecForwardsSignals(t *testing.T) {
 		must.Get(io.ReadFull(r, ready))(t)
 		must.Do(t, cmd.Process.Signal(sig))
 		out, _ := io.ReadAll(r)
-		_ = cmd.Wait() // the state says how
-		if code := daemon.ExitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+word+"\n") {
+		_ = cmd.Wait() // ExitCode reads the state
+		if code := daemon.ExitCode(cmd.ProcessState); code != 6 || !strings.Contains(string(out), "got "+signal+"\n") {
 			t.Errorf("%v: exit code %d, %q", sig, code, out)
 		}
 		r.Close()
@@ -115,10 +115,10 @@ func onTerminal(t *testing.T, lab string, before func(master *os.File), args ...
 	}
 	text := make(chan string)
 	go func() {
-		b, _ := io.ReadAll(master) // which ends with an error when the last has closed it
+		b, _ := io.ReadAll(master) // fails with EIO when the last slave descriptor is closed
 		text <- string(b)
 	}()
-	_ = cmd.Wait() // the state says how
+	_ = cmd.Wait() // ExitCode reads the state
 	return daemon.ExitCode(cmd.ProcessState), <-text
 }
 
@@ -146,7 +146,7 @@ func TestExecOnTerminal(t *testing.T) {
 	if code != 0 || !strings.Contains(shown, "read typed") {
 		t.Errorf("exit code %d, %q", code, shown)
 	}
-	// The keys are the program's: it decides what Ctrl-C means.
+	// Ctrl-C goes to the program, which handles it.
 	code, shown = onTerminal(t, name, func(master *os.File) {
 		readReady(t, master) // its trap is set
 		_, _ = master.WriteString("\x03")
@@ -166,7 +166,7 @@ func TestTerminalClosesWithProgram(t *testing.T) {
 			t.Errorf("exit code %d, %q", code, shown)
 		}
 	})
-	await(t, "the job is gone", func() bool { return !runsWith("job-of-" + name) })
+	await(t, "the job has ended", func() bool { return !runsWith("job-of-" + name) })
 }
 
 // Also if the client ignores SIGHUP, as with nohup.
@@ -188,15 +188,15 @@ func TestClosedTerminalEndsProgram(t *testing.T) {
 	slave.Close()
 	readReady(t, master)
 	master.Close()
-	_ = cmd.Wait() // it does not hang, that is all
-	await(t, "the program is gone", func() bool { return mustAnswer(t, name).Programs == 0 })
+	_ = cmd.Wait() // it must return; the result does not matter
+	await(t, "the program has ended", func() bool { return mustAnswer(t, name).Programs == 0 })
 }
 
-func TestRunProgramWhenChildDiesEarly(t *testing.T) {
+func TestRunProgramReturnsWhenChildExitsEarly(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv(dieVariable, "1")
+	t.Setenv(exitVariable, "1")
 	before := openFiles(t, os.Getpid())
 	within(t, time.Minute, "the end", func() {
 		code, err := RunProgram(t.Context(), star(2), Program{Args: []string{"true", strings.Repeat("x", 1<<20)}})
@@ -204,7 +204,7 @@ func TestRunProgramWhenChildDiesEarly(t *testing.T) {
 			t.Errorf("exit code %d, %v", code, err)
 		}
 	})
-	if after := openFiles(t, os.Getpid()); after > before+1 { // netns keeps a thread, and its namespace
+	if after := openFiles(t, os.Getpid()); after > before+1 { // netns keeps one
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

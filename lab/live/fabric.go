@@ -106,8 +106,7 @@ func (o *FabricOptions) check() error {
 	return nil
 }
 
-// flagFor returns the flag that sets a key of the scenario, such as "fabric.hosts", for error
-// messages.
+// flagFor returns, for error messages, the flag that sets a key such as "fabric.hosts".
 func (o *FabricOptions) flagFor(key string) string {
 	switch name := strings.TrimPrefix(key, "fabric."); name {
 	case "kind":
@@ -139,9 +138,8 @@ func CaptureFile(file string, direct bool) (string, error) {
 	return filepath.Abs(file)
 }
 
-// kernelRDMALibraries are the libraries that open RDMA devices of the kernel. UCX and
-// libfabric, which work without such a device, are not linked with them but load them at run
-// time.
+// kernelRDMALibraries are the libraries that open RDMA devices of the kernel. UCX and libfabric,
+// which work without such a device, load them at run time instead of linking them.
 var kernelRDMALibraries = []string{"libibverbs.so", "librdmacm.so", "libibumad.so"}
 
 // kernelRDMALibrary returns the first library that a program is linked with and that opens

@@ -37,7 +37,7 @@ func TestCheckName(t *testing.T) {
 			t.Errorf("up %q: %v", name, err)
 		}
 		if _, err := Query(t.Context(), name); err == nil || !strings.Contains(err.Error(), "invalid lab name") {
-			t.Errorf("ask %q: %v", name, err)
+			t.Errorf("query %q: %v", name, err)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	}
 	info := mustAnswer(t, name)
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err != nil || cwd != "/" {
-		t.Errorf("its folder is %s, %v: nobody could unmount it", cwd, err)
+		t.Errorf("its working directory is %s, %v; want /", cwd, err)
 	}
 	if err := Up(t.Context(), Config{Name: name, Scenario: star(2)}); !errors.Is(err, ErrAlreadyUp) {
 		t.Errorf("a second one: %v", err)
@@ -58,18 +58,18 @@ func TestLabIsListedUntilItIsDown(t *testing.T) {
 	must.Do(t, Down(t.Context(), name))
 	// Its parent, this process, may not have reaped it yet.
 	if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID)); len(stat) > 0 && !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("its process %d is still there: %s", info.PID, stat)
+		t.Errorf("its process %d still runs: %s", info.PID, stat)
 	}
 	var gone *daemon.NotUpError
 	if _, err := Query(t.Context(), name); !errors.As(err, &gone) || gone.CrashLog != "" {
 		t.Errorf("afterwards: %v", err)
 	}
 	if left, _ := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/fabrictest/labs/" + name + "*"); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("%v remain", left)
 	}
 }
 
-// A process that has closed its sockets may still be there: this one is.
+// Down waits for the process after its sockets are closed. Here this process is the lab.
 func TestDownWaitsForTheProcess(t *testing.T) {
 	name := fmt.Sprintf("down-%d", os.Getpid())
 	listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: labDaemons.Socket(name), Net: "unix"}))(t)
@@ -103,10 +103,10 @@ func TestStoppedLabIsReported(t *testing.T) {
 	defer stop(syscall.SIGCONT)
 	awaitStopped(t, pid)
 	for what, do := range map[string]func(context.Context) error{
-		"ask":  func(ctx context.Context) error { _, err := Query(ctx, name); return err },
-		"down": func(ctx context.Context) error { return Down(ctx, name) },
-		"exec": func(ctx context.Context) error { _, err := Exec(ctx, name, "host0", []string{"true"}); return err },
-		"link": func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
+		"query": func(ctx context.Context) error { _, err := Query(ctx, name); return err },
+		"down":  func(ctx context.Context) error { return Down(ctx, name) },
+		"exec":  func(ctx context.Context) error { _, err := Exec(ctx, name, "host0", []string{"true"}); return err },
+		"link":  func(ctx context.Context) error { return SetLink(ctx, name, "host0", false) },
 	} {
 		soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		within(t, labDaemons.ReplyTimeout/2, what, func() {
@@ -117,7 +117,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 		})
 		cancel()
 		stopped, cancelNow := context.WithCancelCause(t.Context())
-		why := errors.New("somebody pressed Ctrl-C")
+		why := errors.New("interrupted")
 		time.AfterFunc(100*time.Millisecond, func() { cancelNow(why) })
 		within(t, labDaemons.ReplyTimeout/2, what, func() {
 			if err := do(stopped); !errors.Is(err, why) {
@@ -127,7 +127,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 	}
 	defer func(usual time.Duration) { labDaemons.ReplyTimeout = usual }(labDaemons.ReplyTimeout)
 	labDaemons.ReplyTimeout = 500 * time.Millisecond
-	within(t, 30*time.Second, "an answer that does not come", func() {
+	within(t, 30*time.Second, "the reply timeout", func() {
 		var silent *NotRespondingError
 		if _, err := Query(t.Context(), name); !errors.As(err, &silent) {
 			t.Error(err)
@@ -138,7 +138,7 @@ func TestStoppedLabIsReported(t *testing.T) {
 	}
 }
 
-// awaitStopped returns when a process stands still: a signal takes its time.
+// awaitStopped waits until a process is stopped, since signals are asynchronous.
 func awaitStopped(t *testing.T, pid int) {
 	t.Helper()
 	await(t, "the lab is stopped", func() bool {
@@ -152,9 +152,9 @@ func TestSignalToStoppedLabTimesOut(t *testing.T) {
 	name := up(t, 2)
 	pid := mustAnswer(t, name).PID
 	cmd := role(t, roleExec, name, "host0", "sleep", "600")
-	cmd.Env = append(cmd.Env, replyTimeoutVar+"=3s") // enough for a lab that is not stuck yet
-	words := filepath.Join(t.TempDir(), "words")     // a pipe would have the program for a second writer
-	out := must.Get(os.Create(words))(t)
+	cmd.Env = append(cmd.Env, replyTimeoutVar+"=3s") // enough while the lab still runs
+	output := filepath.Join(t.TempDir(), "output")   // not a pipe, which the program would keep open
+	out := must.Get(os.Create(output))(t)
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
 	must.Do(t, cmd.Start())
@@ -162,10 +162,10 @@ func TestSignalToStoppedLabTimesOut(t *testing.T) {
 	must.Do(t, syscall.Kill(pid, syscall.SIGSTOP))
 	awaitStopped(t, pid)
 	must.Do(t, cmd.Process.Signal(syscall.SIGINT))
-	within(t, time.Minute, "the end", func() { _ = cmd.Wait() }) // its words say how
+	within(t, time.Minute, "the end", func() { _ = cmd.Wait() }) // the output has the error
 	must.Do(t, syscall.Kill(pid, syscall.SIGCONT))
-	if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), "does not answer") {
-		t.Errorf("it says %q, %v", said, err)
+	if text, err := os.ReadFile(output); err != nil || !strings.Contains(string(text), "does not answer") {
+		t.Errorf("output %q, %v", text, err)
 	}
 }
 
@@ -181,13 +181,13 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 	must.Do(t, cmd.Start())
 	await(t, "the program runs", func() bool { return mustAnswer(t, name).Programs == 1 })
 	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
-	_ = cmd.Wait() // its words say how
+	_ = cmd.Wait() // the output has the error
 	if want := "lab " + name + " went down\n"; out.String() != want {
-		t.Errorf("the client says %q, want %q", out.String(), want)
+		t.Errorf("the client printed %q, want %q", out.String(), want)
 	}
-	await(t, "its programs are gone", func() bool { return !runsWith(token) })
-	// The kernel closes them one by one, and the client hears of the first.
-	await(t, "its socket is gone", func() bool {
+	await(t, "its programs have ended", func() bool { return !runsWith(token) })
+	// The kernel closes sockets one by one, and the client notices the first.
+	await(t, "its socket is closed", func() bool {
 		sockets, err := os.ReadFile("/proc/net/unix")
 		return err == nil && !strings.Contains(string(sockets), labDaemons.Socket(name))
 	})
@@ -203,15 +203,15 @@ func TestKilledLabLeavesNoProcesses(t *testing.T) {
 func TestCrashLeavesLog(t *testing.T) {
 	t.Parallel()
 	name := up(t, 2)
-	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // Go takes it for a crash
+	if err := syscall.Kill(mustAnswer(t, name).PID, syscall.SIGQUIT); err != nil { // a crash in Go
 		t.Fatal(err)
 	}
 	var gone *daemon.NotUpError
-	await(t, "it is gone", func() bool {
+	await(t, "the lab is down", func() bool {
 		_, err := Query(t.Context(), name)
 		return errors.As(err, &gone) && gone.CrashLog != ""
 	})
-	// It may still be at it.
+	// The process may still be writing the log.
 	await(t, "the trace has its goroutines", func() bool {
 		text, err := os.ReadFile(gone.CrashLog)
 		return err == nil && strings.Contains(string(text), "goroutine ")
@@ -235,7 +235,7 @@ func TestUpEndsWithItsContext(t *testing.T) {
 	}
 	name := fmt.Sprintf("live-cancelled-%d", os.Getpid())
 	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("somebody pressed Ctrl-C")
+	why := errors.New("interrupted")
 	cancel(why)
 	if err := Up(ctx, Config{Name: name, Scenario: star(2)}); !errors.Is(err, why) {
 		t.Errorf("%v", err)
@@ -289,23 +289,23 @@ func TestCaptureHasPackets(t *testing.T) {
 	in := func(host, part string) *exec.Cmd {
 		return role(t, roleExec, name, host, "env", roleVariable+"="+part, self, to)
 	}
-	taker := in("host1", roleTake)
-	said := must.Get(taker.StdoutPipe())(t)
-	taker.Stderr = os.Stderr
-	must.Do(t, taker.Start())
-	lines := bufio.NewScanner(said)
+	receiver := in("host1", roleReceive)
+	output := must.Get(receiver.StdoutPipe())(t)
+	receiver.Stderr = os.Stderr
+	must.Do(t, receiver.Start())
+	lines := bufio.NewScanner(output)
 	if !lines.Scan() || lines.Text() != "listening" {
-		t.Fatalf("the taker says %q", lines.Text())
+		t.Fatalf("the receiver printed %q", lines.Text())
 	}
 	if out, err := in("host0", roleSend).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := taker.Wait(); err != nil { // it has passed
+	if err := receiver.Wait(); err != nil { // the datagram has arrived
 		t.Fatal(err)
 	}
 	must.Do(t, Down(t.Context(), name))
 	text, err := os.ReadFile(file)
-	if err != nil || !bytes.Contains(text, []byte("a word to be found")) {
+	if err != nil || !bytes.Contains(text, []byte("captured datagram")) {
 		t.Errorf("%d bytes without the datagram, %v", len(text), err)
 	}
 }

@@ -119,8 +119,7 @@ type State struct {
 const QueryAllTimeout = 4 * time.Second
 
 // QueryAll returns the states of all labs of this user, which it queries concurrently. A lab that
-// does not respond is Silent. It omits labs that go down meanwhile, and those whose query fails
-// otherwise.
+// does not respond is Silent. It omits labs that go down meanwhile or whose query fails otherwise.
 func QueryAll(ctx context.Context) ([]State, error) {
 	names, err := List(ctx)
 	if err != nil {
@@ -150,8 +149,7 @@ func QueryAll(ctx context.Context) ([]State, error) {
 	return found, ctx.Err()
 }
 
-// WriteStates prints a line for each lab: its name, its numbers of hosts and running programs,
-// and its process.
+// WriteStates prints for each lab its name, numbers of hosts and running programs, and process.
 func WriteStates(w io.Writer, labs []State) error {
 	if len(labs) == 0 {
 		_, err := fmt.Fprintln(w, "No lab is up: start one with 'fabrictest lab up'.")

@@ -27,23 +27,23 @@ import (
 // Roles of the test binary besides a lab.
 const (
 	roleVariable = "FABRICTEST_LIVE_ROLE"
-	roleExec     = "exec"                // a client: LAB HOST PROGRAM...
-	roleUp       = "up"                  // a client that brings a lab up: LAB HOSTS
-	roleDown     = "down"                // a client that takes any lab down: SOCKET
-	roleSend     = "send"                // a program in a host, that sends a datagram: ADDRESS
-	roleTake     = "take"                // a program in a host, that ends with the first datagram: ADDRESS
-	roleSquat    = "squat"               // a listener that prints what it is told: SOCKET
-	dieVariable  = "FABRICTEST_LIVE_DIE" // be a fabric for one program that ends at once
+	roleExec     = "exec"                 // a client: LAB HOST PROGRAM...
+	roleUp       = "up"                   // a client that brings a lab up: LAB HOSTS
+	roleDown     = "down"                 // a client that takes any lab down: SOCKET
+	roleSend     = "send"                 // a program in a host that sends a datagram: ADDRESS
+	roleReceive  = "receive"              // a program in a host that receives a datagram: ADDRESS
+	roleListen   = "listen"               // a listener that counts received bytes: SOCKET
+	exitVariable = "FABRICTEST_LIVE_EXIT" // makes the process of RunProgram exit
 	// Environment variables with shorter timeouts for a test process.
-	requestTimeoutVar = "FABRICTEST_LIVE_HURRY"
-	replyTimeoutVar   = "FABRICTEST_LIVE_PROMPTLY"
+	requestTimeoutVar = "FABRICTEST_LIVE_REQUEST_TIMEOUT"
+	replyTimeoutVar   = "FABRICTEST_LIVE_REPLY_TIMEOUT"
 )
 
 func TestMain(m *testing.M) {
-	for name, patience := range map[string]*time.Duration{requestTimeoutVar: &labDaemons.RequestTimeout, replyTimeoutVar: &labDaemons.ReplyTimeout} {
+	for name, timeout := range map[string]*time.Duration{requestTimeoutVar: &labDaemons.RequestTimeout, replyTimeoutVar: &labDaemons.ReplyTimeout} {
 		if text := os.Getenv(name); text != "" {
 			var err error
-			if *patience, err = time.ParseDuration(text); err != nil {
+			if *timeout, err = time.ParseDuration(text); err != nil {
 				exitWith(0, err)
 			}
 		}
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		case ServeCommand:
 			exitWith(0, ServeMain())
 		case ProgramCommand:
-			if os.Getenv(dieVariable) != "" {
+			if os.Getenv(exitVariable) != "" {
 				os.Exit(7)
 			}
 			exitWith(ProgramMain())
@@ -68,12 +68,12 @@ func TestMain(m *testing.M) {
 		exitWith(0, requestDown(os.Args[1]))
 	case roleSend:
 		exitWith(0, send(os.Args[1]))
-	case roleTake:
-		exitWith(0, take(os.Args[1]))
-	case roleSquat:
+	case roleReceive:
+		exitWith(0, receive(os.Args[1]))
+	case roleListen:
 		exitWith(0, listenAsLab(os.Args[1]))
 	}
-	testutil.SetParallel(8) // labs and their programs are other processes, and waited for
+	testutil.SetParallel(8) // tests mostly wait for labs and programs in other processes
 	exitWith(withOwnCache(m.Run))
 }
 
@@ -98,7 +98,7 @@ func exitWith(code int, err error) {
 	os.Exit(code)
 }
 
-// role is this binary as something else.
+// role returns a command that runs this binary in another role.
 func role(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -108,8 +108,7 @@ func role(t *testing.T, name string, args ...string) *exec.Cmd {
 
 var labs atomic.Int64
 
-// up brings a lab up that goes with the test. What is said of its environment is for
-// the lab alone: the tests beside this one have another.
+// up brings a lab up until the end of the test. env is for the lab process alone.
 func up(t *testing.T, hosts int, env ...string) (name string) {
 	t.Helper()
 	if err := netns.Available(); err != nil {
@@ -140,7 +139,7 @@ func bringUp(name, hosts string) error {
 	if err != nil {
 		return err
 	}
-	os.Unsetenv(roleVariable) // the lab is none
+	os.Unsetenv(roleVariable) // not for the lab
 	return Up(context.Background(), Config{Name: name, Scenario: star(n), Direct: true})
 }
 
@@ -151,7 +150,7 @@ func star(hosts int) *scenarios.Scenario {
 	}
 }
 
-// mustAnswer says that a lab is well.
+// mustAnswer returns the state of a lab, which must respond.
 func mustAnswer(t *testing.T, name string) *Info {
 	t.Helper()
 	info := must.Get(Query(t.Context(), name))(t)
@@ -167,7 +166,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// within fails a test in which something takes longer than it may.
+// within fails the test if f takes longer than limit.
 func within(t *testing.T, limit time.Duration, what string, f func()) {
 	t.Helper()
 	began := time.Now()
@@ -189,7 +188,7 @@ func requestDown(socket string) error {
 		return err
 	}
 	defer conn.Close()
-	// The lab may have hung up already: that is all the answer there should be.
+	// The lab may have disconnected without a reply.
 	_ = daemon.SendFiles(conn)
 	_, _ = conn.Write(hello(fmt.Sprintf(`{"op":%q}`, opDown)))
 	answer, _ := io.ReadAll(conn)
@@ -203,12 +202,12 @@ func send(addr string) error {
 		return err
 	}
 	defer conn.Close()
-	_, err = conn.Write([]byte("a word to be found"))
+	_, err = conn.Write([]byte("captured datagram"))
 	return err
 }
 
-// take ends when a datagram has come.
-func take(addr string) error {
+// receive waits for a datagram.
+func receive(addr string) error {
 	conn, err := net.ListenPacket("udp", addr)
 	if err != nil {
 		return err
@@ -232,8 +231,8 @@ func listenAsLab(socket string) error {
 		if err != nil {
 			return err
 		}
-		told, _ := io.ReadAll(conn)
-		fmt.Printf("told %d bytes\n", len(told))
+		received, _ := io.ReadAll(conn)
+		fmt.Printf("received %d bytes\n", len(received))
 		conn.Close()
 	}
 }
@@ -250,12 +249,12 @@ func asOtherUser(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runsWith says whether a process has a word in its environment.
-func runsWith(word string) bool {
+// runsWith reports whether a process has a text in its environment.
+func runsWith(text string) bool {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
 		env, err := os.ReadFile("/proc/" + d.Name() + "/environ")
-		if err == nil && strings.Contains(string(env), word) {
+		if err == nil && strings.Contains(string(env), text) {
 			return true
 		}
 	}

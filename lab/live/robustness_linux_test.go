@@ -41,34 +41,34 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 		what  string
 		files []*os.File
 		text  string
-		want  string // in the answer; empty if none need come
+		want  string // in the reply; empty if none is required
 	}{
-		{"nothing at all", nil, "", ""},
+		{"no request", nil, "", ""},
 		{"garbage", nil, "\x00\xff{{{", "invalid request"},
 		{"half a request", nil, `{"op":"in`, "invalid request"},
 		{"another type", nil, `{"op":5}`, "invalid request"},
 		{"too long", nil, `{"op":"info","env":["` + strings.Repeat("x", 4<<20) + `"]}`, "the limit is"},
 		{"nested without end", nil, strings.Repeat("[", 100_000), ""},
-		{"an unknown wish", nil, `{"op":"frobnicate"}`, "unknown operation"},
+		{"an unknown operation", nil, `{"op":"frobnicate"}`, "unknown operation"},
 		{"no program", some(3), `{"op":"exec","host":"host0"}`, "no program to run"},
 		{"no path", some(3), `{"op":"exec","host":"host0","args":["ls"]}`, "no program to run"},
 		{"no descriptors", nil, `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 0 descriptors, want 3"},
 		{"one descriptor", some(1), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, "received 1 descriptors"},
 		{"too many descriptors", some(100), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"]}`, ""},
-		{"descriptors for nothing", some(3), `{"op":"info"}`, `"name":`},
+		{"unused descriptors", some(3), `{"op":"info"}`, `"name":`},
 		{"no such host", some(3), `{"op":"exec","host":"../host0","path":"/bin/true","args":["true"]}`, "no host"},
 		{"a switch", some(3), `{"op":"exec","host":"switch0","path":"/bin/true","args":["true"]}`, "no host"},
 		{"no such folder", some(3), `{"op":"exec","host":"host0","path":"/bin/true","args":["true"],"dir":"/no/such"}`, "/no/such"},
 		{"no such program", some(3), `{"op":"exec","host":"host0","path":"/no/such","args":["such"]}`, "/no/such"},
-		{"a link that is neither", nil, `{"op":"set","host":"host0","link":"sideways"}`, "up or down"},
+		{"an invalid link state", nil, `{"op":"set","host":"host0","link":"sideways"}`, "up or down"},
 		{"no such port", nil, `{"op":"set","host":"host7","link":"down"}`, "host7"},
-		{"a scenario that is none", nil, `{"op":"set","host":"host0","impair":"]["}`, "set.yaml"},
+		{"an invalid scenario", nil, `{"op":"set","host":"host0","impair":"]["}`, "set.yaml"},
 		{"another fabric", nil, `{"op":"set","host":"host0","impair":"version: 1\nname: x\ntitle: X\nfabric: {kind: star, hosts: 9}\nworkload: {kind: all-to-all}\n"}`, "impaired"},
 	} {
 		conn := rawClient(t, name)
 		if c.text != "" {
 			_ = daemon.SendFiles(conn, c.files...)
-			_, _ = conn.Write(hello(c.text)) // it may hang up before the end
+			_, _ = conn.Write(hello(c.text)) // the lab may disconnect before
 		}
 		_ = conn.CloseWrite()
 		answer, _ := io.ReadAll(conn)
@@ -77,7 +77,7 @@ func TestLabSurvivesHostileClients(t *testing.T) {
 		}
 		mustAnswer(t, name)
 	}
-	// Nothing of theirs stays open.
+	// All descriptors of the clients are closed.
 	pid := mustAnswer(t, name).PID
 	await(t, "descriptors are closed", func() bool { return openFiles(t, pid) <= before })
 	if info := mustAnswer(t, name); info.Programs != 0 {
@@ -91,11 +91,11 @@ func openFiles(t *testing.T, pid int) int {
 	return len(entries)
 }
 
-// They do not delay other clients.
+// Slow clients do not delay others.
 func TestSlowClientsAreDisconnected(t *testing.T) {
 	t.Parallel()
-	const hurry = 3 * time.Second
-	name := up(t, 2, requestTimeoutVar+"="+hurry.String())
+	const requestTimeout = 3 * time.Second
+	name := up(t, 2, requestTimeoutVar+"="+requestTimeout.String())
 	var slow []*net.UnixConn
 	for i := range 20 {
 		conn := rawClient(t, name)
@@ -105,8 +105,8 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 		}
 		slow = append(slow, conn)
 	}
-	within(t, hurry, "an answer", func() { mustAnswer(t, name) })
-	within(t, 10*hurry, "hanging up", func() { // on all at once: one by one it would take twice that
+	within(t, requestTimeout, "an answer", func() { mustAnswer(t, name) })
+	within(t, 10*requestTimeout, "disconnecting", func() { // all at once
 		for _, conn := range slow {
 			must.Get(io.ReadAll(conn))(t)
 		}
@@ -138,7 +138,7 @@ func TestManyConcurrentClients(t *testing.T) {
 	await(t, "all programs have ended", func() bool { return mustAnswer(t, name).Programs == 0 })
 }
 
-// echo has a program say a number, and listens.
+// echo runs a program that prints a number, and checks its output.
 func echo(t *testing.T, name string, i int) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -155,9 +155,9 @@ func echo(t *testing.T, name string, i int) error {
 	}
 	defer c.Close()
 	code, err := c.AwaitExit(nil)
-	said, rerr := io.ReadAll(r)
-	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(said) != want || code != 0 {
-		return fmt.Errorf("%q and exit code %d, want %q", said, code, want)
+	output, rerr := io.ReadAll(r)
+	if want := fmt.Sprintf("host%d says %d\n", i%3, i); string(output) != want || code != 0 {
+		return fmt.Errorf("%q and exit code %d, want %q", output, code, want)
 	}
 	return errors.Join(err, rerr)
 }
@@ -178,7 +178,7 @@ func TestOtherUsersAreRejected(t *testing.T) {
 // environment.
 func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	name := fmt.Sprintf("squatted-%d", os.Getpid())
-	cmd := asOtherUser(t, roleSquat, labDaemons.Socket(name))
+	cmd := asOtherUser(t, roleListen, labDaemons.Socket(name))
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
 	defer func() {
@@ -187,11 +187,11 @@ func TestClientsSendNothingToOtherUsers(t *testing.T) {
 	}()
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "listening" {
-		t.Fatalf("the listener says %q", lines.Text())
+		t.Fatalf("the listener printed %q", lines.Text())
 	}
 	ctx := t.Context()
 	for what, do := range map[string]func() error{
-		"ask":    func() error { _, err := Query(ctx, name); return err },
+		"query":  func() error { _, err := Query(ctx, name); return err },
 		"down":   func() error { return Down(ctx, name) },
 		"link":   func() error { return SetLink(ctx, name, "host0", false) },
 		"impair": func() error { return Impair(ctx, name, "host0", "") },
@@ -201,8 +201,8 @@ func TestClientsSendNothingToOtherUsers(t *testing.T) {
 		if err := do(); err == nil || !strings.Contains(err.Error(), "used by another user, 65534") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if !lines.Scan() || lines.Text() != "told 0 bytes" {
-			t.Errorf("%s: the listener was %s", what, lines.Text())
+		if !lines.Scan() || lines.Text() != "received 0 bytes" {
+			t.Errorf("%s: the listener %s", what, lines.Text())
 		}
 	}
 	names, err := List(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// data is a packet of the flow to which p belongs, made by hand.
+// data returns a packet of the flow to which p belongs.
 func data(p *Peer, seq wire.Seq, flags wire.Flags) []byte {
 	k := wire.Packet{
 		Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1),
@@ -18,9 +18,9 @@ func data(p *Peer, seq wire.Seq, flags wire.Flags) []byte {
 	return k.Append(nil)
 }
 
-// What is out of order, or closes a gap, or came twice, or asks for it is
-// acknowledged at once; the rest after a while, and every 32nd.
-func TestWhenAcknowledgementsLeave(t *testing.T) {
+// The receiver acknowledges at once a packet that is out of order, fills a gap, is a duplicate or
+// has FlagAckNow; others after 100 µs, and every 32nd.
+func TestReceiverAcknowledgesAtOnceOrDelayed(t *testing.T) {
 	n, a, b, p := established(t)
 	take := func(seq wire.Seq, flags wire.Flags) {
 		b.deliver(a.addr, data(p, seq, flags), false)
@@ -45,11 +45,11 @@ func TestWhenAcknowledgementsLeave(t *testing.T) {
 	b.flush()
 	expect("100 µs later", 1)
 	take(2, wire.FlagAckNow)
-	expect("asks for it", 1)
+	expect("FlagAckNow", 1)
 	take(2, 0)
-	expect("came twice", 1)
+	expect("duplicate", 1)
 	take(5, 0)
-	expect("behind a gap", 1)
+	expect("after a gap", 1)
 	take(3, 0)
 	expect("in a gap", 1)
 	take(4, 0)
@@ -62,9 +62,9 @@ func TestWhenAcknowledgementsLeave(t *testing.T) {
 	expect("the 32nd", 1)
 }
 
-// In a ping-pong acknowledgements ride with the answers, once that is noticed.
-// Where nobody answers they leave at once.
-func TestAnswersCarryAcknowledgements(t *testing.T) {
+// Acknowledgements are piggybacked on replies once the receiver replies regularly. Without replies
+// they are sent at once.
+func TestAcknowledgementsArePiggybackedOnReplies(t *testing.T) {
 	n, a, b, _ := established(t)
 	left := 50
 	a.take = func(Key, uint32) {
@@ -77,7 +77,7 @@ func TestAnswersCarryAcknowledgements(t *testing.T) {
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return left == 0 && b.acked[b.key(a)] == 51 })
 	if alone := a.layer.Count.SentAcks + b.layer.Count.SentAcks; alone > 8 {
-		t.Errorf("%d acknowledgements left alone in 51 exchanges", alone)
+		t.Errorf("%d separate acknowledgements in 51 exchanges", alone)
 	}
 	b.take = nil
 	for range 5 {
@@ -90,8 +90,8 @@ func TestAnswersCarryAcknowledgements(t *testing.T) {
 	}
 }
 
-// What is sent again asks for an answer, whatever follows it.
-func TestWhatIsSentAgainAsksForAnAnswer(t *testing.T) {
+// A retransmission has FlagAckNow, whatever follows it.
+func TestRetransmissionsRequestAcknowledgement(t *testing.T) {
 	n, a, b, p := established(t)
 	p.send.cc.cwnd = 256
 	lose, resent, followed := loseFirst(3, func(k *wire.Packet) bool { return k.Data.Seq%7 == 1 }), 0, 0
@@ -104,7 +104,7 @@ func TestWhatIsSentAgainAsksForAnAnswer(t *testing.T) {
 					followed++
 				}
 				if !k.Flags.Has(wire.FlagAckNow) {
-					t.Errorf("packet %d was sent again and asks for nothing", k.Data.Seq)
+					t.Errorf("packet %d was retransmitted without FlagAckNow", k.Data.Seq)
 				}
 			}
 			seen[k.Data.Seq] = true
@@ -116,16 +116,16 @@ func TestWhatIsSentAgainAsksForAnAnswer(t *testing.T) {
 	}
 	n.run(time.Second, func() bool { return p.Waiting() == 0 })
 	if resent < 3 || followed == 0 {
-		t.Errorf("%d packets were sent again, %d of them with others behind", resent, followed)
+		t.Errorf("%d packets were retransmitted, %d of them with packets after them", resent, followed)
 	}
 }
 
-// An acknowledgement does not ride where there is no room for it: it leaves behind
-// the segment. (Every packet's length is checked where it leaves.)
-func TestFullPacketsHaveNoRoomForAcknowledgements(t *testing.T) {
+// An acknowledgement without room in a packet is sent separately, after the segment. carry checks
+// the length of every packet.
+func TestAcknowledgementWithoutRoomIsSentSeparately(t *testing.T) {
 	for _, short := range []int{0, wire.AckLen + wire.SackWordLen} {
 		n, a, b, p := established(t)
-		b.deliver(a.addr, data(p, 3, 0), false) // behind a gap
+		b.deliver(a.addr, data(p, 3, 0), false) // after a gap
 		b.send(a, b.layer.MaxSegment()-short)
 		acks, packets := b.layer.Count.SentAcks, n.sent
 		b.flush()
@@ -136,8 +136,8 @@ func TestFullPacketsHaveNoRoomForAcknowledgements(t *testing.T) {
 	}
 }
 
-// The last packet that a window has room for is kept, the next is not.
-func TestWindowEnds(t *testing.T) {
+// The receiver stores the last packet that fits the window, and drops the next.
+func TestReceiverDropsPacketsBeyondWindow(t *testing.T) {
 	_, a, b, p := established(t)
 	back := b.layer.peers[b.key(a)]
 	b.deliver(a.addr, data(p, back.recv.next.Add(wire.Window), 0), false)
@@ -152,15 +152,14 @@ func TestWindowEnds(t *testing.T) {
 	}
 }
 
-// An acknowledgement that claims, anywhere in it, what was never sent is not taken
-// at all.
-func TestAcknowledgementsOfWhatWasNeverSent(t *testing.T) {
+// The sender ignores an acknowledgement that covers, anywhere in it, a segment never sent.
+func TestSenderIgnoresAcknowledgementOfUnsentSegments(t *testing.T) {
 	n, a, b, p := established(t)
 	n.cut = func(_, _ *host, _ *wire.Packet) bool { return true }
 	for range 3 {
 		a.send(b, 10)
 	}
-	a.flush() // 1, 2 and 3 are under way
+	a.flush() // 1, 2 and 3 are in flight
 	for _, tc := range []struct {
 		name  string
 		ack   wire.Ack
@@ -168,10 +167,10 @@ func TestAcknowledgementsOfWhatWasNeverSent(t *testing.T) {
 	}{
 		{"next beyond", wire.Ack{Next: 5}, false},
 		{"next far beyond", wire.Ack{Next: p.send.una.Add(1<<31 - 1), Words: 8, Sack: [8]uint32{7: 1 << 31}}, false},
-		{"one too many behind the gap", wire.Ack{Next: 2, Words: 1, Sack: [8]uint32{0b10}}, false},
+		{"one too many after the gap", wire.Ack{Next: 2, Words: 1, Sack: [8]uint32{0b10}}, false},
 		{"and one that is there", wire.Ack{Next: 1, Words: 1, Sack: [8]uint32{0b101}}, false},
-		{"in a later word", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{7: 1}}, false},
-		{"all behind a gap", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{0b11}}, true},
+		{"in a later SACK word", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{7: 1}}, false},
+		{"all after a gap", wire.Ack{Next: 1, Words: 8, Sack: [8]uint32{0b11}}, true},
 		{"all", wire.Ack{Next: 4}, true},
 	} {
 		una, sacked, dropped := p.send.una, p.send.sacked, a.layer.Count.DropAck
@@ -180,12 +179,12 @@ func TestAcknowledgementsOfWhatWasNeverSent(t *testing.T) {
 		a.deliver(b.addr, k.Append(nil), false)
 		taken := p.send.una != una || p.send.sacked != sacked
 		if counted := a.layer.Count.DropAck != dropped; taken != tc.taken || counted == taken {
-			t.Errorf("%s: taken %v, counted as dropped %v", tc.name, taken, counted)
+			t.Errorf("%s: accepted %v, counted as dropped %v", tc.name, taken, counted)
 		}
 	}
 }
 
-// A packet that says nothing is counted, and that is all.
+// A packet without data and acknowledgement is counted and ignored.
 func TestEmptyPacketsAreCounted(t *testing.T) {
 	_, a, b, _ := established(t)
 	k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, testQP, 1)}
@@ -195,9 +194,8 @@ func TestEmptyPacketsAreCounted(t *testing.T) {
 	}
 }
 
-// Nobody is woken to the microsecond for a timeout or an acknowledgement, but for
-// a packet whose time has come, and to forget a peer.
-func TestStrictDeadlines(t *testing.T) {
+// Deadlines of timeouts and acknowledgements have slack; those of pacing and idle peers have none.
+func TestDeadlineSlack(t *testing.T) {
 	n, a, b, p := established(t)
 	if fresh, err := New(Config{Secret: [16]byte{1}, MaxPacket: 1400}); err != nil || fresh.StrictDeadline() != mono.Never {
 		t.Fatalf("a layer without peers has a deadline, or %v", err)
@@ -211,11 +209,11 @@ func TestStrictDeadlines(t *testing.T) {
 	n.sleep(50 * time.Millisecond)
 	expect("quiet", a, 0)
 	if at := p.lastReceived.Add(DefaultTiming().Idle); a.layer.Deadline() != at {
-		t.Errorf("quiet: deadline %v, want %v", a.layer.Deadline(), at)
+		t.Errorf("idle: deadline %v, want %v", a.layer.Deadline(), at)
 	}
 	a.send(b, 10)
 	a.flush()
-	expect("under way", a, timeoutSlack)
+	expect("in flight", a, timeoutSlack)
 	back := b.layer.peers[b.key(a)]
 	back.set(flagDelayAcks, true)
 	n.run(time.Millisecond, func() bool { return len(b.got[b.key(a)]) == 2 })

@@ -43,8 +43,7 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, and returns how many of them were not known to
-// have arrived.
+// ackThrough releases all segments before a.Next, and returns how many of them were not yet sacked.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	f, l := &p.send, p.layer
 	for f.una != a.Next {

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// exchange has every host send count segments of random sizes to every other,
-// as fast as there is room, and checks that all arrive once and in order.
+// exchange lets every host send count segments of random sizes to every other, and checks that all
+// arrive once and in order.
 func exchange(n *network, count int, limit time.Duration) {
 	n.t.Helper()
 	left := map[[2]int]int{}
@@ -51,16 +51,16 @@ func exchange(n *network, count int, limit time.Duration) {
 func TestExactlyOnceInOrder(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		bad  trouble
+		bad  impairment
 	}{
-		{"clean", trouble{}},
-		{"loss of 1 in 100", trouble{loss: 1}},
-		{"loss of 1 in 5", trouble{loss: 20}},
-		{"duplicates", trouble{duplicate: 30}},
-		{"reordering", trouble{reorder: 30}},
-		{"corruption", trouble{corrupt: 10}},
-		{"marks", trouble{mark: 20}},
-		{"all at once", trouble{loss: 20, duplicate: 20, reorder: 20, corrupt: 5, mark: 5}},
+		{"clean", impairment{}},
+		{"loss of 1 in 100", impairment{loss: 1}},
+		{"loss of 1 in 5", impairment{loss: 20}},
+		{"duplicates", impairment{duplicate: 30}},
+		{"reordering", impairment{reorder: 30}},
+		{"corruption", impairment{corrupt: 10}},
+		{"marks", impairment{mark: 20}},
+		{"all at once", impairment{loss: 20, duplicate: 20, reorder: 20, corrupt: 5, mark: 5}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for seed := range uint64(8) {
@@ -70,9 +70,9 @@ func TestExactlyOnceInOrder(t *testing.T) {
 				}
 				exchange(n, 200, 60*time.Second)
 				for _, h := range n.hosts {
-					for k, times := range h.begins {
+					for k, times := range h.started {
 						if times != 1 {
-							t.Fatalf("seed %d: the flow from %v began %d times", seed, k, times)
+							t.Fatalf("seed %d: the flow from %v started %d times", seed, k, times)
 						}
 					}
 				}
@@ -83,7 +83,7 @@ func TestExactlyOnceInOrder(t *testing.T) {
 
 func TestSameSeedSameRun(t *testing.T) {
 	run := func(seed uint64) string {
-		n := newNetwork(t, seed, trouble{loss: 20, duplicate: 20, reorder: 20, corrupt: 5})
+		n := newNetwork(t, seed, impairment{loss: 20, duplicate: 20, reorder: 20, corrupt: 5})
 		for range 3 {
 			n.host(Config{})
 		}
@@ -98,17 +98,17 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// The first packet is challenged, the second taken; an answer needs no challenge.
-func TestFirstUseCostsOneRoundTrip(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// The first packet of a flow is challenged; a reply needs no challenge.
+func TestChallengeCostsOneRoundTrip(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
-	var began, answered int
-	b.take = func(Key, uint32) { began = n.sent; b.send(a, 10) }
-	a.take = func(Key, uint32) { answered = n.sent }
+	var arrived, replied int
+	b.take = func(Key, uint32) { arrived = n.sent; b.send(a, 10) }
+	a.take = func(Key, uint32) { replied = n.sent }
 	a.send(b, 10)
-	n.run(time.Second, func() bool { return answered > 0 })
-	if began != 3 || answered != 4 {
-		t.Errorf("the segment arrived with packet %d (want 3: start, challenge, start) and its answer with %d (want 4)", began, answered)
+	n.run(time.Second, func() bool { return replied > 0 })
+	if arrived != 3 || replied != 4 {
+		t.Errorf("the segment arrived with packet %d (want 3: start, challenge, start) and the reply with %d (want 4)", arrived, replied)
 	}
 	if got := n.now; got != 40_000 {
 		t.Errorf("both took %v, want two round trips of 20 µs", got)
@@ -118,9 +118,9 @@ func TestFirstUseCostsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Two that start at the same time are both challenged, and both get through.
-func TestStartsMayCross(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// Two hosts that start flows to each other at the same time challenge each other, and both succeed.
+func TestCrossingStartsSucceed(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	a.send(b, 10)
 	b.send(a, 10)
@@ -134,8 +134,8 @@ func TestStartsMayCross(t *testing.T) {
 }
 
 // A queue pair may send to itself.
-func TestOneMayTalkToOneself(t *testing.T) {
-	n := newNetwork(t, 1, trouble{loss: 20})
+func TestQueuePairSendsToItself(t *testing.T) {
+	n := newNetwork(t, 1, impairment{loss: 20})
 	a := n.host(Config{})
 	for range 50 {
 		a.send(a, 10)
@@ -145,12 +145,12 @@ func TestOneMayTalkToOneself(t *testing.T) {
 }
 
 func TestSequenceNumbersWrap(t *testing.T) {
-	n := newNetwork(t, 3, trouble{loss: 20, duplicate: 10, reorder: 20})
+	n := newNetwork(t, 3, impairment{loss: 20, duplicate: 10, reorder: 20})
 	a, b := n.host(Config{}), n.host(Config{})
 	a.send(b, 10)
 	n.run(10*time.Second, func() bool { return a.acked[a.key(b)] == 1 })
 	n.sleep(time.Second)
-	// Pretend that the flow has been in use for four billion packets.
+	// Start the flow close to the wrap of its sequence numbers.
 	const almost = wire.Seq(0xffffffd0)
 	tx, rx := a.layer.peers[a.key(b)], b.layer.peers[b.key(a)]
 	tx.send.una, tx.send.sent, tx.send.next, tx.send.cc.recoveryEnd = almost, almost, almost, almost
@@ -166,8 +166,8 @@ func TestSequenceNumbersWrap(t *testing.T) {
 	}
 }
 
-func TestGivesUpOnTheDead(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+func TestFlowToSilentPeerFails(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	n.cut = func(_, to *host, _ *wire.Packet) bool { return to == b }
 	a.send(b, 10)
@@ -176,17 +176,17 @@ func TestGivesUpOnTheDead(t *testing.T) {
 	if !errors.Is(a.failed[0], ErrTimeout) {
 		t.Errorf("failed with %v, want ErrTimeout", a.failed[0])
 	}
-	// The first timer that ends after 10 s: they end after 10, 30, 70 ... 1270 ms
+	// The flow fails at the first timeout after 10 s: timeouts expire after 10, 30, 70 ... 1270 ms
 	// and then every second.
 	if took := n.now.Sub(start); took < 10*time.Second || took > 11*time.Second+300*time.Millisecond {
-		t.Errorf("gave up after %v", took)
+		t.Errorf("failed after %v", took)
 	}
 	n.cut = nil
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return len(b.got[b.key(a)]) == 1 })
 }
 
-func TestErrorsOfConfig(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	for _, cfg := range []Config{
 		{MaxPacket: 100},
 		{MaxPacket: 1 << 16},

@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// pair is two layers joined by nothing.
+// pair is two layers connected without a network.
 type pair struct {
 	a, b    *host
 	p       *Peer
@@ -19,13 +19,13 @@ type pair struct {
 }
 
 func newPair(tb testing.TB, size int) *pair {
-	n := newNetwork(tb, 1, trouble{})
+	n := newNetwork(tb, 1, impairment{})
 	r := &pair{a: n.host(Config{}), b: n.host(Config{}), buf: make([]byte, 0, 1<<11), header: make([]byte, 18), payload: [][]byte{make([]byte, size)}}
 	r.exchange(tb, 1)
 	return r
 }
 
-// exchange sends count segments from a to b, and whatever that takes to and fro.
+// exchange sends count segments from a to b, and carries all packets in both directions.
 func (r *pair) exchange(tb testing.TB, count int) {
 	var err error
 	if r.p, err = r.a.layer.Peer(r.now, r.a.key(r.b), 0, 0); err != nil {
@@ -73,7 +73,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Also not if segments wait behind gaps.
+// Nor does it allocate if segments are stored after gaps.
 func TestReorderingDoesNotAllocate(t *testing.T) {
 	r := newPair(t, 64)
 	held := make([]byte, 0, 2048)
@@ -104,8 +104,8 @@ func TestReorderingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkSegment is the cost of one segment on both sides together: queueing,
-// building the packet, CRC, parsing, ordering, acknowledging.
+// BenchmarkSegment measures one segment on both sides: queueing, building the packet, CRC, parsing,
+// ordering, acknowledging.
 func BenchmarkSegment(b *testing.B) {
 	for _, size := range []struct {
 		name  string

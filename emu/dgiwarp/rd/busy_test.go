@@ -8,11 +8,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 )
 
-// A receiver without receives loses nothing: its senders wait, and go on when it
-// has some.
+// A receiver without receives loses no segment: senders wait until it has some.
 func TestBusyReceiverLosesNothing(t *testing.T) {
 	for seed := range uint64(5) {
-		n := newNetwork(t, seed, trouble{loss: 10, reorder: 10, duplicate: 10})
+		n := newNetwork(t, seed, impairment{loss: 10, reorder: 10, duplicate: 10})
 		sink := n.host(Config{})
 		sink.receives = 0
 		const each = 30
@@ -28,7 +27,7 @@ func TestBusyReceiverLosesNothing(t *testing.T) {
 			}
 			return sum
 		}
-		n.sleep(12 * time.Second) // longer than a silent receiver is given
+		n.sleep(12 * time.Second) // longer than GiveUp
 		if sink.deferred == 0 || total() > 0 {
 			t.Fatalf("seed %d: %d deferred, %d delivered", seed, sink.deferred, total())
 		}
@@ -48,14 +47,13 @@ func TestBusyReceiverLosesNothing(t *testing.T) {
 	}
 }
 
-// Resume wakes a waiting sender within a round trip: it does not wait for its
-// own timer.
-func TestResumeIsHeard(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// Resume wakes a waiting sender within a round trip, before its probe timer.
+func TestResumeWakesSenderWithinRoundTrip(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	b.receives = 0
 	a.send(b, 10)
-	n.sleep(time.Second) // by now a asks every 128 ms only
+	n.sleep(time.Second) // by now a probes every 128 ms only
 	b.receives = 1
 	b.layer.Resume(testQP, 1)
 	b.drain()
@@ -66,10 +64,9 @@ func TestResumeIsHeard(t *testing.T) {
 	}
 }
 
-// Resume for n receives wakes n senders, oldest first, and only of its queue
-// pair.
-func TestResumeWakesAsManyAsThereAreReceives(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// Resume for n receives wakes the n oldest waiting senders, and only those of its queue pair.
+func TestResumeWakesOneSenderForEachReceive(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	sink := n.host(Config{})
 	sink.receives = 0
 	for range 5 {
@@ -92,10 +89,9 @@ func TestResumeWakesAsManyAsThereAreReceives(t *testing.T) {
 	}
 }
 
-// What was acknowledged selectively is kept, also while the owner has no receive
-// for it.
+// Selectively acknowledged segments are kept while the owner has no receive for them.
 func TestStoredSegmentsSurviveDeferral(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 1 })
@@ -107,7 +103,7 @@ func TestStoredSegmentsSurviveDeferral(t *testing.T) {
 		}
 		return false
 	}
-	b.receives = 1 // for the one that is lost at first, not for those behind it
+	b.receives = 1 // for the lost segment, not for those after it
 	for range 4 {
 		a.send(b, 10)
 	}
@@ -124,10 +120,9 @@ func TestStoredSegmentsSurviveDeferral(t *testing.T) {
 	}
 }
 
-// A sender that asks a receiver again, which has receives by now, goes on at full
-// speed, also if nobody told it.
-func TestAskingAgainIsEnough(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// A sender whose probe finds a receiver with receives continues at full speed, without a Resume.
+func TestProbeResumesSender(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	b.receives = 0
 	for range 100 {
@@ -140,7 +135,7 @@ func TestAskingAgainIsEnough(t *testing.T) {
 }
 
 func TestBusyLimit(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{Timing: Timing{BusyLimit: 3 * time.Second}}), n.host(Config{})
 	b.receives = 0
 	a.send(b, 10)
@@ -150,9 +145,9 @@ func TestBusyLimit(t *testing.T) {
 	}
 }
 
-// A busy receiver that dies is given up like any other.
-func TestBusyReceiverMayDie(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// A flow to a busy receiver that stops responding fails.
+func TestFlowToBusyReceiverThatStopsFails(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	b.receives = 0
 	a.send(b, 10)

@@ -24,8 +24,7 @@ type Config struct {
 // Limits limit the memory of a layer.
 type Limits struct {
 	Peers int
-	// Segments limits the unsent and unacknowledged segments of all peers, PeerSegments those
-	// of one peer.
+	// Segments limits the unsent and unacknowledged segments of all peers, PeerSegments of one.
 	Segments, PeerSegments int
 	// StoredBytes limits the octets of segments received out of order, for all peers.
 	StoredBytes int
@@ -54,8 +53,7 @@ type Timing struct {
 	ReuseWithin, Idle, CookieSlot time.Duration
 }
 
-// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9. Timing explains the
-// fields.
+// DefaultTiming returns the times of docs/spec/datagram-iwarp.md, section 9.
 func DefaultTiming() Timing {
 	return Timing{
 		FirstTimeout: 10 * time.Millisecond, MinTimeout: time.Millisecond, MaxTimeout: time.Second, GiveUp: 10 * time.Second,

@@ -14,11 +14,9 @@ const (
 	// Missing segments of the previous flow will not arrive. It is the first event of a peer
 	// that was not sent to.
 	EventBegins EventKind = iota + 1
-	// EventSegment: Segment is the next segment from Peer. The owner must call Accept or
-	// Defer.
+	// EventSegment: Segment is the next from Peer. The owner must call Accept or Defer.
 	EventSegment
-	// EventAcked: the oldest Acked segments to Peer have arrived. Their payload is no longer
-	// used.
+	// EventAcked: the oldest Acked segments to Peer arrived. Their payload is no longer used.
 	EventAcked
 	// EventFailed: the flow to Peer has ended because of Err. The payload of all segments is
 	// no longer used; it is unknown which unacknowledged segments have arrived.
@@ -61,8 +59,7 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// nextEvent returns the next event of p other than EventSegment: acknowledged segments, a failure,
-// or a new flow.
+// nextEvent returns p's next event other than EventSegment: segments acked, a failure, a new flow.
 func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {

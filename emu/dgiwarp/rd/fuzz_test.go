@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// script feeds a fuzzer's octets to decisions.
+// script makes decisions from a fuzzer's octets.
 type script struct{ b []byte }
 
 func (s *script) next() byte {
@@ -25,7 +25,7 @@ func (s *script) word() uint32 {
 	return uint32(s.next())<<24 | uint32(s.next())<<16 | uint32(s.next())<<8 | uint32(s.next())
 }
 
-// near is a number close to a true one, or any other.
+// near returns a number close to n, or any other.
 func (s *script) near(n uint32) uint32 {
 	switch c := s.next(); {
 	case c < 200:
@@ -37,13 +37,12 @@ func (s *script) near(n uint32) uint32 {
 	}
 }
 
-// hostile builds a packet of one who knows the epochs of the flows between victim
-// and friend: as much as anybody can who is not the friend.
-func (s *script) hostile(victim *host, friend *host) []byte {
+// hostile builds a packet of an attacker who knows the epochs of the flows between target and peer.
+func (s *script) hostile(target *host, peer *host) []byte {
 	var k wire.Packet
 	k.Header = wire.NewHeader(wire.Kind(s.next()%5), testQP, testQP, s.word())
 	k.Flags = wire.Flags(s.next())
-	p := victim.layer.peers[victim.key(friend)]
+	p := target.layer.peers[target.key(peer)]
 	if p == nil {
 		p = new(Peer)
 	}
@@ -54,7 +53,7 @@ func (s *script) hostile(victim *host, friend *host) []byte {
 		return wire.Epoch(s.word())
 	}
 	k.Ack = wire.Ack{
-		Epoch: epoch(p.send.epoch), Next: wire.Seq(s.near(uint32(p.send.una))), Echo: s.near(microseconds(victim.net.now)),
+		Epoch: epoch(p.send.epoch), Next: wire.Seq(s.near(uint32(p.send.una))), Echo: s.near(microseconds(target.net.now)),
 		Window: uint16(s.next()) << (s.next() % 9), Words: s.next() % (wire.MaxSackWords + 1),
 	}
 	for i := range k.Ack.Words {
@@ -76,10 +75,9 @@ func (s *script) hostile(victim *host, friend *host) []byte {
 	return b
 }
 
-// FuzzHostile lets somebody who knows everything about two friends, but for the
-// secrets of their layers, send what he likes to one of them between honest
-// packets. Whatever he does, the books balance, the bounds hold, time passes, and
-// a new pair of queue pairs beside can still talk.
+// FuzzHostile lets an attacker, who knows everything but the layers' secrets, send packets to one
+// of two hosts between valid packets. The layers stay consistent and within their limits, and flows
+// of a third host still work.
 func FuzzHostile(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x00\x02\xd0\x01\x02\x03\x04\x05\x06\x07\x08\x09"))
@@ -92,10 +90,10 @@ func FuzzHostile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := &script{b}
-		n := newNetwork(t, 1, trouble{loss: int(s.next() % 30)})
+		n := newNetwork(t, 1, impairment{loss: int(s.next() % 30)})
 		a, z, third := n.host(Config{}), n.host(Config{Limits: Limits{StoredBytes: 1 << 14}}), n.host(Config{})
 		for _, h := range n.hosts {
-			h.trusting = true // what the hostile one says is not checked
+			h.unchecked = true // the attacker's packets may fail the flows
 		}
 		for len(s.b) > 0 && len(s.b) < 4096 {
 			switch c := s.next(); {
@@ -117,7 +115,7 @@ func FuzzHostile(f *testing.F) {
 			a.flush()
 			n.step(n.now.Add(10 * time.Microsecond))
 		}
-		n.bad = trouble{}
+		n.bad = impairment{}
 		n.sleep(time.Second)
 		third.send(a, 10)
 		a.receives = -1
@@ -131,13 +129,13 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// FuzzInput hands a layer any octets that have a right CRC.
+// FuzzInput passes any octets with a valid CRC to a layer.
 func FuzzInput(f *testing.F) {
 	f.Add([]byte{0x12, 0xb0}, uint16(5))
 	f.Fuzz(func(t *testing.T, b []byte, step uint16) {
-		n := newNetwork(t, 1, trouble{})
+		n := newNetwork(t, 1, impairment{})
 		h := n.host(Config{})
-		h.trusting = true
+		h.unchecked = true
 		for len(b) > 0 {
 			size := min(len(b), 16+int(b[0]))
 			packet := append([]byte(nil), b[:size]...)

@@ -17,27 +17,26 @@ type host struct {
 	starts uint64
 	cfg    Config
 
-	// sent and got hold the numbers of segments by peer: what was handed to Send,
-	// what is not acknowledged, and what was delivered.
+	// Numbers of segments by peer: passed to Send, not acknowledged, acknowledged and delivered.
 	sending      map[Key]uint32
 	waiting      map[Key][]uint32
 	acked        map[Key]int
 	ackedNumbers map[Key][]uint32
 	got          map[Key][]uint32
 	failed       []error
-	begins       map[Key]int
-	gone         int
-	receives     int // that are left; less than 0: any number
+	started      map[Key]int
+	removed      int
+	receives     int // remaining; less than 0: any number
 	deferred     int
-	trusting     bool  // does not look at what arrives
-	reply        *host // is sent a segment a microsecond later
-	// take, if there is one, sees every segment.
+	unchecked    bool  // delivered segments are not checked
+	reply        *host // gets a segment a microsecond later
+	// take, if not nil, is called for every delivered segment.
 	take func(k Key, n uint32)
 }
 
 const testQP = 7
 
-// start makes the host begin, or begin anew with nothing in its memory.
+// start starts the host, or restarts it without state.
 func (h *host) start() {
 	h.starts++
 	binary.LittleEndian.PutUint64(h.cfg.Secret[:], h.starts)
@@ -45,14 +44,13 @@ func (h *host) start() {
 	h.layer = must.Get(New(h.cfg))(h.net.t)
 	h.sending, h.waiting, h.acked = map[Key]uint32{}, map[Key][]uint32{}, map[Key]int{}
 	h.ackedNumbers = map[Key][]uint32{}
-	h.got, h.begins = map[Key][]uint32{}, map[Key]int{}
+	h.got, h.started = map[Key][]uint32{}, map[Key]int{}
 	h.failed, h.receives = nil, -1
 }
 
 func (h *host) key(to *host) Key { return Key{RemoteAddr: to.addr, LocalQP: testQP, RemoteQP: testQP} }
 
-// content is what segment n of a host looks like: its number, and octets that
-// follow from it.
+// content appends segment n of a host: its number, and octets derived from it.
 func content(b []byte, n uint32, size int) []byte {
 	b = binary.BigEndian.AppendUint32(b, n)
 	for i := 4; i < size; i++ {
@@ -61,7 +59,7 @@ func content(b []byte, n uint32, size int) []byte {
 	return b
 }
 
-// send hands a segment to the layer, and reports false if there is no room.
+// send passes a segment to the layer, and reports false if there is no room.
 func (h *host) send(to *host, size int) bool {
 	k := h.key(to)
 	p, err := h.layer.Peer(h.net.now, k, 1, 1)
@@ -81,7 +79,7 @@ func (h *host) send(to *host, size int) bool {
 	return true
 }
 
-// drain deals with all events of the layer, and checks what can be checked.
+// drain handles and checks all events of the layer.
 func (h *host) drain() {
 	t := h.net.t
 	for {
@@ -92,14 +90,14 @@ func (h *host) drain() {
 		k := e.Peer.Key
 		switch e.Kind {
 		case EventBegins:
-			h.begins[k]++
+			h.started[k]++
 		case EventSegment:
 			if h.receives == 0 {
 				h.deferred++
 				h.layer.Defer(h.net.now)
 				continue
 			}
-			if h.trusting {
+			if h.unchecked {
 				h.layer.Accept(h.net.now)
 				continue
 			}
@@ -123,16 +121,16 @@ func (h *host) drain() {
 			h.failed = append(h.failed, e.Err)
 			h.waiting[k] = nil
 		case EventGone:
-			h.gone++
+			h.removed++
 			if len(h.waiting[k]) > 0 {
-				t.Fatalf("%v: %v went with %d segments waiting", h.addr, k, len(h.waiting[k]))
+				t.Fatalf("%v: %v was removed with %d segments waiting", h.addr, k, len(h.waiting[k]))
 			}
 		}
 		h.layer.verify(t)
 	}
 }
 
-// flush puts what the layer has to say on the wire.
+// flush transmits all packets of the layer.
 func (h *host) flush() {
 	n := h.net
 	for {
@@ -148,7 +146,7 @@ func (h *host) flush() {
 	h.layer.verify(n.t)
 }
 
-// deliver hands bytes from src to h as a NIC would.
+// deliver passes bytes from src to h, as a NIC does.
 func (h *host) deliver(src netip.AddrPort, b []byte, marked bool) {
 	var k wire.Packet
 	if !wire.CheckCRC(b) || k.Parse(b) != nil || k.Kind == wire.KindUD || k.DstQP != testQP {

@@ -9,10 +9,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// A peer that was idle is forgotten on both sides, at the times of the
-// specification, and is used again as if it were new.
-func TestIdlePeersAreForgotten(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// Both sides remove an idle peer, at the times of the specification. The next segment starts a new
+// flow.
+func TestIdlePeersAreRemoved(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	use := func() {
 		want := a.acked[a.key(b)] + 1
@@ -21,22 +21,22 @@ func TestIdlePeersAreForgotten(t *testing.T) {
 	}
 	use()
 	n.sleep(9 * time.Second)
-	use() // within the time that a flow may be used
+	use() // within the time that a flow may be reused
 	if b.layer.Count.SentChallenges != 1 {
 		t.Errorf("%d challenges after nine seconds, want 1", b.layer.Count.SentChallenges)
 	}
 	n.sleep(11 * time.Second)
-	use() // begins anew while the receiver still knows the old flow
-	if b.layer.Count.SentChallenges != 2 || b.begins[b.key(a)] != 2 {
-		t.Errorf("%d challenges and %d beginnings after eleven idle seconds, want 2 and 2", b.layer.Count.SentChallenges, b.begins[b.key(a)])
+	use() // starts a new flow while the receiver still has the old one
+	if b.layer.Count.SentChallenges != 2 || b.started[b.key(a)] != 2 {
+		t.Errorf("%d challenges and %d new flows after eleven idle seconds, want 2 and 2", b.layer.Count.SentChallenges, b.started[b.key(a)])
 	}
 	n.sleep(29 * time.Second)
 	if a.layer.Peers() != 1 || b.layer.Peers() != 1 {
 		t.Errorf("%d and %d peers after 29 s, want 1 and 1", a.layer.Peers(), b.layer.Peers())
 	}
 	n.sleep(2 * time.Second)
-	if a.layer.Peers() != 0 || b.layer.Peers() != 0 || a.gone != 1 || b.gone != 1 {
-		t.Errorf("%d and %d peers after 31 s, %d and %d reported as gone", a.layer.Peers(), b.layer.Peers(), a.gone, b.gone)
+	if a.layer.Peers() != 0 || b.layer.Peers() != 0 || a.removed != 1 || b.removed != 1 {
+		t.Errorf("%d and %d peers after 31 s, %d and %d reported as removed", a.layer.Peers(), b.layer.Peers(), a.removed, b.removed)
 	}
 	if d := a.layer.Deadline(); d != b.layer.Deadline() || a.layer.timers.Next() != d {
 		t.Errorf("deadlines %v and %v without peers", d, b.layer.Deadline())
@@ -48,11 +48,11 @@ func TestIdlePeersAreForgotten(t *testing.T) {
 	}
 }
 
-// Both sides use a peer at about the moment when its flows grow too old to be
-// used: whichever way each decides, nothing fails.
-func TestFlowsGrowOldOnBothSides(t *testing.T) {
+// Both sides send at about the time when their flows become too old to be reused, and no flow
+// fails.
+func TestBothSidesReplaceOldFlows(t *testing.T) {
 	for skew := -40; skew <= 40; skew++ {
-		n := newNetwork(t, 1, trouble{})
+		n := newNetwork(t, 1, impairment{})
 		a, b := n.host(Config{}), n.host(Config{})
 		a.send(b, 10)
 		n.run(time.Second, func() bool { return a.acked[a.key(b)] == 1 })
@@ -75,14 +75,14 @@ func TestFlowsGrowOldOnBothSides(t *testing.T) {
 	}
 }
 
-// A cookie is good in its slot and the next, and not later.
-func TestCookiesAreGoodForTwoSlots(t *testing.T) {
+// A cookie is valid in its time slot and the next.
+func TestCookiesAreValidForTwoSlots(t *testing.T) {
 	slot := DefaultTiming().CookieSlot
 	for _, tc := range []struct {
 		after time.Duration
 		good  bool
 	}{{0, true}, {slot, true}, {2*slot - time.Millisecond, true}, {2 * slot, false}, {3 * slot, false}} {
-		n := newNetwork(t, 1, trouble{})
+		n := newNetwork(t, 1, impairment{})
 		a, b := n.host(Config{}), n.host(Config{})
 		var proved []byte
 		n.cut = func(from, _ *host, k *wire.Packet) bool {
@@ -96,26 +96,26 @@ func TestCookiesAreGoodForTwoSlots(t *testing.T) {
 		n.now = mono.Time(max(tc.after, time.Millisecond))
 		b.deliver(a.addr, proved, false)
 		if got := len(b.got[b.key(a)]); (got == 1) != tc.good {
-			t.Errorf("after %v: %d segments taken", tc.after, got)
+			t.Errorf("after %v: %d segments accepted", tc.after, got)
 		}
 	}
 }
 
-// sender is a layer with one segment to a peer that never answers.
+// sender is a layer with one segment to a peer that never responds.
 type sender struct {
 	*host
 	peer *host
-	sent int // packets that left
+	sent int // packets transmitted
 }
 
 func newSender(t *testing.T, timing Timing) *sender {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	s := &sender{host: n.host(Config{Timing: timing}), peer: n.host(Config{})}
 	s.host.send(s.peer, 10)
 	return s
 }
 
-// transmit lets everything leave that is ready to.
+// transmit transmits all packets that are ready.
 func (s *sender) transmit() {
 	for {
 		if _, ok := s.layer.Output(s.net.now, nil); !ok {
@@ -136,9 +136,9 @@ func (s *sender) step(d time.Duration, full bool) {
 	}
 }
 
-// The sender gives up after attempts, each of which had its whole timeout: the time
-// for which its process was not scheduled is not an attempt.
-func TestSenderGivesUpByAttemptsNotByTheClock(t *testing.T) {
+// The sender fails a flow after enough attempts, each with its whole timeout. Time in which its
+// process was not scheduled does not count.
+func TestSenderFailsFlowAfterAttemptsNotWallTime(t *testing.T) {
 	const timeout, attempts = 10 * time.Millisecond, 7
 	fixed := Timing{FirstTimeout: timeout, MinTimeout: timeout, MaxTimeout: timeout, GiveUp: attempts * timeout}
 	for _, c := range []struct {
@@ -169,13 +169,13 @@ func TestSenderGivesUpByAttemptsNotByTheClock(t *testing.T) {
 				s.step(c.step(n))
 			}
 			if !errors.Is(s.failed[0], ErrTimeout) || s.sent != c.sent {
-				t.Errorf("gave up with %v after %d transmissions, want ErrTimeout after %d", s.failed[0], s.sent, c.sent)
+				t.Errorf("failed with %v after %d transmissions, want ErrTimeout after %d", s.failed[0], s.sent, c.sent)
 			}
 		})
 	}
 }
 
-// With timeouts that double, the sum of those that were waited for counts.
+// With timeouts that double, the sum of the expired ones counts.
 func TestStallCountsAsOneTimeout(t *testing.T) {
 	s := newSender(t, Timing{})
 	s.transmit()
@@ -184,16 +184,16 @@ func TestStallCountsAsOneTimeout(t *testing.T) {
 	if len(s.failed) > 0 {
 		t.Fatalf("gave up with %v after %d transmissions", s.failed[0], s.sent)
 	}
-	// The receiver may have forgotten the flow after Idle, and would take the segment
-	// twice: then the sender gives up however few attempts it made.
+	// After Idle, the receiver may have removed the flow and would deliver the segment twice: the
+	// sender fails the flow after any number of attempts.
 	s.step(2*time.Second, false)
 	if len(s.failed) != 1 || !errors.Is(s.failed[0], ErrTimeout) {
-		t.Errorf("goes on for %v, want no more than Idle - ReuseWithin", s.net.now.Sub(0))
+		t.Errorf("the flow lasted %v, want no more than Idle - ReuseWithin", s.net.now.Sub(0))
 	}
 }
 
-// A busy receiver is asked for BusyLimit, and a stall between two of its answers
-// counts as one wait.
+// The sender probes a busy receiver for BusyLimit, and a stall between two responses counts as one
+// wait.
 func TestBusyLimitCountsProbes(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	for _, stall := range []time.Duration{0, 500 * time.Millisecond} {
@@ -207,7 +207,7 @@ func TestBusyLimitCountsProbes(t *testing.T) {
 		n.run(time.Second, func() bool { return len(a.failed) > 0 })
 		// They follow after 1, 2, 4 ... 64 ms, in all 127 ms.
 		if probes = a.layer.Count.SentData - probes; !errors.Is(a.failed[0], ErrBusy) || probes != 7 {
-			t.Errorf("after a stall of %v: gave up with %v after %d probes, want ErrBusy after 7", stall, a.failed[0], probes)
+			t.Errorf("after a stall of %v: failed with %v after %d probes, want ErrBusy after 7", stall, a.failed[0], probes)
 		}
 	}
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// A receiver that has no room for another peer says so, and takes it when one
-// was forgotten.
-func TestFullTableRefusesAndRecovers(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// A receiver without room for another peer refuses it, and accepts it after another was removed.
+func TestFullTableRefusesNewPeers(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	sink := n.host(Config{Limits: Limits{Peers: 2}})
 	for range 2 {
 		n.host(Config{}).send(sink, 10)
@@ -26,7 +25,7 @@ func TestFullTableRefusesAndRecovers(t *testing.T) {
 	if !errors.Is(late.failed[0], ErrTimeout) || sink.layer.Count.PeersRefused == 0 {
 		t.Errorf("failed with %v, %d refused", late.failed[0], sink.layer.Count.PeersRefused)
 	}
-	n.sleep(17 * time.Second) // the others are idle for 27 s
+	n.sleep(17 * time.Second) // the other peers are idle for 27 s
 	late.send(sink, 10)
 	n.run(9*time.Second, func() bool { return late.acked[late.key(sink)] == 1 })
 	if _, err := sink.layer.Peer(n.now, sink.key(n.hosts[1]), 0, 0); err != nil {
@@ -35,10 +34,9 @@ func TestFullTableRefusesAndRecovers(t *testing.T) {
 	must.Fail(t, "a third peer", must.Err(sink.layer.Peer(n.now, sink.key(n.hosts[2]), 0, 0)), ErrFull)
 }
 
-// However much is lost, what waits behind gaps stays within its bound, and all
-// arrives.
+// Segments stored after gaps stay within their limit at any loss, and all arrive.
 func TestStoreIsBounded(t *testing.T) {
-	n := newNetwork(t, 1, trouble{loss: 20, reorder: 50})
+	n := newNetwork(t, 1, impairment{loss: 20, reorder: 50})
 	for range 4 {
 		n.host(Config{Limits: Limits{StoredBytes: 4096}})
 	}
@@ -53,7 +51,7 @@ func TestStoreIsBounded(t *testing.T) {
 }
 
 func TestSegmentsAreBounded(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	a, b, c := n.host(Config{Limits: Limits{Segments: 10, PeerSegments: 6}}), n.host(Config{}), n.host(Config{})
 	count := func(to *host) (sent int) {
 		for a.send(to, 10) {
@@ -75,10 +73,9 @@ func TestSegmentsAreBounded(t *testing.T) {
 	a.layer.peers[a.key(b)].Send(n.now, []byte{1}, nil)
 }
 
-// Challenges and refusals that wait to be sent are bounded, and never longer than
-// what they answer.
+// Queued challenges and refusals are limited, and never longer than the packet that they answer.
 func TestRepliesAreBoundedAndShort(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	h := n.host(Config{Limits: Limits{Replies: 5}})
 	for i := range 100 {
 		k := wire.Packet{Header: wire.NewHeader(wire.KindRD, testQP, uint32(i), 0), Data: wire.Data{Epoch: 1}, ULPDU: make([]byte, 14)}
@@ -101,18 +98,18 @@ func TestRepliesAreBoundedAndShort(t *testing.T) {
 	}
 }
 
-// CloseQP forgets the peers of one queue pair at once, and a queue pair that gets
-// the same number is another.
-func TestClosedQueuePairsForget(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// CloseQP removes the peers of one queue pair at once. A new queue pair with the same number has
+// other peers.
+func TestCloseQPRemovesPeers(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	n.cut = func(from, _ *host, k *wire.Packet) bool { return from == b && k.Flags.Has(wire.FlagAck) }
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return len(b.got[b.key(a)]) == 1 })
 	b.layer.CloseQP(testQP)
 	b.drain()
-	if b.layer.Peers() != 0 || b.gone != 0 {
-		t.Errorf("%d peers, %d reported", b.layer.Peers(), b.gone)
+	if b.layer.Peers() != 0 || b.removed != 0 {
+		t.Errorf("%d peers, %d reported", b.layer.Peers(), b.removed)
 	}
 	n.cut = nil
 	n.run(time.Second, func() bool { return len(a.failed) > 0 })
@@ -121,16 +118,14 @@ func TestClosedQueuePairsForget(t *testing.T) {
 	}
 }
 
-// MaxBytesPerPeer is what the specification states for a peer with which nothing
-// is under way.
+// maxBytesPerPeer is the specification's limit for a peer without segments in flight.
 const maxBytesPerPeer = 640
 
-// TestTenThousandPeers measures what a queue pair pays for each peer that it has
-// talked with lately: without anything under way, and with a segment on its way
-// to each.
+// TestTenThousandPeers measures the memory of a queue pair for each recent peer, without and with a
+// segment in flight.
 func TestTenThousandPeers(t *testing.T) {
 	const peers = 10_000
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	hub := n.host(Config{})
 	heap := func() uint64 {
 		runtime.GC()
@@ -139,16 +134,16 @@ func TestTenThousandPeers(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	// One layer plays all the others, by turns, under as many addresses.
+	// One layer acts as all the others, under as many addresses.
 	others := n.host(Config{})
-	talk(t, n, hub, others, peers)
+	exchangeWithEach(t, n, hub, others, peers)
 	after := heap()
 	if hub.layer.Peers() != peers {
 		t.Fatalf("%d peers", hub.layer.Peers())
 	}
 	// Both layers hold one peer for each pair.
 	each := float64(after-before) / (2 * peers)
-	t.Logf("%.0f bytes a peer, of which Peer is %d; a segment under way takes %d and its header, its payload nothing",
+	t.Logf("%.0f bytes a peer, of which Peer is %d; a segment in flight takes %d and its header, without its payload",
 		each, unsafe.Sizeof(Peer{}), unsafe.Sizeof(segment{}))
 	if each > maxBytesPerPeer {
 		t.Errorf("%.0f bytes a peer, want at most %d", each, maxBytesPerPeer)
@@ -166,14 +161,13 @@ func TestTenThousandPeers(t *testing.T) {
 		t.Errorf("%d peers after a minute", hub.layer.Peers())
 	}
 	if left := heap(); left > before+(after-before)/4 {
-		t.Errorf("%d KB are left of %d KB", (left-before)>>10, (after-before)>>10)
+		t.Errorf("%d KB of %d KB are not freed", (left-before)>>10, (after-before)>>10)
 	}
 	runtime.KeepAlive(n)
 }
 
-// talk exchanges one segment in each direction between hub and each of count
-// queue pairs of others.
-func talk(t *testing.T, n *network, hub, others *host, count int) {
+// exchangeWithEach exchanges a segment in each direction between hub and count queue pairs of others.
+func exchangeWithEach(t *testing.T, n *network, hub, others *host, count int) {
 	t.Helper()
 	var k wire.Packet
 	carry := func(from, to *host) {

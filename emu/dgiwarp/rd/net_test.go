@@ -11,22 +11,21 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// trouble is what happens to packets, in percent.
-type trouble struct {
+// impairment has the percentages of packets that are impaired.
+type impairment struct {
 	loss, duplicate, reorder, corrupt, mark int
-	// linger makes a second copy arrive, up to a minute later.
+	// linger delivers a second copy up to a minute later.
 	linger int
 }
 
-// network carries packets between hosts, each with a chance to be lost, and so
-// on. All of it follows from a seed.
+// network carries packets between hosts with random impairments, which follow from a seed.
 type network struct {
 	t     testing.TB
 	rng   *rand.Rand
 	now   mono.Time
 	delay time.Duration
-	bad   trouble
-	// cut, if there is one, says which packets vanish besides.
+	bad   impairment
+	// cut, if not nil, selects more packets to drop.
 	cut   func(from, to *host, k *wire.Packet) bool
 	hosts []*host
 	queue flights
@@ -58,7 +57,7 @@ func (f *flights) Pop() any {
 	return v
 }
 
-func newNetwork(t testing.TB, seed uint64, bad trouble) *network {
+func newNetwork(t testing.TB, seed uint64, bad impairment) *network {
 	return &network{t: t, rng: rand.New(rand.NewPCG(seed, 17)), delay: 10 * time.Microsecond, bad: bad}
 }
 
@@ -107,8 +106,7 @@ func (n *network) carry(from *host, p Packet) {
 	}
 }
 
-// step moves the time to the next thing that happens, and reports false if
-// nothing does until limit.
+// step advances the time to the next event, and reports false if there is none until limit.
 func (n *network) step(limit mono.Time) bool {
 	for _, h := range n.hosts {
 		h.flush()
@@ -147,7 +145,7 @@ func (n *network) step(limit mono.Time) bool {
 	return true
 }
 
-// run goes on until done is true, or fails after the given time.
+// run steps until done returns true, and fails after the given time.
 func (n *network) run(d time.Duration, done func() bool) {
 	n.t.Helper()
 	limit := n.now.Add(d)
@@ -158,13 +156,13 @@ func (n *network) run(d time.Duration, done func() bool) {
 	}
 }
 
-// sleep lets time pass.
+// sleep runs the network for a time.
 func (n *network) sleep(d time.Duration) {
 	for limit := n.now.Add(d); n.step(limit); {
 	}
 }
 
-// verify holds the books of a layer against each other.
+// verify checks that the counts and lists of a layer are consistent.
 func (l *Layer) verify(t testing.TB) {
 	used, bytes, paced, holding := 0, 0, 0, 0
 	for _, p := range l.peers {
@@ -197,7 +195,7 @@ func (l *Layer) verify(t testing.TB) {
 		last := p.recv.next
 		for s := p.recv.stored; s != nil; s = s.next {
 			if s.seq.Less(last) || s.seq.Sub(p.recv.next) >= wire.Window {
-				t.Fatalf("%v: segment %d stored behind %d, next is %d", p.Key, s.seq, last, p.recv.next)
+				t.Fatalf("%v: segment %d stored after %d, next is %d", p.Key, s.seq, last, p.recv.next)
 			}
 			last = s.seq.Add(1)
 			bytes += cap(s.buf)

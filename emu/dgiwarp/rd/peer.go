@@ -52,8 +52,7 @@ type sendFlow struct {
 	window          uint16 // of the receiver
 }
 
-// retransmitTimer is the retransmission timer of a flow, and the time that it has waited for the
-// peer.
+// retransmitTimer is the retransmission timer of a flow, and how long the flow waited for the peer.
 type retransmitTimer struct {
 	at       mono.Time     // mono.Never if the timer is stopped
 	progress mono.Time     // time of the last acknowledgement or busy report
@@ -62,8 +61,7 @@ type retransmitTimer struct {
 	backoff  uint8         // doublings of the timeout, or of the wait for a busy peer
 }
 
-// lossDetection numbers the transmissions of a flow, to find segments that later ones have
-// overtaken.
+// lossDetection numbers the transmissions of a flow, to find segments that later ones overtook.
 type lossDetection struct {
 	sent    uint32 // transmissions so far
 	arrived uint32 // the latest of them that is known to have arrived
@@ -137,8 +135,7 @@ func (p *Peer) Waiting() int { return int(p.send.next.Sub(p.send.una)) }
 // outstanding returns the number of segments that were sent and not acknowledged.
 func (f *sendFlow) outstanding() int32 { return f.sent.Sub(f.una) }
 
-// inFlight returns the number of outstanding segments that are neither selectively acknowledged nor
-// lost.
+// inFlight returns the number of outstanding segments that are neither sacked nor lost.
 func (f *sendFlow) inFlight() int32 { return f.outstanding() - int32(f.sacked) - int32(f.lost) }
 
 // deadline returns the peer's next deadline: of retransmission, acknowledgement or pacing, or its

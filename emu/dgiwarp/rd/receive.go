@@ -194,8 +194,7 @@ func (f *recvFlow) sackWords() int {
 	return int(last.seq.Sub(f.next)+31) / 32
 }
 
-// fillAck builds the acknowledgement of the flow from the peer, and returns the flags of its
-// packet.
+// fillAck builds the acknowledgement of the peer's flow, and returns the flags of its packet.
 func (p *Peer) fillAck(a *wire.Ack) wire.Flags {
 	f := &p.recv
 	*a = wire.Ack{Epoch: f.epoch, Next: f.next, Echo: f.echo, Window: wire.Window, Words: uint8(f.sackWords())}

@@ -8,16 +8,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// established returns two hosts between which a has sent one segment.
+// established returns two hosts after a has sent one segment to b.
 func established(t *testing.T) (n *network, a, b *host, p *Peer) {
-	n = newNetwork(t, 1, trouble{})
+	n = newNetwork(t, 1, impairment{})
 	a, b = n.host(Config{}), n.host(Config{})
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 1 })
 	return n, a, b, a.layer.peers[a.key(b)]
 }
 
-// The first n packets with data that match vanish.
+// loseFirst drops the first n packets with data that match.
 func loseFirst(n int, match func(*wire.Packet) bool) func(from, to *host, k *wire.Packet) bool {
 	return func(_, _ *host, k *wire.Packet) bool {
 		if n > 0 && k.Flags.Has(wire.FlagData) && match(k) {
@@ -29,7 +29,7 @@ func loseFirst(n int, match func(*wire.Packet) bool) func(from, to *host, k *wir
 }
 
 func TestEpochsAreNotRepeated(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+	n := newNetwork(t, 1, impairment{})
 	seen := map[wire.Epoch]bool{}
 	for range 5 {
 		h := n.host(Config{})
@@ -43,9 +43,9 @@ func TestEpochsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// A lost packet is sent again as soon as three later ones have arrived, long
-// before a timeout, and so is the loss of that.
-func TestLossesAreSeenWithoutTimeout(t *testing.T) {
+// A lost packet is retransmitted as soon as three later ones have arrived, long before a timeout.
+// So is a lost retransmission.
+func TestLossIsDetectedWithoutTimeout(t *testing.T) {
 	for _, times := range []int{1, 2, 3} {
 		n, a, b, _ := established(t)
 		n.cut = loseFirst(times, func(k *wire.Packet) bool { return k.Data.Seq == 3 })
@@ -59,14 +59,14 @@ func TestLossesAreSeenWithoutTimeout(t *testing.T) {
 		})
 		c := &a.layer.Count
 		if c.Timeouts != 0 || c.SentAgain != uint64(times)+1 || n.now.Sub(start) > time.Millisecond {
-			t.Errorf("%d times: %d timeouts, %d sent again (one of them the start), took %v", times, c.Timeouts, c.SentAgain, n.now.Sub(start))
+			t.Errorf("%d times: %d timeouts, %d retransmitted (one of them the start), took %v", times, c.Timeouts, c.SentAgain, n.now.Sub(start))
 		}
 		b.inOrder(a, 401)
 	}
 }
 
-// The last of several packets needs no three behind it.
-func TestLossesAtTheEnd(t *testing.T) {
+// The loss of the last packet is detected without three later ones.
+func TestLossOfLastPacketIsDetected(t *testing.T) {
 	n, a, b, _ := established(t)
 	n.cut = loseFirst(1, func(k *wire.Packet) bool { return k.Data.Seq == 1 })
 	a.send(b, 10)
@@ -77,9 +77,9 @@ func TestLossesAtTheEnd(t *testing.T) {
 	}
 }
 
-// Where packets overtake each other all the time, a sender learns to wait.
-func TestReorderingIsLearned(t *testing.T) {
-	n := newNetwork(t, 1, trouble{reorder: 30})
+// The reordering threshold adapts to a network that reorders all the time.
+func TestReorderingThresholdAdapts(t *testing.T) {
+	n := newNetwork(t, 1, impairment{reorder: 30})
 	a, b := n.host(Config{}), n.host(Config{})
 	again := func(count int) uint64 {
 		before, want := a.layer.Count.SentAgain, a.acked[a.key(b)]+count
@@ -107,7 +107,7 @@ func TestReorderingIsLearned(t *testing.T) {
 	}
 }
 
-// The round trip is 20 µs; what waits at the receiver counts.
+// The round trip is 20 µs, and includes the delay at the receiver.
 func TestRoundTripsAreMeasured(t *testing.T) {
 	n, a, b, p := established(t)
 	if p.timeoutAfter() < time.Millisecond {
@@ -121,7 +121,7 @@ func TestRoundTripsAreMeasured(t *testing.T) {
 	if p.send.cc.srtt < 19_000 || p.send.cc.srtt > 21_000 {
 		t.Errorf("round trip of %d ns, want 20 µs", p.send.cc.srtt)
 	}
-	// Packets that are sent again are measured too, and rightly.
+	// Retransmitted packets are measured too.
 	n.delay = 2 * time.Millisecond
 	n.cut = loseFirst(20, func(*wire.Packet) bool { return n.rng.IntN(2) == 0 })
 	for range 100 {
@@ -183,9 +183,9 @@ func TestWindowFollowsLosses(t *testing.T) {
 	}
 }
 
-// With a round trip of 10 ms and a window of 256, packets leave at a fifth more
-// than the rate that fills it, in bursts of no more than 32.
-func TestPaceSpreadsPackets(t *testing.T) {
+// With a round trip of 10 ms and a window of 256, the sender paces at 5/4 of a window per round
+// trip, in bursts of at most 32.
+func TestPacingSpreadsPackets(t *testing.T) {
 	n, a, b, p := established(t)
 	n.delay = 5 * time.Millisecond
 	p.send.cc.srtt, p.send.cc.rttvar, p.send.cc.cwnd, p.send.cc.ssthresh = 10_000_000, 100, 256, 4
@@ -211,12 +211,12 @@ func TestPaceSpreadsPackets(t *testing.T) {
 		most = max(most, i-burstStart+1)
 	}
 	if took := times[249].Sub(times[0]); most > burst || took < 6*time.Millisecond || took > 8*time.Millisecond {
-		t.Errorf("250 packets left within %v, up to %d at once: want about 7 ms (250/256 of 8 ms less a burst) and %d", took, most, burst)
+		t.Errorf("250 packets were sent within %v, up to %d at once: want about 7 ms (250/256 of 8 ms less a burst) and %d", took, most, burst)
 	}
 }
 
-// A receiver may take less than a full window.
-func TestSmallWindowsAreKept(t *testing.T) {
+// A receiver may advertise a smaller window.
+func TestSenderKeepsToSmallWindow(t *testing.T) {
 	n, a, b, p := established(t)
 	p.send.window = 8
 	most := 0
@@ -225,20 +225,19 @@ func TestSmallWindowsAreKept(t *testing.T) {
 			most = max(most, int(p.send.outstanding()))
 		}
 		k.Ack.Window = 8
-		return from == b // so that nothing changes the window
+		return from == b // keeps the window unchanged
 	}
 	for range 50 {
 		a.send(b, 10)
 	}
 	n.sleep(500 * time.Microsecond)
 	if most != 8 {
-		t.Errorf("%d packets under way, want 8", most)
+		t.Errorf("%d packets in flight, want 8", most)
 	}
 }
 
-// An acknowledgement that answers an earlier copy says nothing of what was sent
-// since the later one.
-func TestOldCopiesProveNothing(t *testing.T) {
+// An acknowledgement of an earlier copy proves nothing about packets sent since the later copy.
+func TestAcknowledgementOfOldCopyDetectsNoLoss(t *testing.T) {
 	p := &Peer{layer: new(Layer)}
 	s := &segment{tries: 2, sentNo: 9, sentAt: 500}
 	if !p.send.markArrived(s, 400) || p.send.loss.arrived != 0 {
@@ -250,14 +249,14 @@ func TestOldCopiesProveNothing(t *testing.T) {
 	}
 }
 
-// RefuseFlow makes the peer's flow fail; the next one is heard.
+// RefuseFlow fails the peer's flow; the next flow is accepted.
 func TestRefusedFlowsFail(t *testing.T) {
 	n, a, b, _ := established(t)
 	b.layer.peers[b.key(a)].RefuseFlow()
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return len(a.failed) > 0 })
 	if len(b.got[b.key(a)]) != 1 {
-		t.Error("it was heard")
+		t.Error("the refused segment was delivered")
 	}
 	a.sending[a.key(b)] = 1
 	a.send(b, 10)
@@ -265,8 +264,8 @@ func TestRefusedFlowsFail(t *testing.T) {
 	b.inOrder(a, 2)
 }
 
-// End lets go of what waits, and the next segment begins another flow.
-func TestEndedFlowsBeginAnew(t *testing.T) {
+// End releases waiting segments, and the next segment starts a new flow.
+func TestSendAfterEndStartsNewFlow(t *testing.T) {
 	n, a, b, p := established(t)
 	epoch := p.Epoch()
 	a.send(b, 10)
@@ -277,7 +276,7 @@ func TestEndedFlowsBeginAnew(t *testing.T) {
 	a.waiting[a.key(b)] = nil
 	a.send(b, 10)
 	n.run(time.Second, func() bool { return a.acked[a.key(b)] == 2 })
-	if p.Epoch() == epoch || b.begins[b.key(a)] != 2 {
-		t.Errorf("epoch %#x, %d beginnings", p.Epoch(), b.begins[b.key(a)])
+	if p.Epoch() == epoch || b.started[b.key(a)] != 2 {
+		t.Errorf("epoch %#x, %d starts", p.Epoch(), b.started[b.key(a)])
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/dgiwarp/wire"
 )
 
-// history is what happened between hosts over all of their lives. Numbers of
-// segments go on when a host starts anew.
+// history has the segments between hosts across restarts. Their numbers continue when a host
+// restarts.
 type history struct {
 	next      map[[2]*host]uint32
 	delivered map[[2]*host][]uint32
@@ -27,7 +27,7 @@ func (y *history) watch(h *host) {
 	}
 }
 
-// restart makes a host forget everything, with its numbers going on.
+// restart restarts a host without state, but with its numbers continued.
 func (y *history) restart(h *host) {
 	for _, to := range h.net.hosts {
 		y.next[[2]*host{h, to}] = max(y.next[[2]*host{h, to}], h.sending[h.key(to)])
@@ -39,12 +39,11 @@ func (y *history) restart(h *host) {
 	y.watch(h)
 }
 
-// Through loss, late duplicates and restarts of either side at any time, no
-// segment is delivered twice, none overtakes another, and none that was
-// acknowledged is missing.
-func TestNothingTwiceWhoeverRestarts(t *testing.T) {
+// With loss, late duplicates and restarts of either side at any time, no segment is delivered twice
+// or out of order, and no acknowledged segment is missing.
+func TestRestartsDeliverNoSegmentTwice(t *testing.T) {
 	for seed := range uint64(30) {
-		n := newNetwork(t, seed, trouble{loss: 10, duplicate: 10, reorder: 20, linger: 5})
+		n := newNetwork(t, seed, impairment{loss: 10, duplicate: 10, reorder: 20, linger: 5})
 		y := &history{next: map[[2]*host]uint32{}, delivered: map[[2]*host][]uint32{}}
 		for range 3 {
 			y.watch(n.host(Config{}))
@@ -58,15 +57,15 @@ func TestNothingTwiceWhoeverRestarts(t *testing.T) {
 					}
 				}
 			}
-			// Some rounds are short, so that much is under way when a host goes; some
-			// are long, so that peers are forgotten.
+			// Some rounds are short, so that packets are in flight at a restart. Some are long, so
+			// that peers are removed.
 			n.sleep(time.Duration(n.rng.Int64N(int64(50 * time.Microsecond))))
 			if n.rng.IntN(10) == 0 {
 				n.sleep(time.Duration(n.rng.Int64N(int64(40 * time.Second))))
 			}
 			for _, h := range n.hosts {
 				for _, to := range n.hosts {
-					y.noteAcked(ackedBy, h, to)
+					y.recordAcked(ackedBy, h, to)
 				}
 			}
 			if n.rng.IntN(4) == 0 {
@@ -78,7 +77,7 @@ func TestNothingTwiceWhoeverRestarts(t *testing.T) {
 		for _, h := range n.hosts {
 			for _, to := range n.hosts {
 				pair := [2]*host{h, to}
-				y.noteAcked(ackedBy, h, to)
+				y.recordAcked(ackedBy, h, to)
 				list := y.delivered[pair]
 				total += len(list)
 				seen := map[uint32]bool{}
@@ -95,7 +94,7 @@ func TestNothingTwiceWhoeverRestarts(t *testing.T) {
 				}
 			}
 			if p := h.layer.Peers(); p != 0 {
-				t.Fatalf("seed %d: %v remembers %d peers after two minutes", seed, h, p)
+				t.Fatalf("seed %d: %v has %d peers after two minutes", seed, h, p)
 			}
 		}
 		if total < 300 {
@@ -104,9 +103,8 @@ func TestNothingTwiceWhoeverRestarts(t *testing.T) {
 	}
 }
 
-// noteAcked remembers what is acknowledged: of the numbers that were sent in this
-// life of h and have not failed, all that do not wait.
-func (y *history) noteAcked(by map[[2]*host]map[uint32]bool, h, to *host) {
+// recordAcked records the acknowledged numbers of h since its last start.
+func (y *history) recordAcked(by map[[2]*host]map[uint32]bool, h, to *host) {
 	pair, k := [2]*host{h, to}, h.key(to)
 	if by[pair] == nil {
 		by[pair] = map[uint32]bool{}
@@ -116,12 +114,12 @@ func (y *history) noteAcked(by map[[2]*host]map[uint32]bool, h, to *host) {
 	}
 }
 
-// A receiver that restarts must not take what its predecessor may have taken:
-// the sender is told, and decides.
-func TestReceiverRestartFailsWhatWasUnderWay(t *testing.T) {
+// A restarted receiver must not accept a segment that it may have delivered before: the sender's
+// flow fails.
+func TestReceiverRestartFailsFlowsInFlight(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// lose is what the sender never sees before the receiver restarts.
+		// lose selects the packets that the sender never gets before the receiver restarts.
 		lose  func(k *wire.Packet) bool
 		first bool // the segment is the first of its flow
 		want  error
@@ -130,7 +128,7 @@ func TestReceiverRestartFailsWhatWasUnderWay(t *testing.T) {
 		{"in a flow that starts", func(k *wire.Packet) bool { return k.Flags.Has(wire.FlagAck) }, true, ErrRestarted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n := newNetwork(t, 1, trouble{})
+			n := newNetwork(t, 1, impairment{})
 			a, b := n.host(Config{}), n.host(Config{})
 			if !tc.first {
 				a.send(b, 10)
@@ -147,7 +145,7 @@ func TestReceiverRestartFailsWhatWasUnderWay(t *testing.T) {
 				t.Errorf("failed with %v, want %v", a.failed[0], tc.want)
 			}
 			if len(b.got) > 0 {
-				t.Error("the new one took what the old one had taken")
+				t.Error("the segment was delivered twice")
 			}
 			a.sending[a.key(b)] = 0
 			a.send(b, 10)
@@ -156,9 +154,9 @@ func TestReceiverRestartFailsWhatWasUnderWay(t *testing.T) {
 	}
 }
 
-// A start that the receiver's predecessor never took goes to the new one.
-func TestReceiverRestartBeforeTheCookieIsHarmless(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// A receiver accepts a start that it had not accepted before it restarted.
+func TestReceiverRestartBeforeCookieFailsNothing(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	n.cut = func(from, _ *host, _ *wire.Packet) bool { return from == b }
 	a.send(b, 10)
@@ -171,10 +169,10 @@ func TestReceiverRestartBeforeTheCookieIsHarmless(t *testing.T) {
 	}
 }
 
-// A sender that restarts begins a new flow; what the receiver knew of the old one
-// goes, and what is left of that on the network is refused.
-func TestSenderRestartBeginsAnew(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// A sender that restarts starts a new flow. The receiver drops the old one, and refuses its late
+// packets.
+func TestSenderRestartStartsNewFlow(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
 	for range 20 {
 		a.send(b, 10)
@@ -188,17 +186,17 @@ func TestSenderRestartBeginsAnew(t *testing.T) {
 	if got := fmt.Sprint(b.got[b.key(a)][20:]); got != "[0 1 2]" {
 		t.Errorf("after the restart: %s", got)
 	}
-	if b.begins[b.key(a)] != 2 {
-		t.Errorf("the flow began %d times, want 2", b.begins[b.key(a)])
+	if b.started[b.key(a)] != 2 {
+		t.Errorf("the flow started %d times, want 2", b.started[b.key(a)])
 	}
 }
 
-// A recorded start, with its cookie, starts nothing: neither while its flow is
-// known, nor when the next one is, nor when it is forgotten.
-func TestRecordedPacketsStartNothing(t *testing.T) {
+// A replayed start with its cookie starts no flow: neither while its flow exists, nor during the
+// next, nor after both were removed.
+func TestReplayedStartIsIgnored(t *testing.T) {
 	for _, restarts := range []int{0, 1, 2} {
 		for after := time.Duration(0); after < 45*time.Second; after += 900 * time.Millisecond {
-			n := newNetwork(t, 1, trouble{})
+			n := newNetwork(t, 1, impairment{})
 			a, b := n.host(Config{}), n.host(Config{})
 			var recorded [][]byte
 			n.cut = func(from, _ *host, k *wire.Packet) bool {
@@ -224,11 +222,11 @@ func TestRecordedPacketsStartNothing(t *testing.T) {
 	}
 }
 
-// Nor does a recorded start whose proof is the epoch of a flow that is still there.
-func TestRecordedAnswersStartNothing(t *testing.T) {
-	n := newNetwork(t, 1, trouble{})
+// Nor does a replayed start whose proof is the epoch of an existing flow.
+func TestReplayedStartWithEpochProofIsIgnored(t *testing.T) {
+	n := newNetwork(t, 1, impairment{})
 	a, b := n.host(Config{}), n.host(Config{})
-	b.send(a, 10) // the flow whose epoch proves
+	b.send(a, 10) // its epoch is the proof
 	n.run(time.Second, func() bool { return b.acked[b.key(a)] == 1 })
 	var recorded [][]byte
 	n.cut = func(from, _ *host, k *wire.Packet) bool {
@@ -240,7 +238,7 @@ func TestRecordedAnswersStartNothing(t *testing.T) {
 	for i := range 4 {
 		a.send(b, 10)
 		n.run(time.Second, func() bool { return a.acked[a.key(b)] == i+1 })
-		a.layer.peers[a.key(b)].End() // so that the next begins another flow
+		a.layer.peers[a.key(b)].End() // so that the next segment starts a new flow
 	}
 	for _, packet := range recorded {
 		b.deliver(a.addr, packet, false)

@@ -21,8 +21,7 @@ type segment struct {
 	lost    bool
 }
 
-// segmentPool allocates the segments of all peers. It keeps up to keepFree unused segments for
-// reuse.
+// segmentPool allocates the segments of all peers, and keeps up to keepFree of them for reuse.
 type segmentPool struct {
 	free      *segment
 	freeCount int

@@ -33,9 +33,8 @@ func (p *Peer) nextSegment(now mono.Time) *segment {
 	return p.send.unsent
 }
 
-// maxInFlight returns how many packets may be in flight: the congestion window, or one packet at
-// the start of a flow without a proof of this host's address, which the peer answers by a
-// challenge.
+// maxInFlight returns how many packets may be in flight: the congestion window, or 1 at the start
+// of a flow without a proof of this host's address, since the peer answers by a challenge.
 func (p *Peer) maxInFlight() int32 {
 	if p.has(flagStarting) && !p.has(flagProved) {
 		return 1
@@ -57,8 +56,7 @@ func (p *Peer) canSendMore() bool {
 	return p.send.lost > 0 || p.send.unsent != nil && p.inWindow(p.send.unsent)
 }
 
-// firstLost returns the oldest lost segment. It searches from f.lostSearchStart on, before which no
-// segment is lost.
+// firstLost returns the oldest lost segment, or nil. None before f.lostSearchStart is lost.
 func (f *sendFlow) firstLost() *segment {
 	for s := cmp.Or(f.lostSearchStart, f.oldest); s != nil && s != f.unsent; s = s.next {
 		if s.lost {
@@ -114,8 +112,7 @@ func (p *Peer) timeoutAfter() time.Duration {
 }
 
 // timeout handles the expiry of the retransmission timer or probe interval. The flow fails if the
-// timeouts add up to GiveUp, or if the receiver may have removed the flow and would deliver
-// segments twice.
+// timeouts add up to GiveUp, or if the receiver may have removed it and would deliver data twice.
 func (p *Peer) timeout(now mono.Time) {
 	l, rto := p.layer, &p.send.rto
 	rto.at = mono.Never

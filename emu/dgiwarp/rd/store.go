@@ -9,8 +9,7 @@ type stored struct {
 	seq  wire.Seq
 }
 
-// storePool reuses buffers of two sizes, so that short segments do not use the space of long
-// ones.
+// storePool reuses buffers of two sizes, so that short segments do not occupy long buffers.
 type storePool struct {
 	small, large         *stored
 	smallFree, largeFree int
@@ -23,8 +22,7 @@ const (
 )
 
 // storeSegment stores a copy of a segment that arrived early, in a small or a large buffer, unless
-// it is a duplicate or there is no room: then it is not acknowledged, and the peer will retransmit
-// it.
+// it is a duplicate. Without room it acknowledges nothing, and the peer will retransmit.
 func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 	l := p.layer
 	at := &p.recv.stored

@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// direct is a connection whose ends write into each other.
+// direct is a connection whose ends write directly into each other.
 type direct struct {
 	*pair
 	src, dst *nic.Region
@@ -31,7 +31,7 @@ func newDirect(tb testing.TB, opts ...hostOption) *direct {
 	return d
 }
 
-// do has a request of n octets carried out.
+// do executes a request of n octets.
 func (d *direct) do(op verbs.WROpcode, n int) {
 	if op == verbs.OpSend {
 		d.rsgl[0] = sge(d.dst, 0, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A stream that ends inside a message of any kind has not ended in order.
-func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
+// A stream that ends within a message of any kind is an error.
+func TestEOFWithinMessageTerminates(t *testing.T) {
 	half := func(g wire.Segment) wire.Segment {
 		g.Control.Last = false
 		return g
@@ -26,7 +26,7 @@ func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
 		},
 		"a read response": func(k *tester, r *nic.Region) wire.Segment {
 			k.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
-			k.hear()
+			k.received()
 			g := write(r.Key, r.Addr, []byte("ha"))
 			g.Control.Opcode = wire.OpReadResponse
 			return half(g)
@@ -36,12 +36,12 @@ func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		r, _ := h.region(8, allAccess)
 		h.recv(2, sge(r, 0, 8))
-		k.say(what(k, r))
+		k.sendSegment(what(k, r))
 		if !h.qp.stream.Receiving() {
-			t.Errorf("%s: nothing is under way", name)
+			t.Errorf("%s: no message is incomplete", name)
 		}
 		k.c.InputEOF(0)
-		if term := k.hearOne().Terminate; term.Error != wire.TermMPAClosed {
+		if term := k.receivedOne().Terminate; term.Error != wire.TermMPAClosed {
 			t.Errorf("%s: Terminate %v", name, term.Error)
 		}
 		k.take(0)
@@ -55,14 +55,14 @@ func TestPeerThatLeavesInTheMidstOfAMessage(t *testing.T) {
 	}
 }
 
-// What has ended holds on to nothing, however long the program holds on to it.
-func TestEndedConnectionsLetGo(t *testing.T) {
+// A closed connection keeps no buffers, even if the program keeps the Conn.
+func TestClosedConnectionReleasesBuffers(t *testing.T) {
 	for name, end := range map[string]func(*tester){
 		"in order":  func(k *tester) { k.c.Disconnect(0); k.take(0); k.c.InputEOF(0) },
 		"reset":     func(k *tester) { k.c.Failed(0, link.ErrReset) },
 		"abort":     func(k *tester) { k.c.Abort() },
 		"destroyed": func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
-		"error":     func(k *tester) { k.say(segment(wire.OpSend, 9, nil)); k.take(0); k.c.InputEOF(0) },
+		"error":     func(k *tester) { k.sendSegment(segment(wire.OpSend, 9, nil)); k.take(0); k.c.InputEOF(0) },
 		"timeout": func(k *tester) {
 			k.c.Disconnect(0)
 			k.take(0)
@@ -72,16 +72,16 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 		h := newHost(t)
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		r, _ := h.region(8000, allAccess)
-		k.most = 100
+		k.maxWrite = 100
 		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 8000)}})
-		k.write(0) // some of it
-		k.most = 0
+		k.write(0) // a part of the Write
+		k.maxWrite = 0
 		end(k)
 		k.take(0)
 		if c := k.c; c.State() != Closed || c.mpa != nil || c.copiedOutput != nil {
 			t.Errorf("%s: %v, with MPA %v and %d octets", name, c.State(), c.mpa != nil, len(c.copiedOutput))
 		}
-		// And whatever the driver still says is borne.
+		// Later calls of the driver have no effect.
 		k.c.Input(0, []byte{1})
 		k.c.Sent(0, 1)
 		k.c.InputEOF(0)
@@ -92,9 +92,8 @@ func TestEndedConnectionsLetGo(t *testing.T) {
 	}
 }
 
-// A queue pair that the program has failed stays so, though the peer is told
-// that the connection cannot be used.
-func TestFailedWhileBeingConnectedStaysFailed(t *testing.T) {
+// A queue pair that the program moved to ERR stays there, and the peer gets a Terminate.
+func TestQPFailedDuringConnectStaysInErr(t *testing.T) {
 	h := newHost(t)
 	c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 	p := newPipe(t, c, nil)
@@ -103,18 +102,18 @@ func TestFailedWhileBeingConnectedStaysFailed(t *testing.T) {
 	p.give(0, unhex(t, replyFrame+crcEnhanced))
 	h.wantState(verbs.QPStateErr)
 	if len(p.take(0)) == 0 {
-		t.Error("the peer is told nothing")
+		t.Error("the peer got no Terminate")
 	}
 	h.wantState(verbs.QPStateErr)
 }
 
-// A receive that ends in error is a receive.
-func TestFailedReceivesAreReceives(t *testing.T) {
+// A receive that completes in error has the opcode of a receive.
+func TestFailedReceivesHaveReceiveOpcode(t *testing.T) {
 	h := newHost(t)
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 	h.recv(1)
 	h.recv(2)
-	k.say(segment(wire.OpSend, 1, []byte("too long")))
+	k.sendSegment(segment(wire.OpSend, 1, []byte("too long")))
 	var wc [3]verbs.WC
 	n, err := h.RecvCQ.Poll(wc[:])
 	if n != 2 || err != nil {

@@ -124,9 +124,8 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes the connection gracefully: posted requests are completed before our direction
-// closes. SQD stands for iWARP's Closing state. The connection ends when the peer closes its
-// direction too.
+// Disconnect closes the connection gracefully: our direction closes after the posted requests, and
+// the connection ends when the peer's closes too. SQD stands for iWARP's Closing state.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -210,8 +209,7 @@ func (c *Conn) closeIfFinished() {
 	}
 }
 
-// abort closes the connection with err, unless it has an earlier error. Output then resets the TCP
-// stream.
+// abort closes the connection with err, unless it has an earlier error. Output then resets TCP.
 func (c *Conn) abort(err error) {
 	if c.state == Closed {
 		return
@@ -225,8 +223,7 @@ func (c *Conn) abort(err error) {
 	c.queueOutput()
 }
 
-// setClosed enters Closed, closes the stream of the queue pair, and moves a queue pair that was
-// connected to ERR.
+// setClosed enters Closed, closes the queue pair's stream, and moves a connected queue pair to ERR.
 func (c *Conn) setClosed() {
 	if c.state == Closed {
 		return
@@ -251,8 +248,7 @@ func (c *Conn) setClosed() {
 	}
 }
 
-// releaseBuffers frees the buffers of a closed connection, since applications may keep the Conn for
-// long.
+// releaseBuffers frees the buffers of a closed connection: applications may keep the Conn for long.
 func (c *Conn) releaseBuffers() {
 	if c.state == Closed {
 		c.mpa, c.copiedOutput = nil, nil

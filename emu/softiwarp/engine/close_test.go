@@ -33,9 +33,9 @@ func TestDisconnect(t *testing.T) {
 		t.Errorf("ended %+v", a.qp.End())
 	}
 	if a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never {
-		t.Error("a timer is left")
+		t.Error("a timer is still armed")
 	}
-	// And the same again with the same queue pairs.
+	// Connect the same queue pairs again.
 	for _, h := range []*host{a, b} {
 		must.Do(t, h.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	}
@@ -58,7 +58,7 @@ func TestDisconnectFromBothSidesAtOnce(t *testing.T) {
 	}
 }
 
-func TestPeerThatDoesNotCloseIsCutOff(t *testing.T) {
+func TestCloseTimeoutResetsStream(t *testing.T) {
 	h := newHost(t)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "5002000400040004")
 	k.c.Disconnect(k.now)
@@ -68,7 +68,7 @@ func TestPeerThatDoesNotCloseIsCutOff(t *testing.T) {
 	}
 	k.later(5*time.Second, h.nic)
 	k.write(0)
-	if !k.gone[0] || !errors.Is(k.c.Err(), ErrCloseTimeout) || h.nic.Count.CloseTimeouts != 1 {
+	if !k.reset[0] || !errors.Is(k.c.Err(), ErrCloseTimeout) || h.nic.Count.CloseTimeouts != 1 {
 		t.Errorf("%v %v", k.c.State(), k.c.Err())
 	}
 	h.wantState(verbs.QPStateErr)
@@ -92,10 +92,9 @@ func TestStreamIsReset(t *testing.T) {
 	}
 }
 
-func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
-	// A write is half out when the connection fails. Its memory is the program's
-	// again; what is still to be sent of the FPDU, so that a Terminate can follow,
-	// must be what was there.
+func TestReturnedMemoryIsNotSent(t *testing.T) {
+	// A Write is partly sent when the connection fails, and its memory belongs to the program
+	// again. The rest of the FPDU, which must precede a Terminate, has the original octets.
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	src, mem := a.region(1<<17, allAccess)
@@ -104,7 +103,7 @@ func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
 		mem[i] = 0x11
 	}
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(src, 0, 1<<17)}, Remote: verbs.Remote{Addr: dst.Addr, RKey: verbs.RKey(dst.Key)}})
-	p.most = 1000
+	p.maxWrite = 1000
 	p.write(0)
 	must.Do(t, a.qp.Modify(p.now, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState))
 	a.wantSends("1 WR_FLUSH_ERR")
@@ -114,7 +113,7 @@ func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
 	p.run()
 	for i, v := range got {
 		if v == 0x22 {
-			t.Fatalf("octet %d has left after its memory was given back", i)
+			t.Fatalf("octet %d was sent after its memory was returned", i)
 		}
 	}
 	if term, received := b.qp.stream.Ended(); !received || term.Error != wire.TermRDMAPLocal {
@@ -124,7 +123,7 @@ func TestBytesOfMemoryThatIsBackDoNotLeave(t *testing.T) {
 	b.wantState(verbs.QPStateErr)
 }
 
-func TestPeerThatClosesInAMessageHasFailed(t *testing.T) {
+func TestCloseWithinMessageFailsConnection(t *testing.T) {
 	for name, g := range map[string]wire.Segment{"send": segment(wire.OpSend, 1, []byte("half")), "write": {}} {
 		h := newHost(t)
 		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
@@ -134,9 +133,9 @@ func TestPeerThatClosesInAMessageHasFailed(t *testing.T) {
 			g = write(r.Key, r.Addr, []byte("half"))
 		}
 		g.Control.Last = false
-		k.say(g)
+		k.sendSegment(g)
 		k.c.InputEOF(k.now)
-		if got := k.hearOne(); got.Terminate.Error != wire.TermMPAClosed {
+		if got := k.receivedOne(); got.Terminate.Error != wire.TermMPAClosed {
 			t.Errorf("%s: %v", name, got.Terminate.Error)
 		}
 		h.wantRecvs("1 WR_FLUSH_ERR")
@@ -147,28 +146,27 @@ func TestPeerThatClosesInAMessageHasFailed(t *testing.T) {
 	}
 }
 
-func TestResponderThatHasHeardNothingIsSilentToTheEnd(t *testing.T) {
+func TestResponderBeforeFirstFPDUSendsNoTerminate(t *testing.T) {
 	for name, do := range map[string]func(*tester){
 		"failed": func(k *tester) {
 			must.Do(t, k.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQE}, verbs.QPAttrState))
 		},
-		"left": func(k *tester) { k.c.InputEOF(0) },
+		"closed": func(k *tester) { k.c.InputEOF(0) },
 	} {
 		h := newHost(t)
 		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 		do(k)
-		if segs := k.hear(); len(segs) != 0 || !k.fin[0] {
-			t.Errorf("%s: said %+v, closed %v", name, segs, k.fin[0])
+		if segs := k.received(); len(segs) != 0 || !k.fin[0] {
+			t.Errorf("%s: sent %+v, closed %v", name, segs, k.fin[0])
 		}
 		h.wantSends("1 WR_FLUSH_ERR")
 	}
 }
 
-func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
-	// TCP takes the answer to a read piece by piece, and meanwhile the memory
-	// changes and is closed: what leaves has the CRC that was computed, and nothing
-	// of what came into the memory afterwards.
+func TestReadResponseIsSnapshotOfMemory(t *testing.T) {
+	// TCP accepts a read response in parts while the memory changes and is deregistered. The octets
+	// sent match the CRC, and have none of the later contents.
 	h := newHost(t)
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 	r, mem := h.region(20000, allAccess)
@@ -177,15 +175,15 @@ func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
 	}
 	g := segment(wire.OpReadRequest, 1, nil)
 	g.ReadRequest = wire.ReadRequest{Size: 20000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
-	k.say(g)
-	k.most = 100
-	segs := k.hear()
+	k.sendSegment(g)
+	k.maxWrite = 100
+	segs := k.received()
 	for i := range mem {
 		mem[i] = 0x22
 	}
 	must.Do(t, h.nic.DeregMR(r))
-	k.most = 0
-	segs = append(segs, k.hear()...) // which checks the CRCs
+	k.maxWrite = 0
+	segs = append(segs, k.received()...) // checks the CRCs
 	for _, s := range segs {
 		for _, v := range s.Payload {
 			if v != 0x11 {
@@ -198,26 +196,26 @@ func TestAnAnswerIsWhatWasThereWhenItWasMade(t *testing.T) {
 	}
 }
 
-func TestUnsignaledRequestsAreSilentUnlessTheyFail(t *testing.T) {
+func TestUnsignaledRequestsCompleteOnlyInError(t *testing.T) {
 	h := newHost(t, func(_ *Config, q *iwarp.QueueConfig) { q.SignalAll = false })
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
-	k.hear()
+	k.received()
 	h.wantSends("2")
 	h.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1}}})
-	k.hear()
+	k.received()
 	h.wantSends("3 LOC_PROT_ERR")
 }
 
-func TestAFailedQueuePairStaysFailedWhenThePeerCloses(t *testing.T) {
+func TestFailedQPStaysFailedWhenPeerCloses(t *testing.T) {
 	h := newHost(t)
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-	k.say(write(1, 2, []byte{3}))
+	k.sendSegment(write(1, 2, []byte{3}))
 	h.wantState(verbs.QPStateSQE)
-	k.c.InputEOF(k.now) // with the Terminate still to be sent
+	k.c.InputEOF(k.now) // while the Terminate is not yet sent
 	h.wantState(verbs.QPStateSQE)
-	if g := k.hearOne(); g.Terminate.Error != wire.TermTaggedSTag {
+	if g := k.receivedOne(); g.Terminate.Error != wire.TermTaggedSTag {
 		t.Errorf("%v", g.Terminate.Error)
 	}
 	h.wantState(verbs.QPStateErr)

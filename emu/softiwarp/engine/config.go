@@ -29,8 +29,7 @@ type Config struct {
 	// EmptyWriteAfter is the time that an initiator waits for the peer's first FPDU before it sends
 	// an RDMA Write of no octets, and a few more with exponential backoff. 0 disables it.
 	// soft-iWARP of Linux needs it, since it may overlook the first FPDUs until more data arrives.
-	// It is off by default, because a peer would take immediate data that follows for that of the
-	// Write.
+	// It is off by default: a peer would take immediate data that follows for that of the Write.
 	EmptyWriteAfter time.Duration
 
 	// Policy has the decisions in which real devices differ.

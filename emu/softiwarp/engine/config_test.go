@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestConfigRefusesWhatCannotWork(t *testing.T) {
+func TestConfigRejectsInvalidValues(t *testing.T) {
 	for name, c := range map[string]Config{
 		"negative limit":   {Limits: nic.Limits{QPs: -1}},
 		"too many regions": {Limits: nic.Limits{MRs: 1 << 24}},
@@ -26,7 +26,7 @@ func TestConfigRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestCountersHaveNamesOfTheirOwn(t *testing.T) {
+func TestCounterNamesAreUnique(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	p.ca.Disconnect(0)
@@ -43,13 +43,13 @@ func TestCountersHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// rows has a test for the requirements that neither an MPA connection nor a
-// stream can meet by itself, by their numbers in the list of requirements.
+// rows has a test for the requirements that neither an MPA connection nor a stream can meet alone,
+// by their numbers in the list of requirements.
 var rows = testutil.JoinRequirements(closeRows, startRows, queueRows)
 
 func TestRequirements(t *testing.T) {
 	rows.Run(t)
-	// What the lists of the other two packages leave to the engine.
+	// The requirements that the lists of the other two packages leave to the engine.
 	for _, id := range []string{
 		"rfc5041/6.2/1", "rfc5041/6.2.1/1", "rfc5041/6.2.1/2", "rfc5041/6.2.1/3", "rfc5041/6.2.2/1",
 		"rfc5040/5.3/6", "rfc5040/6.2.1/3", "rfc5040/8.1.1/1", "rfc5040/8.1.1/2",

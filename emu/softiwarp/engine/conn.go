@@ -64,8 +64,7 @@ func (c *Conn) Err() error { return c.err }
 // QP returns the queue pair of the connection, or nil.
 func (c *Conn) QP() *QP { return c.qp }
 
-// setState enters state s, unless the connection is in it or a later one, and queues the connection
-// for NextChanged.
+// setState enters a later state s, and queues the connection for NextChanged; else it does nothing.
 func (c *Conn) setState(s ConnState) {
 	if c.state >= s {
 		return
@@ -92,8 +91,7 @@ func (c *Conn) queueOutput() {
 	}
 }
 
-// Connected is called when the TCP stream is connected. It starts MPA on it: an initiator sends its
-// Request.
+// Connected is called when TCP is connected. It starts MPA on it: an initiator sends its Request.
 func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	if c.state != Dialing {
 		return
@@ -113,8 +111,7 @@ func (c *Conn) Connected(now mono.Time, _, _ netip.AddrPort, mss int) {
 	c.queueOutput()
 }
 
-// Failed is called when the TCP stream could not be connected, or was reset. It closes the
-// connection.
+// Failed closes the connection when the TCP stream could not be connected, or was reset.
 func (c *Conn) Failed(now mono.Time, err error) {
 	c.nic.clock = now
 	if c.state == Closed {
@@ -132,8 +129,7 @@ func (c *Conn) Failed(now mono.Time, err error) {
 	c.releaseBuffers()
 }
 
-// Input handles received octets. With the policy DeliverPartial, it also places an incomplete DDP
-// segment.
+// Input handles received octets. The policy DeliverPartial also places an incomplete DDP segment.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	c.nic.clock = now
 	if c.mpa == nil || c.state == Closed {
@@ -153,8 +149,7 @@ func (c *Conn) Input(now mono.Time, b []byte) {
 	c.releaseBuffers()
 }
 
-// InputEOF is called when the peer has closed its direction of the TCP stream. It starts to close
-// the connection.
+// InputEOF starts to close the connection: the peer has closed its direction of the TCP stream.
 func (c *Conn) InputEOF(now mono.Time) {
 	c.nic.clock = now
 	c.inputClosed = true
@@ -222,8 +217,7 @@ func (c *Conn) fill() {
 	}
 }
 
-// Sent is called when TCP has accepted n more octets of Output: those of c.copiedOutput first, then
-// those of MPA.
+// Sent reports that TCP has accepted n more octets of Output: first c.copiedOutput, then MPA's.
 func (c *Conn) Sent(now mono.Time, n int) {
 	c.nic.clock = now
 	if c.mpa == nil {

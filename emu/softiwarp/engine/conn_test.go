@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// news returns the states that have been announced.
-func news(n *NIC) (got []ConnState) {
+// changedStates returns the states of the connections from NextChanged.
+func changedStates(n *NIC) (got []ConnState) {
 	for {
 		c, ok := n.NextChanged()
 		if !ok {
@@ -24,7 +24,7 @@ func news(n *NIC) (got []ConnState) {
 	}
 }
 
-func TestConnectionIsMade(t *testing.T) {
+func TestConnect(t *testing.T) {
 	for name, opts := range map[string][]hostOption{
 		"client-server": nil,
 		"peer-to-peer":  {peerToPeer},
@@ -49,8 +49,8 @@ func TestConnectionIsMade(t *testing.T) {
 			a.wantState(verbs.QPStateRTS)
 			b.wantState(verbs.QPStateRTS)
 			ird, ord, pird, pord := p.ca.depths.ird, p.ca.depths.ord, p.cb.depths.ird, p.cb.depths.ord
-			// The responder raises its IRD to what the initiator wants, and is held to
-			// what the initiator takes. Without the enhanced start-up each has its own.
+			// The responder raises its IRD to the initiator's ORD, and limits its ORD to the
+			// initiator's IRD. Without the enhanced start-up each side keeps its own depths.
 			if name == "revision 1" {
 				if ird != 3 || ord != 5 || pird != 4 || pord != 4 {
 					t.Errorf("depths %d/%d and %d/%d", ird, ord, pird, pord)
@@ -58,7 +58,7 @@ func TestConnectionIsMade(t *testing.T) {
 			} else if ird != 3 || ord != 5 || pird != 5 || pord != 3 {
 				t.Errorf("depths %d/%d and %d/%d", ird, ord, pird, pord)
 			}
-			if got := news(a.nic); len(got) != 1 || got[0] != Established {
+			if got := changedStates(a.nic); len(got) != 1 || got[0] != Established {
 				t.Errorf("news %v", got)
 			}
 			r, mem := b.region(64, allAccess)
@@ -76,7 +76,7 @@ func TestConnectionIsMade(t *testing.T) {
 	}
 }
 
-func TestConnectionIsRefused(t *testing.T) {
+func TestReject(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := offer(t, a, b, ConnParam{IRD: 1, ORD: 1})
 	must.Do(t, p.cb.Reject(p.now, []byte("no room")))
@@ -91,7 +91,7 @@ func TestConnectionIsRefused(t *testing.T) {
 	}
 }
 
-func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
+func TestInvalidConnectCalls(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	for name, p := range map[string]ConnParam{
 		"private data": {PrivateData: make([]byte, 509)},
@@ -104,14 +104,14 @@ func TestSmallFaultsOfThoseWhoConnect(t *testing.T) {
 	must.Fail(t, "an initiator accepts", p.ca.Accept(0, a.qp, ConnParam{}), verbs.ErrInvalid)
 	must.Fail(t, "too much private data", p.cb.Accept(0, b.qp, ConnParam{PrivateData: make([]byte, 513)}), mpa.ErrPrivateData)
 	if err := p.cb.Accept(0, b.qp, ConnParam{}); err != nil {
-		t.Errorf("after a refused answer: %v", err)
+		t.Errorf("after a rejected Accept: %v", err)
 	}
 	other := b.newQP(iwarp.QueueConfig{PD: b.pd, SendCQ: b.SendCQ, RecvCQ: b.RecvCQ})
 	must.Do(t, other.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	must.Fail(t, "a failed queue pair connects", must.Err(b.nic.Connect(other, ConnParam{})), verbs.ErrInvalid)
 }
 
-func TestStartUpFails(t *testing.T) {
+func TestStartupFailures(t *testing.T) {
 	t.Run("no such host", func(t *testing.T) {
 		a := newHost(t)
 		c := must.Get(a.nic.Connect(a.qp, ConnParam{}))(t)
@@ -128,7 +128,7 @@ func TestStartUpFails(t *testing.T) {
 		p.give(1, []byte("GET / HTTP/1.0\r\n"))
 		p.write(1)
 		if !p.fin[1] || !errors.Is(c.Err(), mpa.ErrNoMPA) || len(p.log[1]) != 0 {
-			t.Errorf("%v, said %q", c.Err(), p.log[1])
+			t.Errorf("%v, sent %q", c.Err(), p.log[1])
 		}
 	})
 	t.Run("silence", func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestStartUpFails(t *testing.T) {
 			t.Errorf("%v", c.Err())
 		}
 		p.later(5*time.Second, b.nic) // the peer does not close
-		if p.write(1); !p.gone[1] || c.State() != Closed || b.nic.Deadline() != mono.Never {
+		if p.write(1); !p.reset[1] || c.State() != Closed || b.nic.Deadline() != mono.Never {
 			t.Errorf("%v, deadline %v", c.State(), b.nic.Deadline())
 		}
 	})

@@ -22,8 +22,7 @@ type ConnParam struct {
 	Revision uint8
 }
 
-// apply sets the parameters of an initiator in cfg. MPA revision 1 (RFC 5044) has no peer-to-peer
-// model.
+// apply sets an initiator's parameters in cfg. Revision 1 (RFC 5044) has no peer-to-peer model.
 func (p *ConnParam) apply(cfg *mpa.Config) {
 	cfg.IRD, cfg.ORD, cfg.PrivateData = p.IRD, p.ORD, p.PrivateData
 	if p.Revision == wire.RevisionRFC5044 {
@@ -125,8 +124,7 @@ func (c *Conn) openStream() {
 	})
 }
 
-// negotiatedDepth returns depth, or the limit of the device if the depth is left to the
-// applications.
+// negotiatedDepth returns depth, or the device's limit if the depth is left to the applications.
 func negotiatedDepth(depth, limit uint16) uint16 {
 	if depth == wire.DepthNotNegotiated {
 		return limit
@@ -169,8 +167,7 @@ func (c *Conn) failUnusableQP() {
 	c.closeAfterOutput()
 }
 
-// postRTR posts the initiator's ready-to-receive message of RFC 6581: an ordinary message of no
-// octets.
+// postRTR posts the initiator's ready-to-receive message of RFC 6581: a message of no octets.
 func (c *Conn) postRTR(rtr mpa.RTR) {
 	r := &c.qp.rtr
 	*r = iwarp.Request{RTR: true}

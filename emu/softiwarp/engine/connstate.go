@@ -40,8 +40,7 @@ func (s ConnState) String() string {
 // Errors of connections. Conn.Err also wraps errors of packages mpa and
 // link.
 var (
-	// ErrRejected: the responder rejected the connection. PrivateData returns its private
-	// data.
+	// ErrRejected: the responder rejected the connection. PrivateData returns its data.
 	ErrRejected = errors.New("the peer refused the connection")
 	// ErrTerminated: the stream failed. The vendor error of completions has the reason.
 	ErrTerminated = errors.New("the connection was terminated")

@@ -17,6 +17,5 @@
 //
 // There is no RTR and no RNR retry: a Send without a receive ends the connection.
 //
-// [Policy] has the decisions in which real devices differ from the RFCs. Its zero value
-// follows the RFCs.
+// [Policy] has the decisions in which real devices differ. Its zero value follows the RFCs.
 package engine

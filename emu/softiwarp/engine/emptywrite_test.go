@@ -17,12 +17,11 @@ const testEmptyWriteAfter = 50 * time.Millisecond
 
 func withEmptyWrites(c *Config, _ *iwarp.QueueConfig) { c.EmptyWriteAfter = testEmptyWriteAfter }
 
-// lateReceiver imitates a responder that does not look at what comes right behind
-// its Reply.
+// lateReceiver imitates a responder that overlooks the first FPDU right after its Reply.
 func lateReceiver(c *Config, _ *iwarp.QueueConfig) { c.Policy.MPA.HoldFirst = true }
 
-// speakAtOnce has a send a message together with whatever it says first.
-func speakAtOnce(t *testing.T, a, b *host) *pair {
+// connectAndSend connects, and sends a message of a together with its first FPDU.
+func connectAndSend(t *testing.T, a, b *host) *pair {
 	t.Helper()
 	p := offer(t, a, b, ConnParam{IRD: 4, ORD: 4})
 	must.Do(t, p.cb.Accept(p.now, b.qp, ConnParam{IRD: 4, ORD: 4}))
@@ -35,10 +34,10 @@ func speakAtOnce(t *testing.T, a, b *host) *pair {
 	return p
 }
 
-// A peer that waits for an RTR takes it, and what comes with it.
-func TestNothingBehindAnRTRIsOverlooked(t *testing.T) {
+// A responder that waits for an RTR also processes the FPDUs that arrive with it.
+func TestFPDUAfterRTRIsProcessed(t *testing.T) {
 	a, b := newHost(t, peerToPeer), newHost(t, lateReceiver)
-	speakAtOnce(t, a, b)
+	connectAndSend(t, a, b)
 	b.wantRecvs("7:0")
 }
 
@@ -49,7 +48,7 @@ func TestEmptyWriteWakesPeerThatOverlooksFirstFPDU(t *testing.T) {
 			opts = append(opts, withEmptyWrites)
 		}
 		a, b := newHost(t, opts...), newHost(t, lateReceiver)
-		p := speakAtOnce(t, a, b)
+		p := connectAndSend(t, a, b)
 		b.wantRecvs()
 		p.later(testEmptyWriteAfter-1, a.nic, b.nic)
 		p.run()
@@ -63,8 +62,7 @@ func TestEmptyWriteWakesPeerThatOverlooksFirstFPDU(t *testing.T) {
 		if b.nic.Count.EmptyWrites != 0 {
 			t.Error("the responder sends empty Writes too")
 		}
-		// Without it, all the time in the world does not help, and neither side
-		// has anything to wait for.
+		// Without it the message is never processed, and neither side has a timer.
 		if !on && (a.nic.Deadline() != mono.Never || b.nic.Deadline() != mono.Never) {
 			t.Errorf("deadlines %v and %v", a.nic.Deadline(), b.nic.Deadline())
 		}
@@ -77,9 +75,9 @@ func emptyWriteTimes(k *tester) (times []time.Duration) {
 	start := k.now
 	for k.nic.Deadline() != mono.Never && k.c.State() < Closing {
 		k.later(k.nic.Deadline().Sub(k.now), k.nic)
-		for _, g := range k.hear() {
+		for _, g := range k.received() {
 			if g.Control.Opcode != wire.OpWrite || !g.Control.Last || len(g.Payload) != 0 {
-				k.pipe.t.Fatalf("it says %+v", g)
+				k.pipe.t.Fatalf("unexpected segment %+v", g)
 			}
 			times = append(times, k.now.Sub(start)/time.Millisecond)
 		}
@@ -91,15 +89,15 @@ func TestEmptyWritesAreLimited(t *testing.T) {
 	h := newHost(t, withEmptyWrites)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 	if h.nic.Deadline() != mono.Never {
-		t.Error("it waits for an answer, though it has said nothing")
+		t.Error("a timer is armed before the first FPDU")
 	}
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-	k.hear()
+	k.received()
 	if got, want := emptyWriteTimes(k), []time.Duration{50, 150, 350, 750, 1550}; !slices.Equal(got, want) {
 		t.Errorf("empty Writes after %d ms, want %d", got, want)
 	}
-	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}) // they do not begin again
-	k.hear()
+	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend}) // the empty Writes do not start again
+	k.received()
 	if h.nic.Deadline() != mono.Never || h.nic.Count.EmptyWrites != maxEmptyWrites {
 		t.Errorf("%d empty Writes, and more at %v", h.nic.Count.EmptyWrites, h.nic.Deadline())
 	}
@@ -107,33 +105,33 @@ func TestEmptyWritesAreLimited(t *testing.T) {
 	h.wantState(verbs.QPStateRTS)
 }
 
-func TestEmptyWritesEndWhenPeerAnswersOrCannot(t *testing.T) {
+func TestEmptyWritesEndWithResponseOrConnection(t *testing.T) {
 	for name, what := range map[string]func(*tester){
-		"a message":   func(k *tester) { k.say(write(1, 0, nil)) },
-		"a Terminate": func(k *tester) { k.say(with(wire.OpTerminate)) },
-		"its end":     func(k *tester) { k.c.InputEOF(k.now) },
-		"a reset":     func(k *tester) { k.c.Failed(k.now, errors.New("reset")) },
-		"our end":     func(k *tester) { k.c.Disconnect(k.now) },
-		"our failure": func(k *tester) { k.qp.stream.Fail(wire.TermRDMAPLocal, true) },
-		"our abort":   func(k *tester) { k.c.Abort() },
-		"destruction": func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
+		"a message":              func(k *tester) { k.sendSegment(write(1, 0, nil)) },
+		"a Terminate":            func(k *tester) { k.sendSegment(emptySegment(wire.OpTerminate)) },
+		"EOF":                    func(k *tester) { k.c.InputEOF(k.now) },
+		"a reset":                func(k *tester) { k.c.Failed(k.now, errors.New("reset")) },
+		"Disconnect":             func(k *tester) { k.c.Disconnect(k.now) },
+		"a Terminate of the NIC": func(k *tester) { k.qp.stream.Fail(wire.TermRDMAPLocal, true) },
+		"Abort":                  func(k *tester) { k.c.Abort() },
+		"DestroyQP":              func(k *tester) { _ = k.nic.DestroyQP(k.qp) },
 	} {
 		h := newHost(t, withEmptyWrites)
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-		k.hear()
+		k.received()
 		k.later(testEmptyWriteAfter, h.nic)
-		if segs := k.hear(); len(segs) != 1 {
+		if segs := k.received(); len(segs) != 1 {
 			t.Fatalf("%s: no first empty Write", name)
 		}
 		what(k)
-		if !k.gone[0] {
+		if !k.reset[0] {
 			k.take(0)
 		}
 		for range 10 {
 			k.later(testEmptyWriteAfter, h.nic)
 			if b := k.take(0); len(b) > 0 {
-				t.Errorf("after %s it says %x", name, b)
+				t.Errorf("after %s the NIC sends %x", name, b)
 			}
 		}
 		if h.nic.Count.EmptyWrites != 1 {
@@ -142,12 +140,11 @@ func TestEmptyWritesEndWhenPeerAnswersOrCannot(t *testing.T) {
 	}
 }
 
-// with is a segment of op that says nothing.
-func with(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
+// emptySegment returns an empty segment of op.
+func emptySegment(op wire.Opcode) wire.Segment { return segment(op, 1, nil) }
 
-// A read that is overlooked keeps those behind it from leaving. The empty Write leaves
-// all the same; and the connection that the program closes meanwhile too is
-// helped to its end.
+// An overlooked read blocks the requests after it. The empty Write is sent nevertheless, also for a
+// connection that the program closes meanwhile.
 func TestEmptyWriteOvertakesQueuedRequests(t *testing.T) {
 	a, b := newHost(t, withEmptyWrites), newHost(t, lateReceiver)
 	r, _ := a.region(16, allAccess)

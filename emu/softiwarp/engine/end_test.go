@@ -15,9 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A program that destroys its queue pair when it hears of an error must not keep
-// the peer from hearing of it: the Terminate arrives, then the end of the stream.
-func TestDestroyedQueuePairLeavesItsTerminate(t *testing.T) {
+// A program that destroys its queue pair after an error does not suppress the Terminate: the peer
+// gets it, then the end of the stream.
+func TestDestroyQPStillSendsTerminate(t *testing.T) {
 	damaged := func(k *tester) {
 		g := segment(wire.OpSend, 1, nil)
 		b := k.framer.Append(nil, g.Append(nil))
@@ -28,23 +28,23 @@ func TestDestroyedQueuePairLeavesItsTerminate(t *testing.T) {
 		fail func(k *tester)
 		want wire.TermError
 	}{
-		"RDMAP": {func(k *tester) { k.say(segment(wire.OpSend, 9, nil)) }, wire.TermUntaggedMSN},
+		"RDMAP": {func(k *tester) { k.sendSegment(segment(wire.OpSend, 9, nil)) }, wire.TermUntaggedMSN},
 		"MPA":   {damaged, wire.TermMPACRC},
 	} {
 		for _, written := range []bool{false, true} { // before the program acts
 			h := newHost(t)
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-			k.say(write(1, 0, nil)) // it may speak now
+			k.sendSegment(write(1, 0, nil)) // the NIC may send now
 			tc.fail(k)
 			if written {
 				k.write(0)
 			}
 			must.Do(t, h.nic.DestroyQP(h.qp))
-			if got := k.hearOne().Terminate.Error; got != tc.want {
+			if got := k.receivedOne().Terminate.Error; got != tc.want {
 				t.Errorf("%s, written %v: Terminate %v", name, written, got)
 			}
-			if k.gone[0] || !k.fin[0] {
-				t.Errorf("%s, written %v: reset %v, FIN %v", name, written, k.gone[0], k.fin[0])
+			if k.reset[0] || !k.fin[0] {
+				t.Errorf("%s, written %v: reset %v, FIN %v", name, written, k.reset[0], k.fin[0])
 			}
 			k.c.InputEOF(k.now)
 			if k.c.State() != Closed || k.c.mpa != nil {
@@ -54,8 +54,8 @@ func TestDestroyedQueuePairLeavesItsTerminate(t *testing.T) {
 	}
 }
 
-// Who was refused may reset the stream: nothing has failed.
-func TestRefusedPeerMayReset(t *testing.T) {
+// A rejected peer may reset the stream: the connection has no error.
+func TestResetAfterRejectIsNoError(t *testing.T) {
 	h := newHost(t)
 	c := h.nic.Incoming()
 	p := newPipe(t, c, nil)
@@ -70,14 +70,14 @@ func TestRefusedPeerMayReset(t *testing.T) {
 	}
 }
 
-// A queue pair with a shared receive queue says once that it takes no more from
-// it, however many steps its end has.
+// A queue pair with a shared receive queue reports once that it takes no more receives, in any
+// sequence of closing.
 func TestLastWQEIsReportedOnce(t *testing.T) {
 	h := newHost(t)
 	srq := must.Get(h.nic.CreateSRQ(nic.SRQConfig{PD: h.pd, MaxWR: 4, MaxSGE: 1}))(t)
 	h.qp = h.newQP(iwarp.QueueConfig{PD: h.pd, SendCQ: h.SendCQ, RecvCQ: h.RecvCQ, SRQ: srq, Caps: verbs.QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
 	k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-	k.say(segment(wire.OpSend, 9, nil)) // Terminate, then the end
+	k.sendSegment(segment(wire.OpSend, 9, nil)) // Terminate, then the end
 	h.wantState(verbs.QPStateSQE)
 	k.take(0)
 	k.c.InputEOF(0)
@@ -85,20 +85,20 @@ func TestLastWQEIsReportedOnce(t *testing.T) {
 	h.wantEvents(verbs.EventQPReqErr, verbs.EventQPLastWQEReached)
 }
 
-// The RDMA Consortium's verbs close only a queue pair that is at rest.
-func TestClosingABusyQueuePairBreaksIt(t *testing.T) {
+// The RDMA Consortium's verbs close only an idle queue pair.
+func TestClosingBusyQPFailsIt(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		h := newHost(t)
 		k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 		if busy {
 			r, _ := h.region(8, allAccess)
 			h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
-			k.hear()
+			k.received()
 		}
 		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateSQD}, verbs.QPAttrState))
 		k.take(0)
-		if k.gone[0] != busy || k.fin[0] == busy {
-			t.Errorf("busy %v: reset %v, FIN %v", busy, k.gone[0], k.fin[0])
+		if k.reset[0] != busy || k.fin[0] == busy {
+			t.Errorf("busy %v: reset %v, FIN %v", busy, k.reset[0], k.fin[0])
 		}
 		if busy {
 			h.wantState(verbs.QPStateErr)
@@ -109,17 +109,16 @@ func TestClosingABusyQueuePairBreaksIt(t *testing.T) {
 	}
 }
 
-// The time to close runs from the first cause: what else goes wrong meanwhile
-// does not prolong it.
-func TestTimeToCloseIsNotProlonged(t *testing.T) {
+// CloseTimeout runs from the first cause: later errors do not extend it.
+func TestLaterErrorsDoNotExtendCloseTimeout(t *testing.T) {
 	h := newHost(t)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, crcEnhanced)
 	r, _ := h.region(8, allAccess)
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
-	k.hear()
+	k.received()
 	k.c.Disconnect(k.now)
 	k.later(5*time.Second-time.Second, h.nic)
-	k.say(segment(wire.OpSend, 9, nil))
+	k.sendSegment(segment(wire.OpSend, 9, nil))
 	k.take(0)
 	if k.c.State() != Closing {
 		t.Fatalf("%v", k.c.State())
@@ -130,12 +129,12 @@ func TestTimeToCloseIsNotProlonged(t *testing.T) {
 	}
 }
 
-func TestDepthsUpToTheLimit(t *testing.T) {
+func TestConnectAcceptsDepthsUpToLimit(t *testing.T) {
 	h := newHost(t)
 	limit := uint16(h.nic.cfg.Limits.RdAtomic)
 	for _, p := range []ConnParam{{IRD: limit + 1}, {ORD: limit + 1}} {
 		if _, err := h.nic.Connect(h.qp, p); err == nil {
-			t.Errorf("%+v is taken, the limit is %d", p, limit)
+			t.Errorf("%+v is accepted, the limit is %d", p, limit)
 		}
 	}
 	for _, p := range []ConnParam{{IRD: limit, ORD: limit}, {IRD: wire.DepthNotNegotiated, ORD: wire.DepthNotNegotiated}} {
@@ -148,7 +147,7 @@ func TestDepthsUpToTheLimit(t *testing.T) {
 	}
 }
 
-// tester is a script that talks to a NIC octet by octet: the NIC is end 0.
+// tester is a scripted peer that exchanges octets with a NIC; the NIC is end 0.
 type tester struct {
 	*pipe
 	*host
@@ -157,7 +156,7 @@ type tester struct {
 	parser *wire.Deframer
 }
 
-// unhex reads hex, which may have spaces.
+// unhex decodes hex digits, which may have spaces.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b := must.Get(hex.DecodeString(strings.ReplaceAll(s, " ", "")))(t)
@@ -169,22 +168,22 @@ const (
 	replyFrame   = "4d504120494420526570204672616d65"
 )
 
-// asResponder connects a host that was asked by the tester. flags and tail are of
-// the Request.
+// asResponder connects a host that the tester sent a Request to. request has its flags and private
+// data.
 func asResponder(t testing.TB, h *host, request string, p ConnParam) *tester {
 	t.Helper()
 	c := h.nic.Incoming()
 	k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 	k.give(0, unhex(t, requestFrame+request))
 	if c.State() != Requested {
-		t.Fatalf("the Request is not taken: %v %v", c.State(), c.Err())
+		t.Fatalf("the Request is not accepted: %v %v", c.State(), c.Err())
 	}
 	must.Do(t, c.Accept(0, h.qp, p))
 	k.start(k.take(0))
 	return k
 }
 
-// asInitiator connects a host to the tester, who answers with reply.
+// asInitiator connects a host to the tester, which answers with reply.
 func asInitiator(t testing.TB, h *host, p ConnParam, reply string) *tester {
 	t.Helper()
 	c := must.Get(h.nic.Connect(h.qp, p))(t)
@@ -198,17 +197,17 @@ func asInitiator(t testing.TB, h *host, p ConnParam, reply string) *tester {
 	return k
 }
 
-// start learns from a Reply how FPDUs are framed.
+// start sets the framing of FPDUs from a Reply.
 func (k *tester) start(reply []byte) {
 	f := wire.Framing{CRC: reply[16]&0x40 != 0}
 	k.framer, k.parser = wire.NewFramer(f), wire.NewDeframer(f)
 }
 
-// say sends the NIC a segment.
-func (k *tester) say(g wire.Segment) { k.give(0, k.framer.Append(nil, g.Append(nil))) }
+// sendSegment sends a segment to the NIC.
+func (k *tester) sendSegment(g wire.Segment) { k.give(0, k.framer.Append(nil, g.Append(nil))) }
 
-// hear returns the segments that the NIC has sent since.
-func (k *tester) hear() (segs []wire.Segment) {
+// received returns the segments that the NIC has sent since the last call.
+func (k *tester) received() (segs []wire.Segment) {
 	k.pipe.t.Helper()
 	b := k.take(0)
 	for len(b) > 0 {
@@ -229,10 +228,10 @@ func (k *tester) hear() (segs []wire.Segment) {
 	return segs
 }
 
-// hearOne returns the only segment that the NIC has sent.
-func (k *tester) hearOne() wire.Segment {
+// receivedOne returns the only segment that the NIC has sent.
+func (k *tester) receivedOne() wire.Segment {
 	k.pipe.t.Helper()
-	segs := k.hear()
+	segs := k.received()
 	if len(segs) != 1 {
 		k.pipe.t.Fatalf("%d segments, want 1: %+v", len(segs), segs)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// script is what a fuzzer has a connection go through.
+// script makes the decisions of a fuzz test.
 type script []byte
 
 func (c *script) next() byte {
@@ -35,11 +35,11 @@ func (c *script) take(n int) []byte {
 
 const secretByte = 0xee
 
-// fuzzed is a connection with a peer that may say anything.
+// fuzzed is a connection with a peer that sends anything.
 type fuzzed struct {
 	*tester
 	open   *nic.Region
-	closed nic.Bytes // memory that no peer may reach
+	closed nic.Bytes // memory that no peer may access
 	secret []byte
 	posted int
 	recvd  int
@@ -72,15 +72,15 @@ func newFuzzed(t testing.TB, initiator bool) *fuzzed {
 	return f
 }
 
-// step does one thing that the script says.
+// step executes one action of the script.
 func (f *fuzzed) step(c *script) {
-	alive := !f.gone[0]
+	alive := !f.reset[0]
 	switch c.next() & 15 {
-	case 0, 1: // anything
+	case 0, 1: // any octets
 		if b := c.take(int(c.next())); alive && !f.eof[1] {
 			f.give(0, b)
 		}
-	case 2: // a start-up frame, nearly right
+	case 2: // an almost valid start-up frame
 		frame := wire.StartFrame{Reply: f.c.initiator, CRC: true, Enhanced: true, Revision: 2, PrivateData: c.take(int(c.next()) & 15)}
 		if c.next()&3 != 0 {
 			frame.PrivateData = []byte{0xc0, 4, 0xc0, 4}
@@ -98,11 +98,11 @@ func (f *fuzzed) step(c *script) {
 		g.ReadRequest = wire.ReadRequest{Size: uint32(c.next()), SrcSTag: wire.STag(f.open.Key), SrcTO: f.open.Addr}
 		g.AtomicRequest = wire.AtomicRequest{STag: wire.STag(f.open.Key), TO: f.open.Addr}
 		if info.Class&wire.HasPayload != 0 {
-			// Octets that look secret come from us only.
+			// Only the tester's own memory has octets that look secret.
 			g.Payload = bytes.ReplaceAll(c.take(int(c.next())), []byte{secretByte}, []byte{0})
 		}
 		if alive && !f.eof[1] {
-			f.say(g)
+			f.sendSegment(g)
 		}
 	case 7:
 		if alive && !f.eof[1] {
@@ -111,7 +111,7 @@ func (f *fuzzed) step(c *script) {
 		}
 	case 8:
 		if alive && c.next() == 7 {
-			f.gone[0] = true
+			f.reset[0] = true
 			f.c.Failed(f.now, link.ErrReset)
 		}
 	case 9:
@@ -124,7 +124,7 @@ func (f *fuzzed) step(c *script) {
 		ops := []verbs.WROpcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpRDMAWriteImm}
 		op := ops[int(c.next())%len(ops)]
 		if f.posted == cqDepth {
-			break // one more could be one too many for the completion queue, which is then an error
+			break // one more could overflow the completion queue, which is an error
 		}
 		if f.qp.PostSend(&verbs.SendWR{Opcode: op, SGL: []verbs.SGE{sge(f.open, 0, 8)}}, Refs{}) == nil {
 			f.posted++
@@ -134,13 +134,13 @@ func (f *fuzzed) step(c *script) {
 	case 13:
 		f.later(time.Duration(c.next())*50*time.Millisecond, f.nic)
 	case 14:
-		f.most = 1 + int(c.next())
+		f.maxWrite = 1 + int(c.next())
 		f.write(0)
 	case 15:
 		if b := c.next(); b < 7 {
 			_ = f.qp.Modify(f.now, verbs.QPAttr{State: verbs.QPState(b)}, verbs.QPAttrState)
 			if b == 0 {
-				f.posted, f.recvd = 0, 0 // forgotten
+				f.posted, f.recvd = 0, 0 // released without completions
 				poll(f.SendCQ)
 				poll(f.RecvCQ)
 			}
@@ -165,15 +165,15 @@ func FuzzConn(f *testing.F) {
 				}
 			}
 			if bytes.Contains(k.log[0], k.secret) {
-				t.Fatal("secret memory has left")
+				t.Fatal("secret memory was sent")
 			}
 		}
-		// However it stands: left alone, it ends, if it is not waiting to be told what to
-		// do; and all that was posted comes back.
+		// Without more input the connection ends, unless it waits for the program, and all posted
+		// requests complete.
 		if k.c.State() < Accepted || k.c.State() == Established {
 			k.c.Abort()
 		}
-		k.most = 0
+		k.maxWrite = 0
 		for range 3 {
 			k.later(time.Hour, k.nic)
 			k.write(0)
@@ -186,17 +186,17 @@ func FuzzConn(f *testing.F) {
 			t.Fatalf("the connection is %v", k.c.State())
 		}
 		if k.nic.Deadline() != mono.Never {
-			t.Fatal("a timer is left")
+			t.Fatal("a timer is still armed")
 		}
 		if k.nic.Count.EmptyWrites > maxEmptyWrites {
 			t.Fatalf("%d empty Writes", k.nic.Count.EmptyWrites)
 		}
 		if n := len(poll(k.SendCQ)); n != k.posted {
-			t.Fatalf("%d of %d requests came back", n, k.posted)
+			t.Fatalf("%d of %d requests completed", n, k.posted)
 		}
 		if k.qp.state == verbs.QPStateErr {
 			if n := len(poll(k.RecvCQ)); n != k.recvd {
-				t.Fatalf("%d of %d receives came back", n, k.recvd)
+				t.Fatalf("%d of %d receives completed", n, k.recvd)
 			}
 		}
 	})

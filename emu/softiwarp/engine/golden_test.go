@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// What soft-iWARP said in an rping of 100 octets, without CRCs.
+// Octets that soft-iWARP sent in an rping of 100 octets, without CRCs.
 const (
-	rpingRequest = "4d504120494420526571204672616d651002000400010001"
-	rpingReply   = "4d504120494420526570204672616d651002000400010001"
-	rpingSend    = "0022414300000000000000000000000100000000000055c99661b6c047d32f000000006400000000"
-	rpingRead    = "002e4141000000000000000100000001000000009de06c00000055e715bdd0100000006447d32f00000055c99661b6c000000000"
-	rpingAnswer  = "0072c1429de06c00000055e715bdd01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
-	rpingWrite   = "0072c140f13a5300000055c99661b01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
+	rpingRequest  = "4d504120494420526571204672616d651002000400010001"
+	rpingReply    = "4d504120494420526570204672616d651002000400010001"
+	rpingSend     = "0022414300000000000000000000000100000000000055c99661b6c047d32f000000006400000000"
+	rpingRead     = "002e4141000000000000000100000001000000009de06c00000055e715bdd0100000006447d32f00000055c99661b6c000000000"
+	rpingResponse = "0072c1429de06c00000055e715bdd01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
+	rpingWrite    = "0072c140f13a5300000055c99661b01072646d612d70696e672d303a204142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a4142434445464748494a4b4c4d4e4f505152535455565758595a5b5c0000000000"
 )
 
-// stagHex is a key as frames show it.
+// stagHex returns a key in hex, in network byte order.
 func stagHex(key uint32) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint32(nil, key))
 }
@@ -37,7 +37,7 @@ func TestGoldenRpingClient(t *testing.T) {
 	h := newHost(t, noCRC)
 	src, text := h.regionAt(16, 0x55c99661b000, allAccess)
 	data, mem := h.regionAt(100, 0x55c99661b6c0, allAccess)
-	copy(mem, unhex(t, rpingAnswer[32:232]))
+	copy(mem, unhex(t, rpingResponse[32:232]))
 	c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 1, ORD: 1}))(t)
 	p := newPipe(t, c, nil)
 	wantOctets(t, "Request", p.take(0), rpingRequest)
@@ -49,9 +49,9 @@ func TestGoldenRpingClient(t *testing.T) {
 	h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: []verbs.SGE{sge(src, 0, 16)}})
 	wantOctets(t, "Send", p.take(0), rpingSend)
 	h.wantSends("1")
-	// The peer reads: our key takes the place of soft-iWARP's.
+	// The peer reads, with this NIC's key instead of soft-iWARP's.
 	p.give(0, unhex(t, strings.Replace(rpingRead, "47d32f00", stagHex(data.Key), 1)))
-	wantOctets(t, "Read Response", p.take(0), rpingAnswer)
+	wantOctets(t, "Read Response", p.take(0), rpingResponse)
 }
 
 func TestGoldenRpingServer(t *testing.T) {
@@ -70,11 +70,11 @@ func TestGoldenRpingServer(t *testing.T) {
 	h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(sink, 0, 100)}, Remote: verbs.Remote{Addr: addr, RKey: verbs.RKey(stag)}})
 	wantOctets(t, "Read Request", p.take(1), strings.Replace(rpingRead, "9de06c00", stagHex(sink.Key), 1))
 	h.wantSends()
-	p.give(1, unhex(t, strings.Replace(rpingAnswer, "9de06c00", stagHex(sink.Key), 1)))
+	p.give(1, unhex(t, strings.Replace(rpingResponse, "9de06c00", stagHex(sink.Key), 1)))
 	h.wantSends("2")
 	h.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(sink, 0, 100)}, Remote: verbs.Remote{Addr: 0x55c99661b010, RKey: 0xf13a5300}})
 	wantOctets(t, "Write", p.take(1), rpingWrite)
-	if hex.EncodeToString(got) != rpingAnswer[32:232] {
+	if hex.EncodeToString(got) != rpingResponse[32:232] {
 		t.Errorf("read %q", got)
 	}
 }
@@ -91,19 +91,19 @@ func TestGoldenFramesWithCRC(t *testing.T) {
 			k.give(0, b)
 		}},
 		{"D2", "00264147000000000000000200000001000000001100c000001ec140abcdef0000000000000000004e8b3050", func(_ *testing.T, k *tester) {
-			k.say(write(0xabcdef00, 0, make([]byte, 16)))
+			k.sendSegment(write(0xabcdef00, 0, make([]byte, 16)))
 		}},
 		{"D3", "00464147000000000000000200000001000000000100e000002e41410000000000000001000000010000000000000007000000000000010000000010abcdef000000000000000000d324d859", func(_ *testing.T, k *tester) {
 			g := segment(wire.OpReadRequest, 1, nil)
 			g.ReadRequest = wire.ReadRequest{SinkSTag: 7, SinkTO: 0x100, Size: 16, SrcSTag: 0xabcdef00}
-			k.say(g)
+			k.sendSegment(g)
 		}},
 		{"D5c", "001e414b0000000000000003000000010000000000000011000000000000002ac093aabd", func(_ *testing.T, k *tester) {
 			r, mem := k.region(8, allAccess)
 			mem[0] = 42
 			g := segment(wire.OpAtomicRequest, 1, nil)
 			g.AtomicRequest = wire.AtomicRequest{RequestID: 0x11, STag: wire.STag(r.Key), TO: r.Addr, AddSwap: 5}
-			k.say(g)
+			k.sendSegment(g)
 		}},
 		{"V16", "000ec142aaaa555511223344556677887338d788", func(t *testing.T, k *tester) {
 			k.give(0, unhex(t, "002e414100000000000000010000000100000000aaaa5555112233445566778800000000deadbeef0000000000000077d4fa74d7"))
@@ -125,12 +125,12 @@ func TestGoldenFramesWithCRC(t *testing.T) {
 }
 
 func TestGoldenRTR(t *testing.T) {
-	// The Reply is soft-iWARP's: a write is to be the RTR.
+	// soft-iWARP's Reply requests a Write as RTR.
 	h := newHost(t, noCRC, peerToPeer)
 	k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "1002000480048004")
 	wantOctets(t, "T17", k.take(0), "000ec14000000001000000000000000000000000")
 	if h.SendCQ.Depth() == 0 || len(poll(h.SendCQ)) != 0 {
-		t.Error("the RTR completes something")
+		t.Error("the RTR has a completion")
 	}
 }
 

@@ -33,8 +33,7 @@ func (q *QP) Modify(now mono.Time, a verbs.QPAttr, mask verbs.QPAttrMask) error 
 	return nil
 }
 
-// checkModify returns an error if Modify may not set the attributes in mask, or not move the QP to
-// state to.
+// checkModify returns an error if Modify may not set the attributes in mask, or not enter state to.
 func (q *QP) checkModify(a *verbs.QPAttr, mask verbs.QPAttrMask, to verbs.QPState) error {
 	invalid := func(why string, args ...any) error { return q.OpError("modify_qp", verbs.ErrInvalid, why, args...) }
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
@@ -74,8 +73,7 @@ func mayModify(from, to verbs.QPState) bool {
 	}
 }
 
-// changeState enters the state that Modify requested. SQD stands for iWARP's Closing state, SQE for
-// Terminate.
+// changeState enters the state that Modify requested. SQD is iWARP's Closing state, SQE Terminate.
 func (q *QP) changeState(now mono.Time, to verbs.QPState) {
 	switch to {
 	case verbs.QPStateReset:
@@ -106,8 +104,7 @@ func (q *QP) failNow() {
 	}
 }
 
-// Query returns the attributes. With a connection, the depths of RDMA reads are the negotiated
-// ones.
+// Query returns the attributes. With a connection, the read depths are the negotiated ones.
 func (q *QP) Query() verbs.QPAttr {
 	a := q.attr
 	a.State, a.CurState, a.Caps = q.state, q.state, q.Caps

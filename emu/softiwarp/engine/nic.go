@@ -67,8 +67,7 @@ func (n *NIC) NextOutput() (*Conn, bool) {
 	return c, ok
 }
 
-// NextChanged returns the next connection whose State has changed since the last call that returned
-// it.
+// NextChanged returns the next connection whose State has changed since it was last returned.
 func (n *NIC) NextChanged() (*Conn, bool) {
 	c, ok := n.changed.Pop()
 	if ok {

@@ -56,8 +56,7 @@ func (o *streamOwner) Completed(r *iwarp.Request, status verbs.WCStatus) {
 	q.push(q.SendCQ, &wc, notSolicited)
 }
 
-// Retired frees the send queue slot of a request. q.rtr, the ready-to-receive message of connection
-// setup, has none.
+// Retired frees the send queue slot of a request. q.rtr, the ready-to-receive message, has none.
 func (o *streamOwner) Retired(r *iwarp.Request) {
 	if q := (*QP)(o); r != &q.rtr {
 		q.sq.head++

@@ -13,22 +13,21 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// pipe is the stream between two connections, or between one and a script: it
-// holds what is under way in each direction.
+// pipe is the TCP stream between two connections, or between a connection and a script, with the
+// octets in flight.
 type pipe struct {
-	t    testing.TB
-	rnd  *rand.Rand
-	now  mono.Time
-	end  [2]*Conn // nil: a script
-	way  [2][]byte
-	fin  [2]bool // that end has closed its direction
-	gone [2]bool // that end is broken
-	eof  [2]bool // and the other was told
-	vecs [][]byte
-	// most is how many octets a write may take; 0 is all. Some are left out, with a
-	// cut anywhere, if rnd is set.
-	most int
-	log  [2][]byte // all that an end has written
+	t        testing.TB
+	rnd      *rand.Rand
+	now      mono.Time
+	end      [2]*Conn // nil: a script
+	inFlight [2][]byte
+	fin      [2]bool // the end has closed its direction
+	reset    [2]bool // the end was reset
+	eof      [2]bool // the other end got EOF
+	vecs     [][]byte
+	// maxWrite limits the octets of a write; 0 is no limit. If rnd is set, random limits apply.
+	maxWrite int
+	log      [2][]byte // all octets that an end has written
 }
 
 var (
@@ -53,10 +52,10 @@ func newPipe(t testing.TB, a, b *Conn) *pipe {
 	return p
 }
 
-// write moves what end i has to write to its way.
+// write moves the output of end i into the stream.
 func (p *pipe) write(i int) (moved bool) {
 	c := p.end[i]
-	if c == nil || p.gone[i] {
+	if c == nil || p.reset[i] {
 		return false
 	}
 	for {
@@ -65,7 +64,7 @@ func (p *pipe) write(i int) (moved bool) {
 			p.t.Fatal("Output has grown the slice that it was given")
 		}
 		if then == link.StreamAbort {
-			p.failNow(i)
+			p.resetFrom(i)
 			return true
 		}
 		total := 0
@@ -74,7 +73,7 @@ func (p *pipe) write(i int) (moved bool) {
 		}
 		if p.fin[i] {
 			if total > 0 {
-				p.t.Fatalf("%d octets to write behind the end of the direction", total)
+				p.t.Fatalf("%d octets to write after the direction was closed", total)
 			}
 			return false
 		}
@@ -86,8 +85,8 @@ func (p *pipe) write(i int) (moved bool) {
 			return moved
 		}
 		n := total
-		if p.most > 0 {
-			n = min(n, p.most)
+		if p.maxWrite > 0 {
+			n = min(n, p.maxWrite)
 		}
 		if p.rnd != nil {
 			n = 1 + p.rnd.IntN(n)
@@ -95,7 +94,7 @@ func (p *pipe) write(i int) (moved bool) {
 		left := n
 		for _, b := range bufs {
 			k := min(left, len(b))
-			p.way[i] = append(p.way[i], b[:k]...)
+			p.inFlight[i] = append(p.inFlight[i], b[:k]...)
 			p.log[i] = append(p.log[i], b[:k]...)
 			left -= k
 		}
@@ -107,30 +106,30 @@ func (p *pipe) write(i int) (moved bool) {
 	}
 }
 
-// breakOff is a reset by end i.
-func (p *pipe) failNow(i int) {
-	p.gone[i], p.gone[1-i] = true, true
-	p.way[i] = nil
+// resetFrom resets the stream from end i.
+func (p *pipe) resetFrom(i int) {
+	p.reset[i], p.reset[1-i] = true, true
+	p.inFlight[i] = nil
 	if o := p.end[1-i]; o != nil {
 		o.Failed(p.now, link.ErrReset)
 	}
 }
 
-// read gives the other end of way i what is on it.
+// read delivers the octets in flight from end i to the other end.
 func (p *pipe) read(i int) (moved bool) {
 	o := p.end[1-i]
-	if o == nil || p.gone[1-i] {
+	if o == nil || p.reset[1-i] {
 		return false
 	}
-	if n := len(p.way[i]); n > 0 {
+	if n := len(p.inFlight[i]); n > 0 {
 		if p.rnd != nil {
 			n = 1 + p.rnd.IntN(n)
 		}
-		b := slices.Clone(p.way[i][:n])
-		p.way[i] = p.way[i][n:]
+		b := slices.Clone(p.inFlight[i][:n])
+		p.inFlight[i] = p.inFlight[i][n:]
 		o.Input(p.now, b)
 		for k := range b {
-			b[k] = 0xcc // it is the driver's again
+			b[k] = 0xcc // the driver may reuse its buffer
 		}
 		return true
 	}
@@ -142,7 +141,7 @@ func (p *pipe) read(i int) (moved bool) {
 	return false
 }
 
-// run moves everything until nothing moves.
+// run moves octets until none are in flight.
 func (p *pipe) run() {
 	p.t.Helper()
 	for range 1_000_000 {
@@ -159,23 +158,23 @@ func (p *pipe) run() {
 			return
 		}
 	}
-	p.t.Fatal("the streams never come to rest")
+	p.t.Fatal("the streams never become idle")
 }
 
-// take returns what end i has written and nobody has read, for a script.
+// take returns the octets in flight from end i, for a script.
 func (p *pipe) take(i int) []byte {
 	p.write(i)
-	b := p.way[i]
-	p.way[i] = nil
+	b := p.inFlight[i]
+	p.inFlight[i] = nil
 	return b
 }
 
-// give has a script say b to end i.
+// give delivers octets of a script to end i.
 func (p *pipe) give(i int, b []byte) {
 	p.end[i].Input(p.now, slices.Clone(b))
 }
 
-// later lets time pass.
+// later advances the time.
 func (p *pipe) later(d time.Duration, nics ...*NIC) {
 	p.now = p.now.Add(d)
 	for _, n := range nics {
@@ -190,7 +189,7 @@ type pair struct {
 	ca, cb *Conn
 }
 
-// connect joins two hosts. Depths are those of all the tests that do not care.
+// connect connects two hosts with default depths.
 func connect(t testing.TB, a, b *host) *pair {
 	t.Helper()
 	return connectWith(t, a, b, ConnParam{IRD: 4, ORD: 4}, ConnParam{IRD: 4, ORD: 4})
@@ -210,7 +209,7 @@ func connectWith(t testing.TB, a, b *host, pa, pb ConnParam) *pair {
 	return p
 }
 
-// offer goes as far as the Request.
+// offer connects up to the Request.
 func offer(t testing.TB, a, b *host, pa ConnParam) *pair {
 	t.Helper()
 	ca := must.Get(a.nic.Connect(a.qp, pa))(t)
@@ -220,7 +219,7 @@ func offer(t testing.TB, a, b *host, pa ConnParam) *pair {
 	return p
 }
 
-// peerToPeer has initiators ask for the model with an RTR.
+// peerToPeer makes initiators request the peer-to-peer model.
 func peerToPeer(c *Config, _ *iwarp.QueueConfig) { c.MPA.PeerToPeer = true }
 
 func noCRC(c *Config, _ *iwarp.QueueConfig) { c.MPA.NoCRC = true }

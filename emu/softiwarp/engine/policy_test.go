@@ -13,25 +13,24 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// policyCase is a short conversation with a NIC, whose outcome must read one way without
-// the policy and another way with it.
+// policyCase is a short exchange with a NIC, with its results without and with the policy.
 type policyCase struct {
-	talk          func(*testing.T, *host) string
+	exchange      func(*testing.T, *host) string
 	without, with string
 }
 
-// policyCases has a conversation for every policy of the engine's own.
+// policyCases has an exchange for every policy of the engine.
 var policyCases = map[string]policyCase{
 	"DropReadsOnEOF": {
-		talk: func(t *testing.T, h *host) string {
+		exchange: func(t *testing.T, h *host) string {
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 			r, _ := h.region(50000, allAccess)
 			g := segment(wire.OpReadRequest, 1, nil)
 			g.ReadRequest = wire.ReadRequest{Size: 50000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
-			k.say(g)
+			k.sendSegment(g)
 			k.c.InputEOF(0)
 			n := 0
-			for _, s := range k.hear() {
+			for _, s := range k.received() {
 				n += len(s.Payload)
 			}
 			return fmt.Sprintf("%d octets, %v", n, k.c.State())
@@ -39,23 +38,23 @@ var policyCases = map[string]policyCase{
 		without: "50000 octets, closed", with: "0 octets, closed",
 	},
 	"ResetUnusable": {
-		talk: func(t *testing.T, h *host) string {
+		exchange: func(t *testing.T, h *host) string {
 			c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 			p := newPipe(t, c, nil)
 			p.take(0)
 			must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 			p.give(0, unhex(t, replyFrame+crcEnhanced))
-			return fmt.Sprintf("%d octets, reset %v", len(p.take(0)), p.gone[0])
+			return fmt.Sprintf("%d octets, reset %v", len(p.take(0)), p.reset[0])
 		},
 		without: "28 octets, reset false", with: "0 octets, reset true",
 	},
 	"HideTerminate": {
-		talk: func(t *testing.T, h *host) string {
+		exchange: func(t *testing.T, h *host) string {
 			k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
 			h.recv(1)
 			g := segment(wire.OpTerminate, 1, nil)
 			g.Terminate.Error = wire.TermProtAccess
-			k.say(g)
+			k.sendSegment(g)
 			var wc [1]verbs.WC
 			n, _ := h.RecvCQ.Poll(wc[:])
 			return fmt.Sprintf("%v %d %#x", h.events(), n, wc[0].VendorErr)
@@ -64,11 +63,11 @@ var policyCases = map[string]policyCase{
 	},
 }
 
-func TestPoliciesChangeWhatTheySay(t *testing.T) {
+func TestEachPolicyChangesItsExchange(t *testing.T) {
 	typ := reflect.TypeFor[Policy]()
 	for i := range typ.NumField() {
-		if f := typ.Field(i); f.Type.Kind() == reflect.Bool && policyCases[f.Name].talk == nil {
-			t.Errorf("%s has no conversation that shows it", f.Name)
+		if f := typ.Field(i); f.Type.Kind() == reflect.Bool && policyCases[f.Name].exchange == nil {
+			t.Errorf("%s has no policyCase", f.Name)
 		}
 	}
 	for name, c := range policyCases {
@@ -77,7 +76,7 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 				h := newHost(t, func(cfg *Config, _ *iwarp.QueueConfig) {
 					reflect.ValueOf(&cfg.Policy).Elem().FieldByName(name).SetBool(on)
 				})
-				if got := c.talk(t, h); got != want {
+				if got := c.exchange(t, h); got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}
 			})
@@ -86,7 +85,7 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 }
 
 func TestPoliciesReachTheirLayers(t *testing.T) {
-	talk := func(set func(*Policy)) string {
+	exchange := func(set func(*Policy)) string {
 		h := newHost(t, func(cfg *Config, _ *iwarp.QueueConfig) { set(&cfg.Policy) })
 		c := h.nic.Incoming()
 		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
@@ -97,7 +96,7 @@ func TestPoliciesReachTheirLayers(t *testing.T) {
 		early := len(reply) > wire.StartFrameLen+wire.EnhancedLen
 		k.start(reply)
 		g := segment(wire.OpSend, 1, nil)
-		k.say(g) // nobody has posted a receive
+		k.sendSegment(g) // without a receive
 		out := k.take(0)
 		swapped := strings.Contains(fmt.Sprintf("%x", out), "2102")
 		return fmt.Sprint(early, swapped, h.nic.Mem.Policy.WindowCoversRegion)
@@ -108,7 +107,7 @@ func TestPoliciesReachTheirLayers(t *testing.T) {
 		"false true false":  func(p *Policy) { p.Stream.Terminate.Order = wire.OrderSiw },
 		"false false true":  func(p *Policy) { p.Shared.WindowCoversRegion = true },
 	} {
-		if got := talk(set); got != want {
+		if got := exchange(set); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

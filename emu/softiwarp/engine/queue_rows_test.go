@@ -19,11 +19,11 @@ var queueRows = map[string]func(*testing.T){
 			h.recv(i)
 		}
 		h.RecvCQ.ReqNotify(true)
-		k.say(segment(wire.OpSend, 1, nil))
+		k.sendSegment(segment(wire.OpSend, 1, nil))
 		if h.nic.CompletionEvents() != 0 {
 			t.Error("a plain Send raises an event")
 		}
-		k.say(segment(wire.OpSendSE, 2, nil))
+		k.sendSegment(segment(wire.OpSendSE, 2, nil))
 		if cq, ok := h.nic.NextCompletionEvent(); !ok || cq != h.RecvCQ {
 			t.Error("a Send with solicited event raises none")
 		}
@@ -48,7 +48,7 @@ var queueRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5040/8.1.1/2 rfc5042/6.4.6/1": func(t *testing.T) {
-		// Two connections of one NIC; the completion queue of one runs over.
+		// Two connections of one NIC; the completion queue of one overflows.
 		a := newHost(t)
 		small := a.cq(2)
 		b, c := newHost(t), newHost(t)
@@ -65,7 +65,7 @@ var queueRows = map[string]func(*testing.T){
 		p.run()
 		over.wantState(verbs.QPStateErr)
 		if term, received := c.qp.stream.Ended(); !received || term.Error != wire.TermRDMAPLocal {
-			t.Errorf("the peer heard %+v", term)
+			t.Errorf("the peer got %+v", term)
 		}
 		a.wantState(verbs.QPStateRTS)
 		a.wantRecvs("0:0", "1:0", "2:0", "3:0")
@@ -84,17 +84,17 @@ var queueRows = map[string]func(*testing.T){
 		for i := range uint64(4) {
 			must.Do(t, srq.PostRecv(&verbs.RecvWR{WRID: i}))
 		}
-		k.say(segment(wire.OpSend, 1, nil))
+		k.sendSegment(segment(wire.OpSend, 1, nil))
 		h.wantEvents()
-		k.say(segment(wire.OpSend, 2, nil))
+		k.sendSegment(segment(wire.OpSend, 2, nil))
 		h.wantEvents(verbs.EventSRQLimitReached)
 		h.wantRecvs("0:0", "1:0")
-		// What is left belongs to others when the queue pair fails.
-		k.say(write(1, 2, []byte{3}))
+		// Receives in a shared queue remain when the queue pair fails.
+		k.sendSegment(write(1, 2, []byte{3}))
 		h.wantRecvs()
 		h.wantEvents(verbs.EventQPAccessErr, verbs.EventQPLastWQEReached)
 		if srq.Count() != 2 {
-			t.Errorf("%d receives left", srq.Count())
+			t.Errorf("%d receives remain", srq.Count())
 		}
 	},
 	"rfc5042/6.4.3.3/1": func(t *testing.T) {
@@ -102,24 +102,24 @@ var queueRows = map[string]func(*testing.T){
 		other := &host{t: t, nic: a.nic, pd: a.pd, SendCQ: a.SendCQ, RecvCQ: a.RecvCQ}
 		other.qp = other.newQP(iwarp.QueueConfig{PD: a.pd, SendCQ: a.SendCQ, RecvCQ: a.RecvCQ})
 		k, l := asResponder(t, a, crcEnhanced, ConnParam{IRD: 4, ORD: 4}), asResponder(t, other, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-		for i := range 4 { // as many as the first may have, and none is answered
-			k.say(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
+		for i := range 4 { // the first queue pair's limit, all unanswered
+			k.sendSegment(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
 		}
 		for i := range 4 {
-			l.say(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
+			l.sendSegment(segment(wire.OpReadRequest, wire.MSN(i+1), nil))
 		}
-		if got := len(l.hear()); got != 4 {
+		if got := len(l.received()); got != 4 {
 			t.Errorf("%d of 4 reads answered", got)
 		}
 	},
 }
 
-func TestASendThatFindsNoReceiveEndsTheConnection(t *testing.T) {
+func TestSendWithoutReceiveTerminatesConnection(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 	p.run()
-	a.wantSends("1") // TCP took it
+	a.wantSends("1") // TCP accepted it
 	b.wantEvents(verbs.EventQPReqErr)
 	a.wantEvents(verbs.EventQPFatal)
 	for _, h := range []*host{a, b} {

@@ -79,7 +79,7 @@ func sge(r *nic.Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 
-// send posts a request, which must be taken.
+// send posts a request, which must succeed.
 func (h *host) send(wr verbs.SendWR) {
 	h.t.Helper()
 	must.Do(h.t, h.qp.PostSend(&wr, Refs{}))
@@ -90,7 +90,7 @@ func (h *host) recv(id uint64, sgl ...verbs.SGE) {
 	must.Do(h.t, h.qp.PostRecv(&verbs.RecvWR{WRID: id, SGL: sgl}))
 }
 
-// poll returns what a queue has, as text: id and status, of receives the length.
+// poll returns the completions of a queue as text: ID and status, and the length of receives.
 func poll(cq *nic.CQ) (got []string) {
 	var wc [16]verbs.WC
 	for {
@@ -135,7 +135,7 @@ func (h *host) wantState(want verbs.QPState) {
 	}
 }
 
-// events returns the asynchronous events that wait.
+// events returns the pending asynchronous events.
 func (h *host) events() (got []verbs.AsyncEventType) {
 	for {
 		e, ok := h.nic.NextEvent()

@@ -9,9 +9,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// No octet of a Write is placed before its FPDU is whole and its CRC was found
-// right. Each of the two has a policy that does so; none ignores rights.
-func TestNothingIsPlacedTooEarly(t *testing.T) {
+// No octet of a Write is placed before its FPDU is complete and its CRC is valid, unless one of two
+// policies is set. No policy ignores access rights.
+func TestWriteIsPlacedAfterCRCCheck(t *testing.T) {
 	const half, whole = 20, 28 // octets of the FPDU
 	for policy, want := range map[mpa.FPDUPolicy][2]string{
 		{}:                       {"", ""},

@@ -16,10 +16,10 @@ import (
 var startRows = map[string]func(*testing.T){
 	"rfc6581/5/1 rfc6581/9.2/12": func(t *testing.T) {
 		for name, c := range map[string]struct {
-			reply string // word 0 and 1 of the enhanced data
+			reply string // words 0 and 1 of the enhanced data
 			op    wire.Opcode
-			next  wire.MSN // of the read behind it
-			send  wire.MSN // of the send behind that
+			next  wire.MSN // of the read after it
+			send  wire.MSN // of the send after that
 		}{
 			"write": {"80048004", wire.OpWrite, 1, 1},
 			"read":  {"80044004", wire.OpReadRequest, 2, 1},
@@ -31,7 +31,7 @@ var startRows = map[string]func(*testing.T){
 				r, _ := h.region(8, allAccess)
 				h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 				h.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
-				segs := k.hear()
+				segs := k.received()
 				if len(segs) != 3 || segs[0].Control.Opcode != c.op || len(segs[0].Payload) != 0 || segs[0].ReadRequest.Size != 0 {
 					t.Fatalf("%+v", segs)
 				}
@@ -55,12 +55,12 @@ var startRows = map[string]func(*testing.T){
 				}
 				h.recv(9)
 				h.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
-				if segs := k.hear(); len(segs) != 0 {
+				if segs := k.received(); len(segs) != 0 {
 					t.Errorf("before the RTR: %+v", segs)
 				}
 				h.wantSends()
-				k.say(rtr)
-				segs := k.hear()
+				k.sendSegment(rtr)
+				segs := k.received()
 				want := 1
 				if name == "read" {
 					want = 2
@@ -70,7 +70,7 @@ var startRows = map[string]func(*testing.T){
 				}
 				h.wantSends("1")
 				if name == "send" {
-					h.wantRecvs("9:0") // it is a message like any other
+					h.wantRecvs("9:0") // an ordinary message
 				} else {
 					h.wantRecvs()
 				}
@@ -82,7 +82,7 @@ var startRows = map[string]func(*testing.T){
 		c := must.Get(h.nic.Connect(h.qp, ConnParam{IRD: 4, ORD: 4}))(t)
 		k := &tester{pipe: newPipe(t, c, nil), host: h, c: c}
 		k.take(0)
-		// The program fails its queue pair before the Reply comes.
+		// The program fails its queue pair before the Reply arrives.
 		must.Do(t, h.qp.Modify(0, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 		reply := unhex(t, replyFrame+crcEnhanced)
 		k.start(reply)
@@ -99,8 +99,8 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc6581/9.1/7 rfc6581/9.2/7": func(t *testing.T) {
 		for reply, want := range map[string]wire.TermError{
-			"000400c8": wire.TermMPANotEnoughReads, // the responder wants 200 reads under way
-			"00040004": wire.TermMPANoRTR,          // it does not know the model
+			"000400c8": wire.TermMPANotEnoughReads, // the responder requests 200 outstanding reads
+			"00040004": wire.TermMPANoRTR,          // it does not support the model
 		} {
 			h := newHost(t, func(c *Config, _ *iwarp.QueueConfig) { c.MPA.PeerToPeer = want == wire.TermMPANoRTR })
 			k := asInitiator(t, h, ConnParam{IRD: 4, ORD: 4}, "50020004"+reply)
@@ -114,17 +114,17 @@ var startRows = map[string]func(*testing.T){
 	},
 }
 
-// terminateHeader is what DDP puts in front of a Terminate.
+// terminateHeader is the DDP header of a Terminate.
 const terminateHeader = "414700000000000000020000000100000000"
 
-const crcEnhanced = "5002000400040004" // CRCs, enhanced, four reads each way
+const crcEnhanced = "5002000400040004" // CRCs, enhanced, four reads in each direction
 
 var closeRows = map[string]func(*testing.T){
 	"rfc5041/6.2/1 rfc5040/6.2.1/3 rfc5044/8/3": func(t *testing.T) {
 		h := newHost(t)
 		k := asResponder(t, h, crcEnhanced, ConnParam{IRD: 4, ORD: 4})
-		k.say(write(7, 8, []byte("nowhere")))
-		if g := k.hearOne(); g.Terminate.Error != wire.TermTaggedSTag {
+		k.sendSegment(write(7, 8, []byte("nowhere")))
+		if g := k.receivedOne(); g.Terminate.Error != wire.TermTaggedSTag {
 			t.Errorf("%+v", g.Terminate)
 		}
 		h.wantState(verbs.QPStateSQE)
@@ -133,15 +133,15 @@ var closeRows = map[string]func(*testing.T){
 		}
 		k.c.InputEOF(k.now)
 		h.wantState(verbs.QPStateErr)
-		if k.c.State() != Closed || k.gone[0] {
-			t.Errorf("%v, broken %v", k.c.State(), k.gone[0])
+		if k.c.State() != Closed || k.reset[0] {
+			t.Errorf("%v, reset %v", k.c.State(), k.reset[0])
 		}
 		h.wantEvents(verbs.EventQPAccessErr)
 	},
 	"rfc5041/6.2.1/1": func(t *testing.T) {
 		a, b := newHost(t), newHost(t)
 		p := connect(t, a, b)
-		p.most = 64
+		p.maxWrite = 64
 		var want []string
 		for i := range uint64(50) {
 			b.recv(i)
@@ -167,7 +167,7 @@ var closeRows = map[string]func(*testing.T){
 	"rfc5041/6.2.1/2": func(t *testing.T) {
 		k := inState(t, verbs.QPStateSQD)
 		if err := k.qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend}, Refs{}); err == nil {
-			t.Error("a send is taken after the close")
+			t.Error("a send is accepted after the close")
 		}
 	},
 	"rfc5041/6.2.1/3": func(t *testing.T) {
@@ -179,12 +179,12 @@ var closeRows = map[string]func(*testing.T){
 		}
 		g := segment(wire.OpReadRequest, 1, nil)
 		g.ReadRequest = wire.ReadRequest{SinkSTag: 1, Size: 50000, SrcSTag: wire.STag(r.Key), SrcTO: r.Addr}
-		k.say(g)
-		k.c.InputEOF(k.now) // it asks no more, and wants its answer
-		k.most = 777
+		k.sendSegment(g)
+		k.c.InputEOF(k.now) // it closes its direction and awaits the response
+		k.maxWrite = 777
 		var got []byte
 		for range 1000 {
-			for _, s := range k.hear() {
+			for _, s := range k.received() {
 				got = append(got, s.Payload...)
 			}
 			if k.fin[0] {
@@ -207,7 +207,7 @@ var closeRows = map[string]func(*testing.T){
 				b[len(b)-1]++
 				k.give(0, b)
 			},
-			"bad header": func(k *tester) { k.say(wire.Segment{}) },
+			"bad header": func(k *tester) { k.sendSegment(wire.Segment{}) },
 			"cut FPDU":   func(k *tester) { k.give(0, []byte{0, 18, 0x41}); k.c.InputEOF(k.now) },
 		} {
 			t.Run(name, func(t *testing.T) {

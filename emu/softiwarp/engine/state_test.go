@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// inState brings a queue pair into a state; nil if it cannot stay there.
+// inState moves a queue pair into a state; nil if it cannot stay there.
 func inState(t *testing.T, s verbs.QPState, opts ...hostOption) *tester {
 	t.Helper()
 	h := newHost(t, opts...)
@@ -37,7 +37,7 @@ func inState(t *testing.T, s verbs.QPState, opts ...hostOption) *tester {
 	return k
 }
 
-func TestModifyChangesStatesAsItMay(t *testing.T) {
+func TestModifyStateTransitions(t *testing.T) {
 	const (
 		reset, initial, rts = verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTS
 		sqd, sqe, failed    = verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr
@@ -72,7 +72,7 @@ func TestModifyChangesStatesAsItMay(t *testing.T) {
 	}
 }
 
-func TestModifyRefusesWhatIWARPDoesNotHave(t *testing.T) {
+func TestModifyRejectsAttributesThatIWARPLacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		state verbs.QPState
 		attr  verbs.QPAttr
@@ -96,12 +96,12 @@ func TestModifyRefusesWhatIWARPDoesNotHave(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err != nil && k.qp.Query() != before {
-			t.Errorf("%s: a refused modify has changed something", name)
+			t.Errorf("%s: a rejected modify has changed attributes", name)
 		}
 	}
 }
 
-func TestQueryShowsWhatWasAgreed(t *testing.T) {
+func TestQueryReturnsNegotiatedDepths(t *testing.T) {
 	h := newHost(t)
 	if a := h.qp.Query(); a.MaxRdAtomic != 128 || a.Access != iwarp.RemoteAccess || a.Port != 1 || a.Caps.MaxSendWR != 64 {
 		t.Errorf("%+v", a)
@@ -114,10 +114,10 @@ func TestQueryShowsWhatWasAgreed(t *testing.T) {
 
 func TestPostingByState(t *testing.T) {
 	for state, want := range map[verbs.QPState]struct{ send, recv string }{
-		verbs.QPStateReset: {"refused", "taken"},
-		verbs.QPStateInit:  {"refused", "taken"},
-		verbs.QPStateRTS:   {"taken", "taken"},
-		verbs.QPStateSQD:   {"refused", "taken"},
+		verbs.QPStateReset: {"rejected", "accepted"},
+		verbs.QPStateInit:  {"rejected", "accepted"},
+		verbs.QPStateRTS:   {"accepted", "accepted"},
+		verbs.QPStateSQD:   {"rejected", "accepted"},
 		verbs.QPStateSQE:   {"flushed", "flushed"},
 		verbs.QPStateErr:   {"flushed", "flushed"},
 	} {
@@ -125,9 +125,9 @@ func TestPostingByState(t *testing.T) {
 		outcome := func(err error, completions []string) string {
 			switch {
 			case err != nil && errors.Is(err, verbs.ErrInvalid) && len(completions) == 0:
-				return "refused"
+				return "rejected"
 			case err == nil && len(completions) == 0:
-				return "taken"
+				return "accepted"
 			case err == nil && len(completions) == 1 && completions[0] == "5 WR_FLUSH_ERR":
 				return "flushed"
 			}
@@ -144,7 +144,7 @@ func TestPostingByState(t *testing.T) {
 	}
 }
 
-func TestPostRefusesWhatCannotBe(t *testing.T) {
+func TestPostRejectsInvalidRequests(t *testing.T) {
 	k := inState(t, verbs.QPStateRTS)
 	r, _ := k.region(64, allAccess)
 	one := []verbs.SGE{sge(r, 0, 8)}
@@ -175,7 +175,7 @@ func TestPostRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-func TestCreateQPRefusesInvalidQueues(t *testing.T) {
+func TestCreateQPRejectsInvalidQueues(t *testing.T) {
 	h := newHost(t)
 	for name, c := range map[string]iwarp.QueueConfig{
 		"no CQ":     {PD: h.pd},
@@ -186,7 +186,7 @@ func TestCreateQPRefusesInvalidQueues(t *testing.T) {
 	}
 }
 
-func TestDestroyedQPIsGone(t *testing.T) {
+func TestDestroyQPClosesConnection(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	p := connect(t, a, b)
 	a.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
@@ -206,7 +206,7 @@ func TestDestroyedQPIsGone(t *testing.T) {
 	}
 }
 
-func TestFlushKeepsTheOrder(t *testing.T) {
+func TestFlushKeepsOrder(t *testing.T) {
 	k := inState(t, verbs.QPStateRTS)
 	r, _ := k.region(1<<17, allAccess)
 	for i := range uint64(3) {
@@ -215,16 +215,16 @@ func TestFlushKeepsTheOrder(t *testing.T) {
 	k.send(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
 	k.send(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
 	k.send(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge(r, 0, 8)}})
-	k.send(verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 1<<17)}}) // will be half out
+	k.send(verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{sge(r, 0, 1<<17)}})
 	k.send(verbs.SendWR{WRID: 5, Opcode: verbs.OpSend})
-	k.most = 5000
+	k.maxWrite = 5000
 	k.write(0)
 	half := segment(wire.OpSend, 1, []byte("half"))
 	half.Control.Last = false
-	k.say(half)
+	k.sendSegment(half)
 	g := segment(wire.OpTerminate, 1, nil)
 	g.Terminate.Error = wire.TermOpUnspecified
-	k.say(g)
+	k.sendSegment(g)
 	k.wantSends("1 WR_FLUSH_ERR", "2 WR_FLUSH_ERR", "3 WR_FLUSH_ERR", "4 WR_FLUSH_ERR", "5 WR_FLUSH_ERR")
 	k.wantRecvs("100 WR_FLUSH_ERR", "101 WR_FLUSH_ERR", "102 WR_FLUSH_ERR")
 }

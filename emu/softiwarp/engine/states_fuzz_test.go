@@ -9,30 +9,29 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// storm gives the connection data: as it is, or cut into ULPDUs that are framed
-// well, and in pieces that seed decides.
-func (b *besieged) storm(data []byte, framed bool, seed uint64) {
+// feed gives the connection data, as it is or as ULPDUs in valid FPDUs, in pieces that seed
+// decides.
+func (b *stateRig) feed(data []byte, framed bool, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 5))
-	data = bytes.ReplaceAll(data, []byte{secretByte}, []byte{0}) // such octets come from us only
+	data = bytes.ReplaceAll(data, []byte{secretByte}, []byte{0}) // only the NIC sends them
 	if framed {
 		data = b.frame(data)
 	}
-	for len(data) > 0 && !b.gone[0] {
+	for len(data) > 0 && !b.reset[0] {
 		n := min(len(data), 1+rng.IntN(900)>>rng.IntN(9))
 		b.give(0, data[:n])
 		data = data[n:]
 		if rng.IntN(4) == 0 {
-			b.most = 1 + rng.IntN(200)
+			b.maxWrite = 1 + rng.IntN(200)
 			b.write(0)
-			b.most = 0
+			b.maxWrite = 0
 		}
 		b.check()
 	}
 }
 
-// frame makes FPDUs of data: an octet that says how long the next ULPDU is, then
-// the ULPDU.
-func (b *besieged) frame(data []byte) (stream []byte) {
+// frame makes FPDUs of data: an octet with the length of the next ULPDU, then the ULPDU.
+func (b *stateRig) frame(data []byte) (stream []byte) {
 	for len(data) > 0 {
 		n := min(int(data[0]), len(data)-1)
 		stream = b.framer.Append(stream, data[1:1+n])
@@ -41,7 +40,7 @@ func (b *besieged) frame(data []byte) (stream []byte) {
 	return stream
 }
 
-// chunks writes ULPDUs as frame reads them.
+// chunks appends ULPDUs in the format of frame.
 func chunks(segs ...wire.Segment) (b []byte) {
 	for _, g := range segs {
 		u := g.Append(nil)
@@ -50,9 +49,8 @@ func chunks(segs ...wire.Segment) (b []byte) {
 	return b
 }
 
-// conversation is what a good peer might go on to say. Keys are the same in every
-// rig.
-func conversation(b *besieged) (all [][]byte) {
+// validInput returns input that a conforming peer might send. Keys are the same in every rig.
+func validInput(b *stateRig) (all [][]byte) {
 	read := segment(wire.OpReadRequest, 1, nil)
 	read.ReadRequest = wire.ReadRequest{Size: 300, SrcSTag: wire.STag(b.open.Key), SrcTO: b.open.Addr}
 	beyond := read
@@ -93,16 +91,15 @@ func conversation(b *besieged) (all [][]byte) {
 	return all
 }
 
-// FuzzStates: whatever comes, in whatever state, is dropped, answered with a
-// Terminate or ends the connection; nothing is touched that is not the peer's, and
-// all that was posted completes once.
+// FuzzStates: in every state, any input is dropped, answered with a Terminate or ends the
+// connection. No memory is accessed without rights, and all posted requests complete once.
 func FuzzStates(f *testing.F) {
-	rig := besiege(f, true)
+	rig := newStateRig(f, true)
 	rng := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 200)
-	for i := range situations {
-		for k, talk := range conversation(rig) {
-			f.Add(uint8(i), uint8(2+k&1), uint64(k), talk)
+	for i := range inputStates {
+		for k, exchange := range validInput(rig) {
+			f.Add(uint8(i), uint8(2+k&1), uint64(k), exchange)
 		}
 		for k := range noise {
 			noise[k] = byte(rng.Uint32())
@@ -111,17 +108,17 @@ func FuzzStates(f *testing.F) {
 			f.Add(uint8(i), how, uint64(how), slices.Clone(noise))
 		}
 		f.Add(uint8(i), uint8(0), uint64(i), rig.startup(false))
-		f.Add(uint8(i), uint8(1), uint64(i), append(rig.startup(true), rig.frame(conversation(rig)[0])...))
+		f.Add(uint8(i), uint8(1), uint64(i), append(rig.startup(true), rig.frame(validInput(rig)[0])...))
 	}
 	f.Fuzz(func(t *testing.T, state, how uint8, seed uint64, data []byte) {
-		s := &situations[int(state)%len(situations)]
-		b := besiege(t, how&1 == 0)
+		s := &inputStates[int(state)%len(inputStates)]
+		b := newStateRig(t, how&1 == 0)
 		s.reach(b)
 		if b.c.State() != s.want {
 			t.Fatalf("%s: the connection is %v: %v", s.name, b.c.State(), b.c.Err())
 		}
 		b.check()
-		b.storm(data, how&2 != 0, seed)
+		b.feed(data, how&2 != 0, seed)
 		b.finish(how&4 != 0)
 	})
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// besieged is a connection that was led to some state, over memory that must
-// not be touched, with all that was posted written down.
-type besieged struct {
+// stateRig is a connection in some state, with memory that must not change and a record of all
+// posted requests.
+type stateRig struct {
 	*tester
-	fenced  []byte // the open region with a fence on both sides
+	fenced  []byte // the open region with guard octets on both sides
 	open    *nic.Region
-	closed  nic.Bytes // registered, but not for peers
+	closed  nic.Bytes // registered without remote access
 	crc     bool
-	pending map[uint64]int // work requests by id, sends and receives: how often they may still complete
+	pending map[uint64]int // remaining completions of work requests, by ID
 	nextID  uint64
 }
 
@@ -33,12 +33,12 @@ const (
 	fenceVal = 0xa5
 )
 
-func besiege(t testing.TB, crc bool) *besieged {
+func newStateRig(t testing.TB, crc bool) *stateRig {
 	h := newHost(t, func(c *Config, q *iwarp.QueueConfig) {
 		c.MPA.PeerToPeer, c.MPA.NoCRC, c.MPA.QueueOctets = true, !crc, 4096
 		q.Caps.MaxRecvWR, q.Caps.MaxSendWR = 8, 16
 	})
-	b := &besieged{tester: &tester{host: h}, crc: crc, pending: map[uint64]int{}}
+	b := &stateRig{tester: &tester{host: h}, crc: crc, pending: map[uint64]int{}}
 	b.fenced = bytes.Repeat([]byte{fenceVal}, fence+openLen+fence)
 	mem := b.fenced[fence : fence+openLen]
 	clear(mem)
@@ -52,146 +52,146 @@ func besiege(t testing.TB, crc bool) *besieged {
 	return b
 }
 
-func (b *besieged) id() uint64 {
+func (b *stateRig) id() uint64 {
 	b.nextID++
 	b.pending[b.nextID] = 1
 	return b.nextID
 }
 
-func (b *besieged) recvs(n int) {
+func (b *stateRig) recvs(n int) {
 	for range n {
 		b.recv(b.id(), sge(b.open, 256, 64))
 	}
 }
 
-func (b *besieged) sends(ops ...verbs.WROpcode) {
+func (b *stateRig) sends(ops ...verbs.WROpcode) {
 	for _, op := range ops {
 		b.send(verbs.SendWR{WRID: b.id(), Opcode: op, SGL: []verbs.SGE{sge(b.open, 0, 8)}, Remote: verbs.Remote{RKey: 7}})
 	}
 }
 
-// frames of start-up that fit the config of besiege.
-func (b *besieged) startup(reply bool) []byte {
+// startup returns a start-up frame that fits the config of newStateRig.
+func (b *stateRig) startup(reply bool) []byte {
 	e := wire.Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 4, ORD: 4}
 	f := wire.StartFrame{Reply: reply, CRC: b.crc, Enhanced: true, Revision: 2, PrivateData: e.Append(nil)}
 	return f.Append(nil)
 }
 
-func (b *besieged) responds() {
+func (b *stateRig) responds() {
 	b.c = b.nic.Incoming()
 	b.pipe = newPipe(b.host.t, b.c, nil)
 }
 
-func (b *besieged) initiates() {
+func (b *stateRig) initiates() {
 	c := must.Get(b.nic.Connect(b.qp, ConnParam{IRD: 4, ORD: 4}))(b.host.t)
 	b.c = c
 	b.pipe = newPipe(b.host.t, c, nil)
 	b.take(0)
 }
 
-func (b *besieged) accepts() {
+func (b *stateRig) accepts() {
 	b.responds()
 	b.give(0, b.startup(false))
 	must.Do(b.host.t, b.c.Accept(b.now, b.qp, ConnParam{IRD: 4, ORD: 4}))
 	b.take(0)
 }
 
-// established is a responder that has had the RTR.
-func (b *besieged) established() {
+// established creates a responder that has received the RTR.
+func (b *stateRig) established() {
 	b.accepts()
-	b.say(write(1, 0, nil))
+	b.sendSegment(write(1, 0, nil))
 	b.take(0)
 }
 
-// connected is an initiator that has sent it.
-func (b *besieged) connected() {
+// connected creates an initiator that has sent the RTR.
+func (b *stateRig) connected() {
 	b.initiates()
 	b.give(0, b.startup(true))
 	b.take(0)
 }
 
-// situations are the states that bad input can come in, deepest last.
-var situations = []struct {
+// inputStates are the states of a connection in which FuzzStates gives it input.
+var inputStates = []struct {
 	name  string
 	want  ConnState
-	reach func(b *besieged)
+	reach func(b *stateRig)
 }{
-	{"before the Request", Starting, (*besieged).responds},
-	{"half a Request", Starting, func(b *besieged) { b.responds(); b.give(0, b.startup(false)[:18]) }},
-	{"Request without an answer", Requested, func(b *besieged) { b.responds(); b.give(0, b.startup(false)) }},
-	{"before the RTR", Accepted, func(b *besieged) { b.recvs(2); b.accepts() }},
-	{"half an RTR", Accepted, func(b *besieged) {
+	{"before the Request", Starting, (*stateRig).responds},
+	{"half a Request", Starting, func(b *stateRig) { b.responds(); b.give(0, b.startup(false)[:18]) }},
+	{"Request without an answer", Requested, func(b *stateRig) { b.responds(); b.give(0, b.startup(false)) }},
+	{"before the RTR", Accepted, func(b *stateRig) { b.recvs(2); b.accepts() }},
+	{"half an RTR", Accepted, func(b *stateRig) {
 		b.accepts()
 		b.sends(verbs.OpSend) // waits for the initiator
 		rtr := write(1, 0, nil)
 		b.give(0, b.framer.Append(nil, rtr.Append(nil))[:9])
 	}},
-	{"before the Reply", Starting, (*besieged).initiates},
-	{"half a Reply", Starting, func(b *besieged) { b.initiates(); b.give(0, b.startup(true)[:21]) }},
-	{"established", Established, func(b *besieged) { b.recvs(4); b.established() }},
-	{"without receives", Established, (*besieged).established},
-	{"half a Send and half a Write", Established, func(b *besieged) {
+	{"before the Reply", Starting, (*stateRig).initiates},
+	{"half a Reply", Starting, func(b *stateRig) { b.initiates(); b.give(0, b.startup(true)[:21]) }},
+	{"established", Established, func(b *stateRig) { b.recvs(4); b.established() }},
+	{"without receives", Established, (*stateRig).established},
+	{"half a Send and half a Write", Established, func(b *stateRig) {
 		b.recvs(4)
 		b.established()
 		for _, g := range []wire.Segment{segment(wire.OpSend, 1, []byte("half")), write(b.open.Key, b.open.Addr, []byte("half"))} {
 			g.Control.Last = false
-			b.say(g)
+			b.sendSegment(g)
 		}
 	}},
-	{"its reads and atomics unanswered", Established, func(b *besieged) {
+	{"its reads and atomics unanswered", Established, func(b *stateRig) {
 		b.recvs(1)
 		b.connected()
 		b.sends(verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpRDMARead, verbs.OpSend, verbs.OpRDMARead, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp)
 		b.take(0)
 		g := write(b.open.Key, b.open.Addr, []byte("half"))
 		g.Control = wire.NewControl(wire.OpReadResponse, false)
-		b.say(g)
+		b.sendSegment(g)
 	}},
-	{"the peer's reads unanswered", Established, func(b *besieged) {
+	{"the peer's reads unanswered", Established, func(b *stateRig) {
 		b.established()
 		for i := range 3 {
 			g := segment(wire.OpReadRequest, wire.MSN(i+1), nil)
 			g.ReadRequest = wire.ReadRequest{Size: openLen, SrcSTag: wire.STag(b.open.Key), SrcTO: b.open.Addr}
-			b.say(g)
+			b.sendSegment(g)
 		}
 	}},
-	{"half an FPDU", Established, func(b *besieged) {
+	{"half an FPDU", Established, func(b *stateRig) {
 		b.recvs(1)
 		b.connected()
 		g := segment(wire.OpSend, 1, []byte("half"))
 		b.give(0, b.framer.Append(nil, g.Append(nil))[:11])
 	}},
-	{"closing", Closing, func(b *besieged) {
+	{"closing", Closing, func(b *stateRig) {
 		b.recvs(2)
 		b.connected()
 		b.sends(verbs.OpRDMARead)
 		b.c.Disconnect(b.now)
 		b.take(0)
 	}},
-	{"closed on our side", Closing, func(b *besieged) {
+	{"closed by the NIC", Closing, func(b *stateRig) {
 		b.recvs(2)
 		b.connected()
 		b.c.Disconnect(b.now)
 		b.take(0)
 	}},
-	{"terminated", Closing, func(b *besieged) {
+	{"terminated", Closing, func(b *stateRig) {
 		b.recvs(2)
 		b.established()
-		b.say(segment(wire.OpSend, 9, nil))
+		b.sendSegment(segment(wire.OpSend, 9, nil))
 	}},
-	{"told of a Terminate", Closing, func(b *besieged) {
+	{"after a Terminate", Closing, func(b *stateRig) {
 		b.recvs(2)
 		b.connected()
 		b.sends(verbs.OpRDMARead)
 		b.take(0)
 		g := segment(wire.OpTerminate, 1, nil)
 		g.Terminate.Error = wire.TermProtAccess
-		b.say(g)
+		b.sendSegment(g)
 	}},
 }
 
-// check holds what must be so at any time.
-func (b *besieged) check() {
+// check checks the invariants.
+func (b *stateRig) check() {
 	t := b.host.t
 	t.Helper()
 	for i, v := range b.fenced {
@@ -203,7 +203,7 @@ func (b *besieged) check() {
 		t.Fatal("memory that is closed to peers was written")
 	}
 	if bytes.Contains(b.log[0], bytes.Repeat([]byte{secretByte}, 8)) {
-		t.Fatal("memory that is closed to peers has left")
+		t.Fatal("memory without remote access was sent")
 	}
 	b.reap()
 	c := b.c
@@ -221,8 +221,8 @@ func (b *besieged) check() {
 	}
 }
 
-// reap takes completions: none of what was not posted, and none twice.
-func (b *besieged) reap() {
+// reap polls completions. Each must be of a posted request, and the only one.
+func (b *stateRig) reap() {
 	var wcs [16]verbs.WC
 	for _, cq := range []interface {
 		Poll([]verbs.WC) (int, error)
@@ -231,7 +231,7 @@ func (b *besieged) reap() {
 			n := must.Get(cq.Poll(wcs[:]))(b.host.t)
 			for _, wc := range wcs[:n] {
 				if b.pending[wc.WRID]--; b.pending[wc.WRID] != 0 {
-					b.host.t.Fatalf("completion %+v, of something else or again", wc)
+					b.host.t.Fatalf("completion %+v, unknown or repeated", wc)
 				}
 				delete(b.pending, wc.WRID)
 			}
@@ -242,15 +242,15 @@ func (b *besieged) reap() {
 	}
 }
 
-// finish has the peer leave, and lets what time there is pass: the connection must
-// end, and give back all that it was given.
-func (b *besieged) finish(reset bool) {
+// finish closes or resets the peer's end and lets time pass: the connection must end, release its
+// buffers and complete all requests.
+func (b *stateRig) finish(reset bool) {
 	t := b.host.t
 	t.Helper()
 	switch {
-	case b.gone[0]:
+	case b.reset[0]:
 	case reset:
-		b.gone[0] = true
+		b.reset[0] = true
 		b.c.Failed(b.now, link.ErrReset)
 	default:
 		b.eof[1] = true
@@ -264,12 +264,12 @@ func (b *besieged) finish(reset bool) {
 	b.write(0)
 	b.check()
 	if b.c.State() != Closed || b.qp.conn != nil {
-		t.Fatalf("the peer has gone, and the connection is %v", b.c.State())
+		t.Fatalf("the peer has closed, and the connection is %v", b.c.State())
 	}
 	if b.c.mpa != nil || b.c.copiedOutput != nil || b.nic.Deadline() != mono.Never {
-		t.Fatal("something is left of it")
+		t.Fatal("it still has buffers or a timer")
 	}
-	if b.qp.idle() { // it was never connected: what it has posted it keeps
+	if b.qp.idle() { // it was never connected and keeps posted receives
 		must.Do(t, b.qp.Modify(b.now, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	}
 	b.reap()

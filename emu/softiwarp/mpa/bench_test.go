@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// bench is a sender with something to say, and the memory it needs to say it.
+// bench is a sender with a payload and buffers.
 type bench struct {
 	c       *Conn
 	header  []byte
@@ -15,7 +15,7 @@ type bench struct {
 	vectors [][]byte
 }
 
-// sends queues n FPDUs, and has them written and taken.
+// sends queues n FPDUs and passes all output to TCP.
 func (b *bench) sends(n int) {
 	for range n {
 		b.c.Send(b.header, b.payload)
@@ -30,8 +30,8 @@ func (b *bench) sends(n int) {
 	}
 }
 
-// sizes of FPDUs: a small message, and what fills a segment of Ethernet with
-// 1500 and with 9000 octets.
+// benchmarkCases runs with ULPDUs of a small message, and of a full Ethernet segment at MTU 1500
+// and 9000.
 func benchmarkCases(t testing.TB, run func(name string, f wire.Framing, ulpdu int)) {
 	t.Helper()
 	for _, f := range framings {
@@ -81,7 +81,7 @@ func BenchmarkReceive(b *testing.B) {
 	})
 }
 
-// cycle is a stream of FPDUs after which markers are where they were.
+// cycle returns a stream of FPDUs after which the marker positions repeat.
 func cycle(f wire.Framing, ulpdu int) (b []byte, count int) {
 	framer := wire.NewFramer(f)
 	for count < batch || f.Markers && len(b)%wire.MarkerInterval != 0 {
@@ -91,7 +91,7 @@ func cycle(f wire.Framing, ulpdu int) (b []byte, count int) {
 	return b, count
 }
 
-// receive gives whole to c as a socket would, 64 KiB at a time.
+// receive passes whole to c as a socket would, 64 KiB at a time.
 func receive(t testing.TB, c *Conn, whole []byte, count int) {
 	for len(whole) > 0 {
 		n := min(len(whole), 64<<10)
@@ -109,7 +109,7 @@ func receive(t testing.TB, c *Conn, whole []byte, count int) {
 	}
 }
 
-func TestFPDUsCostNoAllocation(t *testing.T) {
+func TestFPDUsDoNotAllocate(t *testing.T) {
 	benchmarkCases(t, func(name string, f wire.Framing, ulpdu int) {
 		s := &bench{c: sending(t, Config{}, f), header: make([]byte, 18), payload: [][]byte{make([]byte, ulpdu-18)}}
 		for range 20 {
@@ -126,9 +126,8 @@ func TestFPDUsCostNoAllocation(t *testing.T) {
 	})
 }
 
-// TestQueueNeverEmptyCostsNoAllocation keeps something queued all the time, so
-// that the ring has to go around.
-func TestQueueNeverEmptyCostsNoAllocation(t *testing.T) {
+// TestBusyQueueDoesNotAllocate keeps FPDUs queued all the time, so that the ring wraps.
+func TestBusyQueueDoesNotAllocate(t *testing.T) {
 	for _, f := range framings {
 		c := sending(t, Config{QueueFPDUs: 16}, f)
 		header, payload := make([]byte, 18), [][]byte{make([]byte, 600)}

@@ -11,10 +11,9 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// TestKernelsWouldNotNotice has two connections say what two kernels said to each
-// other, from what each of them has to be told: every octet is the same, the
-// stale pads included.
-func TestKernelsWouldNotNotice(t *testing.T) {
+// Two connections, with the parameters of two kernels in a capture, send exactly the kernels'
+// octets, stale pads included.
+func TestConnectionsReproduceKernelCaptures(t *testing.T) {
 	paths, err := filepath.Glob("../../iwarp/wire/testdata/*.pcap")
 	if err != nil || len(paths) != 10 {
 		t.Fatalf("%d captures, %v", len(paths), err)
@@ -23,9 +22,9 @@ func TestKernelsWouldNotNotice(t *testing.T) {
 	fpdus, connections := 0, 0
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			for _, talk := range testutil.ReadConversations(t, path) {
+			for _, capture := range testutil.ReadConversations(t, path) {
 				connections++
-				fpdus += replay(t, rng, talk)
+				fpdus += replay(t, rng, capture)
 			}
 		})
 	}
@@ -34,38 +33,38 @@ func TestKernelsWouldNotNotice(t *testing.T) {
 	}
 }
 
-func replay(t *testing.T, rng *rand.Rand, talk *testutil.Conversation) (fpdus int) {
+func replay(t *testing.T, rng *rand.Rand, capture *testutil.Conversation) (fpdus int) {
 	t.Helper()
 	var req, rep wire.StartFrame
-	first := must.Get(req.Parse(talk.Initiator))(t)
-	second := must.Get(rep.Parse(talk.Responder))(t)
-	asked, private, _ := req.Split()
-	answered, answer, _ := rep.Split()
+	first := must.Get(req.Parse(capture.Initiator))(t)
+	second := must.Get(rep.Parse(capture.Responder))(t)
+	requested, private, _ := req.Split()
+	replied, answer, _ := rep.Split()
 
 	siw := Policy{StartupPolicy{NeverAskCRC: !req.CRC}, FPDUPolicy{ReusePad: true, ResponderSends: AfterReply}}
-	initiator := NewInitiator(0, Config{IRD: asked.IRD, ORD: asked.ORD, PrivateData: private, Policy: siw})
+	initiator := NewInitiator(0, Config{IRD: requested.IRD, ORD: requested.ORD, PrivateData: private, Policy: siw})
 	responder := NewResponder(0, Config{MaxIRD: 128, Policy: siw})
-	same(t, "Request", written(initiator), talk.Initiator[:len(talk.Initiator)-len(first)])
-	if es := inPieces(rng, responder, talk.Initiator[:len(talk.Initiator)-len(first)]); one(t, es).Kind != EventRequest {
+	same(t, "Request", written(initiator), capture.Initiator[:len(capture.Initiator)-len(first)])
+	if es := inPieces(rng, responder, capture.Initiator[:len(capture.Initiator)-len(first)]); one(t, es).Kind != EventRequest {
 		t.Fatalf("%+v", es)
 	}
-	must.Do(t, responder.Accept(AcceptParam{IRD: answered.IRD, ORD: answered.ORD, PrivateData: answer}))
-	same(t, "Reply", written(responder), talk.Responder[:len(talk.Responder)-len(second)])
-	if es := inPieces(rng, initiator, talk.Responder[:len(talk.Responder)-len(second)]); one(t, es).Kind != EventAccepted {
+	must.Do(t, responder.Accept(AcceptParam{IRD: replied.IRD, ORD: replied.ORD, PrivateData: answer}))
+	same(t, "Reply", written(responder), capture.Responder[:len(capture.Responder)-len(second)])
+	if es := inPieces(rng, initiator, capture.Responder[:len(capture.Responder)-len(second)]); one(t, es).Kind != EventAccepted {
 		t.Fatalf("%+v", es)
 	}
-	if p := initiator.Params(); p.ORD != min(asked.ORD, answered.IRD) {
-		t.Errorf("settled %+v", p)
+	if p := initiator.Params(); p.ORD != min(requested.ORD, replied.IRD) {
+		t.Errorf("negotiated %+v", p)
 	}
 	fpdus += repeat(t, rng, initiator, responder, first)
 	fpdus += repeat(t, rng, responder, initiator, second)
 	return fpdus
 }
 
-// repeat has to take what from said, and from has to say it again.
-func repeat(t *testing.T, rng *rand.Rand, from, to *Conn, said []byte) int {
+// repeat passes captured octets to to, and expects that from sends the same octets.
+func repeat(t *testing.T, rng *rand.Rand, from, to *Conn, captured []byte) int {
 	t.Helper()
-	es := inPieces(rng, to, said)
+	es := inPieces(rng, to, captured)
 	var again []byte
 	for _, e := range es {
 		var s wire.Segment
@@ -81,7 +80,7 @@ func repeat(t *testing.T, rng *rand.Rand, from, to *Conn, said []byte) int {
 		}
 		from.Send(e.ULPDU[:head], [][]byte{e.ULPDU[head:]})
 	}
-	same(t, "stream", append(again, written(from)...), said)
+	same(t, "stream", append(again, written(from)...), captured)
 	return len(es)
 }
 

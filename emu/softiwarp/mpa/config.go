@@ -12,8 +12,7 @@ import (
 // Config configures a Conn. The zero value requests CRCs and no markers, supports both
 // revisions, and allows no reads.
 type Config struct {
-	// Markers requests markers in the FPDUs of the peer. Markers that the peer requests are
-	// always sent.
+	// Markers requests markers in the peer's FPDUs. Those that the peer requests are always sent.
 	Markers bool
 	// NoCRC does not request CRCs. They are used nevertheless if the peer requests them.
 	NoCRC bool
@@ -21,47 +20,40 @@ type Config struct {
 	// connection setup: an initiator does not request it, and a responder closes the stream
 	// after a Request of revision 2, as RFC 6581 expects.
 	MaxRevision uint8
-	// Consortium also accepts peers of revision 0, defined by the RDMA Consortium, with
-	// markers and CRCs in both directions. DDP and RDMAP then have version 0 too: see
-	// Params.Revision.
+	// Consortium also accepts peers of revision 0, defined by the RDMA Consortium, with markers and
+	// CRCs in both directions. DDP and RDMAP then have version 0 too.
 	Consortium bool
 
 	// MSS is the effective segment size of the stream; 0 means 1448. SetMSS changes it.
 	MSS int
 
-	// IRD and ORD are the read depths that an initiator offers and requests.
-	// wire.DepthNotNegotiated leaves a depth to the applications. A responder's depths are in
-	// AcceptParam.
+	// IRD and ORD are the read depths that an initiator offers and requests; those of a responder
+	// are in AcceptParam. wire.DepthNotNegotiated leaves a depth to the applications.
 	IRD, ORD uint16
-	// MaxIRD is the limit up to which IRD is raised if the peer requests more. It never lowers
-	// IRD; 0 means that IRD is not raised. A responder that accepts a read as RTR has an IRD
-	// of at least 1.
+	// MaxIRD is the limit up to which IRD is raised if the peer requests more. It never lowers IRD;
+	// 0 raises nothing. A responder that accepts a read as RTR has an IRD of at least 1.
 	MaxIRD uint16
 	// PeerToPeer makes an initiator request the peer-to-peer model: its first message is an
 	// RTR of no octets, after which the responder may send.
 	PeerToPeer bool
 	// RTR is the set of RTRs that this side can send or receive; 0 means all.
 	RTR RTR
-	// PrivateData is the application's private data in the Request of an initiator. It is
-	// copied.
+	// PrivateData is the private data in the Request of an initiator. It is copied.
 	PrivateData []byte
 
-	// RequestTimeout limits how long a responder waits for the complete Request, ReplyTimeout
-	// how long an initiator waits for the complete Reply. 0 means 5 s and 10 s, a negative
-	// value no limit.
+	// RequestTimeout limits how long a responder waits for the complete Request, ReplyTimeout an
+	// initiator for the Reply. 0 means 5 s and 10 s, a negative value no limit.
 	RequestTimeout, ReplyTimeout time.Duration
-	// FPDUTimeout limits the time without input while an FPDU is incomplete; 0 means no limit.
-	// RFC 5044 has no such limit, and TCP may need minutes to recover from a loss. But a
-	// corrupt ULPDU_Length can claim more octets than the peer ever sends, and then its CRC is
-	// never checked.
+	// FPDUTimeout limits the time without input while an FPDU is incomplete; 0 means no limit. RFC
+	// 5044 has none, and TCP may need minutes to recover from a loss. But a corrupt ULPDU_Length
+	// can claim more octets than the peer ever sends; then no CRC is checked.
 	FPDUTimeout time.Duration
 
 	// QueueFPDUs and QueueOctets are the limits at which Room reports false; 0 means 64 FPDUs
 	// and 256 KiB. One FPDU may exceed the octets.
 	QueueFPDUs, QueueOctets int
-	// Align makes Output return one FPDU at a time, so that TCP can start each in a new
-	// segment, at the cost of a write for each. Without it, only FPDUs of full length are
-	// aligned.
+	// Align makes Output return one FPDU at a time, so that TCP can start each in a new segment, at
+	// the cost of a write for each. Else only FPDUs of full length are aligned.
 	Align bool
 
 	// Counters may be nil or shared by several connections.

@@ -73,8 +73,7 @@ func NewResponder(now mono.Time, cfg Config) *Conn {
 	return c
 }
 
-// newConn returns a Conn without a state, which NewInitiator and NewResponder set. It panics if cfg
-// is invalid.
+// newConn returns a Conn for NewInitiator and NewResponder, which set its state.
 func newConn(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -217,8 +216,7 @@ func (c *Conn) setFPDUDeadline() {
 // Deadline returns when Tick must be called, or mono.Never.
 func (c *Conn) Deadline() mono.Time { return c.deadline }
 
-// Tick records whether the deadline has passed. The caller must call Next afterwards, which returns
-// the event.
+// Tick records whether the deadline has passed. The caller must then call Next, for the event.
 func (c *Conn) Tick(now mono.Time) {
 	if !now.Before(c.deadline) {
 		c.deadline = mono.Never

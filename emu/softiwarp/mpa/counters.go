@@ -2,8 +2,7 @@ package mpa
 
 import "github.com/fabrictest/fabrictest/emu/internal/nic"
 
-// Counters are the counters of connections. Every failed connection is counted once, by its
-// error.
+// Counters are counters of connections. Every failed connection is counted once, by its error.
 type Counters struct {
 	FPDUsSent       uint64 `counter:"mpa_sent_fpdus"`  // passed to Send
 	FPDUsReceived   uint64 `counter:"mpa_rcvd_fpdus"`  // reported by EventULPDU

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// TestFailuresAreCountedOnce fails connections that share their counters in
-// every way, and looks for the one that has moved.
+// TestFailuresAreCountedOnce fails connections that share their counters for each reason, and
+// expects one counter to increase.
 func TestFailuresAreCountedOnce(t *testing.T) {
 	var n Counters
 	cfg := plainConfig()
@@ -64,8 +64,7 @@ func (n *Counters) failures() [7]uint64 {
 	return [7]uint64{n.BadFrames, n.BadRevisions, n.BadNegotiations, n.BadCRCs, n.BadMarkers, n.Truncated, n.Lost + n.Timeouts}
 }
 
-// TestIdleConnectionIsSmall bounds what a connection costs that is open and has
-// nothing to do.
+// TestIdleConnectionIsSmall limits the memory of an idle connection.
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const many = 1000
 	var counters Counters
@@ -96,20 +95,19 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	}
 }
 
-// rows has a test for every requirement of RFC 5044 and RFC 6581 that a
-// connection by itself can meet or break, by its number in the list of
-// requirements.
+// rows has a test for every requirement of RFC 5044 and RFC 6581 that a connection alone can meet,
+// by its number in the list of requirements.
 var rows = testutil.JoinRequirements(fpduRows, markerRows, crcRows, streamRows, frameRows, startRows, errorRows, depthRows, rtrRows)
 
-// elsewhere says where those are met that are not a connection's.
+// elsewhere names the package that meets each other requirement.
 var elsewhere = map[string]string{
 	"rfc6581/5/1":    "the RTR is a message like any other: the engine sends it first",
 	"rfc6581/9.2/11": "what an RTR names is checked, or not, where it is executed",
 	"rfc6581/9.2/12": "an RTR counts as the message that it is, in DDP",
-	"rfc6581/9.3/1":  "local failures are the engine's, and so is the Terminate that tells of them",
+	"rfc6581/9.3/1":  "local failures are the engine's, and so is their Terminate",
 }
 
-// sections is how many requirements each section has.
+// sections has the number of requirements of each section.
 var sections = map[string]int{
 	"rfc5044/3": 3, "rfc5044/4.1": 6, "rfc5044/4.2": 3, "rfc5044/4.3": 9, "rfc5044/4.4": 9, "rfc5044/4.5": 3,
 	"rfc5044/5.1": 3, "rfc5044/5.2": 1, "rfc5044/6": 2, "rfc5044/7.1": 1, "rfc5044/7.1.1": 14, "rfc5044/7.1.2": 14,
@@ -120,17 +118,17 @@ var sections = map[string]int{
 
 func TestRequirements(t *testing.T) { rows.Run(t) }
 
-func TestEveryRequirementHasATestOrAReason(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }
+func TestRequirementsAreComplete(t *testing.T) { rows.ExpectComplete(t, sections, elsewhere) }
 
-// at gives c octets at a time.
+// at passes octets to c at a time.
 func at(c *Conn, now mono.Time, b []byte) []Event {
 	c.Input(now, b)
 	return drain(c)
 }
 
-// An FPDU whose length was damaged claims more than will come. Without a limit it
-// is waited for; with one, as long as nothing comes.
-func TestFPDUThatDoesNotGoOn(t *testing.T) {
+// An FPDU with a corrupt length claims more octets than will arrive. With FPDUTimeout, the
+// connection fails after that time without input.
+func TestFPDUTimeout(t *testing.T) {
 	const limit = 3 * time.Second
 	good := stream(crcOn, pattern(18, 0))
 	longer := append([]byte(nil), good...)
@@ -147,23 +145,23 @@ func TestFPDUThatDoesNotGoOn(t *testing.T) {
 
 	c = responding(t, Config{FPDUTimeout: limit}, crcOn, crcOn)
 	if c.Deadline() != mono.Never {
-		t.Errorf("nothing has come, and there is a deadline at %v", c.Deadline())
+		t.Errorf("before any FPDU, the deadline is %v", c.Deadline())
 	}
 	wantULPDU(t, one(t, at(c, 1, good)), pattern(18, 0))
 	if c.Deadline() != mono.Never {
-		t.Errorf("between FPDUs there is a deadline at %v", c.Deadline())
+		t.Errorf("between FPDUs, the deadline is %v", c.Deadline())
 	}
 	at(c, 10, good[:1])
 	if want := mono.Time(10).Add(limit); c.Deadline() != want {
-		t.Errorf("an FPDU has begun: deadline %v, want %v", c.Deadline(), want)
+		t.Errorf("in an FPDU: deadline %v, want %v", c.Deadline(), want)
 	}
 	at(c, 20, good[1:9])
 	if want := mono.Time(20).Add(limit); c.Deadline() != want {
-		t.Errorf("it has gone on: deadline %v, want %v", c.Deadline(), want)
+		t.Errorf("after more octets: deadline %v, want %v", c.Deadline(), want)
 	}
 	wantULPDU(t, one(t, at(c, 30, good[9:])), pattern(18, 0))
 	if c.Deadline() != mono.Never {
-		t.Errorf("it is whole, and there is a deadline at %v", c.Deadline())
+		t.Errorf("after the FPDU, the deadline is %v", c.Deadline())
 	}
 
 	at(c, 40, longer)
@@ -178,8 +176,8 @@ func TestFPDUThatDoesNotGoOn(t *testing.T) {
 	}
 }
 
-// What comes with the deadline counts: who ticks first must not matter.
-func TestFPDUThatGoesOnAtTheLastMoment(t *testing.T) {
+// Octets that arrive at the deadline count: the order of Tick and Input does not matter.
+func TestInputAtDeadlinePreventsFPDUTimeout(t *testing.T) {
 	good := stream(crcOn, pattern(18, 0))
 	c := responding(t, Config{FPDUTimeout: time.Second}, crcOn, crcOn)
 	at(c, 0, good[:5])

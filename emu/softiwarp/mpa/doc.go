@@ -1,7 +1,6 @@
 // Package mpa implements one MPA connection, the layer between a TCP stream and DDP, as a
 // state machine: connection setup in either role (RFC 5044, and the enhanced setup of RFC
-// 6581), then framing of ULPDUs in FPDUs, with CRCs and with markers if a receiver requests
-// them.
+// 6581), then framing of ULPDUs in FPDUs, with CRCs, and markers if a receiver requests them.
 //
 //	initiator                              responder
 //	NewInitiator ------- Request --------> EventRequest

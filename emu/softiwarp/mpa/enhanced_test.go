@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// depthsOf returns the enhanced data of a frame, which has to have it.
+// depthsOf returns the enhanced data of a frame, which must have it.
 func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	t.Helper()
 	e, _, ok := f.Split()
@@ -18,10 +18,10 @@ func depthsOf(t *testing.T, f wire.StartFrame) wire.Enhanced {
 	return e
 }
 
-// replies is the enhanced data with which a responder accepts ask.
-func replies(t *testing.T, cfg Config, ask wire.Enhanced, p AcceptParam) (*Conn, wire.Enhanced) {
+// replies returns the enhanced data with which a responder accepts requested.
+func replies(t *testing.T, cfg Config, requested wire.Enhanced, p AcceptParam) (*Conn, wire.Enhanced) {
 	t.Helper()
-	c, f := accepts(t, cfg, enhance(request(), ask), p)
+	c, f := accepts(t, cfg, enhance(request(), requested), p)
 	return c, depthsOf(t, f)
 }
 
@@ -39,7 +39,7 @@ var depthRows = map[string]func(*testing.T){
 			t.Errorf("Reply %+v", f)
 		}
 		if p := c.Params(); p.Enhanced || p.IRD != 3 || p.ORD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/6/3": func(t *testing.T) {
@@ -48,7 +48,7 @@ var depthRows = map[string]func(*testing.T){
 		if e, private, _ := f.Split(); e != (wire.Enhanced{IRD: 1, ORD: 2}) || string(private) != "application" {
 			t.Errorf("Request %+v, %q", e, private)
 		}
-		_, e := asks(t, Config{}, f)
+		_, e := receivesRequest(t, Config{}, f)
 		if string(e.PrivateData) != "application" {
 			t.Errorf("the application gets %q", e.PrivateData)
 		}
@@ -57,7 +57,7 @@ var depthRows = map[string]func(*testing.T){
 		for n := range 4 {
 			f := enhance(request(), wire.Enhanced{})
 			f.PrivateData = f.PrivateData[:n]
-			refuses(t, Config{}, f.Append(nil), ErrShortEnhanced)
+			closesOn(t, Config{}, f.Append(nil), ErrShortEnhanced)
 			f.Reply = true
 			badReply(t, Config{}, f.Append(nil), ErrShortEnhanced)
 		}
@@ -65,7 +65,7 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/6/5": func(t *testing.T) {
 		f := request(1, 2, 3, 4)
 		f.Revision = 2
-		c, e := asks(t, Config{}, f)
+		c, e := receivesRequest(t, Config{}, f)
 		if e.Params.Enhanced || !bytes.Equal(e.PrivateData, []byte{1, 2, 3, 4}) {
 			t.Errorf("%+v", e)
 		}
@@ -90,13 +90,13 @@ var depthRows = map[string]func(*testing.T){
 		if want := []byte{0xd2, 0x34, 0xa3, 0x45}; !bytes.Equal(f.PrivateData, want) {
 			t.Errorf("sends %x, want %x", f.PrivateData, want)
 		}
-		_, e := asks(t, Config{}, f)
+		_, e := receivesRequest(t, Config{}, f)
 		if p := e.Params; p.PeerIRD != 0x1234 || p.PeerORD != 0x2345 || !p.PeerToPeer || p.RTR != RTRSend|RTRWrite {
 			t.Errorf("understood as %+v", p)
 		}
 	},
 	"rfc6581/9.1/1": func(t *testing.T) {
-		_, e := asks(t, Config{IRD: 77, ORD: 78}, enhance(request(), wire.Enhanced{IRD: 3, ORD: 5}))
+		_, e := receivesRequest(t, Config{IRD: 77, ORD: 78}, enhance(request(), wire.Enhanced{IRD: 3, ORD: 5}))
 		if p := e.Params; !p.Enhanced || p.PeerIRD != 3 || p.PeerORD != 5 {
 			t.Errorf("Request %+v", p)
 		}
@@ -104,17 +104,17 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/2": func(t *testing.T) {
 		c, e := replies(t, Config{}, wire.Enhanced{IRD: 3, ORD: 0}, AcceptParam{ORD: 4})
 		if e.ORD != 3 || c.Params().ORD != 3 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 	},
 	"rfc6581/9.1/3": func(t *testing.T) {
 		c, e := replies(t, Config{MaxIRD: 128}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4})
 		if e.IRD != 8 || c.Params().IRD != 8 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 		c, e = replies(t, Config{MaxIRD: 6}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4})
 		if e.IRD != 6 || c.Params().IRD != 6 {
-			t.Errorf("Reply %+v, settled %+v", e, c.Params())
+			t.Errorf("Reply %+v, negotiated %+v", e, c.Params())
 		}
 		if _, e = replies(t, Config{}, wire.Enhanced{ORD: 8}, AcceptParam{IRD: 4}); e.IRD != 4 {
 			t.Errorf("Reply %+v", e)
@@ -133,7 +133,7 @@ var depthRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc6581/9.1/5": func(t *testing.T) {
-		c, _ := asks(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
+		c, _ := receivesRequest(t, Config{}, enhance(request(), wire.Enhanced{IRD: 0, ORD: 2}))
 		must.Do(t, c.Reject(AcceptParam{IRD: 2, ORD: 4, PrivateData: []byte("more")}))
 		f := parse(t, written(c))
 		if e, private, ok := f.Split(); !ok || !f.Reject || e.ORD != 4 || e.IRD != 2 || string(private) != "more" {
@@ -146,11 +146,11 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/6": func(t *testing.T) {
 		c := accepted(t, Config{IRD: 4, ORD: 8, MaxIRD: 16}, enhance(reply(), wire.Enhanced{IRD: 1, ORD: 9}))
 		if p := c.Params(); p.ORD != 1 || p.IRD != 9 || p.PeerIRD != 1 || p.PeerORD != 9 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 		c = accepted(t, Config{IRD: 4, ORD: 8}, enhance(reply(), wire.Enhanced{IRD: 100, ORD: 3}))
 		if p := c.Params(); p.ORD != 8 || p.IRD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/9.1/7": func(t *testing.T) {
@@ -163,7 +163,7 @@ var depthRows = map[string]func(*testing.T){
 				t.Errorf("%+v: the Terminate is %x", f, b)
 			}
 			if es := give(c, stream(f, pattern(18, 0))); len(es) > 0 {
-				t.Errorf("%+v: goes on with %+v", f, es)
+				t.Errorf("%+v: continues with %+v", f, es)
 			}
 		}
 	},
@@ -180,17 +180,17 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/9.1/9": func(t *testing.T) {
 		c, e := replies(t, Config{MaxIRD: 128}, wire.Enhanced{IRD: 5, ORD: notNegotiated}, AcceptParam{IRD: 7, ORD: 7})
 		if p := c.Params(); e.IRD != notNegotiated || e.ORD != 5 || p.IRD != 7 || p.ORD != 5 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 		c, e = replies(t, Config{MaxIRD: 128}, wire.Enhanced{IRD: notNegotiated, ORD: 9}, AcceptParam{IRD: 7, ORD: 7})
 		if p := c.Params(); e.ORD != notNegotiated || e.IRD != 9 || p.IRD != 9 || p.ORD != 7 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 	},
 	"rfc6581/9.1/10": func(t *testing.T) {
 		c := accepted(t, Config{IRD: 3, ORD: 4}, enhance(reply(), wire.Enhanced{IRD: notNegotiated, ORD: notNegotiated}))
 		if p := c.Params(); p.IRD != 3 || p.ORD != 4 {
-			t.Errorf("settled %+v", p)
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/10/1": func(t *testing.T) {
@@ -198,7 +198,7 @@ var depthRows = map[string]func(*testing.T){
 		if _, f := accepts(t, Config{}, request(), AcceptParam{}); f.Enhanced || f.Revision != 1 || len(f.PrivateData) > 0 {
 			t.Errorf("Reply %+v", f)
 		}
-		f := reply() // and an initiator insists on it
+		f := reply() // the initiator requires it
 		badReply(t, Config{}, f.Append(nil), ErrNotEnhanced)
 		f = enhance(reply(), wire.Enhanced{})
 		badReply(t, plainConfig(), f.Append(nil), ErrEnhanced)
@@ -222,7 +222,7 @@ var depthRows = map[string]func(*testing.T){
 			if e := one(t, drain(c)); !e.Fallback || e.Reaction != CloseNow {
 				t.Errorf("%+v", e)
 			}
-			c = NewInitiator(0, Config{IRD: 1, ORD: 1, MaxRevision: 1}) // the second try
+			c = NewInitiator(0, Config{IRD: 1, ORD: 1, MaxRevision: 1}) // the second attempt
 			gone(c)
 			if e := one(t, drain(c)); e.Fallback {
 				t.Errorf("%+v: advises to try what was tried", e)
@@ -240,14 +240,14 @@ var depthRows = map[string]func(*testing.T){
 	"rfc6581/12/1": func(t *testing.T) {
 		for _, depth := range []uint16{0, 1, 128, 129, 0x3ffe, 0x3fff} {
 			for flags := range 16 {
-				ask := wire.Enhanced{
+				requested := wire.Enhanced{
 					PeerToPeer: flags&8 != 0, RTRSend: flags&4 != 0, RTRWrite: flags&2 != 0, RTRRead: flags&1 != 0,
 					IRD: depth, ORD: depth,
 				}
-				c, e := replies(t, Config{MaxIRD: 128}, ask, AcceptParam{IRD: 16, ORD: 16})
+				c, e := replies(t, Config{MaxIRD: 128}, requested, AcceptParam{IRD: 16, ORD: 16})
 				p := c.Params()
-				if p.IRD > 128 || p.ORD > 16 || p.IRD < 16 || e.PeerToPeer != ask.PeerToPeer || e.PeerToPeer != (rtrOf(&e) != 0) {
-					t.Errorf("%+v: Reply %+v, settled %+v", ask, e, p)
+				if p.IRD > 128 || p.ORD > 16 || p.IRD < 16 || e.PeerToPeer != requested.PeerToPeer || e.PeerToPeer != (rtrOf(&e) != 0) {
+					t.Errorf("%+v: Reply %+v, negotiated %+v", requested, e, p)
 				}
 			}
 		}

@@ -13,13 +13,13 @@ var errorRows = map[string]func(*testing.T){
 	"rfc5044/7.2/1": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
 		c.Input(0, stream(crcOn, pattern(18, 0)))
-		c.InputEOF() // reported after what came before it
+		c.InputEOF() // reported after the earlier input
 		es := drain(c)
 		if len(es) != 2 || es[1].Kind != EventEOF || es[1].Reaction != GoOn || es[1].Term != wire.TermMPAClosed {
 			t.Fatalf("%+v", es)
 		}
 		if c.InputEOF(); len(drain(c)) > 0 {
-			t.Error("the end comes twice")
+			t.Error("EOF is reported twice")
 		}
 		if b := sent(c, pattern(18, 1)); !bytes.Equal(b, stream(crcOn, pattern(18, 1))) {
 			t.Error("the other half has ended too")
@@ -30,7 +30,7 @@ var errorRows = map[string]func(*testing.T){
 			"waiting for the Request": func() *Conn { return NewResponder(0, Config{}) },
 			"waiting for the Reply":   func() *Conn { return NewInitiator(0, plainConfig()) },
 			"in full operation":       func() *Conn { return responding(t, Config{}, crcOn, crcOn) },
-			"asking the application":  func() *Conn { c, _ := asks(t, Config{}, request()); return c },
+			"waiting for Accept":      func() *Conn { c, _ := receivesRequest(t, Config{}, request()); return c },
 		} {
 			c := at()
 			c.Lost()
@@ -38,7 +38,7 @@ var errorRows = map[string]func(*testing.T){
 				t.Errorf("reset while %s: %+v", name, e)
 			}
 			if !over(c) || c.MaySend() {
-				t.Errorf("reset while %s: goes on", name)
+				t.Errorf("reset while %s: it continues", name)
 			}
 			c = at()
 			c.InputEOF()
@@ -46,7 +46,7 @@ var errorRows = map[string]func(*testing.T){
 				t.Errorf("FIN while %s: %+v", name, e)
 			}
 		}
-		c := responding(t, Config{}, crcOn, crcOn) // inside an FPDU
+		c := responding(t, Config{}, crcOn, crcOn) // within an FPDU
 		give(c, stream(crcOn, pattern(18, 0))[:7])
 		c.InputEOF()
 		failsWith(t, one(t, drain(c)), wire.TermMPAClosed, ErrTruncatedFPDU)
@@ -56,7 +56,7 @@ var errorRows = map[string]func(*testing.T){
 		failsWith(t, giveOne(t, responding(t, Config{}, crcOn, crcOn), b), wire.TermMPACRC, ErrCRC)
 		c = responding(t, Config{}, marked1, crcOn)
 		failsWith(t, giveOne(t, c, corrupt(514, []byte{0, 4}, pattern(700, 0))), wire.TermMPAMarker, ErrMarker)
-		refuses(t, Config{}, []byte("GET / HTTP/1.1\r\n"), ErrNoMPA)
+		closesOn(t, Config{}, []byte("GET / HTTP/1.1\r\n"), ErrNoMPA)
 	},
 	"rfc5044/8/2": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
@@ -77,7 +77,7 @@ var errorRows = map[string]func(*testing.T){
 	"rfc5044/8/3": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
 		giveOne(t, c, stream(crcOn, pattern(18, 0)))
-		c.Send(pattern(18, 1), nil) // was to be sent before the error, and still is
+		c.Send(pattern(18, 1), nil) // queued before the error, and still sent
 		b := stream(crcOn, pattern(18, 0))
 		b[9] ^= 0x40
 		failsWith(t, giveOne(t, c, b), wire.TermMPACRC, ErrCRC)
@@ -95,24 +95,24 @@ var errorRows = map[string]func(*testing.T){
 	"rfc5044/8/4": func(t *testing.T) {
 		f := request()
 		f.Revision = 9
-		refuses(t, Config{}, f.Append(nil), ErrRevision)
+		closesOn(t, Config{}, f.Append(nil), ErrRevision)
 	},
 	"rfc5044/8/5": func(t *testing.T) {
 		for _, delta := range []byte{4, 8, 0x80} {
-			for _, at := range []int{2, 514, 1026} { // with a valid CRC, whichever marker it is
+			for _, at := range []int{2, 514, 1026} { // with a valid CRC, any marker
 				c := responding(t, Config{}, marked1, crcOn)
 				failsWith(t, giveOne(t, c, corrupt(at, []byte{0, delta}, pattern(1300, 0))), wire.TermMPAMarker, ErrMarker)
 			}
 		}
-		b := stream(marked1, pattern(700, 0)) // with a wrong one that is the error
+		b := stream(marked1, pattern(700, 0)) // with a wrong CRC, the CRC is the error
 		b[515] ^= 4
 		failsWith(t, giveOne(t, responding(t, Config{}, marked1, crcOn), b), wire.TermMPACRC, ErrCRC)
-		none := wire.Framing{Markers: true} // without any, markers still tell
+		none := wire.Framing{Markers: true} // without a CRC, markers are still checked
 		b = stream(none, pattern(700, 0))
 		b[515] ^= 4
 		failsWith(t, giveOne(t, responding(t, Config{}, none, wire.Framing{}), b), wire.TermMPAMarker, ErrMarker)
 	},
-	"rfc5044/C.1/1": func(t *testing.T) { // versions of DDP follow the revision, which is reported
+	"rfc5044/C.1/1": func(t *testing.T) { // DDP versions follow the revision, which is reported
 		for _, revision := range []uint8{1, 2} {
 			f := request()
 			f.Revision = revision
@@ -136,10 +136,9 @@ var errorRows = map[string]func(*testing.T){
 	},
 }
 
-// TestNothingComesAfterAReset loses the stream when there is still a last word to
-// write.
-func TestNothingComesAfterAReset(t *testing.T) {
-	refused, _ := asks(t, Config{}, request())
+// TestResetDiscardsOutput resets the stream while output is queued.
+func TestResetDiscardsOutput(t *testing.T) {
+	refused, _ := receivesRequest(t, Config{}, request())
 	must.Do(t, refused.Reject(AcceptParam{}))
 	failed := responding(t, Config{}, crcOn, crcOn)
 	b := stream(crcOn, pattern(18, 0))
@@ -150,7 +149,7 @@ func TestNothingComesAfterAReset(t *testing.T) {
 		if es := drain(c); len(es) > 0 || len(written(c)) > 0 || c.MaySend() || !over(c) {
 			t.Errorf("%+v after the end", es)
 		}
-		if n := c.Sent(10); n != 0 { // TCP may have taken some of it before
+		if n := c.Sent(10); n != 0 { // TCP may have accepted a part before
 			t.Errorf("%d ULPDUs sent", n)
 		}
 	}

@@ -19,8 +19,7 @@ const (
 	EventRejected
 	// EventULPDU: a complete and verified ULPDU was received.
 	EventULPDU
-	// EventError: the peer sent something invalid or the negotiation failed. It is the last
-	// event.
+	// EventError: the peer sent something invalid or negotiation failed. No event follows.
 	EventError
 	// EventTimeout: the Request or Reply did not arrive in time. Close the stream.
 	EventTimeout
@@ -40,8 +39,7 @@ type Reaction uint8
 const (
 	// GoOn: continue.
 	GoOn Reaction = iota
-	// TerminateThenClose: close the stream, optionally after one more FPDU, a Terminate with
-	// Event.Term.
+	// TerminateThenClose: close the stream, optionally after a Terminate with Event.Term.
 	TerminateThenClose
 	// CloseNow: close the stream after the remaining Output, if there is any.
 	CloseNow
@@ -52,21 +50,18 @@ func (r Reaction) String() string {
 	return [...]string{"go on", "terminate, then close", "close now"}[r]
 }
 
-// Event is an event of a Conn. Its slices and pointers are valid until the next call of Next,
-// Input or Accept.
+// Event is an event of a Conn. Its memory is valid until the next call of Next, Input or Accept.
 type Event struct {
 	Kind     EventKind
 	Reaction Reaction
-	// Fallback is set in EventError and EventEOF of an initiator if the peer seems not to
-	// support the enhanced connection setup: a connection with Config.MaxRevision 1 may
-	// succeed.
+	// Fallback is set in EventError and EventEOF of an initiator if the peer seems not to support
+	// enhanced connection setup: Config.MaxRevision 1 may succeed.
 	Fallback bool
 	// Term is the Terminate error of EventError, EventTimeout and EventEOF.
 	Term wire.TermError
 	// Err is the error in more detail, for errors.Is.
 	Err error
-	// ULPDU is set in EventULPDU, and with the policy DeliverUnchecked in the EventError of an
-	// invalid FPDU.
+	// ULPDU is set in EventULPDU, and by DeliverUnchecked in EventError of an invalid FPDU.
 	ULPDU []byte
 	// Params and PrivateData are set in EventRequest, EventAccepted and EventRejected.
 	// PrivateData does not include the enhanced data.

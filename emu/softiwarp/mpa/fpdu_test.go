@@ -17,7 +17,7 @@ func sent(c *Conn, header []byte, payload ...[]byte) []byte {
 }
 
 var fpduRows = map[string]func(*testing.T){
-	// One ULPDU, one FPDU, whatever else is queued.
+	// One FPDU has one ULPDU, whatever else is queued.
 	"rfc5044/3/1": func(t *testing.T) {
 		c := sending(t, Config{}, crcOn)
 		for n := range 3 {
@@ -66,7 +66,7 @@ var fpduRows = map[string]func(*testing.T){
 		for _, f := range framings {
 			for mss := 600; mss < 700; mss++ {
 				c := sending(t, Config{MSS: mss}, f)
-				for range 9 { // markers fall elsewhere each time
+				for range 9 { // so that markers are at other positions each time
 					if b := sent(c, nil, make([]byte, c.MULPDU())); len(b) > mss {
 						t.Errorf("%+v: MULPDU %d makes %d octets, the MSS is %d", f, c.MULPDU(), len(b), mss)
 					}
@@ -110,7 +110,7 @@ var fpduRows = map[string]func(*testing.T){
 	},
 	"rfc5044/4.1/4": func(t *testing.T) {
 		c := responding(t, Config{}, crcOn, crcOn)
-		u := pattern(19, 0) // and a pad of three
+		u := pattern(19, 0) // with a pad of three octets
 		f := wire.FPDU{ULPDU: u, Pad: [3]byte{0xaa, 0xbb, 0xcc}}
 		b := append(append([]byte{0, 19}, u...), f.Pad[:]...)
 		f.CRC = wire.CRC(b)
@@ -132,7 +132,7 @@ var fpduRows = map[string]func(*testing.T){
 	"rfc5044/4.1/6": func(t *testing.T) {
 		b := sent(sending(t, Config{}, wire.Framing{}), pattern(18, 0))
 		if len(b) != 24 {
-			t.Errorf("FPDU of %d octets without CRC, want the field all the same", len(b))
+			t.Errorf("FPDU of %d octets without CRC, want the field nevertheless", len(b))
 		}
 		copy(b[20:], "\xff\xff\xff\xff")
 		wantULPDU(t, giveOne(t, responding(t, Config{}, wire.Framing{}, wire.Framing{}), b), pattern(18, 0))
@@ -150,18 +150,18 @@ var crcRows = map[string]func(*testing.T){
 	},
 	"rfc5044/4.4/2": func(t *testing.T) {
 		if f := parse(t, written(NewInitiator(0, Config{}))); !f.CRC {
-			t.Errorf("%+v does not ask for CRCs", f)
+			t.Errorf("%+v does not request CRCs", f)
 		}
 		f := request()
 		f.CRC = false
 		if _, r := accepts(t, Config{}, f, AcceptParam{}); !r.CRC {
-			t.Errorf("%+v does not ask for CRCs", r)
+			t.Errorf("%+v does not request CRCs", r)
 		}
 	},
 	"rfc5044/4.4/3": func(t *testing.T) {
 		cfg := plainConfig()
 		cfg.NoCRC = true
-		c := accepted(t, cfg, reply()) // which asks
+		c := accepted(t, cfg, reply()) // which requests CRCs
 		for range 3 {
 			u := pattern(18, 0)
 			if b := sent(c, u); binary.LittleEndian.Uint32(b[20:]) != wire.CRC(b[:20]) {
@@ -177,12 +177,12 @@ var crcRows = map[string]func(*testing.T){
 		copy(b[20:], "what")
 		wantULPDU(t, giveOne(t, c, b), pattern(18, 0))
 	},
-	"rfc5044/4.4/5": func(t *testing.T) { // zero is our choice; a right CRC would do too
+	"rfc5044/4.4/5": func(t *testing.T) { // zero is a choice; a valid CRC would do too
 		if b := sent(sending(t, Config{}, wire.Framing{}), pattern(18, 0)); !bytes.Equal(b[20:], make([]byte, 4)) {
 			t.Errorf("CRC field is %x", b[20:])
 		}
 	},
-	"rfc5044/4.4/6": func(t *testing.T) { // vector T11: a kernel took this one
+	"rfc5044/4.4/6": func(t *testing.T) { // vector T11: a kernel accepted this one
 		want := fromHex(t, "0022414300000000000000000000000100000000000000000000100011223344000000142171acce")
 		if b := sent(sending(t, Config{}, crcOn), want[2:20], want[20:36]); !bytes.Equal(b, want) {
 			t.Errorf("got  %x\nwant %x", b, want)

@@ -9,15 +9,14 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// edited is a frame with octets changed.
+// edited returns a frame with octets changed.
 func edited(f wire.StartFrame, at int, octets ...byte) []byte {
 	b := f.Append(nil)
 	copy(b[at:], octets)
 	return b
 }
 
-// pdLength is a frame that claims to have n octets of private data, and has at
-// most 512 of them.
+// pdLength returns a frame that claims n octets of private data, and has at most 512 of them.
 func pdLength(f wire.StartFrame, n int) []byte {
 	f.PrivateData = pattern(min(n, 512), 0)
 	b := f.Append(nil)
@@ -25,7 +24,7 @@ func pdLength(f wire.StartFrame, n int) []byte {
 	return b
 }
 
-// badReply gives b to an initiator, which has to close.
+// badReply passes b to an initiator, which must close.
 func badReply(t *testing.T, cfg Config, b []byte, want error) {
 	t.Helper()
 	c := NewInitiator(0, cfg)
@@ -33,7 +32,7 @@ func badReply(t *testing.T, cfg Config, b []byte, want error) {
 	closes(t, c, giveOne(t, c, b), want)
 }
 
-// frameRows are about each field of the start-up frames.
+// frameRows test each field of the start-up frames.
 var frameRows = map[string]func(*testing.T){
 	"rfc5044/7.1.1/1": func(t *testing.T) {
 		if b := written(NewInitiator(0, Config{})); !bytes.HasPrefix(b, []byte("MPA ID Req Frame")) {
@@ -41,15 +40,15 @@ var frameRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc5044/7.1.1/2": func(t *testing.T) {
-		refuses(t, Config{}, edited(request(), 0, []byte("MPA ID Xeq Frame")...), ErrNoMPA)
-		for i := range wire.RequestKey { // whichever octet is wrong, and without waiting for the others
+		closesOn(t, Config{}, edited(request(), 0, []byte("MPA ID Xeq Frame")...), ErrNoMPA)
+		for i := range wire.RequestKey { // any wrong octet, without waiting for the others
 			b := edited(request(), i, 0xff)
-			refuses(t, Config{}, b, ErrNoMPA)
-			refuses(t, Config{}, b[:i+1], ErrNoMPA)
+			closesOn(t, Config{}, b, ErrNoMPA)
+			closesOn(t, Config{}, b[:i+1], ErrNoMPA)
 		}
 	},
 	"rfc5044/7.1.1/3": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Accept(AcceptParam{}))
 		if b := written(c); !bytes.HasPrefix(b, []byte("MPA ID Rep Frame")) {
 			t.Errorf("Reply %q", b)
@@ -64,7 +63,7 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/5": func(t *testing.T) {
 		cfg := plainConfig()
-		cfg.Markers = true // for what it receives
+		cfg.Markers = true // in FPDUs that it receives
 		c := accepted(t, cfg, reply())
 		if b := sent(c, pattern(600, 0)); !bytes.Equal(b, stream(crcOn, pattern(600, 0))) {
 			t.Errorf("sends %.40x", b)
@@ -107,7 +106,7 @@ var frameRows = map[string]func(*testing.T){
 			t.Errorf("Reply %+v", r)
 		}
 		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
-		c, _ = asks(t, Config{}, request())
+		c, _ = receivesRequest(t, Config{}, request())
 		must.Do(t, c.Reject(AcceptParam{}))
 		if r := parse(t, written(c)); !r.Reject {
 			t.Errorf("Reply %+v", r)
@@ -131,8 +130,8 @@ var frameRows = map[string]func(*testing.T){
 	"rfc5044/7.1.1/10": func(t *testing.T) {
 		for reserved := range uint8(16) {
 			f := request()
-			f.Reserved, f.Enhanced = reserved, reserved&1 != 0 // which revision 1 does not know
-			asks(t, Config{}, f)
+			f.Reserved, f.Enhanced = reserved, reserved&1 != 0 // which revision 1 does not define
+			receivesRequest(t, Config{}, f)
 			r := reply()
 			r.Reserved, r.Enhanced = reserved, reserved&1 != 0
 			accepted(t, plainConfig(), r)
@@ -140,10 +139,10 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/11": func(t *testing.T) {
 		for _, revision := range []byte{0, 3, 4, 127, 128, 255} {
-			refuses(t, Config{}, edited(request(), 17, revision), ErrRevision)
+			closesOn(t, Config{}, edited(request(), 17, revision), ErrRevision)
 			badReply(t, plainConfig(), edited(reply(), 17, revision), ErrRevision)
 		}
-		refuses(t, Config{MaxRevision: 1}, edited(request(), 17, 2), ErrRevision)
+		closesOn(t, Config{MaxRevision: 1}, edited(request(), 17, 2), ErrRevision)
 	},
 	"rfc5044/7.1.1/12": func(t *testing.T) {
 		for _, n := range []int{0, 1, 251, 252, 255, 256, 300, 508} {
@@ -165,8 +164,8 @@ var frameRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.1/13": func(t *testing.T) {
 		for _, n := range []int{513, 514, 1024, 65535} {
-			refuses(t, Config{}, pdLength(request(), n)[:20], ErrLongPrivateData) // at once
-			refuses(t, Config{}, pdLength(request(), n), ErrLongPrivateData)
+			closesOn(t, Config{}, pdLength(request(), n)[:20], ErrLongPrivateData) // at once
+			closesOn(t, Config{}, pdLength(request(), n), ErrLongPrivateData)
 			badReply(t, plainConfig(), pdLength(reply(), n), ErrLongPrivateData)
 		}
 	},

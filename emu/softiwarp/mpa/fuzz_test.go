@@ -9,8 +9,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// survive gives b to c in pieces that seed decides, does what an application
-// would, and checks that c stays within its bounds and within its rules.
+// survive passes b to c in pieces that seed decides, acts as an application, and checks c's limits
+// and invariants.
 func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	open, ended := c.state == fullOperation, false
@@ -64,8 +64,8 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 			t.Fatalf("keeps %d octets of an FPDU", c.deframer.Pending())
 		}
 	}
-	// In the end it is over, or waits for more, which a timer bounds during
-	// start-up, and inside an FPDU if that was asked for.
+	// At the end c has stopped or waits for input, with a deadline during start-up, and within an
+	// FPDU if FPDUTimeout is set.
 	starting := c.state == waitRequest || c.state == waitReply
 	stalled := c.cfg.FPDUTimeout > 0 && c.state == fullOperation && c.deframer.Pending() > 0
 	if (starting || stalled) != (c.Deadline() != mono.Never) {
@@ -85,7 +85,7 @@ func survive(t *testing.T, c *Conn, b []byte, seed uint64) {
 	}
 	written(c)
 	if c.state == finished && !over(c) {
-		t.Fatal("over, and something is left to write")
+		t.Fatal("over with output queued")
 	}
 }
 
@@ -99,7 +99,7 @@ func framesToFuzz(reply bool) (all [][]byte) {
 	return all
 }
 
-// FuzzListening: any octets come to a responder.
+// FuzzListening passes any octets to a responder.
 func FuzzListening(f *testing.F) {
 	for i, b := range framesToFuzz(false) {
 		f.Add(b, uint8(i), uint64(i))
@@ -115,7 +115,7 @@ func FuzzListening(f *testing.F) {
 	})
 }
 
-// FuzzConnecting: any octets come to an initiator.
+// FuzzConnecting passes any octets to an initiator.
 func FuzzConnecting(f *testing.F) {
 	for i, b := range framesToFuzz(true) {
 		f.Add(b, uint8(i), uint64(i))
@@ -130,7 +130,7 @@ func FuzzConnecting(f *testing.F) {
 	})
 }
 
-// FuzzTalking: any octets come after the start-up.
+// FuzzTalking passes any octets after the start-up.
 func FuzzTalking(f *testing.F) {
 	for i, framing := range framings {
 		b := stream(framing, pattern(18, 0), pattern(1400, 1), nil, pattern(500, 2))

@@ -9,15 +9,15 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// send is the header of a Send, as vectors have it.
+// send returns the header of a Send, as in the vectors.
 func send(msn uint32) []byte {
 	h := wire.Header{Control: wire.NewControl(wire.OpSend, true), Untagged: wire.Untagged{MSN: wire.MSN(msn)}}
 	return h.Append(nil)
 }
 
-// takes checks that b, in any two pieces, is taken for the given ULPDUs by a
-// receiver that asked for f, and that a sender makes b of them.
-func takes(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
+// parsesAndSends checks that a receiver that requested f parses b, split anywhere, into ulpdus, and
+// that a sender makes b of them.
+func parsesAndSends(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
 	t.Helper()
 	for cut := range b {
 		c := responding(t, Config{}, f, wire.Framing{CRC: f.CRC})
@@ -41,7 +41,7 @@ func takes(t *testing.T, f wire.Framing, b []byte, ulpdus ...[]byte) {
 // goldenFirstFPDU is figure 5 of RFC 5044: vector R1.
 func goldenFirstFPDU(t *testing.T) {
 	b := fromHex(t, "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983")
-	takes(t, marked1, b, append(send(1), make([]byte, 24)...))
+	parsesAndSends(t, marked1, b, append(send(1), make([]byte, 24)...))
 }
 
 // goldenSecondFPDU is figure 6: vector R2, at offset 0x1ec of its stream.
@@ -65,7 +65,7 @@ func goldenTrailingMarker(t *testing.T) {
 	if len(b) != 520 || hex.EncodeToString(b[512:]) != "000001fc38cf64e8" {
 		t.Fatalf("the codec makes %d octets that end in %x", len(b), b[512:])
 	}
-	takes(t, marked1, b, u)
+	parsesAndSends(t, marked1, b, u)
 }
 
 // goldenMarkerBetween is vector D7: a marker between two FPDUs.
@@ -74,9 +74,9 @@ func goldenMarkerBetween(t *testing.T) {
 	b := stream(marked1, first, second)
 	want := "a09bb55b" + "00000000002a414300000000000000000000000200000000000000000000000000000000000000000000000000000000cc08199e"
 	if got := hex.EncodeToString(b[508:]); got != want {
-		t.Fatalf("the codec makes\n%s, want\n%s", got, want)
+		t.Fatalf("the codec returns\n%s, want\n%s", got, want)
 	}
-	takes(t, marked1, b, first, second)
+	parsesAndSends(t, marked1, b, first, second)
 }
 
 func TestGoldenFPDUs(t *testing.T) {
@@ -86,7 +86,7 @@ func TestGoldenFPDUs(t *testing.T) {
 	t.Run("D7", goldenMarkerBetween)
 }
 
-// TestGoldenFrames holds start-up frames to what a siw of Linux 6.12 sent.
+// TestGoldenFrames compares start-up frames with those of siw in Linux 6.12.
 func TestGoldenFrames(t *testing.T) {
 	const (
 		req = "4d504120494420526571204672616d65"
@@ -104,11 +104,11 @@ func TestGoldenFrames(t *testing.T) {
 		}
 	}
 	for name, v := range map[string]struct {
-		request wire.Enhanced
-		ask     wire.StartFrame
-		cfg     Config
-		accept  AcceptParam
-		want    string
+		request   wire.Enhanced
+		requested wire.StartFrame
+		cfg       Config
+		accept    AcceptParam
+		want      string
 	}{
 		"V2":  {wire.Enhanced{IRD: 1, ORD: 1}, wire.StartFrame{}, Config{NoCRC: true}, AcceptParam{IRD: 1, ORD: 1}, rep + "1002000400010001"},
 		"V10": {wire.Enhanced{IRD: 16, ORD: 16}, wire.StartFrame{CRC: true}, Config{NoCRC: true}, AcceptParam{IRD: 16, ORD: 128}, rep + "5002000400100010"},
@@ -120,13 +120,13 @@ func TestGoldenFrames(t *testing.T) {
 			rep + "1002000480048004",
 		},
 	} {
-		_, r := accepts(t, v.cfg, enhance(v.ask, v.request), v.accept)
+		_, r := accepts(t, v.cfg, enhance(v.requested, v.request), v.accept)
 		if got := hex.EncodeToString(r.Append(nil)); got != v.want {
 			t.Errorf("%s: Reply\n%s, want\n%s", name, got, v.want)
 		}
 	}
-	t.Run("V27", func(t *testing.T) { // siw refuses markers; here it is the application
-		c, _ := asks(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
+	t.Run("V27", func(t *testing.T) { // siw rejects markers; here the application does
+		c, _ := receivesRequest(t, Config{}, enhance(wire.StartFrame{Markers: true}, wire.Enhanced{IRD: 1, ORD: 1}))
 		must.Do(t, c.Reject(AcceptParam{}))
 		if got := hex.EncodeToString(written(c)); got != rep+"3002000400000000" {
 			t.Errorf("Reply %s", got)

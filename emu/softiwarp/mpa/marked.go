@@ -17,9 +17,8 @@ type markedFPDU struct {
 	markers uint64
 }
 
-// frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream.
-// The payload, of payloadLen octets, is borrowed and split around the markers, or copied if it is
-// short.
+// frameMarked queues an FPDU with markers at multiples of wire.MarkerInterval in the stream. The
+// payload, of payloadLen octets, is borrowed and split around markers; a short one is copied.
 func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 	n := len(header) + payloadLen
 	w := markedFPDU{o: &c.out, at: c.streamPos, next: c.streamPos, hasCRC: c.params.Out.CRC}
@@ -31,8 +30,7 @@ func (c *Conn) frameMarked(header []byte, payload [][]byte, payloadLen int) {
 		}
 	}
 	borrows := payloadLen > copyLimit
-	// maxRing is an upper bound of the octets that the FPDU and its markers take in the ring of
-	// c.out.
+	// maxRing is an upper bound of the octets of the FPDU and its markers in the ring of c.out.
 	maxRing := wire.FPDULen(n) + wire.MarkerLen*(wire.FPDULen(n)/(wire.MarkerInterval-wire.MarkerLen)+2)
 	if borrows {
 		maxRing -= payloadLen

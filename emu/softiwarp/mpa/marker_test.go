@@ -10,7 +10,7 @@ import (
 
 var marked1 = wire.Framing{Markers: true, CRC: true}
 
-// placed is a marker as it was found at every 512th octet.
+// placed is a marker found at a multiple of 512 octets.
 type placed struct {
 	at       int
 	reserved uint16
@@ -24,7 +24,7 @@ func markersIn(b []byte) (all []placed) {
 	return all
 }
 
-// starts returns where the ULPDU_Length fields are, following them by hand.
+// starts returns the positions of the ULPDU_Length fields.
 func starts(t *testing.T, b []byte) map[int]int {
 	t.Helper()
 	lengths := map[int]int{}
@@ -44,7 +44,7 @@ func starts(t *testing.T, b []byte) map[int]int {
 	return lengths
 }
 
-// many is what an initiator sends for ULPDUs of the given lengths.
+// many returns the octets that an initiator sends for ULPDUs of the given lengths.
 func many(t *testing.T, lengths ...int) []byte {
 	t.Helper()
 	c := sending(t, Config{}, marked1)
@@ -55,8 +55,8 @@ func many(t *testing.T, lengths ...int) []byte {
 	return b
 }
 
-// corrupt returns the FPDUs of ulpdus with octets at a position xored, and the
-// CRC of the first of them put right.
+// corrupt returns the FPDUs of ulpdus with octets at a position xored, and a valid CRC in the
+// first.
 func corrupt(at int, xor []byte, ulpdus ...[]byte) []byte {
 	b := stream(marked1, ulpdus...)
 	for i, x := range xor {
@@ -151,7 +151,7 @@ var markerRows = map[string]func(*testing.T){
 			}
 		}
 	},
-	"rfc5044/4.3/8": func(t *testing.T) { // positions are counted, so TCP's wrap is no event
+	"rfc5044/4.3/8": func(t *testing.T) { // positions do not wrap with TCP's
 		c, r := sending(t, Config{}, marked1), responding(t, Config{}, marked1, crcOn)
 		const near = 1<<32 - 3*512 + 16
 		c.streamPos, r.deframer = near, wire.NewDeframerAt(marked1, near)

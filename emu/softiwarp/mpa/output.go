@@ -96,8 +96,7 @@ func (o *output) end(fpdu bool) {
 	}
 }
 
-// release removes n octets that TCP has accepted and returns the number of FPDUs that ended in
-// them.
+// release removes n octets that TCP has accepted, and returns how many FPDUs ended in them.
 func (o *output) release(n int) (fpdus int) {
 	o.sent += uint64(n)
 	for n > 0 {

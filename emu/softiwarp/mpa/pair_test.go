@@ -11,24 +11,24 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// end is one side of a random conversation: a connection, what is on its way to
-// it, and what it should be told.
+// end is one side of a random exchange: a connection, the octets in flight to it, and its expected
+// events.
 type end struct {
 	*Conn
 	name    string
-	wire    []byte   // written by the other side and not yet given to this one
-	due     [][]byte // ULPDUs that the other side has sent, and this one was not told of
-	pending [][]byte // payloads of ours that TCP has not wholly taken
+	wire    []byte   // written by the other side and not yet read
+	due     [][]byte // ULPDUs that the other side has sent and this one has not reported
+	pending [][]byte // own payloads that TCP has not completely accepted
 	sent    int
 	opened  bool // EventAccepted or Accept
 }
 
 type pairing struct {
-	t    *testing.T
-	rng  *rand.Rand
-	a, b *end
-	ask  Config
-	say  AcceptParam
+	t           *testing.T
+	rng         *rand.Rand
+	a, b        *end
+	config      Config
+	acceptParam AcceptParam
 }
 
 func randomConfig(rng *rand.Rand) Config {
@@ -36,29 +36,28 @@ func randomConfig(rng *rand.Rand) Config {
 	return Config{
 		Markers: rng.IntN(2) == 0, NoCRC: rng.IntN(2) == 0,
 		MSS: []int{0, 88, 536, 1448, 1460, 8948, 65483}[rng.IntN(7)],
-		IRD: depth(), ORD: depth(), MaxIRD: notNegotiated - 1, // so that no Reply asks for too much
+		IRD: depth(), ORD: depth(), MaxIRD: notNegotiated - 1, // so that no Reply exceeds it
 		PeerToPeer: rng.IntN(2) == 0, RTR: RTR(rng.IntN(8)) | RTRWrite, Align: rng.IntN(3) == 0,
 		QueueFPDUs: rng.IntN(20), QueueOctets: rng.IntN(100000),
 	}
 }
 
-// TestPairsOfConnections holds random conversations between two connections
-// through a stream that is cut anywhere: everything arrives once, in order and
-// unchanged, however the two were configured.
-func TestPairsOfConnections(t *testing.T) {
+// TestRandomPairsDeliverInOrder runs random exchanges between two random configurations over
+// a stream that is split anywhere: everything arrives once, in order and unchanged.
+func TestRandomPairsDeliverInOrder(t *testing.T) {
 	for seed := range uint64(120) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { playPair(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { runPair(t, seed) })
 	}
 }
 
-func playPair(t *testing.T, seed uint64) {
+func runPair(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	k := &pairing{t: t, rng: rng, ask: randomConfig(rng)}
-	k.ask.PrivateData = pattern(rng.IntN(509), 1)
+	k := &pairing{t: t, rng: rng, config: randomConfig(rng)}
+	k.config.PrivateData = pattern(rng.IntN(509), 1)
 	answer := randomConfig(rng)
-	answer.RTR |= k.ask.RTR // at least one in common
-	k.say = AcceptParam{IRD: answer.IRD, ORD: answer.ORD, PrivateData: pattern(rng.IntN(509), 2)}
-	k.a = &end{Conn: NewInitiator(0, k.ask), name: "initiator"}
+	answer.RTR |= k.config.RTR // at least one in common
+	k.acceptParam = AcceptParam{IRD: answer.IRD, ORD: answer.ORD, PrivateData: pattern(rng.IntN(509), 2)}
+	k.a = &end{Conn: NewInitiator(0, k.config), name: "initiator"}
 	k.b = &end{Conn: NewResponder(0, answer), name: "responder"}
 
 	for step := 0; step < 40000 && !t.Failed(); step++ {
@@ -82,7 +81,7 @@ func playPair(t *testing.T, seed uint64) {
 			break
 		}
 	}
-	for range 100000 { // what is still on its way
+	for range 100000 { // deliver the octets in flight
 		k.write(k.a, k.b)
 		k.write(k.b, k.a)
 		k.read(k.a, k.b)
@@ -115,13 +114,13 @@ func (k *pairing) send(from, to *end) {
 	}
 	copied := bytes.Clone(head)
 	from.Send(copied, pieces)
-	clear(copied) // a header is ours again at once
+	clear(copied) // a header may be reused at once
 	from.sent++
 	from.pending = append(from.pending, load)
 	to.due = append(to.due, u)
 }
 
-// write has TCP take some of what from has to write.
+// write passes some output of from to TCP.
 func (k *pairing) write(from, to *end) {
 	vs := from.Output(nil)
 	b := bytes.Join(vs, nil)
@@ -136,13 +135,13 @@ func (k *pairing) write(from, to *end) {
 	for range from.Sent(n) {
 		load := from.pending[0]
 		for i := range load {
-			load[i] = 0xEE // and payload once TCP has it
+			load[i] = 0xEE // and payload once TCP has accepted it
 		}
 		from.pending = from.pending[1:]
 	}
 }
 
-// read gives some of what is on its way to to.
+// read delivers some of the octets in flight to to.
 func (k *pairing) read(to, from *end) {
 	if len(to.wire) == 0 {
 		return
@@ -155,28 +154,28 @@ func (k *pairing) read(to, from *end) {
 	to.wire = to.wire[n:]
 	to.Input(0, b)
 	for e, ok := to.Next(); ok; e, ok = to.Next() {
-		k.tell(to, e)
+		k.check(to, e)
 	}
-	clear(b) // and what was read, when there is no more to tell
+	clear(b) // and input, once Next reports false
 }
 
-func (k *pairing) tell(to *end, e Event) {
+func (k *pairing) check(to *end, e Event) {
 	t := k.t
 	switch e.Kind {
 	case EventRequest:
-		if to != k.b || !bytes.Equal(e.PrivateData, k.ask.PrivateData) {
+		if to != k.b || !bytes.Equal(e.PrivateData, k.config.PrivateData) {
 			t.Errorf("%s: Request with %d octets", to.name, len(e.PrivateData))
 		}
-		must.Do(t, to.Accept(k.say))
+		must.Do(t, to.Accept(k.acceptParam))
 		to.opened = true
 	case EventAccepted:
-		if to != k.a || !bytes.Equal(e.PrivateData, k.say.PrivateData) {
+		if to != k.a || !bytes.Equal(e.PrivateData, k.acceptParam.PrivateData) {
 			t.Errorf("%s: accepted with %d octets", to.name, len(e.PrivateData))
 		}
 		to.opened = true
 	case EventULPDU:
 		if len(to.due) == 0 || !bytes.Equal(to.due[0], e.ULPDU) {
-			t.Errorf("%s: got %d octets that nobody sent, or not now", to.name, len(e.ULPDU))
+			t.Errorf("%s: got %d octets that were not sent, or out of order", to.name, len(e.ULPDU))
 			return
 		}
 		to.due = to.due[1:]
@@ -185,7 +184,7 @@ func (k *pairing) tell(to *end, e Event) {
 	}
 }
 
-// checkEnd compares what the two sides think of their connection.
+// checkEnd compares the parameters of the two sides.
 func (k *pairing) checkEnd() {
 	t, a, b := k.t, k.a, k.b
 	if t.Failed() {
@@ -198,14 +197,14 @@ func (k *pairing) checkEnd() {
 	if !a.opened || !b.opened || p.In != q.Out || p.Out != q.In || p.In.CRC != p.Out.CRC {
 		t.Errorf("framed %+v and %+v", p, q)
 	}
-	if p.In.Markers != k.ask.Markers || p.Revision != q.Revision || p.PeerToPeer != q.PeerToPeer || p.PeerToPeer != k.ask.PeerToPeer {
-		t.Errorf("%+v and %+v, asked for %+v", p, q, k.ask)
+	if p.In.Markers != k.config.Markers || p.Revision != q.Revision || p.PeerToPeer != q.PeerToPeer || p.PeerToPeer != k.config.PeerToPeer {
+		t.Errorf("%+v and %+v, requested %+v", p, q, k.config)
 	}
 	if p.PeerToPeer && (p.RTR&q.RTR == 0 || p.RTR&(p.RTR-1) != 0) {
 		t.Errorf("RTR %v, offered %v", p.RTR, q.RTR)
 	}
 	both := func(x, y uint16) bool { return x != notNegotiated && y != notNegotiated }
-	if p.Enhanced && both(k.ask.ORD, k.say.IRD) && p.ORD > q.IRD || p.Enhanced && both(k.ask.IRD, k.say.ORD) && q.ORD > p.IRD {
+	if p.Enhanced && both(k.config.ORD, k.acceptParam.IRD) && p.ORD > q.IRD || p.Enhanced && both(k.config.IRD, k.acceptParam.ORD) && q.ORD > p.IRD {
 		t.Errorf("depths %d/%d and %d/%d", p.IRD, p.ORD, q.IRD, q.ORD)
 	}
 	if a.sent < 30 || b.sent < 30 {
@@ -222,8 +221,7 @@ func (k *pairing) checkEnd() {
 	}
 }
 
-// TestPayloadIsNotCopied looks for the payload's own memory in what is to be
-// written.
+// TestPayloadIsNotCopied looks for the payload's own memory in the output.
 func TestPayloadIsNotCopied(t *testing.T) {
 	for _, f := range framings {
 		c := sending(t, Config{}, f)
@@ -246,10 +244,10 @@ func TestPayloadIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestFewVectors counts what TCP has to follow: neighbours in memory are one.
-func TestFewVectors(t *testing.T) {
+// TestAdjacentOutputIsOneVector counts the vectors of the output: adjacent memory is one vector.
+func TestAdjacentOutputIsOneVector(t *testing.T) {
 	c := sending(t, Config{}, crcOn)
-	for range 20 { // so that it has the memory
+	for range 20 { // so that buffers are allocated
 		c.Send(pattern(18, 0), [][]byte{pattern(64, 1)})
 	}
 	written(c)

@@ -16,8 +16,7 @@ const (
 	rtrAll = RTRSend | RTRWrite | RTRRead
 )
 
-// Params are the parameters of the Request and Reply, and the result of the negotiation for
-// this side.
+// Params are the parameters of a Request or Reply, and this side's result of the negotiation.
 type Params struct {
 	// Revision is the MPA revision of the connection or Request. With wire.RevisionConsortium,
 	// DDP and RDMAP have version 0, else 1.

@@ -10,8 +10,7 @@ type Policy struct {
 type StartupPolicy struct {
 	// NeverAskCRC sends start-up frames without the CRC flag.
 	NeverAskCRC bool
-	// RefuseMarkers rejects a Request for markers, and ends the connection if a Reply asks for
-	// them.
+	// RefuseMarkers rejects a Request for markers, and closes after a Reply that asks for them.
 	RefuseMarkers bool
 	// EchoFlags repeats the R and the reserved flags of the Request in the Reply.
 	EchoFlags bool
@@ -26,8 +25,7 @@ type StartupPolicy struct {
 	StopOnBadReply bool
 	// AlwaysNegotiate takes the depth that means "not negotiated" as a number.
 	AlwaysNegotiate bool
-	// OfferOneRTR offers a Write as RTR, or a Read if the Request asks for a Read and no
-	// Write.
+	// OfferOneRTR offers a Write as RTR, or a Read if the Request has Read and not Write.
 	OfferOneRTR bool
 	// NoFallback does not advise to connect again without the enhanced set-up.
 	NoFallback bool
@@ -40,8 +38,7 @@ const shortPrivateData = 256
 type FPDUPolicy struct {
 	// ResponderSends is the time from which on a responder sends FPDUs.
 	ResponderSends ResponderSends
-	// HoldFirst holds the first FPDU after a Reply back until more arrives, unless an RTR was
-	// negotiated.
+	// HoldFirst holds the first FPDU after a Reply without RTR until more arrives.
 	HoldFirst bool
 	// ReusePad leaves the octets of earlier FPDUs in the pad of short ones.
 	ReusePad bool
@@ -51,8 +48,7 @@ type FPDUPolicy struct {
 	DeliverUnchecked bool
 	// DeliverPartial makes PartialULPDU return ULPDUs that have arrived in part.
 	DeliverPartial bool
-	// RoundMSSDown rounds TCP's segment size down to a multiple of eight, and writes each FPDU
-	// separately.
+	// RoundMSSDown rounds TCP's segment size down to a multiple of 8, and writes each FPDU alone.
 	RoundMSSDown bool
 }
 

@@ -12,15 +12,14 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// policyCase is a short conversation with a connection, which reads one way without
-// the policy and another way with it.
+// policyCase is a short exchange with a connection, with its results without and with the policy.
 type policyCase struct {
-	talk          func(t *testing.T, q Policy) string
+	exchange      func(t *testing.T, q Policy) string
 	without, with string
 }
 
-// told prints events, each in a word or two.
-func told(es []Event) string {
+// describe formats events.
+func describe(es []Event) string {
 	var all []string
 	for _, e := range es {
 		s := e.Kind.String()
@@ -38,7 +37,7 @@ func told(es []Event) string {
 	return strings.Join(all, "; ")
 }
 
-// respond prints what a responder with q makes of f, and its Reply.
+// respond formats the events of a responder with q that gets f, and its Reply.
 func respond(t *testing.T, cfg Config, q Policy, f wire.StartFrame) string {
 	t.Helper()
 	cfg.Policy = q
@@ -47,10 +46,10 @@ func respond(t *testing.T, cfg Config, q Policy, f wire.StartFrame) string {
 	if len(es) == 1 && es[0].Kind == EventRequest {
 		must.Do(t, c.Accept(AcceptParam{IRD: 16, ORD: 16}))
 	}
-	return told(es) + replyIn(written(c))
+	return describe(es) + replyIn(written(c))
 }
 
-// replyIn prints the octets after the key, if any.
+// replyIn formats the octets after the key, if any.
 func replyIn(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -58,15 +57,15 @@ func replyIn(b []byte) string {
 	return fmt.Sprintf(" -> %x", b[16:min(len(b), 24)])
 }
 
-// connect prints what an initiator with q makes of f.
+// connect formats the events of an initiator with q that gets f.
 func connect(cfg Config, q Policy, f wire.StartFrame) string {
 	cfg.Policy = q
 	c := NewInitiator(0, cfg)
 	written(c)
-	return told(give(c, f.Append(nil)))
+	return describe(give(c, f.Append(nil)))
 }
 
-// with changes a frame.
+// with returns a changed frame.
 func with(f wire.StartFrame, change func(*wire.StartFrame)) wire.StartFrame {
 	change(&f)
 	return f
@@ -75,7 +74,7 @@ func with(f wire.StartFrame, change func(*wire.StartFrame)) wire.StartFrame {
 func noCRC(f *wire.StartFrame)   { f.CRC = false }
 func markers(f *wire.StartFrame) { f.Markers = true }
 
-// damaged is an FPDU whose CRC is wrong, and one that is right.
+// damaged returns an FPDU with a wrong CRC, and a valid one.
 func damaged() []byte {
 	b := stream(crcOn, pattern(18, 0), pattern(30, 1))
 	b[7] ^= 1
@@ -132,7 +131,7 @@ var policyCases = map[string]policyCase{
 			es := give(c, f.Append(nil))
 			c.Input(0, stream(crcOn, pattern(18, 0)))
 			c.InputEOF()
-			return fmt.Sprint(told(append(es, drain(c)...)), c.Deadline() == mono.Never, " ", connect(plainConfig(), q, reply(pattern(257, 0)...)))
+			return fmt.Sprint(describe(append(es, drain(c)...)), c.Deadline() == mono.Never, " ", connect(plainConfig(), q, reply(pattern(257, 0)...)))
 		},
 		"error 4, close nowtrue accepted", "true ",
 	},
@@ -157,7 +156,7 @@ var policyCases = map[string]policyCase{
 		func(t *testing.T, q Policy) string {
 			c := NewInitiator(0, Config{Policy: q})
 			c.InputEOF()
-			return told(drain(c))
+			return describe(drain(c))
 		},
 		"EOF 1, close now, fall back", "EOF 1, close now",
 	},
@@ -178,13 +177,13 @@ var policyCases = map[string]policyCase{
 	"HoldFirst": {
 		func(t *testing.T, q Policy) string {
 			c := responding(t, Config{Policy: q}, crcOn, crcOn)
-			s := told(give(c, stream(crcOn, pattern(18, 0)))) + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
-			c, _ = replies(t, Config{Policy: q}, withRTR(RTRWrite, 1), AcceptParam{}) // peer to peer, an RTR is waited for
-			return s + "|" + told(give(c, stream(crcOn, pattern(14, 0))))
+			s := describe(give(c, stream(crcOn, pattern(18, 0)))) + "|" + describe(give(c, stream(crcOn, pattern(14, 0))))
+			c, _ = replies(t, Config{Policy: q}, withRTR(RTRWrite, 1), AcceptParam{}) // waits for an RTR
+			return s + "|" + describe(give(c, stream(crcOn, pattern(14, 0))))
 		},
 		"ULPDU of 18|ULPDU of 14|ULPDU of 14", "|ULPDU of 18; ULPDU of 14|ULPDU of 14",
 	},
-	"ReusePad": { // vectors V14 and V15: octets that siw sent
+	"ReusePad": { // vectors V14 and V15: octets of siw
 		func(t *testing.T, q Policy) string {
 			c := sending(t, Config{Policy: q}, crcOn)
 			first := fromHex(t, "00224143000000000000000000000001000000000000000000000000000000000000000084609a12")
@@ -201,11 +200,11 @@ var policyCases = map[string]policyCase{
 			all := ""
 			for _, cut := range []int{10, 21, 22, 27} {
 				c := responding(t, Config{Policy: q}, crcOn, crcOn)
-				all += told(append(give(c, b[:cut]), give(c, b[cut:])...)) + "|"
+				all += describe(append(give(c, b[:cut]), give(c, b[cut:])...)) + "|"
 			}
 			c := responding(t, Config{Policy: q}, wire.Framing{}, wire.Framing{})
 			b = stream(wire.Framing{}, pattern(19, 0))
-			return all + told(append(give(c, b[:22]), give(c, b[22:])...))
+			return all + describe(append(give(c, b[:22]), give(c, b[22:])...))
 		},
 		"ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19|ULPDU of 19",
 		"ULPDU of 19|ULPDU of 19|error 2, terminate, then close|error 2, terminate, then close|ULPDU of 19",
@@ -213,7 +212,7 @@ var policyCases = map[string]policyCase{
 	"DeliverUnchecked": {
 		func(t *testing.T, q Policy) string {
 			es := give(responding(t, Config{Policy: q}, crcOn, crcOn), damaged())
-			return fmt.Sprintf("%s, ULPDU of %d", told(es), len(es[0].ULPDU))
+			return fmt.Sprintf("%s, ULPDU of %d", describe(es), len(es[0].ULPDU))
 		},
 		"error 2, terminate, then close, ULPDU of 0", "error 2, terminate, then close, ULPDU of 18",
 	},
@@ -221,7 +220,7 @@ var policyCases = map[string]policyCase{
 		func(t *testing.T, q Policy) string {
 			all := ""
 			for _, f := range []wire.Framing{crcOn, marked1} {
-				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // an FPDU of 18 has 24 octets
+				for _, n := range []int{1, 10, 22, 24, 24 + 16} { // octets, of an FPDU of 24
 					c := responding(t, Config{Policy: q}, f, crcOn)
 					give(c, stream(f, pattern(18, 0), pattern(20, 1))[:n])
 					all += fmt.Sprintf("%d ", len(c.PartialULPDU()))
@@ -244,7 +243,7 @@ var policyCases = map[string]policyCase{
 	},
 }
 
-func TestPoliciesChangeWhatTheySay(t *testing.T) {
+func TestEachPolicyChangesItsExchange(t *testing.T) {
 	typ := reflect.TypeFor[Policy]()
 	for _, f := range reflect.VisibleFields(typ) {
 		if _, ok := policyCases[f.Name]; !ok && !f.Anonymous && f.Name != "ResponderSends" {
@@ -254,7 +253,7 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 	for name, c := range policyCases {
 		t.Run(name, func(t *testing.T) {
 			var q Policy
-			if got := c.talk(t, q); got != c.without {
+			if got := c.exchange(t, q); got != c.without {
 				t.Errorf("without it: %q, want %q", got, c.without)
 			}
 			if name, value, numbered := strings.Cut(name, "="); numbered {
@@ -262,7 +261,7 @@ func TestPoliciesChangeWhatTheySay(t *testing.T) {
 			} else {
 				reflect.ValueOf(&q).Elem().FieldByName(name).SetBool(true)
 			}
-			if got := c.talk(t, q); got != c.with || c.with == c.without {
+			if got := c.exchange(t, q); got != c.with || c.with == c.without {
 				t.Errorf("with it: %q, want %q", got, c.with)
 			}
 		})

@@ -56,8 +56,7 @@ func (c *Conn) Accept(p AcceptParam) error {
 }
 
 // Reject rejects the Request, with the depths that the responder would have accepted. Once the
-// owner of the Conn has written the Reply to the stream, it may close the stream or leave that to
-// the initiator.
+// Reply is written to the stream, the owner may close the stream or leave that to the initiator.
 func (c *Conn) Reject(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err
@@ -86,8 +85,7 @@ func (c *Conn) checkAnswer(private []byte) error {
 }
 
 // reply returns a Reply with the revision of the Request. It requests CRCs if the Request does,
-// although one side's request suffices. With the policy EchoFlags, it repeats the other flags of
-// the Request, too.
+// although one side's request suffices. The policy EchoFlags repeats the Request's other flags.
 func (c *Conn) reply() wire.StartFrame {
 	f := wire.StartFrame{Reply: true, Revision: c.request.Revision, Enhanced: c.params.Enhanced, CRC: c.request.CRC}
 	if c.policy.EchoFlags {

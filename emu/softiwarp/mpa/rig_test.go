@@ -13,7 +13,7 @@ import (
 
 const notNegotiated = wire.DepthNotNegotiated
 
-// plainConfig asks for nothing that takes an enhanced start-up.
+// plainConfig returns a configuration that needs no enhanced start-up.
 func plainConfig() Config { return Config{IRD: notNegotiated, ORD: notNegotiated} }
 
 func fromHex(t testing.TB, s string) []byte {
@@ -22,7 +22,7 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// give hands b to c in one piece and returns copies of what it caused.
+// give passes b to c in one piece and returns copies of its events.
 func give(c *Conn, b []byte) []Event {
 	c.Input(0, b)
 	return drain(c)
@@ -40,7 +40,7 @@ func drain(c *Conn) (all []Event) {
 	return all
 }
 
-// giveOne is give for what causes exactly one event.
+// giveOne is give for input with exactly one event.
 func giveOne(t testing.TB, c *Conn, b []byte) Event {
 	t.Helper()
 	return one(t, give(c, b))
@@ -54,7 +54,7 @@ func one(t testing.TB, es []Event) Event {
 	return es[0]
 }
 
-// written takes all that c has to write.
+// written returns all output of c, as accepted by TCP.
 func written(c *Conn) (b []byte) {
 	for {
 		vs := c.Output(nil)
@@ -70,7 +70,7 @@ func written(c *Conn) (b []byte) {
 	}
 }
 
-// parse reads the one start-up frame in b.
+// parse parses the only start-up frame in b.
 func parse(t testing.TB, b []byte) (f wire.StartFrame) {
 	t.Helper()
 	rest, err := f.Parse(b)
@@ -80,7 +80,7 @@ func parse(t testing.TB, b []byte) (f wire.StartFrame) {
 	return f
 }
 
-// request and reply are frames with nothing special.
+// request and reply return frames without options.
 func request(private ...byte) wire.StartFrame {
 	return wire.StartFrame{Revision: 1, CRC: true, PrivateData: private}
 }
@@ -96,8 +96,8 @@ func enhance(f wire.StartFrame, e wire.Enhanced) wire.StartFrame {
 	return f
 }
 
-// asks gives f to a new responder, which has to take it for a valid Request.
-func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
+// receivesRequest passes f to a new responder, for which it must be a valid Request.
+func receivesRequest(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 	t.Helper()
 	c := NewResponder(0, cfg)
 	e := giveOne(t, c, f.Append(nil))
@@ -110,13 +110,12 @@ func asks(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 // accepts has a new responder accept f, and returns it with its Reply.
 func accepts(t testing.TB, cfg Config, f wire.StartFrame, p AcceptParam) (*Conn, wire.StartFrame) {
 	t.Helper()
-	c, _ := asks(t, cfg, f)
+	c, _ := receivesRequest(t, cfg, f)
 	must.Do(t, c.Accept(p))
 	return c, parse(t, written(c))
 }
 
-// initiates gives a new initiator the Reply f. Its Request is checked to be
-// valid.
+// initiates passes the Reply f to a new initiator, whose Request must be valid.
 func initiates(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 	t.Helper()
 	c := NewInitiator(0, cfg)
@@ -124,7 +123,7 @@ func initiates(t testing.TB, cfg Config, f wire.StartFrame) (*Conn, Event) {
 	return c, giveOne(t, c, f.Append(nil))
 }
 
-// accepted is initiates for a Reply that has to be taken.
+// accepted is initiates for a Reply that must be accepted.
 func accepted(t testing.TB, cfg Config, f wire.StartFrame) *Conn {
 	t.Helper()
 	c, e := initiates(t, cfg, f)
@@ -134,8 +133,8 @@ func accepted(t testing.TB, cfg Config, f wire.StartFrame) *Conn {
 	return c
 }
 
-// refuses checks that a new responder closes on b, and says nothing.
-func refuses(t testing.TB, cfg Config, b []byte, want error) {
+// closesOn checks that a new responder closes on b, and sends nothing.
+func closesOn(t testing.TB, cfg Config, b []byte, want error) {
 	t.Helper()
 	c := NewResponder(0, cfg)
 	closes(t, c, giveOne(t, c, b), want)
@@ -148,14 +147,14 @@ func closes(t testing.TB, c *Conn, e Event, want error) {
 		t.Errorf("got %+v, want it closed because %v", e, want)
 	}
 	if b := written(c); len(b) > 0 || c.MaySend() || !over(c) {
-		t.Errorf("closed, and says %x", b)
+		t.Errorf("closed, and sends %x", b)
 	}
 	if c.Deadline() != mono.Never {
 		t.Errorf("closed, and still has a deadline")
 	}
 }
 
-// pattern is n octets that tell where they are from.
+// pattern returns n octets that depend on their position and on seed.
 func pattern(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -164,7 +163,7 @@ func pattern(n, seed int) []byte {
 	return b
 }
 
-// wantULPDU checks that e hands want up.
+// wantULPDU checks that e reports want.
 func wantULPDU(t testing.TB, e Event, want []byte) {
 	t.Helper()
 	if e.Kind != EventULPDU || !bytes.Equal(e.ULPDU, want) {
@@ -176,7 +175,7 @@ func wantULPDU(t testing.TB, e Event, want []byte) {
 func failsWith(t testing.TB, e Event, term wire.TermError, why error) {
 	t.Helper()
 	if e.Kind != EventError || e.Term != term || e.Reaction != TerminateThenClose || e.Err != why {
-		t.Errorf("got %+v, want %v and a chance to say so: %v", e, term, why)
+		t.Errorf("got %+v, want %v and a Terminate: %v", e, term, why)
 	}
 }
 
@@ -189,8 +188,8 @@ func stream(f wire.Framing, ulpdus ...[]byte) (b []byte) {
 	return b
 }
 
-// responding is a responder in full operation that asked for what in says and
-// was asked for what out says.
+// responding returns a responder in full operation that requested framing in, and whose peer
+// requested out.
 func responding(t testing.TB, cfg Config, in, out wire.Framing) *Conn {
 	t.Helper()
 	cfg.Markers, cfg.NoCRC = in.Markers, !in.CRC
@@ -203,7 +202,7 @@ func responding(t testing.TB, cfg Config, in, out wire.Framing) *Conn {
 	return c
 }
 
-// sending is an initiator in full operation that was asked for what f says.
+// sending returns an initiator in full operation whose peer requested f.
 func sending(t testing.TB, cfg Config, f wire.Framing) *Conn {
 	t.Helper()
 	cfg.IRD, cfg.ORD, cfg.NoCRC = notNegotiated, notNegotiated, !f.CRC
@@ -216,7 +215,7 @@ func sending(t testing.TB, cfg Config, f wire.Framing) *Conn {
 	return c
 }
 
-// framings is every one there is.
+// framings has all framings.
 var framings = []wire.Framing{{}, {CRC: true}, {Markers: true}, {Markers: true, CRC: true}}
 
 // over reports whether there will be no more events or output.

@@ -7,10 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/emu/iwarp/wire"
 )
 
-// withRTR is enhanced data of the peer-to-peer model.
+// withRTR returns enhanced data of the peer-to-peer model.
 func withRTR(r RTR, ird uint16) wire.Enhanced { return enhancedData(true, r, ird, ird) }
 
-// rtrRows are about the peer-to-peer model.
+// rtrRows test the peer-to-peer model.
 var rtrRows = map[string]func(*testing.T){
 	"rfc6581/9.2/1": func(t *testing.T) {
 		for r := RTR(0); r <= rtrAll; r++ {
@@ -26,9 +26,9 @@ var rtrRows = map[string]func(*testing.T){
 	},
 	"rfc6581/9.2/2": func(t *testing.T) {
 		for own := RTR(0); own <= rtrAll; own++ {
-			for ask := RTR(0); ask <= rtrAll; ask++ {
-				if _, e := replies(t, Config{RTR: own}, withRTR(ask, 1), AcceptParam{}); rtrOf(&e) == 0 {
-					t.Errorf("%v asked of %v: none offered", ask, own)
+			for requested := RTR(0); requested <= rtrAll; requested++ {
+				if _, e := replies(t, Config{RTR: own}, withRTR(requested, 1), AcceptParam{}); rtrOf(&e) == 0 {
+					t.Errorf("%v requested from %v: none offered", requested, own)
 				}
 			}
 		}
@@ -36,14 +36,14 @@ var rtrRows = map[string]func(*testing.T){
 	"rfc6581/9.2/3": func(t *testing.T) {
 		c, e := replies(t, Config{}, withRTR(RTRWrite, 1), AcceptParam{})
 		if p := c.Params(); !e.PeerToPeer || !p.PeerToPeer || p.RTR != RTRWrite {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
 	},
 	"rfc6581/9.2/4": func(t *testing.T) {
 		for own := RTR(1); own <= rtrAll; own++ {
-			for ask := RTR(1); ask <= rtrAll; ask++ {
-				if _, e := replies(t, Config{RTR: own}, withRTR(ask, 1), AcceptParam{}); own&ask != 0 && rtrOf(&e) != own&ask {
-					t.Errorf("%v asked of %v: offers %v", ask, own, rtrOf(&e))
+			for requested := RTR(1); requested <= rtrAll; requested++ {
+				if _, e := replies(t, Config{RTR: own}, withRTR(requested, 1), AcceptParam{}); own&requested != 0 && rtrOf(&e) != own&requested {
+					t.Errorf("%v requested from %v: offers %v", requested, own, rtrOf(&e))
 				}
 			}
 		}
@@ -67,7 +67,7 @@ var rtrRows = map[string]func(*testing.T){
 				}
 			}
 		}
-		// A read that the responder has no room for would fail.
+		// A read beyond the responder's IRD would fail.
 		p := accepted(t, Config{PeerToPeer: true}, enhance(reply(), withRTR(RTRSend|RTRRead, 0))).Params()
 		if p.RTR != RTRSend {
 			t.Errorf("with no room for reads: sends %v", p.RTR)
@@ -100,23 +100,23 @@ var rtrRows = map[string]func(*testing.T){
 		}
 	},
 	"rfc6581/9.2/9": func(t *testing.T) {
-		ask := wire.Enhanced{RTRSend: true, RTRWrite: true, RTRRead: true}
-		c, e := replies(t, Config{}, ask, AcceptParam{})
+		requested := wire.Enhanced{RTRSend: true, RTRWrite: true, RTRRead: true}
+		c, e := replies(t, Config{}, requested, AcceptParam{})
 		if p := c.Params(); e != (wire.Enhanced{}) || p.PeerToPeer || p.RTR != 0 {
-			t.Errorf("Reply %+v, settled %+v", e, p)
+			t.Errorf("Reply %+v, negotiated %+v", e, p)
 		}
-		if p := accepted(t, Config{}, enhance(reply(), ask)).Params(); p.PeerToPeer || p.RTR != 0 {
-			t.Errorf("settled %+v", p)
+		if p := accepted(t, Config{}, enhance(reply(), requested)).Params(); p.PeerToPeer || p.RTR != 0 {
+			t.Errorf("negotiated %+v", p)
 		}
 	},
 	"rfc6581/9.2/10": func(t *testing.T) {
 		c, _ := replies(t, Config{}, withRTR(RTRWrite, 1), AcceptParam{})
 		b := stream(crcOn, pattern(14, 0))
 		if give(c, b[:19]); c.MaySend() {
-			t.Error("speaks before the RTR is whole")
+			t.Error("may send before the RTR is complete")
 		}
 		if give(c, b[19:]); !c.MaySend() {
-			t.Error("does not speak after the RTR")
+			t.Error("cannot send after the RTR")
 		}
 	},
 }

@@ -137,9 +137,8 @@ func (c *Conn) stopOnBadReply(f *wire.StartFrame) bool {
 	return true
 }
 
-// enterFullOperation starts the exchange of FPDUs, with the framing that the start-up frames of
-// both sides request. A responder must call it before it queues its Reply, after which the peer
-// may send.
+// enterFullOperation starts the exchange of FPDUs, with the framing that both start-up frames
+// request. A responder calls it before it queues its Reply, after which the peer may send.
 func (c *Conn) enterFullOperation(own, peer *wire.StartFrame) {
 	p := &c.params
 	p.Out, p.In = wire.FramingTo(peer, own), wire.FramingTo(own, peer)

@@ -25,11 +25,11 @@ func endsAt(t *testing.T, c *Conn, at mono.Time) {
 		t.Errorf("got %+v", e)
 	}
 	if c.Deadline() != mono.Never || len(written(c)) > 0 || !over(c) {
-		t.Error("it goes on")
+		t.Error("it continues")
 	}
 }
 
-// startRows are about the order of things.
+// startRows test the order of start-up frames and FPDUs.
 var startRows = map[string]func(*testing.T){
 	"rfc5044/7.1.2/1": func(t *testing.T) {
 		c := NewInitiator(0, Config{})
@@ -42,18 +42,18 @@ var startRows = map[string]func(*testing.T){
 		f := request()
 		for _, octet := range f.Append(nil) {
 			if b := written(c); len(b) > 0 || c.MaySend() {
-				t.Fatalf("says %x", b)
+				t.Fatalf("sends %x", b)
 			}
 			give(c, []byte{octet})
 		}
-		if b := written(c); len(b) > 0 || c.MaySend() { // the application has to be asked
-			t.Errorf("says %x", b)
+		if b := written(c); len(b) > 0 || c.MaySend() { // before the application accepts
+			t.Errorf("sends %x", b)
 		}
 	},
 	"rfc5044/7.1.2/3": func(t *testing.T) {
 		f := request(1, 2, 3)
 		b := f.Append(nil)
-		for n := 1; n < len(b); n++ { // cut off
+		for n := 1; n < len(b); n++ { // truncated
 			c := NewResponder(0, Config{})
 			if es := give(c, b[:n]); len(es) > 0 {
 				t.Fatalf("%d octets: %+v", n, es)
@@ -63,19 +63,19 @@ var startRows = map[string]func(*testing.T){
 		}
 		f = enhance(request(), wire.Enhanced{})
 		f.PrivateData = f.PrivateData[:3]
-		refuses(t, Config{}, f.Append(nil), ErrShortEnhanced)
+		closesOn(t, Config{}, f.Append(nil), ErrShortEnhanced)
 		f = reply()
-		refuses(t, Config{}, f.Append(nil), ErrUnasked)
+		closesOn(t, Config{}, f.Append(nil), ErrUnasked)
 	},
 	"rfc5044/7.1.2/4": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Reject(AcceptParam{PrivateData: pattern(512, 0)}))
 		if f := parse(t, written(c)); !f.Reject || !bytes.Equal(f.PrivateData, pattern(512, 0)) {
 			t.Errorf("Reply %+v", f)
 		}
 	},
 	"rfc5044/7.1.2/5": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		if err := c.Reject(AcceptParam{}); err != nil || over(c) {
 			t.Fatalf("%v, over before the Reply is written: %v", err, over(c))
 		}
@@ -86,10 +86,10 @@ var startRows = map[string]func(*testing.T){
 		must.Fail(t, "accepted what was rejected", c.Accept(AcceptParam{}), ErrState)
 	},
 	"rfc5044/7.1.2/6": func(t *testing.T) {
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		must.Do(t, c.Accept(AcceptParam{}))
-		// The Reply is on its way, and TCP has not told yet: the FPDU that comes
-		// with its acknowledgement is taken all the same.
+		// The Reply is sent, and TCP has not yet reported that: the FPDU that arrives with its
+		// acknowledgement is accepted.
 		vs := c.Output(nil)
 		wantULPDU(t, giveOne(t, c, stream(crcOn, pattern(18, 0))), pattern(18, 0))
 		if again := c.Output(nil); !bytes.Equal(bytes.Join(vs, nil), bytes.Join(again, nil)) {
@@ -124,23 +124,23 @@ var startRows = map[string]func(*testing.T){
 	},
 	"rfc5044/7.1.2/9": func(t *testing.T) {
 		f := request()
-		f.Markers = true // one of which would be due now
+		f.Markers = true // a marker would be due now
 		c, _ := accepts(t, Config{}, f, AcceptParam{})
 		b := stream(crcOn, pattern(18, 0))
 		for _, octet := range b {
 			if c.MaySend() || c.Room() || len(written(c)) > 0 {
-				t.Fatal("speaks before the first FPDU")
+				t.Fatal("may send before the first FPDU")
 			}
 			give(c, []byte{octet})
 		}
 		if !c.MaySend() || !c.Room() {
-			t.Error("does not speak after the first FPDU")
+			t.Error("cannot send after the first FPDU")
 		}
 		c, _ = accepts(t, Config{}, f, AcceptParam{})
-		b[3] ^= 1 // not a valid one: all there is to say is that
+		b[3] ^= 1 // a wrong octet is the only error
 		failsWith(t, giveOne(t, c, b), wire.TermMPACRC, ErrCRC)
 		if c.Send(pattern(22, 0), nil); c.MaySend() {
-			t.Error("speaks on after the Terminate")
+			t.Error("may send after the Terminate")
 		}
 	},
 	"rfc5044/7.1.2/10": func(t *testing.T) {
@@ -167,7 +167,7 @@ var startRows = map[string]func(*testing.T){
 		if c := NewResponder(100, Config{RequestTimeout: -1}); c.Deadline() != mono.Never {
 			t.Errorf("waits until %v", c.Deadline())
 		}
-		c, _ := asks(t, Config{}, request())
+		c, _ := receivesRequest(t, Config{}, request())
 		if c.Deadline() != mono.Never {
 			t.Error("the application has a deadline")
 		}
@@ -191,11 +191,11 @@ var startRows = map[string]func(*testing.T){
 	"rfc5044/7.1.2/14": func(t *testing.T) {
 		f := request(1, 2, 3)
 		b := f.Append(nil)
-		refuses(t, Config{}, append(b, 9), ErrEarlyOctets)
-		c, _ := asks(t, Config{}, f) // the same when they come later
+		closesOn(t, Config{}, append(b, 9), ErrEarlyOctets)
+		c, _ := receivesRequest(t, Config{}, f) // the same if they arrive later
 		closes(t, c, giveOne(t, c, []byte{9}), ErrEarlyOctets)
 		must.Fail(t, "accepted what has failed", c.Accept(AcceptParam{}), ErrState)
-		// What follows a Reply is an FPDU, whether it is glued to it or not.
+		// Octets after a Reply are an FPDU, also if they arrive together.
 		r := reply(1, 2, 3)
 		es := give(NewInitiator(0, plainConfig()), append(r.Append(nil), stream(crcOn, pattern(18, 0))...))
 		if len(es) != 2 || es[0].Kind != EventAccepted || !bytes.Equal(es[0].PrivateData, []byte{1, 2, 3}) {
@@ -205,15 +205,15 @@ var startRows = map[string]func(*testing.T){
 	},
 }
 
-func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
+func TestTooLongPrivateDataIsRejected(t *testing.T) {
 	cfg := Config{PrivateData: make([]byte, 509)}
-	must.Fail(t, "509 octets behind enhanced data", cfg.Validate(), ErrPrivateData)
+	must.Fail(t, "509 octets after enhanced data", cfg.Validate(), ErrPrivateData)
 	cfg = plainConfig()
 	cfg.PrivateData = make([]byte, 512)
 	if err := cfg.Validate(); err != nil {
 		t.Errorf("512 octets: %v", err)
 	}
-	c, _ := asks(t, Config{}, request())
+	c, _ := receivesRequest(t, Config{}, request())
 	must.Fail(t, "Accept with 513", c.Accept(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
 	must.Fail(t, "Reject with 513", c.Reject(AcceptParam{PrivateData: make([]byte, 513)}), ErrPrivateData)
 	if err := c.Accept(AcceptParam{}); err != nil {
@@ -222,7 +222,7 @@ func TestPrivateDataThatDoesNotFitIsRefusedByName(t *testing.T) {
 	must.Fail(t, "Accept before any Request", NewResponder(0, Config{}).Accept(AcceptParam{}), ErrState)
 }
 
-func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidConfigsAreRejected(t *testing.T) {
 	for _, cfg := range []Config{
 		{MaxRevision: 3},
 		{MaxRevision: 1, PeerToPeer: true},

@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// mulpdus checks what MULPDU says for each MSS.
+// mulpdus checks MULPDU for each MSS.
 func mulpdus(t *testing.T, f wire.Framing, want map[int]int) {
 	t.Helper()
 	c := sending(t, Config{}, f)
@@ -34,13 +34,13 @@ var streamRows = map[string]func(*testing.T){
 		mulpdus(t, marked1, map[int]int{88: 128, 1: 128})
 	},
 	"rfc5044/5.1/1": func(t *testing.T) {
-		for _, f := range framings { // long ones align by filling their segment
+		for _, f := range framings { // long FPDUs align by filling their segment
 			c := sending(t, Config{}, f)
 			if b := sent(c, nil, make([]byte, c.MULPDU())); len(b) != 1448 {
 				t.Errorf("%+v: an FPDU of full length has %d octets", f, len(b))
 			}
 		}
-		c := sending(t, Config{Align: true}, crcOn) // others by coming one by one
+		c := sending(t, Config{Align: true}, crcOn) // others because Output returns them one by one
 		var want []byte
 		for i, n := range []int{3, 900, 0, 1000, 1} {
 			u := pattern(18+n, i)
@@ -54,7 +54,7 @@ var streamRows = map[string]func(*testing.T){
 				t.Errorf("%d octets to write are not one FPDU", len(vs))
 			}
 			got = append(got, vs[2:2+int(vs[0])<<8+int(vs[1])]...)
-			if n := c.Sent(5); n != 0 { // TCP is full: the rest of it comes next
+			if n := c.Sent(5); n != 0 { // TCP is full: the rest of the FPDU is next
 				t.Errorf("%d ULPDUs after five octets", n)
 			}
 			if rest := bytes.Join(c.Output(nil), nil); !bytes.Equal(rest, vs[5:]) {
@@ -133,7 +133,7 @@ var streamRows = map[string]func(*testing.T){
 			t.Errorf("Reply %x", b)
 		}
 		giveOne(t, i, b)
-		b = sent(i, pattern(18, 0)) // the very next octets are an FPDU
+		b = sent(i, pattern(18, 0)) // the next octets are an FPDU
 		wantULPDU(t, giveOne(t, r, b), pattern(18, 0))
 		wantULPDU(t, giveOne(t, i, sent(r, pattern(18, 1))), pattern(18, 1))
 	},

@@ -14,28 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A situation is made by this test binary, in namespaces of its own, before it
-// becomes fabrictest: nothing of it reaches the machine. That needs user
-// namespaces, or root.
+// This test binary restricts itself, in new namespaces, before it executes fabrictest: the host
+// is not affected. That needs user namespaces, or root.
 const (
-	situationMark   = "FABRICTEST_E2E_SITUATION"
-	situationFailed = 99
+	restrictVariable = "FABRICTEST_E2E_RESTRICT"
+	restrictFailed   = 99
 )
 
-// in has a command of the stage take place in a situation, made by steps.
-func (s *stage) in(steps []string, args ...string) *exec.Cmd {
+// restricted returns a command that runs with restrictions.
+func (s *sandbox) restricted(restrictions []string, args ...string) *exec.Cmd {
 	cmd := s.command(args...)
-	cmd.Env = append(cmd.Env, situationMark+"="+strings.Join(steps, "\n"))
-	cmd.Args = append([]string{"situation"}, cmd.Args...)
+	cmd.Env = append(cmd.Env, restrictVariable+"="+strings.Join(restrictions, "\n"))
+	cmd.Args = append([]string{"restricted"}, cmd.Args...)
 	cmd.Args[1] = s.program
 	cmd.Path = "/proc/self/exe"
 	a := cmd.SysProcAttr
 	a.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
-	for _, step := range steps {
-		switch step {
+	for _, restriction := range restrictions {
+		switch restriction {
 		case newContainer:
 			a.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
-		case holdPort:
+		case portInUse:
 			a.Cloneflags |= unix.CLONE_NEWNET
 		}
 	}
@@ -44,65 +43,64 @@ func (s *stage) in(steps []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The steps.
+// The restrictions, with arguments after a space.
 const (
 	noUserNamespaces = "no user namespaces"
-	noCapabilities   = "capabilities" // and then the numbers of those that are kept
+	noCapabilities   = "capabilities" // except those with the given numbers
 	noNewPrivileges  = "no new privileges"
-	tinyDisk         = "disk"      // folder, and its size in bytes
-	smallFiles       = "files"     // and their greatest size in bytes
-	newContainer     = "container" // with the folder to put its root
-	holdPort         = "port"      // RoCE's is in use, on all addresses of a network of its own
+	tinyDisk         = "disk"  // folder and size in bytes
+	smallFiles       = "files" // maximum size in bytes
+	newContainer     = "container"
+	portInUse        = "port" // RoCE's UDP port is in use, in a new network namespace
 )
 
-// enter makes a situation and becomes a program in it. It returns only if that
-// fails.
-func enter(steps, program []string) error {
-	// Capabilities belong to a thread; the one that execs decides.
+// execRestricted applies restrictions and executes a program. It returns only after an error.
+func execRestricted(restrictions, program []string) error {
+	// Capabilities belong to a thread; those of the thread that calls exec count.
 	runtime.LockOSThread()
-	// Nothing that is mounted from here on is seen outside.
+	// Mounts from here on are not visible outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	for _, step := range steps {
-		words := strings.Fields(step)
+	for _, restriction := range restrictions {
+		fields := strings.Fields(restriction)
 		var err error
 		switch {
-		case step == noUserNamespaces:
+		case restriction == noUserNamespaces:
 			err = os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
-		case step == noNewPrivileges:
+		case restriction == noNewPrivileges:
 			err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-		case step == newContainer:
+		case restriction == newContainer:
 			err = becomeContainer(filepath.Join(os.Getenv("HOME"), "root"))
-		case step == holdPort:
-			err = takePort()
-		case words[0] == noCapabilities:
-			err = keepOnly(words[1:])
-		case words[0] == tinyDisk:
-			err = unix.Mount("tiny", words[1], "tmpfs", 0, "mode=777,size="+words[2])
-		case words[0] == smallFiles:
-			err = limitFiles(words[1])
+		case restriction == portInUse:
+			err = bindRoCEPort()
+		case fields[0] == noCapabilities:
+			err = dropCapabilities(fields[1:])
+		case fields[0] == tinyDisk:
+			err = unix.Mount("tiny", fields[1], "tmpfs", 0, "mode=777,size="+fields[2])
+		case fields[0] == smallFiles:
+			err = limitFiles(fields[1])
 		default:
-			err = errors.New("there is no such step")
+			err = errors.New("unknown restriction")
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", step, err)
+			return fmt.Errorf("%s: %w", restriction, err)
 		}
 	}
 	var env []string
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, situationMark+"=") {
+		if !strings.HasPrefix(v, restrictVariable+"=") {
 			env = append(env, v)
 		}
 	}
 	return unix.Exec(program[0], program, env)
 }
 
-// keepOnly takes all capabilities away for good, but for some.
-func keepOnly(words []string) error {
+// dropCapabilities drops all capabilities from the bounding set but those with the numbers.
+func dropCapabilities(numbers []string) error {
 	keep := map[int]bool{}
-	for _, w := range words {
-		n, err := strconv.Atoi(w)
+	for _, number := range numbers {
+		n, err := strconv.Atoi(number)
 		if err != nil {
 			return err
 		}
@@ -112,16 +110,16 @@ func keepOnly(words []string) error {
 		if keep[c] {
 			continue
 		}
-		// A kernel older than these headers knows fewer.
+		// An older kernel has fewer capabilities.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return err
 		}
 	}
-	return nil // root's program gets what the bounding set has
+	return nil // exec as root grants the bounding set
 }
 
-// takePort takes RoCE's UDP port, for good: the socket is the next program's, too.
-func takePort() error {
+// bindRoCEPort binds RoCE's UDP port. The executed program inherits the socket.
+func bindRoCEPort() error {
 	s, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		return err
@@ -137,9 +135,8 @@ func limitFiles(size string) error {
 	return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n})
 }
 
-// becomeContainer does what container engines do: a root of its own (here with
-// the machine's files in it), a /proc of its own of which parts are read-only or
-// hidden, and a /sys that cannot be written to.
+// becomeContainer does what container engines do: a new root (here a bind mount of the host's), a
+// new /proc of which parts are read-only or hidden, and a read-only /sys.
 func becomeContainer(root string) error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -182,8 +179,7 @@ func becomeContainer(root string) error {
 	return unix.Chdir(dir)
 }
 
-// readOnly has a folder be read-only; what the machine forbids to change about it
-// stays as it is.
+// readOnly remounts a folder read-only, with its locked mount flags unchanged.
 func readOnly(path string) error {
 	if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		if errors.Is(err, unix.ENOENT) {

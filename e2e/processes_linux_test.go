@@ -13,10 +13,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// process is one that a spec has to answer for.
+// process is a process that a spec has started, directly or not.
 type process struct {
 	pid  int
-	role string // what it is in a lab
+	role string // in a lab
 	args []string
 }
 
@@ -24,12 +24,12 @@ func (p process) String() string { return fmt.Sprintf("%d %s %q", p.pid, p.role,
 
 // The roles.
 const (
-	cli   = "cli"
-	first = "first process" // of an enclosure
-	lab   = "lab"
-	rank  = "rank"
-	guard = "guard"
-	other = "program" // of a user, in a host
+	cli         = "cli"
+	initProcess = "first process" // of an enclosure
+	lab         = "lab"
+	rank        = "rank"
+	guard       = "guard"
+	userProgram = "program" // of a user, in a host
 )
 
 func roleOf(args []string, ours bool) string {
@@ -39,9 +39,9 @@ func roleOf(args []string, ours bool) string {
 	}
 	switch {
 	case !ours:
-		return other
+		return userProgram
 	case args[0] == "fabrictest-enclosure":
-		return first
+		return initProcess
 	case args[0] == "fabrictest-guard":
 		return guard
 	case second == "lab-process", second == "live-process", second == "once-process", second == "mpi-process":
@@ -52,10 +52,9 @@ func roleOf(args []string, ours bool) string {
 	return cli
 }
 
-// processes are all that run the stage's program, or that have its token in their
-// environment: what they were started as does not matter, nor who their parent
-// is by now.
-func (s *stage) processes() (found []process) {
+// processes returns all processes that run the sandbox's program, or have its token in their
+// environment, whatever their parent.
+func (s *sandbox) processes() (found []process) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		exe, _ := os.Readlink(dir + "/exe")
@@ -75,8 +74,8 @@ func (s *stage) processes() (found []process) {
 	return found
 }
 
-// with are the processes with a role.
-func (s *stage) with(role string) (found []process) {
+// withRole returns the processes with a role.
+func (s *sandbox) withRole(role string) (found []process) {
 	for _, p := range s.processes() {
 		if p.role == role {
 			found = append(found, p)
@@ -85,12 +84,12 @@ func (s *stage) with(role string) (found []process) {
 	return found
 }
 
-// noteNamespaces remembers the network namespaces that the stage's processes are
-// in, or hold, to see whether they go.
-func (s *stage) noteNamespaces() int {
+// recordNamespaces records the network namespaces that processes are in, or have open, for
+// expectNoLeaks. It returns how many are recorded.
+func (s *sandbox) recordNamespaces() int {
 	own, _ := os.Readlink("/proc/self/ns/net")
 	for _, p := range s.processes() {
-		for ns := range heldBy(fmt.Sprint("/proc/", p.pid)) {
+		for ns := range namespacesOf(fmt.Sprint("/proc/", p.pid)) {
 			if ns != own {
 				s.inodes[ns] = true
 			}
@@ -99,7 +98,7 @@ func (s *stage) noteNamespaces() int {
 	return len(s.inodes)
 }
 
-func heldBy(dir string) map[string]bool {
+func namespacesOf(dir string) map[string]bool {
 	held := map[string]bool{}
 	links, _ := filepath.Glob(dir + "/fd/*")
 	threads, _ := filepath.Glob(dir + "/task/*/ns/net")
@@ -111,16 +110,15 @@ func heldBy(dir string) map[string]bool {
 	return held
 }
 
-// stillHeld are those of the noted namespaces that any process of the machine is
-// in or holds. The kernel gives their numbers out anew; so it is enough that all
-// are free at one moment.
-func (s *stage) stillHeld() (held []string) {
+// heldNamespaces returns the recorded namespaces that any process is in or has open. The kernel
+// reuses their numbers, so it is enough if there is none at one moment.
+func (s *sandbox) heldNamespaces() (held []string) {
 	if len(s.inodes) == 0 {
 		return nil
 	}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
-		for ns := range heldBy(dir) {
+		for ns := range namespacesOf(dir) {
 			if s.inodes[ns] {
 				held = append(held, dir+" "+ns)
 			}
@@ -129,8 +127,8 @@ func (s *stage) stillHeld() (held []string) {
 	return held
 }
 
-// sockets are the abstract ones of the stage's labs.
-func (s *stage) sockets() (names []string) {
+// sockets returns the abstract sockets of the sandbox's labs.
+func (s *sandbox) sockets() (names []string) {
 	text, _ := os.ReadFile("/proc/net/unix")
 	for _, l := range lines(string(text)) {
 		if strings.Contains(l, "@fabrictest/") && strings.HasSuffix(l, s.labName()) {
@@ -140,30 +138,30 @@ func (s *stage) sockets() (names []string) {
 	return names
 }
 
-func (s *stage) expectNothingRemains() {
+func (s *sandbox) expectNoLeaks() {
 	GinkgoHelper()
 	Eventually(s.processes).Should(BeEmpty(), "processes remain")
-	Eventually(s.stillHeld).Should(BeEmpty(), "network namespaces remain")
+	Eventually(s.heldNamespaces).Should(BeEmpty(), "network namespaces remain")
 	Eventually(s.sockets).Should(BeEmpty(), "sockets remain")
 	files, err := os.ReadDir(s.tmp)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(files).To(BeEmpty(), "temporary files remain")
 }
 
-// killAll is for specs that failed: others have nothing left.
-func (s *stage) killAll() {
+// killAll kills the processes of a failed spec.
+func (s *sandbox) killAll() {
 	for range 20 {
-		left := s.processes()
-		if len(left) == 0 {
+		found := s.processes()
+		if len(found) == 0 {
 			return
 		}
-		for _, p := range left {
+		for _, p := range found {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// ticks is the processor time that a process has had.
+// ticks returns the CPU time of a process, in clock ticks.
 func (p process) ticks() int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
 	if err != nil {
@@ -179,7 +177,7 @@ func (p process) ticks() int {
 	return user + system
 }
 
-// peakMiB is the most memory that a process has had so far.
+// peakMiB returns the peak resident memory of a process.
 func (p process) peakMiB() (n int) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	for _, l := range lines(string(status)) {

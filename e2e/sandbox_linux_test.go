@@ -19,39 +19,39 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// stage is where one spec takes place: a program, a home and a place for temporary
-// files that nothing else uses.
-type stage struct {
-	dir     string // everything else is in it
+// sandbox has the files and processes of one spec: a link to the program, a home directory and
+// a directory for temporary files.
+type sandbox struct {
+	dir     string // contains the other paths
 	program string
 	home    string
 	tmp     string
-	token   string // in the environment of everything that is started
-	who     *syscall.Credential
-	env     []string // more of it
-	inodes  map[string]bool
+	token   string // in the environment of all processes
+	user    *syscall.Credential
+	env     []string        // more environment variables
+	inodes  map[string]bool // of recorded network namespaces
 }
 
-// tokenVariable is how the processes of a spec are known.
+// tokenVariable identifies the processes of a spec.
 const tokenVariable = "FABRICTEST_E2E_TOKEN"
 
-// newStage makes a stage, and sees to it that nothing stays when the spec ends.
-func newStage() *stage { return newStageFor(nil) }
+// newSandbox creates a sandbox, which expects no leaks when the spec ends.
+func newSandbox() *sandbox { return newSandboxFor(nil) }
 
-// newStageFor is newStage for another user; nil is ourselves.
-func newStageFor(who *syscall.Credential) *stage {
+// newSandboxFor is newSandbox for another user; nil is the current one.
+func newSandboxFor(user *syscall.Credential) *sandbox {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp(suiteDir, "spec-")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.Chmod(dir, 0o755)).To(Succeed())
-	s := &stage{
+	s := &sandbox{
 		dir: dir, program: filepath.Join(dir, "bin", "fabrictest"), home: filepath.Join(dir, "home"), tmp: filepath.Join(dir, "tmp"),
-		token: tokenVariable + "=" + filepath.Base(dir), who: who, inodes: map[string]bool{},
+		token: tokenVariable + "=" + filepath.Base(dir), user: user, inodes: map[string]bool{},
 	}
 	for _, d := range []string{filepath.Dir(s.program), s.home, s.tmp, s.path("work")} {
 		Expect(os.Mkdir(d, 0o755)).To(Succeed())
-		if who != nil {
-			Expect(os.Chown(d, int(who.Uid), int(who.Gid))).To(Succeed())
+		if user != nil {
+			Expect(os.Chown(d, int(user.Uid), int(user.Gid))).To(Succeed())
 		}
 	}
 	Expect(os.Link(built, s.program)).To(Succeed())
@@ -59,46 +59,46 @@ func newStageFor(who *syscall.Credential) *stage {
 		defer os.RemoveAll(dir)
 		defer s.killAll()
 		if !CurrentSpecReport().Failed() {
-			s.expectNothingRemains()
+			s.expectNoLeaks()
 		}
 	})
 	return s
 }
 
-func (s *stage) path(elem ...string) string {
+func (s *sandbox) path(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
 
-// write makes a file where programs are started, and returns its name there.
-func (s *stage) write(name, text string) string {
+// write creates a file in the working directory of programs, and returns its name.
+func (s *sandbox) write(name, text string) string {
 	GinkgoHelper()
 	Expect(os.WriteFile(s.path("work", name), []byte(text), 0o644)).To(Succeed())
 	return name
 }
 
-// labName is one that no other spec uses.
-func (s *stage) labName() string { return filepath.Base(s.dir) }
+// labName returns a name that no other spec uses.
+func (s *sandbox) labName() string { return filepath.Base(s.dir) }
 
-// command is fabrictest with arguments, not started.
-func (s *stage) command(args ...string) *exec.Cmd {
+// command returns fabrictest with arguments, not started.
+func (s *sandbox) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.program, args...)
 	cmd.Dir = s.path("work")
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TERM=xterm", s.token,
 	}, s.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.who}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
 	return cmd
 }
 
 // run runs fabrictest to its end.
-func (s *stage) run(args ...string) outcome {
+func (s *sandbox) run(args ...string) outcome {
 	GinkgoHelper()
 	return s.start(s.command(args...)).wait()
 }
 
-// outcome is how a program ended.
+// outcome is the exit code and output of a program.
 type outcome struct {
-	code           int // 128 and the number of a signal
+	code           int // 128 + number of the signal that ended it
 	stdout, stderr string
 	took           time.Duration
 }
@@ -116,8 +116,8 @@ type running struct {
 	outcome  outcome
 }
 
-// start starts a command and collects what it says.
-func (s *stage) start(cmd *exec.Cmd) *running {
+// start starts a command and collects its output.
+func (s *sandbox) start(cmd *exec.Cmd) *running {
 	GinkgoHelper()
 	r := &running{Cmd: cmd, began: time.Now(), done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -126,7 +126,7 @@ func (s *stage) start(cmd *exec.Cmd) *running {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &r.err
 	}
-	cmd.WaitDelay = 10 * time.Second // whoever still holds the output is found otherwise
+	cmd.WaitDelay = 10 * time.Second // expectNoLeaks finds processes that keep the output open
 	Expect(cmd.Start()).To(Succeed())
 	go func() {
 		defer close(r.done)
@@ -136,12 +136,12 @@ func (s *stage) start(cmd *exec.Cmd) *running {
 	return r
 }
 
-// wait waits for its end, but not for ever.
+// wait waits for the end of the program, and fails the spec after a time limit.
 func (r *running) wait() outcome {
 	GinkgoHelper()
 	select {
 	case <-r.done:
-	case <-time.After(3 * patience):
+	case <-time.After(3 * waitTimeout):
 		_ = r.Process.Kill()
 		<-r.done
 		Fail(fmt.Sprintf("%v did not end: %v", r.Args, r.outcome))
@@ -154,8 +154,7 @@ func (r *running) signal(sig syscall.Signal) {
 	Expect(r.Process.Signal(sig)).To(Succeed())
 }
 
-// interrupt is what a terminal does on Ctrl-C: the whole foreground group hears of
-// it.
+// interrupt sends SIGINT to the process group, as a terminal does on Ctrl-C.
 func (r *running) interrupt() {
 	GinkgoHelper()
 	Expect(syscall.Kill(-r.Process.Pid, syscall.SIGINT)).To(Succeed())
@@ -186,37 +185,36 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// result reads the result.json of a run, which must be whole, and the files that
-// go with it.
-func (s *stage) result(dir string) *report.Run {
+// result reads the result.json of a run, and expects the other reports next to it.
+func (s *sandbox) result(dir string) *report.Run {
 	GinkgoHelper()
 	run, err := report.ReadFile(filepath.Join(dir, "result.json"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(filepath.Join(dir, "report.html")).To(BeARegularFile())
 	Expect(filepath.Join(dir, "junit.xml")).To(BeARegularFile())
-	Expect(halfFiles(dir)).To(BeEmpty())
+	Expect(unfinishedFiles(dir)).To(BeEmpty())
 	return run
 }
 
-// only is the one result of a run.
-func only(run *report.Run) *report.Result {
+// singleResult returns the result of a run of one scenario.
+func singleResult(run *report.Run) *report.Result {
 	GinkgoHelper()
 	Expect(run.Scenarios).To(HaveLen(1))
 	return &run.Scenarios[0]
 }
 
-// halfFiles are those of a folder that were not finished.
-func halfFiles(dir string) (half []string) {
+// unfinishedFiles returns the temporary files in a folder, which were not renamed.
+func unfinishedFiles(dir string) (found []string) {
 	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && strings.HasSuffix(path, ".tmp") {
-			half = append(half, path)
+			found = append(found, path)
 		}
 		return nil
 	})
-	return half
+	return found
 }
 
-// lines are those of a text that are not empty.
+// lines returns the lines of a text that are not empty.
 func lines(text string) (all []string) {
 	for l := range strings.Lines(text) {
 		if l = strings.TrimRight(l, "\r\n"); l != "" {
@@ -226,8 +224,7 @@ func lines(text string) (all []string) {
 	return all
 }
 
-// readUntil reads f until what was read, from a place on, contains want, or
-// nothing more comes.
+// readUntil appends what it reads from f to seen, until seen[from:] contains want.
 func readUntil(ctx context.Context, f *os.File, seen *buffer, from int, want string) error {
 	buf := make([]byte, 4096)
 	for !strings.Contains(seen.String()[from:], want) {

@@ -12,11 +12,11 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-var _ = Describe("clashes", func() {
-	var s *stage
-	BeforeEach(func() { s = newStage() })
+var _ = Describe("a conflict", func() {
+	var s *sandbox
+	BeforeEach(func() { s = newSandbox() })
 
-	It("of a lab with one of the same name leave the first alone", func() {
+	It("between labs of the same name leaves the first unchanged", func() {
 		needNamespaces()
 		name := s.labName()
 		Expect(s.run("lab", "up", "--lab", name, "--hosts", "3").code).To(Equal(0))
@@ -33,28 +33,28 @@ var _ = Describe("clashes", func() {
 		Expect(s.run("lab", "down", name).code).To(Equal(0))
 	})
 
-	It("of names that begin at the same time have one winner", func() {
+	It("between labs of the same name that start concurrently leaves one of them up", func() {
 		needNamespaces()
 		name := s.labName()
 		var starts []*running
 		for range 4 {
 			starts = append(starts, s.start(s.command("lab", "up", "--lab", name)))
 		}
-		won := 0
+		up := 0
 		for _, r := range starts {
 			switch o := r.wait(); o.code {
 			case 0:
-				won++
+				up++
 			default:
 				Expect(o.code).To(Equal(1), o.String())
 				Expect(o.stderr).To(ContainSubstring("a lab of that name is up already"))
 			}
 		}
-		Expect(won).To(Equal(1))
+		Expect(up).To(Equal(1))
 		Expect(s.run("lab", "down", name).code).To(Equal(0))
 	})
 
-	It("of --out with a folder that is in use touch nothing in it", func() {
+	It("between --out and a folder in use changes nothing in the folder", func() {
 		Expect(os.Mkdir(s.path("work", "mine"), 0o755)).To(Succeed())
 		s.write("mine/thesis.tex", "years of work")
 		for _, out := range []string{"mine", "mine/thesis.tex"} {
@@ -68,13 +68,13 @@ var _ = Describe("clashes", func() {
 		Expect(os.ReadFile(s.path("work", "mine", "thesis.tex"))).To(Equal([]byte("years of work")))
 	})
 
-	It("of labs with the same addresses do not disturb each other", func() {
+	It("between labs with the same addresses does not exist", func() {
 		needNamespaces()
 		a, b := "a-"+s.labName(), "b-"+s.labName()
 		for _, name := range []string{a, b} {
 			Expect(s.run("lab", "up", "--lab", name).code).To(Equal(0))
 		}
-		s.noteNamespaces()
+		s.recordNamespaces()
 		address := func(name string) string {
 			GinkgoHelper()
 			o := s.run("lab", "exec", "--lab", name, "host0", "--", "sh", "-c", "echo $FABRICTEST_RDMA0_IPV6 $FABRICTEST_RDMA0_IPV4")
@@ -87,13 +87,13 @@ var _ = Describe("clashes", func() {
 			return s.run("lab", "exec", "--lab", name, "host0", "--", "readlink", "/proc/self/ns/net").stdout
 		}
 		Expect(inode(a)).NotTo(Equal(inode(b)))
-		// A fault in one is none in the other.
+		// A fault in one lab does not affect the other.
 		Expect(s.run("lab", "set", "--lab", a, "host1", "down").code).To(Equal(0))
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		links := func(name string) string {
 			GinkgoHelper()
-			o := s.run("lab", "exec", "--lab", name, "host1", "--", "env", programMark+"=links", self)
+			o := s.run("lab", "exec", "--lab", name, "host1", "--", "env", programVariable+"=links", self)
 			Expect(o.code).To(Equal(0), o.String())
 			return o.stdout
 		}
@@ -104,28 +104,28 @@ var _ = Describe("clashes", func() {
 		Expect(s.run("lab", "down", b).code).To(Equal(0))
 	})
 
-	It("of RoCE's port with a program of the machine do not exist", func() {
+	It("between RoCE's port and a program outside of the lab does not exist", func() {
 		needNamespaces()
-		// The machine is one of its own: on ours, tests of other packages use the port.
-		o := s.start(s.in([]string{holdPort}, "run", "pingpong", "--on", "netns", "--capture", "none")).wait()
+		// In its own network namespace: tests of other packages use the port in this one.
+		o := s.start(s.restricted([]string{portInUse}, "run", "pingpong", "--on", "netns", "--capture", "none")).wait()
 		Expect(o.code).To(Equal(0), o.String())
 	})
 
-	It("of RoCE's port with another program of the same host are named", func() {
+	It("between RoCE's port and another program of the same host is reported", func() {
 		needNamespaces()
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
-		s.env = []string{programMark + "=open"}
+		s.env = []string{programVariable + "=open"}
 		o := s.run("lab", "exec", "-n", "2", "--keep-going", "--", self)
 		Expect(o.code).To(Equal(5), o.String())
-		said := lines(o.stdout)
-		Expect(said).To(HaveLen(2))
-		for _, l := range said {
+		output := lines(o.stdout)
+		Expect(output).To(HaveLen(2))
+		for _, l := range output {
 			Expect(l).To(MatchRegexp(`^host[01]: second: .*\[fd00:[0-9a-f:]+\]:4791.*address already in use`))
 		}
 	})
 
-	It("of ten runs at once end in ten folders", func() {
+	It("between ten concurrent runs does not exist: each writes its own folder", func() {
 		args := []string{"run", "pingpong", "clean-calls", "--capture", "none", "--messages", "50"}
 		if errNoNamespaces != nil {
 			args = append(args, "--on", "sim")
