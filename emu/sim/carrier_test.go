@@ -114,7 +114,7 @@ func TestPartitionBlocksAndHealRestores(t *testing.T) {
 	check := func(what, want string) {
 		t.Helper()
 		if got := reach(t, w, h); got != want {
-			t.Errorf("%s: each hears %q, want %q", what, got, want)
+			t.Errorf("%s: each receives from %q, want %q", what, got, want)
 		}
 	}
 	check("whole", all)
@@ -156,6 +156,6 @@ func TestFlapTogglesLink(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if a, b := run(1, 1000), run(1, 1000); !slices.Equal(a, b) || slices.Equal(a, run(2, 1000)) || len(a) != 4 {
-		t.Errorf("with jitter: %v, %v: want it to follow from the seed", a, b)
+		t.Errorf("with jitter: %v, %v: want the same for the same seed", a, b)
 	}
 }

@@ -164,7 +164,7 @@ func TestFullTxQueueStopsSendWithoutLoss(t *testing.T) {
 	}
 	mustRun(t, w)
 	if want := []mono.Time{1000}; !slices.Equal(writable, want) {
-		t.Errorf("writable at %v, want %v: when the first has left", writable, want)
+		t.Errorf("writable at %v, want %v: when the first is transmitted", writable, want)
 	}
 	if n := a.send(t, b, sized(1500)); n != 1 || len(b.got) != 2 || a.Stats().Drops != (Drops{}) {
 		t.Errorf("took %d, %d arrived, stats %+v", n, len(b.got), a.Stats())
@@ -214,7 +214,7 @@ func TestUnknownAddressIsDropped(t *testing.T) {
 	d := a.to(b, nil)
 	d.Dst = netip.MustParseAddrPort("10.9.9.9:4791")
 	if n, err := a.Send(0, []link.Datagram{d}); n != 1 || err != nil {
-		t.Fatalf("Send = %d, %v: a refused datagram counts as taken", n, err)
+		t.Fatalf("Send = %d, %v: a dropped datagram counts as sent", n, err)
 	}
 	mustRun(t, w)
 	if a.Stats().Drops != (Drops{NoRoute: 1}) {
@@ -348,7 +348,7 @@ func TestAttachRejectsInvalidConfig(t *testing.T) {
 		}
 	}
 	if p, err := n.Attach(PortConfig{Addrs: addr}); err != nil || p.Name() != "port1" || n.Port("port1") != p {
-		t.Errorf("a failed attach left something behind: %v, %v", p, err)
+		t.Errorf("Attach after a failed one: %v, %v", p, err)
 	}
 	cable := newNet(t, w, NetConfig{Cable: true})
 	for i := range 3 {
@@ -450,6 +450,6 @@ func TestClosedPortIsUnreachable(t *testing.T) {
 		t.Errorf("%d packets leaked", inUse)
 	}
 	if _, err := h[0].net.Attach(PortConfig{Name: "new", Addrs: h[1].Addrs()}); err != nil {
-		t.Errorf("the address is not free again: %v", err)
+		t.Errorf("the address of a closed port is in use: %v", err)
 	}
 }
