@@ -95,9 +95,9 @@ func TestSchemaAgreesWithLoader(t *testing.T) {
 	}
 	for _, file := range bad {
 		data := readFile(t, file)
-		blind := strings.HasPrefix(string(data), "# The schema cannot see")
-		if err := validate(s, data); (err == nil) != blind {
-			t.Errorf("%s: the schema says %v, and the file says that it cannot see the mistake: %v", file, err, blind)
+		undetectable := strings.HasPrefix(string(data), "# The schema cannot see")
+		if err := validate(s, data); (err == nil) != undetectable {
+			t.Errorf("%s: the schema says %v, and according to the file it cannot detect the error: %v", file, err, undetectable)
 		}
 	}
 }

@@ -83,11 +83,11 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 			}
 			s.WhileQuiesced(func() {
 				if fired := path.Pipe.Fired(); slices.Contains(fired, 0) || path.Pipe.Err() != nil {
-					t.Errorf("events happened %v times: %v", fired, path.Pipe.Err())
+					t.Errorf("events fired %v times: %v", fired, path.Pipe.Err())
 				}
 			})
 			if st := s.Stats(); uswitch.SupportsUDPGSO() && st.Ports[0].In.GSOPackets == 0 {
-				t.Error("no super-packets: they were to be cut")
+				t.Error("no GSO packets were segmented")
 			}
 			for _, c := range counters {
 				want, known := map[string]uint64{"drop_icrc": 2, "drop_pkey": 1, "ecn_marked": 1}[c.Name]

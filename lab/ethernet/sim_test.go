@@ -156,7 +156,7 @@ func TestDecisionsMatchSimulation(t *testing.T) {
 				}
 				other, _ := inFrames(t, 8, cfg, ds, 0)
 				if name != "events" && len(other) == len(got) && slices.EqualFunc(got, other, func(a, b arrival) bool { return a.at == b.at && bytes.Equal(a.d.Payload, b.d.Payload) }) {
-					t.Error("seed 8 gave the fate of seed 7")
+					t.Error("seeds 7 and 8 give the same result")
 				}
 			})
 		}
