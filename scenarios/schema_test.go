@@ -76,9 +76,8 @@ func validate(s *jsonschema.Schema, data []byte) error {
 	return s.Validate(doc)
 }
 
-// The schema and the loader must agree. Errors that involve more than one key are detected
-// by the loader only; files in testdata/bad with only such errors say that in their first
-// line.
+// The schema and the loader must agree. Errors that involve more than one key are detected by the
+// loader only; files in testdata/bad with only such errors say that in their first line.
 func TestSchemaAgreesWithLoader(t *testing.T) {
 	s := compileSchema(t)
 	good := must.Get(filepath.Glob("*.yaml"))(t)

@@ -23,8 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// TestMain runs the test binary as the program if it is called fabrictest, or as one of the
-// program's processes.
+// TestMain makes the test binary the program if it is called fabrictest, or one of its processes.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "fabrictest" {
 		main()

@@ -82,8 +82,7 @@ func TestLinkDownMakesFullPortWritable(t *testing.T) {
 	}
 }
 
-// reach lets every host send to every other and returns which senders each one
-// received from.
+// reach lets every host send to every other and returns which senders each one received from.
 func reach(t *testing.T, w *World, h []*host) string {
 	t.Helper()
 	for _, x := range h {

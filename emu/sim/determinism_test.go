@@ -17,8 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// perturbation is one small change to the world of bigTrace, which uses all
-// features.
+// perturbation is one small change to the world of bigTrace, which uses all features.
 type perturbation struct {
 	seed    uint64
 	latency time.Duration // added to one cable
@@ -74,8 +73,7 @@ func bigHosts(t *testing.T, n *Net, x perturbation) (hosts []*host) {
 	return hosts
 }
 
-// bigPrograms lets each host send to the others, and wakes a program when a
-// packet arrives.
+// bigPrograms lets each host send to the others, and wakes a program when a packet arrives.
 func bigPrograms(w *World, hosts []*host, x perturbation) {
 	for i, h := range hosts {
 		var arrived Signal

@@ -42,8 +42,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 	must.Do(t, w.RunPrograms())
 }
 
-// Messages of an ended rank are still delivered; then Recv returns the error
-// gone.
+// Messages of an ended rank are still delivered; then Recv returns the error gone.
 func TestEndedRankReturnsErrGone(t *testing.T) {
 	w := New(Config{Seed: 1})
 	h := NewHub(w, 2, errGone)

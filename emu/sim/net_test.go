@@ -108,8 +108,7 @@ func TestUnimpairedLinkKeepsOrder(t *testing.T) {
 		sent[from] = append(sent[from], i)
 		w.AtFunc(mono.Time(r.IntN(50)+i*100), func() { h[from].send(t, h[3], append(numbered(i), make([]byte, (i*31)%1000)...)) })
 	}
-	// With 50 ns of jitter and steps of 100 ns, each sender's packets stay in
-	// order.
+	// With 50 ns of jitter and steps of 100 ns, each sender's packets stay in order.
 	mustRun(t, w)
 	got := make(map[int][]int)
 	numbers := h[3].numbers()
@@ -139,8 +138,7 @@ func TestFullSwitchQueueDrops(t *testing.T) {
 		b.send(t, c, sized(1000))
 	}
 	mustRun(t, w)
-	// Ten packets arrive in pairs every 100 ns and leave one per 1000 ns: three
-	// fit.
+	// Ten packets arrive in pairs every 100 ns and leave one per 1000 ns: three fit.
 	if s := c.Stats(); s.Drops != (Drops{QueueFull: 7}) || s.Delivered != 3 || s.QueueBytesMax != 3000 {
 		t.Errorf("stats %+v", s)
 	}

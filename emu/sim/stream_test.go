@@ -63,8 +63,7 @@ func newEnd(w *World, s *Stream) *end {
 	return e
 }
 
-// streamBench is two hosts, a dialed stream, and its accepted end once
-// accepted.
+// streamBench is two hosts, a dialed stream, and its accepted end once accepted.
 type streamBench struct {
 	w        *World
 	a, b     *host
@@ -414,8 +413,7 @@ func TestStreamKeepsOrderAcrossFlap(t *testing.T) {
 	}
 }
 
-// The reset of the failed end cannot reach its peer; the peer is reset when it
-// writes.
+// The reset of the failed end cannot reach its peer; the peer is reset when it writes.
 func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{RetryDelay: time.Millisecond, Retries: 2}}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)

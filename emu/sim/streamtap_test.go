@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// tapped records every segment: port, direction, flags, sequence numbers and
-// length.
+// tapped records every segment: port, direction, flags, sequence numbers and length.
 func tapped(n *Net) *[]string {
 	var all []string
 	names := map[link.SegmentFlags]string{

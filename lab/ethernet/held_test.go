@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Held packets must leave with their own frame headers, whichever frame
-// releases them.
+// Held packets must leave with their own frame headers, whichever frame releases them.
 func TestHeldPacketsKeepFrameHeaders(t *testing.T) {
 	p := newPath(t, impair.Config{Events: []impair.Event{
 		{Match: impair.Match{Src: v6A}, Action: impair.Action{Kind: impair.Reorder, Count: 1000, Delay: time.Millisecond}},

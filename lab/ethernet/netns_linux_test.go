@@ -19,9 +19,8 @@ import (
 // seen is a received datagram in comparable form.
 func seen(payload []byte, tclass uint8) string { return fmt.Sprintf("%d %x", tclass&link.ECN, payload) }
 
-// TestAllImpairmentsMatchSimulation sends GSO packets between hosts and
-// compares the received datagrams with those of a simulation with the same
-// seed.
+// TestAllImpairmentsMatchSimulation sends GSO packets between hosts and compares the received
+// datagrams with those of a simulation with the same seed.
 func TestAllImpairmentsMatchSimulation(t *testing.T) {
 	const seed, count, batch = 42, 300, 15
 	flow := impair.Flow(0x12)

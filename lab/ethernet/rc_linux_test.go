@@ -24,8 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// joinedEnds connects an end of a device on each host, with PSN 0, so that events can match
-// PSNs.
+// joinedEnds connects an end of a device on each host, with PSN 0, so that events can match PSNs.
 func joinedEnds(tb testing.TB, ha, hb *host, v6 bool) (a, b *providertest.End) {
 	tb.Helper()
 	open := func(h *host) *providertest.End {
@@ -75,8 +74,7 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				a.Buf[i] = byte(i * 31 >> 3)
 			}
 			a.Do(write(a, b))
-			// The query also waits until the device's goroutine no longer uses
-			// the memory.
+			// The query also waits until the device's goroutine no longer uses the memory.
 			counters := b.Dev.Counters()
 			if !bytes.Equal(a.Buf, b.Buf) {
 				t.Error("memory differs")
@@ -124,9 +122,8 @@ func BenchmarkRC(b *testing.B) {
 	}
 }
 
-// BenchmarkSwitch sends GSO packets of RoCE-sized datagrams through an
-// impairing switch and over a plain cable, and reports the CPU time of the
-// switch.
+// BenchmarkSwitch sends GSO packets of RoCE-sized datagrams through an impairing switch and over a
+// plain cable, and reports the CPU time of the switch.
 func BenchmarkSwitch(b *testing.B) {
 	for _, bench := range []struct {
 		name string

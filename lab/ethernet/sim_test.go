@@ -90,8 +90,7 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 		}
 	}
 	for i := range ds {
-		// A packet sent at the time of a timer comes first, as in the
-		// simulation.
+		// A packet sent at the time of a timer comes first, as in the simulation.
 		at := start + time.Duration(i*gap)
 		runTimers(at - 1)
 		now = at

@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// runOnBothTiers runs a scenario in simulation and in namespaces, with the same
-// check.
+// runOnBothTiers runs a scenario in simulation and in namespaces, with the same check.
 func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
 	t.Helper()
 	needNamespaces(t)

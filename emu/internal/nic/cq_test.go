@@ -58,8 +58,7 @@ func TestDestroyCQ(t *testing.T) {
 	}
 }
 
-// Resize keeps the queued completions and rejects a size that is too small for
-// them.
+// Resize keeps the queued completions and rejects a size that is too small for them.
 func TestResizeCQKeepsCompletions(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQE = 4096 })
 	for offset := range 5 {
@@ -154,8 +153,7 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	}
 }
 
-// A CQ overrun is permanent and reported once. Queued completions can still be
-// polled.
+// A CQ overrun is permanent and reported once. Queued completions can still be polled.
 func TestCQOverrun(t *testing.T) {
 	for _, c := range []struct {
 		name     string

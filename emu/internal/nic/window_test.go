@@ -17,8 +17,7 @@ func window(t *testing.T, tab *Table, typ verbs.MWType) *Window {
 	return w
 }
 
-// bindOf is a bind of w to the first 256 bytes of r, on qpA, that every rule
-// allows.
+// bindOf is a bind of w to the first 256 bytes of r, on qpA, that every rule allows.
 func bindOf(w *Window, r *Region) Bind {
 	return Bind{
 		Region: r, Addr: r.Addr, Len: 256, Access: remoteAll,

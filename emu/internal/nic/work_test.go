@@ -50,8 +50,7 @@ func TestSlotsCopyRequests(t *testing.T) {
 	}
 }
 
-// A request is signaled if its flag or the queue says so. Empty inline data has no
-// gather list.
+// A request is signaled if its flag or the queue says so. Empty inline data has no gather list.
 func TestSlotsKeepFlags(t *testing.T) {
 	slots, _ := NewSlots(1, 1, 1)
 	for _, c := range []struct {
