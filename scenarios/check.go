@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/topology"
 )
 
-// maxPatterns limits the host and port patterns of a file, because each is matched against
-// every port.
+// maxPatterns limits the host and port patterns of a file: each is matched against every port.
 const maxPatterns = 256
 
 // checker reports values that are readable but contradict each other, or name hosts and
@@ -95,8 +94,7 @@ func checkPatterns(key string, patterns []string, check func(key, pattern string
 	}
 }
 
-// checkPort checks that a pattern matches a port, unless the fabric is invalid or there are too
-// many patterns.
+// checkPort checks that a pattern matches a port. It skips invalid fabrics and surplus patterns.
 func (c *checker) checkPort(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -106,8 +104,7 @@ func (c *checker) checkPort(key, pattern string) {
 	}
 }
 
-// checkHost checks that a pattern matches a host, unless the fabric is invalid or there are too
-// many patterns.
+// checkHost checks that a pattern matches a host. It skips invalid fabrics and surplus patterns.
 func (c *checker) checkHost(key, pattern string) {
 	if c.fabric == nil || !c.countPattern(key) {
 		return
@@ -137,8 +134,7 @@ const (
 	maxTrunks = 1024 // cables between switches
 )
 
-// checkFabric checks the hosts, switches and links of the fabric, and builds its topology if they
-// are valid.
+// checkFabric checks the hosts, switches and links, and builds the topology if they are valid.
 func (c *checker) checkFabric() {
 	const at = "fabric"
 	f := &c.s.Fabric

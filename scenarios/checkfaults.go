@@ -84,8 +84,7 @@ func (c *checker) checkStreamEvent(key string, e *Event) {
 	}
 }
 
-// checkEvent checks that an event selects a packet or a byte of a stream, and has the keys of its
-// action.
+// checkEvent checks that an event selects a packet or a stream byte, and has its action's keys.
 func (c *checker) checkEvent(key string, e *Event) {
 	checkPatterns(key+".on", e.On, c.checkPort)
 	if e.Offset == nil {

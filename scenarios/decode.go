@@ -76,8 +76,7 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, tag reflect.StructT
 	}
 }
 
-// decodeStruct decodes the mapping n into the fields of a struct. Unknown and missing keys are
-// errors.
+// decodeStruct decodes the mapping n into a struct. Unknown and missing keys are errors.
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, key string) {
 	fields := fieldsOf(v.Type())
 	seen := d.keyIndexes(n, key)
@@ -247,8 +246,7 @@ func (s *Scenario) Errorf(key, format string, args ...any) error {
 	return e
 }
 
-// suggestion ends the error about an unknown word: with a similar word, or with all known
-// words.
+// suggestion ends the error about an unknown word: with a similar word, or all known words.
 func suggestion(word string, known []string) string {
 	if words := cmdline.Similar(word, known); len(words) > 0 {
 		return "; did you mean " + words[0] + "?"

@@ -143,8 +143,7 @@ type Expect struct {
 	// may occur, flushed requests included. Without errors and allowed_errors, completion
 	// errors are not judged; the messages that they cost are.
 	Errors map[string][]string `yaml:"errors,omitempty"`
-	// AllowedErrors are completion errors that may occur, by host pattern. No others may, but
-	// for errors.
+	// AllowedErrors are completion errors that may occur, by host pattern, in addition to errors.
 	AllowedErrors map[string][]string `yaml:"allowed_errors,omitempty"`
 	// Killed are the hosts that are killed before the end.
 	Killed []string `yaml:"killed,omitempty"`

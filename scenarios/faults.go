@@ -88,8 +88,7 @@ type Event struct {
 	QP *uint32 `yaml:"qp,omitempty" range:"0..16777215"`
 	// PSN is the packet's sequence number; it excludes nth.
 	PSN *uint32 `yaml:"psn,omitempty" range:"0..16777215"`
-	// Nth is the packet's number among those in this direction (to qp, if that is given), 1
-	// for the first.
+	// Nth is the packet's number in this direction (among those to qp, if given), from 1.
 	Nth uint64 `yaml:"nth,omitempty" range:"1..1000000000"`
 	// Time selects a transmission of this psn: 1 the first transmission, 2 the first
 	// retransmission; every one if left out.
@@ -140,8 +139,7 @@ type Fault struct {
 	Times int `yaml:"times,omitempty" range:"2..1000"`
 	// Every is the period of the repetition.
 	Every time.Duration `yaml:"every,omitempty"`
-	// Groups are the groups of a partition: lists of hosts or ports. All others form one
-	// more group.
+	// Groups are the groups of a partition: lists of hosts or ports. All others are one more group.
 	Groups [][]string `yaml:"groups,omitempty"`
 	// Set replaces the impairments of the selected ports.
 	Set *Impairment `yaml:"set,omitempty"`

@@ -44,8 +44,7 @@ var workloadTags = map[string]reflect.StructTag{
 	"Excuses":    `enum:"loses duplicates reorders gives_up"`,
 }
 
-// fieldsOf returns the keys of a section of the file, given by its struct type, including those of
-// inlined sections.
+// fieldsOf returns the keys of a section, given by its struct type, with those of inlined sections.
 func fieldsOf(t reflect.Type) (all fields) {
 	for i := range t.NumField() {
 		f := t.Field(i)

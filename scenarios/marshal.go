@@ -24,8 +24,7 @@ func (s *Scenario) Marshal() ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// encodeStruct returns a struct as a YAML mapping, without optional fields that are zero or empty
-// lists.
+// encodeStruct returns a struct as a YAML mapping, without optional fields that are zero or empty.
 func encodeStruct(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range fieldsOf(v.Type()) {
@@ -38,8 +37,7 @@ func encodeStruct(v reflect.Value) *yaml.Node {
 	return n
 }
 
-// encodeValue returns the YAML node that the decoder decodes to v, a field with this tag or an
-// element of one.
+// encodeValue returns the YAML node that decodes to v, a field with this tag or an element of one.
 func encodeValue(v reflect.Value, tag reflect.StructTag) *yaml.Node {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()

@@ -163,9 +163,8 @@ var hints = map[string]string{
 	"found unexpected end of stream":                 "is a quote or a bracket left open?",
 }
 
-// syntaxError converts an error of the YAML parser, which counts lines from 0 in structural errors
-// and from 1 in lexical ones, and gives no line for an unknown anchor. It adds a hint to errors in
-// hints.
+// syntaxError converts an error of the YAML parser, which counts lines from 0 in structural errors,
+// from 1 in lexical ones, and gives none for an unknown anchor. It adds a hint to errors in hints.
 func syntaxError(src *source, data []byte, err error) *Error {
 	m := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if m == nil {

@@ -72,7 +72,7 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
+func TestLoadChecksFileName(t *testing.T) {
 	fsys := fstest.MapFS{
 		"dir/x.yaml": {Data: []byte(small)},
 		"dir/y.yaml": {Data: []byte(small)},
@@ -120,7 +120,7 @@ func checkRoundTrip(t *testing.T, s *Scenario) {
 	}
 	back, err := Parse("again.yaml", text)
 	if err != nil {
-		t.Fatalf("%v, of what Marshal wrote:\n%s", err, text)
+		t.Fatalf("%v, in the output of Marshal:\n%s", err, text)
 	}
 	a, b := *s, *back
 	a.source, b.source = source{}, source{}
@@ -179,7 +179,7 @@ func TestExampleHasEveryKey(t *testing.T) {
 	visit(reflect.TypeFor[Scenario]())
 }
 
-func TestExpectOn(t *testing.T) {
+func TestExpectOnMergesTier(t *testing.T) {
 	s := everyKey(t)
 	sim, ns := s.ExpectOn(Sim), s.ExpectOn(NetNS)
 	switch {
@@ -190,11 +190,11 @@ func TestExpectOn(t *testing.T) {
 	case sim.MaxTime != 9500*time.Millisecond || ns.MaxTime != 10*time.Second:
 		t.Errorf("max_time: %v in sim, %v in netns", sim.MaxTime, ns.MaxTime)
 	case sim.In != nil:
-		t.Error("what a tier expects still has exceptions")
+		t.Error("ExpectOn returns In")
 	}
 }
 
-func TestRange(t *testing.T) {
+func TestRangeContains(t *testing.T) {
 	two, four := uint64(2), uint64(4)
 	for _, c := range []struct {
 		r    Range
@@ -209,7 +209,7 @@ func TestRange(t *testing.T) {
 		{Range{&two, &four}, 3, true},
 	} {
 		if got := c.r.Contains(c.n); got != c.want {
-			t.Errorf("%+v holds %d: %v, want %v", c.r, c.n, got, c.want)
+			t.Errorf("%+v contains %d: %v, want %v", c.r, c.n, got, c.want)
 		}
 	}
 }

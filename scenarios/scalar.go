@@ -32,8 +32,7 @@ const (
 	formDuration
 )
 
-// formOf returns the form in which a scenario file has values of a type. tag is the tag of the
-// field.
+// formOf returns the form that values of a type have in a scenario file. tag is the field's tag.
 func formOf(t reflect.Type, tag reflect.StructTag) form {
 	switch {
 	case t.Kind() == reflect.Pointer:

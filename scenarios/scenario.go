@@ -144,7 +144,6 @@ type NIC struct {
 	// On are the hosts with the defects; all if left out.
 	On []string `yaml:"on,omitempty"`
 	// Options are settings of the provider by name: icrc and rate_control of softroce (both true if
-	// left out); markers (false), client_server (false), siw_peer (false) and crc (true) of
-	// softiwarp.
+	// left out); markers, client_server, siw_peer (all false) and crc (true) of softiwarp.
 	Options map[string]bool `yaml:"options,omitempty"`
 }

@@ -76,9 +76,8 @@ func validate(s *jsonschema.Schema, data []byte) error {
 	return s.Validate(doc)
 }
 
-// The schema and the loader must agree. Errors that involve more than one key are detected
-// by the loader only; files in testdata/bad with only such errors say that in their first
-// line.
+// The schema and the loader must agree. Errors that involve more than one key are detected by the
+// loader only; files in testdata/bad with only such errors say that in their first line.
 func TestSchemaAgreesWithLoader(t *testing.T) {
 	s := compileSchema(t)
 	good := must.Get(filepath.Glob("*.yaml"))(t)
@@ -95,9 +94,9 @@ func TestSchemaAgreesWithLoader(t *testing.T) {
 	}
 	for _, file := range bad {
 		data := readFile(t, file)
-		blind := strings.HasPrefix(string(data), "# The schema cannot see")
-		if err := validate(s, data); (err == nil) != blind {
-			t.Errorf("%s: the schema says %v, and the file says that it cannot see the mistake: %v", file, err, blind)
+		undetectable := strings.HasPrefix(string(data), "# The schema cannot see")
+		if err := validate(s, data); (err == nil) != undetectable {
+			t.Errorf("%s: the schema says %v, and according to the file it cannot detect the error: %v", file, err, undetectable)
 		}
 	}
 }

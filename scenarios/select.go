@@ -138,8 +138,7 @@ func withoutDuplicates(files []string) (unique []string) {
 	return unique
 }
 
-// MatchesAny reports whether a name matches one of the patterns. A malformed pattern matches
-// nothing.
+// MatchesAny reports whether a name matches any pattern. A malformed pattern matches nothing.
 func MatchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, name)

@@ -48,12 +48,12 @@ func TestPatternsAndTagsSelect(t *testing.T) {
 	}
 	missing := Selection{Patterns: []string{mine}}
 	if _, err := missing.Find(); err == nil || !strings.Contains(err.Error(), "mine.yaml") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
 // A run has one folder for each name.
-func TestScenariosOfOneNameAreRefused(t *testing.T) {
+func TestScenariosWithSameNameAreRejected(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(file, name string) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestScenariosOfOneNameAreRefused(t *testing.T) {
 	for patterns, want := range map[string]string{
 		"my.yaml d/my.yaml":              "my.yaml and d/my.yaml are both called my",
 		"pingpong pingpong.yaml":         "pingpong and pingpong.yaml are both called pingpong",
-		"my.yaml ./my.yaml d/../my.yaml": "", // the same one again
+		"my.yaml ./my.yaml d/../my.yaml": "", // the same file
 		"my.yaml other.yaml clean-rc":    "",
 		"*.yaml":                         "",
 		"my.yaml *.yaml":                 "",

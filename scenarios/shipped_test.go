@@ -53,7 +53,7 @@ func TestShippedScenariosAreComplete(t *testing.T) {
 		bare := s.Expect
 		bare.Delivered, bare.Memory = "", ""
 		if s.Expect.In == nil && bare.Errors == nil && bare.Lost.IsZero() && bare.Retransmits.IsZero() && bare.Violations.IsZero() && bare.MaxTime == 0 {
-			t.Errorf("%s: what is expected would hold of almost any run", s.Name)
+			t.Errorf("%s: almost any run meets the expectations", s.Name)
 		}
 	}
 	if standard < 30 {
@@ -121,8 +121,8 @@ func TestCablesHaveDefaultMTU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		drawn := must.Get(s.Topology())(t)
-		for _, c := range drawn.Cables {
+		topo := must.Get(s.Topology())(t)
+		for _, c := range topo.Cables {
 			if c.Link.MTU != want {
 				t.Errorf("%q: %v has MTU %d, want %d", more, c.A, c.Link.MTU, want)
 			}
@@ -130,17 +130,17 @@ func TestCablesHaveDefaultMTU(t *testing.T) {
 	}
 }
 
-func TestTopology(t *testing.T) {
+func TestTopologyHasLinkSettings(t *testing.T) {
 	s := everyKey(t)
-	drawn := must.Get(s.Topology())(t)
-	if len(drawn.Hosts) != 8 || len(drawn.Hosts[0].NICs) != 2 {
-		t.Errorf("%d hosts with %d NICs", len(drawn.Hosts), len(drawn.Hosts[0].NICs))
+	topo := must.Get(s.Topology())(t)
+	if len(topo.Hosts) != 8 || len(topo.Hosts[0].NICs) != 2 {
+		t.Errorf("%d hosts with %d NICs", len(topo.Hosts), len(topo.Hosts[0].NICs))
 	}
 	for port, want := range map[string]string{ // MTU, rate
 		"host0/rdma1": "2048 25500000000", "host1/rdma0": "4200 25500000000", "host2/rdma1": "4200 1000",
 	} {
-		p := must.Get(drawn.FindPort(port))(t)
-		c, _ := drawn.CableAt(p)
+		p := must.Get(topo.FindPort(port))(t)
+		c, _ := topo.CableAt(p)
 		if got := fmt.Sprint(c.Link.MTU, c.Link.RateBps); got != want {
 			t.Errorf("%s: MTU and rate %s, want %s", port, got, want)
 		}

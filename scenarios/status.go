@@ -25,8 +25,7 @@ var statuses = []struct {
 	{"general", verbs.WCGeneralErr},
 }
 
-// Status returns the completion status that name stands for in Expect.Errors; not ok if there is
-// none.
+// Status returns the completion status that name stands for in Expect.Errors; false if none.
 func Status(name string) (status verbs.WCStatus, ok bool) {
 	for _, s := range statuses {
 		if s.name == name {

@@ -18,8 +18,7 @@ func (f *Fabric) HostCount() int {
 // RailCount is the number of NICs of each host.
 func (f *Fabric) RailCount() int { return max(f.Rails, 1) }
 
-// RankCount is the number of ranks: one per host, on all hosts unless the workload has
-// fewer.
+// RankCount is the number of ranks: one per host, unless the workload has fewer.
 func (s *Scenario) RankCount() int { return cmp.Or(s.Workload.Ranks, s.Fabric.HostCount()) }
 
 // Topology builds the topology of the fabric.

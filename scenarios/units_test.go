@@ -10,7 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-func TestUnits(t *testing.T) {
+func TestUnitsRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		value encoding.TextUnmarshaler
@@ -69,7 +69,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func TestDurations(t *testing.T) {
+func TestDurationsRoundTrip(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"10ms": 10 * time.Millisecond, "1us": time.Microsecond, "1.5s": 1500 * time.Millisecond, "1m30s": 90 * time.Second,
 		"1h": time.Hour, "10m": 10 * time.Minute, "24h": MaxDuration, "100ns": 100, "0s": 0, "67.108864ms": 67108864, "1h0m1s": time.Hour + time.Second,
@@ -94,26 +94,26 @@ func TestQuoteShortIsPrintable(t *testing.T) {
 		strings.Repeat("a", 99): strings.Repeat("a", 40) + "…",
 	} {
 		if got := quoteShort(text); got != want {
-			t.Errorf("shown(%q) = %s, want %s", text, got, want)
+			t.Errorf("quoteShort(%q) = %s, want %s", text, got, want)
 		}
 	}
 }
 
-// Without a direction, packets are impaired both ways.
-func TestImpairTextImpairsBothWays(t *testing.T) {
+// Without a direction, both directions are impaired.
+func TestImpairTextImpairsBothDirections(t *testing.T) {
 	fabric := Fabric{Kind: Star, Hosts: 3}
-	for words, want := range map[string]struct{ out, in bool }{
+	for line, want := range map[string]struct{ out, in bool }{
 		"loss=5%": {true, true}, "loss=5% way=out": {true, false}, "way=in delay=1ms": {false, true}, "way=both loss=1%": {true, true},
 	} {
-		text := must.Get(ImpairText(fabric, "host1", "host1", strings.Fields(words)))(t)
+		text := must.Get(ImpairText(fabric, "host1", "host1", strings.Fields(line)))(t)
 		s, err := Parse("set.yaml", []byte(text))
 		if err != nil || len(s.Impair) != 1 || s.Impair[0].Outward() != want.out || s.Impair[0].Inward() != want.in {
-			t.Errorf("%s: %v\n%s", words, err, text)
+			t.Errorf("%s: %v\n%s", line, err, text)
 		}
 	}
 }
 
-func TestSuggestion(t *testing.T) {
+func TestSuggestionNamesSimilarWord(t *testing.T) {
 	known := []string{"loss", "lost", "delay", "duplicate", "duplicate_delay", "messages"}
 	for word, want := range map[string]string{
 		"los":             "; did you mean loss?",
@@ -143,12 +143,12 @@ func TestShortWordsHaveNoSuggestion(t *testing.T) {
 	}
 }
 
-func TestStatusNames(t *testing.T) {
+func TestStatusNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range StatusNames() {
 		status, ok := Status(name)
 		if !ok || StatusName(status) != name || seen[name] || seen[status.String()] {
-			t.Errorf("%s stands for %v, whose name is %s", name, status, StatusName(status))
+			t.Errorf("%s is the name of %v, whose name is %s", name, status, StatusName(status))
 		}
 		seen[name], seen[status.String()] = true, true
 	}
@@ -157,7 +157,7 @@ func TestStatusNames(t *testing.T) {
 	}
 }
 
-func TestMatchHost(t *testing.T) {
+func TestMatchesAnyMatchesHosts(t *testing.T) {
 	for _, c := range []struct {
 		patterns []string
 		host     string
@@ -171,7 +171,7 @@ func TestMatchHost(t *testing.T) {
 		{[]string{"*"}, "host12", true},
 	} {
 		if got := MatchesAny(c.patterns, c.host); got != c.want {
-			t.Errorf("%v picks %s: %v, want %v", c.patterns, c.host, got, c.want)
+			t.Errorf("%v match %s: %v, want %v", c.patterns, c.host, got, c.want)
 		}
 	}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-var everyCapture = flag.Bool("captures", false, "have tshark read the captures of all scenarios and all cases, not of a few")
+var everyCapture = flag.Bool("captures", false, "have tshark read the captures of all scenarios and all cases")
 
-// wiresharkOrSkip finds tshark.
-func wiresharkOrSkip(t *testing.T) string {
+// findTsharkOrSkip returns the path of tshark, and skips the test without it.
+func findTsharkOrSkip(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("tshark")
 	if err != nil {
@@ -35,10 +35,9 @@ func wiresharkOrSkip(t *testing.T) string {
 	return program
 }
 
-// Every packet that tshark complains of is one that was damaged on purpose, or that a
-// case made wrong.
-func TestCapturesOpenInWireshark(t *testing.T) {
-	program := wiresharkOrSkip(t)
+// tshark reports problems only of packets that an impairment or a case made wrong.
+func TestTsharkReportsNoProblemInCaptures(t *testing.T) {
+	program := findTsharkOrSkip(t)
 	some := []string{"clean-ud", "clean-ipv4", "iwarp-markers", "damage", "dgiwarp-ud-ipv4", "--messages", "20"}
 	cases := []string{"pkt/udp/checksum-is-left-out", "rdmap/response/unasked-for-is-named", "--device", "softroce", "--device", "softiwarp"}
 	if *everyCapture {
@@ -63,7 +62,7 @@ func TestCapturesOpenInWireshark(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for file := range next {
-				opens(t, program, file, options)
+				checkWithTshark(t, program, file, options)
 			}
 		})
 	}
@@ -75,8 +74,7 @@ func TestCapturesOpenInWireshark(t *testing.T) {
 	t.Logf("%d captures", len(files))
 }
 
-// run calls the program, which must not be called wrongly. Whether all it judged was
-// good is not the question here.
+// run calls the program, which must pass or fail; other exit codes end the test.
 func run(t *testing.T, args ...string) {
 	t.Helper()
 	if code, out, errs := call(t, args...); code != exitOK && code != exitFailed {
@@ -84,32 +82,32 @@ func run(t *testing.T, args ...string) {
 	}
 }
 
-// opens checks that tshark complains of nothing in a file that is not really wrong.
-func opens(t *testing.T, program, file string, options []string) {
+// checkWithTshark checks that tshark reports no problem of packets that are not excused.
+func checkWithTshark(t *testing.T, program, file string, options []string) {
 	t.Helper()
-	mayComplain, err := oddPackets(file)
+	excused, err := excusedPackets(file)
 	if err != nil {
 		t.Errorf("%s: %v", file, err)
 		return
 	}
-	complaints, err := tsharkProblems(t.Context(), program, file, options...)
+	problems, err := tsharkProblems(t.Context(), program, file, options...)
 	if err != nil {
 		t.Error(err)
 	}
-	// On the cables of a fabric the kernel's TCP does retransmit.
+	// On the cables of a fabric the TCP of the kernel retransmits.
 	fabric := strings.HasPrefix(filepath.Base(file), "fabric.")
-	for _, c := range complaints {
+	for _, c := range problems {
 		retransmission := fabric && !strings.Contains(c.Text, "Malformed") && !strings.Contains(c.Text, "hecksum")
-		if !mayComplain[c.Packet] && !retransmission {
+		if !excused[c.Packet] && !retransmission {
 			t.Errorf("%s: %v", file, c)
 		}
 	}
 }
 
-// oddPackets are those of a file of which tshark may complain: those that are wrong by
-// our own decoder, and those beyond tshark. In the capture of a simulated scenario the
-// wrong ones are exactly those that were damaged on the way.
-func oddPackets(file string) (map[int]bool, error) {
+// excusedPackets returns the packets of which tshark may report a problem: those that are wrong
+// according to package capture, and those that tshark misparses. In the capture of a simulated
+// scenario, exactly the packets that were damaged in transit are wrong.
+func excusedPackets(file string) (map[int]bool, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -119,12 +117,12 @@ func oddPackets(file string) (map[int]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	odd := make(map[int]bool)
+	excused := make(map[int]bool)
 	simulated := strings.HasSuffix(filepath.Dir(file), "-sim")
 	for {
 		p, err := s.Next()
 		if errors.Is(err, io.EOF) {
-			return odd, nil
+			return excused, nil
 		}
 		if err != nil {
 			return nil, err
@@ -132,11 +130,11 @@ func oddPackets(file string) (map[int]bool, error) {
 		wrong := p.Has(capture.MarkChecksum) || p.Has(capture.MarkMalformed)
 		damaged := strings.Contains(strings.Join(p.Comments, " "), "as it arrived")
 		if simulated && p.Protocol == "RoCEv2" && wrong != (damaged && !outsideICRC(p)) {
-			return nil, fmt.Errorf("packet %d: wrong %v, damaged on the way %v: %v", p.Number, wrong, damaged, p.Marks)
+			return nil, fmt.Errorf("packet %d: wrong %v, damaged in transit %v: %v", p.Number, wrong, damaged, p.Marks)
 		}
-		// The kernel quotes a datagram as it got it, with a checksum that was left to a NIC.
+		// The kernel quotes a datagram with its partial checksum, which a NIC was to complete.
 		quotes := strings.HasPrefix(p.Protocol, "ICMP")
-		odd[p.Number] = wrong || damaged || quotes || slices.ContainsFunc(p.PDUs, beyondTshark)
+		excused[p.Number] = wrong || damaged || quotes || slices.ContainsFunc(p.PDUs, tsharkMisparses)
 	}
 }
 
@@ -150,9 +148,9 @@ func outsideICRC(p *capture.Packet) bool {
 	return len(p.Data) > bth+4 && p.Data[bth+4] != 0
 }
 
-// beyondTshark reports an RDMAP Terminate that has a tagged DDP header. tshark takes
-// every such header for an untagged one, which is longer.
-func beyondTshark(d capture.PDU) bool {
+// tsharkMisparses reports whether d is an RDMAP Terminate with a tagged DDP header, which tshark
+// parses as an untagged one.
+func tsharkMisparses(d capture.PDU) bool {
 	f, ok := d.(*capture.FPDU)
 	if !ok || f.Segment.Control.Opcode != wire.OpTerminate {
 		return false
@@ -160,9 +158,9 @@ func beyondTshark(d capture.PDU) bool {
 	return f.Segment.Terminate.HasDDP && f.Segment.Terminate.DDP.Control.Tagged
 }
 
-// The command prints what it runs, and passes on what follows "--".
-func TestWiresharkPrintsPackets(t *testing.T) {
-	wiresharkOrSkip(t)
+// The command prints the tshark command that it runs, and passes on arguments after "--".
+func TestCaptureOpenPrintsPackets(t *testing.T) {
+	findTsharkOrSkip(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	run(t, "run", "clean-ipv4", "pingpong", "--on", "sim", "--messages", "5", "--out", dir)
 	code, out, errs := call(t, "capture", "open", "--print", dir, "clean-ipv4", "--", "-c", "3")
@@ -170,24 +168,24 @@ func TestWiresharkPrintsPackets(t *testing.T) {
 		t.Errorf("exit code %d, packets\n%s%s", code, out, errs)
 	}
 	if want := "tshark -r " + filepath.Join(dir, "clean-ipv4-sim", "capture.pcapng.gz"); !strings.Contains(errs, want) || !strings.Contains(errs, " -c 3") {
-		t.Errorf("it does not say that it runs %q:\n%s", want, errs)
+		t.Errorf("%q is not printed:\n%s", want, errs)
 	}
 	for _, tc := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{dir}, exitUsage, "2 captures: add words"},
 		{[]string{dir, "nothing-like-it"}, exitFailed, "no capture in " + dir + " has nothing-like-it in its path; there are:"},
 		{[]string{t.TempDir()}, exitFailed, "has no capture"},
 	} {
-		if code, _, errs := call(t, append([]string{"capture", "open", "--print"}, tc.args...)...); code != tc.code || !strings.Contains(errs, tc.says) {
+		if code, _, errs := call(t, append([]string{"capture", "open", "--print"}, tc.args...)...); code != tc.code || !strings.Contains(errs, tc.want) {
 			t.Errorf("%v: exit code %d: %s", tc.args, code, errs)
 		}
 	}
 }
 
-func TestWiresharkSaysHowToInstallIt(t *testing.T) {
+func TestCaptureOpenNamesMissingPackage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.pcapng")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv("PATH", t.TempDir())

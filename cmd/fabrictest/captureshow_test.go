@@ -15,18 +15,18 @@ import (
 const (
 	roceCaptures  = "../../emu/softroce/wire/testdata/"
 	iwarpCaptures = "../../emu/iwarp/wire/testdata/"
-	pcapGolden    = "../../capture/testdata/golden"
+	captureGolden = "../../capture/testdata/golden"
 )
 
-// pcap runs the command and returns what it said.
-func pcap(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// captureShow runs the command and returns its output.
+func captureShow(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = execute(t.Context(), "fabrictest", append([]string{"capture", "show"}, args...), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-func TestPcapPrintsWhatItAlwaysPrinted(t *testing.T) {
+func TestCaptureShowIsGolden(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -45,11 +45,11 @@ func TestPcapPrintsWhatItAlwaysPrinted(t *testing.T) {
 		{"two-files", []string{"--op", "cm*", roceCaptures + "rxe_cm_rping.pcap", roceCaptures + "rxe_cm_udaddy.pcap"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			code, got, errs := pcap(t, tc.args...)
+			code, got, errs := captureShow(t, tc.args...)
 			if code != exitOK || errs != "" {
 				t.Fatalf("exit code %d: %s", code, errs)
 			}
-			path := filepath.Join(pcapGolden, tc.name+".txt")
+			path := filepath.Join(captureGolden, tc.name+".txt")
 			if *update {
 				must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 			}
@@ -74,8 +74,8 @@ func firstDifference(got, want string) string {
 	return "one is longer"
 }
 
-// pcapPacket is what these tests look at of --json.
-type pcapPacket struct {
+// shownPacket is a packet printed with --json, with the fields that the tests use.
+type shownPacket struct {
 	Number    int    `json:"number"`
 	Direction string `json:"direction"`
 	SrcName   string `json:"src_name"`
@@ -93,14 +93,14 @@ type pcapPacket struct {
 	} `json:"stats"`
 }
 
-func pcapJSON(t *testing.T, args ...string) (all []pcapPacket) {
+func captureShowJSON(t *testing.T, args ...string) (all []shownPacket) {
 	t.Helper()
-	code, out, errs := pcap(t, append([]string{"--json"}, args...)...)
+	code, out, errs := captureShow(t, append([]string{"--json"}, args...)...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for line := range strings.Lines(out) {
-		var p pcapPacket
+		var p shownPacket
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -109,10 +109,9 @@ func pcapJSON(t *testing.T, args ...string) (all []pcapPacket) {
 	return all
 }
 
-// The NIC counts what it sends again, and the capture of its interface shows
-// it: two counts of one thing, made apart. Answers to reads that are sent again
-// are not retransmissions of a requester.
-func TestPcapFindsWhatTheNICSentAgain(t *testing.T) {
+// The capture of an interface shows as many retransmissions as its NIC counts. Repeated read
+// responses are not retransmissions of a requester.
+func TestCaptureShowMarksRetransmissionsThatNICsCount(t *testing.T) {
 	for _, tc := range []struct {
 		scenario string
 		clean    bool
@@ -124,30 +123,30 @@ func TestPcapFindsWhatTheNICSentAgain(t *testing.T) {
 				t.Fatalf("run: exit code %d: %s%s", code, &out, &errs)
 			}
 			file := filepath.Join(dir, tc.scenario+"-sim", "capture.pcapng.gz")
-			resent, marked, unnamed := 0, 0, 0
-			for _, p := range pcapJSON(t, file) {
+			retransmitted, marked, unnamed := 0, 0, 0
+			for _, p := range captureShowJSON(t, file) {
 				if p.SrcName == "" && p.DstName == "" {
 					unnamed++
 				}
 				marked += len(p.Marks)
 				for _, m := range p.Marks {
 					if p.Direction == "out" && m.Kind == "retransmission" && !strings.HasPrefix(m.Text, "read response") {
-						resent++
+						retransmitted++
 					}
 				}
 				if tc.clean && p.PDUs[0].Check != "good" {
 					t.Errorf("packet %d: ICRC %s", p.Number, p.PDUs[0].Check)
 				}
 			}
-			if want := resentOf(t, filepath.Join(dir, "result.json")); resent != want || tc.clean != (marked == 0) || unnamed > 0 {
-				t.Errorf("%d sent again, the NICs say %d; %d marks; %d packets between hosts without a name", resent, want, marked, unnamed)
+			if want := retransmissionsOf(t, filepath.Join(dir, "result.json")); retransmitted != want || tc.clean != (marked == 0) || unnamed > 0 {
+				t.Errorf("%d retransmissions, the NICs count %d; %d marks; %d packets between unnamed hosts", retransmitted, want, marked, unnamed)
 			}
 		})
 	}
 }
 
-// resentOf adds up what the NICs of a run counted as sent again.
-func resentOf(t *testing.T, path string) (n int) {
+// retransmissionsOf returns the sum of the retransmissions that the NICs of a run counted.
+func retransmissionsOf(t *testing.T, path string) (n int) {
 	t.Helper()
 	b := must.Get(os.ReadFile(path))(t)
 	var result struct {
@@ -166,7 +165,7 @@ func resentOf(t *testing.T, path string) (n int) {
 	return n
 }
 
-func TestPcapSelects(t *testing.T) {
+func TestCaptureShowFiltersPackets(t *testing.T) {
 	rping := roceCaptures + "rxe_cm_rping.pcap"
 	for _, tc := range []struct {
 		args []string
@@ -186,13 +185,13 @@ func TestPcapSelects(t *testing.T) {
 		{[]string{"--host", "nobody"}, 0},
 		{[]string{"--problems"}, 0},
 	} {
-		if got := len(pcapJSON(t, append(tc.args, rping)...)); got != tc.want {
+		if got := len(captureShowJSON(t, append(tc.args, rping)...)); got != tc.want {
 			t.Errorf("%v: %d packets, want %d", tc.args, got, tc.want)
 		}
 	}
 }
 
-func TestPcapSaysWhatIsWrong(t *testing.T) {
+func TestCaptureShowReportsErrors(t *testing.T) {
 	dir := t.TempDir()
 	whole := must.Get(os.ReadFile(roceCaptures + "rxe_cm_rping.pcap"))(t)
 	cut, text := filepath.Join(dir, "cut.pcap"), filepath.Join(dir, "text")
@@ -217,14 +216,14 @@ func TestPcapSaysWhatIsWrong(t *testing.T) {
 		{"bad pattern", []string{"--op", "[", good}, exitUsage, "--op: \"[\" is no pattern", 0},
 		{"negative", []string{"-n", "-1", good}, exitUsage, "-n -1: a number of packets is not negative", 0},
 	} {
-		code, out, errs := pcap(t, tc.args...)
+		code, out, errs := captureShow(t, tc.args...)
 		if code != tc.code || !strings.Contains(errs, tc.stderr) || strings.Count(out, "\n") != tc.lines {
 			t.Errorf("%s: exit code %d, %d lines, %q; want %d, %d, %q", tc.name, code, strings.Count(out, "\n"), errs, tc.code, tc.lines, tc.stderr)
 		}
 	}
 }
 
-func TestPcapReadsStandardInput(t *testing.T) {
+func TestCaptureShowReadsStandardInput(t *testing.T) {
 	f := must.Get(os.Open(roceCaptures + "rxe_cm_udaddy.pcap"))(t)
 	defer f.Close()
 	cmd := newCaptureShowCommand()
@@ -237,12 +236,12 @@ func TestPcapReadsStandardInput(t *testing.T) {
 	}
 }
 
-func TestPcapWritesNoEscapesToAFile(t *testing.T) {
-	_, out, _ := pcap(t, "-v", roceCaptures+"rxe_cm_udaddy.pcap")
+func TestCaptureShowWritesNoEscapesToFile(t *testing.T) {
+	_, out, _ := captureShow(t, "-v", roceCaptures+"rxe_cm_udaddy.pcap")
 	if strings.Contains(out, "\x1b") {
 		t.Error("escape sequences in a pipe")
 	}
 	if w, colour := capture.TerminalProperties(&bytes.Buffer{}); w != 0 || colour {
-		t.Errorf("a buffer is taken for a terminal of width %d", w)
+		t.Errorf("a buffer is a terminal of width %d", w)
 	}
 }

@@ -76,8 +76,7 @@ func newCertifyCommand(o *certifyOptions) *cobra.Command {
 	return cmd
 }
 
-// check returns an error for flags that are wrong or contradict each other, and sets o.networks and
-// o.Level.
+// check returns an error for invalid or contradictory flags, and sets o.networks and o.Level.
 func (o *certifyOptions) check(cmd *cobra.Command) error {
 	if err := o.guest.check(cmd); err != nil {
 		return err

@@ -21,30 +21,29 @@ import (
 	"github.com/fabrictest/fabrictest/verbs/ibv"
 )
 
-// told is output that can be read while it is written.
-type told struct {
+// lockedBuffer is output that can be read while it is written.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (o *told) Write(b []byte) (int, error) {
+func (o *lockedBuffer) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(b)
 }
 
-func (o *told) String() string {
+func (o *lockedBuffer) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
-// startAgent starts the program as an agent on the loopback interface, and returns where
-// it is.
+// startAgent starts the program as an agent on the loopback interface, and returns its address.
 func startAgent(t *testing.T, key string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
-	out, ended := new(told), make(chan int, 1)
+	out, ended := new(lockedBuffer), make(chan int, 1)
 	go func() {
 		ended <- execute(ctx, cmdline.GoRun, []string{"agent", "--listen", "127.0.0.1:0", "--key", key, "--emulate", "softiwarp", "--interface", "lo"}, out, out)
 	}()
@@ -65,7 +64,7 @@ func startAgent(t *testing.T, key string) string {
 	return ""
 }
 
-func TestCertifyOverAnAgent(t *testing.T) {
+func TestCertifyThroughAgent(t *testing.T) {
 	dir := t.TempDir()
 	key, folder := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
 	if code, _, stderr := call(t, "agent", "key", key); code != exitOK {
@@ -93,7 +92,7 @@ func TestCertifyOverAnAgent(t *testing.T) {
 	if code, _, stderr = call(t, "certify", "verify", folder); code != exitFailed || !strings.Contains(stderr, "has been changed") {
 		t.Errorf("verify of a changed folder: exit code %d, %s", code, stderr)
 	}
-	// A deviation on record that is met is stale, and red.
+	// A known deviation is stale if its case passes, and fails the run.
 	known := filepath.Join(dir, "known.yaml")
 	must.Do(t, os.WriteFile(known, []byte("mpa/fpdu/length-counts-the-record-only: {reason: made up}\n"), 0o600))
 	if code, out, _ = certify("mpa/fpdu", "--device", "emu0", "--out", folder+"2", "--deviations", known); code != exitFailed || !strings.Contains(out, "1 stale") {
@@ -103,18 +102,18 @@ func TestCertifyOverAnAgent(t *testing.T) {
 		t.Errorf("another device: exit code %d, %s", code, stderr)
 	}
 	if code, _, stderr = certify("mpa/fpdu", "--device", "emu0", "--wire", "udp", "--out", folder+"3"); code != exitFailed || !strings.Contains(stderr, "give tcp or segments") {
-		t.Errorf("a wire of RoCE: exit code %d, %s", code, stderr)
+		t.Errorf("--wire udp: exit code %d, %s", code, stderr)
 	}
-	stranger := filepath.Join(dir, "stranger")
-	call(t, "agent", "key", stranger)
-	if code, _, stderr = call(t, "certify", "--agent", at, "--key", stranger, "--device", "emu0", "--interface", "lo", "--out", folder+"4"); code != exitFailed || !strings.Contains(stderr, "same key") {
+	otherKey := filepath.Join(dir, "other-key")
+	call(t, "agent", "key", otherKey)
+	if code, _, stderr = call(t, "certify", "--agent", at, "--key", otherKey, "--device", "emu0", "--interface", "lo", "--out", folder+"4"); code != exitFailed || !strings.Contains(stderr, "same key") {
 		t.Errorf("another key: exit code %d, %s", code, stderr)
 	}
 }
 
-func TestCertifySigns(t *testing.T) {
+func TestCertifySignsCertificate(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("nothing is signed here: ", err)
+		t.Skip("ssh-keygen is needed to sign: ", err)
 	}
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -137,11 +136,11 @@ func TestCertifySigns(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(in("certificate"), "more"), nil, 0o600))
 	if code, _, stderr = verify(); code != exitFailed || !strings.Contains(stderr, "more has been added") {
-		t.Errorf("verify of a folder with more: exit code %d, %s", code, stderr)
+		t.Errorf("verify of a folder with another file: exit code %d, %s", code, stderr)
 	}
 }
 
-// Without libibverbs, this program can be no agent, neither here nor in a guest.
+// Without libibverbs, this program cannot be an agent, on this host or in a guest.
 func TestAgentNeedsLibibverbs(t *testing.T) {
 	if ibv.Linked {
 		t.Skip("this program has libibverbs")
@@ -156,8 +155,8 @@ func TestAgentNeedsLibibverbs(t *testing.T) {
 	}
 }
 
-// A command line of a guest's certificate is one that people type.
-func TestCommandLinesOfGuests(t *testing.T) {
+// The certificate of a guest has the command line that repeats it.
+func TestCertifyPrintsGuestCommand(t *testing.T) {
 	for _, c := range []struct{ program, args, want string }{
 		{"fabrictest", "--guest rxe --kernel 6.1", "fabrictest certify 'pkt/ip/*' --guest rxe --kernel 6.1 --seed 7 --out FOLDER"},
 		{cmdline.GoRun, "--guest siw", "go run -tags ibverbs ./cmd/fabrictest certify 'pkt/ip/*' --guest siw --kernel 6.12 --seed 7 --out FOLDER"},
@@ -177,29 +176,29 @@ func TestCommandLinesOfGuests(t *testing.T) {
 }
 
 // buildGuestAgent builds the program with libibverbs, so that it can be the agent in a guest. It
-// skips the test where guests are not to be booted, or cannot be.
+// skips the test if guests cannot be booted, or FABRICTEST_KERNEL is not 1.
 func buildGuestAgent(t *testing.T) (program string) {
 	t.Helper()
 	const variable = "FABRICTEST_KERNEL"
 	if os.Getenv(variable) != "1" {
-		t.Skipf("no real guests are booted: set %s=1", variable)
+		t.Skipf("no guests are booted: set %s=1", variable)
 	}
 	if err := kernel.Check(); err != nil {
-		t.Skip("no real guests are booted: ", err)
+		t.Skip("no guests are booted: ", err)
 	}
 	dir := must.Get(kernel.DefaultImageDir())(t)
 	if _, err := (kernel.ImageCache{Dir: dir}).Find(kernel.Linux61, true); err != nil {
-		t.Skip("no real guests are booted: ", err)
+		t.Skip("no guests are booted: ", err)
 	}
 	program = filepath.Join(t.TempDir(), "fabrictest")
 	out, err := exec.Command("go", "build", "-tags", runner.IbverbsTag, "-o", program, ".").CombinedOutput()
 	if err != nil {
-		t.Skipf("no real guests are booted: no program that could be an agent in one can be built: %v\n%s", err, out)
+		t.Skipf("no guests are booted: the agent cannot be built: %v\n%s", err, out)
 	}
 	return program
 }
 
-func TestCertifyRealGuests(t *testing.T) {
+func TestCertifyKernelGuests(t *testing.T) {
 	program := buildGuestAgent(t)
 	dir := t.TempDir()
 	run := func(args ...string) (string, error) {
@@ -220,11 +219,11 @@ func TestCertifyRealGuests(t *testing.T) {
 	}
 }
 
-// Whoever is switched off by its parent's death leaves no machine behind.
-func TestRealGuestsDieWithTheProgram(t *testing.T) {
+// Guests end when the program is killed or interrupted.
+func TestGuestsEndWhenProgramIsKilled(t *testing.T) {
 	program := buildGuestAgent(t)
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
-		out := new(told)
+		out := new(lockedBuffer)
 		cmd := exec.Command(program, "certify", "rc/psn", "--guest", "rxe", "--kernel", "6.1", "--out", filepath.Join(t.TempDir(), "certificate"))
 		cmd.Stdout, cmd.Stderr = out, out
 		must.Do(t, cmd.Start())
@@ -234,7 +233,7 @@ func TestRealGuestsDieWithTheProgram(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(running(t, program)); n < 2 {
+		if n := len(processesOf(t, program)); n < 2 {
 			t.Errorf("%d processes: %s", n, out)
 		}
 		_ = cmd.Process.Signal(s)
@@ -244,20 +243,20 @@ func TestRealGuestsDieWithTheProgram(t *testing.T) {
 			t.Errorf("after Ctrl-C: %v\n%s", err, out)
 		}
 		for range 100 {
-			if len(running(t, program)) == 0 {
+			if len(processesOf(t, program)) == 0 {
 				break
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if left := running(t, program); len(left) > 0 {
-			t.Errorf("after %v there is still %v", s, left)
+		if all := processesOf(t, program); len(all) > 0 {
+			t.Errorf("after %v, these processes run: %v", s, all)
 		}
 	}
 }
 
-// running are the processes of a program. A guest of its cannot outlive all of them: it is
-// in their PID namespace.
-func running(t *testing.T, program string) (all []string) {
+// processesOf returns the processes of a program. Its guests are in their PID namespace, and end
+// with the last of them.
+func processesOf(t *testing.T, program string) (all []string) {
 	t.Helper()
 	entries := must.Get(filepath.Glob("/proc/[0-9]*/exe"))(t)
 	for _, e := range entries {

@@ -33,9 +33,8 @@ type deviceGuestFlags struct {
 // guestMemory is enough for a case that registers 1 GiB and for the agent's copy of it.
 const guestMemory = 3072
 
-// guestKernelArgs begin the kernel command line of every guest. Warnings of the kernel are printed
-// as evidence. Allocated pages are not cleared, because that would hide stale memory that rxe
-// sends.
+// guestKernelArgs begin the kernel command line of every guest. Kernel warnings are printed as
+// evidence. Allocated pages are not cleared, because that would hide stale memory that rxe sends.
 const guestKernelArgs = "loglevel=5 init_on_alloc=0"
 
 // guestMTU is enough for packets with 4096 bytes of data.
@@ -51,8 +50,7 @@ func (g *deviceGuestFlags) flags(cmd *cobra.Command) {
 // guestFlagNames are the flags of a guest besides --guest and --kernel.
 var guestFlagNames = []string{"agent-program", "mtu", "memory", "cpus", "append", "accel", "count-instructions", "cache", "debs", "mirror"}
 
-// check returns an error for flags that are wrong or contradict each other. It sets the device of
-// the guest.
+// check returns an error for invalid or contradictory flags, and sets the device of the guest.
 func (g *deviceGuestFlags) check(cmd *cobra.Command) error {
 	excluded := []string{"agent", "key", "device", "interface", "peer"}
 	if g.kind == "" {
@@ -117,9 +115,8 @@ func (g *deviceGuestFlags) config(cmd *cobra.Command) (kernel.Config, error) {
 	return cfg, nil
 }
 
-// calledAs returns the command that starts this program, given how it was started. If the program
-// is also the agent in the guest, because the user named no other, 'go run' needs the build tag
-// ibverbs.
+// calledAs returns the command that starts this program, given how it was started. Without another
+// program as agent in the guest, 'go run' needs the build tag ibverbs.
 func (g *deviceGuestFlags) calledAs(program string) string {
 	if program == cmdline.GoRun && g.kind != "" && g.program == "" {
 		return goRunIbverbs

@@ -119,8 +119,7 @@ func completeHosts(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	return withPrefix(typed, words), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSet offers as the first argument the hosts of the lab and their NICs, then the changes of
-// a link.
+// completeSet offers the lab's hosts and their NICs as first argument, then the changes of a link.
 func completeSet(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		keys := scenarios.ImpairKeys()

@@ -145,8 +145,7 @@ func (o *conformOptions) start(cmd *cobra.Command, j *judge.Judge, dir string, t
 	return run
 }
 
-// finish writes the result files and prints the results. Results are printed even if a file cannot
-// be written.
+// finish writes the result files and prints the results, even if a file cannot be written.
 func (o *conformOptions) finish(cmd *cobra.Command, run *conform.Run, j *judge.Judge) error {
 	run.Wall = time.Since(run.Started)
 	paths, err := conform.WriteFolder(j.Dir, run)

@@ -23,10 +23,10 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// judged calls the command with --json and returns what came of it.
-func judged(t *testing.T, words ...string) (int, *conform.Run) {
+// conformJSON calls the command with --json and returns its exit code and results.
+func conformJSON(t *testing.T, args ...string) (int, *conform.Run) {
 	t.Helper()
-	code, out, stderr := call(t, append([]string{"conform", "--json", "--capture", "none"}, words...)...)
+	code, out, stderr := call(t, append([]string{"conform", "--json", "--capture", "none"}, args...)...)
 	run, err := conform.Read(strings.NewReader(out))
 	if err != nil {
 		t.Fatalf("exit code %d, %q: %v", code, stderr, err)
@@ -34,7 +34,7 @@ func judged(t *testing.T, words ...string) (int, *conform.Run) {
 	return code, run
 }
 
-func TestConformPasses(t *testing.T) {
+func TestConformIsGolden(t *testing.T) {
 	code, out, stderr := call(t, "conform", "rc/psn/gap-naked-once", "mpa/fpdu/layout")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit code %d, %q\n%s", code, stderr, out)
@@ -43,8 +43,8 @@ func TestConformPasses(t *testing.T) {
 	golden(t, "conform", out)
 }
 
-// A defect is found out, and what is said of it is enough to see it again.
-func TestConformFindsADefectOut(t *testing.T) {
+// A failed case is reported with its row, ladder, capture and replay command.
+func TestConformReportsDefect(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, out, _ := call(t, "conform", "rc/psn", "--defect", "AckPSNOff", "--seed", "7", "--out", dir)
 	wantIn(t, out,
@@ -73,15 +73,15 @@ func TestConformFindsADefectOut(t *testing.T) {
 	}
 }
 
-// The same seed says the same of a device, down to the packets.
-func TestConformRepeats(t *testing.T) {
-	essence := func() string {
-		_, run := judged(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--defect", "JiffyTimers", "--seed", "3")
+// Runs with the same seed have the same results, down to the packets.
+func TestConformIsDeterministic(t *testing.T) {
+	results := func() string {
+		_, run := conformJSON(t, "rc/rnr", "rc/tmo", "--device", "softroce", "--defect", "JiffyTimers", "--seed", "3")
 		text := must.Get(json.Marshal(run.Devices))(t)
 		return took.ReplaceAllString(string(text), "")
 	}
-	if a, b := essence(), essence(); a != b {
-		t.Error("two runs of one seed differ")
+	if a, b := results(), results(); a != b {
+		t.Error("two runs with one seed differ")
 	}
 }
 
@@ -95,7 +95,7 @@ func devicesOf(protocols ...conformance.Protocol) []string {
 func TestConformChoosesDevices(t *testing.T) {
 	both, roce, iwarp := devicesOf(conformance.RoCE, conformance.IWARP), devicesOf(conformance.RoCE), devicesOf(conformance.IWARP)
 	withDefect := nics.NamesWith(func(p *nics.Provider) bool { return p.CheckDefect("FixedHopLimit") == nil })
-	for words, want := range map[string][]string{
+	for line, want := range map[string][]string{
 		"rc/psn/gap-naked-once mpa/fpdu/layout":                    both,
 		"rc/psn/gap-naked-once mpa/fpdu/layout --device softiwarp": nil,
 		"mpa/fpdu/layout": iwarp,
@@ -105,44 +105,44 @@ func TestConformChoosesDevices(t *testing.T) {
 		"rc/inv/free-window-leaves-the-device-alive --dangerous": roce,
 	} {
 		if want == nil {
-			if code, _, stderr := call(t, append([]string{"conform"}, strings.Fields(words)...)...); code != exitUsage || !strings.Contains(stderr, "no case for softiwarp") {
-				t.Errorf("%s: exit code %d, %q", words, code, stderr)
+			if code, _, stderr := call(t, append([]string{"conform"}, strings.Fields(line)...)...); code != exitUsage || !strings.Contains(stderr, "no case for softiwarp") {
+				t.Errorf("%s: exit code %d, %q", line, code, stderr)
 			}
 			continue
 		}
-		_, run := judged(t, strings.Fields(words)...)
+		_, run := conformJSON(t, strings.Fields(line)...)
 		var names []string
 		for i := range run.Devices {
 			names = append(names, run.Devices[i].Label())
 		}
 		if !slices.Equal(names, want) {
-			t.Errorf("%s: %s, want %s", words, names, want)
+			t.Errorf("%s: %s, want %s", line, names, want)
 		}
 	}
 }
 
-func TestDeviationsAreKnown(t *testing.T) {
+func TestKnownDeviationsPass(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "deviations.yaml")
 	write := func(text string) {
 		must.Do(t, os.WriteFile(file, []byte(text), 0o666))
 	}
 	const id = "rc/psn/ack-of-what-was-never-sent-ignored"
 	args := []string{"rc/psn/requests-count-by-one", id, "--device", "softroce", "--deviations", file}
-	write(id + ": {reason: storms are fun, seen-on: this test}\n")
-	code, run := judged(t, append(args, "--defect", "GhostAckCompletes")...)
-	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || r[1].Deviation != "storms are fun (seen on this test)" || r[1].Got == "" {
+	write(id + ": {reason: made up, seen-on: this test}\n")
+	code, run := conformJSON(t, append(args, "--defect", "GhostAckCompletes")...)
+	if r := run.Devices[0].Results; code != exitOK || r[1].Verdict != conform.Deviates || r[1].Deviation != "made up (seen on this test)" || r[1].Got == "" {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
-	code, run = judged(t, args...)
+	code, run = conformJSON(t, args...)
 	if r := run.Devices[0].Results; code != exitFailed || r[1].Verdict != conform.Stale {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
-	// What is known of another tier excuses nothing here, and is not stale here either.
-	write(id + ": {reason: sockets storm, on: netns}\n")
-	if code, run = judged(t, append(args, "--defect", "GhostAckCompletes")...); code != exitFailed || run.Devices[0].Results[1].Verdict != conform.Fail {
+	// A deviation known on another tier does not apply, and is not stale.
+	write(id + ": {reason: made up, on: netns}\n")
+	if code, run = conformJSON(t, append(args, "--defect", "GhostAckCompletes")...); code != exitFailed || run.Devices[0].Results[1].Verdict != conform.Fail {
 		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
 	}
-	if code, run = judged(t, args...); code != exitOK || run.Devices[0].Results[1].Verdict != conform.Pass {
+	if code, run = conformJSON(t, args...); code != exitOK || run.Devices[0].Results[1].Verdict != conform.Pass {
 		t.Errorf("exit code %d, %+v", code, run.Devices[0].Results)
 	}
 	for text, want := range map[string]string{
@@ -159,19 +159,19 @@ func TestDeviationsAreKnown(t *testing.T) {
 	}
 }
 
-// A case that cannot fail is found out, and so is a defect that nobody notices. Outside of
-// a clone there are no mutants, which the conform step of CI adds.
-func TestDefectsJudgeTheCases(t *testing.T) {
+// --check-cases runs each case on its defects, and counts the cases that catch a defect. The test
+// leaves the clone, because mutants take long: the conform step of CI runs them.
+func TestCheckCasesRunsDefectsOfCases(t *testing.T) {
 	t.Chdir(t.TempDir())
 	// All these cases name defects that are not mutants.
 	args := strings.Fields("acc/event cm/rtu ev/qp uc/error wc/flags recovery/timeout recovery/rnr --device softroce --check-cases")
-	code, run := judged(t, args...)
+	code, run := conformJSON(t, args...)
 	if code != exitOK || len(run.Faults) > 0 {
 		t.Errorf("exit code %d: %+v", code, run.Faults)
 	}
 	for _, r := range run.Devices[0].Results {
 		if len(r.Defective) == 0 {
-			t.Errorf("%s was tried on no defect", r.ID)
+			t.Errorf("%s was run on no defect", r.ID)
 		}
 		for _, f := range r.Defective {
 			if f.Verdict != conform.Fail {
@@ -179,29 +179,29 @@ func TestDefectsJudgeTheCases(t *testing.T) {
 			}
 		}
 	}
-	noticed := 0
+	caught := 0
 	for _, m := range run.Devices[0].DefectChecks {
 		if len(m.Caught) > 0 {
-			noticed++
+			caught++
 		}
 	}
-	if noticed < 6 || noticed == len(run.Devices[0].DefectChecks) {
-		t.Errorf("%d of %d defects are noticed by a part of the cases", noticed, len(run.Devices[0].DefectChecks))
+	if caught < 6 || caught == len(run.Devices[0].DefectChecks) {
+		t.Errorf("%d of %d defects are caught by some of the cases", caught, len(run.Devices[0].DefectChecks))
 	}
 }
 
-func TestMatrixTriesAllWithAll(t *testing.T) {
+func TestMatrixRunsEveryCaseOnEveryDefect(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, run := judged(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--check-cases", "--matrix")
+	_, run := conformJSON(t, "rc/psn/gap-naked-once", "rc/psn/requests-count-by-one", "--device", "softroce", "--check-cases", "--matrix")
 	p := must.Get(nics.Find("softroce"))(t)
 	for _, m := range run.Devices[0].DefectChecks {
-		if m.Tried != 2 && p.CheckDefect(m.Defect) == nil { // some take a value, which nobody here gives
-			t.Errorf("%s: %d cases were tried", m.Defect, m.Tried)
+		if m.Tried != 2 && p.CheckDefect(m.Defect) == nil { // some defects need a value
+			t.Errorf("%s: %d cases were run", m.Defect, m.Tried)
 		}
 	}
 }
 
-func TestListShowAndCoverage(t *testing.T) {
+func TestListShowAndCoveragePrintCases(t *testing.T) {
 	_, out, _ := call(t, "list", "cases", "rc/psn")
 	if !strings.Contains(out, "rc/psn/gap-naked-once ") || strings.Contains(out, "mpa/") {
 		t.Error(out)
@@ -244,7 +244,7 @@ func TestConformInNamespaces(t *testing.T) {
 	}
 }
 
-func TestInterruptedConform(t *testing.T) {
+func TestInterruptedConformHasSignalExitCode(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interruptedError{syscall.SIGINT})
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -254,8 +254,8 @@ func TestInterruptedConform(t *testing.T) {
 	}
 }
 
-// What is measured is shown, written and drawn; a device that is defective is seen to be.
-func TestMeasure(t *testing.T) {
+// Measurements are printed, written and drawn; those of a defective device differ.
+func TestMeasureReportsLatencies(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, out, stderr := call(t, "conform", "measure", "--out", dir)
 	if code != exitOK || !strings.Contains(out, "nak/generation") || !strings.Contains(out, "from the packet after a gap to the NAK") {
@@ -267,16 +267,16 @@ func TestMeasure(t *testing.T) {
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
 	if err != nil || !strings.Contains(string(page), "position of the packet that is lost, of 8") {
-		t.Errorf("no chart on a page of %d bytes, %v", len(page), err)
+		t.Errorf("no chart in a page of %d bytes, %v", len(page), err)
 	}
 	_, out, _ = call(t, "conform", "measure", "--json", "--defect", "NAKWaitsForTimer")
 	defective := must.Get(conform.Read(strings.NewReader(out)))(t)
 	for _, name := range []string{"nak/reaction/first", "loss/at-3/retransmission"} {
 		if a, b := measured(sound, name), measured(defective, name); b < 100*a {
-			t.Errorf("%s: %g us, and %g us on a device that waits for its timer", name, a, b)
+			t.Errorf("%s: %g us, with the defect %g us", name, a, b)
 		}
 	}
-	for words, want := range map[string]string{
+	for flags, want := range map[string]string{
 		"--device softiwarp":     "softiwarp cannot be measured",
 		"--as siw-6.12":          "softiwarp cannot be measured",
 		"--device x":             "no provider",
@@ -285,8 +285,8 @@ func TestMeasure(t *testing.T) {
 		"nak/generation":         "unknown command",
 		"--device softroce --as": "needs an argument",
 	} {
-		if code, _, stderr := call(t, append([]string{"conform", "measure"}, strings.Fields(words)...)...); code != exitUsage || !strings.Contains(stderr, want) {
-			t.Errorf("measure %s: exit code %d, %q", words, code, stderr)
+		if code, _, stderr := call(t, append([]string{"conform", "measure"}, strings.Fields(flags)...)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("measure %s: exit code %d, %q", flags, code, stderr)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func measured(run *conform.Run, name string) float64 {
 	return -1
 }
 
-func TestDefectsListsAllThatRunTakes(t *testing.T) {
+func TestListDefectsListsAll(t *testing.T) {
 	_, plain, _ := call(t, "list", "defects")
 	_, out, _ := call(t, "list", "defects", "--json")
 	var listed []nics.Defect
@@ -314,7 +314,7 @@ func TestDefectsListsAllThatRunTakes(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsOfKernelGuests(t *testing.T) {
+func TestDoctorListsKernelGuests(t *testing.T) {
 	_, out, _ := call(t, "doctor")
 	wantIn(t, out, "kernel guests  ", "libibverbs  ")
 }

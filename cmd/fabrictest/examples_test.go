@@ -18,14 +18,14 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// remark is what an example says of itself: after a gap, or what the shell does
-// with the output.
-var remark = regexp.MustCompile(`(   +\S.*| \| jq .*| > \S+)$`)
+// exampleRemark matches the end of an example that is not an argument: a description after spaces,
+// or a pipe or redirection of the shell.
+var exampleRemark = regexp.MustCompile(`(   +\S.*| \| jq .*| > \S+)$`)
 
-// examplesOf are the command lines in the help of a command.
+// examplesOf returns the command lines in the help of a command.
 func examplesOf(cmd *cobra.Command) (lines []string) {
 	for line := range strings.Lines(cmd.Example) {
-		line = remark.ReplaceAllString(strings.TrimSpace(line), "")
+		line = exampleRemark.ReplaceAllString(strings.TrimSpace(line), "")
 		if rest, ok := strings.CutPrefix(line, "fabrictest "); ok {
 			lines = append(lines, strings.TrimSpace(rest))
 		}
@@ -33,9 +33,9 @@ func examplesOf(cmd *cobra.Command) (lines []string) {
 	return lines
 }
 
-// What the help shows is what people try first: it works as shown.
-func TestExamplesOfTheHelpWork(t *testing.T) {
-	t.Parallel() // it waits for processes
+// The examples of the help succeed, except those with a defect, which fail.
+func TestHelpExamplesSucceed(t *testing.T) {
+	t.Parallel() // most of the time it waits for processes
 	noNamespaces := netns.Available()
 	program, dir := testProgram(t), t.TempDir()
 	env := append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
@@ -55,43 +55,43 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 		}
 		return exitOK, string(out)
 	}
-	// A run to be replayed, in all places that the help names.
+	// The examples of replay use this run.
 	if code, out := run("run", "loss-5-percent", "pingpong", "--on", "sim", "--capture", "none", "--out", "saved"); code != exitOK {
 		t.Fatal(out)
 	}
-	try := func(words string) {
-		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(words))
+	runExamples := func(command string) {
+		cmd, _, err := newRootCommand("fabrictest").Find(strings.Fields(command))
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		for _, line := range examplesOf(cmd) {
-			args, needs := adapt(t, line)
+			args, needs := adaptExample(t, line)
 			if args == nil || needs && noNamespaces != nil {
 				continue
 			}
 			want := exitOK
 			if (strings.Contains(line, "--defect") || strings.Contains(line, "--as")) && !strings.Contains(line, "measure") {
-				want = exitFailed // it is found out
+				want = exitFailed // the defect is caught
 			}
 			if code, out := run(args...); code != want && !strings.HasPrefix(line, "doctor") {
 				t.Errorf("fabrictest %s: exit code %d, want %d\n%s", line, code, want, out)
 			}
 		}
 	}
-	// Those of conform leave nothing behind that others look at, and some are asleep for
-	// seconds. The others go on where one before them ended.
-	var aside sync.WaitGroup
-	aside.Go(func() {
-		for _, words := range []string{"conform", "conform show", "conform coverage", "conform measure"} {
-			try(words)
+	// Examples of conform are independent of the others, and some sleep for seconds. The others
+	// depend on those before them.
+	var background sync.WaitGroup
+	background.Go(func() {
+		for _, command := range []string{"conform", "conform show", "conform coverage", "conform measure"} {
+			runExamples(command)
 		}
 	})
-	for _, words := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
-		try(words)
+	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab list", "lab down", "doctor", "version"} {
+		runExamples(command)
 	}
-	aside.Wait()
-	run("lab", "down", exampleLab()) // the last one that was left up
+	background.Wait()
+	run("lab", "down", exampleLab()) // of the last example
 }
 
 func asExit(err error, exit **exec.ExitError) bool {
@@ -102,11 +102,11 @@ func asExit(err error, exit **exec.ExitError) bool {
 
 func exampleLab() string { return fmt.Sprintf("example-%d", os.Getpid()) }
 
-// adapt makes an example one of a test: labs of the user's are left alone, and
-// what would take minutes is made short. nil leaves it out.
-func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
+// adaptExample changes the arguments of an example so that it uses the lab of this test and takes
+// seconds at most. It returns nil if the example is to be skipped.
+func adaptExample(t *testing.T, line string) (args []string, needsNamespaces bool) {
 	t.Helper()
-	args = words(line)
+	args = splitArgs(line)
 	lab := exampleLab()
 	command := args[0]
 	if command == "lab" {
@@ -123,10 +123,10 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 			args = append(args, "pingpong") // in place of the standard set
 		}
 		if slices.Contains(args, "quick") {
-			return nil, false // which pingpong may not be of; the rest is as elsewhere
+			return nil, false // pingpong need not have this tag
 		}
 		if slices.Contains(args, "--provider") {
-			args = append(args, "stream-write") // of those that make sense over all
+			args = append(args, "stream-write") // all providers can run it
 		}
 		if !slices.Contains(args, "--on") {
 			args = append(args, "--on", "sim")
@@ -134,13 +134,13 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		return append(args, "--capture", "none"), needsNamespaces
 	case "conform":
 		if len(args) == 1 || args[1] == "--check-cases" || args[1] == "--as" {
-			args = append(args, "rc/psn") // in place of all
+			args = append(args, "rc/psn") // in place of all cases
 		}
 		if i := slices.Index(args, "--schedules"); i > 0 {
 			args[i+1] = "10"
 		}
 		if i := slices.Index(args, "--out"); i > 0 {
-			args[i+1] = t.TempDir() // an example before may have written there
+			args[i+1] = t.TempDir() // an earlier example may have written there
 		}
 		return args, slices.Contains(args, "netns")
 	case "replay":
@@ -154,7 +154,7 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		}
 		return args, false
 	case "lab up":
-		_, _ = exec.Command(testProgram(t), "lab", "down", lab).CombinedOutput() // of the example before
+		_, _ = exec.Command(testProgram(t), "lab", "down", lab).CombinedOutput() // of an earlier example
 		if i := slices.Index(args, "--lab"); i > 0 {
 			args = slices.Delete(args, i, i+2)
 		}
@@ -170,16 +170,16 @@ func adapt(t *testing.T, line string) (args []string, needsNamespaces bool) {
 		return append([]string{"lab", "exec", "--lab", lab}, args[2:]...), true
 	case "lab set":
 		if slices.Contains(args, "host0/rdma1") {
-			return nil, true // of a fabric with two rails
+			return nil, true // it needs a fabric with two rails
 		}
 		args = append(args, "--lab", lab)
 		if exec.Command(testProgram(t), "lab", "exec", "--lab", lab, "host0", "--", "true").Run() != nil {
-			_ = exec.Command(testProgram(t), "lab", "up", "--lab", lab).Run() // the help of set begins with one that is up
+			_ = exec.Command(testProgram(t), "lab", "up", "--lab", lab).Run() // its examples need a lab
 		}
 		return args, true
 	case "lab down":
 		if len(args) > 2 {
-			return nil, true // others' labs are none of our business
+			return nil, true // it names labs of other users
 		}
 		return []string{"lab", "down", lab}, true
 	}

@@ -45,8 +45,7 @@ type listing struct {
 	failed bool                  // the command exits with exitFailed
 }
 
-// withJSON gives cmd the flag --json, and makes it print the listing that run returns, as JSON or
-// as text.
+// withJSON adds the flag --json to cmd, and prints the listing that run returns as text or JSON.
 func withJSON(cmd *cobra.Command, usage string, run func(cmd *cobra.Command, args []string) (listing, error)) *cobra.Command {
 	asJSON := false
 	jsonFlag(cmd, &asJSON, usage)

@@ -17,9 +17,9 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// fuzzTreeOf makes a source tree with targets, and a go command that builds scripts
-// in place of test programs: each does what the file of its package says.
-func fuzzTreeOf(t *testing.T, scripts map[string]string, targets ...string) {
+// writeFuzzTree writes a source tree with targets, and a go command whose test programs are the
+// shell scripts of the packages.
+func writeFuzzTree(t *testing.T, scripts map[string]string, targets ...string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the go command of this test is a shell script")
@@ -49,7 +49,7 @@ esac
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-func fuzzed(ctx context.Context, args ...string) (code int, out, status string) {
+func callFuzz(ctx context.Context, args ...string) (code int, out, status string) {
 	var stdout, stderr bytes.Buffer
 	code = execute(ctx, "fabrictest", append([]string{"fuzz"}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
@@ -65,10 +65,10 @@ echo "$@" >> args
 
 func TestFuzzRunsEveryTarget(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	fuzzTreeOf(t, map[string]string{"a": goodScript, "b/c": goodScript}, "./a FuzzOne", "./a FuzzTwo", "./b/c FuzzThree")
-	code, out, status := fuzzed(context.Background(), "--for", "6s")
+	writeFuzzTree(t, map[string]string{"a": goodScript, "b/c": goodScript}, "./a FuzzOne", "./a FuzzTwo", "./b/c FuzzThree")
+	code, out, status := callFuzz(context.Background(), "--for", "6s")
 	if code != exitOK || status != "" {
-		t.Fatalf("exit code %d, said %q", code, status)
+		t.Fatalf("exit code %d, stderr %q", code, status)
 	}
 	wantIn(t, out, "ok           a.FuzzOne", "b/c.FuzzThree       123 456", "3 targets: 3 passed; 370 368 executions in")
 	// Programs are built once, and run in the folder of their package.
@@ -78,32 +78,32 @@ func TestFuzzRunsEveryTarget(t *testing.T) {
 	}
 	args, _ := os.ReadFile("a/args")
 	wantIn(t, string(args), "-test.run=^$", "-test.fuzz=^FuzzOne$", "-test.fuzz=^FuzzTwo$", "-test.fuzztime=2s", "cache/fuzz/"+fuzz.Module+"/a")
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "fabrictest-fuzz-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+	if files, _ := filepath.Glob(filepath.Join(os.TempDir(), "fabrictest-fuzz-*")); len(files) > 0 {
+		t.Errorf("temporary files were not removed: %v", files)
 	}
 }
 
-func TestFuzzTellsOfFailures(t *testing.T) {
-	fuzzTreeOf(t, map[string]string{
-		"a": `echo "--- FAIL: FuzzOne"; echo "    a broken promise"; echo "fuzz: minimizing 7-byte failing input file" >&2; mkdir -p testdata/fuzz/FuzzOne; : > testdata/fuzz/FuzzOne/0abc
+func TestFuzzReportsFailures(t *testing.T) {
+	writeFuzzTree(t, map[string]string{
+		"a": `echo "--- FAIL: FuzzOne"; echo "    a wrong result"; echo "fuzz: minimizing 7-byte failing input file" >&2; mkdir -p testdata/fuzz/FuzzOne; : > testdata/fuzz/FuzzOne/0abc
 echo "    Failing input written to testdata/fuzz/FuzzOne/0abc"; exit 1`,
 		"b": `echo "failure while testing seed corpus entry: FuzzTwo/seed#3"; exit 1`,
 		"d": goodScript,
 		"e": `echo "testing: warning: no fuzz tests to fuzz"; echo PASS`,
 	}, "./a FuzzOne", "./b FuzzTwo", "./c FuzzThree", "./d FuzzFour", "./e FuzzFive")
-	code, out, _ := fuzzed(context.Background(), "--each", "1s")
+	code, out, _ := callFuzz(context.Background(), "--each", "1s")
 	if code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	wantIn(t, out,
-		"failed       a.FuzzOne", "    a broken promise", "the input is in a/testdata/fuzz/FuzzOne/0abc", "to repeat it: go test ./a -run '^FuzzOne/0abc$'",
+		"failed       a.FuzzOne", "    a wrong result", "the input is in a/testdata/fuzz/FuzzOne/0abc", "to repeat it: go test ./a -run '^FuzzOne/0abc$'",
 		"to repeat it: go test ./b -run '^FuzzTwo/seed#3$'", "broken       c.FuzzThree", "cannot build ./c", "ok           d.FuzzFour",
 		"absent       e.FuzzFive", "5 targets: 1 passed, 2 failed, 1 broken, 1 absent",
 	)
 	if strings.Contains(out, "minimizing") {
-		t.Errorf("progress among the complaints:\n%s", out)
+		t.Errorf("progress lines in the output of a failure:\n%s", out)
 	}
-	code, out, _ = fuzzed(context.Background(), "--each", "1s", "--json", "FuzzOne", "d")
+	code, out, _ = callFuzz(context.Background(), "--each", "1s", "--json", "FuzzOne", "d")
 	var run fuzz.Summary
 	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitFailed {
 		t.Fatalf("%v, exit code %d: %s", err, code, out)
@@ -113,19 +113,19 @@ echo "    Failing input written to testdata/fuzz/FuzzOne/0abc"; exit 1`,
 	}
 }
 
-// The end of a target's time is not a failure, though the fuzzer may say so.
-func TestFuzzForgivesTheFuzzer(t *testing.T) {
+// A target that ends with "context deadline exceeded" is retried, and passes after three tries.
+func TestFuzzRetriesAfterDeadlineExceeded(t *testing.T) {
 	const once = `[ -f again ] || { : > again; echo "    context deadline exceeded"; echo FAIL; exit 1; }` + goodScript
-	fuzzTreeOf(t, map[string]string{"a": once, "b": `echo x >> tries; echo "    context deadline exceeded"; exit 1`}, "./a FuzzOne", "./b FuzzTwo")
-	code, out, _ := fuzzed(context.Background(), "--each", "1s")
+	writeFuzzTree(t, map[string]string{"a": once, "b": `echo x >> tries; echo "    context deadline exceeded"; exit 1`}, "./a FuzzOne", "./b FuzzTwo")
+	code, out, _ := callFuzz(context.Background(), "--each", "1s")
 	tries, _ := os.ReadFile("b/tries")
 	if code != exitOK || !strings.Contains(out, "2 targets: 2 passed") || string(tries) != "x\nx\nx\n" {
 		t.Errorf("exit code %d after %q tries:\n%s", code, tries, out)
 	}
 }
 
-func TestFuzzEndsWhenItIsInterrupted(t *testing.T) {
-	fuzzTreeOf(t, map[string]string{
+func TestFuzzStopsWhenInterrupted(t *testing.T) {
+	writeFuzzTree(t, map[string]string{
 		"a": `trap 'echo "fuzz: elapsed: 1s, execs: 77 (70/sec)"; exit 1' INT; : > begun; while :; do sleep 0.05; done`,
 		"b": goodScript,
 	}, "./a FuzzOne", "./b FuzzTwo")
@@ -136,18 +136,18 @@ func TestFuzzEndsWhenItIsInterrupted(t *testing.T) {
 		}
 		cancel(interruptedError{syscall.SIGINT})
 	}()
-	code, out, _ := fuzzed(ctx, "--each", "1m")
+	code, out, _ := callFuzz(ctx, "--each", "1m")
 	if code != 128+int(syscall.SIGINT) || !strings.Contains(out, "interrupted  a.FuzzOne            77") || !strings.Contains(out, "1 interrupted, 1 not begun") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
 
-func TestFuzzSaysWhatIsMissing(t *testing.T) {
-	fuzzTreeOf(t, map[string]string{"a": goodScript}, "./a FuzzOne", "./a FuzzOther")
+func TestFuzzReportsUsageErrors(t *testing.T) {
+	writeFuzzTree(t, map[string]string{"a": goodScript}, "./a FuzzOne", "./a FuzzOther")
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"--list"}, exitOK, ""},
 		{[]string{"FuzzOnf"}, exitUsage, `no fuzz target "FuzzOnf": did you mean FuzzOne`},
@@ -155,8 +155,8 @@ func TestFuzzSaysWhatIsMissing(t *testing.T) {
 		{[]string{"--for", "1m", "--each", "1s"}, exitUsage, "none of the others can be"},
 		{[]string{"--for", "0s"}, exitUsage, "more than nothing"},
 	} {
-		code, out, status := fuzzed(context.Background(), c.args...)
-		if code != c.code || !strings.Contains(status, c.says) {
+		code, out, status := callFuzz(context.Background(), c.args...)
+		if code != c.code || !strings.Contains(status, c.want) {
 			t.Errorf("%q: exit code %d, %s", c.args, code, status)
 		}
 		if c.code == exitOK && out != "a.FuzzOne\na.FuzzOther\n" {
@@ -164,17 +164,17 @@ func TestFuzzSaysWhatIsMissing(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	if code, _, status := fuzzed(context.Background()); code != exitFailed || !strings.Contains(status, "not on PATH: install Go") {
+	if code, _, status := callFuzz(context.Background()); code != exitFailed || !strings.Contains(status, "not on PATH: install Go") {
 		t.Errorf("without the go command: exit code %d, %s", code, status)
 	}
 	t.Chdir(t.TempDir())
-	if code, _, status := fuzzed(context.Background()); code != exitFailed || !strings.Contains(status, "run it in a clone of the repository") {
+	if code, _, status := callFuzz(context.Background()); code != exitFailed || !strings.Contains(status, "run it in a clone of the repository") {
 		t.Errorf("without a source tree: exit code %d, %s", code, status)
 	}
 }
 
-func TestHelpOfFuzz(t *testing.T) {
-	code, out, _ := fuzzed(context.Background(), "--help")
+func TestFuzzHelpIsGolden(t *testing.T) {
+	code, out, _ := callFuzz(context.Background(), "--help")
 	if code != exitOK {
 		t.Fatal(out)
 	}

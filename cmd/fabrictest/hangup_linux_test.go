@@ -27,13 +27,13 @@ import (
 // A terminal that is closed sends SIGHUP to all processes of its foreground group.
 // A process started by nohup ignores SIGHUP, and so do its children: the handler here
 // gives the children the default action.
-func TestHangUpLeavesAReport(t *testing.T) {
+func TestReportIsWrittenAfterSIGHUP(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	self := must.Get(os.Executable())(t)
 	for name, c := range map[string]struct {
 		args  []string
-		begun string // the file that shows that it is under way
-		left  []string
+		begun string   // a file that exists once the run has begun
+		files []string // that the report consists of
 		netns bool
 	}{
 		"run in simulation": {[]string{"run", "pingpong", "--on", "sim", "--messages", "1000000"}, "scenarios/pingpong.yaml", []string{"result.json", "report.html", "junit.xml"}, false},
@@ -57,7 +57,7 @@ func TestHangUpLeavesAReport(t *testing.T) {
 			for begun := false; !begun; {
 				select {
 				case err := <-ended:
-					t.Fatalf("it ended before it was begun: %v\n%s", err, out.String())
+					t.Fatalf("it ended before %s existed: %v\n%s", c.begun, err, out.String())
 				case <-time.After(10 * time.Millisecond):
 					_, err := os.Stat(filepath.Join(dir, c.begun))
 					begun = err == nil
@@ -68,7 +68,7 @@ func TestHangUpLeavesAReport(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != 129 {
 				t.Errorf("exit code %d, want 129\n%s", code, out.String())
 			}
-			for _, name := range c.left {
+			for _, name := range c.files {
 				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 					t.Error(err)
 				}
@@ -79,38 +79,37 @@ func TestHangUpLeavesAReport(t *testing.T) {
 
 var scale = flag.Bool("scale", false, "also run a thousand ranks, which takes ten seconds of processor time")
 
-// A thousand ranks start in one process, pass a ring, a barrier and an all-to-all of 8
-// bytes, and check what came; within a minute of processor time, whatever else the
-// machine is busy with, and in 4 GB.
+// 1024 ranks in one process complete and check a ring, a barrier and an all-to-all of 8 bytes,
+// within a minute of CPU time and 4 GB of memory.
 func TestAThousandRanks(t *testing.T) {
 	if !*scale {
-		t.Skip("only with -scale, as .ci/rotate has it")
+		t.Skip("only with -scale, as in .ci/rotate")
 	}
-	t.Parallel() // to what is asleep; the time of the processor is its own
+	t.Parallel() // it measures its own CPU time only
 	const within, most = time.Minute, 4e9
 	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, testProgram(t), words("mpirun -n 1024 --on sim --stats smoke")...)
+	cmd := exec.CommandContext(ctx, testProgram(t), splitArgs("mpirun -n 1024 --on sim --stats smoke")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	// The largest of all processes that it has waited for.
+	// The largest resident set of the processes that it has waited for.
 	peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	t.Logf("%v, %d MB at most\n%s", took, peak/1e6, &out)
 	if took > within || peak > most || peak < 100e6 {
-		t.Errorf("a thousand ranks take %v and %d MB", took, peak/1e6)
+		t.Errorf("1024 ranks take %v and %d MB", took, peak/1e6)
 	}
-	// Of each rank: two looks at the token, twenty at the barrier, and what came from all.
+	// Each rank checks the token twice, the barrier 20 times, and one block of each rank.
 	const checks = 1024 * (2 + 20 + 1024)
 	wantIn(t, out.String(),
 		"smoke, class T, 1024 ranks: 1 iteration in ", fmt.Sprintf("; %d checks of ", checks), "time a hop", "time a barrier", "time an all-to-all", "1024 of 1024 ranks",
 	)
 }
 
-// certifiedFolder is a small certificate: one case, which passed.
+// certifiedFolder returns the folder of a certificate with one case, which passed.
 func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subject)) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -135,9 +134,9 @@ func certifiedFolder(t *testing.T, change func(*conform.Run, *certificate.Subjec
 	return dir
 }
 
-// A command that opens a named pipe to read waits for a writer that never comes. The
-// test is that writer while the command runs: it finds a reader as soon as there is one.
-func TestNoCommandOpensANamedPipe(t *testing.T) {
+// A command that opens a named pipe to read waits for a writer forever. The test tries to open the
+// pipe to write while the command runs, which succeeds once there is a reader.
+func TestCommandsDoNotOpenNamedPipes(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe.yaml")
 	replaced := func(folder, name string) string {
@@ -149,8 +148,8 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 		return folder
 	}
 	key, saved := filepath.Join(dir, "key"), filepath.Join(dir, "saved")
-	for _, words := range [][]string{{"agent", "key", key}, {"run", "pingpong", "--on", "sim", "--out", saved}} {
-		if code, _, stderr := call(t, words...); code != exitOK {
+	for _, args := range [][]string{{"agent", "key", key}, {"run", "pingpong", "--on", "sim", "--out", saved}} {
+		if code, _, stderr := call(t, args...); code != exitOK {
 			t.Fatal(stderr)
 		}
 	}
@@ -158,7 +157,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 	signed := certifiedFolder(t, nil)
 	must.Do(t, os.WriteFile(filepath.Join(signed, certificate.SignatureFile), []byte("none"), 0o600))
 	device := []string{"certify", "--device", "rxe0", "--interface", "lo", "--out", filepath.Join(dir, "out"), "--agent", "127.0.0.1:1"}
-	for name, words := range map[string][]string{
+	for name, args := range map[string][]string{
 		"scenario":              {"run", pipe, "--on", "sim"},
 		"listed scenario":       {"list", "scenarios", pipe},
 		"fabric of a scenario":  {"lab", "exec", "--like", pipe, "--", "true"},
@@ -187,7 +186,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
 			var out bytes.Buffer
 			ended := make(chan int, 1)
-			go func() { ended <- execute(t.Context(), cmdline.GoRun, words, &out, &out) }()
+			go func() { ended <- execute(t.Context(), cmdline.GoRun, args, &out, &out) }()
 			for {
 				select {
 				case code := <-ended:
@@ -199,7 +198,7 @@ func TestNoCommandOpensANamedPipe(t *testing.T) {
 				}
 				if w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 					w.Close()
-					t.Error("it opened the pipe")
+					t.Error("the command opened the pipe")
 				}
 			}
 		})

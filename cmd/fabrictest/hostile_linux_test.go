@@ -14,11 +14,11 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// escapes are sequences that clear a screen, set a title, answer for the user, hide and
-// turn text round, as seven and as eight bit controls.
+// escapes are sequences that clear a screen, set a title, make the terminal send input, and hide
+// or reverse text, with 7-bit and 8-bit control characters.
 const escapes = "\x1b[2J\x1b]0;t\x07\x1b[6n\u009b31m\x7f\x00\r\u202eevil\u2066\xff\x9b2J\b\b\b"
 
-// hostileFolder is a certificate with escapes in every text, whole and well-formed.
+// hostileFolder returns the folder of a valid certificate with escapes in every text.
 func hostileFolder(t *testing.T, verdict conform.Verdict) string {
 	return certifiedFolder(t, func(run *conform.Run, s *certificate.Subject) {
 		run.Devices[0].Results[0].Ladder = &conform.Ladder{Steps: []conform.Step{{Kind: "note", Text: "n"}}}
@@ -30,29 +30,29 @@ func hostileFolder(t *testing.T, verdict conform.Verdict) string {
 	})
 }
 
-// controls reports whether a text has characters that control a terminal.
-func controls(text string) bool {
+// hasControls reports whether a text has characters that control a terminal.
+func hasControls(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
 		return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf)
 	})
 }
 
-// clean fails if a control character is in the output of a command.
-func clean(t *testing.T, what string, outputs ...string) {
+// checkNoControls fails if a control character is in the output of a command.
+func checkNoControls(t *testing.T, what string, outputs ...string) {
 	t.Helper()
 	for _, out := range outputs {
-		if controls(out) {
-			t.Errorf("%s: control characters reach the terminal: %q", what, out)
+		if hasControls(out) {
+			t.Errorf("%s: control characters are printed: %q", what, out)
 		}
 		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, "forged line") {
-				t.Errorf("%s: foreign text begins a line: %q", what, out)
+				t.Errorf("%s: text of the file begins a line: %q", what, out)
 			}
 		}
 	}
 }
 
-func TestHostileCertificatesAreCleanedBeforeTheyArePrinted(t *testing.T) {
+func TestPrintedCertificatesHaveNoControlCharacters(t *testing.T) {
 	good := certifiedFolder(t, nil)
 	for _, v := range conform.Verdicts() {
 		bad := hostileFolder(t, v)
@@ -60,15 +60,15 @@ func TestHostileCertificatesAreCleanedBeforeTheyArePrinted(t *testing.T) {
 		if code != exitOK || !strings.Contains(strings.SplitN(out, "\n", 2)[0], "unsigned") || !strings.Contains(out, `rxe0\x1b[2J`) {
 			t.Errorf("verify: exit code %d, %q, %q", code, out, stderr)
 		}
-		clean(t, "verify", out, stderr)
-		for _, words := range [][]string{{bad, good}, {bad, bad, "--all"}} {
-			code, out, stderr = call(t, append([]string{"certify", "compare"}, words...)...)
+		checkNoControls(t, "verify", out, stderr)
+		for _, args := range [][]string{{bad, good}, {bad, bad, "--all"}} {
+			code, out, stderr = call(t, append([]string{"certify", "compare"}, args...)...)
 			if code != exitOK {
 				t.Errorf("compare: exit code %d, %q", code, stderr)
 			}
-			clean(t, "compare", out, stderr)
+			checkNoControls(t, "compare", out, stderr)
 		}
-		// The files that it writes are read in terminals too.
+		// Its output files are read in terminals too.
 		file := filepath.Join(t.TempDir(), "matrix")
 		code, out, stderr = call(t, "certify", "compare", bad, good, "--all", "--markdown", file+".md", "--html", file+".html")
 		if code != exitOK {
@@ -76,14 +76,14 @@ func TestHostileCertificatesAreCleanedBeforeTheyArePrinted(t *testing.T) {
 		}
 		for _, ext := range []string{".md", ".html"} {
 			text, err := os.ReadFile(file + ext)
-			if err != nil || controls(string(text)) {
+			if err != nil || hasControls(string(text)) {
 				t.Errorf("control characters in %s, or %v", ext, err)
 			}
 		}
 	}
 }
 
-func TestErrorsAboutHostileFilesAreCleanedBeforeTheyArePrinted(t *testing.T) {
+func TestPrintedErrorsHaveNoControlCharacters(t *testing.T) {
 	change := func(name string, f func(text string) string) string {
 		dir := hostileFolder(t, conform.Pass)
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -104,7 +104,7 @@ func TestErrorsAboutHostileFilesAreCleanedBeforeTheyArePrinted(t *testing.T) {
 	added := hostileFolder(t, conform.Pass)
 	must.Do(t, os.WriteFile(filepath.Join(added, "x\x1b[2J"), nil, 0o600))
 	file := named("evil\x1b[2J.yaml")
-	for what, words := range map[string][]string{
+	for what, args := range map[string][]string{
 		"changed certificate": {"certify", "verify", change(certificate.File, func(s string) string { return strings.Replace(s, `"pass"`, `"fail"`, 1) })},
 		"unknown key":         {"certify", "verify", change(certificate.File, func(s string) string { return strings.Replace(s, `"outcome"`, `"\u001b[2J`+"\u009b"+`"`, 1) })},
 		"unknown verdict":     {"certify", "verify", change(certificate.File, func(s string) string { return strings.Replace(s, `"pass"`, `"\u009b\u001b"`, 1) })},
@@ -123,11 +123,11 @@ func TestErrorsAboutHostileFilesAreCleanedBeforeTheyArePrinted(t *testing.T) {
 		"command":             {escapes},
 	} {
 		t.Run(what, func(t *testing.T) {
-			code, out, stderr := call(t, words...)
+			code, out, stderr := call(t, args...)
 			if code == exitOK {
 				t.Errorf("it passed: %q", out)
 			}
-			clean(t, what, out, stderr)
+			checkNoControls(t, what, out, stderr)
 		})
 	}
 }

@@ -231,8 +231,7 @@ func (e *end) runCM(p *interop.CMProgram) runFunc {
 	}
 }
 
-// run opens a device, runs a program on it, and prints the result. SpeakFirst lets an iWARP server
-// send first.
+// run opens a device with the settings of the flags, runs a program on it, and prints the result.
 func (e *end) run(cmd *cobra.Command, provider *nics.Provider, program func(context.Context, verbs.Context) (interop.Result, error)) (err error) {
 	dev, err := interop.OpenDevice(provider, interop.Setup{Local: e.local, CRC: e.crc, SpeakFirst: e.speakFirst})
 	if err != nil {

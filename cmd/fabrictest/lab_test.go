@@ -21,9 +21,8 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// shell calls the program as a process of its own: what it starts has its
-// descriptors.
-func shell(t *testing.T, stdin string, args ...string) (code int, out string) {
+// runProgram runs the program as a process, whose descriptors its children inherit.
+func runProgram(t *testing.T, stdin string, args ...string) (code int, out string) {
 	t.Helper()
 	cmd := exec.Command(testProgram(t), args...)
 	var b bytes.Buffer
@@ -35,7 +34,7 @@ func shell(t *testing.T, stdin string, args ...string) (code int, out string) {
 	return cmd.ProcessState.ExitCode(), b.String()
 }
 
-// testProgram is the test binary under a name that makes it the program.
+// testProgram returns a link to the test binary, which TestMain runs as the program.
 func testProgram(t *testing.T) string {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
@@ -51,14 +50,14 @@ func needNamespaces(t *testing.T) {
 	}
 }
 
-func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
+func TestLabRunsUntilDown(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--lab", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
+	if code, out := runProgram(t, "", "lab", "up", "--lab", name, "--hosts", "3"); code != exitOK || !strings.Contains(out, "host2  rdma0") {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
-	if code, out := shell(t, "", "lab", "up", "--lab", name); code == exitOK || !strings.Contains(out, "is up already") {
+	if code, out := runProgram(t, "", "lab", "up", "--lab", name); code == exitOK || !strings.Contains(out, "is up already") {
 		t.Errorf("up a second time: exit code %d\n%s", code, out)
 	}
 	for _, c := range []struct {
@@ -66,7 +65,7 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 		code              int
 	}{
 		{"", "lab exec --lab NAME host1 -- sh -c 'echo $FABRICTEST_HOST'", "host1\n", 0},
-		{"some words", "lab exec --lab NAME host0 -- cat", "some words", 0},
+		{"some text", "lab exec --lab NAME host0 -- cat", "some text", 0},
 		{"", "lab exec --lab NAME host0 -- sh -c 'exit 9'", "", 9},
 		{"", "lab exec --lab NAME host0 -- sh -c 'kill -9 $$'", "", 128 + 9},
 		{"", "lab exec --lab NAME host7 -- true", "no host \"host7\": there are host0 to host2", exitFailed},
@@ -83,15 +82,15 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 		{"", "lab set --lab NAME host* clean", "", 0},
 		{"", "lab list", name + " 3 hosts 0 programs", 0},
 	} {
-		code, out := shell(t, c.stdin, words(strings.ReplaceAll(c.args, "NAME", name))...)
+		code, out := runProgram(t, c.stdin, splitArgs(strings.ReplaceAll(c.args, "NAME", name))...)
 		if c.args == "lab list" {
-			out = strings.Join(strings.Fields(out), " ") // the columns are as wide as the labs of other tests need
+			out = strings.Join(strings.Fields(out), " ") // labs of other tests may widen the columns
 		}
 		if code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d\n%s\nwant %d and %q", c.args, code, out, c.code, c.want)
 		}
 	}
-	if code, out := shell(t, "", "lab", "down", name); code != exitOK {
+	if code, out := runProgram(t, "", "lab", "down", name); code != exitOK {
 		t.Errorf("down: exit code %d\n%s", code, out)
 	}
 	if names, err := live.List(t.Context()); err != nil || strings.Contains(strings.Join(names, " "), name) {
@@ -99,8 +98,8 @@ func TestLabStaysUpUntilItIsTakenDown(t *testing.T) {
 	}
 }
 
-// words splits as a shell does, single quotes only.
-func words(line string) (all []string) {
+// splitArgs splits a line as a shell does, with single quotes only.
+func splitArgs(line string) (all []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {
 			all = append(all, part)
@@ -115,67 +114,67 @@ func words(line string) (all []string) {
 func TestExecKillsProgramWhenCommandDies(t *testing.T) {
 	needNamespaces(t)
 	name := fmt.Sprintf("test-caller-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--lab", name); code != exitOK {
+	if code, out := runProgram(t, "", "lab", "up", "--lab", name); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, testProgram(t), "lab", "exec", "--lab", name, "host0", "--", "sleep", "1000")
 	must.Do(t, cmd.Start())
-	await(t, "the program runs", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 1 })
+	waitUntil(t, "the program runs", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 1 })
 	cancel()
 	_ = cmd.Wait() // it was killed
-	await(t, "the program is gone", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 0 })
+	waitUntil(t, "the program has ended", func() bool { info, err := live.Query(t.Context(), name); return err == nil && info.Programs == 0 })
 }
 
-func await(t *testing.T, what string, ok func() bool) {
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-func TestExecMakesAFabricForOneProgram(t *testing.T) {
+func TestExecCreatesFabricForProgram(t *testing.T) {
 	needNamespaces(t)
-	code, out := shell(t, "", "lab", "exec", "-n", "3", "--", "sh", "-c", `echo "$FABRICTEST_RANK of $FABRICTEST_SIZE at $FABRICTEST_RDMA0_IPV6"`)
+	code, out := runProgram(t, "", "lab", "exec", "-n", "3", "--", "sh", "-c", `echo "$FABRICTEST_RANK of $FABRICTEST_SIZE at $FABRICTEST_RDMA0_IPV6"`)
 	for _, want := range []string{"host0: 0 of 3 at fd", "host2: 2 of 3 at fd"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d\n%s\nwant %q", code, out, want)
 		}
 	}
-	if code, out := shell(t, "", "lab", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
+	if code, out := runProgram(t, "", "lab", "exec", "-n", "2", "--plain", "--keep-going", "--", "sh", "-c", `exit $((FABRICTEST_RANK * 5))`); code != 5 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 
-// A lab that does not answer is listed, and keeps nobody.
-func TestLabsListsTheSilent(t *testing.T) {
+// A lab that does not answer is listed, and delays the command by a timeout only.
+func TestLabListIncludesUnresponsiveLabs(t *testing.T) {
 	needNamespaces(t)
-	t.Parallel() // it is asleep for as long as labs waits
+	t.Parallel() // it sleeps until the timeout
 	name := fmt.Sprintf("test-silent-%d", os.Getpid())
-	if code, out := shell(t, "", "lab", "up", "--lab", name, "--direct"); code != exitOK {
+	if code, out := runProgram(t, "", "lab", "up", "--lab", name, "--direct"); code != exitOK {
 		t.Fatalf("up: exit code %d\n%s", code, out)
 	}
 	defer live.Down(context.Background(), name)
 	info := must.Get(live.Query(t.Context(), name))(t)
 	must.Do(t, syscall.Kill(info.PID, syscall.SIGSTOP))
 	defer syscall.Kill(info.PID, syscall.SIGCONT)
-	await(t, "the lab is stopped", func() bool {
+	waitUntil(t, "the lab is stopped", func() bool {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))
 		return strings.Contains(string(stat), ") T ")
 	})
 	want := fmt.Sprintf("process %d\n", info.PID)
 	began := time.Now()
-	code, out := shell(t, "", "lab", "list")
+	code, out := runProgram(t, "", "lab", "list")
 	if code != exitOK || !strings.Contains(out, name+"  does not answer") || !strings.Contains(out, want) || time.Since(began) > 2*live.QueryAllTimeout {
 		t.Errorf("exit code %d after %v\n%s", code, time.Since(began), out)
 	}
 }
 
-// linkedWith writes an ELF file that needs libraries, and has nothing else.
-func linkedWith(t *testing.T, libraries ...string) string {
+// writeELF writes an ELF file that has only the names of the libraries that it needs.
+func writeELF(t *testing.T, libraries ...string) string {
 	t.Helper()
 	var names, dynamic bytes.Buffer
 	names.WriteByte(0)
@@ -206,9 +205,9 @@ func linkedWith(t *testing.T, libraries ...string) string {
 	return path
 }
 
-func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
+func TestWarnOfKernelRDMANamesLibraries(t *testing.T) {
 	for want, path := range map[string]string{
-		"libibverbs.so.1": linkedWith(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": linkedWith(t, "librdmacm.so.1"),
+		"libibverbs.so.1": writeELF(t, "libc.so.6", "libibverbs.so.1"), "librdmacm.so.1": writeELF(t, "librdmacm.so.1"),
 	} {
 		var out strings.Builder
 		live.WarnOfKernelRDMA(&out, cmdline.GoRun, path)
@@ -220,7 +219,7 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
-	for _, path := range []string{linkedWith(t, "libc.so.6"), linkedWith(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
+	for _, path := range []string{writeELF(t, "libc.so.6"), writeELF(t), script, "/dev/null", t.TempDir(), "no-such-program"} {
 		var out strings.Builder
 		if live.WarnOfKernelRDMA(&out, cmdline.GoRun, path); out.Len() > 0 {
 			t.Errorf("%s: %s", path, out.String())
@@ -228,47 +227,46 @@ func TestExecSaysWhatProgramsOverLibibverbsLack(t *testing.T) {
 	}
 }
 
-// Without a host and without -n there is nowhere to run the program, but it is not too
-// early to say what it lacks.
-func TestExecWithoutAHostSaysWhatTheProgramLacks(t *testing.T) {
-	code, _, stderr := call(t, "lab", "exec", "--", linkedWith(t, "libibverbs.so.1"))
+// A command line without a host and without -n is an error, but the warning is printed.
+func TestExecWithoutHostWarnsOfKernelRDMA(t *testing.T) {
+	code, _, stderr := call(t, "lab", "exec", "--", writeELF(t, "libibverbs.so.1"))
 	if code != exitUsage || !strings.Contains(stderr, "needs RDMA devices of the kernel") || !strings.Contains(stderr, "exec -n 2 -- ") {
 		t.Errorf("%d: %s", code, stderr)
 	}
 }
 
-func TestExecWarnsBeforeItRunsTheProgram(t *testing.T) {
+func TestExecWarnsBeforeProgramStarts(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	// No machine can run that file: what is said is said before.
-	if _, _, stderr := call(t, "lab", "exec", "-n", "2", "--", linkedWith(t, "libibverbs.so.1")); !strings.Contains(stderr, "needs RDMA devices of the kernel") {
+	// The file cannot be executed, so the warning is printed before.
+	if _, _, stderr := call(t, "lab", "exec", "-n", "2", "--", writeELF(t, "libibverbs.so.1")); !strings.Contains(stderr, "needs RDMA devices of the kernel") {
 		t.Error(stderr)
 	}
 }
 
-// What is missing is named with the command that installs it.
-func TestKernelLabNamesWhatIsMissing(t *testing.T) {
+// An error about a missing program has the command that installs it.
+func TestKernelLabNamesMissingPackages(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("kernel labs need Linux")
 	}
 	t.Setenv("PATH", t.TempDir())
-	for _, words := range []string{"lab kernel check", "lab kernel up", "lab kernel run -- true"} {
-		code, _, stderr := call(t, strings.Fields(words)...)
+	for _, line := range []string{"lab kernel check", "lab kernel up", "lab kernel run -- true"} {
+		code, _, stderr := call(t, strings.Fields(line)...)
 		if code != exitFailed || !strings.Contains(stderr, "qemu-system-x86_64 is missing") || !strings.Contains(stderr, "apt-get install --no-install-recommends qemu-system-x86 ") {
-			t.Errorf("%s: exit code %d, %q", words, code, stderr)
+			t.Errorf("%s: exit code %d, %q", line, code, stderr)
 		}
 	}
 }
 
-func TestKernelLabCommandsSayWhatTheyDo(t *testing.T) {
+func TestKernelLabCommandsHaveDescriptions(t *testing.T) {
 	cmd, _, err := newRootCommand("fabrictest").Find([]string{"lab", "kernel"})
 	if err != nil || len(cmd.Commands()) < 10 {
 		t.Fatalf("%d commands, %v", len(cmd.Commands()), err)
 	}
 	for _, c := range cmd.Commands() {
 		if c.Short == "" || c.RunE == nil {
-			t.Errorf("%s says nothing of itself, or does nothing", c.Name())
+			t.Errorf("%s has no description, or no function", c.Name())
 		}
 	}
 }

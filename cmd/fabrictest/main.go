@@ -73,8 +73,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // errFailed is a failure that was already printed.
 var errFailed = errors.New("failed")
 
-// execute runs the command of args and returns the exit code. program is how the user calls
-// fabrictest.
+// execute runs the command args and returns the exit code. program is how the user calls it.
 func execute(ctx context.Context, program string, args []string, stdout, stderr io.Writer) int {
 	out, errs := &textfmt.PrintableWriter{W: stdout}, &textfmt.PrintableWriter{W: stderr}
 	defer out.Flush()

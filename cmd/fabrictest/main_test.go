@@ -23,8 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// TestMain lets the test binary be the program, if it is called so, and the
-// processes that the program starts itself as.
+// TestMain makes the test binary the program if it is called fabrictest, or one of its processes.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "fabrictest" {
 		main()
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// call runs the program as a shell would.
+// call runs a command of the program in this process.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -84,27 +83,26 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Help is what people read first: it changes on purpose only.
 func TestHelpIsGolden(t *testing.T) {
-	for _, words := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab down", "lab list", "doctor", "capture show", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform show", "conform coverage"} {
-		code, out, stderr := call(t, append(strings.Fields(words), "--help")...)
+	for _, command := range []string{"", "run", "list scenarios", "list cases", "list defects", "replay", "lab up", "lab exec", "lab set", "lab down", "lab list", "doctor", "capture show", "perf", "perf quick", "perf iwarp", "perf memory", "conform", "conform show", "conform coverage"} {
+		code, out, stderr := call(t, append(strings.Fields(command), "--help")...)
 		if code != exitOK || stderr != "" {
-			t.Fatalf("%s --help: exit code %d, %q", words, code, stderr)
+			t.Fatalf("%s --help: exit code %d, %q", command, code, stderr)
 		}
-		golden(t, strings.TrimSuffix("help-"+strings.ReplaceAll(words, " ", "-"), "-"), out)
+		golden(t, strings.TrimSuffix("help-"+strings.ReplaceAll(command, " ", "-"), "-"), out)
 	}
 }
 
 func TestEveryCommandHasExamples(t *testing.T) {
 	for _, c := range newRootCommand("fabrictest").Commands() {
 		if !c.Hidden && (c.Example == "" || c.Short == "") && c.Name() != "help" && c.Name() != "completion" && !c.HasSubCommands() {
-			t.Errorf("%s has no example, or says nothing of itself", c.Name())
+			t.Errorf("%s has no example, or no description", c.Name())
 		}
 	}
 }
 
 // Each command line of testdata/wrongcalls.txt is rejected with its exit code and message.
-func TestWrongCallsAreRejected(t *testing.T) {
+func TestInvalidCommandLinesAreRejected(t *testing.T) {
 	everywhere, linux, _ := strings.Cut(string(must.Get(os.ReadFile("testdata/wrongcalls.txt"))(t)), "# These need Linux.\n")
 	if runtime.GOOS == "linux" {
 		everywhere += linux
@@ -122,8 +120,8 @@ func TestWrongCallsAreRejected(t *testing.T) {
 	}
 }
 
-// A mistake in a file is no matter of how the command is called.
-func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
+// The help of a command does not help against an error in a file.
+func TestFileErrorsDoNotMentionHelp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	must.Do(t, os.WriteFile(file, []byte("version: 1\nname: mine\n"), 0o666))
 	code, _, stderr := call(t, "run", file)
@@ -135,8 +133,8 @@ func TestMistakesInFilesDoNotPointToTheHelp(t *testing.T) {
 	}
 }
 
-// What is printed to be pasted must work where it is pasted.
-func TestInvocation(t *testing.T) {
+// Invocation returns a command that works in the current folder.
+func TestInvocationCanBePasted(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ft")
 	must.Do(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
@@ -155,8 +153,8 @@ func TestInvocation(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a run with the exit code that shells expect of it.
-func TestInterruptedRun(t *testing.T) {
+// A run that a signal ends exits with 128 and the number of the signal.
+func TestInterruptedRunHasSignalExitCode(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(interruptedError{sig})
@@ -169,17 +167,17 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
-func TestVersionSaysWhatItDoesNotKnow(t *testing.T) {
+func TestVersionPrintsCommit(t *testing.T) {
 	if _, out, _ := call(t, "version"); !strings.Contains(out, " commit ") { // a test binary has none
 		t.Error(out)
 	}
 }
 
-func TestCompletionsBeginAsTyped(t *testing.T) {
+func TestCompletionsHaveTypedPrefix(t *testing.T) {
 	for _, c := range []struct {
-		words string
-		typed string
-		some  string
+		command string
+		typed   string
+		want    string
 	}{
 		{"run", "loss", "loss-1-percent"},
 		{"run --tag", "qu", "quick"},
@@ -197,14 +195,14 @@ func TestCompletionsBeginAsTyped(t *testing.T) {
 		{"replay", "la", "last"},
 		{"replay last", "loss", "loss-1-percent"},
 	} {
-		_, out, _ := call(t, append([]string{"__complete"}, append(strings.Fields(c.words), c.typed)...)...)
+		_, out, _ := call(t, append([]string{"__complete"}, append(strings.Fields(c.command), c.typed)...)...)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if !strings.Contains(out, c.some) {
-			t.Errorf("%s %s<TAB>: no %s in\n%s", c.words, c.typed, c.some, out)
+		if !strings.Contains(out, c.want) {
+			t.Errorf("%s %s<TAB>: no %s in\n%s", c.command, c.typed, c.want, out)
 		}
 		for _, l := range lines[:len(lines)-1] { // the last is a directive
 			if !strings.HasPrefix(l, c.typed) {
-				t.Errorf("%s %s<TAB> offers %s", c.words, c.typed, l)
+				t.Errorf("%s %s<TAB> offers %s", c.command, c.typed, l)
 			}
 		}
 	}

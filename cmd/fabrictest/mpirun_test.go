@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// testRanks has the test binary be a program of ranks; the next argument says which.
+// testRanks makes the test binary run the rank program that the next argument names.
 const testRanks = "test-ranks"
 
 func init() {
@@ -36,20 +36,20 @@ var rankPrograms = map[string]func(*mpi.World) error{
 		other := w.Size() - 1 - w.Rank()
 		s, err := w.Sendrecv([]byte{byte(w.Rank())}, other, 1, got[:], other, 1)
 		if err == nil && (int(got[0]) != other || s.Source != other) {
-			err = fmt.Errorf("%d came from %d", got[0], other)
+			err = fmt.Errorf("received %d from %d", got[0], other)
 		}
 		fmt.Printf("rank %d of %d\n", w.Rank(), w.Size())
 		return err
 	},
 	"fails": func(w *mpi.World) error {
 		if w.Rank() == 1 {
-			return errors.New("no more paper")
+			return errors.New("out of paper")
 		}
 		_, err := w.Recv(make([]byte, 1), 1, 1)
 		if !errors.Is(err, mpi.ErrPeerLost) {
 			return fmt.Errorf("rank 1 has failed: %v", err)
 		}
-		fmt.Printf("rank %d knows\n", w.Rank())
+		fmt.Printf("rank %d detected it\n", w.Rank())
 		return nil
 	},
 	"abort": func(w *mpi.World) error {
@@ -66,8 +66,8 @@ var rankPrograms = map[string]func(*mpi.World) error{
 	},
 }
 
-// myRanks is a program of ranks in the working folder, as the help has it.
-func myRanks(t *testing.T, program string) {
+// writeRankProgram writes ./my-ranks, a rank program that the help mentions, to a new folder.
+func writeRankProgram(t *testing.T, program string) {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
 	t.Chdir(t.TempDir())
@@ -75,9 +75,8 @@ func myRanks(t *testing.T, program string) {
 	must.Do(t, os.WriteFile("my-ranks", []byte(text), 0o755))
 }
 
-// launched runs the program as shell does, and not for ever: ranks that hang are what
-// such a test may find.
-func launched(t *testing.T, args ...string) (code int, out string) {
+// runWithTimeout runs the program as runProgram does, for at most a minute, because ranks may hang.
+func runWithTimeout(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -98,9 +97,9 @@ func TestMPIRunHelpIsGolden(t *testing.T) {
 	golden(t, "help-mpirun", out)
 }
 
-func TestExamplesOfMPIRunWork(t *testing.T) {
+func TestMPIRunExamplesSucceed(t *testing.T) {
 	noNamespaces := netns.Available()
-	myRanks(t, "swap")
+	writeRankProgram(t, "swap")
 	cmd, _, err := newRootCommand("fabrictest").Find([]string{"mpirun"})
 	must.Do(t, err)
 	lines := examplesOf(cmd)
@@ -111,13 +110,13 @@ func TestExamplesOfMPIRunWork(t *testing.T) {
 		if noNamespaces != nil && !strings.Contains(line, onSim) {
 			continue
 		}
-		if code, out := launched(t, words(line)...); code != exitOK {
+		if code, out := runWithTimeout(t, splitArgs(line)...); code != exitOK {
 			t.Errorf("fabrictest %s: exit code %d\n%s", line, code, out)
 		}
 	}
 }
 
-func TestMPIRunEnds(t *testing.T) {
+func TestMPIRunExitCodeAndOutput(t *testing.T) {
 	needNamespaces(t)
 	self := must.Get(os.Executable())(t)
 	for _, c := range []struct {
@@ -129,18 +128,18 @@ func TestMPIRunEnds(t *testing.T) {
 		{"--on sim -n 4 swap", 0, []string{"rank 0 of 4\n", "rank 3 of 4\n"}},
 		{"--on sim -n 4 ring", 0, []string{"ring, class T, 4 ranks: "}},
 		{"--on netns -n 4 --stats ring", 0, []string{"ring, class T, 4 ranks: ", "4 of 4 ranks", "eager messages sent"}},
-		{"--on netns -n 3 fails", 1, []string{"fabrictest: rank 1 on host1 failed: mpi: rank 1 of 3: no more paper\n"}},
-		{"--on netns -n 3 --keep-going fails", 1, []string{"no more paper\n", "rank 0 knows\n", "rank 2 knows\n"}},
-		{"--on sim -n 3 fails", 1, []string{"rank 1 on host1: mpi: rank 1 of 3: no more paper", "rank 0 knows\n", "rank 2 knows\n"}},
+		{"--on netns -n 3 fails", 1, []string{"fabrictest: rank 1 on host1 failed: mpi: rank 1 of 3: out of paper\n"}},
+		{"--on netns -n 3 --keep-going fails", 1, []string{"out of paper\n", "rank 0 detected it\n", "rank 2 detected it\n"}},
+		{"--on sim -n 3 fails", 1, []string{"rank 1 on host1: mpi: rank 1 of 3: out of paper", "rank 0 detected it\n", "rank 2 detected it\n"}},
 		{"--on netns -n 3 --keep-going abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
 		{"--on sim -n 3 abort", 9, []string{"rank 1 aborted all ranks with code 9: enough"}},
 		{"--on sim -n 2 --limit 10s forever", 1, []string{"the limit of time is reached at 9"}},
 	} {
-		args := append([]string{"mpirun"}, words(c.args)...)
+		args := append([]string{"mpirun"}, splitArgs(c.args)...)
 		if last := len(args) - 1; rankPrograms[args[last]] != nil {
 			args = append(args[:last:last], self, testRanks, args[last])
 		}
-		code, out := launched(t, args...)
+		code, out := runWithTimeout(t, args...)
 		if code != c.code {
 			t.Errorf("%s: exit code %d, want %d\n%s", c.args, code, c.code, out)
 		}
@@ -152,11 +151,11 @@ func TestMPIRunEnds(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends the ranks, and the exit code says so as shells have it.
-func TestMPIRunIsInterrupted(t *testing.T) {
+// SIGINT ends the ranks, and the exit code is 128 and the number of the signal.
+func TestMPIRunEndsRanksOnInterrupt(t *testing.T) {
 	needNamespaces(t)
 	program := testProgram(t)
-	myRanks(t, "forever")
+	writeRankProgram(t, "forever")
 	cmd := exec.Command(program, "mpirun", "--on", "netns", "-n", "2", "./my-ranks")
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
@@ -164,13 +163,13 @@ func TestMPIRunIsInterrupted(t *testing.T) {
 		t.Errorf("%q, %v", line, err)
 	}
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	_ = cmd.Wait() // the code tells
+	_ = cmd.Wait() // the exit code is checked
 	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) {
 		t.Errorf("exit code %d", code)
 	}
 }
 
-func TestMPIRunCompletes(t *testing.T) {
+func TestMPIRunOffersCompletions(t *testing.T) {
 	for typed, want := range map[string]string{
 		"--on s": "sim", "--provider soft": "softiwarp", "--design s": "srq", "--protocol r": "rput", "--progress b": "background", "r": "ring\t",
 	} {

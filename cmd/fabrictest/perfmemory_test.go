@@ -18,9 +18,9 @@ func readRanks(t *testing.T, dir string) (run ranks.Run) {
 	return run
 }
 
-func TestPerfMemory(t *testing.T) {
+func TestPerfMemoryWritesReport(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "memory")
-	code, out := launched(t, "perf", "memory", "--ranks", "16,4", "--only", "curves,thesis", "--workload", "star,cg", "--design", "sendrecv,ud", "--out", dir)
+	code, out := runWithTimeout(t, "perf", "memory", "--ranks", "16,4", "--only", "curves,thesis", "--workload", "star,cg", "--design", "sendrecv,ud", "--out", dir)
 	if code != exitOK || !strings.Contains(out, "curves: mean of a rank             4        16\n") || !strings.Contains(out, "report: "+dir) {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
@@ -32,7 +32,7 @@ func TestPerfMemory(t *testing.T) {
 		t.Errorf("%s, want %s", run.Command, want)
 	}
 	for _, p := range run.Memory[0].Points {
-		// 99 receives of 8 KiB a connection, and what datagrams have in any case.
+		// 99 receives of 8 KiB per connection, and the memory that all designs need.
 		least, most := 1.0e6, 1.5e6
 		if p.Design == "sendrecv" {
 			least, most = least+p.Connections.Mean*99*8192, most+p.Connections.Mean*99*8192
@@ -43,11 +43,11 @@ func TestPerfMemory(t *testing.T) {
 	}
 }
 
-// What the ranks did is in the folder that was asked for, also of ranks that failed.
-func TestMPIRunReports(t *testing.T) {
+// The folder of --out has the statistics of the ranks, also if a rank failed.
+func TestMPIRunWritesReport(t *testing.T) {
 	dir := t.TempDir()
 	ok, failed := filepath.Join(dir, "ok"), filepath.Join(dir, "failed")
-	code, out := launched(t, "mpirun", "-n", "4", "--on", "sim", "--design", "srq", "--loss", "1%", "--out", ok, "cg", "--class", "S")
+	code, out := runWithTimeout(t, "mpirun", "-n", "4", "--on", "sim", "--design", "srq", "--loss", "1%", "--out", ok, "cg", "--class", "S")
 	if code != exitOK || !strings.Contains(out, "report: "+filepath.Join(ok, ranks.PageFile)) || strings.Contains(out, "4 of 4 ranks") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -64,8 +64,8 @@ func TestMPIRunReports(t *testing.T) {
 			t.Errorf("rank %d: %+v", rank, s)
 		}
 	}
-	myRanks(t, "fails")
-	code, out = launched(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
+	writeRankProgram(t, "fails")
+	code, out = runWithTimeout(t, "mpirun", "-n", "3", "--on", "sim", "--out", failed, "./my-ranks")
 	if code != exitFailed || readRanks(t, failed).Job.Code != 1 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}

@@ -25,8 +25,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// processCommands are the hidden commands with which fabrictest starts itself as a process of a
-// lab.
+// processCommands are the hidden commands that run fabrictest as a process of a lab.
 func processCommands() []*cobra.Command {
 	withoutCode := func(main func() error) func() (int, error) {
 		return func() (int, error) { return 0, main() }

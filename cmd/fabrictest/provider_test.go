@@ -20,9 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/report/conform"
 )
 
-// With other NICs, what makes sense runs, and the rest is skipped with a reason: no
-// failure, also where a tier was named.
-func TestRunWithOtherNICs(t *testing.T) {
+// Scenarios that a provider cannot run are skipped with a reason. The run passes, also with --on.
+func TestRunSkipsScenariosThatProviderCannotRun(t *testing.T) {
 	run := runJSON(t, "run", "pingpong", "clean-ud", "slow-receiver", "--on", "sim", "--provider", "softiwarp")
 	for _, r := range run.Scenarios {
 		want, why := report.Skipped, map[string]string{"clean-ud": "soft-iWARP has no ud", "slow-receiver": "receivers post late"}[r.Name]
@@ -33,17 +32,16 @@ func TestRunWithOtherNICs(t *testing.T) {
 			}
 		}
 		if r.Verdict != want || !strings.Contains(r.Reason, why) || !strings.Contains(r.Replay, "--provider softiwarp") || r.Provider != "softiwarp" {
-			t.Errorf("%s: %s, %q; repeated by %s", r.Name, r.Verdict, r.Reason, r.Replay)
+			t.Errorf("%s: %s, %q; replay command %s", r.Name, r.Verdict, r.Reason, r.Replay)
 		}
 	}
 	if !strings.Contains(run.Command, "--provider softiwarp") {
-		t.Errorf("the run is repeated by %s", run.Command)
+		t.Errorf("the command of the run is %s", run.Command)
 	}
 }
 
-// Over datagrams, what names no service has the reliable one, and what names a
-// connection is not run as something else.
-func TestRunOverDatagrams(t *testing.T) {
+// On dgiwarp, scenarios without a service use rd, and scenarios that need connections are skipped.
+func TestRunUsesReliableDatagramsByDefault(t *testing.T) {
 	run := runJSON(t, "run", "pingpong", "clean-ud", "slow-receiver", "clean-rc", "qp-error-reconnect", "--on", "sim", "--provider", "dgiwarp")
 	for _, r := range run.Scenarios {
 		want, why := report.Passed, map[string]string{
@@ -63,8 +61,8 @@ func TestRunOverDatagrams(t *testing.T) {
 	}
 }
 
-// A run with other NICs is repeated with them, from the run's own copy.
-func TestReplayKeepsTheProvider(t *testing.T) {
+// Replay uses the provider of the run.
+func TestReplayKeepsProvider(t *testing.T) {
 	dir := t.TempDir() + "/run"
 	if code, out, stderr := call(t, "run", "clean-rc", "--on", "sim", "--provider", "softiwarp", "--capture", "none", "--out", dir); code != exitOK {
 		t.Fatalf("%s%s", out, stderr)
@@ -74,7 +72,7 @@ func TestReplayKeepsTheProvider(t *testing.T) {
 	}
 }
 
-func TestDefectConcernsScenariosWithItsNICs(t *testing.T) {
+func TestDefectSkipsScenariosOfOtherProviders(t *testing.T) {
 	run := runJSON(t, "run", "pingpong", "iwarp-killed", "--on", "sim", "--defect", "MSSRoundedDown")
 	for _, r := range run.Scenarios {
 		if want := map[string]report.Verdict{"pingpong": report.Skipped, "iwarp-killed": report.Passed}[r.Name]; r.Verdict != want {
@@ -83,7 +81,7 @@ func TestDefectConcernsScenariosWithItsNICs(t *testing.T) {
 	}
 }
 
-func TestListSaysWhatMakesNoSense(t *testing.T) {
+func TestListNamesIncompatibleScenarios(t *testing.T) {
 	_, out, _ := call(t, "list", "scenarios", "pingpong", "clean-ud", "--provider", "softiwarp")
 	wantIn(t, out, "pingpong  Ping-pong", "1 scenarios.", "1 make no sense with these NICs:\nclean-ud  soft-iWARP has no ud\n")
 	_, out, _ = call(t, "list", "scenarios", "iwarp-clean", "clean-ud", "--json")
@@ -98,24 +96,24 @@ func TestListSaysWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// outcome is what is to come of judging a profile, by rows of the ledger.
-type outcome struct {
+// expectedRows are rows of the ledger by the result of their cases on a profile, with reasons.
+type expectedRows struct {
 	Fail    []string          `yaml:"fail"`
 	Also    map[string]string `yaml:"also"`
 	Unasked map[string]string `yaml:"unasked"`
 }
 
-// A device with the profile of a kernel is judged like that kernel: what it breaks
-// fails, and nothing else does for which there is no reason.
-func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
+// A device with the profile of a kernel fails the rows that the kernel violates. Other rows that
+// fail are listed with a reason.
+func TestProfilesFailTheRowsOfTheirKernels(t *testing.T) {
 	t.Parallel()
 	program, cache := testProgram(t), t.TempDir()
 	b := must.Get(os.ReadFile("testdata/profiles.yaml"))(t)
-	all := make(map[string]outcome)
+	all := make(map[string]expectedRows)
 	must.Do(t, yaml.Unmarshal(b, &all))
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(program, append(append([]string{"conform", "--json", "--capture", "none"}, asked(t, name)...),
+			cmd := exec.Command(program, append(append([]string{"conform", "--json", "--capture", "none"}, casesOf(t, name)...),
 				"--as", name, "--dangerous", "--without", "slow")...)
 			cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 			out, err := cmd.Output()
@@ -126,12 +124,12 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 			failed := failedRows(run)
 			for _, row := range want.Fail {
 				if failed[row] == "" {
-					t.Errorf("%s passes, and the kernel breaks it: does a defect do too little?", row)
+					t.Errorf("%s passes, but the kernel violates it: does a defect do too little?", row)
 				}
 			}
 			for row, why := range want.Unasked {
 				if failed[row] != "" {
-					t.Errorf("%s can be asked after all: move it to fail (%s)", row, why)
+					t.Errorf("%s is tested by a case: move it to fail (%s)", row, why)
 				}
 			}
 			for row, why := range want.Also {
@@ -141,7 +139,7 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 			}
 			for row, how := range failed {
 				if _, known := want.Also[row]; !known && !slices.Contains(want.Fail, row) {
-					t.Errorf("%s fails, and the kernel was not seen to break it: a defect does too much, or a case asks for more than the row: %s", row, how)
+					t.Errorf("%s fails, but the kernel does not violate it: a defect does too much, or a case requires more than the row: %s", row, how)
 				}
 			}
 		})
@@ -151,7 +149,7 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 			t.Errorf("testdata/profiles.yaml has no %s", p.Name)
 		}
 	}
-	// What holds for one version of siw holds for the other.
+	// The profiles of both versions of siw are the same.
 	a, errA := nics.FindProfile("siw-6.1")
 	c, errC := nics.FindProfile("siw-6.12")
 	if errA != nil || errC != nil || !slices.Equal(a.Defects, c.Defects) || !reflect.DeepEqual(a.Restrictions, c.Restrictions) {
@@ -159,18 +157,17 @@ func TestProfilesAreJudgedLikeTheirKernels(t *testing.T) {
 	}
 }
 
-// longWinded takes a third of the time of all cases, and finds none of the defects that
-// the kernels are known for.
-const longWinded = "cm/life/thousands-of-connections-leave-no-residue"
+// slowCase takes a third of the time of all cases, and fails on none of the profiles.
+const slowCase = "cm/life/thousands-of-connections-leave-no-residue"
 
-// asked are the cases of all suites for devices like those of a profile.
-func asked(t *testing.T, profile string) (ids []string) {
+// casesOf returns the cases for the protocol of a profile, without slowCase.
+func casesOf(t *testing.T, profile string) (ids []string) {
 	t.Helper()
 	p := must.Get(nics.FindProfile(profile))(t)
 	provider := must.Get(nics.Find(p.Provider))(t)
 	for _, suite := range judge.SuitesOf(provider.Protocol) {
 		for i := range suite.Cases {
-			if id := suite.Cases[i].ID; id != longWinded {
+			if id := suite.Cases[i].ID; id != slowCase {
 				ids = append(ids, id)
 			}
 		}
@@ -178,7 +175,7 @@ func asked(t *testing.T, profile string) (ids []string) {
 	return ids
 }
 
-// failedRows are those with a case that fails, and how.
+// failedRows returns the rows with a failed case, and the reason.
 func failedRows(run *conform.Run) map[string]string {
 	rows := make(map[string]string)
 	for _, r := range run.Bad() {

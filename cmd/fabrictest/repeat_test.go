@@ -19,31 +19,30 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// repeatable is a command, and the command lines that it prints to repeat what it did.
-type repeatable struct {
+// replayable is a command that prints command lines which repeat its work.
+type replayable struct {
 	name    string
 	command *cobra.Command
-	// carried are the flags that such a line repeats, with a value that is not the
-	// default.
-	carried map[string]string
-	// left are the flags that it leaves out, with the reason.
-	left map[string]string
-	line func() string
+	// kept are the flags that the line has, with a value that is not the default.
+	kept map[string]string
+	// omitted are the flags that the line does not have, with the reason.
+	omitted map[string]string
+	line    func() string
 }
 
 const (
-	noVerdict = "it changes what is shown or kept, and no verdict"
-	bySelf    = "it selects what is run, and the line names that"
+	noVerdict      = "it changes the output or the files, not the verdict"
+	namesSelection = "it selects scenarios or cases, which the line names"
 )
 
-func repeatables() []repeatable {
+func replayables() []replayable {
 	run, runOf := &runOptions{program: cmdline.GoRun}, &runOptions{program: cmdline.GoRun}
 	conformOne, conformAll, measure := &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}, &conformOptions{program: cmdline.GoRun}
 	device, guest := &certifyOptions{program: cmdline.GoRun}, &certifyOptions{program: cmdline.GoRun}
 	verbs, replay := &interopVerbs{program: cmdline.GoRun}, &replayOptions{program: cmdline.GoRun}
 	mpi, memory := &mpirunOptions{program: cmdline.GoRun}, &perfMemory{program: cmdline.GoRun}
 	certifyGuest, interopGuest := newCertifyCommand(guest), newInteropVerbsCommand(verbs)
-	ofGuest := map[string]string{
+	guestFlags := map[string]string{
 		"guest": "siw-crc", "kernel": "6.1", "agent-program": "./my agent", "mtu": "1500", "memory": "2048", "cpus": "2", "append": "a=1;b", "accel": "tcg",
 		"count-instructions": "true", "cache": "c d", "debs": "debs&co", "mirror": "http://[::1]/",
 	}
@@ -59,16 +58,16 @@ func repeatables() []repeatable {
 		}
 		return all
 	}
-	judging := map[string]string{
+	judgeFlags := map[string]string{
 		"wire": "udp", "level": "must", "label": "psn", "dangerous": "true", "deviations": "my known.yaml", "case-time": "3m0s", "seed": "7",
 	}
-	here := map[string]string{"agent": "[::1]:7471", "key": "a key", "device": "mlx5_0", "interface": "eth1", "peer": "198.51.100.20/24"}
-	notJudged := map[string]string{"sign": noVerdict, "out": "the line asks for another folder"}
-	return []repeatable{
+	agentFlags := map[string]string{"agent": "[::1]:7471", "key": "a key", "device": "mlx5_0", "interface": "eth1", "peer": "198.51.100.20/24"}
+	notJudged := map[string]string{"sign": noVerdict, "out": "the line has a placeholder"}
+	return []replayable{
 		{
 			"a scenario", newRunCommand(runOf),
 			map[string]string{"on": "netns", "netem": "true", "seed": "7", "messages": "3", "provider": "softiwarp", "defect": "AckCompletesRead"},
-			map[string]string{"tag": bySelf, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
+			map[string]string{"tag": namesSelection, "out": noVerdict, "json": noVerdict, "capture": noVerdict, "seeds": "the line names the one seed that failed"},
 			func() string { return runOf.replay("my file.yaml", scenarios.NetNS, 7) },
 		},
 		{
@@ -87,7 +86,7 @@ func repeatables() []repeatable {
 			"a case", newConformCommand(conformOne),
 			map[string]string{"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3"},
 			map[string]string{
-				"level": bySelf, "label": bySelf, "without": bySelf, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
+				"level": namesSelection, "label": namesSelection, "without": namesSelection, "check-cases": "the verdict is that of the device without the defect", "matrix": "it is about --check-cases",
 				"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "one case runs alone",
 			},
 			func() string { return conformOne.replay("softroce", "rc/psn/one", 7) },
@@ -98,7 +97,7 @@ func repeatables() []repeatable {
 				"device": "softroce", "on": "netns", "seed": "7", "defect": "GhostAckCompletes", "as": "rxe-6.12", "dangerous": "true", "deviations": "my known.yaml", "schedules": "3",
 				"level": "must", "label": "psn", "without": "slow", "check-cases": "true", "matrix": "true",
 			},
-			map[string]string{"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "it is about the machine, and cases do not see each other"},
+			map[string]string{"capture": noVerdict, "out": noVerdict, "json": noVerdict, "packets": noVerdict, "workers": "cases are independent of each other"},
 			func() string { return conformAll.command(7) },
 		},
 		{
@@ -109,19 +108,19 @@ func repeatables() []repeatable {
 		},
 		{
 			"a certification through an agent", newCertifyCommand(device),
-			union(judging, here), without(ofGuest, "it is about guests", notJudged),
+			union(judgeFlags, agentFlags), without(guestFlags, "it is about guests", notJudged),
 			func() string { return device.command([]string{"rc/psn/*"}, 7) },
 		},
 		{
-			"a certification of a guest", certifyGuest, union(ofGuest, judging), without(here, "it is about devices that are there", notJudged),
+			"a certification of a guest", certifyGuest, union(guestFlags, judgeFlags), without(agentFlags, "it is about devices of agents", notJudged),
 			func() string {
 				guest.guest.given = givenFlags(certifyGuest, guestFlagNames)
 				return guest.command([]string{"rc/psn/*"}, 7)
 			},
 		},
 		{
-			"an exchange", interopGuest, union(ofGuest, map[string]string{"loss": "5%", "impair": "loss=5% reorder=1%", "seed": "7", "timeout": "1m0s"}),
-			map[string]string{"connections": "they are made after the exchanges, apart from them", "out": noVerdict, "list": "nothing is run"},
+			"an exchange", interopGuest, union(guestFlags, map[string]string{"loss": "5%", "impair": "loss=5% reorder=1%", "seed": "7", "timeout": "1m0s"}),
+			map[string]string{"connections": "connections are tested after the exchanges", "out": noVerdict, "list": "nothing is run"},
 			func() string {
 				verbs.guest.given = givenFlags(interopGuest, guestFlagNames)
 				return verbs.command("write/theirs/hand/ipv6/4097")
@@ -135,7 +134,7 @@ func repeatables() []repeatable {
 			},
 			map[string]string{"label": noVerdict, "stats": noVerdict, "out": noVerdict},
 			func() string {
-				mpi.run.Seed = 7 // check has read it
+				mpi.run.Seed = 7 // check sets it
 				return mpi.command([]string{"cg", "--class", "S"})
 			},
 		},
@@ -148,17 +147,17 @@ func repeatables() []repeatable {
 	}
 }
 
-// A flag that is new is in one of the two lists, or this fails.
-func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
-	for _, r := range repeatables() {
+// Every flag is in one of the two lists; the line keeps the values of those in kept.
+func TestReplayCommandsKeepFlags(t *testing.T) {
+	for _, r := range replayables() {
 		t.Run(r.name, func(t *testing.T) {
 			r.command.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				value, carried := r.carried[f.Name]
-				_, left := r.left[f.Name]
-				if carried == left && f.Name != "help" {
-					t.Errorf("--%s: a command that repeats %s must carry it, or leave it out for a reason: add it to one list of this test", f.Name, r.name)
+				value, kept := r.kept[f.Name]
+				_, omitted := r.omitted[f.Name]
+				if kept == omitted && f.Name != "help" {
+					t.Errorf("--%s: add it to one list of this test: the replay command of %s keeps it, or omits it for a reason", f.Name, r.name)
 				}
-				if carried {
+				if kept {
 					if err := r.command.Flags().Set(f.Name, strings.Trim(value, "[]")); err != nil {
 						t.Error(err)
 					}
@@ -174,7 +173,7 @@ func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
-			for name := range r.carried {
+			for name := range r.kept {
 				was, is := r.command.Flags().Lookup(name).Value.String(), again.Flags().Lookup(name).Value.String()
 				if was != is {
 					t.Errorf("--%s is %q, and was %q: %s", name, is, was, line)
@@ -184,7 +183,7 @@ func TestCommandsThatRepeatARunCarryEveryFlag(t *testing.T) {
 	}
 }
 
-// shellWords are the words that a shell makes of a line, but for the program.
+// shellWords splits a line as a shell does, and removes the program.
 func shellWords(t *testing.T, line string) (words []string) {
 	t.Helper()
 	rest, ok := strings.CutPrefix(line, cmdline.GoRun+" ")
@@ -226,20 +225,20 @@ func shellWords(t *testing.T, line string) (words []string) {
 	return words
 }
 
-// What is printed is run, and the same verdict comes of it.
-func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
+// The replay command of each scenario and case gives the same verdict.
+func TestReplayCommandsRepeatVerdicts(t *testing.T) {
 	dir := t.TempDir()
 	known := filepath.Join(dir, "known deviations.yaml")
 	must.Do(t, os.WriteFile(known, []byte("rc/psn/gap-naked-once: {reason: made up}\n"), 0o600))
 	own := filepath.Join(dir, "my-pingpong.yaml")
 	text := must.Get(os.ReadFile("../../scenarios/pingpong.yaml"))(t)
 	must.Do(t, os.WriteFile(own, bytes.Replace(text, []byte("name: pingpong"), []byte("name: my-pingpong"), 1), 0o600))
-	for name, words := range map[string][]string{
+	for name, args := range map[string][]string{
 		"a scenario":               {"run", "pingpong", "--on", "sim", "--seed", "7"},
 		"a file":                   {"run", own, "--on", "sim", "--messages", "3"},
 		"a scenario with a defect": {"run", "loss-5-percent", "--on", "sim", "--defect", "AckCompletesRead"},
 		"another provider":         {"run", "pingpong", "--on", "sim", "--provider", "softiwarp"},
-		"what makes no sense":      {"run", "dgiwarp-rd", "--on", "sim", "--provider", "softroce"},
+		"a skipped scenario":       {"run", "dgiwarp-rd", "--on", "sim", "--provider", "softroce"},
 		"cases":                    {"conform", "rc/psn", "--device", "softroce", "--seed", "9"},
 		"a device with a defect":   {"conform", "rc/psn", "--defect", "GhostAckCompletes"},
 		"a profile":                {"conform", "rc/psn", "--as", "rxe-6.12", "--level", "must"},
@@ -249,9 +248,9 @@ func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
 		"schedules":                {"conform", "linear", "--device", "softroce", "--schedules", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := verdictsOf(t, words)
+			first := verdictsOf(t, args)
 			if len(first) == 0 {
-				t.Fatal("nothing was run")
+				t.Fatal("no scenario or case was run")
 			}
 			tried := map[string]bool{}
 			for line, verdict := range first {
@@ -268,15 +267,15 @@ func TestPrintedCommandsRepeatTheVerdict(t *testing.T) {
 }
 
 // verdictsOf runs the program and returns the verdicts by the command that repeats each.
-func verdictsOf(t *testing.T, words []string) map[string]string {
+func verdictsOf(t *testing.T, args []string) map[string]string {
 	t.Helper()
-	code, out, stderr := call(t, append(words, "--json")...)
+	code, out, stderr := call(t, append(args, "--json")...)
 	if code != exitOK && code != exitFailed {
-		t.Fatalf("%q: exit code %d: %s", words, code, stderr)
+		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 	}
 	all := map[string]string{}
 	var err error
-	if words[0] == "run" {
+	if args[0] == "run" {
 		var run report.Run
 		err = json.Unmarshal([]byte(out), &run)
 		for i := range run.Scenarios {

@@ -124,8 +124,7 @@ func (o *runOptions) finish(cmd *cobra.Command, run *report.Run, dir string, sho
 }
 
 // verdict returns the error that sets the exit code of a run of total tasks. A starved task was too
-// late because the host was busy. Incompatible tasks, which their NICs cannot run, do not count as
-// skipped.
+// late because the host was busy. Tasks that their NICs cannot run do not count as skipped.
 func (o *runOptions) verdict(ctx context.Context, run *report.Run, ended, total, incompatible int) error {
 	skipped := run.Counts()[report.Skipped] - incompatible
 	switch {
@@ -155,8 +154,7 @@ func (o *runOptions) command(seed uint64) string {
 
 const maxSeeds = 10_000_000
 
-// runSeeds runs every scenario in simulation with as many seeds as --seeds says: first, first+1 and
-// so on.
+// runSeeds runs every scenario in simulation with o.seeds seeds: first, first+1 and so on.
 func (o *runOptions) runSeeds(cmd *cobra.Command, chosen []scenarios.Selected, first uint64) error {
 	for _, flag := range []string{"out", "json", "capture", "netem"} {
 		if o.given(flag) {

@@ -29,11 +29,11 @@ func TestRunIsGolden(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q\n%s", code, stderr, out)
 	}
 	if strings.Contains(out, "\x1b") || strings.Contains(out, "\r") {
-		t.Error("colours where there is no terminal")
+		t.Error("colours without a terminal")
 	}
 	lines := strings.SplitAfter(out, "\n")
 	head, rows, rest := lines[0], lines[1:4], lines[4:]
-	// Scenarios run side by side, and are shown when they end.
+	// Scenarios run concurrently, and are printed when they end.
 	slices.Sort(rows)
 	text := head + strings.Join(rows, "") + strings.Join(rest, "")
 	golden(t, "run", reportPath.ReplaceAllString(wallTime.ReplaceAllString(text, "in a moment."), "Report: …"))
@@ -55,8 +55,8 @@ func TestREADMEShowsSimulatedResults(t *testing.T) {
 	}
 }
 
-// A run leaves a folder, and what is in it repeats the run.
-func TestRunLeavesAFolderThatReplays(t *testing.T) {
+// A run writes its results, captures and scenarios, from which replay repeats it.
+func TestRunFolderCanBeReplayed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, out, _ := call(t, "run", "exact-drops", "defect-caught", "--on", "sim", "--defect", "AckCompletesRead", "--out", dir)
 	if code != exitFailed && code != exitOK {
@@ -75,7 +75,7 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	if strings.Count(out, "the same in every figure") != 2 {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
-	// A result that says something else is found out.
+	// Replay detects a changed result.
 	text := must.Get(os.ReadFile(filepath.Join(dir, "result.json")))(t)
 	other := strings.Replace(string(text), `"messages":`, `"messages":1`, 1)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "result.json"), []byte(other), 0o666))
@@ -88,8 +88,7 @@ func TestRunLeavesAFolderThatReplays(t *testing.T) {
 	}
 }
 
-// A defect fails the run, and what it says is enough to see it again.
-func TestFailingRunSaysWhatToDo(t *testing.T) {
+func TestFailedRunPrintsReplayCommand(t *testing.T) {
 	code, out, _ := call(t, "run", "loss-5-percent", "--on", "sim", "--defect", "AckCompletesRead", "--capture", "none")
 	if code != exitFailed || !strings.Contains(out, "FAIL") {
 		t.Fatalf("exit code %d\n%s", code, out)
@@ -97,7 +96,7 @@ func TestFailingRunSaysWhatToDo(t *testing.T) {
 	wantIn(t, out, "--defect AckCompletesRead", cmdline.GoRun+" run loss-5-percent --on sim --seed", "report.html")
 }
 
-func TestRunPrintsItsResultAsJSON(t *testing.T) {
+func TestRunPrintsJSON(t *testing.T) {
 	code, out, stderr := call(t, "run", "pingpong", "--on", "sim", "--json", "--seed", "random", "--messages", "50")
 	var run report.Run
 	if err := json.Unmarshal([]byte(out), &run); err != nil || code != exitOK || stderr != "" {
@@ -120,8 +119,8 @@ func TestRunInNamespaces(t *testing.T) {
 	}
 }
 
-// What the kernel was to impair, it is to impair again: also where it cannot.
-func TestReplayKeepsTheKernelsNetem(t *testing.T) {
+// Replay uses --netem if the run did, also if the kernel has no netem.
+func TestReplayKeepsNetem(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
@@ -136,25 +135,25 @@ func TestReplayKeepsTheKernelsNetem(t *testing.T) {
 		}
 		for _, r := range run.Scenarios {
 			if want := r.Tier == "netns"; r.Netem != want || strings.HasSuffix(r.Replay, " --netem") != want {
-				t.Errorf("in %s: netem %v, to repeat: %s", r.Tier, r.Netem, r.Replay)
+				t.Errorf("in %s: netem %v, replay command %s", r.Tier, r.Netem, r.Replay)
 			}
 		}
 		if dir != again && !strings.HasSuffix(run.Command, " --netem") {
-			t.Errorf("the run is repeated by %s", run.Command)
+			t.Errorf("the command of the run is %s", run.Command)
 		}
 	}
 }
 
-func TestRunWithManySeeds(t *testing.T) {
+func TestRunWithManySeedsCountsFailures(t *testing.T) {
 	code, out, stderr := call(t, "run", "clean-rc", "exact-drops", "--seeds", "3", "--seed", "7")
-	// On a slow machine there is progress to report.
+	// On a slow machine, progress is printed.
 	stderr = regexp.MustCompile(`(?m)^\d of 6 runs, seed \d, 0 failed, about .* left\n`).ReplaceAllString(stderr, "")
 	if code != exitOK || stderr != "" || !strings.HasPrefix(out, "6 runs of 2 scenarios with seeds 7 to 9 in ") || !strings.HasSuffix(out, ": 0 failed.\n") {
 		t.Errorf("exit code %d, stderr %q\n%s", code, stderr, out)
 	}
 }
 
-// Every seed that fails is named, with a command that fails for the same reason.
+// Each failed seed is printed with a command that fails for the same reason.
 func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
 	code, out, _ := call(t, "run", "loss-5-percent", "--seeds", "2", "--defect", "AckCompletesRead", "--messages", "50")
 	failed := regexp.MustCompile(`(?m)^FAILED  loss-5-percent with seed (\d+): (.*)$`).FindAllStringSubmatch(out, -1)
@@ -169,12 +168,12 @@ func TestRunWithManySeedsPrintsReplayCommands(t *testing.T) {
 		}
 		code, again, _ := call(t, append(strings.Fields(replay), "--capture", "none", "--json")...)
 		if code != exitFailed || !strings.Contains(again, strings.SplitN(reason, " ", 2)[0]) {
-			t.Errorf("seed %s failed by %q, and the command says otherwise (exit code %d)", seed, reason, code)
+			t.Errorf("seed %s failed: %q; its command gives another result (exit code %d)", seed, reason, code)
 		}
 	}
 }
 
-// A run that was starved has an exit code of its own, unless something failed too.
+// A starved run has its own exit code, unless a scenario failed.
 func TestStarvedRunHasItsOwnExitCode(t *testing.T) {
 	for _, c := range []struct {
 		verdicts []report.Verdict

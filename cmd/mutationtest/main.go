@@ -9,8 +9,7 @@
 //	go run ./cmd/mutationtest ./emu/softroce/cm
 //	go run ./cmd/mutationtest -n 300 -seed 7 -tests ./emu/softroce/engine
 //
-// With -tests, the tests of the package run with each mutant that the cases did not
-// notice.
+// With -tests, the package's tests run with each mutant that the cases did not notice.
 package main
 
 import (

@@ -140,8 +140,7 @@ func (w *watchdog) judge(name string, functions []int, passed []*trial) result {
 	return r
 }
 
-// watchdog ends a worker whose mutant loops or allocates without end. Such a mutant is
-// killed.
+// watchdog ends a worker whose mutant loops or allocates without end. The mutant is killed.
 type watchdog struct {
 	out     *json.Encoder
 	current atomic.Pointer[attempt] // nil between attempts

@@ -292,8 +292,7 @@ func (p *Pipe) fail(x *eventState, err error) {
 	}
 }
 
-// release removes the held packets for which done returns true, and appends them to out, oldest
-// first.
+// release moves the held packets for which done returns true to out, oldest first.
 func (p *Pipe) release(out []Outcome, done func(*heldPacket) bool) []Outcome {
 	keep := p.held[:0]
 	for i := range p.held {

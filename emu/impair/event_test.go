@@ -115,7 +115,7 @@ func TestReorderWaitsForPacketsOfSameFlow(t *testing.T) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 	if p.NextTimer() != mono.Never {
-		t.Errorf("timer at %v, and nothing is held", p.NextTimer())
+		t.Errorf("timer at %v without a held packet", p.NextTimer())
 	}
 }
 
@@ -135,7 +135,7 @@ func TestReorderReleasesAtDeadline(t *testing.T) {
 		t.Fatalf("released %+v", out)
 	}
 	if p.NextTimer() != mono.Never {
-		t.Errorf("timer at %v, and nothing is held", p.NextTimer())
+		t.Errorf("timer at %v without a held packet", p.NextTimer())
 	}
 }
 
@@ -185,7 +185,7 @@ func TestSetECNSetsAnyCodepoint(t *testing.T) {
 func TestTruncateEventSetsLength(t *testing.T) {
 	p := eventPipe(t, Event{Action: Action{Kind: Truncate, Bytes: 3}})
 	if got := psn(p, 1, 1)[0].Datagram.Payload; len(got) != 3 {
-		t.Errorf("%d bytes are left", len(got))
+		t.Errorf("%d bytes, want 3", len(got))
 	}
 }
 
@@ -220,7 +220,7 @@ func TestInapplicableEventReportsError(t *testing.T) {
 	p := eventPipe(t, Event{Action: Action{Kind: SetField, Field: "nosuch"}})
 	psn(p, 1, 1)
 	if !errors.Is(p.Err(), errNoField) {
-		t.Errorf("Err = %v, want the dissector's own error in it", p.Err())
+		t.Errorf("Err = %v, want it to wrap the dissector's error", p.Err())
 	}
 }
 
@@ -231,14 +231,14 @@ func TestEventsOfOnePacketApplyInOrder(t *testing.T) {
 		Event{Action: Action{Kind: Delay, Delay: 5}})
 	out := psn(p, 1, 1)
 	if len(out) != 2 || out[0].Delay != 5 || out[0].Datagram.Payload[5] != 9 || out[1].Delay != 0 || out[1].Datagram.Payload[5] != 0 {
-		t.Fatalf("got %+v, want the original changed and late, the copy as it was", out)
+		t.Fatalf("got %+v, want the original changed and delayed, the copy unchanged", out)
 	}
 	p = eventPipe(t, Event{Action: Action{Kind: Duplicate}}, Event{Action: Action{Kind: Drop}}, Event{Action: Action{Kind: Delay, Delay: 5}})
 	if out := psn(p, 1, 1); len(out) != 1 || out[0].Delay != 0 {
 		t.Fatalf("got %+v, want the copy alone", out)
 	}
 	if c := p.Counters(); c.EventsFired != 2 {
-		t.Errorf("%d events fired, want 2: the third had no packet left", c.EventsFired)
+		t.Errorf("%d events fired, want 2: the packet was dropped before the third", c.EventsFired)
 	}
 }
 
@@ -261,23 +261,23 @@ func TestEventsApplyBeforeSpecs(t *testing.T) {
 	psn(p, 1, 1)
 	out := psn(p, 1, 2)
 	if !reflect.DeepEqual(seqs(out), []uint32{2, 1}) || out[0].Delay != 100 || out[1].Delay != 100 {
-		t.Fatalf("got %+v, want both delayed, the held one behind", out)
+		t.Fatalf("got %+v, want both delayed, the held one last", out)
 	}
 }
 
 func TestPacketOfOtherProtocolMatchesNoFlow(t *testing.T) {
 	p := eventPipe(t, Event{Match: Match{Flow: new(Flow(0))}, Action: Action{Kind: Drop}}, Event{Match: Match{Seq: new(uint32(0))}, Action: Action{Kind: Drop}})
 	if len(p.Apply(0, datagram([]byte{0, 0}), nil)) != 1 {
-		t.Error("a packet that the dissector does not know was matched")
+		t.Error("a packet that the dissector rejects was matched")
 	}
 }
 
 func TestEventValidateReportsErrors(t *testing.T) {
 	drop := Action{Kind: Drop}
 	for _, tc := range []struct {
-		event Event
-		blind bool
-		want  string
+		event       Event
+		noDissector bool
+		want        string
 	}{
 		{Event{Match: Match{Flow: new(Flow(1))}, Action: drop}, true, "flow and seq need a dissector"},
 		{Event{Match: Match{Seq: new(uint32(1))}, Action: drop}, true, "flow and seq need a dissector"},
@@ -298,7 +298,7 @@ func TestEventValidateReportsErrors(t *testing.T) {
 		{Event{Action: Action{Kind: Duplicate, Count: -1}}, false, "not in 0..1000"},
 	} {
 		var d Dissector = toy{}
-		if tc.blind {
+		if tc.noDissector {
 			d = nil
 		}
 		cfg := Config{Events: []Event{tc.event}}

@@ -41,8 +41,7 @@ type Pacer struct {
 const nanobitsPerByte = 8e9 // divided by a rate in b/s, this is nanoseconds
 
 // Next appends n bytes to the backlog at now, and returns the time, in whole nanoseconds, at which
-// the last one leaves. The remainder, a fraction of a nanosecond, is added to the time of the next
-// bytes.
+// the last one leaves. The fraction of a nanosecond is added to the time of the next bytes.
 func (p *Pacer) Next(now mono.Time, n int) mono.Time {
 	if p.RateBps == 0 {
 		return now
@@ -79,9 +78,8 @@ func NewRand(seed uint64, name string) *rand.Rand {
 	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])))
 }
 
-// RandSources returns the source argument of NewPipe for one direction of one port: the stream of
-// each kind of impairment has the name "place/kind". Package sim uses the places "net/port/up" and
-// "net/port/down".
+// RandSources returns the source argument of NewPipe for one direction of one port: the stream of a
+// kind is named "place/kind". Package sim uses the places "net/port/up" and "net/port/down".
 func RandSources(seed uint64, place string) func(kind string) Source {
 	return func(kind string) Source { return NewRand(seed, place+"/"+kind) }
 }

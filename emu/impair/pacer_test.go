@@ -45,7 +45,7 @@ func TestPacerBacklogCountsDown(t *testing.T) {
 	}
 	p.Reset()
 	if p.Backlog(100) != 0 || p.Next(100, 1) != 101 {
-		t.Error("Reset did not forget")
+		t.Error("the backlog is not 0 after Reset")
 	}
 }
 
@@ -62,7 +62,7 @@ func TestPacerBacklogDoesNotOverflow(t *testing.T) {
 func TestPacerWithoutRateIsImmediate(t *testing.T) {
 	var p Pacer
 	if p.Next(5, 1<<30) != 5 || p.Backlog(5) != 0 {
-		t.Error("the zero Pacer takes time")
+		t.Error("the zero Pacer delays packets")
 	}
 }
 
@@ -73,10 +73,10 @@ func TestNewRandIsStable(t *testing.T) {
 		t.Errorf("%#x", got)
 	}
 	if NewRand(7, "a").Uint64() == NewRand(8, "a").Uint64() || NewRand(7, "a").Uint64() == NewRand(7, "b").Uint64() {
-		t.Error("seed and name both matter")
+		t.Error("another seed or name gives the same stream")
 	}
 	if got, want := RandSources(7, "rail0/host0/rdma0/up")("0/loss").Uint64(), NewRand(7, "rail0/host0/rdma0/up/0/loss").Uint64(); got != want {
-		t.Errorf("Streams names them otherwise: %#x, not %#x", got, want)
+		t.Errorf("RandSources uses another stream: %#x, want %#x", got, want)
 	}
 }
 
@@ -108,13 +108,13 @@ func TestSetSpecsContinuesStreams(t *testing.T) {
 	}
 	must.Do(t, p.SetSpecs(spec))
 	if got := lossesOf(p, 100); !slices.Equal(got, want2) {
-		t.Errorf("lost %v after it was put back, want %v", got, want2)
+		t.Errorf("lost %v after the Spec was set again, want %v", got, want2)
 	}
 	if c := p.Counters(); c.Lost != uint64(len(want)+len(want2)) || c.Offered != 250 {
 		t.Errorf("%+v", c)
 	}
 	if err := p.SetSpecs([]Spec{{LossPPM: PPM + 1}}); err == nil {
-		t.Error("nonsense was taken")
+		t.Error("an invalid Spec was accepted")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestQueueMarkProbabilityGrowsWithQueue(t *testing.T) {
 		}
 	}
 	if (&QueueMarks{}).ShouldMark(1<<40, 0) {
-		t.Error("the zero value marks")
+		t.Error("the zero QueueMarks marks packets")
 	}
 }
 

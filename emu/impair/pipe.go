@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Config configures a Pipe: the events apply first, then each Spec in order. The zero Config has no
-// effect.
+// Config configures a Pipe: events apply first, then each Spec. The zero Config has no effect.
 type Config struct {
 	Specs  []Spec  `json:"specs,omitempty" yaml:"specs,omitempty"`
 	Events []Event `json:"events,omitempty" yaml:"events,omitempty"`

@@ -93,9 +93,9 @@ func checkPipe(t *testing.T, seed uint64) {
 	}
 	c := p.Counters()
 	in := int(c.Offered + c.Duplicated)
-	gone := int(c.Lost + c.LostInBurst + c.Overflowed + c.EventsDropped)
-	if held != 0 || in-gone != emitted || c.Emitted != uint64(emitted) {
-		t.Fatalf("seed %d: %d in, %d lost, %d held, but %d out: %+v", seed, in, gone, held, emitted, c)
+	dropped := int(c.Lost + c.LostInBurst + c.Overflowed + c.EventsDropped)
+	if held != 0 || in-dropped != emitted || c.Emitted != uint64(emitted) {
+		t.Fatalf("seed %d: %d in, %d lost, %d held, but %d out: %+v", seed, in, dropped, held, emitted, c)
 	}
 	if (c.EventsFailed > 0) != (p.Err() != nil) {
 		t.Fatalf("seed %d: %d events failed, Err %v", seed, c.EventsFailed, p.Err())
@@ -128,8 +128,7 @@ func BenchmarkLossy(b *testing.B) {
 	}
 }
 
-// toy dissects a protocol of nine bytes: flow, sequence number, a field, their
-// sum.
+// toy dissects packets of 7 bytes: flow, sequence number (4 bytes), a field, and their sum.
 type toy struct{}
 
 func toyPacket(flow byte, seq uint32, field byte) []byte {

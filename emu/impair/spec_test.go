@@ -18,15 +18,15 @@ import (
 func TestZeroSpecIsTransparentAndDoesNotAllocate(t *testing.T) {
 	p := specPipe(t, Spec{KeepOrder: true, From: 5, Until: 10})
 	if !p.Transparent() {
-		t.Error("a spec that does nothing is not transparent")
+		t.Error("the zero Spec is not transparent")
 	}
 	d := datagram(toyPacket(1, 2, 3))
 	out := p.Apply(7, d, nil)
 	if len(out) != 1 || out[0].Delay != 0 || !reflect.DeepEqual(out[0].Datagram, *d) {
-		t.Fatalf("got %+v, want %+v as it is", out, *d)
+		t.Fatalf("got %+v, want %+v unchanged", out, *d)
 	}
 	if &out[0].Datagram.Payload[0] != &d.Payload[0] {
-		t.Error("the payload was copied for nothing")
+		t.Error("the unchanged payload was copied")
 	}
 	if n := testing.AllocsPerRun(100, func() { out = p.Apply(7, d, out[:0]) }); n != 0 {
 		t.Errorf("Apply allocates %v times", n)
@@ -203,7 +203,7 @@ func TestMarkMarksOnlyECTPackets(t *testing.T) {
 		}
 	}
 	if c := p.Counters(); c.Marked != 2 {
-		t.Errorf("marked %d, want 2: CE already is no mark of ours", c.Marked)
+		t.Errorf("marked %d, want 2: packets that arrive with CE are not counted", c.Marked)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestRateSpacesPacketsAndDropsAtQueueLimit(t *testing.T) {
 		t.Errorf("delays %v, overflowed %d, want %v and 2", delays, p.Counters().Overflowed, want)
 	}
 	if out := p.Apply(10_000, datagram(toyPacket(1, 1, 1)), nil); len(out) != 1 || out[0].Delay != 30*time.Microsecond {
-		t.Errorf("after one left: %+v, want a place at the end of the queue", out)
+		t.Errorf("after one departed: %+v, want it queued", out)
 	}
 }
 
@@ -300,10 +300,10 @@ func TestSameSeedSameOutcomes(t *testing.T) {
 		return feed(p, 500)
 	}
 	if !reflect.DeepEqual(run(1), run(1)) {
-		t.Error("seed 1 gave two runs")
+		t.Error("seed 1 gave two different runs")
 	}
 	if reflect.DeepEqual(run(1), run(2)) {
-		t.Error("seeds 1 and 2 gave one run: is the source used at all?")
+		t.Error("seeds 1 and 2 gave the same run")
 	}
 }
 
@@ -346,16 +346,16 @@ func TestValidateReportsEveryError(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", tc.spec, err, tc.want)
 		}
 		if _, err := NewPipe(Config{Specs: []Spec{{}, tc.spec}}, nil, sources(1)); err == nil || !strings.Contains(err.Error(), "specs[1]: ") {
-			t.Errorf("NewPipe: %v, want the place of the mistake", err)
+			t.Errorf("NewPipe: %v, want the path of the field", err)
 		}
 	}
 	two := Spec{LossPPM: PPM + 1, Delay: -1}
 	if err := two.Validate(); strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("two mistakes gave %q", err)
+		t.Errorf("two errors gave %q", err)
 	}
 	good := Spec{LossPPM: PPM, Burst: GilbertElliott{ToBadPPM: 1, LossBadPPM: 1}, RateBps: 1, QueueBytes: 1, From: 1, Until: 2}
 	if err := good.Validate(); err != nil {
-		t.Errorf("a good spec: %v", err)
+		t.Errorf("a valid spec: %v", err)
 	}
 }
 

@@ -27,8 +27,7 @@ const DontFragment = 0x4000
 // FlowLabelMask are the bits of the IPv6 flow label in the first word of the header.
 const FlowLabelMask = 1<<20 - 1
 
-// AppendUDP appends the IP packet of a datagram, with UDP header and checksum, unless d.Variants
-// has NoChecksum.
+// AppendUDP appends the IP packet of d, with a UDP checksum unless d.Variants has NoChecksum.
 func AppendUDP(b []byte, d *Datagram) []byte {
 	length := UDPHeaderLen + len(d.Payload)
 	b = AppendIP(b, d, ProtocolUDP, length)
@@ -43,8 +42,7 @@ func AppendUDP(b []byte, d *Datagram) []byte {
 	return b
 }
 
-// AppendIP appends the IP header of a packet with the addresses and fields of d and a payload of
-// length bytes.
+// AppendIP appends an IP header with the addresses and fields of d, for a payload of length bytes.
 func AppendIP(b []byte, d *Datagram, protocol byte, length int) []byte {
 	start := len(b)
 	if !d.Is4() {
@@ -77,8 +75,7 @@ func as4(a netip.Addr) [4]byte {
 	return [4]byte{}
 }
 
-// ReadIP sets d to the addresses and fields of an IP header, which must be complete. The ports are
-// 0.
+// ReadIP sets d to the addresses and fields of a complete IP header. The ports are 0.
 func ReadIP(header []byte, d *Datagram) {
 	if header[0]>>4 == 6 {
 		word := binary.BigEndian.Uint32(header)
@@ -98,8 +95,7 @@ func IPAddrs(header []byte) (src, dst netip.Addr) {
 	return netip.AddrFrom4([4]byte(header[12:])), netip.AddrFrom4([4]byte(header[16:]))
 }
 
-// Checksum returns the Internet checksum (RFC 1071) of b. It is 0 if b has a correct checksum
-// field.
+// Checksum returns the Internet checksum (RFC 1071) of b; 0 if b has a correct checksum field.
 func Checksum(b []byte) uint16 { return ^FoldSum(SumWords(0, b)) }
 
 // TransportChecksum returns the checksum of b, a UDP datagram or TCP segment whose checksum field

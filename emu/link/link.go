@@ -79,15 +79,13 @@ type Features struct {
 	SetsIPID bool
 	// SetsHeader: datagrams are sent with their TClass and HopLimit.
 	SetsHeader bool
-	// SrcPort is the only UDP source port of the link; 0 if it sends from the port of
-	// Datagram.Src.
+	// SrcPort is the only UDP source port of the link; 0 if it sends from Datagram.Src's port.
 	SrcPort uint16
 	// Deterministic: time and order follow from a seed.
 	Deterministic bool
 }
 
-// PacketLink sends and receives datagrams. Its methods do not block. It is not safe for
-// concurrent use.
+// PacketLink sends and receives datagrams without blocking. It is not safe for concurrent use.
 type PacketLink interface {
 	// Send sends datagrams in order and returns how many the link took. Fewer than all,
 	// with a nil error, means that the link is full. A datagram that the network refuses
@@ -109,8 +107,7 @@ type Waiter interface {
 	// negative), Wake is called or the link is closed. It may return early. One goroutine
 	// at a time may call it, while another one sends and receives.
 	WaitReadable(d time.Duration) error
-	// Wake makes the current WaitReadable return, or else the next one. Any goroutine may
-	// call it.
+	// Wake makes the current WaitReadable return, or else the next. Any goroutine may call it.
 	Wake()
 }
 
@@ -122,8 +119,7 @@ type GroupLink interface {
 	Leave(group netip.Addr) error
 }
 
-// PortObserver is notified of changes of a stack's port. A notification may repeat a
-// known state.
+// PortObserver is notified when a stack's port changes. A notification may repeat a known state.
 type PortObserver interface {
 	// LinkChanged says that the link is up or down.
 	LinkChanged(up bool)

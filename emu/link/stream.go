@@ -18,8 +18,7 @@ var (
 	ErrUnreachable = errors.New("address unreachable")
 	// ErrWriteClosed: CloseWrite was called before.
 	ErrWriteClosed = errors.New("write after CloseWrite")
-	// ErrAddrInUse: another listener has the address, or another stream has the same pair
-	// of addresses.
+	// ErrAddrInUse: another listener has the address, or another stream the pair of addresses.
 	ErrAddrInUse = errors.New("address in use")
 	// ErrLimit: too many streams or listeners are open.
 	ErrLimit = errors.New("too many open")
@@ -65,8 +64,7 @@ type StreamWaiter interface {
 	// negative), Wake is called or the net is closed. It may return early. One goroutine at
 	// a time may call it, while another one uses the net.
 	WaitReady(d time.Duration) error
-	// Wake makes the current WaitReady return, or else the next one. Any goroutine may call
-	// it.
+	// Wake makes the current WaitReady return, or else the next. Any goroutine may call it.
 	Wake()
 }
 
@@ -94,10 +92,9 @@ type StreamLink interface {
 	// Writev writes the concatenation of bufs. If more is set, an incomplete segment may wait
 	// for the next write; an empty Writev without more sends it.
 	Writev(now mono.Time, bufs [][]byte, more bool) (int, error)
-	// Read reads received bytes into b; 0 with a nil error means that there are none. io.EOF
-	// means that the peer closed its direction, any other error that the stream is broken:
-	// ErrReset, ErrRefused or ErrUnreachable, perhaps wrapped. It follows the bytes that
-	// arrived before.
+	// Read reads received bytes into b; 0 with a nil error means that there are none. After all
+	// received bytes, it returns io.EOF if the peer closed its direction, else the error that broke
+	// the stream: ErrReset, ErrRefused or ErrUnreachable, perhaps wrapped.
 	Read(now mono.Time, b []byte) (int, error)
 	// CloseWrite closes the sending direction after the written bytes (FIN).
 	CloseWrite(now mono.Time) error

@@ -11,17 +11,17 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// echo sends every received packet back, until left is 0.
+// echo sends every received packet back, until remaining is 0.
 type echo struct {
-	port *Port
-	ds   [8]link.Datagram
-	left int
+	port      *Port
+	ds        [8]link.Datagram
+	remaining int
 }
 
 func (e *echo) HandleEvent(now mono.Time, _ uint64) {
 	n, _ := e.port.Recv(now, e.ds[:])
 	for i := range e.ds[:n] {
-		if e.left--; e.left < 0 {
+		if e.remaining--; e.remaining < 0 {
 			return
 		}
 		d := e.ds[i]
@@ -46,7 +46,7 @@ func benchmarkNet(b *testing.B, n *Net, l LinkConfig, s0, s1 *Switch) {
 	p0.OnReadable(e0, 0)
 	p1.OnReadable(e1, 0)
 	start := func(hops int) {
-		e0.left, e1.left = hops/2, hops/2
+		e0.remaining, e1.remaining = hops/2, hops/2
 		d := link.Datagram{Src: netip.AddrPortFrom(a0, 4791), Dst: netip.AddrPortFrom(a1, 4791), Payload: make([]byte, 64)}
 		for range 4 {
 			_, _ = p0.Send(w.Now(), []link.Datagram{d})

@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// reached sends one broadcast and returns the numbers of the hosts that
-// received it.
+// reached sends one broadcast and returns the numbers of the hosts that received it.
 func reached(t *testing.T, w *World, hosts []*host, from int) (all []int) {
 	t.Helper()
 	for _, h := range hosts {

@@ -17,8 +17,7 @@ type carrier struct {
 }
 
 // setIsDown takes the link down or up, and reports whether that is a change. Down empties the
-// queues of both directions, and starts an epoch: packets of an earlier epoch, which are on the
-// cable, are lost.
+// queues of both directions and starts an epoch: packets of earlier epochs on the cable are lost.
 func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 	if c.isDown == down {
 		return false
@@ -35,8 +34,7 @@ func (c *carrier) setIsDown(down bool, a, b *linkDir) bool {
 	return true
 }
 
-// linkDir is one direction of a cable, with the queue in front of it and the impairment at its far
-// end.
+// linkDir is one direction of a cable, with the queue before it and the impairment at its far end.
 type linkDir struct {
 	net       *Net
 	name      string // of the port or trunk
@@ -124,8 +122,7 @@ func (h *cableArrival) HandleEvent(mono.Time, uint64) {
 // HandleEvent implements Handler. An impairment has delayed the packet until now.
 func (h *afterImpairment) HandleEvent(mono.Time, uint64) { h.dir.forward((*packet)(h)) }
 
-// impair passes pk through the impairment at the end of the cable, if there is one, and forwards
-// it.
+// impair passes pk through the impairment at the end of the cable, if any, and forwards it.
 func (d *linkDir) impair(pk *packet) {
 	if d.impairment != nil {
 		d.impairment.apply(pk)
@@ -192,9 +189,8 @@ func (im *impairment) apply(pk *packet) {
 	im.net.releasePacket(pk)
 }
 
-// HandleEvent implements Handler: it forwards packets that the pipe has held until now. The port is
-// their sender on an uplink, their receiver on a downlink. Pipes of trunks, which have no port,
-// hold none.
+// HandleEvent implements Handler: it forwards packets that the pipe held until now. The port is the
+// sender on an uplink, the receiver on a downlink. Pipes of trunks have no port and hold none.
 func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.out = im.pipe.HandleTimer(now, im.out[:0])
 	im.forwardOutput(im.port, im.port)

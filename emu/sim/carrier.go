@@ -106,9 +106,8 @@ func (p *Port) SetImpair(up, down []impair.Spec) error {
 	return nil
 }
 
-// Freeze suspends the port until Thaw, as when the process that owns the socket is stopped: the
-// receive queue fills, and Send and Recv do nothing. The streams of its StreamHost are suspended
-// too.
+// Freeze suspends the port and the streams of its StreamHost until Thaw, as when the process that
+// owns the sockets is stopped: the receive queue fills, and Send and Recv do nothing.
 func (p *Port) Freeze() {
 	p.frozen = true
 	p.net.w.Tracef("%s frozen", p.cfg.Name)

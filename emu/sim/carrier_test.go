@@ -82,8 +82,7 @@ func TestLinkDownMakesFullPortWritable(t *testing.T) {
 	}
 }
 
-// reach lets every host send to every other and returns which senders each one
-// received from.
+// reach lets every host send to every other and returns which senders each one received from.
 func reach(t *testing.T, w *World, h []*host) string {
 	t.Helper()
 	for _, x := range h {
@@ -114,7 +113,7 @@ func TestPartitionBlocksAndHealRestores(t *testing.T) {
 	check := func(what, want string) {
 		t.Helper()
 		if got := reach(t, w, h); got != want {
-			t.Errorf("%s: each hears %q, want %q", what, got, want)
+			t.Errorf("%s: each receives from %q, want %q", what, got, want)
 		}
 	}
 	check("whole", all)
@@ -156,6 +155,6 @@ func TestFlapTogglesLink(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if a, b := run(1, 1000), run(1, 1000); !slices.Equal(a, b) || slices.Equal(a, run(2, 1000)) || len(a) != 4 {
-		t.Errorf("with jitter: %v, %v: want it to follow from the seed", a, b)
+		t.Errorf("with jitter: %v, %v: want the same for the same seed", a, b)
 	}
 }

@@ -38,16 +38,16 @@ func TestSetImpairReplacesSpecs(t *testing.T) {
 		t.Errorf("arrived %v, %+v, %+v", got, up.Counters(), down.Counters())
 	}
 	if up.Counters().Lost != 10 || down.Counters().Lost != 10 {
-		t.Errorf("%d lost on the way up, %d on the way down, want 10 and 10", up.Counters().Lost, down.Counters().Lost)
+		t.Errorf("%d lost on the uplink, %d on the downlink, want 10 and 10", up.Counters().Lost, down.Counters().Lost)
 	}
 	if slices.Contains(up.Fired(), 0) {
-		t.Error("the event was forgotten")
+		t.Error("SetImpair removed the event")
 	}
 	if err := a.SetImpair([]impair.Spec{{LossPPM: 2 * impair.PPM}}, nil); err == nil {
-		t.Error("nonsense was taken")
+		t.Error("an invalid Spec was accepted")
 	}
 	if err := b.SetImpair([]impair.Spec{{LossPPM: 2 * impair.PPM}}, nil); err == nil {
-		t.Error("nonsense was taken where nothing was impaired before")
+		t.Error("an invalid Spec was accepted on a port without impairments")
 	}
 }
 
@@ -60,11 +60,11 @@ func TestFrozenPortNeitherSendsNorReceives(t *testing.T) {
 	a.must(t, a.to(b, numbered(1)), a.to(b, numbered(2)))
 	w.AtFunc(50, func() {
 		if n, err := b.Send(0, []link.Datagram{b.to(a, numbered(3))}); n != 0 || err != nil {
-			t.Errorf("a frozen port took %d packets, %v", n, err)
+			t.Errorf("a frozen port sent %d packets, %v", n, err)
 		}
 		var ds [4]link.Datagram
 		if n, _ := b.Recv(0, ds[:]); n != 0 {
-			t.Errorf("a frozen port gave %d packets", n)
+			t.Errorf("a frozen port received %d packets", n)
 		}
 	})
 	w.AtFunc(100, b.Thaw)
@@ -78,7 +78,7 @@ func TestFrozenPortNeitherSendsNorReceives(t *testing.T) {
 	}
 	mustRun(t, w)
 	if len(a.got) != 1 || writable != 1 {
-		t.Errorf("%d arrived, writable %d times: thawing what is not frozen does nothing", len(a.got), writable)
+		t.Errorf("%d arrived, writable %d times: Thaw of a port that is not frozen has no effect", len(a.got), writable)
 	}
 }
 
@@ -87,8 +87,8 @@ func TestRemoveAddrAndAddAddr(t *testing.T) {
 	w := New(Config{})
 	a, b := pair(t, w, LinkConfig{})
 	own, was := b.addr.Addr(), b.Addrs()
-	told := 0
-	b.OnAddrChange(handlerFunc(func() { told++ }), 0)
+	changes := 0
+	b.OnAddrChange(handlerFunc(func() { changes++ }), 0)
 	send := func(i int) {
 		a.must(t, a.to(b, numbered(i)))
 		mustRun(t, w)
@@ -105,11 +105,11 @@ func TestRemoveAddrAndAddAddr(t *testing.T) {
 	}
 	must.Do(t, b.AddAddr(own))
 	send(2)
-	if got := b.numbers(); !slices.Equal(got, []int{0, 2}) || a.Stats().Drops.NoRoute != 1 || told != 2 {
-		t.Errorf("arrived %v, %+v, told %d times", got, a.Stats().Drops, told)
+	if got := b.numbers(); !slices.Equal(got, []int{0, 2}) || a.Stats().Drops.NoRoute != 1 || changes != 2 {
+		t.Errorf("arrived %v, %+v, %d address changes", got, a.Stats().Drops, changes)
 	}
 	if !slices.Equal(was, []netip.Addr{own}) {
-		t.Errorf("what was asked for before has changed to %v", was)
+		t.Errorf("the slice that Addrs returned before changed to %v", was)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestCableImpairsBothDirections(t *testing.T) {
 	b.send(t, a, numbered(2)) // the other direction is not impaired
 	mustRun(t, w)
 	if len(a.got) != 1 {
-		t.Errorf("%d arrived the other way", len(a.got))
+		t.Errorf("%d arrived in the other direction", len(a.got))
 	}
 }
 
@@ -241,7 +241,7 @@ func TestRandomLossDependsOnSeedAndPortOnly(t *testing.T) {
 	}
 	alone := run(1, false)
 	if !slices.Equal(alone, run(1, true)) {
-		t.Error("another port changed what this one loses")
+		t.Error("another port changed the losses of this one")
 	}
 	if slices.Equal(alone, run(2, false)) || len(alone) < 60 || len(alone) > 140 {
 		t.Errorf("%d of 200 arrived; or seed 2 loses the same", len(alone))

@@ -16,7 +16,7 @@ func TestKillUnwindsParkedProgram(t *testing.T) {
 	} {
 		w := New(Config{Seed: 1})
 		deferred, returned := false, false
-		victim := w.Go("victim", func(p *Proc) error {
+		killed := w.Go("killed", func(p *Proc) error {
 			defer func() { deferred = true; p.Sleep(1) }() // continues to unwind
 			park(p)
 			returned = true
@@ -24,10 +24,10 @@ func TestKillUnwindsParkedProgram(t *testing.T) {
 		})
 		w.Go("other", func(p *Proc) error { p.Sleep(10); return nil })
 		w.AtFunc(5, func() {
-			if err := victim.Kill(); err != nil {
+			if err := killed.Kill(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if err := victim.Kill(); err != nil {
+			if err := killed.Kill(); err != nil {
 				t.Errorf("%s, killed twice: %v", name, err)
 			}
 		})
@@ -43,24 +43,24 @@ func TestKillUnwindsParkedProgram(t *testing.T) {
 func TestKillBeforeFirstRunAndByAnotherProgram(t *testing.T) {
 	w := New(Config{Seed: 1, Chooser: first{}})
 	began := false
-	var victim *Proc
-	w.Go("killer", func(p *Proc) error { return victim.Kill() })
-	victim = w.Go("victim", func(*Proc) error { began = true; return nil })
+	var killed *Proc
+	w.Go("killer", func(p *Proc) error { return killed.Kill() })
+	killed = w.Go("killed", func(*Proc) error { began = true; return nil })
 	if err := w.Run(); err != nil || began {
-		t.Errorf("%v; it began: %v", err, began)
+		t.Errorf("%v; the program started: %v", err, began)
 	}
 }
 
 func TestKillReturnsPanicOfDeferredCall(t *testing.T) {
 	w := New(Config{Seed: 1})
-	victim := w.Go("victim", func(p *Proc) error {
+	killed := w.Go("killed", func(p *Proc) error {
 		defer func() { panic("boom") }()
 		p.Sleep(time.Hour)
 		return nil
 	})
 	w.AtFunc(5, func() {
 		var panicked *PanicError
-		if err := victim.Kill(); !errors.As(err, &panicked) || panicked.Value != "boom" {
+		if err := killed.Kill(); !errors.As(err, &panicked) || panicked.Value != "boom" {
 			t.Errorf("Kill = %v", err)
 		}
 	})
@@ -95,7 +95,7 @@ func TestPausedProgramRunsAfterResume(t *testing.T) {
 		ok := p.Wait(&s, WaitReason("the signal"), 20)
 		woke = append(woke, p.Now())
 		if !ok {
-			t.Error("the signal came in time, and was missed")
+			t.Error("the paused program missed the signal")
 		}
 		return nil
 	})

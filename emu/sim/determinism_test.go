@@ -17,8 +17,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// perturbation is one small change to the world of bigTrace, which uses all
-// features.
+// perturbation is one small change to the world of bigTrace, which uses all features.
 type perturbation struct {
 	seed    uint64
 	latency time.Duration // added to one cable
@@ -74,8 +73,7 @@ func bigHosts(t *testing.T, n *Net, x perturbation) (hosts []*host) {
 	return hosts
 }
 
-// bigPrograms lets each host send to the others, and wakes a program when a
-// packet arrives.
+// bigPrograms lets each host send to the others, and wakes a program when a packet arrives.
 func bigPrograms(w *World, hosts []*host, x perturbation) {
 	for i, h := range hosts {
 		var arrived Signal
@@ -136,7 +134,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 	want := bigTrace(t, base)
 	for _, part := range []string{"choose run", "choose notify", "lost-link", "partitioned", "stream deliver", "link down", "impaired", "tc=3", "239.0.0.1"} {
 		if !bytes.Contains(want, []byte(part)) {
-			t.Errorf("nothing in the trace says %q: the world is not as rich as it should be", part)
+			t.Errorf("no %q in the trace: bigTrace does not use all features", part)
 		}
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
@@ -147,11 +145,11 @@ func TestSameSeedSameTrace(t *testing.T) {
 		}
 	}
 	if got := hash(want); got != goldenTrace {
-		t.Errorf("the trace of seed 7 has hash %s, not %s: on another machine, or before a change, it was another", got, goldenTrace)
+		t.Errorf("the trace of seed 7 has hash %s, not %s: recorded seeds give other runs", got, goldenTrace)
 	}
 }
 
-// TestSameSeedSameTrace can fail: the smallest change changes the trace.
+// A small change of the seed, a latency, a packet or a loss rate changes the trace.
 func TestSmallestChangeChangesTrace(t *testing.T) {
 	base := bigTrace(t, perturbation{seed: 7})
 	for name, x := range map[string]perturbation{
@@ -178,7 +176,7 @@ func TestNondeterminismChangesTrace(t *testing.T) {
 	n := time.Duration(0)
 	counter := func() time.Duration { n++; return n }
 	if bytes.Equal(run(counter), run(counter)) {
-		t.Error("a choice from outside does not show")
+		t.Error("a source of randomness outside of the world does not change the trace")
 	}
 }
 
@@ -212,7 +210,7 @@ func TestTraceStopsAfterWriteError(t *testing.T) {
 	})
 	mustRun(t, w)
 	if disk.room < -20 {
-		t.Error("writing went on after the error")
+		t.Error("the trace was written after the error")
 	}
 }
 
@@ -225,8 +223,8 @@ func TestTracefWritesTimeAndText(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	silent := New(Config{})
-	silent.Tracef("nothing happens")
+	silent.Tracef("ignored")
 	if silent.Tracing() {
-		t.Error("tracing without a writer")
+		t.Error("a world without a writer traces")
 	}
 }

@@ -68,8 +68,7 @@ type DriverConfig struct {
 	Observer link.PortObserver
 }
 
-// NewDriver returns a driver, which runs the engine e in virtual time on the link l: cfg.Port or a
-// wrapper of it.
+// NewDriver returns a driver that runs the engine e in virtual time on l: cfg.Port or a wrapper.
 func NewDriver(e drive.Engine, l link.PacketLink, cfg DriverConfig) *Driver {
 	out := drive.NewSmallSendQueue()
 	out.SetLimit(cfg.Port.cfg.Link.TxQueueBytes / l.MTU()) // in packets: no longer than the transmit queue, of which it is a part
@@ -90,8 +89,7 @@ func newDriver(e baseEngine, n network, cfg DriverConfig) *Driver {
 	return d
 }
 
-// HandleEvent handles an event of the port or the timer, or sends the packets that Pump left
-// (eventFlush).
+// HandleEvent handles a port or timer event, or sends the packets that Pump left (eventFlush).
 func (d *Driver) HandleEvent(_ mono.Time, arg uint64) {
 	if d.closed {
 		return

@@ -27,8 +27,8 @@ type echo struct {
 	deadline mono.Time
 	ticks    []mono.Time
 	settled  int
-	asked    int               // largest number of packets that Output was asked for
-	onInput  func(what string) // replaces Input if not nil
+	maxBatch int               // largest number of packets that Output was called for
+	onInput  func(text string) // replaces Input if not nil
 }
 
 func (e *echo) Input(_ mono.Time, d *link.Datagram) {
@@ -47,7 +47,7 @@ func (e *echo) Input(_ mono.Time, d *link.Datagram) {
 func (e *echo) Settle(mono.Time) { e.settled++ }
 
 func (e *echo) Output(_ mono.Time, ds []link.Datagram) int {
-	e.asked = max(e.asked, len(ds))
+	e.maxBatch = max(e.maxBatch, len(ds))
 	n := min(len(ds), len(e.out))
 	for i := range n {
 		ds[i].Dst, ds[i].Src = e.peer, netip.AddrPort{}
@@ -103,9 +103,9 @@ func twoSides(t *testing.T, cfg sim.LinkConfig) (w *sim.World, a, b *side) {
 	return w, start(pa, addrs[1]), start(pb, addrs[0])
 }
 
-func (s *side) send(what ...string) {
+func (s *side) send(texts ...string) {
 	s.d.Lock(drive.CallPost)
-	s.e.out = append(s.e.out, what...)
+	s.e.out = append(s.e.out, texts...)
 	s.d.Pump()
 	s.d.Unlock()
 }
@@ -136,8 +136,8 @@ func TestSendQueueIsBoundedByTransmitQueue(t *testing.T) {
 	for bytes, want := range map[int]int{0: drive.BatchSize, 4500: 3, 100: 1} {
 		w, a, _ := twoSides(t, sim.LinkConfig{TxQueueBytes: bytes})
 		run(t, w, func(*sim.Proc) { a.send("ping", "ping", "ping", "ping", "ping") })
-		if a.e.asked != want {
-			t.Errorf("transmit queue of %d bytes: asked for %d packets at once, want %d", bytes, a.e.asked, want)
+		if a.e.maxBatch != want {
+			t.Errorf("transmit queue of %d bytes: Output of %d packets at once, want %d", bytes, a.e.maxBatch, want)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestDriverRetriesFullLink(t *testing.T) {
 		want := slices.Repeat([]string{"data"}, 2*drive.BatchSize+1)
 		a.send(want...)
 		if len(a.e.out) == 0 {
-			t.Error("the link took all packets at once")
+			t.Error("the link accepted all packets at once")
 		}
 		p.Sleep(time.Second)
 		if !slices.Equal(b.e.got, want) {
@@ -321,11 +321,11 @@ func TestClosedDriverHandlesNoEvents(t *testing.T) {
 // also at the same instant, and its response may be sent before the rest.
 func TestDriverReceivesBetweenBatches(t *testing.T) {
 	w, a, b := twoSides(t, sim.LinkConfig{})
-	a.e.onInput = func(what string) {
-		if what == "long" {
-			a.e.out = slices.Repeat([]string{what}, 4*drive.BatchSize)
+	a.e.onInput = func(text string) {
+		if text == "long" {
+			a.e.out = slices.Repeat([]string{text}, 4*drive.BatchSize)
 		} else {
-			a.e.out = slices.Insert(a.e.out, 0, what)
+			a.e.out = slices.Insert(a.e.out, 0, text)
 		}
 	}
 	run(t, w, func(p *sim.Proc) {

@@ -13,8 +13,7 @@ type WaitingProgram struct {
 	Since   mono.Time
 }
 
-// waitingPrograms describes the programs of the simulation that have not ended, and the events that
-// they wait for.
+// waitingPrograms describes the programs that have not ended, and the events that they wait for.
 func (w *World) waitingPrograms() []WaitingProgram {
 	all := make([]WaitingProgram, 0, len(w.procs))
 	for _, p := range w.procs {

@@ -120,8 +120,7 @@ func star(t testing.TB, w *World, count int, l LinkConfig) []*host {
 	return all
 }
 
-// toy dissects a test protocol: one byte of flow, four of sequence number, one
-// of field.
+// toy dissects a test protocol: one byte of flow, four of sequence number, one of field.
 type toy struct{}
 
 func toyPacket(flow byte, seq uint32) []byte {

@@ -104,8 +104,7 @@ func (n *Net) broadcastReceivers(to []*Port, sender *Port) []*Port {
 	return to
 }
 
-// sameDomain reports whether two switches are in one broadcast domain, without a router on the
-// path.
+// sameDomain reports whether no router is between two switches: they are in one broadcast domain.
 func (n *Net) sameDomain(a, b *Switch) bool {
 	if a == b {
 		return true

@@ -24,7 +24,7 @@ func inGoroutine(f func()) any {
 func wantWrongGoroutine(t *testing.T, got any, call string) {
 	t.Helper()
 	if process.Goroutine() == 0 {
-		t.Skip("goroutines cannot be told apart on this processor")
+		t.Skip("goroutines cannot be identified on this architecture")
 	}
 	err, _ := got.(error)
 	var wrong *sim.WrongGoroutineError

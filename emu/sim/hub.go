@@ -27,14 +27,12 @@ type rankState struct {
 	ended     bool
 }
 
-// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return the error
-// gone.
+// NewHub returns a hub for ranks 0 to size-1. Calls that address an ended rank return gone.
 func NewHub(w *World, size int, gone error) *Hub {
 	return &Hub{world: w, errGone: gone, ranks: make([]rankState, size)}
 }
 
-// End marks a rank as ended: other ranks no longer wait for it. Messages that it sent before are
-// still delivered.
+// End marks a rank as ended: others no longer wait for it. Messages it sent are still delivered.
 func (h *Hub) End(rank int) {
 	s := &h.ranks[rank]
 	if s.ended {
@@ -116,8 +114,7 @@ func (c *Endpoint) Send(to int, msg []byte) error {
 	return nil
 }
 
-// Recv returns the next message from a rank. It waits for at most timeout; a negative timeout means
-// forever.
+// Recv returns the next message from a rank. It waits up to timeout, forever if that is negative.
 func (c *Endpoint) Recv(from int, timeout time.Duration) ([]byte, error) {
 	if err := c.checkRank(from); err != nil {
 		return nil, err

@@ -42,8 +42,7 @@ func TestMessagesArriveInOrderAndTimeOut(t *testing.T) {
 	must.Do(t, w.RunPrograms())
 }
 
-// Messages of an ended rank are still delivered; then Recv returns the error
-// gone.
+// Messages of an ended rank are still delivered; then Recv returns the error gone.
 func TestEndedRankReturnsErrGone(t *testing.T) {
 	w := New(Config{Seed: 1})
 	h := NewHub(w, 2, errGone)
@@ -59,10 +58,10 @@ func TestEndedRankReturnsErrGone(t *testing.T) {
 			return fmt.Errorf("received %q, %v", got, err)
 		}
 		if _, err := b.Recv(0, verbs.Forever); !errors.Is(err, errGone) {
-			return fmt.Errorf("Recv of one who has ended: %v", err)
+			return fmt.Errorf("Recv from an ended rank: %v", err)
 		}
 		if err := b.Send(0, nil); !errors.Is(err, errGone) {
-			return fmt.Errorf("Send to one who has ended: %v", err)
+			return fmt.Errorf("Send to an ended rank: %v", err)
 		}
 		return nil
 	})

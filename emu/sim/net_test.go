@@ -108,8 +108,7 @@ func TestUnimpairedLinkKeepsOrder(t *testing.T) {
 		sent[from] = append(sent[from], i)
 		w.AtFunc(mono.Time(r.IntN(50)+i*100), func() { h[from].send(t, h[3], append(numbered(i), make([]byte, (i*31)%1000)...)) })
 	}
-	// With 50 ns of jitter and steps of 100 ns, each sender's packets stay in
-	// order.
+	// With 50 ns of jitter and steps of 100 ns, each sender's packets stay in order.
 	mustRun(t, w)
 	got := make(map[int][]int)
 	numbers := h[3].numbers()
@@ -139,8 +138,7 @@ func TestFullSwitchQueueDrops(t *testing.T) {
 		b.send(t, c, sized(1000))
 	}
 	mustRun(t, w)
-	// Ten packets arrive in pairs every 100 ns and leave one per 1000 ns: three
-	// fit.
+	// Ten packets arrive in pairs every 100 ns and leave one per 1000 ns: three fit.
 	if s := c.Stats(); s.Drops != (Drops{QueueFull: 7}) || s.Delivered != 3 || s.QueueBytesMax != 3000 {
 		t.Errorf("stats %+v", s)
 	}
@@ -164,7 +162,7 @@ func TestFullTxQueueStopsSendWithoutLoss(t *testing.T) {
 	}
 	mustRun(t, w)
 	if want := []mono.Time{1000}; !slices.Equal(writable, want) {
-		t.Errorf("writable at %v, want %v: when the first has left", writable, want)
+		t.Errorf("writable at %v, want %v: when the first is transmitted", writable, want)
 	}
 	if n := a.send(t, b, sized(1500)); n != 1 || len(b.got) != 2 || a.Stats().Drops != (Drops{}) {
 		t.Errorf("took %d, %d arrived, stats %+v", n, len(b.got), a.Stats())
@@ -214,7 +212,7 @@ func TestUnknownAddressIsDropped(t *testing.T) {
 	d := a.to(b, nil)
 	d.Dst = netip.MustParseAddrPort("10.9.9.9:4791")
 	if n, err := a.Send(0, []link.Datagram{d}); n != 1 || err != nil {
-		t.Fatalf("Send = %d, %v: a refused datagram counts as taken", n, err)
+		t.Fatalf("Send = %d, %v: a dropped datagram counts as sent", n, err)
 	}
 	mustRun(t, w)
 	if a.Stats().Drops != (Drops{NoRoute: 1}) {
@@ -348,7 +346,7 @@ func TestAttachRejectsInvalidConfig(t *testing.T) {
 		}
 	}
 	if p, err := n.Attach(PortConfig{Addrs: addr}); err != nil || p.Name() != "port1" || n.Port("port1") != p {
-		t.Errorf("a failed attach left something behind: %v, %v", p, err)
+		t.Errorf("Attach after a failed one: %v, %v", p, err)
 	}
 	cable := newNet(t, w, NetConfig{Cable: true})
 	for i := range 3 {
@@ -450,6 +448,6 @@ func TestClosedPortIsUnreachable(t *testing.T) {
 		t.Errorf("%d packets leaked", inUse)
 	}
 	if _, err := h[0].net.Attach(PortConfig{Name: "new", Addrs: h[1].Addrs()}); err != nil {
-		t.Errorf("the address is not free again: %v", err)
+		t.Errorf("the address of a closed port is in use: %v", err)
 	}
 }

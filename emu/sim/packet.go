@@ -104,8 +104,7 @@ func (d *linkDir) drop(pk *packet, counter *uint64, cause string) {
 	d.net.releasePacket(pk)
 }
 
-// reportDrop adds a drop to the trace and shows it to the DropTap, the observer of drops, if there
-// is one.
+// reportDrop adds a drop to the trace and shows it to the DropTap, the observer of drops, if any.
 func (n *Net) reportDrop(at, cause string, d *link.Datagram) {
 	n.tracePacket(at, cause, d)
 	if n.dropTap != nil {

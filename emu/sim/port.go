@@ -97,8 +97,7 @@ func (d Drops) plus(e Drops) Drops {
 	return d
 }
 
-// callback is a Handler and its argument; nothing is called if h is nil. It is the Handler of a
-// timer too.
+// callback is a Handler and its argument; a nil h is not called. It is also the Handler of a timer.
 type callback struct {
 	h   Handler
 	arg uint64
@@ -301,8 +300,7 @@ func (p *Port) Addrs() []netip.Addr { return p.cfg.Addrs }
 // Net returns the port's network.
 func (p *Port) Net() *Net { return p.net }
 
-// Stats returns the port's counters: of sent packets those of its uplink, of received ones those of
-// its downlink.
+// Stats returns the counters of packets sent on the port's uplink and received on its downlink.
 func (p *Port) Stats() Stats {
 	up, s := &p.uplink.stats, p.downlink.stats
 	s.Sent, s.SentBytes, s.Out = up.Sent, up.SentBytes, up.Out

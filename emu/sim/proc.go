@@ -43,8 +43,7 @@ const endedGoroutine = ^uintptr(0)
 // ends.
 type unwindError struct{}
 
-// Error is printed if the panic occurs in a goroutine that the program started, where nothing
-// recovers it.
+// Error is printed if the panic is in a goroutine that the program started: nothing recovers it.
 func (unwindError) Error() string {
 	return "a program of a simulated world has ended, and a goroutine that it started still calls into the world: " +
 		"call from the program itself (without go)"
@@ -208,8 +207,7 @@ func (p *Proc) checkRunning(call string) {
 // procTimerHandler is a Proc as the handler of its timer.
 type procTimerHandler Proc
 
-// HandleEvent implements Handler: it wakes the program at the end of its sleep or the timeout of
-// its wait.
+// HandleEvent implements Handler: it wakes the program when its sleep ends or its wait times out.
 func (h *procTimerHandler) HandleEvent(mono.Time, uint64) {
 	p := (*Proc)(h)
 	p.stopWaiting()

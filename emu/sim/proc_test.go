@@ -322,7 +322,7 @@ func TestSleepShortcutKeepsTrace(t *testing.T) {
 		t.Error("the trace differs with the short cut")
 	}
 	if !strings.Contains(fast, "choose run") {
-		t.Error("nothing was ever chosen: the test tests nothing")
+		t.Error("no choice was made: the test has no effect")
 	}
 }
 

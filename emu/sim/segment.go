@@ -49,8 +49,7 @@ type streamRands struct {
 	cut, stall, corrupt, reset *rand.Rand // nil if the rate is 0
 }
 
-// initRands creates the random number generators of the stream's impairments, whose names begin
-// with name.
+// initRands creates the random number generators of the stream's impairments; name is their prefix.
 func (s *Stream) initRands(name string) {
 	c := &s.net.cfg.Stream
 	for _, k := range []struct {
@@ -169,8 +168,7 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name, and removes the events before the
-// end of seg.
+// applyCorruption inverts the bits of seg that StreamEvents name. It removes events before its end.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {
@@ -198,8 +196,7 @@ func (s *Stream) returnLatency() time.Duration {
 	return all
 }
 
-// transmit puts seg on the sender's uplink. Segments share the bandwidth with datagrams, but queues
-// do not drop them.
+// transmit puts seg on the sender's uplink, which datagrams share. Queues do not drop segments.
 func (s *Stream) transmit(seg *segment) {
 	w := s.net.w
 	s.traceSegment("send", seg)

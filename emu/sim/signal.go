@@ -20,9 +20,8 @@ type WaitReason string
 
 func (s WaitReason) String() string { return string(s) }
 
-// Wait blocks the program until s is notified or timeout has passed; a negative timeout means
-// forever. It reports whether s was notified. reason is formatted only if the wait is reported in
-// an error.
+// Wait blocks the program until s is notified or timeout has passed (never if negative), and
+// reports whether s was notified. reason is formatted only if the wait is reported in an error.
 func (p *Proc) Wait(s *Signal, reason fmt.Stringer, timeout time.Duration) bool {
 	p.checkRunning("Wait")
 	p.notified = false

@@ -200,16 +200,16 @@ func (first) Choose(string, int) int { return 0 }
 // script answers from a list, then 0, and records the choices.
 type script struct {
 	answers []int
-	asked   []string
+	kinds   []string
 	sizes   []int
 }
 
 func (s *script) Choose(kind string, n int) int {
 	a := 0
-	if i := len(s.asked); i < len(s.answers) {
+	if i := len(s.kinds); i < len(s.answers) {
 		a = s.answers[i]
 	}
-	s.asked = append(s.asked, kind)
+	s.kinds = append(s.kinds, kind)
 	s.sizes = append(s.sizes, n)
 	return a
 }
@@ -248,8 +248,8 @@ func TestChooserEnumeratesEverySchedule(t *testing.T) {
 func TestChooserIsNotCalledForOneCandidate(t *testing.T) {
 	s := &script{}
 	orderOf(s)
-	if !slices.Equal(s.sizes, []int{3, 2}) || !slices.Equal(s.asked, []string{"run", "run"}) {
-		t.Errorf("asked %v of %v", s.asked, s.sizes)
+	if !slices.Equal(s.sizes, []int{3, 2}) || !slices.Equal(s.kinds, []string{"run", "run"}) {
+		t.Errorf("choices %v of sizes %v", s.kinds, s.sizes)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestRandomChoiceIsUniform(t *testing.T) {
 	}
 	for i, k := range n {
 		if k < 9_500 || k > 10_500 {
-			t.Errorf("choice %d came %d times of 50000", i, k)
+			t.Errorf("choice %d was made %d times of 50000", i, k)
 		}
 	}
 }
@@ -286,10 +286,10 @@ func TestRandDependsOnSeedAndNameOnly(t *testing.T) {
 	}
 	want := draw(1)
 	if got := draw(1, "a", "b", "zz"); got != want {
-		t.Error("other streams disturb this one")
+		t.Error("other streams change this one")
 	}
 	if draw(2) == want {
-		t.Error("the seed does not matter")
+		t.Error("another seed gives the same stream")
 	}
 	seen := map[uint64]string{}
 	w := New(Config{Seed: 1})

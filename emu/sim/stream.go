@@ -129,8 +129,7 @@ func (s *Stream) Read(_ mono.Time, b []byte) (int, error) {
 }
 
 // reportEnd returns the error or io.EOF that ended the stream, nil if it is open, and notes that
-// the caller knows it. It releases the ID of a stream that has failed or has ended in both
-// directions.
+// the caller knows it. It releases the ID of a stream that failed or ended in both directions.
 func (s *Stream) reportEnd() error {
 	switch {
 	case s.err != nil:
@@ -158,8 +157,7 @@ func (s *Stream) releaseID() {
 	}
 }
 
-// CloseWrite implements link.StreamLink. If the stream is not connected yet, the FIN follows when
-// it is.
+// CloseWrite implements link.StreamLink. It defers the FIN until the stream is connected.
 func (s *Stream) CloseWrite(mono.Time) error {
 	if s.err != nil {
 		return s.err

@@ -15,8 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// end is one end of a stream, with a driver that writes out and records what it
-// reads.
+// end is one end of a stream, with a driver that writes out and records the bytes that it reads.
 type end struct {
 	*Stream
 	w      *World
@@ -64,8 +63,7 @@ func newEnd(w *World, s *Stream) *end {
 	return e
 }
 
-// streamBench is two hosts, a dialed stream, and its accepted end once
-// accepted.
+// streamBench is two hosts, a dialed stream, and its accepted end once accepted.
 type streamBench struct {
 	w        *World
 	a, b     *host
@@ -126,7 +124,7 @@ func TestStreamCarriesBytesBothWays(t *testing.T) {
 			t.Errorf("%s: addresses %v, %v", name, s.dialed.LocalAddr(), s.accepted.RemoteAddr())
 		}
 		if len(s.a.streams)+len(s.b.streams) != 0 {
-			t.Errorf("%s: streams left at the ports", name)
+			t.Errorf("%s: the ports still have streams", name)
 		}
 		n := s.a.Net()
 		if inUse := n.segments.made - len(n.segments.free); inUse != 0 {
@@ -186,11 +184,11 @@ func TestStreamBlocksWriterUntilPeerReads(t *testing.T) {
 	}
 	take(700)
 	if at != 0 {
-		t.Error("told of room for less than a segment")
+		t.Error("writable with room for less than a segment")
 	}
 	take(s.dialed.MSS() - 700)
 	if n, _ := s.dialed.Write(0, text(50_000)); n != room || at != read+400 {
-		t.Errorf("room for %d at %v, want %d at %v: one way after it was read", n, at, room, read+400)
+		t.Errorf("room for %d at %v, want %d at %v: one latency after the read", n, at, room, read+400)
 	}
 }
 
@@ -206,7 +204,7 @@ func TestStreamCutsSegmentsWithoutLoss(t *testing.T) {
 	}
 	chunks := run(1)
 	if !slices.Equal(chunks, run(1)) || slices.Equal(chunks, run(2)) {
-		t.Error("the cuts do not follow from the seed")
+		t.Error("the same seed gives other segments")
 	}
 	small, full := 0, 0
 	for _, n := range chunks {
@@ -256,7 +254,7 @@ func TestStreamEventsApplyAtExactOffset(t *testing.T) {
 		t.Error("want 2500 bytes with bit 3 of byte 700 inverted")
 	}
 	if !slices.Equal(s.dialed.chunks, []int{20, 80}) {
-		t.Errorf("the other way: segments %v, want 20 and 80", s.dialed.chunks)
+		t.Errorf("the other direction: segments %v, want 20 and 80", s.dialed.chunks)
 	}
 	for _, e := range []*end{s.accepted, s.dialed} {
 		if !errors.Is(e.err, link.ErrReset) {
@@ -286,7 +284,7 @@ func TestStreamResetsRandomly(t *testing.T) {
 
 func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{}, LinkConfig{RateBps: 1e9, Latency: 1000})
-	s.dialed.out = []byte("last words")
+	s.dialed.out = []byte("last data")
 	s.onAccept = func(e *end) { e.out = text(100); e.write(0) }
 	mustRun(t, s.w)
 	s.dialed.out = []byte("!")
@@ -294,7 +292,7 @@ func TestAbortArrivesAfterWrittenBytes(t *testing.T) {
 	must.Do(t, s.dialed.Abort(0))
 	must.Fail(t, "Read after Abort", must.Err(s.dialed.Read(0, make([]byte, 1))), link.ErrReset)
 	mustRun(t, s.w)
-	if string(s.accepted.got) != "last words!" || !errors.Is(s.accepted.err, link.ErrReset) {
+	if string(s.accepted.got) != "last data!" || !errors.Is(s.accepted.err, link.ErrReset) {
 		t.Errorf("got %q, then %v", s.accepted.got, s.accepted.err)
 	}
 	_, werr := s.accepted.Write(0, []byte("x"))
@@ -415,8 +413,7 @@ func TestStreamKeepsOrderAcrossFlap(t *testing.T) {
 	}
 }
 
-// The reset of the failed end cannot reach its peer; the peer is reset when it
-// writes.
+// The reset of the failed end cannot reach its peer; the peer is reset when it writes.
 func TestPeerOfFailedStreamIsResetOnWrite(t *testing.T) {
 	s := newStreams(t, 1, NetConfig{Stream: StreamConfig{RetryDelay: time.Millisecond, Retries: 2}}, LinkConfig{Latency: 10})
 	mustRun(t, s.w)

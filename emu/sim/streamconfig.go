@@ -157,8 +157,7 @@ func (s *Stream) recordReceived(seg *segment) {
 	}
 }
 
-// tapSegment shows seg to the StreamTap, if there is one: a function that observes the segments at
-// each port.
+// tapSegment shows seg to the StreamTap, if any, which observes the segments at each port.
 func (n *Net) tapSegment(p *Port, dir Direction, seg *segment) {
 	if n.streamTap == nil || p == nil {
 		return

@@ -42,8 +42,7 @@ func (p *Port) StreamHost() *StreamHost {
 // OnReady runs to, in an event, when Ready has streams to report.
 func (h *StreamHost) OnReady(to Handler, arg uint64) { h.onReady = callback{to, arg} }
 
-// Dial implements link.StreamNet. An unspecified local address means the port's first one of the
-// family of remote.
+// Dial implements link.StreamNet. An unspecified local means the first address of remote's family.
 func (h *StreamHost) Dial(_ mono.Time, local, remote netip.AddrPort) (link.StreamLink, error) {
 	local, remote = canonicalAddrPort(local), canonicalAddrPort(remote)
 	if h.closed {
@@ -189,8 +188,7 @@ func (s *streamSlot) hasUnread() bool {
 	return s.stream != nil && (s.stream.in.Len() > 0 || (s.stream.eof || s.stream.err != nil) && !s.stream.endReported)
 }
 
-// Close implements link.StreamNet. It aborts all streams but those after CloseWrite, which end by
-// themselves.
+// Close implements link.StreamNet. It aborts streams, but lets those after CloseWrite finish.
 func (h *StreamHost) Close() error {
 	if h.closed {
 		return fmt.Errorf("streams of port %s: %w", h.port.cfg.Name, link.ErrClosed)

@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// tapped records every segment: port, direction, flags, sequence numbers and
-// length.
+// tapped records every segment: port, direction, flags, sequence numbers and length.
 func tapped(n *Net) *[]string {
 	var all []string
 	names := map[link.SegmentFlags]string{
@@ -21,11 +20,11 @@ func tapped(n *Net) *[]string {
 		link.FIN | link.ACK: "fin", link.RST | link.ACK: "reset",
 	}
 	n.SetStreamTap(func(_ mono.Time, p *Port, dir Direction, s *link.Segment) {
-		way := "in"
+		direction := "in"
 		if dir == Out {
-			way = "out"
+			direction = "out"
 		}
-		all = append(all, fmt.Sprintf("%s %s %s %d/%d %d", p.Name(), way, names[s.Flags], s.Seq, s.Ack, len(s.Payload)))
+		all = append(all, fmt.Sprintf("%s %s %s %d/%d %d", p.Name(), direction, names[s.Flags], s.Seq, s.Ack, len(s.Payload)))
 	})
 	return &all
 }

@@ -155,8 +155,7 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// walkPath calls f for every trunk on the path of a flow, and reports whether it reaches the
-// destination.
+// walkPath calls f for every trunk on a flow's path, and reports whether the path reaches to.
 func (n *Net) walkPath(from, to *Switch, flow uint64, f func(*trunkDir)) bool {
 	for from != to {
 		trunk := from.nextHop(to, flow)

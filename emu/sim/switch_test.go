@@ -162,13 +162,13 @@ func TestTrunkDownUsesOtherNextHop(t *testing.T) {
 	up0, _ := f.trunk(0, 0).Stats()
 	up1, _ := f.trunk(0, 1).Stats()
 	if up0.Drops.LinkDown+up1.Drops.LinkDown != 1 || len(f.hosts[1].got) != 0 {
-		t.Errorf("a packet on the way: %+v, %+v", up0.Drops, up1.Drops)
+		t.Errorf("a packet in flight: %+v, %+v", up0.Drops, up1.Drops)
 	}
 	before := f.hosts[0].Stats().DropsOut.NoRoute
 	f.hosts[0].must(t, f.hosts[0].to(f.hosts[1], sized(100)))
 	mustRun(t, w)
 	if got := f.hosts[0].Stats().DropsOut.NoRoute - before; got != 1 {
-		t.Errorf("no way left: %d packets without a route", got)
+		t.Errorf("without a path: %d packets without a route", got)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestTrunkImpairment(t *testing.T) {
 		t.Errorf("%d of 100 lost, %d arrived", lost, len(b.got))
 	}
 	if len(a.got) != 9 || !slices.Equal(ba.Fired(), []uint64{1}) {
-		t.Errorf("%d of 10 came back, the event fired %v", len(a.got), ba.Fired())
+		t.Errorf("%d of 10 returned, the event fired %v", len(a.got), ba.Fired())
 	}
 	// The loss ends, the counters stay.
 	must.Do(t, f.trunk(0, 0).SetImpair(nil, nil))

@@ -82,8 +82,7 @@ func TestTimerHasAtMostOneHeapEntry(t *testing.T) {
 	}
 }
 
-// A random sequence of resets, stops and plain events runs in the order of a
-// sorted list.
+// A random sequence of resets, stops and plain events runs in the order of a sorted list.
 func TestTimerOrderMatchesSortedList(t *testing.T) {
 	for seed := range uint64(200) {
 		got, want := timerRun(seed)

@@ -37,8 +37,7 @@ type trunkDir struct {
 	to *Switch
 }
 
-// AddTrunk connects two switches by a trunk: a link with a queue and impairments for each
-// direction.
+// AddTrunk connects two switches by a link with a queue and impairments in each direction.
 func (n *Net) AddTrunk(cfg TrunkConfig) (*Trunk, error) {
 	if cfg.A == nil || cfg.B == nil || cfg.A.net != n || cfg.B.net != n || cfg.A == cfg.B {
 		return nil, fmt.Errorf("net %s: trunk %s: it must join two different switches of the net", n.cfg.Name, cfg.Name)
@@ -133,8 +132,7 @@ func (n *Net) route(pk *packet, at *Switch) {
 	}
 }
 
-// decrementHopLimit decrements the hop limit of pk. It drops pk and returns false if the limit is
-// exceeded.
+// decrementHopLimit decrements the hop limit of pk. If exceeded, it drops pk and returns false.
 func (n *Net) decrementHopLimit(pk *packet) bool {
 	if pk.HopLimit <= 1 {
 		pk.from.uplink.drop(pk, &pk.from.uplink.stats.Drops.Expired, "expired")

@@ -275,8 +275,7 @@ func (w *World) pickReady() *Proc {
 	return p
 }
 
-// end drops all events, and ends all programs: their deferred calls run. Run returns err from then
-// on.
+// end drops all events and ends all programs (deferred calls run). Run returns err from then on.
 func (w *World) end(err error) {
 	if w.ended {
 		return

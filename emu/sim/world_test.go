@@ -87,10 +87,10 @@ func TestRunUntilStopsAndContinues(t *testing.T) {
 		t.Fatalf("ran %v, now %v", got, w.Now())
 	}
 	if err := w.RunUntil(25); err != nil || w.Now() != 25 {
-		t.Fatalf("now %v, err %v, want 25 and a parked program to be no error", w.Now(), err)
+		t.Fatalf("now %v, err %v, want 25 and no error for a parked program", w.Now(), err)
 	}
 	if err := w.RunUntil(5); err != nil || w.Now() != 25 {
-		t.Fatalf("now %v: time went back", w.Now())
+		t.Fatalf("now %v: time decreased", w.Now())
 	}
 	s.Notify()
 	mustRun(t, w)
@@ -123,7 +123,7 @@ func TestRunProgramsLeavesPendingEvents(t *testing.T) {
 	}
 	mustRun(t, w)
 	if !ran {
-		t.Error("Run did not go on")
+		t.Error("Run did not continue")
 	}
 }
 
@@ -201,7 +201,7 @@ func TestHandlerPanicPropagatesAndUnwinds(t *testing.T) {
 		t.Error("the program was not unwound")
 	}
 	if err := w.Run(); err == nil {
-		t.Error("Run of an abandoned world = nil")
+		t.Error("Run after a panic = nil")
 	}
 }
 

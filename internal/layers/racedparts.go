@@ -19,8 +19,8 @@ const (
 
 var parts = []part{
 	{
-		"cmd/fabrictest", "TestCertifyOverAnAgent|TestInterruptedRun|TestInterruptedConform|" +
-			"TestConformPasses|TestRunIsGolden|TestLabsListsTheSilent|TestFuzzEndsWhenItIsInterrupted",
+		"cmd/fabrictest", "TestCertifyThroughAgent|TestInterruptedRunHasSignalExitCode|TestInterruptedConformHasSignalExitCode|" +
+			"TestConformIsGolden|TestRunIsGolden|TestLabListIncludesUnresponsiveLabs|TestFuzzStopsWhenInterrupted",
 		"the others call code that the tests of its packages race",
 	},
 	{"conformance/interop", "TestRunConnectionsLeaksNothing|TestDefectsMakeCasesFail", "the others repeat this; with losses, the devices' timers are too short"},

@@ -133,11 +133,11 @@ func (f *fullDisk) Write(b []byte) (int, error) {
 }
 
 func TestWriteErrorEndsCaptureOnly(t *testing.T) {
-	told := 0
+	calls := 0
 	c := NewCapture(&fullDisk{room: 1 << 20}, CaptureOptions{OnError: func(err error) {
-		told++
+		calls++
 		if !errors.Is(err, errDiskFull) {
-			t.Errorf("told %v", err)
+			t.Errorf("OnError(%v)", err)
 		}
 	}})
 	taps := []*Tap{c.Tap("a", passThrough{}), c.Tap("b", specPath(t, impair.Spec{Delay: 5}))}
@@ -148,8 +148,8 @@ func TestWriteErrorEndsCaptureOnly(t *testing.T) {
 			tap.Apply(0, f, func(time.Duration, uswitch.Frame) { n++ })
 		}
 	}
-	if n != 2000 || told != 1 {
-		t.Errorf("%d of 2000 frames passed, told %d times", n, told)
+	if n != 2000 || calls != 1 {
+		t.Errorf("%d of 2000 frames passed, OnError was called %d times", n, calls)
 	}
 	must.Fail(t, "Close", c.Close(), errDiskFull)
 }
@@ -195,7 +195,7 @@ func TestWiresharkShowsCommentsAndChecksums(t *testing.T) {
 		"-e", "frame.time_epoch", "-e", "frame.interface_name", "-e", "frame.comment", "-e", "infiniband.bth.psn", "-e", "udp.checksum.status").Output())(t)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "000000001|host0|fabrictest: lost by an event|5|") || !strings.Contains(lines[1], "000000002|host0||5|") {
-		t.Errorf("tshark says\n%s", out)
+		t.Errorf("tshark prints\n%s", out)
 	}
 	for _, l := range lines {
 		if status := l[strings.LastIndex(l, "|")+1:]; status != "1" && status != "Good" {

@@ -1,8 +1,7 @@
-// Package ethernet applies impairments to Ethernet frames: an [Impairer] is an
-// impair.Pipe as a uswitch.FrameHandler, a [StreamImpairer] executes events on TCP
-// streams, a [Tap] writes frames to a [Capture], and a [Filter] implements partitions. With the
-// same configuration, seed and sequence of packets, the random decisions are the same as in the
-// simulation.
+// Package ethernet applies impairments to Ethernet frames: an [Impairer] is an impair.Pipe as a
+// uswitch.FrameHandler, a [StreamImpairer] executes events on TCP streams, a [Tap] writes frames to
+// a [Capture], and a [Filter] implements partitions. The same configuration, seed and sequence of
+// packets give the same random decisions as in the simulation.
 //
 // # Protocols
 //

@@ -164,8 +164,7 @@ func await(what string, ok func() bool) error {
 	return nil
 }
 
-// testTimeout is the timeout for expected packets; quiet is the wait for
-// unexpected ones.
+// testTimeout is the timeout for expected packets; quiet is the wait for unexpected ones.
 const testTimeout, quiet = 20 * time.Second, 300 * time.Millisecond
 
 // socket is a UDP socket of a host.
@@ -234,8 +233,7 @@ func (s *socket) nothing(tb testing.TB) []byte {
 	return p
 }
 
-// receive returns the next datagram and its traffic class; nil after the
-// timeout.
+// receive returns the next datagram and its traffic class; nil after the timeout.
 func (s *socket) receive(tb testing.TB) ([]byte, uint8) {
 	tb.Helper()
 	b, oob := make([]byte, 1<<16), make([]byte, 64)

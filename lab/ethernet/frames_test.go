@@ -186,7 +186,7 @@ func segmentFrame(t *testing.T, v6 bool, seq uint32, syn bool, data []byte) []by
 	return buf.Bytes()
 }
 
-// readSegment is what gopacket finds in a frame, which has to be whole.
+// readSegment decodes the TCP segment of a frame and checks its checksum.
 func readSegment(t *testing.T, frame []byte) *layers.TCP {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{})
@@ -203,10 +203,10 @@ func readSegment(t *testing.T, frame []byte) *layers.TCP {
 
 // Events apply once to the segment with their byte, and the checksum stays valid:
 // across sequence number wrap, for both IP versions, and at odd offsets.
-func TestStreamImpairer(t *testing.T) {
+func TestStreamEventsApplyOnceAndKeepChecksums(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, isn := range []uint32{1000, 1<<32 - 50} {
-			way := NewStreamImpairer([]lab.StreamEvent{
+			impairer := NewStreamImpairer([]lab.StreamEvent{
 				{Offset: 3, Do: lab.StreamCorrupt, Bit: 7},
 				{Offset: 8, Do: lab.StreamCorrupt, Bit: 0},
 				{Offset: 10, Do: lab.StreamDrop},
@@ -216,47 +216,47 @@ func TestStreamImpairer(t *testing.T) {
 			}, passThrough{})
 			var out []byte
 			var delay time.Duration
-			give := func(seq uint32, syn bool, data []byte) {
+			apply := func(seq uint32, syn bool, data []byte) {
 				out, delay = nil, 0
 				frame := segmentFrame(t, v6, seq, syn, data)
 				before := string(frame)
-				way.Apply(0, uswitch.Frame{Bytes: frame}, func(after time.Duration, f uswitch.Frame) { out, delay = append([]byte(nil), f.Bytes...), after })
+				impairer.Apply(0, uswitch.Frame{Bytes: frame}, func(after time.Duration, f uswitch.Frame) { out, delay = append([]byte(nil), f.Bytes...), after })
 				if string(frame) != before {
 					t.Error("the frame was changed in place")
 				}
 			}
-			give(isn-7, false, []byte("who is that"))
-			if got := readSegment(t, out); string(got.Payload) != "who is that" {
-				t.Errorf("of a stream that nobody knows: %q", got.Payload)
+			apply(isn-7, false, []byte("unknown"))
+			if got := readSegment(t, out); string(got.Payload) != "unknown" {
+				t.Errorf("a segment of an unknown stream: %q", got.Payload)
 			}
-			give(isn, true, nil)
+			apply(isn, true, nil)
 			readSegment(t, out)
-			give(isn+1, false, []byte("123456789"))
+			apply(isn+1, false, []byte("123456789"))
 			if got := readSegment(t, out); string(got.Payload) != "123\xb45678\x38" {
 				t.Errorf("%q", got.Payload)
 			}
-			give(isn+10, false, []byte("01234"))
-			if out != nil || way.Drops != 1 {
-				t.Errorf("%d dropped", way.Drops)
+			apply(isn+10, false, []byte("01234"))
+			if out != nil || impairer.Drops != 1 {
+				t.Errorf("%d dropped", impairer.Drops)
 			}
-			give(isn+10, false, []byte("01234"))
+			apply(isn+10, false, []byte("01234"))
 			if got := readSegment(t, out); string(got.Payload) != "01234" {
-				t.Errorf("sent again: %q", got.Payload)
+				t.Errorf("retransmitted: %q", got.Payload)
 			}
-			give(isn+15, false, make([]byte, 100))
-			give(isn+115, false, make([]byte, 10))
+			apply(isn+15, false, make([]byte, 100))
+			apply(isn+115, false, make([]byte, 10))
 			if readSegment(t, out); delay != time.Millisecond {
 				t.Errorf("delayed by %v", delay)
 			}
-			give(isn+125, false, make([]byte, 10))
+			apply(isn+125, false, make([]byte, 10))
 			if got := readSegment(t, out); !got.RST || got.PSH || !got.ACK || delay != 0 {
 				t.Errorf("%+v", got)
 			}
 			// More streams between the same ports: the second has another event.
 			for conn := range 2 {
 				isn += 5000
-				give(isn, true, nil)
-				give(isn+1, false, []byte("1234"))
+				apply(isn, true, nil)
+				apply(isn+1, false, []byte("1234"))
 				if got := readSegment(t, out); string(got.Payload) != "123\xb4" || got.RST != (conn == 0) {
 					t.Errorf("stream %d: %q, reset %v", conn+2, got.Payload, got.RST)
 				}
@@ -266,11 +266,11 @@ func TestStreamImpairer(t *testing.T) {
 }
 
 func TestStreamImpairerKeepsPartialChecksums(t *testing.T) {
-	way := NewStreamImpairer([]lab.StreamEvent{{Offset: 1, Do: lab.StreamCorrupt}}, passThrough{})
-	way.Apply(0, uswitch.Frame{Bytes: segmentFrame(t, true, 1, true, nil)}, func(time.Duration, uswitch.Frame) {})
+	impairer := NewStreamImpairer([]lab.StreamEvent{{Offset: 1, Do: lab.StreamCorrupt}}, passThrough{})
+	impairer.Apply(0, uswitch.Frame{Bytes: segmentFrame(t, true, 1, true, nil)}, func(time.Duration, uswitch.Frame) {})
 	frame := segmentFrame(t, true, 2, false, []byte("abc"))
 	sum := binary.BigEndian.Uint16(frame[14+40+16:])
-	way.Apply(0, uswitch.Frame{Bytes: frame, ChecksumPartial: true}, func(_ time.Duration, f uswitch.Frame) {
+	impairer.Apply(0, uswitch.Frame{Bytes: frame, ChecksumPartial: true}, func(_ time.Duration, f uswitch.Frame) {
 		if got := binary.BigEndian.Uint16(f.Bytes[14+40+16:]); got != sum || !f.ChecksumPartial || f.Bytes[len(f.Bytes)-2] != 'c' {
 			t.Errorf("checksum %#x, was %#x; %q", got, sum, f.Bytes[len(f.Bytes)-3:])
 		}

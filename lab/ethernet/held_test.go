@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/netns/uswitch"
 )
 
-// Held packets must leave with their own frame headers, whichever frame
-// releases them.
+// Held packets must leave with their own frame headers, whichever frame releases them.
 func TestHeldPacketsKeepFrameHeaders(t *testing.T) {
 	p := newPath(t, impair.Config{Events: []impair.Event{
 		{Match: impair.Match{Src: v6A}, Action: impair.Action{Kind: impair.Reorder, Count: 1000, Delay: time.Millisecond}},
@@ -45,15 +44,15 @@ func TestHeldPacketsKeepFrameHeaders(t *testing.T) {
 	var got [][]byte
 	p.HandleTimer(time.Second, func(_ time.Duration, f uswitch.Frame) { got = append(got, bytes.Clone(f.Bytes)) })
 	if len(got) != len(want) {
-		t.Fatalf("%d came out, want %d", len(got), len(want))
+		t.Fatalf("%d were released, want %d", len(got), len(want))
 	}
 	for i := range want {
 		if !bytes.Equal(got[i], want[i]) {
-			t.Errorf("packet %d came out as\n%x\nwant\n%x", i, got[i], want[i])
+			t.Errorf("packet %d was released as\n%x\nwant\n%x", i, got[i], want[i])
 		}
 	}
 	if p.held.busy != 0 {
-		t.Errorf("%d envelopes are still kept", p.held.busy)
+		t.Errorf("%d slots are still in use", p.held.busy)
 	}
 }
 
@@ -66,7 +65,7 @@ func TestHeldPacketsAreBounded(t *testing.T) {
 	}
 	p.HandleTimer(2*time.Second, func(time.Duration, uswitch.Frame) { n++ })
 	if got := uint64(n) + p.HeldOverflow; got != 3*maxSlots {
-		t.Errorf("%d came out and %d did not fit, of %d", n, p.HeldOverflow, 3*maxSlots)
+		t.Errorf("%d were released and %d overflowed, of %d", n, p.HeldOverflow, 3*maxSlots)
 	}
 	if len(p.held.all) > maxSlots {
 		t.Errorf("%d envelopes", len(p.held.all))
@@ -76,10 +75,10 @@ func TestHeldPacketsAreBounded(t *testing.T) {
 func TestHeldTCPSegmentIsNotDissected(t *testing.T) {
 	p := newPath(t, impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(0))}, Action: impair.Action{Kind: impair.Drop}}}}, anything{})
 	if out := collect(p, 0, uswitch.Frame{Bytes: segment(t, make([]byte, 100), false)}); len(out) != 1 {
-		t.Error("an event by PSN took a TCP segment")
+		t.Error("an event by PSN matched a TCP segment")
 	}
 	if out := collect(p, 0, uswitch.Frame{Bytes: frameOf(t, datagram(true, nil))}); len(out) != 0 {
-		t.Error("it did not take the datagram")
+		t.Error("the event did not match the datagram")
 	}
 }
 
@@ -162,7 +161,7 @@ func FuzzImpairer(f *testing.F) {
 		}
 		tap.HandleTimer(100, check)
 		if !bytes.Equal(b, before) {
-			t.Error("the frame that came was changed")
+			t.Error("the input frame was changed")
 		}
 		if at := tap.NextTimer(); at != uswitch.Never {
 			t.Error(fmt.Sprint("held for ever: ", at))

@@ -81,10 +81,9 @@ func (d *udpDissector) SetField(dg *link.Datagram, field string, value uint64) e
 	return d.Dissector.SetField(dg, field, value)
 }
 
-// Apply implements uswitch.FrameHandler. A Pipe that reorders may hold the packet back and return
-// it later. The frame's headers are then stored in a slot of p.held, and the packet carries the
-// slot's number in the unused upper bits of its flow label. Without a free slot the frame is
-// dropped.
+// Apply implements uswitch.FrameHandler. A Pipe that reorders may hold the packet and return it
+// later. The frame's headers are then stored in a slot of p.held, and the unused upper bits of the
+// packet's flow label carry the slot's number. Without a free slot the frame is dropped.
 func (p *Impairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	if !p.headers.parse(f.Bytes) || p.headers.alwaysPasses(f.Bytes) {
@@ -167,8 +166,7 @@ func (p *Impairer) NextTimer() time.Duration {
 	return time.Duration(next) + p.start
 }
 
-// HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe has held back
-// until now.
+// HandleTimer implements uswitch.FrameHandler. It emits the packets that the Pipe held until now.
 func (p *Impairer) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	p.before = p.Pipe.Counters()
 	p.out = p.Pipe.HandleTimer(p.time(now), p.out[:0])

@@ -74,7 +74,7 @@ func TestChangedFramesHaveValidHeaders(t *testing.T) {
 					before := bytes.Clone(f.Bytes)
 					out := collect(p, 0, f)
 					if !bytes.Equal(f.Bytes, before) {
-						t.Fatalf("%s: the frame that came was changed", tc.name)
+						t.Fatalf("%s: the input frame was changed", tc.name)
 					}
 					if len(out) != 1 || out[0].ChecksumPartial != f.ChecksumPartial || bytes.Equal(out[0].Bytes, before) {
 						t.Fatalf("%s, %s: %d frames, or unchanged", tc.name, state, len(out))
@@ -106,7 +106,7 @@ func TestUnchangedFramesAreNotCopied(t *testing.T) {
 	n := 0
 	p.Apply(0, f, func(after time.Duration, g uswitch.Frame) {
 		if &g.Bytes[0] != &f.Bytes[0] || len(g.Bytes) != len(f.Bytes) || after != time.Duration(5+2*n) {
-			t.Errorf("frame %d after %v is not the one that came", n, after)
+			t.Errorf("frame %d after %v is not the input frame", n, after)
 		}
 		n++
 	})
@@ -187,7 +187,7 @@ func TestTCPCorruptionAffectsDataOnly(t *testing.T) {
 		}
 	}
 	if len(places) != len(payload) {
-		t.Errorf("%d of %d bytes were ever hit", len(places), len(payload))
+		t.Errorf("%d of %d bytes were corrupted", len(places), len(payload))
 	}
 	ack := uswitch.Frame{Bytes: segment(t, nil, false)}
 	if out := collect(p, 0, ack); len(out) != 1 || !bytes.Equal(out[0].Bytes, ack.Bytes) {
@@ -250,11 +250,11 @@ func TestSpecTimesCountFromStart(t *testing.T) {
 func TestInvalidConfigIsRejected(t *testing.T) {
 	_, err := NewImpairer(impair.Config{Specs: []impair.Spec{{Delay: -1}}}, Options{})
 	if err == nil {
-		t.Error("a negative delay was taken")
+		t.Error("a negative delay was accepted")
 	}
 	_, err = NewImpairer(impair.Config{Events: []impair.Event{{Match: impair.Match{Seq: new(uint32(1))}, Action: impair.Action{Kind: impair.Drop}}}}, Options{})
 	if err == nil {
-		t.Error("an event by sequence number was taken without a dissector")
+		t.Error("an event by sequence number was accepted without a dissector")
 	}
 }
 

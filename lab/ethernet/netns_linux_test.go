@@ -19,9 +19,8 @@ import (
 // seen is a received datagram in comparable form.
 func seen(payload []byte, tclass uint8) string { return fmt.Sprintf("%d %x", tclass&link.ECN, payload) }
 
-// TestAllImpairmentsMatchSimulation sends GSO packets between hosts and
-// compares the received datagrams with those of a simulation with the same
-// seed.
+// TestAllImpairmentsMatchSimulation sends GSO packets between hosts and compares the received
+// datagrams with those of a simulation with the same seed.
 func TestAllImpairmentsMatchSimulation(t *testing.T) {
 	const seed, count, batch = 42, 300, 15
 	flow := impair.Flow(0x12)
@@ -85,14 +84,14 @@ func TestAllImpairmentsMatchSimulation(t *testing.T) {
 				slices.Sort(want)
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
-					t.Errorf("%d datagrams arrive, in simulation %d, or others", len(got), len(want))
+					t.Errorf("%d datagrams arrive, in simulation %d, or their contents differ", len(got), len(want))
 				}
 				s.WhileQuiesced(func() {
 					if c := path.Pipe.Counters(); c != counters {
 						t.Errorf("counted %+v, in simulation %+v", c, counters)
 					}
 					if fired := path.Pipe.Fired(); slices.Contains(fired, 0) || path.Pipe.Err() != nil {
-						t.Errorf("events happened %v times: %v", fired, path.Pipe.Err())
+						t.Errorf("events fired %v times: %v", fired, path.Pipe.Err())
 					}
 				})
 				if at := time.Duration(len(want)) * 8 * time.Microsecond; name == "rate" && took < at { // 100 bytes or so each
@@ -158,7 +157,7 @@ func TestNeighbourDiscoveryPassesTotalLoss(t *testing.T) {
 }
 
 func TestFilterPartitionsAndHeals(t *testing.T) {
-	apart := func(src, dst netip.Addr) bool { return src == v6A || dst == v6A }
+	blocked := func(src, dst netip.Addr) bool { return src == v6A || dst == v6A }
 	s, ha, hb := wired(t, 1500, nil)
 	a, b := openUDP(t, ha, true, 50000), openUDP(t, hb, true, 4791)
 	a4, b4 := openUDP(t, ha, false, 50000), openUDP(t, hb, false, 4791)
@@ -172,12 +171,12 @@ func TestFilterPartitionsAndHeals(t *testing.T) {
 		return to.nothing(t) == nil
 	}
 	if !reaches(a, b) || !reaches(b, a) {
-		t.Fatal("no way")
+		t.Fatal("no packets arrive before the partition")
 	}
-	f := &Filter{Next: passThrough{}, Blocked: apart}
+	f := &Filter{Next: passThrough{}, Blocked: blocked}
 	must.Do(t, s.SetHandler(0, uswitch.In, f))
 	if !isLost(a, b) || !reaches(a4, b4) {
-		t.Error("the partition is not where it was meant to be")
+		t.Error("the filter passes a blocked address, or blocks others")
 	}
 	must.Do(t, s.SetHandler(0, uswitch.In, nil))
 	if f.Dropped == 0 || !reaches(a, b) {

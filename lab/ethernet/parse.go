@@ -92,8 +92,7 @@ func (h *headers) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false if its lengths are
-// invalid.
+// parseIPv6 parses the IPv6 header at h.l3 and skips extension headers; false for invalid lengths.
 func (h *headers) parseIPv6(b []byte) bool {
 	ip := b[h.l3:]
 	if len(ip) < link.IPv6HeaderLen || ip[0]>>4 != 6 {
@@ -148,8 +147,7 @@ func (h *headers) alwaysPasses(b []byte) bool {
 	return false
 }
 
-// datagram sets d to the header fields and the payload of the IP packet in frame b. The ports are 0
-// unless it is UDP.
+// datagram sets d to the header fields and payload of the IP packet in b. Ports are 0 unless UDP.
 func (h *headers) datagram(b []byte, d *link.Datagram) {
 	link.ReadIP(b[h.l3:], d)
 	d.Payload = b[h.payload:h.end:h.end]

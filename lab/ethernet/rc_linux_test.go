@@ -24,8 +24,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// joinedEnds connects an end of a device on each host, with PSN 0, so that events can match
-// PSNs.
+// joinedEnds connects an end of a device on each host, with PSN 0, so that events can match PSNs.
 func joinedEnds(tb testing.TB, ha, hb *host, v6 bool) (a, b *providertest.End) {
 	tb.Helper()
 	open := func(h *host) *providertest.End {
@@ -75,19 +74,18 @@ func TestRCRecoversFromExactEvents(t *testing.T) {
 				a.Buf[i] = byte(i * 31 >> 3)
 			}
 			a.Do(write(a, b))
-			// The query also waits until the device's goroutine no longer uses
-			// the memory.
+			// The query also waits until the device's goroutine no longer uses the memory.
 			counters := b.Dev.Counters()
 			if !bytes.Equal(a.Buf, b.Buf) {
 				t.Error("memory differs")
 			}
 			s.WhileQuiesced(func() {
 				if fired := path.Pipe.Fired(); slices.Contains(fired, 0) || path.Pipe.Err() != nil {
-					t.Errorf("events happened %v times: %v", fired, path.Pipe.Err())
+					t.Errorf("events fired %v times: %v", fired, path.Pipe.Err())
 				}
 			})
 			if st := s.Stats(); uswitch.SupportsUDPGSO() && st.Ports[0].In.GSOPackets == 0 {
-				t.Error("no super-packets: they were to be cut")
+				t.Error("no GSO packets were segmented")
 			}
 			for _, c := range counters {
 				want, known := map[string]uint64{"drop_icrc": 2, "drop_pkey": 1, "ecn_marked": 1}[c.Name]
@@ -124,9 +122,8 @@ func BenchmarkRC(b *testing.B) {
 	}
 }
 
-// BenchmarkSwitch sends GSO packets of RoCE-sized datagrams through an
-// impairing switch and over a plain cable, and reports the CPU time of the
-// switch.
+// BenchmarkSwitch sends GSO packets of RoCE-sized datagrams through an impairing switch and over a
+// plain cable, and reports the CPU time of the switch.
 func BenchmarkSwitch(b *testing.B) {
 	for _, bench := range []struct {
 		name string

@@ -82,8 +82,7 @@ func (t *frameTemplate) appendTCP(b, payload []byte) []byte {
 	return b
 }
 
-// setIP sets the fields of the IP header of frame f: the length, those of d, and the header
-// checksum.
+// setIP sets the length, the fields of d and the header checksum in the IP header of frame f.
 func (h *headers) setIP(f []byte, d *link.Datagram) {
 	ip := f[h.l3:]
 	if h.v6 {
@@ -102,8 +101,7 @@ func (h *headers) setIP(f []byte, d *link.Datagram) {
 }
 
 // A Pipe that holds a packet for reordering stores only its payload and datagram fields. The rest
-// of the frame is stored in a slot, whose number is carried in the datagram's flow label above its
-// 20 bits.
+// of the frame is stored in a slot. The flow label carries the slot's number above its 20 bits.
 const (
 	slotShift = 20
 	maxSlots  = 1<<(32-slotShift) - 1

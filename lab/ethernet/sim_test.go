@@ -90,8 +90,7 @@ func inFrames(t *testing.T, seed uint64, cfg impair.Config, ds []link.Datagram, 
 		}
 	}
 	for i := range ds {
-		// A packet sent at the time of a timer comes first, as in the
-		// simulation.
+		// A packet sent at the time of a timer comes first, as in the simulation.
 		at := start + time.Duration(i*gap)
 		runTimers(at - 1)
 		now = at
@@ -156,7 +155,7 @@ func TestDecisionsMatchSimulation(t *testing.T) {
 				}
 				other, _ := inFrames(t, 8, cfg, ds, 0)
 				if name != "events" && len(other) == len(got) && slices.EqualFunc(got, other, func(a, b arrival) bool { return a.at == b.at && bytes.Equal(a.d.Payload, b.d.Payload) }) {
-					t.Error("seed 8 gave the fate of seed 7")
+					t.Error("seeds 7 and 8 give the same result")
 				}
 			})
 		}

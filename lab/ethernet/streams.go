@@ -36,9 +36,8 @@ func NewStreamImpairer(events []lab.StreamEvent, next uswitch.FrameHandler) *Str
 	return &StreamImpairer{next: next, Matcher: lab.NewStreamMatcher(events), flows: make(map[flow]*flowState)}
 }
 
-// Apply implements uswitch.FrameHandler. It executes the scenario's stream events (drop, delay,
-// corrupt, reset) that match a TCP segment, and passes all frames but dropped ones to the next
-// handler.
+// Apply implements uswitch.FrameHandler. It executes the stream events (drop, delay, corrupt,
+// reset) that match a TCP segment, and passes frames that are not dropped to the next handler.
 func (y *StreamImpairer) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	var t tcpSegment
 	var conn int

@@ -28,9 +28,8 @@ type Tap struct {
 	scratch []byte
 }
 
-// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and writes it to
-// the capture with a comment that says what the handler did, followed by the changed frames that it
-// emitted.
+// Apply implements uswitch.FrameHandler. It passes the frame to the next handler, and captures it
+// with a comment that says what the handler did, followed by the changed frames that it emitted.
 func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 	t.begin(f, emit)
 	t.next.Apply(now, f, t.observeFunc)
@@ -56,8 +55,7 @@ func (t *Tap) Apply(now time.Duration, f uswitch.Frame, emit uswitch.Emit) {
 // NextTimer implements uswitch.FrameHandler.
 func (t *Tap) NextTimer() time.Duration { return t.next.NextTimer() }
 
-// HandleTimer implements uswitch.FrameHandler. It writes the frames that the next handler now emits
-// to the capture.
+// HandleTimer implements uswitch.FrameHandler. It captures the frames that the next handler emits.
 func (t *Tap) HandleTimer(now time.Duration, emit uswitch.Emit) {
 	t.begin(uswitch.Frame{}, emit)
 	t.next.HandleTimer(now, t.observeFunc)
@@ -133,8 +131,7 @@ func NewCapture(w io.Writer, opts CaptureOptions) *Capture {
 	return &Capture{pcaplink.NewFile(w, opts)}
 }
 
-// Tap adds an interface to the file and returns a handler that writes frames there and passes them
-// to next.
+// Tap adds an interface to the file. The handler that it returns captures frames and calls next.
 func (c *Capture) Tap(name string, next uswitch.FrameHandler) *Tap {
 	t := &Tap{capture: c, next: next, id: c.AddInterface(name)}
 	t.observeFunc = t.observe

@@ -71,8 +71,7 @@ const MaxFabricCapture = 256 << 20
 // frames on impaired cables in user space, as they were sent; a packet comment
 // tells if a frame was dropped or changed.
 type CaptureOptions struct {
-	// File is the file name; empty for no capture. Without impaired cables there is
-	// no file.
+	// File is the file name; empty for no capture. Without impaired cables no file is written.
 	File string
 	// MaxBytes limits the file; 0 means MaxFabricCapture.
 	MaxBytes int64

@@ -23,12 +23,12 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// captured has the contents of a capture file.
+// captured summarizes a capture file.
 type captured struct {
-	section pcapgo.NgSectionInfo
-	packets int
-	longest int
-	output  map[string]int // comments on packets, by interface and text
+	section  pcapgo.NgSectionInfo
+	packets  int
+	longest  int
+	comments map[string]int // comments on packets, by interface and text
 }
 
 func readCapture(t *testing.T, name string) (c captured) {
@@ -43,7 +43,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	c.section, c.output = r.SectionInfo(), make(map[string]int)
+	c.section, c.comments = r.SectionInfo(), make(map[string]int)
 	for {
 		data, ci, opts, err := r.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
@@ -56,7 +56,7 @@ func readCapture(t *testing.T, name string) (c captured) {
 		c.longest = max(c.longest, len(data))
 		intf := must.Get(r.Interface(ci.InterfaceIndex))(t)
 		for _, comment := range opts.Comments {
-			c.output[intf.Name+": "+comment]++
+			c.comments[intf.Name+": "+comment]++
 		}
 	}
 }
@@ -110,8 +110,8 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 	if c.section.Comment != "fabrictest run test" || c.longest < 1024 {
 		t.Errorf("%+v, %d bytes kept", c.section, c.longest)
 	}
-	if output := c.output["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(output) != lost.Lost["loss"] || len(c.output) != 1 {
-		t.Errorf("lost %v; the file says %v", lost.Lost, c.output)
+	if commented := c.comments["host0/rdma0 out: fabrictest: lost"]; lost.Lost["loss"] == 0 || uint64(commented) != lost.Lost["loss"] || len(c.comments) != 1 {
+		t.Errorf("lost %v; the comments are %v", lost.Lost, c.comments)
 	}
 	if uint64(c.packets) < lost.Packets {
 		t.Errorf("%d packets in the file, %d on the cable", c.packets, lost.Packets)
@@ -178,24 +178,24 @@ func impairBody(plan func(string) *lab.Plan, _ string) error {
 	defer testbed.Close()
 	all := plan("fabric: {kind: star, hosts: 3}\nimpair: [{on: [host0], way: both, loss: 100%}]\n")
 	if err := testbed.Impair(all, "host0"); err == nil || !strings.Contains(err.Error(), "before Begin") {
-		return fmt.Errorf("before it has begun: %w", err)
+		return fmt.Errorf("Impair before Begin: %w", err)
 	}
 	if err := testbed.Begin(time.Now()); err != nil {
 		return err
 	}
 	if n, err := countReceived(testbed, "host1", "host0", 20, 1); err != nil || n == 0 {
-		return fmt.Errorf("%d of 20 datagrams came: %w", n, err)
+		return fmt.Errorf("%d of 20 datagrams arrived: %w", n, err)
 	}
 	if err := testbed.Impair(all, "host0"); err != nil {
 		return err
 	}
-	for _, way := range [][2]string{{"host1", "host0"}, {"host0", "host1"}} {
-		if n, err := countReceived(testbed, way[0], way[1], 20, 0); err != nil || n != 0 {
-			return fmt.Errorf("from %s to %s all is lost, and %d datagrams came: %w", way[0], way[1], n, err)
+	for _, dir := range [][2]string{{"host1", "host0"}, {"host0", "host1"}} {
+		if n, err := countReceived(testbed, dir[0], dir[1], 20, 0); err != nil || n != 0 {
+			return fmt.Errorf("from %s to %s, with 100 %% loss, %d datagrams arrived: %w", dir[0], dir[1], n, err)
 		}
 	}
 	if err := testbed.Impair(all, "host1"); err == nil || !strings.Contains(err.Error(), "the kernel carries this cable") {
-		return fmt.Errorf("a cable of the kernel's: %w", err)
+		return fmt.Errorf("Impair of a cable in the kernel: %w", err)
 	}
 	return nil
 }
@@ -212,9 +212,9 @@ func TestTestbedCaptureIsLimited(t *testing.T) {
 }
 
 func captureBody(plan func(string) *lab.Plan, file string) error {
-	cuts := make(chan struct{}, 100)
+	truncated := make(chan struct{}, 100)
 	testbed, err := Open(plan("fabric: {kind: star, hosts: 2}\n"), TestbedOptions{UserSpace: true, Capture: CaptureOptions{
-		File: file, MaxBytes: 16 << 10, Comment: "up", OnTruncated: func() { cuts <- struct{}{} },
+		File: file, MaxBytes: 16 << 10, Comment: "up", OnTruncated: func() { truncated <- struct{}{} },
 	}})
 	if err != nil {
 		return err
@@ -224,8 +224,8 @@ func captureBody(plan func(string) *lab.Plan, file string) error {
 	if err == nil {
 		n, err = countReceived(testbed, "host0", "host1", 200, 100)
 	}
-	if err = errors.Join(err, testbed.Close()); err == nil && (n < 100 || len(cuts) != 1) {
-		err = fmt.Errorf("%d of 200 datagrams came, told %d times that the file is full", n, len(cuts))
+	if err = errors.Join(err, testbed.Close()); err == nil && (n < 100 || len(truncated) != 1) {
+		err = fmt.Errorf("%d of 200 datagrams arrived, OnTruncated was called %d times", n, len(truncated))
 	}
 	return err
 }
@@ -258,7 +258,7 @@ func countReceived(testbed *Testbed, from, to string, send, want int) (n int, er
 			return 0, err
 		}
 		if _, _, err := b.ReadFrom(buf); err != nil {
-			return n, nil // nothing more comes
+			return n, nil // timeout
 		}
 		if n++; n == send {
 			return n, nil

@@ -32,9 +32,8 @@ type portDirection struct {
 	filter   *ethernet.Filter         // nil without partitions
 }
 
-// begin installs the impairments and events of the plan, if this direction has any or a later step
-// (a timed fault) or setSpecs may change it. start is time 0 of the scenario, in the time of the
-// switch.
+// begin installs the impairments and events of the plan, if this direction has any, or if a timed
+// fault or setSpecs may change it later. start is the switch's time at time 0 of the scenario.
 func (d *portDirection) begin(m *lab.Impairments, start time.Duration) error {
 	plan, cfg := d.switches.plan, m.Config
 	d.start, d.started, d.baseline = start, true, d.counters()

@@ -88,8 +88,7 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended, with the relevant line or the last lines of its standard
-// error.
+// exitReason returns why a process ended, with the relevant line or the last lines of its stderr.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {
@@ -106,8 +105,7 @@ func exitReason(o *launch.Outcome) string {
 	return o.Error + ": " + strings.Join(lines[max(0, len(lines)-maxLines):], "; ")
 }
 
-// fatalSignal matches the line in which a Go program names the signal that killed
-// it.
+// fatalSignal matches the line in which a Go program names the signal that killed it.
 var fatalSignal = regexp.MustCompile(`^SIG[A-Z0-9]+: `)
 
 // filesIn lists the captures and logs in a scenario's folder, a path relative to dir.

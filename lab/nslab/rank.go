@@ -178,8 +178,7 @@ func openNICs(s *scenarios.Scenario, job *rankJob, capture *pcaplink.Capture) (o
 	return opened, nil
 }
 
-// startCommand starts a rank. Its argument is time 0 of the scenario on CLOCK_MONOTONIC: "start
-// 1234567890".
+// startCommand starts a rank with time 0 of the scenario on CLOCK_MONOTONIC: "start 1234567890".
 const startCommand = "start "
 
 // clock is a verbs.Proc in real time, with the same time 0 for all ranks.

@@ -83,8 +83,7 @@ func runOnce(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *repo
 	return r
 }
 
-// runLab runs a scenario in a lab process, which is this program in new namespaces, and returns its
-// result.
+// runLab runs a scenario in a lab process, this program in new namespaces, and returns its result.
 func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*report.Result, error) {
 	text, err := s.Marshal()
 	if err != nil {
@@ -106,9 +105,8 @@ func runLab(ctx context.Context, s *scenarios.Scenario, opts lab.Options) (*repo
 	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(job), &stderr, []*os.File{messagesEnd}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	// With autogroups, Linux divides CPU time between sessions first. In a separate
-	// session the fabric gets the share of one session. Signals of the terminal reach
-	// it through ctx.
+	// With autogroups, Linux divides CPU time between sessions first. The fabric gets the share of
+	// a separate session. Signals of the terminal reach it through ctx.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = netns.StartUnshared(cmd)
 	messagesEnd.Close()

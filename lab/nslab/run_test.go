@@ -90,20 +90,20 @@ func TestResultHasReportsCountersAndFiles(t *testing.T) {
 	if len(r.Ranks) != 2 || len(r.Faults) != 1 || r.Faults[0].Recovered == nil {
 		t.Fatalf("%d ranks, faults %+v", len(r.Ranks), r.Faults)
 	}
-	resent := uint64(0)
+	retransmitted := uint64(0)
 	for _, k := range r.Ranks {
-		resent += k.Resent
+		retransmitted += k.Resent
 		if len(k.Samples) == 0 || len(k.Marks) == 0 || k.MemoryKiB < 1000 || k.State != lab.Finished || *k.ExitCode != 0 {
 			t.Errorf("rank %d: %d samples, marks %v, %d KiB, %s", k.Rank, len(k.Samples), k.Marks, k.MemoryKiB, k.State)
 		}
 		for i := 1; i < len(k.Samples); i++ {
 			if k.Samples[i].At < k.Samples[i-1].At || k.Samples[i].Bytes < k.Samples[i-1].Bytes {
-				t.Fatalf("rank %d: sample %d goes back", k.Rank, i)
+				t.Fatalf("rank %d: sample %d decreases", k.Rank, i)
 			}
 		}
 	}
-	if resent == 0 {
-		t.Error("a cable was cut and nothing sent again")
+	if retransmitted == 0 {
+		t.Error("no retransmission after the link was down")
 	}
 	for _, l := range r.Links {
 		if l.Packets == 0 || l.Bytes == 0 {
@@ -148,12 +148,12 @@ workload: {kind: all-to-all, messages: 250, bytes: 1KiB, think: 2ms, timeout: 10
 expect: {retransmits: {min: 1}}
 `, lab.Options{})
 	passed(t, r)
-	parted := uint64(0)
+	partitioned := uint64(0)
 	for _, l := range r.Links {
-		parted += l.Lost["partition"]
+		partitioned += l.Lost["partition"]
 	}
-	if parted == 0 {
-		t.Errorf("nothing was lost to the partition: %+v", r.Links)
+	if partitioned == 0 {
+		t.Errorf("the partition dropped no packet: %+v", r.Links)
 	}
 }
 

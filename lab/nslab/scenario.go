@@ -83,8 +83,7 @@ func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, o
 	return p.run(ctx)
 }
 
-// fabricCapture is the capture file of the user-space switches, in the folder of
-// the scenario.
+// fabricCapture is the capture file of the user-space switches in the scenario's folder.
 const fabricCapture = "fabric.pcapng"
 
 // scenarioRun is a running scenario on its testbed.
@@ -102,8 +101,7 @@ type scenarioRun struct {
 }
 
 const (
-	// joinTimeout is how long ranks have to become ready. 64 hosts on two CPUs need
-	// most of it.
+	// joinTimeout is how long ranks have to become ready; 64 hosts on two CPUs need most of it.
 	joinTimeout = 60 * time.Second
 	// hangTimeout is how long a rank's process may send no heartbeat.
 	hangTimeout = 20 * time.Second

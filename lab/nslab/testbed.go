@@ -13,9 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/report"
 )
 
-// Testbed is a fabric that is up, with its user-space switches. Open must be called
-// in a process that may create namespaces: one started by netns.StartUnshared, or
-// root.
+// Testbed is a fabric that is up, with its user-space switches. Open must be called in a process
+// that may create namespaces: one started by netns.StartUnshared, or root.
 type Testbed struct {
 	Plan     *lab.Plan
 	Fabric   *netns.Fabric
@@ -36,8 +35,7 @@ type TestbedOptions struct {
 }
 
 // Open builds the fabric of a plan. Packets are not impaired before Begin. With opts.UserSpace
-// every cable of a NIC passes through a switch in user space, with opts.Netem none; else those that
-// need it.
+// every NIC cable passes through a user-space switch, with opts.Netem none; else where needed.
 func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	userCable := needsUserSpace(plan) // reports whether a cable passes through user space
 	switch {
@@ -155,8 +153,7 @@ const etherBytes = 14
 // events that occurred to the observation. Bytes do not include Ethernet headers.
 func (d *portDirection) readCounters(o *lab.Observation, name string, plan *lab.Impairments, l *report.Link) {
 	c, before := d.counters(), &d.baseline
-	// A cable between two hosts has two ports. Its packets are counted once, at the
-	// sender.
+	// A cable between two hosts has two ports. Its packets are counted once, at the sender.
 	if d.swDir == uswitch.In || l.Packets == 0 {
 		frames := c.Offered - before.Offered
 		l.Packets, l.Bytes = frames+c.Drops.Overrun-before.Drops.Overrun, c.OfferedBytes-before.OfferedBytes-frames*etherBytes

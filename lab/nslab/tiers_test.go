@@ -12,8 +12,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// runOnBothTiers runs a scenario in simulation and in namespaces, with the same
-// check.
+// runOnBothTiers runs a scenario in simulation and in namespaces, with the same check.
 func runOnBothTiers(t *testing.T, text string, check func(t *testing.T, r *report.Result)) {
 	t.Helper()
 	needNamespaces(t)
@@ -32,13 +31,13 @@ impair: [{on: [host0, host1], way: both, loss: 5%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 60ms}
 `, func(t *testing.T, r *report.Result) {
 		passed(t, r)
-		for _, way := range [][2]string{{"host0/rdma0", "host1/rdma0"}, {"host1/rdma0", "host0/rdma0"}} {
-			first, second := linkOf(t, r, way[0], "switch0"), linkOf(t, r, "switch0", way[1])
+		for _, dir := range [][2]string{{"host0/rdma0", "host1/rdma0"}, {"host1/rdma0", "host0/rdma0"}} {
+			first, second := linkOf(t, r, dir[0], "switch0"), linkOf(t, r, "switch0", dir[1])
 			if first.Lost["loss"] == 0 || second.Lost["loss"] == 0 || second.Packets != first.Packets-first.Lost["loss"] || second.KernelCounted {
-				t.Errorf("from %s: %d packets, lost %v; then %d packets, lost %v", way[0], first.Packets, first.Lost, second.Packets, second.Lost)
+				t.Errorf("from %s: %d packets, lost %v; then %d packets, lost %v", dir[0], first.Packets, first.Lost, second.Packets, second.Lost)
 			}
 		}
-		// Of IPv6, UDP, BTH, data and ICRC: those of the acknowledgements are shorter.
+		// IPv6, UDP, BTH, data and ICRC. Acknowledgements are shorter.
 		const data = 40 + 8 + 12 + 1024 + 4
 		if l := linkOf(t, r, "host0/rdma0", "switch0"); l.Bytes > l.Packets*data || l.Bytes < l.Packets*data/2 {
 			t.Errorf("%d packets of %d bytes", l.Packets, l.Bytes)
@@ -110,14 +109,14 @@ fabric: {kind: pair}
 faults: [{at: 100ms, do: freeze, on: [host1], for: 10m}]
 workload: {kind: stream, op: send, messages: 2000, bytes: 1KiB, think: 1ms, timeout: 10s}
 `, func(t *testing.T, r *report.Result) {
-		// A lab process that waited for the fault to end would be given up, and broken.
+		// If the lab process waited for the end of the fault, the verdict would be Broken.
 		if r.Verdict != report.Failed && r.Verdict != report.Starved {
 			t.Errorf("%s after %v: %s", r.Verdict, r.Wall, r.Reason)
 		}
 	})
 }
 
-// Each event breaks a connection once, and the requests are repeated.
+// Each event breaks a connection once, and the requests are posted again.
 func TestStreamEventsReconnectOnBothTiers(t *testing.T) {
 	t.Parallel()
 	runOnBothTiers(t, `
@@ -138,7 +137,7 @@ expect: {delivered: exactly-once, memory: identical, lost: {min: 1, max: 1}, rec
 			failed += k.Counters["sent_terminates"]
 		}
 		if bad != 1 || failed != 1 {
-			t.Errorf("%d wrong CRCs were found, %d Terminates sent", bad, failed)
+			t.Errorf("%d wrong CRCs were received, %d Terminates sent", bad, failed)
 		}
 	})
 }
@@ -170,7 +169,7 @@ expect: {retransmits: {min: 1}}
 	}
 	passed(t, r)
 	if lost := r.Links[0].Lost["kernel"]; lost == 0 {
-		t.Errorf("netem lost nothing: %+v", r.Links)
+		t.Errorf("netem dropped no packet: %+v", r.Links)
 	}
 }
 

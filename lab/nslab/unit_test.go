@@ -26,15 +26,15 @@ func TestMessageLimitAppliesToEachMessage(t *testing.T) {
 	}
 	must.Do(t, out.Encode(labMessage{Result: &report.Result{Name: "x"}}))
 	const limit = 4 << 10
-	told := 0
-	opts := &lab.Options{OnState: func([]lab.RankState) { told++ }}
+	states := 0
+	opts := &lab.Options{OnState: func([]lab.RankState) { states++ }}
 	r, err := readMessages(strings.NewReader(text.String()), limit, opts)
-	if err != nil || r == nil || told != 1000 || text.Len() < 10*limit {
-		t.Errorf("%d of 1000 told, result %v: %v", told, r, err)
+	if err != nil || r == nil || states != 1000 || text.Len() < 10*limit {
+		t.Errorf("%d of 1000 states, result %v: %v", states, r, err)
 	}
 	long := fmt.Sprintf(`{"result":{"name":%q}}`, strings.Repeat("x", 2*limit))
 	if _, err := readMessages(strings.NewReader(long), limit, opts); err == nil || !strings.Contains(err.Error(), "more than 4096 bytes") {
-		t.Errorf("a long one: %v", err)
+		t.Errorf("a long message: %v", err)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestComputeUsesLittleCPU(t *testing.T) {
 		clock{}.Compute(each)
 	}
 	if took, busy := time.Since(began), used()-before; took < rounds*each || busy > rounds*each/4 {
-		t.Errorf("took %v and %v of the processor", took, busy)
+		t.Errorf("took %v and %v of CPU time", took, busy)
 	}
 	began = time.Now()
 	if clock.Compute(clock{}, 50*time.Microsecond); time.Since(began) < 50*time.Microsecond {
@@ -59,7 +59,7 @@ func TestComputeUsesLittleCPU(t *testing.T) {
 }
 
 func TestRankWithoutThreadsOrMemoryIsBroken(t *testing.T) {
-	for words, want := range map[string]string{
+	for text, want := range map[string]string{
 		"runtime/cgo: pthread_create failed: Resource temporarily unavailable": "ulimit -u",
 		"runtime: failed to create new OS thread (have 5 already; errno=11)":   "ulimit -u",
 		"fatal error: newosproc":                                                  "ulimit -u",
@@ -67,31 +67,31 @@ func TestRankWithoutThreadsOrMemoryIsBroken(t *testing.T) {
 		"fatal error: runtime: cannot allocate memory":                            "too little memory",
 		"panic: runtime error: invalid memory address or nil pointer dereference": "",
 	} {
-		err := resourceError(&launch.Outcome{Rank: 2, Host: "host2", State: launch.Crashed, Error: words})
+		err := resourceError(&launch.Outcome{Rank: 2, Host: "host2", State: launch.Crashed, Error: text})
 		switch {
 		case want == "" && err != nil:
-			t.Errorf("%q: %v", words, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "rank 2 on host2: "+words)):
-			t.Errorf("%q: %v, want %q", words, err, want)
+			t.Errorf("%q: %v", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "rank 2 on host2: "+text)):
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 	if err := resourceError(&launch.Outcome{State: launch.Failed, Error: "fatal error: newosproc"}); err != nil {
-		t.Errorf("a rank that says so itself: %v", err)
+		t.Errorf("a rank that failed without a crash: %v", err)
 	}
 }
 
-func TestExitReasonIsTheCause(t *testing.T) {
+func TestExitReasonHasFatalLine(t *testing.T) {
 	registers := "\ngoroutine 1 [running]:\nmain.main()\ncs     0x33\nfs     0x0\ngs     0x0\n"
-	for words, want := range map[string]string{
+	for text, want := range map[string]string{
 		"runtime: program exceeds 10-thread limit\nfatal error: thread exhaustion" + registers: "exited with 2: runtime: program exceeds 10-thread limit",
 		"noise\nfatal error: newosproc\n" + registers:                                          "exited with 2: fatal error: newosproc",
 		"SIGABRT: abort\nPC=0x1" + registers:                                                   "exited with 2: SIGABRT: abort",
 		"a\nb\nc\nd":                                                                           "exited with 2: b; c; d",
 		"":                                                                                     "exited with 2",
 	} {
-		o := &launch.Outcome{State: launch.Exited, Error: "exited with 2", Stderr: launch.Output{Tail: words}}
+		o := &launch.Outcome{State: launch.Exited, Error: "exited with 2", Stderr: launch.Output{Tail: text}}
 		if got := exitReason(o); got != want {
-			t.Errorf("%q: %q, want %q", words, got, want)
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 	var output daemon.HeadTail
@@ -113,7 +113,7 @@ func TestMain(m *testing.M) {
 			exit(runTestbedBody())
 		}
 	}
-	// A run waits as long as it computes; more of them would be late for each other.
+	// A run needs half a CPU. With more parallel runs, ranks would be late.
 	testutil.SetParallel(4)
 	os.Exit(m.Run())
 }

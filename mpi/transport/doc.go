@@ -3,7 +3,6 @@
 // queues, receive queues, the table of posted work requests, rings in registered and in shared
 // memory, and the packets that travel over them.
 //
-// Package mpi/carrier makes transports to peers of them, and launchers provide the [Env].
-// Package transport knows nothing of peers, sequence numbers, messages or how connections are
-// established.
+// Package mpi/carrier makes transports to peers of them, and launchers provide the [Env]. Package
+// transport knows nothing of peers, sequence numbers, messages or connection setup.
 package transport

@@ -18,14 +18,12 @@ type Env struct {
 	Nodes []int
 	Seed  uint64
 	Proc  verbs.Proc
-	// NICs are the NICs of the rank's host, one per rail. Other ranks of the host may
-	// share them.
+	// NICs are the NICs of the rank's host, one per rail. Ranks of a host may share them.
 	NICs    []NIC
 	Control Control
 	// Shared is memory shared by the ranks of a host; nil if there is none.
 	Shared SharedMemory
-	// Go runs f as a concurrent task with its own Proc. The rank does not wait for it at
-	// its end.
+	// Go runs f as a concurrent task with its own Proc. The rank ends without waiting for it.
 	Go func(what string, f func(verbs.Proc))
 	// OnDump, if not nil, takes the function that describes what the rank waits for, for the
 	// report of a hang. Any goroutine may call that function.

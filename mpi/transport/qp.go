@@ -174,9 +174,8 @@ func (q *RecvQueue) Flush() error {
 	return nil
 }
 
-// Requests is the table of posted work requests, each with a context of type T. A WRID is
-// the index of a request and a generation, which identifies late completions of closed queue
-// pairs.
+// Requests is the table of posted work requests, each with a context of type T. A WRID is the index
+// of a request and a generation, which identifies late completions of closed QPs.
 type Requests[T any] struct {
 	entries []request[T]
 	idle    []uint32
@@ -188,8 +187,7 @@ type request[T any] struct {
 	posted     bool
 }
 
-// Add stores the context of a request and returns its WRID: the index of its entry, and how often
-// that was reused.
+// Add stores the context of a request and returns its WRID: the entry's index and generation.
 func (r *Requests[T]) Add(context T) (wrid uint64) {
 	n := len(r.idle)
 	if n == 0 {

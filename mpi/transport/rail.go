@@ -76,8 +76,7 @@ func (r *Rail) HasImmediates() bool { return !r.iwarp }
 // posted receive ends the connection, and it may complete a request before the peer has the data.
 func (r *Rail) IsIWARP() bool { return r.iwarp }
 
-// ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases
-// entries.
+// ReserveCQEs reserves n more entries of the CQ, which grows if needed; a negative n releases them.
 func (r *Rail) ReserveCQEs(n int) error {
 	need := r.reservedCQEs + n
 	if need > r.Attr.MaxCQE && n > 0 {

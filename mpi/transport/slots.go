@@ -63,16 +63,14 @@ func (s *SlotRing) Peek() []byte {
 // Advance frees the slot of the packet that Peek returned.
 func (s *SlotRing) Advance() { s.next++ }
 
-// write copies a packet to the end of the next slot, before the trailer. The trailer, stored last,
-// publishes it.
+// write copies a packet before the next slot's trailer. The trailer, stored last, publishes it.
 func (s *SlotRing) write(b []byte) {
 	copy(s.mem[s.end()-TrailerLen-len(b):], b)
 	atomic.StoreUint64(s.trailer(), s.trailerOf(len(b)))
 	s.next++
 }
 
-// RemoteRing is the position in a ring in the memory of a peer, which this rank writes to with
-// RDMA.
+// RemoteRing is the position in a ring in a peer's memory, which this rank writes with RDMA.
 type RemoteRing struct {
 	Addr  uint64
 	Key   uint32

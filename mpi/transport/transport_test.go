@@ -13,7 +13,7 @@ func TestRequestsDetectStaleCompletions(t *testing.T) {
 	var r Requests[string]
 	a, b := r.Add("a"), r.Add("b")
 	r.Remove(a)
-	c := r.Add("c") // in the place of a
+	c := r.Add("c") // reuses the entry of a
 	for _, at := range []struct {
 		wrid  uint64
 		want  string // "" if it is not posted
@@ -31,7 +31,7 @@ func TestRequestsDetectStaleCompletions(t *testing.T) {
 	}
 }
 
-// A packet is visible only when it is complete, lap after lap.
+// A packet is visible only when it is complete, also when slots are reused.
 func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
 	const size, count = 64, 3
 	mem := make([]byte, size*count)
@@ -55,7 +55,7 @@ func TestSlotRingDeliversPacketsInOrder(t *testing.T) {
 	}
 }
 
-// A write at the address and with the trailer that the remote ring names is a packet there.
+// A write with the address and trailer of Next delivers a packet to the slot ring.
 func TestRemoteRingMatchesSlotRing(t *testing.T) {
 	const size, count, base = 64, 3, 1 << 20
 	mem := make([]byte, size*count)
@@ -91,23 +91,23 @@ func TestSharedRingsCarryPacketsBothWays(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	for _, way := range []struct{ from, to *SharedRings }{{&a, &b}, {&b, &a}} {
+	for _, dir := range []struct{ from, to *SharedRings }{{&a, &b}, {&b, &a}} {
 		for i := range count {
-			if !way.from.HasRoom(size - TrailerLen) {
+			if !dir.from.HasRoom(size - TrailerLen) {
 				t.Fatalf("no room for packet %d", i)
 			}
-			way.from.Write([]byte{byte(i)})
+			dir.from.Write([]byte{byte(i)})
 		}
-		if way.from.HasRoom(1) || way.from.HasRoom(size) {
+		if dir.from.HasRoom(1) || dir.from.HasRoom(size) {
 			t.Error("there is room in a full ring, or for a long packet")
 		}
 		for i := range count {
-			if got := way.to.Peek(); !bytes.Equal(got, []byte{byte(i)}) {
+			if got := dir.to.Peek(); !bytes.Equal(got, []byte{byte(i)}) {
 				t.Fatalf("packet %d is % x", i, got)
 			}
-			way.to.Advance()
+			dir.to.Advance()
 		}
-		if !way.from.HasRoom(1) || way.to.Peek() != nil {
+		if !dir.from.HasRoom(1) || dir.to.Peek() != nil {
 			t.Error("the ring is not empty")
 		}
 	}

@@ -49,8 +49,7 @@ type Event struct {
 	Port uint8
 }
 
-// Report queues an event. If the queue is full, the event is dropped and counted. The observer sees
-// it anyway.
+// Report queues an event, or drops and counts it if the queue is full. The observer always sees it.
 func (b *Base) Report(e Event) {
 	if len(b.events) < b.Limits.PendingEvents {
 		b.events = append(b.events, e)

@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// newBase makes the part of a NIC that all have, with a domain in it. edit may
-// change its limits and what it forgets.
+// newBase returns a Base with one protection domain. edit may change its limits and policy.
 func newBase(t testing.TB, edit func(*Limits, *Policy)) (*Base, PD) {
 	t.Helper()
 	var limits Limits
@@ -32,37 +31,37 @@ func TestPDInUseCannotBeDeallocated(t *testing.T) {
 		t.Fatal(second, err)
 	}
 	if _, err := b.AllocPD(); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a third of two: %v", err)
+		t.Errorf("a third PD of two: %v", err)
 	}
 	b.UsePD(pd, 1)
 	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("it went from under its user: %v", err)
+		t.Errorf("DeallocPD of a PD in use: %v", err)
 	}
 	b.UsePD(pd, -1)
 	if err := b.DeallocPD(pd); err != nil {
 		t.Error(err)
 	}
 	if err := b.CheckPD("create_qp", pd); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("CheckPD of a deallocated PD: %v", err)
 	}
 	third, err := b.AllocPD()
 	if err != nil || third == pd || third == second {
-		t.Errorf("domain %d, %v: numbers are not used again", third, err)
+		t.Errorf("domain %d, %v: numbers must not be reused", third, err)
 	}
 }
 
 // A full event queue drops new events. The observer gets all of them.
 func TestEventQueueIsLimited(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.PendingEvents = 3 })
-	heard := 0
-	b.Observer = func(Event) { heard++ }
+	observed := 0
+	b.Observer = func(Event) { observed++ }
 	qp := new(int)
 	b.Report(Event{Type: verbs.EventCommEst, QP: qp})
 	for port := range uint8(4) {
 		b.Report(Event{Type: verbs.EventPortErr, Port: port})
 	}
-	if heard != 5 || b.EventsLost != 2 {
-		t.Errorf("heard of %d, lost %d", heard, b.EventsLost)
+	if observed != 5 || b.EventsLost != 2 {
+		t.Errorf("observed %d, lost %d", observed, b.EventsLost)
 	}
 	b.DropEvents(func(e *Event) bool { return e.QP == qp })
 	for port := range uint8(2) {
@@ -71,11 +70,11 @@ func TestEventQueueIsLimited(t *testing.T) {
 		}
 	}
 	if e, ok := b.NextEvent(); ok {
-		t.Errorf("and %+v", e)
+		t.Errorf("unexpected event %+v", e)
 	}
 }
 
-func TestPopFrontKeepsTheMemory(t *testing.T) {
+func TestPopFrontKeepsBackingArray(t *testing.T) {
 	queue := []int{1, 2, 3}
 	first := &queue[0]
 	for want := 1; want <= 3; want++ {
@@ -84,9 +83,9 @@ func TestPopFrontKeepsTheMemory(t *testing.T) {
 		}
 	}
 	if v, ok := PopFront(&queue); ok {
-		t.Errorf("%d of an empty queue", v)
+		t.Errorf("popped %d from an empty queue", v)
 	}
 	if &queue[:1][0] != first {
-		t.Error("the queue has moved away from its memory")
+		t.Error("the queue has another backing array")
 	}
 }

@@ -5,9 +5,8 @@ import (
 	"errors"
 )
 
-// Memory is the memory of a region. Engines access application memory only through
-// it, because the application may be another process. The caller has checked the
-// offsets.
+// Memory is the memory of a region. Engines access application memory only through it, because the
+// application may be another process. The caller has checked the offsets.
 type Memory interface {
 	// ReadAt fills p with the bytes at off.
 	ReadAt(p []byte, off uint64) error

@@ -21,9 +21,9 @@ func TestBytesRejectsOutOfRange(t *testing.T) {
 	}{
 		{"all of it", 0, 16, true},
 		{"the last byte", 15, 1, true},
-		{"nothing, at the end", 16, 0, true},
+		{"no bytes at the end", 16, 0, true},
 		{"one byte too many", 8, 9, false},
-		{"behind the end", 17, 0, false},
+		{"beyond the end", 17, 0, false},
 		{"an offset that wraps around", math.MaxUint64 - 3, 8, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestBytesRejectsOutOfRange(t *testing.T) {
 	}
 }
 
-func TestBytesReadsWhatWasWritten(t *testing.T) {
+func TestBytesReadAtReturnsWrittenBytes(t *testing.T) {
 	mem := Bytes(make([]byte, 16))
 	must.Do(t, mem.WriteAt([]byte{1, 2, 3}, 13))
 	got := make([]byte, 4)
@@ -83,11 +83,11 @@ func TestBytesSliceIsInPlace(t *testing.T) {
 		t.Error("Slice returned a copy")
 	}
 	if empty := s.Slice(16, 0); empty == nil {
-		t.Error("nothing at the end is nil")
+		t.Error("an empty slice at the end is nil")
 	}
 	for _, c := range [][2]uint64{{9, 8}, {17, 0}, {0, 17}, {math.MaxUint64, 2}, {2, math.MaxUint64}} {
 		if s.Slice(c[0], c[1]) != nil {
-			t.Errorf("Slice(%d, %d) is memory that is not there", c[0], c[1])
+			t.Errorf("Slice(%d, %d) exceeds the memory", c[0], c[1])
 		}
 	}
 }
@@ -110,22 +110,21 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	if got := fmt.Sprintf("%x %x %x %x", a.num, b.num, c.num, d.num); got != "700 701 702 700" {
 		t.Errorf("numbers %s", got)
 	}
-	must.Fail(t, "a fourth of three", must.Err(table.Next()), verbs.ErrNoMemory)
+	must.Fail(t, "a fourth QP of three", must.Err(table.Next()), verbs.ErrNoMemory)
 	table.Remove(d.num)
 	if q := add(t, &table); q.num != 0x700 {
-		t.Errorf("number %x, want the one that is free", q.num)
+		t.Errorf("number %x, want the free one", q.num)
 	}
 	table.Remove(c.num)
 	for _, num := range []uint32{0, 0x6ff, 0x702, 0x703, 1<<32 - 1} {
 		if q := table.At(num); q != nil {
-			t.Errorf("there is a QP %x", num)
+			t.Errorf("QP %x exists", num)
 		}
 	}
 }
 
-// A number maps to its QP until it is removed, and is never assigned twice at a
-// time.
-func TestQPTableAgreesWithAMap(t *testing.T) {
+// A number maps to its QP until it is removed, and is not assigned to another QP before.
+func TestQPTableMatchesMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	table := NewQPTable[testQP](2, 20)
 	live := map[uint32]*testQP{}
@@ -138,13 +137,13 @@ func TestQPTableAgreesWithAMap(t *testing.T) {
 		case len(live) < 20:
 			q := add(t, &table)
 			if live[q.num] != nil {
-				t.Fatalf("number %d is given twice", q.num)
+				t.Fatalf("number %d is assigned twice", q.num)
 			}
 			live[q.num] = q
 		}
 		for num := range uint32(24) {
 			if got := table.At(num); got != live[num] {
-				t.Fatalf("number %d names %v, want %v", num, got, live[num])
+				t.Fatalf("number %d is %v, want %v", num, got, live[num])
 			}
 		}
 	}

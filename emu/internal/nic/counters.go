@@ -11,8 +11,7 @@ import (
 // `counter:"name"`, and "" for a field without a tag.
 type CounterNames[T any] []string
 
-// NewCounterNames returns the name of each field of T in its struct tag "counter"; empty without
-// the tag.
+// NewCounterNames returns the struct tag "counter" of each field of T; empty without the tag.
 func NewCounterNames[T any]() CounterNames[T] {
 	t := reflect.TypeFor[T]()
 	names := make(CounterNames[T], t.NumField())

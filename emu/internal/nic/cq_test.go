@@ -26,11 +26,11 @@ func TestDestroyCQ(t *testing.T) {
 	}
 	cq := b.mustCQ(t, 16)
 	if _, err := b.CreateCQ(1); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a third of two: %v", err)
+		t.Errorf("a third CQ of two: %v", err)
 	}
 	cq.Use(1)
 	if err := b.DestroyCQ(cq); !errors.Is(err, verbs.ErrBusy) || cq.Gone() {
-		t.Errorf("destroyed under a queue: %v", err)
+		t.Errorf("DestroyCQ of a CQ in use: %v", err)
 	}
 	cq.Use(-1)
 	cq.ReqNotify(false)
@@ -44,28 +44,27 @@ func TestDestroyCQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(b.events) != 0 || len(b.fired) != 0 {
-		t.Errorf("%d events, %d of completions are left", len(b.events), len(b.fired))
+		t.Errorf("%d events, %d completion events after DestroyCQ", len(b.events), len(b.fired))
 	}
 	if err := b.DestroyCQ(cq); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("destroyed twice: %v", err)
 	}
 	if _, err := b.CreateCQ(1); err != nil {
-		t.Errorf("its place is not free: %v", err)
+		t.Errorf("CreateCQ after DestroyCQ: %v", err)
 	}
 	cq.ReqNotify(false)
 	if !cq.Push(&verbs.WC{}, false) || len(b.events) != 0 || len(b.fired) != 0 {
-		t.Error("a completion for a queue that is gone has a consequence")
+		t.Error("a completion for a destroyed CQ raises an event")
 	}
 }
 
-// Resize keeps the queued completions and rejects a size that is too small for
-// them.
+// Resize keeps the queued completions and rejects a size that is too small for them.
 func TestResizeCQKeepsCompletions(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.CQE = 4096 })
 	for offset := range 5 {
 		cq := b.mustCQ(t, 5)
 		var one [1]verbs.WC
-		for range offset { // turn the ring
+		for range offset { // move the start of the ring
 			cq.Push(&verbs.WC{}, false)
 			if n, err := cq.Poll(one[:]); n != 1 || err != nil {
 				t.Fatal(n, err)
@@ -100,7 +99,7 @@ func TestResizeCQKeepsCompletions(t *testing.T) {
 
 func TestPollingDoesNotAllocate(t *testing.T) {
 	b, _ := newBase(t, nil)
-	cq := b.mustCQ(t, 7) // no divisor of what passes, so that the ring turns
+	cq := b.mustCQ(t, 7) // does not divide the number of completions, so that the ring wraps
 	into := make([]verbs.WC, 4)
 	if n := testing.AllocsPerRun(100, func() {
 		for range 6 {
@@ -154,8 +153,7 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 	}
 }
 
-// A CQ overrun is permanent and reported once. Queued completions can still be
-// polled.
+// A CQ overrun is permanent and reported once. Queued completions can still be polled.
 func TestCQOverrun(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -164,7 +162,7 @@ func TestCQOverrun(t *testing.T) {
 		overruns uint64
 		polled   error
 	}{
-		{"sound", Policy{}, false, 1, verbs.ErrOverrun},
+		{"default", Policy{}, false, 1, verbs.ErrOverrun},
 		{"RepeatOverrun", Policy{RepeatOverrun: true}, false, 3, verbs.ErrOverrun},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -189,7 +187,7 @@ func TestCQOverrun(t *testing.T) {
 				t.Errorf("polled %d, %v; want %v", n, err, c.polled)
 			}
 			if ok := cq.Push(&verbs.WC{}, false); ok != c.taken {
-				t.Errorf("taken once there is room again: %v", ok)
+				t.Errorf("Push after Poll made room: %v", ok)
 			}
 		})
 	}

@@ -28,8 +28,7 @@ func (q *FIFO[T]) grow() {
 	q.slots, q.head = slots, 0
 }
 
-// Pop removes and returns the first element; false if the queue is empty. The queue keeps no
-// reference to it.
+// Pop removes and returns the first element; false if there is none. The queue drops its reference.
 func (q *FIFO[T]) Pop() (v T, ok bool) {
 	if q.n == 0 {
 		return v, false

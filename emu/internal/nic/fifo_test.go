@@ -50,7 +50,7 @@ func TestFIFOKeepsNoReferencesAndDoesNotAllocate(t *testing.T) {
 	round()
 	for i := range q.slots {
 		if q.slots[i] != nil {
-			t.Fatal("it holds on to what was popped")
+			t.Fatal("the FIFO references a popped element")
 		}
 	}
 	v := new(int)
@@ -67,7 +67,7 @@ func TestFIFOKeepsNoReferencesAndDoesNotAllocate(t *testing.T) {
 }
 
 // The vector of the paper that defined SipHash, and one of another length.
-func TestSipHashIsSipHash(t *testing.T) {
+func TestSipHashVectors(t *testing.T) {
 	var key [16]byte
 	var in [8]byte
 	for i := range key {
@@ -77,7 +77,7 @@ func TestSipHashIsSipHash(t *testing.T) {
 		in[i] = byte(i)
 	}
 	if got := SipHash(&key, nil); got != 0x726fdb47dd0e0e31 {
-		t.Errorf("of nothing: %#x", got)
+		t.Errorf("of no octets: %#x", got)
 	}
 	if got := SipHash(&key, in[:]); got != 0x93f5f5799a932462 {
 		t.Errorf("of eight octets: %#x", got)

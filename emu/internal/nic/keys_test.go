@@ -8,7 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// keysOf enters n regions and returns their keys.
+// keysOf registers n regions and returns them and their keys.
 func keysOf(t *testing.T, table *Table, n int) (keys []uint32, regions []*Region) {
 	t.Helper()
 	for range n {
@@ -49,25 +49,25 @@ func TestScrambledKeysHaveNoPattern(t *testing.T) {
 	}
 }
 
-// A new region does not get the name of a removed one.
-func TestScrambledNamesAreNotReused(t *testing.T) {
+// A new region does not get the key index of a deregistered one.
+func TestScrambledKeyIndexesAreNotReused(t *testing.T) {
 	table := NewTable(4)
 	table.Scramble([16]byte{1})
 	seen := map[uint32]bool{}
 	for range 1000 {
 		k, r := keysOf(t, table, 1)
-		if name := k[0] >> keyIndexShift; seen[name] || name == 0 {
-			t.Fatalf("key %#x: its name was used before", k[0])
+		if index := k[0] >> keyIndexShift; seen[index] || index == 0 {
+			t.Fatalf("key %#x: its index was used before", k[0])
 		} else {
-			seen[name] = true
+			seen[index] = true
 		}
 		must.Do(t, table.Deregister(r[0]))
 		if _, _, err := table.Remote(k[0], TargetQP{1, 7}, r[0].Addr, 16, verbs.AccessRemoteRead); err == nil {
-			t.Fatalf("key %#x opens a region that is gone", k[0])
+			t.Fatalf("key %#x gives access to a deregistered region", k[0])
 		}
 	}
 	if len(table.keys.index) != 0 {
-		t.Errorf("%d names are kept of nothing", len(table.keys.index))
+		t.Errorf("%d indexes are kept without a region", len(table.keys.index))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestKeysDependOnSecret(t *testing.T) {
 	}
 }
 
-func TestScrambledKeysWork(t *testing.T) {
+func TestScrambledKeysResolveAndAreUnpredictable(t *testing.T) {
 	table := NewTable(1 << 10)
 	table.Scramble([16]byte{5, 0xee, 0xd})
 	const all = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessMWBind
@@ -108,7 +108,7 @@ func TestScrambledKeysWork(t *testing.T) {
 			t.Fatalf("key %#x: %v", r.Key, err)
 		}
 		if _, _, err := table.Remote(r.Key^0x0100, TargetQP{1, 7}, r.Addr, 16, verbs.AccessRemoteRead); err == nil {
-			t.Fatalf("key %#x opens the region of %#x", r.Key^0x0100, r.Key)
+			t.Fatalf("key %#x gives access to the region of %#x", r.Key^0x0100, r.Key)
 		}
 	}
 	w := must.Get(table.AllocWindow(1, verbs.MWType2))(t)
@@ -116,7 +116,7 @@ func TestScrambledKeysWork(t *testing.T) {
 	must.Do(t, table.Bind(w, Bind{Region: regions[0], Addr: regions[0].Addr, Len: 8, Access: verbs.AccessRemoteRead, Key: key, PD: 1, QPN: 7}))
 	must.Do(t, table.Invalidate(key, 1, 7))
 	if !table.FreeWindow(w) {
-		t.Error("the window is not there")
+		t.Error("FreeWindow did not find the window")
 	}
 	for _, r := range regions {
 		must.Do(t, table.Deregister(r))
@@ -128,7 +128,7 @@ func TestScrambleNeedsEmptyTable(t *testing.T) {
 	must.Get(table.Register(1, make(Bytes, 1), 0, false, 0))(t)
 	defer func() {
 		if recover() == nil {
-			t.Error("Scramble took the keys from regions that have them")
+			t.Error("Scramble of a table with regions did not panic")
 		}
 	}()
 	table.Scramble([16]byte{1})

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Every limit has a default, keeps a valid value, and is named in the error for an
-// invalid one.
+// Every limit has a default, keeps a valid value, and is named in the error for an invalid one.
 func TestLimitDefaultsAndValidation(t *testing.T) {
 	all := Limits{}.OrDefault()
 	if err := all.Validate(); err != nil {

@@ -72,8 +72,7 @@ func (b *Base) Writable(sgl []verbs.SGE, pd PD, length int) bool {
 	return b.checkWritable(sgl, pd, 0, length) == nil
 }
 
-// checkWritable returns an error if the keys of sgl do not allow to write length bytes from byte
-// off on.
+// checkWritable returns an error if the keys of sgl do not permit a write of length bytes at off.
 func (b *Base) checkWritable(sgl []verbs.SGE, pd PD, off uint32, length int) error {
 	return EachSGE(sgl, off, length, func(s *verbs.SGE, off uint32, _, size int) error {
 		_, _, err := b.Mem.Local(s.LKey, pd, s.Addr+uint64(off), uint64(size), verbs.AccessLocalWrite)

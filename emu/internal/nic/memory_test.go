@@ -23,15 +23,15 @@ func TestWindowsAndRegionsNeedPD(t *testing.T) {
 		}
 	}
 	_, err := b.RegMR(pd+1, mem, 0, 0)
-	invalid("a region of no domain", err)
+	invalid("a region of an unknown PD", err)
 	_, err = b.RegMR(pd, mem, 0, verbs.AccessRemoteWrite)
-	invalid("a region to be written from afar only", err)
+	invalid("remote write without local write access", err)
 	_, err = b.RegMR(pd, mem, 0, verbs.AccessRemoteAtomic)
-	invalid("a region for atomics from afar only", err)
+	invalid("remote atomics without local write access", err)
 	_, err = b.RegMR(pd, mem, 1<<64-8, 0)
-	invalid("a region around the end of all addresses", err)
+	invalid("a region beyond the last address", err)
 	_, err = b.AllocMW(pd+1, verbs.MWType1)
-	invalid("a window of no domain", err)
+	invalid("a window of an unknown PD", err)
 	for _, typ := range []verbs.MWType{0, 3} {
 		_, err = b.AllocMW(pd, typ)
 		invalid(fmt.Sprintf("a window of type %d", typ), err)
@@ -42,25 +42,25 @@ func TestWindowsAndRegionsNeedPD(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = b.RegMR(pd, mem, 0, 0); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a third of two: %v", err)
+		t.Errorf("a third entry of two: %v", err)
 	}
 	must.Do(t, b.DeregMR(r))
 	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("the domain of a window went: %v", err)
+		t.Errorf("DeallocPD with a window: %v", err)
 	}
 	if r, err = b.RegMR(pd, mem, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	b.DeallocMW(w)
-	b.DeallocMW(w) // once is enough
+	b.DeallocMW(w) // no effect
 	if err := b.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("the domain of a region went: %v", err)
+		t.Errorf("DeallocPD with a region: %v", err)
 	}
 	must.Do(t, b.DeregMR(r))
 	if err := b.DeallocPD(pd); err != nil {
 		t.Error(err)
 	}
-	invalid("a domain gone twice", b.DeallocPD(pd))
+	invalid("a second DeallocPD", b.DeallocPD(pd))
 }
 
 func TestZeroLengthRegion(t *testing.T) {
@@ -79,14 +79,14 @@ func TestDeregMRWithBoundWindowIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.DeregMR(r); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("it went: %v", err)
+		t.Errorf("DeregMR with a bound window: %v", err)
 	}
 	b.DeallocMW(w)
 	if err := b.DeregMR(r); err != nil {
 		t.Error(err)
 	}
 	if err := b.DeregMR(r); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("it went twice: %v", err)
+		t.Errorf("a second DeregMR: %v", err)
 	}
 }
 
@@ -98,14 +98,14 @@ func (b *Base) memory(t testing.TB, pd PD, size int, access verbs.Access) ([]byt
 	return mem, r
 }
 
-// piece names n bytes of r from off on.
-func piece(r *Region, off, n int) verbs.SGE {
+// sge returns the entry of n bytes of r at off.
+func sge(r *Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Addr + uint64(off), Length: uint32(n), LKey: verbs.LKey(r.Key)}
 }
 
 // Gather and Scatter of any range of any list, including empty entries, give the
 // same result as copying the concatenated entries.
-func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
+func TestGatherAndScatterMatchCopying(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b, pd := newBase(t, nil)
 	mem, r := b.memory(t, pd, 256, verbs.AccessLocalWrite)
@@ -117,7 +117,7 @@ func TestGatherAndScatterAgreeWithCopying(t *testing.T) {
 		var at []int // where in mem byte i of the list is
 		for start := 0; len(sgl) < 4; {
 			n := rng.IntN(20)
-			sgl = append(sgl, piece(r, start, n))
+			sgl = append(sgl, sge(r, start, n))
 			for i := range n {
 				at = append(at, start+i)
 			}
@@ -155,14 +155,14 @@ func TestScatterWritesAllOrNothing(t *testing.T) {
 	_, readOnly := b.memory(t, pd, 16, 0)
 	_, foreign := b.memory(t, other, 16, verbs.AccessLocalWrite)
 	for name, bad := range map[string]verbs.SGE{
-		"memory to be read only":   piece(readOnly, 0, 4),
-		"memory of another domain": piece(foreign, 0, 4),
-		"memory beyond the region": piece(good, 16, 4),
+		"memory to be read only":   sge(readOnly, 0, 4),
+		"memory of another domain": sge(foreign, 0, 4),
+		"memory beyond the region": sge(good, 16, 4),
 		"no key at all":            {Addr: good.Addr, Length: 4, LKey: 0xdead},
 	} {
-		sgl := []verbs.SGE{piece(good, 0, 4), bad}
+		sgl := []verbs.SGE{sge(good, 0, 4), bad}
 		if err := b.Scatter(sgl, pd, 0, []byte{1, 2, 3, 4, 5}); err == nil {
-			t.Errorf("%s was written", name)
+			t.Errorf("Scatter to %s succeeded", name)
 		}
 		if !bytes.Equal(mem, make([]byte, 16)) {
 			t.Errorf("%s: %x was written before it", name, mem)
@@ -171,10 +171,10 @@ func TestScatterWritesAllOrNothing(t *testing.T) {
 			t.Errorf("%s: writable %v, and without it %v", name, b.Writable(sgl, pd, 5), b.Writable(sgl, pd, 4))
 		}
 		if err := b.Scatter(sgl, pd, 0, nil); err != nil {
-			t.Errorf("%s: writing nothing: %v", name, err)
+			t.Errorf("%s: Scatter of no bytes: %v", name, err)
 		}
 	}
-	sgl := []verbs.SGE{piece(good, 0, 4), piece(foreign, 0, 4)}
+	sgl := []verbs.SGE{sge(good, 0, 4), sge(foreign, 0, 4)}
 	if err := b.Gather(make([]byte, 5), sgl, pd, 0); err == nil {
 		t.Error("memory of another domain was read")
 	}
@@ -186,7 +186,7 @@ func TestScatterWritesAllOrNothing(t *testing.T) {
 func TestGatherAndScatterDoNotAllocate(t *testing.T) {
 	b, pd := newBase(t, nil)
 	_, r := b.memory(t, pd, 64, verbs.AccessLocalWrite)
-	sgl := []verbs.SGE{piece(r, 0, 8), piece(r, 16, 8)}
+	sgl := []verbs.SGE{sge(r, 0, 8), sge(r, 16, 8)}
 	buf := make([]byte, 12)
 	if n := testing.AllocsPerRun(100, func() {
 		if b.Gather(buf, sgl, pd, 2) != nil || b.Scatter(sgl, pd, 2, buf) != nil || !b.Writable(sgl, pd, 16) {

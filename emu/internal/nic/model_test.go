@@ -7,11 +7,10 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// model is the table as a list of everything there ever was, searched from end
-// to end: too slow to use, too simple to be wrong.
+// model is a simple, slow Table: lists of all regions and windows, including removed ones.
 type model struct {
 	regions []*Region
-	gone    map[*Region]bool
+	removed map[*Region]bool
 	windows []*modelWindow
 }
 
@@ -22,10 +21,10 @@ type modelWindow struct {
 	qpn   uint32
 }
 
-// opens says whether a peer on qpn may read the first byte that key names.
-func (m *model) opens(key, qpn uint32) bool {
+// permits reports whether a peer on qpn may read the first byte of key.
+func (m *model) permits(key, qpn uint32) bool {
 	for _, r := range m.regions {
-		if r.Key == key && !m.gone[r] {
+		if r.Key == key && !m.removed[r] {
 			return true
 		}
 	}
@@ -69,11 +68,11 @@ func (m *model) step(t *testing.T, tab *Table, rng *rand.Rand) {
 			return
 		}
 		r := m.regions[rng.IntN(len(m.regions))]
-		legal := !m.gone[r] && m.windowsOn(r) == 0
+		legal := !m.removed[r] && m.windowsOn(r) == 0
 		if err := tab.Deregister(r); (err == nil) != legal {
-			t.Fatalf("Deregister of %#x with %d windows, gone %v: %v", r.Key, m.windowsOn(r), m.gone[r], err)
+			t.Fatalf("Deregister of %#x with %d windows, removed %v: %v", r.Key, m.windowsOn(r), m.removed[r], err)
 		}
-		m.gone[r] = m.gone[r] || legal
+		m.removed[r] = m.removed[r] || legal
 	default:
 		if len(m.windows) > 0 {
 			m.stepWindow(t, tab, rng, m.windows[rng.IntN(len(m.windows))], qpn)
@@ -92,7 +91,7 @@ func (m *model) stepWindow(t *testing.T, tab *Table, rng *rand.Rand, w *modelWin
 	case 1:
 		legal := !w.freed && type2 && w.on != nil && w.qpn == qpn
 		if w.freed {
-			return // its key may be another's by now
+			return // another window may have its key
 		}
 		if err := tab.Invalidate(w.w.Key, pdA, qpn); (err == nil) != legal {
 			t.Fatalf("Invalidate of %#x on %#x: %v", w.w.Key, qpn, err)
@@ -109,7 +108,7 @@ func (m *model) stepWindow(t *testing.T, tab *Table, rng *rand.Rand, w *modelWin
 			Region: r, Addr: r.Addr, Len: 8, Access: verbs.AccessRemoteRead, PD: pdA, QPN: qpn,
 			Key: w.w.Key&^0xff | rng.Uint32N(4),
 		}
-		legal := !w.freed && !m.gone[r] && (!type2 || w.on == nil)
+		legal := !w.freed && !m.removed[r] && (!type2 || w.on == nil)
 		if err := tab.Bind(w.w, b); (err == nil) != legal {
 			t.Fatalf("Bind of %#x to %#x: %v, want success %v", w.w.Key, r.Key, err, legal)
 		}
@@ -119,11 +118,11 @@ func (m *model) stepWindow(t *testing.T, tab *Table, rng *rand.Rand, w *modelWin
 	}
 }
 
-func TestTableAgreesWithModel(t *testing.T) {
+func TestTableMatchesModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tab := NewTable(12)
-		m := &model{gone: map[*Region]bool{}}
+		m := &model{removed: map[*Region]bool{}}
 		for range 600 {
 			m.step(t, tab, rng)
 			for _, r := range m.regions {
@@ -146,11 +145,11 @@ func (m *model) compare(t *testing.T, tab *Table, seed uint64, key uint32, addr 
 		_, _, err := tab.Remote(key, TargetQP{pdA, qpn}, addr, 1, verbs.AccessRemoteRead)
 		// A key may have passed from one object to another: then the address of
 		// the one is none of the other's, and only refusals can be compared.
-		if err == nil && !m.opens(key, qpn) {
-			t.Fatalf("seed %d: key %#x opens for QP %#x", seed, key, qpn)
+		if err == nil && !m.permits(key, qpn) {
+			t.Fatalf("seed %d: key %#x works on QP %#x", seed, key, qpn)
 		}
-		if err == ErrKey && m.opens(key, qpn) {
-			t.Fatalf("seed %d: key %#x does not open for QP %#x", seed, key, qpn)
+		if err == ErrKey && m.permits(key, qpn) {
+			t.Fatalf("seed %d: key %#x does not work on QP %#x", seed, key, qpn)
 		}
 	}
 }

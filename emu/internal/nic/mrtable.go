@@ -293,8 +293,7 @@ func (t *Table) Unbound(key uint32) bool {
 	return w != nil && !w.Bound()
 }
 
-// Span returns the address range of a region. If the key names no region, it returns a range that
-// Remote rejects.
+// Span returns the address range of a region, or a range that Remote rejects if key names none.
 func (t *Table) Span(key uint32) (addr, n uint64) {
 	if r, _ := t.find(key); r != nil {
 		return r.Addr, r.Len

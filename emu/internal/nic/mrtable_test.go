@@ -87,7 +87,7 @@ func TestKeyIsInvalidAfterDeregister(t *testing.T) {
 	must.Do(t, tab.Deregister(old))
 	heir := register(t, tab, pdA, everything)
 	if heir.Key == old.Key {
-		t.Fatalf("key %#x came back", old.Key)
+		t.Fatalf("key %#x was reused", old.Key)
 	}
 	if _, _, err := tab.Remote(old.Key, TargetQP{pdA, qpA}, regionAddr, 1, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
 		t.Errorf("old key: %v", err)
@@ -124,7 +124,7 @@ func TestRegionsHaveGaps(t *testing.T) {
 	var end uint64
 	for _, n := range []int{0, 1, addrAlign - 1, addrAlign, addrAlign + 1, 1} {
 		r := must.Get(tab.Register(pdA, Bytes(make([]byte, n)), 0, false, 0))(t)
-		// Whoever runs over the end of a region meets nothing for a long way.
+		// An access beyond the end of a region does not reach the next one.
 		if r.Addr%addrAlign != 0 || r.Addr < end+addrAlign-1 {
 			t.Errorf("%d bytes at %#x, the last region ended at %#x", n, r.Addr, end)
 		}
@@ -143,7 +143,7 @@ func TestZeroBasedRegionStartsAtZero(t *testing.T) {
 	}
 }
 
-func TestSpanKnowsOnlyRegions(t *testing.T) {
+func TestSpanFindsRegionsOnly(t *testing.T) {
 	tab := NewTable(2)
 	r := register(t, tab, pdB, everything)
 	w, _ := tab.AllocWindow(pdB, verbs.MWType2)
@@ -153,15 +153,15 @@ func TestSpanKnowsOnlyRegions(t *testing.T) {
 	for _, key := range []uint32{0, w.Key, r.Key ^ 1} {
 		addr, n := tab.Span(key)
 		if _, _, err := tab.Remote(key, TargetQP{pdB, qpA}, addr, n, 0); err == nil {
-			t.Errorf("Span of %#x = %#x, %#x, which opens something", key, addr, n)
+			t.Errorf("Span of %#x = %#x, %#x, which Remote accepts", key, addr, n)
 		}
 	}
 	if !tab.Unbound(w.Key) || tab.Unbound(r.Key) || tab.Unbound(0) {
-		t.Error("Unbound is true of windows that are not bound, and of nothing else")
+		t.Error("Unbound is not true for an unbound window, or is true for another key")
 	}
 }
 
-func TestResolvingAKeyDoesNotAllocate(t *testing.T) {
+func TestResolvingKeyDoesNotAllocate(t *testing.T) {
 	tab := NewTable(1)
 	r := register(t, tab, pdA, everything)
 	if n := testing.AllocsPerRun(100, func() {

@@ -3,8 +3,7 @@ package nic
 // Policy has the decisions about memory and completion queues in which devices differ. The zero
 // value follows the specifications.
 type Policy struct {
-	// RepeatOverrun reports every completion that an overrun CQ cannot take, not the first
-	// only.
+	// RepeatOverrun reports every completion that an overrun CQ cannot take, not only the first.
 	RepeatOverrun bool
 	// WindowCoversRegion lets a memory window grant access to all of its region.
 	WindowCoversRegion bool
@@ -12,7 +11,6 @@ type Policy struct {
 	BindAcrossPDs bool
 	// InvalidateFromAnyQP lets a QP invalidate type 2 windows of other QPs.
 	InvalidateFromAnyQP bool
-	// InvalidateAnyKey lets a QP invalidate regions and type 1 windows of its protection
-	// domain.
+	// InvalidateAnyKey lets a QP invalidate regions and type 1 windows of its PD.
 	InvalidateAnyKey bool
 }

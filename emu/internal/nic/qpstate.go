@@ -23,9 +23,8 @@ func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask
 	return nil
 }
 
-// Transition checks a modify_qp of a QP in state current and returns the new state.
-// Without QPAttrState the QP stays in its state, which is a transition with its own
-// attributes.
+// Transition checks a modify_qp of a QP in state current and returns the new state. Without
+// QPAttrState the QP stays in its state, a transition with its own attributes.
 //
 // QPAttrCurState is the state that the consumer assumes. A QP can leave RTS by
 // itself, so the request fails if the assumption is wrong.
@@ -60,9 +59,8 @@ func checkCurState(current, named verbs.QPState) error {
 	return nil
 }
 
-// ruleFor returns the attributes that a transition requires and permits, and false if the
-// transition is not permitted. Transitions to RESET and ERR have no attributes, and are not in
-// rules.
+// ruleFor returns the attributes that a transition requires and permits; false if the transition is
+// not permitted. Transitions to RESET and ERR have no attributes and are not in rules.
 func ruleFor(e transition) (rule, bool) {
 	if !typeAndStatesExist(e) {
 		return rule{}, false

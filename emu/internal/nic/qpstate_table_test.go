@@ -84,8 +84,8 @@ var (
 	allTypes = []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCSend, verbs.QPTypeXRCRecv}
 )
 
-// want returns every legal change: those of the published table, and the ways
-// to RESET and ERR, which take no attributes.
+// want returns every legal transition: those of the published table, and those to RESET and ERR,
+// which have no attributes.
 func want(t *testing.T) map[transition]rule {
 	t.Helper()
 	rules := map[transition]rule{}
@@ -100,7 +100,7 @@ func want(t *testing.T) map[transition]rule {
 		s := strings.Fields(f[0])
 		e := transition{pick(t, typeNames, strings.TrimSpace(f[1])), pick(t, stateNames, s[0]), pick(t, stateNames, s[1])}
 		if _, twice := rules[e]; twice {
-			t.Fatalf("%q is a second row for its change", line)
+			t.Fatalf("%q is a second row for its transition", line)
 		}
 		rules[e] = rule{required: attrs(t, f[2]), optional: attrs(t, f[3])}
 	}

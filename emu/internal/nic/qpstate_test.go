@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// eachEdge visits type × from × to, rules or not.
+// eachEdge visits every type × from × to, legal or not.
 func eachEdge(visit func(e transition)) {
 	for _, typ := range allTypes {
 		for from := verbs.QPStateReset; from <= verbs.QPStateErr; from++ {
@@ -29,9 +29,9 @@ func eachBit(visit func(bit verbs.QPAttrMask)) {
 	}
 }
 
-// refuses fails the test unless err is an invalid-argument error that mentions
+// checkInvalid fails the test unless err is an invalid-argument error that mentions
 // all of names.
-func refuses(t *testing.T, err error, names ...any) {
+func checkInvalid(t *testing.T, err error, names ...any) {
 	t.Helper()
 	if !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("error is %v, want ErrInvalid", err)
@@ -44,7 +44,7 @@ func refuses(t *testing.T, err error, names ...any) {
 	}
 }
 
-func TestMatrixOfTypesAndStates(t *testing.T) {
+func TestTransitionRulesMatchTable(t *testing.T) {
 	rules := want(t)
 	legalCount := 0
 	eachEdge(func(e transition) {
@@ -57,15 +57,15 @@ func TestMatrixOfTypesAndStates(t *testing.T) {
 			legalCount++
 			return
 		}
-		refuses(t, CheckModify(e.typ, e.from, e.to, ^verbs.QPAttrMask(0)), e.typ, e.from, e.to)
-		refuses(t, CheckModify(e.typ, e.from, e.to, verbs.QPAttrState), "only to", verbs.QPStateReset)
+		checkInvalid(t, CheckModify(e.typ, e.from, e.to, ^verbs.QPAttrMask(0)), e.typ, e.from, e.to)
+		checkInvalid(t, CheckModify(e.typ, e.from, e.to, verbs.QPAttrState), "only to", verbs.QPStateReset)
 	})
 	if legalCount != 42+5*7+5*6 {
-		t.Errorf("%d rules changes, want 42 of the table, 35 to RESET and 30 to ERR", legalCount)
+		t.Errorf("%d legal transitions, want 42 of the table, 35 to RESET and 30 to ERR", legalCount)
 	}
 }
 
-func TestEveryAttributeOfEveryChange(t *testing.T) {
+func TestTransitionsCheckEveryAttribute(t *testing.T) {
 	for e, r := range want(t) {
 		required, permitted := r.required|verbs.QPAttrState, r.required|r.optional|verbs.QPAttrState
 		for _, mask := range []verbs.QPAttrMask{required, permitted, permitted &^ verbs.QPAttrState} {
@@ -76,9 +76,9 @@ func TestEveryAttributeOfEveryChange(t *testing.T) {
 		eachBit(func(bit verbs.QPAttrMask) {
 			switch {
 			case r.required&bit != 0:
-				refuses(t, CheckModify(e.typ, e.from, e.to, permitted&^bit), e.typ, e.from, e.to, "also needs "+bit.String())
+				checkInvalid(t, CheckModify(e.typ, e.from, e.to, permitted&^bit), e.typ, e.from, e.to, "also needs "+bit.String())
 			case permitted&bit == 0:
-				refuses(t, CheckModify(e.typ, e.from, e.to, required|bit), e.typ, e.from, e.to, "does not take "+bit.String())
+				checkInvalid(t, CheckModify(e.typ, e.from, e.to, required|bit), e.typ, e.from, e.to, "does not take "+bit.String())
 			default:
 				if err := CheckModify(e.typ, e.from, e.to, required|bit); err != nil {
 					t.Errorf("with optional %v: %v", bit, err)
@@ -118,7 +118,7 @@ func TestUnknownTypesAndStatesAreRejected(t *testing.T) {
 		if _, ok := ruleFor(e); ok {
 			t.Errorf("%v %v to %v is rules", e.typ, e.from, e.to)
 		}
-		refuses(t, CheckModify(e.typ, e.from, e.to, 0), e.typ, e.from)
+		checkInvalid(t, CheckModify(e.typ, e.from, e.to, 0), e.typ, e.from)
 	}
 }
 
@@ -126,13 +126,13 @@ func TestTransition(t *testing.T) {
 	const state, cur = verbs.QPAttrState, verbs.QPAttrCurState
 	toRTS := verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 	for _, tc := range []struct {
-		name    string
-		typ     verbs.QPType
-		current verbs.QPState
-		attr    verbs.QPAttr
-		mask    verbs.QPAttrMask
-		to      verbs.QPState
-		refusal []any // nil: granted
+		name     string
+		typ      verbs.QPType
+		current  verbs.QPState
+		attr     verbs.QPAttr
+		mask     verbs.QPAttrMask
+		to       verbs.QPState
+		mentions []any // nil: accepted
 	}{
 		{"state absent stays", rc, verbs.QPStateRTS, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrMinRNRTimer, verbs.QPStateRTS, nil},
 		{"nothing at all in RESET", rc, verbs.QPStateReset, verbs.QPAttr{}, 0, verbs.QPStateReset, nil},
@@ -153,10 +153,10 @@ func TestTransition(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			to, err := Transition(tc.typ, tc.current, &tc.attr, tc.mask)
-			if tc.refusal != nil {
-				refuses(t, err, tc.refusal...)
+			if tc.mentions != nil {
+				checkInvalid(t, err, tc.mentions...)
 				if to != tc.current {
-					t.Errorf("refused, yet the state is %v instead of %v", to, tc.current)
+					t.Errorf("after an error the state is %v, want %v", to, tc.current)
 				}
 				return
 			}
@@ -168,33 +168,33 @@ func TestTransition(t *testing.T) {
 }
 
 // CheckModify checks each attribute bit independently.
-func TestCheckOfAllSubsets(t *testing.T) {
+func TestCheckModifyChecksEachAttribute(t *testing.T) {
 	r, _ := ruleFor(transition{rc, verbs.QPStateRTR, verbs.QPStateRTS})
 	bad := verbs.QPAttrAV | verbs.QPAttrQKey
 	universe := r.required | r.optional | bad
-	granted := 0
+	accepted := 0
 	for sub := universe; ; sub = (sub - 1) & universe {
 		ok := CheckModify(verbs.QPTypeRC, verbs.QPStateRTR, verbs.QPStateRTS, sub) == nil
 		if ok != (sub&r.required == r.required && sub&bad == 0) {
-			t.Fatalf("mask %v: granted %v", sub, ok)
+			t.Fatalf("mask %v: accepted %v", sub, ok)
 		}
 		if ok {
-			granted++
+			accepted++
 		}
 		if sub == 0 {
 			break
 		}
 	}
-	if n := 1 << bits.OnesCount32(uint32(r.optional)); granted != n {
-		t.Errorf("%d masks granted, want %d", granted, n)
+	if n := 1 << bits.OnesCount32(uint32(r.optional)); accepted != n {
+		t.Errorf("%d masks accepted, want %d", accepted, n)
 	}
 }
 
-func TestCheckDoesNotAllocateWhenLegal(t *testing.T) {
+func TestCheckModifyDoesNotAllocate(t *testing.T) {
 	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccessFlags
 	if n := testing.AllocsPerRun(100, func() {
 		must.Do(t, CheckModify(verbs.QPTypeRC, verbs.QPStateReset, verbs.QPStateInit, mask))
 	}); n != 0 {
-		t.Errorf("Check allocates %v times", n)
+		t.Errorf("CheckModify allocates %v times", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A receive queue behaves like a FIFO list, for any size and after resizing.
-func TestReceiveQueueAgreesWithAList(t *testing.T) {
+func TestReceiveQueueMatchesList(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, depth := range []int{0, 1, 3, 4, 7} {
 		q := NewRecvQueue(depth, 2)
@@ -44,7 +44,7 @@ func TestReceiveQueueAgreesWithAList(t *testing.T) {
 				default:
 					list = append(list, verbs.RecvWR{WRID: id, SGL: slices.Clone(wr.SGL)})
 				}
-				clear(wr.SGL) // they are the program's, who may use them for something else
+				clear(wr.SGL) // the application may reuse it
 			case len(list) > 0:
 				q.Take()
 				list = list[1:]
@@ -62,7 +62,7 @@ func check(t *testing.T, q *RecvQueue, list []verbs.RecvWR) {
 	w := q.Peek()
 	if len(list) == 0 {
 		if w != nil {
-			t.Fatalf("%+v of an empty queue", w)
+			t.Fatalf("%+v from an empty queue", w)
 		}
 		return
 	}

@@ -15,8 +15,8 @@ func (b *Base) mustSRQ(t testing.TB, c SRQConfig) *SRQ {
 	return s
 }
 
-// share posts receives of no memory by their ids.
-func (s *SRQ) share(t testing.TB, ids ...uint64) {
+// postIDs posts receives without memory.
+func (s *SRQ) postIDs(t testing.TB, ids ...uint64) {
 	t.Helper()
 	for _, id := range ids {
 		must.Do(t, s.PostRecv(&verbs.RecvWR{WRID: id}))
@@ -38,16 +38,16 @@ func TestCreateAndDestroySRQ(t *testing.T) {
 	cq, gone := b.mustCQ(t, 1), b.mustCQ(t, 1)
 	must.Do(t, b.DestroyCQ(gone))
 	for name, c := range map[string]SRQConfig{
-		"no room":                {PD: pd, MaxWR: 0},
-		"too much room":          {PD: pd, MaxWR: 65},
-		"too many pieces":        {PD: pd, MaxWR: 1, MaxSGE: 5},
-		"pieces below zero":      {PD: pd, MaxWR: 1, MaxSGE: -1},
-		"a limit beyond it":      {PD: pd, MaxWR: 4, Limit: 5},
-		"a limit below zero":     {PD: pd, MaxWR: 4, Limit: -1},
+		"size 0":                 {PD: pd, MaxWR: 0},
+		"size too large":         {PD: pd, MaxWR: 65},
+		"too many SGEs":          {PD: pd, MaxWR: 1, MaxSGE: 5},
+		"negative MaxSGE":        {PD: pd, MaxWR: 1, MaxSGE: -1},
+		"limit above size":       {PD: pd, MaxWR: 4, Limit: 5},
+		"negative limit":         {PD: pd, MaxWR: 4, Limit: -1},
 		"an unknown domain":      {PD: pd + 1, MaxWR: 4},
 		"an unknown type":        {PD: pd, MaxWR: 4, Type: 2},
 		"XRC without a CQ":       {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain},
-		"XRC with a CQ gone":     {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain, CQ: gone},
+		"XRC, destroyed CQ":      {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, XRCD: domain, CQ: gone},
 		"XRC without a domain":   {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: cq},
 		"XRC of a closed domain": {PD: pd, MaxWR: 4, Type: verbs.SRQXRC, CQ: cq, XRCD: new(XRCD)},
 	} {
@@ -57,30 +57,30 @@ func TestCreateAndDestroySRQ(t *testing.T) {
 	}
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 64, MaxSGE: 4, Limit: 64})
 	if a := s.Query(); a != (verbs.SRQAttr{MaxWR: 64, MaxSGE: 4, Limit: 64}) {
-		t.Errorf("made %+v", a)
+		t.Errorf("created %+v", a)
 	}
 	other := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 1, Type: verbs.SRQXRC, CQ: cq, XRCD: domain})
 	if _, err := b.CreateSRQ(SRQConfig{PD: pd, MaxWR: 1}); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a third of two: %v", err)
+		t.Errorf("a third SRQ of two: %v", err)
 	}
 	if b.SRQ(s.Num()) != s || b.SRQ(other.Num()) != other || b.SRQ(77) != nil {
-		t.Error("their numbers name others")
+		t.Error("SRQ numbers are not unique")
 	}
 	s.Use(1)
 	if err := b.DestroySRQ(s); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("destroyed under a QP: %v", err)
+		t.Errorf("DestroySRQ with a QP: %v", err)
 	}
 	s.Use(-1)
 	for what, err := range map[string]error{"domain": b.DeallocPD(pd), "CQ": b.DestroyCQ(cq), "XRC domain": b.CloseXRCD(domain)} {
 		if !errors.Is(err, verbs.ErrBusy) {
-			t.Errorf("its %s went: %v", what, err)
+			t.Errorf("destroying the %s of an SRQ: %v", what, err)
 		}
 	}
 	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: s})
 	b.Report(Event{Type: verbs.EventSRQLimitReached, SRQ: other})
 	must.Do(t, b.DestroySRQ(s))
 	if e, ok := b.NextEvent(); !ok || e.SRQ != other {
-		t.Errorf("event about %v, want one about the queue that is left", e.SRQ)
+		t.Errorf("event of SRQ %v, want that of the SRQ that was not destroyed", e.SRQ)
 	}
 	if err := b.DestroySRQ(s); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("destroyed twice: %v", err)
@@ -106,10 +106,10 @@ func TestSRQNumbersHave24Bits(t *testing.T) {
 func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	b, pd := newBase(t, nil)
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 4, Limit: 3})
-	s.share(t, 0, 1, 2, 3)
+	s.postIDs(t, 0, 1, 2, 3)
 	s.Take()
 	if s.Count() != 3 || len(b.events) != 0 {
-		t.Errorf("%d left, %d events: that is not below three", s.Count(), len(b.events))
+		t.Errorf("%d receives, %d events: 3 is not below the limit", s.Count(), len(b.events))
 	}
 	s.Take()
 	if e, ok := b.NextEvent(); !ok || e.Type != verbs.EventSRQLimitReached || e.SRQ != s || s.Query().Limit != 0 {
@@ -117,7 +117,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 	}
 	s.Take()
 	if e, ok := b.NextEvent(); ok {
-		t.Errorf("again: %+v", e)
+		t.Errorf("second event: %+v", e)
 	}
 }
 
@@ -126,9 +126,9 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 func TestModifySRQ(t *testing.T) {
 	b, pd := newBase(t, func(l *Limits, _ *Policy) { l.SRQWR = 32 })
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 8, MaxSGE: 1, Limit: 2})
-	s.share(t, 90, 91, 92, 93, 94) // so that the ring wraps
+	s.postIDs(t, 90, 91, 92, 93, 94) // so that the ring wraps
 	s.drain()
-	s.share(t, 0, 1, 2, 3, 4, 5)
+	s.postIDs(t, 0, 1, 2, 3, 4, 5)
 	before := s.Query()
 	const both = verbs.SRQMaxWR | verbs.SRQLimit
 	refused := func(mask verbs.SRQAttrMask, attrs ...verbs.SRQAttr) {
@@ -146,10 +146,10 @@ func TestModifySRQ(t *testing.T) {
 		t.Errorf("%v, is %+v", err, s.Query())
 	}
 	if err := s.PostRecv(&verbs.RecvWR{}); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a seventh of six: %v", err)
+		t.Errorf("a seventh receive of six: %v", err)
 	}
 	must.Do(t, s.Modify(verbs.SRQAttr{MaxWR: 7, Limit: 0}, both))
-	s.share(t, 6)
+	s.postIDs(t, 6)
 	if got := s.drain(); !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 5, 6}) {
 		t.Errorf("receives %v", got)
 	}
@@ -158,12 +158,12 @@ func TestModifySRQ(t *testing.T) {
 func TestFullSRQRejectsPostRecv(t *testing.T) {
 	b, pd := newBase(t, nil)
 	s := b.mustSRQ(t, SRQConfig{PD: pd, MaxWR: 3}) // no power of two
-	s.share(t, 0, 1, 2)
+	s.postIDs(t, 0, 1, 2)
 	if err := s.PostRecv(&verbs.RecvWR{WRID: 9}); !errors.Is(err, verbs.ErrNoMemory) {
 		t.Errorf("a fourth receive of three: %v", err)
 	}
 	if err := s.PostRecv(&verbs.RecvWR{SGL: make([]verbs.SGE, 1)}); err == nil {
-		t.Error("a scatter entry where none is allowed was taken")
+		t.Error("a receive with more SGEs than MaxSGE was accepted")
 	}
 	if got := s.drain(); !slices.Equal(got, []uint64{0, 1, 2}) {
 		t.Errorf("receives %v", got)
@@ -174,11 +174,11 @@ func TestXRCDomainLimit(t *testing.T) {
 	b, _ := newBase(t, func(l *Limits, _ *Policy) { l.XRCDs = 1 })
 	x := must.Get(b.OpenXRCD())(t)
 	if _, err := b.OpenXRCD(); !errors.Is(err, verbs.ErrNoMemory) {
-		t.Errorf("a second of one: %v", err)
+		t.Errorf("a second XRC domain of one: %v", err)
 	}
 	x.Use(1)
 	if err := b.CloseXRCD(x); !errors.Is(err, verbs.ErrBusy) {
-		t.Errorf("it went from under its user: %v", err)
+		t.Errorf("CloseXRCD of a domain in use: %v", err)
 	}
 	x.Use(-1)
 	if err := b.CloseXRCD(x); err != nil || b.HasXRCD(x) {

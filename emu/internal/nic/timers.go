@@ -7,8 +7,7 @@ import "github.com/fabrictest/fabrictest/emu/mono"
 type Timer[T any] struct {
 	Owner *T
 	at    mono.Time
-	// TieBreak orders timers with the same deadline, the lowest first, so that runs are
-	// deterministic.
+	// TieBreak orders timers with the same deadline, lowest first, to make runs deterministic.
 	TieBreak uint32
 	position int32 // index in the heap plus 1; 0 if the timer is not set
 }
@@ -41,8 +40,7 @@ func (h *TimerHeap[T]) First() *T {
 // Clip frees memory of the heap that is not in use.
 func (h *TimerHeap[T]) Clip() { h.timers = append(make([]*Timer[T], 0, len(h.timers)), h.timers...) }
 
-// PopExpired stops the first timer that has expired by now and returns its owner; nil if there is
-// none.
+// PopExpired stops the first timer that has expired by now and returns its owner; nil if none has.
 func (h *TimerHeap[T]) PopExpired(now mono.Time) *T {
 	if len(h.timers) == 0 || h.timers[0].at > now {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 type sleeper struct {
 	timer Timer[sleeper]
-	at    mono.Time // what the timer should be set for
+	at    mono.Time // expected deadline
 }
 
 func sleepers(n int) []*sleeper {
@@ -34,7 +34,7 @@ func TestTimersExpireByDeadlineThenTieBreak(t *testing.T) {
 	var h TimerHeap[sleeper]
 	all := sleepers(10)
 	if h.Next() != mono.Never || h.PopExpired(mono.Never-1) != nil {
-		t.Error("an empty heap has something due")
+		t.Error("an empty heap has an expired timer")
 	}
 	for i, at := range map[int]mono.Time{5: 20, 9: 10, 1: 30, 4: 10, 7: 20, 2: 10} {
 		h.Set(&all[i].timer, at)
@@ -55,7 +55,7 @@ func TestSetIfEarlierNeverMovesLater(t *testing.T) {
 	s := sleepers(1)[0]
 	h.SetIfEarlier(&s.timer, mono.Never)
 	if s.timer.IsSet() {
-		t.Error("it is set for never")
+		t.Error("the timer is set for Never")
 	}
 	for _, c := range []struct{ at, want mono.Time }{{20, 20}, {30, 20}, {mono.Never, 20}, {10, 10}} {
 		if h.SetIfEarlier(&s.timer, c.at); h.Next() != c.want {

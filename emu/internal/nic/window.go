@@ -20,9 +20,8 @@ type Bind struct {
 // windowAccess has the access flags that a window may have.
 const windowAccess = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessZeroBased
 
-// Bind binds w, and gives it the key b.Key, which may differ from w.Key only in the tag, the low
-// byte. A type 1 window is unbound by length 0. If Bind fails, the window and its key are
-// unchanged.
+// Bind binds w and gives it the key b.Key, which may differ from w.Key only in the tag, the low
+// byte. Length 0 unbinds a type 1 window. If Bind fails, the window and its key are unchanged.
 func (t *Table) Bind(w *Window, b Bind) error {
 	i := t.index(w.Key)
 	if t.slots[i].window != w || t.index(b.Key) != i {

@@ -17,8 +17,7 @@ func window(t *testing.T, tab *Table, typ verbs.MWType) *Window {
 	return w
 }
 
-// bindOf is a bind of w to the first 256 bytes of r, on qpA, that every rule
-// allows.
+// bindOf is a bind of w to the first 256 bytes of r, on qpA, that every rule allows.
 func bindOf(w *Window, r *Region) Bind {
 	return Bind{
 		Region: r, Addr: r.Addr, Len: 256, Access: remoteAll,
@@ -75,7 +74,7 @@ func TestBindChecks(t *testing.T) {
 				t.Fatalf("Bind = %v, want %v", err, c.want)
 			}
 			if err != nil && (*w != before || r.windows != 0) {
-				t.Errorf("a refused bind left %+v", *w)
+				t.Errorf("a failed bind changed the window: %+v", *w)
 			}
 			if err == nil && (w.Key != b.Key || w.Bound() != (b.Len > 0)) {
 				t.Errorf("bound: %v, key %#x, want %#x", w.Bound(), w.Key, b.Key)
@@ -101,14 +100,14 @@ func TestBindRejectsRemovedObjects(t *testing.T) {
 	r = register(t, tab, pdA, everything)
 	b = bindOf(w, r)
 	if !tab.FreeWindow(w) {
-		t.Fatal("FreeWindow found nothing")
+		t.Fatal("FreeWindow did not find the window")
 	}
 	heir := window(t, tab, verbs.MWType2)
 	if err := tab.Bind(w, b); !errors.Is(err, ErrKey) || heir.Bound() {
-		t.Errorf("of a window that has gone: %v", err)
+		t.Errorf("Bind of a freed window: %v", err)
 	}
 	if tab.FreeWindow(w) {
-		t.Error("a window went twice")
+		t.Error("a window was freed twice")
 	}
 }
 
@@ -141,7 +140,7 @@ func TestWindowLimitsAccess(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tab := NewTable(4)
-			// The region itself is closed to peers: only the window counts.
+			// The region itself gives peers no access: only the window counts.
 			r := register(t, tab, pdA, verbs.AccessLocalWrite|verbs.AccessMWBind)
 			w := window(t, tab, verbs.MWType2)
 			b := bindOf(w, r)
@@ -245,7 +244,7 @@ func TestDeregisterWithBoundWindowsFails(t *testing.T) {
 	must.Fail(t, "with one window", tab.Deregister(r), ErrInUse)
 	tab.FreeWindow(w1)
 	if err := tab.Deregister(r); err != nil {
-		t.Errorf("with none: %v", err)
+		t.Errorf("without bound windows: %v", err)
 	}
 }
 
@@ -261,10 +260,10 @@ func TestUnbindQPUnbindsItsWindows(t *testing.T) {
 	}
 	tab.UnbindQP(qpA)
 	if mine.Bound() || !others.Bound() || !type1.Bound() {
-		t.Errorf("bound after QP %#x went: its own %v, another QP's %v, type 1 %v", qpA, mine.Bound(), others.Bound(), type1.Bound())
+		t.Errorf("bound after UnbindQP(%#x): its own %v, another QP's %v, type 1 %v", qpA, mine.Bound(), others.Bound(), type1.Bound())
 	}
-	// A later QP of the same number finds nothing open.
+	// A later QP of the same number has no access.
 	if _, _, err := tab.Remote(mine.Key, TargetQP{pdA, qpA}, regionAddr, 8, verbs.AccessRemoteRead); !errors.Is(err, ErrKey) {
-		t.Errorf("the key of a closed window: %v", err)
+		t.Errorf("the key of an unbound window: %v", err)
 	}
 }

@@ -50,8 +50,7 @@ func TestSlotsCopyRequests(t *testing.T) {
 	}
 }
 
-// A request is signaled if its flag or the queue says so. Empty inline data has no
-// gather list.
+// A request is signaled if its flag or the queue says so. Empty inline data has no gather list.
 func TestSlotsKeepFlags(t *testing.T) {
 	slots, _ := NewSlots(1, 1, 1)
 	for _, c := range []struct {
@@ -70,12 +69,12 @@ func TestSlotsKeepFlags(t *testing.T) {
 			t.Errorf("%+v: flags %v", c, w.Flags)
 		}
 		if w.Window != nil || w.Length != 0 || w.SGL != nil || w.Inline != nil {
-			t.Errorf("%+v: left over %+v", c, w)
+			t.Errorf("%+v: not cleared %+v", c, w)
 		}
 	}
 }
 
-func TestKeepBind(t *testing.T) {
+func TestSlotKeepsBind(t *testing.T) {
 	var w Work
 	window, region := new(Window), new(Region)
 	wr := verbs.SendWR{Bind: verbs.Bind{RKey: 7, Info: verbs.BindInfo{Addr: 8, Length: 9, Access: verbs.AccessRemoteRead}}}
@@ -87,28 +86,28 @@ func TestKeepBind(t *testing.T) {
 }
 
 // The payload of a request is its inline data or its gather list.
-func TestWorkGather(t *testing.T) {
+func TestWorkGathersInlineDataOrSGL(t *testing.T) {
 	b, pd := newBase(t, nil)
 	mem, r := b.memory(t, pd, 16, 0)
 	copy(mem, "0123456789abcdef")
 	for name, w := range map[string]Work{
 		"inline": {Inline: []byte("0123ef")},
-		"listed": {SGL: []verbs.SGE{piece(r, 0, 4), piece(r, 14, 2)}},
+		"listed": {SGL: []verbs.SGE{sge(r, 0, 4), sge(r, 14, 2)}},
 	} {
 		dst := make([]byte, 4)
 		if err := w.Gather(b, pd, dst, 2); err != nil || string(dst) != "23ef" {
 			t.Errorf("%s: %q, %v", name, dst, err)
 		}
 	}
-	w := Work{SGL: []verbs.SGE{piece(r, 0, 4)}}
+	w := Work{SGL: []verbs.SGE{sge(r, 0, 4)}}
 	if err := w.Gather(b, pd+1, make([]byte, 4), 0); err == nil {
-		t.Error("memory of another domain was sent")
+		t.Error("memory of another PD was gathered")
 	}
 }
 
 // A completion has the opcode of the operation. ByteLen is set only for successful
 // READs and atomics.
-func TestWorkCompletion(t *testing.T) {
+func TestWorkCompletionHasOpcode(t *testing.T) {
 	for op, want := range map[verbs.WROpcode]verbs.WCOpcode{
 		verbs.OpSend: verbs.WCOpSend, verbs.OpSendImm: verbs.WCOpSend, verbs.OpSendInv: verbs.WCOpSend,
 		verbs.OpRDMAWrite: verbs.WCOpRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCOpRDMAWrite, verbs.OpRDMARead: verbs.WCOpRDMARead,
@@ -131,7 +130,7 @@ func TestWorkCompletion(t *testing.T) {
 	}
 }
 
-func TestKeepingDoesNotAllocate(t *testing.T) {
+func TestPostingDoesNotAllocate(t *testing.T) {
 	slots, _ := NewSlots(4, 2, 8)
 	var w Work
 	listed := verbs.SendWR{SGL: make([]verbs.SGE, 2)}

@@ -1,5 +1,4 @@
-// Package browser checks report pages in a headless Chromium. Only tests of the report packages use
-// it.
+// Package browser checks report pages in a headless Chromium, for tests of the report packages.
 package browser
 
 import (
@@ -128,10 +127,9 @@ func (b *Browser) Eval(expression string, into any) {
 	}
 }
 
-// Inspect loads the page at path in a light and a dark colour scheme, in the width of a phone,
-// and as printed. The test fails if the brightness of a screenshot does not fit the colour
-// scheme (print is always light), or if Audit finds problems. Screenshots are at most maxHeight
-// pixels high.
+// Inspect loads the page at path in a light and a dark colour scheme, in the width of a phone, and
+// as printed. The test fails if the brightness of a screenshot does not fit the colour scheme
+// (print is always light), or if Audit finds problems. Screenshots are at most maxHeight pixels.
 func (b *Browser) Inspect(name, path string, maxHeight int) {
 	b.t.Helper()
 	for _, l := range []Look{
@@ -158,9 +156,8 @@ func (b *Browser) capturePNG(l Look, maxHeight int) []byte {
 	return call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: new(true), Clip: clip}).Data
 }
 
-// Screenshot takes a screenshot of at most maxHeight pixels and returns its mean brightness, from 0
-// to 1. It saves the image if FABRICTEST_SHOTS names a folder. The test fails if the image is
-// almost blank.
+// Screenshot takes a screenshot of at most maxHeight pixels and returns its mean brightness, 0 to
+// 1. It saves the image if FABRICTEST_SHOTS names a folder. The test fails if it is almost blank.
 func (b *Browser) Screenshot(l Look, maxHeight int) float64 {
 	b.t.Helper()
 	data := b.capturePNG(l, maxHeight)

@@ -156,8 +156,7 @@ type partWidth struct {
 	Width string // in percent
 }
 
-// Add adds a bar with its value as text. A bar without a name belongs to the group of the
-// bar above.
+// Add adds a bar with its value as text. A bar without a name belongs to the group above.
 func (b *Bars) Add(name, value string, parts ...Segment) {
 	sum := 0.0
 	for _, p := range parts {
@@ -167,8 +166,7 @@ func (b *Bars) Add(name, value string, parts ...Segment) {
 	b.Bars = append(b.Bars, bar{Name: name, Value: value, Follows: name == "", parts: parts})
 }
 
-// Scaled sets the widths of all bars relative to the longest bar, and returns b; nil if all
-// bars are empty.
+// Scaled sets the widths of bars relative to the longest, and returns b; nil if all are empty.
 func (b *Bars) Scaled() *Bars {
 	if b.most == 0 {
 		return nil

@@ -47,12 +47,12 @@ func count(t *testing.T, d Drawing) map[string]int {
 	}
 }
 
-func TestEveryPartIsDrawn(t *testing.T) {
+func TestDrawHasEveryHostSwitchAndCable(t *testing.T) {
 	for _, c := range []struct {
-		name                     string
-		t                        *topology.Topology
-		hosts, switches, cables  int
-		troubled, labels, widest int
+		name                    string
+		t                       *topology.Topology
+		hosts, switches, cables int
+		lossy, labels, maxWidth int
 	}{
 		{"pair", pairOf(1), 2, 0, 1, 1, 1, 560},
 		{"pair with two rails", pairOf(2), 2, 0, 2, 2, 2, 560},
@@ -64,46 +64,46 @@ func TestEveryPartIsDrawn(t *testing.T) {
 	} {
 		d := Draw(c.t, testPainter{"host0"})
 		n := count(t, d)
-		if n["h fine"] != c.hosts || n["sw"] != c.switches || n["e fine"]+n["e lossy"] != c.cables || n["e lossy"] != c.troubled || n["el lossy"] != c.labels {
+		if n["h fine"] != c.hosts || n["sw"] != c.switches || n["e fine"]+n["e lossy"] != c.cables || n["e lossy"] != c.lossy || n["el lossy"] != c.labels {
 			t.Errorf("%s: %v", c.name, n)
 		}
-		if d.Width > c.widest || d.Height > 420 {
+		if d.Width > c.maxWidth || d.Height > 420 {
 			t.Errorf("%s: %d by %d", c.name, d.Width, d.Height)
 		}
 	}
 }
 
-// TestManyHostsAreFolded: those to which something happened stay.
-func TestManyHostsAreFolded(t *testing.T) {
+// Hosts are merged, except those with an impaired cable.
+func TestManyHostsAreMerged(t *testing.T) {
 	for _, fabric := range []*topology.Topology{fatTreeOf(1000, 10, 4), starOf(300, 1)} {
 		g := newGraph(fabric, testPainter{"host123"})
 		g.mergeHosts(MaxHosts)
-		folded, named := 0, []string{}
+		merged, named := 0, []string{}
 		for _, h := range g.hosts {
-			folded += h.mergedHosts
+			merged += h.mergedHosts
 			if h.mergedHosts == 0 {
 				named = append(named, h.name)
 			}
 		}
-		if folded != len(fabric.Hosts)-1 || fmt.Sprint(named) != "[host123]" {
-			t.Errorf("%d hosts folded, %v drawn", folded, named)
+		if merged != len(fabric.Hosts)-1 || fmt.Sprint(named) != "[host123]" {
+			t.Errorf("%d hosts merged, %v mustTopology", merged, named)
 		}
 		if d := Draw(fabric, testPainter{"host123"}); len(d.SVG) > 40_000 || count(t, d)["e lossy"] != 1 {
 			t.Errorf("%d bytes, %v", len(d.SVG), count(t, d))
 		}
 	}
-	// And where something happened to all of them, there is a limit.
-	if n := count(t, Draw(starOf(300, 1), allBad{})); n["h down"] > MaxHosts+1 {
+	// If all hosts are down, the number of drawn hosts is limited.
+	if n := count(t, Draw(starOf(300, 1), allDown{})); n["h down"] > MaxHosts+1 {
 		t.Errorf("%v", n)
 	}
 }
 
-type allBad struct{}
+type allDown struct{}
 
-func (allBad) Cable(*topology.Cable) Part { return Part{State: Down} }
-func (allBad) Host(*topology.Host) Part   { return Part{State: Down} }
+func (allDown) Cable(*topology.Cable) Part { return Part{State: Down} }
+func (allDown) Host(*topology.Host) Part   { return Part{State: Down} }
 
-func TestNodesStayApartAndInside(t *testing.T) {
+func TestNodesDoNotOverlap(t *testing.T) {
 	for name, f := range map[string]*topology.Topology{
 		"star 3": starOf(3, 1), "star 16": starOf(16, 1), "star 64": starOf(64, 1), "star 96": starOf(96, 1),
 		"tree 64": fatTreeOf(64, 8, 4), "tree 96": fatTreeOf(96, 12, 8), "rails": starOf(8, 4), "rails 64": starOf(64, 2),
@@ -122,50 +122,50 @@ func TestNodesStayApartAndInside(t *testing.T) {
 			}
 			for _, b := range all[i+1:] {
 				if math.Abs(a.x-b.x) < 10.5 && math.Abs(a.y-b.y) < 10.5 {
-					t.Errorf("%s: %s and %s lie on each other", name, a.name, b.name)
+					t.Errorf("%s: %s and %s overlap", name, a.name, b.name)
 				}
 			}
 		}
 	}
 }
 
-func TestHostileNamesStayText(t *testing.T) {
+func TestDrawEscapesNames(t *testing.T) {
 	evil := `</svg><script>alert(1)</script>"'&` + strings.Repeat("long", 50)
 	f := starOf(2, 1)
 	f.Hosts[0].Name, f.Switches[0].Name = evil, evil+"2"
 	f.Cables[0].A.Node, f.Cables[0].B.Node, f.Cables[1].B.Node = evil, evil+"2", evil+"2"
-	d := Draw(f, hostileLooks{evil})
-	count(t, d) // it is well-formed
+	d := Draw(f, hostilePainter{evil})
+	count(t, d) // checks that it is well-formed
 	if strings.Contains(string(d.SVG), "<script") || strings.Contains(string(d.SVG), "longlonglonglonglong</text>") {
 		t.Errorf("%s", d.SVG)
 	}
 }
 
-type hostileLooks struct{ text string }
+type hostilePainter struct{ text string }
 
-func (l hostileLooks) Cable(*topology.Cable) Part {
+func (l hostilePainter) Cable(*topology.Cable) Part {
 	return Part{State: Down, Label: "x<", Title: l.text}
 }
-func (l hostileLooks) Host(*topology.Host) Part { return Part{Title: l.text} }
+func (l hostilePainter) Host(*topology.Host) Part { return Part{Title: l.text} }
 
-func drawn(t topology.Topology, err error) *topology.Topology {
+func mustTopology(t topology.Topology, err error) *topology.Topology {
 	if err != nil {
 		panic(err)
 	}
 	return &t
 }
 
-// pairOf is two hosts back to back.
+// pairOf returns two hosts on cables.
 func pairOf(rails int) *topology.Topology {
-	return drawn(topology.Pair(topology.Options{Rails: rails}))
+	return mustTopology(topology.Pair(topology.Options{Rails: rails}))
 }
 
-// starOf is hosts around a switch per rail.
+// starOf returns hosts on one switch per rail.
 func starOf(hosts, rails int) *topology.Topology {
-	return drawn(topology.Star(hosts, topology.Options{Rails: rails}))
+	return mustTopology(topology.Star(hosts, topology.Options{Rails: rails}))
 }
 
-// fatTreeOf is hosts on leaves, and every leaf on every spine.
+// fatTreeOf returns hosts on leaves, and every leaf on every spine.
 func fatTreeOf(hosts, leaves, spines int) *topology.Topology {
-	return drawn(topology.FatTree(leaves, spines, hosts, topology.Options{}))
+	return mustTopology(topology.FatTree(leaves, spines, hosts, topology.Options{}))
 }

@@ -62,8 +62,7 @@ func newGraph(t *topology.Topology, painter Painter) *graph {
 	return g
 }
 
-// numberParallelEdges numbers the edges between the same two nodes, which are drawn side by
-// side.
+// numberParallelEdges numbers edges between the same two nodes, which are drawn side by side.
 func (g *graph) numberParallelEdges() {
 	type pair struct{ a, b *node }
 	count := map[pair]int{}

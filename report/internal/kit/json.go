@@ -95,8 +95,7 @@ func (f Format) Read(r io.Reader, into any) error {
 	return decode(text, into)
 }
 
-// checkVersion checks only the key "version" of a document: other keys of another version may
-// be unknown.
+// checkVersion checks only the key "version": another version may have unknown keys.
 func (f Format) checkVersion(text []byte) error {
 	var head struct {
 		Version *json.Number `json:"version"`

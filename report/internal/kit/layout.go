@@ -31,8 +31,7 @@ func (g *graph) layoutPair() {
 	}
 }
 
-// layoutRing places the switch in the centre and the hosts around it on an ellipse, at equal
-// distances.
+// layoutRing places the switch in the centre and the hosts on an ellipse, at equal distances.
 func (g *graph) layoutRing() {
 	n := len(g.hosts)
 	g.w = narrow
@@ -60,8 +59,7 @@ func (g *graph) layoutRing() {
 		a += turn
 		sin, cos := math.Sincos(a)
 		h.x, h.y = cx+rx*cos, cy+ry*sin
-		// The label is outside of the ellipse, along its normal, which is not the direction from
-		// the centre.
+		// The label is outside of the ellipse, along its normal, not on the line from the centre.
 		nx, ny := cos/rx, sin/ry
 		l := math.Hypot(nx, ny)
 		h.dx, h.dy = nx/l, ny/l
@@ -69,8 +67,7 @@ func (g *graph) layoutRing() {
 	}
 }
 
-// ringAngles returns n angles that divide an ellipse into arcs of equal length, the first
-// at the top.
+// ringAngles returns n angles that divide an ellipse into equal arcs, the first at the top.
 func ringAngles(n int, rx, ry float64) []float64 {
 	const fine = 2048                 // chords that approximate the ellipse
 	length := make([]float64, fine+1) // of the first k chords

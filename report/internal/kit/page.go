@@ -25,8 +25,7 @@ var (
 	baseJS string
 )
 
-// Page is the data of the shell of a page: its header and footer. The data of a page embeds
-// it.
+// Page is the data of a page's header and footer. The data of a page embeds it.
 type Page struct {
 	Title    string
 	About    string // the kind of page

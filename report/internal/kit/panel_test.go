@@ -14,13 +14,13 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// screen is a terminal as far as the display uses one: it shows what is on it.
+// screen is a terminal with the control sequences that a Panel uses, and records its lines.
 type screen struct {
-	mu    sync.Mutex
-	cols  int
-	lines []string
-	at    int // column in the last line
-	bad   []string
+	mu     sync.Mutex
+	cols   int
+	lines  []string
+	at     int // column in the last line
+	errors []string
 }
 
 func (s *screen) Columns() int { return s.cols }
@@ -40,7 +40,7 @@ func (s *screen) Write(p []byte) (int, error) {
 		case text[0] == 0x1b:
 			end := strings.IndexByte(text, 'm')
 			if end < 0 {
-				s.bad = append(s.bad, text)
+				s.errors = append(s.errors, text)
 				return len(p), nil
 			}
 			text = text[end+1:]
@@ -54,7 +54,7 @@ func (s *screen) Write(p []byte) (int, error) {
 		default:
 			r := []rune(text)[0]
 			if s.at < len([]rune(*last)) {
-				s.bad = append(s.bad, "written over: "+*last)
+				s.errors = append(s.errors, "overwritten: "+*last)
 			}
 			*last += string(r)
 			s.at++
@@ -83,7 +83,7 @@ func openPanel(cfg PanelConfig) *Panel {
 	return d
 }
 
-func TestProgressOnATerminal(t *testing.T) {
+func TestTerminalShowsProgressLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &screen{cols: 60}
 		d := openPanel(PanelConfig{Out: s, Status: s, Total: 3})
@@ -111,24 +111,24 @@ func TestProgressOnATerminal(t *testing.T) {
 		d.Close()
 		d.Close()
 		if got := s.last(); got != "" {
-			t.Errorf("left behind: %q", got)
+			t.Errorf("the line is not cleared: %q", got)
 		}
 		for _, l := range s.lines {
 			if strings.Contains(l, "done, ") {
-				t.Errorf("progress among the lines: %q", l)
+				t.Errorf("progress line in the output: %q", l)
 			}
 		}
-		if len(s.bad) > 0 {
-			t.Errorf("%q", s.bad)
+		if len(s.errors) > 0 {
+			t.Errorf("%q", s.errors)
 		}
 		if all := strings.Join(s.lines, "\n"); !strings.Contains(all, "ok\ndisk is filling up\n") {
-			t.Errorf("the note is lost:\n%s", all)
+			t.Errorf("the note is not printed:\n%s", all)
 		}
 	})
 }
 
-// TestProgressFits: a line that wraps cannot be taken back.
-func TestProgressFits(t *testing.T) {
+// A progress line that wraps could not be cleared.
+func TestProgressLineFitsTerminalWidth(t *testing.T) {
 	for cols := 1; cols < 140; cols += 3 {
 		s := &screen{cols: cols}
 		d := openPanel(PanelConfig{Out: &bytes.Buffer{}, Status: s, Total: 70})
@@ -139,14 +139,14 @@ func TestProgressFits(t *testing.T) {
 			}
 		}
 		d.Close()
-		if s.last() != "" || len(s.bad) > 0 {
-			t.Errorf("left %q, %q", s.last(), s.bad)
+		if s.last() != "" || len(s.errors) > 0 {
+			t.Errorf("the line is %q after Close; errors %q", s.last(), s.errors)
 		}
 	}
 }
 
-// Colours and a progress line need a terminal that has them; a quiet panel has neither.
-func TestPanelFitsTheTerminal(t *testing.T) {
+// Colours and a progress line need a terminal that supports them; a quiet panel has no progress.
+func TestPanelUsesTerminalFeatures(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		cols             int
@@ -170,8 +170,8 @@ func TestPanelFitsTheTerminal(t *testing.T) {
 		if err := d.Finish("sum\n", Paths{HTML: "x\x1b/report.html", Result: "x/result.json"}); err != nil {
 			t.Error(err)
 		}
-		if progress := len(status.lines) > 0; progress != c.progress || len(status.bad) > 0 {
-			t.Errorf("%s: progress is %v, %q", c.name, progress, status.bad)
+		if progress := len(status.lines) > 0; progress != c.progress || len(status.errors) > 0 {
+			t.Errorf("%s: progress is %v, %q", c.name, progress, status.errors)
 		}
 		want := "line\nsum\nReport: x\\x1b/report.html\n"
 		if c.quiet {
@@ -183,7 +183,7 @@ func TestPanelFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestPlainFilesAreNoTerminals(t *testing.T) {
+func TestFilesHaveNoColumns(t *testing.T) {
 	f := must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer f.Close()
 	if n := columns(f); n != 0 {
@@ -194,29 +194,29 @@ func TestPlainFilesAreNoTerminals(t *testing.T) {
 	}
 }
 
-// locked is a log that somebody reads while it is written.
-type locked struct {
+// lockedBuffer is a buffer that can be read while it is written.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *locked) String() string {
+func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Without a terminal a long run still says, now and then, how far it is.
-func TestLogsShowProgress(t *testing.T) {
+// Without a terminal, progress is printed at intervals.
+func TestPanelLogsProgressWithoutTerminal(t *testing.T) {
 	defer func(was time.Duration) { logTick = was }(logTick)
 	logTick = time.Millisecond
-	var log locked
+	var log lockedBuffer
 	d := openPanel(PanelConfig{Out: new(bytes.Buffer), Status: &log, Total: 7})
 	d.Start("rc/psn/one")
 	want := regexp.MustCompile(`(?m)^0 of 7 done, 0:\d\d: rc/psn/one$`)
@@ -231,13 +231,13 @@ func TestLogsShowProgress(t *testing.T) {
 		t.Errorf("no progress in %q", log.String())
 	}
 	if strings.ContainsAny(log.String(), "\r\x1b") {
-		t.Errorf("a log is not a terminal: %q", log.String())
+		t.Errorf("control characters in a log: %q", log.String())
 	}
-	quiet := locked{}
+	quiet := lockedBuffer{}
 	d = openPanel(PanelConfig{Out: new(bytes.Buffer), Status: &quiet, Quiet: true})
 	time.Sleep(5 * time.Millisecond)
 	d.Close()
 	if quiet.String() != "" {
-		t.Errorf("asked to be quiet, it said %q", quiet.String())
+		t.Errorf("a quiet panel printed %q", quiet.String())
 	}
 }

@@ -246,8 +246,7 @@ func level(v, top float64) int {
 	return int(math.Round(Height * (1 - min(1, max(0, v/top)))))
 }
 
-// Top returns the upper end of a scale for the values: a round number that none exceeds; 0 if
-// none is positive.
+// Top returns a round number as the upper end of a scale for all values; 0 if none is positive.
 func Top(all ...[]float64) float64 {
 	most := 0.0
 	for _, v := range all {

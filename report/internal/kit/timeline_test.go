@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-func TestRatesFollowTheSamples(t *testing.T) {
+func TestGridRateMatchesSamples(t *testing.T) {
 	// 10 a ms for 10 ms, nothing for 10 ms, 20 a ms for 5 ms.
 	a := Track{At: []time.Duration{10 * ms, 20 * ms, 25 * ms}, Count: []uint64{100, 100, 200}}
 	g := NewGrid(30*ms, []Track{a})
@@ -23,18 +23,17 @@ func TestRatesFollowTheSamples(t *testing.T) {
 	if got, want := g.Level(a), []float64{100, 100, 200}; !near(got, want) {
 		t.Errorf("levels %v, want %v", got, want)
 	}
-	// A rank that was sampled at other times is spread between its own.
+	// A rank that was sampled at other times has a constant rate between its samples.
 	b := Track{At: []time.Duration{25 * ms}, Count: []uint64{50}}
 	if got, want := g.Rate(b), []float64{2000, 2000, 2000}; !near(got, want) {
 		t.Errorf("rates %v, want %v", got, want)
 	}
 }
 
-// TestManySamplesKeepTheirSum: even steps, and nothing is lost between them.
-// A lull stays one, and what is counted at once behind it came no faster than it can.
-func TestNothingRisesFasterThanItCan(t *testing.T) {
-	// 100 a ms at most. 1000 are counted at 10 ms, and in the lull before 30 ms nothing,
-	// 500 at 30 ms and 400 a microsecond later.
+// A count that jumps after an idle time is spread over the time before it, at MaxRate.
+func TestRateDoesNotExceedMaxRate(t *testing.T) {
+	// MaxRate is 100 per ms. 1000 are counted at 10 ms, none until 30 ms, 500 at 30 ms, and 400 a
+	// microsecond later.
 	track := Track{
 		At:    []time.Duration{10 * ms, 20 * ms, 30*ms - 1, 30 * ms, 30*ms + time.Microsecond, 40 * ms},
 		Count: []uint64{1000, 1000, 1000, 1500, 1900, 1900}, MaxRate: 100e3,
@@ -54,7 +53,7 @@ func TestNothingRisesFasterThanItCan(t *testing.T) {
 			t.Errorf("%.1f a second in millisecond %d, want %.0f", r, i, want)
 		}
 		if r > 100e3+1 {
-			t.Errorf("%.1f a second in millisecond %d: it can be no more than 100000", r, i)
+			t.Errorf("%.1f a second in millisecond %d exceeds MaxRate", r, i)
 		}
 	}
 	if math.Abs(sum-1900) > 0.01 {
@@ -62,7 +61,7 @@ func TestNothingRisesFasterThanItCan(t *testing.T) {
 	}
 }
 
-func TestManySamplesKeepTheirSum(t *testing.T) {
+func TestManySamplesAreResampledWithoutLoss(t *testing.T) {
 	var a Track
 	for i := range 5000 {
 		a.At = append(a.At, time.Duration(i+1)*ms/7)
@@ -80,11 +79,11 @@ func TestManySamplesKeepTheirSum(t *testing.T) {
 		t.Errorf("%f in all steps together, want %f", sum, want)
 	}
 	if path := g.Path(g.Rate(a), Top(g.Rate(a))); strings.Contains(path, ".") {
-		t.Errorf("even steps have broken numbers: %.80s", path)
+		t.Errorf("equal steps have fractional coordinates: %.80s", path)
 	}
 }
 
-func TestBadSamplesAreStraightened(t *testing.T) {
+func TestCleanSortsAndClampsSamples(t *testing.T) {
 	a := Track{At: []time.Duration{20, 10, -5, 20, 30}, Count: []uint64{7, 9, 3, 8, 1, 99}}
 	got := a.clean()
 	want := curve{at: []time.Duration{0, 10, 20, 30}, count: []float64{3, 9, 9, 9}}
@@ -93,7 +92,7 @@ func TestBadSamplesAreStraightened(t *testing.T) {
 	}
 }
 
-func TestShapes(t *testing.T) {
+func TestGridDrawsPaths(t *testing.T) {
 	g := Grid{End: 4, Edges: []time.Duration{0, 1, 2, 3, 4}}
 	v := []float64{10, 10, 5, 0}
 	for _, c := range []struct{ got, want string }{
@@ -109,7 +108,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-func TestScalesEndAtRoundNumbers(t *testing.T) {
+func TestTopIsRound(t *testing.T) {
 	for most, want := range map[float64]float64{0: 0, 1: 1, 1.2: 1.5, 9.6e9: 1e10, 31: 40, 99: 100, 0.07: 0.08, 5e-9: 5e-9} {
 		if got := Top([]float64{most}); math.Abs(got-want) > 1e-9*want {
 			t.Errorf("up to %v: %v, want %v", most, got, want)
@@ -117,7 +116,7 @@ func TestScalesEndAtRoundNumbers(t *testing.T) {
 	}
 }
 
-func TestTicksAreFewAndRound(t *testing.T) {
+func TestTicksAreTwoToEight(t *testing.T) {
 	for _, end := range []time.Duration{1, 7, 999, 74 * time.Microsecond, 3551 * time.Microsecond, 40 * ms, time.Second, 71 * time.Second, 5 * time.Hour, math.MaxInt64} {
 		ticks := Grid{End: end}.Ticks()
 		if len(ticks) < 2 || len(ticks) > 8 || ticks[0].Text != "0" {
@@ -154,7 +153,7 @@ func TestBandAndSum(t *testing.T) {
 		t.Error(low, mid, high, Sum(all))
 	}
 	if Sum(nil) != nil {
-		t.Error("the sum of nothing")
+		t.Error("Sum(nil) is not nil")
 	}
 }
 
