@@ -195,8 +195,7 @@ func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay 
 	return s.outcomes[first].Delay, true
 }
 
-// markLost marks a segment as lost, and schedules its retransmission after a timeout that doubles
-// with every loss.
+// markLost schedules the retransmission of a lost segment; its timeout doubles with every loss.
 func (s *stream) markLost(now mono.Time, g *segment) {
 	g.lost, g.dupAcks = true, 0
 	s.lostSegments++

@@ -93,8 +93,7 @@ func (f *holdQueue) add(q *QP, h *ackDelay) {
 	}
 }
 
-// enqueue adds q at the end. If the memory of the queue is full, it first reuses the part before
-// head.
+// enqueue adds q at the end. If the slice is full, it first reuses the part before head.
 func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)

@@ -50,9 +50,8 @@ func (q *QP) tick(now mono.Time) {
 
 // Input handles one received datagram. It keeps no reference to d or its payload.
 //
-// Checks run from the outside in: addresses, ICRC, transport headers. A packet that
-// fails a check before its transport handles it is counted and dropped without a
-// response.
+// It checks addresses, ICRC and transport headers in this order. A packet that fails a check
+// before its transport handles it is counted and dropped without a response.
 func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.Count.Received++
 	n.Count.ReceivedBytes += uint64(len(d.Payload))

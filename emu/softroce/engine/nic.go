@@ -62,8 +62,7 @@ type receivedICRC struct {
 	src, dst netip.AddrPort
 }
 
-// QP is a queue pair. Requester, responder and completer are in files with these
-// names.
+// QP is a queue pair; see requester.go, responder.go and completer.go.
 type QP struct {
 	nic *NIC
 	num uint32

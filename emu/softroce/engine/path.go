@@ -42,8 +42,7 @@ func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	return uint16(0xc000 | (fl&0x3fff ^ fl>>14))
 }
 
-// datagramPort selects the source port of a UD QP without a flow label: a multiplicative hash, as
-// in rxe.
+// datagramPort hashes the number of a UD QP to its source port if it has no flow label, as in rxe.
 func datagramPort(qpn uint32) uint16 {
 	return uint16(0xc000 + (qpn*0x61c88647)>>18)
 }
@@ -56,8 +55,7 @@ type AH struct {
 	gone bool
 }
 
-// resolve resolves an address vector. If it has no flow label, localQPN and remoteQPN select the
-// UDP source port.
+// resolve resolves an address vector. Without a flow label the QPNs select the UDP source port.
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {

@@ -97,8 +97,7 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// dispatchToUDQP checks a datagram against a UD QP and delivers it. known is false for undefined
-// opcodes.
+// dispatchToUDQP checks and delivers a datagram to a UD QP. known is false for undefined opcodes.
 func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
