@@ -144,7 +144,7 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 const requireResponses, ignoreMissing = false, true // values of force in acknowledge
 
 // acknowledge acknowledges PSNs up to psn and completes requests that end there. Unless force is
-// ignoreMissing, it stops at a READ request without response, retransmits it and returns false.
+// ignoreMissing, it stops at a READ or atomic without response, retransmits it and returns false.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
