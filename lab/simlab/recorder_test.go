@@ -56,7 +56,7 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	}
 }
 
-// A packet that arrived changed is there a second time.
+// A packet that was changed on the path has a second record, as it arrived.
 func TestCaptureHasEachPacketOnceWithComment(t *testing.T) {
 	r, left, sent, comments, marks := recorded(t, `
 fabric: {kind: star, hosts: 2}
@@ -101,40 +101,40 @@ func TestExpectationsFail(t *testing.T) {
 	for _, tc := range []struct {
 		text    string
 		defects []string
-		red     string // all that turns red, in order
-		got     string // part of what the first says
+		failed  string // the failed checks, in order
+		got     string // part of the result of the first
 	}{
-		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
-		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
-		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
-		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, did not occur"},
-		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "9000 bytes is not less than the payload"},
-		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
-		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
-		{text: lossy + "expect: {retransmits: {max: 0}}\n", red: "retransmits"},
-		{text: lossy + "expect: {marked: {min: 1}}\n", red: "marked", got: "0"},
-		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", red: "errors", got: `saw no "remote access"`},
-		{text: broken + "expect: {reconnects: {max: 0}}\n", red: "reconnects", got: "2"},
-		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
-		// A NIC that is told to be wrong.
+		{text: clean + "expect: {max_time: 1us}\n", failed: "max_time"},
+		{text: clean + "expect: {retransmits: {min: 1}}\n", failed: "retransmits", got: "0"},
+		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", failed: "errors", got: `saw no "retry exceeded"`},
+		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", failed: "events", got: "events[0], drop of packet 100000, did not occur"},
+		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", failed: "events", got: "9000 bytes is not less than the payload"},
+		{text: clean + "expect: {violations: {min: 1}}\n", failed: "violations", got: "none"},
+		{text: lossy + "expect: {lost: {max: 0}}\n", failed: "lost"},
+		{text: lossy + "expect: {retransmits: {max: 0}}\n", failed: "retransmits"},
+		{text: lossy + "expect: {marked: {min: 1}}\n", failed: "marked", got: "0"},
+		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", failed: "errors", got: `saw no "remote access"`},
+		{text: broken + "expect: {reconnects: {max: 0}}\n", failed: "reconnects", got: "2"},
+		{text: broken + "expect: {recovery: 1us}\n", failed: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
+		// NICs with defects.
 		{
 			text:    "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\nexpect: {delivered: any}\n",
-			defects: []string{"AckCompletesRead"}, red: "memory violations", got: "want a value that the word had",
+			defects: []string{"AckCompletesRead"}, failed: "memory violations", got: "want a value that the word had",
 		},
 		{
 			text: "fabric: {kind: pair}\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"WCDoubled"},
-			red: "delivered violations", got: "messages",
+			failed: "delivered violations", got: "messages",
 		},
 	} {
-		r := play(t, tc.text, lab.Options{Defects: tc.defects})
-		if got := strings.Join(red(r), " "); got != tc.red || r.Verdict != report.Failed {
-			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.red, r.Reason)
+		r := runText(t, tc.text, lab.Options{Defects: tc.defects})
+		if got := strings.Join(failed(r), " "); got != tc.failed || r.Verdict != report.Failed {
+			t.Errorf("%s%v: %s, %q failed, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.failed, r.Reason)
 			continue
 		}
-		if name, _, _ := strings.Cut(tc.red, " "); !strings.Contains(check(r, name).Got, tc.got) {
+		if name, _, _ := strings.Cut(tc.failed, " "); !strings.Contains(check(r, name).Got, tc.got) {
 			t.Errorf("%s: got %q, want %q in it", tc.text, check(r, name).Got, tc.got)
 		}
-		if !strings.HasPrefix(r.Reason, strings.Fields(tc.red)[0]+": ") {
+		if !strings.HasPrefix(r.Reason, strings.Fields(tc.failed)[0]+": ") {
 			t.Errorf("%s: the reason is %q", tc.text, r.Reason)
 		}
 	}
@@ -142,16 +142,16 @@ func TestExpectationsFail(t *testing.T) {
 
 func TestDefectsApplyToNamedHosts(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\n"
-	passes(t, text)
-	r := play(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
-	if got := red(r); !slices.Contains(got, "violations") {
-		t.Errorf("a defective NIC was not found out: %v", got)
+	runPassing(t, text)
+	r := runText(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
+	if got := failed(r); !slices.Contains(got, "violations") {
+		t.Errorf("a defective NIC passed: %v", got)
 	}
-	r = play(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
+	r = runText(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	r = play(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
+	r = runText(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -168,15 +168,15 @@ func parse(t testing.TB, text string) *scenarios.Scenario {
 	return s
 }
 
-func play(t testing.TB, text string, opts lab.Options) *report.Result {
+func runText(t testing.TB, text string, opts lab.Options) *report.Result {
 	t.Helper()
 	return Run(context.Background(), parse(t, text), opts)
 }
 
-// passes runs a scenario that must pass.
-func passes(t testing.TB, text string) *report.Result {
+// runPassing runs a scenario that must pass.
+func runPassing(t testing.TB, text string) *report.Result {
 	t.Helper()
-	r := play(t, text, lab.Options{})
+	r := runText(t, text, lab.Options{})
 	if r.Verdict != report.Passed {
 		t.Errorf("%s: %s\n%s\n%s", r.Verdict, r.Reason, r.Detail, text)
 		for _, c := range r.Checks {
@@ -194,7 +194,7 @@ func check(r *report.Result, name string) report.Check {
 	return r.Checks[i]
 }
 
-func red(r *report.Result) (names []string) {
+func failed(r *report.Result) (names []string) {
 	for _, c := range r.Checks {
 		if !c.OK {
 			names = append(names, c.Name)
