@@ -153,7 +153,7 @@ func TestHugeDebtIsBounded(t *testing.T) {
 func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
 	var n cnpNotifier
 	var sent []mono.Time
-	const start = 7_000 // the first mark is answered whenever it comes
+	const start = 7_000 // the first mark causes a CNP at any time
 	for us := range mono.Time(120) {
 		if now := start + us*1000; n.OnMark(now, defaultCNPInterval) {
 			sent = append(sent, now)
@@ -170,7 +170,7 @@ func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
 		now  mono.Time
 		want bool
 	}{
-		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
+		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // time 0 and the sign have no meaning
 		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
 	} {
 		if got := n.OnMark(tc.now, defaultCNPInterval); got != tc.want {
@@ -206,7 +206,7 @@ func TestAlphaIntervalExceedsCNPInterval(t *testing.T) {
 	}
 }
 
-func TestValidateNamesTheField(t *testing.T) {
+func TestCongestionParamsErrorNamesField(t *testing.T) {
 	for field, spoil := range map[string][]func(*CongestionParams){
 		"MaxRateBps":       {func(p *CongestionParams) { p.MaxRateBps = 0 }, func(p *CongestionParams) { p.MaxRateBps = maxRateBps + 1 }},
 		"MinRateBps":       {func(p *CongestionParams) { p.MinRateBps = 0 }, func(p *CongestionParams) { p.MinRateBps = p.MaxRateBps + 1 }},
@@ -223,7 +223,7 @@ func TestValidateNamesTheField(t *testing.T) {
 			p := defaultCongestionParams(40e9)
 			f(&p)
 			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), " "+field+" is ") {
-				t.Errorf("%s spoiled (%d): error is %v", field, i, err)
+				t.Errorf("%s invalid (%d): error is %v", field, i, err)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (p *peer) group(n byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 15: n})
 }
 
-// sendTo hands a datagram for a group to the NIC.
+// sendTo delivers a datagram for a group to the NIC.
 func (p udPeer) sendTo(group netip.Addr, qpn uint32, edits ...edit) {
 	p.Helper()
 	d := p.build(wire.OpSendOnly, 0, append([]edit{datagram, func(k *wire.Packet) { k.BTH.DestQP = qpn }}, edits...)...)
@@ -42,7 +42,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		qps := make([]*QP, len(cqs))
 		for i := range cqs {
 			cqs[i] = p.cqOf(8)
-			qps[i] = p.insteadUD(func(c *QPConfig) { c.RecvCQ = cqs[i] })
+			qps[i] = p.replaceByUD(func(c *QPConfig) { c.RecvCQ = cqs[i] })
 			p.recv(uint64(2*i), 80)
 			p.recv(uint64(2*i+1), 80)
 		}
@@ -60,7 +60,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		if dst := p.recvBuf(0, 40); p.addr.Is6() && [16]byte(dst[24:]) != p.group(1).As16() || p.addr.Is4() && [4]byte(dst[36:]) != p.group(1).As4() {
 			p.Errorf("the header area is %x", dst)
 		}
-		p.h.modify(qps[1], verbs.QPAttr{QKey: 5}, verbs.QPAttrQKey) // no longer the group's
+		p.h.modify(qps[1], verbs.QPAttr{QKey: 5}, verbs.QPAttrQKey) // not that of the group
 		p.sendTo(p.group(2), everyone, data(8))
 		p.polled(cqs[1])
 		p.polled(cqs[2], "4 SUCCESS RECV 48B")
@@ -74,16 +74,16 @@ func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
-		p.sendTo(p.group(1), p.q.num, data(4))                          // to a QP, by way of the group
-		p.sendTo(p.h.addr, everyone, data(4))                           // to everyone, at our own address
-		p.sendTo(p.group(3), everyone, data(4))                         // to a group without members
+		p.sendTo(p.group(1), p.q.num, data(4))                          // QP number at a group address
+		p.sendTo(p.h.addr, everyone, data(4))                           // multicast QP number at a unicast address
+		p.sendTo(p.group(3), everyone, data(4))                         // a group without members
 		p.sendTo(p.group(1), everyone, over(wire.TransportRC), data(4)) // over RC
 		p.sendTo(p.group(1), everyone, over(wire.TransportUC), data(4))
 		p.drops("drop_qpn 5")
 		p.sendTo(p.group(1), everyone, func(k *wire.Packet) { k.BTH.PKey = 0x1234 }, data(4))
 		p.drops("drop_qpn 5", "drop_pkey 1")
 		p.wcs()
-		p.untouched()
+		p.expectMemoryUnchanged()
 	})
 }
 
@@ -127,12 +127,12 @@ func TestMulticastGroupsAndMembersAreLimited(t *testing.T) {
 		other := p.h.qp(verbs.QPTypeUD, nil)
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
-		p.attach(p.q, p.group(2)) // is there already
+		p.attach(p.q, p.group(2)) // already attached
 		must.Fail(p, "a third group", p.h.nic.Attach(p.q, p.group(3)), verbs.ErrNoMemory)
 		must.Fail(p, "a second member", p.h.nic.Attach(other, p.group(1)), verbs.ErrNoMemory)
 		must.Fail(p, "no group", p.h.nic.Attach(other, p.addr), verbs.ErrInvalid)
 		must.Fail(p, "not UD", p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
-		p.attach(other, p.group(3)) // takes the place
+		p.attach(other, p.group(3)) // uses the free entry
 	})
 }

@@ -36,8 +36,8 @@ func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.S
 	return uint32(wr.Bind.RKey)
 }
 
-// opened binds a window and expects success.
-func (p *peer) opened(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+// mustBind binds a window and expects success.
+func (p *peer) mustBind(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	key := p.bind(77, w, off, n, edits...)
 	p.expect()
@@ -81,9 +81,9 @@ func TestInvalidBindFails(t *testing.T) {
 			region(verbs.AccessMWBind)(p, wr, r)
 			wr.Bind.Info.Access = verbs.AccessRemoteAtomic
 		}},
-		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.domain(), allAccess) }},
+		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.allocPD(), allAccess) }},
 		{"a window of another domain", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
-			w := must.Get(p.h.nic.AllocMW(p.h.domain(), verbs.MWType2))(p)
+			w := must.Get(p.h.nic.AllocMW(p.h.allocPD(), verbs.MWType2))(p)
 			r.Window, wr.Bind.RKey = w, verbs.NextRKey(verbs.RKey(w.Key))
 		}},
 		{"a region that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
@@ -121,8 +121,8 @@ func TestInvalidBindFails(t *testing.T) {
 // mw/4: QP, window and region must be in the same protection domain.
 func TestBindOnQPOfOtherDomainFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		pd := p.h.domain()
-		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
+		pd := p.h.allocPD()
+		p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
 		for typ := range verbs.MWType(2) {
 			w := p.window(typ + 1)
 			p.bind(1, w, 0, 8)
@@ -165,9 +165,9 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 		for _, typ := range []verbs.MWType{1, 2} {
 			t.Run(fmt.Sprintf("%s/type %d", c.name, typ), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
-					// The region alone lets peers do nothing.
+					// The region itself allows no remote access.
 					mr := p.regionIn(p.h.pd, verbs.AccessLocalWrite|verbs.AccessMWBind)
-					key := p.opened(p.window(typ), off, size, rights(c.access), func(_ *verbs.SendWR, r *Refs) { r.Region = mr })
+					key := p.mustBind(p.window(typ), off, size, rights(c.access), func(_ *verbs.SendWR, r *Refs) { r.Region = mr })
 					size := 0
 					if c.try.op == write {
 						size = c.try.n
@@ -175,12 +175,12 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 					p.send(c.try.op, 0, p.at(c.try.off, c.try.n), p.word(c.try.off, 1, 0), rkey(key), data(size), ackReq)
 					if !c.ok {
 						p.expect("NAK 0 access msn 0")
-						p.untouched()
+						p.expectMemoryUnchanged()
 						p.state(verbs.QPStateErr)
 						return
 					}
 					if p.h.nic.Output(p.now, p.ds) != 1 || p.q.State() != verbs.QPStateRTS {
-						p.Errorf("refused, state %v", p.q.State())
+						p.Errorf("rejected, state %v", p.q.State())
 					}
 				})
 			})
@@ -191,14 +191,14 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 // A zero-based type 2 window starts at address 0.
 func TestZeroBasedWindowStartsAtZero(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		key := p.opened(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
+		key := p.mustBind(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
 		at := func(va uint64, n uint32) edit {
 			return func(k *wire.Packet) { k.RETH = wire.RETH{VA: va, RKey: key, DMALen: n} }
 		}
 		p.send(wire.OpWriteOnly, 0, at(28, 4), payload([]byte("wxyz")), ackReq)
 		p.expect("ACK 0 msn 1")
 		if got := p.target(44, 4); string(got) != "wxyz" {
-			p.Errorf("at its end is %q", got)
+			p.Errorf("the end of the window has %q", got)
 		}
 		p.send(wire.OpReadRequest, 1, at(0, 32))
 		p.expect("RR_ONLY 1 32B msn 2")
@@ -215,10 +215,10 @@ func TestZeroBasedWindowStartsAtZero(t *testing.T) {
 func TestType2WindowWorksOnItsQPOnly(t *testing.T) {
 	for _, typ := range []verbs.MWType{1, 2} {
 		each(t, setup{}, func(p *peer) {
-			key := p.opened(p.window(typ), 0, 8)
+			key := p.mustBind(p.window(typ), 0, 8)
 			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
 			p.expect("RR_ONLY 0 8B msn 1")
-			p.instead(verbs.QPTypeRC, nil)
+			p.replaceQP(verbs.QPTypeRC, nil)
 			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
 			if typ == 1 {
 				p.expect("RR_ONLY 0 8B msn 1")

@@ -13,7 +13,7 @@ import (
 // badKey sets an invalid L_Key.
 func badKey(wr *verbs.SendWR) { wr.SGL[0].LKey = 0xbad }
 
-// unsignaled asks for no completion.
+// unsignaled clears the signaled flag.
 func unsignaled(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
 
 // qp/7, qp/8, err/1: In ERR, all posted requests are flushed in order, first sends,
@@ -130,7 +130,7 @@ func TestLocalOperationAfterFailedRequestIsFlushed(t *testing.T) {
 		p.post(3, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 		if !p.bound(w) {
-			p.Error("the bind waited")
+			p.Error("the bind waited for the earlier request")
 		}
 		p.wcs()
 		p.nak(0, wire.NakInvalidRequest)
@@ -223,14 +223,14 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			wr := verbs.SendWR{WRID: 1, Opcode: tc.op, SGL: []verbs.SGE{p.h.sge(0, 8)}}
 			tc.edit(&wr)
-			frozen(t, p.q, func() {
+			expectUnchanged(t, p.q, func() {
 				must.Fail(t, "got", p.q.PostSend(p.now, &wr, Refs{}), verbs.ErrInvalid)
 			})
 		})
 	}
 	p.post(1, verbs.OpSend, 4)
 	p.post(2, verbs.OpSend, 4)
-	frozen(t, p.q, func() {
+	expectUnchanged(t, p.q, func() {
 		must.Fail(t, "a third request of two", p.tryPost(3), verbs.ErrNoMemory)
 	})
 	p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")

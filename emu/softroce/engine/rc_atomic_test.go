@@ -73,7 +73,7 @@ func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 					p.send(op, 0, edits...)
 					p.expect(fmt.Sprintf("NAK 0 %s msn 0", tc.want))
 					p.state(verbs.QPStateErr)
-					p.untouched()
+					p.expectMemoryUnchanged()
 				})
 			})
 		}

@@ -175,7 +175,7 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 					p.state(verbs.QPStateErr)
 					p.wcs("1 WR_FLUSH_ERR")
 					p.events(tc.event)
-					p.untouched()
+					p.expectMemoryUnchanged()
 					p.send(op, 0, edits...)
 					p.silence(time.Second)
 				})

@@ -230,7 +230,7 @@ func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 // err/1, err/2, err/3: A request with an invalid L_Key fails after the earlier ones
 // complete, also if packets of it were sent.
 func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
-	for _, good := range []int{0, 1} { // packets of it that can be sent
+	for _, good := range []int{0, 1} { // packets with valid memory
 		each(t, setup{}, func(p *peer) {
 			p.post(1, verbs.OpSend, 4)
 			p.post(2, verbs.OpSend, 0, func(wr *verbs.SendWR) {
@@ -246,7 +246,7 @@ func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
 			p.expect(want...)
 			p.wcs()
 			p.wait(wire.AckTimeout(14))
-			p.expect("SEND_ONLY 0 4B ackreq") // and nothing behind it
+			p.expect("SEND_ONLY 0 4B ackreq") // and nothing after it
 			p.ack(0)
 			p.wcs("1 SUCCESS SEND", "2 LOC_PROT_ERR", "3 WR_FLUSH_ERR")
 			p.state(verbs.QPStateErr)

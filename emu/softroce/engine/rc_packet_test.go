@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// converse makes the NIC send one packet of each type and calls f for each.
-func (p *peer) converse(f func(d *link.Datagram)) {
+// sendEachType makes the NIC send one packet of each type and calls f for each.
+func (p *peer) sendEachType(f func(d *link.Datagram)) {
 	p.Helper()
 	p.recv(1, 64)
 	p.post(2, verbs.OpSend, 8)
@@ -42,7 +42,7 @@ func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
 	}}
 	each(t, s, func(p *peer) {
 		seen := 0
-		p.converse(func(d *link.Datagram) {
+		p.sendEachType(func(d *link.Datagram) {
 			seen++
 			if d.TClass != 0x68|link.ECT0 || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
 				p.Errorf("%x: traffic class %#x, hop limit %d, flow label %#x, port %#x", d.Payload[0], d.TClass, d.HopLimit, d.FlowLabel, d.Src.Port())
@@ -110,7 +110,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 				p.deliver(d)
 				p.silence(time.Second)
 				if string(p.target(0, 4)) != before {
-					p.Error("it was executed")
+					p.Error("the packet was executed")
 				}
 				if got := p.h.nic.Port().BadPKeys; got != map[bool]uint32{true: 1}[name == "other partition"] {
 					p.Errorf("%d packets of other partitions counted", got) // bth/pkey/1
@@ -178,8 +178,7 @@ func TestRCPadBytesAreIgnoredButProtected(t *testing.T) {
 	})
 }
 
-// bth/resv/2, bth/mig/1, pkt/udp/2: reserved bits, MigReq and the peer's source
-// port make no difference.
+// bth/resv/2, bth/mig/1, pkt/udp/2: Reserved bits, MigReq and the source port are ignored.
 func TestRCIgnoresReservedBitsMigReqAndSourcePort(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for k := range 4 {
@@ -210,8 +209,8 @@ func TestRCPartitionKeysMatchByMembership(t *testing.T) {
 	}
 }
 
-// bth/pad/1, bth/pad/2, pkt/ip/5: packets end at a multiple of four, padded with
-// zeros, whatever their payload's length. peer.see checks each.
+// bth/pad/1, bth/pad/2, pkt/ip/5: Payloads are padded with zeros to a multiple of four bytes.
+// peer.checkPacket checks all packets.
 func TestRCPacketsArePaddedToFourBytes(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for n := range 9 {

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// responses is what answers a READ of n bytes at the k-th PSN, and checks the
-// data of the answers just seen against the target memory from off on.
+// responses returns the expected responses to a READ of n bytes at the k-th PSN.
 func (p *peer) responses(k, n int, msn int) []string {
 	m := p.mtu
 	if n <= m {
@@ -77,7 +76,7 @@ func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 		}
 		p.send(wire.OpReadRequest, 1, p.at(m, m)) // a part in the middle
 		p.expect(fmt.Sprintf("RR_ONLY 1 %dB msn 1", m))
-		p.send(wire.OpReadRequest, 0, p.at(0, n)) // and all of it still
+		p.send(wire.OpReadRequest, 0, p.at(0, n)) // the whole READ
 		p.expect(p.responses(0, n, 1)...)
 	})
 }
@@ -124,7 +123,7 @@ func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 					m := p.mtu
 					n := packets*m - 3
 					want := pattern(n, 11)
-					respond := func(k, from int) { // packet k, in answer to a READ from packet from on
+					respond := func(k, from int) { // packet k of the response to a READ from packet from on
 						op := wire.OpReadResponseMiddle
 						switch first, last := k == from, k == packets-1; {
 						case first && last && (own || from == 0):
@@ -208,7 +207,7 @@ func TestRCRequesterLimitsOutstandingReads(t *testing.T) {
 		p.expect()
 		p.send(wire.OpReadResponseLast, 1, data(1))
 		p.expect(add(5))
-		p.nak(2, wire.NakPSNSequence) // sending again changes no limit
+		p.nak(2, wire.NakPSNSequence) // retransmission does not change the limit
 		p.expect(add(2), read(3), add(5))
 		p.send(wire.OpAtomicAcknowledge, 2)
 		p.expect(read(6))
@@ -241,7 +240,7 @@ func TestRCResponderNAKsExcessReads(t *testing.T) {
 		p.expect(fmt.Sprintf("RR_LAST 1 %dB msn 1", p.mtu), fmt.Sprintf("ATOMIC_ACKNOWLEDGE 2 was %d msn 2", before), "NAK 3 invalid msn 2")
 		p.state(verbs.QPStateErr)
 		if got := p.wordValue(p.target(0, 8)); got != before+1 {
-			p.Errorf("the refused atomic was executed: %d", got-before)
+			p.Errorf("the NAKed atomic was executed: %d", got-before)
 		}
 	})
 }
@@ -252,7 +251,7 @@ func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 1 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
 		p.expect("RR_ONLY 0 4B msn 1")
-		p.send(wire.OpReadRequest, 0, p.at(0, 4)) // the network's copy
+		p.send(wire.OpReadRequest, 0, p.at(0, 4)) // a duplicate of the network
 		p.send(wire.OpReadRequest, 1, p.at(0, 4))
 		p.expect("RR_ONLY 1 4B msn 2")
 		p.state(verbs.QPStateRTS)
@@ -326,7 +325,7 @@ func (p *peer) expectSome(want ...string) {
 		n := p.h.nic.Output(p.now, p.ds)
 		var got []string
 		for i := range n {
-			got = append(got, p.see(&p.ds[i]))
+			got = append(got, p.checkPacket(&p.ds[i]))
 		}
 		p.compare("sent", got, want)
 	}

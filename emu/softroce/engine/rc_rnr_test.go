@@ -37,14 +37,14 @@ func TestRCRNRNAKChangesNoState(t *testing.T) {
 		write()
 		p.expect("RNR 0 code 12 msn 0")
 		if !bytes.Equal(p.target(0, 64), before) {
-			p.Error("data of a refused WRITE was placed")
+			p.Error("data of a NAKed WRITE was written")
 		}
 		p.recv(1, 0)
 		write()
 		p.expect("ACK 0 msn 1")
 		p.wcs("1 SUCCESS RECV_RDMA_WITH_IMM 8B imm 00000007")
 		if bytes.Equal(p.target(0, 8), before[:8]) {
-			p.Error("data was not placed")
+			p.Error("data was not written")
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestRCRequesterWaitsForRNRTimer(t *testing.T) {
 			p.wait(delay)
 			p.expect("SEND_ONLY 0 4B ackreq", "WRITE_ONLY 1 4B va+0 len 4 ackreq")
 			if timeout != 0 {
-				p.wait(wire.AckTimeout(timeout)) // which starts afresh
+				p.wait(wire.AckTimeout(timeout)) // the timer is restarted
 				p.expect("SEND_ONLY 0 4B ackreq", "WRITE_ONLY 1 4B va+0 len 4 ackreq")
 			}
 		}

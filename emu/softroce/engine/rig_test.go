@@ -29,8 +29,8 @@ const (
 	memSize = 1 << 20
 )
 
-// idleMemory keeps the memory of hosts whose tests are over. There are many,
-// and to make it anew each time would take longer than all they do.
+// idleMemory has the memory of hosts of finished tests, for reuse: allocation would take most of
+// the time of the tests.
 var idleMemory = sync.Pool{New: func() any { return new([memSize]byte) }}
 
 func takeMemory(t testing.TB) []byte {

@@ -130,7 +130,7 @@ func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 4), data(4))
 		p.send(wire.OpWriteOnlyImm, 1, p.at(0, 4), data(4))
 		p.drops("drop_access 2")
-		p.untouched()
+		p.expectMemoryUnchanged()
 		p.wcs()
 		p.send(wire.OpSendOnly, 2)
 		p.wcs("1 SUCCESS RECV")
@@ -144,7 +144,7 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.send(wire.OpWriteOnlyImm, 1, p.at(0, 4), data(4), imm(1))
-		p.untouched()
+		p.expectMemoryUnchanged()
 		p.send(wire.OpSendFirst, 2, data(p.mtu))
 		p.recv(1, 8)
 		p.send(wire.OpSendLast, 3, data(4))
@@ -236,7 +236,7 @@ func TestUCSendsCompleteWhenSent(t *testing.T) {
 		p.post(2, verbs.OpSend, 2*m+1, se)
 		p.post(3, verbs.OpRDMAWrite, m+4, unsignaled)
 		p.post(4, verbs.OpRDMAWriteImm, m, se, func(wr *verbs.SendWR) { wr.Imm = 5 })
-		p.wcs() // nothing has left
+		p.wcs() // no packet was sent
 		p.expect(
 			"UC SEND_ONLY 0",
 			fmt.Sprintf("UC SEND_FIRST 1 %dB", m), fmt.Sprintf("UC SEND_MIDDLE 2 %dB", m), "UC SEND_LAST 3 1B se",
@@ -250,7 +250,7 @@ func TestUCSendsCompleteWhenSent(t *testing.T) {
 		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "4 SUCCESS RDMA_WRITE")
 		p.silence(time.Minute)
 		if at := p.h.nic.Deadline(); at < 1<<62 {
-			p.Errorf("waits for %v", at)
+			p.Errorf("deadline %v", at)
 		}
 	})
 }
@@ -329,9 +329,9 @@ func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s := p.h.srq(nil)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ = s })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ = s })
 		for id := range uint64(5) {
-			p.share(s, id, p.mtu)
+			p.postSRQ(s, id, p.mtu)
 		}
 		p.send(wire.OpSendFirst, 0, data(p.mtu))
 		p.send(wire.OpSendLast, 2, data(4)) // one was lost
@@ -340,11 +340,11 @@ func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 		p.send(wire.OpSendLast, 4, data(4)) // too long
 		p.wcs("1 LOC_LEN_ERR")
 		p.send(wire.OpSendFirst, 5, data(p.mtu))
-		p.send(wire.OpSendOnly, 6, data(4)) // begins before the end
+		p.send(wire.OpSendOnly, 6, data(4)) // the previous message is incomplete
 		p.wcs("2 REM_INV_REQ_ERR", "3 SUCCESS RECV 4B")
 		p.send(wire.OpSendOnly, 7, data(4))
 		p.wcs("4 SUCCESS RECV 4B")
-		p.send(wire.OpSendOnly, 8, data(4)) // srq/4: none is left
+		p.send(wire.OpSendOnly, 8, data(4)) // srq/4: the SRQ is empty
 		p.drops("drop_sequence 1", "drop_no_receive 1", "drop_too_long 1")
 		p.state(verbs.QPStateRTS)
 		p.events()
@@ -352,14 +352,14 @@ func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	})
 }
 
-// Error classes E and G at once: the receive of a damaged message finds no
-// place in the CQ. The QP fails and the message that showed the damage is lost.
-func TestUCDamagedMessageWithAFullCQ(t *testing.T) {
+// Error classes E and G at once: the CQ has no room for the receive of a damaged message. The QP
+// fails, and the message that followed is lost.
+func TestUCDamagedMessageWithFullCQFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s, cq := p.h.srq(nil), p.cqOf(1)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
 		for id := range uint64(3) {
-			p.share(s, id, p.mtu)
+			p.postSRQ(s, id, p.mtu)
 		}
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.send(wire.OpSendFirst, 1, data(p.mtu))
@@ -368,17 +368,17 @@ func TestUCDamagedMessageWithAFullCQ(t *testing.T) {
 		p.polled(cq, "0 SUCCESS RECV 4B")
 		p.events(verbs.EventCQErr, verbs.EventQPLastWQEReached)
 		if n := s.Count(); n != 1 {
-			p.Errorf("%d receives are left, want that of the message that was lost", n)
+			p.Errorf("%d receives in the SRQ, want that of the lost message", n)
 		}
 		p.silence(time.Second)
 	})
 }
 
 // cq/6 (error class G): a UC message whose receive cannot complete fails the QP.
-func TestUCMessageWithAFullCQ(t *testing.T) {
+func TestUCMessageWithFullCQFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		cq := p.cqOf(1)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.RecvCQ = cq })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.RecvCQ = cq })
 		p.recv(1, 4)
 		p.recv(2, 4)
 		p.send(wire.OpSendOnly, 0, data(4))
