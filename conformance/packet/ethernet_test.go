@@ -34,7 +34,7 @@ func TestEthernet(t *testing.T) {
 	}
 	for group, want := range map[string]string{"239.1.2.3": "01:00:5e:01:02:03", "224.129.2.3": "01:00:5e:01:02:03", "ff02::1:ff00:11": "33:33:ff:00:00:11"} {
 		if got := MulticastMAC(netip.MustParseAddr(group)).String(); got != want {
-			t.Errorf("%s goes to %s, want %s", group, got, want)
+			t.Errorf("%s maps to %s, want %s", group, got, want)
 		}
 	}
 }

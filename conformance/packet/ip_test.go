@@ -235,11 +235,11 @@ func FuzzIP(f *testing.F) {
 		if h.Diff(&d, h); d != nil {
 			t.Fatal(d)
 		}
-		u, data, behind, err := ParseUDP(payload)
+		u, data, trailer, err := ParseUDP(payload)
 		if err != nil {
 			return
 		}
-		if got := append(u.Append(nil, h, data), behind...); !bytes.Equal(got, payload) {
+		if got := append(u.Append(nil, h, data), trailer...); !bytes.Equal(got, payload) {
 			t.Fatalf("built %x, from %x", got, payload)
 		}
 	})

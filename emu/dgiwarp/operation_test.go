@@ -44,7 +44,7 @@ func TestRDOperations(t *testing.T) {
 		x.do(to, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: x.SGL(0, 8), Remote: y.Remote(0), Atomic: verbs.Atomic{CompareAdd: 1}})
 		x.do(to, verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, SGL: x.SGL(8, 8), Remote: y.Remote(0), Atomic: verbs.Atomic{CompareAdd: 42, Swap: 7}})
 		if x.Buf[0] != 41 || x.Buf[8] != 42 || y.Buf[0] != 7 {
-			t.Fatalf("atomics returned %d and %d, and left %d", x.Buf[0], x.Buf[8], y.Buf[0])
+			t.Fatalf("atomics returned %d and %d, memory has %d", x.Buf[0], x.Buf[8], y.Buf[0])
 		}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, 16), Remote: y.Remote(0), Imm: 5})
 		if wc := y.AwaitSuccess(); wc.Flags&verbs.WCWithImm == 0 || wc.Imm != 5 {

@@ -127,12 +127,12 @@ limit: 2s
 // first.
 func TestPauseEndsOnEveryRail(t *testing.T) {
 	for _, service := range []string{"rc", "srq"} {
-		for _, way := range []string{"in", "out", "both"} {
+		for _, direction := range []string{"in", "out", "both"} {
 			for _, delay := range []string{"1ms", "2ms", "3ms", "4ms", "6ms"} {
 				text := "fabric: {kind: star, hosts: 2, rails: 2}\n" +
-					fmt.Sprintf("impair: [{on: [host1/rdma1], way: %s, delay: %s}]\n", way, delay) +
+					fmt.Sprintf("impair: [{on: [host1/rdma1], way: %s, delay: %s}]\n", direction, delay) +
 					fmt.Sprintf("workload: {kind: stream, op: send, services: [%s], messages: 300, bytes: 4KiB, pause: 5ms, timeout: 30ms}\n", service)
-				t.Run(fmt.Sprint(service, " ", way, " ", delay), func(t *testing.T) {
+				t.Run(fmt.Sprint(service, " ", direction, " ", delay), func(t *testing.T) {
 					t.Parallel()
 					runPassing(t, text)
 				})

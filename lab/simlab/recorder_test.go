@@ -19,7 +19,7 @@ import (
 
 // recorded runs a scenario, and returns the number of packets that hosts sent, and
 // the packets, comments and CE marks in the capture.
-func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent int, comments map[string]int, marks map[decode.MarkKind]int) {
+func recorded(t *testing.T, text string) (r *report.Result, sent uint64, captured int, comments map[string]int, marks map[decode.MarkKind]int) {
 	t.Helper()
 	dir := t.TempDir()
 	r = Run(t.Context(), parse(t, text), lab.Options{Dir: dir, Capture: true})
@@ -28,7 +28,7 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	}
 	for i := range r.Links {
 		if strings.HasPrefix(r.Links[i].From, "host") {
-			left += r.Links[i].Packets
+			sent += r.Links[i].Packets
 		}
 	}
 	f := must.Get(os.Open(filepath.Join(dir, r.Files[0].Path)))(t)
@@ -38,13 +38,13 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	for {
 		p, err := s.Next()
 		if errors.Is(err, io.EOF) {
-			return r, left, sent, comments, marks
+			return r, sent, captured, comments, marks
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Direction == decode.Outbound {
-			sent++
+			captured++
 		}
 		for _, c := range p.Comments {
 			c, _, _ = strings.Cut(strings.TrimPrefix(c, "fabrictest: "), ",")
@@ -58,7 +58,7 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 
 // A packet that was changed on the path has a second record, as it arrived.
 func TestCaptureHasEachPacketOnceWithComment(t *testing.T) {
-	r, left, sent, comments, marks := recorded(t, `
+	r, sent, captured, comments, marks := recorded(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 5%, corrupt: 3%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
@@ -69,8 +69,8 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 			lost, damaged = r.Links[i].Lost["loss"], r.Links[i].Corrupted
 		}
 	}
-	if lost == 0 || damaged == 0 || uint64(sent) != left {
-		t.Errorf("%d packets left, %d lost, %d damaged; the capture has %d", left, lost, damaged, sent)
+	if lost == 0 || damaged == 0 || uint64(captured) != sent {
+		t.Errorf("%d packets sent, %d lost, %d damaged; the capture has %d", sent, lost, damaged, captured)
 	}
 	if uint64(comments["lost at host0/rdma0"]) != lost || uint64(comments["as it arrived"]) != damaged ||
 		uint64(comments["changed on the path"]) != damaged || len(comments) != 3 || uint64(marks[decode.MarkChecksum]) != damaged {
@@ -79,13 +79,13 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 }
 
 func TestCaptureOfStreamsHasNoRetransmissions(t *testing.T) {
-	_, left, sent, comments, marks := recorded(t, `
+	_, sent, captured, comments, marks := recorded(t, `
 nic: {provider: softiwarp}
 fabric: {kind: star, hosts: 2}
 workload: {kind: stream, op: send, messages: 100, bytes: 4KiB}
 `)
-	if uint64(sent) != left || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
-		t.Errorf("%d segments left; the capture has %d, %v, marks %v", left, sent, comments, marks)
+	if uint64(captured) != sent || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
+		t.Errorf("%d segments sent; the capture has %d, %v, marks %v", sent, captured, comments, marks)
 	}
 }
 

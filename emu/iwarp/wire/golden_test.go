@@ -14,7 +14,7 @@ func fromHex(t testing.TB, s string) []byte {
 }
 
 // fpdus are whole FPDUs without markers: sent by siw of Linux 6.12 ("sent"), accepted by it
-// ("taken"), or computed from the layouts of the RFCs. If crc is false, the CRC is off and zero.
+// ("accepted"), or computed from the layouts of the RFCs. If crc is false, the CRC is off and zero.
 var fpdus = []struct {
 	name  string
 	bytes string
@@ -52,7 +52,7 @@ var fpdus = []struct {
 		[3]byte{},
 	},
 	{
-		"Send with CRC, taken", "0022414300000000000000000000000100000000000000000000100011223344000000142171acce", true,
+		"Send with CRC, accepted", "0022414300000000000000000000000100000000000000000000100011223344000000142171acce", true,
 		Segment{Header: untagged(OpSend, QueueSend, 1)},
 		"00000000000010001122334400000014",
 		[3]byte{},
@@ -81,7 +81,7 @@ var fpdus = []struct {
 		[3]byte{},
 	},
 	{
-		"empty Write, taken", "000ec14000000001000000000000000000000000", false,
+		"empty Write, accepted", "000ec14000000001000000000000000000000000", false,
 		Segment{Header: tagged(OpWrite, 1, 0)},
 		"",
 		[3]byte{},

@@ -163,7 +163,7 @@ func TestRCAckDelayBacksOffWhenPeerWaits(t *testing.T) {
 
 func TestRCDelayedAckIsSentBeforeOtherResponses(t *testing.T) {
 	for name, c := range map[string]struct {
-		come func(k *pingPongPeer)
+		act  func(k *pingPongPeer)
 		want func(k *pingPongPeer, held string) []string
 	}{
 		"read": {
@@ -206,7 +206,7 @@ func TestRCDelayedAckIsSentBeforeOtherResponses(t *testing.T) {
 				k := newPingPong(p)
 				k.turnWithDelayedAck()
 				held := k.ackOf(k.turns - 1)
-				c.come(k)
+				c.act(k)
 				k.expect(c.want(k, held)...)
 			})
 		})
@@ -229,30 +229,30 @@ func TestRCAcksOfWritesAreDelayed(t *testing.T) {
 
 func TestRCAckIsNotDelayed(t *testing.T) {
 	for name, s := range map[string]setup{
-		"never asked to":           {nic: func(c *Config) { c.AckDelay = -1 }},
-		"the timeout is short":     {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
-		"of a message of two":      {},
-		"the peer runs out":        {},
-		"nothing is answered":      {},
-		"the answer comes earlier": {},
+		"delay is disabled":      {nic: func(c *Config) { c.AckDelay = -1 }},
+		"timeout is short":       {attr: func(a *verbs.QPAttr) { a.Timeout = 9 }}, // 2.1 ms
+		"message of two packets": {},
+		"peer has no credits":    {},
+		"message without answer": {},
+		"answer before message":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, s, func(p *peer) {
 				k := newPingPong(p)
 				switch name {
-				case "of a message of two":
+				case "message of two packets":
 					k.send(wire.OpSendFirst, k.turns, data(k.mtu))
 					k.send(wire.OpSendLast, k.turns+1, data(4), ackReq)
 					k.post(1, verbs.OpSend, 4)
 					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns), fmt.Sprintf("ACK %d msn %d", k.turns+1, k.turns+1))
-				case "the peer runs out":
+				case "peer has no credits":
 					k.q.resp.hold.creditLimit = k.q.resp.msn.Add(2) // two credits were advertised
 					k.turn()
 					k.acked()
-				case "nothing is answered":
+				case "message without answer":
 					k.message()
 					k.expect(k.ackOf(k.turns))
-				case "the answer comes earlier":
+				case "answer before message":
 					k.post(1, verbs.OpSend, 4)
 					k.expect(fmt.Sprintf("SEND_ONLY %d 4B ackreq", k.turns))
 					k.message()

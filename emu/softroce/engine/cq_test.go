@@ -148,7 +148,7 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 		plain  int // events at a plain message
 		marked int // events at the solicited one that follows it
 	}{
-		{"not at all", nil, 0, 0},
+		{"not armed", nil, 0, 0},
 		{"next", []arm{next}, 1, 0},
 		{"solicited", []arm{solicitedOnly}, 0, 1},
 		{"next, then solicited", []arm{next, solicitedOnly}, 1, 0},

@@ -18,7 +18,7 @@ func expectRates(t *testing.T, l *rateLimiter, p *CongestionParams, first mono.T
 		before := l.RateBps(p)
 		l.HandleTimer(at, p)
 		if got := l.RateBps(p); got != want {
-			t.Fatalf("at %v the rate goes from %d to %d, want %d", at, before, got, want)
+			t.Fatalf("at %v the rate changes from %d to %d, want %d", at, before, got, want)
 		}
 	}
 }

@@ -205,7 +205,7 @@ func TestRateLimiterIsDeterministic(t *testing.T) {
 type bottleneck struct {
 	rateBps  uint64
 	wireTime mono.Time // of a packet
-	freeAt   mono.Time // when the last queued byte will have left
+	freeAt   mono.Time // when the last queued byte is sent
 	maxQueue int
 	rng      *rand.Rand
 }
@@ -228,7 +228,7 @@ func (b *bottleneck) enqueue(now mono.Time) (leavesAt mono.Time, marked bool) {
 type testFlow struct {
 	l      rateLimiter
 	n      cnpNotifier
-	cnps   []mono.Time // on their way back
+	cnps   []mono.Time // arrival times at the sender
 	lineAt mono.Time   // when the sender's own line is free again
 	start  mono.Time
 	sent   int // in the interval that is measured

@@ -58,7 +58,7 @@ func TestIdleTimeGivesNoCredit(t *testing.T) {
 	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
 		l.OnSent(at, 1000, &p)
 		if got := l.readyAt; got != at+1000 {
-			t.Errorf("packet %d left at %d, the next may at %d, want %d", i, at, got, at+1000)
+			t.Errorf("packet %d sent at %d, the next is ready at %d, want %d", i, at, got, at+1000)
 		}
 	}
 }
@@ -66,18 +66,18 @@ func TestIdleTimeGivesNoCredit(t *testing.T) {
 func TestCatchUpBoundsCredit(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
-		left, ready mono.Time
+		sent, ready mono.Time
 	}{
 		{"on time", 1000, 2000},
-		{"late within the slack", 1400, 2000},
-		{"late by just the slack", 1500, 2000},
+		{"late by less than CatchUp", 1400, 2000},
+		{"late by CatchUp", 1500, 2000},
 		{"later", 1501, 2001},
 		{"much later", 900_000, 900_500},
 	} {
 		l, p := steadyLimiter(8e9)
 		p.CatchUp = 500
 		l.OnSent(0, 1000, &p)
-		l.OnSent(tc.left, 1000, &p)
+		l.OnSent(tc.sent, 1000, &p)
 		if got := l.readyAt; got != tc.ready {
 			t.Errorf("%s: ready at %d, want %d", tc.name, got, tc.ready)
 		}
@@ -146,7 +146,7 @@ func TestHugeDebtIsBounded(t *testing.T) {
 	}
 	l.HandleTimer(us, &p)
 	if l.readyAt < us {
-		t.Errorf("ready at %v although the debt takes centuries", l.readyAt)
+		t.Errorf("ready at %v although the debt lasts for centuries", l.readyAt)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestDefaultParamsAreValidForEveryLineRate(t *testing.T) {
 
 func TestAlphaIntervalExceedsCNPInterval(t *testing.T) {
 	if p := defaultCongestionParams(1e9); p.AlphaInterval <= defaultCNPInterval {
-		t.Errorf("alpha decays every %v although CNPs come every %v under congestion", p.AlphaInterval, defaultCNPInterval)
+		t.Errorf("alpha decays every %v although CNPs arrive every %v under congestion", p.AlphaInterval, defaultCNPInterval)
 	}
 }
 

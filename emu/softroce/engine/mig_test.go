@@ -215,25 +215,25 @@ func TestModifyMigratesArmedQP(t *testing.T) {
 // same states as RTS.
 func TestModifyMigrationStates(t *testing.T) {
 	eachAltPath(t, func(p altPathPeer) {
-		ask := func(s verbs.MigState, mask verbs.QPAttrMask) error {
+		modify := func(s verbs.MigState, mask verbs.QPAttrMask) error {
 			a := p.alternate()
 			a.PathMigState = s
 			return p.q.Modify(p.now, a, mask|verbs.QPAttrPathMigState)
 		}
 		expectUnchanged(p.T, p.q, func() {
-			for _, err := range []error{ask(verbs.MigRearm, 0), ask(verbs.MigArmed, 0), ask(verbs.MigArmed, verbs.QPAttrAltPath), ask(3, 0)} {
+			for _, err := range []error{modify(verbs.MigRearm, 0), modify(verbs.MigArmed, 0), modify(verbs.MigArmed, verbs.QPAttrAltPath), modify(3, 0)} {
 				if !errors.Is(err, verbs.ErrInvalid) {
 					p.Errorf("got %v", err)
 				}
 			}
 		})
 		p.enter(verbs.QPStateSQD)
-		must.Do(p, ask(verbs.MigRearm, verbs.QPAttrAltPath))
+		must.Do(p, modify(verbs.MigRearm, verbs.QPAttrAltPath))
 		p.mig(verbs.MigRearm)
 		p.enter(verbs.QPStateRTS)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), noMigReq)
 		p.mig(verbs.MigArmed)
-		must.Fail(p, "from ARMED to REARM", ask(verbs.MigRearm, 0), verbs.ErrInvalid)
+		must.Fail(p, "from ARMED to REARM", modify(verbs.MigRearm, 0), verbs.ErrInvalid)
 		p.enter(verbs.QPStateReset)
 		p.mig(verbs.MigMigrated)
 		p.events()

@@ -32,7 +32,7 @@ func (p *peer) attach(q *QP, group netip.Addr) {
 	must.Do(p, p.h.nic.Attach(q, group))
 }
 
-const everyone = uint32(verbs.MulticastQPN)
+const multicastQPN = uint32(verbs.MulticastQPN)
 
 // ud/13: A multicast datagram reaches every attached QP once. An error of one QP
 // does not affect the others.
@@ -51,7 +51,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		p.attach(qps[1], p.group(1))
 		p.attach(qps[1], p.group(2))
 		p.attach(qps[2], p.group(2))
-		p.sendTo(p.group(1), everyone, data(4))
+		p.sendTo(p.group(1), multicastQPN, data(4))
 		p.polled(cqs[0], "0 SUCCESS RECV 44B")
 		p.polled(cqs[1], "2 SUCCESS RECV 44B")
 		p.polled(cqs[2])
@@ -61,7 +61,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 			p.Errorf("the header area is %x", dst)
 		}
 		p.h.modify(qps[1], verbs.QPAttr{QKey: 5}, verbs.QPAttrQKey) // not that of the group
-		p.sendTo(p.group(2), everyone, data(8))
+		p.sendTo(p.group(2), multicastQPN, data(8))
 		p.polled(cqs[1])
 		p.polled(cqs[2], "4 SUCCESS RECV 48B")
 		p.drops("drop_qkey 1")
@@ -74,13 +74,13 @@ func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
-		p.sendTo(p.group(1), p.q.num, data(4))                          // QP number at a group address
-		p.sendTo(p.h.addr, everyone, data(4))                           // multicast QP number at a unicast address
-		p.sendTo(p.group(3), everyone, data(4))                         // a group without members
-		p.sendTo(p.group(1), everyone, over(wire.TransportRC), data(4)) // over RC
-		p.sendTo(p.group(1), everyone, over(wire.TransportUC), data(4))
+		p.sendTo(p.group(1), p.q.num, data(4))                              // QP number at a group address
+		p.sendTo(p.h.addr, multicastQPN, data(4))                           // multicast QP number at a unicast address
+		p.sendTo(p.group(3), multicastQPN, data(4))                         // a group without members
+		p.sendTo(p.group(1), multicastQPN, over(wire.TransportRC), data(4)) // over RC
+		p.sendTo(p.group(1), multicastQPN, over(wire.TransportUC), data(4))
 		p.drops("drop_qpn 5")
-		p.sendTo(p.group(1), everyone, func(k *wire.Packet) { k.BTH.PKey = 0x1234 }, data(4))
+		p.sendTo(p.group(1), multicastQPN, func(k *wire.Packet) { k.BTH.PKey = 0x1234 }, data(4))
 		p.drops("drop_qpn 5", "drop_pkey 1")
 		p.wcs()
 		p.expectMemoryUnchanged()
@@ -96,13 +96,13 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		p.attach(p.q, p.group(2))
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		must.Fail(p, "destroyed while attached", p.h.nic.DestroyQP(p.q), verbs.ErrBusy)
-		p.sendTo(p.group(1), everyone, data(4))
+		p.sendTo(p.group(1), multicastQPN, data(4))
 		p.wcs()
 		p.drops("drop_qpn 1")
 		must.Fail(p, "detached twice", p.h.nic.Detach(p.q, p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(2)))
 		must.Do(p, p.h.nic.DestroyQP(p.q))
-		must.Fail(p, "attached when it was gone", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
+		must.Fail(p, "attached after destroy", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
 	})
 }
 
@@ -115,7 +115,7 @@ func TestUDSendsToMulticastGroup(t *testing.T) {
 			p.Fatalf("%d datagrams, the first to %v", n, p.ds[0].Dst)
 		}
 		var k wire.Packet
-		if err := k.Parse(p.ds[0].Payload); err != nil || k.BTH.DestQP != everyone {
+		if err := k.Parse(p.ds[0].Payload); err != nil || k.BTH.DestQP != multicastQPN {
 			p.Errorf("sent %+v, %v", k, err)
 		}
 		p.wcs("1 SUCCESS SEND")

@@ -146,10 +146,10 @@ func TestLocalInvalidateWaitsForEarlierRequests(t *testing.T) {
 // rc/inv: Only a type 2 window bound to the QP can be invalidated on it.
 func TestLocalInvalidateNeedsWindowBoundToQP(t *testing.T) {
 	for name, key := range map[string]func(p *peer) uint32{
-		"no key at all":            func(*peer) uint32 { return 0 },
+		"key 0":                    func(*peer) uint32 { return 0 },
 		"an unknown key":           func(*peer) uint32 { return 0xabcdef00 },
 		"a region":                 func(p *peer) uint32 { return p.h.mr.Key },
-		"a window that is free":    func(p *peer) uint32 { return p.window(2).Key },
+		"an unbound window":        func(p *peer) uint32 { return p.window(2).Key },
 		"a type 1 window":          func(p *peer) uint32 { return p.mustBind(p.window(1), 0, 8) },
 		"a window of another QP":   func(p *peer) uint32 { k := p.mustBind(p.window(2), 0, 8); p.replaceQP(verbs.QPTypeRC, nil); return k },
 		"the last key of a window": func(p *peer) uint32 { return p.mustBind(p.window(2), 0, 8) - 1 },

@@ -74,8 +74,8 @@ func TestInvalidBindFails(t *testing.T) {
 		{"one byte beyond the region", 2, end - 7, 8, nil},
 		{"beyond the region, type 1", 1, end - 7, 8, nil},
 		{"longer than the region", 2, -targetAt, memSize + 1, nil},
-		{"around the end of all addresses", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Addr = 1<<64 - 4 }},
-		{"a region not for binding", 2, 0, 8, region(allAccess &^ verbs.AccessMWBind)},
+		{"wraps at the end of the address space", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Addr = 1<<64 - 4 }},
+		{"a region without MW_BIND", 2, 0, 8, region(allAccess &^ verbs.AccessMWBind)},
 		{"remote writes to a region that is read only", 2, 0, 8, region(verbs.AccessMWBind | verbs.AccessRemoteRead)},
 		{"remote atomics on a region that is read only", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
 			region(verbs.AccessMWBind)(p, wr, r)
@@ -86,14 +86,14 @@ func TestInvalidBindFails(t *testing.T) {
 			w := must.Get(p.h.nic.AllocMW(p.h.allocPD(), verbs.MWType2))(p)
 			r.Window, wr.Bind.RKey = w, verbs.NextRKey(verbs.RKey(w.Key))
 		}},
-		{"a region that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
+		{"a deregistered region", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
 			r.Region = p.regionIn(p.h.pd, allAccess)
 			must.Do(p, p.h.nic.DeregMR(r.Region))
 		}},
-		{"a window that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
-		{"type 2 of no bytes", 2, 0, 0, nil},
-		{"type 1 from zero on", 1, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessZeroBased }},
-		{"rights that no window has", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessLocalWrite }},
+		{"a deallocated window", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
+		{"type 2 of length 0", 2, 0, 0, nil},
+		{"zero-based type 1", 1, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessZeroBased }},
+		{"invalid access flags", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessLocalWrite }},
 		{"the key of another window", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.RKey += 0x100 }},
 	}
 	for _, c := range cases {
@@ -111,7 +111,7 @@ func TestInvalidBindFails(t *testing.T) {
 				p.wcs("1 MW_BIND_ERR", "2 WR_FLUSH_ERR")
 				p.state(verbs.QPStateErr)
 				if w.Bound() || w.Key != key {
-					p.Errorf("bound is %v, the key went from %#x to %#x", w.Bound(), key, w.Key)
+					p.Errorf("bound is %v, the key changed from %#x to %#x", w.Bound(), key, w.Key)
 				}
 			})
 		})
@@ -149,17 +149,17 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 		try    try
 		ok     bool
 	}{
-		{"all of it is read", windowRights, try{read, off, size}, true},
-		{"its last byte is written", windowRights, try{write, off + size - 1, 1}, true},
-		{"its last word is added to", windowRights, try{wire.OpFetchAdd, off + size - 8, 8}, true},
-		{"a byte beyond it is read", windowRights, try{read, off + size - 4, 8}, false},
-		{"a byte before it is read", windowRights, try{read, off - 1, 8}, false},
-		{"a byte beyond it is written", windowRights, try{write, off + size - 4, 5}, false},
-		{"a word beyond it is added to", windowRights, try{wire.OpFetchAdd, off + size, 8}, false},
-		{"what it lets read is read", verbs.AccessRemoteRead, try{read, off, 8}, true},
-		{"what it lets read is written", verbs.AccessRemoteRead, try{write, off, 8}, false},
-		{"what it lets write is read", verbs.AccessRemoteWrite, try{read, off, 8}, false},
-		{"what it lets read and write is added to", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, try{wire.OpFetchAdd, off, 8}, false},
+		{"READ of the window", windowRights, try{read, off, size}, true},
+		{"WRITE of the last byte", windowRights, try{write, off + size - 1, 1}, true},
+		{"FETCH_ADD of the last word", windowRights, try{wire.OpFetchAdd, off + size - 8, 8}, true},
+		{"READ beyond the window", windowRights, try{read, off + size - 4, 8}, false},
+		{"READ before the window", windowRights, try{read, off - 1, 8}, false},
+		{"WRITE beyond the window", windowRights, try{write, off + size - 4, 5}, false},
+		{"FETCH_ADD beyond the window", windowRights, try{wire.OpFetchAdd, off + size, 8}, false},
+		{"READ with remote read", verbs.AccessRemoteRead, try{read, off, 8}, true},
+		{"WRITE with remote read", verbs.AccessRemoteRead, try{write, off, 8}, false},
+		{"READ with remote write", verbs.AccessRemoteWrite, try{read, off, 8}, false},
+		{"FETCH_ADD with remote read and write", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, try{wire.OpFetchAdd, off, 8}, false},
 	}
 	for _, c := range cases {
 		for _, typ := range []verbs.MWType{1, 2} {

@@ -24,7 +24,7 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 			p.recv(10, 2*p.mtu)
 			p.recv(11, 8)
 			p.recv(12, 8)
-			p.send(wire.OpSendFirst, 0, data(p.mtu)) // the first receive is under way
+			p.send(wire.OpSendFirst, 0, data(p.mtu)) // claims the first receive
 			p.post(1, verbs.OpSend, 4)
 			p.post(2, verbs.OpRDMARead, 4, unsignaled)
 			p.expect("SEND_ONLY 0 4B ackreq", "READ_REQUEST 1 va+0 len 4 ackreq")
@@ -211,7 +211,7 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 		edit func(*verbs.SendWR)
 	}{
 		{"an unknown operation", 99, func(*verbs.SendWR) {}},
-		{"too many pieces", verbs.OpSend, func(wr *verbs.SendWR) { wr.SGL = make([]verbs.SGE, 5) }},
+		{"too many SGEs", verbs.OpSend, func(wr *verbs.SendWR) { wr.SGL = make([]verbs.SGE, 5) }},
 		{"too much inline", verbs.OpSend, inline(65)},
 		{"an inline READ", verbs.OpRDMARead, inline(8)},
 		{"an inline atomic", verbs.OpAtomicFetchAdd, inline(8)},
@@ -231,7 +231,7 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 	p.post(1, verbs.OpSend, 4)
 	p.post(2, verbs.OpSend, 4)
 	expectUnchanged(t, p.q, func() {
-		must.Fail(t, "a third request of two", p.tryPost(3), verbs.ErrNoMemory)
+		must.Fail(t, "a third request in a queue of two", p.tryPost(3), verbs.ErrNoMemory)
 	})
 	p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 	p.ack(1)

@@ -89,8 +89,8 @@ type matrixRule struct{ must, may verbs.QPAttrMask }
 func matrix(t *testing.T) map[matrixEdge]matrixRule {
 	t.Helper()
 	rules := map[matrixEdge]matrixRule{}
-	masks := func(words string) (m verbs.QPAttrMask) {
-		for _, w := range strings.Fields(words) {
+	masks := func(names string) (m verbs.QPAttrMask) {
+		for _, w := range strings.Fields(names) {
 			if attrNames[w] == 0 {
 				t.Fatalf("there is no attribute %q", w)
 			}
@@ -143,19 +143,19 @@ func (h *matrixHost) in(typ verbs.QPType, state verbs.QPState) *QP {
 			c.XRCD, c.SendCQ, c.RecvCQ = h.xrcd, nil, nil
 		}
 	})
-	way := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
+	path := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	switch state {
 	case verbs.QPStateReset:
-		way = nil
+		path = nil
 	case verbs.QPStateInit, verbs.QPStateErr:
-		way = way[:1]
+		path = path[:1]
 	case verbs.QPStateRTR:
-		way = way[:2]
+		path = path[:2]
 	}
 	if state >= verbs.QPStateSQD && state != verbs.QPStateSQE {
-		way = append(way[:len(way):len(way)], state)
+		path = append(path[:len(path):len(path)], state)
 	}
-	for _, to := range way {
+	for _, to := range path {
 		h.modify(q, h.attr(q.state, to), h.rules[matrixEdge{typ, q.state, to}].must|verbs.QPAttrState)
 	}
 	if state == verbs.QPStateSQE {
@@ -264,7 +264,7 @@ func TestModifyQPChecksCurState(t *testing.T) {
 			}
 			expectUnchanged(t, q, func() {
 				a := h.attr(named, verbs.QPStateRTS)
-				must.Fail(t, fmt.Sprintf("in %v, told that it is in %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
+				must.Fail(t, fmt.Sprintf("in %v with current state %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
 			})
 		})
 		h.modify(q, h.attr(from, verbs.QPStateRTS), rule.must|verbs.QPAttrState|verbs.QPAttrCurState)
@@ -312,7 +312,7 @@ func TestModifyQPWithInvalidValueChangesNothing(t *testing.T) {
 			{"retry_cnt 8", func(a *verbs.QPAttr) { a.RetryCnt = 8 }},
 			{"rnr_retry 8", func(a *verbs.QPAttr) { a.RNRRetry = 8 }},
 			{"max_rd_atomic beyond the limit", func(a *verbs.QPAttr) { a.MaxRdAtomic = 17 }},
-			{"ARMED, which is for the two ends to find", func(a *verbs.QPAttr) { a.PathMigState = verbs.MigArmed }},
+			{"ARMED, which cannot be requested", func(a *verbs.QPAttr) { a.PathMigState = verbs.MigArmed }},
 			{"unknown migration state", func(a *verbs.QPAttr) { a.PathMigState = 3 }},
 		}},
 	} {

@@ -200,7 +200,7 @@ func (p *peer) changeAllState() {
 	p.post(4, verbs.OpSend, 4)
 	p.post(5, verbs.OpRDMARead, 3*p.mtu)
 	p.drain()
-	p.send(wire.OpAcknowledge, 0, syndrome(wire.Ack(0))) // no credits left
+	p.send(wire.OpAcknowledge, 0, syndrome(wire.Ack(0))) // no credits
 	p.rnr(1, 14)
 	p.send(wire.OpAcknowledge, 0, asCNP)
 	p.deliverEdited(p.build(wire.OpReadRequest, 1, p.at(0, 3*p.mtu)), marked)
@@ -231,10 +231,10 @@ func (p *peer) expectLikeNew(fresh *peer) {
 // draining, and the attributes.
 func TestQueryReturnsCurrentState(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = 3, 5 }}, func(p *peer) {
-		check := func(state verbs.QPState, sent, taken int, draining bool) {
+		check := func(state verbs.QPState, sent, received int, draining bool) {
 			p.Helper()
 			a := p.q.Query()
-			want := fmt.Sprint(state, state, p.sq.Add(int32(sent)), p.rq.Add(int32(taken)), draining)
+			want := fmt.Sprint(state, state, p.sq.Add(int32(sent)), p.rq.Add(int32(received)), draining)
 			if got := fmt.Sprint(a.State, a.CurState, wire.PSN(a.SQPSN), wire.PSN(a.RQPSN), a.SQDraining); got != want {
 				p.Errorf("got %s, want %s", got, want)
 			}
@@ -314,7 +314,7 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h.qp(verbs.QPTypeRC, nil)
 	h.qp(verbs.QPTypeRC, nil)
 	c := QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq}
-	must.Fail(t, "a fourth QP of three", must.Err(h.nic.CreateQP(c)), verbs.ErrNoMemory)
+	must.Fail(t, "a QP beyond the limit of three", must.Err(h.nic.CreateQP(c)), verbs.ErrNoMemory)
 	destroy(keep)
 	if q := h.qp(verbs.QPTypeRC, nil); q.Num() != 0x701 {
 		t.Errorf("the only free number is 0x701, got %#x", q.Num())

@@ -54,14 +54,14 @@ func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 		key    func(p *peer) uint32
 		want   string
 	}{
-		"misaligned":       {4, allAccess, nil, "invalid"},
-		"QP has no right":  {0, allAccess &^ verbs.AccessRemoteAtomic, nil, "invalid"},
-		"region has none":  {0, allAccess, func(p *peer) uint32 { return p.region(allAccess &^ verbs.AccessRemoteAtomic) }, "access"},
-		"beyond the end":   {memSize - targetAt, allAccess, nil, "access"},
-		"across the end":   {memSize - targetAt - 4, allAccess, nil, "invalid"},
-		"before the start": {-targetAt - 8, allAccess, nil, "access"},
-		"no such key":      {0, allAccess, func(*peer) uint32 { return 0x777777 }, "access"},
-		"read-only window": {0, allAccess, func(p *peer) uint32 { return p.region(verbs.AccessRemoteRead) }, "access"},
+		"misaligned":            {4, allAccess, nil, "invalid"},
+		"QP without access":     {0, allAccess &^ verbs.AccessRemoteAtomic, nil, "invalid"},
+		"region without access": {0, allAccess, func(p *peer) uint32 { return p.region(allAccess &^ verbs.AccessRemoteAtomic) }, "access"},
+		"beyond the end":        {memSize - targetAt, allAccess, nil, "access"},
+		"across the end":        {memSize - targetAt - 4, allAccess, nil, "invalid"},
+		"before the start":      {-targetAt - 8, allAccess, nil, "access"},
+		"no such key":           {0, allAccess, func(*peer) uint32 { return 0x777777 }, "access"},
+		"read-only window":      {0, allAccess, func(p *peer) uint32 { return p.region(verbs.AccessRemoteRead) }, "access"},
 	} {
 		for _, op := range []wire.Operation{wire.OpFetchAdd, wire.OpCompareSwap} {
 			t.Run(fmt.Sprint(name, " ", wire.Opcode(op)), func(t *testing.T) {

@@ -136,14 +136,14 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 		"key 0":            {n: 4, key: func(*peer) uint32 { return 0 }, want: "access", event: verbs.EventQPAccessErr},
 		"last key":         {n: 4, key: func(*peer) uint32 { return math.MaxUint32 }, want: "access", event: verbs.EventQPAccessErr},
 		"across the end":   {off: end - 2, n: 4, want: "access", event: verbs.EventQPAccessErr},
-		"behind the end":   {off: end, n: 1, want: "access", event: verbs.EventQPAccessErr},
+		"after the end":    {off: end, n: 1, want: "access", event: verbs.EventQPAccessErr},
 		"before the start": {off: -targetAt - 1, n: 4, want: "access", event: verbs.EventQPAccessErr},
 		"wrapping":         {va: math.MaxUint64 - 3, n: 8, want: "access", event: verbs.EventQPAccessErr},
-		"to the very end":  {va: math.MaxUint64 - 3, n: 4, want: "access", event: verbs.EventQPAccessErr},
-		"region's rights":  {n: 4, key: func(p *peer) uint32 { return p.region(verbs.AccessLocalWrite) }, want: "access", event: verbs.EventQPAccessErr},
+		"up to the end":    {va: math.MaxUint64 - 3, n: 4, want: "access", event: verbs.EventQPAccessErr},
+		"access of region": {n: 4, key: func(p *peer) uint32 { return p.region(verbs.AccessLocalWrite) }, want: "access", event: verbs.EventQPAccessErr},
 		"other domain":     {n: 4, key: foreign, want: "access", event: verbs.EventQPAccessErr},
 		"deregistered":     {n: 4, key: closed, want: "access", event: verbs.EventQPAccessErr},
-		"QP's rights":      {n: 4, rights: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic, want: "invalid", event: verbs.EventQPReqErr},
+		"access of QP":     {n: 4, rights: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic, want: "invalid", event: verbs.EventQPReqErr},
 	} {
 		for _, op := range []wire.Operation{wire.OpWriteOnly, wire.OpWriteFirst, wire.OpReadRequest} {
 			t.Run(fmt.Sprint(name, " ", wire.Opcode(op)), func(t *testing.T) {

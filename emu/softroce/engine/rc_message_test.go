@@ -144,7 +144,7 @@ func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 		"region":        func(p *peer) uint32 { return p.h.mr.Key },
 		"type 1 window": func(p *peer) uint32 { return window(p, verbs.MWType1).Key },
 		"unbound":       func(p *peer) uint32 { return window(p, verbs.MWType2).Key },
-		"other QP's": func(p *peer) uint32 {
+		"window of other QP": func(p *peer) uint32 {
 			mine := p.q
 			defer func() { p.q = mine }()
 			p.q = p.h.qp(verbs.QPTypeRC, nil)

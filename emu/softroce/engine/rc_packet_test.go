@@ -77,7 +77,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	cases := map[string]func(p *peer, d *link.Datagram){
 		"other port":            func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.h.addr, 4790) },
 		"other source":          func(p *peer, d *link.Datagram) { d.Src = netip.AddrPortFrom(p.addr.Next(), 0xc123) },
-		"address not ours":      func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.addr.Next(), wire.Port) },
+		"other destination":     func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.addr.Next(), wire.Port) },
 		"GID of RoCEv1":         func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(v1, wire.Port) },
 		"QP 0":                  func(_ *peer, d *link.Datagram) { copy(d.Payload[5:], []byte{0, 0, 0}) },
 		"no such QP":            func(_ *peer, d *link.Datagram) { copy(d.Payload[5:], []byte{0xab, 0xcd, 0xef}) },
@@ -92,7 +92,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 		"other partition":       func(_ *peer, d *link.Datagram) { copy(d.Payload[2:], []byte{0x12, 0x34}) },
 		"extension header cut":  func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload[:16:16], 0, 0, 0, 0) },
 		"pad beyond payload":    func(_ *peer, d *link.Datagram) { d.Payload = d.Payload[:32]; d.Payload[1] |= 0x30 },
-		"no multiple of 4":      func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload, 0) },
+		"not a multiple of 4":   func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload, 0) },
 		"shorter than a header": func(_ *peer, d *link.Datagram) { d.Payload = d.Payload[:15] },
 	}
 	for name, spoil := range cases {
@@ -129,7 +129,7 @@ func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		build := func() link.Datagram { return p.build(wire.OpWriteOnly, 0, p.at(0, 5), data(5), ackReq) }
 		drops := uint64(0)
-		refuse := func(what string, d link.Datagram) {
+		expectDrop := func(what string, d link.Datagram) {
 			p.deliver(d)
 			if drops++; p.h.nic.Count.DropICRC != drops {
 				p.Fatalf("%s: not dropped for its ICRC", what)
@@ -139,19 +139,19 @@ func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 		for i := range size * 8 {
 			if d := build(); i/8 != 4 {
 				d.Payload[i/8] ^= 1 << (i % 8)
-				refuse(fmt.Sprintf("bit %d of byte %d", i%8, i/8), d)
+				expectDrop(fmt.Sprintf("bit %d of byte %d", i%8, i/8), d)
 			}
 		}
 		d := build()
 		tail := d.Payload[size-4:]
 		tail[0], tail[1], tail[2], tail[3] = tail[3], tail[2], tail[1], tail[0]
-		refuse("ICRC in reverse", d)
+		expectDrop("ICRC in reverse", d)
 		d = build()
 		d.Src = netip.AddrPortFrom(p.addr, 0xc124)
-		refuse("source port", d)
+		expectDrop("source port", d)
 		if d = build(); p.h.addr.Is4() && !p.blind {
 			d.IPID++
-			refuse("identification", d)
+			expectDrop("identification", d)
 		}
 		p.expect()
 		d = build()

@@ -169,12 +169,12 @@ func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
-			"no right": func(p *peer, s *verbs.SGE) {
+			"no access": func(p *peer, s *verbs.SGE) {
 				mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead))(p)
 				s.Addr, s.LKey = mr.Addr, verbs.LKey(mr.Key)
 			},
-			"no key":  func(_ *peer, s *verbs.SGE) { s.LKey ^= 1 },
-			"too far": func(_ *peer, s *verbs.SGE) { s.Addr += memSize },
+			"no key":            func(_ *peer, s *verbs.SGE) { s.LKey ^= 1 },
+			"beyond the region": func(_ *peer, s *verbs.SGE) { s.Addr += memSize },
 		} {
 			t.Run(fmt.Sprint(op, " ", name), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
@@ -273,7 +273,7 @@ func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 // rc/read/21, rc/psn/11, acc/6: If memory is deregistered before a READ response is
 // sent, or before a duplicate, the NAK has the PSN of the missing response.
 func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
-	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
+	for name, prepare := range map[string]func(p *peer) (key uint32, invalidate func()){
 		"region": func(p *peer) (uint32, func()) {
 			mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess))(p)
 			return mr.Key, func() {
@@ -291,13 +291,13 @@ func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s after %d packets", name, sent), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
 					p.recv(1, 8)
-					key, gone := closeKey(p)
+					key, invalidate := prepare(p)
 					n := 3*p.mtu - 1
 					p.send(wire.OpReadRequest, 0, p.at(0, n), rkey(key))
 					p.send(wire.OpWriteOnly, 3, p.at(0, 0), ackReq)
 					want := append(p.responses(0, n, 1), "ACK 3 msn 2")
 					p.expectSome(want[:sent]...)
-					gone()
+					invalidate()
 					failed := sent
 					if sent == 3 {
 						p.expect(want[3:]...)

@@ -179,7 +179,7 @@ func newNetwork(hosts ...*host) *network {
 	return n
 }
 
-// settle delivers packets until none is left.
+// settle delivers packets until no host sends.
 func (n *network) settle() {
 	for moved := true; moved; {
 		moved = false
@@ -211,8 +211,7 @@ func (n *network) deliver(d *link.Datagram) {
 	}
 }
 
-// run delivers packets and advances the time until no timer is left or until is
-// reached.
+// run delivers packets and advances the time until no timer runs or until is reached.
 func (n *network) run(until mono.Time) {
 	for {
 		n.settle()

@@ -190,7 +190,7 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 		if a := s.Query(); a.MaxWR != 6 || a.Limit != 6 {
 			p.Errorf("is %+v", a)
 		}
-		must.Fail(p, "made smaller than its limit", s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR), verbs.ErrInvalid)
+		must.Fail(p, "resized below its limit", s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR), verbs.ErrInvalid)
 		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR))
 		for id := 6; id < 32; id++ {
 			p.postSRQ(s, uint64(id), 8+id)
@@ -212,11 +212,11 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
 		p.onSRQ(s, 1)
 		sge := p.h.sge(recvAt, 4)
-		must.Fail(p, "two pieces where one is allowed", s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}), verbs.ErrInvalid)
+		must.Fail(p, "two SGEs, limit of one", s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}), verbs.ErrInvalid)
 		for id := range uint64(3) {
 			p.postSRQ(s, id, 8)
 		}
-		must.Fail(p, "a fourth of three", s.PostRecv(&verbs.RecvWR{WRID: 9}), verbs.ErrNoMemory)
+		must.Fail(p, "a fourth receive in a queue of three", s.PostRecv(&verbs.RecvWR{WRID: 9}), verbs.ErrNoMemory)
 		for k := range 3 {
 			p.send(wire.OpSendOnly, k, data(8))
 		}
@@ -263,7 +263,7 @@ func TestDestroySRQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
 	s := h.srq(nil)
 	q := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
-	must.Fail(t, "destroyed under a QP", h.nic.DestroySRQ(s), verbs.ErrBusy)
+	must.Fail(t, "destroyed while a QP uses it", h.nic.DestroySRQ(s), verbs.ErrBusy)
 	must.Do(t, h.nic.DestroyQP(q))
 	must.Do(t, h.nic.DestroySRQ(s))
 }

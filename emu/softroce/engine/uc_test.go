@@ -36,12 +36,12 @@ func TestUCDropsInvalidMessages(t *testing.T) {
 		}},
 		{"the first packet is lost", 2, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendLast, 1, data(4)) }},
 		{"the last packet is lost", 2, "", func(p ucPeer) { first(p, 0) }},
-		{"a middle packet out of the blue", 1, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendMiddle, 0, data(p.mtu)) }},
-		{"a SEND goes on as a WRITE", 2, "drop_sequence 1", func(p ucPeer) {
+		{"a middle packet without a first", 1, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendMiddle, 0, data(p.mtu)) }},
+		{"a SEND continues as a WRITE", 2, "drop_sequence 1", func(p ucPeer) {
 			first(p, 0)
 			p.send(wire.OpWriteLast, 1, data(4))
 		}},
-		{"a WRITE goes on as a SEND", 2, "drop_sequence 1", func(p ucPeer) {
+		{"a WRITE continues as a SEND", 2, "drop_sequence 1", func(p ucPeer) {
 			writeFirst(p, 0, 2*p.mtu)
 			p.send(wire.OpSendLast, 1, data(4))
 		}},
@@ -81,11 +81,11 @@ func TestUCDropsInvalidMessages(t *testing.T) {
 			p.send(wire.OpWriteFirst, 0, p.at(memSize-targetAt-p.mtu, p.mtu+4), data(p.mtu))
 			p.send(wire.OpWriteLast, 1, data(4))
 		}},
-		{"a WRITE to memory that may not be written", 1, "drop_access 1", func(p ucPeer) {
+		{"a WRITE to read-only memory", 1, "drop_access 1", func(p ucPeer) {
 			p.send(wire.OpWriteOnly, 0, p.at(0, 4), rkey(p.region(verbs.AccessRemoteRead)), data(4))
 		}},
-		{"a READ request, which UC does not have", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpReadRequest, 0, p.at(0, 4)) }},
-		{"an acknowledgement, which UC does not have", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpAcknowledge, 0) }},
+		{"a READ request", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpReadRequest, 0, p.at(0, 4)) }},
+		{"an acknowledgement", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpAcknowledge, 0) }},
 		{"an opcode of RC", 0, "drop_qp_type 1", func(p ucPeer) { p.peer.send(wire.OpSendOnly, 0, data(4)) }},
 	}
 	for _, c := range cases {
@@ -157,7 +157,7 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 }
 
 // The responder of UC accepts a first packet with any PSN, and expects the next PSN after it.
-// It takes a duplicate for a new message. Requirements uc/4, uc/10.
+// It treats a duplicate as a new message. Requirements uc/4, uc/10.
 func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for id := range uint64(5) {

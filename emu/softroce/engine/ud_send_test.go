@@ -147,15 +147,15 @@ func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
 		foreign := must.Get(p.h.nic.CreateAH(p.h.allocPD(), own.Attr))(p)
-		gone := p.handle(nil)
-		p.h.nic.DestroyAH(gone)
+		destroyed := p.handle(nil)
+		p.h.nic.DestroyAH(destroyed)
 		try := func(what string, op verbs.WROpcode, ah *AH) {
 			wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(0, 8)}, UD: verbs.UD{QPN: peerQPN}}
 			must.Fail(p, what, p.q.PostSend(p.now, &wr, Refs{AH: ah}), verbs.ErrInvalid)
 		}
 		try("no handle", verbs.OpSend, nil)
 		try("a handle of another domain", verbs.OpSend, foreign)
-		try("a handle that is gone", verbs.OpSend, gone)
+		try("a destroyed handle", verbs.OpSend, destroyed)
 		for _, op := range []verbs.WROpcode{
 			verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
 			verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpFlush, verbs.OpAtomicWrite,
@@ -190,11 +190,11 @@ func TestCreateAHChecksPathAndDomain(t *testing.T) {
 	good := verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(netip.MustParseAddr("10.0.0.2"))}}
 	pd := h.allocPD()
 	for name, edit := range map[string]func(*verbs.AHAttr){
-		"port 2":                        func(a *verbs.AHAttr) { a.Port = 2 },
-		"a GID index beyond the table":  func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 2 },
-		"a GID that is not of RoCEv2":   func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 1 },
-		"a peer of another IP version":  func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(netip.MustParseAddr("fd00::2")) },
-		"a GID that is no address even": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GID{} },
+		"port 2":                       func(a *verbs.AHAttr) { a.Port = 2 },
+		"a GID index beyond the table": func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 2 },
+		"a GID that is not of RoCEv2":  func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 1 },
+		"a peer of another IP version": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(netip.MustParseAddr("fd00::2")) },
+		"a GID that is not an address": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GID{} },
 	} {
 		a := good
 		edit(&a)

@@ -163,8 +163,8 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 		began.Close()
 		pipe.Close()
 	}
-	if left := rankProcesses(t, "forever"); len(left) > 0 {
-		t.Errorf("processes still run: %v", left)
+	if running := rankProcesses(t, "forever"); len(running) > 0 {
+		t.Errorf("processes still run: %v", running)
 	}
 }
 
