@@ -161,9 +161,8 @@ func TestBarrierOpensWhenLastRankEntersOrEnds(t *testing.T) {
 	}
 }
 
-// Programs count messages in batches. The charts of the report must not exceed the
-// rate of the links: 200 Gb/s to a host with two rails, 800 Gb/s to all hosts of
-// the fat tree.
+// Programs count messages in batches. The charts of the report must not exceed the rate of the
+// links: 200 Gb/s to a host with two rails, 800 Gb/s to all hosts of the fat tree.
 func TestChartsDoNotExceedLinkRate(t *testing.T) {
 	scale := regexp.MustCompile(`<span class="top">([^<]*)</span>`)
 	for name, want := range map[string]string{"multi-rail": "200 Gb/s", "fat-tree": "800 Gb/s", "stream-write": "100 Gb/s", "rate-limited": "500 Mb/s"} {

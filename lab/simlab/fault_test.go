@@ -122,9 +122,8 @@ limit: 2s
 	}
 }
 
-// A slow receiver with a connection on each of two rails posts receives on both.
-// The pauses of a rank share one timer. The delay determines which connection ends
-// first.
+// A slow receiver with a connection on each of two rails posts receives on both. The pauses of a
+// rank share one timer. The delay determines which connection ends first.
 func TestPauseEndsOnEveryRail(t *testing.T) {
 	for _, service := range []string{"rc", "srq"} {
 		for _, direction := range []string{"in", "out", "both"} {
@@ -165,9 +164,8 @@ expect: {delivered: at-most-once, errors: {host0: [remote invalid request]}}
 `)
 }
 
-// With this seed 16 connections in a row lose no MAD and are in time wait at the
-// same time: the maximum of the connection manager. The client waits until one is
-// freed.
+// With this seed 16 connections in a row lose no MAD and are in time wait at the same time: the
+// maximum of the connection manager. The client waits until one is freed.
 func TestCallsWaitUntilAConnectionIsFreed(t *testing.T) {
 	for _, s := range shipped(t) {
 		if s.Name != "calls-loss" {

@@ -89,8 +89,7 @@ workload: {kind: stream, op: send, messages: 100, bytes: 4KiB}
 	}
 }
 
-// Each expectation can fail alone in a run: by its bounds, or by a NIC with a
-// defect.
+// Each expectation can fail alone in a run: by its bounds, or by a NIC with a defect.
 func TestExpectationsFail(t *testing.T) {
 	const (
 		clean  = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100, bytes: 1KiB}\n"

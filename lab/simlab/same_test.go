@@ -130,8 +130,7 @@ func firstDifference(a, b []byte) string {
 	return "one is longer"
 }
 
-// Every tier takes the random numbers of a port and direction from
-// Plan.RandSources.
+// Every tier takes the random numbers of a port and direction from Plan.RandSources.
 func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
 	s := parse(t, text)

@@ -199,9 +199,8 @@ func TestRateLimiterIsDeterministic(t *testing.T) {
 	}
 }
 
-// bottleneck is an output queue that two senders share. It marks as the published switch
-// does: never below one threshold, always above another, and with a rising probability
-// between them.
+// bottleneck is an output queue that two senders share. It marks as the published switch does:
+// never below one threshold, always above another, and with a rising probability between them.
 type bottleneck struct {
 	rateBps  uint64
 	wireTime mono.Time // of a packet

@@ -60,9 +60,8 @@ func newFuzzedNIC(t testing.TB, addr, peer string) *fuzzedNIC {
 	return v
 }
 
-// openQPs creates QPs in a fixed order, so that the QP number of a packet
-// determines its type: two RC, UC, UD, RC with SRQ, XRC initiator and target, and
-// RC in RTR, INIT, SQD and ERR.
+// openQPs creates QPs in a fixed order, so that the QP number of a packet determines its type: two
+// RC, UC, UD, RC with SRQ, XRC initiator and target, and RC in RTR, INIT, SQD and ERR.
 func (v *fuzzedNIC) openQPs(t testing.TB) {
 	srq := must.Get(v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2}))(t)
 	domain := must.Get(v.nic.OpenXRCD())(t)
@@ -199,9 +198,8 @@ func (v *fuzzedNIC) protectedMemory() []byte {
 	return bytes.Join([][]byte{v.mem[:writableAt], v.mem[writableAt+writableLen : bufferAt], v.mem[bufferAt+bufferLen:]}, nil)
 }
 
-// rewrite turns fuzz bytes into a packet that passes the first checks: existing QP,
-// matching P_Key, near PSN, valid keys and ICRC. mode selects the fields to leave
-// unchanged.
+// rewrite turns fuzz bytes into a packet that passes the first checks: existing QP, matching P_Key,
+// near PSN, valid keys and ICRC. mode selects the fields to leave unchanged.
 func (v *fuzzedNIC) rewrite(mode byte, b []byte) []byte {
 	if len(b) < wire.BTHLen+wire.ICRCLen || mode&fuzzMakeValid == 0 {
 		return b

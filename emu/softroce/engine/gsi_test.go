@@ -52,8 +52,7 @@ func TestQP1AcceptsMADsOfAllPartitions(t *testing.T) {
 	})
 }
 
-// ud/4, bth/ackreq/2: MADs are sent from QP 1 to QP 1 with its Q_Key and without
-// AckReq.
+// ud/4, bth/ackreq/2: MADs are sent from QP 1 to QP 1 with its Q_Key and without AckReq.
 func TestMADsAreSentFromQP1(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.Limits.MADsQueue = 2 }}, func(p udPeer) {
 		m := MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey, Data: [MADLen]byte(pattern(MADLen, 1))}

@@ -143,8 +143,7 @@ func TestMigReqMigratesArmedQP(t *testing.T) {
 	})
 }
 
-// mig/1: A packet with MigReq 1 on another path is dropped, and the QP raises one
-// event.
+// mig/1: A packet with MigReq 1 on another path is dropped, and the QP raises one event.
 func TestMigrationToUnknownPathIsRejected(t *testing.T) {
 	eachAltPath(t, func(p altPathPeer) {
 		p.arm()
@@ -162,8 +161,7 @@ func TestMigrationToUnknownPathIsRejected(t *testing.T) {
 	})
 }
 
-// mig/1: An ARMED QP migrates when its retries are exhausted, and its retry counter
-// is restored.
+// mig/1: An ARMED QP migrates when its retries are exhausted, and its retry counter is restored.
 func TestArmedQPMigratesWhenRetriesAreExhausted(t *testing.T) {
 	const T, altT = 4096 << 8, 4096 << altTimeout
 	eachAltPath(t, func(p altPathPeer) {
@@ -186,8 +184,7 @@ func TestArmedQPMigratesWhenRetriesAreExhausted(t *testing.T) {
 	})
 }
 
-// mig/1: Modify to MIGRATED migrates an ARMED QP; outstanding requests continue on
-// the new path.
+// mig/1: Modify to MIGRATED migrates an ARMED QP; outstanding requests continue on the new path.
 func TestModifyMigratesArmedQP(t *testing.T) {
 	eachAltPath(t, func(p altPathPeer) {
 		p.arm()

@@ -68,8 +68,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 	})
 }
 
-// bth/qpn/2, ud/13: A multicast packet needs a group address, QP number 0xffffff
-// and UD.
+// bth/qpn/2, ud/13: A multicast packet needs a group address, QP number 0xffffff and UD.
 func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
@@ -87,8 +86,7 @@ func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	})
 }
 
-// ud/14: An attached QP cannot be destroyed. A detached QP receives no more
-// multicast datagrams.
+// ud/14: An attached QP cannot be destroyed. A detached QP receives no more multicast datagrams.
 func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)

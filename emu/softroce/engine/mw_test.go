@@ -20,8 +20,7 @@ func (p *peer) window(typ verbs.MWType) *nic.Window {
 	return w
 }
 
-// bind posts a bind of n bytes of the target memory at off, with a new key, and
-// returns the key.
+// bind posts a bind of n bytes of the target memory at off, with a new key, and returns the key.
 func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{

@@ -50,8 +50,7 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 	}
 }
 
-// qp/8, err/4: In ERR, invalid requests are still rejected, and flushed ones name
-// their QP.
+// qp/8, err/4: In ERR, invalid requests are still rejected, and flushed ones name their QP.
 func TestPostInERRIsChecked(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	p.enter(verbs.QPStateErr)
@@ -87,8 +86,7 @@ func TestLocalErrorCompletesInOrderWithItsStatus(t *testing.T) {
 	})
 }
 
-// err/2: A message fails if a later part of its memory is invalid, although packets
-// were sent.
+// err/2: A message fails if a later part of its memory is invalid, although packets were sent.
 func TestMessageWithInvalidSGEFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 2*p.mtu, func(wr *verbs.SendWR) {
@@ -101,8 +99,7 @@ func TestMessageWithInvalidSGEFails(t *testing.T) {
 	})
 }
 
-// err/2, err/3: If an earlier request exceeds its retries, a later local error is
-// flushed.
+// err/2, err/3: If an earlier request exceeds its retries, a later local error is flushed.
 func TestLocalErrorAfterLostRequestIsFlushed(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 }}, func(p *peer) {
@@ -240,8 +237,7 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 	p.expect("SEND_ONLY 2 4B ackreq")
 }
 
-// Inline data is copied when posted; results are scattered over the entries of the
-// list.
+// Inline data is copied when posted; results are scattered over the entries of the list.
 func TestScatteredResultsAndInlineData(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		text := []byte("posted")

@@ -188,10 +188,9 @@ func eachState(visit func(verbs.QPState)) {
 	}
 }
 
-// qp/1, qp/2, qp/9: Every transition of the table works with its required
-// attributes, with each optional one and with all. It fails, without changes, if a
-// required attribute is missing, with any other attribute, and if it is not in the
-// table.
+// qp/1, qp/2, qp/9: Every transition of the table works with its required attributes, with each
+// optional one and with all. It fails, without changes, if a required attribute is missing, with
+// any other attribute, and if it is not in the table.
 func TestQPTransitionAttributes(t *testing.T) {
 	for name, typ := range typeNames {
 		t.Run(name, func(t *testing.T) {

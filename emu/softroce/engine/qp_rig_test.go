@@ -252,8 +252,7 @@ func TestPacketsOfRemovedAddressAreDropped(t *testing.T) {
 	})
 }
 
-// If the event queue is full, new events are dropped. Events of a destroyed object
-// are removed.
+// If the event queue is full, new events are dropped. Events of a destroyed object are removed.
 func TestEventQueueIsLimited(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{nic: func(c *Config) { c.Limits.PendingEvents = 3 }})
 	p.stop()

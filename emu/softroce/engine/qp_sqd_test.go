@@ -32,9 +32,8 @@ func (p *peer) draining() {
 	}
 }
 
-// sqd/1..sqd/5: in SQD, started requests are finished and retransmitted if
-// necessary; others wait. Receiving continues, SQ_DRAINED is raised once, and the
-// queue resumes in RTS.
+// sqd/1..sqd/5: in SQD, started requests are finished and retransmitted if necessary; others wait.
+// Receiving continues, SQ_DRAINED is raised once, and the queue resumes in RTS.
 func TestSQDDrainsSendQueue(t *testing.T) {
 	const T = 4096 << 14
 	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
@@ -81,8 +80,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 	})
 }
 
-// sqd/1, sqd/2: Draining waits for the last response of a READ and for the end of
-// an RNR wait.
+// sqd/1, sqd/2: Draining waits for the last response of a READ and for the end of an RNR wait.
 func TestSQDWaitsForResponses(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -189,8 +187,7 @@ func TestUDSendsNothingInSQD(t *testing.T) {
 	}
 }
 
-// sqd/3: A draining QP can be moved to ERR and RESET; SQ_DRAINED is then not
-// raised.
+// sqd/3: A draining QP can be moved to ERR and RESET; SQ_DRAINED is then not raised.
 func TestERRAndRESETEndDraining(t *testing.T) {
 	for _, to := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
 		each(t, setup{}, func(p *peer) {

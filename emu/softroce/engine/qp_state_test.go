@@ -292,8 +292,7 @@ func TestDestroyedQPIsInactive(t *testing.T) {
 	})
 }
 
-// A QP number is reused only after all others, so that late packets do not reach a
-// new QP.
+// A QP number is reused only after all others, so that late packets do not reach a new QP.
 func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0x700, 3 })
 	destroy := func(q *QP) {

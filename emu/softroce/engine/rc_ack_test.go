@@ -57,8 +57,7 @@ func TestRCAckCoversAllEarlierPSNs(t *testing.T) {
 	})
 }
 
-// rc/ack/8: The requester sets AckReq within a long message often enough to keep
-// the window open.
+// rc/ack/8: The requester sets AckReq within a long message often enough to keep the window open.
 func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 	for _, window := range []int{1, 2, 8, 31} {
 		each(t, setup{nic: func(c *Config) { c.WindowPackets = window }}, func(p *peer) {
@@ -202,9 +201,8 @@ func TestRCAcksAreSentAfterEarlierResponses(t *testing.T) {
 	}
 }
 
-// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: A malformed response
-// fails its request with BAD_RESP_ERR. Earlier requests succeed, later ones are
-// flushed.
+// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: A malformed response fails its request
+// with BAD_RESP_ERR. Earlier requests succeed, later ones are flushed.
 func TestRCMalformedResponsesFailQP(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    verbs.WROpcode

@@ -53,8 +53,7 @@ func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	}
 }
 
-// A SEND_INV gets an RNR NAK while unsent READ responses exceed the limit of saved
-// bytes.
+// A SEND_INV gets an RNR NAK while unsent READ responses exceed the limit of saved bytes.
 func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -96,8 +95,7 @@ func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 	})
 }
 
-// A duplicate READ after the invalidation of its key is NAKed, even if the key
-// becomes valid again.
+// A duplicate READ after the invalidation of its key is NAKed, even if the key becomes valid again.
 func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(verbs.MWType2)

@@ -108,8 +108,7 @@ func TestRCDuplicateAtomicsReturnTheSavedResult(t *testing.T) {
 	}
 }
 
-// rc/atm/10, rc/atm/11: The original value is written to local memory once, in host
-// byte order.
+// rc/atm/10, rc/atm/11: The original value is written to local memory once, in host byte order.
 func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	original := func(v uint64) edit { return func(k *wire.Packet) { k.AtomicAckETH.Original = v } }
 	each(t, setup{}, func(p *peer) {
@@ -131,8 +130,7 @@ func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	})
 }
 
-// rc/atm/12: The operands are in their AtomicETH fields; the compare field of
-// FETCH_ADD is zero.
+// rc/atm/12: The operands are in their AtomicETH fields; the compare field of FETCH_ADD is zero.
 func TestRCAtomicRequestsCarryTheirOperands(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		operands := func(wr *verbs.SendWR) {

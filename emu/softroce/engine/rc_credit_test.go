@@ -66,9 +66,8 @@ func (p *peer) credits() string {
 	return fmt.Sprint(n)
 }
 
-// rc/credit/1: A QP advertises the number of its receives, rounded down to a credit
-// code. The receive of an unfinished message counts, since the MSN does not include
-// that message.
+// rc/credit/1: A QP advertises the number of its receives, rounded down to a credit code. The
+// receive of an unfinished message counts, since the MSN does not include that message.
 func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		check := func(want string) {

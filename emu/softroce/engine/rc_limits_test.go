@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: A packet with a wrong
-// payload length for its position or message gets an invalid request NAK and
-// changes no memory.
+// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: A packet with a wrong payload length
+// for its position or message gets an invalid request NAK and changes no memory.
 func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	type packet struct {
 		op    wire.Operation
@@ -86,8 +85,7 @@ func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	}
 }
 
-// rc/mtu/1: Modify with a path MTU above the MTU of the port fails and changes
-// nothing.
+// rc/mtu/1: Modify with a path MTU above the MTU of the port fails and changes nothing.
 func TestRCPathMTUAbovePortMTUIsRejected(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.LinkMTU = 1500 })
 	for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
@@ -196,8 +194,7 @@ func TestRCAccessToRegionBoundaries(t *testing.T) {
 	})
 }
 
-// acc/6, acc/8: A WRITE is NAKed when its region is deregistered between its
-// packets.
+// acc/6, acc/8: A WRITE is NAKed when its region is deregistered between its packets.
 func TestRCWriteToDeregisteredMemoryIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)

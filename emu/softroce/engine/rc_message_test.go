@@ -42,8 +42,7 @@ func TestRCRequesterSegmentsAtPathMTU(t *testing.T) {
 	})
 }
 
-// rc/wr/2, rc/imm/2, rc/send/4: Zero-length messages are delivered; their keys are
-// not checked.
+// rc/wr/2, rc/imm/2, rc/send/4: Zero-length messages are delivered; their keys are not checked.
 func TestRCEmptyMessagesAreDelivered(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(4) {
@@ -116,8 +115,7 @@ func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	}
 }
 
-// rc/inv/1, rc/inv/2: The key is invalid when the receive completes, and the
-// completion names it.
+// rc/inv/1, rc/inv/2: The key is invalid when the receive completes, and the completion names it.
 func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		key := p.bindWindow(64)
@@ -205,8 +203,7 @@ func TestRCReceiveWithBadKeyIsRemoteOperationalError(t *testing.T) {
 	})
 }
 
-// rc/send/3: A message fills the scatter entries in order and leaves the rest
-// unchanged.
+// rc/send/3: A message fills the scatter entries in order and leaves the rest unchanged.
 func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		n := p.mtu + 10

@@ -122,9 +122,8 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	}
 }
 
-// icrc/2, icrc/5, icrc/6, icrc/7: A packet with any flipped bit, also in pad or
-// ICRC, is dropped. Byte 4 of the BTH (icrc/4) and the fields that routers change
-// (icrc/3) are not covered.
+// icrc/2, icrc/5, icrc/6, icrc/7: A packet with any flipped bit, also in pad or ICRC, is dropped.
+// Byte 4 of the BTH (icrc/4) and the fields that routers change (icrc/3) are not covered.
 func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		build := func() link.Datagram { return p.build(wire.OpWriteOnly, 0, p.at(0, 5), data(5), ackReq) }
@@ -194,8 +193,7 @@ func TestRCIgnoresReservedBitsMigReqAndSourcePort(t *testing.T) {
 	})
 }
 
-// bth/pkey/2: The low 15 bits of P_Keys must match and one side must be a full
-// member.
+// bth/pkey/2: The low 15 bits of P_Keys must match and one side must be a full member.
 func TestRCPartitionKeysMatchByMembership(t *testing.T) {
 	for _, tc := range []struct {
 		own, got uint16
@@ -246,8 +244,7 @@ func TestRCReservedOpcodesAreNAKed(t *testing.T) {
 	}
 }
 
-// bth/se/1: SE is set only on the last packet of a message that completes a
-// receive.
+// bth/se/1: SE is set only on the last packet of a message that completes a receive.
 func TestRCSolicitedBitIsOnLastPacket(t *testing.T) {
 	solicit := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendSolicited }
 	each(t, setup{}, func(p *peer) {

@@ -178,8 +178,7 @@ func (p *peer) build(op wire.Operation, k int, edits ...edit) link.Datagram {
 	return d
 }
 
-// seal computes the ICRC of d and hides the IP identification if the flavour
-// requires it.
+// seal computes the ICRC of d and hides the IP identification if the flavour requires it.
 func (p *peer) seal(d *link.Datagram) {
 	id := uint16(0x7a31)
 	icrc := wire.NewICRC(d.Src, d.Dst)
@@ -311,8 +310,7 @@ func (p *peer) state(want verbs.QPState) {
 	}
 }
 
-// bindWindow binds a type 2 window of n bytes of the target memory and returns its
-// key.
+// bindWindow binds a type 2 window of n bytes of the target memory and returns its key.
 func (p *peer) bindWindow(n uint64) uint32 {
 	p.Helper()
 	w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)

@@ -224,8 +224,7 @@ func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	p.expect(fmt.Sprintf("READ_REQUEST %d va+0 len %d ackreq", 1<<22, 1<<30+1))
 }
 
-// rc/len/4, rc/wr/7: The longest READ uses half of the PSN space and can be
-// retransmitted.
+// rc/len/4, rc/wr/7: The longest READ uses half of the PSN space and can be retransmitted.
 func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1]
 	p := newPeer(t, fl, setup{})

@@ -81,8 +81,7 @@ func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 	})
 }
 
-// rc/read/9: A duplicate READ with a larger range, other memory or another key is
-// dropped.
+// rc/read/9: A duplicate READ with a larger range, other memory or another key is dropped.
 func TestRCDuplicateReadOutsideTheOriginalIsDropped(t *testing.T) {
 	for name, wrong := range map[string]func(p *peer) []edit{
 		"longer":          func(p *peer) []edit { return []edit{p.at(0, 2*p.mtu+1)} },
@@ -226,8 +225,7 @@ func TestRCResponderWithoutReadResourcesNAKs(t *testing.T) {
 	})
 }
 
-// rc/read/18, rc/atm/6: A READ beyond max_dest_rd_atomic is NAKed while the first
-// is unanswered.
+// rc/read/18, rc/atm/6: A READ beyond max_dest_rd_atomic is NAKed while the first is unanswered.
 func TestRCResponderNAKsExcessReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 2 }}, func(p *peer) {
 		before := p.wordValue(targetData)
@@ -245,8 +243,7 @@ func TestRCResponderNAKsExcessReads(t *testing.T) {
 	})
 }
 
-// rc/atm/5, rc/read/18: An unsent repeated response does not count against
-// max_dest_rd_atomic.
+// rc/atm/5, rc/read/18: An unsent repeated response does not count against max_dest_rd_atomic.
 func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 1 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))

@@ -64,8 +64,7 @@ func TestRCRNRNAKOfWriteWithImmediateIsAtLastPacket(t *testing.T) {
 	})
 }
 
-// rc/rnr/4: Packets after an RNR NAK are dropped without a NAK. Later gaps are
-// NAKed again.
+// rc/rnr/4: Packets after an RNR NAK are dropped without a NAK. Later gaps are NAKed again.
 func TestRCPacketsAfterRNRNAKAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendOnly, 0)
@@ -142,8 +141,7 @@ func TestRCRNRRetriesAreLimited(t *testing.T) {
 	}
 }
 
-// rc/rnr/8: retry_cnt and rnr_retry are counted separately, and both are restored
-// by progress.
+// rc/rnr/8: retry_cnt and rnr_retry are counted separately, and both are restored by progress.
 func TestRCRetryCountersAreIndependentAndReload(t *testing.T) {
 	const timeout = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt, a.Timeout = 1, 1, 8 }}, func(p *peer) {

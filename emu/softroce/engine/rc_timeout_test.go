@@ -164,8 +164,7 @@ func TestRCNAKsWithoutProgressExhaustTheRetries(t *testing.T) {
 	})
 }
 
-// rc/tmo/7: An ACK during retransmission makes the requester skip the acknowledged
-// packets.
+// rc/tmo/7: An ACK during retransmission makes the requester skip the acknowledged packets.
 func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -210,8 +209,7 @@ func TestRCAckAtLocalOperationDuringRetransmission(t *testing.T) {
 	})
 }
 
-// rc/tmo/4: Time that a retransmission waits for congestion control does not use a
-// retry.
+// rc/tmo/4: Time that a retransmission waits for congestion control does not use a retry.
 func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	const T = 4096 << 1
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 1, 2 }}, func(p *peer) {
@@ -242,8 +240,7 @@ func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	})
 }
 
-// rc/tmo/13: After RESET or destroy, the QP sends no packets and completions and
-// has no timers.
+// rc/tmo/13: After RESET or destroy, the QP sends no packets and completions and has no timers.
 func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 	for name, end := range map[string]func(p *peer) error{
 		"RESET": func(p *peer) error {

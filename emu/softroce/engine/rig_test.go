@@ -117,8 +117,7 @@ const (
 		verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 )
 
-// ready connects a QP to (peer, qpn) and moves it to RTS. edit may change the
-// attributes.
+// ready connects a QP to (peer, qpn) and moves it to RTS. edit may change the attributes.
 func (h *host) ready(q *QP, peer netip.Addr, qpn uint32, edit func(*verbs.QPAttr)) {
 	h.t.Helper()
 	a := connAttr(peer, qpn)

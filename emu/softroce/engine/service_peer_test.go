@@ -123,8 +123,7 @@ type udPeer struct{ *peer }
 
 const udQKey = 0x1122_3344
 
-// eachUD runs f with every flavour of a UD QP. The path MTU of the flavour and
-// s.attr are not used.
+// eachUD runs f with every flavour of a UD QP. The path MTU of the flavour and s.attr are not used.
 func eachUD(t *testing.T, s setup, f func(p udPeer)) {
 	t.Helper()
 	anyLink := func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }

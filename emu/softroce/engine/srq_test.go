@@ -226,8 +226,7 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 	})
 }
 
-// L_Keys of SRQ receives are checked in the protection domain of the SRQ, not of
-// the QP.
+// L_Keys of SRQ receives are checked in the protection domain of the SRQ, not of the QP.
 func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		pd := p.h.allocPD()

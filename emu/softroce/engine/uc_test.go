@@ -11,9 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The responder of UC drops an invalid message silently (error class D1): the message
-// consumes no receive, and the next message is accepted.
-// Requirements uc/2, uc/3, uc/5, uc/6, bth/op/3.
+// The responder of UC drops an invalid message silently (error class D1): the message consumes no
+// receive, and the next message is accepted. Requirements uc/2, uc/3, uc/5, uc/6, bth/op/3.
 func TestUCDropsInvalidMessages(t *testing.T) {
 	first := func(p ucPeer, k int) { p.send(wire.OpSendFirst, k, data(p.mtu)) }
 	writeFirst := func(p ucPeer, k, n int) { p.send(wire.OpWriteFirst, k, p.at(0, n), data(p.mtu)) }
@@ -121,8 +120,7 @@ func listed(s string) []string {
 	return out
 }
 
-// uc/5, acc/4, acc/8: A QP without remote write access drops WRITEs and writes
-// nothing.
+// uc/5, acc/4, acc/8: A QP without remote write access drops WRITEs and writes nothing.
 func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 	noWrites := func(a *verbs.QPAttr) { a.Access = verbs.AccessRemoteRead }
 	eachUC(t, setup{attr: noWrites}, func(p ucPeer) {
@@ -176,8 +174,7 @@ func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	})
 }
 
-// uc/2, uc/3: The next message reuses the receive of a damaged one from its first
-// byte.
+// uc/2, uc/3: The next message reuses the receive of a damaged one from its first byte.
 func TestUCDeliversCompleteMessageAfterDamagedOne(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		n := p.mtu + 4
@@ -225,8 +222,7 @@ func TestUCSendsNoResponses(t *testing.T) {
 	})
 }
 
-// uc/7, uc/8, bth/se/1: A request completes when its last packet is sent. No packet
-// has AckReq set.
+// uc/7, uc/8, bth/se/1: A request completes when its last packet is sent. No packet has AckReq set.
 func TestUCSendsCompleteWhenSent(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		m := p.mtu
@@ -270,9 +266,8 @@ func TestUCRejectsUnsupportedOperations(t *testing.T) {
 	})
 }
 
-// uc/9, err/2, err/3: A local error moves the QP to SQE: the request completes with
-// its status, later ones are flushed, receiving continues, and the application can
-// move the QP back to RTS.
+// uc/9, err/2, err/3: A local error moves the QP to SQE: the request completes with its status,
+// later ones are flushed, receiving continues, and the application can move the QP back to RTS.
 func TestUCLocalErrorLeadsToSQE(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.recv(9, 8)
@@ -324,8 +319,7 @@ func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 	})
 }
 
-// Error class E: the SRQ receive of a damaged message completes in error, and the
-// QP continues.
+// Error class E: the SRQ receive of a damaged message completes in error, and the QP continues.
 func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s := p.h.srq(nil)

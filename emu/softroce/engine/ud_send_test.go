@@ -90,8 +90,7 @@ func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 	}
 }
 
-// ud/5: A datagram above the MTU of the port is dropped, and its request completes
-// with success.
+// ud/5: A datagram above the MTU of the port is dropped, and its request completes with success.
 func TestUDOversizeDatagramIsDropped(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.LinkMTU = 1500 }}, func(p udPeer) {
 		ah := p.handle(nil)

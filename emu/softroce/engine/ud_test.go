@@ -79,8 +79,7 @@ func TestUDGRHAreaIsScattered(t *testing.T) {
 	})
 }
 
-// ud/9, ud/10, cq/9: A completion has the source QP, the immediate data and the GRH
-// flag.
+// ud/9, ud/10, cq/9: A completion has the source QP, the immediate data and the GRH flag.
 func TestUDCompletionsHaveSourceQP(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		for id := range uint64(3) {
