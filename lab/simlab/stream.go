@@ -51,8 +51,7 @@ const (
 	minRTO = 200 * time.Millisecond
 	// maxBackoff is the maximum number of doublings of the timeout.
 	maxBackoff = 8
-	// dupAckThreshold is the number of duplicate ACKs that trigger a fast
-	// retransmit.
+	// dupAckThreshold is the number of duplicate ACKs that trigger a fast retransmit.
 	dupAckThreshold = 3
 	// fastRetransmitDelay is the time until the duplicate ACKs are received.
 	fastRetransmitDelay = 10 * time.Microsecond

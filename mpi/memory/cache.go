@@ -3,10 +3,9 @@
 // mpi/carrier uses it; it sends nothing.
 //
 // Registration is expensive. Unused registrations therefore stay until the limits of the
-// [Cache] require eviction, least recently used first. Any subrange of a registered buffer is
-// a hit. The cache keeps a reference to the memory, so the garbage collector cannot reuse its
-// addresses while they are registered. Memory that is freed in another way must be
-// invalidated first.
+// [Cache] require eviction, least recently used first. Any subrange of a registered buffer is a
+// hit. The cache keeps a reference to the memory, so the garbage collector cannot reuse its
+// addresses while they are registered. Memory freed in another way must be invalidated first.
 //
 // A [ReuseTable] finds the small buffers that a program uses often enough for zero-copy.
 //

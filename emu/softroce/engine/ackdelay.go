@@ -9,10 +9,9 @@ import (
 // request. When two applications send in turns, the peer's next message usually
 // follows soon, and one ACK can acknowledge several messages.
 //
-// The responder learns whether the peer waits for ACKs. A request that arrives
-// during a delay shows that the peer does not wait. When a delay expires, the
-// responder acknowledges the next messages at once, twice as many after each
-// failure.
+// The responder learns whether the peer waits for ACKs. A request that arrives during a delay
+// shows that the peer does not wait. When a delay expires, the responder acknowledges the next
+// messages at once, twice as many after each failure.
 type ackDelay struct {
 	on    bool
 	until mono.Time // when the delayed ACK is sent at the latest

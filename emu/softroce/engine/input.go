@@ -164,8 +164,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	q.handlePacket(now, p, known)
 }
 
-// handlePacket passes a packet to the responder or the completer of the QP. known is false for
-// undefined opcodes.
+// handlePacket passes a packet to responder or completer. known is false for undefined opcodes.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	switch {
 	case known && p.BTH.Opcode.Class().Has(wire.Response):

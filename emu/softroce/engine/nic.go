@@ -39,8 +39,7 @@ type NIC struct {
 	atomics atomicUnit
 }
 
-// gsi is the state of QP 1, the general services interface, and of CNPs that no QP of an
-// application sends.
+// gsi is the state of QP 1, the general services interface, and of CNPs for UD senders.
 type gsi struct {
 	madsIn  []MAD
 	madsOut []MAD

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// path is a resolved address vector: the addresses and IP header fields of its
-// packets.
+// path is a resolved address vector: the addresses and IP header fields of its packets.
 type path struct {
 	src, dst  netip.AddrPort
 	tclass    uint8

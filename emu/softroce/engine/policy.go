@@ -31,8 +31,7 @@ type RequesterPolicy struct {
 	// StaleAckEndsRead completes a READ with a partial response when an ACK of an earlier
 	// PSN arrives, and fails the QP.
 	StaleAckEndsRead bool
-	// UnsentPSNAcksAll lets a response to a PSN that was not sent acknowledge all
-	// outstanding requests.
+	// UnsentPSNAcksAll lets a response to a PSN that was not sent acknowledge all requests.
 	UnsentPSNAcksAll bool
 	// BadResponseCompletes completes a request with a malformed response, and all before it,
 	// with success, and fails the QP.
