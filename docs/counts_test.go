@@ -12,15 +12,15 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// count matches a number of things of the tree; "more than" is a number rounded down.
+// count matches a documented number; after "more than" it is rounded down.
 var count = regexp.MustCompile(`(more than )?\b([0-9][0-9,]*)\s+(cases of conformance|cases of MPI rules|scenarios that ship|workloads)\b`)
 
-// vague matches numbers in words, which no test can hold to the tree.
+// vague matches numbers in words, which no test can check.
 var vague = regexp.MustCompile(`(?i)\b(some|about|nearly|almost|over)\s+([a-z]+-[a-z]+|[a-z]+ hundred|hundreds|dozens)\b`)
 
-// TestCountsAreThoseOfTheTree compares what documents count with what there is. A number
-// after "more than" is the right one with its last two digits, or the last, as 0.
-func TestCountsAreThoseOfTheTree(t *testing.T) {
+// Documents give the current numbers of cases, scenarios and workloads. A number after "more than"
+// is rounded down to a multiple of step.
+func TestDocumentedCountsMatchTree(t *testing.T) {
 	shipped, err := scenarios.Builtin()
 	if err != nil {
 		t.Fatal(err)
@@ -42,14 +42,14 @@ func TestCountsAreThoseOfTheTree(t *testing.T) {
 				want -= want % tree[m[3]].step
 			}
 			if err != nil || n != want {
-				t.Errorf("%s: %q, and there are %d: write %d", name, m[0], tree[m[3]].n, want)
+				t.Errorf("%s: %q, but there are %d: write %d", name, m[0], tree[m[3]].n, want)
 			}
 			found[name+": "+m[3]] = true
 		}
 	}
 	for _, want := range []string{"README.md: cases of conformance", "README.md: scenarios that ship", "README.md: workloads", "docs/mpi.md: cases of MPI rules"} {
 		if !found[want] {
-			t.Errorf("no number is found for %s: has its wording changed?", want)
+			t.Errorf("found no number for %s: has its wording changed?", want)
 		}
 	}
 	for _, m := range vague.FindAllString(read(t, "README.md"), -1) {

@@ -22,8 +22,7 @@ var update = flag.Bool("update", false, "write the generated part of defects.md"
 // generated begins the part of defects.md that this test writes and compares.
 const generated = "<!-- From here on generated from the code: go test ./docs -update -->\n"
 
-// TestDefectsAreListed compares docs/defects.md with the structs that hold
-// defects, so that neither says what the other does not.
+// docs/defects.md lists exactly the defects of the code.
 func TestDefectsAreListed(t *testing.T) {
 	want := generated +
 		"\n## Soft-RoCE\n" +
@@ -52,7 +51,7 @@ func TestDefectsAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if generated+got != want {
-		t.Error("docs/defects.md is not what the code says; run: go test ./docs -update")
+		t.Error("docs/defects.md differs from the code; run: go test ./docs -update")
 	}
 	for n := 1; n <= knownDefects; n++ {
 		if !strings.Contains(strings.ReplaceAll(want, ",", " "), fmt.Sprintf(" R%d ", n)) {
@@ -61,16 +60,14 @@ func TestDefectsAreListed(t *testing.T) {
 	}
 }
 
-// knownDefects is how many defects the project's list had when it was taken
-// over: R1 to R48. Each has a defect.
+// knownDefects is the number of defects of known devices in docs/spec/defects.md: R1 to R48.
 const knownDefects = 48
 
 // requirementID is the number of a requirement of an RFC.
 var requirementID = regexp.MustCompile(`\brfc\d{4}/[\w.]+/\d+\b`)
 
-// TestIWARPDefectsNameWhatTheyBreak: each is the defect of a known device or breaks
-// a requirement, and the requirement is one that a test knows.
-func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
+// Each defect is one of siw, or breaks a requirement that a test cites.
+func TestIWARPDefectsNameTestedRequirements(t *testing.T) {
 	tested := map[string]bool{}
 	for _, dir := range []string{"emu/softiwarp/engine", "emu/softiwarp/mpa", "emu/iwarp"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
@@ -99,22 +96,21 @@ func TestIWARPDefectsNameWhatTheyBreak(t *testing.T) {
 	for _, q := range all {
 		for _, d := range strings.Split(q.Imitates, ", ") {
 			if d != "siw" && !tested[d] {
-				t.Errorf("%s breaks %q: no such device, and no test knows such a requirement", q.Name, d)
+				t.Errorf("%s breaks %q, which is neither a known device nor a requirement that a test cites", q.Name, d)
 			}
 		}
 	}
 }
 
-// TestDatagramDefectsNameWhatTheyBreak: each names requirements of the specification,
-// which has no other implementation whose defects could be imitated.
-func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
+// Each defect names requirements of the specification: no other implementation can be imitated.
+func TestDatagramDefectsNameRequirements(t *testing.T) {
 	spec := read(t, "docs/spec/datagram-iwarp.md")
 	n := 0
 	check := func(defect, imitates string) {
 		n++
 		for _, id := range strings.Split(imitates, ", ") {
 			if !strings.Contains(spec, "| `"+id+"` |") {
-				t.Errorf("%s breaks %q, which is no requirement", defect, id)
+				t.Errorf("%s breaks %q, which is not a requirement", defect, id)
 			}
 		}
 	}
@@ -130,8 +126,8 @@ func TestDatagramDefectsNameWhatTheyBreak(t *testing.T) {
 
 const tableHead = "\n| defect | imitates | what it does |\n|---|---|---|\n"
 
-// defectTables writes the fields of a struct as tables. The comment above a field is, behind
-// prefix, the heading of those that follow.
+// defectTables returns the fields of a struct as tables. The comment above a field, after prefix,
+// is the heading of the fields that follow.
 func defectTables(t *testing.T, dir, name, where, prefix string) string {
 	t.Helper()
 	var b strings.Builder
@@ -150,7 +146,7 @@ func defectTables(t *testing.T, dir, name, where, prefix string) string {
 	return b.String()
 }
 
-// policyTable writes defects that engines imitate by a policy as a table.
+// policyTable returns a table of the defects that engines imitate by a policy.
 func policyTable(title string, all []defects.Info) string {
 	b := new(strings.Builder)
 	fmt.Fprintf(b, "\n### %s\n\n`emu/defects`\n%s", title, tableHead)
@@ -168,8 +164,8 @@ func writeRow(b *strings.Builder, name, imitates, does string) {
 	fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, imitates, sentence(does, name))
 }
 
-// mutantTable writes the mutants of one provider as a table, or those of several
-// providers if provider is empty. It returns an empty string if there are none.
+// mutantTable returns a table of the mutants of one provider, or of those of several providers if
+// provider is empty; "" if there are none.
 func mutantTable(title, provider string) string {
 	var b strings.Builder
 	for _, m := range defects.Mutants() {
@@ -183,8 +179,8 @@ func mutantTable(title, provider string) string {
 	return "\n### " + title + "\n\n`emu/defects/mutants`\n" + tableHead + b.String()
 }
 
-// sentence puts a comment or a tag into one form: a capital, one line, a full
-// stop, and not the field's own name in front.
+// sentence returns a comment or tag as one line with a capital and a full stop, without the field's
+// name in front.
 func sentence(s, field string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if rest := strings.TrimPrefix(strings.TrimPrefix(s, field+", "), field+" "); !strings.HasPrefix(rest, "and ") {

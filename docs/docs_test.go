@@ -1,5 +1,5 @@
-// Package docs has no code: its tests hold the documents to the tree. The
-// commands in them are run by .ci/docs.
+// Package docs has only tests, which compare the documents with the tree. .ci/docs runs the
+// commands in the documents.
 package docs
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const root = ".."
 
-// documents lists every Markdown file of the tree, but for test data.
+// documents lists every Markdown file of the tree, except test data.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var docs []string
@@ -68,7 +68,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinkTargetsExist(t *testing.T) {
 	for _, doc := range documents(t) {
 		text := fence.ReplaceAllString(read(t, doc), "")
 		text = inline.ReplaceAllString(text, "code")
@@ -82,7 +82,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				file = filepath.Join(filepath.Dir(doc), target)
 			}
 			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Errorf("%s: the link to %s leads nowhere", doc, m[1])
+				t.Errorf("%s: the link to %s has no target", doc, m[1])
 				continue
 			}
 			if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
@@ -92,7 +92,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are the names that a forge gives to headings.
+// anchors returns the anchors of headings, as GitHub names them.
 func anchors(text string) []string {
 	var names []string
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
@@ -125,16 +125,15 @@ func TestReadmeStartsWithTwoCommands(t *testing.T) {
 	}
 }
 
-// TestTheMapShowsTheTree compares the map in docs/architecture.md with the folders that
-// hold Go code.
-func TestTheMapShowsTheTree(t *testing.T) {
+// The map in docs/architecture.md lists all folders with Go code.
+func TestArchitectureMapListsAllFolders(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "docs/architecture.md"), "```text\n")
 	block, _, _ := strings.Cut(rest, "```")
 	var onMap []string
 	for line := range strings.Lines(block) {
 		path, _, _ := strings.Cut(line, " ")
 		if info, err := os.Stat(filepath.Join(root, path)); err != nil || !info.IsDir() {
-			t.Errorf("docs/architecture.md: the map shows %s, which is no folder", path)
+			t.Errorf("docs/architecture.md: the map lists %s, which is not a folder", path)
 		}
 		onMap = append(onMap, path)
 	}
@@ -146,11 +145,11 @@ func TestTheMapShowsTheTree(t *testing.T) {
 		}
 	})
 	for dir := range missing {
-		t.Errorf("docs/architecture.md: the map does not show %s", dir)
+		t.Errorf("docs/architecture.md: the map does not list %s", dir)
 	}
 }
 
-func TestEveryPackageHasADoc(t *testing.T) {
+func TestEveryPackageHasPackageComment(t *testing.T) {
 	documented := map[string]bool{}
 	walk(t, func(name string, _ fs.DirEntry) {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -195,7 +194,7 @@ func TestDecisionsAreListedAndComplete(t *testing.T) {
 }
 
 // Workflows name each action by its commit hash, because the owner of an action can move a tag.
-// A comment behind the hash names the version.
+// A comment after the hash names the version.
 func TestActionsArePinned(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
 	if err != nil || len(files) == 0 {

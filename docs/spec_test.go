@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/defects/verbcalls"
 )
 
-// knownRequirements is how many rows docs/spec/roce.md has.
+// knownRequirements is the number of rows of docs/spec/roce.md.
 const knownRequirements = 307
 
 // requirement is a row of docs/spec/roce.md.
@@ -49,8 +49,7 @@ func requirements(t *testing.T) []requirement {
 	return rows
 }
 
-// TestRequirementsAreListedOnce: a number that was given is not given again, nor
-// left out.
+// The numbers of requirements are consecutive and unique.
 func TestRequirementsAreListedOnce(t *testing.T) {
 	rows := requirements(t)
 	if len(rows) != knownRequirements {
@@ -64,25 +63,24 @@ func TestRequirementsAreListedOnce(t *testing.T) {
 	last := map[string]string{}
 	for _, r := range rows {
 		if seen[r.id] {
-			t.Errorf("%s is there twice", r.id)
+			t.Errorf("%s is listed twice", r.id)
 		}
 		seen[r.id] = true
 		area := r.id[:strings.LastIndex(r.id, "/")]
 		if want := area + "/" + next(last[area]); r.id != want {
-			t.Errorf("%s where %s is due", r.id, want)
+			t.Errorf("got %s, want %s next", r.id, want)
 		}
 		last[area] = r.id
 		if !slices.Contains([]string{"MUST", "SHOULD", "MAY"}, r.level) {
 			t.Errorf("%s has level %q", r.id, r.level)
 		}
 		if !strings.HasSuffix(r.text, ".") {
-			t.Errorf("%s: %q is no sentence", r.id, r.text)
+			t.Errorf("%s: %q is not a sentence", r.id, r.text)
 		}
 	}
 }
 
-// TestRequirementsNameTestsThatExist: every row tells what shows it, or that
-// nothing does.
+// Each row names existing tests, or why there is none.
 func TestRequirementsNameTestsThatExist(t *testing.T) {
 	exist := map[string]bool{}
 	tests(t, func(name string, file *ast.File) {
@@ -107,8 +105,7 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestCitedRequirementsExist looks up what comments of tests, tags of defects and
-// mutants cite.
+// Comments of tests, tags of defects and mutants cite only requirements of docs/spec/roce.md.
 func TestCitedRequirementsExist(t *testing.T) {
 	known, areas := map[string]bool{}, map[string]bool{}
 	for _, r := range requirements(t) {
@@ -119,7 +116,7 @@ func TestCitedRequirementsExist(t *testing.T) {
 	alternatives := strings.Join(slices.Sorted(maps.Keys(areas)), "|")
 	citation := regexp.MustCompile(`(?:^|[^\w/])((?:` + alternatives + `)(?:/[a-z]+)?/\d+)\b`)
 	cited := 0
-	look := func(where, text string) {
+	check := func(where, text string) {
 		for _, m := range citation.FindAllStringSubmatch(text, -1) {
 			if cited++; !known[m[1]] {
 				t.Errorf("%s cites %s, which docs/spec/roce.md does not list", where, m[1])
@@ -129,21 +126,20 @@ func TestCitedRequirementsExist(t *testing.T) {
 	tests(t, func(name string, file *ast.File) {
 		for _, group := range file.Comments {
 			for _, c := range group.List {
-				look(name, c.Text)
+				check(name, c.Text)
 			}
 		}
 	})
 	for defect, tag := range defectTags(t) {
-		look(defect, tag)
+		check(defect, tag)
 	}
 	if cited < 300 {
-		t.Errorf("found only %d citations: are they written otherwise now?", cited)
+		t.Errorf("found only %d citations: has their form changed?", cited)
 	}
 }
 
-// TestDefectsAreThoseOfTheDefects compares docs/spec/defects.md with the tags of
-// defects and with the mutants, both ways.
-func TestDefectsAreThoseOfTheDefects(t *testing.T) {
+// docs/spec/defects.md lists exactly the known defects that tags of defects and mutants name.
+func TestDefectTableMatchesTagsAndMutants(t *testing.T) {
 	imitated := map[string][]string{}
 	for defect, tag := range defectTags(t) {
 		for _, number := range defectNumber.FindAllString(tag, -1) {
@@ -154,7 +150,7 @@ func TestDefectsAreThoseOfTheDefects(t *testing.T) {
 	for _, m := range defectRow.FindAllStringSubmatch(read(t, "docs/spec/defects.md"), -1) {
 		number := m[1]
 		if want := "R" + next(last); number != want {
-			t.Errorf("%s where %s is due", number, want)
+			t.Errorf("got %s, want %s next", number, want)
 		}
 		listed[number], last = true, number
 		var defects []string
@@ -187,7 +183,7 @@ func next(id string) string {
 	return strconv.Itoa(n + 1)
 }
 
-// defectTags returns what each defect imitates.
+// defectTags returns the tag "imitates" of each defect and mutant.
 func defectTags(t *testing.T) map[string]string {
 	t.Helper()
 	tags := map[string]string{}
@@ -200,8 +196,7 @@ func defectTags(t *testing.T) map[string]string {
 	return tags
 }
 
-// tests calls visit for every test file of the tree but those of this package,
-// for every platform.
+// tests calls visit for every test file of all platforms, except those of docs.
 func tests(t *testing.T, visit func(name string, file *ast.File)) {
 	t.Helper()
 	walk(t, func(name string, _ fs.DirEntry) {

@@ -70,8 +70,7 @@ func DiffValue[T comparable](d *Differences, name, verb string, want, got *T) {
 	}
 }
 
-// DiffAddr adds the address called name to d if want and got differ; the zero address in want
-// matches any.
+// DiffAddr adds the address called name to d if want and got differ. An invalid want matches any.
 func DiffAddr(d *Differences, name string, want, got netip.Addr) {
 	if want.IsValid() && want.Unmap() != got.Unmap() {
 		d.Add(name, want.String(), got.String())

@@ -3,8 +3,7 @@
 //
 // A header is a struct of pointers. A nil field gets its default value when building, and
 // matches any value when comparing. The same value therefore describes a packet to send
-// and an expected packet, and may contain wrong lengths and checksums. Parsing sets every
-// field.
+// and an expected packet, also with wrong lengths or checksums. Parsing sets every field.
 //
 // A struct tag has the position of each field, next to its name, for comparison with the
 // specification. One codec ([AppendFields], [ParseFields]) and one comparison
@@ -14,7 +13,6 @@
 // device: a shared error would not be found. It does no I/O, does not know what a device
 // should do, and is not optimized for speed.
 //
-// Parsing accepts any bytes: it returns the fields that it could parse, and an error for
-// the rest. Results do not alias the input unless a comment says so. Methods do not change
-// their receivers.
+// Parsing accepts any bytes: it returns the fields it could parse, and an error for the rest.
+// Results do not alias the input unless a comment says so. Methods do not change their receivers.
 package packet

@@ -46,8 +46,7 @@ type Ethernet struct {
 	Type     uint16
 }
 
-// Append appends the frame with this header and the payload, padded to the minimum length, without
-// FCS.
+// Append appends the frame with this header and payload, padded to minimum length, without FCS.
 func (h Ethernet) Append(b, payload []byte) []byte {
 	start := len(b)
 	b = append(append(b, h.Dst[:]...), h.Src[:]...)

@@ -27,29 +27,29 @@ func TestEthernet(t *testing.T) {
 		t.Errorf("13 bytes: %v", err)
 	}
 	if _, _, err := ParseEthernet(Ethernet{Type: EtherTypeVLAN}.Append(nil, nil)); err == nil {
-		t.Error("a VLAN tag passes")
+		t.Error("a frame with a VLAN tag is accepted")
 	}
 	if macA.String() != "02:00:00:00:00:01" || Broadcast.String() != "ff:ff:ff:ff:ff:ff" {
 		t.Errorf("%v %v", macA, Broadcast)
 	}
 	for group, want := range map[string]string{"239.1.2.3": "01:00:5e:01:02:03", "224.129.2.3": "01:00:5e:01:02:03", "ff02::1:ff00:11": "33:33:ff:00:00:11"} {
 		if got := MulticastMAC(netip.MustParseAddr(group)).String(); got != want {
-			t.Errorf("%s goes to %s, want %s", group, got, want)
+			t.Errorf("%s maps to %s, want %s", group, got, want)
 		}
 	}
 }
 
 func TestARP(t *testing.T) {
-	ask := ARP{Op: ARPRequest, SenderMAC: macA, Sender: a4, Target: b4}
-	b := ask.Append(nil)
+	request := ARP{Op: ARPRequest, SenderMAC: macA, Sender: a4, Target: b4}
+	b := request.Append(nil)
 	if want := "0001080006040001" + "020000000001" + "0a4d000b" + "000000000000" + "0a4d000c"; hex.EncodeToString(b) != want {
 		t.Errorf("%x, want %s", b, want)
 	}
 	got, err := ParseARP(append(b, make([]byte, 18)...))
-	if err != nil || got != ask {
+	if err != nil || got != request {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, want := ask.Reply(macB), (ARP{ARPReply, macB, b4, macA, a4}); got != want {
+	if got, want := request.Reply(macB), (ARP{ARPReply, macB, b4, macA, a4}); got != want {
 		t.Errorf("reply %+v, want %+v", got, want)
 	}
 	for n := range b {
@@ -59,19 +59,19 @@ func TestARP(t *testing.T) {
 	}
 	b[0] = 7
 	if _, err := ParseARP(b); err == nil {
-		t.Error("another medium passes")
+		t.Error("an ARP packet of another medium is accepted")
 	}
 }
 
 func TestNeighbor(t *testing.T) {
 	group := netip.MustParseAddr("ff02::1:ff00:1")
-	ask := Neighbor{Type: NeighborSolicitation, Target: b6, MAC: macA}
-	b := ask.Append(nil, a6, group)
+	request := Neighbor{Type: NeighborSolicitation, Target: b6, MAC: macA}
+	b := request.Append(nil, a6, group)
 	if want := "6000000000203aff" + "fd770000000000000000000000000011" + "ff0200000000000000000001ff000001" + "8700"; hex.EncodeToString(b[:42]) != want {
 		t.Errorf("%x, want %s", b, want)
 	}
 	h, got, err := ParseNeighbor(b)
-	if err != nil || got != ask {
+	if err != nil || got != request {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	answer := got.Answer(nil, h, macB)
@@ -84,13 +84,13 @@ func TestNeighbor(t *testing.T) {
 		t.Errorf("flags %#02x", answer[44])
 	}
 
-	// The checksum of this one is right for tshark.
+	// tshark accepts this checksum.
 	want = Neighbor{Type: NeighborAdvertisement, Solicited: true, Override: true, Target: netip.MustParseAddr("fd00::2"), MAC: macB}
 	if b := want.Append(nil, netip.MustParseAddr("fd00::2"), netip.MustParseAddr("fd00::1")); hex.EncodeToString(b[40:44]) != "88001c9a" {
 		t.Errorf("type, code and checksum %x, want 88001c9a", b[40:44])
 	}
 
-	// Who looks whether its own address is taken has none to be answered at.
+	// A duplicate address detection probe has no source address: all nodes get the answer.
 	h, got, err = ParseNeighbor(Neighbor{Type: NeighborSolicitation, Target: b6}.Append(nil, netip.IPv6Unspecified(), group))
 	if err != nil || got.MAC != (MAC{}) {
 		t.Fatalf("%+v, %v", got, err)
@@ -104,20 +104,20 @@ func TestNeighbor(t *testing.T) {
 		c := bytes.Clone(b)
 		c[i] ^= 1
 		if _, _, err := ParseNeighbor(c); err == nil {
-			t.Errorf("byte %d turned, and no error", i)
+			t.Errorf("byte %d changed: no error", i)
 		}
 		if _, _, err := ParseNeighbor(b[:i]); err == nil {
-			t.Errorf("%d bytes, and no error", i)
+			t.Errorf("%d bytes: no error", i)
 		}
 	}
 	for _, other := range [][]byte{linux4, linux6} {
 		if _, _, err := ParseNeighbor(other); !errors.Is(err, ErrNotNeighbor) {
-			t.Errorf("another packet: %v", err)
+			t.Errorf("not a neighbour message: %v", err)
 		}
 	}
 }
 
-// FuzzNeighbor: no bytes bring it down, and what parses comes back.
+// FuzzNeighbor: no input causes a panic, and a parsed message survives Append and Parse.
 func FuzzNeighbor(f *testing.F) {
 	f.Add(Neighbor{Type: NeighborSolicitation, Target: b6, MAC: macA}.Append(nil, a6, netip.MustParseAddr("ff02::1:ff00:1")))
 	f.Add(Neighbor{Type: NeighborAdvertisement, Target: b6, MAC: macA, Override: true}.Append(nil, a6, b6))
@@ -129,7 +129,7 @@ func FuzzNeighbor(f *testing.F) {
 			return
 		}
 		if _, again, err := ParseNeighbor(n.Append(nil, h.Src, h.Dst)); err != nil || n.Type == NeighborAdvertisement && again != n {
-			t.Fatalf("%+v came back as %+v, %v", n, again, err)
+			t.Fatalf("%+v after Append and Parse is %+v, %v", n, again, err)
 		}
 	})
 }

@@ -183,8 +183,7 @@ const (
 
 var layouts sync.Map // of reflect.Type to *layout
 
-// layoutOf returns the layout of a struct type, from its tags or the cache. It panics if the tags
-// are invalid.
+// layoutOf returns the layout of a struct type, cached. It panics if the tags are invalid.
 func layoutOf(t reflect.Type) *layout {
 	if cached, ok := layouts.Load(t); ok {
 		return cached.(*layout)
@@ -208,8 +207,7 @@ func layoutOf(t reflect.Type) *layout {
 	return l
 }
 
-// newField describes field sf, which has this index in struct t, by its tags (see AppendFields). at
-// is its tag "at".
+// newField describes field sf of struct t by its tags (see AppendFields). at is its tag "at".
 func newField(t reflect.Type, sf reflect.StructField, index int, at string) field {
 	f := field{index: index, name: sf.Name, verb: "%v"}
 	position, width, _ := strings.Cut(at, ",")

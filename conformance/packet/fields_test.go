@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// sample has fields of all kinds and of all awkward positions.
+// sample has fields of all types, aligned and not aligned to bytes.
 type sample struct {
 	_     struct{}   `size:"40"`
 	Flag  *bool      `at:"0.0,1"`
 	Three *uint8     `at:"0.1,3"`
-	Over  *uint16    `at:"0.4,9" def:"0x101"` // over the edge of a byte
+	Over  *uint16    `at:"0.4,9" def:"0x101"` // crosses a byte boundary
 	Rest  *uint8     `at:"1.5,3"`
 	Mid   *uint32    `at:"2,24" fmt:"%#x"`
 	Long  *uint64    `at:"5,64" fmt:"%#x"`
 	Skew  *uint64    `at:"13.3,64" fmt:"%#x"`
 	Addr  netip.Addr `at:"22,128"`
 	Tail  []byte     `at:"38,16"`
-	Other int        // no part of the header
+	Other int        // not in the header: no tag
 }
 
 var fullSample = sample{
@@ -31,7 +31,7 @@ var fullSample = sample{
 
 const fullSampleBytes = "d556" + "abcdef" + "0102030405060708" + "100000000000000020" + "fd000000000000000000000000000001" + "eeff"
 
-func TestFields(t *testing.T) {
+func TestFieldsRoundTrip(t *testing.T) {
 	b := AppendFields([]byte{0x99}, fullSample)
 	if got := hex.EncodeToString(b); got != "99"+fullSampleBytes {
 		t.Fatalf("built %s, want 99%s", got, fullSampleBytes)
@@ -58,7 +58,7 @@ func TestFields(t *testing.T) {
 func TestFieldsDefaults(t *testing.T) {
 	b := AppendFields(nil, sample{})
 	if got := hex.EncodeToString(b[:2]); got != "0808" || strings.Trim(hex.EncodeToString(b[2:]), "0") != "" {
-		t.Errorf("nothing set: %x", b)
+		t.Errorf("no field set: %x", b)
 	}
 	got := Or(sample{Mid: new(uint32(1)), Tail: []byte{}}, fullSample)
 	if *got.Mid != 1 || len(got.Tail) != 0 || *got.Long != *fullSample.Long || got.Addr != fullSample.Addr {
@@ -84,7 +84,7 @@ func TestAppendFieldsPanicsOnValueThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestWrongTagsPanic(t *testing.T) {
+func TestInvalidTagsPanic(t *testing.T) {
 	for name, v := range map[string]any{
 		"beyond the end": struct {
 			_ struct{} `size:"1"`
@@ -119,13 +119,13 @@ func TestDiffFields(t *testing.T) {
 		want sample
 		diff string
 	}{
-		"nothing":       {sample{}, ""},
-		"all":           {fullSample, ""},
-		"flag":          {sample{Flag: new(false)}, "x Flag: want false, got true"},
-		"hexadecimal":   {sample{Mid: new(uint32(1))}, "x Mid: want 0x1, got 0xabcdef"},
-		"address":       {sample{Addr: netip.MustParseAddr("fd00::2")}, "x Addr: want fd00::2, got fd00::1"},
-		"bytes":         {sample{Tail: []byte{0xee}}, "x Tail: want 00 at byte 1, got ff there (1 of 2 bytes differ)"},
-		"of everything": {sample{Flag: new(true), Three: new(uint8(1)), Rest: new(uint8(1))}, "x Three: want 1, got 5; x Rest: want 1, got 6"},
+		"nothing":     {sample{}, ""},
+		"all":         {fullSample, ""},
+		"flag":        {sample{Flag: new(false)}, "x Flag: want false, got true"},
+		"hexadecimal": {sample{Mid: new(uint32(1))}, "x Mid: want 0x1, got 0xabcdef"},
+		"address":     {sample{Addr: netip.MustParseAddr("fd00::2")}, "x Addr: want fd00::2, got fd00::1"},
+		"bytes":       {sample{Tail: []byte{0xee}}, "x Tail: want 00 at byte 1, got ff there (1 of 2 bytes differ)"},
+		"several":     {sample{Flag: new(true), Three: new(uint8(1)), Rest: new(uint8(1))}, "x Three: want 1, got 5; x Rest: want 1, got 6"},
 	} {
 		var d Differences
 		DiffFields(&d, "x ", c.want, &fullSample)
@@ -136,6 +136,6 @@ func TestDiffFields(t *testing.T) {
 	var d Differences
 	DiffFields(&d, "", fullSample, sample{})
 	if len(d) != 9 { // all fields
-		t.Errorf("against nothing: %v", d)
+		t.Errorf("got has no fields: %v", d)
 	}
 }

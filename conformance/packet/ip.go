@@ -28,8 +28,7 @@ type IP struct {
 	Length *uint16
 	// ID is the identification: 0. IPv6 has it only in the fragment header.
 	ID *uint32
-	// ReservedFlag, DF (don't fragment) and MF (more fragments) are the flags of IPv4: false, true
-	// and false.
+	// ReservedFlag (false), DF (don't fragment: true), MF (more fragments: false) are IPv4 flags.
 	ReservedFlag, DF, MF *bool
 	// FragOff is the fragment offset in units of eight bytes: 0. An IPv6 packet gets a
 	// fragment header if FragOff, MF or ID is set.
@@ -41,8 +40,7 @@ type IP struct {
 	FlowLabel *uint32 // of IPv6: 0
 }
 
-// Is6 reports whether the header is an IPv6 header: whether one of its addresses is an IPv6
-// address.
+// Is6 reports whether the header is an IPv6 header, by its addresses.
 func (h IP) Is6() bool { return is6(h.Src) || is6(h.Dst) }
 
 func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
@@ -50,15 +48,13 @@ func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
 // Fragmented reports whether the packet is a fragment.
 func (h IP) Fragmented() bool { return Get(h.MF, false) || Get(h.FragOff, 0) != 0 }
 
-// WithoutComputed returns h without version, header length, length and checksum, which Append then
-// computes.
+// WithoutComputed clears version, header length, length and checksum, so that Append computes them.
 func (h IP) WithoutComputed() IP {
 	h.Version, h.IHL, h.Length, h.Checksum = nil, nil, nil, nil
 	return h
 }
 
-// Append appends the packet with this header and the payload. Nil fields are computed, or get their
-// defaults.
+// Append appends the packet of this header and payload. It computes nil fields, or uses defaults.
 func (h IP) Append(b, payload []byte) []byte {
 	if h.Is6() {
 		return h.append6(b, payload)
@@ -142,8 +138,7 @@ func Get[T any](p *T, def T) T {
 }
 
 // ParseIP splits an IP packet into header, payload (up to the length in the header), and trailer
-// (the padding of the frame). Payload and trailer alias b. It checks the lengths but not the
-// checksum.
+// (frame padding). Payload and trailer alias b. It checks the lengths but not the checksum.
 func ParseIP(b []byte) (h IP, payload, trailer []byte, err error) {
 	h, size, err := ParseIPHeader(b)
 	if err != nil {
@@ -232,8 +227,7 @@ func parse6(b []byte) (h IP, size int, err error) {
 	return h, 48, nil
 }
 
-// Fragments splits an IPv4 packet into two fragments. The first carries n bytes of the payload, a
-// multiple of 8.
+// Fragments splits an IPv4 packet in two. The first gets n bytes of payload, a multiple of 8.
 func Fragments(ip []byte, n int) ([][]byte, error) {
 	h, payload, _, err := ParseIP(ip)
 	if err != nil {

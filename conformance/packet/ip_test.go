@@ -21,13 +21,13 @@ var (
 	a6, b6 = netip.MustParseAddr("fd77::11"), netip.MustParseAddr("fd77::1")
 )
 
-// What Linux has sent, with checksums that it has computed.
+// Packets that Linux sent, with its checksums.
 var (
 	linux4 = unhex("45000030953e4000401190ce0a4d000b0a4d000cc93f12b7001c00001100ffff0000001f004bcf5b1f000001d3517b4a")
 	linux6 = unhex("62000000001c1140fd770000000000000000000000000011fd770000000000000000000000000001c33412b7001c00001100ffff00100001000000641f000001b75794b0")
 )
 
-func TestIPAsLinuxSendsIt(t *testing.T) {
+func TestIPMatchesPacketsOfLinux(t *testing.T) {
 	h, payload, trailer, err := ParseIP(append(bytes.Clone(linux4), 0, 0, 0))
 	if err != nil || len(payload) != 28 || len(trailer) != 3 {
 		t.Fatalf("%d bytes of payload, %d of trailer, %v", len(payload), len(trailer), err)
@@ -45,7 +45,7 @@ func TestIPAsLinuxSendsIt(t *testing.T) {
 		t.Errorf("built %x, want %x", got, linux4)
 	}
 	if got := (IP{Src: a4, Dst: b4, ID: new(uint32(0x953e))}).Append(nil, payload); !bytes.Equal(got, linux4) {
-		t.Errorf("built of defaults %x, want %x", got, linux4)
+		t.Errorf("built from defaults %x, want %x", got, linux4)
 	}
 
 	h, payload, trailer, err = ParseIP(linux6)
@@ -60,17 +60,17 @@ func TestIPAsLinuxSendsIt(t *testing.T) {
 		t.Error(d)
 	}
 	if got := (IP{Src: a6, Dst: b6, TClass: new(uint8(0x20))}).Append(nil, payload); !bytes.Equal(got, linux6) {
-		t.Errorf("built of defaults %x, want %x", got, linux6)
+		t.Errorf("built from defaults %x, want %x", got, linux6)
 	}
 }
 
-func TestIPFieldsOnTheWire(t *testing.T) {
+func TestIPEncodesEveryField(t *testing.T) {
 	payload := []byte("abcdefgh")
 	for name, c := range map[string]struct {
 		h    IP
 		want string
 	}{
-		"IPv4 with everything odd": {
+		"IPv4 with wrong fields": {
 			IP{
 				Src: a4, Dst: b4, Version: new(uint8(5)), IHL: new(uint8(7)), TClass: new(uint8(0x6b)), Length: new(uint16(0x1234)), ID: new(uint32(0x5678)),
 				ReservedFlag: new(true), DF: new(false), MF: new(true), FragOff: new(uint16(0x1abc)), HopLimit: new(uint8(7)), Protocol: new(uint8(6)),
@@ -78,7 +78,7 @@ func TestIPFieldsOnTheWire(t *testing.T) {
 			},
 			"576b12345678babc0706dead" + "0a4d000b0a4d000c" + "0102030405000000" + "6162636465666768",
 		},
-		"IPv6 with everything odd": {
+		"IPv6 with wrong fields": {
 			IP{
 				Src: a6, Dst: b6, Version: new(uint8(7)), TClass: new(uint8(0x6b)), FlowLabel: new(uint32(0xabcde)), Length: new(uint16(0x1234)),
 				HopLimit: new(uint8(7)), Protocol: new(uint8(6)),
@@ -121,7 +121,7 @@ func TestIPErrors(t *testing.T) {
 		"fragment, reserved": IP{Src: a6, Protocol: new(uint8(ProtocolFragment))}.Append(nil, []byte{17, 1, 0, 0, 0, 0, 0, 0}),
 	} {
 		if h, _, _, err := ParseIP(b); err == nil {
-			t.Errorf("%s: %+v, and no error", name, h)
+			t.Errorf("%s: %+v, no error", name, h)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestIPDiff(t *testing.T) {
 }
 
 func TestUDP(t *testing.T) {
-	// Checksums that tshark takes for right.
+	// tshark accepts these checksums.
 	for want, b := range map[uint16][]byte{
 		0xaac4: unhex("4500003400004000401126b70a0000010a000002c00012b70020aac40400ffff00000011000000116162636465666768" + "87ae50c9"),
 		0xf3a0: unhex("6000000000201140fd000000000000000000000000000001fd000000000000000000000000000002c00012b70020f3a00400ffff00000011000000116162636465666768" + "fb26ae72"),
@@ -167,7 +167,7 @@ func TestUDP(t *testing.T) {
 	}
 	lo := netip.MustParseAddr("127.0.0.1")
 	for _, ip := range []IP{{Src: lo, Dst: lo}, {Src: a6, Dst: b6}} {
-		for n := range 6 { // odd lengths as well
+		for n := range 6 { // also odd lengths
 			payload := []byte("hello")[:n]
 			b := UDP{SrcPort: new(uint16(40001)), DstPort: new(uint16(53))}.Append(nil, ip, payload)
 			if sum := Checksum(pseudoHeader(ip.Src, ip.Dst, ProtocolUDP, len(b)), b); sum != 0 {
@@ -179,10 +179,10 @@ func TestUDP(t *testing.T) {
 			}
 		}
 	}
-	// A sum of 0 is sent as ones, because 0 says that there is none.
+	// A checksum of 0 is sent as 0xffff, because 0 means no checksum.
 	zero := UDP{SrcPort: new(uint16(0)), DstPort: new(uint16(0))}
 	ip := IP{Src: netip.MustParseAddr("0.0.0.0"), Dst: netip.MustParseAddr("0.0.0.0")}
-	payload := []byte{0xff, 0xff - 17 - 20} // what protocol and twice the length leave to ones
+	payload := []byte{0xff, 0xff - 17 - 20} // with protocol and twice the length the sum is 0xffff
 	if b := zero.Append(nil, ip, payload); b[6] != 0xff || b[7] != 0xff {
 		t.Errorf("sum of zero sent as %x", b[6:8])
 	}
@@ -217,7 +217,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// FuzzIP: what parses is built again to the same bytes.
+// FuzzIP: Append of a parsed packet returns the same bytes.
 func FuzzIP(f *testing.F) {
 	f.Add(linux4)
 	f.Add(linux6)
@@ -235,11 +235,11 @@ func FuzzIP(f *testing.F) {
 		if h.Diff(&d, h); d != nil {
 			t.Fatal(d)
 		}
-		u, data, behind, err := ParseUDP(payload)
+		u, data, trailer, err := ParseUDP(payload)
 		if err != nil {
 			return
 		}
-		if got := append(u.Append(nil, h, data), behind...); !bytes.Equal(got, payload) {
+		if got := append(u.Append(nil, h, data), trailer...); !bytes.Equal(got, payload) {
 			t.Fatalf("built %x, from %x", got, payload)
 		}
 	})

@@ -10,9 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/emu/link"
 )
 
-// Dissector lets impairments select packets by destination QP and number (the sequence
-// number on RD, the MSN of an untagged segment on UD), and change their fields with a
-// correct CRC.
+// Dissector lets impairments select packets by destination QP and number (sequence number on
+// RD, MSN of an untagged segment on UD), and change their fields with a correct CRC.
 type Dissector struct{}
 
 var _ impair.Dissector = Dissector{}

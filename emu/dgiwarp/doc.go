@@ -1,13 +1,10 @@
 // Package dgiwarp is a verbs provider that implements datagram-iWARP in user space: RDMAP
-// and DDP over UDP, without connections, on a simulated link or on a UDP socket. It
-// implements the interfaces of package verbs with a driver and the protocol packages
-// engine and rd, and contains no protocol itself; docs/spec/datagram-iwarp.md specifies the
-// protocol.
+// and DDP over UDP, without connections, on a simulated link or on a UDP socket. It wires a
+// driver to the protocol packages engine and rd; see docs/spec/datagram-iwarp.md.
 //
 // All queue pairs are of type UD. Config.QP makes them reliable (RD) for the whole device,
-// CreateQPWith for one queue pair. Peers are addressed by IP address, UDP port and queue
-// pair number, which applications exchange by other means: the protocol has no connection
-// manager.
+// CreateQPWith for one queue pair. The protocol has no connection manager: applications
+// exchange the IP address, UDP port and queue pair number of a peer by other means.
 //
 // A Device is safe for concurrent use; in a simulated world, by the programs of the world.
 package dgiwarp
@@ -47,8 +44,7 @@ type Config struct {
 	Costs verbs.Costs
 }
 
-// startTime is the time at which devices in real time are opened. Zero means that a time is
-// not set.
+// startTime is the time at which devices in real time are opened; zero would mean unset.
 const startTime mono.Time = 1
 
 // largestMTU bounds the packet size: a loopback interface has an MTU of 64 KB, of which few

@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// end is one side of a conversation. Of its memory, the first half is for what it
-// sends and for peers to write to, the second for receives.
+// end is a queue pair with its memory. The first half of the memory is for sends and remote
+// access, the second half for receives.
 type end struct {
 	*providertest.End
 	dev *Device
@@ -28,7 +28,7 @@ const fullAccess = providertest.FullAccess
 
 var counter = providertest.Counter
 
-// newEnd makes a queue pair that is ready.
+// newEnd creates a queue pair and moves it to RTS.
 func newEnd(t testing.TB, d *Device, opt QPOptions) *end {
 	t.Helper()
 	e := &end{providertest.NewObjects(t, d, endBytes), d, map[netip.AddrPort]verbs.AH{}}
@@ -40,8 +40,8 @@ func newEnd(t testing.TB, d *Device, opt QPOptions) *end {
 	return e
 }
 
-// where is how others address the end.
-func (e *end) where() Source {
+// source is the address of the end for peers.
+func (e *end) source() Source {
 	return Source{netip.AddrPortFrom(e.dev.cfg.Addrs[0], e.dev.nic.Config().Port), e.QP.QPN()}
 }
 
@@ -65,8 +65,7 @@ func (e *end) trySend(to Source, off, n int) error {
 	return e.tryPost(to, verbs.SendWR{WRID: sendID, Opcode: verbs.OpSend, SGL: e.SGL(off, n)})
 }
 
-// sendID tells completions of sends from those of receives, whose ID is where in memory they
-// are.
+// sendID is the WRID of sends. The WRID of a receive is the offset of its memory.
 const sendID = 1 << 40
 
 func (e *end) send(to Source, off, n int) {
@@ -108,7 +107,7 @@ func (e *end) tryMessage(wc *verbs.WC) (Source, []byte, error) {
 	return from, b[verbs.GRHLen:], err
 }
 
-// next waits for a completion, or returns why there is no success.
+// next waits for a completion. It returns an error if none arrives or it failed.
 func (e *end) next(timeout time.Duration) (wc verbs.WC, err error) {
 	var wcs [1]verbs.WC
 	_, err = e.NextWC(true, wcs[:], timeout)
@@ -118,11 +117,11 @@ func (e *end) next(timeout time.Duration) (wc verbs.WC, err error) {
 	return wc, err
 }
 
-// quiet checks that nothing completes for a while.
-func (e *end) quiet(d time.Duration) {
+// expectNoCompletion fails the test if a request completes within d.
+func (e *end) expectNoCompletion(d time.Duration) {
 	e.Helper()
 	var wc [1]verbs.WC
 	if n, _ := e.NextWC(true, wc[:], d); n > 0 {
-		e.Errorf("%v completed with %v, where nothing should", wc[0].Opcode, wc[0].Status)
+		e.Errorf("unexpected completion of %v with %v", wc[0].Opcode, wc[0].Status)
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// A peer that starts anew takes nothing twice that it had before, and is talked
-// to again as if nothing had been.
-func TestPeerRestart(t *testing.T) {
+// A restarted peer receives no message that was sent to its old instance, and new messages arrive.
+func TestRestartedPeerReceivesNoDuplicates(t *testing.T) {
 	w := sim.New(sim.Config{Seed: 4, MaxTime: maxWorldTime})
 	net := must.Get(sim.NewNet(w, sim.NetConfig{}))(t)
 	client := newEnd(t, attach(t, w, net, addrA, impair.Config{}, Config{}), reliable)
@@ -24,10 +23,10 @@ func TestPeerRestart(t *testing.T) {
 	old := server()
 	run(t, w, func(p *sim.Proc) {
 		old.recv(0, 100)
-		client.do(old.where(), verbs.SendWR{Opcode: verbs.OpSend, SGL: client.SGL(0, 10)})
+		client.do(old.source(), verbs.SendWR{Opcode: verbs.OpSend, SGL: client.SGL(0, 10)})
 		must.Do(t, old.dev.Close())
-		// The old one may have got this: the client must not be told that it is well.
-		client.send(old.where(), 0, 10)
+		// The old peer may have received this message: it must not complete with success.
+		client.send(old.source(), 0, 10)
 		p.Sleep(time.Second)
 	})
 	fresh := server()
@@ -35,19 +34,18 @@ func TestPeerRestart(t *testing.T) {
 		fresh.recv(0, 100)
 		wc := client.AwaitWC()
 		if wc.Status != verbs.WCRetryExcErr {
-			t.Fatalf("what was under way: %v", wc.Status)
+			t.Fatalf("message to the old peer: %v", wc.Status)
 		}
-		fresh.quiet(time.Second)
-		client.do(fresh.where(), verbs.SendWR{Opcode: verbs.OpSend, SGL: client.SGL(0, 20)})
+		fresh.expectNoCompletion(time.Second)
+		client.do(fresh.source(), verbs.SendWR{Opcode: verbs.OpSend, SGL: client.SGL(0, 20)})
 		if wc := fresh.AwaitSuccess(); wc.ByteLen != 20+verbs.GRHLen {
 			t.Fatalf("%d bytes", wc.ByteLen)
 		}
 	})
 }
 
-// crowd makes queue pairs of one CQ, and a program in which each answers two
-// messages.
-func crowd(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, serve func() error) {
+// echoQPs creates queue pairs that share a CQ, and a program that answers two messages on each.
+func echoQPs(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, serve func() error) {
 	t.Helper()
 	const slot = 64
 	e := &end{&providertest.End{TB: t, Dev: d, Buf: make([]byte, slot*(pairs+1))}, d, map[netip.AddrPort]verbs.AH{}}
@@ -66,7 +64,7 @@ func crowd(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, ser
 			must.Get(e.QP.PostRecv([]verbs.RecvWR{{WRID: uint64(slot * (i + 1)), SGL: e.SGL(slot*(i+1), slot)}}))(t)
 		}
 		byNumber[e.QP.QPN()] = e.QP
-		all = append(all, e.where())
+		all = append(all, e.source())
 	}
 	return all, func() error {
 		for got, sent := 0, 0; got < 2*pairs || sent < 2*pairs; {
@@ -84,19 +82,19 @@ func crowd(t testing.TB, d *Device, opt QPOptions, pairs int) (all []Source, ser
 	}
 }
 
-// Whatever is under way, closing ends it: calls return, and so does the close.
-func TestCloseInAnyState(t *testing.T) {
+// Close ends all transfers: blocked calls return, and Close itself returns.
+func TestCloseEndsCallsInAnyState(t *testing.T) {
 	step := 7 * time.Microsecond
 	if testing.Short() {
 		step = 37 * time.Microsecond
 	}
 	for _, opt := range []QPOptions{unreliable, reliable} {
 		for after := time.Duration(0); after < 300*time.Microsecond; after += step {
-			w, a, b := pairInWorld(t, uint64(after), bad)
+			w, a, b := pairInWorld(t, uint64(after), impaired)
 			x, y := newEnd(t, a, opt), newEnd(t, b, opt)
 			for i, e := range []*end{x, y} {
-				to := []*end{y, x}[i].where()
-				w.Go(fmt.Sprint("talker", i), func(*sim.Proc) error {
+				to := []*end{y, x}[i].source()
+				w.Go(fmt.Sprint("sender", i), func(*sim.Proc) error {
 					for {
 						err := errors.Join(e.tryRecv(0, 9000), e.trySend(to, 0, 9000))
 						if err == nil {

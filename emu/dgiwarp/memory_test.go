@@ -15,7 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// heap is how many bytes are in use.
+// heap is the number of heap bytes in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -24,11 +24,11 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// smallQP is the queue pair of both comparisons: sixteen requests each way.
+// smallQP are the capabilities of the queue pairs of both comparisons.
 var smallQP = verbs.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}
 
-// peerBytes is what a queue pair of datagram-iWARP takes for each of n peers that
-// it has talked with, and that have answered.
+// peerBytes is the memory that a queue pair of datagram-iWARP uses for each of n peers with which
+// it has exchanged messages.
 func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	t.Helper()
 	const hosts = 20
@@ -36,13 +36,12 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	center := newEnd(t, ds[0], opt)
 	var peers []Source
 	for i, d := range ds[1:] {
-		qps, serve := crowd(t, d, opt, n/hosts)
+		qps, serve := echoQPs(t, d, opt, n/hosts)
 		peers = append(peers, qps...)
-		w.Go(fmt.Sprint("crowd", i), func(*sim.Proc) error { return serve() })
+		w.Go(fmt.Sprint("peers", i), func(*sim.Proc) error { return serve() })
 	}
-	// What all peers cost at both ends, less what those did before they were talked
-	// to, is twice what one end pays.
-	talk := func(from []Source) {
+	// The difference of the heap is the memory of both ends.
+	exchange := func(from []Source) {
 		for _, p := range from {
 			for range 2 {
 				center.recv(0, 8)
@@ -55,10 +54,10 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	}
 	var before, after int64
 	w.Go("center", func(*sim.Proc) error {
-		warm := len(peers) / 10 // buffers and tables have grown by then
-		talk(peers[:warm])
+		warm := len(peers) / 10 // then buffers and tables have grown
+		exchange(peers[:warm])
 		before = heap()
-		talk(peers[warm:])
+		exchange(peers[warm:])
 		after = heap()
 		return nil
 	})
@@ -68,9 +67,8 @@ func peerBytes(t testing.TB, opt QPOptions, n int) float64 {
 	return bytes
 }
 
-// connectionBytes is what a connected queue pair of soft-iWARP takes, CQ and
-// memory shared by all and the TCP socket not counted, and how much of that is
-// the simulation's own.
+// connectionBytes is the memory of a connected queue pair of soft-iWARP, without CQ, shared memory
+// and TCP socket, and the part of it that the simulated stream uses.
 func connectionBytes(t testing.TB, n int) (total, stream float64) {
 	t.Helper()
 	w, ports := providertest.Cable{Seed: 1}.Open(t)
@@ -122,8 +120,7 @@ func connectionBytes(t testing.TB, n int) (total, stream float64) {
 	return total, stream
 }
 
-// streamBytes is what one end of a simulated stream takes that nothing is sent
-// on: in the place of a TCP socket, and no part of soft-iWARP.
+// streamBytes is the memory of one end of an idle simulated stream, which replaces a TCP socket.
 func streamBytes(t testing.TB, n int) float64 {
 	t.Helper()
 	w, ports := providertest.Cable{Seed: 1}.Open(t)
@@ -148,9 +145,9 @@ func streamBytes(t testing.TB, n int) float64 {
 	return float64(after-before) / float64(n) / 2
 }
 
-// The promise of the whole thing: one queue pair for all peers, and little for
-// each of them. The figures in docs/dgiwarp.md are those that -v prints.
-func TestBytesPerPeer(t *testing.T) {
+// One queue pair serves all peers, with little memory for each. docs/dgiwarp.md has the figures
+// that -v prints.
+func TestMemoryPerPeerIsBounded(t *testing.T) {
 	peers, conns := 10_000, 2_000
 	if testing.Short() {
 		peers, conns = 1_000, 200
@@ -159,12 +156,12 @@ func TestBytesPerPeer(t *testing.T) {
 	total, stream := connectionBytes(t, conns)
 	t.Logf("bytes for each of %d peers: UD %.0f, RD %.0f; for each of %d soft-iWARP connections %.0f, of which simulated stream %.0f", peers, ud, rd, conns, total, stream)
 	if ud > 64 {
-		t.Errorf("UD: %.0f bytes a peer, where there should be no state", ud)
+		t.Errorf("UD: %.0f bytes a peer, want no state", ud)
 	}
 	if rd > 2048 {
 		t.Errorf("RD: %.0f bytes a peer, the specification allows 2,048", rd)
 	}
 	if own := total - stream; own < 2*rd {
-		t.Errorf("a connection takes %.0f bytes without its stream, a peer of RD %.0f: what is gained?", own, rd)
+		t.Errorf("a connection takes %.0f bytes without its stream, a peer of RD %.0f: want at most half", own, rd)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
 
-// hosts are two network namespaces joined by a wire.
+// hosts are two network namespaces with a link between them.
 type hosts struct {
 	a, b *testutil.Host
 	v6   bool
@@ -40,7 +40,7 @@ func (h *hosts) device(i int, cfg Config) (d *Device, err error) {
 	return d, err
 }
 
-// mustDevice is device for as long as a test runs.
+// mustDevice opens a device until the end of the test.
 func (h *hosts) mustDevice(t testing.TB, i int, cfg Config) *Device {
 	t.Helper()
 	d := must.Get(h.device(i, cfg))(t)

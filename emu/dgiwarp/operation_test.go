@@ -25,26 +25,26 @@ func run(t testing.TB, w *sim.World, f func(p *sim.Proc)) {
 }
 
 func TestRDOperations(t *testing.T) {
-	w, a, b := pairInWorld(t, 2, bad)
+	w, a, b := pairInWorld(t, 2, impaired)
 	x, y := newEnd(t, a, reliable), newEnd(t, b, reliable)
 	const n = 20_000
 	run(t, w, func(*sim.Proc) {
-		to := y.where()
-		number(x.Buf[:n], 1)
+		to := y.source()
+		fillNumbered(x.Buf[:n], 1)
 		for range 3 {
 			y.recv(0, 100)
 		}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: x.SGL(0, n), Remote: y.Remote(0)})
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: x.SGL(n, n), Remote: y.Remote(0)})
 		if !bytes.Equal(x.Buf[:n], y.Buf[:n]) || !bytes.Equal(x.Buf[:n], x.Buf[n:2*n]) {
-			t.Fatal("what was read back is not what was written")
+			t.Fatal("read other data than was written")
 		}
 		clear(y.Buf[:8])
 		y.Buf[0] = 41 // numbers in memory are little-endian
 		x.do(to, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGL: x.SGL(0, 8), Remote: y.Remote(0), Atomic: verbs.Atomic{CompareAdd: 1}})
 		x.do(to, verbs.SendWR{Opcode: verbs.OpAtomicCmpAndSwp, SGL: x.SGL(8, 8), Remote: y.Remote(0), Atomic: verbs.Atomic{CompareAdd: 42, Swap: 7}})
 		if x.Buf[0] != 41 || x.Buf[8] != 42 || y.Buf[0] != 7 {
-			t.Fatalf("atomics returned %d and %d, and left %d", x.Buf[0], x.Buf[8], y.Buf[0])
+			t.Fatalf("atomics returned %d and %d, memory has %d", x.Buf[0], x.Buf[8], y.Buf[0])
 		}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, 16), Remote: y.Remote(0), Imm: 5})
 		if wc := y.AwaitSuccess(); wc.Flags&verbs.WCWithImm == 0 || wc.Imm != 5 {
@@ -53,7 +53,7 @@ func TestRDOperations(t *testing.T) {
 		mw := must.Get(y.PD.AllocMW(verbs.MWType2))(t)
 		key := verbs.NextRKey(mw.RKey())
 		bind := verbs.Bind{MW: mw, RKey: key, Info: verbs.BindInfo{MR: y.MR, Addr: y.MR.Addr(), Length: 64, Access: verbs.AccessRemoteWrite}}
-		y.do(x.where(), verbs.SendWR{Opcode: verbs.OpBindMW, Bind: bind})
+		y.do(x.source(), verbs.SendWR{Opcode: verbs.OpBindMW, Bind: bind})
 		window := verbs.Remote{Addr: y.MR.Addr(), RKey: key}
 		x.do(to, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: x.SGL(0, 16), Remote: window})
 		x.do(to, verbs.SendWR{Opcode: verbs.OpSendInv, SGL: x.SGL(0, 16), InvalidateRKey: key})
@@ -63,7 +63,7 @@ func TestRDOperations(t *testing.T) {
 	})
 }
 
-// A Write-Record lists the ranges that have arrived, and its data is there.
+// A Write-Record lists the ranges that arrived, and their data is in memory.
 func TestWriteRecordListsReceivedBytes(t *testing.T) {
 	w, a, b := pairInWorld(t, 9, impair.Config{Specs: []impair.Spec{{LossPPM: 100_000}}})
 	x, y := newEnd(t, a, unreliable), newEnd(t, b, unreliable)
@@ -76,7 +76,7 @@ func TestWriteRecordListsReceivedBytes(t *testing.T) {
 				x.Buf[i] = byte(i%250) + 1
 			}
 			y.recv(0, 1000)
-			x.do(y.where(), verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, n), Remote: y.Remote(0), Imm: round})
+			x.do(y.source(), verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, SGL: x.SGL(0, n), Remote: y.Remote(0), Imm: round})
 			wc := y.AwaitSuccess()
 			if wc.Imm != round {
 				t.Fatalf("%+v", wc)
@@ -85,7 +85,7 @@ func TestWriteRecordListsReceivedBytes(t *testing.T) {
 			if err != nil || r.Length != n || r.STag != uint32(y.MR.RKey()) || r.TO != y.MR.Addr() {
 				t.Fatalf("record %+v, %v", r, err)
 			}
-			if s, err := SourceOf(&wc, y.Buf[wc.WRID:]); err != nil || s != x.where() {
+			if s, err := SourceOf(&wc, y.Buf[wc.WRID:]); err != nil || s != x.source() {
 				t.Fatalf("from %v, %v", s, err)
 			}
 			here := make([]bool, n)
@@ -96,7 +96,7 @@ func TestWriteRecordListsReceivedBytes(t *testing.T) {
 			}
 			for i, there := range here {
 				if there != (y.Buf[i] == x.Buf[i]) {
-					t.Fatalf("octet %d: recorded %v, is %d", i, there, y.Buf[i])
+					t.Fatalf("octet %d: recorded %v, value %d", i, there, y.Buf[i])
 				}
 			}
 			if len(r.Ranges) != 1 || r.Ranges[0].Length != n {
@@ -111,7 +111,7 @@ func TestWriteRecordListsReceivedBytes(t *testing.T) {
 
 func TestParseRecordErrors(t *testing.T) {
 	buf := make([]byte, 100)
-	buf[verbs.GRHLen+19] = 9 // ranges that are not there
+	buf[verbs.GRHLen+19] = 9 // more ranges than the record has
 	for name, wc := range map[string]verbs.WC{
 		"a send":          {Opcode: verbs.WCOpRecv, ByteLen: 60},
 		"a failure":       {Opcode: verbs.WCOpRecvRDMAWithImm, Status: verbs.WCWRFlushErr},
@@ -126,24 +126,24 @@ func TestParseRecordErrors(t *testing.T) {
 	}
 }
 
-// What a peer does wrong stops the queue pair, unless that was made to go on; the
-// peer gets to know either way.
+// An error of a peer stops the queue pair, unless Isolate is set. The peer receives a report in
+// both cases.
 func TestErrorsAreReportedToBothSides(t *testing.T) {
 	for _, isolate := range []bool{false, true} {
 		w, a, b := pairInWorld(t, 2, impair.Config{})
 		x, y := newEnd(t, a, unreliable), newEnd(t, b, QPOptions{Isolate: isolate})
 		run(t, w, func(*sim.Proc) {
 			if _, ok := LastError(x.QP); ok {
-				t.Fatal("an error before there was one")
+				t.Fatal("LastError reports an error before the first")
 			}
-			x.do(y.where(), verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: x.SGL(0, 8), Remote: verbs.Remote{RKey: 0xdead}})
+			x.do(y.source(), verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: x.SGL(0, 8), Remote: verbs.Remote{RKey: 0xdead}})
 			if e, err := b.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPAccessErr || e.QP != y.QP {
 				t.Fatalf("at the target: %+v, %v", e, err)
 			}
 			if e, err := a.WaitAsync(time.Second); err != nil || e.Type != verbs.EventQPReqErr || e.QP != x.QP {
 				t.Fatalf("at the source: %+v, %v", e, err)
 			}
-			if r, ok := LastError(x.QP); !ok || r.FromQP != uint32(y.QP.QPN()) || r.From != y.where().Addr {
+			if r, ok := LastError(x.QP); !ok || r.FromQP != uint32(y.QP.QPN()) || r.From != y.source().Addr {
 				t.Fatalf("report %+v, %v", r, ok)
 			}
 			attr, err := y.QP.Query()

@@ -38,7 +38,7 @@ func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 		{name: "an XRC SRQ", err: must.Err(a.CreateSRQ(verbs.SRQInit{Type: verbs.SRQXRC})), is: verbs.ErrNotSupported, says: "XRC"},
 		{name: "RC", err: qp(func(in *verbs.QPInit) { in.Type = verbs.QPTypeRC }), is: verbs.ErrNotSupported, says: "for the RD service too"},
 		{name: "another device's CQ", err: qp(func(in *verbs.QPInit) { in.SendCQ = other.CQ }), is: verbs.ErrInvalid, says: "send CQ"},
-		{name: "a flow label that is no port", err: must.Err(e.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
+		{name: "a flow label that is not a port", err: must.Err(e.PD.CreateAH(verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(addrB), FlowLabel: 1 << 16}})), is: verbs.ErrInvalid, says: "UDP port"},
 		{name: "the other IP version", err: must.Err(e.PD.CreateAH(AddressOf(addrPort("10.0.0.1", 0)))), is: verbs.ErrInvalid, says: "IP versions"},
 		{name: "port 2", err: must.Err(a.QueryPort(2)), is: verbs.ErrInvalid, says: "port 2"},
 		{name: "GID 1", err: must.Err(a.QueryGID(1, 1)), is: verbs.ErrNotFound, says: "entry 1"},
@@ -48,7 +48,7 @@ func TestUnsupportedAndInvalidVerbs(t *testing.T) {
 		must.Fail(t, c.name, c.err, c.is, c.says)
 	}
 	if _, ok := LastError(nil); ok {
-		t.Error("no queue pair has got an error")
+		t.Error("LastError(nil) reports an error")
 	}
 }
 
@@ -84,7 +84,7 @@ func TestQueryDevice(t *testing.T) {
 		}
 		e := newEnd(t, ds[0], opt)
 		if q, err := ds[0].CreateQP(verbs.QPInit{Type: verbs.QPTypeUD, PD: e.PD, SendCQ: e.CQ, RecvCQ: e.CQ}); err != nil || overRD(q) != opt.Reliable {
-			t.Errorf("%+v: a queue pair that is reliable: %v, %v", opt, overRD(q), err)
+			t.Errorf("%+v: reliable queue pair: %v, %v", opt, overRD(q), err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestDissector(t *testing.T) {
 		t.Errorf("flow %#x, number %d, %v", flow, seq, ok)
 	}
 	if _, _, ok := (Dissector{}).Dissect(b[:10]); ok {
-		t.Error("part of a header was taken for a packet")
+		t.Error("part of a header was accepted as a packet")
 	}
 	for field, value := range map[string]uint64{"kind": 3, "flags": 0x40, "destqp": 0x77, "srcqp": 0x78, "key": 0x79} {
 		d := link.Datagram{Payload: append([]byte(nil), b...)}
@@ -110,7 +110,7 @@ func TestDissector(t *testing.T) {
 			t.Errorf("%s is %#x, not %#x", field, got, value)
 		}
 		if err := (Dissector{}).SetField(&d, field, 1<<40); err == nil {
-			t.Errorf("%s took a number of 41 bits", field)
+			t.Errorf("%s accepted a number of 41 bits", field)
 		}
 	}
 	if err := (Dissector{}).SetField(&link.Datagram{Payload: b}, "colour", 1); err == nil || !strings.Contains(err.Error(), "destqp") {

@@ -19,29 +19,29 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// number makes a message that says which it is: n, and bytes that follow from it.
-func number(b []byte, n uint32) {
+// fillNumbered fills b with message n: the number, and bytes computed from it.
+func fillNumbered(b []byte, n uint32) {
 	binary.BigEndian.PutUint32(b, n)
 	for i := 4; i < len(b); i++ {
 		b[i] = byte(uint32(i)*7 + n)
 	}
 }
 
-// numbered reads such a message.
-func numbered(b []byte) (uint32, error) {
+// parseNumbered returns the number of a message of fillNumbered.
+func parseNumbered(b []byte) (uint32, error) {
 	if len(b) < 4 {
 		return 0, fmt.Errorf("message of %d bytes", len(b))
 	}
 	n := binary.BigEndian.Uint32(b)
 	want := make([]byte, len(b))
-	number(want, n)
+	fillNumbered(want, n)
 	if !bytes.Equal(b, want) {
-		return n, fmt.Errorf("message %d was changed on the way", n)
+		return n, fmt.Errorf("message %d has other data than was sent", n)
 	}
 	return n, nil
 }
 
-// Both services may share a device, and do not hear each other.
+// Both services may share a device. A queue pair of RD drops packets of UD.
 func TestBothServicesOnOneDevice(t *testing.T) {
 	w, a, b := pairInWorld(t, 3, impair.Config{})
 	var cs []exchange
@@ -54,10 +54,10 @@ func TestBothServicesOnOneDevice(t *testing.T) {
 		c.inWorld(w)
 	}
 	must.Do(t, w.RunPrograms())
-	w.Go("stranger", func(*sim.Proc) error {
-		cs[0].client.send(cs[1].server.where(), 0, 10)
+	w.Go("UD to RD", func(*sim.Proc) error {
+		cs[0].client.send(cs[1].server.source(), 0, 10)
 		cs[0].client.AwaitSuccess()
-		cs[0].client.quiet(time.Millisecond)
+		cs[0].client.expectNoCompletion(time.Millisecond)
 		return nil
 	})
 	must.Do(t, w.RunPrograms())
@@ -66,7 +66,7 @@ func TestBothServicesOnOneDevice(t *testing.T) {
 	}
 }
 
-// overRD reports whether a queue pair is one of RD, which verbs cannot tell.
+// overRD reports whether a queue pair uses RD; verbs has no attribute for it.
 func overRD(qp verbs.QP) bool {
 	q, ok := qp.(*queuePair)
 	return ok && q.q.Reliable
@@ -97,7 +97,7 @@ func TestSameSeedGivesSameCapture(t *testing.T) {
 	})
 }
 
-// tshark does not know the protocol: it sees that the packets are proper UDP.
+// tshark does not know the protocol, but decodes the packets as valid UDP.
 func TestTsharkDecodesCaptures(t *testing.T) {
 	for ip, addrs := range map[string][2]netip.Addr{
 		"ip":   {netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")},
@@ -105,43 +105,42 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 	} {
 		var file bytes.Buffer
 		lines := captureEcho(t, 3, addrs, &file)
-		// Only packets that our side sent: the tap has seen no others. Captures of
-		// simulated links have no checksums.
+		// Only sent packets: the tap records no others. Simulated links have no checksums.
 		got := providertest.Tshark(t, file.Bytes(), "-Y", fmt.Sprintf("%s.src == %v", ip, addrs[0]),
 			"-T", "fields", "-E", "separator= ", "-e", ip+".src", "-e", ip+".dst", "-e", "udp.srcport", "-e", "udp.dstport", "-e", "udp.payload",
 			"-e", "udp.length")
 		if !slices.Equal(got, lines) || len(lines) < 20 {
-			t.Errorf("tshark sees\n%s\nwe sent\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
+			t.Errorf("tshark decodes\n%s\nsent\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
 		}
 	}
 }
 
-// toGroup has one end send to a group, and all members but none else receive it:
-// also those on the sender's own device.
-func toGroup(group netip.Addr, sender *end, members, others []*end) {
+// checkGroup sends a message to a group. All members receive it, also those on the sender's
+// device, and no other ends.
+func checkGroup(group netip.Addr, sender *end, members, others []*end) {
 	gid := verbs.GIDFrom(group)
 	for _, e := range slices.Concat(members, others) {
 		e.recv(0, 5000)
 	}
 	for _, e := range members {
 		must.Do(e, e.QP.AttachMulticast(gid))
-		must.Do(e, e.QP.AttachMulticast(gid)) // changes nothing
+		must.Do(e, e.QP.AttachMulticast(gid)) // no effect
 	}
-	number(sender.Buf[:5000], 3)
+	fillNumbered(sender.Buf[:5000], 3)
 	sender.send(Source{netip.AddrPortFrom(group, 0), verbs.MulticastQPN}, 0, 5000)
 	sender.AwaitSuccess()
 	for i, e := range members {
 		wc := e.AwaitSuccess()
 		from, b := e.message(&wc)
-		if n, err := numbered(b); err != nil || n != 3 || len(b) != 5000 || from != sender.where() {
-			e.Errorf("member %d: %d bytes from %v, want %v; %v", i, len(b), from, sender.where(), err)
+		if n, err := parseNumbered(b); err != nil || n != 3 || len(b) != 5000 || from != sender.source() {
+			e.Errorf("member %d: %d bytes from %v, want %v; %v", i, len(b), from, sender.source(), err)
 		}
 		must.Fail(e, "close of a member", e.QP.Close(), verbs.ErrBusy)
 		must.Do(e, e.QP.DetachMulticast(gid))
 		must.Fail(e, "detach again", e.QP.DetachMulticast(gid), verbs.ErrInvalid)
 	}
 	for _, e := range others {
-		e.quiet(20 * time.Millisecond)
+		e.expectNoCompletion(20 * time.Millisecond)
 	}
 }
 
@@ -151,7 +150,7 @@ func TestMulticastInSimulation(t *testing.T) {
 	members := []*end{newEnd(t, ds[0], unreliable), newEnd(t, ds[1], unreliable), newEnd(t, ds[1], unreliable), newEnd(t, ds[2], unreliable)}
 	others := []*end{newEnd(t, ds[2], unreliable), newEnd(t, ds[3], unreliable)}
 	run(t, w, func(*sim.Proc) {
-		toGroup(netip.MustParseAddr("ff05::1234"), sender, members, others)
+		checkGroup(netip.MustParseAddr("ff05::1234"), sender, members, others)
 	})
 }
 
@@ -165,12 +164,12 @@ func TestBroadcastInSimulation(t *testing.T) {
 		ends = append(ends, newEnd(t, d, unreliable), newEnd(t, d, unreliable))
 	}
 	run(t, w, func(*sim.Proc) {
-		toGroup(netip.MustParseAddr("255.255.255.255"), ends[0], ends[1:6], ends[6:])
+		checkGroup(netip.MustParseAddr("255.255.255.255"), ends[0], ends[1:6], ends[6:])
 	})
 }
 
-// RD has no groups, neither to receive from nor to send to.
-func TestRDHasNoGroups(t *testing.T) {
+// RD queue pairs can neither attach to a group nor send to it.
+func TestRDRejectsMulticast(t *testing.T) {
 	w, a, _ := pairInWorld(t, 8, impair.Config{})
 	e := newEnd(t, a, reliable)
 	group := netip.MustParseAddr("ff05::1234")

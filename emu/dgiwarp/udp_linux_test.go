@@ -17,8 +17,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// loopbackAddr is an address of the loopback network, which needs no privilege.
-// There are sixteen million: two runs of the tests at once do not meet.
+// loopbackAddr returns a random address of the loopback network, which needs no privilege.
+// Concurrent runs of the tests do not collide.
 func loopbackAddr() netip.Addr {
 	r := rand.Uint32()
 	return netip.AddrFrom4([4]byte{127, 1 + byte(r)%254, byte(r >> 8), 1 + byte(r>>16)%254})
@@ -54,13 +54,12 @@ func TestEchoOverUDPSockets(t *testing.T) {
 			}
 		}
 		if counter(d, "udp_sends") == 0 {
-			t.Error("the socket has counted nothing")
+			t.Error("the socket counters are 0")
 		}
 	}
 }
 
-// Devices on different ports of one address answer each other: the port is part
-// of the address, over IPv4 as over IPv6.
+// Devices on different ports of one IPv4 or IPv6 address exchange messages.
 func TestDevicesShareAddressOnDifferentPorts(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		h := newHosts(t, v6)
@@ -72,7 +71,7 @@ func TestDevicesShareAddressOnDifferentPorts(t *testing.T) {
 			}
 		}
 		if _, err := h.device(0, Config{NIC: engine.Config{Port: 20001}}); err == nil || !strings.Contains(err.Error(), "20001") {
-			t.Errorf("a port that is taken: %v", err)
+			t.Errorf("a port in use: %v", err)
 		}
 	}
 }
@@ -84,37 +83,37 @@ func TestGroupsAcrossNamespaces(t *testing.T) {
 			ds := newHosts(t, addr.Is6()).pair(t, Config{})
 			sender, far, other := newEnd(t, ds[0], unreliable), newEnd(t, ds[1], unreliable), newEnd(t, ds[1], unreliable)
 			near := newEnd(t, ds[0], unreliable)
-			toGroup(addr, sender, []*end{far, near}, []*end{other})
+			checkGroup(addr, sender, []*end{far, near}, []*end{other})
 		})
 	}
 }
 
-// Whatever is thrown at the socket, it is counted, and the device works on.
-func TestRandomDatagrams(t *testing.T) {
+// The device counts all random datagrams and continues to work.
+func TestRandomDatagramsAreCounted(t *testing.T) {
 	count := 40_000
 	if testing.Short() {
 		count = 4_000
 	}
 	a, b := loopbackPair(t)
-	victims := []*end{newEnd(t, b, QPOptions{Isolate: true}), newEnd(t, b, QPOptions{Reliable: true, Isolate: true})}
-	for _, v := range victims {
-		v.recv(0, 9000)
+	targets := []*end{newEnd(t, b, QPOptions{Isolate: true}), newEnd(t, b, QPOptions{Reliable: true, Isolate: true})}
+	for _, e := range targets {
+		e.recv(0, 9000)
 	}
-	conn := must.Get(net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopbackAddr(), 0)), net.UDPAddrFromAddrPort(victims[0].where().Addr)))(t)
+	conn := must.Get(net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopbackAddr(), 0)), net.UDPAddrFromAddrPort(targets[0].source().Addr)))(t)
 	defer conn.Close()
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range count {
-		packet := randomPacket(rng, victims)
+		packet := randomPacket(rng, targets)
 		if _, err := conn.Write(packet); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Fatalf("datagram %d: %v", i, err)
 		}
 		if i%256 == 0 {
-			time.Sleep(time.Millisecond) // the socket's buffer is not what is tested
+			time.Sleep(time.Millisecond) // do not overflow the socket buffer
 		}
 	}
 	for deadline := time.Now().Add(30 * time.Second); counter(b, "rcvd_packets")+counter(b, "udp_dropped") < uint64(count); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d datagrams were seen", counter(b, "rcvd_packets"), count)
+			t.Fatalf("%d of %d datagrams were counted", counter(b, "rcvd_packets"), count)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -130,9 +129,8 @@ func TestRandomDatagrams(t *testing.T) {
 	}
 }
 
-// randomPacket makes noise of all degrees: from plain octets to packets that are
-// right but for one field.
-func randomPacket(rng *rand.Rand, victims []*end) []byte {
+// randomPacket returns random octets, or a packet with random fields and a correct CRC.
+func randomPacket(rng *rand.Rand, targets []*end) []byte {
 	fill := func(n int) []byte {
 		b := make([]byte, n)
 		for i := range b {
@@ -143,8 +141,8 @@ func randomPacket(rng *rand.Rand, victims []*end) []byte {
 	if rng.IntN(4) == 0 {
 		return fill(rng.IntN(1400))
 	}
-	v := victims[rng.IntN(len(victims))]
-	k := wire.Packet{Header: wire.NewHeader(wire.Kind(rng.IntN(6)), uint32(v.QP.QPN()), rng.Uint32()%32, testKey)}
+	target := targets[rng.IntN(len(targets))]
+	k := wire.Packet{Header: wire.NewHeader(wire.Kind(rng.IntN(6)), uint32(target.QP.QPN()), rng.Uint32()%32, testKey)}
 	if rng.IntN(4) == 0 {
 		k.DstQP = rng.Uint32() % 64
 	}

@@ -20,7 +20,7 @@ var (
 	addrB = netip.MustParseAddr("fd00::2")
 )
 
-// maxWorldTime ends a world that hangs.
+// maxWorldTime ends a simulation that hangs.
 const maxWorldTime = mono.Time(5 * time.Minute)
 
 // testKey is the Q_Key of all queue pairs.
@@ -29,8 +29,8 @@ const testKey = 0x0badcafe
 // reliable and unreliable are the two services.
 var reliable, unreliable = QPOptions{Reliable: true}, QPOptions{}
 
-// bad is a network that does everything wrong to every fifth packet.
-var bad = impair.Config{Specs: []impair.Spec{{
+// impaired loses, duplicates, reorders and corrupts a fifth of the packets each.
+var impaired = impair.Config{Specs: []impair.Spec{{
 	LossPPM: 200_000, DuplicatePPM: 200_000, DuplicateDelay: 30 * time.Microsecond,
 	ReorderPPM: 200_000, ReorderDelay: 50 * time.Microsecond, CorruptPPM: 200_000,
 }}}
@@ -67,8 +67,7 @@ func pairInWorld(t testing.TB, seed uint64, spec impair.Config) (*sim.World, *De
 	return w, ds[0], ds[1]
 }
 
-// exchange is two ends of which one sends messages of different lengths that the other
-// returns.
+// exchange is a client that sends messages of different lengths, and a server that returns them.
 type exchange struct {
 	client, server *end
 	messages       int
@@ -97,7 +96,7 @@ func (x exchange) run() error {
 	return errors.Join(<-errs, <-errs)
 }
 
-// serve returns messages to where they came from. It calls serving when clients may begin.
+// serve returns messages to their senders. It calls serving when it can receive.
 func (x exchange) serve(serving func()) error {
 	e := x.server
 	for range 4 {
@@ -128,9 +127,9 @@ func (x exchange) serve(serving func()) error {
 	return nil
 }
 
-// request sends messages and checks what returns.
+// request sends messages and checks those that return.
 func (x exchange) request() error {
-	e, server := x.client, x.server.where()
+	e, server := x.client, x.server.source()
 	for i := range x.messages {
 		size := 1 + i*97%8000
 		for k := range size {
@@ -163,7 +162,7 @@ func TestEcho(t *testing.T) {
 	}{
 		{"UD", unreliable, impair.Config{}},
 		{"RD", reliable, impair.Config{}},
-		{"RD through a bad network", reliable, bad},
+		{"RD with impairments", reliable, impaired},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, a, b := pairInWorld(t, 7, tc.spec)

@@ -165,8 +165,7 @@ func connect(qp verbs.QP, peer qpAddress) error {
 	return nil
 }
 
-// waitCompletion polls for a completion. It returns an error if none arrives before the timeout, or
-// it has failed.
+// waitCompletion polls for a completion. It returns an error if it failed or none came in time.
 func waitCompletion(cq verbs.CQ) error {
 	var wc [1]verbs.WC
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

@@ -48,9 +48,8 @@ func parseSchedstat(text []byte) (CPUUsage, bool) {
 	return CPUUsage{time.Duration(ran), time.Duration(waited)}, err1 == nil && err2 == nil
 }
 
-// SampleCPU reads the counters of the CPUs that this process may use, the CPU time of it and its
-// children, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be
-// read.
+// SampleCPU reads the counters of the CPUs that this process may use, its and its children's CPU
+// time, and its throttled time. It returns false if the affinity mask or /proc/stat cannot be read.
 func SampleCPU() (CPUSample, bool) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil {

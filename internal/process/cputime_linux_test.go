@@ -35,11 +35,11 @@ func TestParseSchedstat(t *testing.T) {
 }
 
 // The CPU time of a busy loop appears in all counters.
-func TestOwnTimeIsCounted(t *testing.T) {
+func TestBusyLoopIsCountedAsOwnTime(t *testing.T) {
 	before, ok := SampleCPU()
 	used, ok2 := UsedCPU()
 	if !ok || !ok2 {
-		t.Skip("this kernel keeps neither /proc/stat nor schedstat")
+		t.Skip("this kernel has no /proc/stat or schedstat")
 	}
 	for {
 		now, _ := SampleCPU()
@@ -49,8 +49,7 @@ func TestOwnTimeIsCounted(t *testing.T) {
 	}
 }
 
-// Both versions of control groups are read, and the limits of all groups that the process
-// is in.
+// Throttled time is the maximum of all control groups of the process, of both versions.
 func TestThrottledTimeOfControlGroups(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string

@@ -19,7 +19,7 @@ func TestOthersShareExcludesOwnIdleAndInterruptTime(t *testing.T) {
 		{"half own, half others", 20 * time.Second, 20 * time.Second, 10 * time.Second, 0.5},
 		{"a quarter in interrupts", 15 * time.Second, 20 * time.Second, 15 * time.Second, 0},
 		{"the machine stopped for half of the time", 5 * time.Second, 10 * time.Second, 5 * time.Second, 0.5},
-		{"own counted finer than ticks", 9 * time.Second, 20 * time.Second, 10 * time.Second, 0},
+		{"own time is finer than ticks", 9 * time.Second, 20 * time.Second, 10 * time.Second, 0},
 	} {
 		to := CPUSample{At: begin.Add(10 * time.Second), CPUs: 2, Busy: from.Busy + c.busy, All: from.All + c.all, Own: from.Own + c.own}
 		if got := OthersShare(from, to); got != c.want {
@@ -28,9 +28,9 @@ func TestOthersShareExcludesOwnIdleAndInterruptTime(t *testing.T) {
 	}
 	limited := CPUSample{At: begin.Add(10 * time.Second), CPUs: 2, Busy: from.Busy + 5*time.Second, All: from.All + 20*time.Second, Own: from.Own + 5*time.Second, Throttled: 15 * time.Second}
 	if got := OthersShare(from, limited); got != 0.75 {
-		t.Errorf("idle, but for a CPU limit of a quarter: %v", got)
+		t.Errorf("idle, with a CPU limit of a quarter: %v", got)
 	}
 	if got := OthersShare(from, from); got != 0 {
-		t.Errorf("in no time: %v", got)
+		t.Errorf("no time between samples: %v", got)
 	}
 }

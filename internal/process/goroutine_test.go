@@ -16,21 +16,21 @@ func TestGoroutineIsUniquePerGoroutine(t *testing.T) {
 	}
 	var mu sync.Mutex
 	seen := map[uintptr]bool{Goroutine(): true}
-	var all, met sync.WaitGroup
-	met.Add(100)
+	var all, started sync.WaitGroup
+	started.Add(100)
 	for range 100 {
 		all.Go(func() {
 			id := Goroutine()
-			met.Done()
-			met.Wait() // all goroutines run
+			started.Done()
+			started.Wait() // all goroutines exist at once
 			runtime.Gosched()
 			if Goroutine() != id {
-				t.Error("it changed")
+				t.Error("the ID changed")
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if id == 0 || seen[id] {
-				t.Errorf("%#x was seen before", id)
+				t.Errorf("ID %#x is 0 or that of another goroutine", id)
 			}
 			seen[id] = true
 		})
@@ -46,20 +46,20 @@ func TestGoroutineOfCoroutineIsConstant(t *testing.T) {
 		grow(200)
 		for yield(0) {
 			if Goroutine() != inside {
-				t.Error("it changed")
+				t.Error("the ID changed")
 			}
 		}
 	})
 	for range 3 {
 		next()
 		if Goroutine() != own || inside == own && own != 0 {
-			t.Error("the coroutine has the number of its caller")
+			t.Error("the ID of the caller changed, or the coroutine has it")
 		}
 	}
 	stop()
 }
 
-// grow makes the stack move.
+// grow grows the stack, which moves it.
 func grow(n int) (sum byte) {
 	var room [1024]byte
 	if n > 0 {

@@ -16,12 +16,11 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// onceIn is the share of seeds that may miss a bound of a scenario that ships.
-const onceIn = 1e-9
+// maxMissRate is the share of seeds that may miss a bound of a built-in scenario.
+const maxMissRate = 1e-9
 
-// Where packets are lost by chance, the time that a scenario allows covers the
-// timeouts of all seeds but one in a billion: see "Bounds that hold for every seed"
-// in docs/scenarios.md.
+// With random loss, max_time of a scenario covers the timeouts of all seeds but one in a billion:
+// see "Bounds that hold for every seed" in docs/scenarios.md.
 func TestTimeBoundsHoldForEverySeed(t *testing.T) {
 	found := 0
 	for _, s := range shipped(t) {
@@ -32,12 +31,12 @@ func TestTimeBoundsHoldForEverySeed(t *testing.T) {
 		found++
 		missed := m.exceeds(most)
 		t.Logf("%-22s %6.2f %% lost, %4d messages, timeouts of %v: %v is exceeded by %.0e of all runs", s.Name, 100*m.loss, m.messages, m.timer, most, missed)
-		if missed > onceIn {
+		if missed > maxMissRate {
 			t.Errorf("%s: timeouts exceed max_time in simulation, %v, in %.1e of all runs", s.Name, most, missed)
 		}
 	}
 	if found < 10 {
-		t.Errorf("only %d scenarios lose packets by chance and bound their time", found)
+		t.Errorf("only %d scenarios have random loss and max_time", found)
 	}
 }
 
@@ -47,14 +46,14 @@ func TestTimeoutModelKnownValues(t *testing.T) {
 	if got := m.exceeds(3 * time.Millisecond); math.Abs(got-1e-4) > 1e-12 {
 		t.Errorf("one message: %v, want four timeouts in one of 10000 runs", got)
 	}
-	// A timer that doubles up to 4 ms: 1 + 2 + 4.
+	// The timer doubles up to 4 ms: 1 + 2 + 4.
 	m.longestTimer = 4 * time.Millisecond
 	for most, want := range map[time.Duration]float64{6 * time.Millisecond: 1e-3, 7 * time.Millisecond: 1e-4} {
 		if got := m.exceeds(most); math.Abs(got-want) > 1e-12 {
 			t.Errorf("with a timer that doubles, %v: %v, want %v", most, got, want)
 		}
 	}
-	// A hundred messages: two lost of them, or one lost twice.
+	// Of a hundred messages two are lost, or one is lost twice.
 	m = model{loss: 1e-4, packets: 1, messages: 100, timer: time.Millisecond}
 	if got, want := m.exceeds(time.Millisecond), 1e-8*(100*99/2+100); math.Abs(got/want-1) > 0.02 {
 		t.Errorf("a hundred messages: %v, want %v", got, want)
@@ -79,34 +78,34 @@ func TestDocumentedBoundRulesAreSafe(t *testing.T) {
 			q := 1 - (1-loss)*(1-loss)*(1-loss)
 			mean := float64(messages) * q / (1 - q)
 			bound := time.Duration(mean+6*math.Sqrt(mean)+12) * time.Millisecond
-			if missed := m.exceeds(bound); missed > onceIn {
+			if missed := m.exceeds(bound); missed > maxMissRate {
 				t.Errorf("%d messages at %v: %v is exceeded by %.1e of all runs", messages, loss, bound, missed)
 			}
 		}
 	}
 	for _, mean := range []float64{100, 200, 1000} {
 		low, high := uint64(mean-7*math.Sqrt(mean)), uint64(mean+7*math.Sqrt(mean))
-		if below, above := poisson(mean, scenarios.Range{Min: &low, Max: &high}); below+above > onceIn {
+		if below, above := poisson(mean, scenarios.Range{Min: &low, Max: &high}); below+above > maxMissRate {
 			t.Errorf("%v: %d to %d is missed by %.1e of all runs", mean, low, high, below+above)
 		}
 	}
 	for _, mean := range []float64{21, 30, 50, 99} {
 		high := uint64(mean + 6*math.Sqrt(mean) + 12)
-		if below, above := poisson(mean, scenarios.Range{Min: new(uint64(1)), Max: &high}); below+above > onceIn {
+		if below, above := poisson(mean, scenarios.Range{Min: new(uint64(1)), Max: &high}); below+above > maxMissRate {
 			t.Errorf("%v: 1 to %d is missed by %.1e of all runs", mean, high, below+above)
 		}
 	}
 }
 
-// model has the parameters that determine how long timeouts take. In the worst case
-// every message waits for the one before it.
+// model has the parameters that determine the total time of timeouts. In the worst case every
+// message waits for the previous one.
 type model struct {
 	loss     float64 // the share of packets that the receiver misses
-	packets  int     // those of which one must be lost for a message to need a timeout
+	packets  int     // packets of a message of which a loss causes a timeout
 	messages int
 	timer    time.Duration // 0 if nothing is retransmitted
-	// longestTimer is what the timer doubles to when a retransmission is lost; it
-	// stays the same if 0.
+	// longestTimer limits the timer, which doubles with each lost retransmission; it is constant
+	// if 0.
 	longestTimer time.Duration
 }
 
@@ -129,7 +128,7 @@ func modelOf(s *scenarios.Scenario) model {
 	case s.NIC.Provider == "softiwarp":
 		m.packets, m.timer, m.longestTimer = 2, 200*time.Millisecond, 2*time.Minute
 	}
-	if s.Workload.Kind == workload.Halo { // a round waits for both neighbours, and they for theirs
+	if s.Workload.Kind == workload.Halo { // a round waits for both neighbours
 		m.messages *= s.RankCount()
 	}
 	return m
@@ -154,7 +153,7 @@ func lossOf(s *scenarios.Scenario, late bool) float64 {
 	return 1 - passed
 }
 
-// exceeds is the share of runs in which all timeouts together last longer than most.
+// exceeds returns the share of runs in which the sum of all timeouts exceeds most.
 func (m *model) exceeds(most time.Duration) float64 {
 	again := 1 - math.Pow(1-m.loss, float64(m.packets))
 	one := make([]float64, most/m.timer+1) // probability by the time that a message waits, in timers
@@ -176,7 +175,7 @@ func (m *model) exceeds(most time.Duration) float64 {
 	return max(0, 1-within)
 }
 
-// cost is how long n timeouts in a row last, in timers.
+// cost returns the duration of n timeouts in a row, in timers.
 func (m *model) cost(n int) (sum int) {
 	for i := range n {
 		sum += max(1, int(min(m.timer<<min(i, 20), m.longestTimer)/m.timer))
@@ -184,7 +183,7 @@ func (m *model) cost(n int) (sum int) {
 	return sum
 }
 
-// convolve is the distribution of a sum.
+// convolve returns the distribution of the sum of two random variables.
 func convolve(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i, p := range a {
@@ -195,9 +194,8 @@ func convolve(a, b []float64) []float64 {
 	return out
 }
 
-// The number of packets lost by chance is binomial: its bounds hold for all seeds but
-// one in a billion. Poisson's distribution is a little wider, and needs no more than
-// the mean.
+// The bounds of lost packets hold for all seeds but one in a billion. The number is binomial; the
+// Poisson distribution is a little wider and needs only the mean.
 func TestLossBoundsHoldForEverySeed(t *testing.T) {
 	for _, s := range shipped(t) {
 		want, loss := s.ExpectOn(scenarios.Sim).Lost, lossOf(s, false)
@@ -215,14 +213,14 @@ func TestLossBoundsHoldForEverySeed(t *testing.T) {
 			}
 			low, high := poisson(mean, want)
 			t.Logf("%.1f on average, %s: missed by %.1e of all runs", mean, check(r, "lost").Want, low+high)
-			if low > onceIn || high > onceIn {
+			if low > maxMissRate || high > maxMissRate {
 				t.Errorf("%.1f packets are lost on average: %s is missed by %.1e of all runs", mean, check(r, "lost").Want, low+high)
 			}
 		})
 	}
 }
 
-// poisson is how likely a count is below a range, and above it.
+// poisson returns the probabilities of a count below and above a range.
 func poisson(mean float64, r scenarios.Range) (below, above float64) {
 	for n := uint64(0); n < 10_000; n++ {
 		gamma, _ := math.Lgamma(float64(n) + 1)

@@ -172,8 +172,7 @@ func (f *fabric) addPort(r *run, n *sim.Net, i int) error {
 	return nil
 }
 
-// addStreams creates the streamPort that impairs the TCP streams of port i of the plan. addr is the
-// address of port.
+// addStreams creates the streamPort that impairs the TCP streams of port i of the plan, at addr.
 func (f *fabric) addStreams(w *sim.World, n *sim.Net, i int, addr netip.Addr, port *sim.Port) (err error) {
 	rail := f.streamPortByAddr[f.plan.Ports[i].Rail]
 	if rail == nil {

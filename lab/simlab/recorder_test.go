@@ -19,7 +19,7 @@ import (
 
 // recorded runs a scenario, and returns the number of packets that hosts sent, and
 // the packets, comments and CE marks in the capture.
-func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent int, comments map[string]int, marks map[decode.MarkKind]int) {
+func recorded(t *testing.T, text string) (r *report.Result, sent uint64, captured int, comments map[string]int, marks map[decode.MarkKind]int) {
 	t.Helper()
 	dir := t.TempDir()
 	r = Run(t.Context(), parse(t, text), lab.Options{Dir: dir, Capture: true})
@@ -28,7 +28,7 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	}
 	for i := range r.Links {
 		if strings.HasPrefix(r.Links[i].From, "host") {
-			left += r.Links[i].Packets
+			sent += r.Links[i].Packets
 		}
 	}
 	f := must.Get(os.Open(filepath.Join(dir, r.Files[0].Path)))(t)
@@ -38,13 +38,13 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	for {
 		p, err := s.Next()
 		if errors.Is(err, io.EOF) {
-			return r, left, sent, comments, marks
+			return r, sent, captured, comments, marks
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.Direction == decode.Outbound {
-			sent++
+			captured++
 		}
 		for _, c := range p.Comments {
 			c, _, _ = strings.Cut(strings.TrimPrefix(c, "fabrictest: "), ",")
@@ -56,9 +56,9 @@ func recorded(t *testing.T, text string) (r *report.Result, left uint64, sent in
 	}
 }
 
-// A packet that arrived changed is there a second time.
+// A packet that was changed on the path has a second record, as it arrived.
 func TestCaptureHasEachPacketOnceWithComment(t *testing.T) {
-	r, left, sent, comments, marks := recorded(t, `
+	r, sent, captured, comments, marks := recorded(t, `
 fabric: {kind: star, hosts: 2}
 impair: [{on: [host0], way: out, loss: 5%, corrupt: 3%}]
 workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
@@ -69,8 +69,8 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 			lost, damaged = r.Links[i].Lost["loss"], r.Links[i].Corrupted
 		}
 	}
-	if lost == 0 || damaged == 0 || uint64(sent) != left {
-		t.Errorf("%d packets left, %d lost, %d damaged; the capture has %d", left, lost, damaged, sent)
+	if lost == 0 || damaged == 0 || uint64(captured) != sent {
+		t.Errorf("%d packets sent, %d lost, %d damaged; the capture has %d", sent, lost, damaged, captured)
 	}
 	if uint64(comments["lost at host0/rdma0"]) != lost || uint64(comments["as it arrived"]) != damaged ||
 		uint64(comments["changed on the path"]) != damaged || len(comments) != 3 || uint64(marks[decode.MarkChecksum]) != damaged {
@@ -79,18 +79,17 @@ workload: {kind: stream, op: send, messages: 300, bytes: 1KiB, timeout: 5ms}
 }
 
 func TestCaptureOfStreamsHasNoRetransmissions(t *testing.T) {
-	_, left, sent, comments, marks := recorded(t, `
+	_, sent, captured, comments, marks := recorded(t, `
 nic: {provider: softiwarp}
 fabric: {kind: star, hosts: 2}
 workload: {kind: stream, op: send, messages: 100, bytes: 4KiB}
 `)
-	if uint64(sent) != left || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
-		t.Errorf("%d segments left; the capture has %d, %v, marks %v", left, sent, comments, marks)
+	if uint64(captured) != sent || len(comments) > 0 || marks[decode.MarkRetransmission] > 0 || marks[decode.MarkMissingData] > 0 {
+		t.Errorf("%d segments sent; the capture has %d, %v, marks %v", sent, captured, comments, marks)
 	}
 }
 
-// Each expectation can fail alone in a run: by its bounds, or by a NIC with a
-// defect.
+// Each expectation can fail alone in a run: by its bounds, or by a NIC with a defect.
 func TestExpectationsFail(t *testing.T) {
 	const (
 		clean  = "fabric: {kind: pair}\nworkload: {kind: stream, messages: 100, bytes: 1KiB}\n"
@@ -101,40 +100,40 @@ func TestExpectationsFail(t *testing.T) {
 	for _, tc := range []struct {
 		text    string
 		defects []string
-		red     string // all that turns red, in order
-		got     string // part of what the first says
+		failed  string // the failed checks, in order
+		got     string // part of the result of the first
 	}{
-		{text: clean + "expect: {max_time: 1us}\n", red: "max_time"},
-		{text: clean + "expect: {retransmits: {min: 1}}\n", red: "retransmits", got: "0"},
-		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", red: "errors", got: `saw no "retry exceeded"`},
-		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", red: "events", got: "events[0], drop of packet 100000, did not occur"},
-		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", red: "events", got: "9000 bytes is not less than the payload"},
-		{text: clean + "expect: {violations: {min: 1}}\n", red: "violations", got: "none"},
-		{text: lossy + "expect: {lost: {max: 0}}\n", red: "lost"},
-		{text: lossy + "expect: {retransmits: {max: 0}}\n", red: "retransmits"},
-		{text: lossy + "expect: {marked: {min: 1}}\n", red: "marked", got: "0"},
-		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", red: "errors", got: `saw no "remote access"`},
-		{text: broken + "expect: {reconnects: {max: 0}}\n", red: "reconnects", got: "2"},
-		{text: broken + "expect: {recovery: 1us}\n", red: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
-		// A NIC that is told to be wrong.
+		{text: clean + "expect: {max_time: 1us}\n", failed: "max_time"},
+		{text: clean + "expect: {retransmits: {min: 1}}\n", failed: "retransmits", got: "0"},
+		{text: clean + "expect: {errors: {host0: [retry exceeded]}}\n", failed: "errors", got: `saw no "retry exceeded"`},
+		{text: clean + "events: [{on: [host0], nth: 100000, do: drop}]\n", failed: "events", got: "events[0], drop of packet 100000, did not occur"},
+		{text: clean + "events: [{on: [host0], nth: 3, do: truncate, bytes: 9000}]\n", failed: "events", got: "9000 bytes is not less than the payload"},
+		{text: clean + "expect: {violations: {min: 1}}\n", failed: "violations", got: "none"},
+		{text: lossy + "expect: {lost: {max: 0}}\n", failed: "lost"},
+		{text: lossy + "expect: {retransmits: {max: 0}}\n", failed: "retransmits"},
+		{text: lossy + "expect: {marked: {min: 1}}\n", failed: "marked", got: "0"},
+		{text: killed + "expect: {killed: [host1], errors: {host0: [remote access]}}\n", failed: "errors", got: `saw no "remote access"`},
+		{text: broken + "expect: {reconnects: {max: 0}}\n", failed: "reconnects", got: "2"},
+		{text: broken + "expect: {recovery: 1us}\n", failed: "recovery", got: "after host0 queue pairs moved to Error at 1 ms"},
+		// NICs with defects.
 		{
 			text:    "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\nexpect: {delivered: any}\n",
-			defects: []string{"AckCompletesRead"}, red: "memory violations", got: "want a value that the word had",
+			defects: []string{"AckCompletesRead"}, failed: "memory violations", got: "want a value that the word had",
 		},
 		{
 			text: "fabric: {kind: pair}\nworkload: {kind: random, services: [rc], messages: 400}\n", defects: []string{"WCDoubled"},
-			red: "delivered violations", got: "messages",
+			failed: "delivered violations", got: "messages",
 		},
 	} {
-		r := play(t, tc.text, lab.Options{Defects: tc.defects})
-		if got := strings.Join(red(r), " "); got != tc.red || r.Verdict != report.Failed {
-			t.Errorf("%s%v: %s, %q turn red, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.red, r.Reason)
+		r := runText(t, tc.text, lab.Options{Defects: tc.defects})
+		if got := strings.Join(failed(r), " "); got != tc.failed || r.Verdict != report.Failed {
+			t.Errorf("%s%v: %s, %q failed, want %q: %s", tc.text, tc.defects, r.Verdict, got, tc.failed, r.Reason)
 			continue
 		}
-		if name, _, _ := strings.Cut(tc.red, " "); !strings.Contains(check(r, name).Got, tc.got) {
+		if name, _, _ := strings.Cut(tc.failed, " "); !strings.Contains(check(r, name).Got, tc.got) {
 			t.Errorf("%s: got %q, want %q in it", tc.text, check(r, name).Got, tc.got)
 		}
-		if !strings.HasPrefix(r.Reason, strings.Fields(tc.red)[0]+": ") {
+		if !strings.HasPrefix(r.Reason, strings.Fields(tc.failed)[0]+": ") {
 			t.Errorf("%s: the reason is %q", tc.text, r.Reason)
 		}
 	}
@@ -142,16 +141,16 @@ func TestExpectationsFail(t *testing.T) {
 
 func TestDefectsApplyToNamedHosts(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{loss: 5%}]\nworkload: {kind: random, services: [rc], messages: 1500, bytes: 8KiB, timeout: 30ms}\n"
-	passes(t, text)
-	r := play(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
-	if got := red(r); !slices.Contains(got, "violations") {
-		t.Errorf("a defective NIC was not found out: %v", got)
+	runPassing(t, text)
+	r := runText(t, text+"nic: {defects: [AckCompletesRead], on: [host1]}\n", lab.Options{})
+	if got := failed(r); !slices.Contains(got, "violations") {
+		t.Errorf("a defective NIC passed: %v", got)
 	}
-	r = play(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
+	r = runText(t, text+"nic: {defects: [NoSuchDefect]}\n", lab.Options{})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:7:") || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	r = play(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
+	r = runText(t, text, lab.Options{Defects: []string{"NoSuchDefect"}})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, `no defect "NoSuchDefect"`) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
@@ -168,15 +167,15 @@ func parse(t testing.TB, text string) *scenarios.Scenario {
 	return s
 }
 
-func play(t testing.TB, text string, opts lab.Options) *report.Result {
+func runText(t testing.TB, text string, opts lab.Options) *report.Result {
 	t.Helper()
 	return Run(context.Background(), parse(t, text), opts)
 }
 
-// passes runs a scenario that must pass.
-func passes(t testing.TB, text string) *report.Result {
+// runPassing runs a scenario that must pass.
+func runPassing(t testing.TB, text string) *report.Result {
 	t.Helper()
-	r := play(t, text, lab.Options{})
+	r := runText(t, text, lab.Options{})
 	if r.Verdict != report.Passed {
 		t.Errorf("%s: %s\n%s\n%s", r.Verdict, r.Reason, r.Detail, text)
 		for _, c := range r.Checks {
@@ -194,7 +193,7 @@ func check(r *report.Result, name string) report.Check {
 	return r.Checks[i]
 }
 
-func red(r *report.Result) (names []string) {
+func failed(r *report.Result) (names []string) {
 	for _, c := range r.Checks {
 		if !c.OK {
 			names = append(names, c.Name)

@@ -19,8 +19,8 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios"
 )
 
-// rich uses most features of a scenario.
-const rich = `
+// manyFeatures uses most features of a scenario.
+const manyFeatures = `
 fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit, ecn: {min: 20kB, max: 80kB, share: 20%}}}
 impair:
   - {loss: 0.5%, jitter: 2us, duplicate: 0.5%}
@@ -35,8 +35,8 @@ workload: {kind: all-to-all, messages: 12, bytes: 8KiB, timeout: 1ms, reconnect:
 expect: {delivered: any}
 `
 
-// richStreams is the same for NICs that talk over TCP.
-const richStreams = `
+// manyFeaturesTCP is the same for NICs over TCP.
+const manyFeaturesTCP = `
 fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit}}
 nic: {provider: softiwarp}
 impair:
@@ -52,8 +52,8 @@ workload: {kind: all-to-all, messages: 12, bytes: 8KiB, think: 5ms, reconnect: t
 expect: {delivered: exactly-once}
 `
 
-// richDatagrams is the same for NICs that have no connections.
-const richDatagrams = `
+// manyFeaturesUDP is the same for NICs without connections.
+const manyFeaturesUDP = `
 fabric: {kind: fat-tree, hosts: 6, leaves: 2, spines: 2, rails: 2, link: {rate: 10Gbit, ecn: {min: 20kB, max: 80kB, share: 20%}}}
 nic: {provider: dgiwarp}
 impair:
@@ -69,9 +69,9 @@ workload: {kind: all-to-all, services: [rd], messages: 40, bytes: 8KiB, think: 1
 expect: {delivered: any, errors: {host5: [flushed], "host*": [retry exceeded, flushed]}}
 `
 
-// inFull returns the result and the files of a run, without wall-clock times.
-func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
-	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, Replay: "fabrictest run rich"})
+// runCaptured returns the result and the files of a run, without wall-clock times.
+func runCaptured(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (result, capture []byte) {
+	r := Run(context.Background(), s, lab.Options{Seed: seed, Dir: dir, Capture: true, Replay: "fabrictest run test"})
 	if r.Verdict == report.Broken || len(r.Files) != 1 {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 		return nil, nil
@@ -90,7 +90,7 @@ func inFull(t *testing.T, s *scenarios.Scenario, seed uint64, dir string) (resul
 
 // Concurrent runs do not affect each other.
 func TestSameSeedGivesSameRun(t *testing.T) {
-	for _, text := range []string{rich, richStreams, richDatagrams} {
+	for _, text := range []string{manyFeatures, manyFeaturesTCP, manyFeaturesUDP} {
 		sameSeedSameRun(t, parse(t, text))
 	}
 }
@@ -101,7 +101,7 @@ func sameSeedSameRun(t *testing.T, s *scenarios.Scenario) {
 	var results, captures [4][]byte
 	for i := range results {
 		dir := t.TempDir()
-		wg.Go(func() { results[i], captures[i] = inFull(t, s, 7+uint64(i/3), dir) })
+		wg.Go(func() { results[i], captures[i] = runCaptured(t, s, 7+uint64(i/3), dir) })
 	}
 	wg.Wait()
 	for i := 1; i < 3; i++ {
@@ -113,7 +113,7 @@ func sameSeedSameRun(t *testing.T, s *scenarios.Scenario) {
 		}
 	}
 	if bytes.Equal(captures[3], captures[0]) || bytes.Equal(results[3], results[0]) {
-		t.Error("another seed, and the same run")
+		t.Error("another seed gives the same run")
 	}
 	if len(captures[0]) < 10_000 {
 		t.Errorf("a capture of %d bytes", len(captures[0]))
@@ -130,8 +130,7 @@ func firstDifference(a, b []byte) string {
 	return "one is longer"
 }
 
-// Every tier takes the random numbers of a port and direction from
-// Plan.RandSources.
+// Every tier takes the random numbers of a port and direction from Plan.RandSources.
 func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 	const text = "fabric: {kind: pair}\nimpair: [{on: [host0], loss: 30%}]\nworkload: {kind: pingpong, messages: 40, timeout: 1ms, bytes: 64}\n"
 	s := parse(t, text)
@@ -143,7 +142,7 @@ func TestImpairmentsUseRandomSourcesOfPlan(t *testing.T) {
 		pipe.Apply(0, &pingDatagram, nil)
 	}
 	if got := pipe.Counters().Lost; got != l.Lost["loss"] || got == 0 {
-		t.Errorf("of %d packets the simulation lost %d, and the plan's own stream %d", l.Packets, l.Lost["loss"], got)
+		t.Errorf("of %d packets the simulation lost %d, the random numbers of the plan %d", l.Packets, l.Lost["loss"], got)
 	}
 }
 
@@ -151,7 +150,7 @@ func TestShippedScenariosPass(t *testing.T) {
 	for _, s := range shipped(t) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			holds(t, s)
+			expectPass(t, s)
 		})
 	}
 }
@@ -167,11 +166,11 @@ func TestShippedScenariosPassWithOtherProviders(t *testing.T) {
 			ran++
 			t.Run(p.Name+"/"+s.Name, func(t *testing.T) {
 				t.Parallel()
-				holds(t, other)
+				expectPass(t, other)
 			})
 		}
 		if ran < 4 {
-			t.Errorf("%d scenarios make sense with %s", ran, p.Name)
+			t.Errorf("only %d scenarios run with %s", ran, p.Name)
 		}
 	}
 }
@@ -182,10 +181,10 @@ func shipped(t *testing.T) []*scenarios.Scenario {
 	return slices.DeleteFunc(all, func(s *scenarios.Scenario) bool { return !s.RunsOn(scenarios.Sim) })
 }
 
-func holds(t *testing.T, s *scenarios.Scenario) {
+func expectPass(t *testing.T, s *scenarios.Scenario) {
 	t.Helper()
 	r := Run(context.Background(), s, lab.Options{})
-	t.Logf("%v of its own time, %v on the wall", r.Elapsed, r.Wall)
+	t.Logf("%v virtual time, %v wall-clock time", r.Elapsed, r.Wall)
 	if r.Verdict == report.Passed {
 		return
 	}

@@ -211,8 +211,7 @@ func (r *run) addError(err error) {
 	}
 }
 
-// eachRank calls f for the ranks on the hosts of a step. Rank i runs on host i; later hosts have
-// none.
+// eachRank calls f for the ranks on the hosts of a step: rank i on host i, none on later hosts.
 func (r *run) eachRank(step *lab.Step, f func(*rank)) {
 	for _, host := range step.Hosts {
 		if host < len(r.ranks) {

@@ -51,8 +51,7 @@ const (
 	minRTO = 200 * time.Millisecond
 	// maxBackoff is the maximum number of doublings of the timeout.
 	maxBackoff = 8
-	// dupAckThreshold is the number of duplicate ACKs that trigger a fast
-	// retransmit.
+	// dupAckThreshold is the number of duplicate ACKs that trigger a fast retransmit.
 	dupAckThreshold = 3
 	// fastRetransmitDelay is the time until the duplicate ACKs are received.
 	fastRetransmitDelay = 10 * time.Microsecond
@@ -195,8 +194,7 @@ func (s *stream) applyPipe(pipe *impair.Pipe, now mono.Time, g *segment) (delay 
 	return s.outcomes[first].Delay, true
 }
 
-// markLost marks a segment as lost, and schedules its retransmission after a timeout that doubles
-// with every loss.
+// markLost schedules the retransmission of a lost segment; its timeout doubles with every loss.
 func (s *stream) markLost(now mono.Time, g *segment) {
 	g.lost, g.dupAcks = true, 0
 	s.lostSegments++

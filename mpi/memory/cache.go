@@ -3,10 +3,9 @@
 // mpi/carrier uses it; it sends nothing.
 //
 // Registration is expensive. Unused registrations therefore stay until the limits of the
-// [Cache] require eviction, least recently used first. Any subrange of a registered buffer is
-// a hit. The cache keeps a reference to the memory, so the garbage collector cannot reuse its
-// addresses while they are registered. Memory that is freed in another way must be
-// invalidated first.
+// [Cache] require eviction, least recently used first. Any subrange of a registered buffer is a
+// hit. The cache keeps a reference to the memory, so the garbage collector cannot reuse its
+// addresses while they are registered. Memory freed in another way must be invalidated first.
 //
 // A [ReuseTable] finds the small buffers that a program uses often enough for zero-copy.
 //
@@ -25,8 +24,7 @@ import (
 type CacheConfig[R any] struct {
 	Register   func(buf []byte) (R, error)
 	Deregister func(R) error
-	// MaxIdle and MaxIdleBytes limit the registrations that are kept unused. If either is
-	// 0, none is kept.
+	// MaxIdle and MaxIdleBytes limit the unused registrations. If either is 0, none is kept.
 	MaxIdle      int
 	MaxIdleBytes int
 }
@@ -125,8 +123,7 @@ func (c *Cache[R]) Get(buf []byte) (*Entry[R], error) {
 	return e, c.insert(e)
 }
 
-// insert adds an entry, and removes the entries whose memory lies within the memory of the new
-// one.
+// insert adds an entry, and removes the entries whose memory lies within its memory.
 func (c *Cache[R]) insert(e *Entry[R]) error {
 	first := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].from >= e.from })
 	last := first
@@ -205,8 +202,7 @@ func (c *Cache[R]) deregister(e *Entry[R]) error {
 func (c *Cache[R]) Flush() error { return c.evictIdle(0, 0) }
 
 // Invalidate removes all entries that overlap memory which is about to be freed or reused.
-// It reports whether any of them is in use; then the memory must not be freed until they are
-// released.
+// If inUse is true, the memory must not be freed until the entries in use are released.
 func (c *Cache[R]) Invalidate(buf []byte) (inUse bool, err error) {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	first := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].to > from })

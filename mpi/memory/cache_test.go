@@ -19,7 +19,7 @@ type device struct {
 	room int
 }
 
-var errFull = errors.New("no room")
+var errFull = errors.New("device is full")
 
 func (d *device) config(count, bytes int) CacheConfig[int] {
 	return CacheConfig[int]{Register: d.register, Deregister: d.deregister, MaxIdle: count, MaxIdleBytes: bytes}
@@ -66,7 +66,7 @@ func TestReleasedRegionIsReused(t *testing.T) {
 	}
 	e := get(t, c, buf[20:50])
 	if e.Offset(buf[20:50]) != 20 || d.next != 1 {
-		t.Errorf("a part is at %d, after %d registrations", e.Offset(buf[20:50]), d.next)
+		t.Errorf("a part has offset %d, after %d registrations", e.Offset(buf[20:50]), d.next)
 	}
 	if c.Stats.Hits != 5 || c.Stats.Misses != 1 {
 		t.Errorf("%+v", c.Stats)
@@ -81,7 +81,7 @@ func TestEvictsLeastRecentlyUsed(t *testing.T) {
 	}
 	for i, want := range []bool{true, false, true} {
 		if found := c.Find(bufs[i]) != nil; found != want {
-			t.Errorf("buffer %d is registered: %v", i, found)
+			t.Errorf("buffer %d is cached: %v", i, found)
 		}
 	}
 	held := get(t, c, bufs[0])
@@ -92,7 +92,7 @@ func TestEvictsLeastRecentlyUsed(t *testing.T) {
 	c2 := NewCache(d.config(0, 0))
 	release(t, c2, get(t, c2, bufs[1]))
 	if c2.Stats.Regions != 0 {
-		t.Error("a cache that keeps nothing keeps something")
+		t.Error("a cache with limit 0 keeps an entry")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestRegistrationFailureFlushesIdle(t *testing.T) {
 	release(t, c, get(t, c, make([]byte, 10)))
 	e := get(t, c, make([]byte, 10))
 	if _, err := c.Get(make([]byte, 10)); !errors.Is(err, errFull) {
-		t.Errorf("a device that is full: %v", err)
+		t.Errorf("registration on a full device: %v", err)
 	}
 	release(t, c, e)
 	release(t, c, held)
@@ -133,12 +133,12 @@ func TestInvalidate(t *testing.T) {
 	}
 	again := get(t, c, buf[50:])
 	if again == held {
-		t.Error("memory that was freed is found")
+		t.Error("invalidated memory is in the cache")
 	}
 	release(t, c, held)
 	release(t, c, again)
 	if len(d.live) != 1 {
-		t.Errorf("%d regions are left", len(d.live))
+		t.Errorf("%d regions are still registered", len(d.live))
 	}
 }
 
@@ -168,9 +168,9 @@ func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 	c := NewCache(CacheConfig[int]{Register: func([]byte) (int, error) { return 0, nil }, Deregister: func(int) error { return nil }, MaxIdle: 2, MaxIdleBytes: 1 << 20})
 	freed := watchCollection(t, c)
 	if freed() {
-		t.Fatal("memory that is registered was freed")
+		t.Fatal("registered memory was freed")
 	}
-	for range 2 { // others take its place
+	for range 2 { // other buffers evict it
 		release(t, c, get(t, c, make([]byte, 100)))
 	}
 	if c.Stats.Evictions != 1 || !freed() {
@@ -178,12 +178,12 @@ func TestRegisteredMemoryIsNotCollected(t *testing.T) {
 	}
 	freed = watchCollection(t, c)
 	if err := c.Flush(); err != nil || !freed() {
-		t.Errorf("nor after a flush: %v", err)
+		t.Errorf("unused memory is not freed after a flush: %v", err)
 	}
 }
 
-// Whatever is registered, released and invalidated, an entry contains its buffer and stays
-// registered while in use, and nothing is leaked.
+// After random operations an entry contains its buffer, entries in use are registered, and no
+// registration is leaked.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -197,7 +197,7 @@ func TestRandomOperations(t *testing.T) {
 			case 0, 1:
 				e := get(t, c, part)
 				if b := d.live[e.Region]; b == nil || e.Offset(part) < 0 || e.Offset(part)+len(part) > len(b) || &b[e.Offset(part)] != &part[0] {
-					t.Fatalf("seed %d: the region is not there, or not of this memory", seed)
+					t.Fatalf("seed %d: the region is not registered, or of other memory", seed)
 				}
 				held = append(held, e)
 			case 2, 3:
@@ -227,7 +227,7 @@ func TestRandomOperations(t *testing.T) {
 			release(t, c, e)
 		}
 		if err := c.Flush(); err != nil || len(d.live) != 0 || c.Stats.Bytes != 0 {
-			t.Fatalf("seed %d: %d regions are left, %d bytes, %v", seed, len(d.live), c.Stats.Bytes, err)
+			t.Fatalf("seed %d: %d regions are still registered, %d bytes, %v", seed, len(d.live), c.Stats.Bytes, err)
 		}
 	}
 }

@@ -69,8 +69,7 @@ func (r *Registry) Invalidate(buf []byte) error {
 	return err
 }
 
-// Invalidated reports whether no registered memory overlaps buf, also none that waits for its
-// deregistration.
+// Invalidated reports whether no registered memory, even if retired, overlaps buf.
 func (r *Registry) Invalidated(buf []byte) bool {
 	from, to := addr(buf), addr(buf)+uintptr(len(buf))
 	for _, b := range r.byKey {

@@ -27,8 +27,7 @@ type Config struct {
 	PacketSize int      // of the largest packet; larger data is never copied
 	CacheBytes int      // limit of the unused memory in the cache
 	Now        func() time.Duration
-	// Costs is the CPU time of memory operations in virtual time; nil in real time. Spend
-	// lets it pass.
+	// Costs is the CPU time of memory operations, which Spend lets pass; nil in real time.
 	Costs *verbs.Costs
 	Spend func(time.Duration)
 }
@@ -59,9 +58,8 @@ const (
 	addrGap   = 4 << 10
 )
 
-// New returns a registry without memory. It delays the deregistration of memory that leaves the
-// registration cache, and has pools of send buffers for long packets, short packets and 8-byte
-// words.
+// New returns a registry without memory. It delays deregistration of memory that leaves the cache,
+// and has pools of send buffers for long packets, short packets and 8-byte words.
 func New(cfg Config) *Registry {
 	const maxIdle = 1024
 	r := &Registry{cfg: cfg, byKey: make(map[uint32]*Block), nextAddr: firstAddr}

@@ -18,8 +18,7 @@ const sizeStep = 1024
 // KiB, below 2 KiB, and so on. Larger sizes use the last.
 type Thresholds []int
 
-// Measured is the measured time of a registration and of a copy of n bytes, and of a
-// lookup.
+// Measured is the measured time of a registration, a copy of n bytes, and a lookup.
 type Measured struct {
 	Register, Copy func(n int) time.Duration
 	LookUp         time.Duration
@@ -53,12 +52,10 @@ func (t Thresholds) forSize(n int) int {
 type Reuse struct {
 	// Off copies all small data.
 	Off bool `json:"off,omitempty"`
-	// Thresholds is how often a buffer of each size must be used before registration pays.
-	// By default a Registry measures them, and in a simulated world without costs all small
-	// data is copied.
+	// Thresholds is how often a buffer of each size must be used before registration pays. By
+	// default a Registry measures them; in simulation without costs it copies all small data.
 	Thresholds Thresholds `json:"thresholds,omitempty"`
-	// Speculation is the fraction of the threshold at which a buffer becomes frequent;
-	// 0.25 if 0.
+	// Speculation is the fraction of the threshold for a frequent buffer; 0.25 if 0.
 	Speculation float64 `json:"speculation,omitempty"`
 	// Buckets is the number of hash buckets, a power of two; 1 << 16 if 0.
 	Buckets int `json:"buckets,omitempty"`
@@ -199,8 +196,7 @@ func (t *ReuseTable) Reset(addr uintptr) {
 	t.remove(slot, func(b *trackedBuffer) bool { return b.addr == addr })
 }
 
-// Invalidate removes all buffers that overlap memory which was freed or is reused for another
-// purpose.
+// Invalidate removes all buffers that overlap memory which was freed or is reused.
 func (t *ReuseTable) Invalidate(from, to uintptr) {
 	for i := range t.buckets {
 		t.remove(&t.buckets[i], func(b *trackedBuffer) bool { return b.addr < to && b.addr+uintptr(b.size) > from })
@@ -243,9 +239,8 @@ func (r *Registry) TrackReuse(cfg Reuse) (err error) {
 // IsFrequent counts a use of a buffer, and reports whether to register it instead of copying.
 func (r *Registry) IsFrequent(buf []byte) bool { return r.reuse != nil && r.recordUse(r.reuse, buf) }
 
-// recordUse counts a use of a buffer in a table and reports whether the buffer is used often. It
-// adds the modelled cost of one lookup, and of one more for each entry of the hash chain that was
-// skipped.
+// recordUse counts a use of a buffer in a table and reports whether it is used often. It adds
+// the modelled cost of one lookup, and of one more for each skipped entry of the hash chain.
 func (r *Registry) recordUse(t *ReuseTable, buf []byte) bool {
 	uses, skipped := t.Stats.Uses, t.Stats.Skipped
 	frequent := t.RecordUse(addr(buf), len(buf))
@@ -272,8 +267,7 @@ func (r *Registry) measureThresholds() (Thresholds, error) {
 		}
 		return least
 	}
-	// A frequent buffer costs a lookup in the reuse table and one in the registration
-	// cache.
+	// A frequent buffer costs a lookup in the reuse table and in the registration cache.
 	table := NewReuseTable(Reuse{Thresholds: Thresholds{1}}) // all buffers are frequent
 	lookup := func() error {
 		r.recordUse(table, from)

@@ -19,7 +19,7 @@ func TestComputeThresholds(t *testing.T) {
 	}
 	for i, n := range got {
 		size := max(i*1024, 512)
-		// Registration pays for that many uses, but not for one fewer.
+		// Registration pays for n uses, but not for n-1.
 		pays := func(n int) bool {
 			with := time.Duration(n)*c.LookUp + c.Register(size)
 			return with < time.Duration(n)*c.Copy(size)
@@ -28,14 +28,14 @@ func TestComputeThresholds(t *testing.T) {
 			t.Errorf("%d bytes: %d uses", size, n)
 		}
 		if i > 0 && n > got[i-1] {
-			t.Errorf("%d bytes need more uses than fewer bytes do: %v", size, got)
+			t.Errorf("%d bytes need more uses than a smaller buffer: %v", size, got)
 		}
 	}
 	if n := ComputeThresholds(Measured{Register: ns(1, 1), Copy: ns(5, 0), LookUp: 10}, 1024); n[0] != Never || n[1] != Never {
-		t.Errorf("where copying is cheaper than looking up: %v", n)
+		t.Errorf("copying is cheaper than a lookup: %v", n)
 	}
 	if Thresholds(nil).forSize(5) != Never || (Thresholds{7, 3}).forSize(1<<20) != 3 {
-		t.Error("the threshold of sizes beyond the table is not that of its end")
+		t.Error("sizes beyond the table do not have its last threshold")
 	}
 }
 
@@ -104,12 +104,12 @@ func TestReuseInvalidate(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if use(4) || use(0) {
-		t.Error("a buffer that was dropped is still frequent")
+		t.Error("a removed buffer is still frequent")
 	}
 	// Memory from the middle of buffer 1 to the first byte of buffer 3.
 	tab.Invalidate(first+apart+100, first+3*apart+1)
 	if s := tab.Stats; s.Buffers != 6 || s.FrequentBuffers != 4 || s.Chained != 5 {
-		t.Errorf("with three buffers less: %+v", s)
+		t.Errorf("after removal of three buffers: %+v", s)
 	}
 	for i := range uintptr(9) {
 		if got, want := use(i), i == 0 || i >= 4; got != want {
@@ -118,7 +118,7 @@ func TestReuseInvalidate(t *testing.T) {
 	}
 	tab.Invalidate(0, ^uintptr(0))
 	if s := tab.Stats; s.Buffers != 0 || s.FrequentBuffers != 0 || s.Chained != 0 {
-		t.Errorf("with none left: %+v", s)
+		t.Errorf("after removal of all: %+v", s)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestInvalidatedOnlyWithoutRegisteredMemory(t *testing.T) {
 		want bool
 	}{{buf, false}, {buf[:41], false}, {buf[59:], false}, {buf[:40], true}, {buf[60:], true}} {
 		if got := r.Invalidated(c.part); got != c.want {
-			t.Errorf("%d bytes that end %d before the end: %v", len(c.part), cap(c.part)-len(c.part), got)
+			t.Errorf("%d bytes, %d before the end: %v", len(c.part), cap(c.part)-len(c.part), got)
 		}
 	}
 	delete(r.byKey, 1)

@@ -13,20 +13,20 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// piece is what a TCP segment of a capture carries that was not seen before.
+// piece is the new data of a TCP segment of a capture.
 type piece struct {
-	side int // 0 is whoever spoke first
+	side int // 0 is the side that sent first
 	data []byte
 }
 
 // connection is a TCP connection of a capture.
 type connection struct {
 	first  netip.AddrPort
-	next   map[netip.AddrPort]uint32 // sequence number of what comes next
+	next   map[netip.AddrPort]uint32 // next sequence number by sender
 	pieces []piece
 }
 
-// connections returns those of a capture in the order in which they began.
+// connections returns the TCP connections of a capture in the order of their first packets.
 func connections(t *testing.T, path string) []*connection {
 	t.Helper()
 	var all []*connection
@@ -48,16 +48,15 @@ func connections(t *testing.T, path string) []*connection {
 			known[[2]netip.AddrPort{from, to}], known[[2]netip.AddrPort{to, from}] = c, c
 			all = append(all, c)
 		}
-		if !c.take(from, tcp) {
+		if !c.add(from, tcp) {
 			t.Fatalf("%s: packet %d: octets before it are missing", path, i+1)
 		}
 	}
 	return all
 }
 
-// take adds what a TCP segment has that is new. It returns false if octets before it
-// have not been seen.
-func (c *connection) take(from netip.AddrPort, tcp []byte) bool {
+// add adds the new data of a TCP segment. It returns false if earlier octets are missing.
+func (c *connection) add(from netip.AddrPort, tcp []byte) bool {
 	const syn = 0x02
 	seq, data := binary.BigEndian.Uint32(tcp[4:]), tcp[4*(tcp[12]>>4):]
 	if tcp[13]&syn != 0 {
@@ -90,20 +89,19 @@ func captures(t *testing.T) []string {
 	return paths
 }
 
-// seen is what the captures hold; tshark counts the same FPDUs.
-var seen = map[string]struct{ connections, fpdus, dirty int }{
+// contents are the contents of the captures; tshark counts the same FPDUs.
+var contents = map[string]struct{ connections, fpdus, dirty int }{
 	"rping_100.pcap":  {1, 21, 0},
 	"send_2500.pcap":  {2, 34, 2},
 	"read_2500.pcap":  {2, 47, 2},
 	"write_2500.pcap": {2, 42, 2},
 }
 
-// TestCapturesReadAndBuiltAgain takes all that siw said apart, and puts it together
-// again.
-func TestCapturesReadAndBuiltAgain(t *testing.T) {
+// Parsing the streams of siw and appending the parsed frames gives the same octets.
+func TestCapturedStreamsRoundTrip(t *testing.T) {
 	for _, path := range captures(t) {
 		all := connections(t, path)
-		want := seen[strings.TrimPrefix(strings.TrimPrefix(filepath.Base(path), "siwcrc_"), "siw_")]
+		want := contents[strings.TrimPrefix(strings.TrimPrefix(filepath.Base(path), "siwcrc_"), "siw_")]
 		fpdus, dirty := 0, 0
 		for _, c := range all {
 			n, pads := rebuild(t, path, c)
@@ -116,8 +114,8 @@ func TestCapturesReadAndBuiltAgain(t *testing.T) {
 	}
 }
 
-// rebuild reads a connection and builds it from what was read. Nothing but pad, which
-// siw does not clear, may be odd.
+// rebuild parses a connection and appends the parsed frames. The only oddity allowed is pad,
+// which siw does not clear. dirty is the number of such frames.
 func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 	t.Helper()
 	state := CRCZero
@@ -125,10 +123,10 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 		state = CRCCorrect
 	}
 	var d ConnDeframer
-	var said, built [2][]byte
+	var sent, built [2][]byte
 	framers := [2]Framer{{CRC: state == CRCCorrect}, {CRC: state == CRCCorrect}}
 	for _, p := range c.pieces {
-		said[p.side] = append(said[p.side], p.data...)
+		sent[p.side] = append(sent[p.side], p.data...)
 		for _, h := range d.Feed(p.side, p.data) {
 			if h.Startup != nil {
 				built[h.Side] = h.Startup.Append(built[h.Side])
@@ -151,19 +149,19 @@ func rebuild(t *testing.T, path string, c *connection) (fpdus, dirty int) {
 			built[h.Side] = framers[h.Side].Append(built[h.Side], frame)
 		}
 	}
-	for side := range said {
+	for side := range sent {
 		if n := len(d.Pending(side)); n != 0 {
-			t.Errorf("%s: %d octets of side %d were not read", path, n, side)
+			t.Errorf("%s: %d octets of side %d were not parsed", path, n, side)
 		}
-		if !bytes.Equal(said[side], built[side]) {
-			t.Errorf("%s: side %d: what was read does not build the same %d octets", path, side, len(said[side]))
+		if !bytes.Equal(sent[side], built[side]) {
+			t.Errorf("%s: side %d: the parsed frames do not give the same %d octets", path, side, len(sent[side]))
 		}
 	}
 	return fpdus, dirty
 }
 
-// TestRpingIsReadable holds the lines of a whole exchange against what rping does.
-func TestRpingIsReadable(t *testing.T) {
+// The first frames of a capture of rping, as text.
+func TestFramesOfRpingAsText(t *testing.T) {
 	var d ConnDeframer
 	var got []string
 	for _, p := range connections(t, "testdata/siwcrc_rping_100.pcap")[0].pieces {

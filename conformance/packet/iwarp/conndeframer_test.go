@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Markers go to whoever asked for them, CRCs both ways if one did, and what comes
-// before the other's start-up frame is read behind it.
+// Markers are sent to the side that requested them, CRCs in both directions if one side did.
+// FPDUs of the initiator are parsed after the Reply.
 func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 	first, second := Framer{CRC: true}, Framer{CRC: true, Markers: true}
 	request := first.Append(Request().Markers(true).CRC(false).Append(nil), Write(1, 0, nil))
@@ -15,7 +15,7 @@ func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 
 	var d ConnDeframer
 	var got []string
-	hear := func(side int, b []byte) {
+	feed := func(side int, b []byte) {
 		for _, h := range d.Feed(side, b) {
 			got = append(got, fmt.Sprint(h.Side, " ", h))
 			if h.FPDU != nil && len(oddOf(*h.FPDU)) != 0 {
@@ -23,12 +23,12 @@ func TestConnDeframerUsesNegotiatedOptions(t *testing.T) {
 			}
 		}
 	}
-	hear(0, request)
+	feed(0, request)
 	if n := len(d.Pending(0)); n != 20 {
 		t.Errorf("%d octets wait for the Reply, want 20", n)
 	}
-	hear(1, reply[:30])
-	hear(1, reply[30:])
+	feed(1, reply[:30])
+	feed(1, reply[30:])
 	want := "0 MPA REQUEST rev 1 M; 1 MPA REPLY rev 1 C; 0 WRITE stag 0x1 to 0x0 0 B last; 1 SEND msn 1 600 B last"
 	if s := strings.Join(got, "; "); s != want {
 		t.Errorf("%s\nwant %s", s, want)

@@ -136,8 +136,7 @@ type markerWriter struct {
 	inUse bool
 }
 
-// markerIfDue inserts a marker if one is due at the current stream offset. w.edit may change its
-// fields.
+// markerIfDue inserts a marker, changed by w.edit, if one is due at the current stream offset.
 func (w *markerWriter) markerIfDue() {
 	if !w.inUse || w.at%markerInterval != 0 {
 		return

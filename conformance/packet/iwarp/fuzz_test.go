@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-// Every beginning of every golden frame is read, and says what it is.
-func TestEveryPrefixIsRead(t *testing.T) {
+// Every prefix of a golden frame is parsed, has text, and a short header is an oddity.
+func TestEveryPrefixIsParsed(t *testing.T) {
 	for _, g := range golden {
 		whole := g.make.Append(nil)
 		for n := range whole {
 			s := ParseSegment(whole[:n])
 			if again := s.Append(nil); !bytes.Equal(again, whole[:n]) {
-				t.Fatalf("%s: %d octets: built again %x", g.id, n, again)
+				t.Fatalf("%s: %d octets: appended again %x", g.id, n, again)
 			}
 			if s.String() == "" {
-				t.Errorf("%s: %d octets have no words", g.id, n)
+				t.Errorf("%s: no text for %d octets", g.id, n)
 			}
 			if f, _ := s.Op().form(); n < len(whole) && n < untaggedLen+f.header && !f.tagged && len(s.Oddities()) == 0 {
-				t.Errorf("%s: nothing is odd about %d of %d octets", g.id, n, len(whole))
+				t.Errorf("%s: %d of %d octets have no oddity", g.id, n, len(whole))
 			}
 			s.InSiwBitOrder(true)
 		}
@@ -40,14 +40,14 @@ func FuzzSegment(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := ParseSegment(b)
 		if again := s.Append(nil); !bytes.Equal(again, b) {
-			t.Fatalf("%x\nbuilt again %x", b, again)
+			t.Fatalf("%x\nappended again %x", b, again)
 		}
 		if d := diffOf(s, ParseSegment(b)); d != "" {
-			t.Fatalf("%v is not itself: %s", s, d)
+			t.Fatalf("%v differs from itself: %s", s, d)
 		}
 		_, _ = s.Oddities(), s.String()
 		if siw, ok := s.InSiwBitOrder(len(b)%2 == 0); ok && siw.Terminate == nil {
-			t.Fatalf("%v is no Terminate any more: %v", s, siw)
+			t.Fatalf("%v: Terminate lost: %v", s, siw)
 		}
 		if wrong, ok := s.Terminate.QuotedSegment(); ok {
 			_ = wrong.String()
@@ -55,8 +55,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// FuzzDeframer has the same stream read at once and cut in two, and what was read
-// put together again.
+// FuzzDeframer parses a stream at once and in two pieces, and appends the parsed FPDUs.
 func FuzzDeframer(f *testing.F) {
 	for _, g := range golden {
 		f.Add(unhex(f, g.hex), uint16(30), false)
@@ -68,12 +67,12 @@ func FuzzDeframer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16, markers bool) {
 		whole, halves := Deframer{Markers: markers}, Deframer{Markers: markers}
 		whole.Feed(b)
-		once := all(&whole)
+		once := nextAll(&whole)
 		at := min(int(cut), len(b))
 		halves.Feed(b[:at])
-		twice := all(&halves)
+		twice := nextAll(&halves)
 		halves.Feed(b[at:])
-		twice = append(twice, all(&halves)...)
+		twice = append(twice, nextAll(&halves)...)
 		if len(once) != len(twice) {
 			t.Fatalf("%d FPDUs at once, %d if cut at %d", len(once), len(twice), at)
 		}
@@ -89,7 +88,7 @@ func FuzzDeframer(f *testing.F) {
 				n++
 			}))
 			if !bytes.Equal(again, g.Raw) {
-				t.Fatalf("FPDU %d: %x\nbuilt again %x", i, g.Raw, again)
+				t.Fatalf("FPDU %d: %x\nappended again %x", i, g.Raw, again)
 			}
 			raw = append(raw, g.Raw...)
 		}
@@ -110,10 +109,10 @@ func FuzzStartup(f *testing.F) {
 			return
 		}
 		if again := append(s.Append(nil), rest...); !bytes.Equal(again, b) {
-			t.Fatalf("%x\nbuilt again %x", b, again)
+			t.Fatalf("%x\nappended again %x", b, again)
 		}
 		if d := s.Diff(s); len(d) != 0 {
-			t.Fatalf("%v is not itself: %v", s, d)
+			t.Fatalf("%v differs from itself: %v", s, d)
 		}
 	})
 }
@@ -123,17 +122,17 @@ func FuzzConnDeframer(f *testing.F) {
 	f.Add((&Framer{CRC: true}).Append(start, Send(1, []byte("hi"))), Reply().Append(nil), uint8(7))
 	f.Fuzz(func(t *testing.T, a, b []byte, step uint8) {
 		var d ConnDeframer
-		said := [2][]byte{a, b}
+		streams := [2][]byte{a, b}
 		n := 0
-		for side := 0; len(said[0])+len(said[1]) > 0; side = 1 - side {
-			k := min(int(step)+1, len(said[side]))
-			for _, h := range d.Feed(side, said[side][:k]) {
+		for side := 0; len(streams[0])+len(streams[1]) > 0; side = 1 - side {
+			k := min(int(step)+1, len(streams[side]))
+			for _, h := range d.Feed(side, streams[side][:k]) {
 				n += len(h.String())
 			}
-			said[side] = said[side][k:]
+			streams[side] = streams[side][k:]
 		}
 		if left := len(d.Pending(0)) + len(d.Pending(1)); n == 0 && left != len(a)+len(b) {
-			t.Fatalf("nothing was heard, and %d of %d octets are left", left, len(a)+len(b))
+			t.Fatalf("no frame, but only %d of %d octets are pending", left, len(a)+len(b))
 		}
 	})
 }

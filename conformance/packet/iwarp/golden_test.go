@@ -16,7 +16,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// rpingText is what rping fills its buffers with.
+// rpingText returns the contents of a buffer of rping.
 func rpingText(n int) []byte {
 	b := []byte("rdma-ping-0: ")
 	for c := byte('A'); len(b) < n-1; c++ {
@@ -28,8 +28,8 @@ func rpingText(n int) []byte {
 	return append(b, 0)[:n]
 }
 
-// golden are FPDUs. Those named V were sent by Linux's siw, T by a tester and taken by
-// siw, R are of RFC 5044, D are made from the RFCs by other code than this.
+// golden are FPDUs: V were sent by siw of Linux, T were accepted by siw, R are in RFC 5044, D were
+// computed from the RFCs by other code.
 var golden = []struct {
 	id   string
 	crc  bool
@@ -144,7 +144,7 @@ var golden = []struct {
 	},
 }
 
-func TestGoldenFramesAreBuilt(t *testing.T) {
+func TestGoldenFramesAreAppended(t *testing.T) {
 	for _, g := range golden {
 		f := Framer{CRC: g.crc}
 		if got, want := f.Append(nil, g.make), unhex(t, g.hex); !bytes.Equal(got, want) {
@@ -153,7 +153,7 @@ func TestGoldenFramesAreBuilt(t *testing.T) {
 	}
 }
 
-func TestGoldenFramesAreRead(t *testing.T) {
+func TestGoldenFramesAreParsed(t *testing.T) {
 	for _, g := range golden {
 		d := Deframer{}
 		d.Feed(unhex(t, g.hex))
@@ -179,17 +179,17 @@ func TestGoldenFramesAreRead(t *testing.T) {
 		if odd := len(oddOf(got)) != 0; odd != dirty {
 			t.Errorf("%s: odd: %q", g.id, oddOf(got))
 		}
-		// What was read builds the same octets, but for what is in the frame itself.
+		// The parsed segment with its pad gives the same octets.
 		f := Framer{CRC: g.crc}
 		again := f.Append(nil, got.Pad(got.MPA.Pad...))
 		if !bytes.Equal(again, got.Raw) {
-			t.Errorf("%s: read and built again: %x", g.id, again)
+			t.Errorf("%s: parsed and appended: %x", g.id, again)
 		}
 	}
 }
 
-// The Terminates of siw, in the order of its bit fields.
-func TestSiwTerminatesAreRead(t *testing.T) {
+// siw sends Terminates with its own order of bit fields.
+func TestTerminatesOfSiwAreParsed(t *testing.T) {
 	for _, tc := range []struct {
 		id, hex   string
 		beforeEnd bool // of start-up
@@ -213,7 +213,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 		}
 		siw, ok := got.InSiwBitOrder(!tc.beforeEnd)
 		if !ok {
-			t.Errorf("%s: %v is not seen to be in siw's order", tc.id, got)
+			t.Errorf("%s: %v is not recognized as siw's order", tc.id, got)
 			continue
 		}
 		if c := *siw.Terminate.Cause; c != tc.cause {
@@ -229,7 +229,7 @@ func TestSiwTerminatesAreRead(t *testing.T) {
 	}
 	for _, g := range golden {
 		if s, ok := ParseSegment(g.make.Append(nil)).InSiwBitOrder(true); ok {
-			t.Errorf("%s, which is as the RFC has it, is read as siw's: %v", g.id, s)
+			t.Errorf("%s has the order of the RFC, but is parsed as siw's: %v", g.id, s)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestGoldenStartupFrames(t *testing.T) {
 			t.Errorf("%s: %v", g.id, d)
 		}
 		if again := got.Append(nil); !bytes.Equal(again, want) {
-			t.Errorf("%s: read and built again: %x", g.id, again)
+			t.Errorf("%s: parsed and appended: %x", g.id, again)
 		}
 		if s := got.String(); s != g.text {
 			t.Errorf("%s: %q, want %q", g.id, s, g.text)

@@ -248,8 +248,7 @@ var forms = [...]form{
 	OpAtomicResponse:   {name: "ATOMIC RESPONSE", qn: queueAtomicResponse, header: 12},
 }
 
-// form returns the layout of o's messages. Unassigned opcodes return false, and count as untagged
-// with payload.
+// form returns the layout of o's messages; for unassigned opcodes untagged with payload, and false.
 func (o Opcode) form() (form, bool) {
 	if int(o) >= len(forms) {
 		return form{payload: true}, false

@@ -75,8 +75,7 @@ func FetchAdd(msn, id uint32, at Addr, add uint64) Segment {
 	})
 }
 
-// CompareSwap is an Atomic Request that sets the eight octets at an address to swap if they equal
-// compare.
+// CompareSwap is an Atomic Request that stores swap at an address if the value equals compare.
 func CompareSwap(msn, id uint32, at Addr, compare, swap uint64) Segment {
 	return atomicRequest(msn, AtomicRequestHeader{
 		Operation: new(AtomicCompareSwap), ID: &id, STag: &at.STag, TO: &at.TO, Data: &swap, Compare: &compare,
@@ -206,8 +205,7 @@ func (s Segment) About(wrong Segment) Segment {
 	})
 }
 
-// Quoting makes an expected Terminate match only if it quotes the DDP header of wrong. It may also
-// quote more.
+// Quoting makes an expected Terminate match only if it quotes at least the DDP header of wrong.
 func (s Segment) Quoting(wrong Segment) Segment {
 	full := s.About(wrong).Terminate
 	return s.EditTerminate(func(h *TerminateHeader) { h.HasDDP, h.DDPHeader = full.HasDDP, full.DDPHeader })

@@ -10,9 +10,8 @@ import (
 
 func withMarkers() *Framer { return &Framer{Markers: true, CRC: true} }
 
-// TestMarkersOfRFC5044 builds the two examples of the RFC: the first FPDU of a stream,
-// and one that has a marker in it, 0x1ec octets further on.
-func TestMarkersOfRFC5044(t *testing.T) {
+// The two examples of the RFC: the first FPDU of a stream, and one at 0x1ec with a marker in it.
+func TestMarkersMatchExamplesOfRFC5044(t *testing.T) {
 	f := withMarkers()
 	first := f.Append(nil, Op(OpSend).MSN(1).Length(24))
 	if want := unhex(t, "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983"); !bytes.Equal(first, want) {
@@ -24,7 +23,7 @@ func TestMarkersOfRFC5044(t *testing.T) {
 		t.Errorf("second: %x\n want %x", second, want)
 	}
 	if f.Position != 0x1ec+52 {
-		t.Errorf("position %#x behind it", f.Position)
+		t.Errorf("position %#x after it", f.Position)
 	}
 }
 
@@ -50,9 +49,8 @@ func TestMarkerBetweenFPDUs(t *testing.T) {
 	}
 }
 
-// TestMarkerPositions has an FPDU with markers computed by hand: 4 octets of marker, 2
-// of length, 18 of header and 1400 of payload are 1420 without the markers in between;
-// they stand at 512 and 1024, 508 and 1020 behind the length field.
+// An FPDU with 4 octets of marker, 2 of length, 18 of header and 1400 of payload has further
+// markers at 512 and 1024, which are 508 and 1020 octets after the length field.
 func TestMarkerPositions(t *testing.T) {
 	f := withMarkers()
 	b := f.Append(nil, Op(OpSend).MSN(1).WithPayload(bytes.Repeat([]byte{0xab}, 1400)))
@@ -64,12 +62,12 @@ func TestMarkerPositions(t *testing.T) {
 			t.Errorf("at %d: %#x, want %#x", at, got, ptr)
 		}
 	}
-	// Behind it, small FPDUs: each marker points at the one that it is in.
+	// Small FPDUs follow. Each marker points to the start of its FPDU.
 	for len(b) < 4*512 {
 		b = f.Append(b, Write(1, 0, nil))
 	}
-	// The first is 1436 octets, and five of 20 end at 1536, where a marker stands
-	// alone; 25 more begin behind it at 1540, and the one at 2040 has the next marker.
+	// The first has 1436 octets; five of 20 end at 1536, where a marker is between two FPDUs.
+	// 25 more begin after it at 1540, and the one at 2040 has the next marker.
 	if got := binary.BigEndian.Uint32(b[1536:]); got != 0 {
 		t.Errorf("at 1536: %#x, want 0", got)
 	}
@@ -109,9 +107,8 @@ func TestEditedMarkersAreReported(t *testing.T) {
 	}
 }
 
-// TestEveryCutOfTheStream feeds a stream with markers in two pieces, cut anywhere, and
-// octet by octet.
-func TestEveryCutOfTheStream(t *testing.T) {
+// A stream with markers arrives in two pieces of any length, and octet by octet.
+func TestDeframerAcceptsEverySplit(t *testing.T) {
 	f := withMarkers()
 	var b []byte
 	for n := range 5 {
@@ -120,9 +117,9 @@ func TestEveryCutOfTheStream(t *testing.T) {
 	for cut := range b {
 		d := Deframer{Markers: true}
 		d.Feed(b[:cut])
-		got := all(&d)
+		got := nextAll(&d)
 		d.Feed(b[cut:])
-		got = append(got, all(&d)...)
+		got = append(got, nextAll(&d)...)
 		if len(got) != 5 || len(d.Pending()) != 0 {
 			t.Fatalf("cut at %d: %d FPDUs, %d octets left", cut, len(got), len(d.Pending()))
 		}
@@ -135,15 +132,15 @@ func TestEveryCutOfTheStream(t *testing.T) {
 	d, n := Deframer{Markers: true}, 0
 	for i := range b {
 		d.Feed(b[i : i+1])
-		n += len(all(&d))
+		n += len(nextAll(&d))
 	}
 	if n != 5 {
 		t.Errorf("octet by octet: %d FPDUs", n)
 	}
 }
 
-// all takes what is complete.
-func all(d *Deframer) (got []ReceivedFPDU) {
+// nextAll returns all complete FPDUs.
+func nextAll(d *Deframer) (got []ReceivedFPDU) {
 	for {
 		g, ok := d.Next()
 		if !ok {
@@ -153,11 +150,11 @@ func all(d *Deframer) (got []ReceivedFPDU) {
 	}
 }
 
-// deframe takes a stream apart that must be whole FPDUs.
+// deframe splits a stream of whole FPDUs.
 func deframe(t *testing.T, d *Deframer, b []byte) []ReceivedFPDU {
 	t.Helper()
 	d.Feed(b)
-	got := all(d)
+	got := nextAll(d)
 	if len(got) == 0 || len(d.Pending()) != 0 {
 		t.Fatalf("%d FPDUs, %d octets left over", len(got), len(d.Pending()))
 	}

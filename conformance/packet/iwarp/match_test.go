@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// received is a frame as a peer without markers and with CRCs gets it.
+// received returns a frame as a peer receives it, without markers and with CRC.
 func received(t *testing.T, f Segment) ReceivedFPDU {
 	t.Helper()
 	var d Deframer
@@ -25,9 +25,8 @@ func oddOf(g ReceivedFPDU) []string { return append(g.oddFrame(), g.Oddities()..
 // strict returns a segment as an expectation of every field.
 func strict(s Segment) Segment { return ParseSegment(s.Append(nil)) }
 
-// TestEveryFieldIsLookedAt has a base frame and changes of one thing each: the strict
-// expectation of the base finds the change, and that of the changed frame the base.
-func TestEveryFieldIsLookedAt(t *testing.T) {
+// Each case changes one field of a base frame. Strict expectations tell the two frames apart.
+func TestEveryFieldIsCompared(t *testing.T) {
 	send, write := Send(7, []byte("abcd")), Write(0x11, 0x2200, []byte("abcd"))
 	read := ReadRequest(3, At(1, 2), 4, At(5, 6))
 	add := FetchAdd(2, 9, At(0x10, 0x20), 5)
@@ -81,16 +80,15 @@ func TestEveryFieldIsLookedAt(t *testing.T) {
 			t.Errorf("%v\nand %v\n%q, want %q", tc.base, tc.changed, d, tc.diff)
 		}
 		if len(Diff(strict(tc.changed), base)) == 0 {
-			t.Errorf("%v\nis taken for %v", tc.base, tc.changed)
+			t.Errorf("%v\nmatches %v", tc.base, tc.changed)
 		}
 		if d := Diff(strict(tc.base), base); len(d) != 0 {
-			t.Errorf("%v\nis not itself: %v", tc.base, d)
+			t.Errorf("%v\ndiffers from itself: %v", tc.base, d)
 		}
 	}
 }
 
-// An expectation looks at what it says only.
-func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
+func TestUnsetFieldsAreNotCompared(t *testing.T) {
 	odd := received(t, Send(1, []byte("abcd")).Last(false).DDPReserved(0xf).RDMAPReserved(2).MO(9).DV(3).BadCRC())
 	for _, want := range []Segment{
 		Any(), Op(OpSend), Op(OpSend).MSN(1), Send(1, []byte("abcd")), Op(OpSend).Length(4), Any().Last(false), Any().BadCRC(),
@@ -104,7 +102,7 @@ func TestUnsetFieldsAreNotLookedAt(t *testing.T) {
 		Op(OpWrite), Any().STag(0), ReadRequest(1, At(0, 0), 0, At(0, 0)), Terminate(MPACRC), FetchAdd(1, 0, At(0, 0), 0), AtomicResponse(1, 0, 0), Immediate(1, 0), ParseSegment([]byte{1}),
 	} {
 		if len(Diff(want, odd)) == 0 {
-			t.Errorf("expected %v: %v passes", want, odd)
+			t.Errorf("expected %v: %v matches", want, odd)
 		}
 	}
 }
@@ -113,7 +111,7 @@ func TestTerminateExpectations(t *testing.T) {
 	wrong := Write(0xabc, 0x10, make([]byte, 100))
 	full := received(t, Terminate(DDPTaggedBounds).About(wrong))
 	bare := received(t, Terminate(DDPTaggedBounds))
-	// As siw does: the length of the payload instead of that of the segment.
+	// siw sends the length of the payload instead of that of the segment.
 	siwLength := received(t, Terminate(DDPTaggedBounds).About(wrong).EditTerminate(func(h *TerminateHeader) { h.SegmentLength = new(uint16(100)) }))
 	want := Terminate(DDPTaggedBounds)
 	for _, tc := range []struct {
@@ -204,13 +202,12 @@ func TestSegmentsOfAMessage(t *testing.T) {
 			t.Errorf("%s, want %s", s, tc.want)
 		}
 		if !bytes.Equal(all, tc.message.Payload) {
-			t.Errorf("%v: the segments do not make up the message", tc.message)
+			t.Errorf("%v: the segments have another payload than the message", tc.message)
 		}
 	}
 }
 
-// A bit alone leaves the header as it was.
-func TestTBitAlone(t *testing.T) {
+func TestTaggedChangesOnlyTheTBit(t *testing.T) {
 	plain, odd := Send(1, []byte("abcd")).Append(nil), Send(1, []byte("abcd")).Tagged(true).Append(nil)
 	plain[0] |= 0x80
 	if !bytes.Equal(plain, odd) {
@@ -218,7 +215,6 @@ func TestTBitAlone(t *testing.T) {
 	}
 }
 
-// Chains do not change what they began with.
 func TestModifiersCopy(t *testing.T) {
 	base := ReadRequest(1, At(1, 2), 3, At(4, 5))
 	before := base.Append(nil)
@@ -230,7 +226,7 @@ func TestModifiersCopy(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestReadResponseToUsesSinkOfRequest(t *testing.T) {
 	request := received(t, ReadRequest(1, At(0xaaaa5555, 0x1122334455667788), 3, At(1, 2))).Segment
 	if s := ReadResponseTo(request, []byte("abc")).String(); s != "READ RESPONSE stag 0xaaaa5555 to 0x1122334455667788 3 B" {
 		t.Error(s)
@@ -252,7 +248,7 @@ func TestStartupExpectations(t *testing.T) {
 		Reply().SFlag(false), Reply().ReservedBits(1), Reply().Private([]byte("ho")), Reply().Private(nil), Reply().PeerToPeer(RTRSend), Reply().PrivateLength(5), Reply().WithKey("x"),
 	} {
 		if d := want.Diff(got); len(d) == 0 {
-			t.Errorf("expected %v: %v passes", want, got)
+			t.Errorf("expected %v: %v matches", want, got)
 		}
 	}
 	plain, _, _ := ParseStartupFrame(Request().Append(nil))
@@ -271,7 +267,7 @@ func TestValuesThatDoNotFitPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("nothing was said about a value that does not fit")
+					t.Error("no panic for a value that does not fit")
 				}
 			}()
 			f()

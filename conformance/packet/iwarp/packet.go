@@ -136,8 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and a is nil or
-// has no SACK.
+// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and SACK nil.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -150,8 +149,7 @@ func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	return a, b, true
 }
 
-// Arrived reports whether the block acknowledges packet seq: every packet before Next, and later
-// ones by SACK.
+// Arrived reports whether the block acknowledges packet seq: it is before Next or in SACK.
 func (a *AckBlock) Arrived(seq uint32) bool {
 	distance := int32(seq - Val(a.Next))
 	if distance < 0 {

@@ -2,7 +2,6 @@ package iwarp
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,15 +66,6 @@ var goldenPackets = []struct {
 	},
 }
 
-func unhexSpaced(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // strictPacket returns a packet as an expectation of every bit; the CRC must be correct.
 func strictPacket(p Packet) Packet {
 	s := ParsePacket(p.Append(nil)).Packet
@@ -85,7 +75,7 @@ func strictPacket(p Packet) Packet {
 
 func TestGoldenPackets(t *testing.T) {
 	for _, g := range goldenPackets {
-		want := unhexSpaced(t, g.hex)
+		want := unhex(t, g.hex)
 		if b := g.make.Append(nil); !bytes.Equal(b, want) {
 			t.Errorf("%s: built %x\n want %x", g.id, b, want)
 		}
@@ -100,31 +90,31 @@ func TestGoldenPackets(t *testing.T) {
 			t.Errorf("%s: odd: %q", g.id, got.Odd)
 		}
 		if again := got.Append(nil); !bytes.Equal(again, want) {
-			t.Errorf("%s: read and built again: %x", g.id, again)
+			t.Errorf("%s: parsed and appended: %x", g.id, again)
 		}
 	}
 }
 
-// Every goldenPackets packet is told from every other, and from itself with any bit turned.
+// A strict expectation of a golden packet matches neither another packet nor a change of one bit.
 func TestEveryPacketBitIsCompared(t *testing.T) {
 	for i, g := range goldenPackets {
 		strict := strictPacket(g.make)
 		for j, other := range goldenPackets {
-			if strict.Matches(ParsePacket(unhexSpaced(t, other.hex))) != (i == j) {
-				t.Errorf("%s is taken for %s, or not for itself", other.id, g.id)
+			if strict.Matches(ParsePacket(unhex(t, other.hex))) != (i == j) {
+				t.Errorf("%s matches %s, or does not match itself", other.id, g.id)
 			}
 		}
-		b := unhexSpaced(t, g.hex)
+		b := unhex(t, g.hex)
 		for bit := range 8 * (len(b) - crcLen) {
 			b[bit/8] ^= 0x80 >> (bit % 8)
-			// With a right CRC, so that it is the field that tells.
+			// A correct CRC: the field itself must differ.
 			damaged := ParsePacket(b).Packet
 			damaged.CRC, damaged.CRCStatus = nil, nil
 			if strict.Matches(ParsePacket(damaged.Append(nil))) {
-				t.Errorf("%s: bit %d may be anything", g.id, bit)
+				t.Errorf("%s: bit %d is not compared", g.id, bit)
 			}
 			if got := ParsePacket(b); *got.CRCStatus == CRCCorrect {
-				t.Errorf("%s: the CRC is right whatever bit %d is", g.id, bit)
+				t.Errorf("%s: the CRC does not cover bit %d", g.id, bit)
 			}
 			b[bit/8] ^= 0x80 >> (bit % 8)
 		}
@@ -208,7 +198,7 @@ func TestPacketOdditiesAreNamed(t *testing.T) {
 }
 
 func TestSACKNamesArrivedPackets(t *testing.T) {
-	next := uint32(0xfffffff0) // the numbers wrap
+	next := uint32(0xfffffff0) // sequence numbers wrap
 	arrived := []uint32{next + 1, next + 32, next + 33, next + 256}
 	words := SACKOf(next, arrived...)
 	if want := []uint32{1 | 1<<31, 1, 0, 0, 0, 0, 0, 1 << 31}; !slices.Equal(words, want) {
@@ -223,7 +213,7 @@ func TestSACKNamesArrivedPackets(t *testing.T) {
 	}
 }
 
-func TestWriteRecordsAreCut(t *testing.T) {
+func TestWriteRecordsAreSegmented(t *testing.T) {
 	data := []byte("0123456789")
 	var all []byte
 	for i, p := range WriteRecords(5, At(7, 0x100), data, 9, 4) {
@@ -234,7 +224,7 @@ func TestWriteRecordsAreCut(t *testing.T) {
 		all = append(all, got.Segment.Payload...)
 	}
 	if !bytes.Equal(all, data) {
-		t.Errorf("%q in all", all)
+		t.Errorf("all records have %q", all)
 	}
 	if n := len(WriteRecords(1, At(1, 1), nil, 0, 4)); n != 1 {
 		t.Errorf("an empty record is %d packets", n)
@@ -252,11 +242,11 @@ func TestPacketModifiersCopy(t *testing.T) {
 
 func TestEveryPacketPrefixIsParsed(t *testing.T) {
 	for _, g := range goldenPackets {
-		b := unhexSpaced(t, g.hex)
+		b := unhex(t, g.hex)
 		for n := range b {
 			got := ParsePacket(b[:n])
 			if len(got.Odd) == 0 || got.String() == "" {
-				t.Errorf("%s: nothing is odd about %d of %d octets", g.id, n, len(b))
+				t.Errorf("%s: %d of %d octets have no oddity", g.id, n, len(b))
 			}
 		}
 	}
@@ -264,22 +254,22 @@ func TestEveryPacketPrefixIsParsed(t *testing.T) {
 
 func FuzzPacket(f *testing.F) {
 	for _, g := range goldenPackets {
-		f.Add(unhexSpaced(f, g.hex))
+		f.Add(unhex(f, g.hex))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := ParsePacket(b)
 		_ = got.String()
 		if len(b) < 20 {
 			if len(got.Odd) == 0 {
-				t.Fatalf("nothing is odd about %x", b)
+				t.Fatalf("%x has no oddity", b)
 			}
 			return
 		}
 		if again := got.Append(nil); !bytes.Equal(again, b) {
-			t.Fatalf("%x\nbuilt again %x", b, again)
+			t.Fatalf("%x\nappended again %x", b, again)
 		}
 		if d := got.Packet.Diff(got); len(d) != 0 {
-			t.Fatalf("%v is not itself: %v", got, d)
+			t.Fatalf("%v differs from itself: %v", got, d)
 		}
 	})
 }

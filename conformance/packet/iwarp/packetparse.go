@@ -43,8 +43,7 @@ func ParsePacket(b []byte) ReceivedPacket {
 	return g
 }
 
-// parseBlocks parses the blocks that kind and flags announce. short is true if a block is
-// incomplete.
+// parseBlocks parses the blocks that kind and flags announce. short reports an incomplete block.
 func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	h := &p.Header
 	switch *h.Kind {
@@ -64,8 +63,7 @@ func (p *Packet) parseBlocks(b []byte) (rest []byte, short bool) {
 	}
 }
 
-// parseRD parses the blocks of a packet of reliable datagrams. short is true if a block is
-// incomplete.
+// parseRD parses the blocks of a reliable-datagram packet. short reports an incomplete block.
 func (p *Packet) parseRD(b []byte) (rest []byte, short bool) {
 	if *p.Header.HasAck {
 		ok := false
@@ -97,8 +95,7 @@ func (p *Packet) parseSegment(b []byte) {
 	p.Segment = &s
 }
 
-// Diff returns the fields of got that differ from the expected packet p, whose nil fields match any
-// value.
+// Diff returns the fields of got that differ from the expected packet p; nil matches any value.
 func (p Packet) Diff(got ReceivedPacket) packet.Differences {
 	var d packet.Differences
 	packet.DiffFields(&d, "", p.Header, got.Header)
@@ -166,8 +163,7 @@ func (g *ReceivedPacket) findSegmentOddities() {
 	s := *g.Segment
 	switch {
 	case g.Record != nil:
-		// Write-Record has the opcode reserved for experiments, and otherwise the fields of a
-		// Write.
+		// Write-Record has an experimental opcode, and otherwise the fields of a Write.
 		end := uint64(*g.Record.MO) + uint64(len(s.Payload))
 		g.Odd.addIf(end > uint64(*g.Record.Length), "a record of %d octets has some up to %d", *g.Record.Length, end)
 		s = s.Opcode(OpWrite)
@@ -217,8 +213,7 @@ func (p Packet) String() string {
 	return l.String()
 }
 
-// describeBlocks adds the fields of the blocks to a line of a ladder diagram. A window of 0 is
-// shown as busy.
+// describeBlocks adds the fields of the blocks to a ladder line. A window of 0 is shown as busy.
 func (p Packet) describeBlocks(l *packet.Line) {
 	if a := p.Ack; a != nil {
 		packet.AddField(l, "ack %d", a.Next)

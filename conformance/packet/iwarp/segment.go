@@ -33,8 +33,7 @@ type Segment struct {
 	MPA MPA
 }
 
-// DDP has the DDP header fields (RFC 5041 section 4). Its tags are about the first octet of a
-// segment.
+// DDP has the DDP header fields (RFC 5041 section 4). Its tags describe a segment's first octet.
 type DDP struct {
 	_        struct{} `size:"1"`
 	Tagged   *bool    `at:"0.0,1"`         // T; nil: by the fields below
@@ -51,8 +50,7 @@ type DDP struct {
 	MO  *uint32
 }
 
-// RDMAP has the RDMAP control fields (RFC 5040 section 4.1). Its tags are about the second octet of
-// a segment.
+// RDMAP has the control fields (RFC 5040 section 4.1). Its tags describe a segment's second octet.
 type RDMAP struct {
 	_        struct{} `size:"1"`
 	Version  *uint8   `at:"0.0,2" def:"1"` // RV
@@ -105,8 +103,7 @@ func (s Segment) Append(b []byte) []byte {
 // Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
-// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, one that Segment has no type
-// for.
+// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, which has no type in Segment.
 func (s Segment) appendHeaders(b []byte) []byte {
 	b = s.appendDDP(b)
 	switch {
@@ -187,8 +184,7 @@ func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	return b
 }
 
-// Diff adds to d the fields of got that differ from the expected segment s, whose nil fields match
-// any value.
+// Diff adds the fields of got that differ from the expected segment s to d. Nil matches any value.
 func (s Segment) Diff(d *packet.Differences, got Segment) {
 	packet.DiffValue(d, "opcode", "%v", s.RDMAP.Opcode, got.RDMAP.Opcode)
 	packet.DiffValue(d, "T", "%t", s.DDP.Tagged, got.DDP.Tagged)

@@ -133,8 +133,7 @@ func (s StartupFrame) Append(b []byte) []byte {
 }
 
 // ParseStartupFrame parses the start-up frame at the start of a stream, and returns the octets
-// after it. It returns false if octets are missing; the frame then has the fields that are
-// complete.
+// after it. If octets are missing, it returns false, and the complete fields of the frame.
 func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	rest, err := packet.ParseFields(b, &s)
 	if err != nil {

@@ -36,8 +36,7 @@ type AtomicRequest struct {
 	// top bits of separate fields for FetchAdd, out of which no carry goes, and the bits that
 	// are stored for CmpSwap.
 	AddSwap, AddSwapMask uint64
-	// CmpSwap compares the bits of CompareMask with Compare. In a FetchAdd they are sent as
-	// all ones and 0.
+	// CmpSwap compares the bits of CompareMask with Compare. FetchAdd sends all ones and 0.
 	Compare, CompareMask uint64
 }
 

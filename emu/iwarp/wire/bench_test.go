@@ -2,8 +2,7 @@ package wire
 
 import "testing"
 
-// BenchmarkStream frames and deframes FPDUs as a 1460-octet MSS makes them, in
-// segments of that size.
+// BenchmarkStream frames and deframes FPDUs for an MSS of 1460 octets, in segments of that size.
 func BenchmarkStream(b *testing.B) {
 	for _, framing := range framings {
 		name := "plain"
@@ -27,7 +26,7 @@ func BenchmarkStream(b *testing.B) {
 			d := NewDeframer(framing)
 			b.SetBytes(int64(len(u)))
 			for b.Loop() {
-				d.offset = 0 // the same place of the stream each time
+				d.offset = 0 // the same stream offset each time
 				if _, _, ok := d.Next(wire); !ok {
 					b.Fatal("no FPDU")
 				}

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-// TestCapturedFPDUsRoundTrip takes every octet that two kernels said to
-// each other apart, and puts it together again from what was understood.
+// Parsing streams between two kernels and appending the parsed frames gives the same octets.
 func TestCapturedFPDUsRoundTrip(t *testing.T) {
 	paths := must.Get(filepath.Glob("testdata/*.pcap"))(t)
 	files, count, stale, connections := 0, map[Opcode]int{}, 0, 0
@@ -32,19 +31,19 @@ func TestCapturedFPDUsRoundTrip(t *testing.T) {
 					t.Fatalf("reply: %v, %+v", err, reply)
 				}
 				if wantCRC := strings.HasPrefix(name, "siwcrc"); request.CRC != wantCRC || reply.CRC != wantCRC {
-					t.Errorf("CRC asked for: %v and %v, want %v", request.CRC, reply.CRC, wantCRC)
+					t.Errorf("CRC requested: %v and %v, want %v", request.CRC, reply.CRC, wantCRC)
 				}
 				if _, _, ok := request.Split(); !ok {
 					t.Errorf("no enhanced data in %+v", request)
 				}
 				if got := append(request.Append(nil), first...); !bytes.Equal(got, c.Initiator) {
-					t.Error("request differs when written again")
+					t.Error("request differs after Parse and Append")
 				}
 				if got := append(reply.Append(nil), second...); !bytes.Equal(got, c.Responder) {
-					t.Error("reply differs when written again")
+					t.Error("reply differs after Parse and Append")
 				}
-				stale += survive(t, FramingTo(&reply, &request), first, count)
-				stale += survive(t, FramingTo(&request, &reply), second, count)
+				stale += reframe(t, FramingTo(&reply, &request), first, count)
+				stale += reframe(t, FramingTo(&request, &reply), second, count)
 			}
 		})
 	}
@@ -54,10 +53,9 @@ func TestCapturedFPDUsRoundTrip(t *testing.T) {
 	}
 }
 
-// survive deframes one direction in pieces of an odd length, writes each FPDU
-// again from its parsed headers, and returns how many had a pad that is not
-// zero.
-func survive(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (stale int) {
+// reframe deframes one direction in pieces of 333 octets, frames each FPDU again from its parsed
+// headers, and returns the number of FPDUs with a pad that is not zero.
+func reframe(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (stale int) {
 	t.Helper()
 	d, framer := NewDeframer(framing), NewFramer(framing)
 	var out []byte
@@ -89,7 +87,7 @@ func survive(t *testing.T, framing Framing, b []byte, count map[Opcode]int) (sta
 		rest = rest[n:]
 	}
 	if !bytes.Equal(out, b) || d.Pending() != 0 {
-		t.Errorf("%d octets written again as %d, %d pending", len(b), len(out), d.Pending())
+		t.Errorf("%d octets framed again as %d, %d pending", len(b), len(out), d.Pending())
 	}
 	return stale
 }

@@ -22,8 +22,7 @@ type Tagged struct {
 	TO   uint64 // tagged offset
 }
 
-// Untagged is the header of an untagged segment after the control octets: queue, message and
-// offset.
+// Untagged is the header of an untagged segment after the control octets.
 type Untagged struct {
 	// Invalidate is the STag that a Send with Invalidate invalidates; 0 in other messages.
 	Invalidate STag

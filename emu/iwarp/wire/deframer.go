@@ -35,8 +35,7 @@ func (c CRCStatus) String() string {
 }
 
 // Deframer splits one direction of a byte stream into FPDUs. It follows the lengths in the stream:
-// after a wrong one all further FPDUs are wrong. That shows as CRCBad or MarkerMismatch, which the
-// caller handles.
+// after a wrong one all further FPDUs are wrong, which shows as CRCBad or MarkerMismatch.
 type Deframer struct {
 	framing  Framing
 	offset   uint64 // offset of the current FPDU
@@ -55,8 +54,7 @@ func NewDeframerAt(f Framing, offset uint64) *Deframer {
 	return &Deframer{framing: f, offset: offset}
 }
 
-// Pending returns the number of octets received of the incomplete FPDU; 0 if the last FPDU was
-// complete.
+// Pending returns the number of octets received of an incomplete FPDU; 0 if there is none.
 func (d *Deframer) Pending() int {
 	if d.returned {
 		return 0
@@ -141,8 +139,7 @@ func (d *Deframer) discardReturned() {
 	}
 }
 
-// markerPrefixLen returns the length of the marker before the ULPDU_Length of the current FPDU; 0
-// if there is none.
+// markerPrefixLen returns the length of the marker before the ULPDU_Length, or 0.
 func (d *Deframer) markerPrefixLen() int {
 	if d.framing.Markers && d.offset%MarkerInterval == 0 {
 		return MarkerLen

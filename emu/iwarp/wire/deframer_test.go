@@ -6,12 +6,11 @@ import (
 	"testing"
 )
 
-// framings are all there are.
+// framings are all combinations of options.
 var framings = []Framing{{}, {CRC: true}, {Markers: true}, {Markers: true, CRC: true}}
 
-// rfcStream is what figures 5 and 6 of RFC 5044 show: an FPDU at the start of a
-// stream, and one with a marker in it, at 0x1ec of the same stream. What lies
-// between, they leave open.
+// Figures 5 and 6 of RFC 5044: an FPDU at the start of a stream, and one with a marker in it, at
+// offset 0x1ec of the same stream.
 const (
 	rfcFirst  = "00000000002a41430000000000000000000000010000000000000000000000000000000000000000000000000000000052239983"
 	rfcSecond = "002a4143000000000000000000000002000000000000001400000000000000000000000000000000000000000000000084925898"
@@ -48,8 +47,8 @@ func TestFramingMatchesRFCFigures(t *testing.T) {
 	}
 }
 
-// The marker that falls between pad and CRC is the FPDU's own; one that falls
-// after the CRC is the next one's. Both are covered by the CRC.
+// A marker between pad and CRC belongs to the FPDU, a marker after the CRC to the next one. The
+// CRC of that FPDU covers it.
 func TestMarkersAtFPDUBoundaries(t *testing.T) {
 	all := Framing{Markers: true, CRC: true}
 	framer := NewFramer(all)
@@ -76,7 +75,7 @@ func TestMarkersAtFPDUBoundaries(t *testing.T) {
 	}
 }
 
-// ulpdu is a ULPDU of n octets that no other has.
+// ulpdu returns a ULPDU of n octets, different for each seed.
 func ulpdu(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	b := make([]byte, n)
@@ -101,8 +100,7 @@ func stream(framing Framing, lengths []int) (b []byte, sent [][]byte) {
 	return b, sent
 }
 
-// deframe hands b over in pieces that end where cut says and checks what comes
-// out against what was sent.
+// deframe deframes b in pieces of cut() octets and compares the ULPDUs with those sent.
 func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() int) {
 	t.Helper()
 	d, i := NewDeframer(framing), 0
@@ -115,12 +113,12 @@ func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() 
 			f, rest, ok := d.Next(piece)
 			if !ok {
 				if len(rest) != 0 {
-					t.Fatalf("FPDU %d: no end and %d octets left", i, len(rest))
+					t.Fatalf("FPDU %d is incomplete, but %d octets are left", i, len(rest))
 				}
 				break
 			}
 			if i == len(sent) {
-				t.Fatalf("an FPDU more than were sent: %+v", f)
+				t.Fatalf("more FPDUs than were sent: %+v", f)
 			}
 			if !bytes.Equal(f.ULPDU, sent[i]) || f.Length != len(sent[i]) {
 				t.Fatalf("FPDU %d of %d octets differs", i, len(sent[i]))
@@ -132,12 +130,12 @@ func deframe(t *testing.T, framing Framing, b []byte, sent [][]byte, cut func() 
 				t.Fatalf("FPDU %d at %d with %d pending, want %d and 0", i, f.Offset, d.Pending(), at)
 			}
 			if out := again.AppendFPDU(nil, &f); len(out) != f.WireLen {
-				t.Fatalf("FPDU %d takes %d octets, WireLen says %d", i, len(out), f.WireLen)
+				t.Fatalf("FPDU %d has %d octets, WireLen is %d", i, len(out), f.WireLen)
 			}
 			at += uint64(f.WireLen)
 			piece, i = rest, i+1
 		}
-		clear(piece) // what Next has taken it must not look at again
+		clear(piece) // Next must not read consumed octets again
 		b = b[n:]
 	}
 	if i != len(sent) || d.Pending() != 0 {
@@ -180,8 +178,7 @@ func TestDeframerFindsRandomFPDUs(t *testing.T) {
 	}
 }
 
-// The longest FPDU that a length field can announce must not outgrow what the
-// package says of its memory.
+// The buffer is bounded for the longest FPDU that a length field can announce.
 func TestDeframerBufferIsBounded(t *testing.T) {
 	for _, framing := range framings {
 		b, sent := stream(framing, []int{MaxULPDU, MaxMULPDU, 14, MaxULPDU})
@@ -205,7 +202,7 @@ func TestDeframerDetectsSingleBitErrors(t *testing.T) {
 		}
 		for i := range 8 * len(b) {
 			if at := i / 8; at == lead || at == lead+1 {
-				continue // the length: it then ends elsewhere
+				continue // the length: the FPDU ends elsewhere
 			}
 			bad := bytes.Clone(b)
 			bad[i/8] ^= 1 << (i % 8)
@@ -237,8 +234,7 @@ func TestDeframerDetectsWrongMarkers(t *testing.T) {
 	}
 }
 
-// A capture may keep the beginning of each packet only. As long as it holds the
-// lengths, the stream is not lost.
+// A capture may keep only the start of each packet. If it has the lengths, FPDUs are found.
 func TestDeframerSkip(t *testing.T) {
 	for _, framing := range framings {
 		b, sent := stream(framing, []int{700, 40, 2000, 0, 900})
@@ -321,7 +317,7 @@ func TestMULPDUMatchesRFC(t *testing.T) {
 			t.Errorf("EMSS %d: %d and %d with markers, want %d and %d", tc.emss, p, m, tc.plain, tc.marked)
 		}
 	}
-	// What it promises: the FPDU fits, wherever in the stream it stands.
+	// The FPDU fits at any stream offset.
 	for emss := 200; emss < 3000; emss++ {
 		for at := uint64(0); at < 2*MarkerInterval; at += 4 {
 			for _, markers := range []bool{false, true} {
@@ -341,7 +337,7 @@ func FuzzDeframer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, piece uint16, b []byte) {
 		framing := framings[which%4]
-		// Whole and in pieces: the same FPDUs, which are the same octets again.
+		// Whole and in pieces: the same FPDUs, and the same octets after framing.
 		whole, cut := NewDeframer(framing), NewDeframer(framing)
 		again, out := NewFramer(framing), []byte(nil)
 		type found struct {
@@ -359,7 +355,7 @@ func FuzzDeframer(f *testing.F) {
 			start := len(out)
 			out = again.AppendFPDU(out, &f)
 			if !framing.Markers && !bytes.Equal(out[start:], b[f.Offset:f.Offset+uint64(f.WireLen)]) {
-				t.Fatalf("FPDU at %d differs when written again", f.Offset)
+				t.Fatalf("FPDU at %d differs when framed again", f.Offset)
 			}
 		}
 		if whole.offset+uint64(whole.Pending()) != uint64(len(b)) {

@@ -32,8 +32,7 @@ func (e Enhanced) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, enhancedWord(e.RTRWrite, e.RTRRead, e.ORD))
 }
 
-// Parse decodes e from the front of b and returns the octets that follow: the application's private
-// data.
+// Parse decodes e from the front of b and returns the rest: the application's private data.
 func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	if len(b) < EnhancedLen {
 		return nil, errShortEnhanced
@@ -50,8 +49,7 @@ func (e *Enhanced) Parse(b []byte) (rest []byte, err error) {
 	return b[EnhancedLen:], nil
 }
 
-// enhancedWord encodes one half of the enhanced data: flags in the two high bits, and a depth, the
-// IRD or ORD.
+// enhancedWord encodes half of the enhanced data: flags in the two high bits, and the IRD or ORD.
 func enhancedWord(high, low bool, depth uint16) uint16 {
 	w := depth & depthMask
 	if high {
@@ -63,9 +61,8 @@ func enhancedWord(high, low bool, depth uint16) uint16 {
 	return w
 }
 
-// Split returns the enhanced data of f and the application's private data after it. ok is false,
-// and private is all private data, if there is no enhanced data: no S flag, an older revision, or
-// too few octets.
+// Split returns f's enhanced data and the application's private data after it. Without enhanced
+// data (no S flag, older revision, too few octets) ok is false, and private is all private data.
 func (f *StartFrame) Split() (e Enhanced, private []byte, ok bool) {
 	if !f.Enhanced || f.Revision < RevisionEnhanced {
 		return e, f.PrivateData, false

@@ -12,8 +12,7 @@ type Framing struct {
 	CRC     bool // requested by either side; otherwise the field is ignored
 }
 
-// FramingTo returns the framing of the direction from sender to receiver, given their start-up
-// frames.
+// FramingTo returns the framing of the direction from sender to receiver by their start-up frames.
 func FramingTo(receiver, sender *StartFrame) Framing {
 	return Framing{Markers: receiver.Markers, CRC: receiver.CRC || sender.CRC}
 }
@@ -43,9 +42,8 @@ func (f *Framer) Len(ulpduLen int) int {
 	return lead + n + MarkerLen*markersWithin(at, n)
 }
 
-// Append appends the FPDU of the ULPDU that is the concatenation of parts, and returns the extended
-// slice. If CRCs are not in use, the CRC field is zero. Append panics if the ULPDU is longer than
-// MaxULPDU.
+// Append appends the FPDU of the ULPDU that is the concatenation of parts. Without CRCs, the CRC
+// field is zero. Append panics if the ULPDU is longer than MaxULPDU.
 func (f *Framer) Append(b []byte, parts ...[]byte) []byte {
 	ulpdu, from := slices.Concat(parts...), len(b)
 	b = f.appendBody(b, ulpdu, make([]byte, PadLen(len(ulpdu))))

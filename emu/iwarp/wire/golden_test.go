@@ -13,14 +13,13 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// fpdus are whole FPDUs without markers: those of a siw of Linux 6.12 and of
-// one that siw took ("sent", "taken"), and such as nobody here speaks, computed
-// from the layouts. crc is false where it is off and zero.
+// fpdus are whole FPDUs without markers: sent by siw of Linux 6.12 ("sent"), accepted by it
+// ("accepted"), or computed from the layouts of the RFCs. If crc is false, the CRC is off and zero.
 var fpdus = []struct {
 	name  string
 	bytes string
 	crc   bool
-	want  Segment // but for the payload
+	want  Segment // without the payload
 	load  string  // payload, in hexadecimal
 	pad   [3]byte
 }{
@@ -53,7 +52,7 @@ var fpdus = []struct {
 		[3]byte{},
 	},
 	{
-		"Send with CRC, taken", "0022414300000000000000000000000100000000000000000000100011223344000000142171acce", true,
+		"Send with CRC, accepted", "0022414300000000000000000000000100000000000000000000100011223344000000142171acce", true,
 		Segment{Header: untagged(OpSend, QueueSend, 1)},
 		"00000000000010001122334400000014",
 		[3]byte{},
@@ -76,13 +75,13 @@ var fpdus = []struct {
 		[3]byte{0x60, 0x9a, 0x12},
 	},
 	{
-		"Read Response of nothing, sent", "000ec142aaaa555511223344556677887338d788", true,
+		"empty Read Response, sent", "000ec142aaaa555511223344556677887338d788", true,
 		Segment{Header: tagged(OpReadResponse, 0xaaaa5555, 0x1122334455667788)},
 		"",
 		[3]byte{},
 	},
 	{
-		"Write of nothing, taken", "000ec14000000001000000000000000000000000", false,
+		"empty Write, accepted", "000ec14000000001000000000000000000000000", false,
 		Segment{Header: tagged(OpWrite, 1, 0)},
 		"",
 		[3]byte{},
@@ -147,7 +146,7 @@ var fpdus = []struct {
 			"000000000000010000000010abcdef0000000000000000000343ae4c", true,
 		Segment{Header: untagged(OpTerminate, QueueTerminate, 1), Terminate: Terminate{
 			Error: TermProtInvalidSTag, HasLength: true, HasDDP: true, HasRDMAP: true, Order: OrderSiw,
-			DDP:  untagged(OpReadRequest, QueueReadRequest, 16), // the size of the read, where the MSN belongs
+			DDP:  untagged(OpReadRequest, QueueReadRequest, 16), // the size of the read in place of the MSN
 			Read: ReadRequest{SinkSTag: 7, SinkTO: 0x100, Size: 16, SrcSTag: 0xabcdef00},
 		}},
 		"",

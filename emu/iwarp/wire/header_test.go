@@ -34,12 +34,12 @@ var headers = []struct {
 		func() header { return new(StartFrame) },
 	},
 	{
-		"MPA reply that refuses", "4d504120494420526570204672616d653002000400000000",
+		"MPA reply that rejects", "4d504120494420526570204672616d653002000400000000",
 		&StartFrame{Reply: true, Reject: true, Enhanced: true, Revision: 2, PrivateData: make([]byte, 4)},
 		func() header { return new(StartFrame) },
 	},
 	{
-		"MPA request of the RDMA Consortium with all else", "4d504120494420526571204672616d658f000000",
+		"MPA request of the RDMA Consortium with all bits", "4d504120494420526571204672616d658f000000",
 		&StartFrame{Markers: true, Reserved: 15, PrivateData: []byte{}}, func() header { return new(StartFrame) },
 	},
 	{
@@ -47,7 +47,7 @@ var headers = []struct {
 		&Enhanced{PeerToPeer: true, RTRWrite: true, IRD: 4, ORD: 4}, func() header { return new(Enhanced) },
 	},
 	{
-		"enhanced data, all else", "7fff7fff",
+		"enhanced data, other bits", "7fff7fff",
 		&Enhanced{RTRSend: true, RTRRead: true, IRD: DepthNotNegotiated, ORD: DepthNotNegotiated}, func() header { return new(Enhanced) },
 	},
 	{"control of a last Write", "c140", &Control{Tagged: true, Last: true, DDPVersion: 1, RDMAPVersion: 1, Opcode: OpWrite}, func() header { return new(Control) }},
@@ -132,11 +132,11 @@ func TestHeadersRejectEveryStrictPrefix(t *testing.T) {
 	}
 }
 
-// A header that is parsed into a used value must leave nothing of the old one.
+// Parsing into a used value overwrites all of its fields.
 func TestParseOverwritesOldValues(t *testing.T) {
 	dirty := map[reflect.Type][]byte{}
 	for _, h := range headers {
-		dirty[reflect.TypeOf(h.want)] = fromHex(t, h.bytes) // the last of its kind
+		dirty[reflect.TypeOf(h.want)] = fromHex(t, h.bytes) // the last of its type
 	}
 	for _, h := range headers {
 		got := h.fresh()
@@ -148,7 +148,7 @@ func TestParseOverwritesOldValues(t *testing.T) {
 	}
 }
 
-// A field wider in Go than on the wire must not spill over its neighbour.
+// A value that is too large for its field does not change the next field.
 func TestHeadersDropBitsThatDoNotFit(t *testing.T) {
 	for _, tc := range []struct {
 		h    header

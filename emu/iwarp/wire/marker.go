@@ -6,9 +6,8 @@ import "encoding/binary"
 // points to the start of its FPDU.
 type Marker struct {
 	Reserved uint16
-	// Back is FPDUPTR: the number of octets from the ULPDU_Length to the marker, 0 for a
-	// marker before the ULPDU_Length. The low two bits are 0. It wraps in an FPDU longer than
-	// MPA allows.
+	// Back is FPDUPTR: the number of octets from the ULPDU_Length to the marker, 0 for a marker
+	// before it. The low two bits are 0. It wraps in an FPDU longer than MPA allows.
 	Back uint16
 }
 
@@ -23,8 +22,7 @@ func (m Marker) Append(b []byte) []byte {
 func octetsToMarker(pos uint64) int { return int(-pos % MarkerInterval) }
 
 // markersWithin returns the number of markers inside an FPDU of n octets (without markers) whose
-// ULPDU_Length is at stream offset pos. A marker right after its end is not counted: it belongs to
-// the next FPDU.
+// ULPDU_Length is at stream offset pos. A marker right after its end belongs to the next FPDU.
 func markersWithin(pos uint64, n int) int {
 	const betweenMarkers = MarkerInterval - MarkerLen
 	n -= octetsToMarker(pos)

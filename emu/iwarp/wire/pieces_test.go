@@ -3,7 +3,7 @@ package wire
 import "testing"
 
 func TestUpdateCRC(t *testing.T) {
-	b := []byte("123456789") // whose CRC32c is well known
+	b := []byte("123456789") // the standard check input of CRC32c
 	for cut := range b {
 		if got := UpdateCRC(UpdateCRC(0, b[:cut]), b[cut:]); got != 0xE3069283 {
 			t.Errorf("cut at %d: %#x", cut, got)
@@ -11,7 +11,7 @@ func TestUpdateCRC(t *testing.T) {
 	}
 }
 
-func TestMissingCountsDown(t *testing.T) {
+func TestMissingReturnsOctetsToEndOfFPDU(t *testing.T) {
 	for _, f := range []Framing{{}, {Markers: true, CRC: true}} {
 		framer := NewFramer(f)
 		b := framer.Append(nil, make([]byte, 1001))
@@ -31,7 +31,7 @@ func TestMissingCountsDown(t *testing.T) {
 			d.Next(b[i : i+1])
 		}
 		if got, _ := d.Missing(); got != 0 {
-			t.Errorf("%+v: %d missing in the end", f, got)
+			t.Errorf("%+v: %d missing after the last octet", f, got)
 		}
 	}
 }

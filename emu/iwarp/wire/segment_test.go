@@ -42,7 +42,7 @@ func TestGoldenFPDUs(t *testing.T) {
 				t.Error("Consistent is false")
 			}
 
-			// From the table alone to the same octets.
+			// The segment of the table gives the same octets.
 			f.ULPDU = want.Append(nil)
 			framer := NewFramer(Framing{CRC: v.crc})
 			if b := framer.AppendFPDU(nil, &f); !bytes.Equal(b, golden) {
@@ -51,7 +51,7 @@ func TestGoldenFPDUs(t *testing.T) {
 			if v.pad == ([3]byte{}) {
 				framer := NewFramer(Framing{CRC: v.crc})
 				if b := framer.Append(nil, want.AppendHeaders(nil), want.Payload); !bytes.Equal(b, golden) {
-					t.Errorf("framed anew:\n got %x\nwant %x", b, golden)
+					t.Errorf("framed again:\n got %x\nwant %x", b, golden)
 				}
 			}
 		})
@@ -70,8 +70,7 @@ func TestSegmentsRejectStrictPrefixesOfHeaders(t *testing.T) {
 	}
 }
 
-// What an opcode says and what its T bit says can differ. Then the DDP header
-// follows the T bit, and there is no RDMAP header to misread.
+// If opcode and T bit disagree, the DDP header follows the T bit and there is no RDMAP header.
 func TestSegmentWithWrongTBitHasNoRDMAPHeader(t *testing.T) {
 	for op := range Opcode(16) {
 		info, known := op.Info()
@@ -100,7 +99,7 @@ func TestSegmentsDoNotAllocate(t *testing.T) {
 		var s Segment
 		if n := testing.AllocsPerRun(100, func() {
 			if s.Parse(ulpdu) != nil || s.Parse(ulpdu[:1]) == nil {
-				t.Fatal("wrong outcome")
+				t.Fatal("Parse failed, or accepted one octet")
 			}
 			buf = s.AppendHeaders(buf[:0])
 		}); n != 0 {

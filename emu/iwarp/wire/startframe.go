@@ -2,8 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// StartFrame is an MPA start-up frame: the request of the initiator or the reply of the
-// responder.
+// StartFrame is an MPA start-up frame: the initiator's request or the responder's reply.
 //
 //	0-15 key | 16 M C R S resv(4) | 17 revision | 18-19 PD_Length | private data
 type StartFrame struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// A listener must know early that a stream is no MPA: the first wrong octet
-// says so, whatever follows.
+// The first wrong octet of the key is an error, so that a listener rejects other protocols early.
 func TestStartFrameRejectsFirstWrongOctet(t *testing.T) {
 	good := (&StartFrame{Revision: 1}).Append(nil)
 	for i := range RequestKey {
@@ -30,7 +29,7 @@ func TestStartFrameLimitsPrivateData(t *testing.T) {
 		sent := StartFrame{Reply: true, CRC: true, Revision: 1, PrivateData: make([]byte, tc.n)}
 		b := sent.Append(nil)
 		var got StartFrame
-		// The length alone is enough to refuse: a receiver need not wait for it.
+		// The length alone is an error: a receiver need not wait for the data.
 		if tc.want != nil {
 			b = b[:StartFrameLen]
 		}
@@ -39,7 +38,7 @@ func TestStartFrameLimitsPrivateData(t *testing.T) {
 			t.Errorf("%d octets: %d parsed, %d left, %v; want %v", tc.n, len(got.PrivateData), len(rest), err, tc.want)
 		}
 		if !got.Reply || !got.CRC {
-			t.Errorf("%d octets: flags are lost: %+v", tc.n, got)
+			t.Errorf("%d octets: wrong flags: %+v", tc.n, got)
 		}
 	}
 }

@@ -92,8 +92,7 @@ var (
 	TermMPANoRTR          = TermError{LayerMPA, MPAError, codeMPANoMatchingRTR}
 )
 
-// String returns the layer, type and code, and the text, as in "1/2/02 DDP: invalid MSN, no
-// buffer".
+// String returns layer, type, code, and text, as in "1/2/02 DDP: invalid MSN, no buffer".
 func (e TermError) String() string {
 	return fmt.Sprintf("%d/%d/%02x %v: %s", uint8(e.Layer), e.Type, e.Code, e.Layer, e.text())
 }

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// siw on a little-endian machine lays a Terminate out its own way. What the two
-// ways mean overlaps in few places, and there the moment decides.
+// siw on a little-endian machine has its own order of bit fields. A few Terminates are valid in
+// both orders: they mean one error during start-up, and another in operation.
 func TestGuessTerminateOrder(t *testing.T) {
 	for _, tc := range []struct {
 		bytes     string
-		operation TermError // once the start-up is over
+		operation TermError // after start-up
 		startup   TermError
 		siw       [2]bool
 	}{
@@ -63,7 +63,7 @@ func TestTermErrorString(t *testing.T) {
 	}
 	for _, e := range []TermError{TermOpVersion, TermOpStream, TermTaggedVersion, TermUntaggedTooLong, TermMPAClosed, TermMPANoRTR} {
 		if strings.Contains(e.String(), "unassigned") {
-			t.Errorf("%v has no words", e)
+			t.Errorf("%v has no text", e)
 		}
 	}
 }

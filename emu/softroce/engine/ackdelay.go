@@ -9,10 +9,9 @@ import (
 // request. When two applications send in turns, the peer's next message usually
 // follows soon, and one ACK can acknowledge several messages.
 //
-// The responder learns whether the peer waits for ACKs. A request that arrives
-// during a delay shows that the peer does not wait. When a delay expires, the
-// responder acknowledges the next messages at once, twice as many after each
-// failure.
+// The responder learns whether the peer waits for ACKs. A request that arrives during a delay
+// shows that the peer does not wait. When a delay expires, the responder acknowledges the next
+// messages at once, twice as many after each failure.
 type ackDelay struct {
 	on    bool
 	until mono.Time // when the delayed ACK is sent at the latest
@@ -93,8 +92,7 @@ func (f *holdQueue) add(q *QP, h *ackDelay) {
 	}
 }
 
-// enqueue adds q at the end. If the memory of the queue is full, it first reuses the part before
-// head.
+// enqueue adds q at the end. If the slice is full, it first reuses the part before head.
 func (f *holdQueue) enqueue(q *QP, h *ackDelay) {
 	if f.head > 0 && len(f.queue) == cap(f.queue) {
 		f.queue = append(f.queue[:0], f.queue[f.head:]...)

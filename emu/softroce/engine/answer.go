@@ -68,8 +68,7 @@ func (q *QP) peerShortOfCredits() bool {
 	return h.counted && h.creditLimit.Sub(q.resp.msn) <= 1
 }
 
-// noteAdvertisedCredits records the credits in s, the syndrome of an AETH that is about to be sent,
-// and returns s.
+// noteAdvertisedCredits records the credits in s, the syndrome of the next AETH, and returns s.
 func (q *QP) noteAdvertisedCredits(s wire.Syndrome) wire.Syndrome {
 	n, counted := wire.CreditCount(s.Value())
 	q.resp.hold.creditLimit, q.resp.hold.counted = q.resp.msn.Add(int32(n)), counted
@@ -86,8 +85,7 @@ func (q *QP) releaseAck() {
 }
 
 // notePeerContinued ends a delay because a request arrived in order: the peer did not wait for the
-// delayed ACK, so the delay succeeded. After ackDelayStreak successes in a row, earlier failures
-// are forgotten.
+// delayed ACK. After ackDelayStreak such successes in a row, earlier failures are forgotten.
 func (q *QP) notePeerContinued() {
 	h := &q.resp.hold
 	if !h.on {

@@ -10,8 +10,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// duplex connects two NICs through memory in one goroutine. It measures only the
-// engines.
+// duplex connects two NICs through memory in one goroutine. It measures only the engines.
 type duplex struct {
 	a, b   *host
 	qa, qb *QP
@@ -112,8 +111,7 @@ func BenchmarkRCSend64B(b *testing.B) {
 	newDuplex(b, ICRCChecked, verbs.MTU4096).stream(b, verbs.OpSend, 64, 32)
 }
 
-// BenchmarkRCPingPong64B measures one SEND at a time, with its ACK and both
-// completions.
+// BenchmarkRCPingPong64B measures one SEND at a time, with its ACK and both completions.
 func BenchmarkRCPingPong64B(b *testing.B) {
 	newDuplex(b, ICRCChecked, verbs.MTU4096).stream(b, verbs.OpSend, 64, 1)
 }

@@ -143,9 +143,8 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 
 const requireResponses, ignoreMissing = false, true // values of force in acknowledge
 
-// acknowledge acknowledges all PSNs up to psn and completes the requests that end there. It stops
-// at a READ-like request without its response, retransmits it and returns false, unless force is
-// ignoreMissing.
+// acknowledge acknowledges PSNs up to psn and completes requests that end there. Unless force is
+// ignoreMissing, it stops at a READ or atomic without response, retransmits it and returns false.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
@@ -237,8 +236,7 @@ func (q *QP) failOnBadResponse(psn wire.PSN) {
 	q.failRequestAt(psn, verbs.WCBadRespErr)
 }
 
-// completeThenFail completes all requests up to the one that psn belongs to with success and then
-// fails the QP.
+// completeThenFail completes all requests up to that of psn with success, and then fails the QP.
 func (q *QP) completeThenFail(psn wire.PSN) {
 	last := q.sq.find(psn)
 	if last == nil {

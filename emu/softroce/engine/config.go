@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Config describes a NIC. All fields except GIDs may be zero, which means the
-// default.
+// Config describes a NIC. All fields except GIDs may be zero, which means the default.
 type Config struct {
 	// GIDs is the port's GID table. Entries of type RoCEv1 are listed but never
 	// match a packet.

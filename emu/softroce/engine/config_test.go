@@ -55,7 +55,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		})
 	}
 	for name, edit := range map[string]func(*Config){
-		"nothing but an address":  func(*Config) {},
+		"only an address":         func(*Config) {},
 		"the smallest link":       func(c *Config) { c.LinkMTU = 256 + encapsulation },
 		"the last QP numbers":     func(c *Config) { c.FirstQPN, c.Limits.QPs = 0xfffeff, 0x100 },
 		"the largest window":      func(c *Config) { c.WindowPackets = 1<<23 - 1 },

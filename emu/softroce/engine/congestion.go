@@ -27,17 +27,15 @@ func (n *NIC) notifierFor(f flow) *cnpNotifier {
 	return n.flows[f]
 }
 
-// noteCongestion schedules a CNP to the peer of a connected QP if d has a CE mark, unless one was
-// sent recently.
+// noteCongestion schedules a CNP to a connected peer if d has a CE mark and none was sent recently.
 func (q *QP) noteCongestion(now mono.Time, d *link.Datagram, pkey uint16) {
 	if d.ECNBits() == link.CE && q.markNeedsCNP(now, &q.notifier) {
 		q.scheduleCNP(pkey)
 	}
 }
 
-// noteDatagramCongestion schedules a CNP to the sender of a UD datagram with a CE mark. CNPs are
-// limited per sender, not per QP. Multicast datagrams cause none: every group member would send
-// one.
+// noteDatagramCongestion schedules a CNP to the sender of a UD datagram with a CE mark, limited per
+// sender, not per QP. Multicast datagrams cause none: every group member would send one.
 func (q *QP) noteDatagramCongestion(now mono.Time, d *link.Datagram, p *wire.Packet) {
 	if d.ECNBits() != link.CE || d.Dst.Addr().IsMulticast() {
 		return
@@ -53,8 +51,7 @@ func (q *QP) scheduleCNP(pkey uint16) {
 	q.wake()
 }
 
-// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, the CNP is dropped and
-// counted.
+// queueCNP queues a CNP to QP qpn at the source of d. If the queue is full, it counts and drops it.
 func (n *NIC) queueCNP(d *link.Datagram, pkey uint16, qpn uint32) {
 	if len(n.cnps) >= n.cfg.Limits.MADsQueue {
 		n.Count.CNPsLost++

@@ -12,16 +12,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-func silent(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
-
 // cq/1, cq/5: Requests complete in posting order, including after unsignaled ones.
 // With SignalAll all are signaled.
 func TestSendCompletionsComeInOrder(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		each(t, setup{qp: func(c *QPConfig) { c.SignalAll = all }}, func(p *peer) {
-			p.post(1, verbs.OpRDMARead, 8, silent)
+			p.post(1, verbs.OpRDMARead, 8, unsignaled)
 			p.post(2, verbs.OpSend, 4)
-			p.post(3, verbs.OpRDMAWrite, 4, silent)
+			p.post(3, verbs.OpRDMAWrite, 4, unsignaled)
 			p.post(4, verbs.OpAtomicFetchAdd, 8)
 			p.expect("READ_REQUEST 0 va+0 len 8 ackreq", "SEND_ONLY 1 4B ackreq", "WRITE_ONLY 2 4B va+0 len 4 ackreq", "FETCH_ADD 3 va+0 0 0 ackreq")
 			p.wcs()
@@ -69,7 +67,7 @@ func TestFenceWaitsForReadsAndAtomics(t *testing.T) {
 		p.send(wire.OpReadResponseLast, 1, data(8))
 		p.expect()
 		p.send(wire.OpAtomicAcknowledge, 2)
-		p.expect("SEND_ONLY 4 8B ackreq", "SEND_ONLY 5 12B ackreq") // not for the SEND before
+		p.expect("SEND_ONLY 4 8B ackreq", "SEND_ONLY 5 12B ackreq") // the fence does not wait for the SEND
 		p.wcs(fmt.Sprintf("1 SUCCESS RDMA_READ %dB", p.mtu+8), "2 SUCCESS FETCH_ADD 8B")
 	})
 }
@@ -79,9 +77,9 @@ func TestFenceWaitsForReadsAndAtomics(t *testing.T) {
 func TestRecvCQOverrunFailsQP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		cq := p.cqOf(1)
-		other := p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
+		other := p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
 		p.recv(8, 4)
-		hit := p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
+		hit := p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.RecvCQ = cq })
 		for id := range uint64(3) {
 			p.recv(id, 4)
 		}
@@ -93,14 +91,14 @@ func TestRecvCQOverrunFailsQP(t *testing.T) {
 		if e, ok := p.h.nic.NextEvent(); !ok || e.Type != verbs.EventCQErr || e.CQ != cq {
 			p.Fatalf("event %+v", e)
 		}
-		p.events() // though the flush found no room either
+		p.events() // no second event for the flushed receives
 		if n := p.h.nic.CQOverruns; n != 1 {
 			p.Errorf("%d overruns counted", n)
 		}
-		// What was there can be had; then the CQ tells what happened to it.
+		// Earlier completions can be polled; then Poll returns the overrun.
 		p.polled(cq, "0 SUCCESS RECV 4B")
 		must.Fail(p, "polled", must.Err(cq.Poll(make([]verbs.WC, 1))), verbs.ErrOverrun)
-		// It stays broken, for every QP that completes there.
+		// The CQ stays in error, for all of its QPs.
 		p.with(other).send(wire.OpSendOnly, 0, data(4), ackReq)
 		p.expect()
 		p.state(verbs.QPStateErr)
@@ -113,12 +111,12 @@ func TestRecvCQOverrunFailsQP(t *testing.T) {
 func TestSendCQOverrunFailsQP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		cq := p.cqOf(2)
-		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
+		p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.SendCQ = cq })
 		p.recv(9, 4)
 		for id := range uint64(4) {
 			p.post(id, verbs.OpSend, 0)
 		}
-		p.post(4, verbs.OpSend, 0, silent)
+		p.post(4, verbs.OpSend, 0, unsignaled)
 		p.expect("SEND_ONLY 0 ackreq", "SEND_ONLY 1 ackreq", "SEND_ONLY 2 ackreq", "SEND_ONLY 3 ackreq", "SEND_ONLY 4 ackreq")
 		p.ack(1)
 		p.state(verbs.QPStateRTS)
@@ -126,12 +124,12 @@ func TestSendCQOverrunFailsQP(t *testing.T) {
 		p.state(verbs.QPStateErr)
 		p.events(verbs.EventCQErr)
 		p.polled(cq, "0 SUCCESS SEND", "1 SUCCESS SEND")
-		p.wcs("9 WR_FLUSH_ERR") // its receives complete elsewhere
+		p.wcs("9 WR_FLUSH_ERR") // in the receive CQ
 		p.silence(time.Minute)
 	})
 }
 
-// fired returns the CQs of all completion events.
+// fired returns the CQs of all pending completion events.
 func fired(n *NIC) (cqs []*nic.CQ) {
 	for cq, ok := n.NextCompletionEvent(); ok; cq, ok = n.NextCompletionEvent() {
 		cqs = append(cqs, cq)
@@ -150,7 +148,7 @@ func TestReqNotifyRaisesOneEvent(t *testing.T) {
 		plain  int // events at a plain message
 		marked int // events at the solicited one that follows it
 	}{
-		{"not at all", nil, 0, 0},
+		{"not armed", nil, 0, 0},
 		{"next", []arm{next}, 1, 0},
 		{"solicited", []arm{solicitedOnly}, 0, 1},
 		{"next, then solicited", []arm{next, solicitedOnly}, 1, 0},
@@ -192,11 +190,11 @@ func TestReqNotifyIgnoresEarlierCompletions(t *testing.T) {
 		p.send(wire.OpSendOnly, 0, solicited)
 		p.h.cq.ReqNotify(false)
 		if got := fired(p.h.nic); len(got) != 0 {
-			p.Errorf("%d events for what was there", len(got))
+			p.Errorf("%d events for earlier completions", len(got))
 		}
 		p.send(wire.OpSendOnly, 1)
 		if got := fired(p.h.nic); len(got) != 1 {
-			p.Errorf("%d events for what came", len(got))
+			p.Errorf("%d events for a new completion", len(got))
 		}
 		p.wcs("1 SUCCESS RECV", "2 SUCCESS RECV")
 	})
@@ -260,17 +258,17 @@ func TestDataIsWrittenBeforeCompletion(t *testing.T) {
 		p.send(wire.OpSendLast, 1, payload(bytes.Clone(want[p.mtu:])))
 		p.wcs(fmt.Sprintf("1 SUCCESS RECV %dB", n))
 		if !bytes.Equal(p.recvBuf(1, n), want) {
-			p.Error("the receive holds other data")
+			p.Error("the receive buffer has other data")
 		}
 		p.post(2, verbs.OpRDMARead, n)
 		p.h.nic.Output(p.now, p.ds)
 		p.send(wire.OpReadResponseFirst, 0, payload(bytes.Clone(want[:p.mtu])))
-		p.send(wire.OpReadResponseFirst, 0, payload(bytes.Clone(want[:p.mtu]))) // a copy is not the rest
+		p.send(wire.OpReadResponseFirst, 0, payload(bytes.Clone(want[:p.mtu]))) // a duplicate does not complete the READ
 		p.wcs()
 		p.send(wire.OpReadResponseLast, 1, payload(bytes.Clone(want[p.mtu:])))
 		p.wcs(fmt.Sprintf("2 SUCCESS RDMA_READ %dB", n))
 		if !bytes.Equal(p.h.mem[sinkAt:][:n], want) {
-			p.Error("the READ brought other data")
+			p.Error("the READ returned other data")
 		}
 	})
 }

@@ -170,8 +170,7 @@ func (l *rateLimiter) HandleTimer(now mono.Time, p *CongestionParams) {
 	}
 }
 
-// OnCNP handles a received CNP: it cuts the rate, unless the last cut was less than MinDecInterval
-// ago.
+// OnCNP cuts the rate for a received CNP, unless the last cut was less than MinDecInterval ago.
 func (l *rateLimiter) OnCNP(now mono.Time, p *CongestionParams) {
 	l.HandleTimer(now, p)
 	switch {
@@ -197,9 +196,8 @@ func (l *rateLimiter) rateCut() uint64 {
 	return half
 }
 
-// OnSent adds a packet that is sent now, whether or not it waited for readyAt, to the debt: the
-// bits that were sent ahead of the rate, in units of 1e-9 bits (nanobits). The bytes sent also
-// raise the rate.
+// OnSent adds a packet that is sent now, even before readyAt, to the debt: the bits sent ahead of
+// the rate, in units of 1e-9 bits (nanobits). The bytes sent also raise the rate.
 func (l *rateLimiter) OnSent(now mono.Time, bytes int, p *CongestionParams) {
 	if !l.active {
 		return
@@ -250,8 +248,7 @@ func (l *rateLimiter) raiseTarget(steps, stepBps uint64, p *CongestionParams) {
 }
 
 // drainDebt reduces the debt, the bits sent ahead of the rate, by those that the rate allows until
-// now. While nothing is sent, the debt becomes negative, a credit of at most the bits of the time
-// CatchUp.
+// now. While the QP is idle, the debt becomes negative: credit for a time of at most CatchUp.
 func (l *rateLimiter) drainDebt(now mono.Time, p *CongestionParams) {
 	if now <= l.drainedAt {
 		return
@@ -293,8 +290,7 @@ func (n *cnpNotifier) OnMark(now mono.Time, interval time.Duration) bool {
 	return true
 }
 
-// flow identifies a sender of UD datagrams, or a pair of addresses, for which CNPs
-// are rate limited.
+// flow identifies a sender of UD datagrams, for which CNPs are rate limited.
 type flow struct {
 	peer, own netip.Addr
 	qpn       uint32

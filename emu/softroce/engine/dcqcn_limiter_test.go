@@ -18,12 +18,12 @@ func expectRates(t *testing.T, l *rateLimiter, p *CongestionParams, first mono.T
 		before := l.RateBps(p)
 		l.HandleTimer(at, p)
 		if got := l.RateBps(p); got != want {
-			t.Fatalf("at %v the rate goes from %d to %d, want %d", at, before, got, want)
+			t.Fatalf("at %v the rate changes from %d to %d, want %d", at, before, got, want)
 		}
 	}
 }
 
-func TestZeroValueSetsNoLimit(t *testing.T) {
+func TestZeroRateLimiterSetsNoLimit(t *testing.T) {
 	p := defaultCongestionParams(40e9)
 	var l rateLimiter
 	l.OnSent(5*us, 1<<20, &p)
@@ -42,9 +42,9 @@ func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 	}
 	expectRates(t, &l, &p, 55*us, []uint64{
 		30e9, 35e9, 37_500e6, 38_750e6, 39_375e6, // fast recovery
-		39_687_500e3, // additive increase, but the target is at the line already
+		39_687_500e3, // additive increase; the target is the line rate
 	})
-	// 20e9 lies between 2^34 and 2^35: the gap is halved away by the 35th step.
+	// 20e9 is between 2^34 and 2^35: after 35 halvings the gap is 0.
 	const done = 35 * 55 * us
 	l.HandleTimer(done-1, &p)
 	if got := l.RateBps(&p); got != 40e9-1 || !l.active {
@@ -52,7 +52,7 @@ func TestFirstCutHalvesRateAndRecoveryEndsAtLineRate(t *testing.T) {
 	}
 	l.HandleTimer(done, &p)
 	if l != (rateLimiter{}) {
-		t.Errorf("recovered limiter is not as new: %+v", l)
+		t.Errorf("recovered limiter differs from a new one: %+v", l)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestByteCounterRaisesRate(t *testing.T) {
 			t.Fatalf("step %d: rate %d, then %d, want %d", i, before, got, want)
 		}
 	}
-	// alphaOne large send may be worth several steps, and end the limit midway.
+	// One large send may cause several steps and lift the limit.
 	l.OnSent(us, 30*int(p.ByteCounter), &p)
 	if l != (rateLimiter{}) {
 		t.Errorf("still limited: %+v", l)
@@ -177,7 +177,7 @@ func TestHyperIncreaseNeedsTimerAndByteCounter(t *testing.T) {
 	if l.target != 11_840e6 {
 		t.Errorf("target %d, want 800 Mb/s more", l.target)
 	}
-	l.OnCNP(at+10*us, &p) // a cut starts all over
+	l.OnCNP(at+10*us, &p) // a cut restarts fast recovery
 	before := l.target
 	l.OnSent(at+10*us, int(p.ByteCounter), &p)
 	if l.target != before {
@@ -194,7 +194,7 @@ func TestCutRestartsTimerAndByteCounter(t *testing.T) {
 	l.OnSent(54*us, 1, &p)
 	l.HandleTimer(108*us, &p)
 	if got := l.RateBps(&p); got != 10e9 {
-		t.Errorf("rate %d: a step from before the cut was counted", got)
+		t.Errorf("rate %d: a step before the cut was counted", got)
 	}
 	if got := l.NextTimer(); got != 109*us {
 		t.Errorf("next timer at %v, want 55µs after the cut", got)
@@ -225,14 +225,14 @@ func TestCNPsDoNotCutBelowMinRate(t *testing.T) {
 		now += 10 * us
 		l.OnCNP(now, &p)
 		if got := l.RateBps(&p); got < p.MinRateBps {
-			t.Fatalf("rate %d is below the floor", got)
+			t.Fatalf("rate %d is below the minimum", got)
 		}
 	}
 	if got := l.RateBps(&p); got != p.MinRateBps {
-		t.Fatalf("rate %d under steady congestion, want the floor", got)
+		t.Fatalf("rate %d under steady congestion, want the minimum", got)
 	}
-	// From the floor, without traffic, only additive increase helps: 100 Gb/s at
-	// 40 Mb/s each 55 µs is 2500 steps, and 31 more halve the rest.
+	// From the minimum, without traffic, only additive increase raises the rate: 100 Gb/s by
+	// 40 Mb/s each 55 µs takes 2500 steps, and 31 more halve the rest.
 	steps := 0
 	for l.active {
 		now = l.NextTimer()

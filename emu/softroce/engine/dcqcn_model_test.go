@@ -124,8 +124,7 @@ func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 			if rate := float64(l.RateBps(&p)); math.Abs(rate-ref) > 1e-5*ref+1 {
 				t.Fatalf("seed %d, %+v: rate %.0f, the model says %.0f", seed, h, rate, ref)
 			}
-			// Real numbers approach the line for ever; integers arrive, and then
-			// the limit is lifted.
+			// The model approaches the line rate; the integers reach it, which lifts the limit.
 			switch {
 			case l.active && m.rc > line-0.01:
 				t.Fatalf("seed %d, %+v: still limited to %d", seed, h, l.rate)
@@ -144,7 +143,7 @@ func TestLimiterMatchesPublishedAlgorithm(t *testing.T) {
 		}
 	}
 	if recovered < 20 {
-		t.Errorf("only %d recoveries: the stories show too little", recovered)
+		t.Errorf("only %d recoveries: the events do not test enough", recovered)
 	}
 }
 
@@ -184,7 +183,7 @@ func TestLateTimersDoNotChangeResults(t *testing.T) {
 
 // The hash of a run is the same on every machine and Go release. It changes only with the
 // algorithm.
-func TestRunIsReproducible(t *testing.T) {
+func TestRateLimiterIsDeterministic(t *testing.T) {
 	p := defaultCongestionParams(100e9)
 	sum := fnv.New64a()
 	var l rateLimiter
@@ -200,13 +199,12 @@ func TestRunIsReproducible(t *testing.T) {
 	}
 }
 
-// bottleneck is an output queue that two senders share. It marks as the published switch
-// does: never below one threshold, always above another, and with a rising probability
-// between them.
+// bottleneck is an output queue that two senders share. It marks as the published switch does:
+// never below one threshold, always above another, and with a rising probability between them.
 type bottleneck struct {
 	rateBps  uint64
 	wireTime mono.Time // of a packet
-	freeAt   mono.Time // when the last queued byte will have left
+	freeAt   mono.Time // when the last queued byte is sent
 	maxQueue int
 	rng      *rand.Rand
 }
@@ -229,7 +227,7 @@ func (b *bottleneck) enqueue(now mono.Time) (leavesAt mono.Time, marked bool) {
 type testFlow struct {
 	l      rateLimiter
 	n      cnpNotifier
-	cnps   []mono.Time // on their way back
+	cnps   []mono.Time // arrival times at the sender
 	lineAt mono.Time   // when the sender's own line is free again
 	start  mono.Time
 	sent   int // in the interval that is measured
@@ -262,7 +260,7 @@ func shareOfFirstFlow(seed uint64) (first, used float64, maxQueue int) {
 			f.cnps = f.cnps[1:]
 			continue
 		}
-		if f.l.NextTimer() <= now { // likewise
+		if f.l.NextTimer() <= now { // may move nextSend, too
 			f.l.HandleTimer(f.l.NextTimer(), &p)
 			continue
 		}
@@ -280,7 +278,7 @@ func shareOfFirstFlow(seed uint64) (first, used float64, maxQueue int) {
 	return a / (a + b), (a + b) * 8e9 / line / float64(end-measure), sw.maxQueue
 }
 
-// Two flows come to share the line evenly, keep it busy and keep the queue short.
+// Two flows converge to equal shares, use the line fully and keep the queue short.
 func TestTwoFlowsConvergeToFairShare(t *testing.T) {
 	for seed := range uint64(3) {
 		first, used, maxQueue := shareOfFirstFlow(seed)

@@ -58,7 +58,7 @@ func TestIdleTimeGivesNoCredit(t *testing.T) {
 	for i, at := range []mono.Time{0, 1000, 5000, 6001} {
 		l.OnSent(at, 1000, &p)
 		if got := l.readyAt; got != at+1000 {
-			t.Errorf("packet %d left at %d, the next may at %d, want %d", i, at, got, at+1000)
+			t.Errorf("packet %d sent at %d, the next is ready at %d, want %d", i, at, got, at+1000)
 		}
 	}
 }
@@ -66,18 +66,18 @@ func TestIdleTimeGivesNoCredit(t *testing.T) {
 func TestCatchUpBoundsCredit(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
-		left, ready mono.Time
+		sent, ready mono.Time
 	}{
 		{"on time", 1000, 2000},
-		{"late within the slack", 1400, 2000},
-		{"late by just the slack", 1500, 2000},
+		{"late by less than CatchUp", 1400, 2000},
+		{"late by CatchUp", 1500, 2000},
 		{"later", 1501, 2001},
 		{"much later", 900_000, 900_500},
 	} {
 		l, p := steadyLimiter(8e9)
 		p.CatchUp = 500
 		l.OnSent(0, 1000, &p)
-		l.OnSent(tc.left, 1000, &p)
+		l.OnSent(tc.sent, 1000, &p)
 		if got := l.readyAt; got != tc.ready {
 			t.Errorf("%s: ready at %d, want %d", tc.name, got, tc.ready)
 		}
@@ -146,14 +146,14 @@ func TestHugeDebtIsBounded(t *testing.T) {
 	}
 	l.HandleTimer(us, &p)
 	if l.readyAt < us {
-		t.Errorf("ready at %v although the debt takes centuries", l.readyAt)
+		t.Errorf("ready at %v although the debt lasts for centuries", l.readyAt)
 	}
 }
 
 func TestNotifierSendsOneCNPPerInterval(t *testing.T) {
 	var n cnpNotifier
 	var sent []mono.Time
-	const start = 7_000 // the first mark is answered whenever it comes
+	const start = 7_000 // the first mark causes a CNP at any time
 	for us := range mono.Time(120) {
 		if now := start + us*1000; n.OnMark(now, defaultCNPInterval) {
 			sent = append(sent, now)
@@ -170,7 +170,7 @@ func TestNotifierIntervalStartsAtLastCNP(t *testing.T) {
 		now  mono.Time
 		want bool
 	}{
-		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // epoch and sign mean nothing
+		{-3_000, true}, {0, false}, {46_999, false}, {47_000, true}, // time 0 and the sign have no meaning
 		{200_000, true}, {249_999, false}, {250_000, true}, {250_000, false},
 	} {
 		if got := n.OnMark(tc.now, defaultCNPInterval); got != tc.want {
@@ -202,11 +202,11 @@ func TestDefaultParamsAreValidForEveryLineRate(t *testing.T) {
 
 func TestAlphaIntervalExceedsCNPInterval(t *testing.T) {
 	if p := defaultCongestionParams(1e9); p.AlphaInterval <= defaultCNPInterval {
-		t.Errorf("alpha decays every %v although CNPs come every %v under congestion", p.AlphaInterval, defaultCNPInterval)
+		t.Errorf("alpha decays every %v although CNPs arrive every %v under congestion", p.AlphaInterval, defaultCNPInterval)
 	}
 }
 
-func TestValidateNamesTheField(t *testing.T) {
+func TestCongestionParamsErrorNamesField(t *testing.T) {
 	for field, spoil := range map[string][]func(*CongestionParams){
 		"MaxRateBps":       {func(p *CongestionParams) { p.MaxRateBps = 0 }, func(p *CongestionParams) { p.MaxRateBps = maxRateBps + 1 }},
 		"MinRateBps":       {func(p *CongestionParams) { p.MinRateBps = 0 }, func(p *CongestionParams) { p.MinRateBps = p.MaxRateBps + 1 }},
@@ -223,7 +223,7 @@ func TestValidateNamesTheField(t *testing.T) {
 			p := defaultCongestionParams(40e9)
 			f(&p)
 			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), " "+field+" is ") {
-				t.Errorf("%s spoiled (%d): error is %v", field, i, err)
+				t.Errorf("%s invalid (%d): error is %v", field, i, err)
 			}
 		}
 	}

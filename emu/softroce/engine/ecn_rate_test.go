@@ -82,7 +82,7 @@ func TestCNPReducesRateOfUnreliableQPs(t *testing.T) {
 	})
 	eachUD(t, setup{nic: slow}, func(p udPeer) {
 		p.to(1000)
-		p.delivered(p.build(wire.OpAcknowledge, 0, asCNP), func(d *link.Datagram) { // from anyone it talks to
+		p.deliverEdited(p.build(wire.OpAcknowledge, 0, asCNP), func(d *link.Datagram) { // from any source
 			d.Src = netip.AddrPortFrom(p.addr.Next(), 0xc000)
 		})
 		ah := p.handle(nil)
@@ -182,8 +182,8 @@ func TestCNPForWrongQPOrPeerIsDropped(t *testing.T) {
 		p.cnp(withPKey(0x8001))
 		p.cnp(payload(make([]byte, 12)))
 		p.cnp(payload(make([]byte, 20)))
-		p.cnp(otherwise(func(b *wire.BTH) { b.TVer = 1 }))
-		p.cnp(otherwise(func(b *wire.BTH) { b.Opcode++ }))
+		p.cnp(editBTH(func(b *wire.BTH) { b.TVer = 1 }))
+		p.cnp(editBTH(func(b *wire.BTH) { b.Opcode++ }))
 		spoilt := p.build(wire.OpAcknowledge, 0, asCNP)
 		spoilt.Payload[20] ^= 1
 		p.deliver(spoilt)
@@ -202,7 +202,7 @@ func TestCNPForWrongQPOrPeerIsDropped(t *testing.T) {
 }
 
 // ecn/7: The congestion counters of both ends match the packets exchanged.
-func TestCongestionCountersAgreeWithThePackets(t *testing.T) {
+func TestCongestionCountersMatchPackets(t *testing.T) {
 	net, a, b, qa, qb := rcPair(t, slow)
 	var marks, cnps, n uint64
 	net.drop = func(d *link.Datagram) bool {
@@ -260,7 +260,7 @@ func TestCatchUpKeepsRateWhenDriverIsLate(t *testing.T) {
 		}})
 		p.to(1000)
 		p.cnp()
-		p.wait(slack) // what it may save up
+		p.wait(slack) // the largest credit
 		p.post(1, verbs.OpRDMAWrite, 900*p.mtu)
 		p.count()
 		sent := 0
@@ -271,12 +271,12 @@ func TestCatchUpKeepsRateWhenDriverIsLate(t *testing.T) {
 		}
 		packet := wire.BTHLen + p.mtu + wire.ICRCLen
 		allowed := int(rate / 8 * (steps * late).Seconds() / float64(packet))
-		t.Logf("catching up %v: %d packets, and the rate allows %d", catchUp, sent, allowed)
+		t.Logf("catching up %v: %d packets, but the rate allows %d", catchUp, sent, allowed)
 		switch {
 		case catchUp == 0 && sent > 2*steps:
-			t.Errorf("%d packets without catching up, in %d sleeps", sent, steps)
+			t.Errorf("%d packets without CatchUp, in %d waits", sent, steps)
 		case catchUp != 0 && (sent < allowed-2 || sent > allowed+1):
-			t.Errorf("%d packets, and the rate allows %d", sent, allowed)
+			t.Errorf("%d packets, but the rate allows %d", sent, allowed)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const cnpInterval = 50 * time.Microsecond // the default
 // mark delivers a packet with a CE mark.
 func (p *peer) mark(op wire.Operation, k int, edits ...edit) {
 	p.Helper()
-	p.delivered(p.build(op, k, edits...), marked)
+	p.deliverEdited(p.build(op, k, edits...), marked)
 }
 
 // cnps returns a description of each CNP that the NIC sends now, and the number of
@@ -49,15 +49,15 @@ func (p *peer) cnps() (cnps []string, others int) {
 	return cnps, others
 }
 
-// notifies compares the CNPs that the NIC sends now and ignores other packets.
-func (p *peer) notifies(want ...string) {
+// expectCNPs compares the CNPs that the NIC sends now and ignores other packets.
+func (p *peer) expectCNPs(want ...string) {
 	p.Helper()
 	got, _ := p.cnps()
 	p.compare("notified", got, want)
 }
 
-// own describes the CNP for the peer of a connected QP.
-func (p *peer) own() string { return fmt.Sprintf("%v qp %x pkey ffff", p.addr, peerQPN) }
+// cnpToPeer describes the CNP for the peer of a connected QP.
+func (p *peer) cnpToPeer() string { return fmt.Sprintf("%v qp %x pkey ffff", p.addr, peerQPN) }
 
 // ecn/1, ecn/6: A packet with a CE mark causes a CNP to the sender's QP, before all
 // other packets. The expected bytes and ICRC were computed independently.
@@ -77,7 +77,7 @@ func TestCEMarkCausesCNP(t *testing.T) {
 		if d.Src != netip.AddrPortFrom(p.h.addr, 0xf570) || d.Dst != netip.AddrPortFrom(p.addr, 4791) || d.TClass != 0 || d.HopLimit != 64 {
 			p.Errorf("sent from %v to %v, class %#x, hop limit %d", d.Src, d.Dst, d.TClass, d.HopLimit)
 		}
-		if ack := p.see(&ds[1]); ack != "ACK 0 msn 1" {
+		if ack := p.checkPacket(&ds[1]); ack != "ACK 0 msn 1" {
 			p.Errorf("then %s", ack)
 		}
 		p.silence(time.Second)
@@ -100,40 +100,40 @@ func TestCNPCopiesPKeyOfMarkedPacket(t *testing.T) {
 	each(t, setup{nic: func(c *Config) { c.PKeys = []uint16{0xffff, 0x8005} }, attr: func(a *verbs.QPAttr) { a.PKeyIndex = 1 }}, func(p *peer) {
 		for k, pkey := range []uint16{0x0005, 0x8005} {
 			p.mark(wire.OpWriteOnly, k, p.at(0, 8), data(8), withPKey(pkey))
-			p.notifies(fmt.Sprintf("%v qp %x pkey %x", p.addr, peerQPN, pkey))
+			p.expectCNPs(fmt.Sprintf("%v qp %x pkey %x", p.addr, peerQPN, pkey))
 			p.wait(cnpInterval)
 		}
 	})
 }
 
-// ecn/1: what is not marked CE, or not a valid packet of a QP, or itself a CNP,
-// is not answered. ecn/7: nor is it counted.
+// ecn/1, ecn/7: A packet that has no CE mark, is not valid for its QP, or is a CNP causes no CNP
+// and is not counted.
 func TestOnlyValidCEMarkedPacketsCauseCNP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		write := func(edits ...edit) link.Datagram {
 			return p.build(wire.OpWriteOnly, 0, append([]edit{p.at(0, 8), data(8)}, edits...)...)
 		}
 		for _, ecn := range []uint8{link.NotECT, link.ECT0, link.ECT1} {
-			p.delivered(write(), func(d *link.Datagram) { d.TClass = 0xfc | ecn })
+			p.deliverEdited(write(), func(d *link.Datagram) { d.TClass = 0xfc | ecn })
 		}
-		p.delivered(write(toQPN(p.q.num+1)), marked)
-		p.delivered(write(withPKey(0x8001)), marked)
-		p.delivered(write(over(wire.TransportUC)), marked)
-		p.delivered(write(otherwise(func(b *wire.BTH) { b.TVer = 1 })), marked)
-		p.delivered(write(asCNP), marked)
-		p.delivered(write(), func(d *link.Datagram) { marked(d); d.Src = netip.AddrPortFrom(p.h.addr, 1) })
+		p.deliverEdited(write(toQPN(p.q.num+1)), marked)
+		p.deliverEdited(write(withPKey(0x8001)), marked)
+		p.deliverEdited(write(over(wire.TransportUC)), marked)
+		p.deliverEdited(write(editBTH(func(b *wire.BTH) { b.TVer = 1 })), marked)
+		p.deliverEdited(write(asCNP), marked)
+		p.deliverEdited(write(), func(d *link.Datagram) { marked(d); d.Src = netip.AddrPortFrom(p.h.addr, 1) })
 		spoilt := write()
 		marked(&spoilt)
 		spoilt.Payload[30] ^= 1
 		p.deliver(spoilt)
-		p.send(wire.OpWriteOnly, 7, p.at(0, 8), data(8)) // lost packets are no marks
-		p.notifies()
+		p.send(wire.OpWriteOnly, 7, p.at(0, 8), data(8)) // a gap is not a mark
+		p.expectCNPs()
 		if n := p.h.nic.Count.ECNMarked; n != 0 {
 			p.Errorf("%d marks counted", n)
 		}
 		p.enter(verbs.QPStateErr)
-		p.delivered(write(), marked)
-		p.notifies()
+		p.deliverEdited(write(), marked)
+		p.expectCNPs()
 	})
 }
 
@@ -142,7 +142,7 @@ func TestOnlyValidCEMarkedPacketsCauseCNP(t *testing.T) {
 func TestResponsesAndUnreliablePacketsCauseCNP(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.mark(wire.OpWriteOnly, 0, p.at(0, 8), data(8))
-		p.notifies(p.own())
+		p.expectCNPs(p.cnpToPeer())
 		for _, mark := range []func(){
 			func() { p.mark(wire.OpWriteOnly, 0, p.at(0, 8), data(8)) },
 			func() { p.mark(wire.OpWriteOnly, 7, p.at(0, 8), data(8)) },
@@ -152,15 +152,15 @@ func TestResponsesAndUnreliablePacketsCauseCNP(t *testing.T) {
 		} {
 			p.wait(cnpInterval)
 			mark()
-			p.notifies(p.own())
+			p.expectCNPs(p.cnpToPeer())
 		}
 	})
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.mark(wire.OpWriteOnly, 0, over(wire.TransportUC), p.at(0, 8), data(8))
-		p.notifies(p.own())
+		p.expectCNPs(p.cnpToPeer())
 		p.wait(cnpInterval)
 		p.mark(wire.OpSendOnly, 5, over(wire.TransportUC), data(8)) // dropped: no receive
-		p.notifies(p.own())
+		p.expectCNPs(p.cnpToPeer())
 	})
 }
 
@@ -176,15 +176,15 @@ func TestMarkedDatagramCausesCNPToItsSender(t *testing.T) {
 			marked(&d)
 			p.redeliver(d, p.addr.Next(), p.h.addr)
 		}
-		p.notifies(p.own(), fmt.Sprintf("%v qp 77 pkey ffff", p.addr), fmt.Sprintf("%v qp %x pkey ffff", p.addr.Next(), peerQPN))
+		p.expectCNPs(p.cnpToPeer(), fmt.Sprintf("%v qp 77 pkey ffff", p.addr), fmt.Sprintf("%v qp %x pkey ffff", p.addr.Next(), peerQPN))
 		p.wait(cnpInterval - 1)
 		p.mark(wire.OpSendOnly, 0, datagram, data(8))
-		p.notifies()
+		p.expectCNPs()
 		p.wait(1)
 		p.mark(wire.OpSendOnly, 0, datagram, data(8), from(0x77))
-		p.notifies(fmt.Sprintf("%v qp 77 pkey ffff", p.addr))
+		p.expectCNPs(fmt.Sprintf("%v qp 77 pkey ffff", p.addr))
 		p.mark(wire.OpSendOnly, 0, datagram, data(8), qkey(1)) // not a valid one
-		p.notifies()
+		p.expectCNPs()
 	})
 }
 
@@ -208,16 +208,16 @@ func TestCNPIntervalIsPerQP(t *testing.T) {
 				for range 100 {
 					mark()
 				}
-				p.notifies(p.own())
+				p.expectCNPs(p.cnpToPeer())
 				mark()
-				p.notifies()
+				p.expectCNPs()
 				p.mark(wire.OpWriteOnly, k, toQPN(other.num), p.at(0, 8), data(8))
-				p.notifies(p.own())
+				p.expectCNPs(p.cnpToPeer())
 				p.wait(gap - 1)
 				mark()
-				p.notifies() // a mark that shared a CNP causes none later
+				p.expectCNPs() // a mark that shared a CNP causes none later
 				p.wait(1)
-				p.notifies()
+				p.expectCNPs()
 				p.wait(gap)
 			}
 			if c := p.h.nic.Count; c.CNPsSent != 6 || c.ECNMarked != 3*103 {
@@ -239,10 +239,10 @@ func TestCNPQueueForDatagramSendersIsLimited(t *testing.T) {
 			p.Errorf("%d CNPs sent, %d counted as lost", len(got), p.h.nic.Count.CNPsLost)
 		}
 		if n := len(p.h.nic.flows); n > 1<<12 {
-			p.Errorf("%d senders remembered", n)
+			p.Errorf("%d senders in the table", n)
 		}
 		p.mark(wire.OpSendOnly, 0, datagram, data(8), from(0xaaaa))
 		p.h.nic.SetGIDs(RoCEv2GIDs(p.addr.Next()))
-		p.notifies()
+		p.expectCNPs()
 	})
 }

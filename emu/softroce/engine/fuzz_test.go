@@ -15,9 +15,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// victim is a NIC with QPs of all types in all states, connected to a hostile peer.
+// fuzzedNIC is a NIC with QPs of all types in all states, connected to a hostile peer.
 // Memory outside of its regions, and read-only regions, must never change.
-type victim struct {
+type fuzzedNIC struct {
 	*host
 	peer  netip.Addr
 	qps   []*QP
@@ -31,39 +31,38 @@ type victim struct {
 }
 
 const (
-	openAt, openLen   = 0x4000, 0x4000 // what the peer may write
-	shutAt, shutLen   = 0xc000, 0x4000 // what it may only read
-	bufferAt          = 0x20000        // receives and sinks of the NIC's own
-	bufferLen         = 0x10000
-	victimMemory      = 0x40000
-	fuzzPSN           = 0xfffff0
-	fuzzWindowPackets = 8
+	writableAt, writableLen = 0x4000, 0x4000 // the peer may write
+	readableAt, readableLen = 0xc000, 0x4000 // the peer may only read
+	bufferAt                = 0x20000        // receives and results of the application
+	bufferLen               = 0x10000
+	fuzzMemory              = 0x40000
+	fuzzPSN                 = 0xfffff0
+	fuzzWindowPackets       = 8
 )
 
-func newVictim(t testing.TB, addr, peer string) *victim {
-	v := &victim{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
+func newFuzzedNIC(t testing.TB, addr, peer string) *fuzzedNIC {
+	v := &fuzzedNIC{peer: netip.MustParseAddr(peer), now: 1, batch: newNetwork().batch}
 	v.host = newHost(t, addr, func(c *Config) { c.WindowPackets = fuzzWindowPackets })
-	if err := v.nic.DeregMR(v.mr); err != nil { // which covers it all
+	if err := v.nic.DeregMR(v.mr); err != nil { // it covers all memory
 		t.Fatal(err)
 	}
-	v.mem = v.mem[:victimMemory]
+	v.mem = v.mem[:fuzzMemory]
 	fill(v.mem, 1)
 	region := func(at, n int, access verbs.Access) *nic.Region {
 		r := must.Get(v.nic.RegMR(v.pd, nic.Bytes(v.mem[at:at+n:at+n]), uint64(at), access))(t)
 		return r
 	}
-	v.writable = region(openAt, openLen, allAccess)
-	v.readable = region(shutAt, shutLen, verbs.AccessRemoteRead)
+	v.writable = region(writableAt, writableLen, allAccess)
+	v.readable = region(readableAt, readableLen, verbs.AccessRemoteRead)
 	v.mr = region(bufferAt, bufferLen, verbs.AccessLocalWrite)
 	v.mr.Addr = bufferAt
 	v.openQPs(t)
 	return v
 }
 
-// openQPs creates QPs in a fixed order, so that the QP number of a packet
-// determines its type: two RC, UC, UD, RC with SRQ, XRC initiator and target, and
-// RC in RTR, INIT, SQD and ERR.
-func (v *victim) openQPs(t testing.TB) {
+// openQPs creates QPs in a fixed order, so that the QP number of a packet determines its type: two
+// RC, UC, UD, RC with SRQ, XRC initiator and target, and RC in RTR, INIT, SQD and ERR.
+func (v *fuzzedNIC) openQPs(t testing.TB) {
 	srq := must.Get(v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, MaxWR: 16, MaxSGE: 2}))(t)
 	domain := must.Get(v.nic.OpenXRCD())(t)
 	xsrq := must.Get(v.nic.CreateSRQ(nic.SRQConfig{PD: v.pd, Type: verbs.SRQXRC, MaxWR: 16, MaxSGE: 2, XRCD: domain, CQ: v.cq}))(t)
@@ -109,7 +108,7 @@ func (v *victim) openQPs(t testing.TB) {
 }
 
 // work posts requests to all queues that accept them.
-func (v *victim) work() {
+func (v *fuzzedNIC) work() {
 	own := func(off, n int) verbs.SGE {
 		return verbs.SGE{Addr: bufferAt + uint64(off), Length: uint32(n), LKey: verbs.LKey(v.mr.Key)}
 	}
@@ -140,30 +139,30 @@ func (v *victim) work() {
 	}
 }
 
-// give delivers a datagram to the NIC and lets it send.
-func (v *victim) give(t *testing.T, d *link.Datagram) {
+// deliver delivers a datagram to the NIC and lets it send.
+func (v *fuzzedNIC) deliver(t *testing.T, d *link.Datagram) {
 	before := v.nic.Count
 	v.nic.Input(v.now, d)
 	after := &v.nic.Count
 	if after.Received != before.Received+1 {
 		t.Fatalf("a datagram was counted %d times", after.Received-before.Received)
 	}
-	if n := reasons(after) - reasons(&before); n > 1 {
+	if n := dropped(after) - dropped(&before); n > 1 {
 		t.Fatalf("a datagram was dropped for %d reasons: %+v, then %+v", n, before, *after)
 	}
-	v.react(t)
+	v.sendAndPoll(t)
 }
 
-// reasons returns the number of datagrams that were not executed.
-func reasons(c *Counters) uint64 {
+// dropped returns the number of datagrams that were not executed.
+func dropped(c *Counters) uint64 {
 	return c.Duplicates + c.OutOfSequence + c.StaleResponses + c.GhostResponses +
 		c.DropShort + c.DropICRC + c.DropOpcode + c.DropVersion + c.DropPad + c.DropAddress + c.DropQPN + c.DropQPType +
 		c.DropQPState + c.DropPKey + c.DropQKey + c.DropSequence + c.DropLength + c.DropNoReceive + c.DropTooLong +
 		c.DropAccess + c.DropReplay + c.DropQueue + c.DropDead
 }
 
-// react sends a limited number of packets and polls the CQs.
-func (v *victim) react(t *testing.T) {
+// sendAndPoll sends a limited number of packets and polls the CQs.
+func (v *fuzzedNIC) sendAndPoll(t *testing.T) {
 	for range 4 {
 		n := v.nic.Output(v.now, v.batch)
 		for i := range n {
@@ -194,27 +193,26 @@ func (v *victim) react(t *testing.T) {
 	}
 }
 
-// fences returns the memory that must not change.
-func (v *victim) fences() []byte {
-	return bytes.Join([][]byte{v.mem[:openAt], v.mem[openAt+openLen : bufferAt], v.mem[bufferAt+bufferLen:]}, nil)
+// protectedMemory returns the memory that must not change.
+func (v *fuzzedNIC) protectedMemory() []byte {
+	return bytes.Join([][]byte{v.mem[:writableAt], v.mem[writableAt+writableLen : bufferAt], v.mem[bufferAt+bufferLen:]}, nil)
 }
 
-// rewrite turns fuzz bytes into a packet that passes the first checks: existing QP,
-// matching P_Key, near PSN, valid keys and ICRC. mode selects the fields to leave
-// unchanged.
-func (v *victim) rewrite(mode byte, b []byte) []byte {
-	if len(b) < wire.BTHLen+wire.ICRCLen || mode&fuzzSeal == 0 {
+// rewrite turns fuzz bytes into a packet that passes the first checks: existing QP, matching P_Key,
+// near PSN, valid keys and ICRC. mode selects the fields to leave unchanged.
+func (v *fuzzedNIC) rewrite(mode byte, b []byte) []byte {
+	if len(b) < wire.BTHLen+wire.ICRCLen || mode&fuzzMakeValid == 0 {
 		return b
 	}
 	q := v.qps[int(b[7])%len(v.qps)]
-	if mode&fuzzOwnBTH == 0 {
+	if mode&fuzzKeepBTH == 0 {
 		b[1] &^= 0x0f
 		copy(b[2:], []byte{0xff, 0xff})
 		copy(b[5:8], []byte{byte(q.num >> 16), byte(q.num >> 8), byte(q.num)})
 		b[0] = b[0]&0x1f | byte(q.Transport())
 		b = b[:len(b)&^3]
 	}
-	if mode&fuzzOwnPSN == 0 {
+	if mode&fuzzKeepPSN == 0 {
 		near := q.resp.expected
 		if info, _ := wire.Opcode(b[0]).Info(); info.Class.Has(wire.Response) {
 			near = q.req.una
@@ -222,14 +220,14 @@ func (v *victim) rewrite(mode byte, b []byte) []byte {
 		psn := near.Add(int32(int8(b[11])) / 16)
 		b[9], b[10], b[11] = byte(psn>>16), byte(psn>>8), byte(psn)
 	}
-	if mode&fuzzOwnKeys == 0 {
-		v.keys(b)
+	if mode&fuzzKeepKeys == 0 {
+		v.setValidKeys(b)
 	}
 	return b
 }
 
-// keys replaces addresses and keys in the packet by valid ones.
-func (v *victim) keys(b []byte) {
+// setValidKeys replaces addresses and keys in the packet by valid ones.
+func (v *fuzzedNIC) setValidKeys(b []byte) {
 	info, ok := wire.Opcode(b[0]).Info()
 	if !ok || len(b) < info.HeaderLen+wire.ICRCLen {
 		return
@@ -259,15 +257,15 @@ func (v *victim) keys(b []byte) {
 	}
 }
 
-// What the byte before a datagram in FuzzInput's input asks for.
+// Bits of the mode of a datagram in the input of FuzzInput.
 const (
-	fuzzSeal    = 0x01 // put it right, as far as the next three do not forbid
-	fuzzOwnBTH  = 0x02
-	fuzzOwnPSN  = 0x04
-	fuzzOwnKeys = 0x08
-	fuzzBlind   = 0x10 // hide the IP identification
-	fuzzTick    = 0x20 // let the next deadline pass first
-	fuzzWork    = 0x40 // post to all queues first
+	fuzzMakeValid = 0x01 // make the fields valid that the next three bits do not keep
+	fuzzKeepBTH   = 0x02
+	fuzzKeepPSN   = 0x04
+	fuzzKeepKeys  = 0x08
+	fuzzHideIPID  = 0x10 // hide the IP identification
+	fuzzTick      = 0x20 // advance to the next deadline first
+	fuzzWork      = 0x40 // post to all queues first
 )
 
 // FuzzInput delivers datagrams to a NIC. The input is a series of datagrams, each
@@ -279,7 +277,7 @@ func FuzzInput(f *testing.F) {
 			raw := p.Append(nil)
 			b = append(b, byte(len(raw)>>8), byte(len(raw)), mode)
 			b = append(b, raw...)
-			mode = fuzzSeal
+			mode = fuzzMakeValid
 		}
 		f.Add(b, len(b)%8 < 4)
 	}
@@ -294,22 +292,22 @@ func FuzzInput(f *testing.F) {
 			long := k
 			long.RETH.DMALen, long.Payload = 300, make([]byte, 256)
 			shut := k
-			shut.RETH.RKey, shut.AtomicETH.RKey = 1, 1 // the region that may only be read
-			add(fuzzSeal|fuzzWork, k, k, long)
-			add(fuzzSeal|fuzzWork|fuzzTick, long, k)
-			add(fuzzSeal|fuzzWork, shut)
+			shut.RETH.RKey, shut.AtomicETH.RKey = 1, 1 // the read-only region
+			add(fuzzMakeValid|fuzzWork, k, k, long)
+			add(fuzzMakeValid|fuzzWork|fuzzTick, long, k)
+			add(fuzzMakeValid|fuzzWork, shut)
 		}
 	}
 	first := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(wire.OpSendFirst)}, Payload: make([]byte, 256)}
 	last := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(wire.OpSendLastInv)}, Payload: make([]byte, 20)}
-	add(fuzzSeal|fuzzWork, first, last, first, first)
+	add(fuzzMakeValid|fuzzWork, first, last, first, first)
 	f.Fuzz(func(t *testing.T, b []byte, v6 bool) {
 		addr, peer := "10.0.0.1", "10.0.0.2"
 		if v6 {
 			addr, peer = "fd00::1", "fd00::2"
 		}
-		v := newVictim(t, addr, peer)
-		fences := v.fences()
+		v := newFuzzedNIC(t, addr, peer)
+		fences := v.protectedMemory()
 		for round := 0; len(b) >= 3 && round < 64; round++ {
 			n := min(int(binary.BigEndian.Uint16(b)&0x1fff), len(b)-3)
 			mode, raw := b[2], b[3:3+n]
@@ -323,15 +321,15 @@ func FuzzInput(f *testing.F) {
 			}
 			d := link.Datagram{
 				Src: netip.AddrPortFrom(v.peer, 0xc000), Dst: netip.AddrPortFrom(v.addr, wire.Port),
-				TClass: mode >> 6, IPID: uint32(mode&fuzzBlind) * (link.IPIDUnknown / fuzzBlind), Payload: v.rewrite(mode, bytes.Clone(raw)),
+				TClass: mode >> 6, IPID: uint32(mode&fuzzHideIPID) * (link.IPIDUnknown / fuzzHideIPID), Payload: v.rewrite(mode, bytes.Clone(raw)),
 			}
-			if mode&fuzzSeal != 0 && len(d.Payload) >= wire.BTHLen+wire.ICRCLen {
+			if mode&fuzzMakeValid != 0 && len(d.Payload) >= wire.BTHLen+wire.ICRCLen {
 				wire.NewICRC(d.Src, d.Dst).Seal(0, d.Payload)
 			}
-			v.give(t, &d)
+			v.deliver(t, &d)
 		}
-		if !bytes.Equal(v.fences(), fences) {
-			t.Fatal("memory outside the regions, or read-only, has changed")
+		if !bytes.Equal(v.protectedMemory(), fences) {
+			t.Fatal("memory outside of the regions or read-only memory has changed")
 		}
 	})
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/emu/softroce/wire"
 )
 
-// SendMAD queues a management datagram and reports false if the queue is full. Senders of MADs
-// retransmit them.
+// SendMAD queues a MAD. It reports false if the queue is full; senders of MADs retransmit.
 func (n *NIC) SendMAD(m MAD) bool {
 	if len(n.madsOut) >= n.cfg.Limits.MADsQueue {
 		n.Count.DropQueue++
@@ -25,8 +24,7 @@ func (n *NIC) MADs() int { return len(n.madsIn) }
 // NextMAD removes and returns the oldest received management datagram.
 func (n *NIC) NextMAD() (MAD, bool) { return nic.PopFront(&n.madsIn) }
 
-// handleMAD receives a management datagram; known is false for undefined opcodes. Any P_Key of the
-// port is valid.
+// handleMAD receives a MAD with any P_Key of the port; known is false for undefined opcodes.
 func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known || p.BTH.Opcode != wire.MakeOpcode(wire.TransportUD, wire.OpSendOnly):
@@ -51,9 +49,8 @@ func (n *NIC) handleMAD(d *link.Datagram, p *wire.Packet, known bool) {
 	})
 }
 
-// outputMADs fills ds with packets that no QP of an application sends: management datagrams, and
-// CNPs to senders of UD datagrams. All datagrams may share one buffer: shareBuffer passes the rest
-// of it on.
+// outputMADs fills ds with packets that no application's QP sends: MADs, and CNPs to senders of UD
+// datagrams. All datagrams may share one buffer: shareBuffer passes the rest of it on.
 func (n *NIC) outputMADs(ds []link.Datagram) int {
 	filled := 0
 	for filled < len(ds) && len(n.madsOut) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// sendMAD hands a management datagram for QP 1 to the NIC.
+// sendMAD delivers a MAD for QP 1 to the NIC.
 func (p udPeer) sendMAD(edits ...edit) {
 	p.Helper()
 	p.send(wire.OpSendOnly, 0, append([]edit{qkey(gsiQKey), data(MADLen), func(k *wire.Packet) {
@@ -40,26 +40,25 @@ func TestQP1AcceptsMADsOfAllPartitions(t *testing.T) {
 		p.sendMAD(func(k *wire.Packet) { k.BTH.Opcode = wire.MakeOpcode(wire.TransportUD, wire.OpSendOnlyImm) })
 		p.drops("drop_opcode 2", "drop_pkey 2", "drop_qkey 1", "drop_length 2")
 		if n := p.h.nic.MADs(); n != 0 {
-			p.Errorf("%d were taken", n)
+			p.Errorf("%d MADs were accepted", n)
 		}
-		for range 5 { // one more than there is room for
+		for range 5 { // one more than the limit
 			p.sendMAD()
 		}
 		if n := p.h.nic.MADs(); n != 4 {
-			p.Errorf("%d wait", n)
+			p.Errorf("%d MADs are queued", n)
 		}
 		p.silence(time.Second)
 	})
 }
 
-// ud/4, bth/ackreq/2: MADs are sent from QP 1 to QP 1 with its Q_Key and without
-// AckReq.
+// ud/4, bth/ackreq/2: MADs are sent from QP 1 to QP 1 with its Q_Key and without AckReq.
 func TestMADsAreSentFromQP1(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.Limits.MADsQueue = 2 }}, func(p udPeer) {
 		m := MAD{Local: p.h.addr, Remote: p.addr, PKey: wire.DefaultPKey, Data: [MADLen]byte(pattern(MADLen, 1))}
 		for i := range 3 {
 			if ok := p.h.nic.SendMAD(m); ok != (i < 2) {
-				p.Errorf("MAD %d of 2 was taken: %v", i, ok)
+				p.Errorf("MAD %d of 2 was queued: %v", i, ok)
 			}
 		}
 		if n := p.h.nic.Output(p.now, p.ds); n != 2 {

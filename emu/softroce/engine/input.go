@@ -50,9 +50,8 @@ func (q *QP) tick(now mono.Time) {
 
 // Input handles one received datagram. It keeps no reference to d or its payload.
 //
-// Checks run from the outside in: addresses, ICRC, transport headers. A packet that
-// fails a check before its transport handles it is counted and dropped without a
-// response.
+// It checks addresses, ICRC and transport headers in this order. A packet that fails a check
+// before its transport handles it is counted and dropped without a response.
 func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	n.Count.Received++
 	n.Count.ReceivedBytes += uint64(len(d.Payload))
@@ -165,8 +164,7 @@ func (n *NIC) dispatchToQP(now mono.Time, d *link.Datagram, p *wire.Packet, know
 	q.handlePacket(now, p, known)
 }
 
-// handlePacket passes a packet to the responder or the completer of the QP. known is false for
-// undefined opcodes.
+// handlePacket passes a packet to responder or completer. known is false for undefined opcodes.
 func (q *QP) handlePacket(now mono.Time, p *wire.Packet, known bool) {
 	switch {
 	case known && p.BTH.Opcode.Class().Has(wire.Response):

@@ -18,7 +18,7 @@ func (p *peer) group(n byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x0e, 15: n})
 }
 
-// sendTo hands a datagram for a group to the NIC.
+// sendTo delivers a datagram for a group to the NIC.
 func (p udPeer) sendTo(group netip.Addr, qpn uint32, edits ...edit) {
 	p.Helper()
 	d := p.build(wire.OpSendOnly, 0, append([]edit{datagram, func(k *wire.Packet) { k.BTH.DestQP = qpn }}, edits...)...)
@@ -32,7 +32,7 @@ func (p *peer) attach(q *QP, group netip.Addr) {
 	must.Do(p, p.h.nic.Attach(q, group))
 }
 
-const everyone = uint32(verbs.MulticastQPN)
+const multicastQPN = uint32(verbs.MulticastQPN)
 
 // ud/13: A multicast datagram reaches every attached QP once. An error of one QP
 // does not affect the others.
@@ -42,7 +42,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		qps := make([]*QP, len(cqs))
 		for i := range cqs {
 			cqs[i] = p.cqOf(8)
-			qps[i] = p.insteadUD(func(c *QPConfig) { c.RecvCQ = cqs[i] })
+			qps[i] = p.replaceByUD(func(c *QPConfig) { c.RecvCQ = cqs[i] })
 			p.recv(uint64(2*i), 80)
 			p.recv(uint64(2*i+1), 80)
 		}
@@ -51,7 +51,7 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		p.attach(qps[1], p.group(1))
 		p.attach(qps[1], p.group(2))
 		p.attach(qps[2], p.group(2))
-		p.sendTo(p.group(1), everyone, data(4))
+		p.sendTo(p.group(1), multicastQPN, data(4))
 		p.polled(cqs[0], "0 SUCCESS RECV 44B")
 		p.polled(cqs[1], "2 SUCCESS RECV 44B")
 		p.polled(cqs[2])
@@ -60,35 +60,33 @@ func TestUDMulticastReachesEveryAttachedQPOnce(t *testing.T) {
 		if dst := p.recvBuf(0, 40); p.addr.Is6() && [16]byte(dst[24:]) != p.group(1).As16() || p.addr.Is4() && [4]byte(dst[36:]) != p.group(1).As4() {
 			p.Errorf("the header area is %x", dst)
 		}
-		p.h.modify(qps[1], verbs.QPAttr{QKey: 5}, verbs.QPAttrQKey) // no longer the group's
-		p.sendTo(p.group(2), everyone, data(8))
+		p.h.modify(qps[1], verbs.QPAttr{QKey: 5}, verbs.QPAttrQKey) // not that of the group
+		p.sendTo(p.group(2), multicastQPN, data(8))
 		p.polled(cqs[1])
 		p.polled(cqs[2], "4 SUCCESS RECV 48B")
 		p.drops("drop_qkey 1")
 	})
 }
 
-// bth/qpn/2, ud/13: A multicast packet needs a group address, QP number 0xffffff
-// and UD.
+// bth/qpn/2, ud/13: A multicast packet needs a group address, QP number 0xffffff and UD.
 func TestMulticastNeedsGroupAddressAndQPN(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
 		p.attach(p.q, p.group(1))
-		p.sendTo(p.group(1), p.q.num, data(4))                          // to a QP, by way of the group
-		p.sendTo(p.h.addr, everyone, data(4))                           // to everyone, at our own address
-		p.sendTo(p.group(3), everyone, data(4))                         // to a group without members
-		p.sendTo(p.group(1), everyone, over(wire.TransportRC), data(4)) // over RC
-		p.sendTo(p.group(1), everyone, over(wire.TransportUC), data(4))
+		p.sendTo(p.group(1), p.q.num, data(4))                              // QP number at a group address
+		p.sendTo(p.h.addr, multicastQPN, data(4))                           // multicast QP number at a unicast address
+		p.sendTo(p.group(3), multicastQPN, data(4))                         // a group without members
+		p.sendTo(p.group(1), multicastQPN, over(wire.TransportRC), data(4)) // over RC
+		p.sendTo(p.group(1), multicastQPN, over(wire.TransportUC), data(4))
 		p.drops("drop_qpn 5")
-		p.sendTo(p.group(1), everyone, func(k *wire.Packet) { k.BTH.PKey = 0x1234 }, data(4))
+		p.sendTo(p.group(1), multicastQPN, func(k *wire.Packet) { k.BTH.PKey = 0x1234 }, data(4))
 		p.drops("drop_qpn 5", "drop_pkey 1")
 		p.wcs()
-		p.untouched()
+		p.expectMemoryUnchanged()
 	})
 }
 
-// ud/14: An attached QP cannot be destroyed. A detached QP receives no more
-// multicast datagrams.
+// ud/14: An attached QP cannot be destroyed. A detached QP receives no more multicast datagrams.
 func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 80)
@@ -96,13 +94,13 @@ func TestAttachedQPCannotBeDestroyed(t *testing.T) {
 		p.attach(p.q, p.group(2))
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
 		must.Fail(p, "destroyed while attached", p.h.nic.DestroyQP(p.q), verbs.ErrBusy)
-		p.sendTo(p.group(1), everyone, data(4))
+		p.sendTo(p.group(1), multicastQPN, data(4))
 		p.wcs()
 		p.drops("drop_qpn 1")
 		must.Fail(p, "detached twice", p.h.nic.Detach(p.q, p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(2)))
 		must.Do(p, p.h.nic.DestroyQP(p.q))
-		must.Fail(p, "attached when it was gone", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
+		must.Fail(p, "attached after destroy", p.h.nic.Attach(p.q, p.group(1)), verbs.ErrInvalid)
 	})
 }
 
@@ -115,7 +113,7 @@ func TestUDSendsToMulticastGroup(t *testing.T) {
 			p.Fatalf("%d datagrams, the first to %v", n, p.ds[0].Dst)
 		}
 		var k wire.Packet
-		if err := k.Parse(p.ds[0].Payload); err != nil || k.BTH.DestQP != everyone {
+		if err := k.Parse(p.ds[0].Payload); err != nil || k.BTH.DestQP != multicastQPN {
 			p.Errorf("sent %+v, %v", k, err)
 		}
 		p.wcs("1 SUCCESS SEND")
@@ -127,12 +125,12 @@ func TestMulticastGroupsAndMembersAreLimited(t *testing.T) {
 		other := p.h.qp(verbs.QPTypeUD, nil)
 		p.attach(p.q, p.group(1))
 		p.attach(p.q, p.group(2))
-		p.attach(p.q, p.group(2)) // is there already
+		p.attach(p.q, p.group(2)) // already attached
 		must.Fail(p, "a third group", p.h.nic.Attach(p.q, p.group(3)), verbs.ErrNoMemory)
 		must.Fail(p, "a second member", p.h.nic.Attach(other, p.group(1)), verbs.ErrNoMemory)
 		must.Fail(p, "no group", p.h.nic.Attach(other, p.addr), verbs.ErrInvalid)
 		must.Fail(p, "not UD", p.h.nic.Attach(p.h.qp(verbs.QPTypeRC, nil), p.group(1)), verbs.ErrInvalid)
 		must.Do(p, p.h.nic.Detach(p.q, p.group(1)))
-		p.attach(other, p.group(3)) // takes the place
+		p.attach(other, p.group(3)) // uses the free entry
 	})
 }

@@ -13,11 +13,11 @@ import (
 func TestType2WindowIsBoundWhenUnbound(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(2)
-		old := p.opened(w, 0, 8)
+		old := p.mustBind(w, 0, 8)
 		p.post(2, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(old) })
 		p.expect()
 		p.wcs("2 SUCCESS LOCAL_INV")
-		fresh := p.opened(w, 8, 8)
+		fresh := p.mustBind(w, 8, 8)
 		p.send(wire.OpReadRequest, 0, p.at(8, 8), rkey(fresh))
 		p.expect("RR_ONLY 0 8B msn 1")
 		p.bind(3, w, 0, 8) // while it is bound
@@ -25,7 +25,7 @@ func TestType2WindowIsBoundWhenUnbound(t *testing.T) {
 		p.wcs("3 MW_BIND_ERR")
 		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
 		p.connect(p.q, nil)
-		p.send(wire.OpReadRequest, 0, p.at(8, 8), rkey(fresh)) // as it was
+		p.send(wire.OpReadRequest, 0, p.at(8, 8), rkey(fresh)) // the old range is still valid
 		p.expect("RR_ONLY 0 8B msn 1")
 		p.send(wire.OpReadRequest, 1, p.at(0, 8), rkey(old))
 		p.expect("NAK 1 access msn 1")
@@ -38,8 +38,8 @@ func TestType1WindowIsUnboundByLengthZero(t *testing.T) {
 	for _, n := range []int{0, 8} {
 		each(t, setup{}, func(p *peer) {
 			w := p.window(1)
-			old := p.opened(w, 0, 8)
-			fresh := p.opened(w, 0, n)
+			old := p.mustBind(w, 0, 8)
+			fresh := p.mustBind(w, 0, n)
 			if w.Bound() != (n > 0) || w.Key != fresh {
 				p.Errorf("bound is %v, key %#x", w.Bound(), w.Key)
 			}
@@ -59,30 +59,30 @@ func TestType1WindowIsUnboundByLengthZero(t *testing.T) {
 func TestRegionWithBoundWindowsIsBusy(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		one, two := p.window(1), p.window(2)
-		key := p.opened(one, 0, 8)
-		p.opened(two, 0, 8)
+		key := p.mustBind(one, 0, 8)
+		p.mustBind(two, 0, 8)
 		p.h.nic.DeallocMW(two)
 		must.Fail(p, "deregistered", p.h.nic.DeregMR(p.h.mr), verbs.ErrBusy)
-		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key)) // and works
+		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key)) // still valid
 		p.expect("RR_ONLY 0 8B msn 1")
-		p.opened(one, 0, 0)
+		p.mustBind(one, 0, 0)
 		must.Do(p, p.h.nic.DeregMR(p.h.mr))
 		must.Fail(p, "deregistered twice", p.h.nic.DeregMR(p.h.mr), verbs.ErrInvalid)
 	})
 }
 
-// mw/12: Destroying a QP unbinds its windows, also for a later QP.
+// mw/12: Destroying a QP unbinds its type 2 windows, also for a later QP with its number.
 func TestQPWithBoundWindowsCanBeDestroyed(t *testing.T) {
-	few := setup{nic: func(c *Config) { c.Limits.QPs = 8 }} // their numbers are soon used again
-	each(t, few, func(p *peer) {
+	fewQPs := setup{nic: func(c *Config) { c.Limits.QPs = 8 }} // QP numbers are reused soon
+	each(t, fewQPs, func(p *peer) {
 		one, two := p.window(1), p.window(2)
-		p.opened(one, 0, 8)
-		p.opened(two, 0, 8)
+		p.mustBind(one, 0, 8)
+		p.mustBind(two, 0, 8)
 		must.Do(p, p.h.nic.DestroyQP(p.q))
 		if !one.Bound() || two.Bound() {
-			p.Errorf("bound are %v, %v: type 1 belongs to no QP", one.Bound(), two.Bound())
+			p.Errorf("bound %v, %v: want type 1 bound, type 2 unbound", one.Bound(), two.Bound())
 		}
-		for old := p.q.num; p.instead(verbs.QPTypeRC, nil).num != old; { // until the number is used again
+		for old := p.q.num; p.replaceQP(verbs.QPTypeRC, nil).num != old; { // until the number is used again
 			must.Do(p, p.h.nic.DestroyQP(p.q))
 		}
 		p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(two.Key))
@@ -112,7 +112,7 @@ func TestUnsignaledBindCompletesOnlyInError(t *testing.T) {
 func TestLocalInvalidateWaitsForEarlierRequests(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(2)
-		key := p.opened(w, 0, 8)
+		key := p.mustBind(w, 0, 8)
 		p.post(1, verbs.OpRDMARead, 8)
 		p.post(2, verbs.OpSend, 4)
 		p.post(3, verbs.OpLocalInv, 0, func(wr *verbs.SendWR) { wr.SGL, wr.InvalidateRKey = nil, verbs.RKey(key) })
@@ -146,13 +146,13 @@ func TestLocalInvalidateWaitsForEarlierRequests(t *testing.T) {
 // rc/inv: Only a type 2 window bound to the QP can be invalidated on it.
 func TestLocalInvalidateNeedsWindowBoundToQP(t *testing.T) {
 	for name, key := range map[string]func(p *peer) uint32{
-		"no key at all":            func(*peer) uint32 { return 0 },
+		"key 0":                    func(*peer) uint32 { return 0 },
 		"an unknown key":           func(*peer) uint32 { return 0xabcdef00 },
 		"a region":                 func(p *peer) uint32 { return p.h.mr.Key },
-		"a window that is free":    func(p *peer) uint32 { return p.window(2).Key },
-		"a type 1 window":          func(p *peer) uint32 { return p.opened(p.window(1), 0, 8) },
-		"a window of another QP":   func(p *peer) uint32 { k := p.opened(p.window(2), 0, 8); p.instead(verbs.QPTypeRC, nil); return k },
-		"the last key of a window": func(p *peer) uint32 { return p.opened(p.window(2), 0, 8) - 1 },
+		"an unbound window":        func(p *peer) uint32 { return p.window(2).Key },
+		"a type 1 window":          func(p *peer) uint32 { return p.mustBind(p.window(1), 0, 8) },
+		"a window of another QP":   func(p *peer) uint32 { k := p.mustBind(p.window(2), 0, 8); p.replaceQP(verbs.QPTypeRC, nil); return k },
+		"the last key of a window": func(p *peer) uint32 { return p.mustBind(p.window(2), 0, 8) - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, setup{}, func(p *peer) {
@@ -172,7 +172,7 @@ func TestLocalInvalidateNeedsWindowBoundToQP(t *testing.T) {
 func TestFailedBindOnUCStopsSendQueue(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		w := p.window(2)
-		key := p.opened(w, 0, 8)
+		key := p.mustBind(w, 0, 8)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), rkey(key), data(8))
 		p.drops()
 		p.post(1, verbs.OpSend, 4)
@@ -181,7 +181,7 @@ func TestFailedBindOnUCStopsSendQueue(t *testing.T) {
 		p.expect("UC SEND_ONLY 0 4B")
 		p.wcs("1 SUCCESS SEND", "2 MW_BIND_ERR", "3 WR_FLUSH_ERR")
 		p.state(verbs.QPStateSQE)
-		p.send(wire.OpWriteOnly, 1, p.at(0, 8), rkey(key), data(8)) // is still open
+		p.send(wire.OpWriteOnly, 1, p.at(0, 8), rkey(key), data(8)) // the responder continues
 		p.drops()
 	})
 }

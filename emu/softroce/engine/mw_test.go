@@ -20,8 +20,7 @@ func (p *peer) window(typ verbs.MWType) *nic.Window {
 	return w
 }
 
-// bind posts a bind of n bytes of the target memory at off, with a new key, and
-// returns the key.
+// bind posts a bind of n bytes of the target memory at off, with a new key, and returns the key.
 func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	wr := verbs.SendWR{WRID: id, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: verbs.Bind{
@@ -36,8 +35,8 @@ func (p *peer) bind(id uint64, w *nic.Window, off, n int, edits ...func(*verbs.S
 	return uint32(wr.Bind.RKey)
 }
 
-// opened binds a window and expects success.
-func (p *peer) opened(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
+// mustBind binds a window and expects success.
+func (p *peer) mustBind(w *nic.Window, off, n int, edits ...func(*verbs.SendWR, *Refs)) uint32 {
 	p.Helper()
 	key := p.bind(77, w, off, n, edits...)
 	p.expect()
@@ -74,26 +73,26 @@ func TestInvalidBindFails(t *testing.T) {
 		{"one byte beyond the region", 2, end - 7, 8, nil},
 		{"beyond the region, type 1", 1, end - 7, 8, nil},
 		{"longer than the region", 2, -targetAt, memSize + 1, nil},
-		{"around the end of all addresses", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Addr = 1<<64 - 4 }},
-		{"a region not for binding", 2, 0, 8, region(allAccess &^ verbs.AccessMWBind)},
+		{"wraps at the end of the address space", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Addr = 1<<64 - 4 }},
+		{"a region without MW_BIND", 2, 0, 8, region(allAccess &^ verbs.AccessMWBind)},
 		{"remote writes to a region that is read only", 2, 0, 8, region(verbs.AccessMWBind | verbs.AccessRemoteRead)},
 		{"remote atomics on a region that is read only", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
 			region(verbs.AccessMWBind)(p, wr, r)
 			wr.Bind.Info.Access = verbs.AccessRemoteAtomic
 		}},
-		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.domain(), allAccess) }},
+		{"a region of another domain", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { r.Region = p.regionIn(p.h.allocPD(), allAccess) }},
 		{"a window of another domain", 2, 0, 8, func(p *peer, wr *verbs.SendWR, r *Refs) {
-			w := must.Get(p.h.nic.AllocMW(p.h.domain(), verbs.MWType2))(p)
+			w := must.Get(p.h.nic.AllocMW(p.h.allocPD(), verbs.MWType2))(p)
 			r.Window, wr.Bind.RKey = w, verbs.NextRKey(verbs.RKey(w.Key))
 		}},
-		{"a region that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
+		{"a deregistered region", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) {
 			r.Region = p.regionIn(p.h.pd, allAccess)
 			must.Do(p, p.h.nic.DeregMR(r.Region))
 		}},
-		{"a window that is gone", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
-		{"type 2 of no bytes", 2, 0, 0, nil},
-		{"type 1 from zero on", 1, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessZeroBased }},
-		{"rights that no window has", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessLocalWrite }},
+		{"a deallocated window", 2, 0, 8, func(p *peer, _ *verbs.SendWR, r *Refs) { p.h.nic.DeallocMW(r.Window) }},
+		{"type 2 of length 0", 2, 0, 0, nil},
+		{"zero-based type 1", 1, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessZeroBased }},
+		{"invalid access flags", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.Info.Access |= verbs.AccessLocalWrite }},
 		{"the key of another window", 2, 0, 8, func(_ *peer, wr *verbs.SendWR, _ *Refs) { wr.Bind.RKey += 0x100 }},
 	}
 	for _, c := range cases {
@@ -111,7 +110,7 @@ func TestInvalidBindFails(t *testing.T) {
 				p.wcs("1 MW_BIND_ERR", "2 WR_FLUSH_ERR")
 				p.state(verbs.QPStateErr)
 				if w.Bound() || w.Key != key {
-					p.Errorf("bound is %v, the key went from %#x to %#x", w.Bound(), key, w.Key)
+					p.Errorf("bound is %v, the key changed from %#x to %#x", w.Bound(), key, w.Key)
 				}
 			})
 		})
@@ -121,8 +120,8 @@ func TestInvalidBindFails(t *testing.T) {
 // mw/4: QP, window and region must be in the same protection domain.
 func TestBindOnQPOfOtherDomainFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		pd := p.h.domain()
-		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
+		pd := p.h.allocPD()
+		p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.PD = pd })
 		for typ := range verbs.MWType(2) {
 			w := p.window(typ + 1)
 			p.bind(1, w, 0, 8)
@@ -149,25 +148,25 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 		try    try
 		ok     bool
 	}{
-		{"all of it is read", windowRights, try{read, off, size}, true},
-		{"its last byte is written", windowRights, try{write, off + size - 1, 1}, true},
-		{"its last word is added to", windowRights, try{wire.OpFetchAdd, off + size - 8, 8}, true},
-		{"a byte beyond it is read", windowRights, try{read, off + size - 4, 8}, false},
-		{"a byte before it is read", windowRights, try{read, off - 1, 8}, false},
-		{"a byte beyond it is written", windowRights, try{write, off + size - 4, 5}, false},
-		{"a word beyond it is added to", windowRights, try{wire.OpFetchAdd, off + size, 8}, false},
-		{"what it lets read is read", verbs.AccessRemoteRead, try{read, off, 8}, true},
-		{"what it lets read is written", verbs.AccessRemoteRead, try{write, off, 8}, false},
-		{"what it lets write is read", verbs.AccessRemoteWrite, try{read, off, 8}, false},
-		{"what it lets read and write is added to", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, try{wire.OpFetchAdd, off, 8}, false},
+		{"READ of the window", windowRights, try{read, off, size}, true},
+		{"WRITE of the last byte", windowRights, try{write, off + size - 1, 1}, true},
+		{"FETCH_ADD of the last word", windowRights, try{wire.OpFetchAdd, off + size - 8, 8}, true},
+		{"READ beyond the window", windowRights, try{read, off + size - 4, 8}, false},
+		{"READ before the window", windowRights, try{read, off - 1, 8}, false},
+		{"WRITE beyond the window", windowRights, try{write, off + size - 4, 5}, false},
+		{"FETCH_ADD beyond the window", windowRights, try{wire.OpFetchAdd, off + size, 8}, false},
+		{"READ with remote read", verbs.AccessRemoteRead, try{read, off, 8}, true},
+		{"WRITE with remote read", verbs.AccessRemoteRead, try{write, off, 8}, false},
+		{"READ with remote write", verbs.AccessRemoteWrite, try{read, off, 8}, false},
+		{"FETCH_ADD with remote read and write", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, try{wire.OpFetchAdd, off, 8}, false},
 	}
 	for _, c := range cases {
 		for _, typ := range []verbs.MWType{1, 2} {
 			t.Run(fmt.Sprintf("%s/type %d", c.name, typ), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
-					// The region alone lets peers do nothing.
+					// The region itself allows no remote access.
 					mr := p.regionIn(p.h.pd, verbs.AccessLocalWrite|verbs.AccessMWBind)
-					key := p.opened(p.window(typ), off, size, rights(c.access), func(_ *verbs.SendWR, r *Refs) { r.Region = mr })
+					key := p.mustBind(p.window(typ), off, size, rights(c.access), func(_ *verbs.SendWR, r *Refs) { r.Region = mr })
 					size := 0
 					if c.try.op == write {
 						size = c.try.n
@@ -175,12 +174,12 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 					p.send(c.try.op, 0, p.at(c.try.off, c.try.n), p.word(c.try.off, 1, 0), rkey(key), data(size), ackReq)
 					if !c.ok {
 						p.expect("NAK 0 access msn 0")
-						p.untouched()
+						p.expectMemoryUnchanged()
 						p.state(verbs.QPStateErr)
 						return
 					}
 					if p.h.nic.Output(p.now, p.ds) != 1 || p.q.State() != verbs.QPStateRTS {
-						p.Errorf("refused, state %v", p.q.State())
+						p.Errorf("rejected, state %v", p.q.State())
 					}
 				})
 			})
@@ -191,14 +190,14 @@ func TestWindowLimitsRangeAndAccess(t *testing.T) {
 // A zero-based type 2 window starts at address 0.
 func TestZeroBasedWindowStartsAtZero(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		key := p.opened(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
+		key := p.mustBind(p.window(2), 16, 32, rights(windowRights|verbs.AccessZeroBased))
 		at := func(va uint64, n uint32) edit {
 			return func(k *wire.Packet) { k.RETH = wire.RETH{VA: va, RKey: key, DMALen: n} }
 		}
 		p.send(wire.OpWriteOnly, 0, at(28, 4), payload([]byte("wxyz")), ackReq)
 		p.expect("ACK 0 msn 1")
 		if got := p.target(44, 4); string(got) != "wxyz" {
-			p.Errorf("at its end is %q", got)
+			p.Errorf("the end of the window has %q", got)
 		}
 		p.send(wire.OpReadRequest, 1, at(0, 32))
 		p.expect("RR_ONLY 1 32B msn 2")
@@ -215,10 +214,10 @@ func TestZeroBasedWindowStartsAtZero(t *testing.T) {
 func TestType2WindowWorksOnItsQPOnly(t *testing.T) {
 	for _, typ := range []verbs.MWType{1, 2} {
 		each(t, setup{}, func(p *peer) {
-			key := p.opened(p.window(typ), 0, 8)
+			key := p.mustBind(p.window(typ), 0, 8)
 			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
 			p.expect("RR_ONLY 0 8B msn 1")
-			p.instead(verbs.QPTypeRC, nil)
+			p.replaceQP(verbs.QPTypeRC, nil)
 			p.send(wire.OpReadRequest, 0, p.at(0, 8), rkey(key))
 			if typ == 1 {
 				p.expect("RR_ONLY 0 8B msn 1")

@@ -39,8 +39,7 @@ type NIC struct {
 	atomics atomicUnit
 }
 
-// gsi is the state of QP 1, the general services interface, and of CNPs that no QP of an
-// application sends.
+// gsi is the state of QP 1, the general services interface, and of CNPs for UD senders.
 type gsi struct {
 	madsIn  []MAD
 	madsOut []MAD
@@ -62,8 +61,7 @@ type receivedICRC struct {
 	src, dst netip.AddrPort
 }
 
-// QP is a queue pair. Requester, responder and completer are in files with these
-// names.
+// QP is a queue pair; see requester.go, responder.go and completer.go.
 type QP struct {
 	nic *NIC
 	num uint32

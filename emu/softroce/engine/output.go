@@ -45,10 +45,9 @@ func (n *NIC) Output(now mono.Time, ds []link.Datagram) int {
 	return filled
 }
 
-// emit builds the next packet of the QP and reports whether there was one. CNPs come first, then
-// responses unless an ACK is delayed (hold), then requests. But one request may precede an ACK,
-// because an application often answers a message at once, and requests alternate with READ
-// responses.
+// emit builds the QP's next packet and reports whether there was one: first CNPs, then responses
+// unless an ACK is delayed (hold), then requests. But one request may precede an ACK, because an
+// application often answers a message at once, and requests alternate with READ responses.
 func (q *QP) emit(now mono.Time, d *link.Datagram) bool {
 	if q.cnpDue {
 		q.cnpDue = false

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// path is a resolved address vector: the addresses and IP header fields of its
-// packets.
+// path is a resolved address vector: the addresses and IP header fields of its packets.
 type path struct {
 	src, dst  netip.AddrPort
 	tclass    uint8
@@ -42,8 +41,7 @@ func sourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
 	return uint16(0xc000 | (fl&0x3fff ^ fl>>14))
 }
 
-// datagramPort selects the source port of a UD QP without a flow label: a multiplicative hash, as
-// in rxe.
+// datagramPort hashes the number of a UD QP to its source port if it has no flow label, as in rxe.
 func datagramPort(qpn uint32) uint16 {
 	return uint16(0xc000 + (qpn*0x61c88647)>>18)
 }
@@ -56,8 +54,7 @@ type AH struct {
 	gone bool
 }
 
-// resolve resolves an address vector. If it has no flow label, localQPN and remoteQPN select the
-// UDP source port.
+// resolve resolves an address vector. Without a flow label the QPNs select the UDP source port.
 func (c *Config) resolve(av *verbs.AHAttr, localQPN, remoteQPN uint32) (path, error) {
 	src, ok := c.gid(av.GRH.SGIDIndex)
 	if !ok {

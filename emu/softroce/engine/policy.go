@@ -17,8 +17,7 @@ type Policy struct {
 
 // RequesterPolicy is the policy of requester and completer.
 type RequesterPolicy struct {
-	// TimerGranularity is the tick of the device's clock: timers are rounded up to a
-	// multiple of it.
+	// TimerGranularity is the tick of the device's clock. Timers are rounded up to it.
 	TimerGranularity time.Duration
 	// RNRCode25 is the delay of RNR timer code 25, if it is not that of the table.
 	RNRCode25 time.Duration
@@ -27,29 +26,25 @@ type RequesterPolicy struct {
 	// OneNAKPerWindow ignores sequence NAKs until all packets that were sent before the last
 	// one are acknowledged.
 	OneNAKPerWindow bool
-	// AckCompletesReads lets an ACK of the last PSN of a READ or atomic stand for its
-	// response.
+	// AckCompletesReads lets an ACK of a READ's or atomic's last PSN stand for its response.
 	AckCompletesReads bool
 	// StaleAckEndsRead completes a READ with a partial response when an ACK of an earlier
 	// PSN arrives, and fails the QP.
 	StaleAckEndsRead bool
-	// UnsentPSNAcksAll lets a response to a PSN that was not sent acknowledge all
-	// outstanding requests.
+	// UnsentPSNAcksAll lets a response to a PSN that was not sent acknowledge all requests.
 	UnsentPSNAcksAll bool
 	// BadResponseCompletes completes a request with a malformed response, and all before it,
 	// with success, and fails the QP.
 	BadResponseCompletes bool
 	// ShortResponseStops stops the send queue for good when a READ response is too short.
 	ShortResponseStops bool
-	// NAKCompletesRead completes a READ that is NAKed after its first response with success,
-	// and fails the QP.
+	// NAKCompletesRead lets a NAK complete a partly answered READ with success and fail the QP.
 	NAKCompletesRead bool
 	// LocalErrors selects how a local error of a send request is reported.
 	LocalErrors LocalErrors
 	// UCErrorFatal moves a UC QP to ERR after a local error, not to SQE.
 	UCErrorFatal bool
-	// PrivilegedQKeySent sends a posted Q_Key with the high bit set, in place of that of the
-	// QP.
+	// PrivilegedQKeySent sends a posted Q_Key with the high bit set, instead of the QP's.
 	PrivilegedQKeySent bool
 }
 
@@ -78,8 +73,7 @@ type ResponderPolicy struct {
 	// ContinuePartialRead answers a duplicate of the end of a READ as a continuation, with
 	// MIDDLE and LAST, and forgets the beginning.
 	ContinuePartialRead bool
-	// ClaimBeforeAccessCheck takes the receive for a WRITE with immediate before its memory
-	// is checked.
+	// ClaimBeforeAccessCheck takes a receive for a WRITE with immediate before checking memory.
 	ClaimBeforeAccessCheck bool
 	// AnySendLength accepts SEND packets of any length at any position of a message.
 	AnySendLength bool

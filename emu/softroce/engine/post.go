@@ -13,8 +13,7 @@ type Refs struct {
 	Region *nic.Region
 }
 
-// PostSend posts one send work request, and keeps no reference to wr. In ERR and SQE it is flushed
-// at once.
+// PostSend posts one send request, flushed at once in ERR and SQE. It keeps no reference to wr.
 func (q *QP) PostSend(_ mono.Time, wr *verbs.SendWR, refs Refs) error {
 	if err := q.checkSend(wr, &refs); err != nil {
 		return err

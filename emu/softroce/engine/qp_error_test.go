@@ -13,7 +13,7 @@ import (
 // badKey sets an invalid L_Key.
 func badKey(wr *verbs.SendWR) { wr.SGL[0].LKey = 0xbad }
 
-// unsignaled asks for no completion.
+// unsignaled clears the signaled flag.
 func unsignaled(wr *verbs.SendWR) { wr.Flags &^= verbs.SendSignaled }
 
 // qp/7, qp/8, err/1: In ERR, all posted requests are flushed in order, first sends,
@@ -24,7 +24,7 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 			p.recv(10, 2*p.mtu)
 			p.recv(11, 8)
 			p.recv(12, 8)
-			p.send(wire.OpSendFirst, 0, data(p.mtu)) // the first receive is under way
+			p.send(wire.OpSendFirst, 0, data(p.mtu)) // claims the first receive
 			p.post(1, verbs.OpSend, 4)
 			p.post(2, verbs.OpRDMARead, 4, unsignaled)
 			p.expect("SEND_ONLY 0 4B ackreq", "READ_REQUEST 1 va+0 len 4 ackreq")
@@ -50,8 +50,7 @@ func TestErrFlushesBothQueuesInOrder(t *testing.T) {
 	}
 }
 
-// qp/8, err/4: In ERR, invalid requests are still rejected, and flushed ones name
-// their QP.
+// qp/8, err/4: In ERR, invalid requests are still rejected, and flushed ones name their QP.
 func TestPostInERRIsChecked(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{})
 	p.enter(verbs.QPStateErr)
@@ -87,8 +86,7 @@ func TestLocalErrorCompletesInOrderWithItsStatus(t *testing.T) {
 	})
 }
 
-// err/2: A message fails if a later part of its memory is invalid, although packets
-// were sent.
+// err/2: A message fails if a later part of its memory is invalid, although packets were sent.
 func TestMessageWithInvalidSGEFails(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 2*p.mtu, func(wr *verbs.SendWR) {
@@ -101,8 +99,7 @@ func TestMessageWithInvalidSGEFails(t *testing.T) {
 	})
 }
 
-// err/2, err/3: If an earlier request exceeds its retries, a later local error is
-// flushed.
+// err/2, err/3: If an earlier request exceeds its retries, a later local error is flushed.
 func TestLocalErrorAfterLostRequestIsFlushed(t *testing.T) {
 	const T = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 8, 1 }}, func(p *peer) {
@@ -130,7 +127,7 @@ func TestLocalOperationAfterFailedRequestIsFlushed(t *testing.T) {
 		p.post(3, verbs.OpSend, 4)
 		p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 		if !p.bound(w) {
-			p.Error("the bind waited")
+			p.Error("the bind waited for the earlier request")
 		}
 		p.wcs()
 		p.nak(0, wire.NakInvalidRequest)
@@ -211,7 +208,7 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 		edit func(*verbs.SendWR)
 	}{
 		{"an unknown operation", 99, func(*verbs.SendWR) {}},
-		{"too many pieces", verbs.OpSend, func(wr *verbs.SendWR) { wr.SGL = make([]verbs.SGE, 5) }},
+		{"too many SGEs", verbs.OpSend, func(wr *verbs.SendWR) { wr.SGL = make([]verbs.SGE, 5) }},
 		{"too much inline", verbs.OpSend, inline(65)},
 		{"an inline READ", verbs.OpRDMARead, inline(8)},
 		{"an inline atomic", verbs.OpAtomicFetchAdd, inline(8)},
@@ -223,15 +220,15 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			wr := verbs.SendWR{WRID: 1, Opcode: tc.op, SGL: []verbs.SGE{p.h.sge(0, 8)}}
 			tc.edit(&wr)
-			frozen(t, p.q, func() {
+			expectUnchanged(t, p.q, func() {
 				must.Fail(t, "got", p.q.PostSend(p.now, &wr, Refs{}), verbs.ErrInvalid)
 			})
 		})
 	}
 	p.post(1, verbs.OpSend, 4)
 	p.post(2, verbs.OpSend, 4)
-	frozen(t, p.q, func() {
-		must.Fail(t, "a third request of two", p.tryPost(3), verbs.ErrNoMemory)
+	expectUnchanged(t, p.q, func() {
+		must.Fail(t, "a third request in a queue of two", p.tryPost(3), verbs.ErrNoMemory)
 	})
 	p.expect("SEND_ONLY 0 4B ackreq", "SEND_ONLY 1 4B ackreq")
 	p.ack(1)
@@ -240,8 +237,7 @@ func TestPostSendRejectsInvalidRequests(t *testing.T) {
 	p.expect("SEND_ONLY 2 4B ackreq")
 }
 
-// Inline data is copied when posted; results are scattered over the entries of the
-// list.
+// Inline data is copied when posted; results are scattered over the entries of the list.
 func TestScatteredResultsAndInlineData(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		text := []byte("posted")

@@ -12,9 +12,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The transitions of IBTA table 91, in words: type, from and to, what must be
-// given, what may be. Ways to RESET, and to ERR from all but RESET, take nothing
-// and exist for every type.
+// The transitions of IBTA table 91: type, from and to state, required attributes, optional ones.
+// Transitions to RESET, and to ERR from all states but RESET, exist for every type, without
+// attributes.
 const transitions = `
 RC   RESET INIT | pkey port access |
 RC   INIT INIT  | | pkey port access
@@ -89,10 +89,10 @@ type matrixRule struct{ must, may verbs.QPAttrMask }
 func matrix(t *testing.T) map[matrixEdge]matrixRule {
 	t.Helper()
 	rules := map[matrixEdge]matrixRule{}
-	masks := func(words string) (m verbs.QPAttrMask) {
-		for _, w := range strings.Fields(words) {
+	masks := func(names string) (m verbs.QPAttrMask) {
+		for _, w := range strings.Fields(names) {
 			if attrNames[w] == 0 {
-				t.Fatalf("no attribute is called %q", w)
+				t.Fatalf("there is no attribute %q", w)
 			}
 			m |= attrNames[w]
 		}
@@ -143,19 +143,19 @@ func (h *matrixHost) in(typ verbs.QPType, state verbs.QPState) *QP {
 			c.XRCD, c.SendCQ, c.RecvCQ = h.xrcd, nil, nil
 		}
 	})
-	way := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
+	path := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	switch state {
 	case verbs.QPStateReset:
-		way = nil
+		path = nil
 	case verbs.QPStateInit, verbs.QPStateErr:
-		way = way[:1]
+		path = path[:1]
 	case verbs.QPStateRTR:
-		way = way[:2]
+		path = path[:2]
 	}
 	if state >= verbs.QPStateSQD && state != verbs.QPStateSQE {
-		way = append(way[:len(way):len(way)], state)
+		path = append(path[:len(path):len(path)], state)
 	}
-	for _, to := range way {
+	for _, to := range path {
 		h.modify(q, h.attr(q.state, to), h.rules[matrixEdge{typ, q.state, to}].must|verbs.QPAttrState)
 	}
 	if state == verbs.QPStateSQE {
@@ -178,7 +178,7 @@ func (h *host) breakSend(q *QP) {
 	}
 	must.Do(h.t, q.PostSend(0, &wr, refs))
 	if n := h.nic.Output(0, make([]link.Datagram, 1)); n != 0 {
-		h.t.Fatalf("%d packets of a request with a wrong key left", n)
+		h.t.Fatalf("sent %d packets of a request with a wrong key", n)
 	}
 }
 
@@ -188,59 +188,58 @@ func eachState(visit func(verbs.QPState)) {
 	}
 }
 
-// qp/1, qp/2, qp/9: Every transition of the table works with its required
-// attributes, with each optional one and with all. It fails, without changes, if a
-// required attribute is missing, with any other attribute, and if it is not in the
-// table.
+// qp/1, qp/2, qp/9: Every transition of the table works with its required attributes, with each
+// optional one and with all. It fails, without changes, if a required attribute is missing, with
+// any other attribute, and if it is not in the table.
 func TestQPTransitionAttributes(t *testing.T) {
 	for name, typ := range typeNames {
 		t.Run(name, func(t *testing.T) {
 			h := newMatrixHost(t)
 			eachState(func(from verbs.QPState) {
 				if from == verbs.QPStateSQE && typ != verbs.QPTypeUC && typ != verbs.QPTypeUD {
-					return // reliable QPs have no such state
+					return // reliable QPs have no SQE
 				}
 				still := h.in(typ, from)
 				eachState(func(to verbs.QPState) {
 					r, ok := h.rules[matrixEdge{typ, from, to}]
 					if !ok {
-						h.refuses(still, to, 0, "no such transition")
-						h.refuses(still, to, ^verbs.QPAttrMask(0), "no such transition")
+						h.rejects(still, to, 0, "no such transition")
+						h.rejects(still, to, ^verbs.QPAttrMask(0), "no such transition")
 						return
 					}
-					h.takes(typ, from, to, r.must)
-					h.takes(typ, from, to, r.must|r.may)
+					h.accepts(typ, from, to, r.must)
+					h.accepts(typ, from, to, r.must|r.may)
 					for attr, bit := range attrNames {
 						switch {
 						case r.must&bit != 0:
-							h.refuses(still, to, (r.must|r.may)&^bit, "lacks "+attr)
+							h.rejects(still, to, (r.must|r.may)&^bit, "lacks "+attr)
 						case r.may&bit != 0:
-							h.takes(typ, from, to, r.must|bit)
+							h.accepts(typ, from, to, r.must|bit)
 						default:
-							h.refuses(still, to, r.must|bit, "has "+attr)
+							h.rejects(still, to, r.must|bit, "has "+attr)
 						}
 					}
-					h.refuses(still, to, r.must|1<<25, "has an attribute that does not exist")
+					h.rejects(still, to, r.must|1<<25, "has an attribute that does not exist")
 				})
 			})
 		})
 	}
 }
 
-func (h *matrixHost) takes(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) {
+func (h *matrixHost) accepts(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) {
 	h.t.Helper()
 	q := h.in(typ, from)
 	if err := q.Modify(0, h.attr(from, to), mask|verbs.QPAttrState); err != nil {
 		h.t.Errorf("%v with %v: %v", typ, mask, err)
 	} else if q.state != to || q.Query().State != to {
-		h.t.Errorf("%v is in %v after going to %v", typ, q.state, to)
+		h.t.Errorf("%v is in %v after Modify to %v", typ, q.state, to)
 	}
 	must.Do(h.t, h.nic.DestroyQP(q))
 }
 
-func (h *matrixHost) refuses(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why string) {
+func (h *matrixHost) rejects(q *QP, to verbs.QPState, mask verbs.QPAttrMask, why string) {
 	h.t.Helper()
-	frozen(h.t.(*testing.T), q, func() {
+	expectUnchanged(h.t.(*testing.T), q, func() {
 		err := q.Modify(0, h.attr(q.state, to), mask|verbs.QPAttrState)
 		if !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), "modify_qp "+q.name()) {
 			h.t.Errorf("%v from %v to %v, %s: %v", q.cfg.Type, q.state, to, why, err)
@@ -262,9 +261,9 @@ func TestModifyQPChecksCurState(t *testing.T) {
 			if named == from {
 				return
 			}
-			frozen(t, q, func() {
+			expectUnchanged(t, q, func() {
 				a := h.attr(named, verbs.QPStateRTS)
-				must.Fail(t, fmt.Sprintf("in %v, told that it is in %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
+				must.Fail(t, fmt.Sprintf("in %v with current state %v", from, named), q.Modify(0, a, rule.must|verbs.QPAttrState|verbs.QPAttrCurState), verbs.ErrInvalid)
 			})
 		})
 		h.modify(q, h.attr(from, verbs.QPStateRTS), rule.must|verbs.QPAttrState|verbs.QPAttrCurState)
@@ -312,7 +311,7 @@ func TestModifyQPWithInvalidValueChangesNothing(t *testing.T) {
 			{"retry_cnt 8", func(a *verbs.QPAttr) { a.RetryCnt = 8 }},
 			{"rnr_retry 8", func(a *verbs.QPAttr) { a.RNRRetry = 8 }},
 			{"max_rd_atomic beyond the limit", func(a *verbs.QPAttr) { a.MaxRdAtomic = 17 }},
-			{"ARMED, which is for the two ends to find", func(a *verbs.QPAttr) { a.PathMigState = verbs.MigArmed }},
+			{"ARMED, which cannot be requested", func(a *verbs.QPAttr) { a.PathMigState = verbs.MigArmed }},
 			{"unknown migration state", func(a *verbs.QPAttr) { a.PathMigState = 3 }},
 		}},
 	} {
@@ -325,7 +324,7 @@ func TestModifyQPWithInvalidValueChangesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%v %s", tc.to, w.name), func(t *testing.T) {
 				a := h.attr(tc.from, tc.to)
 				w.edit(&a)
-				frozen(t, q, func() {
+				expectUnchanged(t, q, func() {
 					err := q.Modify(0, a, all)
 					if !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), "modify_qp "+q.name()) {
 						t.Errorf("got %v", err)
@@ -348,7 +347,7 @@ func TestModifyQPAcceptsLimits(t *testing.T) {
 	h.modify(q, a, rcRTS)
 	got := q.Query()
 	got.Caps, got.CurState, a.CurState = verbs.QPCaps{}, 0, 0
-	a.AltAH, a.AltPort, a.AltTimeout = verbs.AHAttr{}, 0, 0 // not asked for
+	a.AltAH, a.AltPort, a.AltTimeout = verbs.AHAttr{}, 0, 0 // not in the mask
 	if got != a {
 		t.Errorf("got  %+v\nwant %+v", got, a)
 	}
@@ -356,7 +355,7 @@ func TestModifyQPAcceptsLimits(t *testing.T) {
 		q := h.in(verbs.QPTypeRC, verbs.QPStateSQD)
 		h.modify(q, verbs.QPAttr{MaxRdAtomic: n, MaxDestRdAtomic: n}, verbs.QPAttrMaxQPRdAtomic|verbs.QPAttrMaxDestRdAtomic)
 		if got := q.Query(); got.MaxRdAtomic != n || got.MaxDestRdAtomic != n {
-			t.Errorf("asked for %d, got %d and %d", n, got.MaxRdAtomic, got.MaxDestRdAtomic)
+			t.Errorf("requested %d, got %d and %d", n, got.MaxRdAtomic, got.MaxDestRdAtomic)
 		}
 	}
 }

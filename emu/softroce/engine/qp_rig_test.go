@@ -16,9 +16,9 @@ import (
 
 // Helpers of the tests of states, congestion and migration.
 
-// frozen fails the test if change modifies q, including timers, queues and sequence
+// expectUnchanged fails the test if change modifies q, including timers, queues and sequence
 // numbers, or raises an event.
-func frozen(t *testing.T, q *QP, change func()) {
+func expectUnchanged(t *testing.T, q *QP, change func()) {
 	t.Helper()
 	before, observer, events := *q, q.nic.Observer, 0
 	q.nic.Observer = func(nic.Event) { events++ }
@@ -68,12 +68,12 @@ func unconnected(t *testing.T, fl flavour, s setup, state verbs.QPState) (*peer,
 	if s.attr != nil {
 		s.attr(&a)
 	}
-	p.climb(a, state)
+	p.moveUpTo(a, state)
 	return p, a
 }
 
-// climb moves an RC QP step by step to state.
-func (p *peer) climb(a verbs.QPAttr, state verbs.QPState) {
+// moveUpTo moves an RC QP step by step to state.
+func (p *peer) moveUpTo(a verbs.QPAttr, state verbs.QPState) {
 	p.Helper()
 	masks := map[verbs.QPState]verbs.QPAttrMask{
 		verbs.QPStateInit: initMask | verbs.QPAttrAccessFlags, verbs.QPStateRTR: rcRTR, verbs.QPStateRTS: rcRTS,
@@ -105,20 +105,20 @@ func (p *peer) drain() []link.Datagram {
 	}
 }
 
-// otherwise returns an edit of the BTH.
-func otherwise(change func(*wire.BTH)) edit { return func(k *wire.Packet) { change(&k.BTH) } }
+// editBTH returns an edit of the BTH.
+func editBTH(change func(*wire.BTH)) edit { return func(k *wire.Packet) { change(&k.BTH) } }
 
 var (
-	migReq    = otherwise(func(b *wire.BTH) { b.MigReq = true })
-	noMigReq  = otherwise(func(b *wire.BTH) { b.MigReq = false })
+	migReq    = editBTH(func(b *wire.BTH) { b.MigReq = true })
+	noMigReq  = editBTH(func(b *wire.BTH) { b.MigReq = false })
 	unrelated = netip.MustParseAddr("192.0.2.77")
 )
 
-func toQPN(qpn uint32) edit  { return otherwise(func(b *wire.BTH) { b.DestQP = qpn }) }
-func withPKey(k uint16) edit { return otherwise(func(b *wire.BTH) { b.PKey = k }) }
+func toQPN(qpn uint32) edit  { return editBTH(func(b *wire.BTH) { b.DestQP = qpn }) }
+func withPKey(k uint16) edit { return editBTH(func(b *wire.BTH) { b.PKey = k }) }
 
-// delivered delivers a datagram after a change, with a new ICRC.
-func (p *peer) delivered(d link.Datagram, change func(*link.Datagram)) {
+// deliverEdited delivers a datagram after a change, with a new ICRC.
+func (p *peer) deliverEdited(d link.Datagram, change func(*link.Datagram)) {
 	p.Helper()
 	change(&d)
 	p.seal(&d)
@@ -128,7 +128,7 @@ func (p *peer) delivered(d link.Datagram, change func(*link.Datagram)) {
 // redeliver delivers a datagram with other addresses.
 func (p *peer) redeliver(d link.Datagram, src, dst netip.Addr) {
 	p.Helper()
-	p.delivered(d, func(d *link.Datagram) {
+	p.deliverEdited(d, func(d *link.Datagram) {
 		d.Src = netip.AddrPortFrom(src, d.Src.Port())
 		d.Dst = netip.AddrPortFrom(dst, d.Dst.Port())
 	})
@@ -159,7 +159,7 @@ func TestFatalNAKWithoutReceiveRaisesEvent(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			each(t, setup{}, func(p *peer) {
-				p.recv(1, 8) // waiting is not under way
+				p.recv(1, 8) // posted, but not claimed by a message
 				tc.make(p)
 				p.expect(tc.nak)
 				p.state(verbs.QPStateErr)
@@ -237,9 +237,9 @@ func TestPacketsOfRemovedAddressAreDropped(t *testing.T) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq)
 		p.silence(T / 2)
 		p.drops("drop_address 1")
-		p.untouched()
+		p.expectMemoryUnchanged()
 		p.redeliver(p.build(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq), p.addr, other)
-		p.drops("drop_address 2") // not the connection's address
+		p.drops("drop_address 2") // not the address of the connection
 
 		p.h.nic.SetGIDs(own)
 		p.events(verbs.EventGIDChange)
@@ -252,8 +252,7 @@ func TestPacketsOfRemovedAddressAreDropped(t *testing.T) {
 	})
 }
 
-// If the event queue is full, new events are dropped. Events of a destroyed object
-// are removed.
+// If the event queue is full, new events are dropped. Events of a destroyed object are removed.
 func TestEventQueueIsLimited(t *testing.T) {
 	p := newPeer(t, flavours[0], setup{nic: func(c *Config) { c.Limits.PendingEvents = 3 }})
 	p.stop()

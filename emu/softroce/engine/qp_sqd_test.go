@@ -22,19 +22,18 @@ func (p *peer) stop() {
 // draining fails the test unless the QP reports draining and rejects Modify.
 func (p *peer) draining() {
 	p.Helper()
-	frozen(p.T, p.q, func() {
+	expectUnchanged(p.T, p.q, func() {
 		for _, to := range []verbs.QPState{verbs.QPStateRTS, verbs.QPStateSQD} {
 			must.Fail(p, fmt.Sprintf("to %v while draining", to), p.modify(to, verbs.QPAttr{MinRNRTimer: 3}, verbs.QPAttrMinRNRTimer), verbs.ErrInvalid)
 		}
 	})
 	if !p.q.Query().SQDraining {
-		p.Error("query does not say that it drains")
+		p.Error("Query does not report draining")
 	}
 }
 
-// sqd/1..sqd/5: in SQD, started requests are finished and retransmitted if
-// necessary; others wait. Receiving continues, SQ_DRAINED is raised once, and the
-// queue resumes in RTS.
+// sqd/1..sqd/5: in SQD, started requests are finished and retransmitted if necessary; others wait.
+// Receiving continues, SQ_DRAINED is raised once, and the queue resumes in RTS.
 func TestSQDDrainsSendQueue(t *testing.T) {
 	const T = 4096 << 14
 	each(t, setup{nic: func(c *Config) { c.WindowPackets = 2 }}, func(p *peer) {
@@ -52,7 +51,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 		p.send(wire.OpSendOnly, 0, data(8), ackReq)
 		p.expect("ACK 0 msn 1")
 
-		p.wait(T) // all that was sent was lost
+		p.wait(T) // all packets were lost
 		p.expect(first, middle)
 		p.ack(1)
 		p.expect(last)
@@ -62,7 +61,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 		p.events(verbs.EventSQDrained)
 		p.wcs("9 SUCCESS RECV 8B", "1 SUCCESS SEND")
 		if p.q.Query().SQDraining {
-			p.Error("query says that a drained queue drains")
+			p.Error("Query reports draining of a drained queue")
 		}
 		p.post(4, verbs.OpSend, 4)
 		p.silence(10 * T)
@@ -71,7 +70,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 		must.Do(p, p.modify(verbs.QPStateSQD, verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt))
 		p.enter(verbs.QPStateRTS)
 		p.expect("SEND_ONLY 3 4B ackreq", "SEND_ONLY 4 4B ackreq")
-		p.wait(4096 << 8) // the new timeout is in force
+		p.wait(4096 << 8) // the new timeout is used
 		p.expect("SEND_ONLY 3 4B ackreq", "SEND_ONLY 4 4B ackreq")
 		p.ack(4)
 		p.expect("SEND_ONLY 5 4B ackreq")
@@ -81,8 +80,7 @@ func TestSQDDrainsSendQueue(t *testing.T) {
 	})
 }
 
-// sqd/1, sqd/2: Draining waits for the last response of a READ and for the end of
-// an RNR wait.
+// sqd/1, sqd/2: Draining waits for the last response of a READ and for the end of an RNR wait.
 func TestSQDWaitsForResponses(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.post(1, verbs.OpSend, 4)
@@ -121,13 +119,13 @@ func TestIdleSendQueueIsDrainedAtOnce(t *testing.T) {
 				p.events()
 				p.enter(verbs.QPStateRTS)
 			}
-			p.post(1, verbs.OpSend, 4) // posted, but not begun before SQD
+			p.post(1, verbs.OpSend, 4) // posted, but not started before SQD
 			p.stop()
 			p.events(verbs.EventSQDrained)
 			p.silence(time.Second)
 			p.enter(verbs.QPStateRTS)
 			if len(p.drain()) != 1 {
-				p.Error("the request that waited was not sent")
+				p.Error("the queued request was not sent")
 			}
 		})
 	}
@@ -164,17 +162,17 @@ func TestUDSendsNothingInSQD(t *testing.T) {
 	b.readyUD(qb, 5)
 	a.recv(qa, 1, a.sge(0, 100))
 	b.recv(qb, 2, b.sge(0, 100))
-	say := func(from *host, q *QP, to *host, peer *QP, id uint64) {
+	sendDatagram := func(from *host, q *QP, to *host, peer *QP, id uint64) {
 		ah := must.Get(from.nic.CreateAH(from.pd, verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(to.addr)}}))(t)
 		wr := verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, UD: verbs.UD{QPN: verbs.QPN(peer.num), QKey: 5}}
 		must.Do(t, q.PostSend(net.now, &wr, Refs{AH: ah}))
 	}
-	say(a, qa, b, qb, 3)
+	sendDatagram(a, qa, b, qb, 3)
 	a.modify(qa, verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}, verbs.QPAttrState|verbs.QPAttrEnSQDAsyncNotify)
 	if e, ok := a.nic.NextEvent(); !ok || e.Type != verbs.EventSQDrained || e.QP != qa {
 		t.Errorf("event %+v, %v", e, ok)
 	}
-	say(b, qb, a, qa, 4)
+	sendDatagram(b, qb, a, qa, 4)
 	net.run(1e9)
 	if got := a.poll(); len(got) != 1 || got[0].WRID != 1 || got[0].Status != verbs.WCSuccess {
 		t.Errorf("completions in SQD: %+v", got)
@@ -185,12 +183,11 @@ func TestUDSendsNothingInSQD(t *testing.T) {
 		t.Errorf("completions in RTS: %+v", got)
 	}
 	if got := b.poll(); len(got) != 2 || got[0].WRID != 4 || got[1].WRID != 2 {
-		t.Errorf("completions of the other: %+v", got)
+		t.Errorf("completions of the peer: %+v", got)
 	}
 }
 
-// sqd/3: A draining QP can be moved to ERR and RESET; SQ_DRAINED is then not
-// raised.
+// sqd/3: A draining QP can be moved to ERR and RESET; SQ_DRAINED is then not raised.
 func TestERRAndRESETEndDraining(t *testing.T) {
 	for _, to := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
 		each(t, setup{}, func(p *peer) {

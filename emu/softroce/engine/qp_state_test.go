@@ -19,10 +19,10 @@ import (
 func TestSendPostedBeforeRTSIsRejected(t *testing.T) {
 	for i, state := range []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR} {
 		p, a := unconnected(t, flavours[i], setup{}, state)
-		frozen(t, p.q, func() {
+		expectUnchanged(t, p.q, func() {
 			must.Fail(t, fmt.Sprintf("in %v", state), p.tryPost(1), verbs.ErrInvalid)
 		})
-		p.climb(a, verbs.QPStateRTS)
+		p.moveUpTo(a, verbs.QPStateRTS)
 		p.silence(time.Second)
 		p.wcs()
 		p.post(2, verbs.OpSend, 4)
@@ -35,14 +35,14 @@ func TestSendPostedBeforeRTSIsRejected(t *testing.T) {
 // qp/4: Receives are rejected in RESET and accepted from INIT on.
 func TestReceivesAreAcceptedFromINIT(t *testing.T) {
 	p, a := unconnected(t, flavours[0], setup{}, verbs.QPStateReset)
-	frozen(t, p.q, func() {
+	expectUnchanged(t, p.q, func() {
 		must.Fail(t, "in RESET", p.q.PostRecv(&verbs.RecvWR{WRID: 1}), verbs.ErrInvalid)
 	})
 	for i, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD} {
 		if state == verbs.QPStateSQD {
 			p.enter(state)
 		} else {
-			p.climb(a, state)
+			p.moveUpTo(a, state)
 		}
 		p.recv(uint64(i), 8)
 	}
@@ -67,7 +67,7 @@ func TestQPInRTRRespondsAndRaisesCommEst(t *testing.T) {
 		p.send(wire.OpReadRequest, 2, p.at(0, 8), ackReq)
 		p.expect("RR_ONLY 2 8B msn 3")
 		p.events()
-		p.climb(a, verbs.QPStateRTS)
+		p.moveUpTo(a, verbs.QPStateRTS)
 		p.send(wire.OpWriteOnly, 3, p.at(0, 8), data(8), ackReq)
 		p.expect("ACK 3 msn 4")
 		p.events()
@@ -76,9 +76,9 @@ func TestQPInRTRRespondsAndRaisesCommEst(t *testing.T) {
 		p.ack(0)
 		p.wcs("1 SUCCESS RECV 8B", "2 SUCCESS SEND")
 
-		// After RESET the story begins anew.
+		// After RESET the event is raised again.
 		p.enter(verbs.QPStateReset)
-		p.climb(a, verbs.QPStateRTR)
+		p.moveUpTo(a, verbs.QPStateRTR)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq)
 		p.events(verbs.EventCommEst)
 		p.expect("ACK 0 msn 1")
@@ -125,21 +125,21 @@ func TestQPBeforeRTRAndInERRDropsPackets(t *testing.T) {
 			p.enter(state)
 		}
 		p.expect()
-		frozen(t, p.q, func() {
+		expectUnchanged(t, p.q, func() {
 			p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq)
 			p.send(wire.OpReadRequest, 0, p.at(0, 8), ackReq)
 			p.ack(0)
 			p.expect()
 		})
 		p.drops("drop_qp_state 3")
-		p.untouched()
+		p.expectMemoryUnchanged()
 		if n := p.h.nic.Port().BadPKeys; n != 0 {
 			t.Errorf("in %v: %d P_Key violations", state, n)
 		}
 		if state == verbs.QPStateErr {
 			p.enter(verbs.QPStateReset)
 		}
-		p.climb(a, verbs.QPStateRTS)
+		p.moveUpTo(a, verbs.QPStateRTS)
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8), ackReq)
 		p.expect("ACK 0 msn 1")
 	}
@@ -153,7 +153,7 @@ func TestResetRestoresInitialState(t *testing.T) {
 			t.Run(via+" "+fl.name, func(t *testing.T) {
 				fresh := newPeer(t, fl, setup{})
 				p := newPeer(t, fl, setup{})
-				p.wearOut()
+				p.changeAllState()
 				switch via {
 				case "SQD":
 					p.enter(verbs.QPStateSQD)
@@ -163,7 +163,7 @@ func TestResetRestoresInitialState(t *testing.T) {
 				p.h.poll()
 				p.enter(verbs.QPStateReset)
 				fresh.enter(verbs.QPStateReset)
-				p.likeNew(fresh)
+				p.expectLikeNew(fresh)
 				p.silence(time.Minute)
 				p.wcs()
 				p.events()
@@ -171,8 +171,8 @@ func TestResetRestoresInitialState(t *testing.T) {
 				p.now = 1
 				a := connAttr(p.addr, peerQPN)
 				a.PathMTU, a.RQPSN, a.SQPSN = verbs.MTUFor(fl.mtu), uint32(fl.rq), uint32(fl.sq)
-				p.climb(a, verbs.QPStateRTS)
-				// What was a duplicate before is new now, atomics included.
+				p.moveUpTo(a, verbs.QPStateRTS)
+				// Former duplicates are new requests now, also atomics.
 				p.recv(7, 8)
 				p.send(wire.OpFetchAdd, 0, p.word(64, 5, 0))
 				p.expect(fmt.Sprintf("ATOMIC_ACKNOWLEDGE 0 was %d msn 1", p.wordValue(targetData[64:])+5))
@@ -187,8 +187,8 @@ func TestResetRestoresInitialState(t *testing.T) {
 	}
 }
 
-// wearOut changes the state of every part of the QP.
-func (p *peer) wearOut() {
+// changeAllState changes the state of every part of the QP.
+func (p *peer) changeAllState() {
 	p.Helper()
 	p.recv(1, p.mtu+8)
 	p.recv(2, 8)
@@ -200,26 +200,26 @@ func (p *peer) wearOut() {
 	p.post(4, verbs.OpSend, 4)
 	p.post(5, verbs.OpRDMARead, 3*p.mtu)
 	p.drain()
-	p.send(wire.OpAcknowledge, 0, syndrome(wire.Ack(0))) // no credits left
+	p.send(wire.OpAcknowledge, 0, syndrome(wire.Ack(0))) // no credits
 	p.rnr(1, 14)
 	p.send(wire.OpAcknowledge, 0, asCNP)
-	p.delivered(p.build(wire.OpReadRequest, 1, p.at(0, 3*p.mtu)), marked)
-	p.send(wire.OpSendFirst, 4, data(p.mtu), ackReq) // a duplicate: an ACK waits
+	p.deliverEdited(p.build(wire.OpReadRequest, 1, p.at(0, 3*p.mtu)), marked)
+	p.send(wire.OpSendFirst, 4, data(p.mtu), ackReq) // a duplicate: an ACK is pending
 	p.post(6, verbs.OpSend, 4)
 }
 
-// likeNew compares the QP with a new one.
-func (p *peer) likeNew(fresh *peer) {
+// expectLikeNew compares the QP with a new one.
+func (p *peer) expectLikeNew(fresh *peer) {
 	p.Helper()
 	got, want := *p.q, *fresh.q
 	for _, q := range []*QP{&got, &want} {
 		q.nic, q.cfg.SendCQ, q.cfg.RecvCQ, q.sq.ring, q.sq.slots = nil, nil, nil, nil, nic.Slots{}
-		q.resp.recv.sges = nil                     // storage that is kept
-		q.queued, q.timer = false, nic.Timer[QP]{} // stale places in line cost one look
+		q.resp.recv.sges = nil                     // memory is kept
+		q.queued, q.timer = false, nic.Timer[QP]{} // stale queue entries are allowed
 		q.cnpPKey, q.rq = 0, nic.RecvQueue{}
 	}
 	if is, was := p.q.rq.String(), fresh.q.rq.String(); is != was {
-		p.Errorf("receives %s, of a new one %s", is, was)
+		p.Errorf("receive queue %s, of a new QP %s", is, was)
 	}
 	differ(p.T, &want, &got)
 	if at := p.q.deadline(); at != mono.Never {
@@ -231,24 +231,24 @@ func (p *peer) likeNew(fresh *peer) {
 // draining, and the attributes.
 func TestQueryReturnsCurrentState(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic = 3, 5 }}, func(p *peer) {
-		check := func(state verbs.QPState, sent, taken int, draining bool) {
+		check := func(state verbs.QPState, sent, received int, draining bool) {
 			p.Helper()
 			a := p.q.Query()
-			want := fmt.Sprint(state, state, p.sq.Add(int32(sent)), p.rq.Add(int32(taken)), draining)
+			want := fmt.Sprint(state, state, p.sq.Add(int32(sent)), p.rq.Add(int32(received)), draining)
 			if got := fmt.Sprint(a.State, a.CurState, wire.PSN(a.SQPSN), wire.PSN(a.RQPSN), a.SQDraining); got != want {
 				p.Errorf("got %s, want %s", got, want)
 			}
 		}
 		check(verbs.QPStateRTS, 0, 0, false)
 		p.post(1, verbs.OpSend, 2*p.mtu)
-		check(verbs.QPStateRTS, 0, 0, false) // posted is not sent
+		check(verbs.QPStateRTS, 0, 0, false) // posted, but not sent
 		p.expect(fmt.Sprintf("SEND_FIRST 0 %dB", p.mtu), fmt.Sprintf("SEND_LAST 1 %dB ackreq", p.mtu))
 		check(verbs.QPStateRTS, 2, 0, false)
 		p.post(2, verbs.OpRDMARead, 3*p.mtu)
 		p.drain()
-		check(verbs.QPStateRTS, 5, 0, false) // a READ takes the PSNs of its answers
+		check(verbs.QPStateRTS, 5, 0, false) // a READ uses the PSNs of its responses
 		p.nak(0, wire.NakPSNSequence)
-		check(verbs.QPStateRTS, 5, 0, false) // going back sends nothing new
+		check(verbs.QPStateRTS, 5, 0, false) // retransmission uses no new PSN
 		p.send(wire.OpWriteOnly, 0, p.at(0, 8), data(8))
 		check(verbs.QPStateRTS, 5, 1, false)
 		p.send(wire.OpReadRequest, 1, p.at(0, 2*p.mtu))
@@ -272,14 +272,14 @@ func TestQueryReturnsCurrentState(t *testing.T) {
 // A destroyed QP sends no packets, completions or events, and Modify fails.
 func TestDestroyedQPIsInactive(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		p.wearOut()
+		p.changeAllState()
 		must.Do(p, p.h.nic.DestroyQP(p.q))
 		p.silence(time.Minute)
 		p.send(wire.OpSendOnly, 5, data(8), ackReq)
 		p.send(wire.OpAcknowledge, 0, asCNP)
 		p.silence(time.Minute)
 		p.drops("drop_qpn 2")
-		p.wcs("3 SUCCESS SEND") // which was complete before
+		p.wcs("3 SUCCESS SEND") // completed before
 		p.events()
 
 		a := connAttr(p.addr, peerQPN)
@@ -292,8 +292,7 @@ func TestDestroyedQPIsInactive(t *testing.T) {
 	})
 }
 
-// A QP number is reused only after all others, so that late packets do not reach a
-// new QP.
+// A QP number is reused only after all others, so that late packets do not reach a new QP.
 func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.FirstQPN, c.Limits.QPs = 0x700, 3 })
 	destroy := func(q *QP) {
@@ -314,7 +313,7 @@ func TestQPNumbersAreAssignedInTurn(t *testing.T) {
 	h.qp(verbs.QPTypeRC, nil)
 	h.qp(verbs.QPTypeRC, nil)
 	c := QPConfig{Type: verbs.QPTypeRC, PD: h.pd, SendCQ: h.cq, RecvCQ: h.cq}
-	must.Fail(t, "a fourth QP of three", must.Err(h.nic.CreateQP(c)), verbs.ErrNoMemory)
+	must.Fail(t, "a QP beyond the limit of three", must.Err(h.nic.CreateQP(c)), verbs.ErrNoMemory)
 	destroy(keep)
 	if q := h.qp(verbs.QPTypeRC, nil); q.Num() != 0x701 {
 		t.Errorf("the only free number is 0x701, got %#x", q.Num())

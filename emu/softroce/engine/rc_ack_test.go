@@ -57,8 +57,7 @@ func TestRCAckCoversAllEarlierPSNs(t *testing.T) {
 	})
 }
 
-// rc/ack/8: The requester sets AckReq within a long message often enough to keep
-// the window open.
+// rc/ack/8: The requester sets AckReq within a long message often enough to keep the window open.
 func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 	for _, window := range []int{1, 2, 8, 31} {
 		each(t, setup{nic: func(c *Config) { c.WindowPackets = window }}, func(p *peer) {
@@ -67,13 +66,13 @@ func TestRCRequesterSetsAckReqBeforeWindowIsFull(t *testing.T) {
 				n := p.h.nic.Output(p.now, p.ds)
 				last := -1
 				for i := range n {
-					p.see(&p.ds[i])
+					p.checkPacket(&p.ds[i])
 					if k := &p.got[len(p.got)-1]; k.BTH.AckReq {
 						last = int(k.BTH.PSN.Sub(p.sq))
 					}
 				}
 				if last < 0 || n > window {
-					p.Fatalf("window %d: %d packets sent, the last to ask for an ACK is %d", window, n, last)
+					p.Fatalf("window %d: %d packets sent, the last with AckReq is %d", window, n, last)
 				}
 				p.ack(last)
 				acked = last + 1
@@ -96,12 +95,12 @@ func TestRCAckAfterUnansweredReadRetransmits(t *testing.T) {
 				n := p.h.nic.Output(p.now, p.ds)
 				var sent []string
 				for i := range n {
-					sent = append(sent, p.see(&p.ds[i]))
+					sent = append(sent, p.checkPacket(&p.ds[i]))
 				}
 				p.ack(3)
 				p.expect(sent[1:]...)
 				p.wcs("1 SUCCESS RDMA_WRITE")
-				p.ack(3) // once more: it says nothing new
+				p.ack(3) // a duplicate: no progress
 				p.ack(2)
 				p.nak(2, wire.NakPSNSequence)
 				p.expect()
@@ -139,7 +138,7 @@ func TestRCAckDoesNotCompleteReadOrAtomic(t *testing.T) {
 			p.h.nic.Output(p.now, p.ds)
 			p.ack(0)
 			if n := p.h.nic.Output(p.now, p.ds); n != 1 {
-				p.Errorf("%v: asked again with %d packets", op, n)
+				p.Errorf("%v: retransmitted with %d packets", op, n)
 			}
 			p.wcs()
 			p.state(verbs.QPStateRTS)
@@ -147,7 +146,7 @@ func TestRCAckDoesNotCompleteReadOrAtomic(t *testing.T) {
 	}
 }
 
-// rc/ack/10: an old ACK among READ responses changes nothing.
+// rc/ack/10: A stale ACK among READ responses is ignored.
 func TestRCStaleAckAmongReadResponsesIsIgnored(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -170,7 +169,7 @@ func TestRCStaleAckAmongReadResponsesIsIgnored(t *testing.T) {
 			want = append(want, pattern(e.n, int(e.op)+e.n)...)
 		}
 		if !bytes.Equal(p.h.mem[sinkAt:][:2*m+10], want) {
-			p.Error("the READ did not deliver what was sent")
+			p.Error("the READ returned other data than was sent")
 		}
 		p.expect()
 	})
@@ -202,15 +201,14 @@ func TestRCAcksAreSentAfterEarlierResponses(t *testing.T) {
 	}
 }
 
-// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: A malformed response
-// fails its request with BAD_RESP_ERR. Earlier requests succeed, later ones are
-// flushed.
+// rc/ack/12, rc/ack/13, rc/read/13, rc/read/14, rc/read/20: A malformed response fails its request
+// with BAD_RESP_ERR. Earlier requests succeed, later ones are flushed.
 func TestRCMalformedResponsesFailQP(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    verbs.WROpcode
 		n     int
 		bad   func(p *peer)
-		first string // what becomes of the WRITE before it
+		first string // completion of the WRITE before it
 	}{
 		"reserved syndrome":       {verbs.OpSend, 4, func(p *peer) { p.send(wire.OpAcknowledge, 1, syndrome(0x40)) }, "BAD_RESP_ERR"},
 		"syndrome with bit 7":     {verbs.OpSend, 4, func(p *peer) { p.send(wire.OpAcknowledge, 1, syndrome(0x80)) }, "BAD_RESP_ERR"},

@@ -17,7 +17,7 @@ import (
 // duplicate or not. The responses carry the memory as of the invalidation.
 func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
-		for sent := range 3 { // packets of the answer that leave before the SEND_INV arrives
+		for sent := range 3 { // response packets sent before the SEND_INV arrives
 			t.Run(fmt.Sprintf("duplicate %v after %d packets", duplicate, sent), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
 					p.recv(1, 8)
@@ -36,15 +36,15 @@ func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 						k.IETH.RKey = key
 					}, ackReq)
 					p.wcs(fmt.Sprintf("1 SUCCESS RECV inv %x", key))
-					clear(p.target(0, n)) // it is the program's alone now
+					clear(p.target(0, n)) // the application may reuse it now
 					p.expect(append(want[sent:], "ACK 3 msn 2")...)
 					for i, k := range p.got[:3-sent] {
 						if at := (sent + i) * p.mtu; !bytes.Equal(k.Payload, targetData[at:][:len(k.Payload)]) {
-							p.Errorf("response %d holds memory as it was after the invalidation", sent+i)
+							p.Errorf("response %d has data from after the invalidation", sent+i)
 						}
 					}
 					p.state(verbs.QPStateRTS)
-					read() // a duplicate that arrives now is refused
+					read() // a duplicate is NAKed now
 					p.expect("NAK 0 access msn 2")
 					p.state(verbs.QPStateErr)
 				})
@@ -53,8 +53,7 @@ func TestRCReadBeforeSendInvalidateIsAnswered(t *testing.T) {
 	}
 }
 
-// A SEND_INV gets an RNR NAK while unsent READ responses exceed the limit of saved
-// bytes.
+// A SEND_INV gets an RNR NAK while unsent READ responses exceed the limit of saved bytes.
 func TestRCSendInvalidateWaitsForLongReads(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.recv(1, 8)
@@ -96,12 +95,11 @@ func TestRCDuplicateReadIsDroppedAfterDeregistration(t *testing.T) {
 	})
 }
 
-// A duplicate READ after the invalidation of its key is NAKed, even if the key
-// becomes valid again.
+// A duplicate READ after the invalidation of its key is NAKed, even if the key becomes valid again.
 func TestRCDuplicateReadAfterInvalidateIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		w := p.window(verbs.MWType2)
-		key := p.opened(w, 0, 64)
+		key := p.mustBind(w, 0, 64)
 		read := func() { p.send(wire.OpReadRequest, 0, p.at(0, 64), rkey(key)) }
 		read()
 		p.expect("RR_ONLY 0 64B msn 1")
@@ -127,7 +125,7 @@ func TestRCRandomBatchesOfReadsAndInvalidations(t *testing.T) {
 	}
 	t.Logf("%+v", total)
 	if total.overtaken < 100 || total.dropped < 10 || total.saved < 100 {
-		t.Error("too few answers waited while their memory was closed")
+		t.Error("too few responses were pending while their key was invalidated")
 	}
 }
 
@@ -143,9 +141,9 @@ type reader struct {
 
 type readerCounts struct {
 	reads, duplicates int
-	overtaken         int // windows closed while an answer was to be sent
+	overtaken         int // windows invalidated while a response was pending
 	saved             int // response packets sent after that
-	dropped           int // duplicates whose region was gone before they were answered
+	dropped           int // duplicates whose region was deregistered before the response
 }
 
 func (c *readerCounts) add(d readerCounts) {
@@ -169,7 +167,7 @@ type readOp struct {
 	first, last int
 	off, n      int
 	place       *place
-	answered    bool // once, completely
+	answered    bool // the response was complete once
 	from, to    int
 }
 
@@ -306,11 +304,11 @@ func (r *reader) take(n int) int {
 	r.got = r.got[:0]
 	n = r.h.nic.Output(r.now, r.ds[:n])
 	for i := range n {
-		text := r.see(&r.ds[i])
+		text := r.checkPacket(&r.ds[i])
 		k := &r.got[i]
 		psn := int(k.BTH.PSN.Sub(r.rq))
 		if k.AETH.Syndrome.Kind() == wire.SyndromeNak {
-			r.Fatalf("%s, of a peer that has done nothing wrong", text)
+			r.Fatalf("%s, for a valid request", text)
 		}
 		if k.BTH.Opcode.Operation() != wire.OpAcknowledge {
 			r.check(text, psn, k.Payload)
@@ -330,7 +328,7 @@ func (r *reader) check(text string, psn int, payload []byte) {
 		case psn != o.from:
 			r.Fatalf("%s, want PSN %d", text, o.from)
 		case !bytes.Equal(payload, targetData[o.off+at:][:min(r.mtu, o.n-at)]):
-			r.Fatalf("%s: other bytes than the memory held while it was open", text)
+			r.Fatalf("%s: other data than the memory had while the key was valid", text)
 		}
 		if !o.place.open {
 			r.counts.saved++
@@ -339,7 +337,7 @@ func (r *reader) check(text string, psn int, payload []byte) {
 		o.answered = o.answered || !o.waits()
 		return
 	}
-	r.Fatalf("%s answers no READ", text)
+	r.Fatalf("%s is no response to a READ", text)
 }
 
 // drain receives all packets and checks that no response is missing.
@@ -349,7 +347,7 @@ func (r *reader) drain() {
 	held := r.held()
 	for i, o := range r.reads {
 		if o.waits() && (!o.answered || len(r.reads)-i <= len(held)) {
-			r.Fatalf("READ %d of %d, PSNs %d to %d: no answer from %d on", i, len(r.reads), o.first, o.last, o.from)
+			r.Fatalf("READ %d of %d, PSNs %d to %d: no response from %d on", i, len(r.reads), o.first, o.last, o.from)
 		}
 	}
 }

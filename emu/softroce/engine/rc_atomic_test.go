@@ -54,14 +54,14 @@ func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 		key    func(p *peer) uint32
 		want   string
 	}{
-		"misaligned":       {4, allAccess, nil, "invalid"},
-		"QP has no right":  {0, allAccess &^ verbs.AccessRemoteAtomic, nil, "invalid"},
-		"region has none":  {0, allAccess, func(p *peer) uint32 { return p.region(allAccess &^ verbs.AccessRemoteAtomic) }, "access"},
-		"beyond the end":   {memSize - targetAt, allAccess, nil, "access"},
-		"across the end":   {memSize - targetAt - 4, allAccess, nil, "invalid"},
-		"before the start": {-targetAt - 8, allAccess, nil, "access"},
-		"no such key":      {0, allAccess, func(*peer) uint32 { return 0x777777 }, "access"},
-		"read-only window": {0, allAccess, func(p *peer) uint32 { return p.region(verbs.AccessRemoteRead) }, "access"},
+		"misaligned":            {4, allAccess, nil, "invalid"},
+		"QP without access":     {0, allAccess &^ verbs.AccessRemoteAtomic, nil, "invalid"},
+		"region without access": {0, allAccess, func(p *peer) uint32 { return p.region(allAccess &^ verbs.AccessRemoteAtomic) }, "access"},
+		"beyond the end":        {memSize - targetAt, allAccess, nil, "access"},
+		"across the end":        {memSize - targetAt - 4, allAccess, nil, "invalid"},
+		"before the start":      {-targetAt - 8, allAccess, nil, "access"},
+		"no such key":           {0, allAccess, func(*peer) uint32 { return 0x777777 }, "access"},
+		"read-only window":      {0, allAccess, func(p *peer) uint32 { return p.region(verbs.AccessRemoteRead) }, "access"},
 	} {
 		for _, op := range []wire.Operation{wire.OpFetchAdd, wire.OpCompareSwap} {
 			t.Run(fmt.Sprint(name, " ", wire.Opcode(op)), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestRCInvalidAtomicsAreNAKed(t *testing.T) {
 					p.send(op, 0, edits...)
 					p.expect(fmt.Sprintf("NAK 0 %s msn 0", tc.want))
 					p.state(verbs.QPStateErr)
-					p.untouched()
+					p.expectMemoryUnchanged()
 				})
 			})
 		}
@@ -108,8 +108,7 @@ func TestRCDuplicateAtomicsReturnTheSavedResult(t *testing.T) {
 	}
 }
 
-// rc/atm/10, rc/atm/11: The original value is written to local memory once, in host
-// byte order.
+// rc/atm/10, rc/atm/11: The original value is written to local memory once, in host byte order.
 func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	original := func(v uint64) edit { return func(k *wire.Packet) { k.AtomicAckETH.Original = v } }
 	each(t, setup{}, func(p *peer) {
@@ -131,8 +130,7 @@ func TestRCAtomicResultIsDeliveredOnce(t *testing.T) {
 	})
 }
 
-// rc/atm/12: The operands are in their AtomicETH fields; the compare field of
-// FETCH_ADD is zero.
+// rc/atm/12: The operands are in their AtomicETH fields; the compare field of FETCH_ADD is zero.
 func TestRCAtomicRequestsCarryTheirOperands(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		operands := func(wr *verbs.SendWR) {

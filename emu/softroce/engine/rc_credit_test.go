@@ -46,10 +46,10 @@ func TestRCNAKsCarryCurrentMSN(t *testing.T) {
 	})
 }
 
-// rc/msn/6: the MSN wraps within its 24 bits and leaves the syndrome alone.
+// rc/msn/6: The MSN wraps at 24 bits and does not change the syndrome.
 func TestRCMSNWraps(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		p.q.resp.msn = wire.MSNMask - 1 // as if that many messages had come
+		p.q.resp.msn = wire.MSNMask - 1 // as after that many messages
 		for k, msn := range []wire.MSN{wire.MSNMask, 0, 1} {
 			p.send(wire.OpWriteOnly, k, p.at(0, 0), ackReq)
 			p.expect(fmt.Sprintf("ACK %d msn %d", k, msn))
@@ -66,9 +66,8 @@ func (p *peer) credits() string {
 	return fmt.Sprint(n)
 }
 
-// rc/credit/1: A QP advertises the number of its receives, rounded down to a credit
-// code. The receive of an unfinished message counts, since the MSN does not include
-// that message.
+// rc/credit/1: A QP advertises the number of its receives, rounded down to a credit code. The
+// receive of an unfinished message counts, since the MSN does not include that message.
 func TestRCResponderAdvertisesItsReceives(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		check := func(want string) {

@@ -14,9 +14,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: A packet with a wrong
-// payload length for its position or message gets an invalid request NAK and
-// changes no memory.
+// rc/len/1, rc/len/2, rc/len/3, rc/len/4, rc/len/5, rc/len/6: A packet with a wrong payload length
+// for its position or message gets an invalid request NAK and changes no memory.
 func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	type packet struct {
 		op    wire.Operation
@@ -86,8 +85,7 @@ func TestRCPacketsOfWrongLengthAreNAKed(t *testing.T) {
 	}
 }
 
-// rc/mtu/1: Modify with a path MTU above the MTU of the port fails and changes
-// nothing.
+// rc/mtu/1: Modify with a path MTU above the MTU of the port fails and changes nothing.
 func TestRCPathMTUAbovePortMTUIsRejected(t *testing.T) {
 	h := newHost(t, "fd00::1", func(c *Config) { c.LinkMTU = 1500 })
 	for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
@@ -136,14 +134,14 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 		"key 0":            {n: 4, key: func(*peer) uint32 { return 0 }, want: "access", event: verbs.EventQPAccessErr},
 		"last key":         {n: 4, key: func(*peer) uint32 { return math.MaxUint32 }, want: "access", event: verbs.EventQPAccessErr},
 		"across the end":   {off: end - 2, n: 4, want: "access", event: verbs.EventQPAccessErr},
-		"behind the end":   {off: end, n: 1, want: "access", event: verbs.EventQPAccessErr},
+		"after the end":    {off: end, n: 1, want: "access", event: verbs.EventQPAccessErr},
 		"before the start": {off: -targetAt - 1, n: 4, want: "access", event: verbs.EventQPAccessErr},
 		"wrapping":         {va: math.MaxUint64 - 3, n: 8, want: "access", event: verbs.EventQPAccessErr},
-		"to the very end":  {va: math.MaxUint64 - 3, n: 4, want: "access", event: verbs.EventQPAccessErr},
-		"region's rights":  {n: 4, key: func(p *peer) uint32 { return p.region(verbs.AccessLocalWrite) }, want: "access", event: verbs.EventQPAccessErr},
+		"up to the end":    {va: math.MaxUint64 - 3, n: 4, want: "access", event: verbs.EventQPAccessErr},
+		"access of region": {n: 4, key: func(p *peer) uint32 { return p.region(verbs.AccessLocalWrite) }, want: "access", event: verbs.EventQPAccessErr},
 		"other domain":     {n: 4, key: foreign, want: "access", event: verbs.EventQPAccessErr},
 		"deregistered":     {n: 4, key: closed, want: "access", event: verbs.EventQPAccessErr},
-		"QP's rights":      {n: 4, rights: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic, want: "invalid", event: verbs.EventQPReqErr},
+		"access of QP":     {n: 4, rights: verbs.AccessLocalWrite | verbs.AccessRemoteAtomic, want: "invalid", event: verbs.EventQPReqErr},
 	} {
 		for _, op := range []wire.Operation{wire.OpWriteOnly, wire.OpWriteFirst, wire.OpReadRequest} {
 			t.Run(fmt.Sprint(name, " ", wire.Opcode(op)), func(t *testing.T) {
@@ -175,7 +173,7 @@ func TestRCForbiddenAccessIsNAKed(t *testing.T) {
 					p.state(verbs.QPStateErr)
 					p.wcs("1 WR_FLUSH_ERR")
 					p.events(tc.event)
-					p.untouched()
+					p.expectMemoryUnchanged()
 					p.send(op, 0, edits...)
 					p.silence(time.Second)
 				})
@@ -196,8 +194,7 @@ func TestRCAccessToRegionBoundaries(t *testing.T) {
 	})
 }
 
-// acc/6, acc/8: A WRITE is NAKed when its region is deregistered between its
-// packets.
+// acc/6, acc/8: A WRITE is NAKed when its region is deregistered between its packets.
 func TestRCWriteToDeregisteredMemoryIsNAKed(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		memory := make([]byte, 3*p.mtu)

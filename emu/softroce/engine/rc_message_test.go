@@ -42,8 +42,7 @@ func TestRCRequesterSegmentsAtPathMTU(t *testing.T) {
 	})
 }
 
-// rc/wr/2, rc/imm/2, rc/send/4: Zero-length messages are delivered; their keys are
-// not checked.
+// rc/wr/2, rc/imm/2, rc/send/4: Zero-length messages are delivered; their keys are not checked.
 func TestRCEmptyMessagesAreDelivered(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for id := range uint64(4) {
@@ -116,8 +115,7 @@ func TestRCMessagesAboveTwoGiBAreRejected(t *testing.T) {
 	}
 }
 
-// rc/inv/1, rc/inv/2: The key is invalid when the receive completes, and the
-// completion names it.
+// rc/inv/1, rc/inv/2: The key is invalid when the receive completes, and the completion names it.
 func TestRCSendWithInvalidateInvalidatesKey(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		key := p.bindWindow(64)
@@ -144,7 +142,7 @@ func TestRCFailedInvalidateSendsNoResponse(t *testing.T) {
 		"region":        func(p *peer) uint32 { return p.h.mr.Key },
 		"type 1 window": func(p *peer) uint32 { return window(p, verbs.MWType1).Key },
 		"unbound":       func(p *peer) uint32 { return window(p, verbs.MWType2).Key },
-		"other QP's": func(p *peer) uint32 {
+		"window of other QP": func(p *peer) uint32 {
 			mine := p.q
 			defer func() { p.q = mine }()
 			p.q = p.h.qp(verbs.QPTypeRC, nil)
@@ -205,8 +203,7 @@ func TestRCReceiveWithBadKeyIsRemoteOperationalError(t *testing.T) {
 	})
 }
 
-// rc/send/3: A message fills the scatter entries in order and leaves the rest
-// unchanged.
+// rc/send/3: A message fills the scatter entries in order and leaves the rest unchanged.
 func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		n := p.mtu + 10
@@ -230,7 +227,7 @@ func TestRCMessageFillsTheReceiveInOrder(t *testing.T) {
 // err/1, err/2, err/3: A request with an invalid L_Key fails after the earlier ones
 // complete, also if packets of it were sent.
 func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
-	for _, good := range []int{0, 1} { // packets of it that can be sent
+	for _, good := range []int{0, 1} { // packets with valid memory
 		each(t, setup{}, func(p *peer) {
 			p.post(1, verbs.OpSend, 4)
 			p.post(2, verbs.OpSend, 0, func(wr *verbs.SendWR) {
@@ -246,7 +243,7 @@ func TestRCSendFromBadMemoryFailsInOrder(t *testing.T) {
 			p.expect(want...)
 			p.wcs()
 			p.wait(wire.AckTimeout(14))
-			p.expect("SEND_ONLY 0 4B ackreq") // and nothing behind it
+			p.expect("SEND_ONLY 0 4B ackreq") // and nothing after it
 			p.ack(0)
 			p.wcs("1 SUCCESS SEND", "2 LOC_PROT_ERR", "3 WR_FLUSH_ERR")
 			p.state(verbs.QPStateErr)

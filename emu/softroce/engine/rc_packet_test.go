@@ -11,8 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// converse makes the NIC send one packet of each type and calls f for each.
-func (p *peer) converse(f func(d *link.Datagram)) {
+// sendEachType makes the NIC send one packet of each type and calls f for each.
+func (p *peer) sendEachType(f func(d *link.Datagram)) {
 	p.Helper()
 	p.recv(1, 64)
 	p.post(2, verbs.OpSend, 8)
@@ -42,7 +42,7 @@ func TestRCPacketsCarryTrafficClassAndHopLimitOfTheAddressVector(t *testing.T) {
 	}}
 	each(t, s, func(p *peer) {
 		seen := 0
-		p.converse(func(d *link.Datagram) {
+		p.sendEachType(func(d *link.Datagram) {
 			seen++
 			if d.TClass != 0x68|link.ECT0 || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
 				p.Errorf("%x: traffic class %#x, hop limit %d, flow label %#x, port %#x", d.Payload[0], d.TClass, d.HopLimit, d.FlowLabel, d.Src.Port())
@@ -77,7 +77,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	cases := map[string]func(p *peer, d *link.Datagram){
 		"other port":            func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.h.addr, 4790) },
 		"other source":          func(p *peer, d *link.Datagram) { d.Src = netip.AddrPortFrom(p.addr.Next(), 0xc123) },
-		"address not ours":      func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.addr.Next(), wire.Port) },
+		"other destination":     func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(p.addr.Next(), wire.Port) },
 		"GID of RoCEv1":         func(p *peer, d *link.Datagram) { d.Dst = netip.AddrPortFrom(v1, wire.Port) },
 		"QP 0":                  func(_ *peer, d *link.Datagram) { copy(d.Payload[5:], []byte{0, 0, 0}) },
 		"no such QP":            func(_ *peer, d *link.Datagram) { copy(d.Payload[5:], []byte{0xab, 0xcd, 0xef}) },
@@ -92,7 +92,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 		"other partition":       func(_ *peer, d *link.Datagram) { copy(d.Payload[2:], []byte{0x12, 0x34}) },
 		"extension header cut":  func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload[:16:16], 0, 0, 0, 0) },
 		"pad beyond payload":    func(_ *peer, d *link.Datagram) { d.Payload = d.Payload[:32]; d.Payload[1] |= 0x30 },
-		"no multiple of 4":      func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload, 0) },
+		"not a multiple of 4":   func(_ *peer, d *link.Datagram) { d.Payload = append(d.Payload, 0) },
 		"shorter than a header": func(_ *peer, d *link.Datagram) { d.Payload = d.Payload[:15] },
 	}
 	for name, spoil := range cases {
@@ -110,7 +110,7 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 				p.deliver(d)
 				p.silence(time.Second)
 				if string(p.target(0, 4)) != before {
-					p.Error("it was executed")
+					p.Error("the packet was executed")
 				}
 				if got := p.h.nic.Port().BadPKeys; got != map[bool]uint32{true: 1}[name == "other partition"] {
 					p.Errorf("%d packets of other partitions counted", got) // bth/pkey/1
@@ -122,14 +122,13 @@ func TestRCPacketsOfOtherConnectionsAreDropped(t *testing.T) {
 	}
 }
 
-// icrc/2, icrc/5, icrc/6, icrc/7: A packet with any flipped bit, also in pad or
-// ICRC, is dropped. Byte 4 of the BTH (icrc/4) and the fields that routers change
-// (icrc/3) are not covered.
+// icrc/2, icrc/5, icrc/6, icrc/7: A packet with any flipped bit, also in pad or ICRC, is dropped.
+// Byte 4 of the BTH (icrc/4) and the fields that routers change (icrc/3) are not covered.
 func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		build := func() link.Datagram { return p.build(wire.OpWriteOnly, 0, p.at(0, 5), data(5), ackReq) }
 		drops := uint64(0)
-		refuse := func(what string, d link.Datagram) {
+		expectDrop := func(what string, d link.Datagram) {
 			p.deliver(d)
 			if drops++; p.h.nic.Count.DropICRC != drops {
 				p.Fatalf("%s: not dropped for its ICRC", what)
@@ -139,19 +138,19 @@ func TestRCPacketsWithWrongICRCAreDropped(t *testing.T) {
 		for i := range size * 8 {
 			if d := build(); i/8 != 4 {
 				d.Payload[i/8] ^= 1 << (i % 8)
-				refuse(fmt.Sprintf("bit %d of byte %d", i%8, i/8), d)
+				expectDrop(fmt.Sprintf("bit %d of byte %d", i%8, i/8), d)
 			}
 		}
 		d := build()
 		tail := d.Payload[size-4:]
 		tail[0], tail[1], tail[2], tail[3] = tail[3], tail[2], tail[1], tail[0]
-		refuse("ICRC in reverse", d)
+		expectDrop("ICRC in reverse", d)
 		d = build()
 		d.Src = netip.AddrPortFrom(p.addr, 0xc124)
-		refuse("source port", d)
+		expectDrop("source port", d)
 		if d = build(); p.h.addr.Is4() && !p.blind {
 			d.IPID++
-			refuse("identification", d)
+			expectDrop("identification", d)
 		}
 		p.expect()
 		d = build()
@@ -178,8 +177,7 @@ func TestRCPadBytesAreIgnoredButProtected(t *testing.T) {
 	})
 }
 
-// bth/resv/2, bth/mig/1, pkt/udp/2: reserved bits, MigReq and the peer's source
-// port make no difference.
+// bth/resv/2, bth/mig/1, pkt/udp/2: Reserved bits, MigReq and the source port are ignored.
 func TestRCIgnoresReservedBitsMigReqAndSourcePort(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for k := range 4 {
@@ -195,8 +193,7 @@ func TestRCIgnoresReservedBitsMigReqAndSourcePort(t *testing.T) {
 	})
 }
 
-// bth/pkey/2: The low 15 bits of P_Keys must match and one side must be a full
-// member.
+// bth/pkey/2: The low 15 bits of P_Keys must match and one side must be a full member.
 func TestRCPartitionKeysMatchByMembership(t *testing.T) {
 	for _, tc := range []struct {
 		own, got uint16
@@ -210,8 +207,8 @@ func TestRCPartitionKeysMatchByMembership(t *testing.T) {
 	}
 }
 
-// bth/pad/1, bth/pad/2, pkt/ip/5: packets end at a multiple of four, padded with
-// zeros, whatever their payload's length. peer.see checks each.
+// bth/pad/1, bth/pad/2, pkt/ip/5: Payloads are padded with zeros to a multiple of four bytes.
+// peer.checkPacket checks all packets.
 func TestRCPacketsArePaddedToFourBytes(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		for n := range 9 {
@@ -247,8 +244,7 @@ func TestRCReservedOpcodesAreNAKed(t *testing.T) {
 	}
 }
 
-// bth/se/1: SE is set only on the last packet of a message that completes a
-// receive.
+// bth/se/1: SE is set only on the last packet of a message that completes a receive.
 func TestRCSolicitedBitIsOnLastPacket(t *testing.T) {
 	solicit := func(wr *verbs.SendWR) { wr.Flags |= verbs.SendSolicited }
 	each(t, setup{}, func(p *peer) {

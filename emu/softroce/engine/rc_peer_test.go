@@ -15,12 +15,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// peer is the far end of a connection, made by hand: a test says which packets
-// it sends and which it expects of the NIC, and when.
+// peer is a scripted peer of the NIC: a test determines which packets it sends and which it
+// expects, and when.
 //
-// Packets, completions and events are compared as text. PSNs in it count from
-// the first of their direction, so that a test reads the same anywhere in the
-// PSN space.
+// Packets, completions and events are compared as text. PSNs in the text count from the first of
+// their direction, so that they are the same anywhere in the PSN space.
 type peer struct {
 	*testing.T
 	flavour
@@ -28,8 +27,8 @@ type peer struct {
 	q    *QP
 	addr netip.Addr
 	now  mono.Time
-	port uint16        // the NIC's UDP source port, once seen
-	got  []wire.Packet // what the last expect saw, payloads copied
+	port uint16        // the NIC's UDP source port, after its first packet
+	got  []wire.Packet // the packets of the last expect, payloads copied
 	ds   []link.Datagram
 }
 
@@ -60,24 +59,24 @@ type setup struct {
 
 const (
 	peerQPN = 0x1234
-	// Where tests keep things in the host's memory.
+	// Offsets in the host's memory.
 	sourceAt = 0       // payload of sends and writes
 	sinkAt   = 0x40000 // results of reads and atomics
 	recvAt   = 0x80000 // receive buffers, recvSize each
 	recvSize = 0x4000
-	targetAt = 0xc0000 // what the peer reads and writes
-	// The peer's own memory exists in its packets only.
+	targetAt = 0xc0000 // the peer reads and writes it
+	// Memory of the peer: only packets have its address and key.
 	peerVA   = 0x5000_0000
 	peerRKey = 0x55aa
 )
 
-// What memory holds at first.
+// The initial contents of memory.
 var sourceData, targetData = pattern(sinkAt-sourceAt, 3), pattern(memSize-targetAt, 5)
 
 var initialMemory = append(append(bytes.Clone(sourceData), make([]byte, targetAt-sinkAt)...), targetData...)
 
-// untouched fails the test if memory has changed since the start.
-func (p *peer) untouched() {
+// expectMemoryUnchanged fails the test if memory has changed since the start.
+func (p *peer) expectMemoryUnchanged() {
 	p.Helper()
 	if !bytes.Equal(p.h.mem, initialMemory) {
 		p.Error("memory changed")
@@ -179,8 +178,7 @@ func (p *peer) build(op wire.Operation, k int, edits ...edit) link.Datagram {
 	return d
 }
 
-// seal computes the ICRC of d and hides the IP identification if the flavour
-// requires it.
+// seal computes the ICRC of d and hides the IP identification if the flavour requires it.
 func (p *peer) seal(d *link.Datagram) {
 	id := uint16(0x7a31)
 	icrc := wire.NewICRC(d.Src, d.Dst)
@@ -249,7 +247,7 @@ func (p *peer) expect(want ...string) {
 	for {
 		n := p.h.nic.Output(p.now, p.ds)
 		for i := range n {
-			got = append(got, p.see(&p.ds[i]))
+			got = append(got, p.checkPacket(&p.ds[i]))
 		}
 		if n < len(p.ds) {
 			break
@@ -312,8 +310,7 @@ func (p *peer) state(want verbs.QPState) {
 	}
 }
 
-// bindWindow binds a type 2 window of n bytes of the target memory and returns its
-// key.
+// bindWindow binds a type 2 window of n bytes of the target memory and returns its key.
 func (p *peer) bindWindow(n uint64) uint32 {
 	p.Helper()
 	w, err := p.h.nic.AllocMW(p.h.pd, verbs.MWType2)

@@ -109,7 +109,7 @@ func TestRCPendingNAKIsReplacedWhenPacketArrives(t *testing.T) {
 		p.expect("ACK 1 msn 2")
 		p.send(wire.OpSendOnly, 2)
 		p.recv(1, 4)
-		p.send(wire.OpSendOnly, 2) // the network's copy
+		p.send(wire.OpSendOnly, 2) // a duplicate of the network
 		p.expect("ACK 2 msn 3")
 		p.send(wire.OpWriteOnly, 4, p.at(0, 0))
 		p.send(wire.OpReadRequest, 3, p.at(0, 4))
@@ -208,7 +208,7 @@ func TestRCResponsesOutsideWindowAreIgnored(t *testing.T) {
 
 // rc/psn/15: At most half of the PSN space is unacknowledged at a time.
 func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
-	fl := flavours[1] // of the smallest MTU
+	fl := flavours[1] // the smallest MTU
 	huge := endless(1 << 31)
 	p := newPeer(t, fl, setup{nic: func(c *Config) { c.WindowPackets = 1<<23 - 1 }})
 	mr := must.Get(p.h.nic.RegMR(p.h.pd, huge, 0, allAccess))(t)
@@ -224,8 +224,7 @@ func TestRCRequesterUsesAtMostHalfThePSNSpace(t *testing.T) {
 	p.expect(fmt.Sprintf("READ_REQUEST %d va+0 len %d ackreq", 1<<22, 1<<30+1))
 }
 
-// rc/len/4, rc/wr/7: The longest READ uses half of the PSN space and can be
-// retransmitted.
+// rc/len/4, rc/wr/7: The longest READ uses half of the PSN space and can be retransmitted.
 func TestRCLongestReadFillsHalfThePSNSpace(t *testing.T) {
 	fl := flavours[1]
 	p := newPeer(t, fl, setup{})
@@ -278,7 +277,7 @@ func TestRCReplayUsesNewestEntryOfPSN(t *testing.T) {
 	first := p.wordValue(targetData)
 	add(0)
 	p.expect(fmt.Sprintf("ATOMIC_ACKNOWLEDGE 0 was %d msn 1", first))
-	p.q.resp.expected = p.rq // as if 2^24-1 WRITE packets had come
+	p.q.resp.expected = p.rq // as after 2^24-1 WRITE packets
 	add(0)
 	p.expect(fmt.Sprintf("ATOMIC_ACKNOWLEDGE 0 was %d msn 2", first+1))
 	add(0)

@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// responses is what answers a READ of n bytes at the k-th PSN, and checks the
-// data of the answers just seen against the target memory from off on.
+// responses returns the expected responses to a READ of n bytes at the k-th PSN.
 func (p *peer) responses(k, n int, msn int) []string {
 	m := p.mtu
 	if n <= m {
@@ -77,13 +76,12 @@ func TestRCDuplicateReadIsExecutedAgain(t *testing.T) {
 		}
 		p.send(wire.OpReadRequest, 1, p.at(m, m)) // a part in the middle
 		p.expect(fmt.Sprintf("RR_ONLY 1 %dB msn 1", m))
-		p.send(wire.OpReadRequest, 0, p.at(0, n)) // and all of it still
+		p.send(wire.OpReadRequest, 0, p.at(0, n)) // the whole READ
 		p.expect(p.responses(0, n, 1)...)
 	})
 }
 
-// rc/read/9: A duplicate READ with a larger range, other memory or another key is
-// dropped.
+// rc/read/9: A duplicate READ with a larger range, other memory or another key is dropped.
 func TestRCDuplicateReadOutsideTheOriginalIsDropped(t *testing.T) {
 	for name, wrong := range map[string]func(p *peer) []edit{
 		"longer":          func(p *peer) []edit { return []edit{p.at(0, 2*p.mtu+1)} },
@@ -124,7 +122,7 @@ func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 					m := p.mtu
 					n := packets*m - 3
 					want := pattern(n, 11)
-					respond := func(k, from int) { // packet k, in answer to a READ from packet from on
+					respond := func(k, from int) { // packet k of the response to a READ from packet from on
 						op := wire.OpReadResponseMiddle
 						switch first, last := k == from, k == packets-1; {
 						case first && last && (own || from == 0):
@@ -170,12 +168,12 @@ func TestRCRequesterRetransmitsMissingPartOfRead(t *testing.T) {
 func TestRCReadIntoUnwritableMemoryFailsBeforeSending(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRDMARead, verbs.OpAtomicFetchAdd, verbs.OpAtomicCmpAndSwp} {
 		for name, spoil := range map[string]func(p *peer, s *verbs.SGE){
-			"no right": func(p *peer, s *verbs.SGE) {
+			"no access": func(p *peer, s *verbs.SGE) {
 				mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(make([]byte, 64)), 0, verbs.AccessRemoteRead))(p)
 				s.Addr, s.LKey = mr.Addr, verbs.LKey(mr.Key)
 			},
-			"no key":  func(_ *peer, s *verbs.SGE) { s.LKey ^= 1 },
-			"too far": func(_ *peer, s *verbs.SGE) { s.Addr += memSize },
+			"no key":            func(_ *peer, s *verbs.SGE) { s.LKey ^= 1 },
+			"beyond the region": func(_ *peer, s *verbs.SGE) { s.Addr += memSize },
 		} {
 			t.Run(fmt.Sprint(op, " ", name), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
@@ -208,7 +206,7 @@ func TestRCRequesterLimitsOutstandingReads(t *testing.T) {
 		p.expect()
 		p.send(wire.OpReadResponseLast, 1, data(1))
 		p.expect(add(5))
-		p.nak(2, wire.NakPSNSequence) // sending again changes no limit
+		p.nak(2, wire.NakPSNSequence) // retransmission does not change the limit
 		p.expect(add(2), read(3), add(5))
 		p.send(wire.OpAtomicAcknowledge, 2)
 		p.expect(read(6))
@@ -227,8 +225,7 @@ func TestRCResponderWithoutReadResourcesNAKs(t *testing.T) {
 	})
 }
 
-// rc/read/18, rc/atm/6: A READ beyond max_dest_rd_atomic is NAKed while the first
-// is unanswered.
+// rc/read/18, rc/atm/6: A READ beyond max_dest_rd_atomic is NAKed while the first is unanswered.
 func TestRCResponderNAKsExcessReads(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 2 }}, func(p *peer) {
 		before := p.wordValue(targetData)
@@ -241,18 +238,17 @@ func TestRCResponderNAKsExcessReads(t *testing.T) {
 		p.expect(fmt.Sprintf("RR_LAST 1 %dB msn 1", p.mtu), fmt.Sprintf("ATOMIC_ACKNOWLEDGE 2 was %d msn 2", before), "NAK 3 invalid msn 2")
 		p.state(verbs.QPStateErr)
 		if got := p.wordValue(p.target(0, 8)); got != before+1 {
-			p.Errorf("the refused atomic was executed: %d", got-before)
+			p.Errorf("the NAKed atomic was executed: %d", got-before)
 		}
 	})
 }
 
-// rc/atm/5, rc/read/18: An unsent repeated response does not count against
-// max_dest_rd_atomic.
+// rc/atm/5, rc/read/18: An unsent repeated response does not count against max_dest_rd_atomic.
 func TestRCLateDuplicatesUseNoReadResources(t *testing.T) {
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 1 }}, func(p *peer) {
 		p.send(wire.OpReadRequest, 0, p.at(0, 4))
 		p.expect("RR_ONLY 0 4B msn 1")
-		p.send(wire.OpReadRequest, 0, p.at(0, 4)) // the network's copy
+		p.send(wire.OpReadRequest, 0, p.at(0, 4)) // a duplicate of the network
 		p.send(wire.OpReadRequest, 1, p.at(0, 4))
 		p.expect("RR_ONLY 1 4B msn 2")
 		p.state(verbs.QPStateRTS)
@@ -274,7 +270,7 @@ func TestRCNAKAmongReadResponsesFailsRead(t *testing.T) {
 // rc/read/21, rc/psn/11, acc/6: If memory is deregistered before a READ response is
 // sent, or before a duplicate, the NAK has the PSN of the missing response.
 func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
-	for name, closeKey := range map[string]func(p *peer) (key uint32, gone func()){
+	for name, prepare := range map[string]func(p *peer) (key uint32, invalidate func()){
 		"region": func(p *peer) (uint32, func()) {
 			mr := must.Get(p.h.nic.RegMR(p.h.pd, nic.Bytes(p.h.mem), p.h.mr.Addr, allAccess))(p)
 			return mr.Key, func() {
@@ -292,13 +288,13 @@ func TestRCReadOfDeregisteredMemoryIsNAKed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s after %d packets", name, sent), func(t *testing.T) {
 				each(t, setup{}, func(p *peer) {
 					p.recv(1, 8)
-					key, gone := closeKey(p)
+					key, invalidate := prepare(p)
 					n := 3*p.mtu - 1
 					p.send(wire.OpReadRequest, 0, p.at(0, n), rkey(key))
 					p.send(wire.OpWriteOnly, 3, p.at(0, 0), ackReq)
 					want := append(p.responses(0, n, 1), "ACK 3 msn 2")
 					p.expectSome(want[:sent]...)
-					gone()
+					invalidate()
 					failed := sent
 					if sent == 3 {
 						p.expect(want[3:]...)
@@ -326,7 +322,7 @@ func (p *peer) expectSome(want ...string) {
 		n := p.h.nic.Output(p.now, p.ds)
 		var got []string
 		for i := range n {
-			got = append(got, p.see(&p.ds[i]))
+			got = append(got, p.checkPacket(&p.ds[i]))
 		}
 		p.compare("sent", got, want)
 	}

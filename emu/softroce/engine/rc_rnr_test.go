@@ -37,14 +37,14 @@ func TestRCRNRNAKChangesNoState(t *testing.T) {
 		write()
 		p.expect("RNR 0 code 12 msn 0")
 		if !bytes.Equal(p.target(0, 64), before) {
-			p.Error("data of a refused WRITE was placed")
+			p.Error("data of a NAKed WRITE was written")
 		}
 		p.recv(1, 0)
 		write()
 		p.expect("ACK 0 msn 1")
 		p.wcs("1 SUCCESS RECV_RDMA_WITH_IMM 8B imm 00000007")
 		if bytes.Equal(p.target(0, 8), before[:8]) {
-			p.Error("data was not placed")
+			p.Error("data was not written")
 		}
 	})
 }
@@ -64,8 +64,7 @@ func TestRCRNRNAKOfWriteWithImmediateIsAtLastPacket(t *testing.T) {
 	})
 }
 
-// rc/rnr/4: Packets after an RNR NAK are dropped without a NAK. Later gaps are
-// NAKed again.
+// rc/rnr/4: Packets after an RNR NAK are dropped without a NAK. Later gaps are NAKed again.
 func TestRCPacketsAfterRNRNAKAreDropped(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		p.send(wire.OpSendOnly, 0)
@@ -101,7 +100,7 @@ func TestRCRequesterWaitsForRNRTimer(t *testing.T) {
 			p.wait(delay)
 			p.expect("SEND_ONLY 0 4B ackreq", "WRITE_ONLY 1 4B va+0 len 4 ackreq")
 			if timeout != 0 {
-				p.wait(wire.AckTimeout(timeout)) // which starts afresh
+				p.wait(wire.AckTimeout(timeout)) // the timer is restarted
 				p.expect("SEND_ONLY 0 4B ackreq", "WRITE_ONLY 1 4B va+0 len 4 ackreq")
 			}
 		}
@@ -142,8 +141,7 @@ func TestRCRNRRetriesAreLimited(t *testing.T) {
 	}
 }
 
-// rc/rnr/8: retry_cnt and rnr_retry are counted separately, and both are restored
-// by progress.
+// rc/rnr/8: retry_cnt and rnr_retry are counted separately, and both are restored by progress.
 func TestRCRetryCountersAreIndependentAndReload(t *testing.T) {
 	const timeout = 4096 << 8
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.RNRRetry, a.RetryCnt, a.Timeout = 1, 1, 8 }}, func(p *peer) {

@@ -50,7 +50,7 @@ func TestRCPacketsOutOfOpcodeSequenceAreNAKed(t *testing.T) {
 					p.send(wrong, k, edits...)
 					p.expect(fmt.Sprintf("NAK %d invalid msn 0", k))
 					p.state(verbs.QPStateErr)
-					// rc/seq/9: the open receive tells why, the others are flushed.
+					// rc/seq/9: The claimed receive reports the error, the others are flushed.
 					if tc.open == wire.OpSendFirst {
 						p.wcs("1 REM_INV_REQ_ERR", "2 WR_FLUSH_ERR")
 						p.events()
@@ -113,9 +113,9 @@ func TestRCRequesterNeverInterleavesMessages(t *testing.T) {
 		for _, k := range p.got[:2] {
 			again = append(again, k.Payload...)
 		}
-		// rc/tmo/12: what is sent again is what was sent before.
+		// rc/tmo/12: Retransmitted packets have the same data.
 		if !bytes.Equal(again, p.h.mem[sourceAt+p.mtu:][:p.mtu+7]) {
-			p.Error("other data when sent again")
+			p.Error("other data when retransmitted")
 		}
 	})
 }

@@ -117,7 +117,7 @@ func TestRCSequenceNAKRetransmitsWithinMessage(t *testing.T) {
 		p.wcs("1 SUCCESS SEND")
 		p.expect(fmt.Sprintf("WRITE_MIDDLE 3 %dB", m), fmt.Sprintf("WRITE_MIDDLE 4 %dB", m), "WRITE_LAST 5 9B ackreq")
 		if string(p.got[0].Payload) != string(p.h.mem[sourceAt+2*m:][:m]) {
-			p.Error("other data when sent again")
+			p.Error("other data when retransmitted")
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestRCEachLossCausesOneRetransmission(t *testing.T) {
 		p.wcs("0 SUCCESS SEND", "1 SUCCESS SEND", "2 SUCCESS SEND")
 		p.nak(3, wire.NakPSNSequence)
 		p.expect()
-		// The timer has not been forgotten.
+		// The timer still runs.
 		p.wait(wire.AckTimeout(14))
 		p.wcs("3 RETRY_EXC_ERR", "4 WR_FLUSH_ERR")
 	})
@@ -164,8 +164,7 @@ func TestRCNAKsWithoutProgressExhaustTheRetries(t *testing.T) {
 	})
 }
 
-// rc/tmo/7: An ACK during retransmission makes the requester skip the acknowledged
-// packets.
+// rc/tmo/7: An ACK during retransmission makes the requester skip the acknowledged packets.
 func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		m := p.mtu
@@ -177,14 +176,14 @@ func TestRCAckDuringRetransmissionSkipsPackets(t *testing.T) {
 		if n := p.h.nic.Output(p.now, p.ds[:1]); n != 1 {
 			p.Fatal("nothing sent")
 		}
-		p.ack(2) // of what was sent before
+		p.ack(2) // of the first transmission
 		p.expect(fmt.Sprintf("WRITE_LAST 3 %dB ackreq", m), fmt.Sprintf("READ_REQUEST 4 va+0 len %d ackreq", 2*m), "SEND_ONLY 6 4B ackreq")
 		p.nak(3, wire.NakPSNSequence)
-		p.send(wire.OpReadResponseFirst, 4, data(m)) // the first request's answer
+		p.send(wire.OpReadResponseFirst, 4, data(m)) // the response to the first request
 		p.wcs("1 SUCCESS RDMA_WRITE")
 		p.expect(fmt.Sprintf("READ_REQUEST 5 va+%d len %d ackreq", m, m), "SEND_ONLY 6 4B ackreq")
 		p.send(wire.OpReadResponseLast, 5, data(m))
-		p.send(wire.OpReadResponseOnly, 5, data(m)) // the second request's
+		p.send(wire.OpReadResponseOnly, 5, data(m)) // the response to the second
 		p.ack(6)
 		p.wcs(fmt.Sprintf("2 SUCCESS RDMA_READ %dB", 2*m), "3 SUCCESS SEND")
 		p.silence(time.Second)
@@ -210,8 +209,7 @@ func TestRCAckAtLocalOperationDuringRetransmission(t *testing.T) {
 	})
 }
 
-// rc/tmo/4: Time that a retransmission waits for congestion control does not use a
-// retry.
+// rc/tmo/4: Time that a retransmission waits for congestion control does not use a retry.
 func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	const T = 4096 << 1
 	each(t, setup{attr: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 1, 2 }}, func(p *peer) {
@@ -232,7 +230,7 @@ func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 				p.h.nic.Tick(p.now)
 			}
 			if waited := p.now.Sub(last); waited < 2*T {
-				p.Fatalf("sent again after %v, which the rate does not explain", waited)
+				p.Fatalf("retransmitted after %v, longer than the rate requires", waited)
 			}
 		}
 		p.silence(T - 1)
@@ -242,8 +240,7 @@ func TestRCRateLimitedRetransmissionUsesRetryWhenSent(t *testing.T) {
 	})
 }
 
-// rc/tmo/13: After RESET or destroy, the QP sends no packets and completions and
-// has no timers.
+// rc/tmo/13: After RESET or destroy, the QP sends no packets and completions and has no timers.
 func TestRCResetAndDestroyStopAllActivity(t *testing.T) {
 	for name, end := range map[string]func(p *peer) error{
 		"RESET": func(p *peer) error {

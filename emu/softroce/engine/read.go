@@ -122,8 +122,7 @@ func (q *QP) runAtomicWrite(p *wire.Packet) verdict {
 	return accepted
 }
 
-// replayFrom schedules the response to e, or for a duplicate READ a part of it: n bytes, starting
-// at psn.
+// replayFrom schedules the response to e, or n bytes of it from psn for a duplicate READ.
 func (q *QP) replayFrom(e *replay, psn wire.PSN, n uint32) {
 	off := uint32(psn.Sub(e.first)) * uint32(q.mtu)
 	e.from, e.next = psn, psn

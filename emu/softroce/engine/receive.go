@@ -24,8 +24,7 @@ func (q *QP) recvSRQ() *nic.SRQ {
 	return q.cfg.SRQ
 }
 
-// nextReceive returns the receive for the next message and the protection domain of its memory, or
-// nil.
+// nextReceive returns the receive for the next message, or nil, and the PD of its memory.
 func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	s := q.recvSRQ()
 	if s == nil {
@@ -38,8 +37,7 @@ func (q *QP) nextReceive() (*nic.Receive, nic.PD) {
 	return w, s.PD
 }
 
-// popReceive removes the receive that nextReceive returned. Its contents stay valid until the next
-// post.
+// popReceive removes the receive of nextReceive. Its contents stay valid until the next post.
 func (q *QP) popReceive() {
 	if s := q.recvSRQ(); s != nil {
 		s.Take()
@@ -80,8 +78,7 @@ func (q *QP) completeRecvInError(status verbs.WCStatus) {
 	q.pushRecv(&verbs.WC{WRID: h.wrID, Status: status})
 }
 
-// accessPD is the protection domain that remote keys are checked in; for XRC, that of the message's
-// SRQ.
+// accessPD is the PD that remote keys are checked in; for XRC, that of the message's SRQ.
 func (q *QP) accessPD() nic.PD {
 	if q.cfg.Type == verbs.QPTypeXRCRecv && q.resp.xrcSRQ != nil {
 		return q.resp.xrcSRQ.PD
@@ -99,8 +96,7 @@ func (q *QP) remoteMemoryFor(e *replay, va, n uint64) (nic.Memory, uint64, error
 	return q.remoteMemoryIn(e.pd, e.rkey, va, n, verbs.AccessRemoteRead)
 }
 
-// remoteMemoryIn resolves an R_Key for this QP in protection domain pd. A zero-length access needs
-// no memory.
+// remoteMemoryIn resolves an R_Key for this QP in pd. A zero-length access needs no memory.
 func (q *QP) remoteMemoryIn(pd nic.PD, rkey uint32, va, n uint64, need verbs.Access) (nic.Memory, uint64, error) {
 	if n == 0 {
 		return nil, 0, nil

@@ -115,8 +115,7 @@ func (q *QP) assignPSNs(w *sendWQE) {
 	w.ssn = r.ssn
 }
 
-// packets returns the number of PSNs of a request: one for each packet that carries its data, in
-// either direction.
+// packets returns the number of PSNs of a request: one for each packet of data in either direction.
 func (q *QP) packets(w *sendWQE) int32 {
 	if w.readLike() && w.Op != verbs.OpRDMARead {
 		return 1

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// requester is the sending side of a connected QP. PSNs in [una, max) are
-// unacknowledged. next is the PSN to send now; it equals max except during
-// retransmission.
+// requester is the sending side of a connected QP. PSNs in [una, max) are unacknowledged. next is
+// the PSN to send now; it equals max except during retransmission.
 type requester struct {
 	una, next, max wire.PSN
 	cur            uint32 // index of the request being sent

@@ -68,8 +68,7 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 			// Its response acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
-			// The application may answer a SEND or WRITE of one packet at once: its ACK may be
-			// delayed.
+			// The application may answer a message of one packet at once: its ACK may be delayed.
 			if c.Has(wire.Start | wire.End) {
 				r.hold.eligible = true
 				r.hold.covers++
@@ -107,8 +106,7 @@ func (q *QP) execute(p *wire.Packet) verdict {
 	}
 }
 
-// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST must follow
-// each other.
+// inSequence checks an opcode against the unfinished message: FIRST, MIDDLE and LAST in order.
 func (q *QP) inSequence(c wire.Class) bool {
 	switch q.resp.open {
 	case messageSend:
@@ -120,8 +118,7 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks the payload length of a packet against its position in the message; by policy not
-// for a SEND.
+// lengthOK checks a payload's length by its position in the message; by policy not for a SEND.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {

@@ -203,8 +203,7 @@ func (r *replayRing) add(evenUnanswered bool) *replay {
 	return e
 }
 
-// find returns the newest entry that psn belongs to, or nil. An old entry may have the same PSN
-// after a wrap.
+// find returns the newest entry with psn, or nil. After a wrap an old entry may have it too.
 func (r *replayRing) find(psn wire.PSN) *replay {
 	for i := r.count - 1; i >= 0; i-- {
 		if e := r.at(i); psn.Sub(e.first) >= 0 && psn.Sub(e.last) <= 0 {
@@ -215,8 +214,7 @@ func (r *replayRing) find(psn wire.PSN) *replay {
 }
 
 // due returns the entry whose response is sent next, in PSN order, or nil. With newFirst repeated
-// responses are sent last. It skips, and counts in r.idle, the oldest entries without a response to
-// send.
+// responses are sent last. It advances r.idle past the oldest entries without a response to send.
 func (r *replayRing) due(newFirst bool) *replay {
 	var found *replay
 	for i := min(r.idle, r.count); i < r.count; i++ {
@@ -237,8 +235,7 @@ func (r *replayRing) due(newFirst bool) *replay {
 	return found
 }
 
-// markUnsent makes due find entry e, which has a response to send: it is no longer among the idle
-// entries.
+// markUnsent makes due find e, which has a response to send: e is no longer idle.
 func (r *replayRing) markUnsent(e *replay) {
 	for i := r.count - 1; i >= 0; i-- {
 		if r.at(i) == e {

@@ -97,8 +97,7 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 	q.rewind(psn)
 }
 
-// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate RNR NAK does not change the
-// wait.
+// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate does not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.sq.find(psn)
@@ -117,8 +116,7 @@ func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r.rnrUntil = now.Add(q.rnrDelay(code))
 }
 
-// rnrDelay returns the delay of an RNR timer code, rounded as roundTimer does; the policy may set
-// that of code 25.
+// rnrDelay returns the rounded delay of an RNR timer code; the policy may set that of code 25.
 func (q *QP) rnrDelay(code uint8) time.Duration {
 	if d := q.nic.policy.RNRCode25; code == 25 && d != 0 {
 		return q.roundTimer(d)
@@ -127,8 +125,7 @@ func (q *QP) rnrDelay(code uint8) time.Duration {
 }
 
 // armTimer starts the transport timer if packets are unacknowledged and it is not running. After a
-// rewind it starts with the first retransmitted packet, so that waiting in the send queue uses no
-// retry.
+// rewind the first retransmitted packet starts it: waiting in the send queue uses no retry.
 func (q *QP) armTimer(now mono.Time) {
 	r := &q.req
 	if t := q.ackTimeout(); t > 0 && r.timer == mono.Never && r.next != r.una {
@@ -159,8 +156,7 @@ func (q *QP) failAsQPOpError(w *sendWQE) {
 	q.fail() // also for UC and UD
 }
 
-// failRequest marks a request as failed. It completes after all earlier requests; later ones are
-// not sent.
+// failRequest marks a request as failed. It completes after earlier ones; later ones are not sent.
 func (q *QP) failRequest(w *sendWQE, status verbs.WCStatus) {
 	w.state, w.status = wqeFailed, status
 	q.retire()

@@ -29,8 +29,8 @@ const (
 	memSize = 1 << 20
 )
 
-// idleMemory keeps the memory of hosts whose tests are over. There are many,
-// and to make it anew each time would take longer than all they do.
+// idleMemory has the memory of hosts of finished tests, for reuse: allocation would take most of
+// the time of the tests.
 var idleMemory = sync.Pool{New: func() any { return new([memSize]byte) }}
 
 func takeMemory(t testing.TB) []byte {
@@ -117,8 +117,7 @@ const (
 		verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRdAtomic
 )
 
-// ready connects a QP to (peer, qpn) and moves it to RTS. edit may change the
-// attributes.
+// ready connects a QP to (peer, qpn) and moves it to RTS. edit may change the attributes.
 func (h *host) ready(q *QP, peer netip.Addr, qpn uint32, edit func(*verbs.QPAttr)) {
 	h.t.Helper()
 	a := connAttr(peer, qpn)
@@ -179,7 +178,7 @@ func newNetwork(hosts ...*host) *network {
 	return n
 }
 
-// settle delivers packets until none is left.
+// settle delivers packets until no host sends.
 func (n *network) settle() {
 	for moved := true; moved; {
 		moved = false
@@ -211,8 +210,7 @@ func (n *network) deliver(d *link.Datagram) {
 	}
 }
 
-// run delivers packets and advances the time until no timer is left or until is
-// reached.
+// run delivers packets and advances the time until no timer runs or until is reached.
 func (n *network) run(until mono.Time) {
 	for {
 		n.settle()

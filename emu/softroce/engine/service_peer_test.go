@@ -21,8 +21,8 @@ func over(tr wire.Transport) edit {
 	return func(k *wire.Packet) { k.BTH.Opcode = wire.MakeOpcode(tr, k.BTH.Opcode.Operation()) }
 }
 
-// instead replaces the QP of the test by a new one with the same connection.
-func (p *peer) instead(typ verbs.QPType, edit func(*QPConfig)) *QP {
+// replaceQP replaces the QP of the test by a new one with the same connection.
+func (p *peer) replaceQP(typ verbs.QPType, edit func(*QPConfig)) *QP {
 	p.Helper()
 	p.q = p.h.qp(typ, edit)
 	p.port = 0
@@ -73,8 +73,8 @@ func (p *peer) polled(cq *nic.CQ, want ...string) {
 	p.compare("completed", got, want)
 }
 
-// domain allocates a protection domain.
-func (h *host) domain() nic.PD {
+// allocPD allocates a protection domain.
+func (h *host) allocPD() nic.PD {
 	h.t.Helper()
 	pd := must.Get(h.nic.AllocPD())(h.t)
 	return pd
@@ -91,8 +91,8 @@ func (h *host) srq(edit func(*nic.SRQConfig)) *nic.SRQ {
 	return s
 }
 
-// share posts a receive of n bytes to an SRQ. Its buffer is recvBuf(id, n).
-func (p *peer) share(s *nic.SRQ, id uint64, n int) {
+// postSRQ posts a receive of n bytes to an SRQ. Its buffer is recvBuf(id, n).
+func (p *peer) postSRQ(s *nic.SRQ, id uint64, n int) {
 	p.Helper()
 	sge := p.h.sge(recvAt+int(id%16)*recvSize, n)
 	must.Do(p, s.PostRecv(&verbs.RecvWR{WRID: id, SGL: []verbs.SGE{sge}}))
@@ -123,19 +123,18 @@ type udPeer struct{ *peer }
 
 const udQKey = 0x1122_3344
 
-// eachUD runs f with every flavour of a UD QP. The path MTU of the flavour and
-// s.attr are not used.
+// eachUD runs f with every flavour of a UD QP. The path MTU of the flavour and s.attr are not used.
 func eachUD(t *testing.T, s setup, f func(p udPeer)) {
 	t.Helper()
 	anyLink := func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU256 }
 	each(t, setup{nic: s.nic, attr: anyLink}, func(p *peer) {
-		p.insteadUD(s.qp)
+		p.replaceByUD(s.qp)
 		f(udPeer{p})
 	})
 }
 
-// insteadUD replaces the QP of the test by a new UD QP.
-func (p *peer) insteadUD(edit func(*QPConfig)) *QP {
+// replaceByUD replaces the QP of the test by a new UD QP.
+func (p *peer) replaceByUD(edit func(*QPConfig)) *QP {
 	p.Helper()
 	p.q, p.port = p.h.qp(verbs.QPTypeUD, edit), 0
 	a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey, SQPSN: uint32(p.sq)}
@@ -190,8 +189,8 @@ func (p *peer) compare(what string, got, want []string) {
 	}
 }
 
-// see checks what all packets have in common and returns the rest as text.
-func (p *peer) see(d *link.Datagram) string {
+// checkPacket checks the fields that are the same in all packets and returns the others as text.
+func (p *peer) checkPacket(d *link.Datagram) string {
 	p.Helper()
 	var k wire.Packet
 	if err := k.Parse(d.Payload); err != nil {

@@ -16,7 +16,7 @@ func (p *peer) onSRQ(s *nic.SRQ, n int) []*QP {
 	p.Helper()
 	qps := make([]*QP, n)
 	for i := range qps {
-		qps[i] = p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
+		qps[i] = p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
 	}
 	p.with(qps[0])
 	return qps
@@ -34,7 +34,7 @@ func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
 		s := p.h.srq(nil)
 		qps := p.onSRQ(s, 2)
 		for id := range uint64(4) {
-			p.share(s, id, 2*p.mtu)
+			p.postSRQ(s, id, 2*p.mtu)
 		}
 		p.with(qps[0]).send(wire.OpSendFirst, 0, data(p.mtu))
 		p.with(qps[1]).send(wire.OpSendOnly, 0, data(4))
@@ -51,7 +51,7 @@ func TestQPsShareTheReceivesOfAnSRQ(t *testing.T) {
 			"qp 0: 3 SUCCESS RECV_RDMA_WITH_IMM 8B imm 00000001", fmt.Sprintf("qp 1: 2 SUCCESS RECV %dB", p.mtu+1),
 		})
 		if n := s.Count(); n != 0 {
-			p.Errorf("%d receives are left", n)
+			p.Errorf("%d receives in the SRQ", n)
 		}
 	})
 }
@@ -62,10 +62,10 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 4, 3 })
 		p.onSRQ(s, 1)
 		for id := range uint64(4) {
-			p.share(s, id, 8)
+			p.postSRQ(s, id, 8)
 		}
 		p.send(wire.OpSendOnly, 0)
-		p.events() // three are left: not below three
+		p.events() // three receives: not below the limit of three
 		if a := s.Query(); a.Limit != 3 {
 			p.Errorf("limit is %d", a.Limit)
 		}
@@ -78,7 +78,7 @@ func TestSRQLimitEventIsRaisedOnce(t *testing.T) {
 		if a := s.Query(); a.Limit != 0 {
 			p.Errorf("limit is %d, still armed", a.Limit)
 		}
-		p.share(s, 4, 8) // two again
+		p.postSRQ(s, 4, 8) // two receives again
 		must.Do(p, s.Modify(verbs.SRQAttr{Limit: 2}, verbs.SRQLimit))
 		p.events()
 		p.send(wire.OpSendOnly, 3)
@@ -102,12 +102,12 @@ func TestEmptySRQCausesRNRNAK(t *testing.T) {
 		p.onSRQ(s, 1)
 		p.send(wire.OpSendOnly, 0, data(4), ackReq)
 		p.expect("RNR 0 code 12 msn 0")
-		p.share(s, 1, 8)
-		p.share(s, 2, 8)
+		p.postSRQ(s, 1, 8)
+		p.postSRQ(s, 2, 8)
 		p.send(wire.OpSendOnly, 0, data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		if c := p.got[0].AETH.Syndrome; c != wire.Ack(wire.CreditUnlimited) {
-			p.Errorf("syndrome %#x promises receives", uint8(c))
+			p.Errorf("syndrome %#x advertises credits", uint8(c))
 		}
 		p.wcs("1 SUCCESS RECV 4B")
 	})
@@ -119,7 +119,7 @@ func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s := p.h.srq(nil)
 		qps := p.onSRQ(s, 2)
-		p.share(s, 1, 8)
+		p.postSRQ(s, 1, 8)
 		p.h.modify(qps[0], verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		p.wcs()
 		if e, ok := p.h.nic.NextEvent(); !ok || e.Type != verbs.EventQPLastWQEReached || e.QP != qps[0] {
@@ -127,7 +127,7 @@ func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 		}
 		p.h.modify(qps[0], verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		p.events() // once
-		p.share(s, 2, 8)
+		p.postSRQ(s, 2, 8)
 		p.with(qps[1])
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.send(wire.OpSendOnly, 1, data(4))
@@ -139,15 +139,15 @@ func TestQPErrorDoesNotFlushSRQ(t *testing.T) {
 func TestClaimedReceiveIsFlushedBeforeLastWQEEvent(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
 		s, cq := p.h.srq(nil), p.cqOf(1)
-		p.instead(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
-		p.share(s, 1, 2*p.mtu)
-		p.share(s, 2, 8)
+		p.replaceQP(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
+		p.postSRQ(s, 1, 2*p.mtu)
+		p.postSRQ(s, 2, 8)
 		p.send(wire.OpSendFirst, 0, data(p.mtu))
 		p.h.modify(p.q, verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		p.polled(cq, "1 WR_FLUSH_ERR")
 		p.events(verbs.EventQPLastWQEReached)
 		if n := s.Count(); n != 1 {
-			p.Errorf("%d receives are left", n)
+			p.Errorf("%d receives in the SRQ", n)
 		}
 	})
 }
@@ -159,13 +159,13 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.Limit = 8, 2 })
 		p.onSRQ(s, 1)
 		for id := range uint64(5) { // so that the ring wraps
-			p.share(s, id, 8)
+			p.postSRQ(s, id, 8)
 			p.send(wire.OpSendOnly, int(id), data(int(id)))
 		}
 		p.h.poll()
 		p.events(verbs.EventSRQLimitReached)
 		for id := range uint64(6) {
-			p.share(s, id, 8+int(id))
+			p.postSRQ(s, id, 8+int(id))
 		}
 		before := s.Query()
 		const both = verbs.SRQMaxWR | verbs.SRQLimit
@@ -190,13 +190,13 @@ func TestModifySRQRejectsInvalidSizes(t *testing.T) {
 		if a := s.Query(); a.MaxWR != 6 || a.Limit != 6 {
 			p.Errorf("is %+v", a)
 		}
-		must.Fail(p, "made smaller than its limit", s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR), verbs.ErrInvalid)
+		must.Fail(p, "resized below its limit", s.Modify(verbs.SRQAttr{MaxWR: 5, Limit: 6}, verbs.SRQMaxWR), verbs.ErrInvalid)
 		must.Do(p, s.Modify(verbs.SRQAttr{MaxWR: 32}, verbs.SRQMaxWR))
 		for id := 6; id < 32; id++ {
-			p.share(s, uint64(id), 8+id)
+			p.postSRQ(s, uint64(id), 8+id)
 		}
 		must.Fail(p, "one beyond the new size", s.PostRecv(&verbs.RecvWR{}), verbs.ErrNoMemory)
-		// What was queued is still there, in order and whole.
+		// The queued receives are unchanged and in order.
 		var want []string
 		for id := range 32 {
 			p.send(wire.OpSendOnly, 5+id, data(8+id))
@@ -212,11 +212,11 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 		s := p.h.srq(func(c *nic.SRQConfig) { c.MaxWR, c.MaxSGE = 3, 1 }) // no power of two
 		p.onSRQ(s, 1)
 		sge := p.h.sge(recvAt, 4)
-		must.Fail(p, "two pieces where one is allowed", s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}), verbs.ErrInvalid)
+		must.Fail(p, "two SGEs, limit of one", s.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{sge, sge}}), verbs.ErrInvalid)
 		for id := range uint64(3) {
-			p.share(s, id, 8)
+			p.postSRQ(s, id, 8)
 		}
-		must.Fail(p, "a fourth of three", s.PostRecv(&verbs.RecvWR{WRID: 9}), verbs.ErrNoMemory)
+		must.Fail(p, "a fourth receive in a queue of three", s.PostRecv(&verbs.RecvWR{WRID: 9}), verbs.ErrNoMemory)
 		for k := range 3 {
 			p.send(wire.OpSendOnly, k, data(8))
 		}
@@ -226,19 +226,18 @@ func TestFullSRQRejectsPostRecv(t *testing.T) {
 	})
 }
 
-// L_Keys of SRQ receives are checked in the protection domain of the SRQ, not of
-// the QP.
+// L_Keys of SRQ receives are checked in the protection domain of the SRQ, not of the QP.
 func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		pd := p.h.domain()
+		pd := p.h.allocPD()
 		mr := p.regionIn(pd, verbs.AccessLocalWrite)
 		s := p.h.srq(func(c *nic.SRQConfig) { c.PD = pd })
 		p.onSRQ(s, 1)
-		post := func() { // one of the queue's domain, one of the QP's
+		post := func() { // one with a key of the SRQ's domain, one of the QP's
 			p.Helper()
 			own := verbs.SGE{Addr: mr.Addr + recvAt, Length: 64, LKey: verbs.LKey(mr.Key)}
 			must.Do(p, s.PostRecv(&verbs.RecvWR{WRID: 1, SGL: []verbs.SGE{own}}))
-			p.share(s, 2, 64)
+			p.postSRQ(s, 2, 64)
 		}
 		post()
 		p.send(wire.OpSendOnly, 0, data(8))
@@ -250,7 +249,7 @@ func TestSRQReceivesUseDomainOfSRQ(t *testing.T) {
 		p.silence(time.Second)
 		post()
 		d := udPeer{p}
-		d.insteadUD(func(c *QPConfig) { c.SRQ = s })
+		d.replaceByUD(func(c *QPConfig) { c.SRQ = s })
 		d.send(wire.OpSendOnly, 0, data(8))
 		d.send(wire.OpSendOnly, 1, data(8))
 		p.wcs("1 SUCCESS RECV 48B", "2 LOC_PROT_ERR")
@@ -263,7 +262,7 @@ func TestDestroySRQ(t *testing.T) {
 	h := newHost(t, "10.0.0.1", nil)
 	s := h.srq(nil)
 	q := h.qp(verbs.QPTypeRC, func(c *QPConfig) { c.SRQ = s })
-	must.Fail(t, "destroyed under a QP", h.nic.DestroySRQ(s), verbs.ErrBusy)
+	must.Fail(t, "destroyed while a QP uses it", h.nic.DestroySRQ(s), verbs.ErrBusy)
 	must.Do(t, h.nic.DestroyQP(q))
 	must.Do(t, h.nic.DestroySRQ(s))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// sleeper returns a QP with a deadline.
-func sleeper(num uint32, at mono.Time) *QP {
+// qpWithDeadline returns a QP with a deadline.
+func qpWithDeadline(num uint32, at mono.Time) *QP {
 	q := &QP{num: num}
 	q.timer.Owner, q.timer.TieBreak = q, num
 	q.req.timer, q.req.rnrUntil = at, mono.Never
@@ -33,14 +33,14 @@ func drainTimers(h *qpTimers, now mono.Time) (nums []uint32) {
 // corrected; a cancelled one is removed.
 func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 	var h qpTimers
-	later, off := sleeper(1, 10), sleeper(2, 10)
+	later, off := qpWithDeadline(1, 10), qpWithDeadline(2, 10)
 	h.SetIfEarlier(&later.timer, 10)
 	h.SetIfEarlier(&off.timer, 10)
 	later.req.timer, off.req.timer = 50, mono.Never
 	h.SetIfEarlier(&later.timer, 50)
 	h.SetIfEarlier(&off.timer, mono.Never)
 	if got := drainTimers(&h, 49); got != nil {
-		t.Errorf("due before time: %d", got)
+		t.Errorf("expired early: %d", got)
 	}
 	if got := h.Next(); got != 50 {
 		t.Errorf("next is %v", got)
@@ -51,13 +51,13 @@ func TestTimerMovedLaterDoesNotExpireEarly(t *testing.T) {
 }
 
 // The heap behaves like a linear search under random operations.
-func TestTimersAgreeWithAList(t *testing.T) {
+func TestTimersMatchLinearSearch(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var h qpTimers
 		var all []*QP
 		for i := range uint32(40) {
-			all = append(all, sleeper(i, mono.Never))
+			all = append(all, qpWithDeadline(i, mono.Never))
 		}
 		for now := mono.Time(0); now < 2000; now++ {
 			for range rng.IntN(4) {
@@ -84,7 +84,7 @@ func TestTimersAgreeWithAList(t *testing.T) {
 				}
 			}
 			got := drainTimers(&h, now)
-			slices.Sort(got) // they were due at one time, but stood at others
+			slices.Sort(got) // the order of equal deadlines is not defined
 			if !slices.Equal(got, want) {
 				t.Fatalf("seed %d at %v: due %d, want %d", seed, now, got, want)
 			}
@@ -103,12 +103,12 @@ func TestQPQueueIsFIFOAndHoldsEachQPOnce(t *testing.T) {
 	var f qpQueue
 	var all []*QP
 	for i := range uint32(100) {
-		all = append(all, sleeper(i, mono.Never))
+		all = append(all, qpWithDeadline(i, mono.Never))
 	}
 	if f.pop() != nil {
-		t.Error("an empty line has somebody")
+		t.Error("an empty queue returned a QP")
 	}
-	for i := range 7 { // so that the ring has turned when it grows
+	for i := range 7 { // the ring wraps before it grows
 		f.push(all[i])
 		f.pop()
 	}
@@ -118,7 +118,7 @@ func TestQPQueueIsFIFOAndHoldsEachQPOnce(t *testing.T) {
 	}
 	for i, want := range all {
 		if got := f.pop(); got != want {
-			t.Fatalf("place %d has %v", i, got)
+			t.Fatalf("entry %d is %v", i, got)
 		}
 		if i == 50 {
 			f.push(all[0]) // again, at the end
@@ -141,7 +141,7 @@ func TestPacketsOfBatchAreContiguous(t *testing.T) {
 				a.send(qa, 1, verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.sge(0, size)}, Remote: b.remote(0)})
 			}
 			n := a.nic.Output(1, ds)
-			behind := 0
+			contiguous := 0
 			for i := range n {
 				for k := range i {
 					if overlap(ds[i].Payload, ds[k].Payload) {
@@ -149,11 +149,11 @@ func TestPacketsOfBatchAreContiguous(t *testing.T) {
 					}
 				}
 				if i > 0 && adjacentTo(ds[i-1].Payload, ds[i].Payload) {
-					behind++
+					contiguous++
 				}
 			}
-			if room == 64*wire.MaxPacketLen && behind != n-1 {
-				t.Errorf("size %d: %d of %d packets lie behind the one before", size, behind, n)
+			if room == 64*wire.MaxPacketLen && contiguous != n-1 {
+				t.Errorf("size %d: %d of %d packets are contiguous", size, contiguous, n)
 			}
 			for n == len(ds) {
 				n = a.nic.Output(1, ds)
@@ -174,25 +174,25 @@ func TestRequestsAlternateWithReadResponses(t *testing.T) {
 	one := make([]link.Datagram, 1)
 	read(b, a, qb)
 	if b.nic.Output(1, one) != 1 {
-		t.Fatal("the READ does not leave")
+		t.Fatal("the READ was not sent")
 	}
 	a.nic.Input(1, &one[0])
-	read(a, b, qa) // when the answer is under way already
+	read(a, b, qa) // while the response is being sent
 	answers := 0
 	for sent := range packets + 1 {
 		if a.nic.Output(1, one) != 1 {
-			t.Fatalf("only %d packets leave", sent)
+			t.Fatalf("only %d packets were sent", sent)
 		}
 		var h wire.BTH
 		must.Get(h.Parse(one[0].Payload))(t)
 		if h.Opcode.Operation() != wire.OpReadRequest {
 			answers++
 		} else if answers > 1 {
-			t.Errorf("the request leaves behind %d packets of the answer", answers)
+			t.Errorf("the request was sent after %d packets of the response", answers)
 		}
 	}
 	if answers != packets {
-		t.Errorf("%d packets answer a READ of %d", answers, packets)
+		t.Errorf("%d response packets for a READ of %d", answers, packets)
 	}
 }
 

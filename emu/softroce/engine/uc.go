@@ -5,10 +5,9 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleUC handles a UC packet; known says that its opcode is defined. UC sends no responses: a
-// message with an error is dropped completely. The next message reuses its receive, but a receive
-// of an SRQ completes in error. By the policy SkipAfterGap the message after an incomplete one is
-// dropped too.
+// handleUC handles a UC packet; known says that its opcode is defined. A message with an error is
+// dropped without a response. The next message reuses its receive, but a receive of an SRQ
+// completes in error. By policy SkipAfterGap the message after an incomplete one is dropped too.
 func (q *QP) handleUC(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.reportCommEst()

@@ -11,9 +11,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The responder of UC drops an invalid message silently (error class D1): the message
-// consumes no receive, and the next message is accepted.
-// Requirements uc/2, uc/3, uc/5, uc/6, bth/op/3.
+// The responder of UC drops an invalid message silently (error class D1): the message consumes no
+// receive, and the next message is accepted. Requirements uc/2, uc/3, uc/5, uc/6, bth/op/3.
 func TestUCDropsInvalidMessages(t *testing.T) {
 	first := func(p ucPeer, k int) { p.send(wire.OpSendFirst, k, data(p.mtu)) }
 	writeFirst := func(p ucPeer, k, n int) { p.send(wire.OpWriteFirst, k, p.at(0, n), data(p.mtu)) }
@@ -36,12 +35,12 @@ func TestUCDropsInvalidMessages(t *testing.T) {
 		}},
 		{"the first packet is lost", 2, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendLast, 1, data(4)) }},
 		{"the last packet is lost", 2, "", func(p ucPeer) { first(p, 0) }},
-		{"a middle packet out of the blue", 1, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendMiddle, 0, data(p.mtu)) }},
-		{"a SEND goes on as a WRITE", 2, "drop_sequence 1", func(p ucPeer) {
+		{"a middle packet without a first", 1, "drop_sequence 1", func(p ucPeer) { p.send(wire.OpSendMiddle, 0, data(p.mtu)) }},
+		{"a SEND continues as a WRITE", 2, "drop_sequence 1", func(p ucPeer) {
 			first(p, 0)
 			p.send(wire.OpWriteLast, 1, data(4))
 		}},
-		{"a WRITE goes on as a SEND", 2, "drop_sequence 1", func(p ucPeer) {
+		{"a WRITE continues as a SEND", 2, "drop_sequence 1", func(p ucPeer) {
 			writeFirst(p, 0, 2*p.mtu)
 			p.send(wire.OpSendLast, 1, data(4))
 		}},
@@ -81,11 +80,11 @@ func TestUCDropsInvalidMessages(t *testing.T) {
 			p.send(wire.OpWriteFirst, 0, p.at(memSize-targetAt-p.mtu, p.mtu+4), data(p.mtu))
 			p.send(wire.OpWriteLast, 1, data(4))
 		}},
-		{"a WRITE to memory that may not be written", 1, "drop_access 1", func(p ucPeer) {
+		{"a WRITE to read-only memory", 1, "drop_access 1", func(p ucPeer) {
 			p.send(wire.OpWriteOnly, 0, p.at(0, 4), rkey(p.region(verbs.AccessRemoteRead)), data(4))
 		}},
-		{"a READ request, which UC does not have", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpReadRequest, 0, p.at(0, 4)) }},
-		{"an acknowledgement, which UC does not have", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpAcknowledge, 0) }},
+		{"a READ request", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpReadRequest, 0, p.at(0, 4)) }},
+		{"an acknowledgement", 0, "drop_opcode 1", func(p ucPeer) { p.send(wire.OpAcknowledge, 0) }},
 		{"an opcode of RC", 0, "drop_qp_type 1", func(p ucPeer) { p.peer.send(wire.OpSendOnly, 0, data(4)) }},
 	}
 	for _, c := range cases {
@@ -121,8 +120,7 @@ func listed(s string) []string {
 	return out
 }
 
-// uc/5, acc/4, acc/8: A QP without remote write access drops WRITEs and writes
-// nothing.
+// uc/5, acc/4, acc/8: A QP without remote write access drops WRITEs and writes nothing.
 func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 	noWrites := func(a *verbs.QPAttr) { a.Access = verbs.AccessRemoteRead }
 	eachUC(t, setup{attr: noWrites}, func(p ucPeer) {
@@ -130,7 +128,7 @@ func TestUCWriteNeedsRemoteWriteAccess(t *testing.T) {
 		p.send(wire.OpWriteOnly, 0, p.at(0, 4), data(4))
 		p.send(wire.OpWriteOnlyImm, 1, p.at(0, 4), data(4))
 		p.drops("drop_access 2")
-		p.untouched()
+		p.expectMemoryUnchanged()
 		p.wcs()
 		p.send(wire.OpSendOnly, 2)
 		p.wcs("1 SUCCESS RECV")
@@ -144,7 +142,7 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.send(wire.OpWriteOnlyImm, 1, p.at(0, 4), data(4), imm(1))
-		p.untouched()
+		p.expectMemoryUnchanged()
 		p.send(wire.OpSendFirst, 2, data(p.mtu))
 		p.recv(1, 8)
 		p.send(wire.OpSendLast, 3, data(4))
@@ -157,7 +155,7 @@ func TestUCMessageWithoutAReceiveIsDropped(t *testing.T) {
 }
 
 // The responder of UC accepts a first packet with any PSN, and expects the next PSN after it.
-// It takes a duplicate for a new message. Requirements uc/4, uc/10.
+// It treats a duplicate as a new message. Requirements uc/4, uc/10.
 func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		for id := range uint64(5) {
@@ -176,8 +174,7 @@ func TestUCMessagesStartAtAnyPSN(t *testing.T) {
 	})
 }
 
-// uc/2, uc/3: The next message reuses the receive of a damaged one from its first
-// byte.
+// uc/2, uc/3: The next message reuses the receive of a damaged one from its first byte.
 func TestUCDeliversCompleteMessageAfterDamagedOne(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		n := p.mtu + 4
@@ -225,8 +222,7 @@ func TestUCSendsNoResponses(t *testing.T) {
 	})
 }
 
-// uc/7, uc/8, bth/se/1: A request completes when its last packet is sent. No packet
-// has AckReq set.
+// uc/7, uc/8, bth/se/1: A request completes when its last packet is sent. No packet has AckReq set.
 func TestUCSendsCompleteWhenSent(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		m := p.mtu
@@ -236,7 +232,7 @@ func TestUCSendsCompleteWhenSent(t *testing.T) {
 		p.post(2, verbs.OpSend, 2*m+1, se)
 		p.post(3, verbs.OpRDMAWrite, m+4, unsignaled)
 		p.post(4, verbs.OpRDMAWriteImm, m, se, func(wr *verbs.SendWR) { wr.Imm = 5 })
-		p.wcs() // nothing has left
+		p.wcs() // no packet was sent
 		p.expect(
 			"UC SEND_ONLY 0",
 			fmt.Sprintf("UC SEND_FIRST 1 %dB", m), fmt.Sprintf("UC SEND_MIDDLE 2 %dB", m), "UC SEND_LAST 3 1B se",
@@ -250,7 +246,7 @@ func TestUCSendsCompleteWhenSent(t *testing.T) {
 		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "4 SUCCESS RDMA_WRITE")
 		p.silence(time.Minute)
 		if at := p.h.nic.Deadline(); at < 1<<62 {
-			p.Errorf("waits for %v", at)
+			p.Errorf("deadline %v", at)
 		}
 	})
 }
@@ -270,9 +266,8 @@ func TestUCRejectsUnsupportedOperations(t *testing.T) {
 	})
 }
 
-// uc/9, err/2, err/3: A local error moves the QP to SQE: the request completes with
-// its status, later ones are flushed, receiving continues, and the application can
-// move the QP back to RTS.
+// uc/9, err/2, err/3: A local error moves the QP to SQE: the request completes with its status,
+// later ones are flushed, receiving continues, and the application can move the QP back to RTS.
 func TestUCLocalErrorLeadsToSQE(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		p.recv(9, 8)
@@ -324,14 +319,13 @@ func TestUCReceiveWithWrongKeyFailsQP(t *testing.T) {
 	})
 }
 
-// Error class E: the SRQ receive of a damaged message completes in error, and the
-// QP continues.
+// Error class E: the SRQ receive of a damaged message completes in error, and the QP continues.
 func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s := p.h.srq(nil)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ = s })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ = s })
 		for id := range uint64(5) {
-			p.share(s, id, p.mtu)
+			p.postSRQ(s, id, p.mtu)
 		}
 		p.send(wire.OpSendFirst, 0, data(p.mtu))
 		p.send(wire.OpSendLast, 2, data(4)) // one was lost
@@ -340,11 +334,11 @@ func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 		p.send(wire.OpSendLast, 4, data(4)) // too long
 		p.wcs("1 LOC_LEN_ERR")
 		p.send(wire.OpSendFirst, 5, data(p.mtu))
-		p.send(wire.OpSendOnly, 6, data(4)) // begins before the end
+		p.send(wire.OpSendOnly, 6, data(4)) // the previous message is incomplete
 		p.wcs("2 REM_INV_REQ_ERR", "3 SUCCESS RECV 4B")
 		p.send(wire.OpSendOnly, 7, data(4))
 		p.wcs("4 SUCCESS RECV 4B")
-		p.send(wire.OpSendOnly, 8, data(4)) // srq/4: none is left
+		p.send(wire.OpSendOnly, 8, data(4)) // srq/4: the SRQ is empty
 		p.drops("drop_sequence 1", "drop_no_receive 1", "drop_too_long 1")
 		p.state(verbs.QPStateRTS)
 		p.events()
@@ -352,14 +346,14 @@ func TestUCOnSRQCompletesReceiveOfDamagedMessage(t *testing.T) {
 	})
 }
 
-// Error classes E and G at once: the receive of a damaged message finds no
-// place in the CQ. The QP fails and the message that showed the damage is lost.
-func TestUCDamagedMessageWithAFullCQ(t *testing.T) {
+// Error classes E and G at once: the CQ has no room for the receive of a damaged message. The QP
+// fails, and the message that followed is lost.
+func TestUCDamagedMessageWithFullCQFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		s, cq := p.h.srq(nil), p.cqOf(1)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.SRQ, c.RecvCQ = s, cq })
 		for id := range uint64(3) {
-			p.share(s, id, p.mtu)
+			p.postSRQ(s, id, p.mtu)
 		}
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.send(wire.OpSendFirst, 1, data(p.mtu))
@@ -368,17 +362,17 @@ func TestUCDamagedMessageWithAFullCQ(t *testing.T) {
 		p.polled(cq, "0 SUCCESS RECV 4B")
 		p.events(verbs.EventCQErr, verbs.EventQPLastWQEReached)
 		if n := s.Count(); n != 1 {
-			p.Errorf("%d receives are left, want that of the message that was lost", n)
+			p.Errorf("%d receives in the SRQ, want that of the lost message", n)
 		}
 		p.silence(time.Second)
 	})
 }
 
 // cq/6 (error class G): a UC message whose receive cannot complete fails the QP.
-func TestUCMessageWithAFullCQ(t *testing.T) {
+func TestUCMessageWithFullCQFailsQP(t *testing.T) {
 	eachUC(t, setup{}, func(p ucPeer) {
 		cq := p.cqOf(1)
-		p.instead(verbs.QPTypeUC, func(c *QPConfig) { c.RecvCQ = cq })
+		p.replaceQP(verbs.QPTypeUC, func(c *QPConfig) { c.RecvCQ = cq })
 		p.recv(1, 4)
 		p.recv(2, 4)
 		p.send(wire.OpSendOnly, 0, data(4))

@@ -11,8 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// privilegedQKey is the bit of a posted Q_Key that selects the Q_Key of the QP
-// instead.
+// privilegedQKey is the bit of a posted Q_Key that selects the Q_Key of the QP instead.
 const privilegedQKey = 1 << 31
 
 // sendDatagram builds the next packet of a UD QP; false if there is none. Its work request
@@ -97,8 +96,7 @@ func (q *QP) choosePort(pa *path) {
 	}
 }
 
-// dispatchToUDQP checks a datagram against a UD QP and delivers it. known is false for undefined
-// opcodes.
+// dispatchToUDQP checks and delivers a datagram to a UD QP. known is false for undefined opcodes.
 func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Packet, known bool) {
 	switch {
 	case !known:
@@ -169,8 +167,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// handleMulticast delivers a copy to each QP that is attached to the group. known is false for
-// undefined opcodes.
+// handleMulticast delivers a copy to each attached QP. known is false for undefined opcodes.
 func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++

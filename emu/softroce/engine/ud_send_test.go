@@ -29,9 +29,9 @@ func TestUDPacketFieldsComeFromAddressHandle(t *testing.T) {
 		p.expect("UD SEND_ONLY 0 5B", fmt.Sprintf("UD SEND_ONLY_IMM 1 %dB imm 0a0b0c0d se", p.mtu), "UD SEND_ONLY 2", "UD SEND_ONLY 3", "UD SEND_ONLY 4 3B")
 		p.wcs("1 SUCCESS SEND", "2 SUCCESS SEND", "4 SUCCESS SEND", "5 SUCCESS SEND")
 		if d := &p.ds[0]; d.TClass != 0xfc|link.ECT0 || d.HopLimit != 7 || d.FlowLabel != 0x12345 || d.Src.Port() != 0xe341 {
-			p.Errorf("left as %+v", *d)
+			p.Errorf("sent %+v", *d)
 		}
-		// A Q_Key with the high bit is not the sender's to use: the QP's own goes.
+		// If the posted Q_Key has the high bit set, the Q_Key of the QP is sent.
 		for i, want := range []uint32{udQKey, udQKey, udQKey, udQKey, 5} {
 			if got, deth := p.got[i], (wire.DETH{QKey: want, SrcQP: p.q.num}); got.DETH != deth || got.BTH.MigReq {
 				p.Errorf("datagram %d: %+v", i, got)
@@ -74,9 +74,9 @@ func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 			ah := p.handle(nil)
 			first := p.q
 			p.postTo(1, ah, 4)
-			p.expect("UD SEND_ONLY 0 4B") // which checks the ICRC
+			p.expect("UD SEND_ONLY 0 4B") // also checks the ICRC
 			a := p.port
-			p.insteadUD(nil)
+			p.replaceByUD(nil)
 			p.postTo(2, ah, 4)
 			p.expect("UD SEND_ONLY 0 4B")
 			b := p.port
@@ -90,9 +90,8 @@ func TestUDQPsSharingAddressHandleUseOwnPorts(t *testing.T) {
 	}
 }
 
-// ud/5: A datagram above the MTU of the port is dropped, and its request completes
-// with success.
-func TestUDOversizeDatagrams(t *testing.T) {
+// ud/5: A datagram above the MTU of the port is dropped, and its request completes with success.
+func TestUDOversizeDatagramIsDropped(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.LinkMTU = 1500 }}, func(p udPeer) {
 		ah := p.handle(nil)
 		p.postTo(1, ah, 1024)
@@ -105,7 +104,7 @@ func TestUDOversizeDatagrams(t *testing.T) {
 	})
 }
 
-func TestUDOversizeErrorOption(t *testing.T) {
+func TestUDOversizeDatagramFailsByOption(t *testing.T) {
 	eachUD(t, setup{nic: func(c *Config) { c.UDOversizeError = true }}, func(p udPeer) {
 		ah := p.handle(nil)
 		p.postTo(1, ah, 4096)
@@ -146,16 +145,16 @@ func TestUDLocalErrorLeadsToSQE(t *testing.T) {
 func TestUDRejectsForeignHandlesAndOperations(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		own := p.handle(nil)
-		foreign := must.Get(p.h.nic.CreateAH(p.h.domain(), own.Attr))(p)
-		gone := p.handle(nil)
-		p.h.nic.DestroyAH(gone)
+		foreign := must.Get(p.h.nic.CreateAH(p.h.allocPD(), own.Attr))(p)
+		destroyed := p.handle(nil)
+		p.h.nic.DestroyAH(destroyed)
 		try := func(what string, op verbs.WROpcode, ah *AH) {
 			wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.h.sge(0, 8)}, UD: verbs.UD{QPN: peerQPN}}
 			must.Fail(p, what, p.q.PostSend(p.now, &wr, Refs{AH: ah}), verbs.ErrInvalid)
 		}
 		try("no handle", verbs.OpSend, nil)
 		try("a handle of another domain", verbs.OpSend, foreign)
-		try("a handle that is gone", verbs.OpSend, gone)
+		try("a destroyed handle", verbs.OpSend, destroyed)
 		for _, op := range []verbs.WROpcode{
 			verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpAtomicCmpAndSwp, verbs.OpAtomicFetchAdd,
 			verbs.OpSendInv, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpFlush, verbs.OpAtomicWrite,
@@ -174,7 +173,7 @@ func TestUDDatagramIsSentAfterDestroyAH(t *testing.T) {
 		ah := p.handle(nil)
 		p.postTo(1, ah, 4)
 		p.h.nic.DestroyAH(ah)
-		p.h.nic.DestroyAH(ah) // once is enough
+		p.h.nic.DestroyAH(ah) // no effect
 		p.expect("UD SEND_ONLY 0 4B")
 		p.wcs("1 SUCCESS SEND")
 	})
@@ -188,13 +187,13 @@ func TestCreateAHChecksPathAndDomain(t *testing.T) {
 		c.Limits.AHs = 2
 	})
 	good := verbs.AHAttr{Port: 1, GRH: verbs.GRH{DGID: verbs.GIDFrom(netip.MustParseAddr("10.0.0.2"))}}
-	pd := h.domain()
+	pd := h.allocPD()
 	for name, edit := range map[string]func(*verbs.AHAttr){
-		"port 2":                        func(a *verbs.AHAttr) { a.Port = 2 },
-		"a GID index beyond the table":  func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 2 },
-		"a GID that is not of RoCEv2":   func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 1 },
-		"a peer of another IP version":  func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(netip.MustParseAddr("fd00::2")) },
-		"a GID that is no address even": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GID{} },
+		"port 2":                       func(a *verbs.AHAttr) { a.Port = 2 },
+		"a GID index beyond the table": func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 2 },
+		"a GID that is not of RoCEv2":  func(a *verbs.AHAttr) { a.GRH.SGIDIndex = 1 },
+		"a peer of another IP version": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GIDFrom(netip.MustParseAddr("fd00::2")) },
+		"a GID that is not an address": func(a *verbs.AHAttr) { a.GRH.DGID = verbs.GID{} },
 	} {
 		a := good
 		edit(&a)

@@ -43,7 +43,7 @@ func TestUDReceivesStartWithIPHeader(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := udPeer{newPeer(t, c.fl, setup{})}
-			p.insteadUD(nil)
+			p.replaceByUD(nil)
 			p.recv(1, 200)
 			d := p.build(wire.OpSendOnly, 0, datagram, payload([]byte("ABCD")))
 			wire.NewICRC(d.Src, d.Dst).Seal(uint16(c.d.IPID), d.Payload)
@@ -74,13 +74,12 @@ func TestUDGRHAreaIsScattered(t *testing.T) {
 		m := p.h.mem[recvAt:]
 		got := append(append(bytes.Clone(m[0x100:0x107]), m[0x200:0x223]...), m[0x300:0x33a]...)
 		if whole := p.recvBuf(1, 100); !bytes.Equal(got, whole) || !bytes.Equal(whole[40:], want) {
-			p.Errorf("in pieces %x, at once %x", got, whole)
+			p.Errorf("scattered %x, in one buffer %x", got, whole)
 		}
 	})
 }
 
-// ud/9, ud/10, cq/9: A completion has the source QP, the immediate data and the GRH
-// flag.
+// ud/9, ud/10, cq/9: A completion has the source QP, the immediate data and the GRH flag.
 func TestUDCompletionsHaveSourceQP(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		for id := range uint64(3) {
@@ -147,7 +146,7 @@ func TestUDDropsInvalidDatagrams(t *testing.T) {
 				c.send(p)
 				p.wcs()
 				p.drops(c.drop)
-				p.untouched()
+				p.expectMemoryUnchanged()
 				p.send(wire.OpSendOnly, 1, data(160))
 				p.wcs("1 SUCCESS RECV 200B")
 				p.state(verbs.QPStateRTS)
@@ -158,7 +157,7 @@ func TestUDDropsInvalidDatagrams(t *testing.T) {
 	}
 }
 
-// ud/2: violations of Q_Keys are counted at the port, too.
+// ud/2: The port counts Q_Key violations.
 func TestUDQKeyViolationsAreCounted(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.send(wire.OpSendOnly, 0, qkey(1))
@@ -174,7 +173,7 @@ func TestUDQKeyViolationsAreCounted(t *testing.T) {
 func TestUDDatagramWithoutAReceiveIsDropped(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.send(wire.OpSendOnly, 0, data(4))
-		p.h.recv(p.q, 7) // no room even for the area
+		p.h.recv(p.q, 7) // too small for the GRH area
 		p.send(wire.OpSendOnly, 1)
 		p.drops("drop_no_receive 1", "drop_too_long 1")
 		ready := p.q
@@ -195,9 +194,9 @@ func TestUDDatagramWithoutAReceiveIsDropped(t *testing.T) {
 func TestUDOnSRQConsumesReceiveThatIsTooSmall(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		s := p.h.srq(nil)
-		p.insteadUD(func(c *QPConfig) { c.SRQ = s })
-		p.share(s, 1, 43)
-		p.share(s, 2, 44)
+		p.replaceByUD(func(c *QPConfig) { c.SRQ = s })
+		p.postSRQ(s, 1, 43)
+		p.postSRQ(s, 2, 44)
 		p.send(wire.OpSendOnly, 0, data(4))
 		p.wcs("1 LOC_LEN_ERR")
 		p.send(wire.OpSendOnly, 1, data(4))
@@ -211,7 +210,7 @@ func TestUDOnSRQConsumesReceiveThatIsTooSmall(t *testing.T) {
 
 // A receive with an invalid L_Key completes in error and fails the QP.
 func TestUDReceiveWithWrongKeyFailsQP(t *testing.T) {
-	for _, bad := range []int{0, 1} { // the area, or the payload
+	for _, bad := range []int{0, 1} { // the GRH area, or the payload
 		eachUD(t, setup{}, func(p udPeer) {
 			sges := []verbs.SGE{p.h.sge(recvAt, 40), p.h.sge(recvAt+100, 40)}
 			sges[bad].LKey ^= 0x55
@@ -239,9 +238,8 @@ func TestUDIgnoresPSNs(t *testing.T) {
 	})
 }
 
-// ud/9: datagrams come from anywhere, and are received in RTR without the event
-// that tells of a connection: there is none.
-func TestUDReceivesInRTRWithoutCommunicationEvent(t *testing.T) {
+// ud/9: A UD QP receives datagrams from any source in RTR, without the event COMM_EST.
+func TestUDReceivesInRTRWithoutCommEst(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.q = p.h.qp(verbs.QPTypeUD, nil)
 		a := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: udQKey}
@@ -262,7 +260,7 @@ func TestUDReceivesInRTRWithoutCommunicationEvent(t *testing.T) {
 	})
 }
 
-// bth/se/2: a solicited datagram raises the event of a CQ armed for such.
+// bth/se/2: A CQ armed for solicited completions raises an event only for solicited datagrams.
 func TestUDSolicitedDatagramRaisesTheEvent(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		p.recv(1, 50)
@@ -280,10 +278,10 @@ func TestUDSolicitedDatagramRaisesTheEvent(t *testing.T) {
 }
 
 // cq/6 (error class G): a datagram whose receive cannot complete fails the QP.
-func TestUDDatagramWithAFullCQ(t *testing.T) {
+func TestUDDatagramWithFullCQFailsQP(t *testing.T) {
 	eachUD(t, setup{}, func(p udPeer) {
 		cq := p.cqOf(1)
-		p.insteadUD(func(c *QPConfig) { c.RecvCQ = cq })
+		p.replaceByUD(func(c *QPConfig) { c.RecvCQ = cq })
 		p.recv(1, 50)
 		p.recv(2, 50)
 		p.send(wire.OpSendOnly, 0, data(4))

@@ -13,7 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// xrcPeer talks to an XRC target, behind which are SRQs of one domain.
+// xrcPeer is a scripted peer of an XRC target in an XRC domain.
 type xrcPeer struct {
 	*peer
 	domain *nic.XRCD
@@ -34,30 +34,30 @@ func (p *peer) xrcd() *nic.XRCD {
 	return x
 }
 
-// xrcTarget makes a connected XRC target in a domain.
+// xrcTarget creates a connected XRC target in a domain.
 func (p *peer) xrcTarget(x *nic.XRCD) *QP {
 	p.Helper()
-	return p.instead(verbs.QPTypeXRCRecv, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: x} })
+	return p.replaceQP(verbs.QPTypeXRCRecv, func(c *QPConfig) { *c = QPConfig{Type: verbs.QPTypeXRCRecv, XRCD: x} })
 }
 
-// xrcSRQ makes an SRQ in a domain, with a CQ of its own.
+// xrcSRQ creates an SRQ in a domain, with its own CQ.
 func (p *peer) xrcSRQ(x *nic.XRCD, pd nic.PD) (*nic.SRQ, *nic.CQ) {
 	p.Helper()
 	cq := p.cqOf(8)
 	return p.h.srq(func(c *nic.SRQConfig) { c.Type, c.XRCD, c.CQ, c.PD = verbs.SRQXRC, x, cq, pd }), cq
 }
 
-// send hands a request for an SRQ to the target.
+// send delivers a request for an SRQ to the target.
 func (p xrcPeer) send(op wire.Operation, k int, srqn uint32, edits ...edit) {
 	p.Helper()
 	p.peer.send(op, k, append([]edit{over(wire.TransportXRC), func(k *wire.Packet) { k.XRCETH.SRQN = srqn }}, edits...)...)
 }
 
-// xrc/1: every request packet has the number of its SRQ right behind the BTH,
-// and the opcode of RC plus 0xa0. Answers are those of RC, plus 0xa0.
+// xrc/1: Every request packet has the number of its SRQ after the BTH. Opcodes of requests and
+// responses are those of RC plus 0xa0.
 func TestXRCRequestsCarryTheSRQNumber(t *testing.T) {
 	each(t, setup{}, func(p *peer) {
-		p.instead(verbs.QPTypeXRCSend, nil)
+		p.replaceQP(verbs.QPTypeXRCSend, nil)
 		m := p.mtu
 		to := func(srqn uint32) func(*verbs.SendWR) { return func(wr *verbs.SendWR) { wr.XRC.SRQN = srqn } }
 		p.post(1, verbs.OpSend, 0, to(0xabcdef))
@@ -88,7 +88,7 @@ func TestXRCRequestsCarryTheSRQNumber(t *testing.T) {
 		p.send(wire.OpReadResponseFirst, 6, xrc, data(m))
 		p.send(wire.OpReadResponseLast, 7, xrc, data(1))
 		p.send(wire.OpAtomicAcknowledge, 8, xrc)
-		p.send(wire.OpAcknowledge, 9) // of RC: not ours
+		p.send(wire.OpAcknowledge, 9) // of RC: dropped
 		p.wcs(fmt.Sprintf("4 SUCCESS RDMA_READ %dB", m+1), "5 SUCCESS FETCH_ADD 8B")
 		p.send(wire.OpAcknowledge, 9, xrc)
 		p.wcs("6 SUCCESS SEND")
@@ -96,20 +96,20 @@ func TestXRCRequestsCarryTheSRQNumber(t *testing.T) {
 	})
 }
 
-// xrc/1, xrc/3: one target serves many SRQs, each with receives and a CQ of its
-// own. Its answers carry no XRCETH and promise no credits.
-func TestAnXRCTargetDeliversToTheNamedSRQ(t *testing.T) {
+// xrc/1, xrc/3: One target serves many SRQs, each with its own receives and CQ. Responses have no
+// XRCETH and advertise no credits.
+func TestXRCTargetDeliversToNamedSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		s1, cq1 := p.xrcSRQ(p.domain, p.h.pd)
 		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
-		p.share(s1, 1, 2*p.mtu)
-		p.share(s2, 2, 8)
-		p.share(s1, 3, 8)
+		p.postSRQ(s1, 1, 2*p.mtu)
+		p.postSRQ(s2, 2, 8)
+		p.postSRQ(s1, 3, 8)
 		p.send(wire.OpSendFirst, 0, s1.Num(), data(p.mtu))
 		p.send(wire.OpSendLast, 1, s1.Num(), data(4), ackReq)
 		p.expect("ACK 1 msn 1")
 		if b := p.ds[0].Payload; len(b) != wire.BTHLen+wire.AETHLen+wire.ICRCLen || b[0] != 0xb1 || b[wire.BTHLen] != 0x1f {
-			p.Errorf("the answer is %x", b)
+			p.Errorf("the response is %x", b)
 		}
 		p.send(wire.OpSendOnly, 2, s2.Num(), data(4))
 		p.send(wire.OpWriteOnlyImm, 3, s1.Num(), p.at(0, 4), data(4), imm(7))
@@ -124,16 +124,16 @@ func TestAnXRCTargetDeliversToTheNamedSRQ(t *testing.T) {
 	})
 }
 
-// Keys, remote and of receives, belong to the domain of the SRQ that a request
+// R_Keys, and L_Keys of receives, are checked in the protection domain of the SRQ that the request
 // names: the target has none.
-func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
+func TestXRCKeysAreCheckedInDomainOfSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
-		pd := p.h.domain()
+		pd := p.h.allocPD()
 		own, _ := p.xrcSRQ(p.domain, p.h.pd)
 		foreign, cq := p.xrcSRQ(p.domain, pd)
 		p.send(wire.OpWriteOnly, 0, own.Num(), p.at(0, 4), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
-		p.share(foreign, 1, 8) // with a key of p.h.pd
+		p.postSRQ(foreign, 1, 8) // with a key of p.h.pd
 		p.send(wire.OpWriteOnly, 1, foreign.Num(), p.at(0, 4), data(4))
 		p.expect("NAK 1 access msn 1")
 		p.events(verbs.EventQPAccessErr)
@@ -145,15 +145,15 @@ func TestXRCKeysBelongToTheDomainOfTheSRQ(t *testing.T) {
 	})
 }
 
-// A READ is answered from the domain of its own SRQ, also when it is asked for
-// again in the midst of a SEND to another.
-func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
+// A READ is executed in the protection domain of its SRQ, also as a duplicate during a SEND to
+// another SRQ.
+func TestXRCDuplicateReadDuringSendToOtherSRQ(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
-		pd := p.h.domain()
+		pd := p.h.allocPD()
 		mr := must.Get(p.h.nic.RegMR(pd, nic.Bytes(p.h.mem), p.h.mr.Addr, verbs.AccessRemoteRead))(p)
 		s1, _ := p.xrcSRQ(p.domain, pd)
 		s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
-		p.share(s2, 1, 2*p.mtu)
+		p.postSRQ(s2, 1, 2*p.mtu)
 		read := func() { p.send(wire.OpReadRequest, 0, s1.Num(), p.at(0, 4), rkey(mr.Key)) }
 		read()
 		p.send(wire.OpSendFirst, 1, s2.Num(), data(p.mtu))
@@ -169,9 +169,9 @@ func TestAnXRCReadWithinASendOfAnotherSRQ(t *testing.T) {
 	})
 }
 
-// xrc/2: an SRQ that does not exist, is not for XRC or lives in another domain
-// is an invalid request. So is a message that changes its SRQ.
-func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
+// xrc/2: A request for an SRQ that does not exist, is not for XRC or is in another domain is
+// invalid. So is a message that changes its SRQ.
+func TestXRCRequestForInvalidSRQIsNAKed(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		srqn func(p xrcPeer) uint32
@@ -179,10 +179,10 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 		{"unknown", func(xrcPeer) uint32 { return 0xabcdef }},
 		{"zero", func(xrcPeer) uint32 { return 0 }},
 		{"not for XRC", func(p xrcPeer) uint32 { return p.h.srq(nil).Num() }},
-		{"of another domain", func(p xrcPeer) uint32 { s, _ := p.xrcSRQ(p.xrcd(), p.h.pd); p.share(s, 1, 8); return s.Num() }},
+		{"of another domain", func(p xrcPeer) uint32 { s, _ := p.xrcSRQ(p.xrcd(), p.h.pd); p.postSRQ(s, 1, 8); return s.Num() }},
 		{"destroyed", func(p xrcPeer) uint32 {
 			s, _ := p.xrcSRQ(p.domain, p.h.pd)
-			p.share(s, 1, 8)
+			p.postSRQ(s, 1, 8)
 			must.Do(p, p.h.nic.DestroySRQ(s))
 			return s.Num()
 		}},
@@ -195,7 +195,7 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 					p.expect("NAK 0 invalid msn 0")
 					p.events(verbs.EventQPReqErr)
 					p.state(verbs.QPStateErr)
-					p.untouched()
+					p.expectMemoryUnchanged()
 				})
 			})
 		}
@@ -204,8 +204,8 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 		eachXRC(t, func(p xrcPeer) {
 			s1, cq1 := p.xrcSRQ(p.domain, p.h.pd)
 			s2, cq2 := p.xrcSRQ(p.domain, p.h.pd)
-			p.share(s1, 1, 2*p.mtu)
-			p.share(s2, 2, 2*p.mtu)
+			p.postSRQ(s1, 1, 2*p.mtu)
+			p.postSRQ(s2, 2, 2*p.mtu)
 			p.send(wire.OpSendFirst, 0, s1.Num(), data(p.mtu))
 			p.send(wire.OpSendLast, 1, s2.Num(), data(4))
 			p.expect("NAK 1 invalid msn 0")
@@ -216,23 +216,23 @@ func TestAnXRCRequestForAnSRQOutOfReachIsRefused(t *testing.T) {
 	})
 }
 
-// srq/4 for XRC: the SRQ named decides whether the target is ready.
-func TestAnEmptyXRCSRQIsNotReady(t *testing.T) {
+// srq/4: An XRC target sends an RNR NAK if the named SRQ is empty.
+func TestEmptyXRCSRQCausesRNRNAK(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		empty, cq := p.xrcSRQ(p.domain, p.h.pd)
 		full, _ := p.xrcSRQ(p.domain, p.h.pd)
-		p.share(full, 1, 8)
+		p.postSRQ(full, 1, 8)
 		p.send(wire.OpSendOnly, 0, empty.Num(), data(4))
 		p.expect("RNR 0 code 12 msn 0")
-		p.share(empty, 2, 8)
+		p.postSRQ(empty, 2, 8)
 		p.send(wire.OpSendOnly, 0, empty.Num(), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.polled(cq, "2 SUCCESS RECV 4B")
 	})
 }
 
-// xrc/3: a target lives until its last holder lets it go, whoever made it.
-func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
+// xrc/3: A target exists until its creator and all openers have destroyed it.
+func TestXRCTargetExistsUntilLastHandleIsDestroyed(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		s, cq := p.xrcSRQ(p.domain, p.h.pd)
 		q, err := p.h.nic.OpenQP(p.domain, p.q.num)
@@ -240,22 +240,22 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 			p.Fatalf("opened %v, %v", q, err)
 		}
 		must.Fail(p, "opened from another domain", must.Err(p.h.nic.OpenQP(p.xrcd(), p.q.num)), verbs.ErrNotFound)
-		must.Fail(p, "opened what is no target", must.Err(p.h.nic.OpenQP(p.domain, p.h.qp(verbs.QPTypeRC, nil).num)), verbs.ErrNotFound)
+		must.Fail(p, "opened a QP that is not a target", must.Err(p.h.nic.OpenQP(p.domain, p.h.qp(verbs.QPTypeRC, nil).num)), verbs.ErrNotFound)
 		destroy := func() {
 			p.Helper()
 			must.Do(p, p.h.nic.DestroyQP(p.q))
 		}
 		destroy() // the creator
-		p.share(s, 1, 8)
+		p.postSRQ(s, 1, 8)
 		p.send(wire.OpSendOnly, 0, s.Num(), data(4), ackReq)
 		p.expect("ACK 0 msn 1")
 		p.polled(cq, "1 SUCCESS RECV 4B")
-		must.Fail(p, "its domain was closed", p.h.nic.CloseXRCD(p.domain), verbs.ErrBusy)
+		must.Fail(p, "closed with a target in it", p.h.nic.CloseXRCD(p.domain), verbs.ErrBusy)
 		destroy()
 		p.send(wire.OpSendOnly, 1, s.Num(), data(4), ackReq)
 		p.silence(time.Second)
 		p.drops("drop_qpn 1")
-		must.Fail(p, "destroyed once more", p.h.nic.DestroyQP(p.q), verbs.ErrInvalid)
+		must.Fail(p, "destroyed twice", p.h.nic.DestroyQP(p.q), verbs.ErrInvalid)
 		must.Fail(p, "closed with an SRQ in it", p.h.nic.CloseXRCD(p.domain), verbs.ErrBusy)
 		must.Do(p, p.h.nic.DestroySRQ(s))
 		must.Do(p, p.h.nic.CloseXRCD(p.domain))
@@ -263,12 +263,12 @@ func TestAnXRCTargetOutlivesItsCreator(t *testing.T) {
 	})
 }
 
-// A target has neither queues nor CQs; an initiator receives nothing.
-func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
+// A target has no queues and CQs; an initiator has no receive queue.
+func TestXRCTargetsAndInitiatorsRejectOtherQueues(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		for name, c := range map[string]QPConfig{
 			"a target without a domain":     {Type: verbs.QPTypeXRCRecv},
-			"a target of a domain gone":     {Type: verbs.QPTypeXRCRecv, XRCD: new(nic.XRCD)},
+			"a target of a closed domain":   {Type: verbs.QPTypeXRCRecv, XRCD: new(nic.XRCD)},
 			"a target with a send CQ":       {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SendCQ: p.h.cq},
 			"a target with a receive CQ":    {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, RecvCQ: p.h.cq},
 			"a target with an SRQ":          {Type: verbs.QPTypeXRCRecv, XRCD: p.domain, SRQ: p.h.srq(nil)},
@@ -283,21 +283,20 @@ func TestXRCTargetsHaveNoQueuesOfTheirOwn(t *testing.T) {
 		must.Fail(p, "an XRC SRQ attached to an RC QP", must.Err(p.h.nic.CreateQP(attached)), verbs.ErrInvalid)
 		must.Fail(p, "a receive on a target", p.q.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
 		must.Fail(p, "a send on a target", p.q.PostSend(p.now, &verbs.SendWR{Opcode: verbs.OpSend}, Refs{}), verbs.ErrInvalid)
-		p.send(wire.OpAcknowledge, 0, 0) // answers go to initiators
-		p.instead(verbs.QPTypeXRCSend, nil)
+		p.send(wire.OpAcknowledge, 0, 0) // a target accepts no responses
+		p.replaceQP(verbs.QPTypeXRCSend, nil)
 		must.Fail(p, "a receive on an initiator", p.q.PostRecv(&verbs.RecvWR{}), verbs.ErrInvalid)
-		p.send(wire.OpSendOnly, 0, s.Num(), data(4)) // requests go to targets
+		p.send(wire.OpSendOnly, 0, s.Num(), data(4)) // an initiator accepts no requests
 		p.drops("drop_opcode 2")
 		p.silence(time.Second)
 	})
 }
 
-// An SRQ and its CQ may go while a message of theirs is under way. Nothing is
-// heard of either afterwards.
-func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
+// An SRQ and its CQ may be destroyed while a message is incomplete. The CQ then raises no event.
+func TestXRCMessageToDestroyedSRQIsNAKed(t *testing.T) {
 	eachXRC(t, func(p xrcPeer) {
 		s, cq := p.xrcSRQ(p.domain, p.h.pd)
-		p.share(s, 1, 2*p.mtu)
+		p.postSRQ(s, 1, 2*p.mtu)
 		p.send(wire.OpSendFirst, 0, s.Num(), data(p.mtu))
 		cq.ReqNotify(false)
 		must.Do(p, p.h.nic.DestroySRQ(s))
@@ -306,7 +305,7 @@ func TestAnXRCMessageWhoseSRQGoesAwayIsRefused(t *testing.T) {
 		p.expect("NAK 1 invalid msn 0")
 		p.state(verbs.QPStateErr)
 		if _, ok := p.h.nic.NextCompletionEvent(); ok {
-			p.Error("an event of a CQ that is gone")
+			p.Error("an event of a destroyed CQ")
 		}
 	})
 }

@@ -32,8 +32,7 @@ type Config struct {
 	Label bool `json:"label,omitempty"`
 	// Bind binds each rank to one CPU, round-robin, in namespaces.
 	Bind bool `json:"bind,omitempty"`
-	// KeepGoing lets the other ranks continue when one fails. In a simulation they
-	// always do.
+	// KeepGoing lets other ranks continue when one fails, as they always do in simulation.
 	KeepGoing bool `json:"keep_going,omitempty"`
 }
 

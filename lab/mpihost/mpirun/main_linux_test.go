@@ -23,12 +23,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rankCommand has the test binary be a rank, or a simulated world of them; the next
-// argument says what each does.
+// rankCommand makes the test binary a rank, or all ranks of a simulation. The next argument is the
+// name of its program.
 const rankCommand = "test-rank"
 
-// launchCommand makes the test binary call InNamespaces in a separate process: see
-// launcher.
+// launchCommand makes the test binary run launcher.
 const launchCommand = "test-launcher"
 
 func TestMain(m *testing.M) {
@@ -36,12 +35,12 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case ProcessCommand:
 			code, err := ProcessMain()
-			end(code, err)
+			exit(code, err)
 		case rankCommand:
-			if os.Args[2] == "nothing" { // a program that is none of ranks
+			if os.Args[2] == "nothing" { // a program that does not join the job
 				os.Exit(0)
 			}
-			end(0, beRank(programs[os.Args[2]]))
+			exit(0, runRank(programs[os.Args[2]]))
 		case launchCommand:
 			launcher()
 		}
@@ -49,10 +48,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func end(code int, err error) {
+func exit(code int, err error) {
 	if err != nil {
-		var said interface{ Reported() bool }
-		if !errors.As(err, &said) {
+		var reported interface{ Reported() bool }
+		if !errors.As(err, &reported) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		code = 1
@@ -64,7 +63,7 @@ func end(code int, err error) {
 	os.Exit(code)
 }
 
-func beRank(program func(*transport.Env) error) error {
+func runRank(program func(*transport.Env) error) error {
 	p, err := mpihost.Join()
 	if err != nil {
 		return err
@@ -76,7 +75,7 @@ func beRank(program func(*transport.Env) error) error {
 	})
 }
 
-// programs are what ranks do in these tests.
+// programs are the programs of ranks by name.
 var programs = map[string]func(*transport.Env) error{
 	"exchange": func(e *transport.Env) error {
 		return mpi.Run(e, mpi.Options{}, func(w *mpi.World) error {
@@ -88,26 +87,26 @@ var programs = map[string]func(*transport.Env) error{
 		fmt.Printf("rank %d of %d on host %d: %s\n", e.Rank, e.Size, e.Nodes[e.Rank], e.NICs[0].Addr)
 		return nil
 	},
-	// fails: one rank does, and the others wait for it.
+	// In fails one rank returns an error, and the others wait for a message from it.
 	"fails": func(e *transport.Env) error {
 		if e.Rank == 1 {
-			return errors.New("no more paper")
+			return errors.New("test error")
 		}
 		_, err := e.Control.Recv(1, verbs.Forever)
 		if errors.Is(err, transport.ErrGone) && e.Control.Gone(1) {
-			fmt.Printf("rank %d: it is gone\n", e.Rank)
+			fmt.Printf("rank %d: peer is gone\n", e.Rank)
 			return nil
 		}
 		return err
 	},
 	"forever": func(e *transport.Env) error {
-		fmt.Println("begun")
+		fmt.Println("started")
 		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
 	},
 	"abort": func(e *transport.Env) error {
 		if e.Rank == 1 {
 			e.Control.Abort(7, "enough")
-			fmt.Println("went on")
+			fmt.Println("continued")
 		}
 		return must.Err(e.Control.Recv(e.Rank, verbs.Forever))
 	},
@@ -136,39 +135,39 @@ var programs = map[string]func(*transport.Env) error{
 		e.Proc.Sleep(2 * time.Millisecond)
 		e.Proc.Compute(2 * time.Millisecond)
 		done := make(chan time.Duration, 1)
-		e.Go("beside", func(p verbs.Proc) { done <- p.Now() })
+		e.Go("second", func(p verbs.Proc) { done <- p.Now() })
 		if end := <-done; began < 0 || end-began < 4*time.Millisecond {
 			return fmt.Errorf("from %v to %v", began, end)
 		}
 		if _, err := e.Control.Recv(e.Rank, time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-			return fmt.Errorf("nothing came: %v", err)
+			return fmt.Errorf("receive without a message: %v", err)
 		}
 		return nil
 	},
 }
 
-// share has the ranks of a host count in one word, and see no other host's.
+// share makes the ranks of a host increment one counter in shared memory, separate for each host.
 func share(e *transport.Env) error {
 	for round := range 20 { // the first rank creates the segment
 		mem, err := e.Shared.Segment(fmt.Sprint("counter ", round), 64<<10)
 		if err != nil {
 			return err
 		}
-		word := (*atomic.Uint64)(unsafe.Pointer(&mem[len(mem)-8]))
+		counter := (*atomic.Uint64)(unsafe.Pointer(&mem[len(mem)-8]))
 		for range 1000 {
-			word.Add(1)
+			counter.Add(1)
 		}
 		if err := e.Control.Barrier(time.Minute); err != nil {
 			return err
 		}
-		mates := 0
+		local := 0
 		for _, n := range e.Nodes {
 			if n == e.Nodes[e.Rank] {
-				mates++
+				local++
 			}
 		}
-		if got := word.Load(); got != uint64(1000*mates) {
-			return fmt.Errorf("round %d: the word is %d, and %d ranks counted", round, got, mates)
+		if got := counter.Load(); got != uint64(1000*local) {
+			return fmt.Errorf("round %d: the counter is %d, incremented by %d ranks", round, got, local)
 		}
 		if _, err := e.Shared.Segment(fmt.Sprint("counter ", round), 4096); !errors.Is(err, verbs.ErrInvalid) {
 			return fmt.Errorf("another size: %v", err)
@@ -177,10 +176,9 @@ func share(e *transport.Env) error {
 	return nil
 }
 
-// launcher is a program that launches, with a Run of few words: tier, program, ranks,
-// ranks a host, and flags.
+// launcher runs a job described by the arguments: tier, program, ranks, ranks per host, and flags.
 func launcher() {
-	r := runOf(os.Args[3], 0, 0)
+	r := configOf(os.Args[3], 0, 0)
 	_, _ = fmt.Sscan(os.Args[4], &r.Ranks)
 	_, _ = fmt.Sscan(os.Args[5], &r.PerHost)
 	flags := strings.Join(os.Args[6:], " ")
@@ -201,7 +199,7 @@ func launcher() {
 	os.Exit(result.Code)
 }
 
-func runOf(program string, ranks, perHost int) Config {
+func configOf(program string, ranks, perHost int) Config {
 	self, err := filepath.EvalSymlinks("/proc/self/exe")
 	if err != nil {
 		panic(err)
@@ -209,8 +207,8 @@ func runOf(program string, ranks, perHost int) Config {
 	return Config{Job: mpihost.Job{Ranks: ranks, PerHost: perHost}, Args: []string{self, rankCommand, program}}
 }
 
-// launched runs launcher as a shell would.
-func launched(t *testing.T, stdin string, args ...string) (code int, out string) {
+// runLauncher runs launcher in a child process.
+func runLauncher(t *testing.T, stdin string, args ...string) (code int, out string) {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
 	cmd := exec.Command(self, append([]string{launchCommand}, args...)...)

@@ -16,10 +16,10 @@ import (
 	"github.com/fabrictest/fabrictest/lab/nics"
 )
 
-// On both tiers, between hosts and within one, and with loss.
+// Ranks exchange data on both tiers, between hosts and within one, and with loss.
 func TestRanksExchangeData(t *testing.T) {
 	for _, provider := range nics.Names() {
-		r := runOf("exchange", 4, 2)
+		r := configOf("exchange", 4, 2)
 		r.Provider, r.Rails, r.Seed = provider, 2, 5
 		if result, err := InSimulation(t.Context(), r); err != nil || result.Code != 0 {
 			t.Errorf("%s, sim: %+v, %v", provider, result, err)
@@ -41,7 +41,7 @@ func TestRanksExchangeData(t *testing.T) {
 func TestRanksShareMemoryAndTime(t *testing.T) {
 	needNamespaces(t)
 	for _, program := range []string{"share", "times"} {
-		if result, err := InNamespaces(t.Context(), runOf(program, 5, 3)); err != nil || result.Code != 0 {
+		if result, err := InNamespaces(t.Context(), configOf(program, 5, 3)); err != nil || result.Code != 0 {
 			t.Errorf("%s: %+v, %v", program, result, err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestRanksShareMemoryAndTime(t *testing.T) {
 func TestReports(t *testing.T) {
 	needNamespaces(t)
 	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InSimulation, "netns": InNamespaces} {
-		r := runOf("exchange", 3, 2)
+		r := configOf("exchange", 3, 2)
 		r.Reports, r.Options = true, json.RawMessage(`{"design":"any"}`)
 		result, err := run(t.Context(), r)
 		if err != nil || result.Code != 0 || len(result.Reports) != 3 {
@@ -80,12 +80,12 @@ func TestExitStatusOfRuns(t *testing.T) {
 		{"netns bound 2 1 bind", 0, []string{"rank 0 has 1\n", "rank 1 has 1\n"}, ""},
 		{"netns hello 1 1", 0, []string{"rank 0 of 1 on host 0"}, "0: rank"},
 		{"sim hello 3 2", 0, []string{"rank 2 of 3 on host 1: fd00:fab::2\n"}, ""},
-		{"netns fails 3 1", 1, []string{"fabrictest: rank 1 on host1 failed: no more paper\n"}, ""},
-		{"netns fails 3 1 keep-going", 1, []string{"rank 1 on host1 failed: no more paper", "rank 0: it is gone", "rank 2: it is gone"}, ""},
-		{"sim fails 3 1", 1, []string{"rank 1 on host1: no more paper", "rank 0: it is gone", "rank 2: it is gone"}, "fabrictest: "},
-		{"netns abort 3 2", 7, []string{"fabrictest: rank 1 aborted all ranks with code 7: enough\n"}, "went on"},
-		{"netns abort 3 2 keep-going", 7, []string{"aborted all ranks with code 7: enough"}, "went on"},
-		{"sim abort 3 2", 7, []string{"rank 1 aborted all ranks with code 7: enough"}, "went on"},
+		{"netns fails 3 1", 1, []string{"fabrictest: rank 1 on host1 failed: test error\n"}, ""},
+		{"netns fails 3 1 keep-going", 1, []string{"rank 1 on host1 failed: test error", "rank 0: peer is gone", "rank 2: peer is gone"}, ""},
+		{"sim fails 3 1", 1, []string{"rank 1 on host1: test error", "rank 0: peer is gone", "rank 2: peer is gone"}, "fabrictest: "},
+		{"netns abort 3 2", 7, []string{"fabrictest: rank 1 aborted all ranks with code 7: enough\n"}, "continued"},
+		{"netns abort 3 2 keep-going", 7, []string{"aborted all ranks with code 7: enough"}, "continued"},
+		{"sim abort 3 2", 7, []string{"rank 1 aborted all ranks with code 7: enough"}, "continued"},
 		{"netns dies 2 1", 2, []string{"panic: a bug", "rank 1 on host1 crashed: panic: a bug"}, ""},
 		{"sim dies 2 1", 1, []string{"program rank 1 on host1 panicked: a bug"}, ""},
 		{"sim forever 2 1", 1, []string{"rank 0 on host0 waits for a word of rank 0"}, ""},
@@ -95,7 +95,7 @@ func TestExitStatusOfRuns(t *testing.T) {
 		{"netns hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
 		{"sim hello 0 1", 99, []string{"launcher: 0 ranks: at least one is needed"}, ""},
 	} {
-		code, out := launched(t, "", strings.Fields(c.args)...)
+		code, out := runLauncher(t, "", strings.Fields(c.args)...)
 		if code != c.code || (c.never != "" && strings.Contains(out, c.never)) {
 			t.Errorf("%s: code %d, want %d\n%s", c.args, code, c.code, out)
 		}
@@ -110,7 +110,7 @@ func TestExitStatusOfRuns(t *testing.T) {
 func TestRankZeroReadsStdin(t *testing.T) {
 	needNamespaces(t)
 	for _, tier := range []string{"sim", "netns"} {
-		if code, out := launched(t, "some words", tier, "reads", "2", "1"); code != 0 || !strings.Contains(out, "read some words") {
+		if code, out := runLauncher(t, "some text", tier, "reads", "2", "1"); code != 0 || !strings.Contains(out, "read some text") {
 			t.Errorf("%s: code %d\n%s", tier, code, out)
 		}
 	}
@@ -133,9 +133,9 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 	needNamespaces(t)
 	for tier, run := range map[string]func(context.Context, Config) (Result, error){"sim": InSimulation, "netns": InNamespaces} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r := runOf("forever", 2, 1)
+		r := configOf("forever", 2, 1)
 		if tier == "sim" {
-			r.Args = []string{"/bin/sleep", "1000"} // time passes at once in a world, so nothing in it takes long
+			r.Args = []string{"/bin/sleep", "1000"} // a rank in virtual time would end at once
 		}
 		began, pipe, err := os.Pipe()
 		must.Do(t, err)
@@ -147,14 +147,14 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 			done <- err
 		}()
 		if tier == "netns" {
-			if line, err := bufio.NewReader(began).ReadString('\n'); err != nil || line != "begun\n" {
+			if line, err := bufio.NewReader(began).ReadString('\n'); err != nil || line != "started\n" {
 				t.Errorf("%q, %v", line, err)
 			}
-			if len(processes(t, "forever")) == 0 {
-				t.Error("the ranks are not seen, so neither would be what is left of them")
+			if len(rankProcesses(t, "forever")) == 0 {
+				t.Error("found no process of a rank")
 			}
 		}
-		stop := errors.New("stop it")
+		stop := errors.New("stop")
 		cancel(stop)
 		if err := <-done; !errors.Is(err, stop) {
 			t.Errorf("%s: %v", tier, err)
@@ -163,20 +163,19 @@ func TestInterruptEndsAllRanks(t *testing.T) {
 		began.Close()
 		pipe.Close()
 	}
-	if left := processes(t, "forever"); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
+	if running := rankProcesses(t, "forever"); len(running) > 0 {
+		t.Errorf("processes still run: %v", running)
 	}
 }
 
-// processes are those of the machine that have a word in their command line, and are
-// ranks of this test's own binary.
-func processes(t *testing.T, word string) (found []string) {
+// rankProcesses returns the process IDs of ranks of this test binary that run a program.
+func rankProcesses(t *testing.T, program string) (found []string) {
 	t.Helper()
 	entries := must.Get(os.ReadDir("/proc"))(t)
 	for _, e := range entries {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", e.Name()))
 		args := strings.Split(string(text), "\x00")
-		if err == nil && slices.Contains(args, word) && slices.Contains(args, rankCommand) && args[0] == os.Args[0] {
+		if err == nil && slices.Contains(args, program) && slices.Contains(args, rankCommand) && args[0] == os.Args[0] {
 			found = append(found, e.Name())
 		}
 	}

@@ -20,8 +20,7 @@ import (
 	"github.com/fabrictest/fabrictest/launch"
 )
 
-// sharedFD is the descriptor of the shared memory in a rank: the first after the
-// launcher's.
+// sharedFD is a rank's descriptor of the shared memory: the first after the launcher's.
 const sharedFD = 4
 
 // Timeouts of ranks, which are slow to start while others spin.

@@ -28,8 +28,7 @@ const MaxRanks = 4096
 
 const minMTU = 1280 // of IPv6
 
-// Settings are options of the ranks' runtime as the words of a command line. Empty words and 0
-// are the defaults.
+// Settings are the command-line options of the ranks' runtime. Empty and 0 mean the default.
 type Settings struct {
 	Design, Protocol, Progress string
 	EagerLimit                 int
@@ -100,8 +99,7 @@ func ChoiceIndex(flag, value string, choices []string) (int, error) {
 	return max(i, 0), nil
 }
 
-// Designs returns the names of the designs of package carrier: which transports it uses between
-// hosts.
+// Designs returns the names of carrier's designs: its choices of transports between hosts.
 func Designs() (names []string) {
 	for _, d := range carrier.Designs() {
 		names = append(names, string(d))

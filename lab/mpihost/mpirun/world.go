@@ -18,8 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/scenarios/workload"
 )
 
-// reportFD is the descriptor for reports in the program: the first after the
-// launcher's.
+// reportFD is the descriptor for reports in the program: the first after the launcher's.
 const reportFD = 4
 
 // InSimulation starts the program once. That process runs all ranks in a simulation, and writes

@@ -29,7 +29,7 @@ type scripted struct {
 func (s *scripted) Run() (*workload.Report, error) {
 	return &workload.Report{Rank: s.rank.Rank}, s.do(s.rank)
 }
-func (s *scripted) Status() string { return "it does as it is told" }
+func (s *scripted) Status() string { return "runs a script" }
 
 // runScript runs a scenario of two hosts with scripted programs.
 func runScript(t *testing.T, extra string, do func(*workload.Rank) error) *report.Result {
@@ -40,27 +40,27 @@ func runScript(t *testing.T, extra string, do func(*workload.Rank) error) *repor
 	})
 }
 
-func TestPanicIsABrokenRun(t *testing.T) {
+func TestPanicBreaksRun(t *testing.T) {
 	r := runScript(t, "", func(r *workload.Rank) error {
 		if r.Rank == 1 {
-			panic("out of luck")
+			panic("test panic")
 		}
 		r.Proc.Sleep(time.Second)
 		return nil
 	})
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 1 on host1 panicked: out of luck") || !strings.Contains(r.Detail, "badtimes_test.go") {
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 1 on host1 panicked: test panic") || !strings.Contains(r.Detail, "failure_test.go") {
 		t.Errorf("%s: %s\n%s", r.Verdict, r.Reason, r.Detail)
 	}
 }
 
-func TestFailingProgramFailsTheRun(t *testing.T) {
+func TestFailedProgramFailsRun(t *testing.T) {
 	r := runScript(t, "", func(r *workload.Rank) error {
 		if r.Rank == 1 {
 			return errors.New("no receive queue")
 		}
 		_, err := r.Control.Recv(1, verbs.Forever)
 		if !errors.Is(err, workload.ErrGone) {
-			t.Errorf("the peer of one who failed hears %v", err)
+			t.Errorf("the peer of a failed rank receives %v", err)
 		}
 		return nil
 	})
@@ -72,7 +72,7 @@ func TestFailingProgramFailsTheRun(t *testing.T) {
 	}
 }
 
-func TestDeadlockAndLimit(t *testing.T) {
+func TestDeadlockAndTimeLimitFailRun(t *testing.T) {
 	r := runScript(t, "", func(r *workload.Rank) error {
 		_, err := r.Control.Recv(1-r.Rank, verbs.Forever)
 		return err
@@ -81,7 +81,7 @@ func TestDeadlockAndLimit(t *testing.T) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	for i, k := range r.Ranks {
-		if k.State != lab.Hung || !strings.Contains(k.Waiting, "it does as it is told\nwaits for a word of rank "+string('1'-rune(i))) {
+		if k.State != lab.Hung || !strings.Contains(k.Waiting, "runs a script\nwaits for a word of rank "+string('1'-rune(i))) {
 			t.Errorf("rank %d: %s: %q", i, k.State, k.Waiting)
 		}
 	}
@@ -98,36 +98,36 @@ func TestDeadlockAndLimit(t *testing.T) {
 func TestInterruptedRun(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := parse(t, "fabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n")
-	enough := errors.New("enough")
+	cause := errors.New("stopped by the test")
 	r := runWith(ctx, s, lab.Options{}, func(_ workload.Config, r *workload.Rank) (workload.Program, error) {
 		return &scripted{r, func(r *workload.Rank) error {
 			for i := 0; ; i++ {
 				if r.Proc.Sleep(1); i == 1000 {
-					cancel(enough)
+					cancel(cause)
 				}
 			}
 		}}, nil
 	})
-	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "interrupted at") || !strings.Contains(r.Reason, "enough") {
+	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "interrupted at") || !strings.Contains(r.Reason, "stopped by the test") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	for _, k := range r.Ranks {
 		if k.State != lab.Hung {
-			t.Errorf("rank %d is %q, want it to be at work still", k.Rank, k.State)
+			t.Errorf("rank %d is %q, want it hung", k.Rank, k.State)
 		}
 	}
 }
 
 func TestScenarioThatCannotRunIsBroken(t *testing.T) {
-	r := play(t, "tiers: [netns]\nfabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n", lab.Options{})
+	r := runText(t, "tiers: [netns]\nfabric: {kind: pair}\nworkload: {kind: stream, messages: 1}\n", lab.Options{})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test.yaml:4:") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	made := &scenarios.Scenario{Name: "made", Fabric: scenarios.Fabric{Kind: "heap"}}
-	if r := Run(context.Background(), made, lab.Options{}); r.Verdict != report.Broken || r.Name != "made" {
+	invalid := &scenarios.Scenario{Name: "invalid", Fabric: scenarios.Fabric{Kind: "heap"}}
+	if r := Run(context.Background(), invalid, lab.Options{}); r.Verdict != report.Broken || r.Name != "invalid" {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	// An unbreakable program, and one that cannot be made.
+	// The program has no queue pair to fail.
 	r = runScript(t, "faults: [{at: 1us, do: qp-error, on: [host0]}]\n", func(r *workload.Rank) error { r.Proc.Sleep(time.Millisecond); return nil })
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "rank 0 on host0: the workload stream does not support qp-error") {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
@@ -140,25 +140,25 @@ func TestCaptureWriteErrors(t *testing.T) {
 	dir := t.TempDir()
 	blocked := filepath.Join(dir, "file")
 	must.Do(t, os.WriteFile(blocked, nil, 0o600))
-	r := play(t, text, lab.Options{Capture: true, Dir: blocked})
+	r := runText(t, text, lab.Options{Capture: true, Dir: blocked})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "capture") || !strings.Contains(r.Reason, blocked) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
-	// A full disk, as /dev/full is one: the file is a link to it.
+	// The capture file is a link to /dev/full, which is always out of space.
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this system has no /dev/full")
 	}
 	must.Do(t, os.Mkdir(filepath.Join(dir, "test-sim"), 0o755))
 	path := filepath.Join(dir, "test-sim", captureFile)
 	must.Do(t, os.Symlink("/dev/full", path))
-	r = play(t, text, lab.Options{Capture: true, Dir: dir})
+	r = runText(t, text, lab.Options{Capture: true, Dir: dir})
 	if r.Verdict != report.Broken || !strings.Contains(r.Reason, "test-sim/capture.pcapng") || !strings.Contains(r.Reason, "no space left") || len(r.Files) != 0 {
 		t.Errorf("%s: %s, files %v", r.Verdict, r.Reason, r.Files)
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("a broken capture stays: %v", err)
+		t.Errorf("an incomplete capture was not removed: %v", err)
 	}
 	if len(r.Checks) == 0 {
-		t.Error("what was seen of the run is lost with the capture")
+		t.Error("a run without its capture has no checks")
 	}
 }
