@@ -30,8 +30,7 @@ func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 // maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// ReceiveFiles receives the byte and the descriptors that SendFiles sent. The caller closes the
-// files.
+// ReceiveFiles receives the byte and descriptors of SendFiles. The caller closes the files.
 func ReceiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	const sizeofFD = 4
@@ -129,9 +128,8 @@ func (k *Kind) notUp(name string) error {
 // panic.
 const maxLoggedPanics = 10
 
-// recoverPanic is deferred by the handler of a client, so that a panic does not end the lab for
-// all other clients. It logs the panic and its stack, and calls report with an error for the
-// client.
+// recoverPanic is deferred by a client's handler, so that a panic does not end the lab for other
+// clients. It logs the panic and its stack, and calls report with an error for the client.
 func (s *server[R]) recoverPanic(report func(error)) {
 	p := recover()
 	if p == nil {

@@ -73,8 +73,7 @@ func (wl *Workload) onRanks(least int, rule RankRule) *Workload {
 	return wl
 }
 
-// unless sets Workload.unfitReason, which says why a number of ranks cannot share the problem of a
-// class.
+// unless sets Workload.unfitReason: why a number of ranks cannot share the problem of a class.
 func (wl *Workload) unless(reason func(c Class, ranks int) string) *Workload {
 	wl.unfitReason = reason
 	return wl

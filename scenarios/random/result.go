@@ -92,9 +92,8 @@ func (e *End) waitForLatePackets() error {
 	return err
 }
 
-// verify checks that no receive was flushed without a failure, then memory, and the words that the
-// connections of a side share for atomics. It drains the queue pairs, and waits until the peer has
-// too.
+// verify checks that no receive was flushed without a failure, then memory, and the words that a
+// side's connections share for atomics. It drains the queue pairs, and waits for the peer's drain.
 func (e *End) verify() error {
 	e.endedAt = max(e.lastCompletion, e.startedAt)
 	for i, c := range e.conns {
@@ -106,8 +105,7 @@ func (e *End) verify() error {
 		}
 	}
 	if e.w.Traits.ConnectsByCM {
-		// The peer may disconnect as soon as it has our words, which moves our queue pairs to the
-		// error state.
+		// The peer may disconnect once it has our words, which moves our queue pairs to error.
 		for _, c := range e.conns {
 			c.errorExpected = true
 		}
