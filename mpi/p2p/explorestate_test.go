@@ -99,9 +99,9 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 }
 
 // actOf returns the act whose request has an id; -1 if it has completed.
-func (r *exploredRun) actOf(rank int, name uint32) int {
+func (r *exploredRun) actOf(rank int, id uint32) int {
 	for i, q := range r.reqs[rank] {
-		if q != nil && name != 0 && q.id == name {
+		if q != nil && id != 0 && q.id == id {
 			return i
 		}
 	}
