@@ -23,15 +23,15 @@ import (
 	"github.com/fabrictest/fabrictest/netns"
 )
 
-// victimCommand has the test binary be a rank that runs everything. The next arguments say
-// what happens to the last of them, and in which phase.
-const victimCommand = "test-victim"
+// faultRankCommand makes the test binary a rank that runs all phases. The next arguments are
+// the fault of the last rank, and its phase.
+const faultRankCommand = "test-fault-rank"
 
-// abortCode is what all ranks end with when one aborts.
+// abortCode is the exit code of all ranks after an abort.
 const abortCode = 7
 
-// asVictim is a rank of a run in which something happens. It ends well if it was told.
-func asVictim(what disaster, phase string) error {
+// runFaultRank is a rank of a run with a fault. It returns nil if the fault is reported to it.
+func runFaultRank(injected fault, phase string) error {
 	p, err := mpihost.Join()
 	if err != nil {
 		return err
@@ -41,42 +41,42 @@ func asVictim(what disaster, phase string) error {
 		return err
 	}
 	return p.Run(func(e *transport.Env) error {
-		var struck error
-		reach := func(reached string) {
+		var injectErr error
+		onPhase := func(reached string) {
 			if e.Rank == e.Size-1 && reached == phase {
-				struck = happen(e, what)
+				injectErr = injectFault(e, injected)
 			}
 		}
-		reach("set-up")
-		err := mpi.Run(e, o, func(w *mpi.World) error { return everything(w, reach) })
+		onPhase("set-up")
+		err := mpi.Run(e, o, func(w *mpi.World) error { return runPhases(w, onPhase) })
 		switch {
-		case struck != nil:
-			return struck
-		case what == railCut || phase == "end" && err == nil: // by then a rank may have all that it needs
+		case injectErr != nil:
+			return injectErr
+		case injected == railDown || phase == "end" && err == nil: // the rank may need no peer any more
 			return err
-		case what == cutOff && phase == "set-up" && e.Rank == e.Size-1 && err != nil:
-			return nil // it has no NIC to begin with
+		case injected == hostDown && phase == "set-up" && e.Rank == e.Size-1 && err != nil:
+			return nil // its NICs failed to open
 		case !errors.Is(err, mpi.ErrPeerLost):
-			return fmt.Errorf("it was not told: %w", err)
+			return fmt.Errorf("got %w, want %v", err, mpi.ErrPeerLost)
 		}
 		return nil
 	})
 }
 
-// happen does it, to the process or the host that we are.
-func happen(e *transport.Env, what disaster) error {
-	switch what {
-	case killed:
+// injectFault injects a fault into this process or its host.
+func injectFault(e *transport.Env, injected fault) error {
+	switch injected {
+	case rankKilled:
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	case aborts:
-		e.Control.Abort(abortCode, "enough")
-	case cutOff:
+	case rankAborts:
+		e.Control.Abort(abortCode, "test abort")
+	case hostDown:
 		for i := range e.NICs {
 			if err := takeDown(e.NICs[i]); err != nil {
 				return err
 			}
 		}
-	case railCut:
+	case railDown:
 		return takeDown(e.NICs[len(e.NICs)-1])
 	}
 	return nil
@@ -92,12 +92,12 @@ func takeDown(nic transport.NIC) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // it was for this alone
+	defer unix.Close(fd) //nolint:errcheck // it is used only for the ioctl
 	req, err := unix.NewIfreq(name)
 	if err != nil {
 		return err
 	}
-	req.SetUint16(0) // not even up
+	req.SetUint16(0) // no flags, not even IFF_UP
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
 		return fmt.Errorf("take %s down: %w", name, err)
 	}
@@ -123,55 +123,55 @@ func interfaceOf(nic transport.NIC) (string, error) {
 	return "", fmt.Errorf("no interface has %v", nic.Addr)
 }
 
-// accident is a disaster between processes.
-type accident struct {
-	way
-	what     disaster
+// faultCase is a fault in a run of processes.
+type faultCase struct {
+	providerDesign
+	fault    fault
 	phase    string
 	protocol p2p.Protocol
 	progress mpi.ProgressMode
 }
 
-// accidents are those that are tried: all phases on all providers and in all designs.
-// Protocols and modes take turns. No host is without a rail when its NICs are opened.
-func accidents() (all []accident) {
-	for _, what := range []disaster{killed, cutOff, aborts, railCut} {
-		for d, way := range ways() {
+// faultCases returns all faults in all phases on all providers and designs. Protocols and
+// progress modes alternate. No rail is down during set-up, when NICs are opened.
+func faultCases() (all []faultCase) {
+	for _, injected := range []fault{rankKilled, hostDown, rankAborts, railDown} {
+		for d, pd := range providerDesigns() {
 			for i, phase := range phases {
 				k := d + i
-				if what == railCut && phase == "set-up" {
+				if injected == railDown && phase == "set-up" {
 					continue
 				}
-				all = append(all, accident{way, what, phase, []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[k%3], mpi.ProgressMode(k / 3 % 2)})
+				all = append(all, faultCase{pd, injected, phase, []p2p.Protocol{p2p.RGET, p2p.RPUT, p2p.Speculative}[k%3], mpi.ProgressMode(k / 3 % 2)})
 			}
 		}
 	}
 	return all
 }
 
-// Between processes, too, everybody is told when a rank is killed, cut off or aborts, in
-// whatever it was at, and goes on when it loses a rail. Nothing is left of any of them.
-func TestDisastersInNamespaces(t *testing.T) {
+// Ranks that are processes return an error in every phase when one is killed, loses its host's
+// links or aborts, and continue when it loses a rail. No process remains.
+func TestRanksDetectFaultsInNamespaces(t *testing.T) {
 	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	t.Cleanup(func() { nothingIsLeft(t) })
-	for i, a := range accidents() {
-		if few() && i%47 != 0 || !part.Has(i) {
+	t.Cleanup(func() { checkNoProcesses(t) })
+	for i, c := range faultCases() {
+		if subsetOnly() && i%47 != 0 || !part.Has(i) {
 			continue
 		}
-		t.Run(fmt.Sprintf("%s/%s/%s-%s-%v-%v", a.what, a.phase, a.provider, a.design, a.protocol, a.progress), func(t *testing.T) {
-			t.Parallel() // most wait for one who will never answer
-			s := setting{provider: a.provider, design: a.design, protocol: a.protocol, progress: a.progress, ranks: 3, perHost: 1, rails: 1}
-			if a.what == railCut {
+		t.Run(fmt.Sprintf("%s/%s/%s-%s-%v-%v", c.fault, c.phase, c.provider, c.design, c.protocol, c.progress), func(t *testing.T) {
+			t.Parallel() // most wait for a peer that never answers
+			s := setting{provider: c.provider, design: c.design, protocol: c.protocol, progress: c.progress, ranks: 3, perHost: 1, rails: 1}
+			if c.fault == railDown {
 				s.rails = 2
 			}
-			r := s.run(victimCommand, string(a.what), a.phase)
+			r := s.run(faultRankCommand, string(c.fault), c.phase)
 			r.KeepGoing = true
 			began := time.Now()
 			result, err := mpirun.InNamespaces(t.Context(), r)
-			want := map[disaster]int{killed: 128 + int(syscall.SIGKILL), aborts: abortCode}[a.what]
+			want := map[fault]int{rankKilled: 128 + int(syscall.SIGKILL), rankAborts: abortCode}[c.fault]
 			if err != nil || result.Code != want || time.Since(began) > time.Minute {
 				t.Errorf("%v, exit code %d, not %d, after %v", err, result.Code, want, time.Since(began))
 			}
@@ -179,27 +179,22 @@ func TestDisastersInNamespaces(t *testing.T) {
 	}
 }
 
-// nothingIsLeft checks that no process of a run is. Memory that ranks share has no name, and
-// is gone with them.
-func nothingIsLeft(t *testing.T) {
+// checkNoProcesses checks that no rank of this test still runs. The kernel frees their shared
+// memory, which has no name.
+func checkNoProcesses(t *testing.T) {
 	t.Helper()
-	if left := leftOver(t); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
-}
-
-// leftOver are processes of the machine that are ranks of this test's own.
-func leftOver(t *testing.T) (found []string) {
-	t.Helper()
+	var found []string
 	entries := must.Get(os.ReadDir("/proc"))(t)
 	for _, e := range entries {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%s/cmdline", e.Name()))
 		args := strings.Split(string(text), "\x00")
-		if err == nil && slices.Contains(args, victimCommand) {
+		if err == nil && slices.Contains(args, faultRankCommand) {
 			if exe, err := os.Readlink(fmt.Sprintf("/proc/%s/exe", e.Name())); err == nil && exe == self() {
 				found = append(found, e.Name())
 			}
 		}
 	}
-	return found
+	if len(found) > 0 {
+		t.Errorf("processes still run: %v", found)
+	}
 }

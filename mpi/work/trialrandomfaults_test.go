@@ -13,79 +13,77 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// disaster is something that happens to a rank, or to the host that it is on.
-type disaster string
+// fault is a fault of a rank, or of its host.
+type fault string
 
 const (
-	killed  disaster = "is killed"
-	cutOff  disaster = "is cut off"
-	aborts  disaster = "aborts"
-	railCut disaster = "loses a rail"
+	rankKilled fault = "is killed"
+	hostDown   fault = "loses all links"
+	rankAborts fault = "aborts"
+	railDown   fault = "loses a rail"
 )
 
-// soon is how long others may take to notice: a program that could still answer has
-// carrier.Config.PeerTimeout to do so, and behind each who ends with an error there may be
-// another who waits for it.
-const soon = 90 * time.Second
+// detectTimeout bounds the time in which ranks detect a fault: each waits up to
+// carrier.Config.PeerTimeout, perhaps for a peer that waits for another.
+const detectTimeout = 90 * time.Second
 
-// Whenever it happens, in the midst of whatever, to any rank, however ranks are set up:
-// nobody hangs, and nobody has wrong data. All ranks end with mpi.ErrPeerLost, or have
-// everything that they need already.
-func TestRandomLoss(t *testing.T) {
+// After a fault of any rank at any time no rank hangs or has wrong data: ranks return
+// mpi.ErrPeerLost, or need no peer any more.
+func TestRandomFaultsAreDetected(t *testing.T) {
 	t.Parallel()
 	each(t, 6, func(seed uint64) error {
-		l := fromSeed(seed)
-		return strike(l, pick(l, killed, cutOff, aborts), draw(l, seed))
+		c := chooserOf(seed)
+		return runWithFault(c, pick(c, rankKilled, hostDown, rankAborts), draw(c, seed))
 	})
 }
 
-// Where a rail is left, everybody goes on, with the right answer.
-func TestRandomRails(t *testing.T) {
+// If a host keeps one rail, all ranks continue and verify their results.
+func TestRandomRailFaultsAreSurvived(t *testing.T) {
 	t.Parallel()
 	each(t, 3, func(seed uint64) error {
-		l := fromSeed(seed)
-		t := draw(l, seed)
+		c := chooserOf(seed)
+		t := draw(c, seed)
 		t.fabric.Rails = 2
-		return strike(l, railCut, t)
+		return runWithFault(c, railDown, t)
 	})
 }
 
-// strike has something happen in the midst of a trial.
-func strike(l lots, what disaster, t *trial) error {
-	undisturbed, err := t.run(func(int, time.Duration, work.Result, error) {})
+// runWithFault runs a trial without a fault, and then with one at a random time.
+func runWithFault(c chooser, injected fault, t *trial) error {
+	faultless, err := t.run(func(int, time.Duration, work.Result, error) {})
 	if err != nil {
-		return fmt.Errorf("%v\n%w (undisturbed, after %v)", t, err, undisturbed.Elapsed)
+		return fmt.Errorf("%v\n%w (without a fault, after %v)", t, err, faultless.Elapsed)
 	}
-	d := &loss{trial: t, what: what, victim: l.IntN(t.fabric.Ranks), rail: l.IntN(t.fabric.Rails)}
-	d.when = undisturbed.Elapsed * time.Duration(l.IntN(1000)) / 1000
-	if err := d.suffer(); err != nil {
-		return fmt.Errorf("rank %d %s at %v: %v\n%w", d.victim, d.what, d.when, t, err)
+	d := &faultTrial{trial: t, fault: injected, rank: c.IntN(t.fabric.Ranks), rail: c.IntN(t.fabric.Rails)}
+	d.at = faultless.Elapsed * time.Duration(c.IntN(1000)) / 1000
+	if err := d.runAndCheck(); err != nil {
+		return fmt.Errorf("rank %d %s at %v: %v\n%w", d.rank, d.fault, d.at, t, err)
 	}
 	return nil
 }
 
-// loss is a trial with a disaster in it.
-type loss struct {
+// faultTrial is a trial with a fault of a rank at a time.
+type faultTrial struct {
 	*trial
-	what         disaster
-	victim, rail int
-	when         time.Duration
-	// returned are the times at which workloads have ended, by rank; -1 if they have not.
+	fault      fault
+	rank, rail int
+	at         time.Duration
+	// returned are the times at which workloads have returned, by rank; -1 if they have not.
 	returned []time.Duration
 }
 
-// suffer runs the trial, and says what is wrong with how it ended.
-func (d *loss) suffer() error {
+// runAndCheck runs the trial, and returns an error for each rank with a wrong outcome.
+func (d *faultTrial) runAndCheck() error {
 	d.returned = make([]time.Duration, d.fabric.Ranks)
 	for i := range d.returned {
 		d.returned[i] = -1
 	}
-	d.fabric.Script = func(w *mpihost.World) { w.At(d.when, func() { d.happen(w) }) }
-	d.begins = func(e *transport.Env) {
-		if d.what == aborts && e.Rank == d.victim { // in the midst of anything, as an error handler may
+	d.fabric.Script = func(w *mpihost.World) { w.At(d.at, func() { d.inject(w) }) }
+	d.onStart = func(e *transport.Env) {
+		if d.fault == rankAborts && e.Rank == d.rank { // at any time, like an error handler
 			e.Go("aborts", func(p verbs.Proc) {
-				p.Sleep(d.when)
-				e.Control.Abort(7, "enough")
+				p.Sleep(d.at)
+				e.Control.Abort(7, "test abort")
 			})
 		}
 	}
@@ -95,79 +93,80 @@ func (d *loss) suffer() error {
 		return err
 	}
 	var wrong []error
-	within := soon
-	if d.what == railCut { // each pair of ranks finds out for itself, when it needs the rail
-		within = 10 * soon
+	within := detectTimeout
+	if d.fault == railDown { // each pair of ranks detects it, when it needs the rail
+		within = 10 * detectTimeout
 	}
-	if out.Elapsed > d.when+within {
-		wrong = append(wrong, fmt.Errorf("the last rank has ended at %v", out.Elapsed))
+	if out.Elapsed > d.at+within {
+		wrong = append(wrong, fmt.Errorf("the last rank ended at %v", out.Elapsed))
 	}
-	if d.what == aborts {
-		return errors.Join(append(wrong, d.aborted(out, err))...)
+	if d.fault == rankAborts {
+		return errors.Join(append(wrong, d.checkAbort(out, err))...)
 	}
 	for i, r := range out.Ranks {
-		if err := d.judge(i, &r); err != nil {
+		if err := d.checkRank(i, &r); err != nil {
 			wrong = append(wrong, fmt.Errorf("rank %d: %w", i, err))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-func (d *loss) happen(w *mpihost.World) {
-	switch d.what {
-	case killed:
-		w.Kill(d.victim)
-	case cutOff:
-		w.LinkDown(w.Host(d.victim), -1)
-	case railCut:
-		w.LinkDown(w.Host(d.victim), d.rail)
+func (d *faultTrial) inject(w *mpihost.World) {
+	switch d.fault {
+	case rankKilled:
+		w.Kill(d.rank)
+	case hostDown:
+		w.LinkDown(w.Host(d.rank), -1)
+	case railDown:
+		w.LinkDown(w.Host(d.rank), d.rail)
 	}
 }
 
-// judge says what is wrong with how a rank has ended.
-func (d *loss) judge(rank int, r *mpihost.RankOutcome) error {
+// checkRank checks the outcome of a rank.
+func (d *faultTrial) checkRank(rank int, r *mpihost.RankOutcome) error {
 	switch {
-	case r.Killed != (d.what == killed && rank == d.victim && r.Killed):
+	case r.Killed && (d.fault != rankKilled || rank != d.rank):
 		return errors.New("it was killed")
 	case r.Killed:
 		return nil
 	case r.Err != nil && !errors.Is(r.Err, mpi.ErrPeerLost):
 		return r.Err
-	case r.Err != nil && !d.harmful():
-		return fmt.Errorf("it could go on: %w", r.Err)
-	case r.Err == nil && d.harmful() && d.needed():
-		return errors.New("it ends well, though not all have been there to the end")
+	case r.Err != nil && !d.disconnects():
+		return fmt.Errorf("a rank failed that could continue: %w", r.Err)
+	case r.Err == nil && d.disconnects() && d.duringWork():
+		return errors.New("the workload succeeded in spite of the fault")
 	}
 	return nil
 }
 
-// harmful reports whether ranks need what is gone. Those of one host do without cables, if
-// they have memory in common.
-func (d *loss) harmful() bool {
-	return d.what == killed || d.what == cutOff && (d.fabric.Ranks > d.fabric.PerHost || d.o.Carrier.NoSharedMemory)
+// disconnects reports whether the fault separates ranks. Ranks of one host need no links if
+// they share memory.
+func (d *faultTrial) disconnects() bool {
+	return d.fault == rankKilled || d.fault == hostDown && (d.fabric.Ranks > d.fabric.PerHost || d.o.Carrier.NoSharedMemory)
 }
 
-// needed reports whether some rank was still at work then: all others must meet it.
-func (d *loss) needed() bool {
-	if d.what == killed {
-		return d.returned[d.victim] < 0
+// duringWork reports whether the killed rank, or with another fault any rank, was in its
+// workload at the time of the fault.
+func (d *faultTrial) duringWork() bool {
+	if d.fault == rankKilled {
+		return d.returned[d.rank] < 0
 	}
 	for _, at := range d.returned {
-		if at < 0 || at > d.when {
+		if at < 0 || at > d.at {
 			return true
 		}
 	}
 	return false
 }
 
-// aborted says what is wrong with how an abort has ended.
-func (d *loss) aborted(out mpihost.Outcome, err error) error {
-	if out.Ranks[d.victim].Ended < d.when { // it was faster
+// checkAbort checks the outcome of a run with an abort.
+func (d *faultTrial) checkAbort(out mpihost.Outcome, err error) error {
+	if out.Ranks[d.rank].Ended < d.at { // before the abort
 		return err
 	}
 	var abort *mpihost.AbortError
-	if !errors.As(err, &abort) || abort.Code != 7 || abort.Rank != d.victim || out.Elapsed > d.when {
-		return fmt.Errorf("an abort at %v ends at %v with %v", d.when, out.Elapsed, err)
+	if !errors.As(err, &abort) || abort.Code != 7 || abort.Rank != d.rank || out.Elapsed > d.at {
+		return fmt.Errorf("after an abort at %v the run ended at %v with %v", d.at, out.Elapsed, err)
 	}
 	return nil
 }
