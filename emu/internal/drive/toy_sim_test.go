@@ -93,10 +93,10 @@ func runClients(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simToys
 
 func TestSimulatedStreamsCarryMessages(t *testing.T) {
 	for name, cfg := range map[string]sim.StreamConfig{
-		"clean":   {},
-		"tight":   {BufferBytes: 3000},
-		"cut":     {CutPPM: 500_000},
-		"stalled": {StallPPM: 50_000, StallFor: time.Millisecond, CutPPM: 100_000, BufferBytes: 20_000},
+		"clean":        {},
+		"small buffer": {BufferBytes: 3000},
+		"split writes": {CutPPM: 500_000},
+		"stalled":      {StallPPM: 50_000, StallFor: time.Millisecond, CutPPM: 100_000, BufferBytes: 20_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := runClients(t, 3, cfg)
