@@ -171,7 +171,7 @@ func boundaries() []Boundary {
 			Why:  "the launcher serves any program, on any device",
 		},
 		{
-			Name: "a report is only told", From: []string{"./report/..."}, Through: true,
+			Name: "reports run no scenario", From: []string{"./report/..."}, Through: true,
 			Never: []string{"./emu/...", "./lab/...", "./scenarios/...", "./launch/...", "./mpi/...", "./netns"},
 			Why:   "reports are read on machines that cannot run scenarios; labs fill in the results (of netns only ./netns/topology is used, for drawings)",
 		},
