@@ -137,8 +137,7 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open creates a device on l with defaults for what cfg does not set, and starts the driver that
-// newDriver returns.
+// open fills in the defaults of cfg, creates a device on l, and starts the driver of newDriver.
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"

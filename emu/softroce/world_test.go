@@ -188,7 +188,7 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		}
 		attr, err := verbs.InitAHFromWC(1, 0, &wc, e.Buf)
 		if err != nil || attr.GRH.DGID.Addr() != addrA {
-			t.Errorf("reply goes to %v, %v", attr.GRH.DGID, err)
+			t.Errorf("the reply address is %v, %v", attr.GRH.DGID, err)
 		}
 	})
 }

@@ -125,7 +125,7 @@ func boundaries() []Boundary {
 		{
 			Name: "defects at the wire are pure", From: wireEdges, Through: true,
 			Only: pureImports, Never: drivers,
-			Why: "a defective NIC replays from its seed as a sound one does", Because: impureReasons,
+			Why: "a run with a defective NIC must be reproducible from its seed", Because: impureReasons,
 		},
 		{
 			Name: "one seed, one run", From: deterministic,

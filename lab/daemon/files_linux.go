@@ -67,9 +67,8 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or
-// the process that called listen. A user outside of this user namespace has the
-// overflow UID.
+// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or the process that
+// called listen. A user outside this user namespace has the overflow UID.
 func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -124,8 +123,7 @@ func (k *Kind) notUp(name string) error {
 	return e
 }
 
-// maxLoggedPanics bounds the stack traces in the log, because every request may
-// panic.
+// maxLoggedPanics bounds the stack traces in the log: every request may panic.
 const maxLoggedPanics = 10
 
 // recoverPanic is deferred by a client's handler, so that a panic does not end the lab for other

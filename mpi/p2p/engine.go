@@ -56,8 +56,7 @@ type Transport interface {
 	Release(wire.Region)
 	// Read reads a peer's memory; Engine.ReadDone follows.
 	Read(peer int, t wire.Transfer, owner any)
-	// Write writes to a peer's memory and then sends a message that arrives after the data;
-	// Engine.WriteDone follows.
+	// Write writes to a peer's memory. t.Then arrives after the data; Engine.WriteDone follows.
 	Write(peer int, t wire.Transfer, owner any)
 	// Progress processes received messages, and reports whether there were any.
 	Progress() bool

@@ -164,7 +164,7 @@ func checkOrder(sent, recv []*placedAct) error {
 			}
 			// A matching receive was posted before the one that received the message.
 			if to := s.matched; to != nil && p.i < to.i && p.matched == nil {
-				return fmt.Errorf("message %d of rank %d went to receive %d of rank %d, past %d", s.i, s.rank, to.i, p.rank, p.i)
+				return fmt.Errorf("message %d of rank %d matched receive %d of rank %d, not the earlier %d", s.i, s.rank, to.i, p.rank, p.i)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // stateHash hashes the state of a run. Runs with equal states have the same possible
-// futures: ids, addresses and the time are left out or replaced by act numbers.
+// futures: ids, addresses and the time are omitted or replaced by act numbers.
 func (x *explorer) stateHash() (sum [16]byte) {
 	r, b := x.run, x.scratch[:0]
 	for rank, n := range r.w.ranks {

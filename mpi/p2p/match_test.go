@@ -19,7 +19,7 @@ func removeFirst(q *[]*Node[int], matches func(*Node[int]) bool) *Node[int] {
 	return n
 }
 
-// However messages, receives, wildcards and cancels interleave, the queues agree with a
+// In random orders of messages, receives, wildcards and cancels, the queues match like a
 // linear search.
 func TestQueuesMatchInOrder(t *testing.T) {
 	for seed := range uint64(50) {
@@ -40,7 +40,7 @@ func TestQueuesMatchInOrder(t *testing.T) {
 				want := removeFirst(&m.posted, func(n *Node[int]) bool { return n.Envelope.matches(e) })
 				got := posted.Match(e)
 				if got != want {
-					t.Fatalf("seed %d, step %d: message %v goes to %v, want %v", seed, step, e, got, want)
+					t.Fatalf("seed %d, step %d: message %v matches %v, want %v", seed, step, e, got, want)
 				}
 				if got != nil {
 					posted.Remove(got)
@@ -54,7 +54,7 @@ func TestQueuesMatchInOrder(t *testing.T) {
 				want := removeFirst(&m.unexpected, func(n *Node[int]) bool { return e.matches(n.Envelope) })
 				got := unexpected.Match(e)
 				if got != want {
-					t.Fatalf("seed %d, step %d: receive %v takes %v, want %v", seed, step, e, got, want)
+					t.Fatalf("seed %d, step %d: receive %v matches %v, want %v", seed, step, e, got, want)
 				}
 				if got != nil {
 					unexpected.Remove(got)

@@ -120,8 +120,7 @@ type Params struct {
 	Iterations int `json:"iterations,omitempty"`
 	// Bytes is the size of messages, for workloads with Sized.
 	Bytes int `json:"bytes,omitempty"`
-	// Compute is the time that the processor is busy in each step, where the model
-	// computes.
+	// Compute is the time that the CPU is busy in each step, where the model computes.
 	Compute time.Duration `json:"compute_ns,omitempty"`
 	// Seed determines all data.
 	Seed uint64 `json:"seed,omitempty"`

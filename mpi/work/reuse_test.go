@@ -159,10 +159,10 @@ func TestSpectrumOfReuse(t *testing.T) {
 		return sum.Seconds() * 1e6 / float64(uses) / latency
 	}
 	if want := saved(buffers); math.Abs(got-want) > 0.02 {
-		t.Errorf("%d buffers take %.1f %% less; the costs say %.1f %%", buffers, got*100, want*100)
+		t.Errorf("%d buffers take %.1f %% less, want %.1f %% by the costs", buffers, got*100, want*100)
 	}
 	if want := saved(1000); math.Abs(want-0.127) > 0.01 {
-		t.Errorf("a thousand buffers would take %.1f %% less, and 12.7 %% are published", want*100)
+		t.Errorf("a thousand buffers would take %.1f %% less, published are 12.7 %%", want*100)
 	}
 }
 

@@ -189,8 +189,7 @@ type direction struct {
 // noRequest is the number of no request.
 const noRequest = -1
 
-// violation returns a Violation of kind Completion about request n or, if n is noRequest, about no
-// particular request.
+// violation returns a Violation of kind Completion about request n, or about none if noRequest.
 func (d *direction) violation(n int, want, got string) *Violation {
 	v := d.conn.violation(d.from, want, got)
 	if n != noRequest {

@@ -125,9 +125,8 @@ func (r *Real) pump(now mono.Time) {
 	r.send(now)
 }
 
-// expireTimers handles deadlines that have passed. It first receives: if the
-// process was not scheduled for a while, the packet that a timer waits for may
-// have arrived.
+// expireTimers handles deadlines that have passed. It first receives: if the process was not
+// scheduled, the packet that a timer waits for may have arrived.
 func (r *Real) expireTimers(now mono.Time) {
 	if r.lastReceive < now {
 		r.receive(now)

@@ -26,7 +26,7 @@ type pipe struct {
 	backlog [][]byte
 	mu      sync.Mutex
 	peer    *pipe
-	limit   int // datagrams that Send takes before it reports full; -1 for all
+	limit   int // datagrams that Send accepts before it reports full; -1 for all
 	waits   int // calls of WaitReadable
 	recvs   int // calls of Recv
 }
@@ -489,7 +489,7 @@ func TestBackgroundTakesOverAfterWaiterReturns(t *testing.T) {
 func TestDelayedAckIsSentWhileAnotherThreadHoldsPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, peer := oneDriver(t)
-		other := a.r.NewCond(WaitReason("something else"))
+		other := a.r.NewCond(WaitReason("another event"))
 		go func() {
 			a.r.Lock(CallWait)
 			defer a.r.Unlock()
@@ -524,7 +524,7 @@ type closedLink struct{ *pipe }
 
 func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("closed") }
 
-// poll takes the recorded input, in the steps that Driver prescribes.
+// poll removes the recorded input, in the steps that Driver prescribes.
 func (s *host) poll() (found bool) {
 	s.r.Lock(CallPoll)
 	defer s.r.Unlock()

@@ -61,9 +61,8 @@ type StreamDriver interface {
 	Driver
 	// Dial starts a stream for conn. If it succeeds, Connected or Failed is called later.
 	Dial(conn StreamConn, local, remote netip.AddrPort) error
-	// Listen accepts streams to addr. accept returns the conn of each, whose Connected
-	// is called next; nil rejects the stream. Up to backlog streams may wait to be
-	// accepted.
+	// Listen accepts streams to addr. accept returns the conn of each, whose Connected is called
+	// next; nil rejects the stream. Up to backlog streams may wait.
 	Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error)
 }
 

@@ -20,8 +20,7 @@ const (
 	// writeBytes bounds the bytes that one stream writes before the next stream does,
 	// and with them the time for which the device is locked.
 	writeBytes = 1 << 20
-	// maxAccepts bounds the streams that one listener accepts before other work is
-	// done.
+	// maxAccepts bounds the streams that one listener accepts before other work.
 	maxAccepts = 64
 )
 

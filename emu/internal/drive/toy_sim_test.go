@@ -121,13 +121,13 @@ func TestSimulatedStreamsReconnectAfterReset(t *testing.T) {
 		s := newSimToys(t, sim.Config{Seed: seed}, sim.StreamConfig{CutPPM: 300_000, ResetPPM: 500})
 		s.run(t, func(*sim.Proc) {
 			must.Get(s.b.echo(s.addrB))(t)
-			for left, tries := 1500, 0; left > 0 && tries < 100; tries++ {
-				c := newClient(seed, left, 3000)
+			for messages, tries := 1500, 0; messages > 0 && tries < 100; tries++ {
+				c := newClient(seed, messages, 3000)
 				must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 				if !s.a.waitUntil(time.Minute, c.finished) {
 					t.Fatal("the stream neither closed nor failed")
 				}
-				if left = c.messages; c.err != nil {
+				if messages = c.messages; c.err != nil {
 					broken++
 				}
 			}
