@@ -74,8 +74,7 @@ type Conn interface {
 	// InfiniBand before it returns; with iWARP after the posted work requests have
 	// completed and the peer has closed its side.
 	Disconnect() error
-	// WaitDisconnect waits until either side has ended the connection, or returns
-	// ErrTimeout.
+	// WaitDisconnect waits until a side has ended the connection, or returns ErrTimeout.
 	WaitDisconnect(timeout time.Duration) error
 }
 

@@ -7,9 +7,8 @@ import "time"
 type Costs struct {
 	// Control, Post and Poll are the times of a verb call, by kind.
 	Control, Post, Poll time.Duration
-	// Copy, Register and Deregister are the times of operations on memory, and LookUp is
-	// that of a lookup in a table of buffers. A program that simulates them spends them
-	// itself.
+	// Copy, Register and Deregister are the times of operations on memory, and LookUp is that of a
+	// lookup in a table of buffers. A simulating program spends them itself.
 	Copy, Register, Deregister LinearCost
 	LookUp                     time.Duration
 }

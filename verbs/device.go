@@ -268,8 +268,7 @@ const (
 	EventGIDChange
 )
 
-// AsyncEvent is an asynchronous event. The type determines which of QP, CQ, SRQ and
-// Port is set.
+// AsyncEvent is an asynchronous event. Its type determines which of QP, CQ, SRQ and Port is set.
 type AsyncEvent struct {
 	Type AsyncEventType
 	QP   QP

@@ -56,8 +56,7 @@ type Context interface {
 
 	// WaitAsync returns the next asynchronous event, or ErrTimeout.
 	WaitAsync(timeout time.Duration) (AsyncEvent, error)
-	// Counters returns the current values of the device's counters, in a fixed
-	// order.
+	// Counters returns the current values of the device's counters, in a fixed order.
 	Counters() []Counter
 	// CM returns the device's connection manager.
 	CM() (CM, error)

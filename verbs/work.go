@@ -38,8 +38,7 @@ type SendWR struct {
 	// SGL is the local memory: the source of sends and writes, the destination of
 	// reads and atomic results.
 	SGL []SGE
-	// Inline is the payload if Flags has SendInline. The caller may reuse it when
-	// PostSend returns.
+	// Inline is the payload if Flags has SendInline. It may be reused after PostSend.
 	Inline []byte
 	// Imm is immediate data in host byte order; the wire has it in network order.
 	Imm uint32

@@ -71,7 +71,7 @@ func TestClosingQPEndsItsConnection(t *testing.T) {
 	eachConnecting(t, func(t *testing.T, p *provider) {
 		w := p.world(t, Cable{})
 		w.connected(func(_ *End, c verbs.Conn) {
-			must.Do(t, c.WaitDisconnect(verbs.Forever)) // the peer is told
+			must.Do(t, c.WaitDisconnect(verbs.Forever))
 		}, func(proc *sim.Proc, e *End, c verbs.Conn) {
 			ended := false
 			w.program("waiter", func(*sim.Proc) {
@@ -82,14 +82,14 @@ func TestClosingQPEndsItsConnection(t *testing.T) {
 			must.Do(t, e.QP.Close())
 			proc.Sleep(time.Millisecond)
 			if !ended {
-				t.Error("the connection outlives the queue pair")
+				t.Error("the connection was not closed with its queue pair")
 			}
 		})
 	})
 }
 
-// Every object is closed once, in order. Later calls return ErrClosed and leave the use
-// counts of other objects alone.
+// Every object is closed once, in order. Later calls return ErrClosed, and do not change the
+// use counts of other objects.
 func TestVerbsFailOnClosedHandles(t *testing.T) {
 	each(t, func(t *testing.T, p *provider) {
 		w := p.world(t, Cable{})
@@ -105,7 +105,7 @@ func TestVerbsFailOnClosedHandles(t *testing.T) {
 			if x, err := d.OpenXRCD(); err == nil {
 				handles = append(handles, x)
 			}
-			// A second user of everything, whose share must stay.
+			// A second user of the PD and the CQ, whose use counts must not change.
 			other := must.Get(d.CreateQP(e.QPInit(p.service)))(t)
 			for _, h := range append(handles, e.MR) {
 				must.Do(t, h.Close())
@@ -186,7 +186,7 @@ func TestConnectWithoutListenerIsRejected(t *testing.T) {
 	})
 }
 
-func TestListenerCanReject(t *testing.T) {
+func TestRejectFailsConnectWithPrivateData(t *testing.T) {
 	const consumer = 28 // reason of an InfiniBand REJ
 	eachConnecting(t, func(t *testing.T, p *provider) {
 		w := p.world(t, Cable{})

@@ -27,8 +27,7 @@ type Echo struct {
 	Start time.Duration
 }
 
-// InWorld starts the server, and at time x.Start the client, in a simulated world. The caller runs
-// the world.
+// InWorld starts the server, and at x.Start the client, in w. The caller runs the world.
 func (x Echo) InWorld(t testing.TB, w *sim.World) {
 	onListening := func() {}
 	w.Go("server", func(*sim.Proc) error { return x.serve(t, onListening) })

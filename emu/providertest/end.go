@@ -35,8 +35,7 @@ func NewEnd(t testing.TB, dev verbs.Context, typ verbs.QPType) *End {
 	return e
 }
 
-// NewObjects creates an End without a queue pair: a PD, a CQ with its channel, and size bytes of
-// registered memory.
+// NewObjects creates an End without a queue pair: a PD, a CQ, a channel, and size registered bytes.
 func NewObjects(t testing.TB, dev verbs.Context, size int) *End {
 	t.Helper()
 	e := &End{TB: t, Dev: dev, Buf: make([]byte, size)}

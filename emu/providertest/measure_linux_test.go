@@ -17,35 +17,35 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// contestant opens a device of a provider in some configuration.
-type contestant struct {
+// deviceConfig opens a device of a provider in some configuration.
+type deviceConfig struct {
 	name string
 	open func(addr netip.Addr) (verbs.Context, error)
 }
 
 var (
 	roce  = newRoCE("softroce", softroce.Config{})
-	iwarp = contestant{"softiwarp", func(addr netip.Addr) (verbs.Context, error) {
+	iwarp = deviceConfig{"softiwarp", func(addr netip.Addr) (verbs.Context, error) {
 		return softiwarp.OnTCP(tcplink.Config{}, softiwarp.Config{Addrs: []netip.Addr{addr}})
 	}}
 	unreliable, reliable = newDatagrams("UD", false), newDatagrams("RD", true)
 )
 
-func newRoCE(name string, cfg softroce.Config) contestant {
-	return contestant{name, func(addr netip.Addr) (verbs.Context, error) {
+func newRoCE(name string, cfg softroce.Config) deviceConfig {
+	return deviceConfig{name, func(addr netip.Addr) (verbs.Context, error) {
 		cfg := cfg
 		cfg.Addrs = []netip.Addr{addr}
 		return softroce.OnUDP(udplink.Config{}, cfg)
 	}}
 }
 
-func newDatagrams(name string, reliable bool) contestant {
-	return contestant{name, func(addr netip.Addr) (verbs.Context, error) {
+func newDatagrams(name string, reliable bool) deviceConfig {
+	return deviceConfig{name, func(addr netip.Addr) (verbs.Context, error) {
 		return dgiwarp.OnUDP(udplink.Config{}, dgiwarp.Config{Addrs: []netip.Addr{addr}, QP: dgiwarp.QPOptions{Reliable: reliable}})
 	}}
 }
 
-// hosts are two hosts joined by a wire, or the loopback network.
+// hosts are two hosts with a link, or the loopback network.
 type hosts struct {
 	a, b *testutil.Host // nil: loopback
 	v6   bool
@@ -57,10 +57,10 @@ func newHosts(b testing.TB, v6 bool) *hosts {
 	return &hosts{x, y, v6}
 }
 
-// play opens two devices, with as many receives posted as fit, and runs f on them. The
-// devices are open only meanwhile: even an idle one wakes now and then, at the expense of
-// what is compared with it.
-func (h *hosts) play(t testing.TB, c contestant, size int, block bool, f func(a, b *Player) (float64, error)) (float64, error) {
+// runPlayers opens two devices, fills their receive queues, and runs f on them. It then closes
+// the devices: an idle one still uses CPU time, which would slow down the measurement that
+// alternates with it.
+func (h *hosts) runPlayers(t testing.TB, c deviceConfig, size int, block bool, f func(a, b *Player) (float64, error)) (float64, error) {
 	addrs := [2]netip.Addr{netip.MustParseAddr(loopbackA), netip.MustParseAddr(loopbackB)}
 	var devices [2]verbs.Context
 	for i, host := range []*testutil.Host{h.a, h.b} {
@@ -108,16 +108,16 @@ func datagramPlayers(t testing.TB, devices [2]verbs.Context, addrs [2]netip.Addr
 	return players
 }
 
-// halfRound returns the median time of half a round of a ping-pong in µs.
-func halfRound(rounds int) func(a, b *Player) (float64, error) {
+// halfRoundTrip returns the median time of half a round of a ping-pong in µs.
+func halfRoundTrip(rounds int) func(a, b *Player) (float64, error) {
 	return func(a, b *Player) (float64, error) {
 		half, err := PingPong(a, b, rounds)
 		return float64(half.Nanoseconds()) / 1e3, err
 	}
 }
 
-// writes has a write 1 MiB messages for about the given time, until a read has shown that
-// all have arrived, and returns Gb/s.
+// writes makes a write 1 MiB messages for about the given time, and then read to be sure that
+// all have arrived. It returns Gb/s.
 func writes(d time.Duration) func(a, b *Player) (float64, error) {
 	const size = 1 << 20
 	return func(a, b *Player) (float64, error) {
@@ -158,8 +158,8 @@ func writes(d time.Duration) func(a, b *Player) (float64, error) {
 	}
 }
 
-// The sender of messages may be window messages ahead of what the receiver has announced as
-// received, which it does for every grant of them.
+// The receiver of messages acknowledges every grant of them, and the sender sends at most
+// window messages that are not acknowledged.
 const window, grant = 128, 32
 
 // messages sends count messages from a to b and returns Gb/s.
@@ -168,12 +168,12 @@ func messages(count int) func(a, b *Player) (float64, error) {
 		errs := make(chan error, 1)
 		go func() {
 			errs <- func() error {
-				for got, told := 0, 0; got < count; {
+				for got, acked := 0, 0; got < count; {
 					n, err := b.AwaitMessages()
 					if err != nil {
 						return err
 					}
-					for got += n; got-told >= grant; told += grant {
+					for got += n; got-acked >= grant; acked += grant {
 						if err := b.PostSends(1); err != nil {
 							return err
 						}
@@ -183,8 +183,8 @@ func messages(count int) func(a, b *Player) (float64, error) {
 			}()
 		}()
 		start := time.Now()
-		for sent, told := 0, 0; sent < count || told < count/grant*grant; {
-			for sent < count && sent-told < window {
+		for sent, acked := 0, 0; sent < count || acked < count/grant*grant; {
+			for sent < count && sent-acked < window {
 				n := min(len(a.Sends), count-sent)
 				if err := a.PostSends(n); err != nil {
 					return 0, err
@@ -193,18 +193,18 @@ func messages(count int) func(a, b *Player) (float64, error) {
 			}
 			n, err := a.AwaitMessages()
 			if err != nil {
-				return 0, fmt.Errorf("after %d, %d of them confirmed: %w", sent, told, err)
+				return 0, fmt.Errorf("after %d messages, %d of them acknowledged: %w", sent, acked, err)
 			}
-			told += n * grant
+			acked += n * grant
 		}
 		bits := 8 * float64(count) * float64(a.Sends[0].SGL[0].Length)
 		return bits / float64(time.Since(start).Nanoseconds()), <-errs
 	}
 }
 
-// confirmed plays a ping-pong in which a side sends when a message has come and its own last
-// one has completed.
-func confirmed(rounds int) func(a, b *Player) (float64, error) {
+// signaledPingPong runs a ping-pong in which a side sends when a message has arrived and its own
+// last send has completed.
+func signaledPingPong(rounds int) func(a, b *Player) (float64, error) {
 	side := func(p *Player, first bool) error {
 		p.Sends[0].Flags = verbs.SendSignaled
 		if !first {
@@ -216,7 +216,7 @@ func confirmed(rounds int) func(a, b *Player) (float64, error) {
 			if err := p.PostSends(1); err != nil {
 				return err
 			}
-			for done := 0; done < 2; { // a message, and the completion of the own one
+			for done := 0; done < 2; { // completions of a receive and of the own send
 				wcs, err := p.AwaitWCs()
 				if err != nil {
 					return err

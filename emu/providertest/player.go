@@ -8,8 +8,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Player is one side of a ping-pong or of a stream of messages, in real time. Its methods do not
-// allocate.
+// Player is one side of a ping-pong or a message stream, in real time. It does not allocate.
 type Player struct {
 	*End
 	Block bool           // wait for events instead of polling
@@ -84,9 +83,8 @@ func (p *Player) answer(rounds int) error {
 	return nil
 }
 
-// PingPong makes player a send messages, which player b answers, one at a time. It returns the
-// median of half the round-trip time. Both players must have receives posted, and have as many
-// afterwards.
+// PingPong sends messages from a, which b answers, one at a time. It returns the median of half the
+// round-trip time. Both must have receives posted, and have as many afterwards.
 func PingPong(a, b *Player, rounds int) (time.Duration, error) {
 	errs := make(chan error, 1)
 	go func() { errs <- b.answer(rounds) }()

@@ -26,11 +26,11 @@ type device interface {
 
 // provider is a provider under test.
 type provider struct {
-	name    string
-	service verbs.QPType
-	open    func(w *sim.World, p *sim.Port, name string) (device, error)
-	ahead   int   // receives that Echo posts before it accepts
-	rough   Cable // that a connection survives
+	name      string
+	service   verbs.QPType
+	open      func(w *sim.World, p *sim.Port, name string) (device, error)
+	preposted int   // receives that Echo posts before it accepts
+	impaired  Cable // with faults that a connection survives
 }
 
 // connects reports whether the provider has a connection manager.
@@ -42,14 +42,14 @@ var providers = []*provider{
 		open: func(w *sim.World, p *sim.Port, name string) (device, error) {
 			return softroce.InWorld(w, p, p, softroce.Config{Name: name})
 		},
-		rough: Cable{Up: impair.Config{Specs: []impair.Spec{{LossPPM: 50_000, DuplicatePPM: 20_000, CorruptPPM: 20_000}}}},
+		impaired: Cable{Up: impair.Config{Specs: []impair.Spec{{LossPPM: 50_000, DuplicatePPM: 20_000, CorruptPPM: 20_000}}}},
 	},
 	{
-		name: "softiwarp", service: verbs.QPTypeRC, ahead: 2,
+		name: "softiwarp", service: verbs.QPTypeRC, preposted: 2,
 		open: func(w *sim.World, p *sim.Port, name string) (device, error) {
 			return softiwarp.InWorld(w, p, p.StreamHost(), softiwarp.Config{Name: name})
 		},
-		rough: Cable{Net: sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 500_000, StallPPM: 50_000, StallFor: 300 * time.Microsecond, BufferBytes: 3000}}},
+		impaired: Cable{Net: sim.NetConfig{Stream: sim.StreamConfig{CutPPM: 500_000, StallPPM: 50_000, StallFor: 300 * time.Microsecond, BufferBytes: 3000}}},
 	},
 	{
 		name: "dgiwarp", service: verbs.QPTypeUD,
@@ -123,11 +123,11 @@ type closer interface{ Close() error }
 
 func TestEchoInSimulation(t *testing.T) {
 	eachConnecting(t, func(t *testing.T, p *provider) {
-		for name, c := range map[string]Cable{"clean": {}, "rough": p.rough} {
+		for name, c := range map[string]Cable{"clean": {}, "impaired": p.impaired} {
 			t.Run(name, func(t *testing.T) {
 				c.Seed = 7
 				w := p.world(t, c)
-				Echo{w.a, w.b, AddrB, 50, p.ahead, time.Millisecond}.InWorld(t, w.World)
+				Echo{w.a, w.b, AddrB, 50, p.preposted, time.Millisecond}.InWorld(t, w.World)
 				w.run()
 			})
 		}

@@ -70,8 +70,8 @@ func connect(t testing.TB, a, b verbs.Context) (x, y *End, c verbs.Conn) {
 	return x, y, c
 }
 
-// faults are counters that stay zero on a network without errors.
-var faults = map[string][]string{
+// errorCounters stay zero on a network without errors.
+var errorCounters = map[string][]string{
 	"softroce":  {"drop_icrc", "drop_short", "retry_exceeded"},
 	"softiwarp": {"mpa_bad_crcs", "conns_failed", "sent_terminates"},
 }
@@ -80,9 +80,9 @@ func TestEchoOverSockets(t *testing.T) {
 	eachConnecting(t, func(t *testing.T, p *provider) {
 		a, b := p.loopback(t)
 		before := a.Counters()
-		must.Do(t, Echo{a, b, netip.MustParseAddr(loopbackB), 200, p.ahead, 0}.Run(t))
+		must.Do(t, Echo{a, b, netip.MustParseAddr(loopbackB), 200, p.preposted, 0}.Run(t))
 		for _, d := range []device{a, b} {
-			for _, name := range faults[p.name] {
+			for _, name := range errorCounters[p.name] {
 				if n := Counter(d, name); n != 0 {
 					t.Errorf("%s of %s is %d", name, d.Info().Name, n)
 				}
@@ -107,7 +107,7 @@ func TestEchoAcrossNamespaces(t *testing.T) {
 				}))
 				defer devices[i].Close()
 			}
-			must.Do(t, Echo{devices[0], devices[1], y.Addr(v6, 0).Addr(), 100, p.ahead, 0}.Run(t))
+			must.Do(t, Echo{devices[0], devices[1], y.Addr(v6, 0).Addr(), 100, p.preposted, 0}.Run(t))
 			if a := must.Get(devices[0].QueryPort(1))(t); a.ActiveMTU.Bytes() != 4096 {
 				t.Errorf("port %+v", a)
 			}
@@ -146,13 +146,13 @@ func TestCloseWakesBlockedCallsOnSockets(t *testing.T) {
 			case o := <-ended:
 				must.Fail(t, o.name, o.err, verbs.ErrClosed)
 			case <-time.After(30 * time.Second):
-				t.Fatal("a call still waits")
+				t.Fatal("a call did not return")
 			}
 		}
 	})
 }
 
-// Several goroutines may use a device, and one object too. The race detector checks it.
+// Goroutines may share devices and objects. The race detector checks it.
 func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 	eachConnecting(t, func(t *testing.T, p *provider) {
 		da, db := p.loopback(t)
@@ -173,7 +173,7 @@ func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
 					}
 					mu.Lock()
 					if keys[key] {
-						t.Errorf("key %#x was given twice", key)
+						t.Errorf("key %#x was returned twice", key)
 					}
 					keys[key] = true
 					mu.Unlock()
@@ -210,7 +210,7 @@ func TestKeysDifferBetweenOpens(t *testing.T) {
 			must.Do(t, d.Close())
 		}
 		if slices.Equal(all[0], all[1]) {
-			t.Errorf("keys %#x, twice", all[0])
+			t.Errorf("both opens gave keys %#x", all[0])
 		}
 	})
 }
@@ -248,7 +248,7 @@ func TestPostAndPollDoNotAllocate(t *testing.T) {
 			round()
 		}
 		n := testing.AllocsPerRun(200, round)
-		for i := 0; i < 10 && n >= 1; i++ { // timers of the background count too, where a round takes long
+		for i := 0; i < 10 && n >= 1; i++ { // slow rounds include timers of the background goroutines
 			n = testing.AllocsPerRun(200, round)
 		}
 		if n >= 1 {

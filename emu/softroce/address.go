@@ -13,8 +13,7 @@ type addressHandle struct {
 	a   *engine.AH
 }
 
-// createAH creates an address handle for the PD p. Package device calls it, as CreateAH of its
-// Hooks.
+// createAH creates an address handle for the PD p. It is CreateAH of the device's Hooks.
 func (d *Device) createAH(p *device.PD, attr verbs.AHAttr) (verbs.AH, error) {
 	h := &addressHandle{Object: device.Object{D: &d.shared}, nic: d.nic}
 	return device.HandleOrNil[verbs.AH](h, p.Control("create_ah", func() (err error) {

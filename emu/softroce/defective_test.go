@@ -14,10 +14,10 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// harmful are the defects that keep a program which only exchanges messages from its end.
-var harmful = []string{"AckPSNOff"}
+// fatalDefects make an exchange of messages fail or hang.
+var fatalDefects = []string{"AckPSNOff"}
 
-// A device with defects does not panic on a link that loses, repeats and damages packets, and
+// A device with defects does not panic on a link that loses, duplicates and corrupts packets, and
 // with most defects all messages arrive.
 func TestDefectiveDevicesKeepRunning(t *testing.T) {
 	lossy := impair.Config{Specs: []impair.Spec{{LossPPM: 30_000, DuplicatePPM: 20_000, CorruptPPM: 20_000}}}
@@ -26,23 +26,23 @@ func TestDefectiveDevicesKeepRunning(t *testing.T) {
 			var cfg rocewire.Defects
 			must.Do(t, defects.Set(&cfg, q.Name, true))
 			err := echoWith(t, cfg, lossy)
-			var broken *sim.PanicError
-			if errors.As(err, &broken) {
-				t.Fatalf("%v\n%s", broken.Value, broken.Stack)
+			var panicked *sim.PanicError
+			if errors.As(err, &panicked) {
+				t.Fatalf("%v\n%s", panicked.Value, panicked.Stack)
 			}
-			if !slices.Contains(harmful, q.Name) && err != nil {
+			if !slices.Contains(fatalDefects, q.Name) && err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// echoWith has a defective device and a sound one exchange messages.
+// echoWith exchanges messages between a device with defects and one without.
 func echoWith(t *testing.T, defects rocewire.Defects, spec impair.Config) error {
 	w, ports := providertest.Cable{Seed: 3, MaxEvents: 200_000, Up: spec, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}.Open(t)
 	defer w.Close()
 	a := openOn(t, w, ports[0], ports[0], Config{Name: "defective", Defects: defects})
-	b := openOn(t, w, ports[1], ports[1], Config{Name: "sound"})
+	b := openOn(t, w, ports[1], ports[1], Config{Name: "correct"})
 	echoOf(a, b, 20).InWorld(t, w)
 	return w.RunPrograms()
 }

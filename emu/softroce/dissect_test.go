@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// sealed is a packet of the given opcode as it travels.
+// sealed returns a packet of the given opcode with its ICRC.
 func sealed(op wire.Opcode) link.Datagram {
 	d := link.Datagram{
 		Src: netip.MustParseAddrPort("[fd00::1]:49152"), Dst: netip.MustParseAddrPort("[fd00::2]:4791"),
@@ -38,7 +38,7 @@ func TestDissectReadsFlowAndPSN(t *testing.T) {
 	}
 	for n := range wire.BTHLen + wire.ICRCLen {
 		if _, _, ok := (Dissector{}).Dissect(d.Payload[:n]); ok {
-			t.Errorf("%d bytes were taken for a packet", n)
+			t.Errorf("%d bytes were accepted as a packet", n)
 		}
 	}
 }
@@ -93,9 +93,9 @@ func TestSetFieldUpdatesICRC(t *testing.T) {
 			t.Errorf("%s is %#x, want %#x", name, got, tc.value)
 		}
 		if !wire.NewICRC(d.Src, d.Dst).Check(0, d.Payload) {
-			t.Errorf("%s: the packet is not sealed", name)
+			t.Errorf("%s: the ICRC is wrong", name)
 		}
-		// Set back, nothing else must have changed.
+		// After the field is restored, the packet must be the same as before.
 		must.Do(t, (Dissector{}).SetField(&d, name, tc.read(&before)))
 		if string(d.Payload) != string(sealed(tc.op).Payload) {
 			t.Errorf("%s: other bits changed", name)
@@ -119,7 +119,7 @@ func TestSetFieldRejectsUnknownFields(t *testing.T) {
 		d     link.Datagram
 		field string
 		value uint64
-		says  string
+		text  string // part of the error
 	}{
 		{send, "bth.color", 1, "no field"},
 		{send, "bth.psn", 1 << 24, "does not fit"},
@@ -128,13 +128,13 @@ func TestSetFieldRejectsUnknownFields(t *testing.T) {
 		{link.Datagram{Payload: make([]byte, 12)}, "bth.psn", 1, wire.ErrShort.Error()},
 	} {
 		err := (Dissector{}).SetField(&tc.d, tc.field, tc.value)
-		if err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s = %d: %v, want %q", tc.field, tc.value, err, tc.says)
+		if err == nil || !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("%s = %d: %v, want %q", tc.field, tc.value, err, tc.text)
 		}
 	}
 	cut := sealed(wire.MakeOpcode(wire.TransportRC, wire.OpCompareSwap))
 	cut.Payload = cut.Payload[:20]
-	must.Fail(t, "a header that is cut off", (Dissector{}).SetField(&cut, "atomiceth.compare", 1), wire.ErrShort)
+	must.Fail(t, "a truncated header", (Dissector{}).SetField(&cut, "atomiceth.compare", 1), wire.ErrShort)
 }
 
 // captureEcho runs the echo programs on a lossy cable and captures one side.
@@ -172,7 +172,7 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 	for ip, v6 := range map[string]bool{"ip": false, "ipv6": true} {
 		var file bytes.Buffer
 		lines := captureEcho(t, 3, v6, &file)
-		// Only packets that our side sent: the tap has seen no others.
+		// The tap has recorded only packets that side a sent.
 		got := providertest.Tshark(t, file.Bytes(), "-Y", fmt.Sprintf("%s.src == %s", ip, strings.Fields(lines[0])[0]),
 			"-T", "fields", "-E", "separator= ", "-e", ip+".src", "-e", ip+".dst", "-e", "udp.srcport",
 			"-e", "infiniband.bth.opcode", "-e", "infiniband.bth.destqp", "-e", "infiniband.bth.psn")
@@ -180,21 +180,21 @@ func TestTsharkDecodesCaptures(t *testing.T) {
 			got[i] = decimal(t, got[i])
 		}
 		if !slices.Equal(got, lines) || len(lines) < 40 {
-			t.Errorf("tshark sees\n%s\nwe sent\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
+			t.Errorf("tshark decodes\n%s\nsent were\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
 		}
 	}
 }
 
-// decimal writes the numbers that tshark gives in hexadecimal as decimal ones.
+// decimal converts the hexadecimal numbers of a line to decimal.
 func decimal(t *testing.T, line string) string {
 	t.Helper()
-	words := strings.Fields(line)
-	for i, w := range words {
-		if strings.HasPrefix(w, "0x") {
+	fields := strings.Fields(line)
+	for i, f := range fields {
+		if strings.HasPrefix(f, "0x") {
 			var v uint64
-			must.Get(fmt.Sscanf(w, "%v", &v))(t)
-			words[i] = fmt.Sprint(v)
+			must.Get(fmt.Sscanf(f, "%v", &v))(t)
+			fields[i] = fmt.Sprint(v)
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(fields, " ")
 }

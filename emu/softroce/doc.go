@@ -46,8 +46,7 @@ type Config struct {
 	Costs verbs.Costs
 }
 
-// startTime is the time at which devices in real time are opened. Zero means that a time is
-// not set.
+// startTime is the time at which devices in real time are opened. Zero means no time.
 const startTime mono.Time = 1
 
 // wakeSlack is how late a thread wakes that sleeps until the next packet may be sent: the
@@ -128,9 +127,8 @@ func windowPackets(i udplink.Info) int {
 // Limits of windowPackets.
 const minWindow, maxWindow = 16, 256
 
-// patchIPID changes the ICRC of a packet, which covers the IPv4 identification, from
-// identification 0 to id, or back. The CRC is linear: the difference depends only on id and the
-// length.
+// patchIPID changes the ICRC of a packet, which covers the IPv4 identification, from identification
+// 0 to id, or back. The CRC is linear: the difference depends on id and length.
 func patchIPID(payload []byte, id uint16) {
 	delta := wire.IDDelta(id, len(payload))
 	tail := payload[len(payload)-wire.ICRCLen:]
@@ -139,8 +137,7 @@ func patchIPID(payload []byte, id uint16) {
 	}
 }
 
-// open creates a device on l with defaults for what cfg does not set, and starts the driver that
-// newDriver returns.
+// open fills in the defaults of cfg, creates a device on l, and starts the driver of newDriver.
 func open(cfg Config, l link.PacketLink, newDriver func(*Device) drive.Driver) (*Device, error) {
 	if cfg.Name == "" {
 		cfg.Name = "softroce0"

@@ -80,8 +80,7 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// onNICEvent tells the agent that data arrived on a connection before its RTU (communication
-// established).
+// onNICEvent tells the agent that data arrived on a connection before its RTU.
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
@@ -92,9 +91,8 @@ func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	}
 }
 
-// handleEvent queues an event of the agent for its listener or connection. When a peer disconnects,
-// it moves the queue pair to the error state. It removes the connection after its last event
-// (Final).
+// handleEvent queues an agent's event for its listener or connection. It moves the queue pair to
+// the error state when a peer disconnects, and removes the connection after its last event (Final).
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -133,8 +131,7 @@ func (m *manager) queueRequest(now mono.Time, e *cm.Event) {
 	l.cond.Notify()
 }
 
-// closeConn closes a connection that failed, or whose queue pair is destroyed. It wakes blocked
-// calls.
+// closeConn closes a connection that failed or lost its queue pair. It wakes blocked calls.
 func (m *manager) closeConn(c *connection) {
 	_ = m.activateAgent().Close(m.d.Driver().Now(), c.id) // fails if the agent has closed the connection already
 	delete(m.conns, c.id)

@@ -34,7 +34,7 @@ func TestXRCTargetHandlesCloseIndependently(t *testing.T) {
 		}
 		must.Do(t, third.Close())
 		_, err := d.OpenQP(x, first.QPN())
-		must.Fail(t, "open of a QP that is gone", err, verbs.ErrNotFound)
+		must.Fail(t, "open of a destroyed QP", err, verbs.ErrNotFound)
 		must.Do(t, x.Close())
 	}, idle)
 }
@@ -79,11 +79,11 @@ func TestMulticastIsSafeForConcurrentUse(t *testing.T) {
 	must.Do(t, ud.QP.Close())
 }
 
-// The ACK of a message that was answered may be held back. A program that
-// answers and then takes its QP down, in whichever way, has acknowledged all the
-// same: the peer's sends succeed.
+// The ACK of a message may be delayed if the program answers it. It is sent before
+// the QP is destroyed, moved to the error state, or closed with its device: the peer's
+// sends succeed.
 func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
-	for name, goes := range map[string]func(e *end) error{
+	for name, endQP := range map[string]func(e *end) error{
 		"destroyed": func(e *end) error { return e.QP.Close() },
 		"in error":  func(e *end) error { return e.QP.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
 		"closed":    func(e *end) error { return e.Dev.Close() },
@@ -91,7 +91,7 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			da, db := loopbackPair(t)
 			a, b := players(t, da, db, true)
-			const rounds = 40 // enough for ACKs to be held back
+			const rounds = 40 // enough for ACKs to be delayed
 			served := make(chan error, 1)
 			go func() {
 				for range rounds {
@@ -104,22 +104,22 @@ func TestDelayedAckIsSentBeforeQPIsDestroyed(t *testing.T) {
 						return
 					}
 				}
-				served <- goes(b.End)
+				served <- endQP(b.End)
 			}()
-			must.Do(t, talkAndConfirm(a, rounds))
+			must.Do(t, sendAndAwaitAnswers(a, rounds))
 			must.Do(t, <-served)
-			// On a machine that is not busy: fewer ACKs than messages, nothing again.
-			t.Logf("%d ACKs for %d messages, %d packets were sent again", db.nic.Count.AcksSent, rounds, da.nic.Count.Retransmits)
+			// On an idle machine: fewer ACKs than messages, and no retransmission.
+			t.Logf("%d ACKs for %d messages, %d retransmissions", db.nic.Count.AcksSent, rounds, da.nic.Count.Retransmits)
 		})
 	}
 }
 
-// talkAndConfirm sends messages, awaits an answer to each, and at last that all
-// have arrived.
-func talkAndConfirm(p *player, rounds int) error {
+// sendAndAwaitAnswers sends messages, awaits an answer to each, and the completions of all
+// sends.
+func sendAndAwaitAnswers(p *player, rounds int) error {
 	p.Sends[0].Flags = verbs.SendSignaled
-	for sent, came, arrived := 0, 0, 0; arrived < rounds; {
-		if sent == came && sent < rounds {
+	for sent, answered, completed := 0, 0, 0; completed < rounds; {
+		if sent == answered && sent < rounds {
 			if err := p.PostSends(1); err != nil {
 				return err
 			}
@@ -127,14 +127,14 @@ func talkAndConfirm(p *player, rounds int) error {
 		}
 		wcs, err := p.AwaitWCs()
 		if err != nil {
-			return fmt.Errorf("%w with %d messages sent, %d answered, %d confirmed", err, sent, came, arrived)
+			return fmt.Errorf("%w with %d messages sent, %d answered, %d completed", err, sent, answered, completed)
 		}
 		for _, wc := range wcs {
 			if wc.Opcode != verbs.WCOpRecv {
-				arrived++
+				completed++
 				continue
 			}
-			came++
+			answered++
 			if err := p.PostRecvs(1); err != nil {
 				return err
 			}

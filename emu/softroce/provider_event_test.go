@@ -18,7 +18,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// flush has the QP of an end complete a receive in error, which causes an event.
+// flush makes the QP of an end flush a receive, which causes a completion event.
 func flush(e *end) {
 	must.Do(e, e.QP.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, toInit))
 	must.Get(e.QP.PostRecv([]verbs.RecvWR{{}}))(e)
@@ -45,7 +45,7 @@ func TestClosedCQHasNoCompletionEvents(t *testing.T) {
 
 func TestClosingObjectsRemovesTheirEvents(t *testing.T) {
 	inWorld(t, func(_ *sim.Proc, d *Device) {
-		small := func() *end {
+		overrunCQ := func() *end {
 			e := newEnd(t, d)
 			must.Do(t, e.QP.Close())
 			// Two receives flushed to a queue of one: the CQ overruns.
@@ -56,32 +56,32 @@ func TestClosingObjectsRemovesTheirEvents(t *testing.T) {
 			e.SetState(verbs.QPStateErr)
 			return e
 		}
-		gone := small()
-		kept := small()
-		must.Do(t, gone.QP.Close())
-		must.Do(t, gone.CQ.Close())
-		if e, err := d.WaitAsync(0); err != nil || e.Type != verbs.EventCQErr || e.CQ != kept.CQ {
-			t.Errorf("got %+v, %v; want the error of %p", e, err, kept.CQ)
+		closed := overrunCQ()
+		open := overrunCQ()
+		must.Do(t, closed.QP.Close())
+		must.Do(t, closed.CQ.Close())
+		if e, err := d.WaitAsync(0); err != nil || e.Type != verbs.EventCQErr || e.CQ != open.CQ {
+			t.Errorf("got %+v, %v; want the error of %p", e, err, open.CQ)
 		}
 		for {
 			e, err := d.WaitAsync(0)
 			if errors.Is(err, verbs.ErrTimeout) {
 				return
 			}
-			if err != nil || e.CQ == gone.CQ || e.QP == gone.QP {
+			if err != nil || e.CQ == closed.CQ || e.QP == closed.QP {
 				t.Fatalf("got %+v, %v", e, err)
 			}
 		}
 	}, idle)
 }
 
-// skipping is a link that loses the n-th datagram sent.
-type skipping struct {
+// lossyLink loses the n-th datagram sent.
+type lossyLink struct {
 	*sim.Port
 	n int
 }
 
-func (l *skipping) Send(now mono.Time, ds []link.Datagram) (int, error) {
+func (l *lossyLink) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	for i := range ds {
 		if l.n--; l.n == 0 {
 			continue
@@ -94,19 +94,19 @@ func (l *skipping) Send(now mono.Time, ds []link.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-// Data that overtakes the message which completes a connection completes it,
-// also while nobody takes events and there is no room for the one about it.
-func TestEventQueueOverflowIsCounted(t *testing.T) {
+// Data that arrives before a lost RTU establishes the connection, even if the event queue is
+// full; the lost events are counted.
+func TestDataEstablishesConnectionWithFullEventQueue(t *testing.T) {
 	w, ports := providertest.Cable{Seed: 1, Link: sim.LinkConfig{Latency: time.Microsecond, MTU: 4200}}.Open(t)
-	a := openOn(t, w, ports[0], &skipping{ports[0], 2}, Config{Name: "a"}) // REQ, then RTU
+	a := openOn(t, w, ports[0], &lossyLink{ports[0], 2}, Config{Name: "a"}) // sends REQ, then RTU
 	b := openOn(t, w, ports[1], ports[1], Config{Name: "b", NIC: engine.Config{Limits: engine.Limits{Limits: nic.Limits{PendingEvents: 1}}}})
 	b.nic.SetPort(false)
-	b.nic.SetPort(true) // the one event that fits was the other
+	b.nic.SetPort(true) // its event is lost: the queue has one entry
 	at := netip.AddrPortFrom(addrB, 7)
 	w.Go("b", func(p *sim.Proc) error {
 		acceptOne(t, b, at)
 		if p.Now() > 10*time.Millisecond {
-			t.Errorf("accepted at %v: not before the reply was sent again", p.Now())
+			t.Errorf("accepted at %v: after the REP was retransmitted", p.Now())
 		}
 		return nil
 	})
@@ -139,11 +139,11 @@ func TestCountersIncludeNICAndCM(t *testing.T) {
 			t.Errorf("%s is %d, want %d", name, got, want)
 		}
 	}
-	manager := false
+	afterCM := false
 	for _, c := range a.Counters() {
-		if manager && !strings.HasPrefix(c.Name, "cm_") {
-			t.Errorf("%s stands among the connection manager's", c.Name)
+		if afterCM && !strings.HasPrefix(c.Name, "cm_") {
+			t.Errorf("%s is listed among the counters of the CM", c.Name)
 		}
-		manager = manager || strings.HasPrefix(c.Name, "cm_")
+		afterCM = afterCM || strings.HasPrefix(c.Name, "cm_")
 	}
 }

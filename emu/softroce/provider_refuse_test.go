@@ -29,7 +29,7 @@ func TestXRCObjectsOfAnotherDeviceAreRejected(t *testing.T) {
 	must.Fail(t, "no domain", err, verbs.ErrInvalid, "no XRC domain is given")
 }
 
-func TestErrorsSayHowToFixThem(t *testing.T) {
+func TestErrorsNameInvalidArgument(t *testing.T) {
 	_, d, _ := pairInWorld(t, 1, impair.Config{})
 	e := newEnd(t, d)
 	w := must.Get(e.PD.AllocMW(verbs.MWType2))(t)
@@ -43,28 +43,28 @@ func TestErrorsSayHowToFixThem(t *testing.T) {
 	must.Fail(t, "port", err, verbs.ErrInvalid, "port 2", "only port 1")
 }
 
-// stubborn is a link whose groups can be made to refuse.
-type stubborn struct {
+// groupLink is a link whose Join and Leave fail with err if it is set.
+type groupLink struct {
 	*sim.Port
-	refuse error
+	err error
 }
 
-func (l *stubborn) Join(g netip.Addr) error {
-	if l.refuse != nil {
-		return l.refuse
+func (l *groupLink) Join(g netip.Addr) error {
+	if l.err != nil {
+		return l.err
 	}
 	return l.Port.Join(g)
 }
 
-func (l *stubborn) Leave(g netip.Addr) error {
-	if l.refuse != nil {
-		return l.refuse
+func (l *groupLink) Leave(g netip.Addr) error {
+	if l.err != nil {
+		return l.err
 	}
 	return l.Port.Leave(g)
 }
 
-// datagramQP makes a UD QP on a device on the link that wrap makes of a port.
-func datagramQP(t *testing.T, wrap func(*sim.Port) link.PacketLink) *end {
+// newUDEnd opens a device on the link that wrap returns for a port, with a UD QP.
+func newUDEnd(t *testing.T, wrap func(*sim.Port) link.PacketLink) *end {
 	t.Helper()
 	w, ports := providertest.Cable{Seed: 1}.Open(t)
 	return providertest.NewEnd(t, openOn(t, w, ports[0], wrap(ports[0]), Config{}), verbs.QPTypeUD)
@@ -73,20 +73,20 @@ func datagramQP(t *testing.T, wrap func(*sim.Port) link.PacketLink) *end {
 var group = verbs.GIDFrom(netip.MustParseAddr("ff0e::1"))
 
 func TestFailedMulticastAttachChangesNothing(t *testing.T) {
-	l := &stubborn{}
-	e := datagramQP(t, func(p *sim.Port) link.PacketLink { l.Port = p; return l })
-	l.refuse = errors.New("no more groups")
-	must.Fail(t, "attach", e.QP.AttachMulticast(group), l.refuse, "attach_mcast")
-	must.Fail(t, "detach of what was never attached", e.QP.DetachMulticast(group), verbs.ErrInvalid)
+	l := &groupLink{}
+	e := newUDEnd(t, func(p *sim.Port) link.PacketLink { l.Port = p; return l })
+	l.err = errors.New("no more groups")
+	must.Fail(t, "attach", e.QP.AttachMulticast(group), l.err, "attach_mcast")
+	must.Fail(t, "detach without attach", e.QP.DetachMulticast(group), verbs.ErrInvalid)
 
-	l.refuse = nil
-	for range 2 { // the second changes nothing: one detach undoes both
+	l.err = nil
+	for range 2 { // the second has no effect: one detach suffices
 		must.Do(t, e.QP.AttachMulticast(group))
 	}
-	l.refuse = errors.New("busy")
-	must.Fail(t, "detach", e.QP.DetachMulticast(group), l.refuse, "detach_mcast")
+	l.err = errors.New("busy")
+	must.Fail(t, "detach", e.QP.DetachMulticast(group), l.err, "detach_mcast")
 	must.Fail(t, "close of a member", e.QP.Close(), verbs.ErrBusy)
-	l.refuse = nil
+	l.err = nil
 	must.Do(t, e.QP.DetachMulticast(group))
 	must.Fail(t, "detach again", e.QP.DetachMulticast(group), verbs.ErrInvalid)
 	must.Do(t, e.QP.Close())
@@ -96,6 +96,6 @@ func TestFailedMulticastAttachChangesNothing(t *testing.T) {
 }
 
 func TestMulticastNeedsGroupLink(t *testing.T) {
-	e := datagramQP(t, func(p *sim.Port) link.PacketLink { return struct{ link.PacketLink }{p} })
+	e := newUDEnd(t, func(p *sim.Port) link.PacketLink { return struct{ link.PacketLink }{p} })
 	must.Fail(t, "attach", e.QP.AttachMulticast(group), verbs.ErrNotSupported, "link has no multicast groups")
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// A REQ or REP names the PSN that its receiver begins with: in the kernel's own
-// rping the client's first SEND carries the PSN of the REP. Two ends that had it
-// the other way round would agree with each other and with nobody else.
+// A REQ or REP contains the first PSN of its receiver: with the kernel's CM the client's
+// first SEND has the PSN of the REP. Two ends with the opposite rule would interoperate
+// only with each other.
 func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	w, ports := providertest.Cable{Seed: 1}.Open(t)
-	const unheard = 1 << 24
-	named := map[wire.Attr]uint32{} // by REQ and REP
-	first := [2]uint32{unheard, unheard}
+	const none = 1 << 24
+	startPSN := map[wire.Attr]uint32{} // of REQ and REP
+	first := [2]uint32{none, none}
 	tap := func(port *sim.Port, side int) link.PacketLink {
 		return providertest.Tap{PacketLink: port, Sent: func(d *link.Datagram) {
 			var p wire.Packet
@@ -37,15 +37,15 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 				switch h.Attr {
 				case wire.AttrREQ:
 					_, err = req.Parse(body)
-					named[h.Attr] = req.StartPSN
+					startPSN[h.Attr] = req.StartPSN
 				case wire.AttrREP:
 					_, err = rep.Parse(body)
-					named[h.Attr] = rep.StartPSN
+					startPSN[h.Attr] = rep.StartPSN
 				}
 				if err != nil {
 					t.Error(err)
 				}
-			case p.BTH.Opcode.Operation() == wire.OpSendOnly && first[side] == unheard:
+			case p.BTH.Opcode.Operation() == wire.OpSendOnly && first[side] == none:
 				first[side] = uint32(p.BTH.PSN)
 			}
 		}}
@@ -54,8 +54,8 @@ func TestFirstPSNIsThatOfPeerMessage(t *testing.T) {
 	b := openOn(t, w, ports[1], tap(ports[1], 1), Config{Name: "b"})
 	echoOf(a, b, 3).InWorld(t, w)
 	must.Do(t, w.RunPrograms())
-	if first[0] != named[wire.AttrREP] || first[1] != named[wire.AttrREQ] || named[wire.AttrREP] == named[wire.AttrREQ] {
-		t.Errorf("client began with %#x, server with %#x; REP named %#x, REQ %#x", first[0], first[1], named[wire.AttrREP], named[wire.AttrREQ])
+	if first[0] != startPSN[wire.AttrREP] || first[1] != startPSN[wire.AttrREQ] || startPSN[wire.AttrREP] == startPSN[wire.AttrREQ] {
+		t.Errorf("the client starts with PSN %#x, the server with %#x; the REP has %#x, the REQ %#x", first[0], first[1], startPSN[wire.AttrREP], startPSN[wire.AttrREQ])
 	}
 }
 
@@ -63,7 +63,7 @@ func TestWindowFitsSocketBuffer(t *testing.T) {
 	for _, c := range []struct{ buf, mtu, want int }{
 		{8 << 20, 9000, 256},
 		{8 << 20, 1500, 256},
-		{425_984, 9000, 51}, // what Linux grants an ordinary user
+		{425_984, 9000, 51}, // the limit of Linux for unprivileged users
 		{425_984, 1500, 141},
 		{2304, 9000, 16},
 	} {
@@ -96,13 +96,13 @@ func TestFindIPIDMatchesICRC(t *testing.T) {
 		if id, ok := FindIPID(&d); ok {
 			// Byte 4 of a BTH is not covered.
 			if d.Payload = d.Payload[:0]; id != want {
-				t.Fatalf("a damaged packet has identification %#x", id)
+				t.Fatalf("a corrupted packet has identification %#x", id)
 			}
 		}
 	}
 	d.Dst = netip.MustParseAddrPort("10.0.0.2:4790")
 	if _, ok := FindIPID(&d); ok {
-		t.Error("a datagram to another port has one")
+		t.Error("a datagram to another port has an identification")
 	}
 }
 

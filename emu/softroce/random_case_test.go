@@ -19,7 +19,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// randomCase is everything that a seed decides.
+// randomCase is a network with a workload, drawn from a seed.
 type randomCase struct {
 	seed    uint64
 	rng     *rand.Rand
@@ -37,8 +37,7 @@ type randomCase struct {
 	net     *sim.Net // once the world is built
 }
 
-// maxRandomTime ends a case that hangs. The longest of thousands takes a tenth
-// of it.
+// maxRandomTime ends a case that hangs. Of thousands, the longest takes a tenth of it.
 const maxRandomTime = mono.Time(30 * time.Second)
 
 func newRandomCase(seed uint64) *randomCase {
@@ -49,12 +48,12 @@ func newRandomCase(seed uint64) *randomCase {
 	return c
 }
 
-// oneIn is true once in n times.
+// oneIn returns true with probability 1/n.
 func (c *randomCase) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
 func pick[T any](c *randomCase, from ...T) T { return from[c.rng.IntN(len(from))] }
 
-// upTo is a duration in (0, d].
+// upTo returns a random duration in (0, d].
 func (c *randomCase) upTo(d time.Duration) time.Duration {
 	return time.Duration(1 + c.rng.Int64N(int64(d)))
 }
@@ -81,8 +80,7 @@ func (c *randomCase) drawNetwork() {
 	c.window = pick(c, 1, 2, 8, 32, 256)
 }
 
-// drawImpairments draws the impairments of each direction.
-// A third of all networks do nothing.
+// drawImpairments draws the impairments of each direction; a third of the cases have none.
 func (c *randomCase) drawImpairments() {
 	if c.oneIn(3) {
 		return
@@ -134,25 +132,23 @@ func (c *randomCase) drawSpec() impair.Spec {
 	return s
 }
 
-// tolerance is what the network's impairments excuse.
+// tolerance returns the faults of the network that the checks must tolerate.
 func (c *randomCase) tolerance() random.Network {
 	n := random.Network{Loses: len(c.flaps) > 0 || c.link.QueueBytes < 1_000_000}
-	harm, bursts := uint32(0), false
+	lossPPM, bursts := uint32(0), false
 	for _, cfg := range c.up {
 		for _, s := range cfg.Specs {
-			harm += s.LossPPM + s.CorruptPPM + s.TruncatePPM
+			lossPPM += s.LossPPM + s.CorruptPPM + s.TruncatePPM
 			bursts = bursts || s.Burst.LossBadPPM > 0
 			n.Duplicates = n.Duplicates || s.DuplicatePPM > 0
-			// Packets overtake those before them also when a delay comes to its end.
+			// The end of a delay reorders packets, too.
 			n.Reorders = n.Reorders || s.ReorderPPM > 0 || s.Jitter > 0 && (!s.KeepOrder || s.Until > 0)
 		}
 	}
-	// A message of several packets is lost when they are reordered or one comes
-	// twice.
-	n.Loses = n.Loses || harm > 0 || bursts || n.Duplicates || n.Reorders
-	// Up to some share of losses, seven retries in a row do not fail: 0.06^8 is
-	// no more than one in a thousand million.
-	n.GivesUp = len(c.flaps) > 0 || bursts || harm > 60_000
+	// Reordered or duplicated packets lose an unreliable message of several packets.
+	n.Loses = n.Loses || lossPPM > 0 || bursts || n.Duplicates || n.Reorders
+	// Below 6 % loss seven retries succeed: 0.06^8 is less than one in a billion.
+	n.GivesUp = len(c.flaps) > 0 || bursts || lossPPM > 60_000
 	return n
 }
 
@@ -176,7 +172,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 		}
 	}
 	if c.verbose {
-		net.SetTap(tellPacket)
+		net.SetTap(logPacket)
 	}
 	c.net = net
 	for _, flap := range c.flaps {
@@ -185,7 +181,7 @@ func (c *randomCase) world() (*sim.World, [2]*Device, error) {
 	return w, devices, nil
 }
 
-// trace is the log of a case that is replayed.
+// trace returns a function that logs a replayed case; nil unless verbose.
 func (c *randomCase) trace(w *sim.World) func(string, ...any) {
 	if !c.verbose {
 		return nil
@@ -195,8 +191,8 @@ func (c *randomCase) trace(w *sim.World) func(string, ...any) {
 	}
 }
 
-// tellPacket logs a packet.
-func tellPacket(now mono.Time, port *sim.Port, dir sim.Direction, d *link.Datagram) {
+// logPacket logs a packet.
+func logPacket(now mono.Time, port *sim.Port, dir sim.Direction, d *link.Datagram) {
 	arrow := map[sim.Direction]string{sim.Out: "->", sim.In: "<-"}[dir]
 	var p wire.Packet
 	if err := p.Parse(d.Payload); err != nil {

@@ -17,15 +17,14 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// The randomised pair test: two devices on a random network exchange random
-// work on random queue pairs, and a model that knows verbs only (package
-// traffic) checks what comes of it: exactly once, in order, every byte, the
-// memory image, completion order and count, atomics in one order, and that
-// everything closes. A seed decides everything.
+// The randomised pair test: two devices on a random network execute random work
+// requests on random queue pairs. A model that knows verbs only (package
+// scenarios/random) checks exactly-once delivery, order, contents, memory, completions,
+// the order of atomics, and Close. All choices depend on the seed.
 
 var (
-	randomSeeds = flag.Int("seeds", 500, "how many seeds TestRandomPair tries")
-	randomSeed  = flag.Int64("seed", -1, "the only seed TestRandomPair tries; with -v it says what happens")
+	randomSeeds = flag.Int("seeds", 500, "number of seeds of TestRandomPair")
+	randomSeed  = flag.Int64("seed", -1, "the only seed of TestRandomPair; -v logs its packets and calls")
 )
 
 func TestRandomPair(t *testing.T) {
@@ -56,7 +55,7 @@ func TestRandomPair(t *testing.T) {
 	}
 	t.Log(sum)
 	if seeds >= 500 && !t.Failed() {
-		sum.checkVariety(t)
+		sum.checkCoverage(t)
 	}
 }
 
@@ -88,9 +87,9 @@ func (c *randomCase) run() (randomTotals, error) {
 		}
 		return randomTotals{}, fmt.Errorf("seed %d at %v: %w", c.seed, w.Now(), err)
 	}
-	// Nothing is left behind: with all queue pairs gone the world goes quiet.
+	// Without queue pairs no timer or packet remains: the world ends.
 	if err := w.Run(); err != nil {
-		return randomTotals{}, fmt.Errorf("seed %d, after everything was closed: %w", c.seed, err)
+		return randomTotals{}, fmt.Errorf("seed %d, after Close: %w", c.seed, err)
 	}
 	for _, d := range devices {
 		if err := unexpectedEvents(d); err != nil {
@@ -99,14 +98,14 @@ func (c *randomCase) run() (randomTotals, error) {
 	}
 	got := totalsOf(results)
 	got.took = time.Duration(w.Now())
-	if cause := c.harm(&got); uint64(got.lost) > cause {
-		return got, fmt.Errorf("seed %d: %d messages of unreliable connections were lost, but only %d packets", c.seed, got.lost, cause)
+	if dropped := c.dropped(&got); uint64(got.lost) > dropped {
+		return got, fmt.Errorf("seed %d: %d messages of unreliable connections were lost, but only %d packets", c.seed, got.lost, dropped)
 	}
 	return got, nil
 }
 
-// unexpectedEvents reports asynchronous events that nothing in a random case may
-// cause: whatever a network does, no queue pair, queue or device is at fault.
+// unexpectedEvents returns an error for asynchronous events that faults of the network
+// must not cause: errors of queue pairs, queues or the device.
 func unexpectedEvents(d *Device) error {
 	for {
 		e, err := d.WaitAsync(0)
@@ -124,11 +123,11 @@ func unexpectedEvents(d *Device) error {
 	}
 }
 
-// harm counts the packets that can have cost a message: those that the network
-// lost or damaged, and those that found no receive. There is no bound where
-// packets are reordered or duplicated, since one can then cost several messages,
-// and where a link goes down, since a port without link sends nothing at all.
-func (c *randomCase) harm(got *randomTotals) uint64 {
+// dropped counts the packets that can have lost a message: those that the network
+// lost or corrupted, and those without a receive. There is no bound if packets are
+// reordered or duplicated, since one can then lose several messages, or if a link
+// goes down, since a port without link sends nothing.
+func (c *randomCase) dropped(got *randomTotals) uint64 {
 	if c.work.Network.Duplicates || c.work.Network.Reorders || len(c.flaps) > 0 {
 		return 1 << 63
 	}
@@ -208,27 +207,27 @@ func (t *randomTotals) add(o randomTotals) {
 func (t randomTotals) String() string {
 	s := fmt.Sprintf("%d cases, %d requests and %d bytes checked; %d of %d reliable connections gave up; %d of %d unreliable messages lost; longest %v",
 		t.cases, t.requests, t.bytes, t.gaveUp, t.reliable, t.lost, t.lost+t.delivered, t.took)
-	for _, name := range variety {
+	for _, name := range requiredCounters {
 		s += fmt.Sprintf("; %s %d", name, t.counters[name])
 	}
 	return s
 }
 
-// variety are the counters of things that random cases must bring about, or
-// else they test less than they should.
-var variety = []string{
+// requiredCounters are counters of events that must occur in random cases, or they test
+// too little.
+var requiredCounters = []string{
 	"retransmitted_pkts", "ack_timeout", "duplicate_request", "out_of_seq_request", "sent_seq_nak", "sent_rnr_nak", "implied_nak",
 	"stale_response", "ecn_marked", "cnps_handled", "drop_icrc", "drop_short", "drop_no_receive", "drop_sequence", "retry_exceeded",
 }
 
-func (t *randomTotals) checkVariety(tt *testing.T) {
-	for _, name := range variety {
+func (t *randomTotals) checkCoverage(tt *testing.T) {
+	for _, name := range requiredCounters {
 		if t.counters[name] < 10 {
-			tt.Errorf("%s is %d in %d cases: they no longer reach that part", name, t.counters[name], t.cases)
+			tt.Errorf("%s is %d in %d cases, want at least 10", name, t.counters[name], t.cases)
 		}
 	}
-	// A connection that gives up is checked less far.
+	// A connection is checked only until it gives up.
 	if t.gaveUp*10 > t.reliable {
-		tt.Errorf("%d of %d reliable connections gave up: the networks are too bad, or retries are wasted", t.gaveUp, t.reliable)
+		tt.Errorf("%d of %d reliable connections gave up: too much loss, or wasted retries", t.gaveUp, t.reliable)
 	}
 }

@@ -33,7 +33,7 @@ func (c *randomCase) drawConn(s random.Service) random.Conn {
 	if s == random.UD {
 		l.MaxBytes = min(l.MaxBytes, l.MTU.Bytes())
 	}
-	if c.oneIn(2) { // a few operations only, so that they meet each other more often
+	if c.oneIn(2) { // few operations, whose combinations are then more frequent
 		all := l.Mix
 		l.Mix = nil
 		for range 1 + rng.IntN(3) {
@@ -63,8 +63,8 @@ func (c *randomCase) drawConn(s random.Service) random.Conn {
 	return l
 }
 
-// drawQueues decides on the sizes of queues and the rhythm they are filled in:
-// slow receivers make a reliable sender wait and an unreliable one lose.
+// drawQueues draws queue depths and pacing. Slow receivers cause RNR NAKs of reliable
+// connections, and loss of unreliable ones.
 func (c *randomCase) drawQueues(l *random.Conn) {
 	l.SendDepth = pick(c, 2, 3, 16, 64)
 	l.RecvDepth = pick(c, 1, 2, 16, 64)
@@ -72,11 +72,11 @@ func (c *randomCase) drawQueues(l *random.Conn) {
 	l.MaxInline = pick(c, 0, 16, 64, 220)
 	l.SignalEvery = 1 + c.rng.IntN(8)
 	l.TightReceives = c.oneIn(2)
-	l.SendPacing = c.drawRhythm()
-	l.RecvPacing = c.drawRhythm()
+	l.SendPacing = c.drawPacing()
+	l.RecvPacing = c.drawPacing()
 }
 
-func (c *randomCase) drawRhythm() (r random.Pacing) {
+func (c *randomCase) drawPacing() (r random.Pacing) {
 	if c.oneIn(2) {
 		r.Batch = 1 + c.rng.IntN(8)
 	}
@@ -86,8 +86,8 @@ func (c *randomCase) drawRhythm() (r random.Pacing) {
 	return r
 }
 
-// drawTimers chooses timeouts that are too short at times where that may happen:
-// a network that loses nothing must never make anyone give up.
+// drawTimers draws timeouts, too short ones only if connections may give up: without
+// loss none must.
 func (c *randomCase) drawTimers(l *random.Conn) {
 	l.RetryCnt, l.RNRRetry = 7, 7
 	l.MinRNRTimer = uint8(1 + c.rng.IntN(14))
@@ -101,7 +101,7 @@ func (c *randomCase) drawTimers(l *random.Conn) {
 }
 
 // TestRandomPairFindsDefects proves that the randomised test can fail: with each of
-// these defects, some seed among the first two hundred must end in a violation.
+// these defects, one of the first two hundred seeds must end in a violation.
 func TestRandomPairFindsDefects(t *testing.T) {
 	both := func(p engine.RequesterPolicy) [2]engine.Policy {
 		return [2]engine.Policy{{RequesterPolicy: p}, {RequesterPolicy: p}}
@@ -115,7 +115,7 @@ func TestRandomPairFindsDefects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mustBeFound(t, c)
+			mustDetect(t, c)
 		})
 	}
 }
@@ -135,20 +135,20 @@ func TestMutantsAreFoundAtRandom(t *testing.T) {
 				t.Fatal("no such mutant")
 			}
 			defer mutant.Select("")
-			mustBeFound(t, randomCase{})
+			mustDetect(t, randomCase{})
 		})
 	}
 }
 
-func mustBeFound(t *testing.T, with randomCase) {
+func mustDetect(t *testing.T, with randomCase) {
 	t.Helper()
 	for seed := range uint64(200) {
 		c := newRandomCase(seed)
 		c.policy, c.verbs = with.policy, with.verbs
 		if _, err := c.run(); err != nil {
-			t.Logf("found: %v", err)
+			t.Logf("detected: %v", err)
 			return
 		}
 	}
-	t.Error("no seed finds it")
+	t.Error("no seed detects the defect")
 }

@@ -79,23 +79,23 @@ func players(t testing.TB, da, db *Device, block bool) (a, b *player) {
 	return a, b
 }
 
-// shelf is a link on which packets lie until the other end takes them: it costs
-// next to nothing, so that what is measured over it is the device.
-type shelf struct {
-	peer  *shelf
+// memoryLink is a link that holds packets in memory until the peer receives them. Its cost
+// is small compared to that of the device.
+type memoryLink struct {
+	peer  *memoryLink
 	ds    [64]link.Datagram
 	n     int
 	waits chan struct{}
 	sent  int
 }
 
-func newShelves() (a, b *shelf) {
-	a, b = &shelf{waits: make(chan struct{})}, &shelf{waits: make(chan struct{})}
+func newMemoryLinks() (a, b *memoryLink) {
+	a, b = &memoryLink{waits: make(chan struct{})}, &memoryLink{waits: make(chan struct{})}
 	a.peer, b.peer = b, a
 	return a, b
 }
 
-func (s *shelf) Send(_ mono.Time, ds []link.Datagram) (int, error) {
+func (s *memoryLink) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	to := s.peer
 	n := min(len(ds), len(to.ds)-to.n)
 	for i := range n {
@@ -109,30 +109,32 @@ func (s *shelf) Send(_ mono.Time, ds []link.Datagram) (int, error) {
 	return n, nil
 }
 
-func (s *shelf) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
+func (s *memoryLink) Recv(_ mono.Time, ds []link.Datagram) (int, error) {
 	n := copy(ds, s.ds[:s.n])
 	s.n -= n
 	return n, nil
 }
 
-// WaitReadable sleeps for good: the background must not touch the shelf.
-func (s *shelf) WaitReadable(time.Duration) error {
+// WaitReadable blocks until the end: the background goroutine must not use the link.
+func (s *memoryLink) WaitReadable(time.Duration) error {
 	<-s.waits
 	return link.ErrClosed
 }
 
-func (s *shelf) Wake()                   {}
-func (s *shelf) MTU() int                { return 9000 }
-func (s *shelf) Features() link.Features { return link.Features{SeesHeader: true, SetsHeader: true} }
-func (s *shelf) Close() error            { return nil }
+func (s *memoryLink) Wake()    {}
+func (s *memoryLink) MTU() int { return 9000 }
+func (s *memoryLink) Features() link.Features {
+	return link.Features{SeesHeader: true, SetsHeader: true}
+}
+func (s *memoryLink) Close() error { return nil }
 
-// BenchmarkTurn is what a ping-pong costs in this program: half a turn is one
-// message sent, one poll that finds nothing, and one message received.
-func BenchmarkTurn(b *testing.B) {
-	la, lb := newShelves()
+// BenchmarkRoundTrip measures the CPU time of a ping-pong: half a round trip is one message
+// sent, one empty poll, and one message received.
+func BenchmarkRoundTrip(b *testing.B) {
+	la, lb := newMemoryLinks()
 	da := must.Get(OnLink(la, Config{Addrs: []netip.Addr{addrA}}))(b)
 	db := must.Get(OnLink(lb, Config{Addrs: []netip.Addr{addrB}}))(b)
-	time.Sleep(10 * time.Millisecond) // until both backgrounds sleep
+	time.Sleep(10 * time.Millisecond) // until both background goroutines sleep
 	px, py := players(b, da, db, false)
 	none := make([]verbs.WC, 1)
 	half := func(from, to *player) {
@@ -167,8 +169,8 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		p.Sleep(time.Millisecond)
 		e := readyUD(d)
 		must.Fail(t, "resolve of an unknown service", must.Err(d.cm.Resolve(netip.AddrPortFrom(addrB, 99), nil, verbs.Forever)), verbs.ErrRejected)
-		peer := must.Get(d.cm.Resolve(netip.AddrPortFrom(addrB, 6), []byte("who"), verbs.Forever))(t)
-		if peer.QKey != qkey || !bytes.HasPrefix(peer.PrivateData, []byte("me")) {
+		peer := must.Get(d.cm.Resolve(netip.AddrPortFrom(addrB, 6), []byte("request"), verbs.Forever))(t)
+		if peer.QKey != qkey || !bytes.HasPrefix(peer.PrivateData, []byte("reply")) {
 			t.Errorf("resolved %+v", peer)
 		}
 		ah := must.Get(e.PD.CreateAH(peer.AH))(t)
@@ -179,14 +181,14 @@ func TestDatagramServiceIsResolved(t *testing.T) {
 		e.Recv(0, 100)
 		l := must.Get(d.cm.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), 6), verbs.PortSpaceUDP, 0))(t)
 		req := must.Get(l.GetRequest(verbs.Forever))(t)
-		must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("me")}, verbs.Forever))(t)
+		must.Get(req.Accept(e.QP, verbs.ConnParam{PrivateData: []byte("reply")}, verbs.Forever))(t)
 		wc := e.AwaitWC()
 		if wc.ByteLen != verbs.GRHLen+8 || string(e.Buf[verbs.GRHLen:verbs.GRHLen+8]) != "datagram" {
 			t.Errorf("received %+v %q", wc, e.Buf[:48])
 		}
 		attr, err := verbs.InitAHFromWC(1, 0, &wc, e.Buf)
 		if err != nil || attr.GRH.DGID.Addr() != addrA {
-			t.Errorf("reply goes to %v, %v", attr.GRH.DGID, err)
+			t.Errorf("the reply address is %v, %v", attr.GRH.DGID, err)
 		}
 	})
 }
@@ -201,7 +203,7 @@ func TestDisconnectFlushesPeerQP(t *testing.T) {
 		e.ExpectState(verbs.QPStateErr)
 		must.Do(t, e.QP.Close())
 		if len(d.cm.conns) != 0 {
-			t.Errorf("%d connections left", len(d.cm.conns))
+			t.Errorf("%d connections still exist", len(d.cm.conns))
 		}
 	}, func(_ *sim.Proc, d *Device) {
 		e, conn := acceptOne(t, d, at)

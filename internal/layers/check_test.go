@@ -82,17 +82,16 @@ func (s RuleSet) unmatchedPatterns(t *Tree) []Finding {
 	checkPatterns("cgo", s.Cgo.In)
 	for _, p := range s.Planned {
 		if len(t.match([]string{p}, nil)) > 0 {
-			report("%s is here now: delete it from Planned, so that its rules cannot be switched off by renaming it", p)
+			report("%s exists now: delete it from Planned, so that renaming it cannot disable its rules", p)
 		}
 		if !used[p] {
-			report("%s is in Planned, and no rule speaks of it", p)
+			report("%s is in Planned, but in no rule", p)
 		}
 	}
 	return found
 }
 
-// anyStandard reports whether the pattern names anything in the standard
-// library.
+// anyStandard reports whether the pattern matches a package of the standard library.
 func (t *Tree) anyStandard(pattern string) bool {
 	for name := range t.std {
 		if matchPattern(pattern, name) {

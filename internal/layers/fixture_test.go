@@ -98,14 +98,14 @@ func TestCheckReportsUnmatchedPatterns(t *testing.T) {
 		"our folder without ./": {
 			RuleSet{Purities: []Purity{{Name: "r", From: []string{"pure"}}}}, `pure is not in the standard library`,
 		},
-		"reason for nothing": {
+		"reason for an unknown package": {
 			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}, Because: map[string]string{"oss": "x"}}}}, `oss is not in the standard library`,
 		},
-		"what was to come has come": {
-			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}}}, Planned: []string{"./api"}}, `./api is here now`,
+		"planned folder exists": {
+			RuleSet{Boundaries: []Boundary{{Name: "r", From: []string{"./api"}}}, Planned: []string{"./api"}}, `./api exists now`,
 		},
-		"to come, and of no use": {
-			RuleSet{Planned: []string{"./mpi"}}, `no rule speaks of it`,
+		"planned folder in no rule": {
+			RuleSet{Planned: []string{"./mpi"}}, `but in no rule`,
 		},
 	} {
 		found := must.Get(tc.rules.Check(tree))(t)

@@ -33,8 +33,7 @@ type listed struct {
 	Export                    string // export data file
 }
 
-// goList runs go list in dir with the given flags and patterns, and returns the packages
-// that it lists.
+// goList runs go list in dir with flags and patterns, and returns the listed packages.
 func goList(dir string, args ...string) (all []listed, err error) {
 	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Export"
 	out, err := goCommand(dir, append([]string{"list", "-buildvcs=false", fields}, args...)...)

@@ -59,16 +59,14 @@ func main() {
 	}
 }
 
-// testedPackage is a package, with the facts that decide whether CI tests it with the race
-// detector.
+// testedPackage is a package, with what decides whether CI tests it with the race detector.
 type testedPackage struct {
 	listed
 	concurrent bool     // a file, or a test file, uses concurrency
 	tests      []string // names of its test functions
 }
 
-// needsRace reports whether CI tests the package with the race detector: it uses concurrency
-// and has tests.
+// needsRace reports whether CI tests the package with the race detector.
 func (p *testedPackage) needsRace() bool {
 	return p.concurrent && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
 }
@@ -115,8 +113,7 @@ func isTest(name string) bool {
 	return len(name) > 4 && (name[:4] == "Test" || name[:4] == "Fuzz") && name != "TestMain"
 }
 
-// usesConcurrency reports whether a file uses goroutines, channels, locks, atomics or parallel
-// tests.
+// usesConcurrency reports uses of goroutines, channels, locks, atomics or parallel tests.
 func usesConcurrency(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {

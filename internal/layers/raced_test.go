@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-func TestConcurrentFilesAreRecognised(t *testing.T) {
+func TestUsesConcurrency(t *testing.T) {
 	for body, want := range map[string]bool{
 		"func f() {}": false,
 		"import \"context\"\nvar _ context.Context":                     false,
@@ -40,7 +40,7 @@ func packagesByName(t *testing.T) map[string]*testedPackage {
 }
 
 // If the rule missed one of these packages, CI would test less than it claims.
-func TestKnownPackagesAreRaced(t *testing.T) {
+func TestKnownPackagesNeedRace(t *testing.T) {
 	byName := packagesByName(t)
 	for name, want := range map[string]bool{
 		"agent": true, "cmd/fabrictest": true, "conformance/mpi": true, "emu/internal/drive": true, "emu/link/udplink": true,

@@ -125,7 +125,7 @@ func boundaries() []Boundary {
 		{
 			Name: "defects at the wire are pure", From: wireEdges, Through: true,
 			Only: pureImports, Never: drivers,
-			Why: "a defective NIC replays from its seed as a sound one does", Because: impureReasons,
+			Why: "a run with a defective NIC must be reproducible from its seed", Because: impureReasons,
 		},
 		{
 			Name: "one seed, one run", From: deterministic,
@@ -171,7 +171,7 @@ func boundaries() []Boundary {
 			Why:  "the launcher serves any program, on any device",
 		},
 		{
-			Name: "a report is only told", From: []string{"./report/..."}, Through: true,
+			Name: "reports run no scenario", From: []string{"./report/..."}, Through: true,
 			Never: []string{"./emu/...", "./lab/...", "./scenarios/...", "./launch/...", "./mpi/...", "./netns"},
 			Why:   "reports are read on machines that cannot run scenarios; labs fill in the results (of netns only ./netns/topology is used, for drawings)",
 		},

@@ -47,7 +47,7 @@ func (v *visitor) file(f *ast.File) {
 	}
 	for _, m := range v.marks {
 		if !m.used {
-			v.report(m.pos, "has a "+OrderedMark+" comment beside no walk over a map")
+			v.report(m.pos, "has a "+OrderedMark+" comment that applies to no map iteration")
 		} else if m.reason == "" {
 			v.report(m.pos, "has a "+OrderedMark+" comment without a reason")
 		}
@@ -123,7 +123,7 @@ func (v *visitor) use(id *ast.Ident) {
 	}
 	if fn.Signature().Recv() != nil {
 		if name := fn.FullName(); name == "(reflect.Value).MapKeys" || name == "(reflect.Value).MapRange" {
-			v.mapOrder(id.Pos(), "walks a map by reflection")
+			v.mapOrder(id.Pos(), "iterates over a map by reflection")
 		}
 		return
 	}
@@ -134,11 +134,11 @@ func (v *visitor) use(id *ast.Ident) {
 		}
 	case "math/rand", "math/rand/v2":
 		if !strings.HasPrefix(fn.Name(), "New") {
-			v.ban(BanGlobalRand, id.Pos(), "uses rand."+fn.Name()+", which no seed of ours decides")
+			v.ban(BanGlobalRand, id.Pos(), "uses rand."+fn.Name()+", which depends on no seed of the run")
 		}
 	case "maps":
 		if slices.Contains(mapWalks, fn.Name()) && !v.sorted[id] {
-			v.mapOrder(id.Pos(), "walks a map by maps."+fn.Name())
+			v.mapOrder(id.Pos(), "iterates over a map by maps."+fn.Name())
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (v *visitor) use(id *ast.Ident) {
 func (v *visitor) walk(n *ast.RangeStmt) {
 	switch kindOf(v.info.TypeOf(n.X)).(type) {
 	case *types.Map:
-		v.mapOrder(n.Pos(), "walks a map")
+		v.mapOrder(n.Pos(), "iterates over a map")
 	case *types.Chan:
 		v.ban(BanConcurrency, n.Pos(), "receives from a channel")
 	}

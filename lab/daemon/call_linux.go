@@ -14,8 +14,7 @@ import (
 	"github.com/fabrictest/fabrictest/control"
 )
 
-// Socket returns the abstract Unix socket address of a lab of this user. The at sign stands for
-// a zero byte.
+// Socket returns the abstract Unix socket address of a lab of this user. @ stands for a zero byte.
 func (k *Kind) Socket(name string) string {
 	return fmt.Sprintf("@%s/%d/%s", k.Prefix, os.Geteuid(), name)
 }
@@ -191,8 +190,7 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The pidfd tells when the process has ended. If it has by now (ESRCH), its reply is still in
-	// the socket.
+	// The pidfd tells when the process has ended. After ESRCH its reply is still in the socket.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

@@ -6,8 +6,7 @@
 // user, because any user may bind an abstract name. When the process ends, the kernel
 // removes its namespaces and kills its programs. Only the log of a crash remains.
 //
-// It knows nothing of what a lab contains. Packages lab/live and lab/kernel use it. It
-// needs Linux.
+// It is independent of what a lab contains: lab/live and lab/kernel use it. It needs Linux.
 package daemon
 
 import (
@@ -31,8 +30,7 @@ type Kind struct {
 	LogFile   string // of standard error, below the folder of labs; %s is the name
 	AlreadyUp error  // returned by Start if a lab of that name exists
 
-	// ReplyTimeout is how long a lab has to answer, RequestTimeout a client to send its
-	// request.
+	// ReplyTimeout bounds the time of a lab's reply, RequestTimeout of a client's request.
 	ReplyTimeout, RequestTimeout time.Duration
 
 	// EncodeError and DecodeError carry errors of a kind of its own from a lab to its

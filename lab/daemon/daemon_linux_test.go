@@ -17,7 +17,7 @@ import (
 // panicking is a lab that panics at every request.
 type panicking struct{}
 
-func (panicking) Handle(*Client, *struct{}) error { panic("fake trouble") }
+func (panicking) Handle(*Client, *struct{}) error { panic("test panic") }
 func (panicking) Close() error                    { return nil }
 
 func TestServerSurvivesPanicInHandler(t *testing.T) {
@@ -31,7 +31,7 @@ func TestServerSurvivesPanicInHandler(t *testing.T) {
 	for range maxLoggedPanics + 2 {
 		_, _, err := k.RoundTrip(t.Context(), name, k.ReplyTimeout, struct{}{})
 		var failed *control.CloseError
-		if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "fake trouble") || !strings.Contains(failed.Reason, "/some/file") {
+		if !errors.As(err, &failed) || !strings.Contains(failed.Reason, "test panic") || !strings.Contains(failed.Reason, "/some/file") {
 			t.Error(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestServerSurvivesPanicInHandler(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(log.String(), "panic: fake trouble"); n != maxLoggedPanics {
-		t.Errorf("%d traces were written, want %d", n, maxLoggedPanics)
+	if n := strings.Count(log.String(), "panic: test panic"); n != maxLoggedPanics {
+		t.Errorf("%d stack traces were logged, want %d", n, maxLoggedPanics)
 	}
 }

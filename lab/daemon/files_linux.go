@@ -30,8 +30,7 @@ func SendFiles(conn *net.UnixConn, files ...*os.File) error {
 // maxFiles is the maximum number of descriptors in a message.
 const maxFiles = 8
 
-// ReceiveFiles receives the byte and the descriptors that SendFiles sent. The caller closes the
-// files.
+// ReceiveFiles receives the byte and descriptors of SendFiles. The caller closes the files.
 func ReceiveFiles(conn *net.UnixConn) (files []*os.File, err error) {
 	var one [1]byte
 	const sizeofFD = 4
@@ -68,9 +67,8 @@ func CloseAll(files []*os.File) {
 	}
 }
 
-// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or
-// the process that called listen. A user outside of this user namespace has the
-// overflow UID.
+// peerCred returns the credentials of the other end (SO_PEERCRED): the client, or the process that
+// called listen. A user outside this user namespace has the overflow UID.
 func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -125,13 +123,11 @@ func (k *Kind) notUp(name string) error {
 	return e
 }
 
-// maxLoggedPanics bounds the stack traces in the log, because every request may
-// panic.
+// maxLoggedPanics bounds the stack traces in the log: every request may panic.
 const maxLoggedPanics = 10
 
-// recoverPanic is deferred by the handler of a client, so that a panic does not end the lab for
-// all other clients. It logs the panic and its stack, and calls report with an error for the
-// client.
+// recoverPanic is deferred by a client's handler, so that a panic does not end the lab for other
+// clients. It logs the panic and its stack, and calls report with an error for the client.
 func (s *server[R]) recoverPanic(report func(error)) {
 	p := recover()
 	if p == nil {

@@ -65,8 +65,7 @@ func Serve[R any](k *Kind, job any, build func(ctx context.Context, name string)
 	return s.serve()
 }
 
-// encode converts an error of the lab to the error that a client receives, by EncodeError if the
-// kind has one.
+// encode converts a lab's error to the error that a client receives, by EncodeError if it is set.
 func (k *Kind) encode(err error) error {
 	if k.EncodeError != nil {
 		return k.EncodeError(err)

@@ -40,18 +40,18 @@ func TestAdaptiveStopsAndResumesRTRs(t *testing.T) {
 	}
 	sender, receiver := &w.ranks[0].e.Stats, &w.ranks[1].e.Stats
 	if sender.SpeculationStopped != 1 || receiver.ControlMessages[wire.RTR] != 5 {
-		t.Fatalf("after 5 RTRs of no use speculation was stopped %d times; %d were sent", sender.SpeculationStopped, receiver.ControlMessages[wire.RTR])
+		t.Fatalf("after 5 unused RTRs speculation was stopped %d times; %d were sent", sender.SpeculationStopped, receiver.ControlMessages[wire.RTR])
 	}
-	w.crossRTRAndRTS(5) // its RTS says so; the RTR was there before
-	looks := sender.EarlyProgress
+	w.crossRTRAndRTS(5) // its RTS stops RTRs; one was sent before
+	earlyBefore := sender.EarlyProgress
 	for i := range 8 {
 		w.crossRTRAndRTS(6 + i)
 	}
-	if receiver.ControlMessages[wire.RTR] != 6 || sender.EarlyProgress != looks {
-		t.Errorf("%d RTRs were sent, and %d looks made in vain", receiver.ControlMessages[wire.RTR], sender.EarlyProgress-looks)
+	if receiver.ControlMessages[wire.RTR] != 6 || sender.EarlyProgress != earlyBefore {
+		t.Errorf("%d RTRs were sent, and %d early progress calls made", receiver.ControlMessages[wire.RTR], sender.EarlyProgress-earlyBefore)
 	}
 	if sender.SpeculationResumed != 0 {
-		t.Error("speculation was resumed though it would have been of no use")
+		t.Error("speculation was resumed though no RTR would have been used")
 	}
 	for i := range 8 { // one ends a sample of five, five are the next, one resumes, one uses an RTR
 		w.sendAfterRTR(20 + i)
@@ -75,12 +75,12 @@ func TestRTRAfterStopIsDropped(t *testing.T) {
 	for i := range 5 {
 		w.crossRTRAndRTS(i)
 	}
-	w.send(0, 1, 7, 10, rendezvousSize) // asks for no more
+	w.send(0, 1, 7, 10, rendezvousSize) // its RTS stops RTRs
 	r1, r2 := w.recv(1, 0, 7, rendezvousSize), w.recv(1, 0, 7, rendezvousSize)
 	w.deliverKinds(1, 0, wire.RTR, wire.RTR)
 	s2 := w.send(0, 1, 7, 11, rendezvousSize)
 	if s2.state != stateRTSSent {
-		t.Error("an RTR was used that the receiver takes for unsent")
+		t.Error("an RTR was used after the stop")
 	}
 	w.runToEnd()
 	w.checkReceived(r1, 10, rendezvousSize)
@@ -91,7 +91,7 @@ func TestRTRAfterStopIsDropped(t *testing.T) {
 func TestAdaptiveUsageThreshold(t *testing.T) {
 	for used, on := range []bool{false, false, false, false, true, true} {
 		w := newAdaptiveWorld(t)
-		some := func(n int) {
+		exchange := func(n int) {
 			for i := range n {
 				if i < used {
 					w.sendAfterRTR(i)
@@ -100,17 +100,17 @@ func TestAdaptiveUsageThreshold(t *testing.T) {
 				}
 			}
 		}
-		some(5)
+		exchange(5)
 		if got := w.ranks[0].e.Stats.SpeculationStopped == 0; got != on {
-			t.Errorf("with %d of 5 RTRs used, speculation goes on: %v", used, got)
+			t.Errorf("with %d of 5 RTRs used, speculation continues: %v", used, got)
 		}
 		w = newAdaptiveWorld(t)
-		for i := range 6 { // the last of which says that no more are wanted, and is the first that is watched
+		for i := range 6 { // the last RTS stops RTRs, and its send is the first that counts for resuming
 			w.crossRTRAndRTS(i)
 		}
-		some(4)
+		exchange(4)
 		if got := w.ranks[0].e.Stats.SpeculationResumed == 1; got != on {
-			t.Errorf("where %d of 5 RTRs would be used, speculation is resumed: %v", min(used, 4), got)
+			t.Errorf("when %d of 5 RTRs would be used, speculation is resumed: %v", min(used, 4), got)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestResumeCountStartsWhenRTRsStop(t *testing.T) {
 		w.runToEnd()
 		w.checkReceived(r, i, rendezvousSize)
 	}
-	for i := range 6 { // five are judged; the next says so, and is the first that is watched
+	for i := range 6 { // five are counted; the next RTS stops RTRs, and its send counts for resuming
 		w.crossRTRAndRTS(i)
 	}
 	if st := w.ranks[0].e.Stats; st.SpeculationStopped != 1 || st.SpeculationResumed != 0 {

@@ -13,17 +13,17 @@ type queueCase struct {
 	fill func(waiting int) (once func())
 }
 
-// queueCases are messages that look for a receive, with wildcards and other receives
-// before it, and receives that look for a message.
+// queueCases are messages that match a receive, with wildcards and other receives before it,
+// and receives that match a message.
 func queueCases() (all []queueCase) {
 	message := Envelope{Source: 7, Tag: 1 << 20}
 	for w := range numWildcardSets {
 		receive := message.masked(w)
-		name := [...]string{"by name", "from any source", "of any tag", "of anything"}[w]
+		name := [...]string{"exact", "any source", "any tag", "any source and tag"}[w]
 		all = append(all,
 			queueCase{"posted " + name, func(waiting int) func() {
 				var q Posted[int]
-				for i := range waiting { // of other envelopes, and some of them wild
+				for i := range waiting { // of other envelopes, some with wildcards
 					e := Envelope{Source: int32(i % 100), Tag: int32(i)}
 					if i%3 == 1 {
 						e.Source = Any
@@ -38,7 +38,7 @@ func queueCases() (all []queueCase) {
 			}},
 			queueCase{"unexpected " + name, func(waiting int) func() {
 				var q Unexpected[int]
-				for i := range waiting { // none of them is for the receive
+				for i := range waiting { // none matches the receive
 					e := Envelope{Source: int32(i%100) + 10, Tag: int32(i)}
 					if w&anySource == 0 && w&anyTag != 0 {
 						e.Tag = message.Tag
@@ -56,7 +56,7 @@ func queueCases() (all []queueCase) {
 	}
 	// All nodes have the same envelope, and the first is matched.
 	return append(all,
-		queueCase{"posted, all alike", func(waiting int) func() {
+		queueCase{"posted, equal envelopes", func(waiting int) func() {
 			var q Posted[int]
 			for range waiting + 1 {
 				q.Add(&Node[int]{Envelope: message})
@@ -67,7 +67,7 @@ func queueCases() (all []queueCase) {
 				q.Add(n)
 			}
 		}},
-		queueCase{"unexpected, all alike", func(waiting int) func() {
+		queueCase{"unexpected, equal envelopes", func(waiting int) func() {
 			var q Unexpected[int]
 			for range waiting + 1 {
 				q.Add(&Node[int]{Envelope: message})
@@ -81,16 +81,16 @@ func queueCases() (all []queueCase) {
 	)
 }
 
-const few, many = 10, 10_000
+const shortQueue, longQueue = 10, 10_000
 
-// cost returns how much longer a match takes with many queued nodes than with few, as the
-// best of some runs.
+// cost returns how many times longer a match takes in a long queue than in a short one, by the
+// best of some runs, and its time in the long queue.
 func (a *queueCase) cost(turns int) (ratio float64, each time.Duration) {
 	const times = 1000
-	little, much := a.fill(few), a.fill(many)
+	short, long := a.fill(shortQueue), a.fill(longQueue)
 	best := [2]time.Duration{time.Hour, time.Hour}
 	for range turns {
-		for i, once := range []func(){little, much} {
+		for i, once := range []func(){short, long} {
 			began := time.Now()
 			for range times {
 				once()
@@ -108,23 +108,23 @@ func TestMatchCostIndependentOfQueueLength(t *testing.T) {
 	for _, a := range queueCases() {
 		ratio, each := a.cost(20)
 		if ratio > most {
-			t.Errorf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, many, ratio, few)
+			t.Errorf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, longQueue, ratio, shortQueue)
 		}
-		t.Logf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, many, ratio, few)
+		t.Logf("%s: %v with %d queued, %.1f times as long as with %d", a.name, each, longQueue, ratio, shortQueue)
 	}
 }
 
 // BenchmarkMatch reports the cost of a match, and its ratio to that in a short queue.
 func BenchmarkMatch(b *testing.B) {
 	for _, a := range queueCases() {
-		b.Run(fmt.Sprintf("%s/queued=%d", a.name, many), func(b *testing.B) {
-			once := a.fill(many)
+		b.Run(fmt.Sprintf("%s/queued=%d", a.name, longQueue), func(b *testing.B) {
+			once := a.fill(longQueue)
 			b.ReportAllocs()
 			for b.Loop() {
 				once()
 			}
 			ratio, _ := a.cost(20)
-			b.ReportMetric(ratio, fmt.Sprintf("times-%d-queued", few))
+			b.ReportMetric(ratio, fmt.Sprintf("times-%d-queued", shortQueue))
 		})
 	}
 }

@@ -27,8 +27,7 @@ type Config struct {
 	Protocol Protocol
 	// EagerLimit is the size of the largest eager message.
 	EagerLimit int
-	// NoEarlyProgress disables the progress call at the start of speculative sends and
-	// receives.
+	// NoEarlyProgress disables the progress call that begins speculative sends and receives.
 	NoEarlyProgress bool
 	// Adaptive stops RTRs for an envelope when too few of them are used, and resumes them
 	// when enough would be.
@@ -37,9 +36,8 @@ type Config struct {
 	Usage float64
 	// Sample is the number of RTRs over which Usage is evaluated; 16 if 0.
 	Sample int
-	// MaxMispredicted is the number of consecutive receives of an envelope that may send
-	// an RTR for an eager message. After that no RTRs are sent until a rendezvous message
-	// arrives; 4 if 0.
+	// MaxMispredicted is the number of consecutive receives of an envelope that may send an RTR for
+	// an eager message. RTRs then stop until a rendezvous message; 4 if 0.
 	MaxMispredicted int
 }
 
@@ -58,8 +56,7 @@ type Transport interface {
 	Release(wire.Region)
 	// Read reads a peer's memory; Engine.ReadDone follows.
 	Read(peer int, t wire.Transfer, owner any)
-	// Write writes to a peer's memory and then sends a message that arrives after the data;
-	// Engine.WriteDone follows.
+	// Write writes to a peer's memory. t.Then arrives after the data; Engine.WriteDone follows.
 	Write(peer int, t wire.Transfer, owner any)
 	// Progress processes received messages, and reports whether there were any.
 	Progress() bool
@@ -76,9 +73,8 @@ var (
 // Engine implements the protocols for one rank. It is not safe for concurrent use.
 type Engine struct {
 	Stats Stats
-	// DependsOn reports whether a receive in a context from a rank, or from Any,
-	// cannot complete once rank lost is lost. If nil, receives from that rank and from
-	// Any depend on it.
+	// DependsOn reports whether a receive in a context from a rank, or from Any, cannot complete
+	// once rank lost is lost. If nil, receives from lost and Any cannot.
 	DependsOn func(context uint32, from, lost int) bool
 
 	cfg        Config
@@ -211,9 +207,8 @@ func (e *Engine) Lost(peer int, cause error) {
 	maps.DeleteFunc(e.senders, func(k Envelope, _ *senderState) bool { return int(k.Source) == peer }) // the keys have the receiving rank as Source
 }
 
-// dependsOn reports whether a posted receive cannot complete once a peer is lost: the function
-// DependsOn decides or, if it is nil, the receive depends on its source, and a receive from Any on
-// every peer.
+// dependsOn reports whether a posted receive cannot complete once a peer is lost: DependsOn decides
+// or, if it is nil, the receive depends on its source, or from Any on every peer.
 func (e *Engine) dependsOn(r *Request, lost int) bool {
 	if e.DependsOn != nil {
 		return e.DependsOn(r.Context, r.Peer, lost)
@@ -271,8 +266,7 @@ func (e *Engine) CancelAll() {
 	}
 }
 
-// ProbeError returns why no message can arrive for a probe with this envelope; nil if one
-// can.
+// ProbeError returns why no message can match a probe; nil if one can.
 func (e *Engine) ProbeError(envelope Envelope) error {
 	return e.recvError(&Request{Context: envelope.Context, Peer: int(envelope.Source)})
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // explorer runs a small program of several ranks in every order of its calls, message
-// deliveries and transfers. Calls of a rank and messages between two ranks stay in order;
-// everything else is free, including the messages that early progress delivers. Runs that
-// reach a known state are cut off.
+// deliveries and transfers. Calls of a rank and messages between two ranks stay in order; all
+// else may be reordered, including messages that early progress delivers. Runs that reach a
+// known state are cut off.
 //
 // Each run starts anew and follows a path of choices, so a violation comes with the path
 // that leads to it.
@@ -84,16 +84,16 @@ const (
 )
 
 func (a act) String() string {
-	who := fmt.Sprintf("%d tag %d of %d B", a.peer, a.tag, a.size)
+	envelope := fmt.Sprintf("%d tag %d of %d B", a.peer, a.tag, a.size)
 	switch a.kind {
 	case sendAct:
-		return "send to " + who + map[Mode]string{Synchronous: ", synchronous"}[a.mode] + map[bool]string{true: ", without credit"}[a.noCredit] + map[bool]string{true: ", without memory"}[a.noMemory]
+		return "send to " + envelope + map[Mode]string{Synchronous: ", synchronous"}[a.mode] + map[bool]string{true: ", without credit"}[a.noCredit] + map[bool]string{true: ", without memory"}[a.noMemory]
 	case recvAct:
-		return "receive from " + who + map[bool]string{true: ", without memory"}[a.noMemory]
+		return "receive from " + envelope + map[bool]string{true: ", without memory"}[a.noMemory]
 	case waitAct:
 		return fmt.Sprintf("wait for %d", a.target)
 	case mprobeAct:
-		return "mprobe from " + who
+		return "mprobe from " + envelope
 	case mrecvAct:
 		return fmt.Sprintf("receive message %d", a.target)
 	}
@@ -234,8 +234,8 @@ func (r *exploredRun) blocked(rank int, a *act) bool {
 	case waitAct:
 		return !r.reqs[rank][a.target].Done()
 	case mprobeAct:
-		_, _, _, there := r.w.ranks[rank].e.Probe(a.envelope())
-		return !there
+		_, _, _, found := r.w.ranks[rank].e.Probe(a.envelope())
+		return !found
 	}
 	return false
 }
@@ -302,8 +302,7 @@ func (x *explorer) deliver(from, to int, duringCall bool) error {
 	return err
 }
 
-// deliverEarly delivers any of the queued messages, in any order, for an early progress
-// call.
+// deliverEarly delivers any of the queued messages, in any order, in early progress.
 func (x *explorer) deliverEarly(rank int) {
 	n := x.run.w.ranks[rank]
 	defer func(was bool) { n.noMemory = was }(n.noMemory)

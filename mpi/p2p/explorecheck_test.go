@@ -116,8 +116,8 @@ func (p *placedAct) matchTo(sent []*placedAct, same func(*placedAct) bool) bool 
 
 // mprobedMessages finds the messages that were probed and not yet received.
 func (r *exploredRun) mprobedMessages(prog program, sent []*placedAct) (probes []*placedAct) {
-	for rank, took := range r.mprobed {
-		for i, m := range took {
+	for rank, messages := range r.mprobed {
+		for i, m := range messages {
 			if m == nil || m.unexpected == nil {
 				continue
 			}
@@ -160,11 +160,11 @@ func checkOrder(sent, recv []*placedAct) error {
 			}
 			// The receive also matches a message that was sent before its own.
 			if got := p.matched; got != nil && got.rank == s.rank && s.i < got.i && (s.matched == nil || s.matched.i > p.i) {
-				return fmt.Errorf("rank %d, %d has got message %d of rank %d, which has overtaken %d", p.rank, p.i, got.i, s.rank, s.i)
+				return fmt.Errorf("rank %d, %d received message %d of rank %d, which has overtaken %d", p.rank, p.i, got.i, s.rank, s.i)
 			}
 			// A matching receive was posted before the one that received the message.
 			if to := s.matched; to != nil && p.i < to.i && p.matched == nil {
-				return fmt.Errorf("message %d of rank %d went to receive %d of rank %d, past %d", s.i, s.rank, to.i, p.rank, p.i)
+				return fmt.Errorf("message %d of rank %d matched receive %d of rank %d, not the earlier %d", s.i, s.rank, to.i, p.rank, p.i)
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func checkOrder(sent, recv []*placedAct) error {
 }
 
 // checkCleanup checks that completed requests hold no resources, and that both sides agree
-// on the rest.
+// on pending requests.
 func (r *exploredRun) checkCleanup(sent, recv []*placedAct) error {
 	for rank, n := range r.w.ranks {
 		open, regions := false, 0
@@ -223,13 +223,13 @@ func (r *exploredRun) checkSenderState(rank int, key Envelope, s *senderState) e
 
 // checkControlMessages checks that every RTR sent was received.
 func (r *exploredRun) checkControlMessages() error {
-	var rtrs, came uint64
+	var sent, received uint64
 	for _, n := range r.w.ranks {
-		rtrs += n.e.Stats.ControlMessages[wire.RTR]
-		came += n.e.Stats.RTRsReceived
+		sent += n.e.Stats.ControlMessages[wire.RTR]
+		received += n.e.Stats.RTRsReceived
 	}
-	if rtrs != came {
-		return fmt.Errorf("%d RTRs were sent, and %d arrived", rtrs, came)
+	if sent != received {
+		return fmt.Errorf("%d RTRs were sent, and %d received", sent, received)
 	}
 	return nil
 }

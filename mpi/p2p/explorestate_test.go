@@ -7,7 +7,7 @@ import (
 )
 
 // stateHash hashes the state of a run. Runs with equal states have the same possible
-// futures: ids, addresses and the time are left out or replaced by act numbers.
+// futures: ids, addresses and the time are omitted or replaced by act numbers.
 func (x *explorer) stateHash() (sum [16]byte) {
 	r, b := x.run, x.scratch[:0]
 	for rank, n := range r.w.ranks {
@@ -99,9 +99,9 @@ func (r *exploredRun) appendEnvelope(b []byte, rank int, key Envelope) []byte {
 }
 
 // actOf returns the act whose request has an id; -1 if it has completed.
-func (r *exploredRun) actOf(rank int, name uint32) int {
+func (r *exploredRun) actOf(rank int, id uint32) int {
 	for i, q := range r.reqs[rank] {
-		if q != nil && name != 0 && q.id == name {
+		if q != nil && id != 0 && q.id == id {
 			return i
 		}
 	}

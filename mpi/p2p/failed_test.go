@@ -13,7 +13,7 @@ import (
 // completion.
 func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 	cause := errors.New("a rank is lost")
-	served, given := 0, 0
+	received, failed := 0, 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := newWorld(t, 3, configs()["speculative"])
@@ -40,11 +40,11 @@ func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 		}
 		if q.Err == nil {
 			w.checkReceived(q, 1, rendezvousSize)
-			served++
+			received++
 		} else if !errors.Is(q.Err, cause) || q.Cancelled {
 			t.Fatalf("seed %d: %v, cancelled %v", seed, q.Err, q.Cancelled)
 		} else {
-			given++
+			failed++
 		}
 		if later := w.recv(1, 2, 7, rendezvousSize); !errors.Is(later.Err, cause) {
 			t.Fatalf("a later receive ends with %v", later.Err)
@@ -55,11 +55,11 @@ func TestCancelledReceiveRevokesRTRFirst(t *testing.T) {
 		}
 		w.runAll(r)
 		if w.ranks[0].e.Busy() {
-			t.Fatalf("seed %d: a send is left; %v", seed, w.log)
+			t.Fatalf("seed %d: a send is pending; %v", seed, w.log)
 		}
 	}
-	if served == 0 || given == 0 {
-		t.Errorf("%d receives were served, %d given up", served, given)
+	if received == 0 || failed == 0 {
+		t.Errorf("%d receives completed, %d failed", received, failed)
 	}
 }
 
@@ -68,14 +68,14 @@ func TestEachAwaitedPeer(t *testing.T) {
 	w.send(0, 1, 7, 1, rendezvousSize)
 	w.recv(0, 2, 7, rendezvousSize)
 	w.recv(0, -1, 7, rendezvousSize)
-	peers, members := make(map[int]bool), 0
+	peers, anySources := make(map[int]bool), 0
 	w.ranks[0].e.EachAwaitedPeer(func(peer int) { peers[peer] = true }, func(_ uint32, from int) {
 		if from == -1 {
-			members++
+			anySources++
 		}
 	})
-	if len(peers) != 2 || !peers[1] || !peers[2] || members != 1 {
-		t.Errorf("awaited are %v, and all members %d times", peers, members)
+	if len(peers) != 2 || !peers[1] || !peers[2] || anySources != 1 {
+		t.Errorf("awaited are %v, and any source %d times", peers, anySources)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestNegativeEagerLimitForcesRendezvous(t *testing.T) {
 			}
 		}
 		if got := w.ranks[0].e.Stats.Sent[Eager].Messages; got != 0 {
-			t.Errorf("%v: %d messages went eagerly", protocol, got)
+			t.Errorf("%v: %d messages were sent eagerly", protocol, got)
 		}
 	}
 }
@@ -106,24 +106,24 @@ func TestNegativeEagerLimitForcesRendezvous(t *testing.T) {
 // losingTransport loses a peer during CanSend or Send.
 type losingTransport struct {
 	*node
-	inRoom, inSend bool
+	inCanSend, inSend bool
 }
 
 func (f *losingTransport) CanSend(peer, _ int) bool {
-	if f.inRoom {
-		f.e.Lost(peer, errors.New("no way to it"))
+	if f.inCanSend {
+		f.e.Lost(peer, errors.New("no path"))
 	}
-	return !f.inRoom
+	return !f.inCanSend
 }
 
 func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner any) {
 	if f.inSend {
-		f.e.Lost(peer, errors.New("no way to it"))
+		f.e.Lost(peer, errors.New("no path"))
 	}
 	if f.e.lost[peer] == nil {
 		f.node.Send(peer, h, data, owner)
 	} else if owner != nil {
-		f.e.SendDone(owner.(*Request), errors.New("no way to it"))
+		f.e.SendDone(owner.(*Request), errors.New("no path"))
 	}
 }
 
@@ -131,17 +131,17 @@ func (f *losingTransport) Send(peer int, h *wire.Header, data []byte, owner any)
 func TestPeerLostDuringTransportCall(t *testing.T) {
 	for name, cfg := range configs() {
 		for _, n := range []int{8, rendezvousSize} {
-			for _, inRoom := range []bool{true, false} {
+			for _, inCanSend := range []bool{true, false} {
 				w := newWorld(t, 2, cfg)
-				f := &losingTransport{node: w.ranks[0], inRoom: inRoom, inSend: !inRoom}
+				f := &losingTransport{node: w.ranks[0], inCanSend: inCanSend, inSend: !inCanSend}
 				f.e = New(cfg, f)
 				q := &Request{Peer: 1, Tag: 7, Buf: make([]byte, n)}
 				f.e.Isend(q)
-				if inRoom && n > cfg.EagerLimit { // it is never asked for room
+				if inCanSend && n > cfg.EagerLimit { // CanSend is not called
 					continue
 				}
 				if !q.Done() || !errors.Is(q.Err, ErrLost) || f.e.Busy() {
-					t.Errorf("%s, %d bytes, in Room %v: done %v, %v, busy %v", name, n, inRoom, q.Done(), q.Err, f.e.Busy())
+					t.Errorf("%s, %d bytes, in CanSend %v: done %v, %v, busy %v", name, n, inCanSend, q.Done(), q.Err, f.e.Busy())
 				}
 			}
 		}

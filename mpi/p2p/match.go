@@ -3,8 +3,7 @@ package p2p
 // Any is the wildcard for the source or the tag of a receive.
 const Any = -1
 
-// Envelope is the match information of a message or a receive. In a receive, Source and
-// Tag may be Any.
+// Envelope is the match information of a message or a receive, where Source and Tag may be Any.
 type Envelope struct {
 	Context uint32 // of the communicator
 	Source  int32
@@ -155,8 +154,7 @@ type Posted[T any] struct {
 // Len is the number of receives.
 func (q *Posted[T]) Len() int { return q.n }
 
-// Add appends a receive to those with the same envelope. n.order tells Match which one was posted
-// first.
+// Add appends a receive to those with the same envelope. Match compares their n.order.
 func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")
@@ -169,8 +167,7 @@ func (q *Posted[T]) Add(n *Node[T]) {
 	q.n++
 }
 
-// Match returns the first posted receive that matches a message, without removing it; nil
-// if there is none.
+// Match returns the first posted receive that matches a message, or nil. It does not remove it.
 func (q *Posted[T]) Match(message Envelope) (found *Node[T]) {
 	for w := range numWildcardSets {
 		if q.count[w] == 0 {
@@ -238,8 +235,7 @@ func (q *Unexpected[T]) Add(n *Node[T]) {
 	q.n++
 }
 
-// Match returns the first message that matches a receive, without removing it; nil if
-// there is none.
+// Match returns the first message that matches a receive, or nil. It does not remove it.
 func (q *Unexpected[T]) Match(receive Envelope) *Node[T] {
 	return q.byWildcards[receive.wildcards()].first(receive)
 }

@@ -9,8 +9,8 @@ import (
 // model is the reference: both queues in order, searched linearly.
 type model struct{ posted, unexpected []*Node[int] }
 
-func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
-	i := slices.IndexFunc(*q, takes)
+func removeFirst(q *[]*Node[int], matches func(*Node[int]) bool) *Node[int] {
+	i := slices.IndexFunc(*q, matches)
 	if i < 0 {
 		return nil
 	}
@@ -19,7 +19,7 @@ func take(q *[]*Node[int], takes func(*Node[int]) bool) *Node[int] {
 	return n
 }
 
-// However messages, receives, wildcards and cancels interleave, the queues agree with a
+// In random orders of messages, receives, wildcards and cancels, the queues match like a
 // linear search.
 func TestQueuesMatchInOrder(t *testing.T) {
 	for seed := range uint64(50) {
@@ -27,7 +27,7 @@ func TestQueuesMatchInOrder(t *testing.T) {
 		var posted Posted[int]
 		var unexpected Unexpected[int]
 		var m model
-		maybe := func(n int) int32 {
+		orAny := func(n int) int32 {
 			if r.IntN(4) == 0 {
 				return Any
 			}
@@ -35,12 +35,12 @@ func TestQueuesMatchInOrder(t *testing.T) {
 		}
 		for step := range 2000 {
 			switch r.IntN(5) {
-			case 0, 1: // a message comes
+			case 0, 1: // a message arrives
 				e := Envelope{uint32(r.IntN(2)), int32(r.IntN(3)), int32(r.IntN(3))}
-				want := take(&m.posted, func(n *Node[int]) bool { return n.Envelope.matches(e) })
+				want := removeFirst(&m.posted, func(n *Node[int]) bool { return n.Envelope.matches(e) })
 				got := posted.Match(e)
 				if got != want {
-					t.Fatalf("seed %d, step %d: message %v goes to %v, want %v", seed, step, e, got, want)
+					t.Fatalf("seed %d, step %d: message %v matches %v, want %v", seed, step, e, got, want)
 				}
 				if got != nil {
 					posted.Remove(got)
@@ -50,11 +50,11 @@ func TestQueuesMatchInOrder(t *testing.T) {
 				unexpected.Add(n)
 				m.unexpected = append(m.unexpected, n)
 			case 2, 3: // a receive is posted
-				e := Envelope{uint32(r.IntN(2)), maybe(3), maybe(3)}
-				want := take(&m.unexpected, func(n *Node[int]) bool { return e.matches(n.Envelope) })
+				e := Envelope{uint32(r.IntN(2)), orAny(3), orAny(3)}
+				want := removeFirst(&m.unexpected, func(n *Node[int]) bool { return e.matches(n.Envelope) })
 				got := unexpected.Match(e)
 				if got != want {
-					t.Fatalf("seed %d, step %d: receive %v takes %v, want %v", seed, step, e, got, want)
+					t.Fatalf("seed %d, step %d: receive %v matches %v, want %v", seed, step, e, got, want)
 				}
 				if got != nil {
 					unexpected.Remove(got)
@@ -63,7 +63,7 @@ func TestQueuesMatchInOrder(t *testing.T) {
 				n := &Node[int]{Envelope: e, Value: step}
 				posted.Add(n)
 				m.posted = append(m.posted, n)
-			case 4: // one is cancelled
+			case 4: // a receive is cancelled
 				if len(m.posted) == 0 {
 					continue
 				}

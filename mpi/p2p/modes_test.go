@@ -55,7 +55,7 @@ func TestReadySendWithoutReceiveIsCounted(t *testing.T) {
 	})
 }
 
-func TestTruncation(t *testing.T) {
+func TestReceiveTruncatesLongMessage(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for _, c := range []struct{ n, room int }{{eagerLimit, 10}, {eagerLimit, 0}, {rendezvousSize, eagerLimit + 10}, {rendezvousSize, 10}, {rendezvousSize, 0}} {
 			for _, early := range []bool{true, false} {
@@ -78,20 +78,20 @@ func TestTruncation(t *testing.T) {
 	})
 }
 
-func TestProbe(t *testing.T) {
+func TestProbeFindsUnexpectedMessage(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		for i, n := range []int{eagerLimit, rendezvousSize} {
 			anything := Envelope{Source: Any, Tag: Any}
 			if _, _, _, ok := w.ranks[1].e.Probe(anything); ok {
-				t.Fatal("there is a message before there is one")
+				t.Fatal("Probe found a message before one was sent")
 			}
 			w.send(0, 1, 7+i, 1, n)
 			w.runToEnd()
 			if src, tag, size, ok := w.ranks[1].e.Probe(anything); !ok || src != 0 || tag != int32(7+i) || size != n {
-				t.Errorf("there is %v of %d, tag %d, size %d", ok, src, tag, size)
+				t.Errorf("Probe: %v, source %d, tag %d, size %d", ok, src, tag, size)
 			}
 			if _, _, _, ok := w.ranks[1].e.Probe(Envelope{Source: 0, Tag: 99}); ok {
-				t.Error("there is one of another tag")
+				t.Error("Probe found a message of another tag")
 			}
 			r := w.recv(1, 0, 7+i, rendezvousSize)
 			w.runToEnd()
@@ -101,7 +101,7 @@ func TestProbe(t *testing.T) {
 }
 
 // A receive is either cancelled or completed, and the sender sees no difference.
-func TestCancel(t *testing.T) {
+func TestReceiveIsCancelledOrCompleted(t *testing.T) {
 	forEachProtocol(t, func(t *testing.T, w *world) {
 		r1, r2 := w.recv(1, 0, 7, rendezvousSize), w.recv(1, 0, 7, rendezvousSize)
 		w.ranks[1].e.Cancel(r1)
@@ -116,13 +116,13 @@ func TestCancel(t *testing.T) {
 		}
 		w.ranks[1].e.Cancel(r2) // too late
 		if r2.Cancelled {
-			t.Error("a receive that is done was cancelled")
+			t.Error("a completed receive was cancelled")
 		}
 		if n := w.ranks[1].regions + w.ranks[0].regions; n != 0 {
-			t.Errorf("%d regions are left", n)
+			t.Errorf("%d regions are still registered", n)
 		}
 	})
-	t.Run("while the message is on its way", func(t *testing.T) {
+	t.Run("after its RTR was used", func(t *testing.T) {
 		w := newSpeculativeWorld(t)
 		r := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(1, 0, wire.RTR)
@@ -130,7 +130,7 @@ func TestCancel(t *testing.T) {
 		w.ranks[1].e.Cancel(r)
 		w.runToEnd()
 		if w.checkReceived(r, 1, rendezvousSize); r.Cancelled {
-			t.Error("a receive that was served is cancelled")
+			t.Error("a receive with a message was cancelled")
 		}
 	})
 }
@@ -159,10 +159,10 @@ func TestLostPeerFailsItsRequests(t *testing.T) {
 			s2 := w.send(2, 0, 7, 5, rendezvousSize)
 			w.runToEnd()
 			if w.checkReceived(other, 5, rendezvousSize); !s2.Done() {
-				t.Error("a send of another is not done")
+				t.Error("a send of another rank is not done")
 			}
 			if n := w.ranks[0].regions; n != 0 {
-				t.Errorf("%d regions are left", n)
+				t.Errorf("%d regions are still registered", n)
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestProtocolViolationsAreRejected(t *testing.T) {
 			err := w.ranks[0].e.Arrived(1, &h, nil)
 			switch kind {
 			case wire.Eager, wire.RTS, wire.RTR, wire.Revoke, wire.Revoked:
-				continue // these need nothing of ours
+				continue // these refer to no request
 			}
 			if !errors.Is(err, ErrProtocol) {
 				t.Errorf("%v: %v", kind, err)

@@ -15,22 +15,22 @@ func TestMprobedMessageGoesOnlyToItsReceive(t *testing.T) {
 		for i, n := range []int{0, eagerLimit, rendezvousSize} {
 			e := w.ranks[1].e
 			if e.Improbe(anyOf) != nil {
-				t.Fatal("there is a message before there is one")
+				t.Fatal("Improbe found a message before one was sent")
 			}
 			s1, s2 := w.send(0, 1, 7, 10*i+1, n), w.send(0, 1, 7, 10*i+2, n)
 			w.runToEnd()
 			m := e.Improbe(anyOf)
 			if src, tag, size := m.Status(); src != 0 || tag != 7 || size != n {
-				t.Errorf("it is of %d, tag %d, size %d", src, tag, size)
+				t.Errorf("Improbe: source %d, tag %d, size %d", src, tag, size)
 			}
-			r2 := w.recv(1, 0, 7, rendezvousSize) // takes the second, though it is posted first
+			r2 := w.recv(1, 0, 7, rendezvousSize) // receives the second, although it is posted first
 			w.runToEnd()
 			w.checkReceived(r2, 10*i+2, n)
 			r1 := &Request{Buf: make([]byte, rendezvousSize)}
 			e.Imrecv(r1, m)
 			w.runToEnd()
 			if w.checkReceived(r1, 10*i+1, n); !s1.Done() || !s2.Done() || r1.Source != 0 || r1.MatchedTag != 7 {
-				t.Errorf("the sends are done: %v, %v; the receive is of %d, tag %d", s1.Done(), s2.Done(), r1.Source, r1.MatchedTag)
+				t.Errorf("the sends are done: %v, %v; the receive has source %d, tag %d", s1.Done(), s2.Done(), r1.Source, r1.MatchedTag)
 			}
 		}
 	})
@@ -125,16 +125,16 @@ func TestPeerLostDuringTransfer(t *testing.T) {
 	}
 }
 
-// bufferHoldingTransport keeps the buffers of eager sends until the test returns them.
+// bufferHoldingTransport holds the buffers of eager sends until the test returns them.
 type bufferHoldingTransport struct {
 	*node
-	kept []*Request
+	held []*Request
 }
 
 func (l *bufferHoldingTransport) Send(peer int, h *wire.Header, data []byte, owner any) {
 	l.node.Send(peer, h, data, nil)
 	if owner != nil {
-		l.kept = append(l.kept, owner.(*Request))
+		l.held = append(l.held, owner.(*Request))
 	}
 }
 
@@ -148,14 +148,14 @@ func TestPeerLostDuringEagerSend(t *testing.T) {
 			s := &Request{Peer: 1, Tag: 7, Buf: make([]byte, 8)}
 			l.e.Isend(s)
 			l.e.Lost(1, errors.New("it was killed"))
-			if len(l.kept) != 1 || s.Done() {
-				t.Fatalf("the fabric has %d buffers; done %v", len(l.kept), s.Done())
+			if len(l.held) != 1 || s.Done() {
+				t.Fatalf("the transport has %d buffers; done %v", len(l.held), s.Done())
 			}
 			if l.e.SendDone(s, nil); !s.Done() || !errors.Is(s.Err, ErrLost) {
 				t.Errorf("done %v, %v", s.Done(), s.Err)
 			}
 			if l.e.Busy() {
-				t.Error("requests are left")
+				t.Error("a request is pending")
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestDependsOnSelectsFailedReceives(t *testing.T) {
 	}
 	e.CancelAll()
 	if e.Busy() {
-		t.Error("a receive is left")
+		t.Error("a receive is pending")
 	}
 }
 
@@ -211,7 +211,7 @@ func TestSyncAckBeforeSendDone(t *testing.T) {
 	f.e.Isend(s)
 	ack := wire.Header{Kind: wire.SyncAck, Send: s.id}
 	if err := f.e.Arrived(1, &ack, nil); err != nil || s.Done() {
-		t.Fatalf("%v; done %v while its data is with the carrier", err, s.Done())
+		t.Fatalf("%v; done %v while the transport has its buffer", err, s.Done())
 	}
 	if err := f.e.Arrived(1, &ack, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a second SyncAck: %v", err)
@@ -221,7 +221,7 @@ func TestSyncAckBeforeSendDone(t *testing.T) {
 		t.Errorf("done %v, %v", s.Done(), s.Err)
 	}
 	f.e.Isend(s)
-	f.e.SendDone(s, errors.New("no way"))
+	f.e.SendDone(s, errors.New("no path"))
 	if !s.Done() || s.Err == nil {
 		t.Errorf("the unsent message is done: %v, %v", s.Done(), s.Err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// world is a set of engines whose messages and transfers happen when the test says.
-// Messages between two ranks stay in order; everything else may be reordered.
+// world is a set of engines. The test decides when messages are delivered and transfers done.
+// Messages between two ranks stay in order; all else may be reordered.
 type world struct {
 	t     testing.TB
 	ranks []*node
@@ -231,7 +231,7 @@ func configs() map[string]Config {
 	}
 }
 
-// However calls, messages and transfers interleave, each message goes to the first
+// In random orders of calls, messages and transfers, each message is received by the first
 // matching receive, in order and complete.
 func TestRandomInterleavings(t *testing.T) {
 	seeds := 400
@@ -334,7 +334,7 @@ func randomRun(t *testing.T, cfg Config, seed uint64) (all []Stats) {
 	}
 	w.runAll(r)
 	seen := make(map[int]bool)
-	last := make(map[[3]int]int) // by sender, receiver and tag: the last message that was received
+	last := make(map[[3]int]int) // by sender, receiver and tag: the last received message
 	byID := make(map[int]sent)
 	for from := range size {
 		for to := range size {

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	exploreFor  = flag.Duration("explore", 0, "how long to explore random programs, instead of a few")
+	exploreFor  = flag.Duration("explore", 0, "how long to explore random programs, instead of twelve")
 	exploreFrom = flag.Uint64("explore.from", 0, "the seed of the first random program")
 )
 
@@ -30,7 +30,7 @@ func exploredConfigs() map[string]Config {
 
 // actByLetter are the acts of a rank, by the letters of the program notation.
 var actByLetter = map[byte]act{
-	'e': {kind: sendAct, tag: 7, size: eagerLimit}, // eagerly
+	'e': {kind: sendAct, tag: 7, size: eagerLimit}, // eager
 	'l': {kind: sendAct, tag: 7, size: rendezvousSize},
 	'y': {kind: sendAct, tag: 7, size: eagerLimit, mode: Synchronous},
 	'f': {kind: sendAct, tag: 7, size: eagerLimit, noCredit: true}, // falls back to a rendezvous
@@ -45,13 +45,13 @@ var actByLetter = map[byte]act{
 	'C': {kind: cancelAct}, // the receive that is posted last
 	'W': {kind: waitAct},   // for the last request
 	'M': {kind: mprobeAct, tag: 7},
-	'G': {kind: mrecvAct, size: rendezvousSize}, // the message that was taken first and not received
+	'G': {kind: mrecvAct, size: rendezvousSize}, // the first probed message that is not received
 }
 
 // parseActs parses the acts of a rank; all of them name the same peer.
 func parseActs(text string, peer int) (acts []act) {
-	begun, posted := -1, -1
-	var taken []int
+	started, posted := -1, -1
+	var probed []int
 	for i := range len(text) {
 		a, ok := actByLetter[text[i]]
 		if !ok {
@@ -61,12 +61,12 @@ func parseActs(text string, peer int) (acts []act) {
 		case a.kind == cancelAct:
 			a.target = posted
 		case a.kind == waitAct:
-			a.target = begun
+			a.target = started
 		case a.kind == mrecvAct:
-			if len(taken) == 0 {
+			if len(probed) == 0 {
 				continue
 			}
-			a.target, taken = taken[0], taken[1:]
+			a.target, probed = probed[0], probed[1:]
 		case a.peer != Any:
 			a.peer = peer
 		}
@@ -74,17 +74,17 @@ func parseActs(text string, peer int) (acts []act) {
 			posted = len(acts)
 		}
 		if a.kind == mprobeAct {
-			taken = append(taken, len(acts))
+			probed = append(probed, len(acts))
 		}
 		if a.kind == recvAct || a.kind == sendAct || a.kind == mrecvAct {
-			begun = len(acts)
+			started = len(acts)
 		}
 		if (a.kind == cancelAct || a.kind == waitAct) && a.target < 0 {
 			continue // no such request
 		}
 		acts = append(acts, a)
 	}
-	for _, i := range taken { // every probed message is received
+	for _, i := range probed { // every probed message is received
 		acts = append(acts, act{kind: mrecvAct, size: rendezvousSize, target: i})
 	}
 	return acts
@@ -144,8 +144,8 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 		"two tags":                  {parseActs("ol", 1), parseActs("ROR", 0)},
 		"cancelled":                 {parseActs("ll", 1), parseActs("RCRR", 0)},
 		"cancelled after another":   {parseActs("ell", 1), parseActs("RRCRR", 0)},
-		"both ways":                 {parseActs("RlW", 1), parseActs("RlW", 0)},
-		"both ways, twice":          {parseActs("RlR", 1), parseActs("lRl", 0)},
+		"both directions":           {parseActs("RlW", 1), parseActs("RlW", 0)},
+		"both directions, twice":    {parseActs("RlR", 1), parseActs("lRl", 0)},
 		"one after the other":       {parseActs("lWeWl", 1), parseActs("RWRWR", 0)},
 		"matched probe":             {parseActs("lll", 1), parseActs("MRGR", 0)},
 		"matched probe of eager":    {parseActs("ell", 1), parseActs("MRGR", 0)},
@@ -159,9 +159,9 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 	}
 	var sum Stats
 	for name, p := range programs {
-		for _, how := range []string{"speculative", "adaptive"} {
-			t.Run(name+", "+how, func(t *testing.T) {
-				states := explore(t, exploredConfigs()[how], p, 1<<20, &sum)
+		for _, config := range []string{"speculative", "adaptive"} {
+			t.Run(name+", "+config, func(t *testing.T) {
+				states := explore(t, exploredConfigs()[config], p, 1<<20, &sum)
 				t.Logf("%d states", states)
 			})
 		}
@@ -171,8 +171,7 @@ func TestAllInterleavingsOfPrograms(t *testing.T) {
 	}
 }
 
-// All interleavings of random programs: of a few, or with -explore of as many as there is
-// time for.
+// All interleavings of twelve random programs, or with -explore of as many as the time allows.
 func TestAllInterleavingsOfRandomPrograms(t *testing.T) {
 	var sum Stats
 	states, n := 0, 0
@@ -209,7 +208,7 @@ func randomProgram(r *rand.Rand) program {
 		return s
 	}
 	switch r.IntN(4) {
-	case 0: // both ways
+	case 0: // both directions
 		return program{parseActs(text("lleRRRW", 3+r.IntN(2)), 1), parseActs(text("lleRRRW", 3+r.IntN(2)), 0)}
 	case 1: // three ranks
 		return program{

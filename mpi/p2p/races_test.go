@@ -75,7 +75,7 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		r2 := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck, wire.RTS)
 		if !r1.Matched() || !r2.Matched() {
-			t.Errorf("the receives have met their sends: %v, %v", r1.Matched(), r2.Matched())
+			t.Errorf("the receives are matched: %v, %v", r1.Matched(), r2.Matched())
 		}
 		w.checkBothReceived(r1, r2)
 	})
@@ -86,9 +86,9 @@ func TestFigure4_7RTSAfterRTR(t *testing.T) {
 		r2 := w.recv(1, 0, 7, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTS)
 		if !r1.Matched() || r2.Matched() {
-			t.Errorf("the receives have met their sends: %v, %v", r1.Matched(), r2.Matched())
+			t.Errorf("the receives are matched: %v, %v", r1.Matched(), r2.Matched())
 		}
-		w.deliverKinds(1, 0, wire.RTR, wire.RTR) // the first is the crossed one's, the second is kept
+		w.deliverKinds(1, 0, wire.RTR, wire.RTR) // the first has crossed the RTS, the second is queued
 		w.send(0, 1, 7, 2, rendezvousSize)
 		w.deliverKinds(0, 1, wire.RTRAck)
 		w.checkBothReceived(r1, r2)
@@ -125,15 +125,15 @@ func TestFigure4_7RTRAfterRTS(t *testing.T) {
 // own; a rank that has sent its own acknowledges nothing.
 func TestFigure4_8Acknowledgements(t *testing.T) {
 	for _, c := range []struct {
-		name                 string
-		before               func(w *world) // deliveries between the calls
-		recvFirst            bool
-		sender, receiverSaid []wire.Kind
+		name             string
+		before           func(w *world) // deliveries between the calls
+		recvFirst        bool
+		sender, receiver []wire.Kind
 	}{
-		{"case 1: the RTR is there, and is acknowledged", func(w *world) { w.deliverKinds(1, 0, wire.RTR) }, true, []wire.Kind{wire.RTRAck}, []wire.Kind{wire.RTR}},
-		{"case 2: the RTR comes later, and is not", func(*world) {}, true, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
-		{"the RTS is there, and is acknowledged", func(w *world) { w.deliverKinds(0, 1, wire.RTS) }, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTSAck, wire.Done}},
-		{"the RTS comes later, and is not", func(*world) {}, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
+		{"case 1: the RTR arrives before the send, and is acknowledged", func(w *world) { w.deliverKinds(1, 0, wire.RTR) }, true, []wire.Kind{wire.RTRAck}, []wire.Kind{wire.RTR}},
+		{"case 2: the RTR arrives later, and is not acknowledged", func(*world) {}, true, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
+		{"the RTS arrives before the receive, and is acknowledged", func(w *world) { w.deliverKinds(0, 1, wire.RTS) }, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTSAck, wire.Done}},
+		{"the RTS arrives later, and is not acknowledged", func(*world) {}, false, []wire.Kind{wire.RTS}, []wire.Kind{wire.RTR, wire.Done}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newSpeculativeWorld(t)
@@ -148,10 +148,10 @@ func TestFigure4_8Acknowledgements(t *testing.T) {
 			w.runToEnd()
 			w.checkReceived(r, 1, rendezvousSize)
 			if got := w.controlSent(0, 1); !slices.Equal(got, c.sender) {
-				t.Errorf("the sender says %v, want %v", got, c.sender)
+				t.Errorf("the sender sent %v, want %v", got, c.sender)
 			}
-			if got := w.controlSent(1, 0); !slices.Equal(got, c.receiverSaid) {
-				t.Errorf("the receiver says %v, want %v", got, c.receiverSaid)
+			if got := w.controlSent(1, 0); !slices.Equal(got, c.receiver) {
+				t.Errorf("the receiver sent %v, want %v", got, c.receiver)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestFigure4_9NoRTRAfterReceiveWithoutRTR(t *testing.T) {
 			w.checkNothingSent(1, 0)
 			s1 := w.send(0, 1, 7, 1, eagerLimit)
 			if w.deliverKinds(0, 1, wire.Eager); !r1.Done() || r2.Done() || !s1.Done() {
-				t.Error("the message is not the first receive's")
+				t.Error("the message did not complete the first receive only")
 			}
 			r3 := w.recv(1, 0, 7, rendezvousSize) // still after a receive without an RTR
 			w.send(0, 1, 7, 2, rendezvousSize)
@@ -246,7 +246,7 @@ func TestFigure4_10MispredictedRTR(t *testing.T) {
 	})
 	for _, s := range seen {
 		if s != "[EAGER RTS] [RTR]" {
-			t.Errorf("the cases do not look the same: %v", seen)
+			t.Errorf("the control messages of the cases differ: %v", seen)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func TestNoRTRAfterReceivesWithDroppedRTRs(t *testing.T) {
 	w.deliverKinds(0, 1, wire.Eager, wire.RTS)
 	w.deliverKinds(1, 0, wire.RTSAck)
 	w.send(0, 1, 7, 3, rendezvousSize)
-	w.deliverKinds(0, 1, wire.RTS) // which resumes
+	w.deliverKinds(0, 1, wire.RTS) // with ResumeRTR
 	recvs = append(recvs, w.recv(1, 0, 7, rendezvousSize))
 	w.deliverOnly(1, 0, wire.RTSAck)
 	w.send(0, 1, 7, 4, rendezvousSize)
@@ -367,7 +367,7 @@ func TestFigure4_12NoDeadlock(t *testing.T) {
 					}
 					s := w.send(0, 1, 7, 1, min(n, room))
 					if s.state == statePosted || s.state == stateIdle {
-						t.Error("the send waits to be asked")
+						t.Error("the send waits for an RTR")
 					}
 					w.runToEnd()
 					if !s.Done() {

@@ -7,9 +7,8 @@ import (
 	"github.com/fabrictest/fabrictest/mpi/wire"
 )
 
-// Irecv starts a receive. It takes the first matching unexpected message, or else is posted. Under
-// the speculative protocol it first processes messages that have arrived (early progress), and may
-// send an RTR.
+// Irecv starts a receive. It takes the first matching unexpected message, or is posted. Under the
+// speculative protocol it first processes arrived messages (early progress), and may send an RTR.
 func (e *Engine) Irecv(r *Request) {
 	r.reset()
 	r.isRecv = true
@@ -59,9 +58,8 @@ func (msg *unexpectedMessage) status() (source int, tag int32, size int) {
 	return msg.peer, msg.header.Tag, int(msg.header.Size)
 }
 
-// handleEager matches an eager message with a receive or queues it as unexpected. An RTR (ready to
-// receive) that the receive has sent for a message by rendezvous was in vain: it is counted as
-// mispredicted.
+// handleEager matches an eager message with a receive or queues it as unexpected. If the receive
+// has sent an RTR (ready to receive), for a rendezvous message, that counts as mispredicted.
 func (e *Engine) handleEager(peer int, h *wire.Header, data []byte) error {
 	n := e.posted.Match(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if n == nil {

@@ -53,8 +53,7 @@ func (e *Engine) senderState(envelope Envelope) *senderState {
 
 // evictSenders drops the state of envelopes without pending requests. That loses whether RTRs are
 // stopped, or must not be used after an eager send (eagerSent). So every new state starts with
-// eagerSent set, and its first RTS stops RTRs. The next eviction happens when the number of states
-// has doubled.
+// eagerSent set, and its first RTS stops RTRs. It runs again when the states have doubled.
 func (e *Engine) evictSenders() {
 	maps.DeleteFunc(e.senders, func(_ Envelope, s *senderState) bool {
 		return s.firstUnmatched == nil && s.rtrs.len() == 0 && !s.stopping
@@ -143,9 +142,8 @@ func (s *senderState) removeUnmatched(r *Request) {
 	}
 }
 
-// useRTR writes a send's data to the receive buffer that the first RTR (ready-to-receive message)
-// describes. It first sends an RTRAck: otherwise the receiver would match the next RTS with that
-// receive.
+// useRTR writes a send's data to the receive buffer of the first RTR (ready-to-receive message). It
+// first sends an RTRAck: otherwise the receiver would match the next RTS with that receive.
 func (e *Engine) useRTR(r *Request, s *senderState) {
 	if err := e.register(r, len(r.Buf)); err != nil {
 		e.fail(r, err)
@@ -249,8 +247,7 @@ func (e *Engine) confirmRTRStop(r *Request, s *senderState) {
 }
 
 // handleRevoke removes an RTR (ready-to-receive message) that the receiver revokes, and replies
-// with Revoked. If a send has used the RTR, the receiver gets the RTRAck of that send before the
-// reply.
+// with Revoked. If a send has used the RTR, its RTRAck precedes the reply.
 func (e *Engine) handleRevoke(peer int, h *wire.Header) error {
 	s := e.senderState(Envelope{Context: h.Context, Source: int32(peer), Tag: h.Tag})
 	if s.rtrs.remove(h.Recv) {
@@ -269,8 +266,7 @@ type rtrQueue struct {
 
 func (q *rtrQueue) len() int { return len(q.all) - q.first }
 
-// push appends a copy of h. It first moves the entries to the front if half of the slice is
-// unused.
+// push appends a copy of h. It first moves the entries down if half of the slice is unused.
 func (q *rtrQueue) push(h *wire.Header) {
 	if q.first > len(q.all)/2 {
 		q.all = q.all[:copy(q.all, q.all[q.first:])]

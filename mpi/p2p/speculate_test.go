@@ -9,7 +9,7 @@ import (
 )
 
 // A call uses the messages that its own early progress has delivered.
-func TestEarlyProgress(t *testing.T) {
+func TestCallUsesMessagesOfEarlyProgress(t *testing.T) {
 	w := newSpeculativeWorld(t)
 	w.ranks[0].progress = func() { w.deliverKinds(1, 0, wire.RTR) }
 	r := w.recv(1, 0, 7, rendezvousSize)
@@ -34,7 +34,7 @@ func TestNoEarlyProgressForEagerMessages(t *testing.T) {
 	w.runToEnd()
 	w.checkReceived(r, 1, eagerLimit)
 	if n := w.ranks[0].e.Stats.EarlyProgress + w.ranks[1].e.Stats.EarlyProgress; n != 0 {
-		t.Errorf("%d looks", n)
+		t.Errorf("%d early progress calls", n)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestEagerSendWithoutCreditFallsBack(t *testing.T) {
 // A receiver that keeps mispredicting sends no RTRs until a rendezvous message arrives.
 func TestReceiverStopsAfterMispredictions(t *testing.T) {
 	w := newSpeculativeWorld(t)
-	eagerly := func(n int) {
+	eager := func(n int) {
 		for i := range n {
 			r := w.recv(1, 0, 7, rendezvousSize)
 			w.send(0, 1, 7, i, eagerLimit)
@@ -85,7 +85,7 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 			w.checkReceived(r, i, eagerLimit)
 		}
 	}
-	longOnes := func(n int) {
+	rendezvous := func(n int) {
 		for i := range n {
 			r := w.recv(1, 0, 7, rendezvousSize)
 			w.runToEnd()
@@ -95,15 +95,15 @@ func TestReceiverStopsAfterMispredictions(t *testing.T) {
 		}
 	}
 	rtrs := &w.ranks[1].e.Stats.ControlMessages[wire.RTR]
-	if eagerly(20); *rtrs != 4 {
+	if eager(20); *rtrs != 4 {
 		t.Errorf("%d RTRs were sent", *rtrs)
 	}
-	longOnes(3) // stops, resumes, speculates
+	rendezvous(3) // stops, resumes, speculates
 	if n := w.ranks[0].e.Stats.RTRsUsed; n != 1 {
 		t.Errorf("%d RTRs were used; %v", n, w.log)
 	}
 	before := *rtrs
-	if eagerly(20); *rtrs != before+4 {
+	if eager(20); *rtrs != before+4 {
 		t.Errorf("%d RTRs were sent the second time", *rtrs-before)
 	}
 }
@@ -117,7 +117,7 @@ func TestRendezvousResetsMispredictions(t *testing.T) {
 	w.send(0, 1, 7, 1, rendezvousSize) // crosses
 	w.runToEnd()
 	if w.checkReceived(r, 1, rendezvousSize); h.mispredicted != 0 {
-		t.Errorf("%d mispredictions are remembered", h.mispredicted)
+		t.Errorf("%d mispredictions are counted", h.mispredicted)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestSenderStateIsEvicted(t *testing.T) {
 		w.send(0, 1, 100+tag, 2, 1)
 	}
 	if n := len(w.ranks[0].e.senders); n > 100 {
-		t.Errorf("%d envelopes are remembered", n)
+		t.Errorf("%d envelopes have state", n)
 	}
 	w.runToEnd()
 	w.checkReceived(r, 1, eagerLimit)
@@ -143,7 +143,7 @@ func TestSenderStateIsEvicted(t *testing.T) {
 	w.deliverKinds(1, 0, wire.RTR)
 	s := w.send(0, 1, 7, 3, rendezvousSize)
 	if s.state != stateRTSSent {
-		t.Error("an RTR was used though its envelope was forgotten")
+		t.Error("an RTR was used though the state of its envelope was evicted")
 	}
 	w.runToEnd()
 	w.checkReceived(r, 3, rendezvousSize)
@@ -158,11 +158,11 @@ func TestSenderStateEvictedDuringSend(t *testing.T) {
 		w.send(0, 1, 100+tag, 2, 1)
 	}
 	w.recv(1, 0, 8, rendezvousSize)
-	w.ranks[0].progress = func() { w.deliverKinds(1, 0, wire.RTR) } // of an envelope too many
+	w.ranks[0].progress = func() { w.deliverKinds(1, 0, wire.RTR) } // of one envelope more than the limit
 	w.send(0, 1, 7, 1, rendezvousSize)
 	q := w.ranks[0].outgoing[1]
 	if h := q[len(q)-1].h; !e.evicted || h.Flags != wire.StopRTR {
-		t.Errorf("envelopes were forgotten: %v; the RTS has flags %v", e.evicted, h.Flags)
+		t.Errorf("envelopes were evicted: %v; the RTS has flags %v", e.evicted, h.Flags)
 	}
 }
 
@@ -170,19 +170,19 @@ func TestSenderStateEvictedDuringSend(t *testing.T) {
 // receiver.
 func TestStoppedSenderStateIsEvicted(t *testing.T) {
 	w := newSpeculativeWorld(t)
-	const most = 100
+	const limit = 100
 	for _, n := range w.ranks {
-		n.e.maxEnvelopes, n.e.evictAt = most, most
+		n.e.maxEnvelopes, n.e.evictAt = limit, limit
 	}
-	for tag := range 5 * most {
+	for tag := range 5 * limit {
 		for i, n := range []int{eagerLimit, rendezvousSize} {
 			r := w.recv(1, 0, tag, rendezvousSize)
 			w.send(0, 1, tag, i, n)
 			w.runToEnd()
 			w.checkReceived(r, i, n)
 		}
-		if a, b := len(w.ranks[0].e.senders), len(w.ranks[1].e.receiverStates); a > most || b > most {
-			t.Fatalf("%d and %d envelopes are remembered", a, b)
+		if a, b := len(w.ranks[0].e.senders), len(w.ranks[1].e.receiverStates); a > limit || b > limit {
+			t.Fatalf("%d and %d envelopes have state", a, b)
 		}
 	}
 	// An envelope whose state the sender has evicted still works.
@@ -201,7 +201,7 @@ func TestStoppedSenderStateIsEvicted(t *testing.T) {
 // The cost of a message does not depend on the number of posted receives, queued RTRs or
 // unexpected RTSs.
 func TestCostIndependentOfQueueLength(t *testing.T) {
-	const few, many, most = 10, 10_000, 10
+	const shortQueue, longQueue, maxRatio = 10, 10_000, 10
 	queued := map[string]func(w *world, n int) (once func()){
 		"RTRs of one envelope": func(w *world, n int) func() {
 			for range n {
@@ -231,7 +231,7 @@ func TestCostIndependentOfQueueLength(t *testing.T) {
 				w.deliver(0, 1)
 			}
 		},
-		"offers of one envelope": func(w *world, n int) func() {
+		"unexpected RTSs of one envelope": func(w *world, n int) func() {
 			for range n {
 				w.send(0, 1, 7, 1, rendezvousSize)
 			}
@@ -249,7 +249,7 @@ func TestCostIndependentOfQueueLength(t *testing.T) {
 	for name, fill := range queued {
 		t.Run(name, func(t *testing.T) {
 			var once [2]func()
-			for i, n := range []int{few, many} {
+			for i, n := range []int{shortQueue, longQueue} {
 				w := newSpeculativeWorld(t)
 				do := fill(w, n)
 				once[i] = func() {
@@ -267,11 +267,11 @@ func TestCostIndependentOfQueueLength(t *testing.T) {
 					best[i] = min(best[i], time.Since(began))
 				}
 			}
-			said := fmt.Sprintf("%v a message with %d queued, %v with %d", best[1]/100, many, best[0]/100, few)
-			if best[1] > most*best[0] {
-				t.Error(said)
+			text := fmt.Sprintf("%v a message with %d queued, %v with %d", best[1]/100, longQueue, best[0]/100, shortQueue)
+			if best[1] > maxRatio*best[0] {
+				t.Error(text)
 			}
-			t.Log(said)
+			t.Log(text)
 		})
 	}
 }

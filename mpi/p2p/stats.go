@@ -19,8 +19,7 @@ type Sizes struct {
 	BySize   [40]uint64 // 0 B, 1 B, 2–3 B, 4–7 B, …
 }
 
-// add counts a message of n bytes. BySize has an element for each bit length of n: 0, 1, 2–3, 4–7,
-// … bytes.
+// add counts a message of n bytes. BySize is by the bit length of n: 0, 1, 2–3, 4–7, … bytes.
 func (s *Sizes) add(n int) {
 	s.Messages++
 	s.Bytes += uint64(n)

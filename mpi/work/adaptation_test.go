@@ -95,7 +95,7 @@ func TestAdaptationLimitsCostOfRareReuse(t *testing.T) {
 	stops, some := run(memory.Reuse{Buckets: 512})
 	loses := func(d time.Duration) float64 { return 100 * (d.Seconds()/without.Seconds() - 1) }
 	if loses(grows) < 4 || loses(grows) > 9 || loses(stops) > 2.5 {
-		t.Errorf("it takes %.1f %% longer, and with adaptation %.1f %%", loses(grows), loses(stops))
+		t.Errorf("reuse takes %.1f %% longer, with adaptation %.1f %%", loses(grows), loses(stops))
 	}
 	if all.Reuse.Stopped || all.Reuse.Buffers != hot+cold || all.Reuse.FrequentBuffers != hot || all.Registrations.Misses != hot {
 		t.Errorf("without adaptation: %+v", all)
@@ -124,7 +124,7 @@ func TestRegistrationCache(t *testing.T) {
 			}
 		})
 		if regions := stats.Registrations.Regions; cfg.CacheBytes < 0 && regions > 0 {
-			t.Errorf("%d regions are left in a cache that is off", regions)
+			t.Errorf("%d regions are in a disabled cache", regions)
 		}
 		return took.Seconds() / (2 * trips)
 	}
@@ -138,7 +138,7 @@ func TestRegistrationCache(t *testing.T) {
 		t.Errorf("16 KB from new buffers: %.1f times as long, from half of them %.1f; 256 KB %.1f", none, half, large)
 	}
 	if r := latency(off, 16<<10, 100) / latency(on, 16<<10, 0); r < 0.9 || r > 1.3 {
-		t.Errorf("16 KB without a cache take %.2f times what new buffers do", r)
+		t.Errorf("16 KB without a cache take %.2f times as long as new buffers", r)
 	}
 	t.Logf("16 KB %.1f and %.1f, 256 KB %.1f times as long", none, half, large)
 }

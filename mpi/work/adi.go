@@ -74,8 +74,7 @@ func newADI(seed uint64, side, ranks, rank int, s *lineSolver) *adi {
 	return a
 }
 
-// neighbour is the rank whose cells follow those of this rank along an axis, or with d = -1 precede
-// them.
+// neighbour is the rank with the next cells along an axis, or with d = -1 the previous ones.
 func (a *adi) neighbour(axis, d int) int {
 	i, k := a.i, a.k
 	switch axis {
@@ -105,8 +104,7 @@ func (a *adi) run(steps int) {
 }
 
 // makeRightSide sets the unknowns of all cells to the right side of a step: the operators of all
-// axes, applied to the exact solution in turn. Each needs the previous result up to faceDepth
-// beyond the cell.
+// axes, applied to the exact solution in turn. Each needs the previous result to faceDepth outside.
 func (a *adi) makeRightSide(step int) {
 	a.step, a.seed = step, key(a.coefficientSeed, uint64(step))
 	for _, c := range a.cells {
@@ -162,9 +160,8 @@ func (a *adi) cellInSlice(axis, s int) *adiCell {
 	panic("work: a rank has a cell in every slice")
 }
 
-// sweep eliminates along an axis, or substitutes if back is set. The order is that of Rashti 2010
-// Fig. 4.18: the receive is posted, independent work is done, then the last send and the receive
-// are waited for.
+// sweep eliminates along an axis, or substitutes if back is set. In the order of Rashti 2010 Fig.
+// 4.18, it posts the receive, does independent work, then waits for the last send and the receive.
 func (a *adi) sweep(axis int, back bool) {
 	direction, first, d, tag := "", 0, 1, 1+2*axis
 	size, handle := a.solver.forwardSize, a.solver.eliminate

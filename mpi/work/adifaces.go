@@ -13,9 +13,8 @@ const (
 	adiReference = 24
 )
 
-// reference returns the expected unknowns and the bound of their error: those of a solution of the
-// whole grid by one rank, which must be equal to the bit, or for large grids the exact solution of
-// the step.
+// reference returns the expected unknowns and the bound of their error: for small grids those of a
+// solution by one rank, equal to the bit, and for large grids the exact solution of the step.
 func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64) {
 	if a.side > adiReference {
 		return a.exact, adiBound
@@ -28,8 +27,7 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// checkPoint compares the unknowns of a point; where says in an error which copy of the point it
-// is.
+// checkPoint compares the unknowns of a point. In an error, where names the copy.
 func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
 	for v, w := range want {
 		if !a.j.withinBound(w, got[v], bound) {
@@ -132,15 +130,13 @@ type adiCell struct {
 	eliminated []float64 // results of elimination
 }
 
-// line is a line of a cell along an axis: its first point, the distance between points and
-// their number.
+// line is a line of a cell along an axis: its first point, the stride and number of points.
 type line struct {
 	axis, first, stride, n int
 	at                     [3]int // of the first point, in the whole grid
 }
 
-// extended returns a box of the cell's size, extended by faceDepth at both ends of some axes within
-// the grid.
+// extended returns the cell's box, extended by faceDepth at both ends of some axes within the grid.
 func (c *adiCell) extended(side int, axes ...int) *adiCell {
 	b := &adiCell{from: c.from, n: c.n}
 	for _, axis := range axes {

@@ -37,7 +37,7 @@ func TestEarlyBarrierExitIsDetected(t *testing.T) {
 		wl := must.Get(work.Find(name))(t)
 		did := false
 		o := mpi.Options{Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
-			if e.Rank == 0 { // the other one is late
+			if e.Rank == 0 { // rank 1 is late
 				up = duplicatingUpper{up, &did}
 			}
 			return mpi.OverVerbs(carrier.Config{})(e, up)

@@ -6,8 +6,7 @@ package work
 // posted before the preceding work (Rashti 2010 §4.4.2, Fig. 4.18; Sur 2006 Table 1).
 func blockTridiagonal(j *job) { runADI(j, &blockSolver) }
 
-// runADI runs the steps of NPB's BT or SP, alternating direction implicit methods that differ in
-// the solver.
+// runADI runs the steps of NPB's BT or SP: alternating direction implicit, with different solvers.
 func runADI(j *job, solver *lineSolver) {
 	size := adiSizes[j.p.Class]
 	a := newADI(j.p.Seed, size.side, j.Size(), j.Rank(), solver)

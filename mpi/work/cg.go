@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid
-// with as many or twice as many columns as rows; each has a block of the matrix. Products
-// are summed along rows of ranks, with partners at halving distances, and exchanged across the
-// diagonal; scalars are summed the same way, in messages of 8 bytes, which are the majority (Rashti
-// 2010 Table 5.1). The loop has receives, sends and waits without work in between (Rashti 2010 Fig.
-// 4.18). The number of partners grows with the logarithm of the ranks (Rashti 2010 §6.6.2, Sur 2006
-// Table 1).
+// conjugateGradient solves a sparse symmetric system as NPB's CG does. Ranks form a grid with as
+// many or twice as many columns as rows; each has a block of the matrix. Products are summed along
+// rows of ranks, with partners at halving distances, and exchanged across the diagonal; scalars are
+// summed the same way, in messages of 8 bytes, the majority (Rashti 2010 Table 5.1). The loop has
+// receives, sends and waits without work in between (ibid. Fig. 4.18). The number of partners grows
+// with the logarithm of the ranks (ibid. §6.6.2, Sur 2006 Table 1).
 func conjugateGradient(j *job) {
 	size := map[Class]cgSize{
 		ClassT: {unknowns: 256, perRow: 3, steps: 25},
@@ -62,8 +61,7 @@ type cgPartners struct {
 	opposite         int    // the rank across the diagonal
 }
 
-// newCGPartners returns the position of a rank, and its partners along the row at halving
-// distances.
+// newCGPartners returns a rank's position, and its partners along the row at halving distances.
 func newCGPartners(rank, ranks int) (p cgPartners) {
 	p.rank, p.rows = rank, 1<<(log2(ranks)/2)
 	p.cols = ranks / p.rows
@@ -89,8 +87,7 @@ func (p *cgPartners) divide(rows int) {
 	}
 }
 
-// newCG returns a rank's part of a random system, whose size is rounded up to a multiple of the
-// columns.
+// newCG returns a rank's part of a random system, of a size rounded up to a multiple of columns.
 func newCG(j *job, size cgSize) *cg {
 	c := &cg{j: j, cgPartners: newCGPartners(j.Rank(), j.Size())}
 	n := (size.unknowns + c.cols - 1) / c.cols * c.cols

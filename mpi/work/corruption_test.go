@@ -17,7 +17,7 @@ import (
 
 // corruption changes a byte of one transfer among all that ranks make.
 type corruption struct {
-	minBytes int // smaller transfers are left alone, for example those of results
+	minBytes int // smaller transfers are not changed, for example those of results
 	target   int // number of the transfer to change; 0: none
 	count    int // transfers so far
 	did      bool
@@ -155,8 +155,8 @@ func runCorrupted(wl *work.Workload, by dataPath, at int) (corruption, []error) 
 	return d, errs
 }
 
-// A wrong byte is detected, with its place, whether it was in a message or in data that a
-// NIC has read or written.
+// A wrong byte of a message, or of data that a NIC has read or written, is detected with its
+// place.
 func TestCorruptedDataIsDetected(t *testing.T) {
 	for _, by := range []dataPath{
 		{"messages", "softroce", p2p.RGET, 64 << 10, 2},
@@ -165,14 +165,14 @@ func TestCorruptedDataIsDetected(t *testing.T) {
 	} {
 		for _, wl := range work.All() {
 			switch {
-			case wl.Name == "putget" && by.name == "messages": // its data comes in no message
+			case wl.Name == "putget" && by.name == "messages": // its data is not in messages
 				continue
 			case by.name == "writes" && !slices.Contains([]string{"putget", "pingpong", "cg", "radix", "hpl"}, wl.Name):
 				continue // only the path differs
 			}
 			clean, errs := runCorrupted(wl, by, 0)
 			if err := errors.Join(errs...); err != nil || clean.count == 0 {
-				t.Errorf("%s by %s: %d pieces of data, %v", wl.Name, by.name, clean.count, err)
+				t.Errorf("%s by %s: %d transfers, %v", wl.Name, by.name, clean.count, err)
 				continue
 			}
 			for i := range by.tries {
@@ -180,7 +180,7 @@ func TestCorruptedDataIsDetected(t *testing.T) {
 				d, errs := runCorrupted(wl, by, at)
 				var wrong *work.VerificationError
 				if !d.did || !errors.As(errors.Join(errs...), &wrong) || wrong.Place == "" || wrong.Want == wrong.Got {
-					t.Errorf("%s by %s: message %d of %d, of which a byte was changed (%v), is not detected: %v", wl.Name, by.name, at, clean.count, d.did, errs)
+					t.Errorf("%s by %s: a changed byte (%[5]v) of transfer %[3]d of %[4]d is not detected: %[6]v", wl.Name, by.name, at, clean.count, d.did, errs)
 				}
 			}
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // Datagram-iWARP, made reliable by the runtime, has the latency of iWARP over TCP with
-// markers, and more both-way bandwidth, because it needs neither markers nor credits. The
+// markers, and more bidirectional bandwidth, because it needs neither markers nor credits. The
 // further gain of Rashti 2010 §6.6.1 (up to 25 % of the latency, and 40 % at 2 KB instead of 20
 // %) is CPU time of TCP, which a simulated world does not have.
 func TestDatagramIWARPMatchesStreamIWARP(t *testing.T) {

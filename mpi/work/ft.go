@@ -271,8 +271,7 @@ func (f *fft) transform(x []complex128, back bool) {
 	}
 }
 
-// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory of
-// its length.
+// transformStrided transforms a line whose numbers are stride apart in x. line is scratch memory.
 func (f *fft) transformStrided(x []complex128, stride int, line []complex128, back bool) {
 	for i := range line {
 		line[i] = x[i*stride]

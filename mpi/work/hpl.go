@@ -111,8 +111,7 @@ func (h *hpl) factorPanel() {
 
 // swapPivot finds the row with the largest element of matrix column g, swaps it into place, and
 // returns its part in the panel, which starts at the local column panelStart. Every rank of this
-// process column sends its candidate to every other, together with the row to be replaced if it
-// owns that row.
+// process column sends its candidate to every other, and the row to be replaced if it owns that.
 func (h *hpl) swapPivot(g, panelStart int) []float64 {
 	c, w := g-h.first, h.width
 	mine := make([]float64, 3+2*w) // size and index; the row; the row to be replaced; a checksum
@@ -217,8 +216,7 @@ func (h *hpl) forwardPanel() {
 	}
 }
 
-// blockCyclic is a matrix of n rows and n + 1 columns in block-cyclic distribution on a
-// grid of ranks.
+// blockCyclic is an n by n+1 matrix in block-cyclic distribution on a grid of ranks.
 type blockCyclic struct {
 	seed          uint64
 	n, block      int
@@ -253,8 +251,7 @@ type cyclicAxis struct {
 	owned  int // how many rows or columns this rank has
 }
 
-// newCyclicAxis distributes the blocks of n indexes cyclically among the owners; this rank is owner
-// me.
+// newCyclicAxis distributes the blocks of n indexes cyclically among owners; this rank is me.
 func newCyclicAxis(n, block, owners, me int) cyclicAxis {
 	a := cyclicAxis{block: block, owners: owners, me: me}
 	a.owned = a.before(n)
@@ -272,8 +269,7 @@ func (a *cyclicAxis) global(local int) int {
 	return (local/a.block*a.owners+a.me)*a.block + local%a.block
 }
 
-// before is how many indexes below g this rank owns, which is the local index of its first one from
-// g on.
+// before is how many indexes below g this rank owns: the local index of its first one from g on.
 func (a *cyclicAxis) before(g int) int {
 	blocks, rest := g/a.block, g%a.block
 	n := blocks / a.owners * a.block

@@ -146,8 +146,7 @@ func (h *hpl) solveBlock(first, w int, x, known []float64, diagonal int) {
 	}
 }
 
-// hplReference is the number of rows up to which every rank also eliminates the whole
-// matrix.
+// hplReference is the number of rows up to which each rank also eliminates the whole matrix.
 const hplReference = 256
 
 // checkElimination compares this rank's part of a small matrix, up to hplReference, with an

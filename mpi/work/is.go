@@ -8,10 +8,9 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// integerSort sorts keys as NPB's IS does: ranks count the keys of each bucket, assign
-// buckets to ranks with a reduction, exchange the numbers of keys, and then the keys, in an
-// all-to-all of few and large messages (Sur 2006 §3.2: most of the volume; small messages are
-// mostly control).
+// integerSort sorts keys as NPB's IS does: ranks count the keys of each bucket, assign buckets to
+// ranks with a reduction, exchange the numbers of keys, and then the keys, in an all-to-all of few
+// large messages (Sur 2006 §3.2: most of the volume; small ones are mostly control).
 func integerSort(j *job) {
 	size := map[Class]isSize{
 		ClassT: {keys: 1 << 13, keyLimit: 1 << 11, buckets: 1 << 8, rounds: 3},

@@ -48,8 +48,7 @@ func (j *job) setIterations(ofClass int) int {
 	return j.iterations
 }
 
-// messageSizes returns the message size of the parameters if it is set, else the sizes of the
-// class.
+// messageSizes returns the message size of the parameters, or the sizes of the class if it is 0.
 func (j *job) messageSizes(byClass map[Class][]int) []int {
 	if j.p.Bytes > 0 {
 		return []int{j.p.Bytes}
@@ -106,8 +105,7 @@ func (j *job) exchangeWith(send, recv []byte, peer, tag int) {
 	j.digestReceived(peer, recv)
 }
 
-// sendWithDigest and recvWithDigest add the digest of the message to those that result compares at
-// the end.
+// sendWithDigest and recvWithDigest add the message's digest to those that result compares.
 func (j *job) sendWithDigest(buf []byte, dest, tag int) {
 	j.digestSent(dest, buf)
 	j.Send(buf, dest, tag)

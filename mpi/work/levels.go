@@ -18,9 +18,8 @@ func algebraicMultigrid(j *job) {
 	runLevels(j, func(level, _, _ int) int { return amgReach * (level + 1) })
 }
 
-// semicoarsening has the exchanges of a multigrid solver after SMG2000, whose coarsest level
-// couples all points: on it every rank communicates with every other (Rashti 2010 §6.6.2, Table
-// 6.1).
+// semicoarsening has the exchanges of a multigrid solver after SMG2000. Its coarsest level couples
+// all points: there each rank communicates with every other (Rashti 2010 §6.6.2, Table 6.1).
 func semicoarsening(j *job) {
 	runLevels(j, func(level, levels, points int) int {
 		if level == levels-1 {
@@ -59,8 +58,7 @@ func runLevels(j *job, reach func(level, levels, points int) int) {
 	j.addFigure("partners on the level with most", j.maxAll(float64(partners)), "")
 }
 
-// gridLevel is a level: points on a circle, in contiguous parts per rank, each coupled to
-// all within reach.
+// gridLevel is a level: points on a circle, contiguous per rank, each coupled to all in reach.
 type gridLevel struct {
 	j          *job
 	level      int

@@ -73,8 +73,7 @@ func (wl *Workload) onRanks(least int, rule RankRule) *Workload {
 	return wl
 }
 
-// unless sets Workload.unfitReason, which says why a number of ranks cannot share the problem of a
-// class.
+// unless sets Workload.unfitReason: why a number of ranks cannot share the problem of a class.
 func (wl *Workload) unless(reason func(c Class, ranks int) string) *Workload {
 	wl.unfitReason = reason
 	return wl
@@ -121,8 +120,7 @@ type Params struct {
 	Iterations int `json:"iterations,omitempty"`
 	// Bytes is the size of messages, for workloads with Sized.
 	Bytes int `json:"bytes,omitempty"`
-	// Compute is the time that the processor is busy in each step, where the model
-	// computes.
+	// Compute is the time that the CPU is busy in each step, where the model computes.
 	Compute time.Duration `json:"compute_ns,omitempty"`
 	// Seed determines all data.
 	Seed uint64 `json:"seed,omitempty"`

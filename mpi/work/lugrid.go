@@ -106,12 +106,10 @@ func (g *luGrid) relax(x, y, z int) {
 	}
 }
 
-// edge is a line of n points of every plane along x or y: its first point, and the step to the
-// next.
+// edge is a line of n points of every plane along x or y: its first point and its step.
 type edge struct{ x, y, n, dx, dy int }
 
-// ownEdge is the edge of this rank's points in a direction: its first point x, y, its length, and
-// the step dx, dy.
+// ownEdge is the edge of this rank's points in a direction.
 func (g *luGrid) ownEdge(direction int) edge {
 	switch direction {
 	case north:

@@ -128,9 +128,8 @@ type MemoryPattern struct {
 // star shows the memory of one rank.
 const maxAllToAllRanks = 64
 
-// MemoryPatterns returns the communication patterns for which papers publish curves of the memory
-// per rank over the number of ranks: a constant number of partners, a logarithmic one, and all
-// ranks.
+// MemoryPatterns returns the communication patterns for which papers publish the memory per rank by
+// the number of ranks: a constant number of partners, a logarithmic one, and all ranks.
 func MemoryPatterns() []MemoryPattern {
 	return []MemoryPattern{
 		{Workload: "neighbours", Params: Params{Iterations: 20}},
@@ -181,8 +180,7 @@ func (r *MemoryRun) Measure(start func(ranks int, o mpi.Options, program func(*m
 
 // Configurations and experiments of published measurements, for comparison.
 
-// RashtiMemory is the configuration of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection,
-// about 800 KB.
+// RashtiMemory is that of Rashti 2010 §6.6.2: 95 receives of 8 KB per connection, about 800 KB.
 func RashtiMemory() carrier.Config {
 	return carrier.Config{PacketSize: 8 << 10, Receives: 95}
 }
@@ -214,8 +212,7 @@ const (
 )
 
 // MemoryExperiments returns the experiments: memory by the number of ranks, with the receives of
-// RashtiMemory and the rings of SurMemory, and the published experiments of Rashti 2010 and Sur
-// 2006.
+// RashtiMemory and the rings of SurMemory, and those published in Rashti 2010 and Sur 2006.
 func MemoryExperiments() []MemoryExperiment {
 	byRanks := SurMemory()
 	byRanks.Receives = RashtiMemory().Receives

@@ -69,7 +69,7 @@ func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
 	for _, ranks := range []int{4, 16} {
 		all := at("alltoall", carrier.SendRecv, ranks)
 		if all.Connections.Mean != float64(ranks-1) {
-			t.Errorf("%d ranks that talk to all: %v connections", ranks, all.Connections)
+			t.Errorf("alltoall on %d ranks: %v connections", ranks, all.Connections)
 		}
 		if each := (all.Bytes.Mean - at("alltoall", carrier.UD, ranks).Bytes.Mean) / float64(ranks-1); each < 700e3 || each > 900e3 {
 			t.Errorf("a connection on %d ranks: %.0f bytes, not about 800 KB", ranks, each)
@@ -81,7 +81,7 @@ func TestConnectionMemoryGrowsWithPartners(t *testing.T) {
 		}
 	}
 	if few, all := at("cg", carrier.SendRecv, 16).Bytes.Mean, at("alltoall", carrier.SendRecv, 16).Bytes.Mean; few > all*0.6 {
-		t.Errorf("cg on 16 ranks has %.0f bytes of connections, who talks to all %.0f", few, all)
+		t.Errorf("on 16 ranks cg has %.0f bytes of connections, alltoall %.0f", few, all)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestSharedReceivesDoNotGrow(t *testing.T) {
 	}
 	for _, p := range measureMemory(t, work.SurMemory(), patterns[2:], designs, 200) {
 		if p.Bytes.Most > most || p.Bytes.Most > 1.05*few["star"] || p.Connections.Most < 199 {
-			t.Errorf("a rank with all of %d: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
+			t.Errorf("star on %d ranks: %v bytes, %v connections; %.0f bytes on 4", p.Ranks, p.Bytes, p.Connections, few["star"])
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestStarMemoryEqualsAllToAllMemory(t *testing.T) {
 		}
 		full := all[p.Design]
 		if d := p.Bytes.Mean / full.Bytes.Mean; d < 0.97 || d > 1.03 || p.Connections != full.Connections || p.Design != carrier.Hybrid && p.Rings.Mean < full.Rings.Mean {
-			t.Errorf("%s: rank 0 of a star has %v, one of all %v", p.Design, p, full)
+			t.Errorf("%s: rank 0 of star has %v, of alltoall %v", p.Design, p, full)
 		}
 	}
 }

@@ -11,8 +11,7 @@ type mgLevel struct {
 	u, r    []float64
 }
 
-// newMGLevel returns the box of the rank at the position of t, in a grid with side points on each
-// side.
+// newMGLevel returns the box of the rank at the position of t, in a grid of side³ points.
 func newMGLevel(side int, t torus) *mgLevel {
 	l := &mgLevel{side: side}
 	for axis, k := range t.sides {
@@ -50,8 +49,7 @@ func (l *mgLevel) each(do func(at int)) {
 	}
 }
 
-// stencil has weights for a point, and for its neighbours across a face, an edge and a
-// corner.
+// stencil has weights for a point, and its neighbours across a face, an edge and a corner.
 type stencil [4]float64
 
 // The stencils of NPB's MG: the operator, and the smoother of the smaller classes.
@@ -86,8 +84,7 @@ func (l *mgLevel) restrict(fine *mgLevel) {
 	}
 }
 
-// interpolate adds u of the next coarser level: points between its points have the mean of those
-// around them.
+// interpolate adds u of the next coarser level: points in between have the mean of those around.
 func (l *mgLevel) interpolate(coarse *mgLevel) {
 	for z := 1; z <= l.n[2]; z++ {
 		for y := 1; y <= l.n[1]; y++ {
@@ -120,8 +117,7 @@ func (m *mg) exchange(l *mgLevel, f []float64) {
 	}
 }
 
-// mgTag is the tag of a face that is sent in the direction of an axis (up is 1) or against it (up
-// is 0).
+// mgTag is the tag of a face sent in the direction of an axis (up is 1) or against it (up is 0).
 func mgTag(axis, up int) int { return 2*axis + up }
 
 // exchangeAxis exchanges faces with both neighbours on an axis.

@@ -37,8 +37,7 @@ func progress(j *job) {
 	})
 }
 
-// side is the overlapped operation of ranks 0 (the sender) and 1, and the order in which they
-// start.
+// side is the overlapped operation of ranks 0 (the sender) and 1, and which starts first.
 type side struct {
 	name          string
 	computingRank int  // the rank that computes
@@ -65,9 +64,8 @@ type overlapTest struct {
 	lead time.Duration
 }
 
-// eachOverlapTest runs do for all message sizes, and for all sides: whether the sender or the
-// receiver computes, and which of them starts first. The first two ranks take part; the others
-// wait.
+// eachOverlapTest runs do for all message sizes and sides: whether the sender or the receiver
+// computes, and which of them starts first. Only the first two ranks take part.
 func eachOverlapTest(j *job, do func(*overlapTest)) {
 	sizes := j.messageSizes(map[Class][]int{
 		ClassT: {1 << 10, 64 << 10},
@@ -160,9 +158,8 @@ func (h *overlapTest) runComputing(compute time.Duration) {
 	j.wait(r)
 }
 
-// calibrate returns the time of a message without computation on a rank. It measures twice: in the
-// second measurement, and in those of the test, the later rank starts h.lead, the first result,
-// after the other.
+// calibrate returns the time of a message without computation on a rank. It measures twice: from
+// the second measurement on, the later rank starts h.lead, the first result, after the other.
 func (h *overlapTest) calibrate(rank int) time.Duration {
 	h.lead = h.measure(0, rank)
 	return h.measure(0, rank)
@@ -171,9 +168,8 @@ func (h *overlapTest) calibrate(rank int) time.Duration {
 // maxSearchSteps ends the search if computation does not grow.
 const maxSearchSteps = 100
 
-// overlap returns the share of a message's time that computation can use, at most 1. The
-// computation grows by a tenth each time, until the total time is a tenth longer than that of the
-// message alone.
+// overlap returns the share of a message's time that computation can use, at most 1. It increases
+// the computation by a tenth until the total time is a tenth longer than the message alone.
 func (h *overlapTest) overlap() float64 {
 	busy := h.side.computingRank
 	alone := h.calibrate(busy)

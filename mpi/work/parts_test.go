@@ -29,7 +29,7 @@ func TestFFTMatchesDFT(t *testing.T) {
 		newFFT(n).transform(got, backward)
 		for i := range got {
 			if cmplx.Abs(got[i]-x[i]) > 1e-13 {
-				t.Fatalf("%d points: there and back, %d is %v, not %v", n, i, got[i], x[i])
+				t.Fatalf("%d points: after both transforms, %d is %v, not %v", n, i, got[i], x[i])
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func TestBlockCyclicCoversMatrix(t *testing.T) {
 	}
 	for at, times := range seen {
 		if times != 1 || at[0] >= n || at[1] > n {
-			t.Errorf("element %v is there %d times", at, times)
+			t.Errorf("element %v occurs %d times", at, times)
 		}
 	}
 }
@@ -119,12 +119,12 @@ func TestFirstDifferenceFindsEveryByte(t *testing.T) {
 			was := buf[at]
 			buf[at] ^= 1
 			if got, want := firstDifference(buf, 5); got != at || want != was {
-				t.Errorf("%d bytes: what is wrong at %d is found at %d, where %#x should be", n, at, got, want)
+				t.Errorf("%d bytes: an error at %d is found at %d, with %#x expected", n, at, got, want)
 			}
 			buf[at] = was
 		}
 		if at, _ := firstDifference(buf, 6); n > 0 && at < 0 {
-			t.Errorf("%d bytes of one key are those of another", n)
+			t.Errorf("%d bytes of two keys are equal", n)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func (b bounds) check(t *testing.T, what string, got float64) {
 }
 
 var (
-	most   = bounds{90, 100} // nearly all
-	little = bounds{-1, 10}  // hardly anything
+	nearlyAll = bounds{90, 100}
+	little    = bounds{-1, 10}
 )
 
 // Overlap of computation with messages (Rashti 2010 §3.6.1 and §4.4.1, Fig. 4.13; Rashti 2007 §6).
@@ -50,19 +50,19 @@ func TestOverlapOfProtocols(t *testing.T) {
 		want map[string]bounds
 	}{
 		{rput, map[string]bounds{"send": little, "send, posted first,": little, "receive, posted first,": little, "receive, sent first,": little}},
-		{rget, map[string]bounds{"send": most, "send, posted first,": most, "send, sent first,": most, "receive, posted first,": little, "receive, sent first,": little}},
+		{rget, map[string]bounds{"send": nearlyAll, "send, posted first,": nearlyAll, "send, sent first,": nearlyAll, "receive, posted first,": little, "receive, sent first,": little}},
 		{speculative, map[string]bounds{
-			"send": most, "send, posted first,": {86, 100}, "send, sent first,": most,
+			"send": nearlyAll, "send, posted first,": {86, 100}, "send, sent first,": nearlyAll,
 			"receive, posted first,": {92, 100}, "receive, sent first,": {80, 100},
 		}},
 	} {
 		r, _ := runOnTestbed(t, "overlap", c.cfg, 2, work.Params{Bytes: large})
-		for who, want := range c.want {
-			want.check(t, fmt.Sprintf("%v: %s hides %%", c.cfg.Protocol, who), figure(t, r, fmt.Sprintf("%s overlap %d B", who, large)))
+		for side, want := range c.want {
+			want.check(t, fmt.Sprintf("%v: %s overlap %%", c.cfg.Protocol, side), figure(t, r, fmt.Sprintf("%s overlap %d B", side, large)))
 		}
 		r, _ = runOnTestbed(t, "overlap", c.cfg, 2, work.Params{Bytes: eager})
-		for _, who := range []string{"send", "receive, posted first,"} {
-			most.check(t, fmt.Sprintf("%v: eager %s hides %%", c.cfg.Protocol, who), figure(t, r, fmt.Sprintf("%s overlap %d B", who, eager)))
+		for _, side := range []string{"send", "receive, posted first,"} {
+			nearlyAll.check(t, fmt.Sprintf("%v: eager %s overlap %%", c.cfg.Protocol, side), figure(t, r, fmt.Sprintf("%s overlap %d B", side, eager)))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestBackgroundProgress(t *testing.T) {
 func TestSpeculationGainOfExchanges(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		most     bounds // best gain, in %
+		best     bounds // best gain, in %
 		at       bounds // position of the best gain: communication by computation, in %
 		usesRTRs bool
 	}{
@@ -147,7 +147,7 @@ func TestSpeculationGainOfExchanges(t *testing.T) {
 				}
 			}
 		}
-		c.most.check(t, c.name+" gains % at best", best)
+		c.best.check(t, c.name+" gains % at best", best)
 		c.at.check(t, c.name+" gains most where communication is % of computation", bestAt)
 		if first, last := gains[0], gains[len(gains)-1]; first > best/2 || last > best*3/4 {
 			t.Errorf("%s gains %.1f %% with much computation and %.1f %% with little, %.1f %% at best", c.name, first, last, best)
@@ -185,6 +185,6 @@ func TestApplicationsBySpeculation(t *testing.T) {
 	with, s := change("cg", adaptive, cg)
 	bounds{-5, without / 3}.check(t, "cg waits longer by % with adaptation", with)
 	if s.SpeculationStopped == 0 {
-		t.Error("cg: speculation goes on")
+		t.Error("cg: speculation did not stop")
 	}
 }

@@ -85,7 +85,7 @@ func gain(t *testing.T, name, what string, ranks int, costs *verbs.Costs, cfg ca
 // costs (Rashti 2010 §5.5.1, Fig. 5.5). Below 128 bytes nothing changes.
 func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 	gains := map[carrier.Design]float64{}
-	for _, way := range []struct {
+	for _, c := range []struct {
 		design      carrier.Design
 		costs       *verbs.Costs
 		least, most float64
@@ -93,34 +93,34 @@ func TestReuseSpeedsUpEagerMessages(t *testing.T) {
 		{carrier.RingSRQ, fastPath(), 0.11, 0.16},
 		{carrier.SRQ, sendReceive(), 0.07, 0.12},
 	} {
-		cfg := carrier.Config{Design: way.design}
+		cfg := carrier.Config{Design: c.design}
 		at := func(n int) (gained, latency float64) {
 			const trips = 600
 			same := func() func(int) ([]byte, []byte) {
 				send, recv := make([]byte, n), make([]byte, n)
 				return func(int) ([]byte, []byte) { return send, recv }
 			}
-			with, _ := pingpongTimeAt(t, way.costs, cfg, trips, same)
+			with, _ := pingpongTimeAt(t, c.costs, cfg, trips, same)
 			off := cfg
 			off.Reuse.Off = true
-			without, _ := pingpongTimeAt(t, way.costs, off, trips, same)
+			without, _ := pingpongTimeAt(t, c.costs, off, trips, same)
 			return 1 - with.Seconds()/without.Seconds(), without.Seconds() * 1e6 / (2 * trips)
 		}
 		got, latency := at(8 << 10)
-		theory := (way.costs.Copy.Of(8<<10) - 2*way.costs.LookUp).Seconds() * 1e6 / latency
-		if got < way.least || got > way.most || math.Abs(got-theory) > 0.02 {
-			t.Errorf("%s: 8 KB take %.1f %% less than %.2f us; %.1f %% were to be expected", way.design, got*100, latency, theory*100)
+		theory := (c.costs.Copy.Of(8<<10) - 2*c.costs.LookUp).Seconds() * 1e6 / latency
+		if got < c.least || got > c.most || math.Abs(got-theory) > 0.02 {
+			t.Errorf("%s: 8 KB take %.1f %% less than %.2f us, want %.1f %%", c.design, got*100, latency, theory*100)
 		}
 		if less, _ := at(1 << 10); less >= got/2 {
-			t.Errorf("%s: 1 KB takes %.1f %% less, and 8 KB %.1f %%", way.design, less*100, got*100)
+			t.Errorf("%s: 1 KB takes %.1f %% less, and 8 KB %.1f %%", c.design, less*100, got*100)
 		}
 		if none, _ := at(127); none != 0 {
-			t.Errorf("%s: what is smaller than 128 bytes takes %.2f %% less", way.design, none*100)
+			t.Errorf("%s: 127 bytes take %.2f %% less", c.design, none*100)
 		}
-		gains[way.design] = got
+		gains[c.design] = got
 	}
 	if gains[carrier.SRQ] >= gains[carrier.RingSRQ] {
-		t.Errorf("more is gained by send and receive: %v", gains)
+		t.Errorf("send and receive gains more: %v", gains)
 	}
 }
 
@@ -159,10 +159,10 @@ func TestSpectrumOfReuse(t *testing.T) {
 		return sum.Seconds() * 1e6 / float64(uses) / latency
 	}
 	if want := saved(buffers); math.Abs(got-want) > 0.02 {
-		t.Errorf("%d buffers take %.1f %% less; the costs say %.1f %%", buffers, got*100, want*100)
+		t.Errorf("%d buffers take %.1f %% less, want %.1f %% by the costs", buffers, got*100, want*100)
 	}
 	if want := saved(1000); math.Abs(want-0.127) > 0.01 {
-		t.Errorf("a thousand buffers would take %.1f %% less, and 12.7 %% are published", want*100)
+		t.Errorf("a thousand buffers would take %.1f %% less, published are 12.7 %%", want*100)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestSpectrumOfReuse(t *testing.T) {
 // operations is omitted: there copies cost two and a half times as much at 4 KB as at 3 KB,
 // which no constant cost per byte has.
 func TestMeasuredThresholdsMatchPaper(t *testing.T) {
-	for _, way := range []struct {
+	for _, c := range []struct {
 		name  string
 		costs *verbs.Costs
 		want  []int // below 1 KB, and from 1 to 8
@@ -178,12 +178,12 @@ func TestMeasuredThresholdsMatchPaper(t *testing.T) {
 		{"fast path", fastPath(), []int{432, 200, 110, 76, 60, 48, 40, 36, 32}},
 		{"send and receive", sendReceive(), []int{1568, 448, 224, 131, 95, 75, 65, 55, 49}},
 	} {
-		_, stats := measuredOn(t, "pingpong", 2, way.costs, carrier.Config{}, work.Params{Bytes: 8, Iterations: 1})
-		for i, want := range way.want {
+		_, stats := measuredOn(t, "pingpong", 2, c.costs, carrier.Config{}, work.Params{Bytes: 8, Iterations: 1})
+		for i, want := range c.want {
 			if got := float64(stats.ReuseThresholds[i]); math.Abs(got/float64(want)-1) > 0.25 {
-				t.Errorf("%s: from %d KB on %.0f uses pay, published are %d", way.name, i, got, want)
+				t.Errorf("%s: from %d KB on %.0f uses pay, published are %d", c.name, i, got, want)
 			}
 		}
-		t.Logf("%s: %v, published %v", way.name, stats.ReuseThresholds, way.want)
+		t.Logf("%s: %v, published %v", c.name, stats.ReuseThresholds, c.want)
 	}
 }

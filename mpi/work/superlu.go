@@ -30,9 +30,8 @@ func triangularSolve(j *job) {
 	j.addFigure("messages", j.sumAll(float64(s.received)), "")
 }
 
-// Kinds of messages: a part of the solution, for the ranks with blocks of its column, or
-// the sum of a rank's blocks of a row, for the owner of the row's diagonal. Tags encode
-// kind and block.
+// Kinds of messages: a part of the solution, for ranks with blocks of its column, or the sum of a
+// rank's blocks of a row, for the diagonal's owner. Tags encode kind and block.
 const (
 	sluSolution = iota
 	sluSum
@@ -91,8 +90,7 @@ func (s *slu) reset(solve int) {
 	}
 }
 
-// solve does a triangular solve: it solves the diagonal blocks that need no messages, and then
-// handles messages.
+// solve does a triangular solve: first of diagonal blocks that need no messages, then by messages.
 func (s *slu) solve(number int) {
 	defer annotateError("solution %d", number)
 	s.sends = s.sends[:0]
@@ -122,8 +120,7 @@ func (s *slu) solve(number int) {
 	s.j.waitAll(s.sends...)
 }
 
-// checkExpected checks that a message about block b is for this rank, and has the right source and
-// length.
+// checkExpected checks that a message about block b is for this rank, and its source and length.
 func (s *slu) checkExpected(b, kind int, st mpi.Status) {
 	if b >= s.size.blocks {
 		s.j.failVerification(fmt.Sprintf("a block below %d", s.size.blocks), b, "tag %d from rank %d", st.Tag, st.Source)

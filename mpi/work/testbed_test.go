@@ -25,7 +25,7 @@ const (
 	testbedRate  = 10_000_000_000
 	testbedCable = 3100 * time.Nanosecond // of two from host to host
 	testbedQueue = 16 << 10
-	wordCost     = (7000 - 6600) / 2 * time.Nanosecond
+	messageCost  = (7000 - 6600) / 2 * time.Nanosecond
 )
 
 func testbed(ranks int) mpihost.Fabric {
@@ -35,8 +35,8 @@ func testbed(ranks int) mpihost.Fabric {
 }
 
 // testbedOptions are the options for a protocol, with the CPU time of the library.
-func testbedOptions(cfg p2p.Config, ended func(int, mpi.Stats)) mpi.Options {
-	return mpi.Options{P2P: cfg, OnFinalize: ended, Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
+func testbedOptions(cfg p2p.Config, onFinalize func(int, mpi.Stats)) mpi.Options {
+	return mpi.Options{P2P: cfg, OnFinalize: onFinalize, Open: func(e *transport.Env, up mpi.Upper) (mpi.Carrier, error) {
 		c, err := mpi.OverVerbs(carrier.Config{Design: carrier.SRQ})(e, busyUpper{up, e})
 		return busyCarrier{c, e}, err
 	}}
@@ -49,7 +49,7 @@ type busyUpper struct {
 }
 
 func (u busyUpper) Arrived(peer int, h *wire.Header, data []byte) error {
-	u.e.Proc.Compute(wordCost)
+	u.e.Proc.Compute(messageCost)
 	return u.Upper.Arrived(peer, h, data)
 }
 
@@ -60,7 +60,7 @@ type busyCarrier struct {
 }
 
 func (c busyCarrier) Send(peer int, h *wire.Header, data []byte, owner any) {
-	c.e.Proc.Compute(wordCost)
+	c.e.Proc.Compute(messageCost)
 	c.Carrier.Send(peer, h, data, owner)
 }
 

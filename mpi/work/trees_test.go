@@ -31,29 +31,29 @@ func (t *tree) broadcast(w *mpi.World) error {
 // scatter uses a binomial tree: a child receives the data for itself and its subtree.
 // Intermediate ranks receive it into new memory.
 func (t *tree) scatter(w *mpi.World) error {
-	me, ranks, have := w.Rank(), w.Size(), t.all
+	me, ranks, data := w.Rank(), w.Size(), t.all
 	half := 1
 	for half < ranks && me&half == 0 {
 		half *= 2
 	}
 	if me != 0 {
-		if have = t.mine; half > 1 {
-			have = make([]byte, half*t.n)
+		if data = t.mine; half > 1 {
+			data = make([]byte, half*t.n)
 		}
-		if _, err := w.Recv(have, me-half, 1); err != nil {
+		if _, err := w.Recv(data, me-half, 1); err != nil {
 			return err
 		}
 	}
-	var under []*mpi.Request
+	var sends []*mpi.Request
 	for half /= 2; half > 0; half /= 2 {
-		r, err := w.Isend(have[half*t.n:2*half*t.n], me+half, 1)
+		r, err := w.Isend(data[half*t.n:2*half*t.n], me+half, 1)
 		if err != nil {
 			return err
 		}
-		under = append(under, r)
+		sends = append(sends, r)
 	}
-	copy(t.mine, have)
-	return must.Err(mpi.WaitAll(under))
+	copy(t.mine, data)
+	return must.Err(mpi.WaitAll(sends))
 }
 
 // timeUntilAllReceived is the mean time of an operation from root's call until the last
@@ -61,7 +61,7 @@ func (t *tree) scatter(w *mpi.World) error {
 func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*tree, *mpi.World) error) time.Duration {
 	t.Helper()
 	const rounds = 150
-	var total, began, had time.Duration // one world, one clock
+	var total, began, received time.Duration // of the clock that all ranks share
 	o := mpi.Options{Carrier: platformConfig(carrier.Config{Design: carrier.SRQ, Reuse: memory.Reuse{Off: off}})}
 	o.P2P.EagerLimit = eagerMax
 	_, err := mpihost.InWorld(platformFabric(ranks, fastPath()), func(e *transport.Env) error {
@@ -76,22 +76,22 @@ func timeUntilAllReceived(t *testing.T, ranks, n int, off bool, operation func(*
 				}
 				if w.Rank() == 0 {
 					w.Compute(20 * time.Microsecond) // all ranks have entered and wait
-					began, had = w.Wtime(), 0
+					began, received = w.Wtime(), 0
 				}
 				if err := operation(t, w); err != nil {
 					return err
 				}
-				if w.Rank()%2 == 1 { // ranks that forward it may have it earlier
-					had = max(had, w.Wtime())
+				if w.Rank()%2 == 1 { // leaves; ranks that forward data may have it earlier
+					received = max(received, w.Wtime())
 				}
 				if w.Rank() != 0 && !slices.Equal(t.mine, slices.Repeat([]byte{1, 2, 3, 4}, n/4)) {
-					return fmt.Errorf("rank %d has something else", w.Rank())
+					return fmt.Errorf("rank %d received wrong data", w.Rank())
 				}
 				if err := w.Barrier(); err != nil {
 					return err
 				}
 				if w.Rank() == 0 {
-					total += had - began
+					total += received - began
 				}
 			}
 			return nil

@@ -22,16 +22,16 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// rankCommand has the test binary be a rank of the workload that the next argument names.
+// rankCommand makes the test binary a rank of the workload that the next argument names.
 const rankCommand = "test-rank"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == rankCommand {
-		mpi.Main(func(w *mpi.World) error { return asRank(w, os.Args[2]) })
+		mpi.Main(func(w *mpi.World) error { return runRank(w, os.Args[2]) })
 	}
-	if len(os.Args) > 3 && os.Args[1] == victimCommand {
-		if err := asVictim(disaster(os.Args[2]), os.Args[3]); err != nil {
-			os.Exit(1) // the launcher says why
+	if len(os.Args) > 3 && os.Args[1] == faultRankCommand {
+		if err := runFaultRank(fault(os.Args[2]), os.Args[3]); err != nil {
+			os.Exit(1) // the launcher reports the error
 		}
 		os.Exit(0)
 	}
@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	testutil.SetParallel(4) // some wait for who will never answer
+	testutil.SetParallel(4) // some wait for a peer that never answers
 	os.Exit(m.Run())
 }
 
-func asRank(w *mpi.World, name string) error {
+func runRank(w *mpi.World, name string) error {
 	wl, err := work.Find(name)
 	if err != nil {
 		return err
@@ -58,17 +58,18 @@ func asRank(w *mpi.World, name string) error {
 	return err
 }
 
-// setting is a workload between processes.
+// setting is the configuration of a run with a process per rank.
 type setting struct {
 	work     *work.Workload
 	provider string
 	design   carrier.Design
 	protocol p2p.Protocol
 	progress mpi.ProgressMode
-	// ranks share hosts by two or have one each; and there may be a second rail.
-	ranks, perHost, rails int
-	eager                 int
-	lossPPM               uint32
+	ranks    int
+	perHost  int // 1 or 2
+	rails    int // 1 or 2
+	eager    int
+	lossPPM  uint32
 }
 
 func (s *setting) String() string {
@@ -76,12 +77,12 @@ func (s *setting) String() string {
 		s.ranks, s.perHost, s.rails, s.eager, s.lossPPM)
 }
 
-// settings are all that are run: every workload on every provider in every design that
-// it has. Everything else takes turns.
+// settings returns every workload on every provider and design. The other properties
+// alternate.
 func settings() (all []setting) {
 	for _, p := range nics.All() {
 		designs := designsOf(p)
-		if !p.Caps.Has(verbs.CapRC) { // it has nothing but datagrams, once for each protocol
+		if !p.Caps.Has(verbs.CapRC) { // only UD, once for each protocol
 			designs = []carrier.Design{carrier.UD, carrier.UD, carrier.UD}
 		}
 		for d, design := range designs {
@@ -102,16 +103,16 @@ func settings() (all []setting) {
 	return all
 }
 
-// Workloads have the right answer between processes, in real time, where ranks and NICs run
-// at the same time as each other. Without -everywhere or -part, some of them run.
-func TestNamespaces(t *testing.T) {
+// Workloads verify with a process per rank, in real time, where ranks and NICs run
+// concurrently. Without -everywhere or -part, selectSettings limits them.
+func TestWorkloadsVerifyInNamespaces(t *testing.T) {
 	t.Parallel()
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
 	all := settings()
-	if few() {
-		all = some(all)
+	if subsetOnly() {
+		all = selectSettings(all)
 	}
 	for i, s := range all {
 		if !part.Has(i) {
@@ -126,8 +127,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// kinds names the properties of a setting that runs of some settings must all have.
-func (s *setting) kinds() []string {
+// properties returns the properties of a setting that a selection must cover.
+func (s *setting) properties() []string {
 	of := func(property string, value any) string { return fmt.Sprint(s.provider, property, value) }
 	return []string{
 		of(" ", s.design), of(" ", s.protocol), of(" ", s.progress), of(" rails ", s.rails), of(" a host ", s.perHost),
@@ -135,39 +136,40 @@ func (s *setting) kinds() []string {
 	}
 }
 
-// some are settings with every third workload, and those of kinds that are then missing.
-func some(all []setting) (chosen []setting) {
-	met := map[string]bool{}
-	choose := func(s setting) {
-		chosen = append(chosen, s)
-		for _, kind := range s.kinds() {
-			met[kind] = true
+// selectSettings selects a setting of every third workload, and one for each property that
+// these do not cover.
+func selectSettings(all []setting) (selected []setting) {
+	covered := map[string]bool{}
+	add := func(s setting) {
+		selected = append(selected, s)
+		for _, p := range s.properties() {
+			covered[p] = true
 		}
 	}
 	n := len(work.All())
 	for i := 0; i < n; i += 3 {
-		choose(all[i*5%(len(all)/n)*n+i])
+		add(all[i*5%(len(all)/n)*n+i])
 	}
 	for _, s := range all {
-		if slices.ContainsFunc(s.kinds(), func(kind string) bool { return !met[kind] }) {
-			choose(s)
+		if slices.ContainsFunc(s.properties(), func(p string) bool { return !covered[p] }) {
+			add(s)
 		}
 	}
-	return chosen
+	return selected
 }
 
-// Settings of all kinds are no more than one for each workload.
-func TestSomeSettingsAreFew(t *testing.T) {
-	if chosen := some(settings()); len(chosen) > len(work.All()) {
-		t.Errorf("%d settings for %d workloads", len(chosen), len(work.All()))
+// The selection has at most one setting for each workload, on average.
+func TestSelectedSettingsAreFew(t *testing.T) {
+	if selected := selectSettings(settings()); len(selected) > len(work.All()) {
+		t.Errorf("%d settings for %d workloads", len(selected), len(work.All()))
 	}
 }
 
-// run is how a setting is started.
+// run returns the configuration of a run with the program args.
 func (s *setting) run(args ...string) mpirun.Config {
 	o := mpi.Options{Carrier: carrier.Config{Design: s.design}, Progress: s.progress}
 	o.P2P.Protocol, o.P2P.EagerLimit = s.protocol, s.eager
-	o.Carrier.PeerTimeout = 3 * time.Second // which no rank here needs to answer, though the machine is busy
+	o.Carrier.PeerTimeout = 3 * time.Second // ranks answer faster even on a busy machine
 	options, err := json.Marshal(o)
 	if err != nil {
 		panic(err)
@@ -177,7 +179,7 @@ func (s *setting) run(args ...string) mpirun.Config {
 	}}
 }
 
-// self is this binary.
+// self returns the path of the test binary.
 func self() string {
 	path, err := filepath.EvalSymlinks("/proc/self/exe")
 	if err != nil {

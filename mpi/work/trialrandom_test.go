@@ -20,27 +20,27 @@ import (
 //
 // A failure names the command that repeats it.
 
-// Tests of all configurations run a few of them, unless a flag selects all or a part.
+// Tests of all configurations run a subset, unless a flag selects all or a part.
 var part = testutil.PartFlag()
 
-func few() bool { return !*everywhere && !part.Given() }
+func subsetOnly() bool { return !*everywhere && !part.Given() }
 
-var everywhere = flag.Bool("everywhere", false, "try every design of every provider with everything, and not a part of it")
+var everywhere = flag.Bool("everywhere", false, "run all configurations instead of a subset")
 
 var (
-	seeds = flag.Uint64("seeds", 0, "how many seeds tests try that draw by lot (default: what takes a few seconds)")
-	seed  = flag.Uint64("seed", 1, "the first of them")
+	seeds = flag.Uint64("seeds", 0, "number of seeds of the random tests (default: a few seconds' worth)")
+	seed  = flag.Uint64("seed", 1, "the first seed")
 )
 
-// limit is after how much time of its own a world counts as hung, and events after how
-// much of happening: half a minute on the wall.
+// A world counts as hung after the simulated time limit, or after this many events, which
+// take half a minute of real time.
 const (
 	limit  = 20 * time.Minute
 	events = 30_000_000
 )
 
-// each calls try with seeds: so many, unless a flag says otherwise. What it returns is a
-// failure, with the command that repeats it.
+// each calls try with the usual number of seeds, or as the flags say. It reports errors of try
+// with the command that repeats them.
 func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 	t.Helper()
 	n := *seeds
@@ -61,31 +61,30 @@ func each(t *testing.T, usual uint64, try func(seed uint64) error) {
 	}
 }
 
-// However a rank is set up, and whatever the network does, workloads come to their end
-// with the right answer.
-func TestRandom(t *testing.T) {
+// Workloads verify with random options of the runtime and impairments of the network.
+func TestRandomConfigurationsVerify(t *testing.T) {
 	t.Parallel()
-	each(t, 10, func(seed uint64) error { return draw(fromSeed(seed), seed).verify() })
+	each(t, 10, func(seed uint64) error { return draw(chooserOf(seed), seed).verify() })
 }
 
-// FuzzTrial does so with what bytes choose.
+// FuzzTrial draws the trial from fuzzed bytes.
 func FuzzTrial(f *testing.F) {
 	f.Add(uint64(1), []byte{})
 	for seed := range uint64(4) {
-		l, b := fromSeed(seed), make([]byte, 64)
+		c, b := chooserOf(seed), make([]byte, 64)
 		for i := range b {
-			b[i] = byte(l.IntN(256))
+			b[i] = byte(c.IntN(256))
 		}
 		f.Add(seed, b)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, b []byte) {
-		if err := draw(&fromBytes{b}, seed).verify(); err != nil {
+		if err := draw(&byteChooser{b}, seed).verify(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// verify runs the trial, and says what is wrong with what came of it.
+// verify runs the trial, and checks that all ranks verified and have the same result.
 func (t *trial) verify() error {
 	var first work.Result
 	var wrong error

@@ -72,8 +72,7 @@ func (j *job) digestReceived(from int, buf []byte) {
 	j.digestBalance -= messageDigest(from, j.Rank(), buf)
 }
 
-// messageDigest returns a hash of the bytes, the length, the source and the destination of a
-// message.
+// messageDigest returns a hash of a message's bytes, length, source and destination.
 func messageDigest(from, to int, buf []byte) uint64 {
 	k := key(uint64(from), uint64(to), uint64(len(buf)))
 	for ; len(buf) >= 8; buf = buf[8:] {
@@ -182,8 +181,7 @@ func log2(n int) int { return bits.Len(uint(n)) - 1 }
 // nearly equal parts.
 func partStart(whole, n, i int) int { return whole * i / n }
 
-// rectangle divides n ranks into rows and columns, as square as possible, with at least as many
-// columns as rows.
+// rectangle divides n ranks into rows and columns, as square as possible, with rows <= columns.
 func rectangle(n int) (rows, columns int) {
 	for rows = isqrt(n); n%rows != 0; rows-- {
 	}
@@ -223,8 +221,7 @@ func (t torus) neighbour(axis, steps int) int {
 	return at[0] + t.sides[0]*(at[1]+t.sides[1]*at[2])
 }
 
-// partner is a neighbour and its direction: twice the axis, plus one for the positive
-// direction.
+// partner is a neighbour and its direction: twice the axis, plus one if positive.
 type partner struct{ rank, direction int }
 
 // partners returns the neighbours on all axes with more than one rank. On an axis of two

@@ -42,7 +42,7 @@ func TestAllWorkloadsVerify(t *testing.T) {
 				must.Do(t, err)
 				r := results[0]
 				if r.Checks == 0 || r.Verified == 0 || r.Time == 0 || r.Iterations == 0 || r.Ranks != ranks || r.Workload != wl.Name {
-					t.Errorf("it has checked nothing: %+v", r)
+					t.Errorf("nothing was verified: %+v", r)
 				}
 				for rank, other := range results {
 					if fmt.Sprint(other) != fmt.Sprint(r) {
@@ -91,10 +91,10 @@ func TestSameParametersSameRun(t *testing.T) {
 			t.Errorf("%s: %s with %d events, then %s with %d", name, first, events, again, n)
 		}
 		if name == "amg" {
-			continue // other values, but as many of them
+			continue // its results do not contain the values
 		}
 		if other, n := run(2); other == first && n == events {
-			t.Errorf("%s: seeds 1 and 2 gave one run", name)
+			t.Errorf("%s: seeds 1 and 2 gave the same run", name)
 		}
 	}
 }

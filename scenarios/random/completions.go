@@ -53,8 +53,7 @@ func (s *sender) finishUnsignaled(n int) error {
 	return s.finishRequest(n)
 }
 
-// finishRequest counts request n, the oldest, as completed. It checks the data that a read or
-// atomic returned.
+// finishRequest counts request n, the oldest, as completed. It checks data that n has fetched.
 func (s *sender) finishRequest(n int) error {
 	s.completedBefore++
 	if !s.flushing {

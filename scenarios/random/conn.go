@@ -122,8 +122,7 @@ func (c *conn) openQPs() (err error) {
 }
 
 // openReceives creates the connection's receive queues, each a ring of receive buffers: one for
-// each SRQ of XRC, else one. Connections with SharedReceives have none: they use the ring of
-// openSharedRing.
+// each SRQ of XRC, else one. With SharedReceives there is none but that of openSharedRing.
 func (c *conn) openReceives() (err error) {
 	e, s := c.end, c.spec
 	cfg := ringConfig{conn: c, depth: s.RecvDepth, maxLen: s.MaxBytes, maxPieces: s.MaxSGE, pace: s.RecvPacing}
@@ -154,8 +153,7 @@ func (c *conn) openReceives() (err error) {
 	return err
 }
 
-// status describes the requests and messages that the connection waits for; empty if there are
-// none.
+// status describes the requests and messages that the connection waits for; empty if none.
 func (c *conn) status() string {
 	var parts []string
 	if s := c.outgoing.status(); s != "" {

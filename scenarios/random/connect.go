@@ -65,9 +65,8 @@ func (e *End) endInfo() *endInfo {
 	return info
 }
 
-// postFirstReceives posts the receives of unreliable connections before the peer may send,
-// because a message without a receive is lost there. Without RNR it also posts those of
-// reliable connections.
+// postFirstReceives posts the receives of unreliable connections before the peer may send: messages
+// without a receive are lost. Without RNR it also posts those of reliable connections.
 func (e *End) postFirstReceives() error {
 	for _, r := range e.rings {
 		if r.conn != nil && r.conn.spec.Service.Reliable() && !e.w.Traits.NoRNR {

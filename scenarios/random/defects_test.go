@@ -14,8 +14,7 @@ func received(wc verbs.WC) bool { return wc.Opcode == verbs.WCOpRecv && wc.ByteL
 func sent(wc verbs.WC) bool     { return wc.Opcode < verbs.WCOpRecv && wc.Opcode != verbs.WCOpBindMW }
 func fetched(wc verbs.WC) bool  { return wc.Opcode == verbs.WCOpFetchAdd }
 
-// flip flips a bit of the bytes at the offsets that at returns, in the first region that has
-// any.
+// flip flips a bit of the bytes at the offsets that at returns, in the first region with any.
 func flip(at func(region []byte) []int) testutil.Change {
 	return func(d *testutil.FaultyDevice, wcs []verbs.WC, _ int) []verbs.WC {
 		for _, r := range d.Regions {

@@ -26,13 +26,13 @@ func newStreamWorld(t testing.TB, seed uint64, streams sim.StreamConfig, noCRC b
 	})
 }
 
-// connections returns a workload of connections that suits the device.
+// connections returns a workload of RC connections that the device supports.
 func connections(t testing.TB, dev verbs.Context, seed uint64, messages int) *random.Workload {
 	return connsOf(t, dev, seed, random.RC, messages, 9000)
 }
 
-// Reliable connections of iWARP keep their guarantees, whatever happens to TCP segments.
-func TestReliableConnectionsOverIWARP(t *testing.T) {
+// Reliable connections of iWARP keep their guarantees when TCP segments are split or stalled.
+func TestReliableConnectionsOverIWARPDeliverAll(t *testing.T) {
 	for seed := range uint64(6) {
 		w := newStreamWorld(t, seed, sim.StreamConfig{CutPPM: 200_000, StallPPM: 20_000, StallFor: time.Millisecond}, false)
 		results, err := w.run(t, connections(t, w.devices[0], seed, 300))
@@ -51,16 +51,16 @@ func TestReliableConnectionsOverIWARP(t *testing.T) {
 
 // Without CRCs the programs detect that the stream is corrupted.
 func TestCorruptionWithoutCRCCheckIsDetected(t *testing.T) {
-	damaged := sim.StreamConfig{CorruptPPM: 20_000}
-	found := 0
+	corrupting := sim.StreamConfig{CorruptPPM: 20_000}
+	detected := 0
 	for seed := range uint64(4) {
-		w := newStreamWorld(t, seed, damaged, true)
+		w := newStreamWorld(t, seed, corrupting, true)
 		if _, err := w.run(t, connections(t, w.devices[0], seed, 100)); err != nil {
-			found++
+			detected++
 		}
 	}
-	if found != 4 {
-		t.Errorf("%d of 4 detected", found)
+	if detected != 4 {
+		t.Errorf("%d of 4 detected", detected)
 	}
 }
 
@@ -82,8 +82,8 @@ func TestValidateRejectsMissingTransportTraits(t *testing.T) {
 	}
 }
 
-// newDatagramWorld connects two datagram-iWARP devices by a cable. at is their UDP port; 0:
-// that of the protocol.
+// newDatagramWorld connects two datagram-iWARP devices by a cable. at is their UDP port; 0 is
+// the default port.
 func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint16) *world {
 	t.Helper()
 	return newPair(t, seed, c, func(w *sim.World, p *sim.Port, name string) (verbs.Context, error) {
@@ -93,11 +93,11 @@ func newDatagramWorld(t testing.TB, seed uint64, c cable, reliable bool, at uint
 	})
 }
 
-// families are the addresses of two ends, of either IP version.
-var families = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
+// addrPairs are the addresses of two ends, of either IP version.
+var addrPairs = [][2]string{{"fd00::1", "fd00::2"}, {"10.0.0.1", "10.0.0.2"}}
 
-// connsOf returns a workload of three connections of a service: with receives of its own, shared
-// ones, and tight ones.
+// connsOf returns a workload of three connections of a service, one with SharedReceives and one
+// with TightReceives.
 func connsOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, messages, size int) *random.Workload {
 	t.Helper()
 	m := must.Get(traffic.TraitsOf(dev))(t)
@@ -111,16 +111,16 @@ func connsOf(t testing.TB, dev verbs.Context, seed uint64, s random.Service, mes
 	return w
 }
 
-// Reliable datagrams of datagram-iWARP keep their guarantees on a bad network, over both IP
-// versions.
-func TestReliableDatagramsOnBadNetwork(t *testing.T) {
-	worst := impair.Spec{
+// Reliable datagrams of datagram-iWARP keep their guarantees on an impaired network, over both
+// IP versions.
+func TestReliableDatagramsRecoverOnImpairedNetwork(t *testing.T) {
+	impaired := impair.Spec{
 		LossPPM: 50_000, DuplicatePPM: 50_000, DuplicateDelay: 20 * time.Microsecond,
 		ReorderPPM: 50_000, ReorderDelay: 30 * time.Microsecond, CorruptPPM: 10_000,
 	}
 	for seed := range uint64(6) {
-		for _, spec := range []impair.Spec{{}, worst} {
-			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: families[seed%2]}, true, 0)
+		for _, spec := range []impair.Spec{{}, impaired} {
+			w := newDatagramWorld(t, seed, cable{spec: spec, addrs: addrPairs[seed%2]}, true, 0)
 			results, err := w.run(t, connsOf(t, w.devices[0], seed, random.RD, 300, 9000))
 			if err != nil {
 				t.Fatalf("seed %d, loss %d ppm: %v", seed, spec.LossPPM, err)
@@ -131,9 +131,9 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 						t.Errorf("seed %d, side %d, connection %d: %+v", seed, side, i, l)
 					}
 				}
-				// The first packet of a flow is sent again with the cookie of the receiver.
-				if again := counter(r, "rd_sent_again"); (again > uint64(len(r.Conns))) != (spec.LossPPM > 0) {
-					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, again)
+				// The first packet of a flow is retransmitted with the cookie of the receiver.
+				if n := counter(r, "rd_sent_again"); (n > uint64(len(r.Conns))) != (spec.LossPPM > 0) {
+					t.Errorf("seed %d, side %d: %d retransmissions", seed, side, n)
 				}
 			}
 		}
@@ -143,7 +143,7 @@ func TestReliableDatagramsOnBadNetwork(t *testing.T) {
 // Unreliable datagrams arrive intact, and their GRH has the layout of datagram-iWARP.
 func TestUnreliableDatagramsAreIntact(t *testing.T) {
 	for seed := range uint64(4) {
-		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: families[seed%2]}, false, 0)
+		w := newDatagramWorld(t, seed, cable{spec: impair.Spec{LossPPM: 100_000}, addrs: addrPairs[seed%2]}, false, 0)
 		work := connsOf(t, w.devices[0], seed, random.UD, 300, 4096)
 		for i := range work.Conns {
 			work.Conns[i].MTU, work.Conns[i].SharedReceives = verbs.MTU4096, false
@@ -161,7 +161,7 @@ func TestUnreliableDatagramsAreIntact(t *testing.T) {
 			}
 		}
 		// With the GRH layout of RoCE the check fails.
-		w = newDatagramWorld(t, seed, cable{addrs: families[seed%2]}, false, 0)
+		w = newDatagramWorld(t, seed, cable{addrs: addrPairs[seed%2]}, false, 0)
 		work.Traits.UDPPortInGRH = false
 		var v *random.Violation
 		if _, err := w.run(t, work); !errors.As(err, &v) || !strings.Contains(v.Want, "an IP packet that carries") {

@@ -33,24 +33,24 @@ func (m *endingExchange) Recv(timeout time.Duration) ([]byte, error) {
 	return m.Exchange.Recv(timeout)
 }
 
-// With DetectPeerEnd an end notices that its peer has ended, whatever it waits for;
-// without, it waits for ever. OnStep reports its progress meanwhile.
+// With DetectPeerEnd an end fails when its peer has ended; without, it waits for ever. Both
+// call OnStep meanwhile.
 func TestDetectPeerEndEndsRun(t *testing.T) {
-	for _, watch := range []bool{true, false} {
+	for _, detect := range []bool{true, false} {
 		w := newWorld(t, 1, impair.Spec{})
 		work := &random.Workload{Seed: 1, CQs: 1, Conns: []random.Conn{random.NewConn(random.RC, 5000, 3000)}}
 		var pipes [2]traffic.Exchange
 		pipes[0], pipes[1] = sim.Pipe(w.World)
-		const death = 300 * time.Microsecond
-		pipes[0] = &endingExchange{pipes[0], w.World, death}
+		const endTime = 300 * time.Microsecond
+		pipes[0] = &endingExchange{pipes[0], w.World, endTime}
 		var ends [2]*random.End
-		pulses, most := 0, 0
+		steps, maxPosted := 0, 0
 		for side := range random.Side(2) {
-			env := random.Env{Device: w.devices[side], Peer: pipes[side], DetectPeerEnd: watch}
+			env := random.Env{Device: w.devices[side], Peer: pipes[side], DetectPeerEnd: detect}
 			if side == random.A {
 				env.OnStep = func() {
-					pulses++
-					most = max(most, ends[0].Result().Conns[0].Sent.Posted)
+					steps++
+					maxPosted = max(maxPosted, ends[0].Result().Conns[0].Sent.Posted)
 				}
 			}
 			var err error
@@ -58,7 +58,7 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The receives of B are used up: its program does not run.
+		// B is paused at endTime, and posts no more receives.
 		w.Go("A", func(p *sim.Proc) error {
 			_, err := ends[0].Run(p)
 			return err
@@ -67,13 +67,13 @@ func TestDetectPeerEndEndsRun(t *testing.T) {
 			_, err := ends[1].Run(p)
 			return err
 		})
-		w.AfterFunc(death, b.Pause)
+		w.AfterFunc(endTime, b.Pause)
 		err := w.RunUntil(1e9)
-		if watch != errors.Is(err, errEnded) {
-			t.Errorf("watching is %v: run = %v", watch, err)
+		if detect != errors.Is(err, errEnded) {
+			t.Errorf("DetectPeerEnd %v: run = %v", detect, err)
 		}
-		if pulses == 0 || most == 0 {
-			t.Errorf("%d steps, %d requests seen", pulses, most)
+		if steps == 0 || maxPosted == 0 {
+			t.Errorf("%d steps, %d requests posted", steps, maxPosted)
 		}
 		w.Close()
 	}
@@ -91,11 +91,11 @@ func newSmallBufferWorld(t testing.TB, seed uint64) *world {
 	})
 }
 
-// An atomic that waits behind a read response executes after a later message has arrived. A
-// program that does not allow for it sees a violation.
+// An atomic that is queued after a read response executes after a later message has arrived.
+// Without the trait AtomicsAfterLaterWrites that is a violation.
 func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 	for _, late := range []bool{true, false} {
-		surprised := 0
+		violations := 0
 		for seed := range uint64(4) {
 			w := newSmallBufferWorld(t, seed)
 			work := connections(t, w.devices[0], seed, 200)
@@ -109,14 +109,14 @@ func TestIWARPAtomicsMayExecuteAfterLaterMessages(t *testing.T) {
 			_, err := w.run(t, work)
 			var v *random.Violation
 			if errors.As(err, &v) {
-				surprised++
+				violations++
 				t.Log(v)
 			} else if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if (surprised > 0) == late {
-			t.Errorf("AtomicsAfterLaterWrites %v: %d of 4 runs with violations", late, surprised)
+		if (violations > 0) == late {
+			t.Errorf("AtomicsAfterLaterWrites %v: %d of 4 runs with violations", late, violations)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (p pipe) Recv(timeout time.Duration) ([]byte, error) {
 }
 
 // The programs of the simulated world run unchanged in real time, on loopback sockets.
-func TestSameProgramsInRealTime(t *testing.T) {
+func TestWorkloadRunsInRealTime(t *testing.T) {
 	work := everyService()
 	work.Network = random.Network{Loses: true} // a socket buffer may overflow
 	for i := range work.Conns {

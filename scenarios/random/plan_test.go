@@ -31,7 +31,7 @@ func TestPlanFencesRequestsThatChangeReadMemory(t *testing.T) {
 	l := NewConn(RC, 2000, 3000)
 	l.Windows = 4
 	ops := newPlan(connsOf(l), 0, A).ops
-	conflicts := 0
+	reads := 0
 	for i := range ops {
 		r := &ops[i]
 		if r.code != verbs.OpRDMARead {
@@ -43,12 +43,12 @@ func TestPlanFencesRequestsThatChangeReadMemory(t *testing.T) {
 				t.Errorf("request %d (%v) changes what request %d (%v) reads", k, &ops[k], i, r)
 			}
 			if ops[k].code == verbs.OpSendInv && ops[k].window == r.window {
-				t.Errorf("request %d closes the window that request %d reads through", k, i)
+				t.Errorf("request %d invalidates the window of request %d", k, i)
 			}
 		}
-		conflicts++
+		reads++
 	}
-	if conflicts == 0 {
+	if reads == 0 {
 		t.Fatal("no reads in 2000 requests")
 	}
 }
@@ -66,7 +66,7 @@ func TestPlansContainEveryOperation(t *testing.T) {
 			}
 		}
 		if s == RC && seen[verbs.OpLocalInv] == 0 {
-			t.Error("RC: no window is ever invalidated locally")
+			t.Error("RC: no window is invalidated locally")
 		}
 	}
 }
@@ -82,12 +82,12 @@ func TestCheckMemoryAcceptsOnlyLaterRequests(t *testing.T) {
 	p.apply(0, image)
 	target := bytes.Clone(image)
 	if err := p.checkMemory(image, target, 0, len(image), 1); err != nil {
-		t.Errorf("memory as it should be: %v", err)
+		t.Errorf("correct memory: %v", err)
 	}
 	p.apply(1, target)
 	p.apply(2, target)
 	if err := p.checkMemory(image, target, 0, len(image), 1); err != nil {
-		t.Errorf("later requests done early: %v", err)
+		t.Errorf("later requests executed early: %v", err)
 	}
 	if err := p.checkMemory(image, target, 0, len(image), 2); err == nil {
 		t.Error("a request that is not later is accepted")
@@ -112,7 +112,7 @@ func TestUntouchedDetectsEveryByteOutsideMessage(t *testing.T) {
 	for n := 0; n <= 30; n++ {
 		poisonSlot(slot)
 		msg := bytes.Repeat([]byte{1}, n)
-		part := cutShort(pieces, n)
+		part := firstBytes(pieces, n)
 		scatter(slot, msg, part)
 		if !untouched(slot, pieces, n) {
 			t.Fatalf("%d bytes: the message itself counts as touched", n)
@@ -130,8 +130,8 @@ func TestUntouchedDetectsEveryByteOutsideMessage(t *testing.T) {
 	}
 }
 
-// cutShort returns the first n bytes of pieces.
-func cutShort(pieces []piece, n int) (out []piece) {
+// firstBytes returns the first n bytes of pieces.
+func firstBytes(pieces []piece, n int) (out []piece) {
 	for _, p := range pieces {
 		p.n = min(p.n, n)
 		n -= p.n
@@ -141,7 +141,7 @@ func cutShort(pieces []piece, n int) (out []piece) {
 }
 
 func TestSharedWordChangesFormOneOrder(t *testing.T) {
-	fresh := func() *sharedWords {
+	newWords := func() *sharedWords {
 		return &sharedWords{initial: []uint64{10}, changes: []wordChange{
 			{conn: 0, n: 1, old: 10, new: 15},
 			{conn: 1, n: 4, old: 15, new: 100},
@@ -149,27 +149,27 @@ func TestSharedWordChangesFormOneOrder(t *testing.T) {
 			{conn: 1, n: 5, old: 15, new: 15}, // a swap that failed
 		}}
 	}
-	if err := fresh().check([]uint64{101}); err != nil {
-		t.Errorf("a good chain: %v", err)
+	if err := newWords().check([]uint64{101}); err != nil {
+		t.Errorf("a valid chain: %v", err)
 	}
-	for name, spoil := range map[string]func(*sharedWords) []uint64{
+	for name, change := range map[string]func(*sharedWords) []uint64{
 		"executed twice":  func(x *sharedWords) []uint64 { return []uint64{102} },
 		"never executed":  func(x *sharedWords) []uint64 { return []uint64{100} },
 		"same value read": func(x *sharedWords) []uint64 { x.changes[2].old = 15; return []uint64{101} },
 		"out of order":    func(x *sharedWords) []uint64 { x.changes[0].n = 3; return []uint64{101} },
-		"value made up":   func(x *sharedWords) []uint64 { x.changes[3].old, x.changes[3].new = 77, 77; return []uint64{101} },
+		"unknown value":   func(x *sharedWords) []uint64 { x.changes[3].old, x.changes[3].new = 77, 77; return []uint64{101} },
 		"wrong count":     func(x *sharedWords) []uint64 { return nil },
 	} {
-		x := fresh()
-		if err := x.check(spoil(x)); err == nil {
+		x := newWords()
+		if err := x.check(change(x)); err == nil {
 			t.Errorf("%s: not detected", name)
 		}
 	}
 }
 
 func TestValidateReportsEveryProblem(t *testing.T) {
-	good := NewConn(RC, 1, 1)
-	for want, spoil := range map[string]func(*Workload, *Conn){
+	valid := NewConn(RC, 1, 1)
+	for want, change := range map[string]func(*Workload, *Conn){
 		"no connections":     func(w *Workload, _ *Conn) { w.Conns = nil },
 		"CQs is 0":           func(w *Workload, _ *Conn) { w.CQs = 0 },
 		"SharedWords is -1":  func(w *Workload, _ *Conn) { w.SharedWords = -1 },
@@ -187,19 +187,19 @@ func TestValidateReportsEveryProblem(t *testing.T) {
 		"not a valid MTU":    func(_ *Workload, l *Conn) { l.MTU = 0 },
 		"does not fit":       func(_ *Workload, l *Conn) { *l = NewConn(UD, 1, 1025) },
 	} {
-		w := connsOf(good)
-		spoil(w, &w.Conns[0])
+		w := connsOf(valid)
+		change(w, &w.Conns[0])
 		if err := w.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Validate() = %v, want something about %q", err, want)
+			t.Errorf("Validate() = %v, want an error with %q", err, want)
 		}
 		if _, err := NewEnd(Env{}, w, A); err == nil {
-			t.Errorf("NewEnd takes a workload with %q", want)
+			t.Errorf("NewEnd accepts a workload with the error %q", want)
 		}
 	}
 }
 
-// A fenced request arrives after all atomics before it.
-func TestFenceEndsLateAtomics(t *testing.T) {
+// A fenced request arrives after all atomics before it have executed.
+func TestFenceWaitsForAtomics(t *testing.T) {
 	word, other := extent{4096, 8}, extent{4104, 8}
 	atomic := op{code: verbs.OpAtomicFetchAdd, at: word.at, size: 8}
 	send := op{code: verbs.OpSend, size: 1}
@@ -212,8 +212,8 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		on   extent
 		late bool
 	}{
-		{"right behind", []op{atomic, send}, word, true},
-		{"further behind", []op{atomic, send, send}, word, true},
+		{"next message", []op{atomic, send}, word, true},
+		{"second next message", []op{atomic, send, send}, word, true},
 		{"another word", []op{atomic, send}, other, false},
 		{"a write is never late", []op{write, send}, word, false},
 		{"fenced message", []op{atomic, fenced}, word, false},
@@ -228,7 +228,7 @@ func TestFenceEndsLateAtomics(t *testing.T) {
 		}
 		x.conn.end.w.Traits.AtomicsAfterLaterWrites = false
 		if x.mayBeLate(tc.on, 0, len(tc.ops)-1) {
-			t.Errorf("%s: late where atomics never are", tc.name)
+			t.Errorf("%s: late without AtomicsAfterLaterWrites", tc.name)
 		}
 	}
 }

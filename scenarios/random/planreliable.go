@@ -11,15 +11,13 @@ import (
 // for atomics that only this connection changes. Windows are parts of the area.
 const connWords = 8
 
-// rwAreaLen is the length of the area for writes and reads, which begins the target of a
-// connection.
+// rwAreaLen is the length of the area for writes and reads, the first of a connection's target.
 func rwAreaLen(c *Conn) int { return max(4*c.MaxBytes, 4096) &^ 7 }
 
 // connWordAt is the offset in the target of word i of the connWords words for atomics.
 func connWordAt(c *Conn, i int) int { return rwAreaLen(c) + 8*i }
 
-// windowExtent is the part of the read-write area of a target that window i covers. Windows
-// overlap.
+// windowExtent is the part of the read-write area that window i covers. Windows overlap.
 func windowExtent(c *Conn, i int) (at, n int) {
 	at = (i * rwAreaLen(c) / 8) % (rwAreaLen(c) / 2)
 	return at, min(rwAreaLen(c)-at, c.MaxBytes+512)
@@ -78,8 +76,7 @@ func planReliable(w *Workload, conn int, s Side, rng *rand.Rand) []op {
 	return ops
 }
 
-// draw draws the next request. If completions do not mean delivery, the last request is a read: its
-// response does.
+// draw draws the next request. If completions do not mean delivery, the last request is a read.
 func (p *planner) draw(last bool) op {
 	o := op{code: p.conn.Mix[p.rng.IntN(len(p.conn.Mix))], imm: p.rng.Uint32(), window: noWindow}
 	if last && p.w.Traits.CompletesEarly {
@@ -147,8 +144,7 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
-// drawAtomic draws the word and the operands of an atomic. Half of the swaps and adds use a shared
-// word.
+// drawAtomic draws the word and operands of an atomic; half of the swaps and adds share one.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {
@@ -173,8 +169,7 @@ func (p *planner) drawAtomic(o *op) {
 	}
 }
 
-// needsFence reports whether o changes memory that an unfenced read accesses, or invalidates its
-// window.
+// needsFence reports whether o changes memory, or invalidates the window, of an unfenced read.
 func (p *planner) needsFence(o *op) bool {
 	at, n := o.modifies()
 	return slices.ContainsFunc(p.unfencedReads, func(r unfencedRead) bool {

@@ -101,8 +101,7 @@ func (x *reliableChecker) receive(wc *verbs.WC, r *recvRing, slot int) error {
 		return x.violation(n, "nothing but the message in the receive", err.Error()).as(traffic.Contents)
 	}
 	if x.conn.spec.Service.Datagram() {
-		// The device writes the GRH with the first packet, when it does not know the message's
-		// length.
+		// The device writes the GRH with the first packet, before it knows the message length.
 		if want, got := x.conn.checkSource(wc, msg[:verbs.GRHLen], anyLength); want != "" {
 			return x.violation(n, want, got)
 		}

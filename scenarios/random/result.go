@@ -92,9 +92,8 @@ func (e *End) waitForLatePackets() error {
 	return err
 }
 
-// verify checks that no receive was flushed without a failure, then memory, and the words that the
-// connections of a side share for atomics. It drains the queue pairs, and waits until the peer has
-// too.
+// verify checks that no receive was flushed without a failure, then memory, and the words that a
+// side's connections share for atomics. It drains the queue pairs, and waits for the peer's drain.
 func (e *End) verify() error {
 	e.endedAt = max(e.lastCompletion, e.startedAt)
 	for i, c := range e.conns {
@@ -106,8 +105,7 @@ func (e *End) verify() error {
 		}
 	}
 	if e.w.Traits.ConnectsByCM {
-		// The peer may disconnect as soon as it has our words, which moves our queue pairs to the
-		// error state.
+		// The peer may disconnect once it has our words, which moves our queue pairs to error.
 		for _, c := range e.conns {
 			c.errorExpected = true
 		}
@@ -191,8 +189,7 @@ type direction struct {
 // noRequest is the number of no request.
 const noRequest = -1
 
-// violation returns a Violation of kind Completion about request n or, if n is noRequest, about no
-// particular request.
+// violation returns a Violation of kind Completion about request n, or about none if noRequest.
 func (d *direction) violation(n int, want, got string) *Violation {
 	v := d.conn.violation(d.from, want, got)
 	if n != noRequest {

@@ -28,9 +28,8 @@ type requestState struct {
 	bytes           int64
 	failStatus      verbs.WCStatus // completion status that ended the connection
 	qpFailed        bool           // no more requests are posted
-	// flushing is set by the first completion with an error: all later ones must be
-	// flushed. qpFailed may be set earlier, while successful completions are still in the
-	// queue.
+	// flushing is set by the first completion with an error: all later ones must be flushed.
+	// qpFailed may be set earlier, while the queue holds successful completions.
 	flushing     bool
 	drainPending bool // the drain marker has not completed
 }
@@ -111,8 +110,7 @@ func (s *sender) post(now time.Duration) (bool, error) {
 	return true, nil
 }
 
-// prepare returns work request n, and applies it to image, the expected contents of the peer's
-// target memory.
+// prepare returns work request n, and applies it to image, the expected peer target memory.
 func (s *sender) prepare(n int) verbs.SendWR {
 	o := &s.plan.ops[n]
 	c := s.conn
@@ -189,8 +187,7 @@ func (s *sender) setSGL(wr *verbs.SendWR, base int) {
 	wr.SGL = s.sges[from:len(s.sges):len(s.sges)]
 }
 
-// prepareFetch prepares the slot of a read or atomic, and stores its expected result; none for a
-// shared word.
+// prepareFetch prepares the slot of a read or atomic, and its expected result unless o.shared.
 func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	o := &s.plan.ops[n]
 	index, base := s.slot(n)
@@ -207,8 +204,7 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
-// fetchPieces returns the pieces for the result of a read or atomic. That of an atomic is one
-// piece.
+// fetchPieces returns the pieces for the result of a read, or the one of an atomic.
 func (s *sender) fetchPieces(n int) []piece {
 	o, most := &s.plan.ops[n], s.conn.spec.MaxSGE
 	if o.atomic() {

@@ -47,8 +47,7 @@ func (x *sharedWords) open(e *End) (err error) {
 	return err
 }
 
-// values returns the current values of this side's words, which the peer changes. The peer has as
-// many words.
+// values returns the current values of this side's words, which the peer changes.
 func (x *sharedWords) values() (v []uint64) {
 	for i := range len(x.initial) {
 		v = append(v, word(x.bytes[8*i:]))
@@ -56,8 +55,7 @@ func (x *sharedWords) values() (v []uint64) {
 	return v
 }
 
-// atomicCompleted records the change of a shared word by request n of a connection; found is its
-// old value.
+// atomicCompleted records the change of a shared word by request n; found is its old value.
 func (x *sharedWords) atomicCompleted(conn, n int, o *op, found uint64) {
 	result := found + o.operand
 	if o.code == verbs.OpAtomicCmpAndSwp {
@@ -84,8 +82,7 @@ func (x *sharedWords) check(final []uint64) error {
 }
 
 // checkWord checks that the changes of word i form a chain from its initial value to final, in the
-// order of requests of each connection, and that swaps which changed nothing found values of the
-// chain.
+// order of each connection's requests, and that swaps without effect found values of the chain.
 func (x *sharedWords) checkWord(i int, final uint64) error {
 	bad := func(want, format string, args ...any) error {
 		return &Violation{Kind: traffic.Contents, Where: fmt.Sprintf("shared word %d", i), Want: want, Got: fmt.Sprintf(format, args...)}

@@ -157,8 +157,7 @@ func (x *unreliableChecker) verify(*connReport) error {
 	return nil
 }
 
-// checkWrite checks a write without immediate data, which may have arrived in whole, in part or not
-// at all.
+// checkWrite checks a write without immediate data, of which all, part or nothing may have arrived.
 func (x *unreliableChecker) checkWrite(n int, initial []byte) error {
 	o := &x.plan.ops[n]
 	want := x.want[:o.size]

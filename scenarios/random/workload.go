@@ -49,13 +49,11 @@ type Workload struct {
 	// Wakeup is how an end learns of completions.
 	Wakeup  Wakeup
 	Network Network
-	// Traits are those of the transport, the same on both sides. Adapt makes connections suitable
-	// for them.
+	// Traits are the transport's, the same on both sides. Adapt makes connections fit them.
 	Traits traffic.TransportTraits
 }
 
-// Network lists what the network may do: faults that are no violations of an unreliable
-// service.
+// Network lists the faults that the network may have; an unreliable service allows them.
 type Network struct {
 	Loses      bool
 	Duplicates bool

@@ -96,7 +96,7 @@ func everyService() *random.Workload {
 	return w
 }
 
-func TestCleanNetworkLosesNothing(t *testing.T) {
+func TestAllServicesDeliverOnCleanNetwork(t *testing.T) {
 	results := must.Get(newWorld(t, 1, impair.Spec{}).run(t, everyService()))(t)
 	for side, r := range results {
 		for i, l := range r.Conns {
@@ -107,7 +107,7 @@ func TestCleanNetworkLosesNothing(t *testing.T) {
 	}
 }
 
-func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
+func TestReliableServicesRecoverOnImpairedNetwork(t *testing.T) {
 	work := everyService()
 	work.Network = random.Network{Loses: true, Duplicates: true, Reorders: true}
 	results, err := newWorld(t, 1, impair.Spec{
@@ -122,7 +122,7 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 				t.Errorf("connection %d (%v): %+v", i, l.Service, got)
 			}
 			if got := l.Received; l.Service == random.UD && (got.Lost == 0 || got.Duplicated+got.Reordered == 0) {
-				t.Errorf("connection %d (%v) saw no effects of the network: %+v", i, l.Service, got)
+				t.Errorf("connection %d (%v) has no loss, duplicate or reordering: %+v", i, l.Service, got)
 			}
 		}
 		if counter(r, "retransmitted_pkts") == 0 {
@@ -131,8 +131,8 @@ func TestReliableServicesRecoverOnBadNetwork(t *testing.T) {
 	}
 }
 
-// A network too bad for the retry count ends a connection, and all requests before the failure
-// are checked.
+// A connection fails when loss exhausts its retry count. All requests before the failure are
+// checked.
 func TestConnectionsFailWhenRetriesAreExhausted(t *testing.T) {
 	work := everyService()
 	work.Network = random.Network{Loses: true, GivesUp: true}
@@ -165,10 +165,10 @@ func TestConnectionsFailWhenRetriesAreExhausted(t *testing.T) {
 	}
 }
 
-func TestAllWakeupModes(t *testing.T) {
-	for _, how := range []random.Wakeup{random.ByEvent, random.BySolicited, random.ByPolling} {
+func TestWorkloadRunsInAllWakeupModes(t *testing.T) {
+	for _, wakeup := range []random.Wakeup{random.ByEvent, random.BySolicited, random.ByPolling} {
 		work := everyService()
-		work.Wakeup = how
+		work.Wakeup = wakeup
 		for i := range work.Conns {
 			work.Conns[i].SendPacing = random.Pacing{Batch: 3, Pause: 2 * time.Microsecond}
 			if work.Conns[i].Service.Reliable() {
@@ -177,11 +177,11 @@ func TestAllWakeupModes(t *testing.T) {
 		}
 		results, err := newWorld(t, 1, impair.Spec{}).run(t, work)
 		if err != nil {
-			t.Errorf("wakeup %d: %v", how, err)
+			t.Errorf("wakeup %d: %v", wakeup, err)
 			continue
 		}
 		if counter(results[0], "rcvd_rnr_nak") == 0 {
-			t.Errorf("wakeup %d: slow receivers caused no RNR NAKs", how)
+			t.Errorf("wakeup %d: slow receivers caused no RNR NAKs", wakeup)
 		}
 	}
 }

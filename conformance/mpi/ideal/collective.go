@@ -38,8 +38,7 @@ func (c *comm) join(part any) *collective {
 	return coll
 }
 
-// joinAndWait is join, and waits until all ranks have joined. call names the MPI call in a
-// HungError.
+// joinAndWait joins, and waits until all ranks have. call names the MPI call in a HungError.
 func (c *comm) joinAndWait(call string, part any) *collective {
 	coll := c.join(part)
 	c.blockUntil("the others at "+call, coll.allJoined)
@@ -95,8 +94,7 @@ func (c *comm) Bcast(buf []byte, root int) error {
 	return nil
 }
 
-// copyPart copies data of a collective call, without the last byte if the defect CollectivesCut is
-// set.
+// copyPart copies data of a collective call; with the defect CollectivesCut, not the last byte.
 func (c *comm) copyPart(dst, src []byte) {
 	if n := copy(dst, src); c.Defects.CollectivesCut && n > 1 {
 		dst[n-1] = 0

@@ -83,8 +83,7 @@ func (c *comm) fail(call string, err error) error {
 	return err
 }
 
-// startCall begins a call on the communicator. It fails if that was freed, or if a defect lets all
-// calls fail.
+// startCall begins a call. It fails if the communicator was freed, or if a defect fails all calls.
 func (c *comm) startCall() error {
 	c.yieldSometimes()
 	if c.freed && !c.Defects.FreedIsUsable {

@@ -5,8 +5,7 @@ import (
 	"reflect"
 )
 
-// Defects are the defects of a runtime, each of which breaks a rule. At least one case must fail on
-// each.
+// Defects are the defects of a runtime. Each breaks a rule, and makes at least one case fail.
 type Defects struct {
 	// Order and matching.
 	Overtakes           bool `does:"messages of one sender overtake each other"`

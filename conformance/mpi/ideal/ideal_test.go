@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-func TestRunsEndAsTheirRanksDo(t *testing.T) {
+func TestRunReturnsErrorsAndPanicsOfRanks(t *testing.T) {
 	boom := errors.New("boom")
 	if err := Run(Options{Ranks: 3}, func(w cases.World) error {
 		if w.Rank() == 1 {
@@ -29,7 +29,7 @@ func TestRunsEndAsTheirRanksDo(t *testing.T) {
 	}
 }
 
-func TestHangsAreTold(t *testing.T) {
+func TestRunReturnsHungError(t *testing.T) {
 	var hung *HungError
 	err := Run(Options{Ranks: 2}, func(w cases.World) error {
 		_, err := w.Recv(nil, 1-w.Rank(), 1)
@@ -50,9 +50,9 @@ func TestHangsAreTold(t *testing.T) {
 	}
 }
 
-// What the options allow is also done: a case that is wrong about it is found out.
-func TestFreedomsAreTaken(t *testing.T) {
-	both := func(w cases.World) error { // safe only where standard sends are buffered
+// Eager and Polling change when sends complete, so that cases that depend on it fail.
+func TestOptionsChangeCompletionOfSends(t *testing.T) {
+	exchange := func(w cases.World) error { // safe only if standard sends are buffered
 		other := 1 - w.Rank()
 		if err := w.Send(make([]byte, 10), other, 1); err != nil {
 			return err
@@ -61,13 +61,13 @@ func TestFreedomsAreTaken(t *testing.T) {
 		return err
 	}
 	var hung *HungError
-	if err := Run(Options{Ranks: 2, Eager: -1}, both); !errors.As(err, &hung) {
-		t.Errorf("sends without receives, nothing buffered: %v", err)
+	if err := Run(Options{Ranks: 2, Eager: -1}, exchange); !errors.As(err, &hung) {
+		t.Errorf("sends before receives, unbuffered: %v", err)
 	}
-	if err := Run(Options{Ranks: 2, Eager: 10}, both); err != nil {
-		t.Errorf("sends without receives, buffered: %v", err)
+	if err := Run(Options{Ranks: 2, Eager: 10}, exchange); err != nil {
+		t.Errorf("sends before receives, buffered: %v", err)
 	}
-	// A rank that computes is not attended to, where it polls.
+	// With Polling a rank makes no progress while it computes.
 	for _, polling := range []bool{false, true} {
 		var sent time.Duration
 		err := Run(Options{Ranks: 2, Eager: -1, Polling: polling}, func(w cases.World) error {
@@ -91,7 +91,7 @@ func TestFreedomsAreTaken(t *testing.T) {
 	}
 }
 
-func TestSeedsDecide(t *testing.T) {
+func TestSeedDecidesArrivalOrder(t *testing.T) {
 	order := func(seed uint64) (from []int) {
 		err := Run(Options{Ranks: 4, Seed: seed, Eager: 100}, func(w cases.World) error {
 			if w.Rank() > 0 {
@@ -117,7 +117,7 @@ func TestSeedsDecide(t *testing.T) {
 		return from
 	}
 	if a, b := order(1), order(1); !slices.Equal(a, b) {
-		t.Errorf("one seed, two runs: %v and %v", a, b)
+		t.Errorf("two runs with seed 1: %v and %v", a, b)
 	}
 	different := 0
 	for seed := range uint64(5) {
@@ -126,13 +126,13 @@ func TestSeedsDecide(t *testing.T) {
 		}
 	}
 	if different == 0 {
-		t.Error("seeds change nothing")
+		t.Error("all seeds give the same order")
 	}
 }
 
-func TestDefectsHaveNames(t *testing.T) {
+func TestNamedReturnsDefectOrError(t *testing.T) {
 	if _, err := Named("NoSuchDefect"); err == nil {
-		t.Error("a defect that is none")
+		t.Error("Named accepts an unknown defect")
 	}
 	f, err := Named("SyncEarly")
 	if err != nil || f != (Defects{SyncEarly: true}) {

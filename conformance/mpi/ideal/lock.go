@@ -42,8 +42,7 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked the target
-// already.
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank holds one already.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	alreadyLocked := w.heldLocks[target] != nil || w.lockedAll
 	return w.callUnless(alreadyLocked, "Lock", func() error {
@@ -128,8 +127,7 @@ func (w *win) UnlockAll() error {
 // onlyTarget returns a function that selects one target.
 func onlyTarget(target int) func(int) bool { return func(t int) bool { return t == target } }
 
-// flushedByAll selects the targets that FlushAll and FlushLocalAll complete: all, or only rank 0
-// with a defect.
+// flushedByAll selects the targets of FlushAll and FlushLocalAll: all, or rank 0 with a defect.
 func (w *win) flushedByAll(target int) bool { return target == 0 || !w.c.Defects.FlushAllMisses }
 
 func (w *win) Flush(target int) error {
@@ -137,8 +135,7 @@ func (w *win) Flush(target int) error {
 }
 func (w *win) FlushAll() error { return w.flush("FlushAll", len(w.heldLocks) == 0, w.flushedByAll) }
 
-// flush completes the operations on the selected targets. It fails with ErrRMASync if they are
-// unlocked.
+// flush completes operations on the selected targets. It fails with ErrRMASync if unlocked is true.
 func (w *win) flush(name string, unlocked bool, selected func(target int) bool) error {
 	return w.callUnless(unlocked, name, func() error {
 		if !w.c.Defects.FlushEarly {
@@ -157,8 +154,7 @@ func (w *win) FlushLocalAll() error {
 }
 
 // flushLocal makes the origin buffers of operations on the selected targets reusable: it waits for
-// results, and copies the buffers of other operations. It fails with ErrRMASync if the targets are
-// unlocked.
+// results, and copies other buffers. It fails with ErrRMASync if unlocked is true.
 func (w *win) flushLocal(name string, unlocked bool, selected func(target int) bool) error {
 	return w.callUnless(unlocked, name, func() error {
 		if w.c.Defects.FlushLocalEarly {

@@ -90,8 +90,7 @@ func (w *world) deliver(link *messageLink) bool {
 	return true
 }
 
-// nextIndex returns the index of the message that arrives next: 0, unless a defect lets the second
-// overtake.
+// nextIndex returns the index of the message that arrives next: 0, or 1 if a defect reorders them.
 func (w *world) nextIndex(link *messageLink) int {
 	if len(link.queue) < 2 {
 		return 0
@@ -122,8 +121,7 @@ func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next
 	return best
 }
 
-// findPosted returns the index of the first posted receive that matches a message, or -1. Defects
-// prefer another.
+// findPosted returns the index of the first posted receive that matches m, or -1.
 func (w *world) findPosted(q *recvQueues, m *msg) int {
 	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(best, next *request) bool {
@@ -214,8 +212,7 @@ func (w *world) completeRecv(r *request, m *msg) {
 	m.releaseSendBuffer()
 }
 
-// copyOf returns a message with the same envelope and other data. Its send is a request that nobody
-// waits for.
+// copyOf returns a message with the same envelope and other data. Nobody waits for its send.
 func (m *msg) copyOf(data []byte) *msg {
 	return &msg{source: m.source, tag: m.tag, data: data, send: &request{}, sender: m.sender}
 }

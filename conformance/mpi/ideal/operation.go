@@ -32,8 +32,7 @@ func (o *op) isAccumulate() bool { return !o.put && !o.get }
 // hasResult reports whether the operation returns a result.
 func (o *op) hasResult() bool { return o.get || o.result != nil }
 
-// copyOrigin copies the origin buffers that the operation still needs, so that the program can
-// reuse them.
+// copyOrigin copies the origin buffers that the operation needs: the program can then reuse them.
 func (o *op) copyOrigin() {
 	o.data, o.compare = bytes.Clone(o.data), bytes.Clone(o.compare)
 }
@@ -151,8 +150,7 @@ func (o *op) combine(accessed []byte) bool {
 }
 
 // epoch returns a function that reports whether an operation on target may be applied yet. It fails
-// with ErrRMASync if this rank has no access epoch to target or, with needsLock, if it has not
-// locked target.
+// with ErrRMASync without an access epoch to target or, with needsLock, without a lock of it.
 func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	if lock := w.heldLocks[target]; lock != nil {
 		return func() bool { return lock.granted }, nil
@@ -172,8 +170,7 @@ func (w *win) epoch(target int, needsLock bool) (func() bool, error) {
 	return nil, mpi.ErrRMASync
 }
 
-// issue starts an operation, or returns why it is invalid. With needsLock it is valid only if its
-// target is locked.
+// issue starts an operation, or returns why it is invalid. needsLock is as in epoch.
 func (w *win) issue(o *op, needsLock bool) error {
 	if err := w.startCall(); err != nil {
 		return err
@@ -240,8 +237,7 @@ func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) 
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// newGetAccumulate returns an accumulate that returns the old content in result. NoOp has no origin
-// data.
+// newGetAccumulate is an accumulate that fetches the old content to result. NoOp reads no data.
 func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
 	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
 		d = nil

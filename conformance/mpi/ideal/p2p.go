@@ -120,8 +120,7 @@ func startRequest(r *request, err error) (cases.Request, error) {
 	return r, nil
 }
 
-// runRequest starts a new request, and waits until it is complete. r and err are as in
-// startRequest.
+// runRequest starts a new request, and waits for its end. r and err are as in startRequest.
 func runRequest(r *request, err error) (mpi.Status, error) {
 	if r == nil {
 		return mpi.Status{}, err
@@ -138,8 +137,7 @@ func runRequest(r *request, err error) (mpi.Status, error) {
 	return st, r.c.fail(r.call, err)
 }
 
-// makePersistent makes a new request persistent: only Start starts it. r and err are as in
-// startRequest.
+// makePersistent makes a new request persistent; Start starts it. r and err are as in startRequest.
 func makePersistent(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err

@@ -99,8 +99,7 @@ func (c *comm) Mprobe(source, tag int) (cases.Message, mpi.Status, error) {
 	return m, st, err
 }
 
-// mprobe finds a message, and removes it from the unexpected messages. If wait is true, it waits
-// for one.
+// mprobe removes a message from the unexpected messages. If wait is true, it waits for one.
 func (c *comm) mprobe(call string, source, tag int, wait bool) (cases.Message, mpi.Status, bool, error) {
 	k, found, err := c.findMessage(call, source, tag, wait)
 	switch {

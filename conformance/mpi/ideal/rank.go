@@ -45,8 +45,7 @@ func (r *rank) Compute(d time.Duration) {
 	p.yieldUntil(computing, func() bool { return p.now >= p.computeEnd })
 }
 
-// Invalidate does nothing, because this runtime registers no memory. With the defect ForgetWipes it
-// clears buf.
+// Invalidate does nothing: no memory is registered. With the defect ForgetWipes it clears buf.
 func (r *rank) Invalidate(buf []byte) error {
 	if r.Defects.ForgetWipes {
 		clear(buf)
@@ -63,8 +62,7 @@ func (r *rank) AttachBuffer(n int) error {
 	return nil
 }
 
-// DetachBuffer waits until the buffered messages are delivered. With the defect DetachDrops, it
-// drops them.
+// DetachBuffer delivers the buffered messages. With the defect DetachDrops it drops them.
 func (r *rank) DetachBuffer() error {
 	p := r.proc
 	if !p.hasBuffer {

@@ -128,8 +128,7 @@ func (r *request) GetStatus() (mpi.Status, bool, error) {
 	return r.st, true, nil
 }
 
-// Cancel cancels a receive that has no message yet, now or when it is next tested. Only receives
-// have queues.
+// Cancel cancels a receive without a message, now or at its next test. Only receives have queues.
 func (r *request) Cancel() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.CancelIgnored || r.queues == nil {
@@ -170,8 +169,7 @@ func (r *request) cancelNow() {
 	}
 }
 
-// Free frees the request. Its operation still completes, unless a defect drops its messages or its
-// posted receive.
+// Free frees the request. Its operation still completes, unless a defect drops it.
 func (r *request) Free() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {

@@ -102,9 +102,8 @@ func (r *rank) completeRequests(qs []*request) (completed []int, noneActive bool
 	return completed, noneActive
 }
 
-// findComplete returns the indices of the active requests that are complete, and whether no request
-// is active, after other ranks could run. If wait is true, it waits until a request is complete, or
-// none is active.
+// findComplete lets other ranks run, and returns the indices of the complete active requests, and
+// whether none is active. If wait is true, it waits for a complete one, or until none is active.
 func (r *rank) findComplete(qs []*request, wait bool) (completed []int, noneActive bool) {
 	if wait {
 		r.blockUntil("some request", func() bool {

@@ -79,8 +79,7 @@ func (w *win) Size(rank int) int {
 
 func (w *win) fail(call string, err error) error { return w.c.fail("Win."+call, err) }
 
-// startCall begins a call on the window. It fails if the window was freed, or if a defect lets all
-// calls fail.
+// startCall begins a call. It fails if the window was freed, or if a defect fails all calls.
 func (w *win) startCall() error {
 	w.c.yieldSometimes()
 	if w.freed && !w.c.Defects.FreedWindowIsUsable {
@@ -112,8 +111,7 @@ func (w *win) Free() error {
 	})
 }
 
-// waitApplied waits until the operations on the selected targets have been applied. call is the MPI
-// call that waits.
+// waitApplied waits for the operations on the selected targets. call names the waiting MPI call.
 func (w *win) waitApplied(call string, selected func(target int) bool) {
 	w.c.blockUntil("operations before "+call, func() bool {
 		return !slices.ContainsFunc(w.ops, func(o *op) bool { return !o.done && selected(o.target) })
@@ -141,8 +139,7 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch. It counts the posts of this rank for each origin: Start waits for
-// them.
+// Post begins an exposure epoch. It counts the posts for each origin: Start waits for them.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {
@@ -175,8 +172,7 @@ func (w *win) posted(target, n int) bool {
 	return w.shared.postCounts[target][w.c.rank] >= n || w.c.Defects.StartIgnoresPost
 }
 
-// Complete ends the access epoch, and counts that for each target: Wait there compares it with the
-// posts.
+// Complete ends the access epoch, and counts that for each target: Wait compares it with the posts.
 func (w *win) Complete() error {
 	notStarted := w.accessGroup == nil
 	return w.callUnless(notStarted, "Complete", func() error {

@@ -159,8 +159,7 @@ func (w *world) run() error {
 	return e
 }
 
-// advanceClock advances the time to the end of the next Compute. It returns false if no rank
-// computes.
+// advanceClock advances the time to the end of the next Compute. It returns false if there is none.
 func (w *world) advanceClock() bool {
 	next := time.Duration(-1)
 	for _, p := range w.procs {
@@ -208,8 +207,7 @@ func (w *world) tryAnyEvent() bool {
 	return false
 }
 
-// blockUntil blocks the rank in an MPI call until ready returns true. what is what it waits for, in
-// a HungError.
+// blockUntil blocks the rank in an MPI call until ready returns true. A HungError contains what.
 func (p *proc) blockUntil(what string, ready func() bool) {
 	p.inCall = true
 	p.yieldUntil(what, ready)
@@ -225,20 +223,17 @@ func (p *proc) yieldUntil(what string, ready func() bool) {
 	p.ready, p.waitingFor = nil, ""
 }
 
-// yieldSometimes is called at the start of MPI calls: at random, it lets other ranks run first, or
-// does nothing.
+// yieldSometimes starts an MPI call: at random, it lets other ranks run first, or does nothing.
 func (p *proc) yieldSometimes() {
 	if p.rng.IntN(2) == 0 {
 		p.letOthersRun()
 	}
 }
 
-// letOthersRun lets other ranks run. Calls that test for completion begin with it, so that a loop
-// of tests can end.
+// letOthersRun lets other ranks run. Calls that test use it, so that a loop of tests can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// canReceive reports whether messages can arrive at a rank now: with Polling, only during its calls
-// or after its end.
+// canReceive reports whether messages can arrive: with Polling, in a call or after the rank's end.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
 	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inCall || p.done

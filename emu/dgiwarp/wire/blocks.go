@@ -33,8 +33,7 @@ type Ack struct {
 	Next  Seq   // the first packet that has not arrived
 	// Echo is the timestamp of the packet that caused the acknowledgement.
 	Echo uint32
-	// Window is the number of packets from Next on that the receiver accepts; 0 if it is
-	// busy.
+	// Window is the number of packets from Next on that the receiver accepts; 0: it is busy.
 	Window   uint16
 	Words    uint8 // number of valid words of Sack
 	Reserved uint8

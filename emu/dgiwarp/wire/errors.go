@@ -13,8 +13,7 @@ var (
 	ErrVersion = fmt.Errorf("not version %d of datagram-iWARP", Version)
 	// ErrKind: the version does not define the kind of packet.
 	ErrKind = errors.New("no such kind of packet")
-	// ErrLong: octets follow the last block of the packet, or an Ack has more than
-	// MaxSackWords.
+	// ErrLong: octets follow the last block, or an Ack has more than MaxSackWords.
 	ErrLong = errors.New("too long")
 )
 

@@ -20,9 +20,8 @@ func fromHex(t testing.TB, s string) []byte {
 	return b
 }
 
-// goldens are whole packets, computed from the layouts by hand and, for the CRC,
-// by another implementation than this one. The appendix of the specification
-// shows the same.
+// goldens are packets that were encoded by hand from the layouts, with CRCs of another
+// implementation. The appendix of the specification lists the same.
 var goldens = []struct {
 	id, name string
 	bytes    string
@@ -142,30 +141,28 @@ func TestGoldenPackets(t *testing.T) {
 	}
 }
 
-// TestSpecificationHasGoldenPackets compares the appendix with what the
-// codec is tested against.
+// The appendix of the specification has the same packets as goldens.
 func TestSpecificationHasGoldenPackets(t *testing.T) {
 	text := must.Get(os.ReadFile("../../../docs/spec/datagram-iwarp.md"))(t)
-	shown := map[string]string{}
+	listed := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (G\\d+) \\| .*? \\| `([0-9a-f ]+)` \\|$").FindAllSubmatch(text, -1) {
-		shown[string(m[1])] = string(m[2])
+		listed[string(m[1])] = string(m[2])
 	}
 	for _, g := range goldens {
 		if g.id == "" {
 			continue
 		}
-		if shown[g.id] != g.bytes {
-			t.Errorf("%s, %s:\nspecification %q\nhere          %q", g.id, g.name, shown[g.id], g.bytes)
+		if listed[g.id] != g.bytes {
+			t.Errorf("%s, %s:\nspecification %q\nhere          %q", g.id, g.name, listed[g.id], g.bytes)
 		}
-		delete(shown, g.id)
+		delete(listed, g.id)
 	}
-	for id := range shown {
-		t.Errorf("the specification shows %s, which is not tested", id)
+	for id := range listed {
+		t.Errorf("the specification lists %s, which is not tested", id)
 	}
 }
 
-// Every prefix of a golden packet is either too short for its headers or a
-// shorter packet, never another one.
+// A prefix of a golden packet is too short for its headers, or a packet with less payload.
 func TestParseRejectsShortHeaders(t *testing.T) {
 	for _, g := range goldens {
 		golden := fromHex(t, g.bytes)
@@ -186,13 +183,13 @@ func TestCheckCRCDetectsSingleBitErrors(t *testing.T) {
 		for i := range 8 * len(golden) {
 			golden[i/8] ^= 1 << (i % 8)
 			if CheckCRC(golden) {
-				t.Fatalf("%s: bit %d flipped and not seen", g.name, i)
+				t.Fatalf("%s: the flip of bit %d is not detected", g.name, i)
 			}
 			golden[i/8] ^= 1 << (i % 8)
 		}
 	}
 	if CheckCRC(nil) || CheckCRC([]byte{1, 2, 3}) {
-		t.Error("less than a CRC is intact")
+		t.Error("CheckCRC accepts less than a CRC")
 	}
 }
 

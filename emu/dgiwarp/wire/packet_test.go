@@ -22,9 +22,9 @@ func TestParseErrors(t *testing.T) {
 		{"version 2", fromHex(t, "21000000 00000012 00000011 00000000 00000000"), ErrVersion},
 		{"kind 0", fromHex(t, "10000000 00000012 00000011 00000000 00000000"), ErrKind},
 		{"kind 5", fromHex(t, "15000000 00000012 00000011 00000000 00000000"), ErrKind},
-		{"octets behind a challenge", long(Packet{Header: NewHeader(KindChallenge, 1, 2, 3)}), ErrLong},
-		{"octets behind a refusal", long(Packet{Header: NewHeader(KindRefusal, 1, 2, 3)}), ErrLong},
-		{"octets behind an acknowledgement", long(Packet{Header: rdHeader(FlagAck)}), ErrLong},
+		{"octets after a challenge", long(Packet{Header: NewHeader(KindChallenge, 1, 2, 3)}), ErrLong},
+		{"octets after a refusal", long(Packet{Header: NewHeader(KindRefusal, 1, 2, 3)}), ErrLong},
+		{"octets after an acknowledgement", long(Packet{Header: rdHeader(FlagAck)}), ErrLong},
 		{"octets without data", long(Packet{Header: rdHeader(0)}), ErrLong},
 		{"nine SACK words", fromHex(t, "12400000 00000011 00000012 00000000 00000000 00000000 00000000 0000 09 00"+
 			strings.Repeat("00000000", 9)+"00000000"), ErrLong},
@@ -98,7 +98,7 @@ func BenchmarkPacket(b *testing.B) {
 		b.SetBytes(int64(len(wire)))
 		for b.Loop() {
 			if !CheckCRC(wire) || p.Parse(wire) != nil {
-				b.Fatal("not intact")
+				b.Fatal("invalid CRC or packet")
 			}
 		}
 	})
@@ -111,13 +111,13 @@ func TestSackSpan(t *testing.T) {
 	}{
 		{Ack{}, 0},
 		{Ack{Words: 8}, 0},
-		{Ack{Words: 1, Sack: [MaxSackWords]uint32{1}}, 2}, // next, and the one behind it
+		{Ack{Words: 1, Sack: [MaxSackWords]uint32{1}}, 2}, // Next and the packet after it
 		{Ack{Words: 2, Sack: [MaxSackWords]uint32{1, 1}}, 34},
-		{Ack{Words: 1, Sack: [MaxSackWords]uint32{1, 1}}, 2}, // only words that are there count
+		{Ack{Words: 1, Sack: [MaxSackWords]uint32{1, 1}}, 2}, // only the first Words words count
 		{Ack{Words: 8, Sack: [MaxSackWords]uint32{7: 1 << 30}}, Window},
 	} {
 		if got := tc.ack.SackSpan(); got != tc.want {
-			t.Errorf("%+v speaks of %d packets, want %d", tc.ack, got, tc.want)
+			t.Errorf("%+v: SackSpan is %d packets, want %d", tc.ack, got, tc.want)
 		}
 	}
 }

@@ -18,8 +18,7 @@ const (
 	WriteRecordLen = 16
 	CRCLen         = 4
 
-	// MaxSackWords is the largest number of SACK words: one bit for each packet of a window
-	// but the first.
+	// MaxSackWords is the most SACK words: a bit for each packet of a window but the first.
 	MaxSackWords = Window / 32
 	// MaxAckLen is the length of an Ack with MaxSackWords.
 	MaxAckLen = AckLen + MaxSackWords*SackWordLen

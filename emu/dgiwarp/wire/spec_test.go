@@ -15,24 +15,23 @@ var (
 	specTest = regexp.MustCompile("`(wire|rd|engine)\\.((?:Test|Fuzz)\\w+)`")
 )
 
-// specRows is how many requirements the specification has.
+// specRows is the number of requirements in the specification.
 const specRows = 94
 
-// TestSpecificationIsInOrder holds the table of requirements to its own rules:
-// numbers in turn, a level, a sentence, a reason, and tests that exist.
-func TestSpecificationIsInOrder(t *testing.T) {
+// Requirements have consecutive numbers, a level, a sentence, a reason, and tests that exist.
+func TestSpecificationRequirementsAreComplete(t *testing.T) {
 	text := must.Get(os.ReadFile("../../../docs/spec/datagram-iwarp.md"))(t)
-	exist := testsThatExist(t)
+	exist := existingTests(t)
 	rows := specRow.FindAllStringSubmatch(string(text), -1)
 	if lines := strings.Count(string(text), "\n| `dg/"); len(rows) != specRows || lines != specRows {
-		t.Errorf("%d requirements in %d rows, want %d: has one been lost, or specRows not been raised?", len(rows), lines, specRows)
+		t.Errorf("%d requirements in %d rows, want %d: was a row lost, or is specRows outdated?", len(rows), lines, specRows)
 	}
 	last := map[string]int{}
 	for _, m := range rows {
 		area, number, level, sentence, reason, where := m[1], m[2], m[3], m[4], m[5], m[6]
 		id := area + "/" + number
 		if last[area]++; number != strconv.Itoa(last[area]) {
-			t.Errorf("%s where %s/%d is due", id, area, last[area])
+			t.Errorf("%s, want %s/%d", id, area, last[area])
 		}
 		if level != "MUST" && level != "SHOULD" && level != "MAY" {
 			t.Errorf("%s has level %q", id, level)
@@ -42,7 +41,7 @@ func TestSpecificationIsInOrder(t *testing.T) {
 		}
 		tests := specTest.FindAllStringSubmatch(where, -1)
 		if len(tests) == 0 || strings.Count(where, ".") != len(tests) {
-			t.Errorf("%s: %s", id, where)
+			t.Errorf("%s: no test in %s", id, where)
 		}
 		for _, name := range tests {
 			if !exist[name[1]+"."+name[2]] {
@@ -52,7 +51,7 @@ func TestSpecificationIsInOrder(t *testing.T) {
 	}
 }
 
-func testsThatExist(t *testing.T) map[string]bool {
+func existingTests(t *testing.T) map[string]bool {
 	t.Helper()
 	exist := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

@@ -13,9 +13,8 @@ const (
 	// parkAfter is the number of checks during one sleep of the poller's holder after
 	// which the background goroutine parks.
 	parkAfter = 64
-	// backgroundSpins is how many empty polls the background goroutine makes before
-	// it sleeps: packets come in bursts, and a wake-up takes longer than the next
-	// packet.
+	// backgroundSpins is how many empty polls the background goroutine makes before it sleeps: in a
+	// burst the next packet arrives before a wake-up would end.
 	backgroundSpins = 32
 )
 

@@ -28,8 +28,7 @@ type Engine interface {
 	Deadline() mono.Time
 }
 
-// DelayingEngine is an Engine that may delay packets, such as acknowledgements, to send fewer of
-// them.
+// DelayingEngine is an Engine that may delay packets, such as ACKs, to send fewer of them.
 type DelayingEngine interface {
 	Engine
 	// Release makes Output return delayed packets, and reports whether there are
@@ -113,10 +112,9 @@ func (r WaitReason) String() string { return string(r) }
 // BatchSize is how many datagrams a driver moves at a time.
 const BatchSize = 64
 
-// NewBatch returns BatchSize datagrams for an engine to fill. The engine lays all
-// packets back to back in the buffer of the first, so that a link with segmentation offload need
-// not gather them. The buffer has room for BatchSize packets of mtu bytes, but at most of a jumbo
-// frame each.
+// NewBatch returns BatchSize datagrams for an engine to fill. The engine lays all packets back to
+// back in the buffer of the first, so that a link with segmentation offload need not gather them.
+// The buffer has room for BatchSize packets of mtu bytes, or of a jumbo frame if that is smaller.
 func NewBatch(mtu int) []link.Datagram {
 	const jumbo = 9216
 	ds := make([]link.Datagram, BatchSize)

@@ -29,8 +29,7 @@ type network interface {
 	// may be more. If the network is full, retryAfter is when to call flush again;
 	// it is negative if all was sent, or if wait returns when there is room.
 	flush(now mono.Time) (more bool, retryAfter time.Duration)
-	// wait blocks until there is something to receive, d has passed or wake is called. It may
-	// return early.
+	// wait blocks until there is input, d has passed or wake is called. It may return early.
 	wait(d time.Duration) error
 	wake()
 }
@@ -62,8 +61,7 @@ func (n *packetNetwork) receive(now mono.Time) (received, more bool) {
 
 func (n *packetNetwork) stopReceiving() {} // WaitReadable returns while datagrams wait
 
-// flush implements network. A full link is retried after fullRetry: it does not tell when it has
-// room.
+// flush implements network. It retries a full link after fullRetry: links do not report room.
 func (n *packetNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	more, full := n.out.Flush(now, n.engine, n.link)
 	if full {

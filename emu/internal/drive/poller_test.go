@@ -53,7 +53,7 @@ func TestPollerOversleeps(t *testing.T) {
 		{"wakes at the deadline", true, 10, 10, false},
 		{"wakes before the deadline", true, 10, 20, false},
 		{"is awake", true, 0, 10, false},
-		{"does not exist", false, 20, 10, false},
+		{"has released the poller", false, 20, 10, false},
 	} {
 		p := newPoller(1)
 		if c.held {
@@ -197,7 +197,7 @@ func TestRepliesAreReceivedBeforeTimersExpire(t *testing.T) {
 					defer a.r.Unlock()
 					a.e.onInput = func() {
 						if len(a.e.got) == waiting {
-							a.e.deadline = mono.Never // all replies are there
+							a.e.deadline = mono.Never // all replies have arrived
 						}
 					}
 					a.e.deadline = a.r.Now() - 1

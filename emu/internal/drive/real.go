@@ -36,15 +36,13 @@ type Real struct {
 }
 
 const (
-	// extraPolls is how many more times a poll of a spinning application asks the network for
-	// packets.
+	// extraPolls is how many more times a spinning application's poll reads the network.
 	extraPolls = 3
 	// maxBatches bounds how many batches one call receives.
 	maxBatches = 16
 )
 
-// NewReal starts a driver, which runs the engine e on the link l. Its clock begins at start, which
-// must be positive.
+// NewReal runs the engine e on the link l. Its clock begins at start, which must be positive.
 func NewReal(e Engine, l link.Waiter, start mono.Time) *Real {
 	r := newReal(e, newPacketNetwork(e, l), start)
 	r.delayer, _ = e.(DelayingEngine) // nil if e never delays packets
@@ -61,8 +59,7 @@ func newReal(e baseEngine, n network, start mono.Time) *Real {
 }
 
 // Lock implements Driver. Before a control call it sends delayed acknowledgements: the call may
-// destroy the queue pair, which could then no longer acknowledge the messages that the application
-// has received.
+// destroy the queue pair, which could then not acknowledge messages already delivered.
 func (r *Real) Lock(c CallKind) {
 	r.lock()
 	if c == CallControl && r.acks.pending {
@@ -89,16 +86,14 @@ func (r *Real) Now() mono.Time {
 	return r.now
 }
 
-// Pump implements Driver. The application has posted work, perhaps as an answer, or made a control
-// call.
+// Pump implements Driver: the application posted work, maybe an answer, or made a control call.
 func (r *Real) Pump() {
 	r.acks.posted()
 	r.poller.lastEvent = r.Now()
 	r.pump(r.poller.lastEvent)
 }
 
-// PollFound implements Driver. It sends acknowledgements, unless they wait for the application's
-// answer.
+// PollFound implements Driver. It sends acknowledgements, unless they wait for an answer.
 func (r *Real) PollFound() {
 	r.yields.pollFound()
 	if !r.acks.delivered() {
@@ -130,9 +125,8 @@ func (r *Real) pump(now mono.Time) {
 	r.send(now)
 }
 
-// expireTimers handles deadlines that have passed. It first receives: if the
-// process was not scheduled for a while, the packet that a timer waits for may
-// have arrived.
+// expireTimers handles deadlines that have passed. It first receives: if the process was not
+// scheduled, the packet that a timer waits for may have arrived.
 func (r *Real) expireTimers(now mono.Time) {
 	if r.lastReceive < now {
 		r.receive(now)
@@ -150,8 +144,7 @@ func (r *Real) send(now mono.Time) {
 	r.engine.Settle(now)
 	r.flush(now)
 	if r.poller.oversleeps(r.strictDeadline()) {
-		// A wake-up costs more than delayed packets may save: send them, which may move the
-		// deadline.
+		// A wake-up costs more than delayed packets save: send them. This may move the deadline.
 		if r.delayer != nil && r.delayer.Release() {
 			r.flush(now)
 		}

@@ -26,7 +26,7 @@ type pipe struct {
 	backlog [][]byte
 	mu      sync.Mutex
 	peer    *pipe
-	limit   int // datagrams that Send takes before it reports full; -1 for all
+	limit   int // datagrams that Send accepts before it reports full; -1 for all
 	waits   int // calls of WaitReadable
 	recvs   int // calls of Recv
 }
@@ -197,9 +197,9 @@ func oneDriver(t *testing.T) (a, peer *host) {
 	return a, peer
 }
 
-func (s *host) send(what string) {
+func (s *host) send(packet string) {
 	s.r.Lock(CallPost)
-	s.e.out = append(s.e.out, []byte(what))
+	s.e.out = append(s.e.out, []byte(packet))
 	s.r.Pump()
 	s.r.Unlock()
 }
@@ -270,7 +270,7 @@ func TestAllWaitersReturnWhenNotified(t *testing.T) {
 			go func() {
 				defer wg.Done()
 				if !a.waitFor(i+1, 10*time.Second) {
-					t.Errorf("waiter %d gave up", i)
+					t.Errorf("waiter %d timed out", i)
 				}
 			}()
 		}
@@ -404,7 +404,7 @@ func TestCloseWakesBlockedWaiters(t *testing.T) {
 					t.Error("a wait succeeded on a closed driver")
 				}
 			case <-time.After(time.Second):
-				t.Fatal("a wait survived Close")
+				t.Fatal("a wait did not return after Close")
 			}
 		}
 		a.r.Close() // a second Close does nothing
@@ -467,11 +467,11 @@ func (s *host) received() int {
 func TestBackgroundTakesOverAfterWaiterReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := twoHosts(t)
-		left := make(chan struct{})
-		go func() { a.waitFor(1, -1); close(left) }()
+		returned := make(chan struct{})
+		go func() { a.waitFor(1, -1); close(returned) }()
 		time.Sleep(5 * time.Second)
 		b.send("data") // ends the wait; a's application never polls again
-		<-left
+		<-returned
 		time.Sleep(10 * time.Millisecond)
 		start := time.Now()
 		b.send("ping")
@@ -489,7 +489,7 @@ func TestBackgroundTakesOverAfterWaiterReturns(t *testing.T) {
 func TestDelayedAckIsSentWhileAnotherThreadHoldsPoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, peer := oneDriver(t)
-		other := a.r.NewCond(WaitReason("something else"))
+		other := a.r.NewCond(WaitReason("another event"))
 		go func() {
 			a.r.Lock(CallWait)
 			defer a.r.Unlock()
@@ -522,9 +522,9 @@ func TestSendQueueDropsPacketsOfClosedLink(t *testing.T) {
 
 type closedLink struct{ *pipe }
 
-func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("gone") }
+func (closedLink) Send(mono.Time, []link.Datagram) (int, error) { return 0, errors.New("closed") }
 
-// poll takes the recorded input, in the steps that Driver prescribes.
+// poll removes the recorded input, in the steps that Driver prescribes.
 func (s *host) poll() (found bool) {
 	s.r.Lock(CallPoll)
 	defer s.r.Unlock()
@@ -582,9 +582,9 @@ func TestAcksAreSentWithAnswersOfInteractiveApplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, peer := oneDriver(t)
 		a.ackInputs()
-		deliver := func(what string) {
+		deliver := func(packet string) {
 			synctest.Wait() // the background goroutine has seen that the application polls
-			a.p.in <- []byte(what)
+			a.p.in <- []byte(packet)
 		}
 
 		a.poll() // the application begins to poll
@@ -683,7 +683,7 @@ func TestPollsOfSpinningApplicationReceiveSeveralTimes(t *testing.T) {
 		a.p.in <- []byte("found")
 		a.pollUntilFound(t)
 		if n := recvsPerPoll(); n != 1 {
-			t.Errorf("%d receives in a poll after one that found something", n)
+			t.Errorf("%d receives in a poll after one that found input", n)
 		}
 	})
 }
@@ -695,9 +695,9 @@ func TestSendQueueContinuesAfterFullLink(t *testing.T) {
 	o := NewSendQueue(1500)
 	a.limit = 1
 	if _, full := o.Flush(1, e, a); !full {
-		t.Fatal("a full link took everything")
+		t.Fatal("a full link accepted all packets")
 	}
-	e.out = append(e.out, []byte("4")) // queued since
+	e.out = append(e.out, []byte("4"))
 	a.limit = -1
 	if more, full := o.Flush(2, e, a); more || full || len(b.in) != 4 {
 		t.Errorf("%d of 4 packets were sent", len(b.in))
@@ -742,6 +742,6 @@ func TestFlushEndsDuringFlood(t *testing.T) {
 	defer r.Unlock()
 	r.Pump()
 	if !r.full || r.retryAt > r.Now() {
-		t.Errorf("packets left: %v, retry at %v", r.full, r.retryAt)
+		t.Errorf("packets pending: %v, retry at %v", r.full, r.retryAt)
 	}
 }

@@ -23,15 +23,13 @@ type StreamEngine interface {
 	NextOutput() (StreamConn, bool)
 }
 
-// StreamConn is an engine's end of one stream. The driver uses it from Dial or accept
-// until Failed, StreamAbort, or the end of both directions. It must be comparable, as
-// a pointer is.
+// StreamConn is an engine's end of one stream. The driver uses it from Dial or accept until Failed,
+// StreamAbort, or the end of both directions. It must be comparable.
 type StreamConn interface {
 	// Connected says that the stream is established. Either Connected or Failed is the first call.
 	Connected(now mono.Time, local, remote netip.AddrPort, mss int)
-	// Failed says that the stream could not be established, or has broken:
-	// link.ErrReset, link.ErrRefused or link.ErrUnreachable, perhaps wrapped. It is
-	// the last call.
+	// Failed is the last call: the stream was not established, or broke. err is link.ErrReset,
+	// link.ErrRefused or link.ErrUnreachable, perhaps wrapped.
 	Failed(now mono.Time, err error)
 	// Input processes received bytes, all of them. b is valid during the call.
 	Input(now mono.Time, b []byte)
@@ -61,17 +59,14 @@ const (
 // listeners are called with the lock held.
 type StreamDriver interface {
 	Driver
-	// Dial starts a stream for conn, whose Connected or Failed is called later. After an error
-	// neither is.
+	// Dial starts a stream for conn. If it succeeds, Connected or Failed is called later.
 	Dial(conn StreamConn, local, remote netip.AddrPort) error
-	// Listen accepts streams to addr. accept returns the conn of each, whose Connected
-	// is called next; nil rejects the stream. Up to backlog streams may wait to be
-	// accepted.
+	// Listen accepts streams to addr. accept returns the conn of each, whose Connected is called
+	// next; nil rejects the stream. Up to backlog streams may wait.
 	Listen(addr netip.AddrPort, backlog int, accept func(remote netip.AddrPort) StreamConn) (StreamListener, error)
 }
 
-// StreamListener accepts streams for a StreamDriver. Close does not affect streams that were
-// accepted.
+// StreamListener accepts streams for a StreamDriver. Close does not affect accepted streams.
 type StreamListener interface {
 	Addr() netip.AddrPort
 	Close() error
@@ -107,8 +102,7 @@ type streamNetwork struct {
 
 func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.Receive(now) }
 
-// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream again for bytes that were
-// left unread.
+// stopReceiving wakes the waiter: StreamNet.Ready does not name a stream twice for unread bytes.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
 // flush implements network. If a stream has more to write than its share of one call (writeBytes),

@@ -15,20 +15,17 @@ const (
 	// readBytes is the size of the read buffer: small enough to stay in the
 	// processor's cache until the engine has read it twice.
 	readBytes = 128 << 10
-	// writeVectors bounds the buffers of one write. An engine with framing has about
-	// three per frame.
+	// writeVectors bounds the buffers of one write. A framing engine uses about three per frame.
 	writeVectors = 256
 	// writeBytes bounds the bytes that one stream writes before the next stream does,
 	// and with them the time for which the device is locked.
 	writeBytes = 1 << 20
-	// maxAccepts bounds the streams that one listener accepts before other work is
-	// done.
+	// maxAccepts bounds the streams that one listener accepts before other work.
 	maxAccepts = 64
 )
 
-// Streams moves bytes between a StreamEngine and the streams of a StreamNet. Drivers
-// in real and in simulated time share it. All methods are called under the driver's
-// lock.
+// Streams moves bytes between a StreamEngine and the streams of a StreamNet, in real and in
+// simulated time. All methods are called under the driver's lock.
 type Streams struct {
 	engine   StreamEngine
 	net      link.StreamNet
@@ -159,9 +156,8 @@ func (l *listener) Close() error {
 	return l.link.Close()
 }
 
-// Receive passes received bytes to the engine, one read of each ready stream, and
-// accepts streams. It reports whether anything happened, and whether there may be more
-// to do.
+// Receive passes received bytes to the engine, one read of each ready stream, and accepts streams.
+// It reports whether anything happened, and whether more may be left.
 func (s *Streams) Receive(now mono.Time) (received, more bool) {
 	if len(s.readQueue)+len(s.acceptQueue) > 0 {
 		received = s.continueQueued(now)

@@ -25,8 +25,7 @@ func (s *Streams) Flush(now mono.Time) (all bool) {
 }
 
 // write writes the output of one conn until there is no more, the link is full, or writeBytes are
-// written; in the last case it queues the stream. It closes or aborts the stream if the conn says
-// so.
+// written (it then queues the stream). It closes or aborts the stream if the conn requests it.
 func (s *Streams) write(now mono.Time, st *stream) {
 	for written := 0; ; {
 		bufs, then := st.conn.Output(s.vecs)
@@ -67,9 +66,8 @@ func (s *Streams) write(now mono.Time, st *stream) {
 	}
 }
 
-// finishWrite is called when all output is written. It closes the stream for writing if then says
-// so, or else sends a segment that waits to be filled: a Writev without buffers, and no more to
-// come.
+// finishWrite is called when all output is written. It closes the stream for writing if then is
+// StreamClose, or else sends a partial segment that Writev has held back (corked).
 func (s *Streams) finishWrite(now mono.Time, st *stream, then StreamEnd) {
 	switch {
 	case then == StreamClose:

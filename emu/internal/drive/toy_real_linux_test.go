@@ -23,7 +23,7 @@ type realToy struct {
 	addr netip.AddrPort
 }
 
-// openNet opens a net in the namespace in which in runs it.
+// openNet opens a net in the namespace in which in runs functions.
 func openNet(tb testing.TB, in func(func() error) error, cfg tcplink.Config) *tcplink.Net {
 	tb.Helper()
 	var n *tcplink.Net
@@ -140,7 +140,7 @@ func TestBackgroundDrivesStreams(t *testing.T) {
 	forEachNetwork(t, func(t *testing.T, open func(testing.TB, tcplink.Config) (a, b *realToy)) {
 		a, b := open(t, tcplink.Config{})
 		l := must.Get(b.echo(b.addr))(t)
-		time.Sleep(20 * time.Millisecond) // both backgrounds sleep
+		time.Sleep(20 * time.Millisecond) // both background goroutines sleep
 		c := newClient(1, 200, 2000)
 		must.Do(t, a.dial(a.addr, l.Addr(), c))
 		for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -175,8 +175,8 @@ func TestRealStreamsReportDialErrors(t *testing.T) {
 	})
 }
 
-// Many goroutines use many streams at once, some of which abort.
-func TestStreamsUnderStress(t *testing.T) {
+// Goroutines use many streams concurrently, some of which abort.
+func TestConcurrentStreamsCarryMessages(t *testing.T) {
 	a, b := newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{}), newRealToy(t, currentNamespace, netip.MustParseAddrPort("127.0.0.1:0"), tcplink.Config{})
 	l := must.Get(b.echo(b.addr))(t)
 	var wg sync.WaitGroup
@@ -232,7 +232,7 @@ func TestStreamDriverCloseWakesBlockedWaiters(t *testing.T) {
 		select {
 		case <-ended:
 		case <-time.After(30 * time.Second):
-			t.Fatal("a wait survived Close")
+			t.Fatal("a wait did not return after Close")
 		}
 	}
 }

@@ -93,10 +93,10 @@ func runClients(tb testing.TB, seed uint64, stream sim.StreamConfig) (s *simToys
 
 func TestSimulatedStreamsCarryMessages(t *testing.T) {
 	for name, cfg := range map[string]sim.StreamConfig{
-		"clean":   {},
-		"tight":   {BufferBytes: 3000},
-		"cut":     {CutPPM: 500_000},
-		"stalled": {StallPPM: 50_000, StallFor: time.Millisecond, CutPPM: 100_000, BufferBytes: 20_000},
+		"clean":        {},
+		"small buffer": {BufferBytes: 3000},
+		"split writes": {CutPPM: 500_000},
+		"stalled":      {StallPPM: 50_000, StallFor: time.Millisecond, CutPPM: 100_000, BufferBytes: 20_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := runClients(t, 3, cfg)
@@ -121,13 +121,13 @@ func TestSimulatedStreamsReconnectAfterReset(t *testing.T) {
 		s := newSimToys(t, sim.Config{Seed: seed}, sim.StreamConfig{CutPPM: 300_000, ResetPPM: 500})
 		s.run(t, func(*sim.Proc) {
 			must.Get(s.b.echo(s.addrB))(t)
-			for left, tries := 1500, 0; left > 0 && tries < 100; tries++ {
-				c := newClient(seed, left, 3000)
+			for messages, tries := 1500, 0; messages > 0 && tries < 100; tries++ {
+				c := newClient(seed, messages, 3000)
 				must.Do(t, s.a.dial(s.addrA, s.addrB, c))
 				if !s.a.waitUntil(time.Minute, c.finished) {
 					t.Fatal("the stream neither closed nor failed")
 				}
-				if left = c.messages; c.err != nil {
+				if messages = c.messages; c.err != nil {
 					broken++
 				}
 			}

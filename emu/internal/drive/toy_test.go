@@ -94,7 +94,7 @@ type toyConn struct {
 	dirty  bool
 
 	out  []byte // bytes to write
-	head int    // how many of them the stream took
+	head int    // number of bytes written
 	size int    // size of the buffers that Output returns; 0: changing sizes
 
 	// Fields of a client.
@@ -114,7 +114,7 @@ type toyConn struct {
 	ended     bool // Output returned StreamClose or StreamAbort
 	abort     bool
 	err       error
-	violation error // what the driver did wrong
+	violation error // of the rules of StreamConn by the driver
 }
 
 // finished reports whether the stream has ended.
@@ -227,8 +227,7 @@ func (c *toyConn) Output(into [][]byte) ([][]byte, drive.StreamEnd) {
 	return into, drive.StreamOpen
 }
 
-// end notes the end of the stream. A program may wait for it that was notified of the
-// last input before.
+// end notes the end of the stream, and notifies a program that waits for it.
 func (c *toyConn) end() {
 	c.ended = true
 	c.toy.cond.Notify()
@@ -250,11 +249,11 @@ func (t *toy) waitUntil(timeout time.Duration, done func() bool) bool {
 	defer t.drv.Unlock()
 	until := t.drv.Now().Add(timeout)
 	for !done() {
-		left := until.Sub(t.drv.Now())
-		if left <= 0 {
+		remaining := until.Sub(t.drv.Now())
+		if remaining <= 0 {
 			return false
 		}
-		t.cond.Wait(left)
+		t.cond.Wait(remaining)
 	}
 	return true
 }

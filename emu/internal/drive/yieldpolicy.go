@@ -14,8 +14,7 @@ type yieldPolicy struct {
 }
 
 const (
-	// yieldInterval is the number of empty polls between yields where no other program wants the
-	// processor.
+	// yieldInterval is the number of empty polls between yields on an otherwise idle processor.
 	yieldInterval = 64
 	// maxShift leaves two polls between yields.
 	maxShift = 5
@@ -38,8 +37,7 @@ func (y *yieldPolicy) pollFound() {
 // spinning reports whether the application has polled for a while and found nothing.
 func (y *yieldPolicy) spinning() bool { return y.emptyPolls.Load() > spinThreshold }
 
-// pollEmpty notes a poll that returned nothing. After every yieldInterval>>shift of them it yields
-// the processor.
+// pollEmpty notes a poll that returned nothing. Every yieldInterval>>shift of them it yields.
 func (y *yieldPolicy) pollEmpty() {
 	shift := y.shift.Load()
 	if y.emptyPolls.Add(1)%(yieldInterval>>shift) != 0 {

@@ -76,8 +76,7 @@ type File struct {
 func Put(ctx context.Context, conn net.Conn, f File) error {
 	r := request{Op: opPut, Path: f.Path, Mode: uint32(f.Mode.Perm()), Size: f.Size}
 	return sendRequest(ctx, conn, r, func(frames *control.Conn) error {
-		// The guest may fail at once, and then stops reading: its error is preferred to that of
-		// CopyFrom.
+		// The guest may fail at once and stop reading: its error is preferred to CopyFrom's.
 		result := make(chan error, 1)
 		go func() {
 			_, err := awaitExit(frames, control.ProgramClient{})
@@ -124,9 +123,8 @@ const (
 	opDevices op = "devices"
 )
 
-// request is the hello of a client. The guest answers with an Exit frame, or with a Close
-// frame if the request failed. Input of a program and the content of a file are Stdin
-// frames.
+// request is the hello of a client. The guest answers with an Exit frame, or with a Close frame if
+// the request failed. Stdin frames carry a program's input or a file's content.
 type request struct {
 	Op op `json:"op"`
 	// For opExec:
@@ -184,8 +182,7 @@ func (o Options) CommandLine() string {
 	return fmt.Sprintf("rdinit=%s fabrictest.id=%d fabrictest.mtu=%d fabrictest.devices=%s", InitPath, o.ID, o.MTU, formatDevices(o.Devices))
 }
 
-// parseCommandLine finds and parses the options in the kernel command line. The ID and the MTU are
-// required.
+// parseCommandLine parses the options in the kernel command line. The ID and the MTU are required.
 func parseCommandLine(line string) (o Options, err error) {
 	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
@@ -221,8 +218,7 @@ func Wire4(id int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, byte(10 + id)}), WireHost4.Bits())
 }
 
-// Wire6 returns a guest's IPv6 address on the wire, the network of the RDMA devices: fd77::11 for
-// guest 1.
+// Wire6 returns a guest's IPv6 address on the wire, the RDMA network: fd77::11 for guest 1.
 func Wire6(id int) netip.Prefix {
 	a := WireHost6.Addr().As16()
 	a[15] = byte(0x10 + id)
@@ -265,8 +261,7 @@ type Device string
 const (
 	RXE Device = "rxe" // soft-RoCE, called rxe0
 	SIW Device = "siw" // soft-iWARP, called siw0
-	// SIWCRC is soft-iWARP built to request the MPA CRC, for which it has no option. Its name is
-	// siw0, too.
+	// SIWCRC is soft-iWARP built to request the MPA CRC, without an option. Its name is siw0.
 	SIWCRC Device = "siw-crc"
 )
 
@@ -274,8 +269,7 @@ const (
 // not exist while they are changed, or if that failed.
 const DevicesFile = "/run/devices"
 
-// ParseDevices parses a list of devices, separated by commas. "both" is rxe and siw, and "none" is
-// an empty list.
+// ParseDevices parses a comma-separated list of devices. "both" is rxe and siw; "none" is empty.
 func ParseDevices(list string) ([]Device, error) {
 	switch list {
 	case "none":

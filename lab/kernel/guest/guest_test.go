@@ -20,8 +20,8 @@ import (
 	"github.com/fabrictest/fabrictest/internal/must"
 )
 
-// serving is a server, and how to reach it.
-func serving(t *testing.T, s *Server) func() net.Conn {
+// serve starts a server, and returns a function that connects to it.
+func serve(t *testing.T, s *Server) func() net.Conn {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error)
@@ -40,7 +40,7 @@ func serving(t *testing.T, s *Server) func() net.Conn {
 }
 
 func TestExec(t *testing.T) {
-	dial := serving(t, &Server{})
+	dial := serve(t, &Server{})
 	for _, c := range []struct {
 		command   Command
 		out, errs string
@@ -48,10 +48,10 @@ func TestExec(t *testing.T) {
 	}{
 		{Shell("echo one; echo two >&2; exit 7"), "one\n", "two\n", 7},
 		{Shell("kill -9 $$"), "", "", 128 + 9},
-		{Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("words")}, "WORDS", "", 0},
-		{Command{Args: []string{"true"}, Stdin: bytes.NewReader(make([]byte, 1<<20))}, "", "", 0}, // it reads nothing
+		{Command{Args: []string{"tr", "a-z", "A-Z"}, Stdin: strings.NewReader("input")}, "INPUT", "", 0},
+		{Command{Args: []string{"true"}, Stdin: bytes.NewReader(make([]byte, 1<<20))}, "", "", 0}, // does not read its input
 		{Shell("head -c 1000000 /dev/zero | tr '\\0' x"), strings.Repeat("x", 1000000), "", 0},
-		{Shell("sleep 100 & echo left behind"), "left behind\n", "", 0}, // and holds the outputs
+		{Shell("sleep 100 & echo started"), "started\n", "", 0}, // the child keeps the outputs open
 	} {
 		var out, errs bytes.Buffer
 		c.command.Stdout, c.command.Stderr = &out, &errs
@@ -75,8 +75,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// running starts a program that says its number, and returns that.
-func running(ctx context.Context, t *testing.T, dial func() net.Conn, signals chan os.Signal) (pid int, ended chan error, code *int) {
+// startProgram starts a program, and returns its process ID, which it prints.
+func startProgram(ctx context.Context, t *testing.T, dial func() net.Conn, signals chan os.Signal) (pid int, ended chan error, code *int) {
 	t.Helper()
 	r, w := io.Pipe()
 	ended, code = make(chan error, 1), new(int)
@@ -93,25 +93,25 @@ func running(ctx context.Context, t *testing.T, dial func() net.Conn, signals ch
 	return pid, ended, code
 }
 
-func TestContextEndsProgram(t *testing.T) {
-	why := errors.New("no patience")
+func TestContextKillsProgram(t *testing.T) {
+	cause := errors.New("cancelled by the test")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	pid, ended, _ := running(ctx, t, serving(t, &Server{}), nil)
-	cancel(why)
-	if err := <-ended; !errors.Is(err, why) {
+	pid, ended, _ := startProgram(ctx, t, serve(t, &Server{}), nil)
+	cancel(cause)
+	if err := <-ended; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
-	// Its child too: that is in its group.
+	// Its child ends too: it is in the same process group.
 	for end := time.Now().Add(30 * time.Second); syscall.Kill(-pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the program lives on")
+			t.Fatal("the program still runs")
 		}
 	}
 }
 
 func TestExecForwardsSignals(t *testing.T) {
 	signals := make(chan os.Signal, 1)
-	_, ended, code := running(t.Context(), t, serving(t, &Server{}), signals)
+	_, ended, code := startProgram(t.Context(), t, serve(t, &Server{}), signals)
 	signals <- syscall.SIGTERM
 	if err := <-ended; err != nil || *code != 128+15 {
 		t.Errorf("got %d, %v", *code, err)
@@ -119,7 +119,7 @@ func TestExecForwardsSignals(t *testing.T) {
 }
 
 func TestPutIsAtomic(t *testing.T) {
-	dial, dir := serving(t, &Server{}), t.TempDir()
+	dial, dir := serve(t, &Server{}), t.TempDir()
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // many frames
 	path := filepath.Join(dir, "new", "file")
 	for range 2 { // the second replaces the first
@@ -142,14 +142,14 @@ func TestPutIsAtomic(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	// Half a file is left nowhere, and what was there stays.
+	// A failed Put leaves no temporary file, and the old content.
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(filepath.Join(dir, "new", ".*"))
 		if len(names) == 0 {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("left behind: %v", names)
+			t.Fatalf("temporary files remain: %v", names)
 		}
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) {
@@ -158,37 +158,37 @@ func TestPutIsAtomic(t *testing.T) {
 }
 
 func TestSetDevices(t *testing.T) {
-	var asked []Device
-	dial := serving(t, &Server{Devices: func(all []Device) error { asked = all; return nil }})
-	if err := SetDevices(t.Context(), dial(), []Device{SIWCRC}); err != nil || !slices.Equal(asked, []Device{SIWCRC}) {
-		t.Errorf("got %v, %v", asked, err)
+	var requested []Device
+	dial := serve(t, &Server{Devices: func(all []Device) error { requested = all; return nil }})
+	if err := SetDevices(t.Context(), dial(), []Device{SIWCRC}); err != nil || !slices.Equal(requested, []Device{SIWCRC}) {
+		t.Errorf("got %v, %v", requested, err)
 	}
 	if err := SetDevices(t.Context(), dial(), []Device{SIW, SIWCRC}); err == nil || !strings.Contains(err.Error(), "two devices of kind siw") {
 		t.Errorf("got %v", err)
 	}
-	if err := SetDevices(t.Context(), serving(t, &Server{})(), nil); err == nil {
+	if err := SetDevices(t.Context(), serve(t, &Server{})(), nil); err == nil {
 		t.Error("a server without devices changed them")
 	}
 }
 
 func TestServerSurvivesInvalidRequests(t *testing.T) {
-	dial := serving(t, &Server{})
+	dial := serve(t, &Server{})
 	hello := func(version uint64, text string) []byte {
 		return control.Frame{Kind: control.Hello, Num: version, Body: []byte(text)}.Append(nil)
 	}
-	for want, said := range map[string][]byte{
+	for want, input := range map[string][]byte{
 		"EOF": {}, "unexpected frame": []byte("GET / HTTP/1.0\r\n\r\n"), "unexpected EOF": hello(version, "{")[:10], "invalid hello": hello(version, "{"),
 		"unknown operation": hello(version, "{}"), "the limit is": hello(version, strings.Repeat(" ", maxRequest+1)), "update the guest": hello(version+1, "{}"),
 	} {
 		conn := dial()
 		go func() {
-			_, _ = conn.Write(said) // the server may have had enough
+			_, _ = conn.Write(input) // fails if the server has closed the connection
 			_ = conn.(*net.TCPConn).CloseWrite()
 		}()
 		_, err := control.New(conn, control.Config{Limits: control.ProgramClientLimits}).Read()
 		var refused *control.CloseError
 		if want != "the limit is" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, want)) {
-			t.Errorf("%.40q: %v, want %q", said, err, want)
+			t.Errorf("%.40q: %v, want %q", input, err, want)
 		}
 		conn.Close()
 	}
@@ -208,7 +208,7 @@ func TestOptionsRoundTrip(t *testing.T) {
 	}
 	for _, line := range []string{"quiet", "fabrictest.id=x", "fabrictest.id=1 fabrictest.mtu=1500 fabrictest.devices=mlx5", "fabrictest.id=10 fabrictest.mtu=1500"} {
 		if _, err := parseCommandLine(line); err == nil {
-			t.Errorf("%q was taken", line)
+			t.Errorf("%q was accepted", line)
 		}
 	}
 }

@@ -245,8 +245,7 @@ const wireDevice = "eth0"
 // waitTimeout bounds waits for the kernel.
 const waitTimeout = 30 * time.Second
 
-// waitFor polls done until it returns true. After waitTimeout it returns an error with the text
-// problem.
+// waitFor polls done until it returns true. After waitTimeout it returns problem as an error.
 func waitFor(problem string, done func() bool) error {
 	for end := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -257,8 +256,7 @@ func waitFor(problem string, done func() bool) error {
 }
 
 // configureNetwork sets the loopback interface up, and names and configures the interfaces of the
-// wire (the network of the RDMA devices) and the control link, which it finds by their Ethernet
-// addresses.
+// wire (the RDMA network) and the control link, which it finds by their Ethernet addresses.
 func configureNetwork(o Options) error {
 	if err := SetLoopbackUp(); err != nil {
 		return err
@@ -371,9 +369,8 @@ func setDevices(all []Device, run func(args ...string) error) error {
 	return os.WriteFile(DevicesFile, []byte(formatDevices(all)+"\n"), 0o644)
 }
 
-// loadModule loads the kernel module of a device. Of siw's two variants, siw.ko and siw-crc.ko
-// (which requests the MPA CRC), only one can be loaded: it unloads the other first. run runs a
-// program.
+// loadModule loads the kernel module of a device by run, which runs a program. Of siw.ko and
+// siw-crc.ko (which requests the MPA CRC), only one can be loaded: it unloads the other first.
 func loadModule(d Device, run func(args ...string) error) error {
 	if d.Kind() != string(SIW) {
 		return run("/bin/modprobe", "rdma_rxe")

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaperRole has the test binary be a process that waits for all children, as the
-// first of a guest does: in the tests' own it would take them from others.
+// reaperRole makes the test binary a process that reaps all children, as init of a guest
+// does. In the process of the tests it would reap children of other tests.
 const reaperRole = "FABRICTEST_GUEST_REAPER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(reaperRole) != "" {
-		if err := reapHere(); err != nil {
+		if err := runReaper(); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -35,32 +35,32 @@ func TestReaperReapsOrphans(t *testing.T) {
 	}
 }
 
-func reapHere() error {
+func runReaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
 	r := newReaper()
 	if err := r.run("/bin/sh", "-c", "echo because >&2; exit 4"); err == nil || err.Error() != "/bin/sh -c echo because >&2; exit 4: exit code 4: because" {
-		return fmt.Errorf("of a failure: %w", err)
+		return fmt.Errorf("a program that fails: %w", err)
 	}
 	if err := r.run("/no/such"); err == nil {
-		return fmt.Errorf("a program that is not there ran")
+		return fmt.Errorf("a missing program ran")
 	}
 	if err := r.run("/bin/sh", "-c", "(sleep 0.2 &) ; (sleep 0.1 &)"); err != nil {
 		return err
 	}
-	for range 20 { // a child that ends at once is not lost
+	for range 20 { // the exit of a child that ends at once is not lost
 		if err := r.run("/bin/true"); err != nil {
 			return err
 		}
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		left := children()
-		if left == "" {
+		remaining := children()
+		if remaining == "" {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("children are left: %s", left)
+			return fmt.Errorf("children remain: %s", remaining)
 		}
 	}
 }

@@ -86,8 +86,7 @@ func (s *Server) setDevices(all []Device) error {
 }
 
 // putFile receives the content of the file r.Path in Stdin frames. It writes a temporary file and
-// renames it when it is complete, because the file may be a running program, which cannot be
-// written to.
+// renames it when complete, because a running program's file cannot be written to.
 func putFile(c *control.Conn, r request) (err error) {
 	if !filepath.IsAbs(r.Path) {
 		return fmt.Errorf("put %s: want an absolute path in the guest", r.Path)
