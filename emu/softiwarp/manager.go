@@ -65,7 +65,7 @@ func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnPara
 }
 
 // connect makes one attempt to connect, until the deadline. If it returns both a connection and an
-// error, the connection has ended, and c.Fallback tells whether Connect may retry.
+// error, the connection has ended, and its engine.Conn.Fallback tells whether Connect may retry.
 func (m *manager) connect(q *queuePair, addr netip.AddrPort, p engine.ConnParam, deadline mono.Time) (*connection, error) {
 	local, err := m.localAddr(addr.Addr())
 	if err != nil {

@@ -89,8 +89,9 @@ func (k *conn) rerouteUnacked() {
 	}
 }
 
-// rewriteUnnoticed queues the writes of this connection whose notice, the message after the data,
-// was not sent. The peer does not know of the data yet, so writing it twice is harmless.
+// rewriteUnnoticed queues the writes of this connection again whose notice, the message after the
+// data, was queued (notice.sent) and not sent yet. Without the notice the peer does not use the
+// data, so writing it twice is harmless.
 func (k *conn) rewriteUnnoticed() {
 	for _, m := range k.pendingNotices {
 		m.pendingParts, m.notice.sent = 1, false

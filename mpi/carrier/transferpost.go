@@ -70,7 +70,8 @@ func (part *transferPart) fill(wr *verbs.SendWR, sgl []verbs.SGE, id uint64, rai
 	}
 }
 
-// tryPostDatagram is tryPost on a rail with reliable datagrams.
+// tryPostDatagram posts a part of a transfer, as tryPost, on a rail with reliable datagrams. It
+// returns false if the send queue is full, or if the peer is lost.
 func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 	d := c.rails[part.rail].dg
 	if p.railFailed[part.rail] {
@@ -91,8 +92,9 @@ func (c *Carrier) tryPostDatagram(p *peer, part *transferPart) bool {
 		return c.retryRefused(p, part, d, err)
 	}
 	c.stats.ByRail[d.rail.Num] += uint64(part.n)
-	if m := part.transfer; m.notice.wanted && m.n == part.n && len(p.queue) == 0 && d.Free() > 0 && len(c.rails) == 1 {
-		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil) // ordered after the data
+	onePart, oneRail := part.transfer.n == part.n, len(c.rails) == 1 // so that the notice arrives after the data
+	if m := part.transfer; m.notice.wanted && onePart && oneRail && len(p.queue) == 0 && d.Free() > 0 {
+		m.notice.sent = c.sendOn(p, d, message, &m.notice.header, nil)
 	}
 	return true
 }

@@ -268,7 +268,8 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	return nil
 }
 
-// sendReply sends a copy of the current elements to the origin, in a reused buffer.
+// sendReply sends data, the elements of this window before an accumulate, to rank t, the origin of
+// the accumulate. The copy is in a reused buffer.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.Origin[:0], data...)

@@ -156,7 +156,7 @@ func facts(r *Run) (all kit.Facts) {
 	for i := range r.Devices {
 		d := &r.Devices[i]
 		devices = append(devices, d.Label())
-		if d.As == "" { // a device that imitates a kernel (As) has its defects, which Label implies
+		if d.As == "" { // else Label names the kernel whose defects the device imitates
 			defects = append(defects, d.Defects...)
 		}
 	}

@@ -22,7 +22,7 @@ const sharedReceiveLimit = 5e6
 
 // drawLines returns an SVG chart of the mean bytes per rank of each series by number of ranks, on
 // logarithmic scales. ranks are the sorted values of the x-axis. Points that measure rank 0 alone
-// look different. A horizontal line marks the 5 MB per rank of Sur 2006 for an SRQ.
+// look different. A horizontal line marks sharedReceiveLimit.
 func drawLines(all []series, ranks []int) template.HTML {
 	const left, top, width, height = 62, 10, 440, 320
 	values := []float64{sharedReceiveLimit * 1.01} // the scale must reach above the line

@@ -91,9 +91,9 @@ type surveyRow struct {
 	LowWatermarks, PublishedLowWatermarks string
 }
 
-// newSurveyView compares the memory per rank with the transport designs ring-sendrecv, ring-srq and
-// srq on 64 ranks with the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil
-// or has no workload with all three designs.
+// newSurveyView shows the memory per rank of the transport designs ring-sendrecv, ring-srq and srq
+// on 64 ranks beside the published figures (Sur 2006 Tables 1 and 2). It returns nil if e is nil or
+// has no workload with all three designs.
 func newSurveyView(e *Experiment) *surveyView {
 	if e == nil {
 		return nil

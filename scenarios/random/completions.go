@@ -164,8 +164,8 @@ func (c *conn) peerRequestsFailed() error {
 	return c.outgoing.postDrainMarker()
 }
 
-// receiveFailed handles a receive that completed with an error. Its completion may be polled before
-// that of the send request that caused the error, which is in another completion queue.
+// receiveFailed returns a violation if a receive completed with an error that was not to be expected.
+// If the network makes the peer give up, a flush is allowed before the failed send is polled.
 func (c *conn) receiveFailed(wc *verbs.WC) error {
 	from := c.end.side.Peer()
 	if wc.Status == verbs.WCRemInvReqErr && c.spec.Service == UC && c.spec.SharedReceives && c.end.w.Network.Loses {
