@@ -164,7 +164,7 @@ func (c *conn) peerRequestsFailed() error {
 	return c.outgoing.postDrainMarker()
 }
 
-// receiveFailed returns a violation if a receive completed with an error that was not to be expected.
+// receiveFailed returns a violation if a receive completed with an error that was not expected.
 // If the network makes the peer give up, a flush is allowed before the failed send is polled.
 func (c *conn) receiveFailed(wc *verbs.WC) error {
 	from := c.end.side.Peer()
