@@ -157,6 +157,7 @@ func TestRunFailsIfPeerDoesNotRead(t *testing.T) {
 }
 
 func TestQueueNowClosesConnectionBeyondLimit(t *testing.T) {
+	t.Parallel()
 	c := New(&pipe{}, Config{MaxQueueBytes: 100})
 	must.Do(t, c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}))
 	if err := c.QueueNow(Frame{Kind: Own, Body: make([]byte, 50)}); err == nil || !strings.Contains(err.Error(), "does not read") {
@@ -212,6 +213,7 @@ func TestCloseSendsQueueAndReason(t *testing.T) {
 // A connection that is closed while Run is writing sends the reason after Run's batch. It
 // waits at most closeTimeout for a peer that does not read.
 func TestCloseWaitsForRun(t *testing.T) {
+	t.Parallel()
 	for _, peerReads := range []bool{true, false} {
 		local, remote := pair(Config{WriteTimeout: time.Minute, KeepWaiting: func() bool { return true }},
 			Config{Limits: Limits{Own: 10, Close: 10}})

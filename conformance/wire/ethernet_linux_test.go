@@ -82,6 +82,7 @@ func port(s *net.UDPConn) uint16 { return s.LocalAddr().(*net.UDPAddr).AddrPort(
 
 // The wire resolves its addresses for the host, and receives the host's packets.
 func TestRecvReturnsPacketsOfHost(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{
 		{c.host.V4, ours4},
@@ -121,6 +122,7 @@ func TestRecvReturnsPacketsOfHost(t *testing.T) {
 
 // Sent packets reach the host, with any source address and with padding.
 func TestSendDeliversToHost(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{{ours4, c.host.V4}, {ours6, c.host.V6}, {netip.MustParseAddr("10.77.0.99"), c.host.V4}} {
 		s := c.socket(t, at.to)
@@ -139,6 +141,7 @@ func TestSendDeliversToHost(t *testing.T) {
 
 // The host reassembles fragments that the wire sends.
 func TestSendKeepsFragments(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	s := c.socket(t, c.host.V4)
 	ip := packet.IP{Src: ours4, Dst: c.host.V4, ID: new(uint32(7)), DF: new(false), Protocol: new(uint8(packet.ProtocolUDP))}
@@ -157,6 +160,7 @@ func TestSendKeepsFragments(t *testing.T) {
 }
 
 func TestRecvReportsOffloads(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, true)
 	s := c.socket(t, c.host.V6)
 	must.Do(t, c.host.Do(func() error {
@@ -169,6 +173,7 @@ func TestRecvReportsOffloads(t *testing.T) {
 }
 
 func TestDiscardDropsEarlierPackets(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	s := c.socket(t, c.host.V6)
 	sendText := func(text string) {
@@ -186,6 +191,7 @@ func TestDiscardDropsEarlierPackets(t *testing.T) {
 }
 
 func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	if err := c.wire.Send(make([]byte, 9001)); !errors.Is(err, conformance.ErrBenchCannot) {
 		t.Error(err)
@@ -212,6 +218,7 @@ func TestErrorsOfLongPacketsAndClosedWire(t *testing.T) {
 
 // Opening a wire replaces the addresses of an earlier station in the host's neighbour table.
 func TestOpenUpdatesNeighborTables(t *testing.T) {
+	t.Parallel()
 	c := newTestLink(t, false)
 	for _, at := range []struct{ from, to netip.Addr }{{c.host.V4, ours4}, {c.host.V6, ours6}} {
 		s := c.socket(t, at.from)
@@ -258,6 +265,7 @@ func (c *testLink) waitNeighbor(t *testing.T, mac net.HardwareAddr) {
 }
 
 func TestOpenRejectsInvalidConfig(t *testing.T) {
+	t.Parallel()
 	_, peer := testutil.HostPair(t, 1500)
 	for want, cfg := range map[string]EthernetConfig{
 		"no such network interface": {Interface: "nothere"},

@@ -22,6 +22,7 @@ func testStation(t *testing.T) station {
 }
 
 func TestFrameDestinationAndEtherType(t *testing.T) {
+	t.Parallel()
 	s := testStation(t)
 	for _, c := range []struct {
 		dst  string // "" for a truncated packet
@@ -54,6 +55,7 @@ func TestFrameDestinationAndEtherType(t *testing.T) {
 }
 
 func TestAnswersARPAndNeighborSolicitations(t *testing.T) {
+	t.Parallel()
 	s := testStation(t)
 	requester := packet.MAC{2, 0, 0, 0, 0, 2}
 	arp := func(a packet.ARP) []byte {
@@ -94,6 +96,7 @@ func TestAnswersARPAndNeighborSolicitations(t *testing.T) {
 }
 
 func TestHandleFrameAcceptsUDPOfDevice(t *testing.T) {
+	t.Parallel()
 	s := testStation(t)
 	v4, v6 := append([]byte{0x45}, make([]byte, 27)...), append([]byte{0x60}, make([]byte, 47)...)
 	with := func(b []byte, at int, v byte) []byte {

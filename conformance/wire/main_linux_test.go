@@ -6,4 +6,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/testutil"
 )
 
-func TestMain(m *testing.M) { testutil.NamespaceMain(m) }
+func TestMain(m *testing.M) {
+	testutil.SetParallel(8) // each test has its own namespaces, and mostly waits
+	testutil.NamespaceMain(m)
+}

@@ -80,6 +80,7 @@ func expectSegments(t *testing.T, what string, got []string, want ...string) {
 
 // Late, duplicate and overlapping segments are reassembled across the sequence wrap.
 func TestReceiveReassemblesSegments(t *testing.T) {
+	t.Parallel()
 	b := established(t, 7)
 	for _, s := range []struct {
 		text string
@@ -109,6 +110,7 @@ func TestReceiveReassemblesSegments(t *testing.T) {
 
 // The sender retransmits with backoff, and aborts after maxRetransmits.
 func TestRetransmitsUntilLimit(t *testing.T) {
+	t.Parallel()
 	b := established(t, 1<<32-5) // the sequence numbers wrap
 	b.write(b.now, []byte("one"))
 	b.write(b.now, []byte("two"))
@@ -138,6 +140,7 @@ func TestRetransmitsUntilLimit(t *testing.T) {
 
 // The sender does not exceed the peer's window, and probes a closed window.
 func TestSenderRespectsWindowAndProbes(t *testing.T) {
+	t.Parallel()
 	b := established(t, 7)
 	b.receiveSegment(&segment{flags: ack, seq: peerISN, ack: b.snd.una, window: 3})
 	b.write(b.now, []byte("hello"))
@@ -152,6 +155,7 @@ func TestSenderRespectsWindowAndProbes(t *testing.T) {
 }
 
 func TestRSTOutsideWindowIsIgnored(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		seq    seqNum
 		resets bool

@@ -127,6 +127,7 @@ func readAll(t *testing.T, s conformance.Stream) (all []byte, longest int) {
 // An echo returns the sent octets in spite of loss, duplication and delay, over IPv4 and
 // IPv6, for any initial sequence number and MSS.
 func TestEchoOverLossyLink(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name    string
 		ipv6    bool
@@ -170,6 +171,7 @@ func TestEchoOverLossyLink(t *testing.T) {
 
 // The kernel connects, sends and closes its side; then the host does the same.
 func TestAcceptFromKernel(t *testing.T) {
+	t.Parallel()
 	for _, percent := range []int{0, 10} {
 		c := newTCPLink(t, percent > 0, percent)
 		l, err := c.tcp.Listen(7471)
@@ -209,6 +211,7 @@ func TestAcceptFromKernel(t *testing.T) {
 }
 
 func TestResetAndRefusedConnections(t *testing.T) {
+	t.Parallel()
 	c := newTCPLink(t, false, 0)
 	received := make(chan error, 1)
 	addr := c.listen(t, func(k *net.TCPConn) {
@@ -248,6 +251,7 @@ func TestResetAndRefusedConnections(t *testing.T) {
 
 // Unread octets do not exceed the receive window, and all are delivered later.
 func TestReceiveWindowCloses(t *testing.T) {
+	t.Parallel()
 	c := newTCPLink(t, false, 0)
 	sent := randomBytes(1 << 20)
 	addr := c.listen(t, func(k *net.TCPConn) { _, _ = k.Write(sent) })
@@ -267,6 +271,7 @@ func TestReceiveWindowCloses(t *testing.T) {
 
 // The host waits while the kernel's window is closed.
 func TestSendWaitsForKernelWindow(t *testing.T) {
+	t.Parallel()
 	c := newTCPLink(t, true, 0)
 	read := make(chan []byte, 1)
 	addr := c.listen(t, func(k *net.TCPConn) {
@@ -287,6 +292,7 @@ func TestSendWaitsForKernelWindow(t *testing.T) {
 
 // The kernel reassembles held octets that are sent late, twice and overlapping.
 func TestSendHeldControlsSegments(t *testing.T) {
+	t.Parallel()
 	c := newTCPLink(t, false, 0)
 	received := make(chan []byte, 16)
 	addr := c.listen(t, func(k *net.TCPConn) {

@@ -25,6 +25,7 @@ func sampleSegments() []segment {
 }
 
 func TestSegmentRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, s := range sampleSegments() {
 		got, err := parseSegment(append(s.packet(), 0, 0)) // with padding
 		if err != nil || !reflect.DeepEqual(got, s) {
@@ -34,6 +35,7 @@ func TestSegmentRoundTrip(t *testing.T) {
 }
 
 func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
+	t.Parallel()
 	whole := sampleSegments()[1].packet()
 	for n := range whole {
 		if _, err := parseSegment(whole[:n]); err == nil {
@@ -51,6 +53,7 @@ func TestParseRejectsTruncatedAndCorruptSegments(t *testing.T) {
 }
 
 func TestParseMSS(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		options []byte
 		want    uint16

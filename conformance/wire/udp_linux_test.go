@@ -70,6 +70,7 @@ func rocePacket(src, dst netip.Addr, payload []byte, change ...func(*packet.IP, 
 
 // A sent packet is bit for bit the requested one.
 func TestSendIsBitExact(t *testing.T) {
+	t.Parallel()
 	c := newUDPLink(t)
 	changes := map[string]func(*packet.IP, *packet.UDP){
 		"default":               func(*packet.IP, *packet.UDP) {},
@@ -97,6 +98,7 @@ func TestSendIsBitExact(t *testing.T) {
 
 // Packets that no socket can send are rejected with a reason, and nothing is sent.
 func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
+	t.Parallel()
 	c := newUDPLink(t)
 	v4 := rocePacket(c.host.V4, device4, []byte("xy"))
 	withIPv4 := func(f func(*packet.IP, *packet.UDP)) []byte { return rocePacket(c.host.V4, device4, []byte("xy"), f) }
@@ -137,6 +139,7 @@ func TestSendRejectsPacketsNoSocketCanSend(t *testing.T) {
 
 // Reported fields equal those of the packet; other fields have default values.
 func TestRecvReportsVisibleHeaderFields(t *testing.T) {
+	t.Parallel()
 	c := newUDPLink(t)
 	must.Do(t, c.wire.Join(netip.MustParseAddr("ff15::77")))
 	for _, x := range []struct {
@@ -181,6 +184,7 @@ func TestRecvReportsVisibleHeaderFields(t *testing.T) {
 // Packets with a wrong checksum, to another port, or received before Discard are not
 // returned. The others are in the order of the wire.
 func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
+	t.Parallel()
 	c := newUDPLink(t)
 	sendText := func(text string, f func(*packet.IP, *packet.UDP)) {
 		must.Do(t, c.far.Send(rocePacket(device6, c.host.V6, []byte(text), f)))
@@ -205,6 +209,7 @@ func TestRecvSkipsDiscardedAndInvalidPackets(t *testing.T) {
 }
 
 func TestOpenErrorsAndClose(t *testing.T) {
+	t.Parallel()
 	c := newUDPLink(t)
 	err := c.host.Do(func() error { _, err := OpenUDP(c.wire.cfg); return err })
 	if err == nil || !strings.Contains(err.Error(), "another program has UDP port 4791") {

@@ -22,6 +22,11 @@ import (
 	"github.com/fabrictest/fabrictest/lab/kernel/guest"
 )
 
+func TestMain(m *testing.M) {
+	testutil.SetParallel(8) // most parallel tests wait for a timeout
+	os.Exit(m.Run())
+}
+
 func TestParseResources(t *testing.T) {
 	got, err := parseResources("1: rxe0: pd 2 cq 3 qp 4 cm_id 0 mr 7 ctx 1 srq 2 \n")
 	if err != nil || len(got) != 7 || got["mr"] != 7 || got["pd"] != 2 || got["cm_id"] != 0 {
