@@ -143,8 +143,9 @@ func TestMessageConnDetectsExcessMessage(t *testing.T) {
 	server.contents.compose = func(int, int, []byte) {}
 	server.inspect = func(int, int, []byte) error {
 		c := server.conns[0]
-		_, err := c.qp.PostSend([]verbs.SendWR{{WRID: 99, Opcode: verbs.OpSend, Inline: make([]byte, RDMASize)}})
-		_, _ = c.comp.cq.Poll(c.comp.buf[:1])
+		// Both arrive before the client polls.
+		wr := verbs.SendWR{WRID: 99, Opcode: verbs.OpSend, Inline: make([]byte, RDMASize)}
+		_, err := c.qp.PostSend([]verbs.SendWR{wr, wr})
 		return err
 	}
 	served := make(chan error, 1)
