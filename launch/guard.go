@@ -25,8 +25,9 @@ const (
 	anyRank = -1 // for killStrays
 )
 
-// init runs the guard, in the process that startGuard starts, a copy of this program. If main had
-// to run it, a main that forgot to would start itself forever.
+// init runs the guard, which kills the ranks if the launcher dies, in the process that startGuard
+// starts: a copy of this program. If main had to run the guard, a main that forgot to would start
+// itself forever.
 func init() {
 	if groupID := os.Getenv(guardEnv); groupID != "" && os.Args[0] == guardName {
 		guardMain(groupID, os.Stdin)

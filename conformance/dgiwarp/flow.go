@@ -86,7 +86,7 @@ func (p *peer) expectAck(next uint32) arrival {
 }
 
 // skipLateRetransmissions skips retransmissions of the device that crossed with the peer's Ack. The
-// first packet that is none, or matches want, stays pending.
+// first packet that is not such a retransmission, or that matches want, stays pending.
 func (p *peer) skipLateRetransmissions(want iwarp.Packet) {
 	for range maxLatePackets {
 		a, ok := p.nextPacket(p.ResponseTimeout())

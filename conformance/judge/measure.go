@@ -10,7 +10,8 @@ import (
 )
 
 // Measure measures in a lab how a RoCE device recovers from loss and congestion. Field Position
-// of a result is the number of the lost packet in its window. On an error it also returns the measurements so far.
+// of a result is the number of the lost packet in its window. On an error it also returns the
+// measurements so far.
 func (j *Judge) Measure(ctx context.Context, d *Device) (all []conform.Measured, err error) {
 	lab, err := j.Open(d)
 	if err != nil {

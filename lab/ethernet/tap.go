@@ -82,7 +82,8 @@ func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.emit(after, f)
 }
 
-// writeChanged writes the changed frames to the capture. Their comments begin with reason.
+// writeChanged writes the frames that an impairment has changed, delayed or added to the capture,
+// with reason as their comment.
 func (t *Tap) writeChanged(now time.Duration, reason string) {
 	for i, f := range t.changed {
 		comment := "fabrictest: " + reason

@@ -268,8 +268,8 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	return nil
 }
 
-// sendReply sends data, the elements of this window before an accumulate, to rank t, the origin of
-// the accumulate. The copy is in a reused buffer.
+// sendReply sends the elements of this window before an operation to t, the rank that has started
+// the operation. It copies them to a reused buffer: the caller changes them next.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.Origin[:0], data...)

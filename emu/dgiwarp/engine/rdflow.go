@@ -243,7 +243,7 @@ func (p *peer) outputSegments(now mono.Time) {
 			continue
 		}
 		if p.rd.Epoch() == 0 {
-			// Responses need a flow to the peer, too.
+			// There is no flow to the peer yet: Peer starts one, also for responses.
 			if rp, err := n.rd.Peer(now, p.rd.Key, p.qp.attr.QKey, p.rd.TheirKey()); err != nil || rp != p.rd {
 				return
 			}

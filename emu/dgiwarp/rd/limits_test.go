@@ -166,7 +166,8 @@ func TestTenThousandPeers(t *testing.T) {
 	runtime.KeepAlive(n)
 }
 
-// exchangeWithEach exchanges a segment in each direction between hub and count queue pairs of others.
+// exchangeWithEach exchanges a segment in each direction between hub and count queue pairs of
+// others.
 func exchangeWithEach(t *testing.T, n *network, hub, others *host, count int) {
 	t.Helper()
 	var k wire.Packet

@@ -22,7 +22,7 @@ const (
 )
 
 // storeSegment stores a copy of a segment that arrived early, in a small or a large buffer, unless
-// it is a duplicate. Without room it acknowledges nothing, and the peer will retransmit.
+// it is a duplicate. Without room it drops the segment, which the peer will retransmit.
 func (p *Peer) storeSegment(seq wire.Seq, segment []byte) {
 	l := p.layer
 	at := &p.recv.stored

@@ -28,8 +28,8 @@ type addrMessage struct {
 	gone bool
 }
 
-// parseAddr parses RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also while
-// duplicate address detection runs or after it has failed.
+// parseAddr parses RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also
+// while duplicate address detection runs or after it has failed.
 func parseAddr(msg *syscall.NetlinkMessage) (m addrMessage, ok bool) {
 	if len(msg.Data) < unix.SizeofIfAddrmsg {
 		return m, false

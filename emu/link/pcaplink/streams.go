@@ -214,7 +214,8 @@ func (s *capturedStream) Read(now mono.Time, b []byte) (int, error) {
 	return n, err
 }
 
-// writeEnd captures the peer's end of the stream by the error of Read: a FIN for EOF, else an RST.
+// writeEnd captures the peer's end of the stream by the error of Read: a FIN for EOF, an RST for a
+// reset or refusal, nothing for a timeout.
 func (s *capturedStream) writeEnd(now mono.Time, err error) {
 	switch {
 	case s.ended:

@@ -30,8 +30,8 @@ func (c *Conn) receiveRequest(f *wire.StartFrame) Event {
 }
 
 // Accept accepts the Request. From now on FPDUs are received; the policy ResponderSends decides
-// when they may be sent (see MaySend). With the policy HoldFirst, the first input waits for more,
-// unless the model is peer-to-peer.
+// when they may be sent (see MaySend). With the policy HoldFirst, the first FPDUs are processed
+// only when more data has arrived, unless the model is peer-to-peer.
 func (c *Conn) Accept(p AcceptParam) error {
 	if err := c.checkAnswer(p.PrivateData); err != nil {
 		return err

@@ -99,9 +99,9 @@ type Grid struct {
 	Edges []time.Duration
 }
 
-// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Each
-// of its steps lies between the times of two neighbouring samples if these are fewer than MaxSteps;
-// else all steps have the same length.
+// NewGrid returns a time axis up to end or the last sample of the tracks, whichever is later. Its
+// edges are the times of samples; if there are MaxSteps or more, they are equally spaced. The last
+// edge is the time of the last sample.
 func NewGrid(end time.Duration, tracks []Track) Grid {
 	var times []time.Duration
 	last := time.Duration(1)
