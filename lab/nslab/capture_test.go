@@ -134,6 +134,7 @@ const testbedCommand = "testbed-process"
 
 // testbedBodies are the test bodies by name.
 var testbedBodies = map[string]func(plan func(string) *lab.Plan, file string) error{
+	"drops":   dropsBody,
 	"impair":  impairBody,
 	"capture": captureBody,
 }
@@ -196,6 +197,48 @@ func impairBody(plan func(string) *lab.Plan, _ string) error {
 	}
 	if err := testbed.Impair(all, "host1"); err == nil || !strings.Contains(err.Error(), "the kernel carries this cable") {
 		return fmt.Errorf("Impair of a cable in the kernel: %w", err)
+	}
+	return nil
+}
+
+// Drops before Begin are not drops of the run.
+func TestDropsBeforeBeginAreNotCounted(t *testing.T) {
+	t.Parallel()
+	runInNamespaces(t, "drops", "")
+}
+
+func dropsBody(plan func(string) *lab.Plan, _ string) error {
+	testbed, err := Open(plan("fabric: {kind: star, hosts: 2}\n"), TestbedOptions{UserSpace: true})
+	if err != nil {
+		return err
+	}
+	defer testbed.Close()
+	w := testbed.switches
+	if err := w.setLink(testbed.Fabric, 0, false); err != nil {
+		return err
+	}
+	if n, err := countReceived(testbed, "host0", "host1", 20, 0); err != nil || n != 0 {
+		return fmt.Errorf("%d of 20 datagrams arrived while the link was down: %w", n, err)
+	}
+	if err := errors.Join(w.setLink(testbed.Fabric, 0, true), testbed.Begin(time.Now())); err != nil {
+		return err
+	}
+	if n, err := countReceived(testbed, "host0", "host1", 20, 20); err != nil || n != 20 {
+		return fmt.Errorf("%d of 20 datagrams arrived: %w", n, err)
+	}
+	o := lab.Observation{Plan: testbed.Plan}
+	if err := errors.Join(w.close(), w.readCounters(testbed.Fabric, &o)); err != nil {
+		return err
+	}
+	sent := uint64(0)
+	for _, l := range o.Links {
+		sent = max(sent, l.Packets)
+		if len(l.Lost) > 0 {
+			return fmt.Errorf("link from %s to %s lost %v", l.From, l.To, l.Lost)
+		}
+	}
+	if sent != 20 {
+		return fmt.Errorf("%d packets were sent since Begin", sent)
 	}
 	return nil
 }
