@@ -137,7 +137,7 @@ func upTo(limit func(packet int) int) func(int) []int {
 	}
 }
 
-// fixedSizes returns a function for operation.sizes, which returns sizes for every packet.
+// fixedSizes returns a function that returns sizes, whatever the payload length of a packet is.
 func fixedSizes(sizes ...int) func(int) []int { return func(int) []int { return sizes } }
 
 // Matching returns the cases whose names match pattern, as in path.Match. A pattern with

@@ -40,7 +40,7 @@ func must(err error) {
 type objects struct{ closers []func() error }
 
 // withObjects runs steps, then closes the objects that steps has added to its argument, the last
-// one first. It returns the errors of both.
+// one first. It joins the error of steps and those of closing.
 func withObjects(steps func(*objects)) error {
 	var o objects
 	err := rig.Catch(func() { steps(&o) })
@@ -107,7 +107,7 @@ func (x *exchange) request(op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// fillSourceAndExpect writes the data to src, and makes checkMemory expect it in dst too.
+// fillSourceAndExpect writes the data to src, and makes checkMemory expect it in src and in dst.
 func (x *exchange) fillSourceAndExpect() {
 	x.src.write(x.data)
 	x.dst.setWant(0, x.data)

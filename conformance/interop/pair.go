@@ -46,8 +46,8 @@ func (s *Suite) connect(setup pairSetup) (*qpPair, error) {
 	return pair, nil
 }
 
-// connectQPs connects the queue pairs, or exchanges the addresses of UD queue pairs. Over
-// iWARP the initiator must send the first message (RFC 5044).
+// connectQPs connects the queue pairs, or exchanges the addresses of UD queue pairs. After a CM
+// connect the active side sends an octet: over iWARP it must send the first message (RFC 5044).
 func (pair *qpPair) connectQPs() {
 	a, b := pair.qps[Ours], pair.qps[Theirs]
 	switch {
@@ -67,7 +67,7 @@ func (pair *qpPair) connectQPs() {
 // long message on a lossy link has many.
 const retries = 7
 
-// firstPSN returns the queue pair's initial send PSN: QPN - 6, so that small QPNs soon wrap around.
+// firstPSN returns the queue pair's initial send PSN: QPN - 6, which soon wraps around if QPN < 6.
 func (p *queuePair) firstPSN() uint32 { return (uint32(p.qp.QPN()) - 6) & 0xffffff }
 
 // connectTo connects a queue pair to peer by ibv_modify_qp. ackTimeout is the 5-bit code of the
@@ -121,8 +121,8 @@ func (pair *qpPair) connectByCM() {
 	}
 }
 
-// accept accepts the next connection request, whose private data must be requestData, with the
-// parameters param and the private data replyData.
+// accept accepts the next connection request with the parameters param and the private data
+// replyData. The private data of the request must begin with requestData.
 func (p *queuePair) accept(listener verbs.Listener, param verbs.ConnParam) {
 	req := rig.Result(listener.GetRequest(p.timeout))(p, "get a request for a connection")
 	if got := req.Param().PrivateData; !bytes.HasPrefix(got, requestData) {

@@ -212,8 +212,8 @@ func (s *Suite) judge(c Case, err error, took time.Duration) Result {
 	return res
 }
 
-// whyUnsupported returns why one of the devices does not support an operation, or "" if both do:
-// c.By, which requests it, and the responder.
+// whyUnsupported returns why the requester (c.By) or the responder of a case does not support its
+// operation, or "" if both do.
 func (s *Suite) whyUnsupported(op *operation, c *Case) string {
 	both := s.endpoints[c.Family]
 	if both == nil {

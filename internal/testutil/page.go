@@ -14,13 +14,13 @@ const Hostile = `</script></style></pre></title>--><script>alert(1)</script><img
 	"\"'`{{.}}${1}]]>&amp; javascript:alert(3) \x1b[2J\x1b]0;x\x07\x00\xff\u009b31m\x7f\r\u202egnp.exe\u2028"
 
 // Poison appends a text, such as Hostile, to every string and every map key that can be reached
-// from a pointer, to test that output escapes it. Types in keep and values of maps stay.
+// from a pointer, to test that output escapes it. It leaves values of maps and of types in keep.
 func Poison(pointer any, text string, keep ...reflect.Type) {
 	poison(reflect.ValueOf(pointer).Elem(), text, keep)
 }
 
-// poison appends text, which output must escape, to the strings and map keys in v, but not to values of the types
-// keep. It descends into pointers, slices and structs. v must be settable.
+// poison appends text, which output must escape, to the strings and map keys in v, but not to
+// values of the types keep. It descends into pointers, slices and structs. v must be settable.
 func poison(v reflect.Value, text string, keep []reflect.Type) {
 	switch {
 	case slices.Contains(keep, v.Type()):

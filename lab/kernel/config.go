@@ -38,9 +38,8 @@ type Config struct {
 	CPUs       int            // of each guest, 1
 	KernelArgs string         // added to the kernel command line
 	Accel      Accel
-	// ICount advances the time of an emulated guest by a nanosecond per instruction
-	// (QEMU -icount). Timers then do not depend on the speed or load of the
-	// machine.
+	// ICount advances the time of an emulated guest by a nanosecond per instruction (QEMU -icount).
+	// Timers then do not depend on the speed or load of the machine.
 	ICount bool
 	// Impair is the initial impairment of every guest's link; see Lab.Impair.
 	Impair Impairment

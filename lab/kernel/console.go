@@ -167,8 +167,7 @@ var kernelErrorLine = regexp.MustCompile(`BUG: |Oops: |Kernel panic - |kernel BU
 // timestamp matches the timestamp and caller before a line.
 var timestamp = regexp.MustCompile(`^\[[ .0-9]+\](\[[ TC0-9]+\])? ?`)
 
-// Errors returns the lines of a console with internal errors of the kernel,
-// without timestamps.
+// Errors returns the lines of a console with internal errors of the kernel, without timestamps.
 func Errors(console string) (lines []string) {
 	for line := range strings.Lines(console) {
 		if kernelErrorLine.MatchString(line) {

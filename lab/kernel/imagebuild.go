@@ -215,8 +215,7 @@ func (b *build) siwPackages(ctx context.Context) ([]Package, error) {
 	return all, nil
 }
 
-// debianCompiler is the compiler of Debian 12's kernels. The kernel headers may
-// name another.
+// debianCompiler is the compiler of Debian 12's kernels. The kernel headers may name another.
 const debianCompiler = "gcc-12"
 
 var compilerLine = regexp.MustCompile(`(?m)^CC = .*\(CROSS_COMPILE\)(gcc[-0-9]*)$`)

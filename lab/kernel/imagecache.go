@@ -59,8 +59,7 @@ func (c ImageCache) logf(format string, args ...any) {
 	}
 }
 
-// manifest describes the inputs and files of a part of an image. It is written
-// last.
+// manifest describes the inputs and files of a part of an image. It is written last.
 type manifest struct {
 	Recipe   string            `json:"recipe"` // hash of the recipe
 	Series   Series            `json:"series"`

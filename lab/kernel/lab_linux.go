@@ -168,8 +168,8 @@ func checkGuest(id, n int, labDown bool) error {
 // dialTimeout is how long a guest, which may be busy, has to accept a connection.
 const dialTimeout = 20 * time.Second
 
-// dialGuest connects to the command server of a guest. The context ends with ctx, with the returned
-// function, and with the guest: a connection to a stopped machine does not close.
+// dialGuest connects to the command server of a guest. The returned context ends with ctx, with the
+// returned function, and with the guest: a connection to a stopped machine does not close.
 func (l *Lab) dialGuest(ctx context.Context, id int) (context.Context, context.CancelFunc, net.Conn, error) {
 	m, err := l.machine(id)
 	if err != nil {

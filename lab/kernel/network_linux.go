@@ -168,7 +168,7 @@ func addAddr(l netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// setIPv6 enables or disables IPv6 on an interface. Disabling succeeds if the kernel has no IPv6.
+// setIPv6 enables or disables IPv6 on an interface. Disabling never fails: there may be no IPv6.
 func setIPv6(device string, on bool) error {
 	value := "1"
 	if on {

@@ -40,8 +40,7 @@ type Info struct {
 	Devices []guest.Device `json:"devices"` // at boot
 	MTU     int            `json:"mtu"`
 	Guests  []Status       `json:"guests"`
-	// Consoles is the directory of the console logs, which remain after the lab is
-	// down.
+	// Consoles is the directory of the console logs, which remain after the lab is down.
 	Consoles string `json:"consoles,omitempty"`
 }
 

@@ -96,9 +96,8 @@ func (r *Remote) dialFromInside(ctx context.Context, id int) (context.Context, c
 	return ctx, func() {}, conn, err
 }
 
-// Run runs a program in the lab's namespace with the descriptors of this process,
-// and returns its exit code, or 128 plus the signal number. It uses the PATH of
-// this process, and forwards signals.
+// Run runs a program in the lab's namespace with the descriptors of this process, and returns its
+// exit code, or 128 plus the signal number. It uses the PATH of this process, and forwards signals.
 func (r *Remote) Run(ctx context.Context, args []string, signals <-chan os.Signal) (code int, err error) {
 	if r.insideLab() {
 		return 0, errInsideLab

@@ -43,7 +43,7 @@ func (s *server) Close() error {
 	return s.lab.Down()
 }
 
-// Handle implements daemon.Lab: it executes a request, such as that of 'fabrictest lab kernel up'.
+// Handle implements daemon.Lab: it executes a request, as that of 'fabrictest lab kernel down'.
 func (s *server) Handle(c *daemon.Client, r *request) (err error) {
 	switch r.Op {
 	case opStatus:

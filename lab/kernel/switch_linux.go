@@ -122,8 +122,8 @@ func (p *linkSet) startSwitch(id int) (s *switchedLink, err error) {
 	return s, nil
 }
 
-// impair replaces the impairments of the link. A direction without any has no frame handler, so
-// that the switch forwards GSO packets without segmenting them.
+// impair replaces the impairments of the link. A direction without impairments has no frame
+// handler, so that the switch forwards GSO packets without segmenting them.
 func (s *switchedLink) impair(m Impairment) error {
 	for _, dir := range []struct {
 		impairer *ethernet.Impairer
@@ -187,7 +187,7 @@ func (p *linkSet) setLink(id int, up bool) error {
 	return nil
 }
 
-// link returns the state of a guest's link; the zero Link if there is no such guest.
+// link returns the state of a guest's link; the zero Link after close or for an unknown guest.
 func (p *linkSet) link(id int) (l Link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,8 +222,8 @@ func (p *linkSet) close() error {
 }
 
 // insertSwitchLink moves a guest's tap to the isolated bridge, where only the packet sockets of the
-// switch see its packets. It adds a veth pair between the switch and the wire's bridge. Both are
-// in the namespace of the calling thread.
+// switch see its packets. It adds a veth pair between the switch and the wire's bridge. All
+// interfaces are in the namespace of the calling thread.
 func insertSwitchLink(id int) error {
 	isolated, err := netlink.LinkByName(isolatedBridge)
 	if err != nil {
@@ -276,7 +276,8 @@ func waitOperUp(name string) error {
 	}
 }
 
-// removeSwitchLink undoes insertSwitchLink, also if it failed halfway.
+// removeSwitchLink returns a guest's tap to the wire's bridge and removes the veth pair of
+// insertSwitchLink, which may have failed halfway.
 func removeSwitchLink(id int) error {
 	var errs []error
 	if cable, err := netlink.LinkByName(bridgeSidePort(id)); err == nil {

@@ -130,12 +130,13 @@ func mutantsOf(provider string) (all []Defect) {
 	return all
 }
 
-// CheckRuntimeDefect is CheckDefect for commands that do not support mutants.
+// CheckRuntimeDefect returns an error if NICs of p cannot have a defect, as given by the user, or
+// it is a mutant: a change of the source code, which most commands do not support.
 func (p *Provider) CheckRuntimeDefect(spec string) error {
 	return rejectMutant(spec, p.CheckDefect(spec))
 }
 
-// CheckRuntimeDefect is the function CheckDefect for commands that do not support mutants.
+// CheckRuntimeDefect returns an error if no provider can have a defect, or it is a mutant.
 func CheckRuntimeDefect(spec string) error { return rejectMutant(spec, CheckDefect(spec)) }
 
 // rejectMutant returns err, the result of CheckDefect, or an error if the defect is a mutant: a

@@ -109,14 +109,12 @@ var rxeVerbDefects = []string{
 // defaultPartition is the P_Key table of rxe.
 var defaultPartition = []uint16{0xffff}
 
-// rxeMissingCaps are capabilities of soft-RoCE that rxe does not claim. It claims
-// automatic path migration, which it does not implement: that is one of its
-// defects.
+// rxeMissingCaps are capabilities of soft-RoCE that rxe does not claim. It claims automatic path
+// migration, which it does not implement: that is one of its defects.
 const rxeMissingCaps = verbs.CapXRC | verbs.CapCongestion | verbs.CapCredits
 
-// rxeDefects are the defects of rxe in both Linux 6.1 and 6.12. Congestion control
-// and credits are not claimed, and their absence is no defect; the profile still
-// leaves them out on the wire.
+// rxeDefects are the defects of rxe in both Linux 6.1 and 6.12. Congestion control and credits are
+// not claimed, and their absence is no defect; the profile still leaves them out on the wire.
 var rxeDefects = []string{
 	// Headers.
 	"ECNFromTClass", "FixedHopLimit", "DFUnchecked", "ReservedOpSilent", "RaggedAccepted", "GSIAckReq", "GRHFlagOnConnected", "MigReqZero",

@@ -27,8 +27,7 @@ type PortConfig struct {
 	Name string
 	// Addresses are static MAC addresses behind the port.
 	Addresses []net.HardwareAddr
-	// In and Out handle frames from and to the port; nil forwards them
-	// unchanged.
+	// In and Out handle frames from and to the port; nil forwards them unchanged.
 	In, Out FrameHandler
 }
 
@@ -41,8 +40,7 @@ type Config struct {
 	// InNamespace runs fn, which opens the ports, in their network namespace; nil
 	// means the namespace of the calling thread.
 	InNamespace func(fn func() error) error
-	// Epoch is time 0 of the times that FrameHandlers see; the default is the
-	// time of New.
+	// Epoch is time 0 of the times that FrameHandlers see; the default is the time of New.
 	Epoch time.Time
 	// MaxHeldFrames and MaxHeldBytes limit the delayed frames of all ports. A
 	// frame counts with the size of its buffer.

@@ -15,8 +15,7 @@ func source(b []byte) macAddr      { return macAddr(binary.BigEndian.Uint64(b[4:
 // isGroup reports whether a is a multicast or broadcast address.
 func (a macAddr) isGroup() bool { return a>>40&1 != 0 }
 
-// isLinkLocal reports whether a is in the reserved range that bridges do not
-// forward (IEEE 802.1Q).
+// isLinkLocal reports whether a is in the reserved range that bridges do not forward (IEEE 802.1Q).
 func (a macAddr) isLinkLocal() bool { return a&^0xf == 0x0180c2000000 }
 
 type fdbEntry struct {
@@ -47,8 +46,8 @@ func (t *fdb) addStatic(a net.HardwareAddr, port int) {
 	t.entries[key] = fdbEntry{int32(port), true}
 }
 
-// learn records that a was seen at port. It returns the previous port of a, -1
-// if none or unchanged, and false if the table is full.
+// learn records that a was seen at port, unless its entry is static. It returns the previous port
+// of a, -1 if there is none or it is unchanged, and false if the table is full.
 func (t *fdb) learn(a macAddr, port int) (before int, ok bool) {
 	old, known := t.entries[a]
 	switch {

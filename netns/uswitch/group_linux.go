@@ -31,7 +31,7 @@ type descriptor struct{ member, port int }
 // wakePort is the port value of the wake eventfd.
 const wakePort = -1
 
-// open creates the epoll set of all members (switches). pending makes the first runDue run each.
+// open creates the epoll set of all members (switches), and makes the first runDue run each one.
 func (g *group) open() (err error) {
 	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
@@ -95,7 +95,7 @@ func (g *group) loop() error {
 	}
 }
 
-// handleEvent handles the readable socket of a port or, with wakePort, the eventfd of interrupt.
+// handleEvent receives from the readable socket of a port or, for wakePort, clears the eventfd.
 func (m *member) handleEvent(port int) {
 	m.mu.Lock()
 	m.pending = true
@@ -179,7 +179,7 @@ func (g *group) wait(deadline time.Time) (int, error) {
 	return n, nil
 }
 
-// epollNow is epollWait without blocking, and without the Go scheduler.
+// epollNow returns how many events are ready (0 on an error), without blocking or Go's scheduler.
 func epollNow(epoll int, events []unix.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {

@@ -27,9 +27,8 @@ const Never time.Duration = math.MaxInt64
 // Frame is an Ethernet frame without FCS.
 type Frame struct {
 	Bytes []byte
-	// ChecksumPartial is Linux's CHECKSUM_PARTIAL: the UDP or TCP checksum
-	// field holds only the pseudo-header sum, and the receiving kernel accepts
-	// the frame as valid.
+	// ChecksumPartial is Linux's CHECKSUM_PARTIAL: the UDP or TCP checksum field holds only the
+	// pseudo-header sum, and the receiving kernel accepts the frame as valid.
 	ChecksumPartial bool
 }
 
@@ -37,16 +36,13 @@ type Frame struct {
 // reuse the bytes when it returns.
 type Emit func(after time.Duration, f Frame)
 
-// FrameHandler handles the frames of one port and direction. The switch calls
-// its methods one at a time, with times as of [Switch.Now]. A FrameHandler must
-// not be used for two ports or directions.
+// FrameHandler handles the frames of one port and direction. The switch calls its methods one at a
+// time, with times as of [Switch.Now]. A FrameHandler must not be used for two ports or directions.
 type FrameHandler interface {
-	// Apply handles a frame and calls emit for each frame to forward: f
-	// unchanged, other frames, several, or none. It must not change or keep the
-	// bytes of f.
+	// Apply handles a frame and calls emit for each frame to forward: f unchanged, other frames,
+	// several, or none. It must not change or keep the bytes of f.
 	Apply(now time.Duration, f Frame, emit Emit)
-	// NextTimer returns when HandleTimer must next be called; Never if not at
-	// all.
+	// NextTimer returns when HandleTimer must next be called; Never if not at all.
 	NextTimer() time.Duration
 	// HandleTimer lets the FrameHandler emit frames that it holds.
 	HandleTimer(now time.Duration, emit Emit)

@@ -70,7 +70,7 @@ func (l *layout) parseIPv4(b []byte) bool {
 	return true
 }
 
-// parseIPv6 is parseIPv4 for IPv6. It skips extension headers except that of fragments, which
+// parseIPv6 finds the transport header. It skips extension headers except that of fragments, which
 // parseTransport rejects.
 func (l *layout) parseIPv6(b []byte) bool {
 	ip := b[l.l3:]

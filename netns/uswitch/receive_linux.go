@@ -29,10 +29,9 @@ type auxdata struct {
 
 const auxLen = int(unsafe.Sizeof(auxdata{}))
 
-// receiver receives batches of frames from packet sockets with recvmmsg.
-// TPACKET_V2 was 20 % faster for GSO packets, but each ring slot must hold the
-// largest: a 4 MiB ring has 60 slots, which a burst of small datagrams
-// overruns. TPACKET_V3 delivers blocks when full or after a millisecond.
+// receiver receives batches of frames from packet sockets with recvmmsg. TPACKET_V2 was 20 % faster
+// for GSO packets, but each ring slot must hold the largest: a 4 MiB ring has 60 slots, which a
+// burst of small datagrams overruns. TPACKET_V3 delivers blocks when full or after a millisecond.
 type receiver struct {
 	memory  []byte
 	headers [receiveBatch]mmsghdr
@@ -60,8 +59,7 @@ func newReceiver() *receiver {
 	return r
 }
 
-// receive fills r.packets and returns their number. lost counts packets that
-// could not be received.
+// receive fills r.packets and returns their number. lost counts packets that could not be received.
 func (r *receiver) receive(fd int) (n, lost int, errno unix.Errno) {
 	for i := range r.headers {
 		r.headers[i].hdr.SetControllen(int(unsafe.Sizeof(r.control[i])))

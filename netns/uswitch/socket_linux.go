@@ -106,9 +106,8 @@ func (s *socket) overruns() uint64 {
 
 func (s *socket) close() error { return os.NewSyscallError("close", unix.Close(s.fd)) }
 
-// DisableGSO makes an interface in the namespace of the calling thread segment
-// GSO packets before it sends them. A host's interface needs it if
-// SupportsUDPGSO is false.
+// DisableGSO makes an interface in the namespace of the calling thread segment GSO packets before
+// it sends them. A host's interface needs it if SupportsUDPGSO is false.
 func DisableGSO(name string) error {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {

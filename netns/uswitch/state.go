@@ -1,7 +1,6 @@
 package uswitch
 
-// setDown sets a port down or removed. Its learnt addresses and delayed frames
-// are lost.
+// setDown sets a port down or removed. Its learnt addresses and delayed frames are lost.
 func (c *core) setDown(p *port, state PortState) {
 	p.state = state
 	p.epoch++        // delayed frames of an earlier epoch are dropped

@@ -12,8 +12,7 @@ type Stats struct {
 	// LearnFailures counts frames whose source did not fit in the table.
 	Addresses     int
 	LearnFailures uint64
-	// Flooded counts frames sent to all ports: broadcast, multicast, or unknown
-	// destination.
+	// Flooded counts frames sent to all ports: broadcast, multicast, or unknown destination.
 	Flooded uint64
 	// CPU is the CPU time of Run, for all switches that it runs.
 	CPU time.Duration
@@ -29,21 +28,18 @@ type PortStats struct {
 	BufferBytes int
 }
 
-// Counters counts the frames of one direction; a GSO packet counts as its
-// segments. In counts received frames before the FrameHandler, Out sent frames
-// after it.
+// Counters counts the frames of one direction; a GSO packet counts as its segments. In counts
+// received frames before the FrameHandler, Out sent frames after it.
 type Counters struct {
 	Frames, Bytes uint64
-	// Offered counts frames before the FrameHandler, dropped or not; for In it
-	// equals Frames.
+	// Offered counts frames before the FrameHandler, dropped or not; for In it equals Frames.
 	Offered, OfferedBytes uint64
 	// GSOPackets counts the GSO packets among them.
 	GSOPackets uint64
 	Drops      Drops
 }
 
-// Drops counts dropped frames by cause, without those that a FrameHandler
-// dropped.
+// Drops counts dropped frames by cause, without those that a FrameHandler dropped.
 type Drops struct {
 	Overrun    uint64 // in: the receive buffer of the socket was full
 	Malformed  uint64 // shorter than an Ethernet header, or a GSO packet that cannot be segmented

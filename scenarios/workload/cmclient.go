@@ -79,8 +79,8 @@ func (c *cmClient) awaitPeerAddr() error {
 	}
 }
 
-// expectReject connects to a closed port, which must be rejected with reason 8, invalid service ID.
-// An error that faults of the fabric can cause is only recorded.
+// expectReject requests a connection to a closed port. The request must be rejected with reason 8,
+// invalid service ID. An error that faults of the fabric can cause is only recorded.
 func (c *cmClient) expectReject() error {
 	p, err := c.newCallQP(verbs.QPTypeRC)
 	if err != nil {

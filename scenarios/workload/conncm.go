@@ -37,7 +37,7 @@ func (r *rail) listen() (uint16, error) {
 }
 
 // isActiveSide reports whether this end sends the connection request: the lower rank does. A rank
-// accepts nothing while it connects; the highest waiting rank never does, so there is no deadlock.
+// accepts nothing while it connects, but it connects to higher ranks only: there is no deadlock.
 func (l *link) isActiveSide() bool { return l.rank.Rank < l.peer.rank }
 
 // connectCM connects through the connection manager: the active side sends a request, the other

@@ -68,7 +68,7 @@ func (c *conn) stepWaiting() error {
 	return c.sendControl(controlMessage{Kind: controlInfo, ConnInfo: info})
 }
 
-// unneeded reports whether both ends have completed, or one has ended.
+// unneeded reports whether both ends have completed, or the peer has ended or given up.
 func (c *conn) unneeded() bool { return c.doneReported && c.peerDone || c.peerOver || c.peer.gone }
 
 // awaitsPeerOnly reports whether this end has completed, so that only the peer may need another
@@ -78,7 +78,8 @@ func (c *conn) awaitsPeerOnly() bool {
 	return c.doneReported && (c.out == nil || c.cfg.Op != OpRead && !c.traits.CompletesEarly)
 }
 
-// stepConnecting connects the queue pair when the peer has sent its connInfo and is ready.
+// stepConnecting connects the queue pair when the peer has sent its connInfo, and enters connUp
+// when the peer is ready. It drains a queue pair that has failed or that the peer will not use.
 func (c *conn) stepConnecting() error {
 	if c.unneeded() || c.peerIncarnation > c.incarnation || c.broken {
 		return c.startDraining()
@@ -238,7 +239,8 @@ func (c *conn) stepDraining() error {
 	return nil
 }
 
-// mayReconnect reports whether to reconnect, as configured. Too many attempts without data end it.
+// mayReconnect reports whether to reconnect, as configured; with Failover alone to each rail once.
+// After too many attempts without data it returns false.
 func (c *conn) mayReconnect() bool {
 	switch {
 	case c.failedIncarnations > maxFailedIncarnations:

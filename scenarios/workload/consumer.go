@@ -59,7 +59,8 @@ func (x *consumer) complete(peer *remoteEnd) bool {
 	return true
 }
 
-// pump posts reads of messages that the peer published, and leaves send queue room for notices.
+// pump posts reads of messages that the peer published. It leaves room in the send queue for
+// notices, messages without data that tell the peer a count.
 func (x *consumer) pump() (moved bool, err error) {
 	c := x.link
 	if c.cfg.Op != OpRead {

@@ -52,7 +52,7 @@ func (e *env) byClock(simulated, realTime time.Duration) time.Duration {
 }
 
 // due reports whether a time has come. If not, it arms the rank's timer, which makes all
-// connections run. The timer keeps the earliest time only: those with a later one call due again.
+// connections run. It keeps the earliest time only: connections with a later one call due again.
 func (e *env) due(at time.Duration) bool {
 	if e.now >= at {
 		return true

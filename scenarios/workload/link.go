@@ -78,7 +78,7 @@ func (l *link) flushIfFull() error {
 }
 
 // numbersMessages reports whether immediate data holds the number of a message, which is too short
-// for a stamp. Where immediate data travels alone, the order counts instead.
+// to contain it. If immediate data is sent alone, messages are numbered by their order instead.
 func (l *link) numbersMessages() bool { return l.cfg.Bytes < traffic.StampLen && !l.traits.SeparateImm }
 
 // prepare creates what a connection keeps for all its incarnations, each of which has a new queue

@@ -166,8 +166,8 @@ func (n *node) handleReceive(r *rail, wc *verbs.WC, ringNum int) {
 	}
 }
 
-// datagramConn returns the connection of a datagram; nil if it has none or has ended. If the
-// queue pair is in the error state, all its connections fail.
+// datagramConn returns the connection of a datagram; nil for a failed receive, an unknown source or
+// a connection that has ended. A failed receive in the error state fails all connections of e.
 func (n *node) datagramConn(e *endpoint, wc *verbs.WC, slot int) *conn {
 	if wc.Status != verbs.WCSuccess {
 		if e.broken() {
@@ -243,7 +243,7 @@ func (n *node) railsInUse() (used int) {
 }
 
 // awaitedPeer returns a peer whose control message the rank waits for; nil if a queue pair is
-// connected, or is about to connect through the connection manager.
+// connected, draining, or about to connect through the connection manager.
 func (n *node) awaitedPeer() *peer {
 	var waited *peer
 	for _, c := range n.conns {

@@ -240,7 +240,7 @@ func (n *node) noteConnected() {
 	}
 }
 
-// close closes the shared resources. A resource in use would return an error.
+// close closes what connections and rails have kept until the end. Objects in use cause an error.
 func (n *node) close() error {
 	errs := make([]error, 0, 3*len(n.conns)+len(n.rails))
 	for _, c := range n.conns {

@@ -65,7 +65,8 @@ func (p *producer) reopenWindow() {
 	}
 }
 
-// pump posts or publishes messages up to the limit, and leaves room for notices.
+// pump posts messages up to the limit, or for reads publishes them. It leaves room in the send
+// queue for notices, messages without data that tell the peer a count.
 func (p *producer) pump() (moved bool, err error) {
 	if p.link.cfg.Op == OpRead {
 		return p.publish(), nil

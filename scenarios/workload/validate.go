@@ -82,7 +82,7 @@ func (v *validator) within(key string, n, low, high int) {
 	v.check(n >= low && n <= high, key, "%d is not in %d to %d", n, low, high)
 }
 
-// withinIfSet is within for a value that may be left out, which is 0 then.
+// withinIfSet checks that n, the value of key, is in low to high or 0, which means left out.
 func (v *validator) withinIfSet(key string, n, low, high int) {
 	if n != 0 {
 		v.within(key, n, low, high)

@@ -117,8 +117,7 @@ type Flow struct {
 	Bytes      int64  `json:"bytes"`             // received
 }
 
-// Failure is a completion with an error, or a failed connection request
-// (IBV_WC_RESP_TIMEOUT_ERR).
+// Failure is a completion with an error, or a failed connection request (IBV_WC_RESP_TIMEOUT_ERR).
 type Failure struct {
 	At     time.Duration `json:"at"`
 	Peer   int           `json:"peer"`

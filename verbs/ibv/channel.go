@@ -138,8 +138,8 @@ func (c *Context) WaitAsync(timeout time.Duration) (verbs.AsyncEvent, error) {
 	return event, nil
 }
 
-// asyncEvent converts an event of libibverbs. known is false if its object has been closed.
-// closeLock is held for reading, so that the pointers in e are valid.
+// asyncEvent converts an event of libibverbs, and marks a CQ with an error as overrun. known is
+// false if the object was closed. closeLock is held for reading, so the pointers in e are valid.
 func (c *Context) asyncEvent(e *C.struct_shim_async) (event verbs.AsyncEvent, known bool) {
 	event = verbs.AsyncEvent{Type: verbs.AsyncEventType(e._type), Port: uint8(e.port)}
 	c.mu.Lock()
@@ -186,7 +186,8 @@ func newWaiter(fd C.int) (*waiter, error) {
 }
 
 // wait calls take, which reads an event without blocking, whenever the descriptor is readable,
-// until take returns true or an error. It returns ErrTimeout, or ErrClosed after stop.
+// until take returns true or an error, which it returns. Else it returns ErrTimeout, or ErrClosed
+// after stop.
 func (w *waiter) wait(timeout time.Duration, take func() (bool, error)) error {
 	if !w.enter() {
 		return verbs.ErrClosed

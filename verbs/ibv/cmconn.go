@@ -142,7 +142,7 @@ func (c *conn) setQP(cmParam *C.struct_shim_cm_param) {
 }
 
 // moveToInit moves the queue pair from RESET to INIT with the attributes of librdmacm and access
-// rights for remote writes and, with allowReads, reads and atomics. In INIT it keeps its rights.
+// rights for remote writes and, with allowReads, reads and atomics. One in INIT stays unchanged.
 func (c *conn) moveToInit(allowReads bool) error {
 	return c.move(C.IBV_QPS_INIT, func(current verbs.QPState, a *C.struct_ibv_qp_attr) bool {
 		a.qp_access_flags |= C.IBV_ACCESS_REMOTE_WRITE
@@ -200,7 +200,7 @@ func (c *conn) move(state uint32, change func(verbs.QPState, *C.struct_ibv_qp_at
 	return nil
 }
 
-// moveToError moves the queue pair to the error state. Under iWARP the kernel does that.
+// moveToError moves the queue pair, unless it is closed, to ERR. Under iWARP the kernel does that.
 func (c *conn) moveToError() error {
 	if c.id.m.ctx.info.Transport == verbs.TransportIWARP || enter(c.q, "modify_qp") != nil {
 		return nil
@@ -244,7 +244,7 @@ func (c *conn) disconnected() {
 	c.release()
 }
 
-// release wakes waiters, destroys the identifier, and frees the queue pair for a connection, once.
+// release wakes waiters, destroys the identifier and detaches the queue pair. It acts only once.
 func (c *conn) release() {
 	c.once.Do(func() {
 		close(c.closed)

@@ -118,7 +118,7 @@ func opError(op, obj string, err error) error {
 	return &verbs.OpError{Op: op, Obj: obj, Err: err}
 }
 
-// invalid returns the error for an argument that libibverbs does not check and would crash with.
+// invalid returns the error for an argument that is refused before the call of libibverbs.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -108,7 +108,7 @@ func (c *CQ) Resize(depth int) error {
 // must fail; the first time, or with RepeatOverrun every time, it also reports EventCQErr.
 func (c *CQ) Push(wc *verbs.WC, solicited bool) bool {
 	if c.gone {
-		// The XRC SRQ of an unfinished message was destroyed, and then its CQ.
+		// The XRC SRQ of an unfinished message was destroyed, then this CQ: drop the completion.
 		return true
 	}
 	if c.count == len(c.ring) || c.overrun {

@@ -113,8 +113,8 @@ func (t *Table) key(i uint32) uint32 {
 	return t.slots[i].name<<keyIndexShift | uint32(t.slots[i].tag)
 }
 
-// index returns the index of the entry with this key. If there is none, it returns the index
-// of another entry; the caller must compare the key.
+// index returns the index of the entry with this key. For an unknown key the index is that of
+// another entry, or beyond the last: the caller must check it, and compare the key.
 func (t *Table) index(key uint32) uint32 {
 	if t.keys.sequential() {
 		return key >> keyIndexShift
@@ -245,7 +245,8 @@ type TargetQP struct {
 	QPN uint32
 }
 
-// Remote is Local for the R_Key of a request to QP q: the key of a region or of a window.
+// Remote returns the memory of the R_Key of a region or window and the offset of addr in it, if
+// the key gives requests to QP q the access need to n bytes at addr.
 func (t *Table) Remote(key uint32, q TargetQP, addr, n uint64, need verbs.Access) (Memory, uint64, error) {
 	r, w := t.find(key)
 	switch {

@@ -24,7 +24,7 @@ func CheckModify(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask
 }
 
 // Transition checks a modify_qp of a QP in state current and returns the new state. Without
-// QPAttrState the QP stays in its state, a transition with its own attributes.
+// QPAttrState the new state is current, and the attributes must be those of current to current.
 //
 // QPAttrCurState is the state that the consumer assumes. A QP can leave RTS by
 // itself, so the request fails if the assumption is wrong.

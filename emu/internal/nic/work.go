@@ -4,8 +4,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Work is a posted send work request. It has no pointers to slices of the
-// application.
+// Work is a posted send work request. It has no pointers to slices of the application.
 type Work struct {
 	WRID   uint64
 	Op     verbs.WROpcode

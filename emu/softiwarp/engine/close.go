@@ -124,8 +124,8 @@ func (c *Conn) copyPendingOutput() {
 	}
 }
 
-// Disconnect closes the connection gracefully: our direction closes after the posted requests, and
-// the connection ends when the peer's closes too. SQD stands for iWARP's Closing state.
+// Disconnect closes our direction after the posted requests; the connection ends when the peer's is
+// closed, too. Before Accepted it aborts instead. SQD stands for iWARP's Closing state.
 func (c *Conn) Disconnect(now mono.Time) {
 	c.nic.clock = now
 	switch {
@@ -140,8 +140,8 @@ func (c *Conn) Disconnect(now mono.Time) {
 }
 
 // peerClosed handles the end of the peer's direction. The peer sends no more requests or responses;
-// its earlier requests are still answered, but for the policy DropReadsOnEOF. A message that was
-// received in part is an error.
+// its earlier requests are still answered, unless the policy DropReadsOnEOF ends the stream. A
+// message that was received in part is an error.
 func (c *Conn) peerClosed() {
 	if q := c.qp; q != nil && q.stream.Live() {
 		q.state = verbs.QPStateSQD

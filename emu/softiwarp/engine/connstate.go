@@ -37,8 +37,7 @@ func (s ConnState) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Errors of connections. Conn.Err also wraps errors of packages mpa and
-// link.
+// Errors of connections. Conn.Err also wraps errors of packages mpa and link.
 var (
 	// ErrRejected: the responder rejected the connection. PrivateData returns its data.
 	ErrRejected = errors.New("the peer refused the connection")
