@@ -25,8 +25,7 @@ func (d *decoder) fail(key string, n *yaml.Node, format string, args ...any) {
 	d.errs = append(d.errs, errorIn(d.src, key, n, fmt.Errorf(format, args...)))
 }
 
-// unreadable reports whether a value at or below key could not be decoded. Checks that
-// depend on it are skipped.
+// unreadable reports whether a value at or below key was not decoded: its checks are skipped.
 func (d *decoder) unreadable(key string) bool {
 	for _, e := range d.errs {
 		if rest, ok := strings.CutPrefix(e.Key, key); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -36,7 +35,8 @@ func (d *decoder) unreadable(key string) bool {
 	return false
 }
 
-// checkVersion checks the version first, because other versions may have other keys.
+// checkVersion returns an error if the version is another number than 1, before all other errors:
+// other versions may have other keys. decodeStruct reports a missing version.
 func (d *decoder) checkVersion(root *yaml.Node) *Error {
 	for i := 0; i < len(root.Content); i += 2 {
 		if n := root.Content[i+1]; root.Content[i].Value == "version" && n.ShortTag() == "!!int" && n.Value != "1" {

@@ -232,8 +232,7 @@ func InitAHFromWC(port uint8, sgidIndex uint8, wc *WC, grh []byte) (AHAttr, erro
 	return a, nil
 }
 
-// isIPv4UDP reports whether the 20 bytes h are an IPv4 header without options, for
-// UDP, with a valid checksum.
+// isIPv4UDP reports whether h is an IPv4 header for UDP, without options, with a valid checksum.
 func isIPv4UDP(h []byte) bool {
 	var sum uint32
 	for i := 0; i < len(h); i += 2 {

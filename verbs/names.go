@@ -61,8 +61,8 @@ var qpAttrNames = []string{
 	"IBV_QP_SQ_PSN", "IBV_QP_MAX_DEST_RD_ATOMIC", "IBV_QP_PATH_MIG_STATE", "IBV_QP_CAP", "IBV_QP_DEST_QPN",
 }
 
-// String returns the libibverbs names of the selected attributes, joined by "|", with
-// unknown bits as one hexadecimal number at the end.
+// String returns the libibverbs names of the selected attributes, joined by "|", with unknown bits
+// as one hexadecimal number at the end; "0x0" if none is selected.
 func (m QPAttrMask) String() string {
 	var names []string
 	for i, n := range qpAttrNames {

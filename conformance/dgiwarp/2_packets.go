@@ -52,8 +52,8 @@ func (q *deviceQP) expectNoEffect() {
 	q.ExpectState(q.qp, verbs.QPStateRTS)
 }
 
-// nextMessage returns the packets of the next message of the device, sorted by offset: a real
-// network may reorder them.
+// nextMessage returns the packets of the next message of the device, in the order of their offsets.
+// Only a real network may reorder them; in virtual time they arrive in order.
 func (p *peer) nextMessage() (all []arrival) {
 	for {
 		a := p.expect(iwarp.PacketOf(iwarp.KindUD))
@@ -69,7 +69,7 @@ func (p *peer) nextMessage() (all []arrival) {
 	}
 }
 
-// partialMessages has the segments of incomplete messages, by MSN; 0 for tagged ones.
+// partialMessages has the segments of incomplete messages by MSN; tagged ones, without MSN, at 0.
 type partialMessages map[uint32][]arrival
 
 // add adds a segment. If its message is then complete, add removes the message and returns its

@@ -208,8 +208,8 @@ func (p *peer) expectNoRetransmission(seq uint32) {
 }
 
 // drainFlight receives data packets until the device pauses, because its window is used up, and
-// returns the next sequence number. It takes 1/20 of the minimum retransmission timeout without a
-// packet for a pause.
+// returns the next sequence number. If no packet arrives in 1/20 of the minimum retransmission
+// timeout, the device has paused.
 func (p *peer) drainFlight() uint32 {
 	for {
 		if _, ok := p.nextData(minTimeout / 20); !ok {

@@ -198,7 +198,7 @@ var rdCounters = []*rig.Counter{
 func exchangeMessages(p *rig.Pair) {
 	const messages, batch = 40, 8
 	near, far := p.Connect()
-	// The receiver of the first message, the device, sends a Challenge.
+	// The partner sends first, so that the device sends a Challenge, which the case counts.
 	for _, direction := range [][2]*rig.Endpoint{{far, near}, {near, far}} {
 		from, to := direction[0], direction[1]
 		out, in := from.Memory(64, verbs.AccessLocalWrite), to.Memory(256, verbs.AccessLocalWrite)

@@ -107,7 +107,7 @@ func (p *peer) expectDelivered(s iwarp.Segment) arrival {
 	return p.expectAck(p.toDeviceFlow.next)
 }
 
-// expectDeliveredTo is expectDelivered for a Send, which must complete receive id.
+// expectDeliveredTo sends a Send, expects an Ack, and fails the case unless receive id completes.
 func (p *peer) expectDeliveredTo(id uint64, send iwarp.Segment) {
 	p.expectDelivered(send)
 	p.expectRecv(id, send.Payload)
@@ -210,7 +210,7 @@ func (p *peer) nextData(timeout time.Duration) (arrival, bool) {
 	}
 }
 
-// mustNextData is nextData, but fails the case after the response timeout. want is for the error.
+// mustNextData returns the next data packet, or fails the case; want describes it in the failure.
 func (p *peer) mustNextData(want string) arrival {
 	a, ok := p.nextData(p.ResponseTimeout())
 	p.Check(ok, want, "nothing in %v", p.ResponseTimeout())

@@ -85,7 +85,7 @@ func (h *host) nextPacket(timeout time.Duration) (arrival, bool) {
 	return h.nextOnWire(timeout)
 }
 
-// mustNextPacket is nextPacket, and fails the case if no packet arrives; want describes the packet.
+// mustNextPacket returns the next packet, or fails the case if none arrives; want describes it.
 func (h *host) mustNextPacket(want string) arrival {
 	a, ok := h.nextPacket(h.ResponseTimeout())
 	h.Check(ok, want, "nothing in %v", h.ResponseTimeout())

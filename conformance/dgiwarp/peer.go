@@ -236,7 +236,7 @@ func onSetup(s setup, body func(*peer)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.newQP(s).peer(0)) })
 }
 
-// onPeer is onSetup for a queue pair with eight receives.
+// onPeer makes the body of a case from a function that uses a peer of a QP with eight receives.
 func onPeer(body func(*peer)) func(*conformance.Bench) error {
 	return onSetup(setup{receives: 8}, body)
 }

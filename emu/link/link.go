@@ -3,7 +3,7 @@
 // virtual time, udplink and tcplink on sockets; pcaplink captures their traffic, and
 // linktest tests implementations.
 //
-// The package has types and interfaces only. The time is always an argument.
+// Its only functions are for IP and UDP headers and checksums. The time is always an argument.
 package link
 
 import (

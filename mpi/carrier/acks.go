@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scheduleAck notes a received packet that must be acknowledged. It does nothing where none needs
-// to be: with reliable datagrams, and without datagrams (iWARP) if there is only one rail.
+// scheduleAck notes a received packet that must be acknowledged. It does nothing where the NICs
+// deliver reliably: with reliable datagrams, and without datagrams (iWARP) if there is one rail.
 func (c *Carrier) scheduleAck(p *peer) {
 	if r := c.rails[0]; (r.dg == nil || r.dg.Reliable) && !r.completesBeforeDelivery() {
 		return
@@ -113,8 +113,8 @@ func (c *Carrier) refreshPrefix(pkt *packet) {
 	pkt.peer.acks.Acknowledged()
 }
 
-// sendAckOnly sends pending acknowledgements and credits without a message: on conn if it is not
-// nil and has room, else by datagram. If there is no room, the next packet carries them.
+// sendAckOnly sends acknowledgements and credits without a message: on conn (nil on iWARP: any open
+// connection) if it has room, else by datagram. If there is no room, the next packet carries them.
 func (c *Carrier) sendAckOnly(p *peer, conn *conn) {
 	var via sender
 	if conn == nil && c.rails[0].completesBeforeDelivery() { // iWARP, which has no datagrams

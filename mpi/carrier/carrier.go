@@ -202,7 +202,7 @@ func (c *Carrier) caps() verbs.Caps {
 // Now returns the time.
 func (c *Carrier) Now() time.Duration { return c.clock.now() }
 
-// failAll handles the failure of a local NIC: all peers are lost.
+// failAll handles the failure of a local NIC: all peers are lost, and outstanding requests fail.
 func (c *Carrier) failAll(err error) {
 	if c.failure != nil {
 		return

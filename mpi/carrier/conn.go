@@ -116,7 +116,7 @@ func (k *conn) cqes() int {
 }
 
 // connection returns an open connection with room for a packet of n bytes; successive packets use
-// successive rails. Without one it returns nil, and connects if the design does so.
+// successive rails. If none has room it returns nil, and starts the connections that are missing.
 func (c *Carrier) connection(p *peer, n int) *conn {
 	if n > c.cfg.PacketSize {
 		return nil
@@ -197,8 +197,8 @@ func (k *conn) post() error {
 	return nil
 }
 
-// requestCompleted handles the completion of any send request. When the last one completes, it ends
-// a connection that has failed or whose last packet was sent, or answers the DREQ of the peer.
+// requestCompleted handles the completion of any send request; an error fails the connection. With
+// the last request it ends a connection that has failed or sent its last packet, or answers a DREQ.
 func (k *conn) requestCompleted(wc *verbs.WC) {
 	k.CountCompletion()
 	if k.rail.completesBeforeDelivery() {

@@ -29,8 +29,8 @@ func (k *conn) packetPosted(pkt *packet) {
 	pkt.posted++
 }
 
-// queueReroute queues a packet for another rail or for datagrams. A peer that has received the
-// packet already drops the duplicate.
+// queueReroute queues a packet for another rail or for datagrams; the peer drops a duplicate. A
+// headerless packet (data alone) depends on its connection's order: instead, the peer is lost.
 func (c *Carrier) queueReroute(pkt *packet) {
 	p := pkt.peer
 	if pkt.HasImm { // headerless: it depends on the order of its connection

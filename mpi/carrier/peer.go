@@ -246,7 +246,7 @@ func (l *peerList) add(p *peer) {
 	}
 }
 
-// visit calls look for each peer, except those that look adds, and removes the peer on false.
+// visit calls look for each peer, except those that look adds, and removes it if look is false.
 func (l *peerList) visit(look func(*peer) (stays bool)) {
 	visited := l.peers
 	l.peers, l.spare = l.spare[:0], nil

@@ -135,8 +135,9 @@ func (d *datagrams) hasRoom(p *peer, n int) bool {
 	return n <= d.MaxPacket && d.Free() > 0 && inWindow
 }
 
-// postDatagram posts a packet on the rail that reaches its peer, or on the next one if the
-// NIC rejects it, for example because its interface has lost its address.
+// postDatagram posts a packet on the rail that reaches its peer, or on the next one if the NIC
+// rejects it, as without an IP address. If the send queue is full, the packet is sent later or, if
+// it needs no acknowledgement, dropped.
 func (c *Carrier) postDatagram(pkt *packet) error {
 	p := pkt.peer
 	for {

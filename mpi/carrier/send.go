@@ -84,8 +84,8 @@ func (c *Carrier) finished(owner any, op Op, err error) {
 type BlockingOwner interface{ IsBlocking() bool }
 
 // gatherRegion registers data in a buffer that the program uses often, so that the NIC can gather
-// it. It returns nil for data that is copied after its header instead: from any other buffer, and
-// if the owner waits for this send only, because a copy completes sooner.
+// it. It returns nil if the data is to be copied after its header instead: from any other buffer,
+// without an owner, and if the owner waits for this send only, because a copy completes sooner.
 func (c *Carrier) gatherRegion(data []byte, owner any) *memory.Region {
 	if o, ok := owner.(BlockingOwner); owner == nil || ok && o.IsBlocking() || !c.mem.IsFrequent(data) {
 		return nil
@@ -135,7 +135,7 @@ func (c *Carrier) selectSender(p *peer, n int) sender {
 	return nil
 }
 
-// trySend sends a packet if a transport has room.
+// trySend sends a packet if a transport has room. False: none has, or it failed; the peer is lost.
 func (c *Carrier) trySend(p *peer, k kind, h *wire.Header, data []byte) bool {
 	n := prefixLen + len(data)
 	if k == message {

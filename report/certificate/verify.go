@@ -125,8 +125,8 @@ func (c *Certificate) checkStates() error {
 	return nil
 }
 
-// checkCaptures checks that the capture of each result exists in dir, and that each case whose
-// ladder diagram (r.Ladder) shows packets has one.
+// checkCaptures checks that the capture of each result exists in dir, and that each supported case
+// whose ladder diagram (r.Ladder) shows packets has a capture.
 func (c *Certificate) checkCaptures(dir string) error {
 	var errs []error
 	for i := range c.Run.Devices[0].Results {
@@ -170,8 +170,8 @@ func isSigned(dir string) bool {
 	return err == nil
 }
 
-// checkSignature checks the signature of the manifest with ssh-keygen, and returns a description of
-// its key. It does not check whose key it is.
+// checkSignature checks the signature of the manifest with ssh-keygen, but not whose key it is, and
+// returns a description of the key. Without ssh-keygen it only returns a text that says so.
 func checkSignature(ctx context.Context, dir string, manifest []byte) (key string, err error) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		return "not checked: ssh-keygen is not on PATH", nil

@@ -87,9 +87,9 @@ func (s *sender) finishRequest(n int) error {
 	return nil
 }
 
-// handleFailure handles a completion with an error. If Network.GivesUp, the retries of a request on
-// a reliable connection may be exhausted. All later requests must then be flushed, and a control
-// message tells the peer, which cannot detect the failure, to stop as well.
+// handleFailure handles a completion with an error: a violation, unless Network.GivesUp and the
+// retries of a request on a reliable connection are exhausted. All later requests must then be
+// flushed, and a control message tells the peer, which cannot detect the failure, to stop as well.
 func (s *sender) handleFailure(wc *verbs.WC, n int) error {
 	o := &s.plan.ops[n]
 	s.completedBefore++

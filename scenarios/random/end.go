@@ -9,7 +9,7 @@
 // network does, but must deliver them intact.
 //
 // Package workload uses it for the workload "random", and tests of the emulated NICs use it
-// directly. It imports the standard library and verbs only, opens no device and reads no
+// directly. It imports the standard library, traffic and verbs only, opens no device and reads no
 // clock: it blocks in completion channels, in the Exchange and in verbs.Proc. Therefore the
 // same programs run in a simulated world and in real time. An End belongs to the goroutine
 // or program that calls Run; after that, Result and Status report how far it came.

@@ -144,7 +144,7 @@ func (p *planner) drawRange(o *op) {
 	o.at = at + p.rng.IntN(n-o.size+1)
 }
 
-// drawAtomic draws the word and operands of an atomic; half of the swaps and adds share one.
+// drawAtomic draws word and operands of an atomic; half of the swaps and adds use a shared word.
 func (p *planner) drawAtomic(o *op) {
 	o.size = 8
 	if o.code != verbs.OpAtomicWrite && p.w.SharedWords > 0 && p.rng.IntN(2) == 0 {

@@ -204,7 +204,7 @@ func (s *sender) prepareFetch(n int, wr *verbs.SendWR) {
 	s.setSGL(wr, base)
 }
 
-// fetchPieces returns the pieces for the result of a read, or the one of an atomic.
+// fetchPieces returns the pieces for the result of a read, or the only piece for that of an atomic.
 func (s *sender) fetchPieces(n int) []piece {
 	o, most := &s.plan.ops[n], s.conn.spec.MaxSGE
 	if o.atomic() {

@@ -20,7 +20,7 @@ func (d *device) CM() (verbs.CM, error) {
 	return manager{m}, nil
 }
 
-// Connect implements verbs.CM: it connects the device's QP that the handle qp wraps.
+// Connect connects the QP that qp wraps, and then posts the sends that qp kept (RefusedWRStays).
 func (m manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := m.CM.Connect(innerOf(qp), addr, param, timeout)
 	return postAfterConnect(qp, c, err)
@@ -60,7 +60,7 @@ func (l listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) {
 // request implements verbs.ConnRequest.
 type request struct{ verbs.ConnRequest }
 
-// Accept implements verbs.ConnRequest: it accepts with the device's QP that the handle qp wraps.
+// Accept accepts with the QP that qp wraps, and then posts the sends that qp kept (RefusedWRStays).
 func (r request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	c, err := r.ConnRequest.Accept(innerOf(qp), param, timeout)
 	return postAfterConnect(qp, c, err)

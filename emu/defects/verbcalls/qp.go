@@ -63,7 +63,7 @@ func (q *queuePair) state() verbs.QPState {
 
 // Modify modifies the QP with attributes changed by defects: it replaces invalid values
 // (ValuesUnchecked), rounds up depths (RdAtomicRoundsUp) and omits a change to RTR (RTRIgnored).
-// Then it posts the requests that PostSend kept.
+// Then it posts the requests that PostSend kept (RefusedWRStays).
 func (q *queuePair) Modify(a verbs.QPAttr, mask verbs.QPAttrMask) error {
 	defects := &q.dev.defects
 	if defects.ValuesUnchecked {
@@ -158,7 +158,7 @@ func (q *queuePair) postRefused() {
 
 // PostRecv posts receives, and counts those that were posted, for completeReceive.
 func (q *queuePair) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	q.countReceives(wrs, 1)
+	q.countReceives(wrs, 1) // before they are posted: they may complete at once
 	n, err := q.QP.PostRecv(wrs)
 	q.countReceives(wrs[n:], -1)
 	return n, err

@@ -43,7 +43,8 @@ func (p *Peer) receiveAck(now mono.Time, a *wire.Ack, flags wire.Flags) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// ackThrough releases all segments before a.Next, and returns how many of them were not yet sacked.
+// ackThrough releases all segments before a.Next, reports them by EventAcked, and returns how many
+// of them had not been sacked.
 func (p *Peer) ackThrough(a *wire.Ack) (arrived int) {
 	f, l := &p.send, p.layer
 	for f.una != a.Next {
@@ -125,9 +126,9 @@ func (p *Peer) detectLosses() {
 	}
 }
 
-// updateWindow applies the receive window w of an acknowledgement. Window 0 means that the
-// receiver is busy: it has no receive posted. If nothing is outstanding, window 0 counts
-// as 1: the next segment is a probe.
+// updateWindow applies the receive window w of an acknowledgement. Window 0 means that the receiver
+// is busy: it has no receive posted. The flow fails if that lasts for BusyLimit. If nothing is
+// outstanding, window 0 counts as 1: the next segment is a probe.
 func (p *Peer) updateWindow(now mono.Time, w uint16) {
 	l := p.layer
 	if w > 0 || p.send.outstanding() == 0 {
@@ -161,8 +162,8 @@ func (p *Peer) rearm(now mono.Time) {
 	}
 }
 
-// receiveChallenge stores the cookie of a challenge, which proves the address of this host,
-// and retransmits with it.
+// receiveChallenge stores the cookie of a challenge, which proves the address of this host, and
+// retransmits with it. The flow fails if the peer has restarted and may have accepted segments.
 func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 	l := p.layer
 	if !p.has(flagStarting) || c.Epoch != p.send.epoch || p.send.outstanding() == 0 {
@@ -170,8 +171,7 @@ func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 		return
 	}
 	if p.has(flagProved) && c.Incarnation != p.incarnation {
-		// The incarnation that may have accepted segments is gone. A challenge by
-		// the same incarnation means that it has accepted none: it would know the flow.
+		// A challenge by the same incarnation means that it accepted none: it would know the flow.
 		l.fail(p, ErrRestarted)
 		return
 	}
@@ -188,8 +188,8 @@ func (p *Peer) receiveChallenge(now mono.Time, c *wire.Challenge) {
 	l.timers.SetIfEarlier(&p.timer, p.deadline())
 }
 
-// receiveRefusal fails a flow that the peer does not know. A flow that is still starting is
-// retried, since the peer may not be ready yet.
+// receiveRefusal fails a flow that the peer does not know. It ignores a refusal of a flow that is
+// still starting and is retransmitted, since the peer may not be ready yet.
 func (p *Peer) receiveRefusal(r *wire.Refusal) {
 	l := p.layer
 	if !p.has(flagSending) || p.has(flagStarting) || r.Epoch != p.send.epoch || p.send.outstanding() == 0 {

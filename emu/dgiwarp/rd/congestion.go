@@ -45,8 +45,8 @@ func (f *sendFlow) reduceWindow() {
 	}
 }
 
-// setWindow reduces the congestion window to the given number of packets, and ends slow start at
-// seven tenths of its former size.
+// setWindow reduces the congestion window to size packets, at least minWindow, and sets the
+// slow-start threshold to seven tenths of the former window.
 func (f *sendFlow) setWindow(size uint16) {
 	c := &f.cc
 	c.ssthresh = max(c.cwnd*7/10, minWindow)

@@ -34,9 +34,9 @@ type Event struct {
 	Err     error
 }
 
-// Next returns the next event: first acknowledgements, failures and new flows, then the segment
-// that has just arrived, then stored segments that are next in their flow. A segment not accepted
-// before the following call is deferred.
+// Next returns the next event, false if there is none: first acknowledgements, failures, removals
+// and new flows, then the segment that has just arrived, then stored segments that are next in
+// their flow. A segment not accepted before the following call is deferred.
 func (l *Layer) Next(now mono.Time) (Event, bool) {
 	l.Defer(now)
 	for p, ok := l.notices.Pop(); ok; p, ok = l.notices.Pop() {
@@ -59,7 +59,7 @@ func (l *Layer) Next(now mono.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// nextEvent returns p's next event other than EventSegment: segments acked, a failure, a new flow.
+// nextEvent returns p's next event: segments acked, a failure, the removal of p, or a new flow.
 func (p *Peer) nextEvent() (Event, bool) {
 	e := Event{Peer: p}
 	switch {
@@ -107,7 +107,7 @@ func (l *Layer) Accept(now mono.Time) {
 }
 
 // Defer refuses the segment that Next returned, because no receive is posted, and tells the sender
-// (window 0). The sender retransmits it after Resume, or earlier as a probe.
+// (window 0). Unless it is stored, the sender retransmits it after Resume, or earlier as a probe.
 func (l *Layer) Defer(now mono.Time) {
 	p := l.offered
 	if p == nil {

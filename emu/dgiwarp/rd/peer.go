@@ -55,7 +55,7 @@ type sendFlow struct {
 // retransmitTimer is the retransmission timer of a flow, and how long the flow waited for the peer.
 type retransmitTimer struct {
 	at       mono.Time     // mono.Never if the timer is stopped
-	progress mono.Time     // time of the last acknowledgement or busy report
+	progress mono.Time     // time of the last acknowledgement, busy report or first segment
 	waited   time.Duration // timeouts since then of packets that were transmitted
 	busyFor  time.Duration // waits for a busy peer since it first said so
 	backoff  uint8         // doublings of the timeout, or of the wait for a busy peer
@@ -97,7 +97,7 @@ const (
 	flagDuplicate                         // a duplicate packet was received
 	flagDelayAcks                         // delay acknowledgements: the application responds soon
 	flagBlocked                           // the owner has deferred the next segment
-	flagQueued                            // is in Layer.active
+	flagQueued                            // is in Layer.turn.active
 	flagEventQueued                       // is in Layer.notices
 	flagRemoved                           // is no longer in Layer.peers
 )

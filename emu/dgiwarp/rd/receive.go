@@ -70,8 +70,8 @@ func (l *Layer) Input(now mono.Time, src netip.AddrPort, k *wire.Packet, marked 
 }
 
 // admit handles a data packet of an unknown flow. It returns the peer if the packet starts the
-// flow: it has the start flag and a proof of its source address. Otherwise it sends a refusal or a
-// challenge, and returns nil.
+// flow: it has the start flag and a proof of its source address. If the peer has restarted, the
+// flow to it fails. Otherwise admit sends a refusal or a challenge, and returns nil.
 func (l *Layer) admit(now mono.Time, p *Peer, key Key, k *wire.Packet) *Peer {
 	d := &k.Data
 	if !k.Flags.Has(wire.FlagStart) {
@@ -143,7 +143,8 @@ func (p *Peer) receiveData(now mono.Time, k *wire.Packet, marked bool) {
 	p.ackNow()
 }
 
-// setAckTimer sets the time of a delayed acknowledgement; mono.Never means that none is delayed.
+// setAckTimer sets when the delayed acknowledgement is sent, mono.Never if there is none, and
+// updates delayedAcks, the number of peers that have one.
 func (p *Peer) setAckTimer(at mono.Time) {
 	if p.recv.ackAt == mono.Never {
 		p.layer.delayedAcks++

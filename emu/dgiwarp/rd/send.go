@@ -56,7 +56,7 @@ func (p *Peer) canSendMore() bool {
 	return p.send.lost > 0 || p.send.unsent != nil && p.inWindow(p.send.unsent)
 }
 
-// firstLost returns the oldest lost segment, or nil. None before f.lostSearchStart is lost.
+// firstLost returns the oldest lost segment, at or after f.lostSearchStart. It panics without one.
 func (f *sendFlow) firstLost() *segment {
 	for s := cmp.Or(f.lostSearchStart, f.oldest); s != nil && s != f.unsent; s = s.next {
 		if s.lost {
@@ -150,7 +150,7 @@ func (p *Peer) countWait() {
 	}
 }
 
-// madeProgress restarts the wait for the peer, after an acknowledgement or busy report.
+// madeProgress restarts the wait for the peer: at an acknowledgement, busy report or first segment.
 func (t *retransmitTimer) madeProgress(now mono.Time) { t.progress, t.waited = now, 0 }
 
 // markAllLost marks all segments in flight as lost.

@@ -63,7 +63,7 @@ func (f *storePool) list(size int) (first **stored, count *int) {
 	return &f.large, &f.largeFree
 }
 
-// get returns a free buffer of a size, or allocates one.
+// get takes room for a buffer of a size, and returns a free one, or allocates one.
 func (f *storePool) get(size int) *stored {
 	f.room -= size
 	list, count := f.list(size)
@@ -75,7 +75,7 @@ func (f *storePool) get(size int) *stored {
 	return &stored{buf: make([]byte, 0, size)}
 }
 
-// put adds s to the free buffers of its size, unless there are enough.
+// put returns the room of s, and keeps s for reuse, unless enough buffers of its size are free.
 func (f *storePool) put(s *stored) {
 	list, count := f.list(cap(s.buf))
 	f.room += cap(s.buf)

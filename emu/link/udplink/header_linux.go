@@ -104,8 +104,7 @@ func attachFragmentFilter(fd int) error {
 	return nil
 }
 
-// mmsghdr is the kernel's struct mmsghdr: sendmmsg and recvmmsg take arrays of
-// it.
+// mmsghdr is the kernel's struct mmsghdr: sendmmsg and recvmmsg take arrays of it.
 type mmsghdr struct {
 	hdr unix.Msghdr
 	n   uint32
@@ -114,7 +113,7 @@ type mmsghdr struct {
 // sockaddr has room for a socket address of either family.
 type sockaddr = unix.RawSockaddrInet6
 
-// putSockaddr encodes to into sa and returns its length.
+// putSockaddr encodes an address and its scope ID in sa, and returns the length of the encoding.
 func putSockaddr(sa *sockaddr, to netip.AddrPort, flowLabel uint32, scope int) uint32 {
 	if to.Addr().Is4() {
 		s4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))

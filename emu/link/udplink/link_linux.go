@@ -28,7 +28,7 @@ type Link struct {
 	sleep  sleeper
 
 	groups     []group
-	nextSocket int // socket that the next Recv reads first: 0 is fd, i+1 is groups[i]
+	lastSocket int // socket that was read last: 0 is fd, i+1 is groups[i]
 
 	stats Stats
 }
@@ -117,7 +117,7 @@ func open(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// Close closes the link and makes WaitReadable return. The address is free when it returns.
+// Close closes the link and makes WaitReadable return. The address is free when Close returns.
 func (l *Link) Close() error {
 	if !l.users.close() {
 		return link.ErrClosed

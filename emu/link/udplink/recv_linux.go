@@ -120,18 +120,18 @@ func (l *Link) recv(ds []link.Datagram) (int, error) {
 	}
 }
 
-// readAny reads the sockets of link and groups in turn until one has messages. The caller takes up
-// to room datagrams.
+// readAny reads the sockets of link and groups, after the one read last, until one has messages.
+// The caller takes up to room datagrams.
 func (l *Link) readAny(room int) error {
 	if len(l.groups) == 0 {
 		return l.read(l.fd, l.in.local, room)
 	}
 	sockets := len(l.groups) + 1
 	for range sockets {
-		l.nextSocket = (l.nextSocket + 1) % sockets
+		l.lastSocket = (l.lastSocket + 1) % sockets
 		fd, dst := l.fd, l.in.local
-		if l.nextSocket > 0 {
-			g := &l.groups[l.nextSocket-1]
+		if l.lastSocket > 0 {
+			g := &l.groups[l.lastSocket-1]
 			if !g.ownSocket {
 				continue
 			}
@@ -214,8 +214,8 @@ func (r *receiver) recvMessages(fd, want int) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// deliver splits the messages read into datagrams until ds is full, and drops truncated messages.
-// The next call goes on at offset r.off of message r.next.
+// deliver splits the messages read into datagrams until ds is full, drops truncated messages, and
+// returns the number of datagrams. The next call goes on at offset r.off of message r.next.
 func (l *Link) deliver(ds []link.Datagram) int {
 	r := &l.in
 	done, bytes := 0, 0

@@ -141,7 +141,7 @@ func (s *sender) submit(fd, next int) (int, unix.Errno) {
 	return 1, 0
 }
 
-// countLost counts, by errno, a datagram that the kernel or checkSendable refused after Send.
+// countLost counts, by errno, a datagram that Send took and the kernel or checkSendable refused.
 func (l *Link) countLost(errno unix.Errno) {
 	switch errno {
 	case unix.EMSGSIZE:

@@ -163,7 +163,7 @@ func hasAddr(ifi net.Interface, addr netip.Addr) bool {
 	return false
 }
 
-// effectiveMTU returns the MTU of cfg, or else of the interface.
+// effectiveMTU returns cfg.MTU or, if 0, that of the interface; an error if invalid or unknown.
 func effectiveMTU(cfg Config, i iface) (int, error) {
 	v6 := cfg.Local.Addr().Is6()
 	lowest, highest := headerLen(v6)+1, maxIPv4
