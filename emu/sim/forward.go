@@ -83,8 +83,7 @@ func (n *Net) deliver(pk *packet) {
 	}
 }
 
-// limitedBroadcast is the IPv4 limited broadcast address (RFC 919). IPv6 hosts join the all-nodes
-// group instead.
+// limitedBroadcast is the IPv4 limited broadcast address (RFC 919). IPv6 uses the all-nodes group.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // isGroup reports whether a is a multicast or broadcast address.
@@ -115,8 +114,7 @@ func (n *Net) sameDomain(a, b *Switch) bool {
 	return a.domain == b.domain
 }
 
-// computeBroadcastDomains numbers the broadcast domains. Each router is a domain with its own
-// ports.
+// computeBroadcastDomains numbers the broadcast domains. A router and its ports are one domain.
 func (n *Net) computeBroadcastDomains() {
 	for _, s := range n.switches {
 		s.domain = -1
