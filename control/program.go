@@ -107,8 +107,8 @@ func (c *Conn) handleClientFrame(p *Program, f Frame) error {
 	return nil
 }
 
-// hangUp ends a program whose client disconnected, and returns its status. It sends SIGHUP, which a
-// shell forwards to its jobs, SIGCONT in case it is stopped, and after HangupTimeout SIGKILL.
+// hangUp ends a program whose client disconnected, and returns its status. It sends SIGKILL; before
+// that, if HangupTimeout is set, SIGHUP, which a shell forwards to its jobs, and SIGCONT.
 func (p *Program) hangUp() syscall.WaitStatus {
 	if p.HangupTimeout > 0 {
 		_ = syscall.Kill(-p.PID, syscall.SIGHUP)

@@ -30,7 +30,7 @@ func (m *member) serveChannel() {
 		_, _ = io.Copy(io.Discard, m.file) // from goroutines of the rank that raced with Close
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		// the rank closed the channel
-	case errors.Is(err, os.ErrDeadlineExceeded): // the rank has exited
+	case errors.Is(err, os.ErrDeadlineExceeded): // which run sets when the rank has exited
 	default:
 		m.fail(Failed, err.Error())
 	}
@@ -45,7 +45,7 @@ func (m *member) acceptJoin() error {
 		}
 		return err
 	}
-	// This overtakes the send queue: it may hold messages of other ranks already.
+	// The welcome overtakes the send queue, which may hold messages of other ranks already.
 	err := m.conn.SendHello(launcherProtocol, m.welcome())
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -117,7 +117,7 @@ func (c *Conn) endErr() (bool, error) {
 	return true, ErrClosed
 }
 
-// deliver queues a received message.
+// deliver queues a received message. It fails for an unknown rank, and beyond maxQueuedBytes.
 func (b *inbox) deliver(from uint64, msg []byte) error {
 	if from >= uint64(len(b.from)) {
 		return fmt.Errorf("%w: message from rank %d of %d", control.ErrProtocol, from, len(b.from))
@@ -135,8 +135,8 @@ type wait struct {
 	since time.Time
 }
 
-// waitUntil calls ready, with the lock held, after every change until it returns true
-// or timeout has expired (never if negative). State dumps show what is awaited.
+// waitUntil calls ready, with the lock held, after every change until it returns true, and returns
+// ready's error, or ErrTimeout after timeout (never if negative). State dumps show what is awaited.
 func (c *Conn) waitUntil(what string, timeout time.Duration, ready func() (bool, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *Conn) OnCommand(f func(string) error) {
 	c.requests.onCommand = f
 }
 
-// queueCommand passes a command to runCommands. The caller holds the lock.
+// queueCommand queues a command for runCommands, or replies that the queue is full. c.mu is held.
 func (c *Conn) queueCommand(f control.Frame) {
 	if c.closing {
 		return

@@ -110,9 +110,9 @@ func (g *Group) startAll(ctx context.Context, specs []Spec) error {
 	return nil
 }
 
-// Wait waits until every rank has ended and returns the outcomes by rank. The error
-// is nil if every rank is Finished or Killed. Otherwise it is the cause of the
-// group's stop, or the *RankError of the first rank that failed.
+// Wait waits until every rank has ended and returns the outcomes by rank. The error is the cause of
+// the group's stop, or else the *RankError of the first rank that failed; it is nil if the group
+// was not stopped and every rank is Finished or Killed.
 func (g *Group) Wait() ([]Outcome, error) {
 	<-g.done
 	outcomes := make([]Outcome, len(g.members))

@@ -16,7 +16,7 @@ import (
 var (
 	// ErrNotLaunched: no launcher started this process.
 	ErrNotLaunched = errors.New("not started by a launcher")
-	// ErrEnded: the rank has ended, and all its messages have been received.
+	// ErrEnded: the rank has ended. Recv returns it when all its messages have been received.
 	ErrEnded = errors.New("the rank has ended")
 	// ErrTimeout: the timeout of a blocking call has expired.
 	ErrTimeout = errors.New("timed out")
@@ -41,7 +41,7 @@ func Join() (*Conn, error) {
 	})
 }
 
-// join is Join with the function to call when the connection ends before Close.
+// join does the work of Join. onDisconnect is called when the connection ends before Close.
 func join(onDisconnect func(error)) (*Conn, error) {
 	text, ok := os.LookupEnv(envControl)
 	if !ok {

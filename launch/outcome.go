@@ -148,7 +148,7 @@ func (e *exitInfo) classify() (State, string) {
 	}
 }
 
-// classifySignal is classify for a rank that a signal ended.
+// classifySignal returns the state and the reason of a rank that a signal ended.
 func (e *exitInfo) classifySignal() (State, string) {
 	sig := e.status.Signal()
 	switch {

@@ -144,8 +144,8 @@ func (k *outputReader) finishLine() string {
 	return l
 }
 
-// close handles the last line if it lacks a newline, and appends a notice and the tail
-// to a log that reached its limit.
+// close handles the last line if it lacks a newline. To a log that reached its limit it appends the
+// number of bytes that are missing, and the tail.
 func (k *outputReader) close() {
 	k.mu.Lock()
 	var last []string

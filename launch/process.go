@@ -80,7 +80,7 @@ func (p *process) reap() {
 // signalGroup sends signals to the process group.
 func (p *process) signalGroup(sigs ...unix.Signal) error { return p.signal(-p.pid, sigs...) }
 
-// signal sends signals to a process ID, as kill(2): -p.pid is the process group.
+// signal sends signals to pid: -p.pid is the process group. It returns ErrEnded after the reaping.
 func (p *process) signal(pid int, sigs ...unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

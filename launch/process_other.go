@@ -11,10 +11,10 @@ import (
 // sysProcAttr lacks Pdeathsig: ranks exit when their channel closes; the guard kills the others.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// onMainThread matters only where threads have namespaces.
+// onMainThread returns false: the answer matters only where threads have namespaces.
 func onMainThread() bool { return false }
 
-// waitWithoutReaping is not supported here.
+// waitWithoutReaping returns false: it is not supported here.
 func waitWithoutReaping(int) bool { return false }
 
 // maxrssUnit is the unit of Rusage.Maxrss in bytes.
@@ -23,10 +23,10 @@ const maxrssUnit = 1
 // readPeakRSS is not supported here; Rusage is used instead.
 func readPeakRSS(int) (int64, bool) { return 0, false }
 
-// isGoProcess is not supported here; the hello of a rank tells.
+// isGoProcess returns false: here only a rank's hello tells that it is a Go program.
 func isGoProcess(int) bool { return false }
 
-// procState has no source here.
+// procState returns little more than the PID: there is no /proc here.
 func procState(pid int) string {
 	return fmt.Sprintf("process %d runs; this system shows no more of it", pid)
 }

@@ -52,7 +52,7 @@ func (g *Group) signal(what string, rank int, sig unix.Signal, sent func(*member
 }
 
 // Stop stops the group without waiting: it collects state dumps, sends SIGTERM, and SIGKILL after
-// Options.TermGrace. Wait then returns reason, unless the group was stopping already.
+// Options.TermGrace. Wait then returns reason, unless there is an earlier cause.
 func (g *Group) Stop(reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +81,7 @@ func (g *Group) Stop(reason error) {
 }
 
 // fail records that a rank violated the protocol or hangs, and stops the group, or only the rank if
-// Options.KeepGoing is set. Only the first call has an effect, and none after Kill.
+// Options.KeepGoing is set. Only the first call has an effect, and no call after Kill has one.
 func (m *member) fail(s State, why string) {
 	g := m.g
 	g.mu.Lock()

@@ -48,7 +48,8 @@ func (r *Rig) PollCQ(cq verbs.CQ, timeout time.Duration) (verbs.WC, bool) {
 	return wc, ok
 }
 
-// pollCQ is PollCQ with at most maxInterval between polls, and without a note in the record.
+// pollCQ waits for the next completion of cq, polling at most maxInterval apart; false after the
+// timeout. Unlike PollCQ, it adds no note to the record.
 func (r *Rig) pollCQ(cq verbs.CQ, timeout, maxInterval time.Duration) (verbs.WC, bool) {
 	var wcs [1]verbs.WC
 	ok := r.pollUntil(timeout, maxInterval, func() bool {

@@ -90,14 +90,14 @@ func (e *endpoint) expectFailure(what string, wr verbs.SendWR) (verbs.WC, bool) 
 	return wc, true
 }
 
-// expectFailureStatus is expectFailure for requests that may complete only with these statuses.
+// expectFailureStatus fails the case unless a request is refused or fails with one of the statuses.
 func (e *endpoint) expectFailureStatus(what string, wr verbs.SendWR, statuses ...verbs.WCStatus) {
 	wc, completed := e.expectFailure(what, wr)
 	e.Check(!completed || slices.Contains(statuses, wc.Status),
 		fmt.Sprintf("%s to fail with one of %v", what, statuses), "%s", rig.Describe(&wc))
 }
 
-// expectPostRefused fails the case unless a post fails for reason, as in [rig.Rig.MustFail].
+// expectPostRefused fails the case unless a post fails with reason, or any error if that is nil.
 func (e *endpoint) expectPostRefused(what string, wr verbs.SendWR, reason error) {
 	n, err := e.qp.PostSend([]verbs.SendWR{wr})
 	e.MustFail(what, err, reason)

@@ -100,7 +100,7 @@ func onActive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, true)) })
 }
 
-// onPassive is onActive with the device as the passive side.
+// onPassive returns the body of a case that uses a handshake with the device as the passive side.
 func onPassive(body func(*handshake)) func(*conformance.Bench) error {
 	return rig.Body(func(r *rig.Rig) { body(newHandshake(r, false)) })
 }

@@ -192,7 +192,7 @@ func (l *qpPair) connectByCM() {
 func (e *endpoint) accept(req verbs.ConnRequest, param verbs.ConnParam, active *endpoint) {
 	retryAfter := 50 * time.Millisecond
 	if isIB(e.Rig) {
-		retryAfter = e.ResponseTimeout()
+		retryAfter = e.ResponseTimeout() // no WRITEs are needed
 	}
 	task := e.Go("accept", func() (err error) {
 		e.conn, err = req.Accept(e.qp, param, e.ResponseTimeout())

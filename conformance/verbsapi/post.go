@@ -190,8 +190,8 @@ var postCases = []conformance.Case{{
 	}),
 }}
 
-// expectRecvRefused fails the case unless posting a receive with this list fails. reason is as in
-// [rig.Rig.MustFail].
+// expectRecvRefused fails the case unless posting a receive with this list fails with reason, or
+// with any error if that is nil.
 func expectRecvRefused(r *rig.Rig, what string, queue rig.RecvQueue, sgl []verbs.SGE, reason error) {
 	n, err := queue.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: sgl}})
 	r.MustFail(what, err, reason)

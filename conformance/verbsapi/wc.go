@@ -108,7 +108,7 @@ func requestCase(name string, needs verbs.Caps, op verbs.WCOpcode, length int, r
 	if length != unspecified {
 		defects = append(defects, "WCLengthZero")
 	}
-	if op != verbs.WCOpSend { // opcode 0
+	if op != verbs.WCOpSend { // whose opcode is 0 anyway
 		defects = append(defects, "WCOpcodeZero")
 	}
 	return conformance.Case{

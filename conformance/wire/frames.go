@@ -105,8 +105,8 @@ func isUDP(ip []byte) bool {
 	return false
 }
 
-// handleFrame parses a frame from the device. It returns the IP packet if it is accepted,
-// and the response to an ARP request or neighbour solicitation.
+// handleFrame parses a frame, unless it is our own. It returns the IP packet if s.accept selects
+// it, and the response to an ARP request or neighbour solicitation.
 func (s *station) handleFrame(frame []byte) (ip, answer []byte) {
 	h, payload, err := packet.ParseEthernet(frame)
 	if err != nil || h.Src == s.mac {
@@ -135,7 +135,8 @@ func (s *station) answerARP(b []byte) []byte {
 	return h.Append(nil, q.Reply(s.mac).Append(nil))
 }
 
-// answerNeighbor returns the reply to a neighbour solicitation for an address of ours, else nil.
+// answerNeighbor returns the reply to a neighbour solicitation for an address of ours, else nil. It
+// ignores duplicate address detection, whose source is unspecified.
 func (s *station) answerNeighbor(from packet.Ethernet, b []byte) []byte {
 	if len(b) < 40 || b[0]>>4 != 6 || b[6] != packet.ProtocolICMPv6 {
 		return nil

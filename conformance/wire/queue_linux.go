@@ -98,8 +98,8 @@ func (q *queue) Recv(timeout time.Duration) (conformance.Frame, error) {
 	}
 }
 
-// next removes and returns the first arrival; ok is false if there is none. If packets were
-// dropped, it returns an arrival with only an error.
+// next removes and returns the first arrival; ok is false if there is none. Once packets were
+// dropped, and until discard, it returns an arrival with only an error.
 func (q *queue) next() (a arrival, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -193,8 +193,8 @@ func (c *tcpConn) abort(why error) {
 	}
 }
 
-// tick does nothing until the timer expires. It then retransmits the first chunk that is not held
-// or, if the window is closed, probes it with one octet.
+// tick does nothing until the timer expires. It then retransmits the first chunk that is not held,
+// aborts after maxRetransmits or, if the window is closed, probes it with one octet.
 func (c *tcpConn) tick(now time.Time) {
 	if c.err != nil || c.rtx.deadline.IsZero() || now.Before(c.rtx.deadline) {
 		return

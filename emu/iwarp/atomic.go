@@ -74,7 +74,8 @@ func (s *Stream) executeAtomic(p *peerRequest) {
 	}
 }
 
-// receiveAtomicResponse completes the oldest read or atomic, which must have the response's ID.
+// receiveAtomicResponse completes the oldest outstanding request. It ends the stream unless that is
+// an atomic with the ID of the response.
 func (s *Stream) receiveAtomicResponse(a *rxSegment, msg []byte) {
 	var h wire.AtomicResponse
 	if _, err := h.Parse(msg); err != nil {

@@ -50,9 +50,9 @@ func (s *Stream) resolveRemote(stag wire.STag, to, n uint64, need verbs.Access) 
 	return mem, at, err
 }
 
-// readSource resolves the next n octets that the read p asks for. If the check fails, the stream
-// ends with a Terminate. Policies imitate the defects of devices: WrapIsLocal sends none for a
-// tagged offset that wraps.
+// readSource resolves the next n octets that the read p asks for. If the check fails, it ends the
+// stream with a Terminate and reports false. By policy, to imitate devices, ReadWithoutRight skips
+// the access check, and WrapIsLocal sends no Terminate for a tagged offset that wraps.
 func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool) {
 	need, policy := verbs.AccessRemoteRead, s.policy()
 	if policy.ReadWithoutRight {
@@ -72,7 +72,7 @@ func (s *Stream) readSource(p *peerRequest, n uint32) (nic.Memory, uint64, bool)
 	return nil, 0, false
 }
 
-// wraps reports whether n octets at to exceed the 64-bit offset space.
+// wraps reports whether n octets at to, at least one, exceed the 64-bit offset space.
 func wraps(to, n uint64) bool { return to+n-1 < to }
 
 // readTermError converts a failed memory check of a read or an atomic to a Terminate error.

@@ -26,7 +26,7 @@ func (s *Stream) sendRead(r *Request, g *Segment) bool {
 	return true
 }
 
-// sink returns the STag and tagged offset of the data sink of r.
+// sink returns STag and tagged offset of the data sink of r: its first non-empty SGE, else zeros.
 func sink(r *Request) (wire.STag, uint64) {
 	for i := range r.SGL {
 		if e := &r.SGL[i]; e.Length > 0 {

@@ -12,7 +12,7 @@ type Segment struct {
 	// Header is the DDP and RDMAP header, followed by payload that was copied: payload that is
 	// short or not addressable.
 	Header []byte
-	// Payload is the rest, in registered memory. It must remain valid until Taken.
+	// Payload is the rest, in registered memory. It must remain valid until Accepted.
 	Payload [][]byte
 	// Volatile is set in Read Responses: the application may change Payload at any time. A
 	// sender that computes a checksum must copy it first.

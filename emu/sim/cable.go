@@ -103,8 +103,8 @@ type (
 	afterImpairment packet // the packet has passed the impairment at the end of the cable
 )
 
-// HandleEvent implements Handler. The packet has reached the end of its cable. A port counts it as
-// delivered later, when it enters the receive queue.
+// HandleEvent implements Handler. The packet has reached the end of its cable. It is lost if the
+// link went down meanwhile (another epoch). A port counts it as delivered later, when it is queued.
 func (h *cableArrival) HandleEvent(mono.Time, uint64) {
 	pk := (*packet)(h)
 	d := pk.dir
@@ -190,7 +190,7 @@ func (im *impairment) apply(pk *packet) {
 }
 
 // HandleEvent implements Handler: it forwards packets that the pipe held until now. The port is the
-// sender on an uplink, the receiver on a downlink. Pipes of trunks have no port and hold none.
+// sender on an uplink, the receiver on a downlink. A pipe of a trunk, without a port, holds none.
 func (im *impairment) HandleEvent(now mono.Time, _ uint64) {
 	im.out = im.pipe.HandleTimer(now, im.out[:0])
 	im.forwardOutput(im.port, im.port)

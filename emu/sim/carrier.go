@@ -19,7 +19,7 @@ func (p *Port) Up() bool { return !p.isDown }
 // packets are dropped. If a cable connects two ports, the link of the other port goes down too.
 func (p *Port) SetDown() { p.setLinkDown(true) }
 
-// SetUp brings the port's link up, and with a cable that of the other port.
+// SetUp brings the port's link up, and on a cable also that of the other port.
 func (p *Port) SetUp() { p.setLinkDown(false) }
 
 // setLinkDown takes the link of the port down or up, and with it that of the other port of a cable.

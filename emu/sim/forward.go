@@ -2,9 +2,9 @@ package sim
 
 import "net/netip"
 
-// forward sends pk to its destination, or a copy to each receiver of a
-// multicast or broadcast. The sender receives its own multicast if it has
-// joined, as with IP_MULTICAST_LOOP.
+// forward sends pk to its destination, or a copy to each receiver of a multicast or broadcast;
+// without a receiver it drops pk. The sender receives its own multicast if it has joined, as with
+// IP_MULTICAST_LOOP.
 func (n *Net) forward(pk *packet) {
 	dst := pk.Dst.Addr()
 	switch {
@@ -83,8 +83,7 @@ func (n *Net) deliver(pk *packet) {
 	}
 }
 
-// limitedBroadcast is the IPv4 limited broadcast address (RFC 919). IPv6 hosts
-// join the all-nodes group instead.
+// limitedBroadcast is the IPv4 limited broadcast address (RFC 919). IPv6 uses the all-nodes group.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // isGroup reports whether a is a multicast or broadcast address.
@@ -115,8 +114,7 @@ func (n *Net) sameDomain(a, b *Switch) bool {
 	return a.domain == b.domain
 }
 
-// computeBroadcastDomains numbers the broadcast domains. Each router is a
-// domain with its own ports.
+// computeBroadcastDomains numbers the broadcast domains. A router and its ports are one domain.
 func (n *Net) computeBroadcastDomains() {
 	for _, s := range n.switches {
 		s.domain = -1

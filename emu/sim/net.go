@@ -13,14 +13,13 @@ import (
 
 // NetConfig configures a Net.
 type NetConfig struct {
-	// Name is unique in the world; errors and random streams use it. The
-	// default is "net" and a number.
+	// Name is unique in the world; errors and random number generators use it. The default is "net"
+	// and a number.
 	Name string
 	// Cable connects two ports back to back, without a switch and its queue.
 	// Both ends lose their link together.
 	Cable bool
-	// Dissector lets exact events match by flow and sequence number; may be
-	// nil.
+	// Dissector lets exact events match by flow and sequence number; may be nil.
 	Dissector impair.Dissector
 	// Stream configures byte streams.
 	Stream StreamConfig
@@ -179,7 +178,7 @@ func (n *Net) check(p *Port) error {
 // canonical returns a without IPv4 mapping and zone.
 func canonical(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// randName returns the name of a random stream of a port or trunk.
+// randName returns the name of a random number generator of a port or trunk (see World.Rand).
 func (n *Net) randName(place, use string) string { return n.cfg.Name + "/" + place + "/" + use }
 
 // Ports returns the ports in the order they were attached.

@@ -133,8 +133,8 @@ const (
 
 // PortConfig configures a port of a Net.
 type PortConfig struct {
-	// Name is unique in its Net; traces, schedules and random streams use it.
-	// The default is "port" and a number.
+	// Name is unique in its Net; traces, schedules and random number generators use it. The default
+	// is "port" and a number.
 	Name string
 	// Switch is the switch of the port, in a Net with several.
 	Switch *Switch

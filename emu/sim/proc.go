@@ -35,12 +35,10 @@ type Proc struct {
 	err              error
 }
 
-// endedGoroutine marks a program that has ended: its goroutine's address may be
-// reused.
+// endedGoroutine marks a program that has ended: its goroutine's address may be reused.
 const endedGoroutine = ^uintptr(0)
 
-// unwindError is the panic value that unwinds a parked program when the world
-// ends.
+// unwindError is the panic value that unwinds a parked program that is killed, or whose world ends.
 type unwindError struct{}
 
 // Error is printed if the panic is in a goroutine that the program started: nothing recovers it.
@@ -167,8 +165,8 @@ func (p *Proc) Yield() {
 }
 
 // idleUntil reports whether nothing else would run if the program blocked until t, no limit would
-// be reached, and Config.Stop need not be called. Then Sleep advances the time without switching to
-// another coroutine, which is much cheaper. noSleepShortcut, set by a test, disables that.
+// be reached, and Config.Stop need not be called. Then Sleep and Yield do not switch to another
+// coroutine, which is much cheaper. noSleepShortcut, set by a test, disables that.
 func (w *World) idleUntil(t mono.Time) bool {
 	if len(w.ready) > 0 || t > w.horizon || t > w.cfg.MaxTime || w.events >= w.cfg.MaxEvents || w.events%stopInterval == 0 || w.noSleepShortcut {
 		return false
@@ -177,7 +175,7 @@ func (w *World) idleUntil(t mono.Time) bool {
 	return !ok || next.at > t
 }
 
-// wait parks until the program is put on the ready list. If the world ends first, it panics.
+// wait parks until the program is put on the ready list. It panics if the program is ended first.
 func (p *Proc) wait(reason fmt.Stringer) {
 	p.waitReason, p.waitingSince = reason, p.w.now
 	if resumed := p.park(struct{}{}); !resumed {
@@ -187,8 +185,8 @@ func (p *Proc) wait(reason fmt.Stringer) {
 	p.waitReason = nil
 }
 
-// checkRunning panics unless the program is the running one and is called in
-// its own goroutine. A program that is unwinding continues to unwind.
+// checkRunning panics unless the program is the running one and is called in its own goroutine. In
+// a deferred call of a program that is being ended, it panics with unwindError again.
 func (p *Proc) checkRunning(call string) {
 	if self := process.Goroutine(); self != p.goroutine {
 		p.w.checkGoroutine()

@@ -168,7 +168,7 @@ func (s *Stream) applyEventsAt(seg *segment, n int) int {
 	return n
 }
 
-// applyCorruption inverts the bits of seg that StreamEvents name. It removes events before its end.
+// applyCorruption inverts the bits of seg that StreamEvents name, and drops events before its end.
 func (s *Stream) applyCorruption(seg *segment) {
 	end := s.written + uint64(len(seg.data))
 	for len(s.events) > 0 && s.events[0].Offset < end {
@@ -275,8 +275,9 @@ func (s *Stream) pathUp(seg *segment) bool {
 		!seg.transit.lost && s.net.walkPath(s.port.sw, far.sw, flowHash(s.local, s.remote), func(*trunkDir) {})
 }
 
-// HandleEvent retransmits the held segments, in order. While the path is down, it tries again with
-// exponential backoff; after Retries attempts the stream fails.
+// HandleEvent retransmits the held segments in order, each after its stall. While the path is down,
+// it tries again with exponential backoff. After Retries attempts, or once the peer has no port,
+// the stream fails.
 func (h *retryHandler) HandleEvent(now mono.Time, _ uint64) {
 	s := (*Stream)(h)
 	c := &s.net.cfg.Stream

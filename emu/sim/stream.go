@@ -224,8 +224,7 @@ func (s *Stream) removeIfDone() {
 	s.port.streams = remove(s.port.streams, s)
 }
 
-// windowUpdate is a Stream as the handler of a window update: the peer has read
-// arg bytes.
+// windowUpdate is a Stream as the handler of a window update: the peer has read arg bytes.
 type windowUpdate Stream
 
 // HandleEvent implements Handler: the writer learns that its peer has read arg bytes.

@@ -113,8 +113,7 @@ func (h *StreamHost) freeID(id link.StreamID) {
 	h.free = append(h.free, id)
 }
 
-// streamReadyHandler is a StreamHost as the handler of the events of its
-// streams.
+// streamReadyHandler is a StreamHost as the handler of the events of its streams.
 type streamReadyHandler StreamHost
 
 // readableArg and writableArg are the arguments of streamReadyHandler for a stream.

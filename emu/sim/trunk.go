@@ -30,8 +30,7 @@ type Trunk struct {
 	carrier
 }
 
-// trunkDir is one direction of a trunk, with the egress queue of the sending
-// switch.
+// trunkDir is one direction of a trunk, with the egress queue of the sending switch.
 type trunkDir struct {
 	linkDir
 	to *Switch

@@ -153,8 +153,8 @@ func (d *Device) Counters() []verbs.Counter {
 // CM returns the connection manager.
 func (d *Device) CM() (verbs.CM, error) { return &d.cm, nil }
 
-// Close closes the device and its streams. Connections that were not disconnected are
-// reset. Blocked calls return ErrClosed.
+// Close closes the device and its streams; a second call does nothing. Connections that were not
+// disconnected are reset. Blocked calls return ErrClosed.
 func (d *Device) Close() error {
 	if !d.Shutdown(func() {}) { // nothing else to do before the driver stops
 		return nil

@@ -51,8 +51,8 @@ type Config struct {
 // time means that a time is not set.
 const startTime mono.Time = 1
 
-// InWorld opens a device in a simulated world. n opens TCP streams on the port: it is its
-// StreamHost or a wrapper of that.
+// InWorld opens a device in a simulated world. n, which opens TCP streams on the port, is the
+// StreamHost of the port or a wrapper of it.
 func InWorld(w *sim.World, port *sim.Port, n link.StreamNet, cfg Config) (*Device, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = port.Addrs()

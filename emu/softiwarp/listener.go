@@ -153,7 +153,8 @@ func (l *listener) GetRequest(timeout time.Duration) (verbs.ConnRequest, error) 
 	return &request{x: x, param: l.m.peerParam(x.c)}, nil
 }
 
-// Close stops listening and rejects the connection requests that were not accepted yet.
+// Close stops listening, rejects the requests that GetRequest has not returned, and aborts
+// connections whose MPA Request has not arrived.
 func (l *listener) Close() error {
 	return l.m.d.Control("close_listener", func() error {
 		if l.closed {

@@ -16,7 +16,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// opener opens the device of a host; with offloaded, without CRC.
+// opener opens the device of a host, without CRC if offloaded.
 type opener func(addr netip.Addr, offloaded bool) (verbs.Context, error)
 
 // deviceKind is a kind of device that can be measured.
@@ -128,8 +128,8 @@ func HostMain() error {
 // exchange is a perf.Exchange with the other rank.
 type exchange struct{ conn *launch.Conn }
 
-// Swap implements perf.Exchange: it sends mine to the other rank and returns what that sends. It
-// ignores the context: if the other rank fails, the lab process kills both.
+// Swap implements perf.Exchange: it sends mine to the other rank and returns the message of that
+// rank. It ignores the context: if the other rank fails, the lab process kills both.
 func (e exchange) Swap(_ context.Context, mine []byte) ([]byte, error) {
 	other := 1 - e.conn.Rank()
 	if err := e.conn.Send(other, mine); err != nil {

@@ -85,7 +85,7 @@ type pingPongSocket struct {
 	recv    func([]byte) (int, error)
 }
 
-// newPingPongSocket returns one side of a ping-pong. It blocks until it receives, or spins, by cfg.
+// newPingPongSocket returns one side of a ping-pong. Its receive blocks if cfg.Block, else spins.
 func newPingPongSocket(s socket, cfg RawPingPongConfig) *pingPongSocket {
 	p := &pingPongSocket{socket: s, message: make([]byte, cfg.Bytes), recv: s.receive}
 	if cfg.Block {

@@ -233,9 +233,9 @@ type flow struct {
 	failed   atomic.Bool // by either: the other one must stop
 }
 
-// waitForWindow returns when fewer than window of the segments before sequence number end are
-// in flight, or after stallTimeout, when it counts all of them as lost. base is the sequence
-// number before which no segment is in flight; waitForWindow returns its new value.
+// waitForWindow returns when fewer than window of the segments before sequence number end are in
+// flight, when a side has failed, or after stallTimeout, when it counts all of them as lost. No
+// segment before base is in flight; waitForWindow returns the new base.
 func (f *flow) waitForWindow(end, base, window uint64) (newBase uint64) {
 	var since time.Time
 	for spins := 1; ; spins++ {

@@ -93,7 +93,7 @@ func (s socket) receive(b []byte) (int, error) {
 
 var errClosed = errors.New("the other side has closed the connection")
 
-// nonBlockingResult converts the result of a system call. It returns -1 if the call would block.
+// nonBlockingResult converts the result of a system call: -1 if it would block or was interrupted.
 func nonBlockingResult(name string, n uintptr, errno syscall.Errno) (int, error) {
 	switch errno {
 	case 0:
