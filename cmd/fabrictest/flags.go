@@ -168,7 +168,7 @@ func suggestFlags(cmd *cobra.Command, err error) error {
 	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
-// atLeast is cobra.MinimumNArgs with advice as the error message.
+// atLeast requires at least n arguments. Its error message is advice.
 func atLeast(n int, advice string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {
