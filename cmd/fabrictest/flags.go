@@ -46,6 +46,7 @@ type listing struct {
 }
 
 // withJSON adds the flag --json to cmd, and prints the listing that run returns as text or JSON.
+// The command fails after that if the listing says so.
 func withJSON(cmd *cobra.Command, usage string, run func(cmd *cobra.Command, args []string) (listing, error)) *cobra.Command {
 	asJSON := false
 	jsonFlag(cmd, &asJSON, usage)

@@ -237,7 +237,7 @@ func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) 
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// newGetAccumulate returns an accumulate that fetches the old content to result. NoOp reads no data.
+// newGetAccumulate returns an accumulate that fetches the old content to result. NoOp has no data.
 func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
 	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
 		d = nil
