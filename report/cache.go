@@ -107,7 +107,7 @@ func makeOwnFolder(dir string) error {
 func (c Cache) newCachedFolder(now time.Time) (string, error) {
 	root, err := c.Root()
 	if err != nil {
-		// Another user may have a file of that name.
+		// Another user may own the cache's place in the temporary directory: use a new folder.
 		if root, err = os.MkdirTemp("", "fabrictest-"); err != nil {
 			return "", fmt.Errorf("%w: say with --out where results go", err)
 		}

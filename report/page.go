@@ -56,7 +56,7 @@ func newPage(r *Run) *htmlPage {
 		Filter: "Filter by name, title or tag", Results: ResultFile,
 	}
 	p.Title = "fabrictest: " + p.Headline
-	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // the names would be for the texts, which are not used
+	p.Counts, _ = kit.Bar(r.Counts(), Verdicts(), nil) // nil: names are only for the second result
 	p.addResults(r)
 	return p
 }

@@ -31,7 +31,7 @@ func (r *Run) Bad() []*Result {
 	return bad
 }
 
-// OnlyStarved reports whether all bad results are starved.
+// OnlyStarved reports whether there are bad results, and all of them are starved.
 func (r *Run) OnlyStarved() bool {
 	n := r.Counts()
 	return n[Starved] > 0 && n[Starved] == len(r.Bad())

@@ -129,8 +129,8 @@ func openCapture(cmd *cobra.Command, args, options []string, printPackets bool) 
 	return err
 }
 
-// splitRun separates run, the folder or capture at the beginning of the arguments, from the words
-// after it. If there is none, run is the last run of scenarios in the user's cache.
+// splitRun returns the first argument as run if it is an existing folder or capture, and the others
+// as words. Otherwise run is the last run of scenarios in the user's cache, and all are words.
 func splitRun(args []string) (run string, words []string, err error) {
 	if len(args) > 0 {
 		if _, err := os.Stat(args[0]); err == nil {

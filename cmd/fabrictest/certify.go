@@ -88,7 +88,7 @@ func (o *certifyOptions) check(cmd *cobra.Command) error {
 		{o.intf, "--interface", "the network interface here that the device's cable ends at"},
 		{o.out, "--out", "the folder for the certificate"},
 	} {
-		if need.value == "" && (o.guest.kind == "" || need.flag == "--out") {
+		if need.value == "" && (o.guest.kind == "" || need.flag == "--out") { // a guest needs only --out
 			return cmdline.Errorf("%s: name %s", need.flag, need.what)
 		}
 	}

@@ -46,6 +46,7 @@ type listing struct {
 }
 
 // withJSON adds the flag --json to cmd, and prints the listing that run returns as text or JSON.
+// The command fails after that if the listing says so.
 func withJSON(cmd *cobra.Command, usage string, run func(cmd *cobra.Command, args []string) (listing, error)) *cobra.Command {
 	asJSON := false
 	jsonFlag(cmd, &asJSON, usage)
@@ -168,7 +169,7 @@ func suggestFlags(cmd *cobra.Command, err error) error {
 	return cmdline.Errorf("unknown flag --%s%s", word, cmdline.Guess("--"+word, known))
 }
 
-// atLeast is cobra.MinimumNArgs with advice as the error message.
+// atLeast requires at least n arguments. Its error message is advice.
 func atLeast(n int, advice string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < n {

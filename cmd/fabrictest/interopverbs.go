@@ -51,8 +51,8 @@ func newInteropVerbsCommand(o *interopVerbs) *cobra.Command {
 	return cmd
 }
 
-// run boots a guest and exchanges the selected operations with it. To do so, it runs this command
-// again in a process in new namespaces; inside is set in that process.
+// run boots a guest and exchanges the selected operations with it; with --list it only prints them.
+// To boot, it runs this command again in new namespaces; inside is set in that process.
 func (o *interopVerbs) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(cmd); err != nil {
 		return err

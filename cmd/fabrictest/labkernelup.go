@@ -123,7 +123,7 @@ func (o *labGuestFlags) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.cfg.BootTimeout, "boot-timeout", 3*time.Minute, "how long a guest may take to be ready")
 }
 
-// config checks the flags and the machine, and finds or builds the image.
+// config checks the flags and the machine, finds or builds the image, and returns the result.
 func (o *labGuestFlags) config(cmd *cobra.Command) (cfg kernel.Config, err error) {
 	devices, err := guest.ParseDevices(o.devices)
 	if err != nil {

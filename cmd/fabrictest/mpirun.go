@@ -103,8 +103,8 @@ func (o *mpirunOptions) main(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// chooseTier sets o.on unless --on was given, and returns the function that starts the ranks. If
-// namespaces are not available, it chooses the simulation and returns why.
+// chooseTier returns the function that starts the ranks on the tier o.on. Without --on it sets o.on
+// to namespaces or, if these are not available, to the simulation, and returns why.
 func (o *mpirunOptions) chooseTier() (start func(context.Context, mpirun.Config) (mpirun.Result, error), why string, err error) {
 	if o.on == "" {
 		o.on = onNetNS

@@ -64,8 +64,8 @@ func newProcessCommand(name string, main func() (code int, err error)) *cobra.Co
 	}
 }
 
-// mustUnshare reports whether the program must run itself again in new namespaces. There
-// an ordinary user can create more of them, and the kernel removes them at its end.
+// mustUnshare reports whether the program must run itself again in new namespaces. There an
+// ordinary user can create more of them, and the kernel removes them when that process ends.
 func (o *conformOptions) mustUnshare() bool {
 	return o.on == string(scenarios.NetNS) && !netns.IsUnshared()
 }

@@ -15,7 +15,7 @@ func (t *T) split(color, key int) *T {
 	return t.inComm(c)
 }
 
-// expectPlace ends the rank unless it is this rank of a communicator of this size.
+// expectPlace ends the rank unless it has the number rank in a communicator of size ranks.
 func (t *T) expectPlace(rank, size int) {
 	t.check(t.Rank() == rank && t.Size() == size, fmt.Sprintf("rank %d of %d", rank, size), "rank %d of %d", t.Rank(), t.Size())
 }

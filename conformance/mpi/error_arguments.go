@@ -7,7 +7,7 @@ import (
 	"github.com/fabrictest/fabrictest/mpi"
 )
 
-// sendCalls makes all calls that send, and returns the error of each.
+// sendCalls makes all calls that send without an attached buffer, and returns the error of each.
 func sendCalls(t *T, dest, tag int) map[string]error {
 	d := []byte{1, 2, 3}
 	return map[string]error{

@@ -101,7 +101,7 @@ var cancelCases = []Case{{
 		t.send(data(1, 40), 1, 2)
 	}, func(t *T) {
 		a, b, c := t.irecv(40, 0, 2), t.irecv(40, 0, 2), t.irecv(40, 0, 2)
-		t.cancel(b) // only then is it sure: Cancel alone may return before
+		t.cancel(b) // also waits: Cancel alone may return before b is cancelled
 		t.signal(0)
 		t.expectWait(a, data(0, 40))
 		t.expectWait(c, data(1, 40))

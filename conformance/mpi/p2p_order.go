@@ -117,10 +117,10 @@ var orderCases = []Case{{
 		t.send(data(1, 8), 1, 7)
 		t.send(data(2, 8), 1, 7)
 	}, func(t *T) {
-		side := t.irecv(8, mpi.AnySource, mpi.AnyTag)
+		wild := t.irecv(8, mpi.AnySource, mpi.AnyTag)
 		exact := t.irecv(8, 0, 7)
 		t.send(nil, 0, signalTag)
-		st := t.expectWait(side, data(1, 8))
+		st := t.expectWait(wild, data(1, 8))
 		t.expectStatus("the wildcard's", st, 0, 7, 8)
 		t.expectWait(exact, data(2, 8))
 	}),

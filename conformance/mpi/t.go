@@ -76,7 +76,7 @@ func result[A any](a A, err error) func(t *T, call string) A {
 	}
 }
 
-// result2 is result for a call with two results.
+// result2 returns the two results of a call, and ends the rank if the call failed. See result.
 func result2[A, B any](a A, b B, err error) func(t *T, call string) (A, B) {
 	return func(t *T, call string) (A, B) {
 		t.must(call, err)
@@ -84,7 +84,7 @@ func result2[A, B any](a A, b B, err error) func(t *T, call string) (A, B) {
 	}
 }
 
-// started is result for a call that starts or creates a request, which must not be nil.
+// started returns the request of a call, and ends the rank if the call failed or returned nil.
 func started(r Request, err error) func(t *T, call string) Request {
 	return func(t *T, call string) Request {
 		t.must(call, err)

@@ -142,7 +142,7 @@ func (w *W) expectOwn(what string, at int, want []byte) {
 	w.t.expectEqual(what, w.readOwn(at, len(want)), want)
 }
 
-// expectOwnAfterBarrier is expectOwn after a barrier, when all ranks have written.
+// expectOwnAfterBarrier waits for all ranks, then ends the rank unless its own window has want.
 func (w *W) expectOwnAfterBarrier(what string, at int, want []byte) {
 	w.t.barrier()
 	w.expectOwn(what, at, want)

@@ -48,7 +48,7 @@ func is6(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }
 // Fragmented reports whether the packet is a fragment.
 func (h IP) Fragmented() bool { return Get(h.MF, false) || Get(h.FragOff, 0) != 0 }
 
-// WithoutComputed clears version, header length, length and checksum, so that Append computes them.
+// WithoutComputed returns h without version, IHL, length and checksum, which Append then computes.
 func (h IP) WithoutComputed() IP {
 	h.Version, h.IHL, h.Length, h.Checksum = nil, nil, nil, nil
 	return h

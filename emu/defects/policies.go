@@ -26,7 +26,7 @@ func (t Table[P]) All() []Info {
 }
 
 // Set changes a policy so that it has the defect with a name. It reports whether the table
-// has that defect. If two defects set the same numeric field, the larger value stays.
+// has that defect. If two defects set the same unsigned field, the larger value stays.
 func (t Table[P]) Set(policy *P, name string) bool {
 	for _, d := range t {
 		if d.name != name {

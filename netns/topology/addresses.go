@@ -69,9 +69,8 @@ func withoutLengths(prefixes []netip.Prefix) []netip.Addr {
 	return addrs
 }
 
-// MAC returns the MAC address of a port: 02:fa and the indices of the host and
-// its NIC in the topology, or 02:fb, the switch's index and the port's number.
-// It is nil for an unknown port.
+// MAC returns the MAC address of a port: 02:fa and the indices of the host and its NIC in the
+// topology, or 02:fb, the switch's index and the port's number. It is nil for an unknown port.
 func (t Topology) MAC(p Port) net.HardwareAddr {
 	for i, h := range t.Hosts {
 		if h.Name != p.Node {

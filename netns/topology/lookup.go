@@ -133,11 +133,10 @@ func (t Topology) FindPort(name string) (Port, error) {
 	return ports[0], nil
 }
 
-// Match returns the ports that match a pattern, in the order of Ports. A
-// pattern is a node ("host1": all its ports) or a node and a port
-// ("host1/rdma0"); both may contain *, ? and [a-z]. A pattern that matches any
-// port of a host matches ports of hosts only: "*" is every NIC, not both ends
-// of every cable. No match is an error.
+// Match returns the ports that match a pattern, in the order of Ports. A pattern is a node
+// ("host1": all its ports) or a node and a port ("host1/rdma0"); both may contain *, ? and [a-z]. A
+// pattern that matches any port of a host matches ports of hosts only: "*" is every NIC, not both
+// ends of every cable. No match is an error.
 func (t Topology) Match(pattern string) ([]Port, error) {
 	node, port, split := strings.Cut(pattern, "/")
 	if !split {

@@ -2,15 +2,14 @@ package topology
 
 import "slices"
 
-// Segment is a set of ports that reach each other without a router. All of them
-// have addresses. A routed switch that bridges several ports into the segment
-// is listed once, with the lowest port.
+// Segment is a set of ports that reach each other without a router. All of them have addresses. A
+// routed switch that bridges several ports into the segment is listed once, with the lowest port.
 type Segment struct {
 	Ports []Port
 }
 
 // Segments returns the sets of ports that reach each other without a router, in the order of their
-// first cables. Only ports with addresses count: a segment of unrouted switches alone has none.
+// first cables. Only ports with addresses count: unrouted switches alone are an empty segment.
 func (t Topology) Segments() []Segment {
 	x := t.index()
 	domains, _ := t.broadcastDomains(x)

@@ -204,8 +204,8 @@ func (d *builder) applyLinkOverrides() error {
 	return nil
 }
 
-// specificity ranks patterns of Match, the most specific highest: a pattern without wildcards
-// above one with, and among these a node and port above a node.
+// specificity ranks patterns of Match, the most specific highest: any pattern without wildcards
+// above all with wildcards, and otherwise a node and port above a node.
 func specificity(pattern string) int {
 	rank := 0
 	if !strings.ContainsAny(pattern, "*?[") {

@@ -14,8 +14,7 @@ const (
 	MaxMTU = 65535
 )
 
-// Validate returns all errors of a topology, one per line. A valid topology can
-// be built.
+// Validate returns all errors of a topology, one per line. A valid topology can be built.
 func (t Topology) Validate() error {
 	v := &validator{t: t, index: t.index(), seen: map[string]bool{}, ends: map[string]bool{}}
 	v.checkNodes()

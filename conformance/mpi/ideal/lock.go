@@ -42,7 +42,7 @@ func (g *targetLock) release(lock *lockRequest) {
 	g.granted = slices.DeleteFunc(g.granted, func(other *lockRequest) bool { return other == lock })
 }
 
-// Lock requests the lock of a target. It fails with ErrRMASync if this rank holds one already.
+// Lock requests the lock of a target. It fails with ErrRMASync if this rank has locked it already.
 func (w *win) Lock(kind mpi.LockKind, target int, _ mpi.Assert) error {
 	alreadyLocked := w.heldLocks[target] != nil || w.lockedAll
 	return w.callUnless(alreadyLocked, "Lock", func() error {

@@ -121,7 +121,7 @@ func findMatch[E any](all []E, matches func(E) bool, isPreferred func(best, next
 	return best
 }
 
-// findPosted returns the index of the first posted receive that matches m, or -1.
+// findPosted returns the index of the first receive that matches m, or -1. Defects prefer another.
 func (w *world) findPosted(q *recvQueues, m *msg) int {
 	wild := func(r *request) bool { return r.peer == mpi.AnySource || r.tag == mpi.AnyTag }
 	return findMatch(q.posted, func(r *request) bool { return w.matches(r, m) }, func(best, next *request) bool {

@@ -109,8 +109,8 @@ func (o *op) apply(mem []byte) bool {
 }
 
 // combine applies an accumulate or a compare-and-swap to the accessed bytes of its target, and
-// reports whether it is finished. With the defect ElementsTorn it takes two calls, which replace
-// half of each element.
+// reports whether it is finished. With the defect ElementsTorn a Replace takes two calls: the
+// first replaces half of each element.
 func (o *op) combine(accessed []byte) bool {
 	old := bytes.Clone(accessed)
 	if o.savedMem != nil && o.Defects.AccumulatesRace {
@@ -237,7 +237,7 @@ func (w *win) Accumulate(d []byte, target, offset int, t mpi.Type, kind mpi.Op) 
 	return w.fail("Accumulate", w.issue(&op{data: d, target: target, offset: offset, elemType: t, op: kind}, anyEpoch))
 }
 
-// newGetAccumulate is an accumulate that fetches the old content to result. NoOp reads no data.
+// newGetAccumulate returns an accumulate that fetches the old content to result. NoOp has no data.
 func (w *win) newGetAccumulate(d, result []byte, target, offset int, t mpi.Type, kind mpi.Op) *op {
 	if kind == mpi.NoOp && !w.c.Defects.NoOpWrites {
 		d = nil

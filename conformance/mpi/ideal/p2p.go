@@ -108,8 +108,8 @@ func (c *comm) transmit(r *request, m mode) error {
 	return nil
 }
 
-// startRequest starts r, a result of newSend or newRecv with err. r is nil if an argument was
-// invalid; err is then nil too if an error handler has ignored the error.
+// startRequest starts r. r and err are the results of newSend or newRecv: if an argument was
+// invalid, r is nil, and err is nil as well if an error handler has ignored the error.
 func startRequest(r *request, err error) (cases.Request, error) {
 	if r == nil {
 		return nil, err

@@ -62,7 +62,8 @@ func (r *rank) AttachBuffer(n int) error {
 	return nil
 }
 
-// DetachBuffer delivers the buffered messages. With the defect DetachDrops it drops them.
+// DetachBuffer waits until all buffered messages are received. With the defect DetachDrops it drops
+// those that have not arrived.
 func (r *rank) DetachBuffer() error {
 	p := r.proc
 	if !p.hasBuffer {

@@ -169,7 +169,7 @@ func (r *request) cancelNow() {
 	}
 }
 
-// Free frees the request. Its operation still completes, unless a defect drops it.
+// Free frees the request. Its operation still completes; defects drop messages, or the receive.
 func (r *request) Free() error {
 	r.c.yieldSometimes()
 	if r.c.Defects.FreeCancels && r.active && r.queues == nil {

@@ -122,8 +122,8 @@ func (w *win) waitApplied(call string, selected func(target int) bool) {
 // anyTarget selects all targets.
 func anyTarget(int) bool { return true }
 
-// Fence ends an epoch and, unless NoSucceed is asserted, begins another. It counts the fences of
-// this rank: operations of the new epoch wait until their target has called as many.
+// Fence ends an epoch, with a barrier unless NoPrecede is asserted, and begins another unless
+// NoSucceed is. Operations of the new epoch wait until their target has called Fence as often.
 func (w *win) Fence(a mpi.Assert) error {
 	inOtherEpoch := len(w.heldLocks) > 0 || w.accessGroup != nil
 	return w.callUnless(inOtherEpoch, "Fence", func() error {
@@ -139,7 +139,7 @@ func (w *win) Fence(a mpi.Assert) error {
 	})
 }
 
-// Post begins an exposure epoch. It counts the posts for each origin: Start waits for them.
+// Post begins an exposure epoch. It counts the posts for each origin; operations wait for them.
 func (w *win) Post(group []int, _ mpi.Assert) error {
 	alreadyPosted := w.exposureGroup != nil
 	return w.callUnless(alreadyPosted, "Post", func() error {

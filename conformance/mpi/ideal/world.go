@@ -188,8 +188,8 @@ func (w *world) hungError() *HungError {
 // eventCount returns the number of events that tryEvent can try.
 func (w *world) eventCount() int { return len(w.links) + len(w.ops) }
 
-// tryEvent executes event k if that is possible now: the delivery of a message of link k or, after
-// the links, an operation on a window.
+// tryEvent executes event k, and reports whether that was possible: the delivery of a message of
+// link k or, after the links, an operation on a window.
 func (w *world) tryEvent(k int) bool {
 	if k < len(w.links) {
 		return w.deliver(w.links[k])
@@ -218,7 +218,7 @@ func (p *proc) blockUntil(what string, ready func() bool) {
 func (p *proc) yieldUntil(what string, ready func() bool) {
 	p.ready, p.waitingFor = ready, what
 	if !p.yield(struct{}{}) {
-		panic(errStopped)
+		panic(errStopped) // Run has ended: unwind the rank
 	}
 	p.ready, p.waitingFor = nil, ""
 }
@@ -233,7 +233,8 @@ func (p *proc) yieldSometimes() {
 // letOthersRun lets other ranks run. Calls that test use it, so that a loop of tests can end.
 func (p *proc) letOthersRun() { p.blockUntil("its turn", func() bool { return true }) }
 
-// canReceive reports whether messages can arrive: with Polling, in a call or after the rank's end.
+// canReceive reports whether messages can arrive at a rank: always, but with Polling (or a defect)
+// only while the rank is in a call, or after its end.
 func (w *world) canReceive(rank int) bool {
 	p := w.procs[rank]
 	return !(w.Polling || w.Defects.NothingWhileBusy) || p.inCall || p.done

@@ -83,8 +83,8 @@ func (d *Device) Closed() bool { return d.closed }
 // BlockedCalls is the number of calls that wait in the device. The lock is held.
 func (d *Device) BlockedCalls() int { return len(d.blocked) }
 
-// onEvent wakes WaitAsync when the NIC has queued an asynchronous event. The event stays in the NIC
-// until it is read, so that closing an object removes its events.
+// onEvent runs the provider's hook, and wakes WaitAsync: the NIC has queued an asynchronous event.
+// The event stays in the NIC until it is read, so that closing an object removes its events.
 func (d *Device) onEvent(e nic.Event) {
 	if d.hooks.OnEvent != nil {
 		d.hooks.OnEvent(e)
@@ -103,8 +103,8 @@ func (d *Device) DeliverCompletionEvents() {
 	}
 }
 
-// Enter locks the driver for a verb, and runs the provider's hook if that is a control verb. It
-// fails if the device is closed; otherwise Leave must follow.
+// Enter locks the driver for a verb, and runs the hook BeforeControl if c is CallControl. It fails
+// if the device is closed; otherwise Leave must follow.
 func (d *Device) Enter(op string, c drive.CallKind) error {
 	d.drv.Lock(c)
 	if d.closed {
@@ -135,8 +135,8 @@ func (d *Device) Control(op string, f func() error) error {
 	return f()
 }
 
-// Wait waits on cond until ready returns true, the timeout has passed or the device is closed; a
-// negative timeout is none. The lock is held.
+// Wait waits on cond until ready returns true, the timeout has passed or the device is closed. A
+// negative timeout never passes. The lock is held.
 func (d *Device) Wait(op string, cond drive.Cond, timeout time.Duration, ready func() bool) error {
 	until := mono.Never
 	if timeout >= 0 {

@@ -11,7 +11,8 @@ import (
 // Messages are in the byte order of the machine.
 var order = binary.NativeEndian
 
-// parseLink returns the index and the flags of an interface from RTM_NEWLINK and RTM_DELLINK.
+// parseLink returns the index and the flags of an interface from RTM_NEWLINK and RTM_DELLINK. ok is
+// false if the message is truncated.
 func parseLink(m *syscall.NetlinkMessage) (index int, flags uint32, ok bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg {
 		return 0, 0, false
@@ -29,7 +30,7 @@ type addrMessage struct {
 }
 
 // parseAddr parses RTM_NEWADDR and RTM_DELADDR. An address is gone if it was deleted, and also
-// while duplicate address detection runs or after it has failed.
+// while duplicate address detection runs or after it has failed. ok is false for a bad message.
 func parseAddr(msg *syscall.NetlinkMessage) (m addrMessage, ok bool) {
 	if len(msg.Data) < unix.SizeofIfAddrmsg {
 		return m, false

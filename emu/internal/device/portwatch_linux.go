@@ -118,7 +118,7 @@ func (w *portWatch) receiveOnce(report func(portChange)) error {
 	case err != nil:
 		return err
 	case fromKernel:
-		all, _ := syscall.ParseNetlinkMessage(w.buf[:n]) // none if one is invalid
+		all, _ := syscall.ParseNetlinkMessage(w.buf[:n]) // no messages if any is invalid
 		for i := range all {
 			if err := w.handle(&all[i], report); err != nil {
 				return err
@@ -177,7 +177,7 @@ func (w *portWatch) send(b []byte) error {
 }
 
 // handle updates the state with a message, and calls report with the change. If the port's
-// addresses moved to another interface, it requests the state of that one.
+// addresses moved to another interface, it requests the state of that interface.
 func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) error {
 	if m.Header.Flags&unix.NLM_F_DUMP_INTR != 0 {
 		w.resync = true // the addresses changed during the dump
@@ -210,7 +210,7 @@ func (w *portWatch) handle(m *syscall.NetlinkMessage, report func(portChange)) e
 	return nil
 }
 
-// handleDone ends an address dump, and requests the state of the interface.
+// handleDone ends an address dump, and requests the state of the interface, if that is known.
 func (w *portWatch) handleDone(m *syscall.NetlinkMessage, report func(portChange)) error {
 	if m.Header.Seq != w.dumpSeq || m.Header.Seq == 0 {
 		return nil

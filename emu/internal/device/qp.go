@@ -66,8 +66,8 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-// PostRecv implements verbs.QP. Unlike other verbs it sends no packets: delayed acknowledgements
-// wait for the send request that most likely follows.
+// PostRecv implements verbs.QP. Unlike others it sends packets only if peers wait for the receives:
+// delayed acknowledgements wait for the send request that most likely follows.
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if err := q.Enter("post_recv", drive.CallPost); err != nil {
 		return 0, err
@@ -81,7 +81,8 @@ func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// leaveRecv ends PostRecv. It delivers the completion events of receives that were flushed at once.
+// leaveRecv ends PostRecv. It sends packets if peers wait for the receives, else it only delivers
+// the completion events of receives that were flushed at once.
 func (d *Device) leaveRecv() {
 	switch {
 	case d.hooks.PumpAfterRecv != nil && d.hooks.PumpAfterRecv():

@@ -68,7 +68,7 @@ func (l *Listener) Accept(mono.Time) (link.StreamLink, error) {
 			}
 			continue
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EPROTO):
-			continue // the stream broke before it was accepted
+			continue // a signal, or the stream broke before it was accepted
 		default:
 			return nil, fmt.Errorf("tcplink: accept on %v: %w", l.addr, kernelError("accept", err))
 		}

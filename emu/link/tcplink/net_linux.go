@@ -169,7 +169,7 @@ func (n *Net) addStream(s *Stream) error {
 	return nil
 }
 
-// allocateID stores s under a free ID and returns the ID. If a closed stream had the ID, that may
+// allocateID stores s under a free ID and returns the ID. If a closed stream had the ID, the ID may
 // still be in the queue of ready streams; s keeps the flag queued, to queue the ID only once.
 func (n *Net) allocateID(s slot) link.StreamID {
 	if last := len(n.free) - 1; last >= 0 {
@@ -189,8 +189,8 @@ func (n *Net) releaseID(id link.StreamID) {
 	n.free = append(n.free, id)
 }
 
-// closeStream closes the socket of s and frees its ID. With reset the peer gets a RST. Else the
-// kernel sends written bytes and a FIN; unread bytes, which would cause a RST, are discarded.
+// closeStream closes the socket of s and frees its ID. If reset is true, the peer gets a RST. Else
+// the kernel sends written bytes and a FIN; unread bytes, which would cause a RST, are discarded.
 func (n *Net) closeStream(s *Stream, reset bool) {
 	if reset {
 		resetOnClose(s.fd)

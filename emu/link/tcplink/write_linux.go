@@ -23,8 +23,8 @@ func (s *Stream) Write(_ mono.Time, b []byte) (int, error) {
 	return k, err
 }
 
-// Writev implements link.StreamLink. Without buffers it sends a segment that an earlier Writev
-// with more has held back.
+// Writev implements link.StreamLink. Without buffers, and if more is false, it sends a segment that
+// the kernel has held back since an earlier Writev with more set.
 func (s *Stream) Writev(_ mono.Time, bufs [][]byte, more bool) (int, error) {
 	flags := 0
 	if more {

@@ -16,7 +16,7 @@ func (m *DREQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *DREQ) Parse(b []byte) (rest []byte, err error) { return parseBody("DREQ", b, m) }
 
-// fields encodes or decodes the message.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *DREQ) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 8, 24, &m.RemoteQPN)

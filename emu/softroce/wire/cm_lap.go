@@ -20,7 +20,7 @@ func (m *LAP) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *LAP) Parse(b []byte) (rest []byte, err error) { return parseBody("LAP", b, m) }
 
-// fields encodes or decodes the message.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *LAP) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 12, 8, 24, &m.RemoteQPN)
@@ -85,7 +85,7 @@ func (m *APR) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *APR) Parse(b []byte) (rest []byte, err error) { return parseBody("APR", b, m) }
 
-// fields encodes or decodes the message.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *APR) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 24, 8, &m.InfoLen)

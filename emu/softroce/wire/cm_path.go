@@ -51,8 +51,7 @@ func (p *CMPath) commonFields(c bodyCodec, at int) {
 	bitField(c, at+40, 3, 5, &p.AckTimeout)
 }
 
-// GID is a port address. On RoCEv2 it is an IP address, IPv4 in its
-// IPv4-mapped form.
+// GID is a port address. On RoCEv2 it is an IP address, IPv4 in its IPv4-mapped form.
 type GID [16]byte
 
 // GIDOf returns the GID of an IP address; the zero GID for the zero Addr.

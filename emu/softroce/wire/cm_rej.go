@@ -35,7 +35,7 @@ func (m *REJ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *REJ) Parse(b []byte) (rest []byte, err error) { return parseBody("REJ", b, m) }
 
-// fields encodes or decodes the message.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *REJ) fields(c bodyCodec) {
 	c.commIDs(&m.LocalCommID, &m.RemoteCommID)
 	bitField(c, 8, 30, 2, &m.About)

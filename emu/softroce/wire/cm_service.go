@@ -27,7 +27,7 @@ func IPService(ps PortSpace, port uint16) ServiceID {
 }
 
 // IsIP reports whether s is the service ID of an IP port. The private data of its REQ or
-// SIDR_REQ starts with an CMAHeader.
+// SIDR_REQ starts with a CMAHeader.
 func (s ServiceID) IsIP() bool { return s>>24 == ipServicePrefix>>24 }
 
 // PortSpace returns the port space of an IP service.

@@ -19,7 +19,7 @@ func (m *SIDRREQ) Append(b []byte) []byte { return appendBody(b, m) }
 // Parse decodes m from the front of b and returns the bytes that follow.
 func (m *SIDRREQ) Parse(b []byte) (rest []byte, err error) { return parseBody("SIDR_REQ", b, m) }
 
-// fields encodes or decodes the message.
+// fields encodes or decodes the message. bitField takes a 32-bit word's offset, lowest bit, width.
 func (m *SIDRREQ) fields(c bodyCodec) {
 	bitField(c, 0, 0, 32, &m.RequestID)
 	bitField(c, 4, 16, 16, &m.PKey)

@@ -110,7 +110,8 @@ type effect16 struct {
 	upper, lower effect
 }
 
-// makeEffect16 is makeEffect for a 16-bit field; n counts from its first byte.
+// makeEffect16 returns what a 16-bit field XORs into the CRC register after n bytes, counted from
+// the first of the field. With several ns it is the sum of their effects.
 func makeEffect16(ns ...int) *effect16 {
 	after := make([]int, len(ns))
 	for i, n := range ns {

@@ -88,8 +88,8 @@ func (p *Packet) parseExtensions(set HeaderSet, b []byte) (rest []byte) {
 	return b
 }
 
-// AppendHeaders appends the BTH and the extension headers of its opcode; none if the opcode
-// is reserved. The caller sets PadCount, and appends payload, pad and ICRC.
+// AppendHeaders appends the BTH and the extension headers of its opcode; a reserved opcode has no
+// extension headers. The caller sets PadCount, and appends payload, pad and ICRC.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.BTH.Append(b)
 	set := opcodes[p.BTH.Opcode].Headers

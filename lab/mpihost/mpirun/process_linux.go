@@ -31,7 +31,7 @@ const (
 
 // ProcessMain is the main function of the process that InNamespaces starts: it builds the fabric of
 // network namespaces, runs the ranks, writes their reports to reportsFD, and returns the exit code.
-// After j.Limit it stops the ranks.
+// After the time limit of the job it stops the ranks, and returns 1.
 func ProcessMain() (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), launch.StopSignals()...)
 	defer stop()
@@ -152,7 +152,7 @@ func (j *fabricJob) specs(testbed *nslab.Testbed) (specs []launch.Spec, closeSha
 }
 
 // runRanks runs the ranks until all have ended. aborted is the first abort that a rank reports to
-// the launcher (in a Marked event); it stops all ranks. It is nil if none aborted.
+// the launcher (in a Marked event), which stops all ranks; nil if no rank aborted.
 func (j *fabricJob) runRanks(ctx context.Context, specs []launch.Spec) (all []launch.Outcome, aborted *mpihost.AbortError, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
