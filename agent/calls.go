@@ -110,8 +110,8 @@ func (v *verb) decodeArguments(s *session, b []byte) (in []reflect.Value, err er
 	return in, nil
 }
 
-// attributeFunctions are functions of the attributes of an object that do not change, by the
-// type of the object. The client keeps them.
+// attributeFunctions return, by the type of an object, its attributes that do not change. The
+// client keeps these attributes and makes no call for them.
 var attributeFunctions = func(functions ...any) map[reflect.Type]reflect.Value {
 	all := map[reflect.Type]reflect.Value{}
 	for _, f := range functions {

@@ -15,8 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// Client is the client's end of a connection to an agent. It is a verbs.Provider of the
-// devices of the agent's host.
+// Client is the client's end of a connection to an agent: a verbs.Provider of that host's devices.
 type Client struct {
 	out    func(control.Frame) // does not block
 	agent  string              // version of the agent
@@ -155,7 +154,7 @@ func (c *Client) Err() error {
 	return c.reason
 }
 
-// fail ends the connection and all pending calls.
+// fail ends the connection and all pending calls. Only the first reason is kept.
 func (c *Client) fail(reason error) {
 	c.mu.Lock()
 	first := c.reason == nil
@@ -245,8 +244,7 @@ func (c *Client) handleOf(object any) handle {
 	return foreign
 }
 
-// objectOf returns the object of a handle, as a value of the interface type t; nil for unknown or
-// forgotten objects.
+// objectOf returns the object of a handle, as a value of the interface type t; nil if not known.
 func (c *Client) objectOf(h handle, t reflect.Type) (reflect.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,8 +26,8 @@ type objects interface {
 }
 
 // Values are encoded field by field in the order of declaration: numbers as varints,
-// slices and strings with their length first. Types are not encoded: both ends have the
-// same, or different shapes (see protocolHash).
+// slices and strings with their length first. Types are not encoded: both ends have the same,
+// which readHello checks by protocolHash.
 
 var errBadMessage = fmt.Errorf("%w: malformed message", control.ErrProtocol)
 

@@ -77,7 +77,8 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// err returns the error that failureOf converted. It has the same text and wraps the same errors.
+// err returns an error like the one that failureOf converted, with the same text, sentinels,
+// OpErrors and RejectError; nil if f is no failure.
 func (f *failure) err() error {
 	if !f.Failed {
 		return nil

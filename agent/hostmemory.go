@@ -62,7 +62,7 @@ func newHostMemories() *hostMemories {
 	return &hostMemories{sendLock: new(sync.Mutex), all: make(map[memoryID]*hostMemory), limit: maxMemory, unacked: make(map[blockOf][]sentChange)}
 }
 
-// apply applies a frame with the client's changes of registered memory.
+// apply processes a memory frame of the client: its acknowledgement, then its changes.
 func (m *hostMemories) apply(body []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,7 +32,7 @@ func (r *ref) Close() error {
 }
 
 // create makes a call that returns an object with its attributes, and returns the client's object
-// with its handle: the existing one or a new one; none, without error, for handle 0. The object
+// of that handle, an existing or a new one; the zero T, without error, for handle 0. The object
 // exists before later frames, which may refer to it, are processed.
 func create[T, Attributes any](on *ref, v *verb, newObject func(ref, Attributes) T, args ...any) (object T, err error) {
 	c := on.c
@@ -129,7 +129,7 @@ func (d *remoteContext) CM() (verbs.CM, error) {
 	return create(&d.ref, callCM, func(r ref, _ none) verbs.CM { return &remoteCM{r} })
 }
 
-// Close closes the device. Its memory is no longer copied.
+// Close closes the device. The memory of its regions is no longer copied.
 func (d *remoteContext) Close() error {
 	if err := d.ref.Close(); err != nil {
 		return err

@@ -39,8 +39,7 @@ func (q *remoteCQ) ReqNotify(solicitedOnly bool) error {
 	return q.call(callReqNotify, nil, solicitedOnly)
 }
 
-// Depth queries the device, since resizing changes the depth. If the call fails it returns
-// the last known depth.
+// Depth queries the device, since resizing changes the depth, or returns the last known depth.
 func (q *remoteCQ) Depth() int {
 	var depth int
 	if q.call(callDepth, &depth) == nil {

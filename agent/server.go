@@ -101,7 +101,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// accept calls ln.Accept, and again after temporary errors such as a lack of descriptors.
+// accept accepts a connection. Unless ctx has ended or ln is closed, it tries again after an error,
+// such as a lack of descriptors.
 func accept(ctx context.Context, ln net.Listener) (net.Conn, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		conn, err := ln.Accept()

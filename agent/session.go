@@ -60,7 +60,7 @@ func (s *session) receive(f control.Frame) error {
 	return s.call(f)
 }
 
-// call starts the execution of a call, whose reply is sent when it is done.
+// call starts a call, whose reply is sent when it is done. A session that has ended ignores it.
 func (s *session) call(f control.Frame) error {
 	var received uint64 // number of memory frames that the client has received
 	body, err := parseUvarint(f.Body, &received)
@@ -165,17 +165,18 @@ func (s *session) open(device string) (openedDevice, error) {
 	return openedDevice{e.handle, dev.Info()}, nil
 }
 
-// setLink calls Host.SetLink.
+// setLink calls Host.SetLink, unless another client holds the device.
 func (s *session) setLink(device string, up bool) error {
 	return s.exclusively(device, func() error { return s.host.SetLink(device, up) })
 }
 
-// setAddress calls Host.SetAddress.
+// setAddress calls Host.SetAddress, unless another client holds the device.
 func (s *session) setAddress(device string, addr netip.Prefix, present bool) error {
 	return s.exclusively(device, func() error { return s.host.SetAddress(device, addr, present) })
 }
 
-// restart closes the client's contexts of a device and calls Host.Restart.
+// restart closes the client's contexts of a device and calls Host.Restart, unless another client
+// holds the device.
 func (s *session) restart(device string) error {
 	return s.exclusively(device, func() error {
 		if err := s.closeDevice(device); err != nil {
@@ -185,7 +186,7 @@ func (s *session) restart(device string) error {
 	})
 }
 
-// exclusively runs do while no other client holds the device.
+// exclusively runs do and holds the device meanwhile. It fails if another client holds the device.
 func (s *session) exclusively(device string, do func() error) error {
 	if err := s.holds.hold(device, s); err != nil {
 		return err

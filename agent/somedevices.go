@@ -21,7 +21,7 @@ func (c *someDevices) has(name string) bool {
 	return len(c.names) == 0 || slices.Contains(c.names, name)
 }
 
-// checked calls f if the device may be used.
+// checked calls f if the device may be used, and otherwise returns ErrNotFound.
 func (c *someDevices) checked(device string, f func() error) error {
 	if !c.has(device) {
 		return fmt.Errorf("device %s: the agent was told to serve %s only: %w", device, strings.Join(c.names, ", "), verbs.ErrNotFound)

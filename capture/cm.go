@@ -175,7 +175,8 @@ func (c *CM) describeREQ(m *wire.REQ) {
 		transport, m.ServiceID, m.LocalQPN, m.StartPSN, mtu, m.RespRes, m.InitDepth, from)
 }
 
-// addCommIDs starts the summary with the communication IDs, which identify the connection.
+// addCommIDs adds the communication IDs, which identify the connection, to the body, and starts the
+// summary with them.
 func (c *CM) addCommIDs(local, remote uint32) {
 	c.Body.add("local comm ID", local, hexText(local))
 	c.summary = fmt.Sprintf("id %#x", local)

@@ -96,8 +96,8 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// PrintFiles decodes captures one after the other. An error in one is printed and does
-// not prevent the others; ok reports that there was none.
+// PrintFiles decodes captures one after the other. It prints an error in a capture and goes on with
+// the next; ok is false if there was one. err is an error of writing the output.
 func PrintFiles(ctx context.Context, streams Streams, files []string, opts PrintOptions) (ok bool, err error) {
 	for _, name := range files {
 		opts.Live = opts.Live || name == Stdin // which may be a pipe

@@ -41,8 +41,7 @@ const (
 	ecnCE   = 3
 )
 
-// parseIP decodes the header and returns the payload, without link-layer padding.
-// problem is empty on success.
+// parseIP decodes the header and returns the payload without padding; problem is empty on success.
 func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
 	if len(b) == 0 {
 		return nil, "an IP packet of no bytes"
@@ -56,7 +55,7 @@ func (ip *IP) parseIP(b []byte) (rest []byte, problem string) {
 	return nil, fmt.Sprintf("IP version %d", b[0]>>4)
 }
 
-// parseIPv4 is parseIP for IPv4.
+// parseIPv4 decodes an IPv4 header and returns the payload; problem is empty on success.
 func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	if len(b) < 20 {
 		return nil, "IPv4 header is cut off"
@@ -77,7 +76,8 @@ func (ip *IP) parseIPv4(b []byte) (rest []byte, problem string) {
 	return ip.packet[size:], ""
 }
 
-// parseIPv6 is parseIP for IPv6. It skips extension headers.
+// parseIPv6 decodes an IPv6 header, skips its extension headers and returns the payload; problem is
+// empty on success.
 func (ip *IP) parseIPv6(b []byte) (rest []byte, problem string) {
 	if len(b) < 40 {
 		return nil, "IPv6 header is cut off"

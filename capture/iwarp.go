@@ -113,7 +113,7 @@ func (s *Stream) skipMissing(dir, reverse *tcpDirection, n int) {
 }
 
 // parseStartFrame decodes a start-up frame, which may span segments, and returns the octets after
-// it. seq is the sequence number of b.
+// it; none while it is incomplete, or if b is not MPA. seq is the sequence number of b.
 func (s *Stream) parseStartFrame(dir *tcpDirection, seq uint32, b []byte) (rest []byte) {
 	m, p := &dir.mpa, &s.p
 	buffered := len(m.partial)
@@ -180,8 +180,8 @@ func (s *Stream) resync(dir, reverse *tcpDirection, seq uint32, b []byte) {
 }
 
 // looksLikeFPDU reports whether b plausibly starts with an FPDU. at is the offset of b in the
-// stream. If framing was not negotiated, the FPDU must be complete and its CRC correct or zero; it
-// sets framing.CRC accordingly.
+// stream. If framing was not negotiated, the FPDU must be complete and its CRC correct or zero, and
+// looksLikeFPDU sets framing.CRC to whether the CRC is correct.
 func looksLikeFPDU(b []byte, framing *wire.Framing, at uint64, negotiated bool) bool {
 	if framing.Markers && at%4 != 0 {
 		return false

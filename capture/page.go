@@ -15,8 +15,7 @@ import (
 	"github.com/fabrictest/fabrictest/internal/textfmt"
 )
 
-// pageLines is the number of lines buffered to compute column widths. Later lines can
-// only widen columns.
+// pageLines is the number of lines buffered to compute column widths. Later lines only widen them.
 const pageLines = 200
 
 // page is a buffer of lines with the column widths.
@@ -142,7 +141,7 @@ func (p *Printer) colourOf(l *line) string {
 	return ""
 }
 
-// markText formats marks after "! ", with comments in quotes. It omits texts within the summary.
+// markText formats marks after "! ", with comments in quotes. It omits a text that the summary has.
 func markText(l *line) string {
 	texts := make([]string, 0, len(l.marks))
 	for _, m := range l.marks {

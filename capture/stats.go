@@ -141,8 +141,7 @@ func (st *stats) flow(s *Stream, pkt *Packet) *counters {
 	return t
 }
 
-// nameFlows moves the flows of a finished capture to namedFlows, with the host names
-// that are known at its end.
+// nameFlows moves the flows of a finished capture to namedFlows, with the host names known by then.
 func (st *stats) nameFlows(s *Stream) {
 	severalInterfaces := len(s.interfaces) > 1
 	for key, t := range st.flows {

@@ -88,7 +88,8 @@ func (s *Stream) dissectTCP(b []byte) {
 	}
 }
 
-// handleSYN starts a new connection in direction dir and drops the state of an older one.
+// handleSYN starts a new connection in direction dir and drops the state of an older one. It only
+// marks a SYN that is retransmitted.
 func (s *Stream) handleSYN(dir *tcpDirection) {
 	next := s.p.TCP.Seq + 1
 	if dir.started && dir.next == next {

@@ -68,8 +68,7 @@ func UnsupportedReason(err error) string {
 	return strings.TrimPrefix(strings.Replace(err.Error(), ": "+ErrBenchCannot.Error(), "", 1), ErrBenchCannot.Error()+": ")
 }
 
-// innerBenchCannot returns the error directly wrapped by err that itself wraps ErrBenchCannot;
-// nil if there is none.
+// innerBenchCannot returns the error directly wrapped by err that wraps ErrBenchCannot, or nil.
 func innerBenchCannot(err error) error {
 	var inner []error
 	switch e := err.(type) { //nolint:errorlint // the wrapped errors are needed themselves

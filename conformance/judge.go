@@ -178,7 +178,7 @@ func (v *Violation) Error() string { return "want " + v.Want + ", got " + v.Got 
 // Violated returns a [*Violation].
 func Violated(want, got string) error { return &Violation{want, got} }
 
-// Violatedf is Violated with a format for the observed behaviour.
+// Violatedf returns a [*Violation], and formats the observed behaviour.
 func Violatedf(want, format string, args ...any) error {
 	return &Violation{want, fmt.Sprintf(format, args...)}
 }

@@ -115,7 +115,8 @@ func (r *Record) RecordStreams(clock verbs.Proc, s Streams) Streams {
 	return &recordedStreams{Streams: s, clock: clock, r: r}
 }
 
-// RecordRawTCP is RecordStreams for a RawTCP whose packets are recorded as well.
+// RecordRawTCP returns a RawTCP that records all data of the streams of s, whose packets are
+// recorded as well.
 func (r *Record) RecordRawTCP(clock verbs.Proc, s RawTCP) RawTCP {
 	return &recordedRawTCP{recordedStreams{Streams: s, clock: clock, r: r, inPackets: true}, s}
 }

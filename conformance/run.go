@@ -45,7 +45,7 @@ type caseRun struct {
 	opt Options
 }
 
-// runAll is Run for cases with options of their own. r.Workers goroutines judge the cases.
+// runAll judges cases, each with its own options, in r.Workers goroutines. See Run for the results.
 func (r *Runner) runAll(ctx context.Context, runs []caseRun) ([]Result, error) {
 	var (
 		results = make([]Result, len(runs))

@@ -133,8 +133,7 @@ func (f *compatibility) checkPathMTU() (why string) {
 	return ""
 }
 
-// checkEvents checks that events name packets on a packet transport, and offsets on
-// a stream transport.
+// checkEvents checks that events name packets on a packet transport, and offsets on a stream.
 func (f *compatibility) checkEvents() (why string) {
 	for i := range f.s.Events {
 		switch atOffset := f.s.Events[i].Offset != nil; {
@@ -263,8 +262,7 @@ func Provider(s *scenarios.Scenario) (*nics.Provider, error) {
 	return p, nil
 }
 
-// NICs returns an opener for the NICs of a host, with the settings of the scenario
-// and additional defects.
+// NICs returns an opener for the NICs of a host, with the scenario's settings and further defects.
 func NICs(s *scenarios.Scenario, host string, defects ...string) (nics.Opener, error) {
 	p, err := Provider(s)
 	if err != nil {

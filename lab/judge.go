@@ -96,8 +96,7 @@ func (j *checker) checkPrograms() {
 	j.setTiming(!slices.ContainsFunc(j.Ranks, failedWithoutTimeout))
 }
 
-// exitCause returns the error, signal or exit code of a rank, after a colon, as the end of a
-// message; "" without any.
+// exitCause returns the error, signal or exit code of a rank after ": ", for messages; "" if none.
 func exitCause(r *Rank) string {
 	var all []string
 	if r.Err != nil {

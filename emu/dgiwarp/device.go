@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared is device.Device under an unexported name, so that Device does not export the
-// embedded field.
+// shared is an unexported name of device.Device, so that Device does not export the embedded field.
 type shared = device.Device
 
 // Device is an open datagram-iWARP device: a verbs.Context.
@@ -48,8 +47,8 @@ func (d *Device) Deadline() mono.Time { return d.nic.Deadline() }
 // late, such as those of delayed acknowledgements.
 func (d *Device) StrictDeadline() mono.Time { return d.nic.StrictDeadline() }
 
-// Release implements drive.DelayingEngine. It releases no delayed acknowledgements before their
-// time: the longer one waits, the more packets it acknowledges.
+// Release implements drive.DelayingEngine. It releases no delayed acknowledgement before its time:
+// the longer the acknowledgement waits, the more packets it acknowledges.
 func (d *Device) Release() bool { return false }
 
 // Settle implements drive.Engine: it delivers the events of completions since the last call.
@@ -148,7 +147,7 @@ func (d *Device) Counters() []verbs.Counter {
 	}...)
 }
 
-// Close closes the device and its link. Blocked calls return ErrClosed.
+// Close closes the device and its link. Blocked calls return ErrClosed. Closing again does nothing.
 func (d *Device) Close() error {
 	if !d.Shutdown(func() {}) { // nothing else to do before the driver stops
 		return nil

@@ -154,7 +154,7 @@ type Posted[T any] struct {
 // Len is the number of receives.
 func (q *Posted[T]) Len() int { return q.n }
 
-// Add appends a receive to those with the same envelope. Match compares their n.order.
+// Add appends a receive to those with the same envelope. n.order orders all receives, for Match.
 func (q *Posted[T]) Add(n *Node[T]) {
 	if n.Queued() {
 		panic("match: the node is already queued")

@@ -30,7 +30,7 @@ func (e *Engine) Irecv(r *Request) {
 		return
 	}
 	r.state, r.startedAt = statePosted, e.transport.Now()
-	// Check before the receive itself is posted.
+	// Before the receive is posted, because maySendRTR looks at the earlier posted receives.
 	sendRTR := mayPredict && e.maySendRTR(r.node.Envelope)
 	e.posted.Add(&r.node)
 	e.Stats.MaxPosted = max(e.Stats.MaxPosted, e.posted.Len())
@@ -104,8 +104,7 @@ func (e *Engine) handleRTS(peer int, h *wire.Header) error {
 // notAcked is the argument rtsAcked of deliver for a message that has just arrived.
 const notAcked = false
 
-// deliver gives a message to the receive that matched it. rtsAcked says that an RTSAck
-// was already sent for it.
+// deliver gives a message to the receive that matched it. rtsAcked: its RTSAck was sent already.
 func (e *Engine) deliver(r *Request, peer int, h *wire.Header, data []byte, rtsAcked bool) {
 	r.Source, r.MatchedTag = peer, h.Tag
 	if h.Kind == wire.Eager {
@@ -208,8 +207,7 @@ type Message struct{ unexpected *unexpectedMessage }
 // Status returns the source, the tag and the size of the message.
 func (m *Message) Status() (source int, tag int32, size int) { return m.unexpected.status() }
 
-// Improbe removes the first unexpected message that a receive with this envelope would
-// match; nil if there is none.
+// Improbe removes and returns the first unexpected message that matches the envelope, or nil.
 func (e *Engine) Improbe(envelope Envelope) *Message {
 	n := e.unexpected.Match(envelope)
 	if n == nil {

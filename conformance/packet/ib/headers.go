@@ -56,8 +56,7 @@ func (h RETH) Sized(n int) RETH {
 	return h
 }
 
-// AtomicETH is the extended transport header of an atomic request. Compare is used by
-// COMPARE_SWAP only.
+// AtomicETH is the extended transport header of an atomic request. Only COMPARE_SWAP uses Compare.
 type AtomicETH struct {
 	_       struct{} `size:"28"`
 	VA      *uint64  `at:"0,64" fmt:"%#x"`
@@ -220,8 +219,7 @@ var rnrTimers = [32]time.Duration{
 // RNRTimer returns the time of an RNR timer code.
 func RNRTimer(code uint8) time.Duration { return rnrTimers[code&31] * 10 * time.Microsecond }
 
-// AckTimeout returns the time of a local ACK timeout code; 0 means that the requester
-// never retransmits.
+// AckTimeout returns the time of a local ACK timeout code; 0 if the requester never retransmits.
 func AckTimeout(code uint8) time.Duration {
 	if code &= 31; code == 0 {
 		return 0

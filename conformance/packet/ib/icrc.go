@@ -29,7 +29,8 @@ func ICRC(ip []byte) (uint32, error) {
 	return icrcOf(ip, size, h.Is6()), nil
 }
 
-// icrcOf is ICRC for an IP header of known length and family, whatever its version field says.
+// icrcOf computes the ICRC of an IP packet by the length and family of its header, whatever the
+// version field says.
 func icrcOf(ip []byte, headerLen int, isIPv6 bool) uint32 {
 	b := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, ip[:len(ip)-icrcLen]...)
 	h := b[8:]

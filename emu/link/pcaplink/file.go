@@ -80,12 +80,13 @@ func (f *File) AddInterface(name string) (id int) {
 	return id
 }
 
-// addInterface is AddInterface under the lock. The first interface also writes the section block.
+// addInterface adds an interface to the file and returns its index; for the first, it also writes
+// the section block. The caller holds the lock.
 func (f *File) addInterface(name string) (id int, err error) {
 	const maxBlock = 128 // upper bound of an interface, statistics or section block without its texts
 	intf := pcapgo.NgInterface{Name: name, LinkType: f.opts.LinkType}
 	f.intfs = append(f.intfs, packetCounts{})
-	// At the size limit a statistics block follows for each interface: reserve space for both.
+	// Reserve space for this block and the statistics block that Close adds at the size limit.
 	f.bytes += int64(2*maxBlock + len(name))
 	if f.ng != nil {
 		return f.ng.AddInterface(intf)
@@ -191,7 +192,7 @@ func (f *File) Flush() error {
 	return f.flush()
 }
 
-// flush is Flush under the lock.
+// flush writes buffered packets and returns the first error of the file. The caller holds the lock.
 func (f *File) flush() error {
 	if f.ng != nil && f.err == nil {
 		f.setError(f.ng.Flush())

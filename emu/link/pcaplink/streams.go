@@ -262,7 +262,7 @@ func (s *capturedStream) CloseWrite(now mono.Time) error {
 	return nil
 }
 
-// Abort implements link.StreamLink, and captures an RST.
+// Abort implements link.StreamLink, and captures an RST if the stream was connected.
 func (s *capturedStream) Abort(now mono.Time) error {
 	err := s.StreamLink.Abort(now)
 	if !s.ended {

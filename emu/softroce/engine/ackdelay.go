@@ -72,7 +72,7 @@ type heldAck struct {
 	at   mono.Time
 }
 
-// next returns when a delayed ACK may be due, and the method due must be called.
+// next returns when the method due must be called, because a delayed ACK may be due; or mono.Never.
 func (f *holdQueue) next() mono.Time {
 	if f.head == len(f.queue) {
 		return mono.Never

@@ -39,7 +39,7 @@ func (q *QP) sendFatalNAK(psn wire.PSN, code wire.NakCode, status verbs.WCStatus
 // delayAck decides whether to delay the pending ACK by d, after a request was sent ahead of it: if
 // the peer's next message follows soon, one ACK can acknowledge (cover) several. All delays of an
 // ACK together, since the first, must end well before the ACK timeout, and must not withhold
-// credits that the peer needs.
+// credits that the peer needs. After a failed delay, the next ACKs (skip) are not delayed.
 func (q *QP) delayAck(now mono.Time) {
 	h, d := &q.resp.hold, q.nic.cfg.AckDelay
 	if !h.eligible || d < 0 { // a negative AckDelay disables delays
@@ -122,7 +122,7 @@ func (n *NIC) ReleaseAcks() bool {
 
 // nextResponse builds the responder's next packet. Responses are sent in PSN order: an ACK or NAK
 // waits for READ and atomic responses with earlier PSNs, which the peer would otherwise consider
-// lost. In ERR, only a fatal NAK is still sent.
+// lost. In ERR, only a fatal NAK is sent. By the policy RepeatsLast, duplicates are answered last.
 func (q *QP) nextResponse(now mono.Time, d *link.Datagram) bool {
 	r := &q.resp
 	if q.state == verbs.QPStateErr && !r.fatal {

@@ -144,7 +144,8 @@ func nakStatus(code wire.NakCode) verbs.WCStatus {
 const requireResponses, ignoreMissing = false, true // values of force in acknowledge
 
 // acknowledge acknowledges PSNs up to psn and completes requests that end there. Unless force is
-// ignoreMissing, it stops at a READ or atomic without response, retransmits it and returns false.
+// ignoreMissing, it stops at a READ or atomic without response, and retransmits it. It returns
+// false then, or if the QP has failed.
 func (q *QP) acknowledge(now mono.Time, psn wire.PSN, force bool) bool {
 	r := &q.req
 	if psn.Sub(r.una) < 0 {
@@ -196,8 +197,9 @@ func (q *QP) markAcknowledged(psn wire.PSN, wanted int32, force bool) (clean boo
 	return true, reached
 }
 
-// noteProgress restores the retry counters, ends an RNR wait and restarts the
-// transport timer after an acknowledgement.
+// noteProgress restores the retry counters, ends an RNR wait and restarts the transport timer after
+// an acknowledgement. It forgets the last NAK; by the policy OneNAKPerWindow only when the packets
+// that were sent before that NAK are acknowledged.
 func (q *QP) noteProgress(now mono.Time) {
 	r := &q.req
 	if r.sinceUna(r.next) > halfPSNSpace {

@@ -40,7 +40,7 @@ func (n *NIC) Port() verbs.PortAttr {
 // QPs iterates over the NIC's QPs in the order of their numbers.
 func (n *NIC) QPs() iter.Seq[*QP] { return n.qps.All() }
 
-// SetPort sets the port state and raises PORT_ACTIVE or PORT_ERR.
+// SetPort sets the port state, and raises PORT_ACTIVE or PORT_ERR if it changes.
 func (n *NIC) SetPort(up bool) {
 	if n.portDown == !up {
 		return

@@ -75,7 +75,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 }
 
 // icrcOK checks the ICRC. If the link does not show the IP identification, which the ICRC covers,
-// it accepts an ICRC that is right for any identification, and stores this one in d.
+// it accepts an ICRC that is right for some identification, and stores that identification in d.
 func (n *NIC) icrcOK(d *link.Datagram) bool {
 	if n.cfg.ICRC == ICRCOffloaded {
 		return true

@@ -9,8 +9,8 @@ import (
 // Automatic path migration. A QP in MIGRATED sends MigReq 1. REARM becomes ARMED when a
 // packet with MigReq 0 shows that the peer is also ready to migrate.
 
-// checkMigState checks a requested migration state: REARM needs an alternate path,
-// MIGRATED is allowed unless REARM is pending. Applications cannot request ARMED.
+// checkMigState checks a requested migration state: REARM needs an alternate path and a QP that is
+// not ARMED, MIGRATED is allowed unless REARM is pending. Applications cannot request ARMED.
 func (q *QP) checkMigState(want verbs.MigState, mask verbs.QPAttrMask) error {
 	have := q.attr.PathMigState
 	loaded := q.alt.dst.IsValid() || mask&verbs.QPAttrAltPath != 0

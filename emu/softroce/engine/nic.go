@@ -209,7 +209,7 @@ func (q *QP) deadline() mono.Time {
 	return at
 }
 
-// rearm updates the QP's entry in the NIC's timer heap.
+// rearm moves the QP's entry in the NIC's timer heap to its deadline, if that is earlier.
 func (q *QP) rearm() { q.nic.timers.SetIfEarlier(&q.timer, q.deadline()) }
 
 // qpTimers orders QPs by deadline. Most deadlines move later often, so a later
@@ -298,8 +298,8 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// completeSend removes the oldest send work request and completes it. Unsignaled
-// requests complete only in error. Completions of sends are never solicited.
+// completeSend removes w, the oldest send work request, and completes it: without a completion if w
+// is unsignaled and succeeded. Completions of sends are never solicited. A full CQ fails the QP.
 func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	q.sq.head++
 	q.nic.Count.Sends++
@@ -315,7 +315,8 @@ func (q *QP) completeSend(w *sendWQE, status verbs.WCStatus) {
 	}
 }
 
-// pushRecv adds a completion to the receive CQ. A full CQ fails the QP.
+// pushRecv adds a completion to the receive CQ, if there is one. If the CQ is full, the QP fails,
+// and pushRecv returns false.
 func (q *QP) pushRecv(wc *verbs.WC) bool {
 	wc.QPN = verbs.QPN(q.num)
 	cq := q.cfg.RecvCQ

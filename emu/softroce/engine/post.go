@@ -99,7 +99,7 @@ func (q *QP) checkSend(wr *verbs.SendWR, refs *Refs) error {
 	return nil
 }
 
-// PostRecv posts one receive work request.
+// PostRecv posts one receive work request, flushed at once in ERR.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.cfg.SRQ != nil || !hasResponder(q.cfg.Type) || q.cfg.Type == verbs.QPTypeXRCRecv {
 		return nic.OpError("post_recv", q.name(), "%w: receives come from a shared queue", verbs.ErrInvalid)

@@ -80,7 +80,8 @@ func (n *NIC) checkQP(c *QPConfig) error {
 	return n.CheckCaps(&c.Caps)
 }
 
-// DestroyQP destroys a QP. Its work requests do not complete and it sends no more packets.
+// DestroyQP closes a handle of a QP, and with its last handle destroys the QP: its work requests do
+// not complete and it sends no more packets.
 func (n *NIC) DestroyQP(q *QP) error {
 	if n.qps.At(q.num) != q {
 		return nic.OpError("destroy_qp", q.name(), "%w: destroyed already", verbs.ErrInvalid)

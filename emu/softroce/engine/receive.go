@@ -5,8 +5,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// selectSRQ selects the SRQ that an XRC packet names, which must be in the QP's XRC
-// domain. All packets of a message must name the same SRQ.
+// selectSRQ selects the SRQ that an XRC packet names. It returns false if that SRQ is not in the
+// QP's XRC domain, or is not the one that earlier packets of the message named.
 func (q *QP) selectSRQ(num uint32) bool {
 	s := q.nic.SRQ(num)
 	if s == nil || s.Type != verbs.SRQXRC || s.XRCD != q.cfg.XRCD || q.resp.open != messageNone && s != q.resp.xrcSRQ {

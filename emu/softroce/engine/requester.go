@@ -148,7 +148,7 @@ func (q *QP) completeLocal(w *sendWQE) {
 	q.retire()
 }
 
-// emitRequest builds the next packet of w and advances the requester.
+// emitRequest builds the next packet of w and advances the requester; false after a local error.
 func (q *QP) emitRequest(now mono.Time, d *link.Datagram, w *sendWQE) bool {
 	r := &q.req
 	advance := int32(1)

@@ -128,8 +128,7 @@ func (w *sendWQE) consumesReceive() bool {
 	return false
 }
 
-// sendQueue is a ring of send work requests. Indices only increase; at returns the
-// entry of an index.
+// sendQueue is a ring of send work requests. Indices only increase; at returns an index's entry.
 type sendQueue struct {
 	ring  []sendWQE
 	slots nic.Slots

@@ -6,7 +6,8 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// handleRequest handles a request packet of a reliable QP. known is false for undefined opcodes.
+// handleRequest handles a request packet of a reliable QP: it executes the expected PSN, responds
+// again to an earlier one, and NAKs a later one. known is false for undefined opcodes.
 func (q *QP) handleRequest(p *wire.Packet, known bool) {
 	r := &q.resp
 	q.reportCommEst()
@@ -38,8 +39,8 @@ func (q *QP) reportCommEst() {
 	}
 }
 
-// handleOutOfSequence sends one sequence NAK for a gap. After an RNR NAK it sends none,
-// because the peer will retransmit.
+// handleOutOfSequence sends one sequence NAK for a gap. After an RNR NAK it sends none, because
+// the peer will retransmit, unless the policy SeqNAKAfterRNR is set.
 func (q *QP) handleOutOfSequence() {
 	r := &q.resp
 	q.nic.Count.OutOfSequence++
@@ -51,7 +52,8 @@ func (q *QP) handleOutOfSequence() {
 	q.respond(answer{psn: r.expected, syndrome: wire.Nak(wire.NakPSNSequence)})
 }
 
-// respondToRequest schedules the ACK or NAK for a request with the expected PSN.
+// respondToRequest schedules the response to a request with the expected PSN: an ACK if the request
+// has AckReq, or a NAK. After silentlyFailed it sends nothing.
 func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 	r := &q.resp
 	psn := p.BTH.PSN
@@ -65,7 +67,7 @@ func (q *QP) respondToRequest(p *wire.Packet, v verdict) {
 		q.notePeerContinued()
 		switch c := p.BTH.Opcode.Class(); {
 		case c&(wire.Read|wire.Atomic|wire.Flush|wire.AtomicWrite) != 0:
-			// Its response acknowledges it.
+			// The response to such a request acknowledges it.
 		case p.BTH.AckReq:
 			q.respond(answer{psn: r.ackPSN, ack: true})
 			// The application may answer a message of one packet at once: its ACK may be delayed.
@@ -118,7 +120,8 @@ func (q *QP) inSequence(c wire.Class) bool {
 	}
 }
 
-// lengthOK checks a payload's length by its position in the message; by policy not for a SEND.
+// lengthOK checks a payload's length by its position in the message; not of a SEND if the policy
+// AnySendLength is set.
 func (q *QP) lengthOK(c wire.Class, p *wire.Packet) bool {
 	n := int32(len(p.Payload))
 	if q.nic.policy.AnySendLength && c.Has(wire.Send) {
@@ -196,8 +199,7 @@ func (q *QP) failReceive(status verbs.WCStatus) {
 	q.resp.causeReported = true
 }
 
-// deliver completes a receive. If the CQ is full, the QP fails, and the message is neither
-// acknowledged nor NAKed.
+// deliver completes a receive. If the CQ is full, the QP fails and sends neither an ACK nor a NAK.
 func (q *QP) deliver(p *wire.Packet, wc *verbs.WC) verdict {
 	q.resp.solicited = p.BTH.Solicited
 	ok := q.pushRecv(wc)

@@ -31,8 +31,8 @@ func (q *QP) loadRetries() {
 	r.retries, r.rnrRetries = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
-// useRetry decrements the retry counter. If no retry is left, an ARMED QP migrates to its alternate
-// path; otherwise the oldest request fails, and useRetry returns false.
+// useRetry uses a retry, of which a retry_cnt of 7 gives any number by the policy UnlimitedRetries.
+// If none is left, an ARMED QP migrates; else the oldest request fails, and useRetry returns false.
 func (q *QP) useRetry() bool {
 	r := &q.req
 	switch {
@@ -97,7 +97,8 @@ func (q *QP) retransmitFrom(psn wire.PSN) {
 	q.rewind(psn)
 }
 
-// handleRNRNAK rewinds to psn and waits for the RNR timer. A duplicate does not change the wait.
+// handleRNRNAK rewinds to psn and waits for the RNR timer, or fails the request if no RNR retry is
+// left. A duplicate does not change the wait.
 func (q *QP) handleRNRNAK(now mono.Time, psn wire.PSN, code uint8) {
 	r := &q.req
 	w := q.sq.find(psn)

@@ -57,7 +57,7 @@ func (q *QP) skipAfterGap() bool {
 	return false
 }
 
-// dropMessage drops the unfinished message and increments counter.
+// dropMessage drops the unfinished message, and its later packets, and increments counter.
 func (q *QP) dropMessage(counter *uint64) {
 	*counter++
 	q.abandonMessage()

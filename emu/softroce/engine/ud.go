@@ -14,8 +14,7 @@ import (
 // privilegedQKey is the bit of a posted Q_Key that selects the Q_Key of the QP instead.
 const privilegedQKey = 1 << 31
 
-// sendDatagram builds the next packet of a UD QP; false if there is none. Its work request
-// completes at once.
+// sendDatagram builds a UD QP's next packet, whose send completes at once; false if there is none.
 func (q *QP) sendDatagram(now mono.Time, d *link.Datagram) bool {
 	r := &q.req
 	for r.cur != q.sq.tail && q.state == verbs.QPStateRTS {
@@ -118,7 +117,7 @@ func (n *NIC) dispatchToUDQP(now mono.Time, q *QP, d *link.Datagram, p *wire.Pac
 
 // receiveDatagram writes the GRH and the payload to the next receive. If the receive is too small,
 // the datagram is dropped; a receive of an SRQ then completes in error, and the policy
-// LongDatagramFatal fails the QP.
+// LongDatagramFatal fails the QP. So does a receive with invalid memory, which completes in error.
 func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	w, pd := q.nextReceive()
 	if w == nil {
@@ -167,7 +166,7 @@ func (q *QP) receiveDatagram(d *link.Datagram, p *wire.Packet) {
 	}
 }
 
-// handleMulticast delivers a copy to each attached QP. known is false for undefined opcodes.
+// handleMulticast delivers a datagram to its group's QPs. known is false for undefined opcodes.
 func (n *NIC) handleMulticast(now mono.Time, d *link.Datagram, p *wire.Packet, known bool) {
 	if !d.Dst.Addr().IsMulticast() || p.BTH.Opcode.Transport() != wire.TransportUD {
 		n.Count.DropQPN++
