@@ -139,7 +139,7 @@ var addressCases = []conformance.Case{{
 }, {
 	ID: "dg/address/errors-need-no-key", Cite: cite("3", "dg/addr/4", "dg/err/6"),
 	Title:   "An error message is accepted with any key, and that of a device has the key of the packet it responds to",
-	Sends:   "an error message with a an unknown key, then an invalid segment",
+	Sends:   "an error message with an unknown key, then an invalid segment",
 	Expects: "an event of the addressed queue pair; then an error message with the key of the segment",
 	Defects: []string{"KeyOnEverything"}, Run: onPeer(func(p *peer) {
 		sent := p.expectSent(p.sendWR(1, 0, 8), iwarp.UD(iwarp.Op(iwarp.OpSend)))

@@ -85,7 +85,7 @@ func (c *Endpoint) World() *World { return c.h.world }
 func (c *Endpoint) Now() time.Duration { return time.Duration(c.h.world.Now()) }
 
 // String describes the wait of Recv.
-func (s *rankState) String() string { return fmt.Sprintf("a word of rank %d", s.waitsFor) }
+func (s *rankState) String() string { return fmt.Sprintf("a message from rank %d", s.waitsFor) }
 
 // checkRank returns an error if a rank does not exist.
 func (c *Endpoint) checkRank(rank int) error {

@@ -102,7 +102,7 @@ func TestHungErrorHasWaitReasons(t *testing.T) {
 	if !errors.As(err, &h) || len(h.Waiting) != 3 {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"deadlock at 0s", "rank 0 on host0", "wait for a word of rank 10", "wait for a word of rank 11", "rank 1: barrier waits for the other ranks at a barrier"} {
+	for _, want := range []string{"deadlock at 0s", "rank 0 on host0", "wait for a message from rank 10", "wait for a message from rank 11", "rank 1: barrier waits for the other ranks at a barrier"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}

@@ -81,7 +81,7 @@ func TestDeadlockAndTimeLimitFailRun(t *testing.T) {
 		t.Errorf("%s: %s", r.Verdict, r.Reason)
 	}
 	for i, k := range r.Ranks {
-		if k.State != lab.Hung || !strings.Contains(k.Waiting, "runs a script\nwaits for a word of rank "+string('1'-rune(i))) {
+		if k.State != lab.Hung || !strings.Contains(k.Waiting, "runs a script\nwaits for a message from rank "+string('1'-rune(i))) {
 			t.Errorf("rank %d: %s: %q", i, k.State, k.Waiting)
 		}
 	}

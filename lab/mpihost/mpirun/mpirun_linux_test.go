@@ -88,7 +88,7 @@ func TestExitStatusOfRuns(t *testing.T) {
 		{"sim abort 3 2", 7, []string{"rank 1 aborted all ranks with code 7: enough"}, "continued"},
 		{"netns dies 2 1", 2, []string{"panic: a bug", "rank 1 on host1 crashed: panic: a bug"}, ""},
 		{"sim dies 2 1", 1, []string{"program rank 1 on host1 panicked: a bug"}, ""},
-		{"sim forever 2 1", 1, []string{"rank 0 on host0 waits for a word of rank 0"}, ""},
+		{"sim forever 2 1", 1, []string{"rank 0 on host0 waits for a message from rank 0"}, ""},
 		{"netns forever 2 1 limit", 1, []string{"fabrictest: the limit of 1s is reached", "the state of rank 1 on host1 was:\n  waits for a message from rank 1"}, ""},
 		{"netns nothing 2 1", 1, []string{" ended: it did not join the job"}, ""},
 		{"sim nothing 2 1", 99, []string{"has ended: it did not join the job: it must call mpi.Main"}, ""},
