@@ -24,7 +24,8 @@ func (c *Comm) collectiveRecv(buf []byte, source, tag int) error {
 	return c.collectiveError(err)
 }
 
-// collectiveError returns err. If it is not nil, it first announces the failure to the other ranks.
+// collectiveError returns err. If err is not nil, it first announces the failure to the other
+// ranks, unless they detect it themselves.
 func (c *Comm) collectiveError(err error) error {
 	if err != nil {
 		c.announceFailure()
@@ -100,10 +101,9 @@ func (c *Comm) Allreduce(buf []byte, t Type, op Op) error {
 	return c.locked("Allreduce", err, func() error { return c.allreduce(buf, t, op) })
 }
 
-// allreduce uses recursive doubling among the largest power of two of ranks. Each
-// remaining rank sends its buffer to one of these first and receives the result last. Both
-// partners of a pair combine the same two values with a commutative operation, so all
-// ranks compute the same bits.
+// allreduce uses recursive doubling among the largest power of two of ranks. Each remaining rank
+// sends its buffer to one of these first and receives the result last. Both partners of a pair
+// combine the same two values with a commutative operation, so all ranks compute the same bits.
 func (c *Comm) allreduce(buf []byte, t Type, op Op) error {
 	pow2 := 1
 	for pow2*2 <= c.size {
@@ -148,7 +148,7 @@ func (c *Comm) Allgather(local, all []byte) error {
 	return c.locked("Allgather", err, func() error { return c.allgather(local, all) })
 }
 
-// allgather is Allgather with the lock held and valid arguments.
+// allgather concatenates the blocks of all ranks in rank order. The caller holds the lock.
 func (c *Comm) allgather(local, all []byte) error {
 	if len(local) >= ringMinBytes {
 		return c.allgatherRing(local, all)

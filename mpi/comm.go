@@ -89,7 +89,8 @@ func (c *Comm) locked(call string, err error, do func() error) error {
 	return c.raise(call, err)
 }
 
-// lockedResult is Comm.locked for a call with a result.
+// lockedResult holds the rank's lock while it calls do, and returns the result of do. It does not
+// call do if err says that the arguments are invalid. The error goes to the error handler of c.
 func lockedResult[T any](c *Comm, call string, err error, do func() (T, error)) (result T, _ error) {
 	err = c.locked(call, err, func() (err error) {
 		result, err = do()

@@ -30,9 +30,8 @@ var (
 	ErrPeerLost = errors.New("peer is lost")
 	// ErrFinalized: the rank has been finalized.
 	ErrFinalized = errors.New("the rank has ended")
-	// ErrReady is the class of a ready send without a posted receive. No call returns it,
-	// because the sender cannot know: the message is delivered and counted in
-	// Stats.P2P.NotReady.
+	// ErrReady is the class of a ready send without a posted receive. No call returns it, because
+	// the sender cannot know: the message is delivered and counted in Stats.P2P.NotReady.
 	ErrReady = errors.New("ready send without a receive")
 )
 

@@ -18,7 +18,8 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	return c.probeStatus("Iprobe", source, tag, nonblocking)
 }
 
-// probeStatus is Probe, or Iprobe if wait is false.
+// probeStatus waits for a matching message, or looks for one once if wait is false, and returns its
+// status. The bool is false if there is none.
 func (c *Comm) probeStatus(call string, source, tag int, wait bool) (Status, bool, error) {
 	st := emptyStatus
 	found, err := c.probe(call, source, tag, wait, func(e p2p.Envelope) bool {
@@ -78,12 +79,12 @@ func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
 	return m, st, err
 }
 
-// Improbe is Mprobe without waiting.
+// Improbe returns a matching message, as Mprobe does, if one has arrived; else false.
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 	return c.mprobe("Improbe", source, tag, nonblocking)
 }
 
-// mprobe is Mprobe, or Improbe if wait is false.
+// mprobe takes a matching message; the bool is false if there is none. If wait is true, it waits.
 func (c *Comm) mprobe(call string, source, tag int, wait bool) (*Message, Status, bool, error) {
 	var m *p2p.Message
 	found, err := c.probe(call, source, tag, wait, func(e p2p.Envelope) bool {

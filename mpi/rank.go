@@ -269,8 +269,8 @@ func (k *rank) FlushNeeded() {
 	}
 }
 
-// flushTask flushes deferred messages periodically while the program computes. It ends when it
-// has found none maxIdleFlushes times in a row.
+// flushTask flushes deferred messages periodically while the program computes. It ends when the
+// rank has ended, or when no message was deferred maxIdleFlushes times in a row.
 func (k *rank) flushTask(p verbs.Proc) {
 	for idle := 0; idle < maxIdleFlushes; {
 		p.Sleep(flushInterval)

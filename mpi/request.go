@@ -106,10 +106,10 @@ func (r *Request) Wait() (Status, error) {
 	return st, r.c.raise(r.call, err)
 }
 
-// Test reports whether the request is complete, and deactivates it if so.
+// Test reports whether the request is complete or inactive, and deactivates it if so.
 func (r *Request) Test() (Status, bool, error) { return r.test((*Request).finish) }
 
-// GetStatus reports whether the request is complete, without deactivating it.
+// GetStatus reports whether the request is complete or inactive, without deactivating it.
 func (r *Request) GetStatus() (Status, bool, error) { return r.test((*Request).result) }
 
 // test polls once, and calls result if the request is complete.

@@ -61,7 +61,7 @@ func (c *Comm) startSend(p *p2p.Request, context uint32, m message, mode p2p.Mod
 	c.rank.p2p.Isend(p)
 }
 
-// startBlockingSend is startSend for a caller that waits for this send only: unless the mode is
+// startBlockingSend starts a send whose caller waits for this send only: unless the mode is
 // Synchronous, the transport copies eager data, so that the send completes at once.
 func (c *Comm) startBlockingSend(p *p2p.Request, context uint32, m message, mode p2p.Mode) {
 	p.Peer, p.Context, p.Tag, p.Buf, p.Mode, p.Blocking = c.worldRank(m.peer), context, int32(m.tag), m.buf, mode, mode != p2p.Synchronous
@@ -252,7 +252,7 @@ func (c *Comm) Bsend(buf []byte, dest, tag int) error {
 	return c.locked("Bsend", c.checkSend(dest, tag), func() error { return c.bufferedSend(buf, dest, tag) })
 }
 
-// Ibsend is Bsend with a request, which is already complete.
+// Ibsend copies a message to the attached buffer and sends it. Its request is already complete.
 func (c *Comm) Ibsend(buf []byte, dest, tag int) (*Request, error) {
 	return c.begin("Ibsend", arguments{message{buf, dest, tag}, bsendRequest, p2p.Standard})
 }

@@ -134,8 +134,8 @@ func WaitAny(rs []*Request) (int, Status, error) {
 // returns true and Undefined.
 func TestAny(rs []*Request) (int, Status, bool, error) { return completeAny(rs, nonblocking) }
 
-// completeAny finishes one complete request. If wait is true, it waits for one. The index is
-// Undefined without one.
+// completeAny finishes one complete request, for which it waits if wait is true, and returns its
+// index. Without one the index is Undefined, and the bool is true only if no request is active.
 func completeAny(rs []*Request, wait bool) (int, Status, bool, error) {
 	k, err := rankOf(rs)
 	if k == nil || err != nil {

@@ -86,7 +86,7 @@ func (w *Win) check() error {
 	return w.c.check()
 }
 
-// comm returns the communicator whose error handler is used.
+// comm returns the communicator whose error handler is used; nil for a nil window.
 func (w *Win) comm() *Comm {
 	if w == nil {
 		return nil

@@ -27,7 +27,8 @@ func (w *Win) Post(group []int, a Assert) error {
 	return w.callWithGroup("Post", (*window.Window).Post, group, a)
 }
 
-// Start opens an access epoch to the windows of a group. Only the operations wait for their posts.
+// Start opens an access epoch to the windows of a group, without waiting for their Post: operations
+// and Complete do.
 func (w *Win) Start(group []int, a Assert) error {
 	return w.callWithGroup("Start", (*window.Window).Start, group, a)
 }
@@ -66,7 +67,8 @@ func (w *Win) Wait() error {
 	return w.call("Win.Wait", func(e *window.Window) error { return w.waitFor(e.Test) })
 }
 
-// Test is Wait without blocking; it reports whether the epoch was closed.
+// Test closes the exposure epoch of Post if the whole group has called Complete, and reports
+// whether it did. It does not block.
 func (w *Win) Test() (bool, error) {
 	return lockedResult(w.comm(), "Win.Test", w.check(), func() (done bool, err error) {
 		w.c.rank.pollOnce(func() bool {

@@ -94,13 +94,13 @@ func (w *Win) Accumulate(origin []byte, target, offset int, t Type, op Op) error
 	return w.access("Accumulate", accumulateAccess(origin, target, offset, t, op))
 }
 
-// GetAccumulate is Accumulate that also fetches the previous elements to result. With NoOp
-// it only fetches, and origin may be nil.
+// GetAccumulate combines origin with elements of a rank's window, as Accumulate does, and fetches
+// the previous elements to result. With NoOp it only fetches, and origin may be nil.
 func (w *Win) GetAccumulate(origin, result []byte, target, offset int, t Type, op Op) error {
 	return w.access("GetAccumulate", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }
 
-// FetchAndOp is GetAccumulate of one element.
+// FetchAndOp combines origin with one element of a window, and fetches its old value to result.
 func (w *Win) FetchAndOp(origin, result []byte, target, offset int, t Type, op Op) error {
 	if len(result) != t.Size() && t.Size() > 0 {
 		return w.comm().raise("FetchAndOp", fmt.Errorf("%w: the result has %d bytes, one %v has %d", ErrArg, len(result), t, t.Size()))
@@ -116,22 +116,23 @@ func (w *Win) CompareAndSwap(origin, compare, result []byte, target, offset int,
 	})
 }
 
-// Rput is Put with a request; it needs a lock epoch.
+// Rput writes origin to a rank's window, and returns a request. It needs a lock epoch.
 func (w *Win) Rput(origin []byte, target, offset int) (*Request, error) {
 	return w.request("Rput", putAccess(origin, target, offset))
 }
 
-// Rget is Get with a request; it needs a lock epoch.
+// Rget reads from a rank's window into origin, and returns a request. It needs a lock epoch.
 func (w *Win) Rget(origin []byte, target, offset int) (*Request, error) {
 	return w.request("Rget", getAccess(origin, target, offset))
 }
 
-// Raccumulate is Accumulate with a request; it needs a lock epoch.
+// Raccumulate combines origin with elements of a window, and returns a request, in a lock epoch.
 func (w *Win) Raccumulate(origin []byte, target, offset int, t Type, op Op) (*Request, error) {
 	return w.request("Raccumulate", accumulateAccess(origin, target, offset, t, op))
 }
 
-// RgetAccumulate is GetAccumulate with a request; it needs a lock epoch.
+// RgetAccumulate combines origin with elements of a window, fetches the previous elements to
+// result, and returns a request. It needs a lock epoch.
 func (w *Win) RgetAccumulate(origin, result []byte, target, offset int, t Type, op Op) (*Request, error) {
 	return w.request("RgetAccumulate", fetching(accumulateAccess(origin, target, offset, t, op), result))
 }

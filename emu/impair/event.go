@@ -11,18 +11,16 @@ import (
 	"github.com/fabrictest/fabrictest/emu/mono"
 )
 
-// Event applies one action to one exact packet.
+// Event applies one action to one exact packet, or to all that match.
 type Event struct {
 	Match Match `json:"match" yaml:"match"`
-	// Occurrence selects among the packets that match: 1 is the first, as a
-	// PSN's first transmission; 2 is the second, its first retransmission; 0 is
-	// all.
+	// Occurrence selects among the packets that match: 1 is the first, as a PSN's first
+	// transmission; 2 is the second, its first retransmission; 0 is all.
 	Occurrence int    `json:"time,omitempty" yaml:"time,omitempty"`
 	Action     Action `json:"action" yaml:"action"`
 }
 
-// Flow identifies a flow as the Dissector reads it: in RoCEv2 the destination
-// QP number.
+// Flow identifies a flow as the Dissector reads it: in RoCEv2 the destination QP number.
 type Flow uint64
 
 // Match selects packets. Empty fields match any.
@@ -66,9 +64,8 @@ type Action struct {
 
 // Dissector parses the protocol of the payload for a Pipe.
 type Dissector interface {
-	// Dissect returns a packet's flow and sequence number; ok is false for
-	// other protocols, which match no Flow and no Seq. It neither keeps nor
-	// changes payload.
+	// Dissect returns a packet's flow and sequence number; ok is false for other protocols, which
+	// match no Flow and no Seq. It neither keeps nor changes payload.
 	Dissect(payload []byte) (flow Flow, seq uint32, ok bool)
 	// SetField sets a field and updates the checksums that cover it. It may
 	// change d.Payload in place.

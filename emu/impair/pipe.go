@@ -201,7 +201,7 @@ func (p *Pipe) applyStages(now mono.Time, out []Outcome, start int) []Outcome {
 }
 
 // copyPayload replaces d's payload by a copy, which may be changed. The arena holds such copies
-// until the next Apply.
+// until the next Apply or HandleTimer.
 func (p *Pipe) copyPayload(d *link.Datagram) {
 	start := len(p.arena)
 	p.arena = append(p.arena, d.Payload...)

@@ -11,8 +11,7 @@ import (
 // PPM is a million: a probability of one.
 const PPM = 1_000_000
 
-// Spec is a set of random impairments for a time span. The zero Spec has no
-// effect.
+// Spec is a set of random impairments for a time span. The zero Spec has no effect.
 type Spec struct {
 	// The Spec applies while From <= now < Until. Until 0 means forever.
 	From  mono.Time `json:"from,omitempty" yaml:"from,omitempty"`
@@ -26,15 +25,13 @@ type Spec struct {
 	DuplicatePPM   uint32        `json:"duplicate_ppm,omitempty" yaml:"duplicate_ppm,omitempty"`
 	DuplicateDelay time.Duration `json:"duplicate_delay,omitempty" yaml:"duplicate_delay,omitempty"`
 
-	// ReorderPPM delays packets by ReorderDelay, so that later packets overtake
-	// them.
+	// ReorderPPM delays packets by ReorderDelay, so that later packets overtake them.
 	ReorderPPM   uint32        `json:"reorder_ppm,omitempty" yaml:"reorder_ppm,omitempty"`
 	ReorderDelay time.Duration `json:"reorder_delay,omitempty" yaml:"reorder_delay,omitempty"`
 
-	// Delay delays every packet; Jitter adds a uniformly distributed time in
-	// [0, Jitter]. Jitter larger than the gap between packets reorders them
-	// unless KeepOrder is set: then a packet leaves no earlier than the
-	// previous one, except for packets that ReorderPPM selects.
+	// Delay delays every packet; Jitter adds a uniformly distributed time in [0, Jitter]. Jitter
+	// larger than the gap between packets reorders them unless KeepOrder is set: then a packet
+	// leaves no earlier than the previous one, except for packets that ReorderPPM selects.
 	Delay     time.Duration `json:"delay,omitempty" yaml:"delay,omitempty"`
 	Jitter    time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
 	KeepOrder bool          `json:"keep_order,omitempty" yaml:"keep_order,omitempty"`

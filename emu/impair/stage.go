@@ -102,7 +102,7 @@ func (s *stage) decide() (drawn decision) {
 	return drawn
 }
 
-// decideBurst advances the Gilbert-Elliott model by one packet, and reports whether that is lost.
+// decideBurst advances the Gilbert-Elliott model by a packet, and reports if the packet is lost.
 func (s *stage) decideBurst() (lost bool) {
 	ge := &s.spec.Burst
 	changePPM := ge.ToBadPPM

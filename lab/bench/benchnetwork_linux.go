@@ -193,7 +193,7 @@ func (t *benchNetwork) SetAddress(_ string, p netip.Prefix, present bool) error 
 // SetLink implements linkController for the device's link.
 func (t *benchNetwork) SetLink(_ string, up bool) error { return t.fabric.SetLink(devicePort, up) }
 
-// freeAddrs returns a predicate for addresses that no host has.
+// freeAddrs returns a predicate for addresses that no NIC of the topology, device or partner has.
 func freeAddrs(topo *topology.Topology) func(netip.Addr) bool {
 	taken := make(map[netip.Addr]bool)
 	for _, h := range topo.Hosts {
@@ -257,8 +257,8 @@ func (t *benchNetwork) close() error {
 const fenceTimeout = 30 * time.Second
 
 // fence returns when all packets of earlier cases have reached the device's host: a device that is
-// opened before would answer them. On each CPU, because each has a receive queue, it sends a frame
-// between the two addresses, and it waits until all frames have arrived.
+// opened earlier would answer them. On each CPU, because each has a receive queue, it sends a frame
+// from peerAddr to deviceAddr, and it waits for all frames. Without a wire it does nothing.
 func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	if t.wire == nil {
 		return nil
@@ -290,8 +290,8 @@ func (t *benchNetwork) fence(peerAddr, deviceAddr netip.Addr) error {
 	return nil
 }
 
-// onEachCPU calls f on each CPU that this process may use, and returns their number. It changes the
-// affinity of a thread that ends with the call.
+// onEachCPU calls f on each CPU that this process may use, until f fails, and returns the number of
+// successful calls. It changes the affinity of a thread that ends with the call.
 func onEachCPU(f func() error) (n int, err error) {
 	done := make(chan struct{})
 	go func() {

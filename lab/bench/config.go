@@ -221,8 +221,7 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 
 // NamespaceOptions are options of benches in network namespaces.
 type NamespaceOptions struct {
-	// Parallel is the number of concurrent cases, each in separate namespaces; 0
-	// means 1.
+	// Parallel is the number of concurrent cases, each in separate namespaces; 0 means 1.
 	Parallel int
 	// MaxTime ends a case that hangs; 0 means 2 min.
 	MaxTime time.Duration

@@ -18,8 +18,7 @@ import (
 type DeviceOptions struct {
 	// Interface is the judge's interface on the device's link.
 	Interface string
-	// Wire is the access of the judge to the link; empty means the default for the
-	// device.
+	// Wire is the access of the judge to the link; empty means the default for the device.
 	Wire DeviceWire
 	// Peers are the judge's addresses with their networks. With WirePackets and
 	// WireSegments each is the first of four unused addresses, which the kernel
@@ -35,11 +34,9 @@ type DeviceOptions struct {
 	Agent netip.Addr
 	// Redial connects to the agent again after the connection was lost; nil if impossible.
 	Redial func(context.Context) (*agent.Client, error)
-	// Host is the device's host, if it can be restarted from outside; then Redial
-	// is not used.
+	// Host is the device's host, if it can be restarted from outside; then Redial is not used.
 	Host DeviceHost
-	// RestartAfter reports whether the device is restarted after a case; nil for
-	// none.
+	// RestartAfter reports whether the device is restarted after a case; nil for none.
 	RestartAfter func(id string) bool
 	// InNamespace, if not nil, calls a function in the network namespace of
 	// Interface, if that is not the program's.
@@ -53,9 +50,8 @@ type DeviceOptions struct {
 
 // DeviceHost controls the machine of a device from outside.
 type DeviceHost interface {
-	// Problem returns an error if the machine has crashed since the last call. sign
-	// is an error that suggests it: agent.ErrLost, or that a case hung; nil if
-	// there is none.
+	// Problem returns an error if the machine has crashed since the last call. sign is an error
+	// that suggests it: agent.ErrLost, or that a case hung; nil if there is none.
 	Problem(sign error) error
 	// Restart restarts the machine in any state, and connects to its agent.
 	Restart(context.Context) (*agent.Client, error)
@@ -213,8 +209,7 @@ const (
 	WirePackets DeviceWire = "packet"
 	// WireUDP uses UDP sockets of the kernel, for RoCE, without privileges. See Limitations.
 	WireUDP DeviceWire = "udp"
-	// WireTCP uses the kernel's TCP. It is the default for iWARP, and needs no
-	// privileges.
+	// WireTCP uses the kernel's TCP. It is the default for iWARP, and needs no privileges.
 	WireTCP DeviceWire = "tcp"
 	// WireSegments uses a user-space TCP over packet sockets, for iWARP: it sees
 	// and sets every segment. It needs CAP_NET_RAW.

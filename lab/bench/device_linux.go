@@ -160,7 +160,7 @@ func (d *Device) Close() error {
 }
 
 // WithBench implements conformance.Lab: it runs one case at a time on the device. After a case that
-// hung the device or crashed its host, it restarts them.
+// hung the device or crashed its host, it restarts them, and also if RestartAfter asks for it.
 func (d *Device) WithBench(ctx context.Context, job conformance.BenchSpec, body func(*conformance.Bench) error) error {
 	if len(job.Defects) > 0 {
 		return fmt.Errorf("defects %v: a device of another host cannot be given defects", job.Defects)
@@ -246,7 +246,8 @@ func withHostProblem(outcome, problem error) error {
 }
 
 // reset restarts the device after the case id, for the reason why, and reports that by OnNote. If
-// the host has a problem, or the device does not restart, it restarts the host.
+// the host has crashed, or the device does not restart, it restarts the host; without control of
+// the host, it gives up a device that hangs or whose agent is lost, and only reports other errors.
 func (d *Device) reset(ctx context.Context, id, why string, hostProblem error) {
 	if ctx.Err() != nil {
 		return // no more cases

@@ -114,7 +114,7 @@ func (l *kernelListener) Accept(timeout time.Duration) (conformance.Stream, erro
 }
 
 // deadline returns when a timeout expires: in a millisecond or later, so that data that has arrived
-// is read. A negative timeout never expires, which is the zero time.
+// is read. For a negative timeout, which never expires, it returns the zero time.
 func deadline(timeout time.Duration) time.Time {
 	if timeout < 0 {
 		return time.Time{}
@@ -217,9 +217,8 @@ func (x *segmentWire) Recv(timeout time.Duration) (conformance.Frame, error) {
 	return f, err
 }
 
-// timestampsLen is the length of the TCP timestamps option, which most hosts use.
-// The user-space TCP does not, and subtracts it from the MSS of a smaller MTU, to
-// get payloads of the usual size.
+// timestampsLen is the length of the TCP timestamps option, which most hosts use. The user-space
+// TCP does not, and subtracts it from the MSS of a smaller MTU, to get payloads of the usual size.
 const timestampsLen = 12
 
 // openTCP opens a user-space TCP with the address local for the case, and records all packets. If

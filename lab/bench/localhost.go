@@ -84,7 +84,7 @@ func (h *LocalHost) describeDevice(info verbs.DeviceInfo) agent.DeviceIdentity {
 	return d
 }
 
-// distribution returns the name of the distribution.
+// distribution returns the name of the Linux distribution; that of the operating system if unknown.
 func (h *LocalHost) distribution() string {
 	for line := range strings.Lines(h.read("etc", "os-release")) {
 		if name, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
@@ -131,8 +131,8 @@ func (h *LocalHost) linkTarget(device string, path ...string) string {
 // busAddress returns the bus address of a device.
 func (h *LocalHost) busAddress(device string) string { return h.linkTarget(device, "device") }
 
-// driver returns the module of a device. Software devices have no bus, and sysfs does not
-// name their modules: rxe has a parent attribute, and siw is an RNIC.
+// driver returns the module of a device, or "". Software devices have no bus, and sysfs does not
+// name their modules: rxe has a parent attribute, and siw is an RNIC (node type 4).
 func (h *LocalHost) driver(device string) string {
 	if d := h.linkTarget(device, "device", "driver"); d != "" {
 		return d

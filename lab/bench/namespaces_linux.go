@@ -215,8 +215,8 @@ func (p *netnsCase) openPartner() (verbs.Context, error) {
 	return d, nil
 }
 
-// cleanUp closes the devices and undoes changes of the link. clean is false if the device or
-// the case has not ended in time, so that the network cannot be used again.
+// cleanUp closes the devices, and undoes changes of the link, addresses and path. clean is false if
+// the device or the case has not ended in time, so that the network cannot be used again.
 func (p *netnsCase) cleanUp() (clean bool, err error) {
 	p.stop()
 	timeout, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)

@@ -131,8 +131,8 @@ func (w *watchdog) hung(now time.Duration) bool {
 	return w.lastReplies == before || now >= w.end
 }
 
-// runBody runs the body of a case until it returns, a task crashes, it hangs, or ctx or lost,
-// which may be nil, is done.
+// runBody runs the body of a case, and returns when the body returns, a task crashes, wd finds that
+// the case hangs, ctx is done, or the agent is lost (lost, which may be nil, is closed).
 func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog, lost <-chan struct{}) error {
 	tick := time.NewTicker(wd.interval)
 	defer tick.Stop()
@@ -157,7 +157,7 @@ func (w *realWorld) runBody(ctx context.Context, body func() error, wd *watchdog
 }
 
 // awaitEnd waits until the body and the tasks of a stopped case have ended: their next call that
-// waits panics. It reports whether they ended before ctx.
+// waits panics. It reports whether all ended before ctx was done.
 func (w *realWorld) awaitEnd(ctx context.Context) bool {
 	all := true
 	if w.bodyDone != nil {

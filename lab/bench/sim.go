@@ -38,8 +38,7 @@ const (
 	defaultMaxEvents = 20_000_000
 )
 
-// pathLatency is the time of a packet between the device and its peer, over two
-// links and a switch.
+// pathLatency is the time of a packet between the device and its peer, over two links and a switch.
 const (
 	pathLatency = 2 * linkLatency
 	linkLatency = 500 * time.Nanosecond
@@ -286,7 +285,8 @@ func (w *simWorld) Go(name string, f func() error) conformance.Task {
 	return t
 }
 
-// endTasks ends the tasks of a case that has ended, and returns their errors.
+// endTasks ends the tasks that still run after the case. It returns an error for each of them, and
+// for each task that failed without a Wait.
 func (w *simWorld) endTasks() error {
 	var errs []error
 	for _, t := range w.tasks {

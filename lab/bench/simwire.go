@@ -96,10 +96,9 @@ func (x *simWire) Recv(timeout time.Duration) (f conformance.Frame, err error) {
 // Join implements conformance.Wire. All packets are seen anyway.
 func (x *simWire) Join(netip.Addr) error { return nil }
 
-// A simulated network delivers packets by IP address, and a link by Ethernet address.
-// A packet to an address without a port is redirected to cableHost, an address of the
-// device's port that the device does not know. The upper bits of the flow label have
-// the index of the original address.
+// A simulated network delivers packets by IP address, and a link by Ethernet address. A packet to
+// an address without a port is redirected to cableHost, an address of the device's port that the
+// device does not know. The upper bits of the flow label have the index of the original address.
 const (
 	unknownShift = 20
 	maxUnknown   = 1<<12 - 1

@@ -28,8 +28,7 @@ const (
 	defaultEvents = 1_000_000_000
 )
 
-// Fabric is the configuration of a simulation: hosts around one switch for each
-// rail.
+// Fabric is the configuration of a simulation: hosts around one switch for each rail.
 type Fabric struct {
 	// Ranks is the number of ranks, PerHost how many share a host; 0 means 1. Ranks
 	// are placed in blocks: 0 to PerHost-1 on host 0.
@@ -58,8 +57,7 @@ type Fabric struct {
 	// number of events; 0 means a billion.
 	Limit  time.Duration
 	Events uint64
-	// Script, if not nil, is called once before the ranks run, to schedule faults
-	// with World.At.
+	// Script, if not nil, is called once before the ranks run, to schedule faults with World.At.
 	Script func(*World)
 	// Stop is that of sim.Config.
 	Stop func() error
@@ -133,9 +131,8 @@ func (f *Fabric) topology() (topology.Topology, error) {
 	return topology.Star(hosts, topology.Options{Rails: f.Rails})
 }
 
-// WorldVar is the environment variable with the Job, as JSON, of a process that
-// runs all ranks of a simulation. Without it a process is one rank, and gets its
-// Job from the launcher.
+// WorldVar is the environment variable with the Job, as JSON, of a process that runs all ranks of a
+// simulation. Without it a process is one rank, and gets its Job from the launcher.
 const WorldVar = "FABRICTEST_MPI_WORLD"
 
 // Job is the configuration of ranks.
@@ -143,8 +140,7 @@ type Job struct {
 	Ranks   int `json:"ranks"`
 	PerHost int `json:"per_host"`
 	Rails   int `json:"rails"`
-	// Provider is the name in package nics. ICRCOffloaded leaves out the ICRC of
-	// RoCE.
+	// Provider is the name in package nics. ICRCOffloaded leaves out the ICRC of RoCE.
 	Provider      string `json:"provider"`
 	ICRCOffloaded bool   `json:"offloaded,omitempty"`
 	// MTU is that of every cable, and LossPPM its random loss.
@@ -169,8 +165,7 @@ type Job struct {
 // RankJob is the additional configuration of a rank in a process.
 type RankJob struct {
 	NICs []NICJob `json:"nics"`
-	// SharedFD is the descriptor of the shared memory of its host
-	// (NewSharedMemory); 0 for none.
+	// SharedFD is the descriptor of the shared memory of its host (NewSharedMemory); 0 for none.
 	SharedFD int `json:"shared,omitempty"`
 	// CPU is the CPU of the rank, counted from 1; 0 for any.
 	CPU int `json:"cpu,omitempty"`

@@ -104,7 +104,7 @@ func (e *ReportedError) Unwrap() error { return e.Err }
 func (e *ReportedError) Reported() bool { return true }
 
 // Report sends report, the final report of a rank, as JSON to the launcher if Job.Reports is
-// set. Run returns its error. Report is safe for concurrent use.
+// set. In a simulation, Run returns its error. Report is safe for concurrent use.
 func (p *Process) Report(rank int, report any) {
 	if !p.job.Reports {
 		return

@@ -88,7 +88,7 @@ func (p *scenarioRun) observedRank(o *launch.Outcome, out *rankOutcome) lab.Rank
 	return r
 }
 
-// exitReason returns why a process ended, with the relevant line or the last lines of its stderr.
+// exitReason returns why a process ended; if it exited, with the cause or last lines of its stderr.
 func exitReason(o *launch.Outcome) string {
 	stderr := strings.TrimSpace(o.Stderr.Tail)
 	if stderr == "" || o.State != launch.Exited {

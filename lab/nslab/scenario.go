@@ -47,9 +47,8 @@ func runScenario(ctx context.Context, s *scenarios.Scenario, opts lab.Options) *
 	return r
 }
 
-// buildAndRun builds the fabric, runs the ranks on it, and returns what was observed,
-// also of a run that was stopped. It calls onTruncated if the capture of the fabric
-// reaches its limit.
+// buildAndRun builds the fabric, runs the ranks on it, and returns what was observed, also of a run
+// that was stopped. It calls onTruncated if the capture of the fabric reaches its limit.
 func buildAndRun(ctx context.Context, s *scenarios.Scenario, opts lab.Options, onTruncated func()) (*lab.Observation, error) {
 	if err := lab.Check(s, scenarios.NetNS, opts.Defects...); err != nil {
 		return nil, err

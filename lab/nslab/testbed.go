@@ -24,8 +24,7 @@ type Testbed struct {
 // TestbedOptions are options of a Testbed. By default, the kernel carries the
 // cables that the plan does not impair.
 type TestbedOptions struct {
-	// UserSpace carries every cable of a host through user space, for Impair and
-	// captures.
+	// UserSpace carries every cable of a host through user space, for Impair and captures.
 	UserSpace bool
 	// Netem uses the kernel's netem instead of the user-space switches. An
 	// impairment that netem lacks is an error.
@@ -59,9 +58,8 @@ func Open(plan *lab.Plan, opts TestbedOptions) (*Testbed, error) {
 	return &Testbed{Plan: plan, Fabric: fabric, switches: w}, nil
 }
 
-// Impair replaces the random impairments of the ports that match a pattern by those
-// of another plan with the same topology. The end of a fault of the testbed's own
-// plan may overwrite them.
+// Impair replaces the random impairments of the ports that match a pattern by those of another plan
+// with the same topology. The end of a fault of the testbed's own plan may overwrite them.
 func (st *Testbed) Impair(by *lab.Plan, pattern string) error {
 	ports, err := st.Plan.Topology.Match(pattern)
 	if err != nil {
@@ -95,9 +93,8 @@ func (st *Testbed) SetLink(pattern string, up bool) error {
 	return err
 }
 
-// AddRDMA adds a kernel RDMA device of kind rxe or siw to every NIC. Device names
-// contain the lab's name, because they may be visible in all namespaces. The
-// devices are removed with the fabric.
+// AddRDMA adds a kernel RDMA device of kind rxe or siw to every NIC. Device names contain the lab's
+// name, because they may be visible in all namespaces. The devices are removed with the fabric.
 func (st *Testbed) AddRDMA(kind, lab string) error {
 	for i := range st.Plan.Ports {
 		p := &st.Plan.Ports[i]

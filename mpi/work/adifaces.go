@@ -27,7 +27,8 @@ func (a *adi) reference() (want func(at [3]int) [adiVars]float64, bound float64)
 	return c.at, 0
 }
 
-// checkPoint compares the unknowns of a point. In an error, where names the copy.
+// checkPoint compares got, the unknowns of a point, with want. In an error, where says what got is
+// part of: this rank's cells, the reference, or a face from another rank.
 func (a *adi) checkPoint(at [3]int, want [adiVars]float64, got []float64, bound float64, where string) {
 	for v, w := range want {
 		if !a.j.withinBound(w, got[v], bound) {
@@ -80,7 +81,7 @@ func (a *adi) makeFaces() {
 	}
 }
 
-// points visits the points of a cell that are on its face: less than faceDepth from its end.
+// points visits the points of a cell less than faceDepth from its end in the face's direction.
 func (f *face) points(c *adiCell, visit func(at [3]int, i int)) {
 	c.each(func(at [3]int, i int) {
 		inward := c.from[f.axis] + c.n[f.axis] - 1 - at[f.axis]

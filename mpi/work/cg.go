@@ -252,7 +252,7 @@ func makeSystem(seed uint64, n, perRow int, b matrixBlock) system {
 		value    float64
 	}
 	var mine []element
-	size := make([]float64, n) // sum of the off-diagonal elements, by row
+	size := make([]float64, n) // sum of the absolute off-diagonal elements, by row
 	solution, product := make([]float64, n), make([]float64, n)
 	for i := range n {
 		solution[i] = 1 + uniform(key(seed, uint64(i)))/2

@@ -171,8 +171,8 @@ func (m *mg) smooth(l *mgLevel) {
 	m.exchange(l, l.u)
 }
 
-// check compares the norms of all cycles and, for small grids, every point with cycles by one rank.
-// They must be equal to the bit: a cycle does not depend on the division of the grid.
+// check checks that each cycle reduces the residual and, for small grids, compares every point with
+// cycles by one rank, to the bit: a cycle does not depend on the division of the grid.
 func (m *mg) check(side int) {
 	j := m.j
 	for i, n := range m.norms[1:] {

@@ -52,7 +52,7 @@ func (l *mgLevel) each(do func(at int)) {
 // stencil has weights for a point, and its neighbours across a face, an edge and a corner.
 type stencil [4]float64
 
-// The stencils of NPB's MG: the operator, and the smoother of the smaller classes.
+// The stencils of NPB's MG: the operator, the smoother of the smaller classes, and the restriction.
 var (
 	mgOperator = stencil{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12}
 	mgSmoother = stencil{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0}

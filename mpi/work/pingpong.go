@@ -66,10 +66,9 @@ func (j *job) checkReceived(buf []byte, s mpi.Status, source, tag int, k uint64)
 	j.checkContents(buf, k, "message from rank %d with tag %d", source, tag)
 }
 
-// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in
-// Rashti 2010 §5.5.1: the gain of buffer reuse where some buffers are used often and others
-// rarely. Turn t uses the buffers from t on, once each. A rank waits for its send after it has
-// received the answer.
+// spectrum is a ping-pong from many buffers, of which the i-th is used i times, as in Rashti 2010
+// §5.5.1: the gain of buffer reuse where some buffers are used often and others rarely. Turn t uses
+// the buffers from t on, once each. A rank waits for its send after it has received the answer.
 func spectrum(j *job) {
 	n := cmp.Or(j.p.Bytes, 2<<10)
 	most := j.setIterations(map[Class]int{ClassT: 8, ClassS: 50, ClassW: 200, ClassA: 1000}[j.p.Class])
@@ -95,7 +94,8 @@ func spectrum(j *job) {
 	j.addFigure("latency", latency*1e6, "us")
 }
 
-// roundTripNonblocking is roundTrip with sends that continue during the wait for the answer.
+// roundTripNonblocking exchanges a message each way, rank 0 first, with nonblocking sends: that of
+// rank 0 continues during its wait for the answer. It returns the status of the receive.
 func roundTripNonblocking(j *job, send, recv []byte) (s mpi.Status) {
 	me := j.Rank()
 	if me == 1 {

@@ -28,7 +28,7 @@ func radixSort(j *job) {
 
 type radixSize struct{ keys, digitBits, digits, rounds int }
 
-// radix is a rank's part: of all keys in order, those from first on.
+// radix is a rank's part of the sort.
 type radix struct {
 	j          *job
 	size       radixSize
@@ -39,7 +39,7 @@ type radix struct {
 	incoming   [][]chunk // by source rank
 }
 
-// chunk is the keys of one digit from one rank, or a part of them, and their destination.
+// chunk is n keys of one digit from one rank, from index at on in the send or receive buffer.
 type chunk struct{ at, n int }
 
 // newRadix draws the keys of this rank for a round.

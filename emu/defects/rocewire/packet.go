@@ -155,9 +155,9 @@ func acceptWithoutDF(f *Filter, p *packet) (pass bool) {
 	return true
 }
 
-// checkDoubledICRC emulates the defect FlushICRCDoubled on received packets: it replaces the ICRC
-// of a FLUSH by the right one if it covers the packet twice, as the Linux driver rxe computes it,
-// else by a wrong one, so that the NIC drops the packet.
+// checkDoubledICRC emulates the defect FlushICRCDoubled on received packets. If the ICRC of a FLUSH
+// covers the packet twice, as the Linux driver rxe computes it, the right ICRC replaces it; else a
+// wrong one does, so that the NIC drops the packet.
 func checkDoubledICRC(f *Filter, p *packet) (pass bool) {
 	if !f.hasICRC || len(p.Payload) < wire.BTHLen+wire.ICRCLen || !p.isReliable(wire.OpFlush) {
 		return true

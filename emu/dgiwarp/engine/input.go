@@ -43,7 +43,7 @@ func (n *NIC) Input(now mono.Time, d *link.Datagram) {
 	}
 }
 
-// validSource reports whether src can be answered: it must not be a multicast or broadcast address.
+// validSource reports whether src can be answered: it must be a unicast address with a port.
 func validSource(src netip.AddrPort) bool {
 	a := src.Addr().Unmap()
 	return a.IsValid() && !a.IsUnspecified() && !isGroup(a) && src.Port() != 0

@@ -80,7 +80,8 @@ func (n *NIC) Deadline() mono.Time {
 	return min(n.rd.Deadline(), n.messages.deadline(), n.records.deadline())
 }
 
-// StrictDeadline is Deadline, with a slack for the timers of RD that may be late.
+// StrictDeadline returns until when a driver may sleep that also polls for other reasons, and then
+// calls Tick: later than Deadline if the next timer of RD may be late.
 func (n *NIC) StrictDeadline() mono.Time {
 	return min(n.rd.StrictDeadline(), n.messages.deadline(), n.records.deadline())
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP and copies it, since
-// its slot may be reused. It writes the sender's address to the place of the GRH, and removes that
-// from the SGL that the stream sees. If receives are reserved for peers that waited for them and
-// were resumed, this is one of these.
+// NextReceive implements iwarp.Owner. It takes the oldest receive of the QP, nil if there is none,
+// and copies it, since its slot may be reused. It writes the sender's address to the place of the
+// GRH, which the SGL that the stream sees leaves out; MemoryStatus says if the receive is too short
+// for that or its memory invalid. It also uses up one of the receives that are reserved for peers
+// that waited for a receive.
 func (h *peerStream) NextReceive() *iwarp.Receive {
 	q := h.peer.qp
 	w, pd := q.PeekReceive()
@@ -74,9 +75,9 @@ func (h *peerStream) Completed(_ *iwarp.Request, status verbs.WCStatus) {
 // Retired implements iwarp.Owner. It does nothing: Completed frees the slot.
 func (h *peerStream) Retired(_ *iwarp.Request) {}
 
-// Ended implements iwarp.Owner. It reports the error that ended the stream, and fails the QP unless
-// the QP is to survive errors of peers (isolate). An error that the peer has found, and sent in a
-// Terminate, does not fail the QP.
+// Ended implements iwarp.Owner. An error in the peer's segments raises an event and, like an error
+// of a local request, fails the QP unless the QP is to survive errors of peers (isolate). An error
+// that the peer has sent in a Terminate is recorded and raises an event, but does not fail the QP.
 func (h *peerStream) Ended(end iwarp.End) {
 	p, q := h.peer, h.peer.qp
 	p.queueOutput() // there may be an error message to send

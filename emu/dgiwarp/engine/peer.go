@@ -168,7 +168,8 @@ func (n *NIC) streamOptions() iwarp.Options {
 
 const noTerminate = false // argument of iwarp.Stream.Fail
 
-// fail resets a stream whose flow is gone. It fails the oldest request, and flushes the others.
+// fail resets a stream whose flow is gone. The oldest request fails with status, and the later
+// requests are flushed.
 func (h *peerStream) fail(status verbs.WCStatus) {
 	h.cause = status
 	h.stream.Fail(ddp.TermMPAClosed, noTerminate)

@@ -102,13 +102,13 @@ func (n *NIC) DestroyQP(q *QP) error {
 	return nil
 }
 
-// LastError returns the last error that a peer reported for a message of this QP.
+// LastError returns the last error that a peer reported for a message of this QP; false if none.
 func (q *QP) LastError() (ErrorReport, bool) { return q.reported, q.reported.From.IsValid() }
 
-// sends reports whether the state of the QP allows it to send.
+// maySend reports whether the state of the QP allows it to send.
 func (q *QP) maySend() bool { return q.state == verbs.QPStateRTS }
 
-// receives reports whether the state of the QP allows it to receive.
+// mayReceive reports whether the state of the QP allows it to receive.
 func (q *QP) mayReceive() bool {
 	return q.state >= verbs.QPStateRTR && q.state != verbs.QPStateErr
 }

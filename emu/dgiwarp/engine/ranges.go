@@ -46,7 +46,7 @@ func (r *ranges) fits(s span) bool {
 	return false
 }
 
-// whole reports whether the set contains the first n octets.
+// whole reports whether the set is exactly the first n octets, or n is 0.
 func (r *ranges) whole(n uint32) bool {
 	return n == 0 || len(r.spans) == 1 && r.spans[0] == span{0, n}
 }

@@ -21,9 +21,9 @@ type record struct {
 
 // takeWriteRecord places a segment of a Write-Record in memory, and records its range. A
 // Write-Record is an unreliable Write; the completion of a receive at its target lists the ranges
-// that arrived. The last missing segment completes the record. It refuses an invalid segment, and
-// drops one that contradicts the others, or for which there is no room: there are too many records,
-// or too many ranges in the record.
+// that arrived. The last missing segment completes the record. takeWriteRecord refuses an invalid
+// segment, and drops one that contradicts earlier segments, or for which there is no room: there
+// are too many records, or too many ranges in the record.
 func (q *QP) takeWriteRecord(in *inbound) {
 	n := q.nic
 	var h wire.WriteRecord
@@ -77,8 +77,8 @@ const (
 )
 
 // finishRecord closes open record i, and completes a receive: its buffer gets the sender's address
-// in place of a GRH, then the record with the received ranges, as many as fit. Without a receive
-// for it, the record is lost.
+// in place of a GRH, then the record with the received ranges, as many as fit. Without a receive,
+// or if the next one is too short, the record is lost.
 func (n *NIC) finishRecord(i int) {
 	r := n.records.open[i]
 	q := r.key.qp

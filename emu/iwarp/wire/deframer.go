@@ -111,9 +111,9 @@ func (d *Deframer) Next(b []byte) (f FPDU, rest []byte, ok bool) {
 	return f, nil, false
 }
 
-// Skip is Next for n octets that were sent but are missing, as in a truncated capture: up to the
-// end of an FPDU, with rest octets left to skip after it. The returned FPDU has only the octets
-// before the first skipped one. If ok is false and rest is not 0, a ULPDU_Length is missing, and
+// Skip consumes n octets that were sent but are missing, as in a truncated capture, up to the end
+// of an FPDU. If it reaches the end, ok is true, f has the octets before the first skipped one, and
+// rest octets are left to skip. If ok is false and rest is not 0, a ULPDU_Length is missing, and
 // the deframer cannot continue.
 func (d *Deframer) Skip(n int) (f FPDU, rest int, ok bool) {
 	d.discardReturned()

@@ -60,8 +60,8 @@ func (f *Framer) AppendFPDU(b []byte, p *FPDU) []byte {
 	return binary.LittleEndian.AppendUint32(f.appendBody(b, p.ULPDU, p.Pad[:PadLen(len(p.ULPDU))]), p.CRC)
 }
 
-// appendBody appends an FPDU up to its CRC, with the markers before, inside and right after it, and
-// advances the stream offset past the CRC.
+// appendBody appends an FPDU without its CRC, and with all markers up to the CRC. It advances the
+// stream offset past the CRC.
 func (f *Framer) appendBody(b, ulpdu, pad []byte) []byte {
 	if len(ulpdu) > MaxULPDU {
 		panic(fmt.Sprintf("wire: ULPDU of %d octets exceeds %d", len(ulpdu), MaxULPDU))

@@ -93,7 +93,8 @@ func (t *Terminate) Parse(b []byte) (rest []byte, err error) {
 	return t.ParseWithOrder(b, GuessTerminateOrder(b, inOperation))
 }
 
-// ParseWithOrder is Parse with a known bit order.
+// ParseWithOrder decodes t, in a known bit order, from the front of b and returns the octets that
+// follow.
 func (t *Terminate) ParseWithOrder(b []byte, order TerminateOrder) (rest []byte, err error) {
 	if len(b) < TerminateLen {
 		return nil, errShortTerminate

@@ -114,8 +114,8 @@ func (s *streamTest) smallReads() {
 	}
 }
 
-// full: a stream whose buffers are full takes less than it is given, and Ready reports it as
-// writable when the peer has read.
+// full: a stream whose buffers are full takes less than it is given, and can be written again when
+// Ready reports it as writable, or when the peer has read all bytes.
 func (s *streamTest) full() {
 	d, a := s.pair()
 	chunk := pattern(1 << 20)
@@ -168,7 +168,7 @@ func (s *streamTest) full() {
 	s.read(a, sent-read+4)
 }
 
-// cork: bytes of a Writev with more set are sent with those of the next write.
+// cork: bytes of a Writev with more set, which may wait for the next write, arrive in order.
 func (s *streamTest) cork() {
 	d, a := s.pair()
 	for i := range 3 {

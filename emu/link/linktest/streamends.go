@@ -96,7 +96,7 @@ func (s *streamTest) abort() {
 	}
 }
 
-// bytesBeforeReset: bytes that arrived before a reset can be read after it and a failed Write.
+// bytesBeforeReset: bytes that arrived before a reset can be read after the reset and a Write.
 func (s *streamTest) bytesBeforeReset() {
 	d, a := s.pair()
 	s.write(d, []byte("last bytes"))
@@ -139,7 +139,7 @@ func (s *streamTest) closeEarly() {
 }
 
 // anyAddress: a listener on the unspecified address and port 0 accepts streams to a concrete
-// address, and each such listener gets a port of its own.
+// address, and a second listener on port 0 gets another port.
 func (s *streamTest) anyAddress() {
 	unspecified := netip.IPv6Unspecified()
 	if s.AddrB.Is4() {

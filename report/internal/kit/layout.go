@@ -193,7 +193,7 @@ func (g *graph) placeSwitches(row []*node, y float64) {
 	for i, s := range row {
 		s.x, s.y = middle[s], y
 		if !apart {
-			// All spines have the same mean position: distribute them over the width.
+			// Spines, for example, all have the same mean position: distribute them over the width.
 			s.x = g.w * (float64(i) + 0.5) / float64(len(row))
 		}
 	}

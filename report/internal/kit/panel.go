@@ -21,7 +21,7 @@ type PanelConfig struct {
 	Getenv func(string) string
 	// Total is the number of steps.
 	Total int
-	// Quiet omits everything but the summary.
+	// Quiet omits everything but notes and the summary.
 	Quiet bool
 }
 
@@ -123,7 +123,7 @@ func (d *Panel) EndWith(name string, text func() string) {
 	d.draw()
 }
 
-// Note prints a line of text above the progress line.
+// Note prints a line of text above the progress line, even if the panel is quiet.
 func (d *Panel) Note(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,8 +145,8 @@ func (d *Panel) Close() {
 	d.stopped.Wait()
 }
 
-// Finish closes the display, and prints the summary and the path of the page, or of the
-// results if there is no page. It returns the first write error.
+// Finish closes the display, and prints the summary and the path of the page, or those of the
+// other files if there is no page. It returns the first write error.
 func (d *Panel) Finish(summary string, paths Paths) error {
 	d.Close()
 	d.mu.Lock()

@@ -217,7 +217,7 @@ func (g Grid) Path(values []float64, top float64) string {
 	return string(b)
 }
 
-// Area returns Path closed at the bottom of the chart, for filling.
+// Area returns SVG path data of the area from the line of Path down to the bottom of the chart.
 func (g Grid) Area(values []float64, top float64) string {
 	bottom := strconv.Itoa(Height)
 	return "M0 " + bottom + strings.Replace(g.Path(values, top), "M0 ", "V", 1) + "V" + bottom
