@@ -250,8 +250,8 @@ func (s *namespace) addNeighbours() error {
 	return b.flush()
 }
 
-// poll calls done until it returns true or an error. After 30 s it returns an error that
-// begins with problem.
+// poll calls done until it returns true or an error; it retries after ErrDumpInterrupted. After
+// 30 s it returns an error that begins with problem.
 func poll(problem string, done func() (bool, error)) error {
 	const timeout = 30 * time.Second
 	pause := 50 * time.Microsecond

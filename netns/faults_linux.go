@@ -47,8 +47,8 @@ func (f *Fabric) applyLink(c *cable) error {
 		}
 		return errors.Join(c.ends[0].waitCarrier(!c.down), c.ends[1].waitCarrier(!c.down), f.reroute())
 	}
-	// An interface that goes down loses its IPv6 addresses, neighbours and
-	// routes. Therefore these stay up and drop all packets.
+	// An interface that goes down loses its IPv6 addresses, neighbours and routes.
+	// Therefore both ends, which have addresses, stay up and drop all packets.
 	for _, d := range c.ends {
 		d.qdisc.blackhole = c.down
 		if err := d.applyQdisc(); err != nil {

@@ -38,7 +38,7 @@ func Probe() []Capability {
 	}
 	inside, err := probeUnshared()
 	if err != nil {
-		// The first three report the reason.
+		// The probes of namespaces above report the reason.
 		for _, t := range probes {
 			inside = append(inside, Capability{
 				Name: t.name, For: t.use, State: No,
@@ -81,7 +81,7 @@ func tryNamespace(name, use string, kind uintptr) Capability {
 	return c
 }
 
-// probeUnshared runs the probes of this program in new namespaces.
+// probeUnshared starts this program in new namespaces to run the probes, and returns their results.
 func probeUnshared() ([]Capability, error) {
 	var out, errOut bytes.Buffer
 	cmd := &exec.Cmd{}

@@ -84,7 +84,7 @@ func tryBridge() error {
 	return explainUnsupported(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 }
 
-// explainUnsupported returns a plain text for EOPNOTSUPP.
+// explainUnsupported returns a plain text for EOPNOTSUPP, and other errors unchanged.
 func explainUnsupported(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return errors.New("this kernel does not have it")

@@ -17,7 +17,8 @@ type qdisc struct {
 	netem      NetemSpec
 }
 
-// applyQdisc replaces the root qdisc of the interface by the configured one.
+// applyQdisc replaces the root qdisc of the interface by that of d.qdisc: a blackhole, else netem
+// with the rate, else a rate limit. If d.qdisc has none of them, it only deletes the old one.
 func (d *device) applyQdisc() error {
 	h := d.namespace.ns.handle
 	attrs := netlink.QdiscAttrs{LinkIndex: d.index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}

@@ -75,7 +75,7 @@ func (s *Side) connect(ctx context.Context, cfg connConfig) (c *conn, err error)
 	if err := c.connectQPs(remote); err != nil {
 		return c, err
 	}
-	return c, s.barrier(ctx) // the other side's queue pairs are connected, too
+	return c, s.barrier(ctx) // until the queue pairs of the other side are connected, too
 }
 
 // createObjects creates the verbs objects: PD, CQs, MR and unconnected QPs. The buffer has
@@ -168,10 +168,10 @@ type spinTimer struct {
 	since time.Time
 }
 
-// reset starts the timer again at the next call of waited.
+// reset starts the timer again, at the next reading of the clock.
 func (t *spinTimer) reset() { t.spins, t.since = 0, time.Time{} }
 
-// expired reports whether waitTimeout has passed.
+// expired reports whether waitTimeout has passed. It is false in calls that do not read the clock.
 func (t *spinTimer) expired() bool { return t.waited() > waitTimeout }
 
 // waited returns the time since the first reading of the clock after reset. Only one of

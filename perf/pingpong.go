@@ -80,8 +80,8 @@ type pingPongSide struct {
 	consumed          int // receives not yet reposted
 }
 
-// run exchanges p.Rounds messages after a warm-up. The client returns how long each
-// tripsPerSample round trips took, the server nil.
+// run makes p.Rounds round trips, in samples of tripsPerSample, after a warm-up. The client
+// returns how long each sample took, the server nil.
 func (p *pingPongSide) run(ctx context.Context, role Role) (times []time.Duration, err error) {
 	const warmup = 4 // samples that are not returned
 	for range warmup + max(1, p.Rounds/tripsPerSample) {

@@ -104,8 +104,8 @@ type Target struct {
 	Verdict string `json:"verdict"`
 }
 
-// Verdicts on a target. A target that is missed by less than the noise is unclear;
-// in a noisy run, also one that is met by less.
+// Verdicts on a target. A target that is missed by less than the noise is unclear; in a noisy
+// run, so is every target that is not met by more than the noise.
 const (
 	Holds   = "holds"
 	Missed  = "missed"
@@ -115,10 +115,10 @@ const (
 // NoisyThreshold is the noise at and above which a run is inconclusive.
 const NoisyThreshold = 0.15
 
-// WithVerdict returns the target with its verdict, which depends on Got, Want and Noise.
+// WithVerdict returns the target with its verdict. A miss by less than the noise is Unclear; from
+// NoisyThreshold on, so is every target that is not met by more than the noise.
 func (t Target) WithVerdict() Target {
-	// The noise-free figure lies between worst and best.
-	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise)
+	worst, best := t.Got*(1-t.Noise), t.Got*(1+t.Noise) // limits of the figure without noise
 	if t.IsMax {
 		worst, best = best, worst
 	}

@@ -51,7 +51,7 @@ const (
 	peerTO   = 0x0000_7000_0000_1000
 )
 
-// onSetup makes the body of a case from a function that uses a connection.
+// onSetup makes the body of a case from a function that uses a connection with setup s.
 func onSetup(s setup, body func(*conn)) func(*conformance.Bench) error {
 	return onHost(func(h *host) { body(h.connect(s)) })
 }

@@ -19,7 +19,8 @@ func (h *host) expectEachRefused(causes []iwarp.Cause, wrong ...makeSegment) {
 	}
 }
 
-// onEachRefused makes the body of a case that calls expectEachRefused.
+// onEachRefused makes the body of a case that sends each segment on a separate connection, and
+// fails unless each causes a Terminate with one of the causes and is not delivered.
 func onEachRefused(causes []iwarp.Cause, wrong ...makeSegment) func(*conformance.Bench) error {
 	return onHost(func(h *host) { h.expectEachRefused(causes, wrong...) })
 }
@@ -168,7 +169,7 @@ var ddpFaults = []peerFault{
 	codedFault(iwarp.DDPUntaggedInvalidVersion, func(c *conn) iwarp.Segment { return iwarp.Send(c.nextSendMSN(), data(16)).DV(2) }),
 }
 
-// codedFault is ddpFault, named after the cause.
+// codedFault returns a fault of the peer with the name of its cause, which the Terminate must have.
 func codedFault(cause iwarp.Cause, segment makeSegment) peerFault {
 	return ddpFault(cause.String(), cause, segment)
 }

@@ -38,14 +38,14 @@ func Suite() *conformance.Suite {
 // needsConn are the capabilities that every case needs.
 const needsConn = verbs.CapRC | verbs.CapCM
 
-// cite names the requirements in docs/spec that a case covers. The first, as in "rfc5041/4.1/8",
+// cite names the requirements in ../ledger that a case covers. The first, as in "rfc5041/4.1/8",
 // names document and section.
 func cite(requirements ...string) conformance.Cite {
 	doc, section, _ := strings.Cut(path.Dir(requirements[0]), "/")
 	return citeSection(strings.Replace(doc, "rfc", "RFC ", 1), section, requirements...)
 }
 
-// citeSection is cite for a section that is not that of the first requirement.
+// citeSection names the requirements that a case covers, with a document and section of its own.
 func citeSection(doc, section string, requirements ...string) conformance.Cite {
 	return conformance.Cite{Doc: doc, Section: section, Rows: requirements}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// recvEnhancedRequest returns the enhanced data of the device's Request.
+// recvEnhancedRequest returns the enhanced data of the device's Request, which the case requires.
 func (hs *handshake) recvEnhancedRequest() iwarp.Enhanced {
 	e := hs.recvFrame().Enhanced
 	require(e != nil, "the device's Request is not enhanced")
@@ -68,7 +68,7 @@ func (hs *handshake) establishByRTR(want iwarp.Segment) iwarp.ReceivedFPDU {
 }
 
 // onAgreedRTR makes the body of a case from a function that uses a connection on which the
-// device has sent the negotiated RTR. The case does not apply if the device does not offer it.
+// device has sent an RTR of the kind. The case does not apply if the device does not offer it.
 func onAgreedRTR(kind iwarp.RTR, body func(c *conn, rtr iwarp.ReceivedFPDU)) func(*conformance.Bench) error {
 	return onActive(setup{}, func(hs *handshake) {
 		require(hs.replyOneRTR(kind), fmt.Sprintf("the device does not offer RTR %d", kind))

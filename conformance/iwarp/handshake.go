@@ -199,7 +199,7 @@ func (hs *handshake) establishAfter(want startupFrame) *conn {
 	return hs.establish()
 }
 
-// establishWithReply is sendReply, followed by establish.
+// establishWithReply sends a Reply, changed by edit unless that is nil, and makes the connection.
 func (hs *handshake) establishWithReply(edit func(startupFrame) startupFrame) *conn {
 	hs.sendReply(edit)
 	return hs.establish()
@@ -320,7 +320,8 @@ func (h *host) finishAccepts() {
 	}
 }
 
-// recvRTR receives the RTR of a device in the peer-to-peer model, and answers a Read.
+// recvRTR receives the RTR of a device, and answers a Read. It does nothing if the peer
+// has not agreed to the peer-to-peer model.
 func (c *conn) recvRTR() {
 	if !iwarp.Val(iwarp.Val(c.peerFrame.Enhanced).PeerToPeer) {
 		return

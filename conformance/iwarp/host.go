@@ -129,7 +129,7 @@ func (h *host) dial(l verbs.Listener) conformance.Stream {
 }
 
 // checkStream fails the case if err says that the device refused a TCP connection, or did not
-// answer. Other errors are those of the bench.
+// answer. Other errors are those of the bench, and abort the case.
 func (h *host) checkStream(want string, err error) {
 	switch {
 	case err == nil:

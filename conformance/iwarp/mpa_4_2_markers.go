@@ -21,7 +21,7 @@ func onMarkersToDevice(body func(*conn)) func(*conformance.Bench) error {
 }
 
 // onMarkersFromDevice makes the body of a case from a function that checks markers of the device.
-// It does not apply if the device rejects M, which another case checks.
+// The case does not apply if the device rejects M, which another case checks.
 func onMarkersFromDevice(body func(*conn)) func(*conformance.Bench) error {
 	return onRequest(setup{}, withMarkers(enhancedRequest()), func(hs *handshake) {
 		require(!iwarp.Val(hs.recvFrame().R), "the device refuses to send markers")
@@ -40,7 +40,7 @@ func onChangedMarkers(edit func(*iwarp.Marker)) func(*conformance.Bench) error {
 	})
 }
 
-// expectMarkers fails the case unless a Write of 2000 octets by the device has three markers.
+// expectMarkers fails the case unless a Write of 2000 octets by the device has at least 3 markers.
 func expectMarkers(c *conn) {
 	c.Check(len(c.deviceMarkers(2000)) >= 3, "a stream with markers", "none")
 }

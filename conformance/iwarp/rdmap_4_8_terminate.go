@@ -21,7 +21,7 @@ type peerFault struct {
 	quotesDDP, quotesRDMAP bool
 }
 
-// ddpFault returns a peerFault whose Terminate quotes the DDP header.
+// ddpFault returns a fault whose Terminate must have the cause and quote the DDP header.
 func ddpFault(name string, cause iwarp.Cause, segment makeSegment) peerFault {
 	return peerFault{name: name, causes: []iwarp.Cause{cause}, frame: segment, quotesDDP: true}
 }

@@ -27,7 +27,7 @@ func (j *Judge) TrialDefects(d *Device) (specs []string) {
 
 // defectsToTry returns the defects to try on a device, each with the cases to run: every defect
 // that a case names, with the cases that name it. With j.Matrix it returns every known defect, with
-// all cases, unless the defect needs a number and no case gives one.
+// all cases, except one that needs a number that no case gives. j.WithoutMutants omits mutants.
 func (j *Judge) defectsToTry(d *Device) (all []caseDefect) {
 	for _, defect := range d.Known {
 		if j.WithoutMutants && defect.Mutant {

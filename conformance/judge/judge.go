@@ -97,7 +97,7 @@ type Judge struct {
 }
 
 // Trials returns the number of case runs: each case once on each device, and with CheckCases also
-// once with each defect that it must detect.
+// once with each defect that it must detect or, with Matrix, with every defect.
 func (j *Judge) Trials() (n int) {
 	for _, d := range j.Devices {
 		n += len(d.Cases)
@@ -160,8 +160,8 @@ type trial struct {
 
 // run runs a trial, cases with some defects, and returns its results in the order of the cases.
 // finish makes a result for the report and shows it; it is called by one goroutine at a time. A
-// mutant among the defects affects all devices until the trial ends. In real time, a case that
-// fails on a busy machine is repeated, unless it has defects.
+// mutant, a change of the engine's source, affects all devices until the trial ends.
+// In real time, a case that fails on a busy machine is repeated, unless the trial has defects.
 func (j *Judge) run(ctx context.Context, lab conformance.Lab, d *Device, t trial, finish func(*Device, Case, *conformance.Result) conform.Result) ([]conform.Result, error) {
 	if len(t.defects) > 0 {
 		restore, err := j.SelectMutant(t.defects)

@@ -22,12 +22,12 @@ func (m *Matrix) count(c Case) int {
 	}
 }
 
-// pingPong returns our end of a case with an ibv_*_pingpong. It closes ready when it listens.
+// pingPong returns our end of a case with an ibv_*_pingpong, which closes ready when it listens.
 func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	p := PingPong{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Iters: m.count(c), QPs: c.qps(),
 		MTU: mtu, Events: c.Variant == events,
-		// -c proves nothing for a message of one byte: it would be 0, as in an unwritten buffer.
+		// -c, the data check, proves nothing for one byte, which is 0, as in an unwritten buffer.
 		Check: c.Size > 1,
 		Ready: func() { close(ready) },
 		// The programs listen on IPv4 only, whatever the family of the fabric.
@@ -39,7 +39,7 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	return p
 }
 
-// cmProgram returns our end of a case with a program of rdma_cm. It closes ready when it listens.
+// cmProgram returns our end of a case with an rdma_cm program, which closes ready when it listens.
 func (m *Matrix) cmProgram(c Case, port uint16, ready chan struct{}) CMProgram {
 	p := CMProgram{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c), Connections: c.connections(),

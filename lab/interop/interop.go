@@ -128,7 +128,7 @@ func (o *Options) Run(ctx context.Context) (ok bool, err error) {
 	}
 	defer theirs.Close()
 	ours, err := o.ours()
-	defer func() {
+	defer func() { // also after an error, which may leave one device open
 		for _, dev := range ours.Devices {
 			dev.Close()
 		}

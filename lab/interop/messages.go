@@ -56,7 +56,7 @@ func (r *messageRun) client(ctx context.Context) (err error) {
 		disconnected := step{"waiting for the disconnect", func(c *messageConn) error { return awaitDisconnect(ctx, c.conn) }}
 		err = r.forEach(receive(ctx), send(ctx), disconnected)
 	}
-	// A client of rdma_cm disconnects too when its server has.
+	// A client of rdma_cm also disconnects if its server has already done so.
 	return errors.Join(err, r.forEach(disconnect))
 }
 
@@ -143,14 +143,14 @@ func newMessageConn(r *messageRun, index int) (*messageConn, error) {
 
 func (c *messageConn) slotLen() int { return c.run.Size + guardLen }
 
-// slot returns receive buffer i and the guard behind it.
+// slot returns receive buffer i, and its guard: the bytes behind it, which no message may change.
 func (c *messageConn) slot(i int) (body, guard []byte) {
 	slot := c.recvBuf[i*c.slotLen():][:c.slotLen()]
 	return slot[:c.run.Size], slot[c.run.Size:]
 }
 
 // postRecv posts receive buffer i. It fills the buffer first, to tell received zeros from unwritten
-// memory, and the guard behind it.
+// memory, and the guard behind it, which no message may change.
 func (c *messageConn) postRecv(i int) error {
 	body, guard := c.slot(i)
 	constant(fillByte).fill(body)

@@ -103,7 +103,7 @@ func (c *conn) add(now time.Time, from int, s *segment) {
 }
 
 // read parses the octets that the end from has sent, and counts the complete FPDUs. It sets notMPA
-// if they do not begin with the key of an MPA start-up frame.
+// if the stream does not begin with the key of an MPA start-up frame.
 func (c *conn) read(from int) {
 	sent := c.streams[from].bytes
 	c.streams[from].bytes = nil
@@ -228,7 +228,7 @@ func (f *Faults) add(o Faults) {
 	f.Unread += o.Unread
 }
 
-// String lists the faults; with none it is empty.
+// String lists the faults; it is empty if there are no faults.
 func (f Faults) String() string {
 	var list []string
 	add := func(n int, format string, args ...any) {

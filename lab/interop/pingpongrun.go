@@ -120,7 +120,7 @@ func (r *pingPongRun) createQPs() {
 	}
 }
 
-// postRecv clears a slot, but for the guard behind it, and posts a receive into it.
+// postRecv clears a slot, fills the guard at its end, and posts a receive into the part before.
 func (r *pingPongRun) postRecv(slot int) (err error) {
 	buf := r.slot(slot)
 	clear(buf)

@@ -48,7 +48,8 @@ func newReport(s *interop.Suite, o *Options) *report {
 	return r
 }
 
-// add adds a result. If it begins a row, add prints the previous row: the sizes of one case.
+// add adds a result. If the result begins a row, of cases that differ only in size, add prints the
+// previous row.
 func (r *report) add(res interop.Result) {
 	e := exchangeReport{Name: res.Case.Name(), Verdict: res.Verdict, Seconds: res.Took.Seconds(), Why: res.Why}
 	if res.Verdict == interop.Fail || res.Verdict == interop.Stale {
@@ -189,7 +190,7 @@ func (t *Table) endRow() {
 	t.failures, t.open = nil, false
 }
 
-// Close prints the totals, if there are any.
+// Close ends the last row and prints the totals, unless there was no outcome.
 func (t *Table) Close() {
 	if t.began.IsZero() {
 		return

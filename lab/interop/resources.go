@@ -36,8 +36,8 @@ type resources struct {
 	err     error
 }
 
-// newResources creates a protection domain, and a completion queue that is polled or, with
-// events, waited for.
+// newResources creates a protection domain, and a completion queue, which the program polls or, if
+// events is set, waits for.
 func newResources(dev verbs.Context, cqDepth int, events bool) resources {
 	r := resources{dev: dev}
 	r.pd = create(&r, dev.AllocPD)
@@ -78,7 +78,7 @@ func (r *resources) createQP(init verbs.QPInit) verbs.QP {
 	})
 }
 
-// finish ends the set-up of a program: if it failed, it closes all objects.
+// finish ends the set-up of a program. If that failed, it closes all objects and returns the error.
 func (r *resources) finish() error {
 	if r.err == nil {
 		return nil

@@ -15,7 +15,7 @@ type stream struct {
 	early map[uint32][]byte // segments after missing octets, by sequence number
 	held  int               // octets in early
 	lost  bool              // early exceeded maxHeld: the stream is no longer read
-	acked uint32            // last acknowledgement number of the other end
+	acked uint32            // last acknowledgement number of the other end; 0 before the first
 	bytes []byte            // in order, not yet parsed
 }
 

@@ -82,7 +82,7 @@ func (c *capture) write(now mono.Time, at *sim.Port, dir pcaplink.Direction, d *
 
 // dropTap implements sim.DropTap: it records where and why a sent packet was dropped.
 func (c *capture) dropTap(_ mono.Time, port, cause string, d *link.Datagram) {
-	if d.Tag > 0 {
+	if d.Tag > 0 { // else it was dropped before it left its port, and is not in the file
 		c.sent[d.Tag-1].dropped = fmt.Sprintf("%s, %s", port, cause)
 	}
 }
@@ -95,8 +95,8 @@ func (c *capture) writeSegment(now mono.Time, at *sim.Port, dir sim.Direction, s
 	}
 }
 
-// comments returns a function that maps the index of a packet in the file to its comment, which is
-// empty for a packet that arrived unchanged.
+// comments returns a function that maps the index of a packet in the file to its comment, empty for
+// a packet that arrived unchanged or is still under way.
 func (c *capture) comments() func(i int) string {
 	comments := make(map[int]string)
 	for i := range c.sent {
@@ -107,7 +107,7 @@ func (c *capture) comments() func(i int) string {
 	return func(i int) string { return comments[i] }
 }
 
-// comment describes what happened to a packet; empty if it arrived unchanged.
+// comment describes what happened to a packet; empty if it arrived unchanged or is under way.
 func (s *sentPacket) comment() string {
 	switch {
 	case s.copies == 0 && s.dropped != "":

@@ -232,8 +232,8 @@ func (s *stream) countDupAcks(now mono.Time, arriving *segment) {
 	}
 }
 
-// deliver writes arrived segments to the wrapped stream, in order, and after the last closes it if
-// CloseWrite was called.
+// deliver writes arrived segments to the wrapped stream, in order; one with reset aborts it. After
+// the last segment, it closes the stream for writing if CloseWrite was called.
 func (s *stream) deliver() {
 	now := s.port.world.Now()
 	for len(s.queue) > 0 {

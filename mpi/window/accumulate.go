@@ -66,8 +66,8 @@ func (w *Window) atomicDone(o *Operation) {
 	}
 }
 
-// startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp
-// and for sums of 8-byte integers, else a compare-and-swap that expects 0 at first.
+// startNextWord starts an atomic on the next word of its operation: a fetch-and-add for NoOp and
+// for sums of 8-byte integers, else a compare-and-swap, which guesses unknown bytes as 0 at first.
 func (w *Window) startNextWord(a *Atomic) {
 	o := a.op
 	a.offset, a.expected = o.nextWord, 0
@@ -82,8 +82,7 @@ func (w *Window) startNextWord(a *Atomic) {
 		w.e.transport.FetchAdd(o.t.Peer, at, binary.LittleEndian.Uint64(o.Origin[a.offset-uint64(o.Offset):]), a)
 	default:
 		if o.Kind == CompareAndSwapOp {
-			// The element must equal compare; the other bytes of the word are guessed as 0.
-			a.expected = o.applied(a, 0, o.Compare)
+			a.expected = o.applied(a, 0, o.Compare) // the element must equal o.Compare
 		}
 		w.compareSwap(a)
 	}
@@ -268,8 +267,8 @@ func (w *Window) handleCompareSwap(t *target, h *wire.Header, data []byte) error
 	return nil
 }
 
-// sendReply sends the elements of this window before an operation to t, the rank that has started
-// the operation. It copies them to a reused buffer: the caller changes them next.
+// sendReply sends data, the old elements of this window, to t, the rank that has started an
+// operation on them. It copies data to a reused buffer: the caller changes the elements next.
 func (w *Window) sendReply(t *target, data []byte) {
 	o := w.e.allocOp()
 	buf := append(o.Origin[:0], data...)

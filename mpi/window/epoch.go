@@ -66,7 +66,7 @@ func (w *Window) CheckFence() error {
 }
 
 // Fence closes the fence epoch and opens the next, unless NoSucceed is given. It returns the errors
-// of the closed epoch's operations. Before it, the caller awaits AllRemoteComplete and all ranks.
+// of the closed epoch's operations. The caller has waited for AllRemoteComplete and a barrier.
 func (w *Window) Fence(a Assert) error {
 	err := w.TakeErrors()
 	w.access.close()

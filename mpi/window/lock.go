@@ -75,8 +75,8 @@ func (w *Window) CheckUnlock(rank int) error {
 	return nil
 }
 
-// Unlock releases a lock and returns the error of the epoch's operations. The caller has waited
-// for RemoteComplete.
+// Unlock releases the lock of a rank's window, and returns the first error of the operations on it,
+// or that the rank is lost. The caller has waited for RemoteComplete.
 func (w *Window) Unlock(rank int) error {
 	t := &w.targets[rank]
 	err := cmp.Or(w.TakeError(rank), t.lost)
@@ -196,7 +196,7 @@ func (w *Window) grantLocks() {
 	}
 }
 
-// removeHolder takes the local lock from a peer, if it holds it, and grants it to waiting requests.
+// removeHolder takes the local lock from a peer, if held, and grants the lock to queued requests.
 func (w *Window) removeHolder(peer int) {
 	if kind, has := w.lock.holders[peer]; has && kind == Shared {
 		w.lock.shared--

@@ -137,7 +137,7 @@ func (w *Window) Close() {
 // Size is the size of a rank's segment in bytes.
 func (w *Window) Size(rank int) int { return w.targets[rank].Size }
 
-// CheckNoEpoch returns an error that names the open epoch, if there is one.
+// CheckNoEpoch returns an error that names the open epoch, unless it is a fence without operations.
 func (w *Window) CheckNoEpoch() error {
 	switch {
 	case w.access.kind == startEpoch:
@@ -191,10 +191,10 @@ func (w *Window) LocalComplete(rank int) bool {
 	return len(t.waiting) == 0 && t.pending == 0
 }
 
-// AllRemoteComplete is RemoteComplete for all ranks.
+// AllRemoteComplete reports whether all operations of the epoch are complete at their targets.
 func (w *Window) AllRemoteComplete() bool { return w.all(w.RemoteComplete) }
 
-// AllLocalComplete is LocalComplete for all ranks.
+// AllLocalComplete reports whether all operations of the epoch are locally complete.
 func (w *Window) AllLocalComplete() bool { return w.all(w.LocalComplete) }
 
 // all reports whether complete is true for every target used in this epoch.
@@ -213,7 +213,7 @@ func (w *Window) TakeError(rank int) error {
 	return err
 }
 
-// TakeErrors is TakeError for all targets with operations in this epoch.
+// TakeErrors returns and clears the errors of the operations on all targets used in this epoch.
 func (w *Window) TakeErrors() (err error) {
 	for _, i := range w.access.used {
 		err = errors.Join(err, w.TakeError(i))

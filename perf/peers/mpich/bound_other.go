@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// pinnedMain is not used without network namespaces.
+// pinnedMain fails: the ranks that it binds to CPUs need the network namespaces of Linux.
 func pinnedMain([]string) error { return errors.ErrUnsupported }

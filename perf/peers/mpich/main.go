@@ -158,7 +158,7 @@ func command() error {
 // build of everything in normal builds.
 const profilePath = "perf/peers/mpich/ranks.pgo"
 
-// measureInFabric runs the measurement in a child process with namespaces that end with it.
+// measureInFabric runs the job in a child process with namespaces, which end with the process.
 func measureInFabric(ctx context.Context, j *job) (*result, error) {
 	const turnsPerRound = 4 // a turn is one run of all measurements
 	limit := time.Duration(j.Rounds) * turnsPerRound * j.turnLimit()

@@ -28,9 +28,9 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start starts Chromium, until the end of the test. It skips the test if Chromium is not
-// installed or FABRICTEST_NO_BROWSER is set. From then on, a console message and a request
-// for anything but an HTML file fail the test.
+// Start starts Chromium, which runs until the test ends. It skips the test if Chromium is not
+// installed or FABRICTEST_NO_BROWSER is set. A console message of a page, and a request for
+// anything but an HTML file, fail the test.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	if os.Getenv("FABRICTEST_NO_BROWSER") != "" {
