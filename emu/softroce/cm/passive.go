@@ -99,7 +99,8 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection: the peer has started another one with the same queue pair.
+// endStale ends a stale connection: the peer has started another one with the same queue pair. It
+// does nothing if that is another host, or while the consumer has not answered the peer's REP.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {
