@@ -1,10 +1,9 @@
 // Package fuzz has the fuzz targets that need several packages at once, whole
 // stacks in simulated worlds, and the list of all targets of the module.
 //
-// A target here finds broken guarantees, not only crashes: no byte outside of a
-// region changes, no completion is lost, duplicated or reordered, memory is bounded,
-// and a device still works after hostile input has ended. The targets of a codec or an
-// engine are in its package.
+// A target here finds broken guarantees, not only crashes: no byte outside of a region changes, no
+// completion is lost, duplicated or reordered, memory is bounded, and a device still works after
+// hostile input has ended. The targets of a codec or an engine are in its package.
 //
 //   - FuzzRoCEPath, FuzzDatagramPath: a bad network between two honest devices. All
 //     that their service promises must hold, as the model of package random has it.

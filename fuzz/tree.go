@@ -57,7 +57,7 @@ func FindTree() (*Tree, error) {
 	}
 }
 
-// isModule reports whether a go.mod file is that of the module.
+// isModule reports whether a go.mod file declares Module.
 func isModule(file string) bool {
 	b, err := cmdline.ReadFile(file, maxFileLen)
 	return err == nil && regexp.MustCompile(`(?m)^module\s+`+regexp.QuoteMeta(Module)+`\s*$`).Match(b)
@@ -139,9 +139,8 @@ type Input struct {
 	Replay string `json:"replay"`
 }
 
-// attempts is how often a target is run. Up to Go 1.26 the fuzzer sometimes reports the
-// end of its own time as a failure without an input (golang.org/issue/75804). Only that
-// failure is retried.
+// attempts is how often a target is run. Up to Go 1.26 the fuzzer sometimes reports the end of its
+// own time as a failure without an input (golang.org/issue/75804). Only that failure is retried.
 const attempts = 3
 
 // Run fuzzes a target for a time and returns the result. It calls progress at the start, and

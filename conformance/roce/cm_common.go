@@ -32,7 +32,7 @@ func (p *Port) cmRequest(tcpPort uint16, commID uint32) ib.REQ {
 	}
 }
 
-// cmExpect returns the next packet and its message, which must match want.
+// cmExpect returns the next packet and its message, which must match want. cmNext skips some MRAs.
 func (p *Port) cmExpect(want ib.Message) (Arrival, ib.Message) {
 	pkt, m := p.cmNext(p.ResponseTimeout(), want)
 	p.cmCheck(want, pkt, m)

@@ -62,7 +62,7 @@ func onConn(s Setup, body func(*Conn)) func(*conformance.Bench) error {
 	return OnPort(func(p *Port) { body(p.connect(s)) })
 }
 
-// onRC is onConn for an RC connection with four receives.
+// onRC makes the body of a case from a function that uses an RC connection with four receives.
 func onRC(body func(*Conn)) func(*conformance.Bench) error { return onConn(Setup{Receives: 4}, body) }
 
 // Connect makes an RC connection for cases that measure or count packets. Each connection has
@@ -175,7 +175,7 @@ func (c *Conn) RETH(off, n int) ib.RETH { return rethFor(c.TargetMem, off, n) }
 // peerSend is a SEND of n bytes in one packet, with AckReq and the peer's k-th PSN.
 func (c *Conn) peerSend(k, n int) ib.Packet { return ib.SendOnly(c.PeerPSN(k), Data(n)).AckReq() }
 
-// peerWrite is peerSend for a WRITE to the start of TargetMem.
+// peerWrite is a WRITE of n bytes to the start of TargetMem, with AckReq and the peer's k-th PSN.
 func (c *Conn) peerWrite(k, n int) ib.Packet {
 	return ib.WriteOnly(c.PeerPSN(k), c.RETH(0, n), Data(n)).AckReq()
 }
@@ -202,8 +202,8 @@ func (c *Conn) deviceNak(k int, code ib.NakCode, msn uint32) ib.Packet {
 // timeout67ms is the code of an ACK timeout of 67 ms, which does not expire while a case reacts.
 const timeout67ms = 14
 
-// LongTimeout returns the code of a local ACK timeout that is not shorter than that of
-// code, and long enough for a case to react before it expires.
+// LongTimeout returns the code of a local ACK timeout that is not shorter than that of code, and
+// long enough for a case to react before it expires. It lengthens timeouts up to 2.1 s.
 func (p *Port) LongTimeout(code uint8) uint8 {
 	const longest = 19 // 2.1 s
 	for code < longest && ib.AckTimeout(code) < p.ReactionTime() {

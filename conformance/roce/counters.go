@@ -11,7 +11,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// fromRecord is the count of a counter whose events are all recorded packets: none besides them.
+// fromRecord is the count for a counter of recorded packets only: no event has to be added.
 var fromRecord = rig.Exactly(0)
 
 // counterCase returns a case about the counters in counts, which runs body and checks all counters
@@ -187,7 +187,7 @@ var (
 	cntCMRejects       = rig.NewCounter("connection rejections sent", "cm_sent_rej")
 )
 
-// counters are all of them.
+// counters are all counters of RoCE devices.
 var counters = []*rig.Counter{
 	cntSentPackets, cntRcvdPackets, cntSentBytes, cntRcvdBytes, cntSends, cntReceives, cntAcksSent, cntAcksRcvd,
 	cntCNPsSent, cntCNPsHandled, cntMarksSeen, cntMADsSent, cntMADsRcvd, cntDuplicates, cntOutOfOrder,

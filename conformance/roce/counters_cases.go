@@ -23,7 +23,7 @@ func ofLumina(c conformance.Case, defect string, needs verbs.Caps) conformance.C
 	return c
 }
 
-// awaitPSN waits for a response with this PSN.
+// awaitPSN waits for a packet of the device with this PSN.
 func awaitPSN(c *Conn, psn ib.PSN) {
 	c.Await("a response", func(a *Arrival) bool { return a.PSN() == psn })
 }
@@ -116,7 +116,7 @@ var otherCounterCases = []conformance.Case{
 		func(p *Port) { p.overrunCQ(1) }), // the flushed receive overruns the CQ too
 }
 
-// exchangeCNPs sends three marked WRITEs, for which the device sends CNPs, and four CNPs.
+// exchangeCNPs sends three marked WRITEs, which make the device send CNPs, and itself four CNPs.
 func exchangeCNPs(p *Port) {
 	c := p.Connect(Setup{})
 	for i := range 3 {
@@ -170,8 +170,7 @@ var counterRecoveryCases = []conformance.Case{
 		rig.Counts{cntAckTimeouts: rig.Between(3, 4), cntResentPkts: fromRecord, cntRetriesEnd: rig.Exactly(1)}, func(p *Port) {
 			c := p.Connect(Setup{Modify: func(a *verbs.QPAttr) { a.Timeout, a.RetryCnt = 10, 3 }})
 			c.PostSend(c.QP, c.SendWR(1, 8))
-			// The last timeout ends the request. Some devices count timeouts, others
-			// retransmissions.
+			// Some devices count the last timeout, which ends the request, others do not.
 			c.ExpectCompletion(1, verbs.WCRetryExcErr)
 		}),
 	counterCase("rnr-naks-sent", "Sent RNR NAKs are counted",

@@ -276,10 +276,10 @@ func (f *flow) burst() time.Duration {
 	return min(f.burstOnce(nothing), f.burstOnce(nothing), f.burstOnce(nothing))
 }
 
-// burstUnder is burst while the peer sends CNPs on connection cnpConn: enough of them before the
-// burst to slow down even a device that is far slower than its line, and one for each packet,
-// because a reduced rate rises as soon as CNPs stop. It returns the median of three measurements:
-// the rate may rise while this host is busy.
+// burstUnder returns how long a burst takes while the peer sends CNPs on connection cnpConn: 20
+// before the burst, to slow down even a device that is far slower than its line, and one for each
+// packet, because a reduced rate rises as soon as CNPs stop. The result is the median of three
+// measurements: the rate may rise while this host is busy.
 func (f *flow) burstUnder(cnp ib.Packet, cnpConn *flow) time.Duration {
 	var took [3]time.Duration
 	for i := range took {

@@ -152,7 +152,7 @@ func (c *Conn) expectQPEvent(want verbs.AsyncEventType) {
 }
 
 // nextEvent returns the next asynchronous event, except for those of the queue pair by which Sync
-// synchronizes with the device. The case fails if none arrives in time; want is the expected one.
+// synchronizes with the device. The case fails if none arrives in time; its error names want.
 func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	for {
 		e, err := p.Device.WaitAsync(p.ResponseTimeout())
@@ -165,8 +165,8 @@ func (p *Port) nextEvent(want verbs.AsyncEventType) verbs.AsyncEvent {
 	}
 }
 
-// expectPortEvent fails the case unless the next event has this type and is of port 1. It
-// skips other GID changes: a host may remove addresses from a port whose link is down.
+// expectPortEvent fails the case unless the next event has this type and is of port 1. If want is
+// no GID change, it skips those: a host may remove addresses from a port whose link is down.
 func (p *Port) expectPortEvent(want verbs.AsyncEventType) {
 	e := p.nextEvent(want)
 	for e.Type == verbs.EventGIDChange && e.Type != want {

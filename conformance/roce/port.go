@@ -124,7 +124,8 @@ func (p *Port) expectAnyPacket(want string) Arrival {
 	return a
 }
 
-// expectAfter is expectAnyPacket that first discards the packets for which skip returns true.
+// expectAfter returns the next packet for which skip is false, which want describes, or fails the
+// case. It discards the packets before.
 func (p *Port) expectAfter(skip func(*Arrival) bool, want string) Arrival {
 	a := p.expectAnyPacket(want)
 	for skip(&a) {
@@ -246,9 +247,9 @@ func (p *Port) expectNoCompletion() {
 // earlier request caused it: hardware schedules queue pairs independently.
 const reorderLimit = 20 * time.Millisecond
 
-// NextAfterSync calls Sync and returns the first packet that the device has sent until
-// then, or sends within quiet. Keep quiet shorter than the device's running timers. In
-// real time quiet is limited to reorderLimit.
+// NextAfterSync calls Sync and returns the first packet that the device has sent until then, or
+// sends within quiet; false if there is none. Keep quiet shorter than the device's running timers.
+// In real time quiet is limited to reorderLimit.
 func (p *Port) NextAfterSync(quiet time.Duration) (Arrival, bool) {
 	p.Sync()
 	return p.NextPacket(byClock(p, quiet, min(quiet, reorderLimit)))
@@ -345,7 +346,7 @@ func annexA17(section string, rows ...string) conformance.Cite {
 	return cite("Annex A17", section, rows)
 }
 
-// ibta is annexA17 for the IBTA base specification. The section is empty if it is not public.
+// ibta cites a section of the IBTA base specification, "" if it is not public, and ledger rows.
 func ibta(section string, rows ...string) conformance.Cite { return cite("IBTA", section, rows) }
 
 // cite returns a citation of a document, with rows of our list of its requirements,

@@ -157,7 +157,7 @@ func (m *qpMover) checkMasks() {
 		})
 		m.Must(what, m.Modify(qp, t, t.Required))
 		m.ExpectState(qp, t.To)
-		optional := t.Optional &^ rig.MigrationAttrs
+		optional := t.Optional &^ rig.MigrationAttrs // checkAltPaths tests these
 		rig.EachAttr(optional, func(extra verbs.QPAttrMask) { m.expectTransition(t, t.Required|extra) })
 		if bits.OnesCount32(uint32(optional)) > 1 {
 			m.expectTransition(t, t.Required|optional)

@@ -389,7 +389,7 @@ func (c *Conn) sendUnacked(id uint64) {
 	c.expect(ib.SendOnly(ib.AnyPSN, nil))
 }
 
-// expectServed expects an answer to the peer's n-th SEND, WRITE and READ, counted from 0.
+// expectServed sends the peer's n-th SEND, WRITE and READ, from 0, which the device must execute.
 func (c *Conn) expectServed(n int) {
 	msn := uint32(3 * n)
 	c.exchange(c.peerSend(3*n, 16), c.deviceAck(3*n, msn+1))

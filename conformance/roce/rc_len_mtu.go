@@ -181,8 +181,8 @@ func (s segment) packet(c *Conn, k int) ib.Packet {
 }
 
 // expectLastRefused sends packets on a new connection, and fails the case unless the last is
-// answered by a NAK for an invalid request, no message is received, and the last packet
-// changes no memory.
+// answered by a NAK for an invalid request, moves the queue pair to ERR and changes no memory, and
+// no message is received.
 func (p *Port) expectLastRefused(segments []segment) {
 	c := p.connect(Setup{Receives: 1, recvLen: 4096})
 	last := len(segments) - 1

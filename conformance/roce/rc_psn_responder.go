@@ -286,18 +286,19 @@ func anyNak(psn ib.PSN, msn uint32) ib.Packet {
 	return p
 }
 
-// exchangeIgnoringCNPs is exchange that skips CNPs, which some devices send with a sequence NAK.
+// exchangeIgnoringCNPs sends a packet, and fails the case unless the next packet matches response.
+// It skips CNPs, which some devices send with a sequence NAK.
 func (c *Conn) exchangeIgnoringCNPs(pkt, response ib.Packet) {
 	c.Send(pkt)
 	c.expectIgnoringCNPs(response)
 }
 
-// expectIgnoringCNPs is [Conn.expect] that skips CNPs.
+// expectIgnoringCNPs fails the case unless the next packet that is not a CNP matches want.
 func (c *Conn) expectIgnoringCNPs(want ib.Packet) {
 	c.checkPacket(c.fromDevice(want), c.expectAfter(isCNP, want.String()))
 }
 
-// expectSilenceIgnoringCNPs is [Port.expectSilence] that skips CNPs.
+// expectSilenceIgnoringCNPs fails the case if the device sends anything but CNPs.
 func (c *Conn) expectSilenceIgnoringCNPs() {
 	for _, pkt := range c.Drain(silencePeriod) {
 		c.Check(isCNP(&pkt), "nothing is sent", "%v", pkt)

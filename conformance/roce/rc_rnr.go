@@ -225,8 +225,8 @@ func expectRetryAfterRNR(c *Conn, pkts []ib.Packet, code uint8) time.Duration {
 	return took
 }
 
-// expectRNRWait is expectRetryAfterRNR that also fails the case if the device retransmits
-// before the RNR timer expires.
+// expectRNRWait answers the first packet with an RNR NAK with this timer code, and fails the case
+// unless all are retransmitted, and not before the RNR timer expires.
 func expectRNRWait(c *Conn, pkts []ib.Packet, code uint8) {
 	took, least := expectRetryAfterRNR(c, pkts, code), ib.RNRTimer(code)
 	c.Check(took >= least, fmt.Sprintf("a wait of at least %v for timer code %d", least, code), "%v", took)

@@ -140,7 +140,8 @@ var writeCases = overRC.Cases([]conformance.Case{{
 	}),
 }})
 
-// pollRecv is ExpectRecv that polls every 100 ns, to see the completion as early as possible.
+// pollRecv fails the case unless receive id completes with n bytes. It polls every 100 ns at first,
+// to see the completion as early as possible.
 func (c *Conn) pollRecv(id uint64, n int) {
 	const pollInterval, polls = 100 * time.Nanosecond, 1000
 	var wcs [1]verbs.WC
@@ -268,7 +269,7 @@ func (c *Conn) postImm(op verbs.WROpcode, n int) {
 	c.PostSend(c.QP, verbs.SendWR{WRID: 1, Opcode: op, SGL: c.LocalMem.SGL(0, n), Imm: rdmaImm, Remote: PeerMemory})
 }
 
-// expectRecvImm is ExpectRecv for a message whose immediate data is the constant rdmaImm.
+// expectRecvImm fails the case unless receive id completes with n bytes and immediate data rdmaImm.
 func (c *Conn) expectRecvImm(id uint64, n int) {
 	wc := c.ExpectRecv(id, n)
 	c.Check(wc.Flags&verbs.WCWithImm != 0 && wc.Imm == rdmaImm, "immediate data 0x0a0b0c0d", "flags %#x, %#08x", wc.Flags, wc.Imm)

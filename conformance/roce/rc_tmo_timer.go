@@ -68,9 +68,8 @@ var timeoutCases = overRC.Cases([]conformance.Case{{
 			c.Send(c.peerAck(0, 1))
 			most, longest := 4*ib.AckTimeout(code), slices.Max(apart)
 			if !c.Virtual {
-				// A busy bench delays single intervals, rarely two in a row. The
-				// shortest of the first four and of the last three are those of the
-				// device.
+				// A busy bench delays single intervals, rarely two in a row. The shortest of the
+				// first four and of the last three are those of the device.
 				longest = max(slices.Min(apart[:4]), slices.Min(apart[4:]))
 			}
 			c.Check(longest <= most, fmt.Sprintf("retransmissions at most %v apart with timeout code %d", most, code), "%v", longest)

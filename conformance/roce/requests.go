@@ -62,12 +62,12 @@ func (c *Conn) wantSend(k, n int) []ib.Packet {
 	return anyAckReq(ib.Send(c.DevicePSN(k), c.LocalMem.Buf[:n], c.Attr.PathMTU.Bytes()))
 }
 
-// wantWrite is wantSend for a WRITE.
+// wantWrite returns the expected packets of a WRITE of n bytes, from the device's k-th packet on.
 func (c *Conn) wantWrite(k, n int) []ib.Packet {
 	return anyAckReq(ib.Write(c.DevicePSN(k), peerMemoryRETH(n), c.LocalMem.Buf[:n], c.Attr.PathMTU.Bytes()))
 }
 
-// wantRead is wantSend for a READ.
+// wantRead returns the expected request of a READ of n bytes, the device's k-th packet.
 func (c *Conn) wantRead(k, n int) []ib.Packet {
 	return []ib.Packet{ib.ReadRequest(c.DevicePSN(k), peerMemoryRETH(n))}
 }
@@ -108,7 +108,7 @@ func (c *Conn) completeWith(response ib.Packet, ids ...uint64) {
 	c.ExpectCompletions(verbs.WCSuccess, ids...)
 }
 
-// expectAll fails the case unless these packets arrive in order. It returns them.
+// expectAll fails the case unless these packets arrive in order. It returns its argument.
 func (c *Conn) expectAll(all []ib.Packet) []ib.Packet {
 	for _, want := range all {
 		c.expect(want)
@@ -154,7 +154,7 @@ var (
 	}, ib.OpAtomicAcknowledge}
 )
 
-// expectOpRefused requests an operation on TargetMem, which must get a remote access NAK.
+// expectOpRefused requests an operation. It must get a remote access NAK and not change TargetMem.
 func (c *Conn) expectOpRefused(op remoteOp, at ib.RETH) {
 	c.expectNoEffect(c.TargetMem, op.packet(c.PeerPSN(0), at), ib.NakRemoteAccess)
 }

@@ -246,8 +246,7 @@ func onUC(receives int, body func(*Conn)) func(*conformance.Bench) error {
 	return onConn(ucSetup(receives), body)
 }
 
-// ucSetup returns the setup of a UC connection with path MTU 256 (ucMTU) and this many posted
-// receives.
+// ucSetup returns the setup of a UC connection with path MTU ucMTU and this many posted receives.
 func ucSetup(receives int) Setup {
 	return Setup{
 		qpType: verbs.QPTypeUC, Receives: receives, recvLen: ucRecvLen,

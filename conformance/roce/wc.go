@@ -183,8 +183,8 @@ func (c *Conn) expectCompletionEvent(events verbs.CompChannel, id uint64) {
 	c.ExpectCompletion(id, verbs.WCSuccess)
 }
 
-// expectBytesNow is ExpectBytes without synchronizing with the device first: an
-// application only waits for the completion.
+// expectBytesNow fails the case unless memory has these bytes already, without synchronizing with
+// the device first: an application only waits for the completion.
 func (c *Conn) expectBytesNow(m *rig.Memory, off int, want []byte) {
 	c.Check(bytes.Equal(m.Buf[off:][:len(want)], want), fmt.Sprintf("the %d bytes of the message in memory with its completion", len(want)), "other bytes")
 }
@@ -319,7 +319,7 @@ func (p *Port) expectNoCQEvent(events verbs.CompChannel) {
 }
 
 // overrunCQ connects a queue pair to a small CQ, and sends one SEND more than the CQ has
-// entries. The queue pair has a receive for each SEND, and extra ones.
+// entries. The queue pair has a receive for each SEND, and extra more.
 func (p *Port) overrunCQ(extra int) *Conn {
 	p.CQ = p.CreateCQ(verbs.CQInit{Depth: 1})
 	room, caps := p.CQ.Depth(), minQPCaps

@@ -143,7 +143,7 @@ func (x *xrcTarget) expectDelivered(which, n int) {
 	x.ExpectBytes(x.mems[which], int(wc.WRID)%100*xrcRecvLen, Data(n))
 }
 
-// expectRefused sends a SEND to this SRQ, which must get a NAK as invalid and use no receive.
+// expectRefused sends a SEND to this SRQ, which must get an invalid request NAK and use no receive.
 func (x *xrcTarget) expectRefused(srq uint32) {
 	x.exchange(ib.SendOnly(x.PeerPSN(0), Data(16)).OnXRC(srq).AckReq(), x.deviceNak(0, ib.NakInvalidRequest, 0).On(ib.XRC))
 	x.expectNoCompletion()

@@ -132,8 +132,8 @@ func (c *connection) toRTS(retry, rnrRetry, initiatorDepth uint8) error {
 	return c.modify(a, mask)
 }
 
-// toError marks the connection as ended and moves its queue pair to the error state, which flushes
-// its work requests. It wakes blocked calls.
+// toError marks the connection as ended, moves its queue pair, unless in RESET, to the error state,
+// which flushes the work requests, and wakes blocked calls.
 func (c *connection) toError(now mono.Time) {
 	c.ended = true
 	if c.qp != nil && c.qp.q.State() != verbs.QPStateReset {

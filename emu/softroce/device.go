@@ -13,8 +13,7 @@ import (
 	"github.com/fabrictest/fabrictest/verbs"
 )
 
-// shared is device.Device under an unexported name, so that Device does not export the
-// embedded field.
+// shared is device.Device, unexported so that Device does not export the embedded field.
 type shared = device.Device
 
 // Device is an open soft-RoCE device: a verbs.Context.
@@ -57,8 +56,7 @@ func (d *Device) Deadline() mono.Time {
 	return min(d.nic.Deadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }
 
-// defectDeadline returns when wireDefects must send a packet that it delays; mono.Never if it
-// delays none.
+// defectDeadline returns when wireDefects must send a packet that it delays, or mono.Never.
 func (d *Device) defectDeadline() mono.Time {
 	if d.wireDefects == nil {
 		return mono.Never
@@ -73,11 +71,12 @@ func (d *Device) Settle(now mono.Time) {
 	d.DeliverCompletionEvents()
 }
 
-// Release implements drive.DelayingEngine: it releases delayed ACKs.
+// Release implements drive.DelayingEngine: it makes delayed ACKs ready to send, and reports whether
+// there were any.
 func (d *Device) Release() bool { return d.nic.ReleaseAcks() }
 
-// StrictDeadline implements drive.DelayingEngine: it is Deadline without timers that may be a
-// millisecond late.
+// StrictDeadline implements drive.DelayingEngine: it returns Deadline, but without the delayed ACKs
+// if all of them may be sent a millisecond late.
 func (d *Device) StrictDeadline() mono.Time {
 	return min(d.nic.StrictDeadline(), d.cm.agent.NextTimer(), d.defectDeadline())
 }

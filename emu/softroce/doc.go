@@ -1,7 +1,6 @@
-// Package softroce is a verbs provider that implements RoCEv2 in user space, on a
-// simulated link or on a UDP socket. It implements the interfaces of package verbs with a
-// driver and the protocol packages engine (the NIC) and cm (the connection manager), and
-// contains no protocol itself.
+// Package softroce is a verbs provider that implements RoCEv2 in user space, on a simulated link or
+// on a UDP socket. It implements the interfaces of package verbs with a driver and the protocol
+// packages engine (the NIC) and cm (the connection manager), and contains no protocol itself.
 //
 // A Device is safe for concurrent use; in a simulated world, by the programs of the world.
 package softroce

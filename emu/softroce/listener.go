@@ -159,7 +159,7 @@ func (r *request) Accept(qp verbs.QP, param verbs.ConnParam, timeout time.Durati
 }
 
 // connect moves the queue pair to RTR, sends the REP, waits for the RTU, and moves the queue pair
-// to RTS. If it fails after the REP, it closes the connection.
+// to RTS. If one of the steps after RTR fails, it closes the connection.
 func (r *request) connect(q *qpState, param verbs.ConnParam, timeout time.Duration) (*connection, error) {
 	m, req := r.m, r.e.Request
 	isLocal := func(g verbs.GIDEntry) bool { return g.GID.Addr() == req.Path.Local }

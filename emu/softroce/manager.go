@@ -80,19 +80,19 @@ func (m *manager) exchangeMADs(now mono.Time) {
 	}
 }
 
-// onNICEvent tells the agent that data arrived on a connection before its RTU.
+// onNICEvent tells the agent, at event COMM_EST, that data arrived on a connection before its RTU.
 func (m *manager) onNICEvent(now mono.Time, e nic.Event) {
 	if e.Type != verbs.EventCommEst {
 		return
 	}
 	if c := e.QP.(*engine.QP).Owner.(*qpState).conn; c != nil {
-		// It fails if the RTU has arrived meanwhile.
+		// It fails if the connection has ended meanwhile.
 		_ = m.activateAgent().Established(now, c.id)
 	}
 }
 
 // handleEvent queues an agent's event for its listener or connection. It moves the queue pair to
-// the error state when a peer disconnects, and removes the connection after its last event (Final).
+// the error state when either side disconnects, and removes a connection after its last event.
 func (m *manager) handleEvent(now mono.Time, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventRequest, cm.EventSIDRRequest:
@@ -168,7 +168,7 @@ func (m *manager) localAddr(peer netip.Addr) (netip.Addr, uint8, error) {
 	return netip.Addr{}, 0, fmt.Errorf("%w: the device has no address of the family of %v", verbs.ErrNotFound, peer)
 }
 
-// Connect implements verbs.CM: it sends a REQ, and waits for the REP.
+// Connect implements verbs.CM: it sends a REQ, waits for the REP, and answers with the RTU.
 func (m *manager) Connect(qp verbs.QP, addr netip.AddrPort, param verbs.ConnParam, timeout time.Duration) (verbs.Conn, error) {
 	const op = "connect"
 	if err := m.d.Enter(op, drive.CallControl); err != nil {

@@ -1,6 +1,5 @@
-// Command hello is a program for the hosts of a fabric, as small as one can be
-// that uses RDMA: every rank connects to the next one on a ring and writes a
-// greeting into its memory. Run it with
+// Command hello is a program for the hosts of a fabric, as small as one can be that uses RDMA:
+// every rank connects to the next one on a ring and writes a greeting into its memory. Run it with
 //
 //	go build -o /tmp/hello ./examples/hello
 //	go run ./cmd/fabrictest lab exec -n 4 -- /tmp/hello
@@ -165,7 +164,7 @@ func connect(qp verbs.QP, peer qpAddress) error {
 	return nil
 }
 
-// waitCompletion polls for a completion. It returns an error if it failed or none came in time.
+// waitCompletion polls for the write's completion. A failed write or a timeout is an error.
 func waitCompletion(cq verbs.CQ) error {
 	var wc [1]verbs.WC
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

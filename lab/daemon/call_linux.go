@@ -190,7 +190,7 @@ func (k *Kind) Down(ctx context.Context, name string, request any) error {
 		return err
 	}
 	defer c.Close()
-	// The pidfd tells when the process has ended. After ESRCH its reply is still in the socket.
+	// The pidfd tells when the process has ended. If it has already (ESRCH), read its reply anyway.
 	pidfd, openErr := unix.PidfdOpen(c.PID, 0)
 	if openErr == nil {
 		defer unix.Close(pidfd)

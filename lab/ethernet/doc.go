@@ -5,10 +5,9 @@
 //
 // # Protocols
 //
-// UDP datagrams get all impairments of a Pipe, as in simulation. After a change
-// of payload, length or ECN bits, the headers are corrected: lengths, the IPv4
-// header checksum, and the UDP checksum unless it is 0. Only end-to-end checks
-// such as the ICRC detect the change.
+// UDP datagrams get all impairments of a Pipe, as in simulation. After a change of payload, length
+// or ECN bits, the headers are corrected: lengths, the IPv4 header checksum, and the UDP checksum
+// unless it is 0. Only end-to-end checks such as the ICRC detect the change.
 //
 // Other IP packets are dropped, delayed, duplicated, reordered, marked and
 // rate-limited like datagrams, but events cannot match them by flow or sequence

@@ -20,7 +20,7 @@ type Filter struct {
 }
 
 // Apply implements uswitch.FrameHandler. It drops frames between addresses that a partition
-// separates, as Blocked reports.
+// separates, as Blocked reports, and passes the others to Next.
 func (f *Filter) Apply(now time.Duration, frame uswitch.Frame, emit uswitch.Emit) {
 	src, dst, ok := addresses(frame.Bytes)
 	if f.lastBlocked = ok && f.Blocked(src, dst); f.lastBlocked {

@@ -19,9 +19,8 @@ const (
 	// protoOpaque stands for a packet without a complete transport header, such as a fragment.
 	protoOpaque = 44
 
-	// transportLen is the transport header length before the payload: that of
-	// UDP. It is the same for each protocol, so that the IP length follows from
-	// the payload length.
+	// transportLen is the transport header length before the payload: that of UDP. It is the same
+	// for each protocol, so that the IP length follows from the payload length.
 	transportLen = link.UDPHeaderLen
 )
 

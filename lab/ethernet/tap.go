@@ -82,8 +82,8 @@ func (t *Tap) observe(after time.Duration, f uswitch.Frame) {
 	t.emit(after, f)
 }
 
-// writeChanged writes the frames that an impairment has changed, delayed or added to the capture,
-// with reason as their comment.
+// writeChanged writes to the capture the frames that the next handler has changed, added or held
+// back, with reason in their comment.
 func (t *Tap) writeChanged(now time.Duration, reason string) {
 	for i, f := range t.changed {
 		comment := "fabrictest: " + reason
@@ -116,10 +116,9 @@ type CaptureOptions = pcaplink.FileOptions
 // Capture writes frames to a pcapng file with nanosecond timestamps. Each Tap
 // is one of its interfaces.
 //
-// Each frame is written once, as it arrived at the handler behind the Tap. If
-// it was impaired other than by a delay, its comment says how, and a changed
-// frame is written a second time, right after, as it left. frame.comment in
-// Wireshark's filter finds impaired frames.
+// Each frame is written once, as it arrived at the handler behind the Tap. If it was impaired other
+// than by a delay, its comment says how, and a changed frame is written a second time, right after,
+// as it left. frame.comment in Wireshark's filter finds impaired frames.
 //
 // A capture that fails (a full disk) does not affect the traffic: writing
 // stops, OnError is called, and Close returns the error.

@@ -1,10 +1,9 @@
 // Package wire encodes the headers of messages between ranks: eager messages, rendezvous
 // control messages, and messages of windows.
 //
-// A header has only the fields that its kind needs. The header of an eager message with
-// the same envelope and flags as the previous one is a single byte, since small messages
-// are mostly header. Headers must be decoded in the order in which they were encoded; the
-// package does not send them.
+// A header has only the fields that its kind needs. The header of an eager message with the same
+// envelope and flags as the previous one is a single byte, since small messages are mostly header.
+// Headers must be decoded in the order in which they were encoded; the package does not send them.
 package wire
 
 import (

@@ -235,7 +235,7 @@ func (d *Display) writeDeviations(b *strings.Builder, run *Run) {
 	}
 }
 
-// writeUnsupported prints the reasons of unsupported cases, one per line, with their number.
+// writeUnsupported prints the reasons of unsupported cases, each with the number of cases.
 func (d *Display) writeUnsupported(b *strings.Builder, run *Run) {
 	first := true
 	for i := range run.Devices {

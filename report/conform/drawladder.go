@@ -86,8 +86,8 @@ func culpritOf(r *Result) int {
 // letters returns the number of characters that fit into a width.
 func letters(width float64) int { return int(width / charWidth) }
 
-// drawStep draws a step: a packet as an arrow, anything else as a note. The step that caused
-// the failure is highlighted.
+// drawStep draws a step: a packet, FIN or reset as an arrow, omitted steps as a text, anything else
+// as a note. The step that caused the failure is highlighted.
 func (d *ladder) drawStep(s *Step, culprit bool) {
 	class := "step " + s.Kind
 	if arrows[s.Kind] == "" { // an unknown kind

@@ -110,7 +110,7 @@ func (r *Run) junitSuite(d *Device) kit.Suite {
 	return s
 }
 
-// junitCase returns the result as a JUnit case; WriteJUnit maps verdicts.
+// junitCase returns the result as a JUnit case, its verdict mapped as WriteJUnit says.
 func (r *Result) junitCase() kit.Case {
 	c := kit.Case{Name: r.ID, SystemOut: kit.Text{Text: "replay: " + r.Replay + "\n"}}
 	c.Properties.Add("title", r.Title)

@@ -133,8 +133,8 @@ func writePacket(ng *pcapgo.NgWriter, at time.Time, out bool, data []byte, notes
 	return ng.WritePacketWithOptions(gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data), Length: len(data)}, data, opts)
 }
 
-// peerSendsFirst reports whether the peer, not the device, sent the first data of a stream. In
-// MPA that is the side that opened the connection.
+// peerSendsFirst reports whether the peer sent the first data of a stream, or there is none. In MPA
+// the side that opened the connection sends first.
 func peerSendsFirst(events []conformance.Event, stream int) bool {
 	i := slices.IndexFunc(events, func(e conformance.Event) bool {
 		return e.Stream == stream && (e.Kind == conformance.EventSent || e.Kind == conformance.EventReceived)

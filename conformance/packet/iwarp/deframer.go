@@ -48,7 +48,7 @@ type Deframer struct {
 // Feed adds received octets.
 func (d *Deframer) Feed(b []byte) { d.buf = append(d.buf, b...) }
 
-// Pending returns the octets of an incomplete FPDU.
+// Pending returns the octets that Next has not parsed, those of an incomplete FPDU.
 func (d *Deframer) Pending() []byte { return d.buf }
 
 // Next returns the next FPDU; false if it is incomplete.

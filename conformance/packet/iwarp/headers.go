@@ -131,7 +131,7 @@ func parseTerminate(b []byte) (h *TerminateHeader, rest []byte) {
 			h.DDPHeader, b = b[:n:n], b[n:]
 		}
 	}
-	if *h.HasRDMAP && len(b) >= readRequestLen { // only that of a Read Request is quoted
+	if *h.HasRDMAP && len(b) >= readRequestLen { // only the header of a Read Request is quoted
 		h.RDMAPHeader, b = b[:readRequestLen:readRequestLen], b[readRequestLen:]
 	}
 	return h, b

@@ -219,7 +219,7 @@ func (s Segment) QuotingNothing() Segment {
 }
 
 // Segments splits a message into segments of at most ulpdu octets, headers included, as a
-// sender does. A message with an RDMAP header is not split.
+// sender does. It does not split a message with an RDMAP header, or if no payload would fit.
 func (s Segment) Segments(ulpdu int) []Segment {
 	whole := s.Append(nil)
 	header := len(s.appendHeaders(nil))

@@ -136,7 +136,7 @@ type AckBlock struct {
 // maxWords is the maximum length of SACK in words.
 const maxWords = 8
 
-// parseAck parses the Ack block at the start of b. If b is too short, ok is false, and SACK nil.
+// parseAck parses the Ack block of b. If b is too short, ok is false, and a nil or without SACK.
 func parseAck(b []byte) (a *AckBlock, rest []byte, ok bool) {
 	a, b = packet.ParseAs[AckBlock](b)
 	if a == nil || len(b) < 4*int(*a.Words) {
@@ -159,8 +159,8 @@ func (a *AckBlock) Arrived(seq uint32) bool {
 	return distance > 0 && int(word) < len(a.SACK) && a.SACK[word]>>bit&1 != 0
 }
 
-// SACKOf returns the bitmap that acknowledges the arrived packets, all of them after next: bit 0
-// of its first word stands for packet next+1.
+// SACKOf returns the bitmap that acknowledges the arrived packets, which must be among the 256
+// after next: bit 0 of its first word stands for packet next+1.
 func SACKOf(next uint32, arrived ...uint32) []uint32 {
 	var words []uint32
 	for _, seq := range arrived {
@@ -342,7 +342,7 @@ func (p Packet) Echo(v uint32) Packet { return p.EditAck(func(a *AckBlock) { a.E
 // Window sets the receive window in packets; 0 says that the receiver is busy.
 func (p Packet) Window(v uint16) Packet { return p.EditAck(func(a *AckBlock) { a.Window = &v }) }
 
-// SACK sets the bitmap of the acknowledgement; an empty one matches only an empty one.
+// SACK sets the bitmap of the acknowledgement; without words it matches only an empty bitmap.
 func (p Packet) SACK(words ...uint32) Packet {
 	return p.EditAck(func(a *AckBlock) { a.SACK = append([]uint32{}, words...) })
 }

@@ -174,7 +174,7 @@ func (g *ReceivedPacket) findSegmentOddities() {
 	g.Odd = append(g.Odd, s.Oddities()...)
 }
 
-// String returns "UD", "RD", "CHALLENGE" or "REFUSAL".
+// String returns "UD", "RD", "CHALLENGE" or "REFUSAL", or the number of an unknown kind.
 func (k PacketKind) String() string {
 	if k >= KindUD && k <= KindRefusal {
 		return [...]string{"UD", "RD", "CHALLENGE", "REFUSAL"}[k-KindUD]

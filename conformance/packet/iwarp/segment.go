@@ -103,7 +103,7 @@ func (s Segment) Append(b []byte) []byte {
 // Len returns the length of the segment, the ULPDU_Length.
 func (s Segment) Len() int { return len(s.Append(nil)) }
 
-// appendHeaders appends the DDP and RDMAP headers, and OtherHeader, which has no type in Segment.
+// appendHeaders appends the DDP header, the RDMAP header that is set, and OtherHeader.
 func (s Segment) appendHeaders(b []byte) []byte {
 	b = s.appendDDP(b)
 	switch {
@@ -159,7 +159,7 @@ func ParseSegment(b []byte) Segment {
 	return s
 }
 
-// parseHeaders parses a complete DDP header. An incomplete RDMAP header is left as payload.
+// parseHeaders parses a complete DDP header, then the RDMAP header, left in rest if incomplete.
 func (s *Segment) parseHeaders(b []byte) (rest []byte) {
 	be := binary.BigEndian
 	if *s.DDP.Tagged {

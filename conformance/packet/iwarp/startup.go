@@ -133,7 +133,7 @@ func (s StartupFrame) Append(b []byte) []byte {
 }
 
 // ParseStartupFrame parses the start-up frame at the start of a stream, and returns the octets
-// after it. If octets are missing, it returns false, and the complete fields of the frame.
+// after it. If octets are missing, it returns false; s is set if only private data is missing.
 func ParseStartupFrame(b []byte) (s StartupFrame, rest []byte, ok bool) {
 	rest, err := packet.ParseFields(b, &s)
 	if err != nil {

@@ -148,8 +148,7 @@ func (s Segment) findControlOddities(odd *oddities, f form, known bool) {
 	odd.addIf(single && mo != 0, "MO is %d, %v is one segment", mo, s.Op())
 }
 
-// findHeaderOddities adds unusual values of a segment whose opcode requires an RDMAP header and no
-// payload.
+// findHeaderOddities adds unusual values if the opcode requires an RDMAP header and no payload.
 func (s Segment) findHeaderOddities(odd *oddities, f form) {
 	if f.payload || s.IsTagged() {
 		return

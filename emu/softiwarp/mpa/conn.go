@@ -88,8 +88,8 @@ func newConn(cfg Config) *Conn {
 	return c
 }
 
-// Input passes received octets, split anywhere. The caller must call Next until it reports
-// false before it reuses b. The policy ResponderSends may let a responder send from now on.
+// Input passes received octets, split anywhere; b must not change until Next reports false. The
+// policy HoldFirst may keep b until more arrives, ResponderSends may let a responder send now.
 func (c *Conn) Input(now mono.Time, b []byte) {
 	if len(c.in) > 0 {
 		panic("mpa: Input before Next has consumed the previous input")
@@ -149,8 +149,8 @@ func (c *Conn) Next() (e Event, ok bool) {
 	return e, false
 }
 
-// nextNonFPDU processes input before full operation, a Request or Reply, and ignores input after
-// it. Input between the Request and its Reply is an error.
+// nextNonFPDU processes input before full operation, a Request or Reply. Input between the Request
+// and its Reply is an error; input after the end of the connection is ignored.
 func (c *Conn) nextNonFPDU() (e Event, ok bool) {
 	switch c.state {
 	case waitRequest, waitReply:
@@ -177,7 +177,7 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 		}
 		return e, false
 	case lost:
-		fallback := len(c.startFrame) == 0 && c.adviseFallback()
+		fallback := len(c.startFrame) == 0 && c.adviseFallback() // before fail changes the state
 		e = c.fail(wire.TermMPAClosed, CloseNow, ErrLost)
 		e.Fallback = fallback
 	case eof && waiting && len(c.startFrame) > 0:
@@ -202,7 +202,7 @@ func (c *Conn) nextEnd() (e Event, ok bool) {
 	return e, true
 }
 
-// setFPDUDeadline sets the deadline of an incomplete FPDU, and removes it if there is none.
+// setFPDUDeadline sets the deadline of an incomplete FPDU, or removes it if no FPDU is incomplete.
 func (c *Conn) setFPDUDeadline() {
 	if c.cfg.FPDUTimeout <= 0 || c.state != fullOperation {
 		return

@@ -7,7 +7,8 @@ import (
 // maxDepth is the largest IRD or ORD that can be negotiated.
 const maxDepth = wire.DepthNotNegotiated - 1
 
-// negotiated reports whether both sides negotiate a depth, given the depths that they offer.
+// negotiated reports whether both sides negotiate a depth, given the depths that they offer. The
+// policy AlwaysNegotiate takes the peer's value for "not negotiated" as a number.
 func (c *Conn) negotiated(own, peer uint16) bool {
 	return own != wire.DepthNotNegotiated && (peer != wire.DepthNotNegotiated || c.policy.AlwaysNegotiate)
 }
@@ -40,8 +41,8 @@ func (c *Conn) negotiateReply(p AcceptParam) wire.Enhanced {
 	return enhancedData(s.PeerToPeer, rtr, ird, ord)
 }
 
-// offeredRTR returns the RTRs in a responder's Reply: the requested ones that it supports, or
-// all that it supports if there is none in common. The policy OfferOneRTR offers one only.
+// offeredRTR returns the RTRs in a responder's Reply: the asked ones that it supports, or all that
+// it supports if none of those is asked; 0 unless peer-to-peer. The policy OfferOneRTR offers one.
 func (c *Conn) offeredRTR(asked RTR) RTR {
 	if !c.params.PeerToPeer {
 		return 0

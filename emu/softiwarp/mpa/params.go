@@ -23,8 +23,7 @@ type Params struct {
 	Revision uint8
 	// Enhanced is set if PeerIRD and PeerORD are valid.
 	Enhanced bool
-	// PeerIRD and PeerORD are the depths in the peer's frame. They may be
-	// wire.DepthNotNegotiated.
+	// PeerIRD and PeerORD are the depths in the peer's frame, perhaps wire.DepthNotNegotiated.
 	PeerIRD, PeerORD uint16
 	// IRD and ORD are the depths of this side, negotiated if both sides wanted that, else as
 	// configured. In EventRequest they are not known yet.

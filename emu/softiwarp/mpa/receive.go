@@ -31,7 +31,7 @@ func (c *Conn) nextFPDU() (e Event, ok bool) {
 	return Event{Kind: EventULPDU, ULPDU: f.ULPDU}, true
 }
 
-// PartialULPDU returns the received part of a ULPDU, or nil if the policy is not DeliverPartial.
+// PartialULPDU returns the received part of a ULPDU; nil without DeliverPartial or full operation.
 func (c *Conn) PartialULPDU() []byte {
 	if !c.policy.DeliverPartial || c.state != fullOperation {
 		return nil

@@ -62,7 +62,7 @@ func (c *Conn) nextFrame() (e Event, ok bool) {
 			return e, false
 		}
 		if why := c.checkFrame(&f, err); why != nil {
-			fallback := errors.Is(why, ErrNotEnhanced) && c.adviseFallback()
+			fallback := errors.Is(why, ErrNotEnhanced) && c.adviseFallback() // reads c.state
 			e = c.fail(wire.TermMPAFrame, CloseNow, why)
 			e.Fallback = fallback
 			return e, true

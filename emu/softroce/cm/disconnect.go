@@ -92,7 +92,7 @@ func (a *Agent) handleDREP(in *incoming, m *wire.DREP) {
 func (a *Agent) Close(now mono.Time, id ConnID) error {
 	c := a.conns[id]
 	if c == nil || c.closed {
-		_, err := a.lookUp("close", id)
+		_, err := a.lookUp("close", id) // returns the error for an unknown ID
 		return err
 	}
 	c.closed = true

@@ -57,9 +57,8 @@ func transportOf(m *wire.REQ) Transport {
 	return RC
 }
 
-// userData splits private data into the rdma_cm header, if the service is an IP
-// port, and the consumer's part. ok reports whether the header is valid for the
-// address the message was sent to.
+// userData splits private data into the rdma_cm header, if the service is an IP port, and the
+// consumer's part. ok reports whether the header is valid for the address the message was sent to.
 func (a *Agent) userData(in *incoming, service wire.ServiceID, field []byte) (ip wire.CMAHeader, user []byte, ok bool) {
 	if !service.IsIP() {
 		return ip, field, true

@@ -23,8 +23,8 @@ type listener struct {
 }
 
 // Listen accepts requests for a service at one local address or, if local is the zero Addr, at all
-// addresses without their own listener. At most backlog requests, or Config.MaxBacklog if backlog
-// is 0 or larger, wait for an answer; further ones are dropped, and their senders retransmit.
+// addresses without their own listener. At most backlog requests wait for an answer (MaxBacklog of
+// Config if backlog is 0 or exceeds that); further ones are dropped, and their senders retransmit.
 func (a *Agent) Listen(service wire.ServiceID, local netip.Addr, backlog int) (ListenID, error) {
 	key := listenKey{service, plain(local)}
 	if a.listeners[key] != nil {

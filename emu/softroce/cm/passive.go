@@ -76,8 +76,8 @@ func (a *Agent) notifyRequest(in *incoming, c *conn, l *listener, m *wire.REQ) {
 	}})
 }
 
-// handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the
-// consumer has not answered yet.
+// handleDuplicateREQ retransmits the answer to a REQ, or sends an MRA if the consumer has not
+// answered yet. It rejects a REQ of a connection in time wait, and one that is no duplicate.
 func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	if c.madRoute.Remote != in.from {
 		a.counters.BadSource++
@@ -99,7 +99,8 @@ func (a *Agent) handleDuplicateREQ(in *incoming, c *conn, m *wire.REQ) {
 	}
 }
 
-// endStale ends a stale connection: the peer has started another one with the same queue pair.
+// endStale ends a stale connection: the peer has started another one with the same queue pair. It
+// does nothing if that is another host, or while the consumer has not answered the peer's REP.
 func (a *Agent) endStale(in *incoming, c *conn) {
 	a.counters.Stale++
 	if c.madRoute.Remote != in.from {
@@ -184,7 +185,7 @@ func (a *Agent) handleRTU(in *incoming, m *wire.RTU) {
 		a.establish(c)
 		a.notify(c, Event{Kind: EventEstablished, PrivateData: m.PrivateData[:]})
 	case c.state == StateTimeWait && !c.established:
-		// The peer did not receive the REJ and considers itself connected.
+		// The peer did not receive our REJ and considers itself connected.
 		a.rejectUnknown(in, m.RemoteCommID, m.LocalCommID, wire.AboutOther)
 	case c.established:
 		a.counters.Duplicates.count(wire.AttrRTU)
