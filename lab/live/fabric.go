@@ -25,9 +25,9 @@ type FabricOptions struct {
 }
 
 // Scenario returns a scenario with fabric, impairments and seed of the scenario that o.Like names,
-// or else with the fabric of the options, which it validates by parsing the scenario's text again.
-// Without a kind, two hosts are a pair, and more hosts a star. A fat tree has two hosts per leaf,
-// at least two leaves, and two spines by default.
+// or else with the fabric of the options, which it validates by parsing the scenario as text.
+// Without a kind, two hosts are a pair, and more hosts a star. The defaults of a fat tree (0) are
+// two hosts per leaf, with at least two leaves, and two spines.
 func (o *FabricOptions) Scenario() (*scenarios.Scenario, error) {
 	if err := o.check(); err != nil {
 		return nil, err

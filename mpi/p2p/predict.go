@@ -91,8 +91,8 @@ func (e *Engine) handleRTRAck(peer int, h *wire.Header) error {
 	return nil
 }
 
-// handleRevoked handles a peer's promise not to use the RTR of a receive that is being cancelled.
-// It completes the cancellation, unless the message arrived first.
+// handleRevoked handles a peer's promise not to use the ready-to-receive message (RTR) of a receive
+// that is being cancelled. It completes the cancellation, unless the data arrived first.
 func (e *Engine) handleRevoked(peer int, h *wire.Header) error {
 	r := e.requests.get(h.Recv)
 	if r == nil {

@@ -41,8 +41,8 @@ func (o *Operation) firstWord() uint64 { return uint64(o.Offset) &^ 7 }
 // endWord is the offset of the end of the last 8-byte word of an operation.
 func (o *Operation) endWord() uint64 { return (uint64(o.Offset+o.size) + 7) &^ 7 }
 
-// startAtomics starts the first atomics of an accumulate, at most Config.InFlight. AtomicDone
-// starts the others.
+// startAtomics starts the first atomics of an accumulate, at most Config.InFlight. When one
+// completes, Engine.AtomicDone starts the next.
 func (w *Window) startAtomics(o *Operation) {
 	o.nextWord = o.firstWord()
 	n := min(int(o.endWord()-o.nextWord)/8, w.e.cfg.InFlight)
@@ -50,17 +50,17 @@ func (w *Window) startAtomics(o *Operation) {
 		o.atomics = make([]Atomic, n)
 	}
 	o.atomics = o.atomics[:n]
-	o.parts = 1 // held by this function: atomics may complete at once
+	o.parts = 1 // for this function: atomics may complete at once
 	for i := 0; i < n && o.nextWord < o.endWord() && o.err == nil; i++ {
 		o.parts++
 		o.atomics[i] = Atomic{op: o}
 		w.startNextWord(&o.atomics[i])
 	}
-	w.atomicDone(o)
+	w.releasePart(o)
 }
 
-// atomicDone counts down the unfinished atomics of an accumulate, and completes it at the last.
-func (w *Window) atomicDone(o *Operation) {
+// releasePart counts down the unfinished atomics of an accumulate, and completes it at the last.
+func (w *Window) releasePart(o *Operation) {
 	if o.parts--; o.parts == 0 {
 		w.dequeue(o)
 	}
@@ -133,7 +133,7 @@ func (e *Engine) AtomicDone(a *Atomic, err error) {
 			return
 		}
 	}
-	w.atomicDone(o)
+	w.releasePart(o)
 }
 
 // storeResult copies the fetched bytes of the atomic's word to the result buffer, if any.

@@ -156,7 +156,7 @@ func (c *Comparison) pageLinks(dir string) []string {
 var tiers = map[string]string{"sim": "emulated, in virtual time", "netns": "emulated, on sockets", "wire": "on its own wire"}
 
 // newDeviceRow returns a row of the table of devices, from the device's column in the tables of
-// clauses. href is the link to its page. The tier says how it is run: emulated, or on its own wire.
+// clauses. href is the link to its page.
 func newDeviceRow(col *Column, href string) *deviceRow {
 	d := &deviceRow{Column: *col, OutcomeName: outcomeNames[col.Outcome], Href: href}
 	// Show only the release of the kernel.

@@ -60,8 +60,8 @@ func (x *reliableChecker) status() string {
 	return fmt.Sprintf("%d of %d messages arrived", x.next, len(x.msgs))
 }
 
-// counts returns how many requests of the peer were executed; before verify, only those up to the
-// last message received.
+// counts returns how many requests of the peer were executed. Before verify, which sets arrivals,
+// it counts those up to the last message received: requests are executed in order.
 func (x *reliableChecker) counts() Arrivals {
 	if x.arrivals.Delivered == 0 {
 		return Arrivals{Delivered: x.applied, Bytes: x.bytesMoved(x.applied)}

@@ -112,7 +112,7 @@ func (x *unreliableChecker) countArrival(n int) error {
 	}
 	x.deliver(n)
 	if n < x.highest {
-		// A late duplicate may arrive before the original.
+		// If the original is lost, its delayed duplicate is the first to arrive.
 		if x.arrivals.Reordered++; !allowed.Reorders && !allowed.Duplicates {
 			return x.violation(n, "messages in order", fmt.Sprintf("it came after message %d", x.highest)).as(traffic.Delivery)
 		}

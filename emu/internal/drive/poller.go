@@ -29,8 +29,8 @@ type poller struct {
 	lastEvent  mono.Time     // last packet sent or received
 }
 
-// newPoller returns a poller, the right to block on the network, that no goroutine holds. At the
-// time now, no application has polled recently.
+// newPoller returns a poller that no goroutine holds. It sets the last poll so long before now that
+// appActive returns false.
 func newPoller(now mono.Time) poller {
 	p := poller{token: make(chan struct{}, 1), lastPoll: now.Add(-appIdle)}
 	p.release()

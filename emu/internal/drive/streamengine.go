@@ -106,7 +106,8 @@ func (n *streamNetwork) receive(now mono.Time) (received, more bool) { return n.
 func (n *streamNetwork) stopReceiving() { n.waiter.Wake() }
 
 // flush implements network. If a stream has more to write than its share of one call (writeBytes),
-// the driver calls flush again later: more, which would make it call at once, is always false.
+// retryAfter is 0: the driver flushes again in its next round, after it has received. more is
+// false, because it would repeat the flush in the same round.
 func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duration) {
 	allWritten := n.Flush(now)
 	if len(n.readQueue) > 0 { // a write has failed, and a read returns its error
@@ -115,7 +116,7 @@ func (n *streamNetwork) flush(now mono.Time) (more bool, retryAfter time.Duratio
 	if allWritten {
 		return false, -1 // no retry
 	}
-	return false, 0 // the retry is due from now on
+	return false, 0
 }
 
 func (n *streamNetwork) wait(d time.Duration) error { return n.waiter.WaitReady(d) }
