@@ -124,7 +124,7 @@ func terminateHeaders(t *wire.Terminate) []Header {
 	h.add("type", t.Error.Type)
 	h.add("code", t.Error.Code, fmt.Sprintf("0x%02x", t.Error.Code))
 	h.add("error", t.Error.String())
-	h.add("bit order", t.Order.String())
+	h.add("bit order", t.Order.String()) // that of the RFC, or Linux siw's
 	if t.HasLength || t.HasDDP {
 		h.add("segment length", t.SegmentLength)
 	}

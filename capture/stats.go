@@ -211,7 +211,8 @@ func (st *stats) text(w io.Writer) error {
 	return t.Flush()
 }
 
-// writeMarks prints the number of marks by kind, and of NAKs and rejects by text.
+// writeMarks prints how many packets were marked as unusual, by kind of mark, and the number of
+// NAKs and rejects by text.
 func (st *stats) writeMarks(w io.Writer) {
 	if len(st.marks) == 0 {
 		fmt.Fprint(w, "\nNothing was marked.\n")

@@ -7,8 +7,8 @@ import (
 )
 
 // spinUntil repeats call until it reports true, and returns its status. Unlike pollUntil it does
-// not pause between calls, and ends the rank after a number of calls instead of a time. what says
-// in an error what call tests.
+// not pause between calls, and ends the rank after a number of calls instead of a time. Errors
+// name the condition by the text what.
 func spinUntil(t *T, what string, call func() (Status, bool, error)) Status {
 	const spins = 2_000_000
 	for range spins {

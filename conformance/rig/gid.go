@@ -39,7 +39,7 @@ const (
 	gidBenchAddress                // RoCEv2, an address of Bench.Local: the best
 )
 
-// rankGID returns how good a GID is to send with, for GIDEntry. local are the device's addresses.
+// rankGID returns how suitable a GID is to send with. local are the device's addresses.
 func rankGID(g *verbs.GIDEntry, local []netip.Addr) gidRank {
 	switch a := g.GID.Addr(); {
 	case g.Type != verbs.GIDTypeRoCEv2 || a.IsUnspecified():

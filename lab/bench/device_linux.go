@@ -339,7 +339,7 @@ func (d *Device) redial(ctx context.Context) (*agent.Client, error) {
 // awaitAddrs waits until a restarted device has its addresses again.
 func (d *Device) awaitAddrs(client *agent.Client) error {
 	if d.Streams() {
-		return nil // its interface was not restarted
+		return nil // a device over TCP uses the host's interface, which was not restarted
 	}
 	for deadline := time.Now().Add(addrTimeout); ; time.Sleep(50 * time.Millisecond) {
 		pairs, err := d.queryAddrPairs(client)

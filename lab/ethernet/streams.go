@@ -137,11 +137,12 @@ func (t *tcpSegment) parse(b []byte) bool {
 }
 
 // flip inverts the bits of mask in the byte at an offset of the frame, and corrects the TCP
-// checksum, unless the sender left it to the NIC (partial): only checks above TCP, such as the CRC
-// of MPA, detect the change.
+// checksum, so that only checks above TCP, such as the CRC of MPA, detect the change. The NIC
+// completes a partial checksum later.
 func (t *tcpSegment) flip(f *uswitch.Frame, at int, mask byte) {
 	f.Bytes[at] ^= mask
-	if partial := f.ChecksumPartial; !partial {
+	if !f.ChecksumPartial {
+		const partial = false
 		t.setChecksum(f.Bytes, partial)
 	}
 }

@@ -22,7 +22,8 @@ func (m *Matrix) count(c Case) int {
 	}
 }
 
-// pingPong returns our end of a case with an ibv_*_pingpong, which closes ready when it listens.
+// pingPong returns our end of a case whose other end is an ibv_*_pingpong program. Our end closes
+// ready when it listens.
 func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	p := PingPong{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Iters: m.count(c), QPs: c.qps(),
@@ -39,7 +40,8 @@ func (m *Matrix) pingPong(c Case, port uint16, ready chan struct{}) PingPong {
 	return p
 }
 
-// cmProgram returns our end of a case with an rdma_cm program, which closes ready when it listens.
+// cmProgram returns our end of a case whose other end is an rdma_cm program. Our end closes ready
+// when it listens.
 func (m *Matrix) cmProgram(c Case, port uint16, ready chan struct{}) CMProgram {
 	p := CMProgram{
 		Tool: c.Tool, Role: c.Role, Local: m.localAddr(c.Family), Size: c.Size, Count: m.count(c), Connections: c.connections(),

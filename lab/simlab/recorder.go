@@ -200,9 +200,9 @@ func (f *fabric) readCounters(o *lab.Observation) {
 	o.Links = links.All
 }
 
-// addPortCounters writes the counters of a port or trunk to the links of its cable:
-// out is the direction from the port, in the direction to it. Without switches the
-// cable connects two hosts, and its packets are counted once, at the sender.
+// addPortCounters writes the counters of a port or trunk to the two links of its cable. The link
+// out leads away from the port (or first end of the trunk), and the link in leads to it. Without
+// switches the cable connects two hosts, and its packets are counted once, at the sender.
 func (f *fabric) addPortCounters(at simPort, out, in *report.Link) {
 	switch at := at.(type) {
 	case *sim.Port:

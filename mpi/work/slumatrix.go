@@ -119,7 +119,8 @@ func (m *sluMatrix) exact(b, solve int) []float64 {
 	return x
 }
 
-// rightHandSide is the right-hand side of a block, from all blocks of its row.
+// rightHandSide is block b of the right-hand side: row b of the lower triangular matrix times the
+// exact solution. The diagonal block is the identity plus the stored block.
 func (m *sluMatrix) rightHandSide(b, solve int) []float64 {
 	sum := m.exact(b, solve)
 	m.addProduct(sum, b, b, slices.Clone(sum))

@@ -67,7 +67,8 @@ func ValuesOf(from any) (v Values, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return v, json.Unmarshal(text, &v)
+	err = json.Unmarshal(text, &v)
+	return v, err
 }
 
 // Count returns the number at a path of keys and indexes such as "P2P.Sent.0.Messages"; 0 if

@@ -34,13 +34,14 @@ type QPObjects struct {
 // ResolveQPInit returns the engine's objects for the handles of a new queue pair. It fails if one
 // is closed or belongs to another device. The lock is held.
 func (d *Device) ResolveQPInit(op string, in *verbs.QPInit) (o QPObjects, err error) {
-	return o, cmp.Or(
+	err = cmp.Or(
 		CheckOptionalHandle(d, op, "PD", in.PD, func(p *PD) { o.PD = p.ID }),
 		CheckOptionalHandle(d, op, "XRC domain", in.XRCD, func(x *XRCD) { o.XRCD = x.X }),
 		CheckOptionalHandle(d, op, "send CQ", in.SendCQ, func(c *CQ) { o.SendCQ = c.Q }),
 		CheckOptionalHandle(d, op, "receive CQ", in.RecvCQ, func(c *CQ) { o.RecvCQ = c.Q }),
 		CheckOptionalHandle(d, op, "SRQ", in.SRQ, func(s *SRQ) { o.SRQ = s.S }),
 	)
+	return o, err
 }
 
 // Query implements verbs.QP.

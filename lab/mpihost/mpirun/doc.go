@@ -101,8 +101,9 @@ func rankName(o *launch.Outcome) string {
 	return fmt.Sprintf("rank %d on %s", o.Rank, o.Host)
 }
 
-// forwardOutput prints the output line of an event to standard output or standard
-// error, as the rank did, after the number of the rank if Label is set.
+// forwardOutput prints the output line of an event to standard output or standard error, as the
+// rank did. If Label is set, the number of the rank precedes it; in simulation, where one process
+// (without a host) runs all ranks, none does.
 func (r *Config) forwardOutput(e *launch.Event) {
 	to := os.Stdout
 	if e.Stream == launch.Stderr {

@@ -54,7 +54,8 @@ func MeasureMemory(ctx context.Context, j MemoryJob) (p ranks.Point, err error) 
 	case err != nil:
 		return p, fmt.Errorf("%v: %w: %s", &j.Run, err, strings.TrimSpace(errs.String()))
 	}
-	return p, json.Unmarshal(out.Bytes(), &p)
+	err = json.Unmarshal(out.Bytes(), &p)
+	return p, err
 }
 
 // MemoryMain reads a MemoryJob from in as JSON, does its run in a simulation, and writes the
